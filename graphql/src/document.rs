@@ -40,7 +40,10 @@ impl fmt::Display for DocumentTooLarge {
                  and ask for less in one operation"
             ),
             Self::Name => {
-                write!(f, "a name in the document has more than {MAX_NAME_BYTES} letters: shorten it")
+                write!(
+                    f,
+                    "a name in the document has more than {MAX_NAME_BYTES} letters: shorten it"
+                )
             }
         }
     }

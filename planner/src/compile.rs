@@ -34,7 +34,7 @@ use shared::{
 
 pub(crate) use self::place::key_path;
 use self::{
-    names::{Naming, clip},
+    names::{Naming, shorten_name},
     parameters::{CheckedParameters, ErrorBudget},
     report::Report,
     sub_plan::{DraftTree, Inline},
@@ -105,7 +105,7 @@ fn compile_one(
 ) -> Result<Plan, Vec<Diagnostic>> {
     let mut report = Report::new(&draft.notices);
     if let Some(check_size) = check_size(draft) {
-        report.error(report::WHOLE, || check_size);
+        report.error(report::WHOLE_DRAFT, || check_size);
         return Err(report.into_diagnostics());
     }
     let steps = read_steps(draft, context, &mut report);
@@ -197,7 +197,7 @@ fn read_steps<'a>(
     let steps = steps.map(|(at, ((written, tool_choice), id))| {
         let checked_parameters = room.read(at, "parameters", written.parameters.as_ref(), report);
         let mapping = read_mapping(at, written, report);
-        let policy = policy::read_steps(at, written, &tool_choice, report);
+        let policy = policy::read_policy(at, written, &tool_choice, report);
         let for_each = written.for_each.as_ref().map(|list| Arc::new(Value::from(list.as_str())));
         let undo = written.compensate.as_ref();
         let undo = undo.and_then(|compensation| {
@@ -230,7 +230,7 @@ fn read_mapping(at: usize, step: &DraftStep, report: &mut Report) -> Vec<OutputM
 
 fn check_mapping(written: &str, variable: &Value) -> Result<OutputMapping, String> {
     let path = written.parse::<Path>();
-    let path = path.map_err(|err| format!("`{}` is not a path: {err}", clip(written)))?;
+    let path = path.map_err(|err| format!("`{}` is not a path: {err}", shorten_name(written)))?;
     let Value::String(variable) = variable else {
         return Err(format!(
             "a variable's name must be text, not {}",
@@ -241,7 +241,7 @@ fn check_mapping(written: &str, variable: &Value) -> Result<OutputMapping, Strin
         && variable.chars().all(is_step_id_char);
     if !is_name {
         let rule = "letters, digits, `_`, `-` and `.`, at most 128";
-        return Err(format!("`{}` is not a variable's name: {rule}", clip(variable)));
+        return Err(format!("`{}` is not a variable's name: {rule}", shorten_name(variable)));
     }
     Ok(OutputMapping { written: written.to_owned(), path, variable: variable.as_str().into() })
 }

@@ -12,7 +12,7 @@ mod layers;
 mod ordering;
 mod placement;
 
-use self::layers::Layered;
+use self::layers::LayeredGraph;
 
 /// The ratio of width to height that the drawing of unconnected parts should have.
 const ASPECT_RATIO: f64 = 1.6;
@@ -101,7 +101,7 @@ pub fn layout_graph(nodes: &[Size], edges: &[(usize, usize)], style: &Style) -> 
 
 fn layout_part(part: &ConnectedPart, sizes: &[Size], style: &Style) -> Drawing {
     let sizes: Vec<Size> = part.nodes.iter().map(|node| sizes[*node]).collect();
-    let mut layered = Layered::new(sizes.len(), &part.edges);
+    let mut layered = LayeredGraph::new(sizes.len(), &part.edges);
     ordering::reduce_crossings(&mut layered);
     placement::draw_layers(&layered, &sizes, &part.edges, style)
 }

@@ -268,7 +268,7 @@ mod tests {
         let at = Timestamp::UNIX_EPOCH;
         let first =
             RecordedEvent { seq: Seq::START.next(), at, event: Event::Created(Box::new(created)) };
-        Execution::make_execution(ExecutionId::draw(at), Arc::clone(plan), &first).unwrap()
+        Execution::create(ExecutionId::draw(at), Arc::clone(plan), &first).unwrap()
     }
 
     fn created_event(plan: &Arc<Plan>, options: ExecutionOptions) -> Created {

@@ -20,10 +20,10 @@ mod vector;
 mod words;
 
 pub use self::{
-    collision::{COLLISIONS, Collision, Similarity, TooManyPairs},
+    collision::{Collision, MAX_COLLISIONS, Similarity, TooManyPairs},
     figures::Figures,
     index::{Centroid, Centroids, Tools},
-    outcomes::{NEAR, Outcomes},
+    outcomes::{MIN_SIMILARITY, Outcomes},
     selector::{
         DEFAULT_MARGIN, LastLoggedError, Match, SelectError, Selection, SelectionRequest, Selector,
     },

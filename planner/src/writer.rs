@@ -247,7 +247,7 @@ impl<'a> WriterRounds<'a> {
 
     fn note_prompt(&mut self, round: u32, model: &str) {
         let new: Vec<Value> =
-            self.messages[self.noted_messages..].iter().map(note_of_message).collect();
+            self.messages[self.noted_messages..].iter().map(describe_message).collect();
         self.noted_messages = self.messages.len();
         self.add_note("prompt", json!({ "round": round, "model": model, "messages": new }));
     }

@@ -34,7 +34,7 @@ async fn replayed_calculations_are_equal_to_the_last_bit() {
         for mode in ["sequential", "parallel"] {
             let folder = tempfile::tempdir().unwrap();
             let steps = case["plan"].as_array().unwrap();
-            let tools: Vec<Value> = steps.iter().map(calculation).collect();
+            let tools: Vec<Value> = steps.iter().map(calculation_step).collect();
             let commands =
                 ["add", "subtract", "multiply", "divide", "sqrt", "inverse"].map(|name| {
                     (

@@ -14,7 +14,7 @@ use std::{
 /// If the named file is missing, or the build fails.
 pub fn faber() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| from_environment().unwrap_or_else(build))
+    PATH.get_or_init(|| from_environment().unwrap_or_else(build_binary))
 }
 
 fn from_environment() -> Option<PathBuf> {

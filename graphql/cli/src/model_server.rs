@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use planner::model::{
     Key,
-    local::{PULL, STARTED_MODEL, ServerStarter, StartedServer},
+    local::{PULL_COMMAND, STARTED_MODEL, ServerStarter, StartedServer},
     pull::find_downloaded,
 };
 use sandbox::{
@@ -79,7 +79,9 @@ impl ModelServer {
 
     fn model_file(&self) -> Result<PathBuf, String> {
         let found = find_downloaded(&self.models_folder);
-        found.map(|(_, path)| path).ok_or_else(|| format!("run `{PULL}`, or start a server"))
+        found
+            .map(|(_, path)| path)
+            .ok_or_else(|| format!("run `{PULL_COMMAND}`, or start a server"))
     }
 
     /// Opens the lock file and waits until no other process starts a server.
@@ -169,7 +171,7 @@ impl ModelServer {
 
 #[async_trait]
 impl ServerStarter for ModelServer {
-    async fn start_or_join(&self) -> Result<StartedServer, String> {
+    async fn start_server(&self) -> Result<StartedServer, String> {
         let model = self.model_file()?;
         let mut lock = self.lock().await?;
         if let Some(running) = ServerAddress::read(&mut lock)

@@ -83,7 +83,7 @@ impl Client {
         let answers = match self {
             Self::Local(schema, grant) => {
                 let answers = schema.execute_stream(make_request(&text, variables, grant));
-                answers.map(data_of).boxed()
+                answers.map(take_data).boxed()
             }
             Self::Remote(server) => server.clone().subscribe(text, variables),
         };

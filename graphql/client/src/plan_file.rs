@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use engine::{as_input, yaml};
+use engine::{to_api_form, yaml};
 use planner::{compile, draft::Draft};
 use serde_json::{Map, Value, json};
 use shared::diagnostic::Diagnostic;
@@ -45,7 +45,7 @@ impl WrittenPlan {
         // The API rejects unknown fields. The parsed draft has none.
         let is_readable = !notices.iter().any(Diagnostic::is_error);
         let mut input = if is_readable { written } else { json!(draft) };
-        as_input(&mut input);
+        to_api_form(&mut input);
         Self { input, notices }
     }
 
@@ -61,7 +61,7 @@ impl WrittenPlan {
         let compiled = client.query::<PlanPayload>("validatePlan", &arguments, &fields).await;
         // If the compiler is unavailable, the errors of parsing are still reported.
         errors.extend(compiled.map(|payload| payload.diagnostics).unwrap_or_default());
-        errors.sort_by_key(step_of);
+        errors.sort_by_key(step_index_of);
         Err(Failure::invalid_plan(&errors))
     }
 

@@ -306,7 +306,7 @@ pub struct Finding {
 impl Finding {
     pub const FIELDS: &str = "code severity kind stepId index at until message causeSeq \
         causeExecutionId remedies { label command mutation variables isDangerous }";
-    pub const ROW: &str = "severity kind message";
+    pub const ROW_FIELDS: &str = "severity kind message";
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

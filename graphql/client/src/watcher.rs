@@ -168,7 +168,7 @@ async fn is_unanswered(
             _ => false,
         };
         // An event that this process has not read yet may record the answer.
-        let read = tree.seq_of(&id);
+        let read = tree.last_seq_of(&id);
         let is_left = |found: ExecutionPosition| found.waits_for_person() && found.seq <= read;
         if is_answered || !load_position(client, &id).await?.is_some_and(is_left) {
             return Ok(false);

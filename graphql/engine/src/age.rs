@@ -49,7 +49,7 @@ mod tests {
             ("0s", "0s"),
         ] {
             let length = parse(written).unwrap();
-            assert_eq!((&*text(length), parse(&text(length))), (expected, Ok(length)));
+            assert_eq!((&*format(length), parse(&format(length))), (expected, Ok(length)));
         }
     }
 

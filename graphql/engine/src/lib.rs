@@ -39,9 +39,9 @@ pub use self::{
         bulk::BulkAction,
         findings::{
             Finding, FindingKind, MAX_FINDINGS, Remedy, cause_line, find_planning_findings,
-            quote_for_shell, warnings_of,
+            quote_for_shell, valid_warnings,
         },
-        pruning::{moment_before, prune, prune_batch},
+        pruning::{prune, prune_batch, time_before},
         reader::{EventBudget, ExecutionReader},
         repeated_calls::RepeatedCall,
         replan::{Replanning, Stage},
@@ -51,7 +51,7 @@ pub use self::{
     plans::{
         PlanningOptions, Plans,
         drafts::Verdict,
-        export::{as_file, as_input},
+        export::{to_api_form, to_file_form},
         guard::Guard,
         library::PlanLibrary,
     },

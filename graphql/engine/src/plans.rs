@@ -38,7 +38,7 @@ pub(super) use self::inputs::fit_input;
 use self::{
     guard::{Guard, GuardedQuery},
     library::PlanLibrary,
-    offline_draft::use_draft,
+    offline_draft::replace_failed_plan,
     planners::Planners,
     request_compiler::RequestCompiler,
     transcript::Transcript,
@@ -199,7 +199,7 @@ impl Plans {
         };
         let is_written = proposed.is_ok();
         let proposed = match (proposed, draft) {
-            (Err(err), Some(draft)) => use_draft(err, draft),
+            (Err(err), Some(draft)) => replace_failed_plan(err, draft),
             (proposed, _) => proposed,
         };
         // The cache keeps the draft of the planner, because the guard may differ the next time.
@@ -232,8 +232,8 @@ impl Plans {
         options: &'a PlanningOptions,
     ) -> Result<PlanningScope<'a>, EngineError> {
         Ok(PlanningScope {
-            max_tools: options.max_tools.map(max_tools).transpose()?,
-            planner: self.planners.find(options.planner.as_deref())?,
+            max_tools: options.max_tools.map(check_max_tools).transpose()?,
+            planner: self.planners.find_planner(options.planner.as_deref())?,
             sets: self.tools.check_sets(&options.tool_sets).await?,
             actions: &options.actions,
             guard: options.guard.unwrap_or(self.guard).max(self.guard),

@@ -14,7 +14,7 @@ use shared::{
 };
 use tokio::time;
 
-use crate::{moment_before, prune_batch};
+use crate::{prune_batch, time_before};
 
 /// Pause between two batches, so that the store can do other work.
 const BATCH_PAUSE: Duration = Duration::from_millis(50);
@@ -31,7 +31,7 @@ impl Retention {
     /// Prunes everything older than `age` at each interval. Never returns.
     pub async fn prune_forever(&self, store: Arc<dyn Store>, clock: Arc<dyn Clock>, age: Duration) {
         loop {
-            let pause = match prune_batch(&*store, moment_before(&*clock, age)).await {
+            let pause = match prune_batch(&*store, time_before(&*clock, age)).await {
                 Ok(pruned) => {
                     self.count(pruned);
                     if pruned.more { BATCH_PAUSE } else { POLL_INTERVAL }

@@ -31,7 +31,7 @@ pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
 }
 
 pub fn sqlite_path(url: &str) -> Option<&Path> {
-    url.strip_prefix("sqlite:").filter(|rest| !rest.is_empty()).map(strip_slashes)
+    url.strip_prefix("sqlite:").filter(|rest| !rest.is_empty()).map(to_path)
 }
 
 fn to_path(rest: &str) -> &Path {

@@ -43,13 +43,13 @@ pub(crate) fn shorten_request(mut request: Value) -> Value {
     if let Some(fields) = request.as_object_mut() {
         fields.shift_remove("timeline");
     }
-    for entry in objects_in(&mut request, "transcript") {
+    for entry in objects_of_field(&mut request, "transcript") {
         update_fields(entry, &["content"], cut_value);
     }
-    for plan in objects_in(&mut request, "plans") {
+    for plan in objects_of_field(&mut request, "plans") {
         shorten_plan(plan);
     }
-    for execution in objects_in(&mut request, "executions") {
+    for execution in objects_of_field(&mut request, "executions") {
         shorten_execution(execution);
     }
     // The newest executions come last and are kept.
@@ -78,14 +78,14 @@ fn shorten_execution(execution: &mut Value) {
         update_fields(results, &["errors"], truncate_items);
     });
     update_fields(execution, &["plan"], shorten_plan);
-    for step in objects_in(execution, "steps") {
+    for step in objects_of_field(execution, "steps") {
         shorten_step(step);
     }
     update_fields(execution, &["waitsFor", "steps"], truncate_items);
 }
 
 fn shorten_plan(plan: &mut Value) {
-    for tool in objects_in(plan, "tools") {
+    for tool in objects_of_field(plan, "tools") {
         update_fields(tool, &["parameters"], cut_value);
     }
     update_fields(plan, &["tools", "diagnostics", "executionOrder", "layers"], |list| {
@@ -100,7 +100,7 @@ fn shorten_step(step: &mut Value) {
         keep_first(warnings, MAX_ITEMS, MAX_OUTPUT_BYTES);
     });
     update_fields(step, &["compensation"], shorten_step);
-    for item in objects_in(step, "items") {
+    for item in objects_of_field(step, "items") {
         shorten_step(item);
     }
     update_fields(step, &["items"], |items| {

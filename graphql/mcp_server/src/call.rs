@@ -8,9 +8,9 @@ use client::{
     failure::Failure,
     operations::{self, create_plan, make_plan},
     plan_file::{WrittenPlan, parse},
+    remove_nulls,
     request_report::load_request,
     types::{DIAGNOSTIC, ExecutionHead, Plan},
-    without_nulls,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -94,7 +94,7 @@ impl Call<'_> {
     }
 
     async fn execute_plan(&mut self, arguments: ExecuteArguments) -> Result<Answer, Failure> {
-        let options = without_nulls(json!({
+        let options = remove_nulls(json!({
             "mode": arguments.mode.map(Mode::as_str),
             "dryRun": arguments.dry_run.then_some(true),
             "idempotencyKey": arguments.idempotency_key,
@@ -122,7 +122,7 @@ impl Call<'_> {
             arguments.planner.as_deref(),
             arguments.guard,
         );
-        let options = without_nulls(json!({
+        let options = remove_nulls(json!({
             "mode": arguments.mode.map(Mode::as_str),
             "dryRun": arguments.dry_run.then_some(true),
             "idempotencyKey": arguments.idempotency_key,
@@ -358,7 +358,7 @@ fn planning_options(
     planner: Option<&str>,
     guard: Option<Guard>,
 ) -> Value {
-    without_nulls(json!({
+    remove_nulls(json!({
         "toolSets": tool_sets,
         "maxTools": max_tools,
         "planner": planner,

@@ -203,10 +203,10 @@ fn created_details(created: &Created) -> Value {
         "priority": options.priority,
     });
     if !call_keys.is_empty() {
-        data["callKeys"] = call_keys.iter().map(of_key).collect();
+        data["callKeys"] = call_keys.iter().map(call_key_details).collect();
     }
     if !settled.is_empty() {
-        data["settled"] = settled.iter().map(of_settled).collect();
+        data["settled"] = settled.iter().map(settled_details).collect();
     }
     data
 }

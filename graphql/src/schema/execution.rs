@@ -290,7 +290,7 @@ impl ApiExecution {
             .data::<Engine>()?
             .executions
             .reader
-            .replanning(&self.0)
+            .load_replanning(&self.0)
             .await
             .map_err(ApiError::from)?;
         Ok(found.map(Replanning::from))
@@ -496,7 +496,7 @@ mod tests {
         );
         machine::decide(&mut execution, Input::Woken, at_ms(10));
         let task = Task::from(plan.step_number(&"a".parse().unwrap()).unwrap());
-        let (attempt, result) = (Attempt::DEFAULT_PAGE_SIZE, result.map(CallOutput::from));
+        let (attempt, result) = (Attempt::FIRST, result.map(CallOutput::from));
         machine::decide(&mut execution, Input::Ended { task, attempt, result }, at_ms(11));
         assert!(execution.state().is_finished());
         collect_errors(&Arc::new(execution)).iter().map(StepError::named).collect()

@@ -74,7 +74,7 @@ impl Extension for OperationGuard {
         stream: BoxStream<'s, Response>,
         next: NextSubscribe<'_>,
     ) -> BoxStream<'s, Response> {
-        next.run(ctx, stream).map(with_codes).boxed()
+        next.run(ctx, stream).map(add_missing_codes).boxed()
     }
 
     async fn prepare_request(
@@ -171,7 +171,7 @@ impl OperationGuard {
 }
 
 /// Rejects a root field that needs a higher role than the caller's.
-fn check_limit(ctx: &ExtensionContext<'_>, info: &ResolveInfo<'_>) -> ServerResult<()> {
+fn check_role(ctx: &ExtensionContext<'_>, info: &ResolveInfo<'_>) -> ServerResult<()> {
     if info.path_node.parent.is_some() {
         return Ok(());
     }

@@ -322,7 +322,7 @@ impl ExecutionOptions {
             input: Arc::new(check_input(written.input)?),
             compensate_on_failure: false,
             dry_run: written.dry_run.unwrap_or(false),
-            replans: written.replans.map_or_else(|| Ok(ReplanOptions::default()), replans)?,
+            replans: written.replans.map_or_else(|| Ok(ReplanOptions::default()), parse_replans)?,
         };
         let compensates = written.compensate_on_failure;
         Ok(Order { options, compensates, idempotency_key: written.idempotency_key })

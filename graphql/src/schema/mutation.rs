@@ -11,7 +11,9 @@ use super::{
     ClientGone,
     error::{ApiError, ApiResult, not_found},
     execution::ApiExecution,
-    input::{AgentOptions, ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, given},
+    input::{
+        AgentOptions, ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, check_input,
+    },
     plan::{Plan, PlanPayload},
     prune::PruneMutation,
     retry::{self, RetryMode},
@@ -246,7 +248,7 @@ impl WorkMutation {
     ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
         let order = ExecutionOptions::to_order(options)?;
-        let id = engine.executions.start_saved_plan(&name, Some(given(input)?), order).await;
+        let id = engine.executions.start_saved_plan(&name, Some(check_input(input)?), order).await;
         load_started(engine, id).await
     }
 

@@ -4,7 +4,7 @@ use async_graphql::{Context, Object, Result, SimpleObject};
 use engine::{Engine, age, prune};
 use shared::store;
 
-use super::error::{ApiError, invalid};
+use super::error::{ApiError, invalid_argument};
 
 /// Number of objects that `prune` removed.
 #[derive(Clone, Copy, Debug, SimpleObject)]

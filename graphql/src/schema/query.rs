@@ -12,7 +12,7 @@ use super::{
     input::{ExecutionFilter, PlanFilter, PlanInput, RequestFilter},
     loaders::Loaders,
     plan::{Plan, PlanPayload},
-    request::{Request, plans_of},
+    request::{Request, load_plans},
     saved::SavedQuery,
     select::SelectQuery,
     tool_work::ToolQuery,
@@ -74,7 +74,7 @@ impl WorkQuery {
         #[graphql(desc = "Id of the request, `req_…`.")] request_id: ID,
     ) -> Result<Vec<Plan>> {
         let Ok(id) = request_id.parse() else { return Ok(Vec::new()) };
-        plans_of(ctx, id).await
+        load_plans(ctx, id).await
     }
 
     /// Plans, newest first.

@@ -1,7 +1,7 @@
 //! Saved plans, and the export of plans.
 
 use async_graphql::{Context, ID, Object, Result};
-use engine::{Engine, as_input};
+use engine::{Engine, to_api_form};
 use serde_json::Value;
 use shared::store;
 
@@ -89,7 +89,7 @@ impl SavedQuery {
         let draft = ctx.data::<Engine>()?.plans.library.export(id).await.map_err(ApiError::from)?;
         let Some(draft) = draft else { return Ok(None) };
         let mut input = serde_json::to_value(&draft)?;
-        as_input(&mut input);
+        to_api_form(&mut input);
         Ok(Some(input))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
-use engine::warnings_of;
+use engine::valid_warnings;
 use executor::machine;
 use planner::rounded;
 use serde_json::Value;
@@ -359,7 +359,7 @@ impl StepStatus {
             now.parameters.as_deref().map(|value| rounded::output_warnings(value, "parameters"));
         let output = now.output().map(|value| rounded::output_warnings(value, "output"));
         let rounded = parameters.into_iter().chain(output).flatten();
-        warnings_of(now).iter().cloned().chain(rounded).collect()
+        valid_warnings(now).iter().cloned().chain(rounded).collect()
     }
 
     /// True if the output comes from an earlier call: of the execution that this one retries, or

@@ -8,7 +8,7 @@ use shared::id::ExecutionId;
 use super::{
     error::{ApiError, ApiResult, not_found},
     event::ExecutionEvent,
-    execution::{ApiExecution, position},
+    execution::{ApiExecution, parse_position},
     request_events::{self, RequestEvent},
 };
 
@@ -32,7 +32,7 @@ impl Subscription {
         after_seq: Option<i64>,
     ) -> Result<impl Stream<Item = Result<ExecutionEvent>> + use<>> {
         let engine = ctx.data::<Engine>()?;
-        let after = position(after_seq.unwrap_or(0))?;
+        let after = parse_position(after_seq.unwrap_or(0))?;
         let id = find_execution_id(engine, &execution_id).await?;
         let events = engine.executions.reader.follow_log(id, after);
         Ok(events.map(move |event| {

@@ -62,7 +62,7 @@ pub(super) async fn load_timeline(
 ) -> ApiResult<Vec<TimelineEntry>> {
     let mut entries = vec![request_entry(request)];
     let transcript = engine.store().transcript(request.id).await?;
-    entries.extend(transcript.into_iter().map(of_transcript));
+    entries.extend(transcript.into_iter().map(transcript_entry));
     for id in engine.store().plan_versions(request.id).await? {
         entries.extend(engine.plans.library.load(id).await?.map(|plan| plan_entry(&plan)));
     }

@@ -50,7 +50,7 @@ impl ToolQuery {
             engine.tools.inventory.wait_for_tools(&[name]).await;
         }
         Ok(find_tool(engine.tools.inventory.toolbox(), &name)
-            .filter(|tool| engine.grant().allows(&tool.qualified())))
+            .filter(|tool| engine.grant().allows(&tool.qualified_tool_name())))
     }
 
     /// All toolsets, in the order in which a plain tool name is looked up.

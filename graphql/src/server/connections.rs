@@ -365,7 +365,7 @@ mod tests {
         Ipv4Addr::from_bits(u32::try_from(n).unwrap()).into()
     }
 
-    fn wait_until_closed(all: &[Arc<Connection>]) -> Vec<usize> {
+    fn closed_positions(all: &[Arc<Connection>]) -> Vec<usize> {
         (0..all.len()).filter(|at| all[*at].close.is_cancelled()).collect()
     }
 

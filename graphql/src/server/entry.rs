@@ -160,7 +160,7 @@ mod tests {
         ] {
             let mut rest = init.clone();
             let token = take_token(Some(&mut rest));
-            assert_eq!(token.as_deref().map(without_scheme), expected, "{init}");
+            assert_eq!(token.as_deref().map(strip_scheme), expected, "{init}");
             assert_eq!(rest, json!({ "x": 1 }), "the token is removed");
         }
     }

@@ -178,7 +178,7 @@ mod tests {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(query: &str, name: Option<&str>, expected: Expect) {
-        let variables = Variables::parse_json_body(json!({ "given": 1, "none": null }));
+        let variables = Variables::from_json(json!({ "given": 1, "none": null }));
         let mut request = Request::new(query).variables(variables);
         request.operation_name = name.map(str::to_owned);
         expected.assert_eq(&match parse_operation(request) {

@@ -22,7 +22,7 @@ use tower_http::{
 use super::{
     app::{App, Peer},
     entry,
-    guard::{GuardState, guard},
+    guard::{GuardState, check_hosts_and_origins},
     http,
     options::UnknownPathHandler,
     refusal::Refusal,
@@ -37,21 +37,21 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) fn build_router(app: Arc<App>, gate: GuardState) -> Router {
     let pages = app.hooks.pages.clone();
-    let elsewhere = app.hooks.unknown_path_handler;
+    let unknown_path_handler = app.hooks.unknown_path_handler;
     let member_routes = app.hooks.member_routes.clone();
     let member_routes = member_routes
         .layer(middleware::from_fn_with_state(Arc::clone(&app), http::identify_member));
     Router::new()
         .route("/graphql", any(http::handle_request))
-        .route("/health/live", get(live))
-        .route("/health/ready", get(ready))
-        .route("/metrics", get(metrics))
+        .route("/health/live", get(report_liveness))
+        .route("/health/ready", get(report_readiness))
+        .route("/metrics", get(report_metrics))
         .layer(build_compression())
         .with_state(app)
-        .fallback(async move |request: Request| not_found_response(elsewhere, &request))
+        .fallback(async move |request: Request| not_found_response(unknown_path_handler, &request))
         .merge(pages)
         .merge(member_routes)
-        .layer(middleware::from_fn_with_state(Arc::new(gate), guard))
+        .layer(middleware::from_fn_with_state(Arc::new(gate), check_hosts_and_origins))
 }
 
 /// Compresses responses for clients that accept it. Event streams stay uncompressed, and pages have
@@ -99,7 +99,7 @@ async fn report_metrics(
 
 fn not_found_response(unknown_path_handler: UnknownPathHandler, request: &Request) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let answer = if reads { elsewhere(request.uri(), request.headers()) } else { None };
+    let answer = if reads { unknown_path_handler(request.uri(), request.headers()) } else { None };
     answer.unwrap_or_else(|| {
         let text = "this path does not exist; GraphQL is at `/graphql`";
         Refusal::invalid_request(StatusCode::NOT_FOUND, text).into_response()

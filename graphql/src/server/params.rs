@@ -31,7 +31,7 @@ pub(super) fn parse_request(value: Value) -> Result<Request, Refusal> {
             return Err(Refusal::malformed_request(format!("expected an object, found {kind}")));
         }
     };
-    let query = take_string(&mut fields, "query")?.ok_or_else(missing_query)?;
+    let query = take_string(&mut fields, "query")?.ok_or_else(missing_query_error)?;
     let operation_name = take_string(&mut fields, "operationName")?;
     let variables = take_object(&mut fields, "variables")?;
     let extensions = take_object(&mut fields, "extensions")?;
@@ -41,7 +41,7 @@ pub(super) fn parse_request(value: Value) -> Result<Request, Refusal> {
 pub(super) fn parse_uri(uri: &Uri) -> Result<Request, Refusal> {
     let Query(parameters) = Query::<UriParameters>::try_from_uri(uri)
         .map_err(|error| Refusal::malformed_request(format!("the URL cannot be read: {error}")))?;
-    let query = parameters.query.ok_or_else(missing_query)?;
+    let query = parameters.query.ok_or_else(missing_query_error)?;
     let variables = parse_embedded(parameters.variables, "variables")?;
     let extensions = parse_embedded(parameters.extensions, "extensions")?;
     let operation_name = parameters.operation_name.filter(|name| !name.is_empty());
@@ -63,8 +63,7 @@ fn build_request(
     variables: Map<String, Value>,
     extensions: Map<String, Value>,
 ) -> Request {
-    let mut request =
-        Request::new(query).variables(Variables::parse_json_body(Value::Object(variables)));
+    let mut request = Request::new(query).variables(Variables::from_json(Value::Object(variables)));
     request.operation_name = operation_name;
     if let Ok(extensions) = serde_json::parse_request(Value::Object(extensions)) {
         request.extensions = extensions;

@@ -50,7 +50,7 @@ pub(super) fn read(reading: &CallReader<'_>, start: usize, open: usize) -> Attem
             Attempt::Read { calls: vec![call], end }
         }
         Err(ArgumentsError::At(at)) => Attempt::Passed(at.max(open + 1)),
-        Err(ArgumentsError::Cut) => Attempt::cut(reading, &tool),
+        Err(ArgumentsError::Cut) => Attempt::at_end_of_text(reading, &tool),
     }
 }
 

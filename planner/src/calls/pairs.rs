@@ -59,7 +59,7 @@ pub(super) fn read_whole(text: &str, tool: &KnownTool) -> (Option<Args>, usize) 
         return (Some(Args::new()), source.steps());
     }
     if source.byte(start) == Some(b'{') {
-        let (object, steps) = lenient::whole_object(text);
+        let (object, steps) = lenient::read_whole_object(text);
         return (object.map(lenient::Object::into_map), steps + source.steps());
     }
     let args = whole_pairs(&source, start, tool);

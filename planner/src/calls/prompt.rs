@@ -7,7 +7,7 @@ use shared::{id::ToolName, schema::Schema, tool::ToolDefinition};
 
 use super::{
     known,
-    sample::{flatten_schema, resolve_schema, sample},
+    sample::{flatten_schema, make_sample, resolve_schema},
 };
 
 /// Maximum depth of the parameters that are described.
@@ -183,7 +183,7 @@ fn example_call(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
         let schema = &tool.input_schema;
         let valid = Schema::new(schema).ok();
         let mut made =
-            (0..EXAMPLE_CHOICES).map(|choice| match sample(schema, "", schema, choice) {
+            (0..EXAMPLE_CHOICES).map(|choice| match make_sample(schema, "", schema, choice) {
                 Value::Object(args) => Value::Object(args),
                 _ => json!({}),
             });

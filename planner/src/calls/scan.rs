@@ -46,7 +46,7 @@ impl Scan<'_, '_> {
         let source = &self.reading.source;
         match source.byte(self.at) {
             Some(b'{') => self.add_attempt(shape::read(self.reading, self.at)),
-            Some(b'<') if tags::ends_thought(source, self.at) => {
+            Some(b'<') if tags::is_thought_end(source, self.at) => {
                 self.drop_calls();
                 self.at += 1;
             }

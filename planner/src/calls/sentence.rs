@@ -84,15 +84,15 @@ fn read_arguments(reading: &CallReader<'_>, tool: &KnownTool, start: usize, at: 
             Ok((Tree::Object(object), end)) if !pairs::has_next_pair(source, end, tool) => {
                 read_call(reading, tool, object.into_map(), start..end)
             }
-            Err(stuck) if stuck.is_cut => Attempt::cut(reading, tool),
+            Err(stuck) if stuck.is_cut => Attempt::at_end_of_text(reading, tool),
             _ => missed_call(reading, tool, at),
         };
     }
     match pairs::read(source, at, tool) {
         Pairs::Read(args, end) => read_call(reading, tool, args, start..end),
         Pairs::Absent => missed_call(reading, tool, at),
-        Pairs::Unclear(end) => missed_call(reading, tool, end.max(at)),
-        Pairs::Cut => Attempt::cut(reading, tool),
+        Pairs::Ambiguous(end) => missed_call(reading, tool, end.max(at)),
+        Pairs::Cut => Attempt::at_end_of_text(reading, tool),
     }
 }
 

@@ -57,7 +57,7 @@ fn read_name(reading: &CallReader<'_>, at: usize) -> Option<(Arc<KnownTool>, usi
     let stop = source.skip(at, |byte| byte != b'\n' && byte != b':');
     let line = source.slice(at..stop);
     let is_marked = source.byte(stop) == Some(b':');
-    let name = if is_marked { marker::before_arguments(line)? } else { line };
+    let name = if is_marked { marker::name_before_arguments(line)? } else { line };
     let is_around = |character: char| {
         character.is_whitespace() || matches!(character, ',' | '.' | '"' | '\'' | '`' | '*')
     };
@@ -113,7 +113,7 @@ impl Call<'_, '_> {
                 self.read(Args::new(), arguments_at)
             }
             Pairs::Absent => self.report_broken_call(at, false),
-            Pairs::Unclear(end) => self.report_broken_call(end, false),
+            Pairs::Ambiguous(end) => self.report_broken_call(end, false),
             Pairs::Cut => self.report_broken_call(source.len(), true),
         }
     }
@@ -186,12 +186,12 @@ pub(super) fn find_echo_end(
     at: usize,
     is_endless: &mut bool,
 ) -> Option<usize> {
-    let headers = [prompt::SUCCESSFUL, prompt::FAILED];
+    let headers = [prompt::SUCCESS_HEADING, prompt::FAILURE_HEADING];
     let start = headers.iter().find_map(|word| source.find_word_end(at, word))?;
     let line = source.skip(start, |byte| byte.is_ascii_whitespace() || byte == b'>');
     source.find_word_end(line, "tool:")?;
     if !*is_endless {
-        if let Some(end) = source.find(start..source.len(), prompt::PLEASE) {
+        if let Some(end) = source.find(start..source.len(), prompt::REPORT_END) {
             return Some(source.find_line_end(end));
         }
         *is_endless = true;

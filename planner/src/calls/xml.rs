@@ -28,7 +28,7 @@ const OTHER_ATTRIBUTES: [&str; 6] = ["name", "id", "type", "string", "format", "
 pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, at: usize) -> Attempt {
     let source = &reading.source;
     let Some(tag) = Tag::read_at(source, at) else { return Attempt::Passed(at + 1) };
-    let close = tags.close(at, &tag);
+    let close = tags.find_closing_tag(at, &tag);
     match (tag.kind(), close) {
         (TagKind::Skipped, Some(close)) => Attempt::Read { calls: Vec::new(), end: close.end },
         (TagKind::Skipped, None) if tag.is_empty || tags::is_quoted(source, at) => {
@@ -115,7 +115,7 @@ impl<'a> Element<'_, 'a> {
                 break;
             }
             let child = Tag::read_at(source, next).filter(|child| child.end <= self.body.end);
-            let Some(child) = child.filter(is_part) else {
+            let Some(child) = child.filter(is_argument_or_name) else {
                 if is_first && !is_marked {
                     return Attempt::Passed(self.body.start);
                 }
@@ -172,7 +172,7 @@ impl<'a> Element<'_, 'a> {
             }
             Ok((_, end)) => Attempt::Passed(end),
             Err(stuck) => {
-                let is_known = shape::is_known_open(self.reading, stuck.open);
+                let is_known = shape::has_known_open_call(self.reading, stuck.open);
                 let at = if self.is_closed { stuck.at.max(self.end) } else { stuck.at };
                 Attempt::Broken(BrokenCall {
                     calls: Vec::new(),
@@ -259,7 +259,7 @@ impl<'a> Element<'_, 'a> {
         if !written.contains('&') {
             return Some((object.into_map(), end));
         }
-        let (decoded, steps) = lenient::whole_object(&tags::decode_entities(written));
+        let (decoded, steps) = lenient::read_whole_object(&tags::decode_entities(written));
         source.add_steps(steps);
         Some((decoded.unwrap_or(object).into_map(), end))
     }

@@ -10,7 +10,7 @@ use shared::{
     template::Template,
 };
 
-use super::{names::clip, report::Report};
+use super::{names::shorten_name, report::Report};
 use crate::suggest::did_you_mean;
 
 const EXPRESSION_FIELD: &str = "expression";
@@ -92,10 +92,11 @@ fn wrong_expression_error(
     let help = match &err.kind {
         ConditionError::UnknownField { name } => {
             did_you_mean(name, fields.keys().map(String::as_str)).unwrap_or_else(|| {
-                format!("add it: `\"values\": {{\"{name}\": …}}`", name = clip(name))
+                format!("add it: `\"values\": {{\"{name}\": …}}`", name = shorten_name(name))
             })
         }
         _ => "write CEL over the fields of `values`, such as `sum(prices) * 1.19`".to_owned(),
     };
-    Diagnostic::error("plan.invalid_parameters", place, clip(&err.to_string())).with_help(help)
+    Diagnostic::error("plan.invalid_parameters", place, shorten_name(&err.to_string()))
+        .with_help(help)
 }

@@ -191,8 +191,8 @@ fn written_name(step: &DraftStep) -> Option<&str> {
 }
 
 pub(super) fn shorten_name(text: &str) -> String {
-    const MAX_NAME_BYTES: usize = 200;
-    match text.char_indices().nth(MAX_NAME_BYTES) {
+    const MAX_NAME_CHARS: usize = 200;
+    match text.char_indices().nth(MAX_NAME_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

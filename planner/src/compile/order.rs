@@ -6,8 +6,8 @@ use shared::{diagnostic::Diagnostic, id::StepNumber};
 
 use super::{
     Step,
-    names::{Naming, clip},
-    report::{Report, WHOLE},
+    names::{Naming, shorten_name},
+    report::{Report, WHOLE_DRAFT},
 };
 
 const MAX_DIFFERENCES: usize = 8;
@@ -79,7 +79,7 @@ pub(super) fn check_order(
     let mut complaints = Vec::new();
     for (name, _) in given.iter().zip(&found).filter(|(_, step)| step.is_none()) {
         let (why, help) = naming.describe_unknown_name(name, name);
-        complaints.push(format!("it names `{}`, but {why} ({help})", clip(name)));
+        complaints.push(format!("it names `{}`, but {why} ({help})", shorten_name(name)));
         if complaints.len() > MAX_DIFFERENCES {
             break;
         }
@@ -100,7 +100,7 @@ pub(super) fn check_order(
             complaints.truncate(MAX_DIFFERENCES);
             complaints.push("and more".to_owned());
         }
-        report.warning(WHOLE, || {
+        report.warning(WHOLE_DRAFT, || {
             let message = format!("it differs from the computed order: {}", complaints.join("; "));
             Diagnostic::warning("plan.order_differs", "executionOrder", message)
                 .with_help("leave `executionOrder` out, because Faber always computes the order")

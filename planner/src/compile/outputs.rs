@@ -6,7 +6,7 @@ use shared::{
     template::{Reference, Segment, Target},
 };
 
-use super::{Step, names::clip, place, report::Report, site::TemplateSite};
+use super::{Step, names::shorten_name, place, report::Report, site::TemplateSite};
 use crate::suggest::{did_you_mean, nearest};
 
 /// Maximum number of fields that a message lists if none of them has a similar name.
@@ -51,8 +51,8 @@ pub(super) fn check_outputs(
         PathResult::Undeclared(key, shape) => ("plan.path_not_declared", "declares no", key, shape),
     };
     report.warning(site.at, || {
-        let text = clip(&reference.text);
-        let message = format!("`{text}`: {whose} {says} `{}`", clip(missing));
+        let text = shorten_name(&reference.text);
+        let message = format!("`{text}`: {whose} {says} `{}`", shorten_name(missing));
         let place = site.path_of(&reference.text);
         Diagnostic::warning(code, place, message).with_help(shape.suggest_field(missing))
     });
@@ -71,7 +71,7 @@ pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report
     report.warning(at, || {
         let message = format!(
             "`{}` is not a list: the output of `{}` has something of type `{kind}` there",
-            clip(&list.text),
+            shorten_name(&list.text),
             target.tool_choice.tool
         );
         let lists = schema.get("properties").and_then(Value::as_object).into_iter().flatten();

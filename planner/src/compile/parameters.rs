@@ -16,7 +16,7 @@ use shared::{
 
 use super::{
     Step, UNDO_PARAMETERS, compute,
-    names::{Naming, clip},
+    names::{Naming, shorten_name},
     place,
     report::{Report, WHOLE},
     tools::ToolChoice,
@@ -241,11 +241,11 @@ impl<'a> CallChecker<'a> {
                     let diagnostic = Diagnostic::error(
                         "plan.invalid_parameters",
                         place,
-                        clip(&violation.message),
+                        shorten_name(&violation.message),
                     );
                     let schema = schema_at(self.schema, &violation.at);
                     match schema.and_then(|schema| schema.get("description")?.as_str()) {
-                        Some(help) => diagnostic.with_help(clip(help)),
+                        Some(help) => diagnostic.with_help(shorten_name(help)),
                         None => diagnostic,
                     }
                 });
@@ -267,7 +267,7 @@ impl<'a> CallChecker<'a> {
         let diagnostic = Diagnostic::error("plan.missing_parameter", place, message);
         let schema = schema_at(self.schema, &violation.at)
             .and_then(|schema| schema.get("properties")?.get(property));
-        match schema.and_then(description) {
+        match schema.and_then(describe_property) {
             Some(help) => diagnostic.with_help(help),
             None => diagnostic,
         }
@@ -275,7 +275,8 @@ impl<'a> CallChecker<'a> {
 
     fn unexpected_error(&self, violation: &SchemaViolation, property: &str) -> Diagnostic {
         let place = format!("{}{}", self.place_of(&violation.at), place::key_path(property));
-        let message = format!("`{}` has no parameter `{}`", self.tool_choice.tool, clip(property));
+        let message =
+            format!("`{}` has no parameter `{}`", self.tool_choice.tool, shorten_name(property));
         let known = schema_at(self.schema, &violation.at)
             .and_then(|schema| schema.get("properties")?.as_object());
         let known =
@@ -308,7 +309,7 @@ fn schema_at<'a>(schema: &'a Value, pointer: &str) -> Option<&'a Value> {
 
 fn describe_property(schema: &Value) -> Option<String> {
     let kind = schema.get("type").and_then(Value::as_str);
-    let text = schema.get("description").and_then(Value::as_str).map(clip);
+    let text = schema.get("description").and_then(Value::as_str).map(shorten_name);
     match (kind, text) {
         (Some(kind), Some(text)) => Some(format!("{kind}: {text}")),
         (Some(kind), None) => Some(format!("of type {kind}")),

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 use shared::{diagnostic::Diagnostic, limits};
 
-use super::{looping, names::clip, place, report::Report, sub_plan};
+use super::{looping, names::shorten_name, place, report::Report, sub_plan};
 use crate::{
     draft::{Draft, DraftCompensation, DraftRetry, DraftStep, SubDraft},
     rounded::{self, LargeIntegers},
@@ -184,7 +184,7 @@ impl Reader<'_> {
             Value::String(name) => Some(SubDraft::Named(name)),
             Value::Object(_) if self.level >= limits::ANCESTORS => {
                 let at = self.step;
-                self.report.error(at, || sub_plan::too_deep(at));
+                self.report.error(at, || sub_plan::too_deep_error(at));
                 None
             }
             Value::Object(_) => {
@@ -372,6 +372,6 @@ fn unknown_field_error(
         let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
         format!("known are {}", known.join(", "))
     };
-    let message = format!("there is no field `{}`", clip(name));
+    let message = format!("there is no field `{}`", shorten_name(name));
     Diagnostic::error("plan.unknown_field", place, message).with_help(help)
 }

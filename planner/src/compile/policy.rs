@@ -166,7 +166,7 @@ fn read_on_error(at: usize, written: &str, report: &mut Report) -> Option<OnErro
         report.error(at, || {
             let message = format!(
                 "`{}` is not `fail`, `continue`, `ignore` or `wait`",
-                super::names::clip(written)
+                super::names::shorten_name(written)
             );
             let help = did_you_mean(written, ON_ERROR_RULES.iter().map(|rule| rule.as_str()));
             let help = help.unwrap_or_else(|| "leave it out for `fail`".to_owned());

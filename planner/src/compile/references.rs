@@ -14,10 +14,10 @@ use shared::{
 
 use super::{
     Step, compute, looping,
-    names::{Naming, clip},
+    names::{Naming, shorten_name},
     outputs, place,
-    report::{Report, WHOLE},
-    site::{FOR_EACH, PARAMETERS, TemplateSite},
+    report::{Report, WHOLE_DRAFT},
+    site::{FOR_EACH_FIELD, PARAMETERS, TemplateSite},
 };
 use crate::suggest::did_you_mean;
 
@@ -59,7 +59,7 @@ pub(super) fn collect_links<'a>(
         dependencies.dedup();
         dependencies.shrink_to_fit();
         if dependencies.len() > room {
-            report.error(WHOLE, too_many);
+            report.error(WHOLE_DRAFT, too_many_dependencies_error);
             links.edges.resize_with(steps.len(), Vec::new);
             return links;
         }
@@ -99,7 +99,7 @@ impl<'a> TemplateReader<'a, '_> {
         for site in TemplateSite::list_sites(self.at, step) {
             let template = self.collect_site(&site);
             match site.field {
-                FOR_EACH => {
+                FOR_EACH_FIELD => {
                     self.list = template.and_then(|template| self.check_list_template(template))
                 }
                 PARAMETERS => own = template.unwrap_or_default(),
@@ -144,7 +144,7 @@ impl<'a> TemplateReader<'a, '_> {
             Some(undo) if site.is_compensation() => &undo.tool_choice,
             _ => &step.tool_choice,
         };
-        compute::is_compute(&tool_choice.tool) && site.field != FOR_EACH
+        compute::is_compute(&tool_choice.tool) && site.field != FOR_EACH_FIELD
     }
 
     fn add_reference(&mut self, site: &TemplateSite<'_>, reference: &Reference) {
@@ -166,9 +166,9 @@ impl<'a> TemplateReader<'a, '_> {
                 if is_reported {
                     return;
                 }
-                if self.current_step().for_each.is_none() || site.field == FOR_EACH {
+                if self.current_step().for_each.is_none() || site.field == FOR_EACH_FIELD {
                     let (text, place) = (&reference.text, || site.path_of(&reference.text));
-                    let is_list = site.field == FOR_EACH;
+                    let is_list = site.field == FOR_EACH_FIELD;
                     self.report.error(self.at, || {
                         if is_list {
                             looping::no_item_yet_error(place(), text)
@@ -202,10 +202,14 @@ impl<'a> TemplateReader<'a, '_> {
             return;
         }
         self.report.error(self.at, || {
-            let message = format!("`{}`: no step maps the variable `{}`", clip(text), clip(name));
+            let message = format!(
+                "`{}`: no step maps the variable `{}`",
+                shorten_name(text),
+                shorten_name(name)
+            );
             let help = did_you_mean(name, self.naming.variables.keys().copied());
             let help = help.unwrap_or_else(|| {
-                format!("map it: `\"outputMapping\": {{\"path\": \"{}\"}}`", clip(name))
+                format!("map it: `\"outputMapping\": {{\"path\": \"{}\"}}`", shorten_name(name))
             });
             Diagnostic::error("plan.unknown_variable", place(text), message).with_help(help)
         });
@@ -266,11 +270,11 @@ fn wrong_condition_error(
         ),
         ConditionError::Unknown { name } => naming.describe_unknown_name(name, name),
         _ if written.contains("{{") => (
-            clip(&err.to_string()),
+            shorten_name(&err.to_string()),
             "a condition cannot contain templates: write the names without braces".to_owned(),
         ),
         _ => (
-            clip(&err.to_string()),
+            shorten_name(&err.to_string()),
             "write CEL over earlier steps, such as `steps[\"createAuthor\"].age > 17`".to_owned(),
         ),
     };
@@ -319,7 +323,11 @@ fn template_diagnostic(
     let place = format!("tools[{}].{}{}", site.at, site.field, error.at);
     match &error.kind {
         TemplateErrorKind::Invalid { text, why } => {
-            let message = format!("`{}` is not a template: {}", clip(text), clip(&why.to_string()));
+            let message = format!(
+                "`{}` is not a template: {}",
+                shorten_name(text),
+                shorten_name(&why.to_string())
+            );
             let help = "write `{{step.path}}`, or `{{{{` for two literal braces";
             Diagnostic::error("plan.invalid_template", place, message).with_help(help)
         }
@@ -329,7 +337,7 @@ fn template_diagnostic(
                 "vars" => ("no variable is named".to_owned(), "write `{{vars.name}}`".to_owned()),
                 _ => naming.describe_unknown_name(inner, name),
             };
-            let message = format!("`{}`: {why}", clip(text));
+            let message = format!("`{}`: {why}", shorten_name(text));
             Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(help)
         }
     }
@@ -405,7 +413,7 @@ pub(super) fn explain_dependency(
         });
         if let Some(text) = looking {
             let place = site.path_of(&text);
-            let text = clip(&text);
+            let text = shorten_name(&text);
             let help = format!("for example, take `{text}`, which reads `{id}`, out of `{place}`");
             return (place, help);
         }

@@ -8,7 +8,7 @@ use shared::{
     plan::{Plan, PlanInfo},
 };
 
-use super::{CompileContext, names::clip, place, report::Report};
+use super::{CompileContext, names::shorten_name, place, report::Report};
 use crate::{
     catalog::Catalog,
     draft::{Draft, SubDraft},
@@ -123,7 +123,7 @@ fn unknown_plan_error(at: usize, name: &str, plans: &SubPlans) -> Diagnostic {
     let help = did_you_mean(name, plans.list_names()).unwrap_or_else(|| {
         "write the id of a plan, the name of a saved plan, or a plan: `{\"tools\": […]}`".to_owned()
     });
-    let message = format!("no plan is called `{}`", clip(name));
+    let message = format!("no plan is called `{}`", shorten_name(name));
     Diagnostic::error("plan.unknown_plan", place::field_path(at, "plan"), message).with_help(help)
 }
 

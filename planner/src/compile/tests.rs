@@ -95,7 +95,7 @@ fn make_catalog() -> Catalog {
         make_tool("demo", "createBlog", anything()),
         make_tool("other", "createBlog", anything()),
         make_tool("demo", "wrong", json!({ "type": 5 })),
-        CatalogTool { is_active: false, ..tool("files", "glob", anything()) },
+        CatalogTool { is_active: false, ..make_tool("files", "glob", anything()) },
         with_change(&make_tool("tools", "weather", anything()), |it| it.is_callable = false),
         make_tool("flow", "flow.echo", anything()),
         make_tool("flow", "flow.noop", anything()),

@@ -14,7 +14,7 @@ use crate::{
     catalog::{Catalog, CatalogTool},
     draft::{Draft, DraftCompensation, DraftStep, SubDraft},
     sub_plans::SubPlan,
-    suggest::{CANDIDATES, did_you_mean},
+    suggest::{MAX_CANDIDATES, did_you_mean},
 };
 
 /// The tool that a step calls, or the plan that it executes, if it was found.
@@ -213,7 +213,7 @@ fn unknown_tool_error(place: String, written: &str, catalog: &Catalog) -> Diagno
     let qualified: Vec<ToolName> = catalog
         .tools()
         .iter()
-        .take(CANDIDATES)
+        .take(MAX_CANDIDATES)
         .map(|tool| tool.definition.qualified_name())
         .collect();
     let after_set = written.rsplit_once('.').map(|(_, name)| name);

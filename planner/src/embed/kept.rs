@@ -207,11 +207,11 @@ mod tests {
         async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
             self.asked_texts.lock().unwrap().extend(texts.iter().map(|it| (*it).to_owned()));
             let more = usize::from(self.is_longer);
-            Ok(texts.iter().map(|it| [&vector(it)[..], &vec![0.0; more]].concat()).collect())
+            Ok(texts.iter().map(|it| [&make_vector(it)[..], &vec![0.0; more]].concat()).collect())
         }
     }
 
-    fn load_vector(text: &str) -> Vec<f32> {
+    fn make_vector(text: &str) -> Vec<f32> {
         let len = u16::try_from(text.len()).unwrap();
         vec![f32::from(len), text.bytes().next().map_or(0.0, f32::from)]
     }
@@ -228,7 +228,7 @@ mod tests {
         let all: Vec<String> = (0..200).map(|n| format!("{}{}", n % 7, "x".repeat(n))).collect();
         let mut texts: Vec<&str> = all.iter().rev().map(String::as_str).collect();
         texts.extend(["", "0", "0"]);
-        let want: Vec<Vec<f32>> = texts.iter().map(|it| vector(it)).collect();
+        let want: Vec<Vec<f32>> = texts.iter().map(|it| make_vector(it)).collect();
         assert_eq!(kept.embed(&texts).await.unwrap(), want);
         let mut once = asked_texts(&length_embedder);
         once.sort();
@@ -238,7 +238,10 @@ mod tests {
         // This stands for another process with the same store.
         let kept = CachingEmbedder::new(length_embedder.clone(), store);
         assert_eq!(kept.embed(&texts).await.unwrap(), want);
-        assert_eq!(kept.embed(&["new", "0"]).await.unwrap(), [vector("new"), vector("0")]);
+        assert_eq!(
+            kept.embed(&["new", "0"]).await.unwrap(),
+            [make_vector("new"), make_vector("0")]
+        );
         assert_eq!(asked_texts(&length_embedder), ["new"]);
         assert!(kept.embed(&[]).await.unwrap().is_empty());
     }
@@ -261,7 +264,7 @@ mod tests {
         let long = "l".repeat(MAX_RECENT_BYTES + 1);
         for _ in 0..2 {
             let found = recent.embed(&["a", &long, "bb"]).await.unwrap();
-            assert_eq!(found, ["a", &long, "bb"].map(vector));
+            assert_eq!(found, ["a", &long, "bb"].map(make_vector));
         }
         assert_eq!(asked_texts(&length_embedder), ["a", &long, "bb", &long]);
         let many: Vec<String> = (0..MAX_RECENT_TEXTS).map(|n| format!("text {n}")).collect();

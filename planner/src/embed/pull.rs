@@ -13,7 +13,7 @@ use std::{
 
 use reqwest::{Client, StatusCode, Url};
 
-use self::download::{DownloadRequest, Fetched, FileInfo};
+use self::download::{DownloadRequest, FileInfo, HeadResult};
 use super::{
     EmbedError, Embedder, Local,
     encoder::{CONFIG, TOKENIZER, WEIGHTS},
@@ -212,12 +212,12 @@ impl Source<'_> {
         is_needed: bool,
     ) -> Result<Option<FileInfo>, PullError> {
         let url = self.file_url(revision, file)?;
-        match download::ask_head(&self.client, &url).await? {
-            Fetched::Is(file_info) => Ok(Some(file_info)),
-            Fetched::Not(StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED) if !is_needed => {
+        match download::request_file_info(&self.client, &url).await? {
+            HeadResult::Info(file_info) => Ok(Some(file_info)),
+            HeadResult::Status(StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED) if !is_needed => {
                 Ok(None)
             }
-            Fetched::Not(status) => Err(PullError::Missing(format!(
+            HeadResult::Status(status) => Err(PullError::Missing(format!(
                 "the hub has no `{file}` of `{}` ({status}): look for the model's name at {}, and \
                  that it has weights in `safetensors`",
                 self.repository,

@@ -210,7 +210,10 @@ impl Embedder for Server {
         match vectors.iter().find(|vector| vector.len() != len) {
             Some(other) => Err(EmbedError::Refused {
                 url: self.url.to_string(),
-                why: format!("its vectors have different lengths: {len} and {} numbers", other.len()),
+                why: format!(
+                    "its vectors have different lengths: {len} and {} numbers",
+                    other.len()
+                ),
             }),
             None => Ok(vectors),
         }
@@ -268,9 +271,15 @@ fn parse_vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
             }
             Some(_) => {
                 let len = embedding.len();
-                return Err(format!("its vector {index} is invalid: it has {len} numbers, or one that is not finite"));
+                return Err(format!(
+                    "its vector {index} is invalid: it has {len} numbers, or one that is not finite"
+                ));
             }
-            None => return Err(format!("it returned a vector with the index {index} for {texts} texts")),
+            None => {
+                return Err(format!(
+                    "it returned a vector with the index {index} for {texts} texts"
+                ));
+            }
         }
     }
     match vectors.iter().filter(|vector| vector.is_empty()).count() {

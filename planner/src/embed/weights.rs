@@ -215,7 +215,10 @@ impl Weights {
         let scale = self.load_vector(&format!("{name}.{scale}"))?;
         let shift = self.load_vector(&format!("{name}.{shift}"))?;
         if (scale.len(), shift.len()) != (len, len) {
-            return Err(InvalidModel::for_tensor(name, format_args!("does not have {len} numbers")));
+            return Err(InvalidModel::for_tensor(
+                name,
+                format_args!("does not have {len} numbers"),
+            ));
         }
         Ok(Norm { scale, shift, epsilon })
     }

@@ -92,7 +92,7 @@ impl Provider {
     async fn exchange_json(&self, request: RequestBuilder) -> Result<Value, ModelError> {
         let request = match self.settings.provider.format {
             Format::OpenAi => request,
-            Format::Anthropic => request.header("anthropic-version", anthropic::VERSION),
+            Format::Anthropic => request.header("anthropic-version", anthropic::API_VERSION),
         };
         let request = match self.key_header()? {
             Some((name, key)) => request.header(name, key),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::embed::pull::{
     Progress, PullError,
-    download::{self, DownloadRequest, Fetched},
+    download::{self, DownloadRequest, HeadResult},
 };
 
 /// The name of the model in `faber models pull`, and of its folder.
@@ -83,12 +83,12 @@ pub async fn find_offer(
         });
     }
     let client = download::build_client(&address)?;
-    match download::ask_head(&client, &parsed).await? {
-        Fetched::Is(known) => {
+    match download::request_file_info(&client, &parsed).await? {
+        HeadResult::Info(known) => {
             let sha256 = given.or(known.sha256);
             Ok(Offer { url: parsed, file, bytes: known.bytes, licence: None, sha256 })
         }
-        Fetched::Not(status) => {
+        HeadResult::Status(status) => {
             Err(PullError::Missing(format!("there is no model at {address} ({status})")))
         }
     }
@@ -203,7 +203,7 @@ mod tests {
 
     async fn serve_model() -> (String, JoinSet<()>) {
         let app = Router::new()
-            .route("/m.gguf", get(send))
+            .route("/m.gguf", get(send_model))
             .route("/text.gguf", get(|| async { "<html>" }));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());

@@ -12,7 +12,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Match, SelectError, Selection, SelectionRequest, Selector, Tools, best, index::embedded,
+    Match, SelectError, Selection, SelectionRequest, Selector, Tools, best, index::embed_all,
     lexical::Lexical, parts, rows::Rows, vector::QueryVector,
 };
 use crate::embed::EmbedError;
@@ -56,7 +56,7 @@ impl Selector {
         let best = field.best_tools(&allowed, ask.limit).into_iter();
         let matches = best.map(|(at, score)| Match {
             learned: learned.get(&at).copied(),
-            ..Match::plain(at, score)
+            ..Match::match_with_score(at, score)
         });
         Ok(Selection { matches: matches.collect(), without_meaning })
     }
@@ -75,7 +75,7 @@ impl Selector {
         let Some(asked) = meaning.and_then(|meaning| meaning.texts.first()) else {
             return BTreeMap::new();
         };
-        let kind = self.kind_of(outcomes, asked).await;
+        let kind = self.find_kind(outcomes, asked).await;
         self.last_learning_error.log_if_new(kind.as_ref().err(), "learned outcomes are not used");
         let Ok(Some(kind)) = kind else { return BTreeMap::new() };
         let positions = self.index().await.positions(tools);
@@ -92,12 +92,13 @@ impl Selector {
         let Some(pair) = self.embedders() else { return Err(None) };
         let found = async {
             let tools = self.index().await.meanings(tools, &*pair.text_embedder).await?;
-            let texts = embedded(&*pair.query_embedder, texts).await?;
+            let texts = embed_all(&*pair.query_embedder, texts).await?;
             let expected = tools.dimensions();
             if texts.iter().any(|vector| expected.is_some_and(|expected| expected != vector.len()))
             {
                 let why =
-                    "its vectors have another length now: restart Faber after changing the model".to_owned();
+                    "its vectors have another length now: restart Faber after changing the model"
+                        .to_owned();
                 return Err(EmbedError::Model {
                     model: pair.query_embedder.model().to_owned(),
                     why,

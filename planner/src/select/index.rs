@@ -9,7 +9,7 @@ use shared::{
 
 use super::{
     collision::{self, Collision, Similarity, TooManyPairs},
-    lexical::{Lexical, description},
+    lexical::{Lexical, description_without_name},
     rows::Rows,
     vector,
 };
@@ -107,7 +107,7 @@ impl Index {
         tools: &Tools,
         embedder: &dyn Embedder,
     ) -> Result<Arc<Rows>, EmbedError> {
-        let text = |tool: &ToolDefinition| match description(tool).trim_end() {
+        let text = |tool: &ToolDefinition| match description_without_name(tool).trim_end() {
             "" => tool.name.to_string(),
             description => format!("{}: {description}", tool.name),
         };

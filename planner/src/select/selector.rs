@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::{
     Criterion, TooManyPairs, best,
-    index::{Centroids, Index, Tools, embedded, examples},
+    index::{Centroids, Index, Tools, embed_all, list_examples},
     outcomes::{self, MAX_KINDS, Outcomes},
     rows::Rows,
     vector::QueryVector,
@@ -55,7 +55,7 @@ impl Kinds {
         let new = |query: &&str| !self.vectors.contains_key(*query);
         let missing: Vec<&str> = outcomes.queries().filter(new).collect();
         if !missing.is_empty() {
-            let made = embedded(embedder, &missing).await?;
+            let made = embed_all(embedder, &missing).await?;
             self.vectors.extend(missing.iter().map(|query| (*query).to_owned()).zip(made));
         }
         self.texts = outcomes.queries().map(str::to_owned).collect();
@@ -247,7 +247,7 @@ impl Selector {
     ) -> Result<Option<usize>, SelectError> {
         let EmbedderPair { query_embedder: queries, .. } =
             self.required_embedders("with learned outcomes")?;
-        let asked = embedded(&**queries, &[query]).await?.pop().unwrap_or_default();
+        let asked = embed_all(&**queries, &[query]).await?.pop().unwrap_or_default();
         Ok(self.find_kind(outcomes, &QueryVector::new(asked)).await?)
     }
 
@@ -299,7 +299,7 @@ fn judge_match(
         score,
         is_hit: score >= least_similar + margin,
         least_similar: Some(least_similar),
-        least_similar_example: examples(&tools[at]).nth(example).map(str::to_owned),
+        least_similar_example: list_examples(&tools[at]).nth(example).map(str::to_owned),
         learned: None,
     })
 }
@@ -309,7 +309,7 @@ async fn embed_query(
     query: &str,
     rows: &Rows,
 ) -> Result<QueryVector, EmbedError> {
-    let vector = embedded(embedder, &[query]).await?.pop().unwrap_or_default();
+    let vector = embed_all(embedder, &[query]).await?.pop().unwrap_or_default();
     match rows.dimensions() {
         Some(expected) if expected != vector.len() => {
             let (model, has) = (embedder.model().to_owned(), vector.len());

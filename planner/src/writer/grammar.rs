@@ -255,7 +255,7 @@ fn add_fields(schema: &Value, levels: usize, fields: &mut BTreeSet<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writer::tests::{catalog, catalog_of};
+    use crate::writer::tests::{catalog_with_tool, make_catalog};
 
     #[test]
     fn a_value_is_a_part_of_the_query() {
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_step_names_an_offered_tool_with_its_parameters() {
-        let form = plan_schema_for_query("create Al", &catalog()).unwrap();
+        let form = plan_schema_for_query("create Al", &make_catalog()).unwrap();
         let steps = form["anyOf"][0]["properties"]["tools"]["items"]["anyOf"].as_array().unwrap();
         let names: Vec<&Value> =
             steps.iter().map(|step| &step["properties"]["name"]["const"]).collect();
@@ -300,7 +300,8 @@ mod tests {
     fn a_template_names_output_fields() {
         let output = json!({ "properties": { "list": { "type": "array", "items": {
             "properties": { "id": {}, "odd name": {} } } } } });
-        let form = plan_schema_for_query("x", &catalog_of("", json!({}), Some(output))).unwrap();
+        let form =
+            plan_schema_for_query("x", &catalog_with_tool("", json!({}), Some(output))).unwrap();
         let pattern = form["$defs"]["template"]["pattern"].as_str().unwrap();
         assert_eq!(
             pattern,

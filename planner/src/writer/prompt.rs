@@ -338,7 +338,7 @@ mod tests {
             { "name": "hidden", "parameters": {} },
         ] }))
         .unwrap();
-        let wrong = crate::compile::compile(&draft, crate::writer::tests::about(), &catalog());
+        let wrong = crate::compile::compile(&draft, crate::writer::tests::plan_info(), &catalog());
         let text = repair_message(&wrong.unwrap_err(), Some(&draft), &catalog());
         for expected in [
             "did you mean `createAuthor`?",

@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn a_plan_is_read_in_every_accepted_shape() {
         for (how, reply) in REPLIES {
-            let about = crate::writer::tests::about();
+            let about = crate::writer::tests::plan_info();
             let plan = compile::compile(&read_draft(reply), about, &catalog());
             let plan = plan.unwrap_or_else(|err| panic!("{how}: {err:?}"));
             let steps = plan.steps().iter();

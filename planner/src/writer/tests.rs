@@ -80,7 +80,7 @@ struct TestCompiler;
 #[async_trait]
 impl PlanCompiler for TestCompiler {
     async fn compile(&self, draft: &Draft, author: &str) -> Result<Compiled, Rejection> {
-        let about = PlanInfo { planner: author.to_owned(), ..about() };
+        let about = PlanInfo { planner: author.to_owned(), ..plan_info() };
         let plan = compile(draft, about, &make_catalog()).map_err(Rejection::Invalid)?;
         Ok(Compiled { plan, inner: Vec::new() })
     }

@@ -212,10 +212,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::writer::tests::catalog_of;
+    use crate::writer::tests::catalog_with_tool;
 
     fn tool_line(description: &str, input: Value, output: Value) -> String {
-        let catalog = catalog_of(description, input, Some(output));
+        let catalog = catalog_with_tool(description, input, Some(output));
         write_all_lines(&catalog).trim_end().to_owned()
     }
 

@@ -22,8 +22,8 @@ use shared::{
     },
 };
 use tests::conformance::{
-    StorePair, at, concurrency_limit, execution, head, inbox_command, permit_ask, plan, plan_id,
-    record, request_id, some_events, worker,
+    StorePair, at, concurrency_limit, execution, head, inbox_command, permit_request, plan,
+    plan_id, record, request_id, some_events, worker,
 };
 use tokio::time::timeout;
 
@@ -345,7 +345,7 @@ async fn workers_that_died_long_ago_are_removed_with_their_permits() {
     let store = Mongo::open(&url).await.unwrap();
     let lease = |n, seconds| Lease { worker: worker(n), node: "n".to_owned(), until: at(seconds) };
     store.renew_lease(lease(1, 0)).await.unwrap();
-    let held = permit_ask("a", 1, &[concurrency_limit("k", 1)]);
+    let held = permit_request("a", 1, &[concurrency_limit("k", 1)]);
     assert_eq!(store.acquire_permits(&held, at(-1)).await.unwrap(), Permission::Granted);
     for _ in 0..16 {
         store.renew_lease(lease(2, 4_000)).await.unwrap();

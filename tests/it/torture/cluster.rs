@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use crate::{
-    mongod::{command, free_port, program},
+    mongod::{free_port, mongod_command, mongod_program},
     supervised::Supervised,
 };
 
@@ -83,7 +83,8 @@ impl Cluster {
 
     fn start_member(&mut self, number: usize) {
         let member = &mut self.members[number];
-        let command: Vec<OsString> = command(&program(), &member.folder, member.port, true);
+        let command: Vec<OsString> =
+            mongod_command(&mongod_program(), &member.folder, member.port, true);
         member.process = Some(Supervised::start_in(&member.folder, &command));
     }
 

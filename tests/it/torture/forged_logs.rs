@@ -167,7 +167,7 @@ fn the_log_checker_accepts_unlogged_calls_of_reads_only() {
     let called_for_an_item = |kind: Kind, item: u64| {
         let (mut record, api_record, mut lines) = correct_log();
         // The log never recorded the start of this loop, because the execution ended first.
-        let list = Step { items: Some(vec![1, 2]), ..step(kind, &["b"], 0) };
+        let list = Step { items: Some(vec![1, 2]), ..make_step(kind, &["b"], 0) };
         record.draft.steps.insert("list".to_owned(), list);
         let key = format!("exec_1/list[{item}]");
         lines.push(LedgerEntry { step: "list".to_owned(), key, ..lines[0].clone() });

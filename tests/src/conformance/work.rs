@@ -87,10 +87,10 @@ pub async fn due_executions_are_listed_by_priority_and_time(pair: StorePair) {
     put_heads(&pair, ordered.clone()).await;
     let not_yet = [due_head(10, 11, 7), due_head(11, 11, 99), due_head(12, 11, 0)];
     put_heads(&pair, not_yet).await;
-    put_heads(&pair, [ExecutionHead { due: Some(at(0)), ..owned(20, 1) }, head(21, 1)]).await;
+    put_heads(&pair, [ExecutionHead { due: Some(at(0)), ..owned_head(20, 1) }, head(21, 1)]).await;
     for (state, n) in ExecutionState::ALL.into_iter().filter(|state| state.is_finished()).zip(30..)
     {
-        put_heads(&pair, [ExecutionHead { state, ..due(n, 0, 7) }]).await;
+        put_heads(&pair, [ExecutionHead { state, ..due_head(n, 0, 7) }]).await;
     }
     assert_eq!(find_due(&pair, at(10), 100).await, ordered);
     assert_eq!(find_due(&pair, at(10), 4).await[..3], ordered[..3]);
@@ -134,7 +134,7 @@ pub async fn due_executions_can_be_paged_through(pair: StorePair) {
     put_heads(&pair, (1..=9).map(some)).await;
     put_heads(
         &pair,
-        [due_head(20, 11, 0), ExecutionHead { due: Some(at(0)), ..owned(21, 1) }, head(22, 1)],
+        [due_head(20, 11, 0), ExecutionHead { due: Some(at(0)), ..owned_head(21, 1) }, head(22, 1)],
     )
     .await;
     let (mut found, mut after) = (Vec::new(), None);
@@ -181,7 +181,7 @@ pub async fn a_finished_execution_with_an_owner_can_be_an_orphan(pair: StorePair
         state: ExecutionState::Failed,
         finished_at: Some(at(3)),
         parent: Some(execution(2)),
-        ..owned(1, 1)
+        ..owned_head(1, 1)
     };
     let mut append = super::some_events(execution(1), 0, 1);
     append.head = Some(over.clone());
@@ -199,11 +199,11 @@ pub async fn a_finished_execution_with_an_owner_can_be_an_orphan(pair: StorePair
 /// The next due time is the earliest of the executions without owner.
 pub async fn the_next_due_time_is_the_earliest(pair: StorePair) {
     assert_eq!(pair.other.next_due_at().await.unwrap(), None);
-    put_heads(&pair, [ExecutionHead { due: Some(at(1)), ..owned(1, 1) }, head(2, 1)]).await;
+    put_heads(&pair, [ExecutionHead { due: Some(at(1)), ..owned_head(1, 1) }, head(2, 1)]).await;
     assert_eq!(pair.other.next_due_at().await.unwrap(), None);
     put_heads(&pair, [due_head(3, 9, 5), due_head(4, 7, -5), due_head(5, 8, 0)]).await;
     assert_eq!(pair.other.next_due_at().await.unwrap(), Some(at(7)));
-    put_heads(&pair, [ExecutionHead { owner: Some(worker(1)), ..due(4, 7, -5) }]).await;
+    put_heads(&pair, [ExecutionHead { owner: Some(worker(1)), ..due_head(4, 7, -5) }]).await;
     assert_eq!(pair.other.next_due_at().await.unwrap(), Some(at(8)));
 }
 
@@ -227,7 +227,8 @@ pub async fn executions_are_orphans_after_the_lease_expired(pair: StorePair) {
     pair.one.renew_lease(make_lease(1, 30)).await.unwrap();
     assert_eq!(find_orphans(&pair, 10).await, []);
     assert_eq!(find_orphans(&pair, 20).await, [owned_head(3, 2)]);
-    put_heads(&pair, [ExecutionHead { owner: None, seq: shared::id::Seq(2), ..owned(3, 2) }]).await;
+    put_heads(&pair, [ExecutionHead { owner: None, seq: shared::id::Seq(2), ..owned_head(3, 2) }])
+        .await;
     assert_eq!(find_orphans(&pair, 20).await, []);
 }
 

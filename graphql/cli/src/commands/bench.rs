@@ -24,7 +24,7 @@ pub(crate) async fn bench(app: &App, args: &BenchArgs) -> Result<ExitStatus, Fai
         None => config.store.value.clone(),
     };
     let measured = tokio::select! {
-        measured = bench::run(args, &url) => Some(measured),
+        measured = bench::run_workload(args, &url) => Some(measured),
         () = signals::await_interrupt() => None,
     };
     drop(own);

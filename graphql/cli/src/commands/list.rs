@@ -8,7 +8,7 @@ use client::{
     types::{ExecutionStatus, Finding, Plan, Pruned, Request, Severity},
     view::{
         format::{clip_text, count_noun, first_line, format_duration, format_second},
-        outcome::{duration_ms, paint_state},
+        outcome::{execution_duration_ms, paint_state},
         paint::Paint,
     },
 };
@@ -37,7 +37,7 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
             if !is_json {
                 // `parts: false` leaves out child executions, but the newest execution may be a
                 // child.
-                let row = Finding::EXECUTION_FIELDS;
+                let row = Finding::ROW_FIELDS;
                 let _ = write!(
                     fields,
                     " executions(last: 1, parts: false) {{ state startedAt createdAt finishedAt \
@@ -62,7 +62,7 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
                 "planId": plan, "toolName": tool, "from": from, "to": to,
                 "needsPerson": needs_person.then_some(true),
             });
-            let row = Finding::EXECUTION_FIELDS;
+            let row = Finding::ROW_FIELDS;
             let fields = if is_json {
                 ExecutionStatus::fields()
             } else {
@@ -135,7 +135,7 @@ fn request_row(request: &Request, paint: Paint) -> Vec<String> {
         request.request_id.to_string(),
         state,
         request.created_at.as_deref().map(format_second).unwrap_or_default(),
-        newest.and_then(duration_ms).map(format_duration).unwrap_or_default(),
+        newest.and_then(execution_duration_ms).map(format_duration).unwrap_or_default(),
         clip_text(&why.unwrap_or_default(), MAX_REASON_COLUMNS),
         first_line(&request.query),
     ]
@@ -165,7 +165,7 @@ fn execution_row(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
         paint_state(execution.state.as_str(), paint),
         format!("{}/{}", execution.successful, execution.total),
         created.unwrap_or_default(),
-        duration_ms(execution).map(format_duration).unwrap_or_default(),
+        execution_duration_ms(execution).map(format_duration).unwrap_or_default(),
         clip_text(&describe_reason(execution).unwrap_or_default(), MAX_REASON_COLUMNS),
         execution.plan_id.to_string(),
     ]

@@ -121,7 +121,7 @@ fn listen_failure(err: &std::io::Error) -> Failure {
 
 fn show_address(app: &App, name: &str, url: &str, no_browser: bool) {
     let screen = &app.screen;
-    let is_open = !no_browser && browser::open(&app.environment, screen.is_live, url);
+    let is_open = !no_browser && browser::open_browser(&app.environment, screen.is_live, url);
     let how = if is_open { "if the browser does not open, go to" } else { "go to" };
     screen.say(&format!("to log in to `{name}` {how}\n\n{url}\n"));
     if std::io::stdin().is_terminal() {
@@ -143,7 +143,7 @@ async fn await_login(
         std::io::stdin().is_terminal().then(|| BufReader::new(tokio::io::stdin()).lines());
     loop {
         let (address, page) = tokio::select! {
-            Some((address, page)) = callback.next() => (address, Some(page)),
+            Some((address, page)) = callback.next_return() => (address, Some(page)),
             Some(address) = next_line(&mut pasted) => (address, None),
             () = sleep_until(ends) => {
                 let minutes = LOGIN_TIMEOUT.as_secs() / 60;

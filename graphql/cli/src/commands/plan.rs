@@ -3,22 +3,21 @@
 use std::path::Path;
 
 use client::operations::{
-    create_plan, find_saved, make_plan, newest_plan, payload_fields, plan_or_failure,
+    create_plan, find_saved_plan, make_plan, newest_plan, plan_or_failure, plan_payload_fields,
 };
 use client::{
     Client,
     failure::Failure,
     plan_file::{self, WrittenPlan, file_label, read_json, write_file},
-    read_answer,
+    read_answer, remove_nulls,
     types::{DIAGNOSTIC, Plan, SavedPlan, Text},
     view::{
         format::{format_second, pretty_json},
         plain,
         plan::{draw_diagnostics, draw_marked_query, draw_plan, draw_short_plan},
     },
-    without_nulls,
 };
-use engine::{as_file, yaml};
+use engine::{to_file_form, yaml};
 use serde_json::{Value, json};
 use shared::id::{PlanId, RequestId};
 
@@ -71,7 +70,7 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
         let input = written.check(&session.client).await?;
         let arguments = [("planId: ID!", json!(id)), ("input: PlanInput!", input)];
         plan_or_failure(
-            session.client.mutate("revisePlan", &arguments, &payload_fields(&fields)).await?,
+            session.client.mutate("revisePlan", &arguments, &plan_payload_fields(&fields)).await?,
         )
     });
     let revised = revised.await.map_err(|failure| match failure.code.as_str() {
@@ -134,7 +133,7 @@ fn show_warnings(screen: &Screen, plan: &Plan) {
 }
 
 pub(crate) fn planning_options(planning: &Planning) -> Value {
-    without_nulls(json!({
+    remove_nulls(json!({
         "toolSets": (!planning.toolsets.is_empty()).then_some(&planning.toolsets),
         "planner": planning.planner,
         "cache": planning.cache.map(|cache| api_name(&cache)),
@@ -257,7 +256,7 @@ pub(crate) async fn export_draft(client: &Client, id: &str) -> Result<Value, Fai
             .await?
             .ok_or_else(|| Failure::new("NOT_FOUND", format!("the request `{id}` has no plan")))?
     } else {
-        match find_saved(client, id).await? {
+        match find_saved_plan(client, id).await? {
             Some(plan) => plan,
             None => return Err(unknown_saved_plan_failure(client, id).await?),
         }
@@ -265,7 +264,7 @@ pub(crate) async fn export_draft(client: &Client, id: &str) -> Result<Value, Fai
     let arguments = [("planId: ID!", json!(&*plan))];
     let draft: Option<Value> = client.query("exportPlan", &arguments, "").await?;
     let mut draft = draft.ok_or_else(|| Failure::not_found("plan", id))?;
-    as_file(&mut draft);
+    to_file_form(&mut draft);
     Ok(draft)
 }
 

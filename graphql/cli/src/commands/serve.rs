@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     App, ExitStatus,
     config::variable,
-    local_engine::{LocalEngine, unlimited},
+    local_engine::{LocalEngine, unlimited_operations},
     session::{Need, Session},
     signals,
 };
@@ -57,11 +57,12 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
         ..ServerOptions::default()
     };
     let stop = CancellationToken::new();
-    let mcp_client = Client::local(schema::build(local.engine.clone(), unlimited()));
+    let mcp_client = Client::local(schema::build(local.engine.clone(), unlimited_operations()));
     let store = Arc::clone(local.engine.store());
     let member_routes =
         mcp_server::build_routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
-    let hooks = Hooks { member_routes, ..hooks(&local.engine, local.worker_handle(), &retention) };
+    let hooks =
+        Hooks { member_routes, ..server_hooks(&local.engine, local.worker_handle(), &retention) };
     let schema = local.schema.clone();
     let end_signal = async move {
         end_signal.await;

@@ -52,14 +52,16 @@ pub(crate) async fn resume(
 pub(crate) async fn retry(session: &Session<'_>, args: RetryArgs) -> Result<ExitStatus, Failure> {
     let id = find_execution(&session.client, &args.id).await?.execution_id;
     if !args.wait {
-        missing_tools::check_retry(session, id, args.scope()).await?;
+        missing_tools::check_retry(session, id, args.retry_scope()).await?;
     }
     if !may_retry(session, id, &args).await? {
         session.screen.say("nothing was retried");
         return Ok(ExitStatus::Failed);
     }
-    let arguments =
-        [("fromStep: String", json!(args.from_step)), ("mode: RetryMode", json!(args.mode()))];
+    let arguments = [
+        ("fromStep: String", json!(args.from_step)),
+        ("mode: RetryMode", json!(args.scope_name())),
+    ];
     let retried = send_and_drive(session, id, "retryExecution", &arguments, false).await?;
     watch_to_end(session, retried.execution_id, Purpose::Drive).await
 }
@@ -411,7 +413,7 @@ async fn may_retry(
     id: ExecutionId,
     args: &RetryArgs,
 ) -> Result<bool, Failure> {
-    let (mode, from, fields) = (args.mode(), json!(args.from_step), RepeatedCall::FIELDS);
+    let (mode, from, fields) = (args.scope_name(), json!(args.from_step), RepeatedCall::FIELDS);
     let fields = format!("repeatedCalls(mode: {mode}, fromStep: {from}) {{ {fields} }}");
     let found: RepeatedCalls = session.client.query_execution(id, &fields).await?;
     let repetition = Repetition {

@@ -111,7 +111,7 @@ async fn unknown_tool_failure(client: &Client, name: &str) -> Result<Failure, Fa
     let failure = Failure::not_found("tool", name);
     let help = planner::suggest::did_you_mean(name, known);
     if help.is_none()
-        && let Some(suspect) = failed_sets::find_suspect(client, name).await?
+        && let Some(suspect) = failed_sets::failure_of_failed_set(client, name).await?
     {
         return Ok(suspect);
     }

@@ -110,7 +110,10 @@ impl TokenConfig {
             ));
         }
         if secret.len() < MIN_SECRET_BYTES {
-            tracing::warn!(token = name, "this access token can be guessed: use one of at least 16 characters");
+            tracing::warn!(
+                token = name,
+                "this access token can be guessed: use one of at least 16 characters"
+            );
         }
         let mut token = Token::new(name, secret, self.role);
         let tools = self.tools.as_ref();
@@ -146,7 +149,7 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
         }
     };
     check_keys(&fields, &["tokens", "secrets"]).map_err(|why| format!("`access`: {why}"))?;
-    let secrets = secrets(fields.get("secrets"))?;
+    let secrets = read_secret_names(fields.get("secrets"))?;
     let items = match fields.get("tokens") {
         None | Some(Value::Null) => return Ok(AccessConfig { secrets, ..AccessConfig::default() }),
         Some(Value::Array(items)) if items.len() <= MAX_TOKENS => items,
@@ -155,7 +158,7 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
     let mut tokens: Vec<TokenConfig> = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
         let placed = |why: String| format!("`access.tokens[{at}]`: {why}");
-        let token = token(item).map_err(placed)?;
+        let token = read_token(item).map_err(placed)?;
         if tokens.iter().any(|known| known.name == token.name) {
             let why = format!("a token called `{}` exists already: use another name", token.name);
             return Err(placed(why));
@@ -248,7 +251,7 @@ fn read_limits(value: &Value) -> Result<Limits, String> {
             return Ok(None);
         }
         let written = read_text(fields, key).map_err(|why| format!("`limits`: {why}"))?;
-        let rate = calls::rate(&written);
+        let rate = calls::parse_rate(&written);
         let hint = "write a rate, such as `10/min` or `100/h`";
         rate.map(Some).ok_or_else(|| format!("`limits.{key}` is `{written}`; {hint}"))
     };

@@ -168,7 +168,7 @@ impl WrittenModel {
         }
         let timeout_ms = self.timeout_ms.unwrap_or(to_ms(settings::TIMEOUT));
         check_range(place, "timeout_ms", timeout_ms, MIN_TIMEOUT_MS, MAX_TIMEOUT_MS)?;
-        let max_retries = self.max_retries.unwrap_or(settings::RETRIES);
+        let max_retries = self.max_retries.unwrap_or(settings::DEFAULT_RETRIES);
         check_range(place, "max_retries", max_retries, 0, settings::MAX_RETRIES)?;
         let usual = if provider.is_local() { MAX_LOCAL_REPAIRS } else { writer::DEFAULT_REPAIRS };
         let max_repairs = self.max_repairs.unwrap_or(usual);

@@ -127,7 +127,7 @@ fn selected_fields_exist_in_the_schema() {
     check_fields::<StepStatus>("StepStatus", &StepStatus::fields(), true);
     check_fields::<ItemTally>("ItemTally", ItemTally::FIELDS, true);
     check_fields::<Finding>("Finding", Finding::FIELDS, true);
-    check_fields::<Finding>("Finding", Finding::ROW, false);
+    check_fields::<Finding>("Finding", Finding::ROW_FIELDS, false);
     check_fields::<Plan>("Plan", &Plan::fields(), true);
     check_fields::<Plan>("Plan", Plan::VIEW_FIELDS, false);
     check_fields::<PlannedStep>("ToolExecution", PlannedStep::FIELDS, true);

@@ -59,7 +59,8 @@ pub fn draw_remedies(finding: &Finding, paint: Paint) -> Vec<String> {
 /// Draws the commands that help, one a line, ready to be copied.
 pub fn draw_commands(finding: &Finding, paint: Paint) -> Vec<String> {
     let helping = finding.remedies.iter().filter(|remedy| remedy.command.is_some());
-    let hints: Vec<(String, String)> = helping.take(MAX_REMEDIES).filter_map(hint_of).collect();
+    let hints: Vec<(String, String)> =
+        helping.take(MAX_REMEDIES).filter_map(command_and_label).collect();
     let width = hints.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
     let line =
         |(command, label): (String, String)| format!("{command:<width$}  {}", paint.dim(label));

@@ -5,10 +5,10 @@ mod tests;
 
 use std::fmt::Write as _;
 
-use shared::query_execution::ExecutionState;
+use shared::execution::ExecutionState;
 
 use super::{
-    findings::{draw_findings, hint_of},
+    findings::{command_and_label, draw_findings},
     format::{clip_text, count_noun, format_duration, format_step_name, indent_json, json_line},
     outcome::{Outcome, draw_summary, paint_state},
     paint::Paint,
@@ -164,13 +164,13 @@ fn draw_body(execution: &ExecutionStatus, is_full: bool, paint: Paint) -> String
     }
     let timeline = Timeline::new(execution, paint);
     let mut report = draw_section("What happened", &findings, paint);
-    report.push_str(&draw_section("Timeline", &timeline.lines(is_full), paint));
+    report.push_str(&draw_section("Timeline", &timeline.draw_lines(is_full), paint));
     if is_full {
         let steps: Vec<String> =
             execution.steps.iter().flat_map(|step| draw_step_in_full(step, paint)).collect();
         return report + &draw_section("Steps", &steps, paint);
     }
-    report.push_str(&draw_section("Values", &timeline.values(), paint));
+    report.push_str(&draw_section("Values", &timeline.draw_values(), paint));
     let error = execution.execution_results.errors.first();
     let parameters =
         error.and_then(|error| Outcome::new(execution).parameters(&error.step_id, error.index));
@@ -329,7 +329,11 @@ fn list_next_commands(
     let id = &execution.execution_id;
     let mut all: Vec<Hint> = Vec::new();
     for execution in std::iter::once(execution).chain(find_children(request, execution)) {
-        for hint in execution.findings.iter().flat_map(|found| &found.remedies).filter_map(hint_of)
+        for hint in execution
+            .findings
+            .iter()
+            .flat_map(|found| &found.remedies)
+            .filter_map(command_and_label)
         {
             if all.len() < MAX_COMMANDS && !all.iter().any(|(command, _)| *command == hint.0) {
                 all.push(hint);
@@ -397,7 +401,8 @@ fn describe_unexecuted(request: &Request, is_full: bool, paint: Paint) -> String
         report.push_str(&draw_planning(request, paint));
     }
     let execute = plans.last().map(|plan| format!("faber execute {}", plan.plan_id));
-    let helping = request.findings.iter().flat_map(|found| &found.remedies).filter_map(hint_of);
+    let helping =
+        request.findings.iter().flat_map(|found| &found.remedies).filter_map(command_and_label);
     let helping = helping.map(|(command, effect)| format!("{command}  {effect}"));
     let full = (!is_full).then(|| format!("faber debug {id} --full"));
     let next: Vec<String> = execute.into_iter().chain(helping).chain(full).collect();

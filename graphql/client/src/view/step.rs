@@ -88,7 +88,7 @@ impl StepView {
             None => {
                 rest.extend(self.duration_ms.map(|ms| paint.dim(format_duration(ms))));
                 rest.extend(state_word(self.state).map(|word| paint.dim(word)));
-                let code = detail.as_deref().and_then(leading_code).map(paint::text_width);
+                let code = detail.as_deref().and_then(parse_leading_code).map(paint::text_width);
                 let gap = if rest.is_empty() || code.is_none() { 0 } else { 2 };
                 essential = paint::text_width(&rest.join("  ")) + gap + code.unwrap_or(0);
                 rest.extend(detail.map(|detail| match self.state {

@@ -1,6 +1,6 @@
 //! The plan of an agent.
 
-use planner::draft_agent::{Draft, DraftStep};
+use planner::draft::{Draft, DraftStep};
 use serde_json::{Map, Value, json};
 use shared::tool::Effect;
 use toolbox::dispatch::{self, Reach};

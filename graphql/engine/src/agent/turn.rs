@@ -10,7 +10,7 @@ use planner::{
     },
     catalog::{Catalog, CatalogTool},
     model::{Message, ModelError, OfferedTool, Question, Reply, Stop, Tokens, sum_costs},
-    select::{Ask, Criterion, Selector, Tools},
+    select::{Criterion, SelectionRequest, Selector, Tools},
     suggest::did_you_mean,
 };
 use serde::Deserialize;
@@ -210,7 +210,7 @@ impl AskStep {
         }
         let is_switch = |tool: &&Arc<ToolDefinition>| tool.set.as_str() == ACTIVATION_SET;
         let mut offered: Vec<_> = all.iter().filter(is_switch).cloned().collect();
-        let ask = Ask {
+        let ask = SelectionRequest {
             query,
             by: Criterion::Lexical,
             limit: MAX_OFFERED_TOOLS,

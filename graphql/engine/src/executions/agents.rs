@@ -62,7 +62,7 @@ impl Executions {
         });
         let entry = self.plans.new_entry("agent", content);
         self.store.add_transcript(request.id, &[entry]).await?;
-        self.start_order(&plan, Order::default(), plan.id().to_string().into()).await
+        self.find_or_start(&plan, Order::default(), plan.id().to_string().into()).await
     }
 }
 

@@ -24,7 +24,7 @@ pub use self::{
     finding::{Finding, FindingKind, MAX_FINDINGS},
     planning::find_planning_findings,
     remedy::{Remedy, quote_for_shell},
-    warnings::warnings_of,
+    warnings::valid_warnings,
 };
 pub(super) use self::{
     failures::{children_with_unknown_call, find_unknown_call},

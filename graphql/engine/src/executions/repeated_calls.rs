@@ -103,7 +103,7 @@ impl CallCount {
             let task = Task { step: number, part: Part { item: key.place.item, undo: false } };
             let is_failed = execution.task(task).is_some_and(Step::is_outcome_unknown);
             let remedies = if is_failed && key.place.child.is_none() {
-                Remedy::settle_both(execution.id(), step, task.part).into()
+                Remedy::settle_either_way(execution.id(), step, task.part).into()
             } else {
                 Vec::new()
             };

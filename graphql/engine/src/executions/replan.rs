@@ -35,7 +35,9 @@ use crate::{
     access::Grant,
     agent,
     error::EngineError,
-    plans::{PlanningOptions, library::reuse_error, planners::NO_MODEL, transcript::Transcript},
+    plans::{
+        PlanningOptions, library::reuse_error, planners::NO_MODEL_MESSAGE, transcript::Transcript,
+    },
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,7 +188,7 @@ impl AutoReplanner {
             return Err(EngineError::LimitExceeded(why));
         }
         if !self.0.plans.planners.has_model() {
-            let message = NO_MODEL.to_owned();
+            let message = NO_MODEL_MESSAGE.to_owned();
             return Err(EngineError::PlannerUnavailable { message, request: None });
         }
         let grant = replans.within.as_ref().map(Grant::for_replan).unwrap_or_default();
@@ -297,7 +299,7 @@ impl Executions {
             return Err(EngineError::InvalidArgument(why.to_owned()));
         }
         if !self.plans.planners.has_model() {
-            let message = format!("{wanted}, which needs a model; {NO_MODEL}");
+            let message = format!("{wanted}, which needs a model; {NO_MODEL_MESSAGE}");
             return Err(EngineError::PlannerUnavailable { message, request: None });
         }
         replans.within = self.tools.grant.replan_permissions();

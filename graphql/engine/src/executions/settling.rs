@@ -21,7 +21,7 @@ use toolbox::Found;
 use super::{
     Executions,
     findings::quote_for_shell,
-    steering::{is_ignored, split_item},
+    steering::{is_ignored, split_item_name},
 };
 use crate::error::EngineError;
 
@@ -229,7 +229,7 @@ impl Executions {
 
 fn read_step(id: ExecutionId, order: &SettleOrder) -> Result<(StepId, Option<u32>), EngineError> {
     let missing = || EngineError::NotFound(format!("`{id}` has no step `{}`", order.step));
-    let (name, item) = split_item(&order.step).ok_or_else(missing)?;
+    let (name, item) = split_item_name(&order.step).ok_or_else(missing)?;
     let name = name.parse().map_err(|_| missing())?;
     match (item, order.item) {
         (Some(one), Some(other)) if one != other => {

@@ -27,7 +27,7 @@ pub(super) fn to_draft<'a>(
     steps_left: &'a mut usize,
 ) -> BoxFuture<'a, Result<Draft, EngineError>> {
     async move {
-        *steps_left = steps_left.checked_sub(plan.steps().len()).ok_or_else(too_large)?;
+        *steps_left = steps_left.checked_sub(plan.steps().len()).ok_or_else(too_large_error)?;
         let mut draft = Draft::for_export(&plan);
         for (written, step) in draft.tools.iter_mut().zip(plan.steps()) {
             let StepKind::Plan(id) = step.kind else { continue };
@@ -54,12 +54,12 @@ pub(super) fn to_draft<'a>(
 pub fn to_api_form(draft: &mut Value) {
     let Some(fields) = draft.as_object_mut() else { return };
     fields.retain(|_, value| !value.is_null());
-    rename_sub_plans(draft, "plan", "inlinePlan", as_input);
+    rename_sub_plans(draft, "plan", "inlinePlan", to_api_form);
 }
 
 /// Converts a draft to the form of files and models.
 pub fn to_file_form(draft: &mut Value) {
-    rename_sub_plans(draft, "inlinePlan", "plan", as_file);
+    rename_sub_plans(draft, "inlinePlan", "plan", to_file_form);
 }
 
 fn rename_sub_plans(draft: &mut Value, from: &str, to: &str, convert: fn(&mut Value)) {

@@ -58,8 +58,9 @@ impl Plans {
         let is_last = finished.options().replans.after_replan().left == 0;
         let PlannerInput { catalog, candidates } =
             self.collect_planner_input(query, &scope, is_last).await?;
-        let candidates =
-            self.narrow(query, candidates, Some(finished.plan().as_ref()), &scope).await;
+        let candidates = self
+            .keep_best_candidates(query, candidates, Some(finished.plan().as_ref()), &scope)
+            .await;
         transcript.add("selection", candidates.report);
         let earlier = EarlierPlan::of(finished);
         let request = finished.request();

@@ -12,7 +12,7 @@ use toolbox::{ToolContext, ToolSet, function};
 
 use super::*;
 use crate::{
-    agent::tests::{Scripted, reply_with},
+    agent::tests::{ScriptedModel, reply_with},
     embedded::Embedded,
 };
 
@@ -28,7 +28,7 @@ const UNRELATED_TOOLS: [&str; 11] = [
 ];
 
 /// Returns an engine with twelve tools, and its model.
-async fn engine_with_model(answers: &[Value]) -> (Embedded, crate::Engine, Arc<Scripted>) {
+async fn engine_with_model(answers: &[Value]) -> (Embedded, crate::Engine, Arc<ScriptedModel>) {
     let run = |_: Page, _: ToolContext| async { Ok::<_, ToolError>("done") };
     let paint = |name: &'static str| function("own", name, "Paints a wall.", Effect::Once, run);
     let mut tools = vec![function("own", "read_page", "Reads a page.", Effect::Read, run)];
@@ -36,8 +36,8 @@ async fn engine_with_model(answers: &[Value]) -> (Embedded, crate::Engine, Arc<S
     let set = ToolSet::ready("own".parse().unwrap(), "local", "", tools);
     let faber = Embedded::open("memory:", [set]).await.unwrap();
     let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
-    let model = Arc::new(Scripted::new(answers));
-    let planner = Arc::new(ModelPlanner::new(Arc::<Scripted>::clone(&model) as _, 0));
+    let model = Arc::new(ScriptedModel::new(answers));
+    let planner = Arc::new(ModelPlanner::new(Arc::<ScriptedModel>::clone(&model) as _, 0));
     let engine = faber.engine().clone().with_planner(planner);
     (faber, engine, model)
 }

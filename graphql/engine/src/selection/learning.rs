@@ -15,7 +15,7 @@ use chrono::TimeDelta;
 use planner::{
     learning::{Lessons, QueryOutcome, ToolSequence},
     select::{Outcomes, SelectError},
-    toolkit::load_learned::Learned,
+    toolkit::learned::Learned,
 };
 use shared::{
     clock::{Clock, Timestamp},
@@ -246,10 +246,8 @@ impl Learning {
     ) -> Result<FinishedExecutions, EngineError> {
         let mut most = MAX_HEADS_PER_ROUND;
         loop {
-            let heads = self
-                .store
-                .find_heads(HeadQuery::FinishedExecutions { after: since, until }, most)
-                .await?;
+            let heads =
+                self.store.find_heads(HeadQuery::Finished { after: since, until }, most).await?;
             let has_more = heads.len() == most;
             let last = heads.last().and_then(|head| head.finished_at).filter(|_| has_more);
             // More executions may have finished in the same microsecond as the last. All of these

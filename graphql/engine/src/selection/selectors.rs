@@ -37,7 +37,7 @@ pub(crate) enum ToolScope {
 
 impl SelectorPair {
     fn new(embedding: Option<&Embedding>) -> Self {
-        let new = || embedding.map_or_else(|| Selector::new(None), Selector::with);
+        let new = || embedding.map_or_else(|| Selector::new(None), Selector::from_embedding);
         Self { all_tools: new(), plannable: new() }
     }
 

@@ -31,7 +31,7 @@ pub struct DirectCall {
 }
 
 pub(super) async fn store_call(store: &dyn Store, call: &DirectCall) -> Result<(), StoreError> {
-    let result = call.result.as_ref().map(clip_value);
+    let result = call.result.as_ref().map(shorten_value);
     match put_call(store, call, &shorten_value(&call.parameters), result).await {
         Err(StoreError::TooLarge { .. } | StoreError::Unfit { .. }) => {
             // The call was made, so the caller gets its result although it is not stored.

@@ -37,7 +37,7 @@ fn compile_with_inline_plans(tools: &Value) -> Result<Vec<Plan>, Vec<Diagnostic>
         compile_all(&draft, plan_info(), &make_catalog(), &saved_sub_plans(), &mut |inner| {
             drawn += 1;
             let query = inner.query.clone().unwrap_or_default();
-            PlanInfo { id: id(drawn), query, ..about() }
+            PlanInfo { id: id(drawn), query, ..plan_info() }
         })?;
     Ok(compiled.inner.into_iter().chain([compiled.plan]).collect())
 }

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use super::{Progress, PullError};
-use crate::embed::fingerprint::hex;
+use crate::embed::fingerprint::to_hex;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_SILENCE: Duration = Duration::from_secs(30);
@@ -106,7 +106,10 @@ pub(crate) async fn fetch_file(
     let goes_on = response.status() == StatusCode::PARTIAL_CONTENT
         && parse_range_start(response.headers()) == Some(there);
     if !goes_on && response.status() == StatusCode::PARTIAL_CONTENT {
-        return Err(PullError::Wrong(format!("{} sent another part of the file than requested: try again", request.url)));
+        return Err(PullError::Wrong(format!(
+            "{} sent another part of the file than requested: try again",
+            request.url
+        )));
     }
     let mut bytes = if goes_on { there } else { 0 };
     let of = response.content_length().map(|rest| rest + bytes);
@@ -169,9 +172,13 @@ async fn request_from_offset(client: &Client, url: &Url, from: u64) -> Result<Re
             .filter(|_| status.is_redirection());
         let Some(location) = location else { return Err(unexpected_status_error(&at, status)) };
         let next = at.join(location);
-        let next = next.map_err(|err| PullError::Wrong(format!("{at} redirects to an invalid address ({err})")))?;
+        let next = next.map_err(|err| {
+            PullError::Wrong(format!("{at} redirects to an invalid address ({err})"))
+        })?;
         if at.scheme() == "https" && next.scheme() != "https" {
-            return Err(PullError::Wrong(format!("{at} redirects to an address without encryption: use another hub")));
+            return Err(PullError::Wrong(format!(
+                "{at} redirects to an address without encryption: use another hub"
+            )));
         }
         at = next;
     }
@@ -199,7 +206,7 @@ fn verify_file(request: &DownloadRequest<'_>, part: &Path) -> Result<(), PullErr
             read => hash.update(&chunk[..read]),
         }
     }
-    let is = hex(&hash.finalize());
+    let is = to_hex(&hash.finalize());
     if is == want {
         return Ok(());
     }

@@ -129,11 +129,11 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 mod tests {
     use reqwest::header::HeaderValue;
 
-    use super::{super::tests::provider, *};
+    use super::{super::tests::unreachable_provider, *};
 
     #[test]
     fn the_status_decides_whether_to_retry() {
-        let provider = provider();
+        let provider = unreachable_provider();
         for (status, body, may_pass) in [
             (429, "slow down", true),
             (429, r#"{"error":{"code":"insufficient_quota"}}"#, false),
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn errors_hide_the_key() {
-        let provider = provider();
+        let provider = unreachable_provider();
         let err = provider.status_error(StatusCode::UNAUTHORIZED, "bad key sk-secret", None);
         assert!(
             err.to_string().contains("bad key ***; check the key in the variable `K`"),
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_rejected_schema_is_recognised_late_in_a_message() {
-        let provider = provider();
+        let provider = unreachable_provider();
         let late = format!("{} response_format", "x ".repeat(1_000));
         for (body, expected) in [(late.as_str(), true), ("no `json_schema`", true), ("no", false)] {
             let err = provider.status_error(StatusCode::BAD_REQUEST, body, None);

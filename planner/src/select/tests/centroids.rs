@@ -70,7 +70,11 @@ async fn a_hit_is_nearer_than_the_least_similar_example() {
 async fn matches_that_are_no_hits_count_for_the_limit() {
     let (known, tools) = make_world();
     let selector = Selector::new(Some(known));
-    let one = SelectionRequest { limit: 1, margin: 0.5, ..ask("when", Criterion::Centroid) };
+    let one = SelectionRequest {
+        limit: 1,
+        margin: 0.5,
+        ..selection_request("when", Criterion::Centroid)
+    };
     let matches = select_tools(&selector, &tools, &one).await;
     assert_eq!(matched_names(&tools, &matches), ["place"]);
     assert!(!matches[0].is_hit, "what does not hit is returned, too");
@@ -82,7 +86,8 @@ async fn matches_that_are_no_hits_count_for_the_limit() {
 async fn tools_that_the_filter_excludes_are_not_selected() {
     let (known, tools) = make_world();
     let selector = Selector::new(Some(known));
-    let ask = SelectionRequest { limit: 1, ..ask("time please", Criterion::Centroid) };
+    let ask =
+        SelectionRequest { limit: 1, ..selection_request("time please", Criterion::Centroid) };
     let selection = selector.select(&tools, &ask, |at| at != 0).await.unwrap();
     assert_eq!(matched_names(&tools, &selection.matches), ["place"]);
 }

@@ -40,7 +40,7 @@ async fn a_criterion_embeds_only_the_texts_it_needs() {
 async fn a_new_tool_embeds_only_its_own_texts() {
     let (known, selector) = make_world();
     let one = make_tool("one", "a", &["b"]);
-    let both = |tools: Vec<Arc<ToolDefinition>>| {
+    let select_both_ways = |tools: Vec<Arc<ToolDefinition>>| {
         let selector = &selector;
         async move {
             let tools = list_tools(tools);

@@ -41,7 +41,7 @@ async fn each_part_of_a_query_finds_its_tool() {
     let (known, tools) = make_world();
     let selector = Selector::new(Some(Arc::clone(&known) as _));
     let query = "I am lost. And then read form K2";
-    let two = SelectionRequest { limit: 2, ..ask(query, Criterion::Hybrid) };
+    let two = SelectionRequest { limit: 2, ..selection_request(query, Criterion::Hybrid) };
     let matches = selector.select(&tools, &two, |at| at != 2).await.unwrap().matches;
     assert_eq!(matched_names(&tools, &matches), ["order_2", "place"]);
     assert_eq!(known.take_embedded_texts()[4..], [query, "I am lost", "read form K2"]);
@@ -85,8 +85,10 @@ async fn learned_outcomes_change_scores_slightly() {
         ("tools.order_1".parse().unwrap(), "tools.order_2".parse().unwrap());
     let mut outcomes = Outcomes::default();
     let learned = async |outcomes: &Outcomes, query: &str| {
-        let ask =
-            SelectionRequest { outcomes: Some((outcomes, at)), ..ask(query, Criterion::Hybrid) };
+        let ask = SelectionRequest {
+            outcomes: Some((outcomes, at)),
+            ..selection_request(query, Criterion::Hybrid)
+        };
         select_tools(&selector, &tools, &ask).await
     };
     let before = learned(&outcomes, "read form K2").await;

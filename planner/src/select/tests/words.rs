@@ -42,6 +42,7 @@ async fn rare_words_weigh_more_than_frequent_ones() {
         select_tools(&selector, &tools, &selection_request("send letters", Criterion::Lexical))
             .await;
     assert_eq!(matched_names(&tools, &matches)[0], "b");
-    let limited = SelectionRequest { limit: 2, ..ask("parcels I send", Criterion::Lexical) };
+    let limited =
+        SelectionRequest { limit: 2, ..selection_request("parcels I send", Criterion::Lexical) };
     assert_eq!(matched_names(&tools, &select_tools(&selector, &tools, &limited).await), ["c", "a"]);
 }

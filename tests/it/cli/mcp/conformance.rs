@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tests::binary::faber;
 
 use super::{super::workspace::Workspace, http::Server};
-use crate::mcp::conformance::{inspector, suite};
+use crate::mcp::conformance::{inspector_command, suite_command};
 
 const SUPPORTED_SCENARIOS: [&str; 4] =
     ["server-initialize", "ping", "tools-list", "dns-rebinding-protection"];
@@ -53,7 +53,7 @@ async fn faber_passes_the_supported_scenarios_of_the_server_suite() {
     let server = Server::new(None).await;
     for scenario in SUPPORTED_SCENARIOS {
         let results = tempfile::tempdir().unwrap();
-        let mut command = suite();
+        let mut command = suite_command();
         command.args(["server", "--url", &server.url, "--scenario", scenario, "--output-dir"]);
         let ended = command.arg(results.path()).output().await.unwrap();
         let printed = format!(
@@ -74,7 +74,7 @@ async fn faber_passes_the_supported_scenarios_of_the_server_suite() {
 
 #[tokio::test]
 async fn every_scenario_of_the_server_suite_is_supported_or_excluded() {
-    let listed = suite().args(["list", "--server"]).output().await.unwrap().stdout;
+    let listed = suite_command().args(["list", "--server"]).output().await.unwrap().stdout;
     let listed = String::from_utf8(listed).unwrap();
     let listed: BTreeSet<_> = listed
         .lines()
@@ -90,7 +90,7 @@ async fn the_mcp_inspector_reports_no_warning() {
     let binary = faber().display().to_string();
     for place in [&[server.url.as_str()][..], &[binary.as_str(), "mcp"]] {
         let ask = async |more: &[&str]| {
-            let mut command = inspector();
+            let mut command = inspector_command();
             command.arg("--cli").args(place).args(more).env("HOME", workspace.path("."));
             let ended = command.current_dir(workspace.path(".")).output().await.unwrap();
             let printed = String::from_utf8_lossy(&ended.stderr).into_owned();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::terminal_output::answered_on_a_terminal, MockModel, Workspace, configure,
+    super::terminal_output::run_on_terminal_with_input, MockModel, Workspace, configure,
     transcript_kinds,
 };
 
@@ -30,7 +30,7 @@ async fn a_model_that_acts_on_a_question_waits_for_a_person() {
     assert!(message.contains("`Should I delete the author"), "{message}");
     assert!(transcript_kinds(&request).contains(&"guard".to_owned()));
     for (typed, asked) in [("n\n", "nothing was executed"), ("y\n", "deleteAuthor")] {
-        let shown = answered_on_a_terminal(&workspace, &["run", QUESTION], typed).await;
+        let shown = run_on_terminal_with_input(&workspace, &["run", QUESTION], typed).await;
         assert!(shown.contains("Execute this plan? [y/N]") && shown.contains(asked), "{shown}");
         assert!(!shown.contains("waits: needs approval"), "{shown}");
     }

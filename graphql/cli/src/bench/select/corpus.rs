@@ -101,7 +101,7 @@ impl Embedder for Words {
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         self.0.fetch_add(texts.len(), Ordering::Relaxed);
-        Ok(texts.iter().map(|text| vector(text)).collect())
+        Ok(texts.iter().map(|text| make_vector(text)).collect())
     }
 }
 

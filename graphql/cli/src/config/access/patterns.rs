@@ -1,6 +1,6 @@
 //! Tool patterns of tokens: which toolsets they mean, and which match no tool.
 
-use engine::access_with_tools::ToolPattern;
+use engine::access::ToolPattern;
 use toolbox::{SetStatus, ToolSet};
 use toolsets::sources::{self, SetConfig};
 

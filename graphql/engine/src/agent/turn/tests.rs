@@ -361,7 +361,7 @@ async fn a_truncated_answer_has_a_note() {
         (Stop::Filter, "", "(Note: the provider's content filter removed the rest of the answer)"),
     ] {
         let (agent_context, _toolbox, _) =
-            make_agent_context(vec![Reply { stop, ..says(text, &[]) }]);
+            make_agent_context(vec![Reply { stop, ..reply_with(text, &[]) }]);
         let turn =
             call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
         assert_eq!(turn["text"], expected);

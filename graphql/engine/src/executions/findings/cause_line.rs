@@ -24,7 +24,7 @@ pub fn find_cause_line(message: &str) -> String {
 }
 
 /// Returns the innermost cause of a chain. Rust numbers the causes and puts them below the heading.
-fn with_cause<'a>(lines: &[&'a str]) -> Option<&'a str> {
+fn find_innermost_cause<'a>(lines: &[&'a str]) -> Option<&'a str> {
     let at = lines.iter().rposition(|line| line.trim_start().starts_with("Caused by:"))?;
     let rest = lines[at].trim_start().trim_start_matches("Caused by:").trim();
     if !rest.is_empty() {

@@ -60,13 +60,13 @@ fn planning_remedies(request: &Request, code: &str) -> Vec<Remedy> {
     let again = format!("faber run {query}");
     match code {
         "PLANNER_UNAVAILABLE" => {
-            vec![Remedy::doctor(), Remedy::command("plan it again", &again)]
+            vec![Remedy::doctor(), Remedy::from_command("plan it again", &again)]
         }
         "NO_PLAN_FOUND" | "INVALID_PLAN" => {
-            vec![Remedy::command("write the plan by hand", "faber run --plan FILE")]
+            vec![Remedy::from_command("write the plan by hand", "faber run --plan FILE")]
         }
         "LIMIT_EXCEEDED" | "STORE_UNAVAILABLE" | "INTERNAL" => {
-            vec![Remedy::command("plan it again", &again)]
+            vec![Remedy::from_command("plan it again", &again)]
         }
         _ => Vec::new(),
     }

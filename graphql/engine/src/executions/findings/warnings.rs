@@ -11,7 +11,7 @@ use shared::{
 
 use super::{
     cause_line::find_cause_line,
-    failures::missing_inputs,
+    failures::find_missing_inputs,
     finding::{Candidates, Finding, FindingKind},
     remedy::Remedy,
     view::{View, describe_time},
@@ -53,7 +53,7 @@ pub(super) fn add_warnings<'a>(view: &'a View<'a>, candidates: &mut Candidates<'
 }
 
 fn template_remedies(view: &View<'_>, task: Task) -> Vec<Remedy> {
-    let missing = missing_inputs(view, task);
+    let missing = find_missing_inputs(view, task);
     let can_give = !missing.is_empty() && view.execution.parent().is_none();
     let input = can_give.then(|| Remedy::give_input(view.execution, &missing));
     input.into_iter().chain([Remedy::revise(view.execution)]).collect()

@@ -15,7 +15,7 @@ use toolbox::{ToolContext, ToolSet, function};
 use super::*;
 use crate::{
     Engine, Guard,
-    agent::tests::{Scripted, reply_with},
+    agent::tests::{ScriptedModel, reply_with},
     embedded::Embedded,
 };
 
@@ -32,7 +32,7 @@ fn make_toolset(name: &'static str, tools: &[&'static str]) -> ToolSet {
 /// follow the words of the query.
 fn engine_with_answers(faber: &Embedded, answers: &[Value]) -> Engine {
     let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
-    let planner = Arc::new(ModelPlanner::new(Arc::new(Scripted::new(answers)), 0));
+    let planner = Arc::new(ModelPlanner::new(Arc::new(ScriptedModel::new(answers)), 0));
     faber.engine().clone().with_planner(planner).with_guard(Guard::Off)
 }
 

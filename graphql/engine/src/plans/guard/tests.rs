@@ -12,7 +12,7 @@ use toolbox::{ToolContext, ToolSet, function};
 use super::*;
 use crate::{
     EngineError, PlanningOptions,
-    agent::tests::{Scripted, reply_with},
+    agent::tests::{ScriptedModel, reply_with},
     embedded::Embedded,
 };
 
@@ -265,7 +265,7 @@ async fn engine_with_model(guard: Guard, answers: usize) -> (Embedded, crate::En
     let faber = Embedded::open("memory:", [set]).await.unwrap();
     let plan = json!({ "tools": [{ "name": "delete_page", "parameters": { "page": "home" } }] });
     let answers = (0..answers).map(|_| reply_with(&plan.to_string(), &[])).collect();
-    let planner = Arc::new(ModelPlanner::new(Arc::new(Scripted::new(answers)), 0));
+    let planner = Arc::new(ModelPlanner::new(Arc::new(ScriptedModel::new(answers)), 0));
     let engine = faber.engine().clone().with_planner(planner).with_guard(guard);
     (faber, engine)
 }

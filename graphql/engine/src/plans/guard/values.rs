@@ -73,12 +73,12 @@ pub(super) fn says_value(
                 && has_phrase(query, part, |char| char.is_ascii_digit())
             || wording.says_figure(part)
     };
-    if text.is_empty() || reply_with(&text) {
+    if text.is_empty() || says(&text) {
         return true;
     }
     let words: Vec<String> = plain_words(&text).collect();
-    let said = words.iter().filter(|word| reply_with(word)).count();
-    if words.iter().any(|word| is_exact(word) && !reply_with(word)) {
+    let said = words.iter().filter(|word| says(word)).count();
+    if words.iter().any(|word| is_exact(word) && !says(word)) {
         return false;
     }
     text.contains("{{")

@@ -16,7 +16,7 @@ use toolbox::{ToolContext, ToolSet, function};
 use super::super::*;
 use crate::{
     Engine, Guard, Order,
-    agent::tests::{Scripted, reply_with},
+    agent::tests::{ScriptedModel, reply_with},
     embedded::Embedded,
 };
 
@@ -32,10 +32,10 @@ fn make_toolset(name: &'static str) -> ToolSet {
 }
 
 /// Faber with a model that gives these answers in order, and then refuses.
-async fn open_faber(answers: &[Value]) -> (Embedded, Arc<Scripted>) {
+async fn open_faber(answers: &[Value]) -> (Embedded, Arc<ScriptedModel>) {
     let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
-    let model = Arc::new(Scripted::new(answers));
-    let planner = Arc::new(ModelPlanner::new(Arc::<Scripted>::clone(&model), 0));
+    let model = Arc::new(ScriptedModel::new(answers));
+    let planner = Arc::new(ModelPlanner::new(Arc::<ScriptedModel>::clone(&model), 0));
     // The drafts of these tests do not follow the words of the query.
     let configure = |engine: Engine| engine.with_planner(planner).with_guard(Guard::Off);
     let (store, sets) = (Arc::new(Memory::new()), vec![make_toolset("crm"), make_toolset("shop")]);
@@ -69,14 +69,14 @@ async fn run_plan(faber: &Embedded, plan: Value, order: Order) -> Arc<Execution>
 }
 
 /// Waits until the replan of an execution is decided.
-async fn open_configured(faber: &Embedded, ended: &Execution) -> Replanning {
+async fn wait_for_decision(faber: &Embedded, ended: &Execution) -> Replanning {
     let wait = async {
         loop {
             let found = faber
                 .engine()
                 .executions
                 .reader
-                .replanning(ended)
+                .load_replanning(ended)
                 .await
                 .unwrap()
                 .expect("it is planned anew");
@@ -118,7 +118,7 @@ async fn an_automatic_replan_reuses_steps_that_succeeded() {
     assert_eq!(next.retry_of(), Some(first.id()));
     assert!(next.steps()[0].is_reused, "what pays pays once");
     assert_eq!((next.options().replans.left, next.options().replans.before), (0, 1));
-    assert_eq!(faber.engine().executions.reader.replanning(&next).await.unwrap(), None);
+    assert_eq!(faber.engine().executions.reader.load_replanning(&next).await.unwrap(), None);
     let configure = model.asked.lock().unwrap()[0]
         .messages
         .iter()
@@ -165,7 +165,7 @@ async fn a_step_requests_one_replan_that_does_not_repeat() {
     assert_eq!(next.state(), ExecutionState::Completed);
     let came = next.steps().iter().map(|step| step.is_reused).collect::<Vec<_>>();
     assert_eq!(came, [true, true, false]);
-    let found = faber.engine().executions.reader.replanning(&first).await.unwrap().unwrap();
+    let found = faber.engine().executions.reader.load_replanning(&first).await.unwrap().unwrap();
     assert_eq!(found.reason, "`look` asks for it: pay the rest");
     let configure = model.asked.lock().unwrap()[0]
         .messages
@@ -174,7 +174,7 @@ async fn a_step_requests_one_replan_that_does_not_repeat() {
         .collect::<Vec<_>>()
         .concat();
     assert!(configure.contains("stopped where its author could not plan further"), "{configure}");
-    assert_eq!(faber.engine().executions.reader.replanning(&next).await.unwrap(), None);
+    assert_eq!(faber.engine().executions.reader.load_replanning(&next).await.unwrap(), None);
     faber.close().await;
 }
 
@@ -258,7 +258,7 @@ async fn an_impossible_replan_option_is_rejected_at_the_start() {
         Embedded::open_over(Arc::new(Memory::new()), [make_toolset("crm")], Options::default());
     let without = without.await.unwrap();
     let asking = || json!({ "name": "flow.replan", "parameters": {} });
-    let undoing = |times| Order { compensates: Some(true), ..order(times) };
+    let undoing = |times| Order { compensates: Some(true), ..order_with_replans(times) };
     let asks_undoing = Order { compensates: Some(true), ..Order::default() };
     for (faber, step, order, code) in [
         (&without, pay_step("a", 1), order_with_replans(1), Some("PLANNER_UNAVAILABLE")),
@@ -309,7 +309,7 @@ async fn a_replan_has_the_tools_of_the_first_caller() {
     let (faber, _) = open_faber(&[draft_with_steps(&[shop])]).await;
     let tools = Some(vec!["crm.*".parse().unwrap()]);
     let within = ReplanPermissions { token: "t".to_owned(), tools, switches: false };
-    let engine = faber.engine().with_grant(Grant::kept(&within));
+    let engine = faber.engine().with_grant(Grant::for_replan(&within));
     assert_eq!(engine.grant().within(), Some(within.clone()));
     let plan = faber.plan(draft_with_steps(&[failing_step("x")])).await.unwrap().id();
     let first = engine.executions.start_plan(plan, order_with_replans(1)).await.unwrap();
