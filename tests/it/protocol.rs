@@ -115,7 +115,7 @@ async fn run_script(script: &str, options: ServerOptions) {
     let schema = Schema::build(Query, Mutation, Ticks).data(gate).finish();
     let hooks = Hooks {
         ready: Arc::new(|| Box::pin(async { Err("the store is unavailable".to_owned()) })),
-        leading_metrics: Arc::new(|| Box::pin(async { "test_figure 7".to_owned() })),
+        first_metrics: Arc::new(|| Box::pin(async { "test_figure 7".to_owned() })),
         pages: Router::new().route("/", get(async || "the page")),
         ..Hooks::default()
     };

@@ -184,7 +184,7 @@ impl Config {
             Some((sets, written)) => (Setting { value: sets, origin: Origin::File }, written),
             None => toolsets::demo_toolset(),
         };
-        if let Some(set) = file.described_files {
+        if let Some(set) = file.tools_files_set {
             if toolsets.value.iter().any(|known| known.name == set.name) {
                 let why =
                     "`tools_files` are the toolset `tools`, which `toolsets` has, too: rename it";

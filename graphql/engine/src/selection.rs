@@ -179,7 +179,7 @@ impl Selection {
         most: usize,
     ) -> Result<Vec<Follower>, EngineError> {
         let tool = self.tools.inventory.qualify_name(tool);
-        let learned = self.learning.learned().await?;
+        let learned = self.learning.load_learned().await?;
         if !learned.is_followed(&tool) {
             return Ok(Vec::new());
         }

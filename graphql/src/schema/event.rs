@@ -164,7 +164,7 @@ fn event_details(event: &Event) -> Value {
         }
         Event::SignalReceived { name, payload, .. } => json!({ "name": name, "payload": payload }),
         Event::SignalRefused { name, .. } => json!({ "name": name }),
-        Event::CommandIgnored { requested, .. } => json!({ "asked": requested }),
+        Event::CommandIgnored { asked, .. } => json!({ "asked": asked }),
         Event::CancelRequested { reason } => json!({ "reason": reason }),
         Event::WaitsShortened { ahead_ms } => json!({ "aheadMs": ahead_ms }),
         Event::Finished { outcome } => json!({ "state": final_state(*outcome).as_str() }),

@@ -160,7 +160,8 @@ impl OperationGuard {
         if cost.total <= maximum {
             return Ok(());
         }
-        let dearest = cost.dearest.map(|(field, cost)| format!("; `{field}` alone costs {cost}"));
+        let dearest =
+            cost.most_expensive.map(|(field, cost)| format!("; `{field}` alone costs {cost}"));
         Err(limit(format!(
             "the operation costs {}, and at most {maximum} is allowed{}: ask for fewer fields and \
              aliases, for less with `first`, or in several operations",

@@ -280,7 +280,7 @@ impl Toolkit {
     async fn edges(&self, ctx: &Context<'_>) -> Result<Vec<ToolkitEdge>> {
         let engine = ctx.data::<Engine>()?;
         let learned = if ctx.look_ahead().field("learned").exists() {
-            Some(engine.selection.learning.learned().await.map_err(ApiError::from)?)
+            Some(engine.selection.learning.load_learned().await.map_err(ApiError::from)?)
         } else {
             None
         };

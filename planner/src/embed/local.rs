@@ -89,7 +89,7 @@ fn aborted_error(model: &str, err: &JoinError) -> EmbedError {
 fn open_builtin() -> Result<Encoder, InvalidModel> {
     let tokenizer =
         Tokenizer::from_bytes(BUILTIN_TOKENIZER).map_err(|err| InvalidModel(err.to_string()))?;
-    let reading = TokenizerSettings { tokens: MAX_BUILTIN_TOKENS, is_lower_case: false };
+    let reading = TokenizerSettings { max_tokens: MAX_BUILTIN_TOKENS, is_lower_case: false };
     let transformer = Transformer::load(
         &ModelShape::read(BUILTIN_CONFIG)?,
         &Weights::from_binary(BUILTIN_WEIGHTS)?,

@@ -36,7 +36,7 @@ fn embed_lengths(texts: &[Value]) -> Value {
 pub(crate) async fn serve(
     first_answers: Vec<(StatusCode, &'static str)>,
 ) -> (String, Arc<Mutex<ServerState>>, JoinSet<()>) {
-    let seen = Arc::new(Mutex::new(ServerState { first, ..ServerState::default() }));
+    let seen = Arc::new(Mutex::new(ServerState { first_answers, ..ServerState::default() }));
     let state = Arc::clone(&seen);
     let embeddings = async move |headers: HeaderMap, Json(body): Json<Value>| -> Response {
         let texts = body["input"].as_array().unwrap();

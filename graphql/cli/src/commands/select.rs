@@ -228,15 +228,15 @@ async fn read_gold_queries(file: &Path) -> Result<Vec<GoldQuery>, Failure> {
     let gold_queries = lines.map(|(number, line)| {
         let place = format!("`{}`, line {}", file.display(), number + 1);
         let unfit = |why: &str| Failure::usage(format!("{place}: {why}: {LINE_FORMAT}"));
-        let gold_queries: GoldQuery =
+        let gold_query: GoldQuery =
             serde_json::from_str(line).map_err(|err| unfit(&err.to_string()))?;
-        if gold_queries.query.trim().is_empty() {
+        if gold_query.query.trim().is_empty() {
             return Err(unfit("`query` is empty"));
         }
-        if gold_queries.gold.is_empty() {
+        if gold_query.gold.is_empty() {
             return Err(unfit("`gold` names no tool, so no selection would be correct"));
         }
-        Ok(GoldQuery { place, ..gold_queries })
+        Ok(GoldQuery { place, ..gold_query })
     });
     let gold_queries = gold_queries.collect::<Result<Vec<GoldQuery>, Failure>>()?;
     if gold_queries.is_empty() {

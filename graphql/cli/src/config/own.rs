@@ -20,7 +20,7 @@ impl Config {
     pub fn own_files(&self, base: &Path) -> Vec<PathBuf> {
         let mut own = vec![base.join(DEFAULT_FILE), to_absolute(&self.data)];
         own.extend(self.file.as_deref().map(to_absolute));
-        own.extend(self.described.iter().map(|path| to_absolute(path)));
+        own.extend(self.described_files.iter().map(|path| to_absolute(path)));
         own.extend(self.toolkit.value.files.iter().map(|path| to_absolute(path)));
         // The document says where calls go, and calls carry secrets of the toolset.
         let documents = self.toolsets.value.iter().filter_map(SetConfig::document);

@@ -215,7 +215,7 @@ impl AskStep {
             by: Criterion::Lexical,
             limit: MAX_OFFERED_TOOLS,
             margin: 0.0,
-            taught: None,
+            outcomes: None,
         };
         let best = self.selector.select(&all, &ask, |_| true).await.unwrap_or_default();
         let best = best.matches.iter().map(|found| &all[found.at]);

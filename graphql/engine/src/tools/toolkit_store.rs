@@ -95,7 +95,8 @@ impl ToolkitStore {
         let value =
             serde_json::to_value(changes).map_err(|err| StoreError::corrupt(RECORD_NAME, err))?;
         let name = RECORD_NAME.to_owned();
-        let record = Record { kind: RecordKind::Toolkit, name, value: Arc::new(value), loaded_at };
+        let record =
+            Record { kind: RecordKind::Toolkit, name, value: Arc::new(value), at: loaded_at };
         Ok(self.store.put_record(&record, unless).await?)
     }
 

@@ -76,7 +76,7 @@ impl Server {
 async fn an_mcp_client_plans_and_executes_over_http() {
     let server = Server::new(None).await;
     let mut client = server.client(None).await;
-    assert_eq!(client.greeting["server"]["name"], "faber", "{}", client.greeting);
+    assert_eq!(client.server_info["server"]["name"], "faber", "{}", client.server_info);
     let answer = client.call("run", json!({ "query": DEMO_QUERY })).await;
     let done = &answer["result"]["structuredContent"];
     assert_eq!((&done["state"], &done["successful"]), (&json!("COMPLETED"), &json!(2)));
@@ -112,7 +112,7 @@ async fn mcp_over_http_enforces_tokens_roles_and_tool_patterns() {
     let server = Server::new(Some(CONFIG)).await;
     for token in [None, Some("nobody's-token-0123456789")] {
         let client = server.client(token).await;
-        let why = client.greeting["refused"]["message"].as_str().unwrap().to_owned();
+        let why = client.server_info["refused"]["message"].as_str().unwrap().to_owned();
         assert!(why.contains("access token"), "{why}");
     }
     let host = format!("Host: {}\r\n", server.address);
@@ -188,7 +188,7 @@ async fn the_newest_protocol_version_works_over_http_and_stdio() {
     });
     for place in [json!({ "url": server.url, "newest": true }), own] {
         let mut client = Client::connect(&place).await;
-        assert_eq!(client.greeting["protocol"], "2026-07-28", "{}", client.greeting);
+        assert_eq!(client.server_info["protocol"], "2026-07-28", "{}", client.server_info);
         let plan = client
             .create_plan(r#"{"tools":[{"id":"e","name":"flow.echo","parameters":{"n":1}}]}"#)
             .await;

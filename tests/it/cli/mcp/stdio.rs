@@ -9,9 +9,12 @@ use super::{super::workspace::DEMO_QUERY, *};
 async fn an_mcp_client_plans_and_executes_over_stdio() {
     let workspace = Workspace::new();
     let mut client = Client::start_in(&workspace, &[]).await;
-    assert_eq!(client.greeting["server"]["name"], "faber", "{}", client.greeting);
+    assert_eq!(client.server_info["server"]["name"], "faber", "{}", client.server_info);
     assert!(
-        client.greeting["instructions"].as_str().unwrap().contains("Use `run` to plan and execute")
+        client.server_info["instructions"]
+            .as_str()
+            .unwrap()
+            .contains("Use `run` to plan and execute")
     );
 
     let listed = client.ask(&json!({ "do": "tools" })).await;
