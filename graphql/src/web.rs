@@ -57,7 +57,7 @@ pub fn page_routes() -> Router {
         .route("/graphiql", get(serve_graphiql))
         .route("/favicon.svg", get(serve_icon))
         .route("/assets/{name}", get(serve_asset));
-    PAGE_PATHS.into_iter().fold(router, |router, place| router.route(place, get(page)))
+    PAGE_PATHS.into_iter().fold(router, |router, place| router.route(place, get(serve_page)))
 }
 
 /// Answers a browser that requests an unknown path with the page and status 404. A known path with

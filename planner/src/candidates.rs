@@ -42,7 +42,7 @@ impl Candidates {
             .iter()
             .enumerate()
             .map(|(rank, found)| Candidate {
-                tool_index: found.tool_index,
+                tool_index: found.at,
                 score: Some(found.score),
                 learned: found.learned,
                 is_kept: rank < max_tools,
@@ -77,7 +77,7 @@ fn keep_candidates(catalog: &Catalog, tools: &Tools, candidates: &[Candidate]) -
     if dropped.is_empty() {
         return catalog.clone();
     }
-    catalog.filtered(|tool: &&CatalogTool| !dropped.contains(&Arc::as_ptr(&tool.definition)))
+    catalog.filter_tools(|tool: &&CatalogTool| !dropped.contains(&Arc::as_ptr(&tool.definition)))
 }
 
 fn list_candidates(

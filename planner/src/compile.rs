@@ -161,7 +161,7 @@ impl<'a> UndoCall<'a> {
         if written.is_null() {
             return None;
         }
-        let draft = parse::compensation(at, written, report)?;
+        let draft = parse::read_compensation(at, written, report)?;
         let tool_choice = tools::choose_undo(at, &draft, catalog, report);
         let checked_parameters = room.read(at, UNDO_PARAMETERS, draft.parameters.as_ref(), report);
         let policy = policy::read_undo(at, &draft, &tool_choice, report);

@@ -21,7 +21,7 @@ mod words;
 
 pub use self::{
     collision::{Collision, MAX_COLLISIONS, Similarity, TooManyPairs},
-    figures::Figures,
+    figures::SelectionQuality,
     index::{Centroid, Centroids, Tools},
     outcomes::{MIN_SIMILARITY, Outcomes},
     selector::{

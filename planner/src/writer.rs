@@ -69,7 +69,7 @@ impl ModelPlanner {
     }
 
     pub fn from_settings(settings: &Settings, repairs: u32) -> Result<Self, ModelError> {
-        Ok(Self::new(settings.model()?, repairs))
+        Ok(Self::new(settings.build_model()?, repairs))
     }
 
     pub fn model(&self) -> &Arc<dyn Model> {

@@ -1,6 +1,6 @@
 //! Programs and files of the machine that tests need, and that `./tests/run` installs or asks for.
 
-use std::find_path::{Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Returns the name of a program, for a command.
 ///

@@ -310,8 +310,7 @@ impl Drawing {
         };
         let mark =
             if state == ShownState::Running { paint.cyan("▸") } else { state_mark(state, paint) };
-        let name_columns: Vec<String> =
-            steps.iter().take(3).map(|step| plain::safe_line(step)).collect();
+        let names: Vec<String> = steps.iter().take(3).map(|step| plain::safe_line(step)).collect();
         let more = if total > names.len() { ", …" } else { "" };
         let names = paint.dim(format!("{}{more}", names.join(", ")));
         let mut text = match state {

@@ -87,7 +87,7 @@ impl Client {
             }
             Self::Remote(server) => server.clone().subscribe(text, variables),
         };
-        answers.map(|answer| answer.map(only_field).and_then(read)).boxed()
+        answers.map(|answer| answer.map(take_only_field).and_then(read_answer)).boxed()
     }
 
     /// The future has no visible type, so that callers do not compile it again.

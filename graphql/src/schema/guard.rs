@@ -85,7 +85,7 @@ impl Extension for OperationGuard {
     ) -> ServerResult<Request> {
         self.check_cost(&mut request)?;
         // An operation that no server received has no grant, so it may do everything.
-        let grant = request.data.get(&TypeId::from_field::<Grant>());
+        let grant = request.data.get(&TypeId::of::<Grant>());
         let grant =
             grant.and_then(|grant| grant.downcast_ref::<Grant>()).cloned().unwrap_or_default();
         let engine = self.settings.engine.with_grant(grant);

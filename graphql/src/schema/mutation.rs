@@ -374,7 +374,7 @@ async fn load_started(
 }
 
 fn to_execution(
-    execution: Result<shared::parse_execution_id::Execution, EngineError>,
+    execution: Result<shared::execution::Execution, EngineError>,
 ) -> Result<ApiExecution> {
     Ok(execution.map_err(ApiError::from)?.into())
 }

@@ -65,7 +65,7 @@ fn build_request(
 ) -> Request {
     let mut request = Request::new(query).variables(Variables::from_json(Value::Object(variables)));
     request.operation_name = operation_name;
-    if let Ok(extensions) = serde_json::parse_request(Value::Object(extensions)) {
+    if let Ok(extensions) = serde_json::from_value(Value::Object(extensions)) {
         request.extensions = extensions;
     }
     request

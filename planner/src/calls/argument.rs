@@ -41,5 +41,5 @@ pub(super) fn has_parameter_at(source: &Source<'_>, at: usize, tool: &KnownTool)
     let sign = source.skip_blanks(stop);
     let is_sign =
         matches!(source.byte(sign), Some(b'=' | b':')) && source.byte(sign + 1) != Some(b'=');
-    is_sign && tool.has(source.slice(at..stop))
+    is_sign && tool.has_parameter(source.slice(at..stop))
 }

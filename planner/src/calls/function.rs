@@ -200,7 +200,7 @@ impl<'a> Arguments<'_, 'a> {
     }
 
     fn has_all_parameters(&self, object: &Args) -> bool {
-        self.tool.parameters.is_empty() || object.keys().all(|name| self.tool.has(name))
+        self.tool.parameters.is_empty() || object.keys().all(|name| self.tool.has_parameter(name))
     }
 
     fn skip_space(&self, at: usize) -> Result<usize, ArgumentsError> {

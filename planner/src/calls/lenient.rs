@@ -137,7 +137,7 @@ impl Reader<'_, '_> {
         if self.open.len() >= limits::JSON_DEPTH {
             return Err(ReadError::AtPosition);
         }
-        self.open.push_value(match self.source.byte(self.at) {
+        self.open.push(match self.source.byte(self.at) {
             Some(b'{') => OpenValue::Object {
                 object: Object { span: self.at..self.at, fields: Vec::new() },
                 key: None,
@@ -171,11 +171,11 @@ impl Reader<'_, '_> {
     fn push_value(&mut self, tree: Tree) -> Result<(), ReadError> {
         let close = match self.open.last_mut() {
             Some(OpenValue::List(items)) => {
-                items.push_value(tree);
+                items.push(tree);
                 b']'
             }
             Some(OpenValue::Object { object, key }) => {
-                object.fields.push_value((key.take().unwrap_or_default(), tree));
+                object.fields.push((key.take().unwrap_or_default(), tree));
                 b'}'
             }
             None => return Err(ReadError::AtPosition),
@@ -274,7 +274,7 @@ pub(crate) fn read_all(text: &str) -> Vec<Value> {
         }
         at = match read(&source, at) {
             Ok((tree, end)) => {
-                found.push_value(tree.into_value());
+                found.push(tree.into_value());
                 end.max(at + 1)
             }
             Err(stuck) => stuck.resume.max(at + 1),

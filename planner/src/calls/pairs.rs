@@ -88,7 +88,7 @@ fn whole_pairs(source: &Source<'_>, at: usize, tool: &KnownTool) -> Option<Args>
 }
 
 pub(super) fn has_next_pair(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {
-    let is_next = next_key(source, end).is_some_and(|key| tool.has(key.name));
+    let is_next = next_key(source, end).is_some_and(|key| tool.has_parameter(key.name));
     is_next || argument::has_parameter_at(source, source.skip_blanks(end), tool)
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use shared::{id::ToolName, tool::ToolDefinition};
 
-use super::prompt::parameters;
+use super::prompt::list_parameters;
 
 /// The toolsets that an agent with a capability may use. Some of these sets exist only if a user
 /// registers them.
@@ -44,7 +44,7 @@ pub fn schemas_for<'a>(
 
 /// Returns `{name, description, parameters: {name: {type, required, default, description}}}`.
 pub fn tool_schema(name: &ToolName, tool: &ToolDefinition) -> Value {
-    let parameters = parameters(tool).map(|(name, schema, is_required)| {
+    let parameters = list_parameters(tool).map(|(name, schema, is_required)| {
         let parameter = json!({
             "type": parameter_type(schema),
             "required": is_required,

@@ -179,7 +179,7 @@ fn collect_open(
                 for (key, tree) in object.fields {
                     collect_calls(reading, tree, place_of_field(&key), calls);
                 }
-                place = key.as_deref().map_or(ObjectPlace::Prose, place_of);
+                place = key.as_deref().map_or(ObjectPlace::Prose, place_of_field);
             }
         }
     }
@@ -341,9 +341,9 @@ fn merge_siblings(
     }
     let is_empty = args.is_empty();
     for (key, tree) in drop_nulls(fields, tool) {
-        if tool.has(&key) && !args.contains_key(&key) {
+        if tool.has_parameter(&key) && !args.contains_key(&key) {
             args.insert(key, tree.into_value());
-        } else if is_empty || tool.has(&key) {
+        } else if is_empty || tool.has_parameter(&key) {
             return None;
         }
     }
@@ -355,14 +355,16 @@ fn merge_siblings(
 fn read_sibling_arguments(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
     let mut fields = drop_nulls(fields, tool);
     let is_all = |(key, tree): &(String, Tree)| {
-        !tool.has(key) && is_one_of(&LOOSE_ARGUMENT_FIELDS, key) && matches!(tree, Tree::Object(_))
+        !tool.has_parameter(key)
+            && is_one_of(&LOOSE_ARGUMENT_FIELDS, key)
+            && matches!(tree, Tree::Object(_))
     };
     if fields.len() == 1
         && let Some((_, Tree::Object(object))) = fields.pop_if(|field| is_all(field))
     {
         return Some(object.into_map());
     }
-    let all = fields.iter().all(|(key, _)| tool.has(key));
+    let all = fields.iter().all(|(key, _)| tool.has_parameter(key));
     all.then(|| fields.into_iter().map(|(key, tree)| (key, tree.into_value())).collect())
 }
 
@@ -373,7 +375,7 @@ fn drop_nulls(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Vec<(String, Tre
         Tree::Object(object) => object.fields.is_empty(),
     };
     let is_meant = |(key, tree): &(String, Tree)| {
-        tool.has(key) || !OTHER_FIELDS.contains(&&**key) && !is_nothing(tree)
+        tool.has_parameter(key) || !OTHER_FIELDS.contains(&&**key) && !is_nothing(tree)
     };
     fields.into_iter().filter(is_meant).collect()
 }

@@ -299,7 +299,7 @@ impl<'a> Element<'_, 'a> {
             }
         };
         let Some(args) = args else { return self.report_broken_call() };
-        let call = self.reading.to_tool_call(&tool, args, CallFormat::Xml, self.start..end);
+        let call = self.reading.make_call(&tool, args, CallFormat::Xml, self.start..end);
         Attempt::Read { calls: vec![call], end }
     }
 

@@ -18,7 +18,7 @@ use super::{
     Step, UNDO_PARAMETERS, compute,
     names::{Naming, shorten_name},
     place,
-    report::{Report, WHOLE},
+    report::{Report, WHOLE_DRAFT},
     tools::ToolChoice,
 };
 use crate::{
@@ -65,7 +65,7 @@ impl ErrorBudget {
 
     pub(super) fn check(&self, report: &mut Report) {
         if self.is_full {
-            report.error(WHOLE, || {
+            report.error(WHOLE_DRAFT, || {
                 let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);
                 Diagnostic::error("plan.too_large", "tools", message)
                     .with_help("put large data into files and pass their names")

@@ -17,7 +17,7 @@ use super::{
     names::{Naming, shorten_name},
     outputs, place,
     report::{Report, WHOLE_DRAFT},
-    site::{FOR_EACH_FIELD, PARAMETERS, TemplateSite},
+    site::{FOR_EACH_FIELD, PARAMETERS_FIELD, TemplateSite},
 };
 use crate::suggest::did_you_mean;
 
@@ -102,7 +102,7 @@ impl<'a> TemplateReader<'a, '_> {
                 FOR_EACH_FIELD => {
                     self.list = template.and_then(|template| self.check_list_template(template))
                 }
-                PARAMETERS => own = template.unwrap_or_default(),
+                PARAMETERS_FIELD => own = template.unwrap_or_default(),
                 _ => undo = template,
             }
         }
@@ -189,7 +189,7 @@ impl<'a> TemplateReader<'a, '_> {
             self.report.error(self.at, || looping::not_whole_error(self.at, written));
             return None;
         };
-        outputs::check_list_template(self.steps, self.at, &list, self.report);
+        outputs::check_list(self.steps, self.at, &list, self.report);
         Some(list)
     }
 

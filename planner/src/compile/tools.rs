@@ -157,7 +157,7 @@ impl<'a> Call<'a> {
 
     fn find_tool<'c>(&self, catalog: &'c Catalog, report: &mut Report) -> Option<&'c CatalogTool> {
         let written = self.written_name().unwrap_or_default();
-        let found = catalog.find_tool(written);
+        let found = catalog.find(written);
         match found {
             None if written.is_empty() => (),
             None => report.error(self.at, || unknown_tool_error(self.path(), written, catalog)),
@@ -219,7 +219,7 @@ fn unknown_tool_error(place: String, written: &str, catalog: &Catalog) -> Diagno
     let after_set = written.rsplit_once('.').map(|(_, name)| name);
     // A name that begins with the name of a set never means a tool of another set.
     let tool_with_this_name =
-        catalog.tools().iter().find_tool(|tool| tool.definition.name.as_str() == written);
+        catalog.tools().iter().find(|tool| tool.definition.name.as_str() == written);
     let tool_with_this_name = tool_with_this_name.map(|tool| tool.definition.qualified_name());
     let near = tool_with_this_name
         .map(|name| {

@@ -43,7 +43,7 @@ impl Encoder {
         transformer: Transformer,
         pooling: Pooling,
     ) -> Result<Self, InvalidModel> {
-        let truncation = TruncationParams { max_length: reading.tokens, ..Default::default() };
+        let truncation = TruncationParams { max_length: reading.max_tokens, ..Default::default() };
         tokenizer.with_padding(None).with_truncation(Some(truncation)).map_err(|err| {
             InvalidModel(format!("its `{TOKENIZER_FILE}` cannot shorten texts: {err}"))
         })?;
@@ -60,7 +60,7 @@ impl Encoder {
         let vectors = tokens.iter().map(|tokens| {
             let text = start..start + tokens.len();
             start += tokens.len();
-            self.pool(&math::part(rows.view(), text, 0..rows.ncols()))
+            self.pool(&math::part_of(rows.view(), text, 0..rows.ncols()))
         });
         vectors.collect()
     }

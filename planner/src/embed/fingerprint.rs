@@ -10,15 +10,15 @@ use std::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    encoder::{CONFIG, TOKENIZER, WEIGHTS},
+    encoder::{CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE},
     weights::InvalidModel,
 };
 
 /// The files that influence vectors.
 const VECTOR_FILES: [&str; 6] = [
-    WEIGHTS,
-    TOKENIZER,
-    CONFIG,
+    WEIGHTS_FILE,
+    TOKENIZER_FILE,
+    CONFIG_FILE,
     "modules.json",
     "1_Pooling/config.json",
     "sentence_bert_config.json",

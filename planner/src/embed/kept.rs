@@ -44,7 +44,7 @@ impl CachingEmbedder {
         let hashes: Vec<TextHash> = texts.iter().map(|(hash, _)| *hash).collect();
         let mut vectors = self.find(&hashes).await;
         let missing = || texts.iter().zip(&vectors).filter(|(_, vector)| vector.is_none());
-        let asked_texts: Vec<&str> = missing().map(|((_, text), _)| *text).collect();
+        let asked: Vec<&str> = missing().map(|((_, text), _)| *text).collect();
         let hashes: Vec<TextHash> = missing().map(|((hash, _), _)| *hash).collect();
         let made = self.inner.embed(&asked).await?;
         let made: Vec<(TextHash, Vec<f32>)> = hashes.into_iter().zip(made).collect();
@@ -173,7 +173,7 @@ impl Embedder for RecentEmbedder {
         };
         let missing: Vec<usize> = (0..texts.len()).filter(|at| vectors[*at].is_none()).collect();
         if !missing.is_empty() {
-            let asked_texts: Vec<&str> = missing.iter().map(|at| texts[*at]).collect();
+            let asked: Vec<&str> = missing.iter().map(|at| texts[*at]).collect();
             let made = self.inner.embed(&asked).await?;
             let mut recent = lock();
             for (at, vector) in missing.into_iter().zip(made) {

@@ -16,7 +16,7 @@ use reqwest::{Client, StatusCode, Url};
 use self::download::{DownloadRequest, FileInfo, HeadResult};
 use super::{
     EmbedError, Embedder, Local,
-    encoder::{CONFIG, TOKENIZER, WEIGHTS},
+    encoder::{CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE},
 };
 
 pub const DEFAULT_HUB: &str = "https://huggingface.co";
@@ -29,12 +29,12 @@ const PINNED_SHA256: [(&str, &str); 1] = [(
 )];
 /// The files of a model, each with a flag that says whether it is required.
 const VECTOR_FILES: [(&str, bool); 6] = [
-    (CONFIG, true),
-    (TOKENIZER, true),
+    (CONFIG_FILE, true),
+    (TOKENIZER_FILE, true),
     ("modules.json", false),
     ("sentence_bert_config.json", false),
     ("1_Pooling/config.json", false),
-    (WEIGHTS, true),
+    (WEIGHTS_FILE, true),
 ];
 const MAX_NAME_LEN: usize = 200;
 
@@ -181,7 +181,7 @@ impl Source<'_> {
             };
             // All files are taken from the revision that the first answer names.
             revision = file_info.revision.unwrap_or(revision);
-            let pinned = self.pinned.as_ref().filter(|_| file == WEIGHTS);
+            let pinned = self.pinned.as_ref().filter(|_| file == WEIGHTS_FILE);
             let sha256 = pinned.or(file_info.sha256.as_ref()).map(String::as_str);
             let wanted =
                 DownloadRequest { url: self.file_url(&revision, file)?, name: file, sha256 };
@@ -239,12 +239,12 @@ pub fn list_models(models: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for name in names(models) {
         let path = models.join(&name);
-        if path.join(WEIGHTS).is_file() {
+        if path.join(WEIGHTS_FILE).is_file() {
             found.push(name);
             continue;
         }
         let of_owner = names(&path).into_iter();
-        let of_owner = of_owner.filter(|name| path.join(name).join(WEIGHTS).is_file());
+        let of_owner = of_owner.filter(|name| path.join(name).join(WEIGHTS_FILE).is_file());
         found.extend(of_owner.map(|model| format!("{name}/{model}")));
     }
     found.sort();

@@ -334,11 +334,11 @@ mod tests {
 
     #[test]
     fn vectors_are_accepted_in_any_order() {
-        let read = |body: &str| parse_vectors(body.as_bytes(), 2);
+        let parse_body = |body: &str| parse_vectors(body.as_bytes(), 2);
         let body = r#"{"object": "list", "data": [
             {"object": "embedding", "index": 1, "embedding": [3, 4.5]},
             {"object": "embedding", "index": 0, "embedding": [1e-3, 2]}]}"#;
-        assert_eq!(read_body(body).unwrap(), [vec![0.001, 2.0], vec![3.0, 4.5]]);
+        assert_eq!(parse_body(body).unwrap(), [vec![0.001, 2.0], vec![3.0, 4.5]]);
         for (body, why) in [
             ("<html>", "its answer is not a list of vectors"),
             (r#"{"data": []}"#, "it left out 2 of 2 vectors"),
@@ -357,7 +357,7 @@ mod tests {
                 "it returned vector 0 twice",
             ),
         ] {
-            let said = read_body(body).unwrap_err();
+            let said = parse_body(body).unwrap_err();
             assert!(said.starts_with(why), "{said}");
         }
     }

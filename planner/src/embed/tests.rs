@@ -42,7 +42,7 @@ fn write_tensors(path: &Path, tensors: &[(String, Vec<usize>)]) {
     }
     let header = Value::Object(header).to_string();
     let len = (header.len() as u64).to_le_bytes();
-    fs::write_tensors(path, [&len, header.as_bytes(), &data].concat()).unwrap();
+    fs::write(path, [&len, header.as_bytes(), &data].concat()).unwrap();
 }
 
 fn make_tensors() -> Vec<(String, Vec<usize>)> {
@@ -171,7 +171,7 @@ fn a_file_without_tensors_is_rejected() {
         cut,
         &whole[..100],
     ] {
-        fs::write_tensors(&path, bytes).unwrap();
+        fs::write(&path, bytes).unwrap();
         let said = Weights::open(&path).unwrap_err().to_string();
         assert!(said.contains("safetensors"), "{said}");
     }
@@ -203,7 +203,7 @@ async fn a_directory_without_a_model_is_rejected() {
         other => panic!("{other:?}"),
     };
     assert!(open().await.contains("config.json` cannot be read"));
-    let put = |name: &str, text: &str| fs::write_tensors(folder.path().join(name), text).unwrap();
+    let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     for other in ["gpt2", "mpnet", "distilbert", "roberta"] {
         put("config.json", &json!({ "model_type": other }).to_string());
         let why = open().await;

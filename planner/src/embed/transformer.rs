@@ -6,7 +6,7 @@
 use ndarray::{Array2, ArrayView2, Axis, linalg::general_mat_mul};
 
 use super::{
-    math::{self, Activation, Linear, Norm, for_each_row, part, part_mut},
+    math::{self, Activation, Linear, Norm, for_each_row, part_mut, part_of},
     shape::ModelShape,
     weights::{InvalidModel, Weights},
 };
@@ -86,7 +86,7 @@ impl Transformer {
 fn load_positions(shape: &ModelShape, weights: &Weights) -> Result<Array2<f32>, InvalidModel> {
     let (size, count) = (shape.hidden_size, shape.max_position_embeddings);
     let positions = load_table(weights, "embeddings.position_embeddings.weight", size, count)?;
-    let mut positions = part(positions.view(), 0..count, 0..size).to_owned();
+    let mut positions = part_of(positions.view(), 0..count, 0..size).to_owned();
     positions += &load_table(weights, "embeddings.token_type_embeddings.weight", size, 1)?.row(0);
     Ok(positions)
 }
@@ -162,7 +162,7 @@ impl Layer {
             for head in 0..heads {
                 let of = |which: usize| {
                     let from = which * size + head * each;
-                    part(all.view(), text.clone(), from..from + each)
+                    part_of(all.view(), text.clone(), from..from + each)
                 };
                 general_mat_mul(1.0, &of(0), &of(1).t(), 0.0, &mut shares);
                 for_each_row(&mut shares, math::apply_softmax);

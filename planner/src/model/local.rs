@@ -243,7 +243,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { axum::serve_models(listener, app).await.unwrap() });
+        tasks.spawn(async move { axum::serve(listener, app).await.unwrap() });
         (url, tasks)
     }
 

@@ -208,7 +208,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { axum::serve_model(listener, app).await.unwrap() });
+        tasks.spawn(async move { axum::serve(listener, app).await.unwrap() });
         (address, tasks)
     }
 

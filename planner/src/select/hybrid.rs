@@ -43,7 +43,7 @@ impl Selector {
         }
         let texts: Vec<&str> =
             std::iter::once(ask.query).chain(parts::split_parts(ask.query)).collect();
-        let words = self.index().await.words(tools);
+        let words = self.lock_index().await.words(tools);
         let (meaning, without_meaning) = match self.embed_query(tools, &texts).await {
             Ok(meaning) => (Some(meaning), None),
             Err(err) => (None, err),
@@ -78,7 +78,7 @@ impl Selector {
         let kind = self.find_kind(outcomes, asked).await;
         self.last_learning_error.log_if_new(kind.as_ref().err(), "learned outcomes are not used");
         let Ok(Some(kind)) = kind else { return BTreeMap::new() };
-        let positions = self.index().await.positions(tools);
+        let positions = self.lock_index().await.positions(tools);
         let verdicts = outcomes.list_verdicts(kind, at);
         verdicts.filter_map(|(tool, verdict)| Some((*positions.get(tool)?, verdict))).collect()
     }
@@ -91,7 +91,7 @@ impl Selector {
     ) -> Result<QueryMeaning, Option<EmbedError>> {
         let Some(pair) = self.embedders() else { return Err(None) };
         let found = async {
-            let tools = self.index().await.meanings(tools, &*pair.text_embedder).await?;
+            let tools = self.lock_index().await.meanings(tools, &*pair.text_embedder).await?;
             let texts = embed_all(&*pair.query_embedder, texts).await?;
             let expected = tools.dimensions();
             if texts.iter().any(|vector| expected.is_some_and(|expected| expected != vector.len()))

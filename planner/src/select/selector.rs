@@ -264,7 +264,7 @@ impl Selector {
             return Ok(None);
         }
         let cosines = (0..rows.len()).map(|row| rows.cosine(row, asked));
-        Ok(outcomes::kind(cosines).map(|row| rows.owner_of_row(row)))
+        Ok(outcomes::nearest_kind(cosines).map(|row| rows.owner_of_row(row)))
     }
 
     pub(super) async fn lock_index(&self) -> MutexGuard<'_, Index> {

@@ -79,8 +79,8 @@ pub(super) fn read_answer(
     let mut warnings = Vec::new();
     let draft = shape_plan(found, catalog, known, &mut warnings);
     let draft = compile::parse_value(draft)?;
-    warnings.extend(draft.warnings.iter().cloned());
-    Ok(ParsedAnswer::Draft(Box::new(Draft { warnings, ..draft })))
+    warnings.extend(draft.notices.iter().cloned());
+    Ok(ParsedAnswer::Draft(Box::new(Draft { notices: warnings, ..draft })))
 }
 
 pub(super) fn no_json_error() -> Diagnostic {
@@ -421,7 +421,7 @@ mod tests {
             let Ok(ParsedAnswer::Draft(draft)) = read_answer(text, &catalog(), &known) else {
                 panic!()
             };
-            let unread = draft.warnings.iter().map(|it| it.path.clone()).collect::<Vec<_>>();
+            let unread = draft.notices.iter().map(|it| it.path.clone()).collect::<Vec<_>>();
             (draft.tools.into_iter().map(|it| it.plan).collect::<Vec<_>>(), unread)
         };
         let nightly = || Some("nightly".into());
@@ -448,7 +448,7 @@ mod tests {
         let read = read_draft(
             r#"{"steps": [{"step": 1, "tool": "CREATEAUTHOR", "args": "{'a': 1}", "why": "x"}]}"#,
         );
-        let noticed: Vec<&str> = read.warnings.iter().map(|it| it.path.as_str()).collect();
+        let noticed: Vec<&str> = read.notices.iter().map(|it| it.path.as_str()).collect();
         let expected = ["tools[0].why", "tools[0].id", "tools[0].name", "tools[0].parameters"];
         assert_eq!(noticed, expected);
     }

@@ -91,7 +91,7 @@ async fn assert_execution(api: &TestApi, id: &str) {
         (&json!("flow.echo"), &Value::Null)
     );
     assert_eq!(execution["events"], json!([{ "seq": 2 }, { "seq": 3 }]));
-    let moments = [&execution["startedAt"], &execution["finishedAt"]].map(text);
+    let moments = [&execution["startedAt"], &execution["finishedAt"]].map(json_to_text);
     assert!(
         moments[0] < moments[1]
             && moments.iter().all(|moment| moment.ends_with('Z') && moment.len() == 27)

@@ -196,7 +196,7 @@ fn layers_of_a_long_plan_are_folded() {
         (0..100).map(|layer| (0..20).map(|step| name(layer, step)).collect()).collect();
     let plan = json!({ "layers": layers, "tools": [] });
     let mut log = Vec::new();
-    let name_columns: Vec<String> = layers[..3].iter().flatten().cloned().collect();
+    let names: Vec<String> = layers[..3].iter().flatten().cloned().collect();
     for (n, step) in names.iter().enumerate() {
         log.push((0.0, "step_started", step.as_str(), json!({})));
         if n < 45 {

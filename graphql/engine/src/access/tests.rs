@@ -89,19 +89,19 @@ fn each_role_includes_the_lower_ones() {
 
 #[test]
 fn an_agent_and_a_replan_have_the_tools_of_their_caller() {
-    let definition = |name: &str| shared::parse_tool::ToolDefinition {
+    let definition = |name: &str| shared::tool::ToolDefinition {
         name: parse_tool(name),
         set: name.split_once('.').unwrap().0.parse().unwrap(),
         description: String::new(),
         input_schema: serde_json::json!({}),
         output_schema: None,
-        effect: shared::parse_tool::Effect::Read,
+        effect: shared::tool::Effect::Read,
         examples: Vec::new(),
         is_callable: true,
     };
     let token = |role, tools: Option<&[&str]>| {
         let token = Token::new("ci", SECRET, role);
-        grant_of(Token { tools: tools.map(globs), ..token })
+        grant_of(Token { tools: tools.map(parse_patterns), ..token })
     };
     let grants = [
         Grant::default(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_graphql::{Request, Response, ServerError};
 use axum::http::StatusCode;
-use futures::execute_as_stream::{AbortHandle, AbortRegistration};
+use futures::stream::{AbortHandle, AbortRegistration};
 
 use super::{
     super::{

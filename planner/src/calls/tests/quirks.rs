@@ -19,7 +19,7 @@ fn tool_names_may_have_spaces_and_letters_of_any_script() {
         let name = ["show one", "Größe"].into_iter().find(|it| *it == name)?;
         Some(Arc::new(KnownTool { name: name.parse().unwrap(), parameters: Vec::new() }))
     };
-    let read = |text: &str| {
+    let calls_as_text = |text: &str| {
         let calls = parse_tool_calls(text, &known).unwrap();
         calls.iter().map(|it| format!("{} {}", it.tool, Value::from(it.args.clone()))).collect()
     };
@@ -29,18 +29,18 @@ fn tool_names_may_have_spaces_and_letters_of_any_script() {
         r#"TOOL: "show one", Tool Input: {"id": 1}"#,
         "TOOL: show one\nARGS: {\"id\": 1}",
     ] {
-        let found: Vec<String> = calls_as_json(text);
+        let found: Vec<String> = calls_as_text(text);
         assert_eq!(found, [r#"show one {"id":1}"#], "{text}");
     }
     for text in ["TOOL: Größe ARGS: {\"id\": 1}", "use Größe with {\"id\": 1}"] {
-        let found: Vec<String> = calls_as_json(text);
+        let found: Vec<String> = calls_as_text(text);
         assert_eq!(found, [r#"Größe {"id":1}"#], "{text}");
     }
-    let found: Vec<String> = calls_as_json("TOOL: show one\nIt has no arguments.");
+    let found: Vec<String> = calls_as_text("TOOL: show one\nIt has no arguments.");
     assert_eq!(found, ["show one {}"]);
     for text in ["TOOL: show one more ARGS: {}", "TOOL: show one RESULT: 1", "use Größen with {}"]
     {
-        assert_eq!(calls_as_json(text), Vec::<String>::new(), "{text}");
+        assert_eq!(calls_as_text(text), Vec::<String>::new(), "{text}");
     }
 }
 

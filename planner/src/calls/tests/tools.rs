@@ -54,7 +54,7 @@ pub(super) fn definitions() -> Vec<ToolDefinition> {
 }
 
 /// The catalog is made only once, because the property tests read thousands of texts.
-static CATALOG: LazyLock<Catalog> = LazyLock::new(make);
+static CATALOG: LazyLock<Catalog> = LazyLock::new(make_catalog);
 
 pub(super) fn catalog() -> &'static Catalog {
     &CATALOG

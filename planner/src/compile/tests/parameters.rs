@@ -171,15 +171,15 @@ fn parameters_must_be_an_object() {
 
 #[test]
 fn too_deeply_nested_parameters_are_reported() {
-    let nested = |levels: usize| (1..levels).fold(json!({ "x": 1 }), |it, _| json!({ "x": it }));
+    let nest_objects =
+        |levels: usize| (1..levels).fold(json!({ "x": 1 }), |it, _| json!({ "x": it }));
     let draft = |it: Value| json!({ "tools": [{ "name": "flow.echo", "parameters": it }] });
-    compile_valid(draft(draft_with_inline_drafts(96)));
+    compile_valid(draft(nest_objects(96)));
     let expected = ["plan.too_large tools[0].parameters"];
-    assert_eq!(list_codes(&compile_invalid(draft(draft_with_inline_drafts(97)))), expected);
-    let as_text =
-        list_codes(&compile_invalid(draft(json!(draft_with_inline_drafts(97).to_string()))));
+    assert_eq!(list_codes(&compile_invalid(draft(nest_objects(97)))), expected);
+    let as_text = list_codes(&compile_invalid(draft(json!(nest_objects(97).to_string()))));
     assert_eq!(as_text, [expected[0], "plan.parameters_as_text tools[0].parameters"]);
-    assert_eq!(list_codes(&compile_invalid(draft(draft_with_inline_drafts(300)))), expected);
+    assert_eq!(list_codes(&compile_invalid(draft(nest_objects(300)))), expected);
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn an_error_in_an_inline_plan_has_its_full_path() {
 
 #[test]
 fn too_deeply_nested_inline_plans_are_reported() {
-    let nested = |levels: u32| {
+    let draft_with_inline_drafts = |levels: u32| {
         let innermost = json!({ "tools": [{ "name": "flow.noop" }] });
         (0..levels).fold(innermost, |it, _| json!({ "tools": [{ "plan": it }] }))
     };
