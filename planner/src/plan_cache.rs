@@ -116,7 +116,7 @@ mod tests {
     use shared::tool::{Effect, ToolDefinition};
 
     use super::*;
-    use crate::make_catalog::CatalogTool;
+    use crate::catalog::CatalogTool;
 
     fn make_catalog(description: &str, is_active: bool) -> Catalog {
         let definition = ToolDefinition {

@@ -72,8 +72,7 @@ impl IntoResponse for Refusal {
         });
         let mut response = (self.status, body.to_string()).into_response();
         let headers = response.headers_mut();
-        headers
-            .insert(header::CONTENT_TYPE, HeaderValue::from_static(super::to_http_response::JSON));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(super::reply::JSON));
         if self.status == StatusCode::UNAUTHORIZED {
             let wanted = HeaderValue::from_static("Bearer realm=\"faber\"");
             headers.insert(header::WWW_AUTHENTICATE, wanted);

@@ -26,7 +26,7 @@ use shared::{
 };
 
 use super::{compile, parse_value};
-use crate::make_catalog::{Catalog, CatalogTool};
+use crate::catalog::{Catalog, CatalogTool};
 
 fn plan_info() -> PlanInfo {
     PlanInfo {

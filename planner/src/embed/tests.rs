@@ -87,10 +87,7 @@ fn load_transformer(tensors: &[(String, Vec<usize>)]) -> Result<Transformer, Inv
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("model.safetensors");
     write_tensors(&path, tensors);
-    Transformer::load_transformer(
-        &ModelShape::read(&make_config().to_string())?,
-        &Weights::open(&path)?,
-    )
+    Transformer::load(&ModelShape::read(&make_config().to_string())?, &Weights::open(&path)?)
 }
 
 #[test]

@@ -54,7 +54,7 @@ enum NumberType {
 }
 
 impl NumberType {
-    fn read_bytes(self) -> u64 {
+    fn byte_size(self) -> u64 {
         match self {
             Self::F32 => 4,
             Self::F16 | Self::BF16 => 2,
@@ -124,7 +124,7 @@ impl Weights {
             let size = tensor
                 .shape
                 .iter()
-                .try_fold(tensor.dtype.read_bytes(), |all, len| all.checked_mul(*len as u64));
+                .try_fold(tensor.dtype.byte_size(), |all, len| all.checked_mul(*len as u64));
             let is_whole = from <= to && to <= len.saturating_sub(data_start);
             if !is_whole || (tensor.dtype != NumberType::Other && size != Some(to - from)) {
                 return Err(is_none(&format_args!("`{name}` is cut off")));

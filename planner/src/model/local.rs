@@ -230,7 +230,7 @@ mod tests {
     use tokio::{net::TcpListener, task::JoinSet};
 
     use super::*;
-    use crate::local_model::{Message, ProviderKind};
+    use crate::model::{Message, ProviderKind};
 
     async fn serve_models(models: &[&str]) -> (String, JoinSet<()>) {
         let list =

@@ -315,10 +315,10 @@ fn find_first_object(text: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writer::tests::catalog;
+    use crate::writer::tests::make_catalog;
 
     fn read_draft(text: &str) -> Draft {
-        match read_answer(text, &catalog(), &BTreeSet::new()) {
+        match read_answer(text, &make_catalog(), &BTreeSet::new()) {
             Ok(ParsedAnswer::Draft(draft)) => *draft,
             other => panic!("{text}: {other:?}"),
         }
@@ -346,7 +346,7 @@ mod tests {
     fn a_plan_is_read_in_every_accepted_shape() {
         for (how, reply) in REPLIES {
             let about = crate::writer::tests::plan_info();
-            let plan = compile::compile(&read_draft(reply), about, &catalog());
+            let plan = compile::compile(&read_draft(reply), about, &make_catalog());
             let plan = plan.unwrap_or_else(|err| panic!("{how}: {err:?}"));
             let steps = plan.steps().iter();
             let steps: Vec<Value> =
@@ -377,12 +377,12 @@ mod tests {
             ("{\"tools\": [1]}", "plan.invalid_json"),
             ("[1, 2]", "plan.invalid_json"),
         ] {
-            let diagnostics = read_answer(text, &catalog(), &BTreeSet::new()).unwrap_err();
+            let diagnostics = read_answer(text, &make_catalog(), &BTreeSet::new()).unwrap_err();
             assert!(diagnostics.iter().any(|it| it.code == code), "{text}: {diagnostics:?}");
         }
         let long = " ".repeat(limits::REPLY_BYTES + 1);
         assert_eq!(
-            read_answer(&long, &catalog(), &BTreeSet::new()).unwrap_err()[0].code,
+            read_answer(&long, &make_catalog(), &BTreeSet::new()).unwrap_err()[0].code,
             "plan.too_large"
         );
     }
@@ -395,11 +395,15 @@ mod tests {
             "Sorry:\n```json\n{'impossible': 'no tool sends mail',}\n```",
         ] {
             let expected = ParsedAnswer::Impossible("no tool sends mail".to_owned());
-            assert_eq!(read_answer(text, &catalog(), &BTreeSet::new()), Ok(expected), "{text}");
+            assert_eq!(
+                read_answer(text, &make_catalog(), &BTreeSet::new()),
+                Ok(expected),
+                "{text}"
+            );
         }
         let both = r#"{"tools": [{"name": "listAuthors"}], "impossible": "x"}"#;
         assert!(matches!(
-            read_answer(both, &catalog(), &BTreeSet::new()),
+            read_answer(both, &make_catalog(), &BTreeSet::new()),
             Ok(ParsedAnswer::Draft(_))
         ));
     }
@@ -408,7 +412,11 @@ mod tests {
     fn prose_is_not_read_as_a_plan() {
         for text in ["I cannot do that.", " Das kann ich nicht [siehe oben]. "] {
             let expected = ParsedAnswer::Prose(text.trim().to_owned());
-            assert_eq!(read_answer(text, &catalog(), &BTreeSet::new()), Ok(expected), "{text}");
+            assert_eq!(
+                read_answer(text, &make_catalog(), &BTreeSet::new()),
+                Ok(expected),
+                "{text}"
+            );
         }
     }
 
@@ -418,7 +426,7 @@ mod tests {
             {"name": "listAuthors", "plan": "first of all"}]}"#;
         let plans = |known: &[&str]| {
             let known = known.iter().copied().collect();
-            let Ok(ParsedAnswer::Draft(draft)) = read_answer(text, &catalog(), &known) else {
+            let Ok(ParsedAnswer::Draft(draft)) = read_answer(text, &make_catalog(), &known) else {
                 panic!()
             };
             let unread = draft.notices.iter().map(|it| it.path.clone()).collect::<Vec<_>>();

@@ -51,7 +51,7 @@ impl Shop {
 
     fn read_lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.workspace.path(name)).unwrap_or_default();
-        text.read_lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+        text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
     fn let_pay_answer(&self) {

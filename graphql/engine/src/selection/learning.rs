@@ -91,7 +91,7 @@ impl Learning {
     }
 
     fn lock_cache(&self) -> MutexGuard<'_, Option<(Instant, Arc<Lessons>)>> {
-        self.cached.lock_cache().unwrap_or_else(PoisonError::into_inner)
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn cache_lessons(&self, lessons: Option<Arc<Lessons>>) {

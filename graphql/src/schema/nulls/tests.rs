@@ -137,9 +137,7 @@ impl Extension for FieldErrorsExtension {
 }
 
 fn schema() -> Schema<Root, EmptyMutation, Events> {
-    Schema::build(Root, EmptyMutation, Events)
-        .extension(FieldErrorsExtension::default())
-        .complete_answer()
+    Schema::build(Root, EmptyMutation, Events).extension(FieldErrorsExtension::default()).finish()
 }
 
 /// Returns the data as text, and the paths of all errors.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{CallFormat::*, calls_as_json, check_none, check_only_call, tools};
-use crate::parse_calls::{CatalogNames, KnownTool, MissReason, parse_tool_calls, read_tool_calls};
+use crate::calls::{CatalogNames, KnownTool, MissReason, parse_tool_calls, read_tool_calls};
 
 const CLEAR_MEMORY: &str = "memory_tools.clear_memory";
 
@@ -234,7 +234,7 @@ fn a_name_with_underscores_must_mean_one_tool() {
     assert_eq!(found("FILE_TOOLS_GLOB").as_deref(), Some("file_tools.glob"));
     assert_eq!(found("blog_createAuthor").as_deref(), Some("blog.createAuthor"));
     assert_eq!(found("a_b_c"), None);
-    let twins = ["a.b_c", "a_b.c"].map(|it| tools::definition(it, ""));
+    let twins = ["a.b_c", "a_b.c"].map(|it| tools::parse_definition(it, ""));
     let twins = tools::catalog_of(twins);
     assert_eq!(CatalogNames::new(&twins).find("a_b_c"), None);
 }

@@ -3,7 +3,7 @@
 use shared::limits;
 
 use super::{parse_and_count_reads, tools};
-use crate::parse_calls::{CatalogNames, TooMuch, parse_tool_calls};
+use crate::calls::{CatalogNames, TooMuch, parse_tool_calls};
 
 /// Maximum number of reads of a byte, on average.
 const MAX_READS_PER_BYTE: usize = 12;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{CallFormat, CallFormat::*, calls_as_json, check_none, check_only_call, parse_calls};
-use crate::parse_calls::{KnownTool, parse_tool_calls};
+use crate::calls::{KnownTool, parse_tool_calls};
 
 fn check_glob(texts: &[&str], format: CallFormat) {
     for text in texts {

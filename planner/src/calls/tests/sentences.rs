@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{CallFormat, CallFormat::*, calls_as_json, check_none, check_only_call, tools};
-use crate::parse_calls::{CatalogNames, read_tool_calls};
+use crate::calls::{CatalogNames, read_tool_calls};
 
 const GLOB: &str = "file_tools.glob";
 const GREP: &str = "file_tools.grep";
@@ -11,7 +11,7 @@ const SAVE: &str = "memory_tools.save_context";
 const WRITE: &str = "code_tools.write_file";
 
 /// Returns the tools of missed calls, each with the reason.
-fn count_missed(text: &str) -> Vec<String> {
+fn missed_calls(text: &str) -> Vec<String> {
     let names = CatalogNames::new(tools::catalog());
     let read = read_tool_calls(text, &|name| names.find(name)).expect("the text is small");
     read.missed.iter().map(|missed| format!("{} {:?}", missed.tool, missed.why)).collect()

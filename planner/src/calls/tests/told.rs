@@ -5,7 +5,7 @@ use serde_json::json;
 use shared::tool::ToolDefinition;
 
 use super::{CallFormat::Simple, calls_as_json, check_none, tools};
-use crate::parse_calls::{
+use crate::calls::{
     prompt::{format_tool_result, tool_prompt},
     schemas::{schema, schemas_for},
 };
@@ -13,8 +13,8 @@ use crate::parse_calls::{
 #[test]
 fn the_tool_prompt_matches_its_golden_text() {
     let tools = [
-        tools::definition("file_tools.glob", "pattern:s! path:s"),
-        tools::definition("a.b", "n:i"),
+        tools::parse_definition("file_tools.glob", "pattern:s! path:s"),
+        tools::parse_definition("a.b", "n:i"),
     ];
     expect![[r#"
         You have access to the following tools:
@@ -115,7 +115,7 @@ fn a_capability_selects_its_toolsets() {
 
 #[test]
 fn a_tool_schema_describes_each_parameter() {
-    let tool = tools::definition("file_tools.grep", "pattern:s! path:s context_lines:i x:?");
+    let tool = tools::parse_definition("file_tools.grep", "pattern:s! path:s context_lines:i x:?");
     expect![[r#"
         {
           "name": "file_tools.grep",
@@ -153,7 +153,7 @@ fn a_tool_schema_describes_each_parameter() {
 }
 
 fn definition_with_schema(schema: serde_json::Value) -> shared::tool::ToolDefinition {
-    shared::tool::ToolDefinition { input_schema: schema, ..tools::definition("a.b", "") }
+    shared::tool::ToolDefinition { input_schema: schema, ..tools::parse_definition("a.b", "") }
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_tool_without_a_valid_sample_is_no_example() {
     let prompt = tool_prompt([&never], ToolDefinition::qualified_name);
     assert!(!prompt.contains("For example"), "{prompt}");
     assert!(prompt.contains("\"value2\"}\n\nAfter using"), "{prompt}");
-    let other = tools::definition("c.d", "n:i");
+    let other = tools::parse_definition("c.d", "n:i");
     assert!(
         tool_prompt([&never, &other], ToolDefinition::qualified_name)
             .contains("For example:\nTOOL: c.d ARGS: {}")

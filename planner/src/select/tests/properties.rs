@@ -70,7 +70,7 @@ proptest! {
 
     #[test]
     fn every_part_is_a_substring_of_the_query(query in "([a-z]{1,5}|and|then|list|show|[.,;?!\" \n]|\\PC){0,60}") {
-        let parts = parts(&query);
+        let parts = split_parts(&query);
         prop_assert!(parts.len() <= MAX_PARTS && parts.len() != 1);
         prop_assert!(parts.iter().all(|it| query.contains(it)));
     }

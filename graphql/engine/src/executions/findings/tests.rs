@@ -823,7 +823,7 @@ fn every_documented_code_has_a_test_case() {
     let documented = include_str!("../../../../../docs/errors.md");
     let (_, errors) = documented.split_once("## Step errors").unwrap();
     let (errors, _) = errors.split_once("## API errors").unwrap();
-    let codes = errors.finding_lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let codes = errors.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let all = failure_cases().into_iter().chain(wait_cases()).chain(other_cases());
     let table: String = all.map(|(_, lines)| lines).collect();
     for (code, _) in codes {
