@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use self::{
-    log_checker::{Figures, StoredExecution, assert_forgeries_are_found, check},
+    log_checker::{Figures, StoredExecution, assert_forgeries_are_found, check_run},
     shared_run::{ClientRecord, SharedRun},
     workspace::{Workspace, drain},
 };
@@ -221,7 +221,7 @@ async fn finish_and_check(
         violations.push(format!("acknowledged are {acknowledged:?}, stored are {stored:?}"));
     }
     let ledger = workspace.ledger();
-    let mut figures = check(&kept, &ledger);
+    let mut figures = check_run(&kept, &ledger);
     assert_forgeries_are_found(&kept, &ledger);
     figures.violations.extend(violations);
     figures

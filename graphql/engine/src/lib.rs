@@ -58,7 +58,7 @@ pub use self::{
     selection::{
         CollidingTools, MAX_SELECTED, SelectedTool, Selection, SelectionQuery,
         learning::Learning,
-        toolkit::{Link, NewAction, ToolkitChange},
+        toolkit::{NewAction, ToolkitChange, WeightedEdge},
     },
     tools::{
         Tools,

@@ -16,11 +16,11 @@ use super::{
     app::{App, Caller},
     entry,
     metrics::RequestKind,
-    negotiate::{Format, accepts_stream, negotiate},
+    negotiate::{Format, accepts_stream, choose_format},
     operation::{self, Operation},
     params,
     refusal::Refusal,
-    sse, to_http_response, ws,
+    reply, sse, ws,
 };
 
 /// From a body that is too large, the server reads and drops this multiple of the limit. Otherwise
@@ -183,7 +183,7 @@ fn accept_header(headers: &HeaderMap) -> String {
 }
 
 fn choose_format(headers: &HeaderMap) -> Result<Format, Refusal> {
-    negotiate(&accept_header(headers)).ok_or_else(|| {
+    choose_format(&accept_header(headers)).ok_or_else(|| {
         Refusal::invalid_request(
             StatusCode::NOT_ACCEPTABLE,
             "answers are `application/graphql-response+json`, `application/json` or \

@@ -15,7 +15,7 @@ use tokio::{
 };
 use toolbox::{ToolContext, progress::pipe};
 
-use super::official::server;
+use super::official::server_script;
 
 struct EverythingServer {
     child: Child,
@@ -54,7 +54,7 @@ impl EverythingServer {
     /// Returns `None` if the port is taken.
     async fn try_start(port: u16) -> Option<Self> {
         let mut command = Command::new(installed::find_program("node"));
-        command.arg(server("server-everything")).arg("streamableHttp").kill_on_drop(true);
+        command.arg(server_script("server-everything")).arg("streamableHttp").kill_on_drop(true);
         command.env("PORT", port.to_string()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();

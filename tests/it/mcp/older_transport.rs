@@ -15,7 +15,7 @@ use tokio::{
 };
 use toolbox::{SetStatus, ToolContext, progress::pipe};
 
-use super::{official::server, old_server::OldServer};
+use super::{official::server_script, old_server::OldServer};
 use crate::mongod::free_port;
 
 /// The official test server with the older transport.
@@ -30,7 +30,7 @@ impl EverythingServer {
         // The server cannot report its port, so the test chooses a free one.
         let port = free_port();
         let mut command = Command::new(installed::find_program("node"));
-        command.arg(server("server-everything")).arg("sse").env("PORT", port.to_string());
+        command.arg(server_script("server-everything")).arg("sse").env("PORT", port.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();

@@ -5,7 +5,7 @@ use tests::{
 };
 use tokio::time::timeout;
 
-use super::official::server;
+use super::official::server_script;
 
 #[tokio::test]
 async fn a_file_server_uses_the_roots_of_the_configuration() {
@@ -13,7 +13,7 @@ async fn a_file_server_uses_the_roots_of_the_configuration() {
     let root = own.path().canonicalize().unwrap();
     let mcp = json!({
         "command": installed::find_program("node"),
-        "args": [server("server-filesystem"), other.path().canonicalize().unwrap()],
+        "args": [server_script("server-filesystem"), other.path().canonicalize().unwrap()],
         "roots": [root.join(".")],
     });
     let files = Connected::connect(&json!({ "mcp": mcp })).await;

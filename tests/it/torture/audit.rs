@@ -19,7 +19,7 @@ use tokio::time::{Instant, interval};
 use super::{
     Counts,
     clients::{ApiRecord, ClientRecord, fetch_record, repeat_start},
-    log_checker::check,
+    log_checker::check_log,
     shared_run::SharedRun,
     workspace::{LedgerEntry, Workspace},
 };
@@ -270,7 +270,7 @@ impl<'a> Audit<'a> {
                 still_running += 1;
                 continue;
             }
-            let (outcome, violations) = check(record, api_record, &lines);
+            let (outcome, violations) = check_log(record, api_record, &lines);
             figures.executions += 1;
             figures.events += api_record.log.len() as u64;
             figures.steps += outcome.steps;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     clients::{ApiRecord, ClientRecord},
-    log_checker::check,
+    log_checker::check_log,
     plans::{Draft, Kind, Step},
     workspace::LedgerEntry,
 };
@@ -70,7 +70,7 @@ fn expect_violation(
 ) {
     let (mut record, mut api_record, mut lines) = correct_log();
     forge(&mut record, &mut api_record, &mut lines);
-    let (_, violations) = check(&record, &api_record, &lines.iter().collect::<Vec<_>>());
+    let (_, violations) = check_log(&record, &api_record, &lines.iter().collect::<Vec<_>>());
     assert!(
         violations.iter().any(|violation| violation.contains(what)),
         "the checker does not find `{what}`, but {violations:?}"
@@ -80,7 +80,7 @@ fn expect_violation(
 #[test]
 fn the_log_checker_accepts_a_correct_log() {
     let (record, api_record, lines) = correct_log();
-    let (outcome, violations) = check(&record, &api_record, &lines.iter().collect::<Vec<_>>());
+    let (outcome, violations) = check_log(&record, &api_record, &lines.iter().collect::<Vec<_>>());
     assert_eq!(violations, Vec::<String>::new());
     assert_eq!((outcome.steps, outcome.claims), (2, 1));
 }
@@ -93,7 +93,7 @@ fn the_log_checker_expects_a_retry_to_send_the_key_of_the_unknown_call() {
         api_record.log[0]["data"]["callKeys"] = json!([carried]);
         record.received.clone_from(&api_record.log);
         called.clone_into(&mut lines[0].key);
-        check(&record, &api_record, &lines.iter().collect::<Vec<_>>()).1
+        check_log(&record, &api_record, &lines.iter().collect::<Vec<_>>()).1
     };
     let retried = |carried: &str, called: &str| {
         let key = json!({ "stepId": "a", "key": carried });
@@ -171,7 +171,7 @@ fn the_log_checker_accepts_unlogged_calls_of_reads_only() {
         record.draft.steps.insert("list".to_owned(), list);
         let key = format!("exec_1/list[{item}]");
         lines.push(LedgerEntry { step: "list".to_owned(), key, ..lines[0].clone() });
-        let (_, violations) = check(&record, &api_record, &lines.iter().collect::<Vec<_>>());
+        let (_, violations) = check_log(&record, &api_record, &lines.iter().collect::<Vec<_>>());
         violations.iter().any(|violation| violation.contains("with a key that no task has"))
     };
     assert!(!called_for_an_item(Kind::Read, 1));

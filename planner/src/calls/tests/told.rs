@@ -7,7 +7,7 @@ use shared::tool::ToolDefinition;
 use super::{CallFormat::Simple, calls_as_json, check_none, tools};
 use crate::calls::{
     prompt::{format_tool_result, tool_prompt},
-    schemas::{schema, schemas_for},
+    schemas::{schemas_for, tool_schema},
 };
 
 #[test]
@@ -148,7 +148,7 @@ fn a_tool_schema_describes_each_parameter() {
           }
         }"#]]
     .assert_eq(
-        &serde_json::to_string_pretty(&schema(&tool.qualified_name(), &tool)).expect("JSON"),
+        &serde_json::to_string_pretty(&tool_schema(&tool.qualified_name(), &tool)).expect("JSON"),
     );
 }
 

@@ -3,7 +3,7 @@ use proptest::{collection::vec, prelude::*};
 use super::*;
 use crate::select::{
     Centroid, Similarity, collision,
-    parts::{MAX_PARTS, parts},
+    parts::{MAX_PARTS, split_parts},
     rows::Rows,
     vector::{QueryVector, cosine, slack},
 };
