@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use shared::{limits, tool::ErrorCode};
-use tests::toolset::{Connected, MAX_WAIT, is_running, step, wait_until};
+use tests::toolset::{Connected, MAX_WAIT, is_running, second_attempt, wait_until};
 
 fn connect_command(command: &[&str]) -> Connected {
     let parameters = json!({
@@ -97,7 +97,7 @@ async fn a_command_may_leave_its_input_unread() {
 
 #[tokio::test]
 async fn a_command_gets_key_execution_step_and_attempt_as_variables() {
-    let cx = step();
+    let cx = second_attempt();
     let key = cx.idempotency_key().unwrap();
     let script = shell_command(
         r#"echo "$FABER_IDEMPOTENCY_KEY $FABER_EXECUTION_ID/$FABER_STEP_ID $FABER_ATTEMPT""#,
@@ -115,7 +115,7 @@ async fn standard_error_of_a_successful_command_is_kept() {
         (format!("echo 1; printf 'begin {long}' >&2"), Some(long[..4_096].to_owned())),
         (r"echo 1; printf 'a\377b' >&2".to_owned(), Some("a\u{fffd}b".to_owned())),
     ] {
-        let cx = step();
+        let cx = second_attempt();
         let aside = cx.aside.clone();
         assert_eq!(
             connect_command(&shell_command(&script)).call_in("t", json!({}), cx).await,
@@ -123,7 +123,7 @@ async fn standard_error_of_a_successful_command_is_kept() {
         );
         assert_eq!(aside.take(), said, "{script}");
     }
-    let cx = step();
+    let cx = second_attempt();
     let aside = cx.aside.clone();
     let failed =
         connect_command(&shell_command("echo oops >&2; exit 3")).call_in("t", json!({}), cx).await;
@@ -165,7 +165,7 @@ async fn exit_status_0_after_a_cancellation_is_no_success() {
     let begun = folder.path().join("begun");
     let trap = "trap 'exit 0' TERM";
     let script = format!("{trap}; echo > {}; sleep 60 & wait", begun.display());
-    let (cx, connected) = (step(), connect_command(&shell_command(&script)));
+    let (cx, connected) = (second_attempt(), connect_command(&shell_command(&script)));
     let cancel = cx.cancel.clone();
     let stop = async {
         wait_until("the command begins", || begun.exists()).await;
@@ -183,7 +183,7 @@ async fn exit_status_0_after_a_cancellation_is_no_success() {
 async fn cancelling_a_call_ends_the_command_and_its_children() {
     for before in ["", "trap '' TERM;"] {
         let tree = ProcessTree::new(before);
-        let cx = step();
+        let cx = second_attempt();
         let cancel = cx.cancel.clone();
         let call = tree.connected.call_in("t", json!({}), cx);
         let begun = async {

@@ -54,7 +54,7 @@ fn step_label(step: &ToolExecution, newline: &str, escape: impl Fn(&str) -> Stri
 fn draw_edges(plan: &Plan, text: &mut String, draw: impl Fn(&mut String, usize, usize)) {
     for (to, step) in plan.steps().iter().enumerate() {
         for from in &step.depends_on {
-            draw_graph(text, from.get(), to);
+            draw(text, from.get(), to);
         }
     }
 }

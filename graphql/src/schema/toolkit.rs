@@ -3,8 +3,8 @@
 use std::{str::FromStr, sync::Arc};
 
 use async_graphql::{Context, InputObject, Object, Result, SimpleObject};
-use engine::{Engine, EngineError, Link, NewAction, ToolkitChange as Change, yaml};
-use planner::toolkit::{self as graph, Node, NodeKind, Reach, draw_graph, written};
+use engine::{Engine, EngineError, NewAction, ToolkitChange as Change, WeightedEdge, yaml};
+use planner::toolkit::{self as graph, Node, NodeKind, Reach, draw, written};
 use shared::{id::NodeName, limits};
 use tokio::task;
 
@@ -211,7 +211,7 @@ fn parse_name(name: &str) -> ApiResult<NodeName> {
     NodeName::from_str(name).map_err(|err| invalid_toolkit(err.to_string()))
 }
 
-fn parse_edges(edges: Option<Vec<EdgeInput>>) -> ApiResult<Vec<Link>> {
+fn parse_edges(edges: Option<Vec<EdgeInput>>) -> ApiResult<Vec<WeightedEdge>> {
     let link =
         |edge: EdgeInput| Ok((parse_name(&edge.name)?, edge.score.unwrap_or(graph::DEFAULT_SCORE)));
     edges.unwrap_or_default().into_iter().map(link).collect()

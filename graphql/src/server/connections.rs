@@ -370,7 +370,7 @@ mod tests {
     }
 
     /// Answers a request completely.
-    fn lock_answer(connection: &Connection) {
+    fn answer_request(connection: &Connection) {
         connection.mark_answer_started();
         connection.mark_answer_buffered();
         connection.mark_buffer_written();

@@ -16,7 +16,7 @@ use axum::{
 };
 use planner::embed::{
     Embedder, Local,
-    pull::{PullError, PullLocations, Pulled, Request, list, pull},
+    pull::{PullError, PullLocations, Pulled, Request, list_models, pull},
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, task::JoinSet};
@@ -153,7 +153,7 @@ async fn an_interrupted_download_of_a_model_is_resumed() {
     let name = "all-MiniLM-L6-v2";
     let broken = fetch(name, &locations).await.unwrap_err();
     assert!(matches!(broken, PullError::Unreachable { .. }), "{broken}");
-    assert!(list(&models).is_empty());
+    assert!(list_models(&models).is_empty());
     hub_state.requests.lock().unwrap().clear();
     // The received part has a random length, so the test fixes it.
     let weights = fs::read(model_folder().join("model.safetensors")).unwrap();
@@ -164,7 +164,7 @@ async fn an_interrupted_download_of_a_model_is_resumed() {
     assert!(pulled.from.unwrap().ends_with(&format!("{name} at {COMMIT}")));
     assert!(pulled.model.starts_with("all-MiniLM-L6-v2@"), "{}", pulled.model);
     assert_eq!(*hub_state.requests.lock().unwrap(), ["model.safetensors from 3000000"]);
-    assert_eq!(list(&models), [name]);
+    assert_eq!(list_models(&models), [name]);
     let opened = Local::open(&pulled.path).await.unwrap();
     assert_eq!(opened.model(), pulled.model);
     // The second time the model is complete.

@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use shared::tool::{ErrorCode, ToolError};
-use tests::toolset::{Connected, MAX_WAIT, step, wait_until};
+use tests::toolset::{Connected, MAX_WAIT, second_attempt, wait_until};
 use toolbox::{Found, SetStatus, ToolContext, progress::pipe};
 
 use super::http_server::{HttpServer, serve};
@@ -40,7 +40,7 @@ async fn json_documents_and_event_streams_are_accepted_as_answers() {
     let test = ServerTest::new().await;
     assert_eq!(test.call("act", "").await, Ok(json!("done 1")));
     let (reporter, mut listener) = pipe();
-    let cx = ToolContext { reporter, ..step() };
+    let cx = ToolContext { reporter, ..second_attempt() };
     let answer = test.connected.call_in("act", json!({ "how": "stream" }), cx).await;
     assert_eq!(answer, Ok(json!("done 2")));
     let last = listener.next().now_or_never().unwrap().progress;
@@ -113,7 +113,7 @@ async fn a_huge_answer_fails_only_its_call() {
 #[tokio::test]
 async fn the_server_is_told_about_cancelled_calls_over_http() {
     let test = ServerTest::new().await;
-    let cx = step();
+    let cx = second_attempt();
     let cancel = cx.cancel.clone();
     let hang = test.connected.call_in("act", json!({ "how": "hang" }), cx);
     let (hang, ()) = tokio::join!(hang, async {

@@ -8,7 +8,7 @@ use shared::{
 };
 use tests::{
     installed,
-    toolset::{Connected, MAX_WAIT, is_running, step, wait_until},
+    toolset::{Connected, MAX_WAIT, is_running, second_attempt, wait_until},
 };
 use toolbox::{Found, SetStatus};
 
@@ -71,7 +71,7 @@ async fn the_server_is_told_about_dropped_and_cancelled_calls() {
     assert_eq!(test.call("cancelled", json!({})).await, Ok(json!(1)));
 
     let test = ServerTest::connect().await;
-    let cx = step();
+    let cx = second_attempt();
     let cancel = cx.cancel.clone();
     let hang = test.connected.call_in("hang", json!({}), cx);
     let (hang, ()) = tokio::join!(hang, async {
@@ -205,7 +205,7 @@ async fn errors_of_a_server_keep_their_meaning() {
 #[tokio::test]
 async fn an_mcp_call_carries_the_idempotency_key() {
     let test = ServerTest::connect().await;
-    let cx = step();
+    let cx = second_attempt();
     let key = cx.idempotency_key();
     let meta = test.connected.call_in("meta", json!({}), cx).await.unwrap();
     assert_eq!(meta["faber/idempotencyKey"], json!(key));

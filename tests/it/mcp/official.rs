@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use shared::tool::{Effect, ErrorCode};
 use tests::{
     installed,
-    toolset::{Connected, step},
+    toolset::{Connected, second_attempt},
 };
 
 /// Returns the script of an official server from npm.
@@ -43,7 +43,7 @@ async fn tools_of_the_official_test_server_work() {
 #[tokio::test]
 async fn a_long_operation_of_an_official_server_can_be_cancelled() {
     let everything = connect_everything().await;
-    let cx = step();
+    let cx = second_attempt();
     let cancel = cx.cancel.clone();
     let parameters = json!({ "duration": 600, "steps": 60 });
     let long = everything.call_in("trigger-long-running-operation", parameters, cx);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::tool::ErrorCode;
 use tests::{
     installed,
-    toolset::{Connected, MAX_WAIT, step},
+    toolset::{Connected, MAX_WAIT, second_attempt},
 };
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -108,7 +108,7 @@ async fn a_long_operation_over_http_reports_progress_and_can_be_cancelled() {
     let server = EverythingServer::start().await;
     let everything = Connected::connect(&server.source()).await;
     let (reporter, mut listener) = pipe();
-    let cx = ToolContext { reporter, ..step() };
+    let cx = ToolContext { reporter, ..second_attempt() };
     let quick = json!({ "duration": 1, "steps": 4 });
     let tool = "trigger-long-running-operation";
     everything.call_in(tool, quick, cx).await.unwrap();
@@ -116,7 +116,7 @@ async fn a_long_operation_over_http_reports_progress_and_can_be_cancelled() {
     assert_eq!((last.progress.progress, last.progress.total), (4.0, Some(4.0)));
 
     let (reporter, mut listener) = pipe();
-    let cx = ToolContext { reporter, ..step() };
+    let cx = ToolContext { reporter, ..second_attempt() };
     let cancel = cx.cancel.clone();
     let long = everything.call_in(tool, json!({ "duration": 600, "steps": 6000 }), cx);
     let (long, ()) = tokio::join!(long, async {

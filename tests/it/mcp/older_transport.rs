@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use shared::tool::{ErrorCode, ToolError};
 use tests::{
     installed,
-    toolset::{Connected, step},
+    toolset::{Connected, second_attempt},
 };
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -71,7 +71,7 @@ async fn calls_over_the_older_transport_report_progress_and_can_be_cancelled() {
     let server = EverythingServer::start().await;
     let set = Connected::connect(&json!({ "mcp": { "url": server.url } })).await;
     let (reporter, mut listener) = pipe();
-    let cx = ToolContext { reporter, ..step() };
+    let cx = ToolContext { reporter, ..second_attempt() };
     let cancel = cx.cancel.clone();
     let parameters = json!({ "duration": 600, "steps": 6_000 });
     let long = set.call_in("trigger-long-running-operation", parameters, cx);
@@ -88,7 +88,7 @@ async fn calls_of_a_dead_older_server_fail_and_its_successor_is_used() {
     let mut server = EverythingServer::start().await;
     let set = Connected::connect(&json!({ "mcp": { "url": server.url } })).await;
     let (reporter, mut listener) = pipe();
-    let cx = ToolContext { reporter, ..step() };
+    let cx = ToolContext { reporter, ..second_attempt() };
     let parameters = json!({ "duration": 600, "steps": 6_000 });
     let long = set.call_in("trigger-long-running-operation", parameters, cx);
     let (long, ()) = tokio::join!(long, async {

@@ -1,7 +1,7 @@
 use futures::FutureExt;
 use serde_json::{Value, json};
 use shared::tool::{ErrorCode, Progress};
-use tests::toolset::step;
+use tests::toolset::second_attempt;
 use toolbox::{
     ToolContext,
     progress::{Listener, pipe},
@@ -12,7 +12,7 @@ use super::misbehaving_server::ServerTest;
 /// Returns a context and a listener for its progress.
 fn context_with_listener() -> (ToolContext, Listener) {
     let (reporter, listener) = pipe();
-    (ToolContext { reporter, ..step() }, listener)
+    (ToolContext { reporter, ..second_attempt() }, listener)
 }
 
 fn newest_progress(listener: &mut Listener) -> Option<Progress> {
@@ -89,7 +89,7 @@ async fn a_flood_of_progress_stays_in_order_and_delays_no_call() {
 #[tokio::test]
 async fn a_flood_of_progress_ends_when_the_call_is_cancelled() {
     let test = ServerTest::connect().await;
-    let cx = step();
+    let cx = second_attempt();
     let cancel = cx.cancel.clone();
     let flood = test.connected.call_in("flood", json!({ "times": Value::from(1_u64 << 50) }), cx);
     let (flooded, ()) = tokio::join!(flood, async {

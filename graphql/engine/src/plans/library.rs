@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use planner::{
     draft::Draft,
     reuse::{RetryScope, ReuseError, find_kept_steps},
-    sub_plans::{SubPlan, SubPlans, names},
+    sub_plans::{SubPlan, SubPlans, list_sub_plan_names},
     suggest::did_you_mean,
 };
 use serde_json::Value;
@@ -134,7 +134,7 @@ impl PlanLibrary {
 
     /// Finds the plans that a draft names. The compiler replaces the names by ids.
     pub(super) async fn find_sub_plans(&self, draft: &Draft) -> Result<SubPlans, EngineError> {
-        let names = names(draft);
+        let names = list_sub_plan_names(draft);
         if names.len() > MAX_SUB_PLANS {
             let (has, most) = (names.len(), MAX_SUB_PLANS);
             let why = format!("the plan names {has} other plans; the limit is {most}");
