@@ -279,7 +279,7 @@ fn build_registry(
     has_tools: bool,
 ) -> Result<Registry, Failure> {
     let config = setup.config;
-    let base = config.base().map_err(|err| Failure::usage(err.to_string()))?;
+    let base = config.base_folder().map_err(|err| Failure::usage(err.to_string()))?;
     let launcher = Launcher::this_binary()
         .with_hidden(config.own_files(&base))
         .with_folders(config.own_folders())

@@ -252,7 +252,7 @@ impl Plans {
             catalog = catalog.only_tools(&tools);
         }
         let is_offered = |name: &ToolName| !is_last || name.as_str() != REPLAN;
-        let offered = catalog.filtered(|tool| is_offered(&tool.definition.qualified_name()));
+        let offered = catalog.filter_tools(|tool| is_offered(&tool.definition.qualified_name()));
         let most = scope.max_tools.unwrap_or(DEFAULT_MAX_TOOLS);
         let candidates = self.selection.candidates(query, &offered, most).await;
         Ok(PlannerInput { catalog, candidates })

@@ -83,7 +83,7 @@ toolsets:
         let environment =
             Environment { home: Some(folder.path().join("home")), ..Environment::default() };
         let config = Config::load(&flags, &environment).unwrap();
-        let own = config.own_files(&config.base().unwrap());
+        let own = config.own_files(&config.base_folder().unwrap());
         let own: Vec<_> = own
             .iter()
             .map(|path| path.components().collect::<PathBuf>())

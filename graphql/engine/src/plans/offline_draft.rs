@@ -46,7 +46,7 @@ impl Plans {
             catalog.list_plannable().map(|tool| tool.qualified_name()).collect();
         kept.extend(plan.into_iter().flat_map(Plan::steps).map(|step| step.tool.clone()));
         let stays = |name: &ToolName| name.as_str() == REPLAN || kept.contains(name);
-        let catalog = all_tools.catalog.filtered(|tool| {
+        let catalog = all_tools.catalog.filter_tools(|tool| {
             let is_plannable = tool.is_active && tool.definition.is_callable;
             !is_plannable || stays(&tool.definition.qualified_name())
         });

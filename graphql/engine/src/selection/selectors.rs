@@ -108,7 +108,7 @@ impl Selectors {
         scope: ToolScope,
         tools: &Tools,
     ) -> Result<Arc<Centroids>, SelectError> {
-        self.log_new_failure(self.selector_with_embedder(scope).await?.list_centroids(tools).await)
+        self.log_new_failure(self.selector_with_embedder(scope).await?.centroids(tools).await)
     }
 
     /// Returns the kind of query to which a query belongs, by the queries of learned outcomes.
