@@ -359,10 +359,10 @@ async fn a_server_that_failed_in_use_is_used_again_when_it_answers() {
         // average.
         let arguments = json!({ "query": "xxxxxxxxx", "limit": 1 });
         assert_eq!(matched_names(&select_tools(&api, arguments.clone()).await), ["place"]);
-        seen.lock().unwrap().first.clone_from(&answers);
+        seen.lock().unwrap().first_answers.clone_from(&answers);
         let refused = api.expect_error(SELECT_QUERY, json!({ "query": "time please" })).await;
         assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
-        assert!(seen.lock().unwrap().first.is_empty(), "the requests reached {answers:?}");
+        assert!(seen.lock().unwrap().first_answers.is_empty(), "the requests reached {answers:?}");
         assert_eq!(matched_names(&select_tools(&api, arguments).await), ["place"]);
     }
 }

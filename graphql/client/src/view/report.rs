@@ -172,8 +172,8 @@ fn draw_body(execution: &ExecutionStatus, is_full: bool, paint: Paint) -> String
     }
     report.push_str(&draw_section("Values", &timeline.draw_values(), paint));
     let error = execution.execution_results.errors.first();
-    let parameters =
-        error.and_then(|error| Outcome::new(execution).find_parameters(&error.step_id, error.index));
+    let parameters = error
+        .and_then(|error| Outcome::new(execution).find_parameters(&error.step_id, error.index));
     if let Some((error, parameters)) = error.zip(parameters) {
         let name = format_step_name(&error.step_id.to_string(), error.index);
         let lines = first_lines(&indent_json(parameters, 0), MAX_PARAMETERS);

@@ -57,7 +57,7 @@ async fn a_model_sees_eight_tools_and_the_offline_draft() {
     let (_faber, engine, model) = engine_with_model(&[plan]).await;
     let plan = engine.plans.plan_query(QUERY, &PlanningOptions::default()).await.unwrap();
     assert_eq!(plan.info().planner, "scripted");
-    let (rules, request) = prompt_texts(&model.asked.lock().unwrap()[0]);
+    let (rules, request) = prompt_texts(&model.questions.lock().unwrap()[0]);
     let tools = rules.split("<tools>\n").nth(1).unwrap();
     assert!(tools.contains("read_page(page); read"), "{tools}");
     let listed = tools.lines().filter(|line| line.contains("; ")).count();

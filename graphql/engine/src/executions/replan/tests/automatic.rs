@@ -119,15 +119,15 @@ async fn an_automatic_replan_reuses_steps_that_succeeded() {
     assert!(next.steps()[0].is_reused, "what pays pays once");
     assert_eq!((next.options().replans.left, next.options().replans.before), (0, 1));
     assert_eq!(faber.engine().executions.reader.load_replanning(&next).await.unwrap(), None);
-    let configure = model.asked.lock().unwrap()[0]
+    let question = model.questions.lock().unwrap()[0]
         .messages
         .iter()
         .map(|message| format!("{message:?}"))
         .collect::<Vec<_>>()
         .concat();
     assert!(
-        configure.contains("did not complete") && !configure.contains("flow.replan"),
-        "{configure}"
+        question.contains("did not complete") && !question.contains("flow.replan"),
+        "{question}"
     );
     faber.close().await;
 }
@@ -148,7 +148,7 @@ async fn automatic_replans_stop_at_their_limit() {
     let found = wait_for_decision(&faber, &third).await;
     assert_eq!(found.stage, Stage::GivenUp);
     assert!(found.given_up.unwrap().contains("replanned 2 times"));
-    assert_eq!(model.asked.lock().unwrap().len(), 2);
+    assert_eq!(model.questions.lock().unwrap().len(), 2);
     faber.close().await;
 }
 
@@ -167,13 +167,13 @@ async fn a_step_requests_one_replan_that_does_not_repeat() {
     assert_eq!(came, [true, true, false]);
     let found = faber.engine().executions.reader.load_replanning(&first).await.unwrap().unwrap();
     assert_eq!(found.reason, "`look` asks for it: pay the rest");
-    let configure = model.asked.lock().unwrap()[0]
+    let question = model.questions.lock().unwrap()[0]
         .messages
         .iter()
         .map(|message| format!("{message:?}"))
         .collect::<Vec<_>>()
         .concat();
-    assert!(configure.contains("stopped where its author could not plan further"), "{configure}");
+    assert!(question.contains("stopped where its author could not plan further"), "{question}");
     assert_eq!(faber.engine().executions.reader.load_replanning(&next).await.unwrap(), None);
     faber.close().await;
 }
@@ -206,7 +206,7 @@ async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
         assert!(faber.engine().executions.reader.next(&first).await.unwrap().is_none());
         // After a crash, the next worker finds the entry and asks no model.
         faber.engine().executions.replanner().replan(&first).await.unwrap();
-        assert_eq!(model.asked.lock().unwrap().len(), 1);
+        assert_eq!(model.questions.lock().unwrap().len(), 1);
         faber.close().await;
     }
 }
@@ -247,7 +247,7 @@ async fn a_replan_is_given_up_after_repeated_crashes() {
     engine.executions.replanner().replan(&first).await.unwrap();
     let transcript = engine.store().transcript(first.request()).await.unwrap();
     assert!(Attempts::read(&transcript, first.id()).given_up.is_some());
-    assert_eq!(model.asked.lock().unwrap().len(), 0);
+    assert_eq!(model.questions.lock().unwrap().len(), 0);
     faber.close().await;
 }
 
