@@ -1,8 +1,8 @@
 //! Embeddings: texts as vectors, so that tools can be selected by meaning.
 //!
 //! [`ConfiguredEmbedder`] opens the configured source: a model in a directory or the built-in one
-//! ([`Local`]), or a server ([`Server`]). [`CachingEmbedder`] keeps vectors in the store, so that no text is
-//! embedded twice.
+//! ([`Local`]), or a server ([`Server`]). [`CachingEmbedder`] keeps vectors in the store, so that
+//! no text is embedded twice.
 
 mod configured;
 mod encoder;

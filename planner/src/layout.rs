@@ -6,7 +6,8 @@
 //! - Each node moves as near to its neighbours as the order allows.
 //! - Parts without a connection are drawn side by side.
 //!
-//! The result is deterministic. A graph of 2,000 nodes and 6,000 edges takes a fraction of a second.
+//! The result is deterministic. A graph of 2,000 nodes and 6,000 edges takes a fraction of a
+//! second.
 
 mod layers;
 mod ordering;

@@ -230,7 +230,8 @@ fn parse_log_filter(text: &str) -> Result<EnvFilter, Failure> {
     EnvFilter::try_new(text).map_err(|err| refuse(err.to_string()))
 }
 
-/// Keeps events of the crates in [`MAX_LOG_LEVELS`] out of the log, because they could contain tokens.
+/// Keeps events of the crates in [`MAX_LOG_LEVELS`] out of the log, because they could contain
+/// tokens.
 fn may_log(metadata: &Metadata<'_>) -> bool {
     MAX_LOG_LEVELS
         .iter()
@@ -283,7 +284,8 @@ async fn dispatch(
     }
 }
 
-/// Opens what a command needs of the engine. Only commands that write plans or tools create a store.
+/// Opens what a command needs of the engine. Only commands that write plans or tools create a
+/// store.
 async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>, Failure> {
     match command {
         Command::Agent(_) | Command::Tools { subcommand: Tools::Call { .. } } => {

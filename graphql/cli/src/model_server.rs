@@ -1,8 +1,8 @@
 //! A llama.cpp server for the downloaded planning model.
 //!
 //! The server ends with this process, even if this process is killed, because a reaper watches it.
-//! Two processes share one server: a lock file has its port and its key. If the process that started
-//! it ends, the next question of the other process starts a new one.
+//! Two processes share one server: a lock file has its port and its key. If the process that
+//! started it ends, the next question of the other process starts a new one.
 
 use std::{
     collections::BTreeMap,
@@ -248,8 +248,8 @@ impl ServerAddress {
     }
 }
 
-/// Returns whether a server that Faber started has loaded its model. The port of an ended server may
-/// belong to another program.
+/// Returns whether a server that Faber started has loaded its model. The port of an ended server
+/// may belong to another program.
 async fn is_faber_server(running: &ServerAddress) -> bool {
     let Ok(client) = reqwest::Client::builder().timeout(PROBE_TIMEOUT).no_proxy().build() else {
         return false;

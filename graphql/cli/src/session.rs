@@ -1,5 +1,5 @@
-//! The connection of one command: to a running server, or to the engine of this process. The engine is
-//! opened for the command and closed after it.
+//! The connection of one command: to a running server, or to the engine of this process. The engine
+//! is opened for the command and closed after it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,7 +38,8 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Connects to the server, or opens the engine. An embedded store is created if it does not exist.
+    /// Connects to the server, or opens the engine. An embedded store is created if it does not
+    /// exist.
     pub(crate) async fn open(app: &'a App, need: Need) -> Result<Self, Failure> {
         if let Some(session) = Self::connect(app)? {
             return Ok(session);
@@ -202,8 +203,8 @@ impl<'a> Session<'a> {
         Ok(false)
     }
 
-    /// Stops the worker of this process after a signal, and says so if calls run. Returns `false` if
-    /// there is no worker, or if Ctrl-C skipped the wait.
+    /// Stops the worker of this process after a signal, and says so if calls run. Returns `false`
+    /// if there is no worker, or if Ctrl-C skipped the wait.
     pub(crate) async fn drain(&self) -> bool {
         let Some(local) = self.local.as_ref().filter(|local| local.worker_handle().is_some())
         else {

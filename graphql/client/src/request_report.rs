@@ -36,7 +36,8 @@ fn list_field_mut<'a>(document: &'a mut Value, key: &str) -> Option<&'a mut Vec<
     document.get_mut(key)?.as_array_mut()
 }
 
-/// Loads a request with its newest executions. If they exceed one response, loads them page by page.
+/// Loads a request with its newest executions. If they exceed one response, loads them page by
+/// page.
 async fn load_with_executions(client: &Client, request: &str) -> Result<Value, Failure> {
     let load = async |executions| {
         let arguments = [("requestId: ID!", json!(request))];
@@ -54,8 +55,8 @@ async fn load_with_executions(client: &Client, request: &str) -> Result<Value, F
     }
 }
 
-/// Returns the id of the requested execution if `document` lacks it: the one with `id`, or the newest
-/// without a parent.
+/// Returns the id of the requested execution if `document` lacks it: the one with `id`, or the
+/// newest without a parent.
 async fn find_missing_execution(
     client: &Client,
     id: &str,

@@ -105,7 +105,8 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Subscribes again after a failure, unless the failure is final or the server seems to be gone.
+    /// Subscribes again after a failure, unless the failure is final or the server seems to be
+    /// gone.
     pub fn reconnect_after(&mut self, failure: Failure) -> Result<(), Failure> {
         if failure.code != "SERVER_UNAVAILABLE" || self.reconnects == 0 {
             return Err(failure);

@@ -223,8 +223,8 @@ impl Executions {
         self.start_retry(finished.plan(), created).await
     }
 
-    /// Returns the first event of a retry. It takes over the calls of children, too, whose outcome is
-    /// unknown or that a person settled.
+    /// Returns the first event of a retry. It takes over the calls of children, too, whose outcome
+    /// is unknown or that a person settled.
     async fn create_retry(
         &self,
         finished: &Execution,
@@ -323,8 +323,9 @@ impl Executions {
         Ok(reasons)
     }
 
-    /// Returns the findings about calls with an unknown outcome, for the children that failed because
-    /// of them. A call that a person settled comes last. Reads at most `children_left` children.
+    /// Returns the findings about calls with an unknown outcome, for the children that failed
+    /// because of them. A call that a person settled comes last. Reads at most `children_left`
+    /// children.
     async fn find_unknown_child_calls(
         &self,
         execution: &Execution,

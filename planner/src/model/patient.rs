@@ -17,8 +17,8 @@ use super::{Model, ModelError, Question, Reply};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelRetryPolicy {
     pub retries: u32,
-    /// The wait before the first retry. It doubles with each retry. Each wait is shortened by up to half
-    /// at random, so that clients that failed together do not retry together.
+    /// The wait before the first retry. It doubles with each retry. Each wait is shortened by up to
+    /// half at random, so that clients that failed together do not retry together.
     pub pause: Duration,
     /// The longest wait. If a provider asks for more, the question fails.
     pub max_pause: Duration,

@@ -38,7 +38,8 @@ pub struct Settings {
 #[derive(Clone, PartialEq, Eq)]
 pub enum Key {
     None,
-    /// The name of an environment variable, and its value. A question fails if the variable has no value.
+    /// The name of an environment variable, and its value. A question fails if the variable has no
+    /// value.
     Variable(String, Option<String>),
 }
 

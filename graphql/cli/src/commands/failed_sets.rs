@@ -1,4 +1,5 @@
-//! Reports toolsets that have failed: as one warning, or as the failure of a command that needs one.
+//! Reports toolsets that have failed: as one warning, or as the failure of a command that needs
+//! one.
 
 use std::time::Duration;
 

@@ -234,8 +234,8 @@ impl Follower<'_> {
         approved.extract_if(.., |step| is_taken(step)).collect()
     }
 
-    /// Approves the waiting steps that the user approved before the start. Returns whether there are
-    /// any.
+    /// Approves the waiting steps that the user approved before the start. Returns whether there
+    /// are any.
     async fn approve_steps(&self) -> Result<bool, Failure> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -455,8 +455,8 @@ fn command_for_answer(command: &Command, asked: &str) -> Option<&'static str> {
     is_meant.then_some(if *approved { "was approved" } else { "was rejected" })
 }
 
-/// Returns whether a finding names an answer or an action that the execution waits for. A child asks
-/// for itself.
+/// Returns whether a finding names an answer or an action that the execution waits for. A child
+/// asks for itself.
 fn is_question(finding: &Finding) -> bool {
     finding.kind == FindingKind::Wait
         && finding.severity < Severity::Info
@@ -477,8 +477,8 @@ pub(crate) async fn show_state(
     Ok(ExitStatus::Done)
 }
 
-/// Ends a command after a signal: waits for the calls of this process, and prints the state then and
-/// how to continue.
+/// Ends a command after a signal: waits for the calls of this process, and prints the state then
+/// and how to continue.
 async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     // Without an answer of the store, the state is not known.
     let head: Option<ExecutionHead> = if session.drain().await {

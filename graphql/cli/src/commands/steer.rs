@@ -224,9 +224,9 @@ pub(crate) async fn send_signal(app: &App, args: SignalArgs) -> Result<ExitStatu
     answer_and_drive(app, &args.id, "signalExecution", &arguments, !args.no_run).await
 }
 
-/// Sends a command and drives the execution meanwhile. The response arrives after a worker has applied
-/// the command. If the command `stops` the execution, this process drives only after the command is in
-/// the inbox, so that no step starts before.
+/// Sends a command and drives the execution meanwhile. The response arrives after a worker has
+/// applied the command. If the command `stops` the execution, this process drives only after the
+/// command is in the inbox, so that no step starts before.
 async fn send_and_drive(
     session: &Session<'_>,
     id: ExecutionId,
@@ -360,8 +360,8 @@ pub(crate) struct Repetition<'a> {
     pub(crate) is_confirmed: bool,
 }
 
-/// Lists calls that a command would repeat, and asks the user on a terminal. Returns `false` after a
-/// no. Without a terminal, and with `--json`, refuses if one of the calls has an unknown outcome.
+/// Lists calls that a command would repeat, and asks the user on a terminal. Returns `false` after
+/// a no. Without a terminal, and with `--json`, refuses if one of the calls has an unknown outcome.
 pub(crate) async fn may_repeat_calls(
     session: &Session<'_>,
     repetition: Repetition<'_>,

@@ -1,7 +1,7 @@
 //! Turns the events of an execution into news for the user.
 //!
-//! News says what happened, with the codes and words of the log. Why it happened is a finding of the
-//! engine, which a command prints when the execution ends or waits.
+//! News says what happened, with the codes and words of the log. Why it happened is a finding of
+//! the engine, which a command prints when the execution ends or waits.
 
 #[cfg(test)]
 mod tests;

@@ -108,8 +108,8 @@ impl<'a> Outcome<'a> {
         part.resolved_parameters.as_ref()
     }
 
-    /// Returns `true` if a finding says that an agent needed fewer turns than its plan has. Every agent
-    /// ends like this.
+    /// Returns `true` if a finding says that an agent needed fewer turns than its plan has. Every
+    /// agent ends like this.
     fn is_unused_turn(&self, finding: &Finding) -> bool {
         let planned = finding.step_id.as_deref().and_then(|step| self.find_planned_step(step));
         finding.kind == FindingKind::Skip

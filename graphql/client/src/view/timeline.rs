@@ -213,8 +213,8 @@ pub fn describe_attempts(step: &StepStatus) -> String {
     format!("{} attempts{between}", step.attempts)
 }
 
-/// Returns the time between the attempts of a finished step: delays before a retry, and time without
-/// a worker.
+/// Returns the time between the attempts of a finished step: delays before a retry, and time
+/// without a worker.
 fn compute_idle_ms(step: &StepStatus) -> Option<f64> {
     let rest = step.duration_ms? - step.work_ms? - step.waited_ms.unwrap_or_default();
     (step.attempts > 1 && rest >= 1.0).then_some(rest)

@@ -189,8 +189,8 @@ fn check_list(step: &ToolExecution, input: &InputOnly<'_>) -> Option<ToolError> 
     }
 }
 
-/// Returns the error of a `flow.compute` step that needs nothing but the input. With a condition, the
-/// step may be skipped.
+/// Returns the error of a `flow.compute` step that needs nothing but the input. With a condition,
+/// the step may be skipped.
 fn check_computation(
     step: &ToolExecution,
     parameters: &Value,
@@ -252,8 +252,8 @@ fn format_part(part: &Part, input: &InputOnly<'_>) -> String {
     }
 }
 
-/// Returns the text of a reference that finds nothing yet. A reference to the input will find nothing
-/// later either, so the tool gets its text.
+/// Returns the text of a reference that finds nothing yet. A reference to the input will find
+/// nothing later either, so the tool gets its text.
 fn keep_reference(reference: &Reference) -> String {
     match reference.target {
         Target::Input => escape_text(&reference.text),

@@ -1,8 +1,8 @@
 //! One account of an execution: what happened, why, and what helps.
 //!
-//! [`find_findings`] is the only code that explains an execution. The API, the command line, the MCP
-//! server and the page show its sentences and write none of their own. Causes come from the folded
-//! log. Waits also depend on what this node knows beside the log: see [`NodeFacts`].
+//! [`find_findings`] is the only code that explains an execution. The API, the command line, the
+//! MCP server and the page show its sentences and write none of their own. Causes come from the
+//! folded log. Waits also depend on what this node knows beside the log: see [`NodeFacts`].
 
 mod cause_line;
 mod compensations;

@@ -162,8 +162,8 @@ impl ExecutionReader {
         })
     }
 
-    /// Returns the last `max_executions` executions of a request, oldest first. `is_root` leaves out the
-    /// children of other executions.
+    /// Returns the last `max_executions` executions of a request, oldest first. `is_root` leaves
+    /// out the children of other executions.
     pub async fn newest_of_request(
         &self,
         request: RequestId,

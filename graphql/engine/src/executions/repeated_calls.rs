@@ -131,8 +131,8 @@ impl CallCount {
 }
 
 impl ExecutionReader {
-    /// Returns the calls with the effect `ONCE` that an execution made, or may have made, and that a
-    /// retry would repeat. Calls of reused steps count, too.
+    /// Returns the calls with the effect `ONCE` that an execution made, or may have made, and that
+    /// a retry would repeat. Calls of reused steps count, too.
     pub async fn repeated_calls(
         &self,
         finished: &Execution,

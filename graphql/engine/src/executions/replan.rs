@@ -267,7 +267,8 @@ impl Executions {
     }
 
     /// Refuses automatic replans if they are impossible, and records the tools that they may use.
-    /// Returns whether the order asks for any. For a query, this is called before and after planning.
+    /// Returns whether the order asks for any. For a query, this is called before and after
+    /// planning.
     pub(super) fn check_replans(
         &self,
         plan: Option<&Plan>,

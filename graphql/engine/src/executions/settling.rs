@@ -1,7 +1,7 @@
 //! Decisions of people about calls whose outcome is unknown.
 //!
-//! A step that waits continues with the decision, which is an event. No event follows `finished`, so
-//! the decision about a step that failed is a record beside the log, and a retry takes it over.
+//! A step that waits continues with the decision, which is an event. No event follows `finished`,
+//! so the decision about a step that failed is a record beside the log, and a retry takes it over.
 
 use std::sync::Arc;
 
@@ -97,8 +97,9 @@ impl Executions {
         self.reader.expect(id).await
     }
 
-    /// Checks the output of a decision against the schema of the step's tool, and records nothing. A
-    /// process calls this while its tools are open, because it may record the decision without them.
+    /// Checks the output of a decision against the schema of the step's tool, and records nothing.
+    /// A process calls this while its tools are open, because it may record the decision without
+    /// them.
     pub async fn check_settlement(
         &self,
         id: ExecutionId,

@@ -40,8 +40,8 @@ impl Plans {
         if matches!(compiled, Err(EngineError::InvalidPlan { .. }))
             && !self.tools.grant.allows_every_tool()
         {
-            // A tool that the caller may not use is forbidden, not unknown. That holds even if it is
-            // inactive, or if the draft has other errors.
+            // A tool that the caller may not use is forbidden, not unknown. That holds even if it
+            // is inactive, or if the draft has other errors.
             let inventory = &self.tools.inventory;
             let all = inventory.build_catalog(&inventory.toolbox().sets());
             let found = names.iter().filter_map(|name| all.find(name.as_str()));

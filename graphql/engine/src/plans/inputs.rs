@@ -92,7 +92,8 @@ fn schema_properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> 
     schema["properties"].as_object().into_iter().flatten()
 }
 
-/// Adds defaults to the input of a plan and checks it. The error lists everything that does not fit.
+/// Adds defaults to the input of a plan and checks it. The error lists everything that does not
+/// fit.
 pub(crate) fn fit_input(schema: &Value, input: Value) -> Result<Value, String> {
     let mut input = if input.is_null() { json!({}) } else { input };
     fill_defaults(schema, &mut input);

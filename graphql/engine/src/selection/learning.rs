@@ -1,7 +1,8 @@
 //! Learning from executions: which tool follows which, and which tools do well for which queries.
 //!
-//! One record holds all lessons and the time until which executions are included. A node replaces it
-//! only if no other node did so meanwhile. Every execution is included once, on however many nodes.
+//! One record holds all lessons and the time until which executions are included. A node replaces
+//! it only if no other node did so meanwhile. Every execution is included once, on however many
+//! nodes.
 
 use std::{
     sync::{

@@ -15,8 +15,8 @@ const MAX_DEPTH: usize = 64;
 /// Returns the line of the value at a path such as `toolsets[0].source`. If `key` is given, returns
 /// the line of the first key with that name inside the value.
 ///
-/// Parses the document again, so it is for messages only. A document with more than 64 levels has no
-/// lines.
+/// Parses the document again, so it is for messages only. A document with more than 64 levels has
+/// no lines.
 pub fn find_line(text: &str, path: &str, key: Option<&str>) -> Option<u64> {
     let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: MAX_DEPTH } };
     let document: Node = serde_saphyr::from_str_with_options(text, options).ok()?;

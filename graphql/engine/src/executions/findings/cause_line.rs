@@ -4,9 +4,9 @@ const MAX_CAUSE_BYTES: usize = 600;
 
 /// Returns the line of a message that names the cause.
 ///
-/// Programs print the cause at different places of a trace: Python last, Node.js and Java first, and
-/// Rust below `Caused by:`. The last line that begins with `Caused by:` wins, then the last one that
-/// names an error, such as `Error:` or `ValueError:`, then the last line that is no frame.
+/// Programs print the cause at different places of a trace: Python last, Node.js and Java first,
+/// and Rust below `Caused by:`. The last line that begins with `Caused by:` wins, then the last one
+/// that names an error, such as `Error:` or `ValueError:`, then the last line that is no frame.
 pub fn find_cause_line(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim_end).collect();
     let lines: Vec<&str> = lines.into_iter().filter(|line| !line.trim().is_empty()).collect();
@@ -101,7 +101,8 @@ fn is_frame_word(line: &str) -> bool {
         || line.chars().all(|letter| "^~- ".contains(letter))
 }
 
-/// Returns whether a line is a frame of Go, such as `main.main()` or `net/http.(*conn).serve(0xc0)`.
+/// Returns whether a line is a frame of Go, such as `main.main()` or
+/// `net/http.(*conn).serve(0xc0)`.
 fn is_go_call(line: &str) -> bool {
     let name = line.split_once('(').map_or("", |(name, _)| name);
     line.ends_with(')') && name.contains('.') && !name.contains([' ', ':'])

@@ -241,8 +241,8 @@ async fn a_replan_is_given_up_after_repeated_crashes() {
     let (faber, model) = open_faber(&[draft_with_steps(&[pay_step("a", 1)])]).await;
     let first = run_plan(&faber, draft_with_steps(&[failing_step("x")]), Order::default()).await;
     let engine = faber.engine();
-    let configure = json!({ "executionId": first.id(), "automatic": true });
-    let tries = vec![engine.plans.new_entry(ATTEMPT, configure); limits::REPLAN_ATTEMPTS];
+    let content = json!({ "executionId": first.id(), "automatic": true });
+    let tries = vec![engine.plans.new_entry(ATTEMPT, content); limits::REPLAN_ATTEMPTS];
     engine.store().add_transcript(first.request(), &tries).await.unwrap();
     engine.executions.replanner().replan(&first).await.unwrap();
     let transcript = engine.store().transcript(first.request()).await.unwrap();
