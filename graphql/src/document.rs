@@ -9,24 +9,25 @@ use async_graphql::ServerError;
 
 const MAX_NESTING: usize = 128;
 
-/// The maximum count of words, numbers, strings and signs. The introspection of `GraphiQL` has 400.
+/// Maximum number of words, numbers, strings and signs. The introspection query of `GraphiQL` has
+/// 400.
 const MAX_TOKENS: usize = 30_000;
 
-/// The longest name, because the executor compares an unknown name with all known names.
-const MAX_NAME_LEN: usize = 128;
+/// Longer names are rejected, because the executor compares an unknown name with all known names.
+const MAX_NAME_BYTES: usize = 128;
 
 const MAX_ERRORS: usize = 20;
 
 const MAX_MESSAGE_CHARS: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TooMuch {
+pub(crate) enum DocumentTooLarge {
     Nesting,
     Tokens,
     Name,
 }
 
-impl fmt::Display for TooMuch {
+impl fmt::Display for DocumentTooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nesting => write!(
@@ -38,13 +39,18 @@ impl fmt::Display for TooMuch {
                 "the document has more than {MAX_TOKENS} words and signs: give values as variables, \
                  and ask for less in one operation"
             ),
-            Self::Name => write!(f, "a name in the document has more than {MAX_NAME_LEN} letters"),
+            Self::Name => {
+                write!(
+                    f,
+                    "a name in the document has more than {MAX_NAME_BYTES} letters: shorten it"
+                )
+            }
         }
     }
 }
 
-/// Rejects a text that is too much work to parse. A string counts as one word, a comment as none.
-pub(crate) fn check(text: &str) -> Result<(), TooMuch> {
+/// Rejects a text that is expensive to parse. A string counts as one token, and a comment as none.
+pub(crate) fn check_size(text: &str) -> Result<(), DocumentTooLarge> {
     let (mut depth, mut tokens) = (0_usize, 0_usize);
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -61,8 +67,8 @@ pub(crate) fn check(text: &str) -> Result<(), TooMuch> {
             b'"' => skip_string(tail),
             _ if is_in_name(*first) => {
                 let end = tail.iter().position(|byte| !is_in_name(*byte)).unwrap_or(tail.len());
-                if end >= MAX_NAME_LEN {
-                    return Err(TooMuch::Name);
+                if end >= MAX_NAME_BYTES {
+                    return Err(DocumentTooLarge::Name);
                 }
                 &tail[end..]
             }
@@ -75,10 +81,10 @@ pub(crate) fn check(text: &str) -> Result<(), TooMuch> {
         }
         tokens += 1;
         if depth > MAX_NESTING {
-            return Err(TooMuch::Nesting);
+            return Err(DocumentTooLarge::Nesting);
         }
         if tokens > MAX_TOKENS {
-            return Err(TooMuch::Tokens);
+            return Err(DocumentTooLarge::Tokens);
         }
     }
     Ok(())
@@ -93,7 +99,7 @@ fn skip_line(bytes: &[u8]) -> &[u8] {
     end.map_or(&[], |end| &bytes[end + 1..])
 }
 
-/// Skips a string. An unclosed string ends with its line, as for the parser.
+/// Skips a string. Like the parser, it ends an unclosed string at the end of the line.
 fn skip_string(mut bytes: &[u8]) -> &[u8] {
     loop {
         match bytes {
@@ -115,7 +121,7 @@ fn skip_block_string(mut bytes: &[u8]) -> &[u8] {
 }
 
 /// Keeps the first errors of an operation that cannot run, and shortens their messages.
-pub(crate) fn shorten(mut errors: Vec<ServerError>) -> Vec<ServerError> {
+pub(crate) fn shorten_errors(mut errors: Vec<ServerError>) -> Vec<ServerError> {
     let all = errors.len();
     errors.truncate(MAX_ERRORS);
     for error in &mut errors {
@@ -154,9 +160,12 @@ mod tests {
     fn brackets_count_outside_of_strings_and_comments() {
         let deep = "[".repeat(MAX_NESTING);
         for (text, expected) in [
-            (format!("{{ a(b: {deep}1) }}"), Err(TooMuch::Nesting)),
-            (format!("{{ a(b: {}1) }}", "{a:".repeat(300_000)), Err(TooMuch::Nesting)),
-            (format!("{{ a(b: \"\"\" \\\"\"\" \"\"\", c: {deep}1) }}"), Err(TooMuch::Nesting)),
+            (format!("{{ a(b: {deep}1) }}"), Err(DocumentTooLarge::Nesting)),
+            (format!("{{ a(b: {}1) }}", "{a:".repeat(300_000)), Err(DocumentTooLarge::Nesting)),
+            (
+                format!("{{ a(b: \"\"\" \\\"\"\" \"\"\", c: {deep}1) }}"),
+                Err(DocumentTooLarge::Nesting),
+            ),
             (format!("{{ a(b: \"\\\"{deep}\") }}"), Ok(())),
             (format!("{{ a(b: \"\"\" \\\"\"\" {deep} \" \"\"\") }}"), Ok(())),
             (format!("# {deep}\n{{ a }}"), Ok(())),
@@ -164,28 +173,34 @@ mod tests {
             ("]]]]{ a }".to_owned(), Ok(())),
         ] {
             let start: String = text.chars().take(40).collect();
-            assert_eq!(check(&text), expected, "{start}");
+            assert_eq!(check_size(&text), expected, "{start}");
         }
     }
 
     #[test]
     fn words_signs_and_strings_count_as_tokens() {
-        assert_eq!(check(&format!("{{ {} }}", "a ".repeat(MAX_TOKENS))), Err(TooMuch::Tokens));
-        assert_eq!(check(&format!("{{ {} }}", "a ".repeat(MAX_TOKENS - 2))), Ok(()));
-        assert_eq!(check(&format!("{{ a(b: \"{}\") }}", "x ".repeat(100_000))), Ok(()));
-        assert_eq!(check(&format!("{{ {} }}", "x".repeat(MAX_NAME_LEN + 1))), Err(TooMuch::Name));
-        assert_eq!(check(&format!("{{ {} }}", "x".repeat(MAX_NAME_LEN))), Ok(()));
+        assert_eq!(
+            check_size(&format!("{{ {} }}", "a ".repeat(MAX_TOKENS))),
+            Err(DocumentTooLarge::Tokens)
+        );
+        assert_eq!(check_size(&format!("{{ {} }}", "a ".repeat(MAX_TOKENS - 2))), Ok(()));
+        assert_eq!(check_size(&format!("{{ a(b: \"{}\") }}", "x ".repeat(100_000))), Ok(()));
+        assert_eq!(
+            check_size(&format!("{{ {} }}", "x".repeat(MAX_NAME_BYTES + 1))),
+            Err(DocumentTooLarge::Name)
+        );
+        assert_eq!(check_size(&format!("{{ {} }}", "x".repeat(MAX_NAME_BYTES))), Ok(()));
     }
 
     #[test]
     fn errors_are_limited_in_number_and_length() {
         let error = |message: String| ServerError::new(message, Some(Pos { line: 1, column: 2 }));
         let errors = (0..1_000).map(|n| error(format!("{n}{}", "é".repeat(1_000)))).collect();
-        let shortened = shorten(errors);
+        let shortened = shorten_errors(errors);
         assert_eq!(shortened.len(), MAX_ERRORS + 1);
         assert!(shortened.iter().all(|error| error.message.len() <= MAX_MESSAGE_CHARS + "…".len()));
         assert_eq!(shortened[MAX_ERRORS].message, "and 980 more errors: correct these first");
-        let few = shorten(vec![error("no".to_owned())]);
+        let few = shorten_errors(vec![error("no".to_owned())]);
         assert_eq!((few.len(), few[0].message.as_str()), (1, "no"));
     }
 
@@ -193,7 +208,7 @@ mod tests {
     fn an_error_in_a_long_line_has_its_place_without_the_line() {
         let query = format!("{{ a(b: \"{}\") ", "x".repeat(100_000));
         let error = ServerError::from(parse_query(query).unwrap_err());
-        let message = shorten(vec![error]).remove(0).message;
+        let message = shorten_errors(vec![error]).remove(0).message;
         assert!(message.starts_with("line 1, column ") && message.len() < 200, "{message}");
         assert!(message.contains("expected"), "{message}");
     }

@@ -13,34 +13,38 @@ use crate::{server::Hooks, web};
 
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Checks that the store accepts writes. Anyone may request `/health/ready`, so each result is
+/// Checks that the store accepts writes. Any client may request `/health/ready`, so each result is
 /// reused for [`PROBE_INTERVAL`].
 struct WriteProbe {
     store: Arc<dyn Store>,
-    last: Mutex<Option<(Instant, Result<(), String>)>>,
+    last_result: Mutex<Option<(Instant, Result<(), String>)>>,
 }
 
 impl WriteProbe {
     fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, last: Mutex::default() }
+        Self { store, last_result: Mutex::default() }
     }
 
-    async fn check(&self) -> Result<(), String> {
+    async fn check_writes(&self) -> Result<(), String> {
         // The lock is held during the check, so that concurrent requests share one check.
-        let mut last = self.last.lock().await;
-        if let Some((at, outcome)) = &*last
+        let mut last_result = self.last_result.lock().await;
+        if let Some((at, outcome)) = &*last_result
             && at.elapsed() < PROBE_INTERVAL
         {
             return outcome.clone();
         }
         let outcome = self.store.check_writable().await.map_err(|err| err.to_string());
-        *last = Some((Instant::now(), outcome.clone()));
+        *last_result = Some((Instant::now(), outcome.clone()));
         outcome
     }
 }
 
 /// Returns the parts of the server that depend on the engine: readiness, metrics and pages.
-pub fn hooks(engine: &Engine, worker: Option<WorkerHandle>, retention: &Arc<Retention>) -> Hooks {
+pub fn server_hooks(
+    engine: &Engine,
+    worker: Option<WorkerHandle>,
+    retention: &Arc<Retention>,
+) -> Hooks {
     let counted = Arc::clone(engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
     let toolbox = engine.tools.inventory.toolbox().clone();
@@ -48,13 +52,13 @@ pub fn hooks(engine: &Engine, worker: Option<WorkerHandle>, retention: &Arc<Rete
     Hooks {
         ready: Arc::new(move || {
             let probe = Arc::clone(&probe);
-            async move { probe.check().await }.boxed()
+            async move { probe.check_writes().await }.boxed()
         }),
-        leading_metrics: Arc::new(move || {
+        first_metrics: Arc::new(move || {
             let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
             let figures = [
-                engine_metrics(counted.hints().commits(), &toolbox),
-                retention.figures(),
+                format_engine_metrics(counted.hints().commits(), &toolbox),
+                retention.format_metrics(),
                 format!(
                     "# HELP faber_calls_waiting Calls that wait here for a limit of `limits.calls`.\n\
                      # TYPE faber_calls_waiting gauge\n\
@@ -63,13 +67,13 @@ pub fn hooks(engine: &Engine, worker: Option<WorkerHandle>, retention: &Arc<Rete
             ];
             std::future::ready(figures.concat()).boxed()
         }),
-        pages: web::pages(),
-        elsewhere: web::elsewhere,
+        pages: web::page_routes(),
+        unknown_path_handler: web::answer_unknown_path,
         ..Hooks::default()
     }
 }
 
-fn engine_metrics(commits: u64, toolbox: &Toolbox) -> String {
+fn format_engine_metrics(commits: u64, toolbox: &Toolbox) -> String {
     let sets = toolbox.sets();
     let count =
         |wanted: fn(&SetStatus) -> bool| sets.iter().filter(|set| wanted(&set.status)).count();

@@ -44,14 +44,12 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStre
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    connection::Part, execution::ApiExecution, guard::Guard, mutation::Mutation, plan::Plan,
-    query::Query, request::Request, subscription::Subscription,
+    connection::ListPage, execution::ApiExecution, guard::OperationGuard, mutation::Mutation,
+    plan::Plan, query::Query, request::Request, subscription::Subscription,
 };
 
-/// Schema that executes operations.
-///
-/// It hides the types of the resolvers. Otherwise each crate that executes an operation would
-/// compile all of them again.
+/// A schema that executes operations. It hides the types of the resolvers, because otherwise each
+/// crate that executes an operation would compile all of them again.
 #[derive(Clone)]
 pub struct Schema(async_graphql::Schema<Query, Mutation, Subscription>);
 
@@ -100,14 +98,14 @@ impl Executor for Schema {
 /// Limits of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Levels of fields. The introspection query of `GraphiQL` has 15.
+    /// Maximum depth of fields. The introspection query of `GraphiQL` has 15 levels.
     pub depth: usize,
-    /// Total cost of the fields. A field costs one, a list multiplies the cost of its items, and
-    /// expensive fields cost more. `usize::MAX` means no limit.
+    /// Maximum cost of all fields together. A field costs one, a list multiplies the cost of its
+    /// items, and expensive fields cost more. `usize::MAX` means no limit.
     pub complexity: usize,
-    /// Approximate bytes of the answer.
+    /// Maximum size of the answer, in approximate bytes.
     pub answer_bytes: usize,
-    /// Directives on one field.
+    /// Maximum number of directives on one field.
     pub directives: usize,
 }
 
@@ -121,33 +119,33 @@ impl Default for Limits {
 #[derive(Clone, Debug, Default)]
 pub struct ClientGone(pub CancellationToken);
 
-/// Levels of selections that validation follows, including fragments.
-const MAX_SELECTIONS: usize = 32;
+/// Maximum depth of selections, including fragments, that validation follows.
+const MAX_SELECTION_DEPTH: usize = 32;
 
 /// Builds the schema for an engine.
 pub fn build(engine: Engine, limits: Limits) -> Schema {
-    let schema = described()
+    let schema = builder_with_descriptions()
         .limit_depth(limits.depth)
-        .limit_recursive_depth(MAX_SELECTIONS)
+        .limit_recursive_depth(MAX_SELECTION_DEPTH)
         .limit_directives(limits.directives)
-        .extension(Guard::new(engine.clone(), limits))
+        .extension(OperationGuard::new(engine.clone(), limits))
         .data(engine)
         .finish();
     Schema(schema)
 }
 
 /// Returns the schema in the schema definition language.
-pub fn sdl() -> String {
+pub fn schema_text() -> String {
     let options = SDLExportOptions::new().include_specified_by().use_space_ident();
-    described().finish().sdl_with_options(options)
+    builder_with_descriptions().finish().sdl_with_options(options)
 }
 
 /// Adds descriptions to types of the library that have none.
-fn described() -> SchemaBuilder<Query, Mutation, Subscription> {
+fn builder_with_descriptions() -> SchemaBuilder<Query, Mutation, Subscription> {
     async_graphql::Schema::build(Query::default(), Mutation::default(), Subscription)
-        .override_output_type_description::<Part<Request>>("Page of requests.")
-        .override_output_type_description::<Part<Plan>>("Page of plans.")
-        .override_output_type_description::<Part<ApiExecution>>("Page of executions.")
+        .override_output_type_description::<ListPage<Request>>("Page of requests.")
+        .override_output_type_description::<ListPage<Plan>>("Page of plans.")
+        .override_output_type_description::<ListPage<ApiExecution>>("Page of executions.")
 }
 
 #[cfg(test)]

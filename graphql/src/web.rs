@@ -17,7 +17,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use include_dir::{Dir, File, include_dir};
 use sha2::{Digest, Sha256};
 
-/// The output of `npm run build` in `web/`.
+/// The files that `npm run build` in `web/` writes.
 static DIST: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
 
 const PAGE_PATHS: [&str; 9] = [
@@ -39,33 +39,33 @@ const CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
      require-trusted-types-for 'script'; trusted-types 'none'",
 );
 /// Content security policy of GraphiQL, whose libraries insert styles into the page.
-const GRAPHIQL_POLICY: HeaderValue = HeaderValue::from_static(
+const GRAPHIQL_CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
      img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'",
 );
 
-/// For files with a checksum in their name.
-const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-/// For a missing path, which may exist later.
+/// The cache control of files with a checksum in their name.
+const CACHE_FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+/// The cache control of a missing path, which may exist later.
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-/// For files that may change: the browser asks before each use.
+/// The cache control of files that may change. The browser asks before each use.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
-pub fn pages() -> Router {
+pub fn page_routes() -> Router {
     let router = Router::new()
         .route("/graphiql", get(serve_graphiql))
         .route("/favicon.svg", get(serve_icon))
         .route("/assets/{name}", get(serve_asset));
-    PAGE_PATHS.into_iter().fold(router, |router, place| router.route(place, get(page)))
+    PAGE_PATHS.into_iter().fold(router, |router, place| router.route(place, get(serve_page)))
 }
 
 /// Answers a browser that requests an unknown path with the page and status 404. A known path with
 /// a trailing slash is redirected to the path without it.
-pub fn elsewhere(uri: &Uri, headers: &HeaderMap) -> Option<Response> {
+pub fn answer_unknown_path(uri: &Uri, headers: &HeaderMap) -> Option<Response> {
     let path = uri.path();
     let trimmed = path.trim_end_matches('/');
-    if trimmed.len() < path.len() && is_place(trimmed) {
+    if trimmed.len() < path.len() && is_page_path(trimmed) {
         let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let to = HeaderValue::try_from(format!("{trimmed}{query}")).ok()?;
         return Some((StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, to)]).into_response());
@@ -76,12 +76,12 @@ pub fn elsewhere(uri: &Uri, headers: &HeaderMap) -> Option<Response> {
     }
     let mut plain = headers.clone();
     plain.remove(header::IF_NONE_MATCH);
-    let mut response = with_policy(send_file("index.html", NO_STORE, &plain), CONTENT_POLICY);
+    let mut response = add_policy(send_file("index.html", NO_STORE, &plain), CONTENT_POLICY);
     *response.status_mut() = StatusCode::NOT_FOUND;
     Some(response)
 }
 
-fn is_place(path: &str) -> bool {
+fn is_page_path(path: &str) -> bool {
     let fits = |(part, is): (&str, &str)| match part.strip_prefix('{') {
         Some(_) => !is.is_empty(),
         None => part == is,
@@ -92,12 +92,12 @@ fn is_place(path: &str) -> bool {
     })
 }
 
-async fn page(headers: HeaderMap) -> Response {
-    with_policy(send_file("index.html", NO_CACHE, &headers), CONTENT_POLICY)
+async fn serve_page(headers: HeaderMap) -> Response {
+    add_policy(send_file("index.html", NO_CACHE, &headers), CONTENT_POLICY)
 }
 
 async fn serve_graphiql(headers: HeaderMap) -> Response {
-    with_policy(send_file("graphiql.html", NO_CACHE, &headers), GRAPHIQL_POLICY)
+    add_policy(send_file("graphiql.html", NO_CACHE, &headers), GRAPHIQL_CONTENT_POLICY)
 }
 
 async fn serve_icon(headers: HeaderMap) -> Response {
@@ -105,10 +105,10 @@ async fn serve_icon(headers: HeaderMap) -> Response {
 }
 
 async fn serve_asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
-    send_file(&format!("assets/{name}"), FOR_EVER, &headers)
+    send_file(&format!("assets/{name}"), CACHE_FOREVER, &headers)
 }
 
-fn with_policy(mut response: Response, policy: HeaderValue) -> Response {
+fn add_policy(mut response: Response, policy: HeaderValue) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
@@ -118,9 +118,11 @@ fn with_policy(mut response: Response, policy: HeaderValue) -> Response {
 }
 
 fn send_file(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response {
-    let Some(kind) = kind_of(name) else { return not_found() };
-    let Some((file, encoding)) = choose_encoding(name, headers) else { return not_found() };
-    let tag = tag_of(file);
+    let Some(kind) = media_type_of(name) else { return not_found_response() };
+    let Some((file, encoding)) = choose_encoding(name, headers) else {
+        return not_found_response();
+    };
+    let tag = entity_tag_of(file);
     let mut fields = HeaderMap::from_iter([
         (header::CACHE_CONTROL, lifetime),
         (header::VARY, HeaderValue::from_static("accept-encoding")),
@@ -140,13 +142,13 @@ fn send_file(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response
     (fields, file.contents()).into_response()
 }
 
-fn not_found() -> Response {
+fn not_found_response() -> Response {
     let text = "the page has changed: load it again";
     (StatusCode::NOT_FOUND, [(header::CACHE_CONTROL, "no-store")], text).into_response()
 }
 
 /// Returns the media type of a file, or `None` for a file that is not public.
-fn kind_of(name: &str) -> Option<&'static str> {
+fn media_type_of(name: &str) -> Option<&'static str> {
     let (_, ending) = name.rsplit_once('.')?;
     match ending {
         "html" => Some("text/html; charset=utf-8"),
@@ -185,7 +187,7 @@ fn accepts_encoding(headers: &HeaderMap, encoding: &str) -> bool {
 }
 
 /// Returns the entity tag of a file: a digest of its bytes.
-fn tag_of(file: &'static File<'static>) -> Option<HeaderValue> {
+fn entity_tag_of(file: &'static File<'static>) -> Option<HeaderValue> {
     static TAGS: OnceLock<BTreeMap<&'static str, HeaderValue>> = OnceLock::new();
     let tags = TAGS.get_or_init(|| {
         let mut tags = BTreeMap::new();

@@ -23,7 +23,9 @@ use std::{
 use async_trait::async_trait;
 use planner::{
     embed::{CachingEmbedder, EmbedError, Embedder, Local},
-    select::{Ask, Criterion, Figures, MARGIN, Selector, Similarity, Tools},
+    select::{
+        Criterion, DEFAULT_MARGIN, SelectionQuality, SelectionRequest, Selector, Similarity, Tools,
+    },
 };
 use serde_json::{Value, json};
 use shared::{
@@ -62,7 +64,7 @@ async fn embedder(model: &str) -> Result<Arc<dyn Embedder>, Box<dyn Error>> {
         return Ok(Arc::new(Recorded { vectors, dimensions }));
     }
     let local = match model {
-        "builtin" => Local::builtin().await?,
+        "builtin" => Local::open_builtin_model().await?,
         directory => Local::open(Path::new(directory)).await?,
     };
     Ok(Arc::new(CachingEmbedder::new(Arc::new(local), Arc::new(Memory::new()))))
@@ -100,10 +102,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let queries: Vec<Value> =
         fs::read_to_string(queries)?.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     for by in Criterion::ALL {
-        let mut figures = Figures::default();
+        let mut figures = SelectionQuality::default();
         for known in &queries {
             let query = known["query"].as_str().unwrap_or_default();
-            let ask = Ask { query, by, limit: 100, margin: MARGIN, taught: None };
+            let ask =
+                SelectionRequest { query, by, limit: 100, margin: DEFAULT_MARGIN, outcomes: None };
             let matches = selector.select(&tools, &ask, |_| true).await?.matches;
             if queries.len() <= 8 {
                 let best = matches.first().map(|it| (tools[it.at].name.as_str(), it));
@@ -112,7 +115,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let right: BTreeSet<&str> =
                 known["gold"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             let names: Vec<&str> = matches.iter().map(|it| tools[it.at].name.as_str()).collect();
-            figures.add(&right, &names);
+            figures.add_query(&right, &names);
         }
         let (hit, recall) = (figures.hit_at_1(), figures.recall_at_5());
         let mrr = figures.reciprocal_rank();

@@ -1,8 +1,8 @@
 //! Tool calls in the text of a model's reply, and the descriptions of tools for models.
 //!
-//! A reply is read once, from left to right. A call that can be read completely owns its region of
-//! the text, so an argument never contains another call. `docs/tool-calls.md` describes the formats
-//! and the exceptions.
+//! A reply is read once, from left to right. If a call can be read completely, no other call may
+//! use its part of the text, so an argument never contains another call. `docs/tool-calls.md`
+//! describes the formats and the exceptions.
 
 mod argument;
 mod function;
@@ -42,20 +42,20 @@ pub struct ToolCall {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missed {
+pub struct MissedCall {
     pub tool: String,
-    pub why: Why,
+    pub why: MissReason,
 }
 
 /// The reason why a text that looks like a call cannot be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum MissReason {
     Unknown,
     Unreadable,
     Cut,
 }
 
-impl Why {
+impl MissReason {
     fn from_flags(is_known: bool, is_cut: bool) -> Self {
         match (is_known, is_cut) {
             (false, _) => Self::Unknown,
@@ -67,10 +67,10 @@ impl Why {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {
-    /// The calls, in the order of their places.
+    /// The calls, in the order of their positions.
     pub calls: Vec<ToolCall>,
     /// Texts in a format of calls that cannot be called, and prose that names a tool and arguments.
-    pub missed: Vec<Missed>,
+    pub missed: Vec<MissedCall>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -124,32 +124,32 @@ pub enum TooMuch {
     Calls,
 }
 
-/// Returns the calls of registered tools in `text`, in the order of their places.
+/// Returns the calls of registered tools in `text`, in the order of their positions.
 ///
-/// `known` returns the registered tool for a name; [`CatalogNames`] does so for a catalog. The time
-/// is linear in the length of the text.
+/// `find_tool` returns the registered tool that a name means. [`CatalogNames`] finds the tools of a
+/// catalog. The time is linear in the length of the text.
 pub fn parse_tool_calls(
     text: &str,
-    known: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
+    find_tool: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
 ) -> Result<Vec<ToolCall>, TooMuch> {
-    read_tool_calls(text, known).map(|read| read.calls)
+    read_tool_calls(text, find_tool).map(|read| read.calls)
 }
 
-/// Returns the same calls, and the texts that look like a call and cannot be called.
+/// Returns the same calls, and also the texts that look like a call and cannot be called.
 pub fn read_tool_calls(
     text: &str,
-    known: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
+    find_tool: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
 ) -> Result<Calls, TooMuch> {
     if text.len() > limits::REPLY_BYTES {
         return Err(TooMuch::Text { bytes: text.len() });
     }
-    let reading = source::CallReader::new(text, known);
-    let calls = without_announcements(scan::scan_calls(&reading)?);
+    let reading = source::CallReader::new(text, find_tool);
+    let calls = drop_announcements(scan::scan_calls(&reading)?);
     Ok(Calls { calls, missed: reading.into_missed() })
 }
 
 /// Drops loose calls that only announce an explicit call of the same tool with the same arguments.
-fn without_announcements(calls: Vec<ToolCall>) -> Vec<ToolCall> {
+fn drop_announcements(calls: Vec<ToolCall>) -> Vec<ToolCall> {
     let is_announced = |loose: &ToolCall| {
         calls.iter().any(|call| {
             !call.format.is_loose() && call.tool == loose.tool && call.args == loose.args

@@ -11,25 +11,25 @@ use crate::{
 };
 
 pub const DEFAULT_MAX_TOOLS: usize = 64;
-const MAX_LISTED: usize = 256;
+const MAX_LISTED_CANDIDATES: usize = 256;
 
 #[derive(Clone, Debug)]
 pub struct Candidates {
-    /// The candidates. Tools that cannot be planned stay, because messages name them.
+    /// The candidates. Tools that cannot be planned are included, because messages name them.
     pub catalog: Catalog,
-    /// Score and reason of every candidate, for the transcript.
+    /// The score of every candidate, and why it is kept, for the transcript.
     pub report: Value,
 }
 
 struct Candidate {
-    at: usize,
+    tool_index: usize,
     score: Option<f64>,
     learned: Option<f64>,
     is_kept: bool,
 }
 
 impl Candidates {
-    /// Keeps at most `max_tools` of `tools`, the plannable tools of `catalog`.
+    /// Keeps at most `max_tools` of `tools`, which are the plannable tools of `catalog`.
     pub fn new(
         catalog: &Catalog,
         tools: &Tools,
@@ -42,23 +42,24 @@ impl Candidates {
             .iter()
             .enumerate()
             .map(|(rank, found)| Candidate {
-                at: found.at,
+                tool_index: found.at,
                 score: Some(found.score),
                 learned: found.learned,
                 is_kept: rank < max_tools,
             })
             .collect();
-        let scored: BTreeSet<usize> = candidates.iter().map(|candidate| candidate.at).collect();
-        for at in (0..tools.len()).filter(|at| !scored.contains(at)) {
+        let scored: BTreeSet<usize> =
+            candidates.iter().map(|candidate| candidate.tool_index).collect();
+        for tool_index in (0..tools.len()).filter(|tool_index| !scored.contains(tool_index)) {
             let is_kept = candidates.len() < max_tools;
-            candidates.push(Candidate { at, score: None, learned: None, is_kept });
+            candidates.push(Candidate { tool_index, score: None, learned: None, is_kept });
         }
         let mut report = json!({
             "by": by.as_str(),
             "maxTools": max_tools,
             "candidates": list_candidates(catalog, tools, &candidates, max_tools),
         });
-        let more = candidates.len().saturating_sub(MAX_LISTED.max(max_tools));
+        let more = candidates.len().saturating_sub(MAX_LISTED_CANDIDATES.max(max_tools));
         if more > 0 {
             report["more"] = json!(more);
         }
@@ -72,11 +73,11 @@ impl Candidates {
 fn keep_candidates(catalog: &Catalog, tools: &Tools, candidates: &[Candidate]) -> Catalog {
     let dropped = candidates.iter().filter(|candidate| !candidate.is_kept);
     let dropped: BTreeSet<*const ToolDefinition> =
-        dropped.map(|candidate| Arc::as_ptr(&tools[candidate.at])).collect();
+        dropped.map(|candidate| Arc::as_ptr(&tools[candidate.tool_index])).collect();
     if dropped.is_empty() {
         return catalog.clone();
     }
-    catalog.filtered(|tool: &&CatalogTool| !dropped.contains(&Arc::as_ptr(&tool.definition)))
+    catalog.filter_tools(|tool: &&CatalogTool| !dropped.contains(&Arc::as_ptr(&tool.definition)))
 }
 
 fn list_candidates(
@@ -98,9 +99,9 @@ fn list_candidates(
         (false, Some(_)) => format!("{max_tools} tools fit better"),
         (false, None) => "nothing in the query fits it".to_owned(),
     };
-    let listed = candidates.iter().enumerate().take(MAX_LISTED.max(max_tools));
+    let listed = candidates.iter().enumerate().take(MAX_LISTED_CANDIDATES.max(max_tools));
     let listed = listed.map(|(rank, candidate)| {
-        let tool = catalog.shown(&tools[candidate.at]);
+        let tool = catalog.shown(&tools[candidate.tool_index]);
         let mut entry =
             json!({ "tool": tool.as_str(), "score": candidate.score, "kept": candidate.is_kept });
         if let Some(learned) = candidate.learned {

@@ -9,7 +9,7 @@ use shared::{
 
 /// The tools that a plan may use. Clones share one list.
 #[derive(Clone, Debug)]
-pub struct Catalog(Arc<Listed>);
+pub struct Catalog(Arc<CatalogEntries>);
 
 impl Default for Catalog {
     fn default() -> Self {
@@ -18,7 +18,7 @@ impl Default for Catalog {
 }
 
 #[derive(Debug)]
-struct Listed {
+struct CatalogEntries {
     tools: Vec<CatalogTool>,
     names: ToolNames<usize>,
     failed: Vec<FailedSet>,
@@ -43,8 +43,8 @@ impl Catalog {
         Self::of(tools, [])
     }
 
-    /// Collects tools, with sets that may have no tools. A name that begins with such a set never
-    /// means a tool of another set.
+    /// Collects tools, and the names of sets that may have no tools. If a name begins with such a
+    /// set, it never means a tool of another set.
     pub fn of(
         tools: impl IntoIterator<Item = CatalogTool>,
         sets: impl IntoIterator<Item = ToolSetName>,
@@ -56,22 +56,22 @@ impl Catalog {
         for (at, tool) in tools.iter().enumerate() {
             names.add_tool(&tool.definition, at);
         }
-        Self(Arc::new(Listed { tools, names, failed: Vec::new() }))
+        Self(Arc::new(CatalogEntries { tools, names, failed: Vec::new() }))
     }
 
-    /// Adds the toolsets that may have an unknown tool.
+    /// Adds the failed toolsets, because an unknown tool may belong to one of them.
     #[must_use]
     pub fn with_failed_sets(&self, failed: Vec<FailedSet>) -> Self {
         if failed.is_empty() {
             return self.clone();
         }
         let (tools, names) = (self.0.tools.clone(), self.0.names.clone());
-        Self(Arc::new(Listed { tools, names, failed }))
+        Self(Arc::new(CatalogEntries { tools, names, failed }))
     }
 
-    /// Returns the failed toolsets that may have a tool of this name. A name that begins with a set
-    /// belongs to this set only.
-    pub fn suspects(&self, name: &str) -> Vec<&FailedSet> {
+    /// Returns the failed toolsets that may have a tool of this name. If the name begins with a
+    /// set, only that set may have it.
+    pub fn find_failed_sets(&self, name: &str) -> Vec<&FailedSet> {
         let own = set_prefix(name).filter(|prefix| self.has_set(prefix));
         let may_have = |set: &&FailedSet| own.is_none_or(|own| set.name.as_str() == own);
         self.0.failed.iter().filter(may_have).collect()
@@ -86,7 +86,7 @@ impl Catalog {
         self.0.names.get(name).map(|at| &self.0.tools[at])
     }
 
-    /// Returns the name that people and models see: see [`ToolNames::display_name`].
+    /// Returns the display name, which people and models see. See [`ToolNames::display_name`].
     pub fn shown(&self, tool: &ToolDefinition) -> ToolName {
         self.0.names.display_name(tool)
     }
@@ -100,18 +100,18 @@ impl Catalog {
     }
 
     /// Returns the tools that are active and callable.
-    pub fn plannable(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
+    pub fn list_plannable(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.tools()
             .iter()
             .filter(|tool| tool.is_active && tool.definition.is_callable)
             .map(|tool| &tool.definition)
     }
 
-    /// Returns the catalog of these tools, given by qualified names.
+    /// Returns the catalog of those tools that these qualified names mean.
     #[must_use]
     pub fn only_tools(&self, tools: &BTreeSet<ToolName>) -> Self {
         let is_there = |tool: &&CatalogTool| tools.contains(&tool.definition.qualified_name());
-        self.filtered(is_there)
+        self.filter_tools(is_there)
     }
 
     /// Returns the catalog of these sets. Without sets, returns the whole catalog.
@@ -120,23 +120,23 @@ impl Catalog {
         if sets.is_empty() {
             return self.clone();
         }
-        self.filtered(|tool| sets.contains(&tool.definition.set))
+        self.filter_tools(|tool| sets.contains(&tool.definition.set))
     }
 
     /// Returns the catalog for stored plans, which use qualified names only.
     #[must_use]
-    pub fn of_plans(&self) -> Self {
+    pub fn for_stored_plans(&self) -> Self {
         let mut names = ToolNames::for_sets(self.0.names.sets().iter().cloned());
         for (at, tool) in self.tools().iter().enumerate() {
             names.add_qualified(&tool.definition, at);
         }
         let tools = self.0.tools.clone();
-        Self(Arc::new(Listed { tools, names, failed: self.0.failed.clone() }))
+        Self(Arc::new(CatalogEntries { tools, names, failed: self.0.failed.clone() }))
     }
 
     #[must_use]
-    pub fn filtered(&self, stays: impl Fn(&&CatalogTool) -> bool) -> Self {
-        let tools = self.tools().iter().filter(stays).cloned();
+    pub fn filter_tools(&self, should_keep: impl Fn(&&CatalogTool) -> bool) -> Self {
+        let tools = self.tools().iter().filter(should_keep).cloned();
         Self::of(tools, self.0.names.sets().iter().cloned()).with_failed_sets(self.0.failed.clone())
     }
 }
@@ -162,7 +162,7 @@ mod tests {
         CatalogTool { definition: Arc::new(definition), is_active: true }
     }
 
-    fn meant(catalog: &Catalog, name: &str) -> Option<String> {
+    fn find_qualified_name(catalog: &Catalog, name: &str) -> Option<String> {
         catalog.find(name).map(|it| it.definition.qualified_name().to_string())
     }
 
@@ -170,18 +170,18 @@ mod tests {
     fn the_name_of_a_set_without_tools_matches_no_other_tool() {
         let tools = [tool("m2", "m.b"), tool("m2", "c")];
         let alone = Catalog::new(tools.clone());
-        assert_eq!(meant(&alone, "m.b").as_deref(), Some("m2.m.b"));
+        assert_eq!(find_qualified_name(&alone, "m.b").as_deref(), Some("m2.m.b"));
         let beside = Catalog::of(tools, ["m".parse().unwrap()]);
-        assert_eq!(meant(&beside, "m.b"), None);
+        assert_eq!(find_qualified_name(&beside, "m.b"), None);
         let only = beside.only_sets(&["m2".parse().unwrap()]);
-        assert_eq!(meant(&only, "m.b"), None, "a part of it means the same");
-        assert_eq!(meant(&only, "c").as_deref(), Some("m2.c"));
+        assert_eq!(find_qualified_name(&only, "m.b"), None, "a part of it means the same");
+        assert_eq!(find_qualified_name(&only, "c").as_deref(), Some("m2.c"));
     }
 
     #[test]
     fn a_catalog_for_stored_plans_finds_qualified_names_only() {
-        let catalog = Catalog::new([tool("m2", "m.b"), tool("m2", "c")]).of_plans();
-        let found = ["m.b", "c", "m2.c", "m2.m.b"].map(|it| meant(&catalog, it));
+        let catalog = Catalog::new([tool("m2", "m.b"), tool("m2", "c")]).for_stored_plans();
+        let found = ["m.b", "c", "m2.c", "m2.m.b"].map(|it| find_qualified_name(&catalog, it));
         assert_eq!(found, [None, None, Some("m2.c".to_owned()), Some("m2.m.b".to_owned())]);
     }
 }

@@ -34,11 +34,11 @@ use shared::{
 
 pub(crate) use self::place::key_path;
 use self::{
-    names::{Naming, clip},
-    parameters::{CheckedParameters, Room},
+    names::{Naming, shorten_name},
+    parameters::{CheckedParameters, ErrorBudget},
     report::Report,
-    sub_plan::{Inline, Tree},
-    tools::Choice,
+    sub_plan::{DraftTree, Inline},
+    tools::ToolChoice,
 };
 pub use self::{
     parse::{parse, parse_value},
@@ -87,9 +87,9 @@ pub fn compile_all(
     plans: &SubPlans,
     inner: &mut dyn FnMut(&Draft) -> PlanInfo,
 ) -> Result<Compiled, Vec<Diagnostic>> {
-    let mut tree = Tree { catalog, plans, about: inner, done: Vec::new() };
+    let mut tree = DraftTree { catalog, plans, about: inner, inner_plans: Vec::new() };
     let (plan, _) = tree.compile(draft, about, 0)?;
-    Ok(Compiled { plan, inner: tree.done })
+    Ok(Compiled { plan, inner: tree.inner_plans })
 }
 
 struct CompileContext<'a> {
@@ -101,69 +101,71 @@ struct CompileContext<'a> {
 fn compile_one(
     draft: &Draft,
     about: PlanInfo,
-    world: &CompileContext<'_>,
+    context: &CompileContext<'_>,
 ) -> Result<Plan, Vec<Diagnostic>> {
     let mut report = Report::new(&draft.notices);
     if let Some(check_size) = check_size(draft) {
-        report.error(report::WHOLE, || check_size);
+        report.error(report::WHOLE_DRAFT, || check_size);
         return Err(report.into_diagnostics());
     }
-    let steps = read(draft, world, &mut report);
+    let steps = read_steps(draft, context, &mut report);
     let naming = Naming::new(&steps);
     let links = references::collect_links(&steps, &naming, &mut report);
-    parameters::check(&steps, &naming, &mut report);
-    let order = order::written_first(&links.edges);
+    parameters::check_all_calls(&steps, &naming, &mut report);
+    let order = order::order_steps(&links.edges);
     if order.len() < steps.len() {
-        cycle::find(&steps, &naming, &links.edges, &order, &mut report);
+        cycle::report_cycles(&steps, &naming, &links.edges, &order, &mut report);
     }
-    if let Some(given) = &draft.execution_order {
-        order::check_order(given, &order, &steps, &naming, &mut report);
+    if let Some(checked_parameters) = &draft.execution_order {
+        order::check_order(checked_parameters, &order, &steps, &naming, &mut report);
     }
     if report.has_errors() {
         return Err(report.into_diagnostics());
     }
     let names = naming.names;
-    build::plan(about, names, steps, links, &order, report.into_diagnostics()).map_err(|err| {
-        let help = "this is a mistake of the compiler; report it with the draft";
-        vec![Diagnostic::error("plan.internal", "", err.to_string()).with_help(help)]
-    })
+    build::build_plan(about, names, steps, links, &order, report.into_diagnostics()).map_err(
+        |err| {
+            let help = "this is a mistake of the compiler; report it with the draft";
+            vec![Diagnostic::error("plan.internal", "", err.to_string()).with_help(help)]
+        },
+    )
 }
 
 struct Step<'a> {
     written: &'a DraftStep,
     id: StepId,
-    choice: Choice<'a>,
-    given: CheckedParameters,
+    tool_choice: ToolChoice<'a>,
+    checked_parameters: CheckedParameters,
     mapping: Vec<OutputMapping>,
     policy: StepPolicy,
     for_each: Option<Arc<Value>>,
-    undo: Option<Box<Undo<'a>>>,
+    undo: Option<Box<UndoCall<'a>>>,
 }
 
-struct Undo<'a> {
-    choice: Choice<'a>,
-    given: CheckedParameters,
+struct UndoCall<'a> {
+    tool_choice: ToolChoice<'a>,
+    checked_parameters: CheckedParameters,
     policy: StepPolicy,
 }
 
 const UNDO_PARAMETERS: &str = "compensate.parameters";
 
-impl<'a> Undo<'a> {
-    fn read(
+impl<'a> UndoCall<'a> {
+    fn read_steps(
         at: usize,
         written: &Value,
         catalog: &'a Catalog,
-        room: &mut Room,
+        room: &mut ErrorBudget,
         report: &mut Report,
     ) -> Option<Self> {
         if written.is_null() {
             return None;
         }
-        let draft = parse::compensation(at, written, report)?;
-        let choice = tools::choose_undo(at, &draft, catalog, report);
-        let given = room.read(at, UNDO_PARAMETERS, draft.parameters.as_ref(), report);
-        let policy = policy::read_undo(at, &draft, &choice, report);
-        Some(Self { choice, given, policy })
+        let draft = parse::read_compensation(at, written, report)?;
+        let tool_choice = tools::choose_undo(at, &draft, catalog, report);
+        let checked_parameters = room.read(at, UNDO_PARAMETERS, draft.parameters.as_ref(), report);
+        let policy = policy::read_undo(at, &draft, &tool_choice, report);
+        Some(Self { tool_choice, checked_parameters, policy })
     }
 }
 
@@ -183,22 +185,26 @@ fn check_size(draft: &Draft) -> Option<Diagnostic> {
     }
 }
 
-fn read<'a>(draft: &'a Draft, world: &CompileContext<'a>, report: &mut Report) -> Vec<Step<'a>> {
-    let choices = tools::choose_tools(draft, world, report);
+fn read_steps<'a>(
+    draft: &'a Draft,
+    context: &CompileContext<'a>,
+    report: &mut Report,
+) -> Vec<Step<'a>> {
+    let choices = tools::choose_tools(draft, context, report);
     let ids = names::assign_ids(draft, report);
-    let mut room = Room::default();
+    let mut room = ErrorBudget::default();
     let steps = draft.tools.iter().zip(choices).zip(ids).enumerate();
-    let steps = steps.map(|(at, ((written, choice), id))| {
-        let given = room.read(at, "parameters", written.parameters.as_ref(), report);
+    let steps = steps.map(|(at, ((written, tool_choice), id))| {
+        let checked_parameters = room.read(at, "parameters", written.parameters.as_ref(), report);
         let mapping = read_mapping(at, written, report);
-        let policy = policy::read(at, written, &choice, report);
+        let policy = policy::read_policy(at, written, &tool_choice, report);
         let for_each = written.for_each.as_ref().map(|list| Arc::new(Value::from(list.as_str())));
         let undo = written.compensate.as_ref();
         let undo = undo.and_then(|compensation| {
-            Undo::read(at, compensation, world.catalog, &mut room, report)
+            UndoCall::read_steps(at, compensation, context.catalog, &mut room, report)
         });
         let undo = undo.map(Box::new);
-        Step { written, id, choice, given, mapping, policy, for_each, undo }
+        Step { written, id, tool_choice, checked_parameters, mapping, policy, for_each, undo }
     });
     let steps = steps.collect();
     room.check(report);
@@ -224,15 +230,18 @@ fn read_mapping(at: usize, step: &DraftStep, report: &mut Report) -> Vec<OutputM
 
 fn check_mapping(written: &str, variable: &Value) -> Result<OutputMapping, String> {
     let path = written.parse::<Path>();
-    let path = path.map_err(|err| format!("`{}` is not a path: {err}", clip(written)))?;
+    let path = path.map_err(|err| format!("`{}` is not a path: {err}", shorten_name(written)))?;
     let Value::String(variable) = variable else {
-        return Err(format!("a variable's name must be text, not {}", place::kind(variable)));
+        return Err(format!(
+            "a variable's name must be text, not {}",
+            place::describe_kind(variable)
+        ));
     };
     let is_name = (1..=STEP_ID_LEN).contains(&variable.chars().count())
         && variable.chars().all(is_step_id_char);
     if !is_name {
         let rule = "letters, digits, `_`, `-` and `.`, at most 128";
-        return Err(format!("`{}` is not a variable's name: {rule}", clip(variable)));
+        return Err(format!("`{}` is not a variable's name: {rule}", shorten_name(variable)));
     }
     Ok(OutputMapping { written: written.to_owned(), path, variable: variable.as_str().into() })
 }

@@ -15,7 +15,7 @@ use shared::{
 pub struct Draft {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// The request of which it becomes the next version.
+    /// The request whose next version this plan becomes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     pub tools: Vec<DraftStep>,
@@ -61,25 +61,24 @@ pub struct DraftStep {
     pub when: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_each: Option<String>,
-    /// Items that may run at the same time.
+    /// Maximum number of items that run at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compensate: Option<Value>,
-    /// The longest time without progress in an attempt.
+    /// The longest time in milliseconds in which an attempt may report no progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<i64>,
-    /// The time for which the output may be taken from the output cache.
+    /// The time in milliseconds for which the output may be taken from the output cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_ttl_ms: Option<i64>,
-    /// A template that finds nothing fails the step.
+    /// A template that refers to a missing field fails the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_templates: Option<bool>,
 }
 
-/// A plan that a step executes, as written.
-///
-/// The hand-written reader of drafts reports errors, so serde's messages are never shown.
+/// A plan that a step executes, as written. The hand-written reader of drafts reports its errors,
+/// so people never see serde's messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum SubDraft {
@@ -110,7 +109,6 @@ pub struct DraftCompensation {
 pub struct DraftRetry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<i64>,
-    /// The wait before the second attempt, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_ms: Option<i64>,
     /// The longest wait, in milliseconds.
@@ -125,8 +123,8 @@ pub struct DraftRetry {
 }
 
 impl Draft {
-    /// Converts a plan to a draft. It compiles to the same steps with the same tools and the plans
-    /// of [`SubPlans::of`](crate::sub_plans::SubPlans::of).
+    /// Converts a plan to a draft, which compiles to the same steps with the same tools. The
+    /// compiler needs the plans of [`SubPlans::of_plan`](crate::sub_plans::SubPlans::of_plan).
     pub fn from_plan(plan: &Plan) -> Self {
         Self {
             query: Some(plan.info().query.clone()),
@@ -139,19 +137,19 @@ impl Draft {
 impl Draft {
     /// Writes a plan as a person would, without default values. It compiles to the same steps as
     /// [`from_plan`](Self::from_plan).
-    pub fn exported(plan: &Plan) -> Self {
+    pub fn for_export(plan: &Plan) -> Self {
         let mut draft = Self::from_plan(plan);
         for (written, step) in draft.tools.iter_mut().zip(plan.steps()) {
-            written.leave_out_the_usual(step);
+            written.clear_defaults(step);
         }
         draft
     }
 }
 
 impl DraftStep {
-    fn leave_out_the_usual(&mut self, step: &ToolExecution) {
-        fn clear_if<T>(is_usual: bool, written: &mut Option<T>) {
-            if is_usual {
+    fn clear_defaults(&mut self, step: &ToolExecution) {
+        fn clear_if<T>(is_default: bool, written: &mut Option<T>) {
+            if is_default {
                 *written = None;
             }
         }
@@ -235,7 +233,7 @@ impl DraftRetry {
     }
 }
 
-/// Converts a number of a plan to the number type of drafts. No plan has a larger one.
+/// Converts a number of a plan to the number type of drafts. Every number of a plan fits.
 fn to_draft_number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,8 +1,8 @@
 //! Embeddings: texts as vectors, so that tools can be selected by meaning.
 //!
 //! [`ConfiguredEmbedder`] opens the configured source: a model in a directory or the built-in one
-//! ([`Local`]), or a server ([`Server`]). [`CachingEmbedder`] keeps vectors in the store, so that no text is
-//! embedded twice.
+//! ([`Local`]), or a server ([`Server`]). [`CachingEmbedder`] keeps vectors in the store, so that
+//! no text is embedded twice.
 
 mod configured;
 mod encoder;
@@ -22,7 +22,7 @@ use async_trait::async_trait;
 
 pub use self::{
     configured::{ConfiguredEmbedder, Embedding, Source},
-    kept::{CachingEmbedder, Recent},
+    kept::{CachingEmbedder, RecentEmbedder},
     local::Local,
     server::{Server, ServerConfig},
 };
@@ -33,11 +33,11 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
     /// Returns the model's name and revision, under which vectors are stored.
     fn model(&self) -> &str;
 
-    /// Returns one vector for each text. All have the same length.
+    /// Returns one vector for each text. All vectors have the same length.
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
 
-    /// Checks that the embedder works: before its first use, and before the next
-    /// use after a failure.
+    /// Checks that the embedder works. Called before the first use, and before the next use after a
+    /// failure.
     async fn probe(&self) -> Result<(), EmbedError> {
         Ok(())
     }

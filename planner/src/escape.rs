@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// Escapes a quoted label of a Mermaid diagram, which interprets Markdown and HTML entities as
 /// `#code;`.
-pub fn mermaid(text: &str) -> String {
+pub fn escape_mermaid(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -20,12 +20,12 @@ pub fn mermaid(text: &str) -> String {
 }
 
 /// Escapes a quoted label of DOT. Graphviz interprets HTML entities.
-pub fn dot(text: &str) -> String {
+pub fn escape_dot(text: &str) -> String {
     text.replace('&', "&amp;").replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 /// Escapes content or a quoted attribute of XML. Characters that XML forbids become `\u{fffd}`.
-pub fn xml(text: &str) -> String {
+pub fn escape_xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -54,12 +54,19 @@ mod tests {
     fn special_characters_are_escaped() {
         let hostile = "a\"b\\c]`<x> #1;&'\u{0}\u{7}\n日本 é";
         assert_eq!(
-            mermaid(hostile),
+            escape_mermaid(hostile),
             "a#34;b#92;c#93;#96;#60;x#62; #35;1#59;#38;#39;#0;#7;#10;日本 é"
         );
-        assert_eq!(dot(hostile), "a\\\"b\\\\c]`<x> #1;&amp;'\u{0}\u{7}\n日本 é");
-        assert_ne!(dot("<b>#"), dot("&lt;b&gt;&#35;"), "Graphviz would draw both alike");
-        assert_eq!(dot("&lt;&#35;"), "&amp;lt;&amp;#35;");
-        assert_eq!(xml(hostile), "a&quot;b\\c]`&lt;x&gt; #1;&amp;&#39;\u{fffd}\u{fffd}&#10;日本 é");
+        assert_eq!(escape_dot(hostile), "a\\\"b\\\\c]`<x> #1;&amp;'\u{0}\u{7}\n日本 é");
+        assert_ne!(
+            escape_dot("<b>#"),
+            escape_dot("&lt;b&gt;&#35;"),
+            "Graphviz would draw both alike"
+        );
+        assert_eq!(escape_dot("&lt;&#35;"), "&amp;lt;&amp;#35;");
+        assert_eq!(
+            escape_xml(hostile),
+            "a&quot;b\\c]`&lt;x&gt; #1;&amp;&#39;\u{fffd}\u{fffd}&#10;日本 é"
+        );
     }
 }

@@ -6,15 +6,16 @@
 //! - Each node moves as near to its neighbours as the order allows.
 //! - Parts without a connection are drawn side by side.
 //!
-//! The result is deterministic. A graph of 2,000 nodes and 6,000 edges takes a fraction of a second.
+//! The result is deterministic. A graph of 2,000 nodes and 6,000 edges takes a fraction of a
+//! second.
 
 mod layers;
 mod ordering;
 mod placement;
 
-use self::layers::Layered;
+use self::layers::LayeredGraph;
 
-/// The wanted ratio of width to height.
+/// The ratio of width to height that the drawing of unconnected parts should have.
 const ASPECT_RATIO: f64 = 1.6;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,11 +40,11 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Style {
     pub direction: Direction,
-    /// Between layers.
+    /// The distance between layers.
     pub layer_gap: f64,
-    /// Between two nodes of a layer.
+    /// The distance between two nodes of a layer.
     pub node_gap: f64,
-    /// Between parts without a connection.
+    /// The distance between parts without a connection.
     pub part_gap: f64,
 }
 
@@ -63,32 +64,34 @@ pub struct Drawing {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Part {
-    /// The nodes, by their places in the whole graph.
+struct ConnectedPart {
+    /// The nodes, by their indexes in the whole graph.
     nodes: Vec<usize>,
-    edges: Vec<PartEdge>,
+    edges: Vec<GraphEdge>,
 }
 
-/// An edge: its place in the whole graph, and its ends by their places in [`Part::nodes`].
+/// An edge: its index in the whole graph, and its ends by their indexes in
+/// [`ConnectedPart::nodes`].
 #[derive(Clone, Copy, Debug)]
-struct PartEdge {
+struct GraphEdge {
     at: usize,
     from: usize,
     to: usize,
 }
 
-/// Draws a graph. Edges are pairs of positions in `nodes`. Edges with invalid positions stay empty.
+/// Draws a graph. Edges are pairs of indexes into `nodes`. An edge with an invalid index gets no
+/// points.
 pub fn layout_graph(nodes: &[Size], edges: &[(usize, usize)], style: &Style) -> Drawing {
     let is_down = style.direction == Direction::Down;
     let turn = |size: &Size| Size { width: size.height, height: size.width };
     let sizes: Vec<Size> =
         nodes.iter().map(|size| if is_down { *size } else { turn(size) }).collect();
-    let draw = |part: Part| {
+    let draw = |part: ConnectedPart| {
         let drawing = layout_part(&part, &sizes, style);
         (part, drawing)
     };
-    let drawn = connected_parts(sizes.len(), edges).into_iter().map(draw).collect();
-    let mut drawing = pack_parts(drawn, nodes.len(), edges.len(), style.part_gap);
+    let drawings = connected_parts(sizes.len(), edges).into_iter().map(draw).collect();
+    let mut drawing = pack_parts(drawings, nodes.len(), edges.len(), style.part_gap);
     if !is_down {
         std::mem::swap(&mut drawing.width, &mut drawing.height);
         let points = drawing.nodes.iter_mut().chain(drawing.edges.iter_mut().flatten());
@@ -97,28 +100,28 @@ pub fn layout_graph(nodes: &[Size], edges: &[(usize, usize)], style: &Style) -> 
     drawing
 }
 
-fn layout_part(part: &Part, sizes: &[Size], style: &Style) -> Drawing {
+fn layout_part(part: &ConnectedPart, sizes: &[Size], style: &Style) -> Drawing {
     let sizes: Vec<Size> = part.nodes.iter().map(|node| sizes[*node]).collect();
-    let mut layered = Layered::new(sizes.len(), &part.edges);
+    let mut layered = LayeredGraph::new(sizes.len(), &part.edges);
     ordering::reduce_crossings(&mut layered);
     placement::draw_layers(&layered, &sizes, &part.edges, style)
 }
 
 /// Splits a graph into connected parts, ordered by their first nodes.
-fn connected_parts(nodes: usize, edges: &[(usize, usize)]) -> Vec<Part> {
+fn connected_parts(nodes: usize, edges: &[(usize, usize)]) -> Vec<ConnectedPart> {
     let mut roots: Vec<usize> = (0..nodes).collect();
     for (from, to) in edges.iter().filter(|(from, to)| *from < nodes && *to < nodes) {
-        let (a, b) = (root_of(&mut roots, *from), root_of(&mut roots, *to));
+        let (a, b) = (find_root(&mut roots, *from), find_root(&mut roots, *to));
         roots[a.max(b)] = a.min(b);
     }
     let mut places = vec![0; nodes];
     let mut part_of = vec![usize::MAX; nodes];
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<ConnectedPart> = Vec::new();
     for node in 0..nodes {
-        let first = root_of(&mut roots, node);
+        let first = find_root(&mut roots, node);
         if first == node {
             part_of[node] = parts.len();
-            parts.push(Part::default());
+            parts.push(ConnectedPart::default());
         }
         part_of[node] = part_of[first];
         let part = &mut parts[part_of[node]];
@@ -127,15 +130,16 @@ fn connected_parts(nodes: usize, edges: &[(usize, usize)]) -> Vec<Part> {
     }
     for (at, (from, to)) in edges.iter().enumerate() {
         if *from < nodes && *to < nodes {
-            let edge = PartEdge { at, from: places[*from], to: places[*to] };
+            let edge = GraphEdge { at, from: places[*from], to: places[*to] };
             parts[part_of[*from]].edges.push(edge);
         }
     }
     parts
 }
 
-/// Returns the smallest connected node that is known so far.
-fn root_of(roots: &mut [usize], mut node: usize) -> usize {
+/// Returns the node that represents the part of a node: the smallest one that is known to be
+/// connected with it.
+fn find_root(roots: &mut [usize], mut node: usize) -> usize {
     while roots[node] != node {
         roots[node] = roots[roots[node]];
         node = roots[node];
@@ -143,19 +147,24 @@ fn root_of(roots: &mut [usize], mut node: usize) -> usize {
     node
 }
 
-fn pack_parts(mut drawn: Vec<(Part, Drawing)>, nodes: usize, edges: usize, gap: f64) -> Drawing {
+fn pack_parts(
+    mut drawings: Vec<(ConnectedPart, Drawing)>,
+    nodes: usize,
+    edges: usize,
+    gap: f64,
+) -> Drawing {
     let area: f64 =
-        drawn.iter().map(|(_, drawing)| (drawing.width + gap) * (drawing.height + gap)).sum();
-    let widest = drawn.iter().map(|(_, drawing)| drawing.width).fold(0.0, f64::max);
+        drawings.iter().map(|(_, drawing)| (drawing.width + gap) * (drawing.height + gap)).sum();
+    let widest = drawings.iter().map(|(_, drawing)| drawing.width).fold(0.0, f64::max);
     let row_width = widest.max((area * ASPECT_RATIO).sqrt());
-    drawn.sort_by(|(_, a), (_, b)| b.height.total_cmp(&a.height));
+    drawings.sort_by(|(_, a), (_, b)| b.height.total_cmp(&a.height));
     let mut whole = Drawing {
         nodes: vec![Point::default(); nodes],
         edges: vec![Vec::new(); edges],
         ..Drawing::default()
     };
     let (mut x, mut y, mut row_height) = (0.0_f64, 0.0, 0.0_f64);
-    for (part, drawing) in drawn {
+    for (part, drawing) in drawings {
         if x > 0.0 && x + drawing.width > row_width {
             y += row_height + gap;
             (x, row_height) = (0.0, 0.0);

@@ -8,10 +8,10 @@ use shared::{
     id::ToolName,
 };
 
-use crate::{EXPLICIT, select::Outcomes, toolkit::learned::Learned};
+use crate::{EXPLICIT_PLANNER, select::Outcomes, toolkit::learned::Learned};
 
-/// Error codes of failures that are not the tool's.
-const BLAMELESS_CODES: [&str; 4] =
+/// Error codes of failures that the tool did not cause.
+const CODES_WITHOUT_BLAME: [&str; 4] =
     ["tool.cancelled", "tool.inactive", "tool.outcome_unknown", "tool.unavailable"];
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -19,7 +19,8 @@ const BLAMELESS_CODES: [&str; 4] =
 pub struct Lessons {
     /// All executions that finished up to this time are included.
     pub until: Option<Timestamp>,
-    /// All queries up to this time are included. Earlier than `until` if the embedder failed.
+    /// All queries up to this time are included. The time is earlier than `until` if the embedder
+    /// failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_until: Option<Timestamp>,
     pub learned: Learned,
@@ -30,7 +31,7 @@ pub struct Lessons {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolSequence {
     pub tools: Vec<ToolName>,
-    /// Pairs of places in `tools`. The second follows the first.
+    /// Pairs of indexes into `tools`. The second tool follows the first one.
     pub transitions: Vec<(usize, usize)>,
 }
 
@@ -82,7 +83,7 @@ impl QueryOutcome {
         is_chosen: impl Fn(&ToolName) -> bool,
     ) -> Option<Self> {
         let about = execution.plan().info();
-        if about.planner == EXPLICIT || about.query.trim().is_empty() {
+        if about.planner == EXPLICIT_PLANNER || about.query.trim().is_empty() {
             return None;
         }
         let is_completed = execution.state() == ExecutionState::Completed;
@@ -90,7 +91,7 @@ impl QueryOutcome {
         let tools: Vec<(ToolName, bool)> = steps
             .filter(|(planned, _)| is_chosen(&planned.tool))
             .filter_map(|(planned, step)| match &step.state {
-                // A reused step counts in the execution that ran it.
+                // A reused step counts in the execution that ran it, so it does not count here.
                 StepState::Succeeded(_) if is_completed && step.attempts > 0 => {
                     Some((planned.tool.clone(), true))
                 }
@@ -105,5 +106,5 @@ impl QueryOutcome {
 }
 
 fn is_tool_failure(code: &str) -> bool {
-    code.starts_with("tool.") && !BLAMELESS_CODES.contains(&code)
+    code.starts_with("tool.") && !CODES_WITHOUT_BLAME.contains(&code)
 }

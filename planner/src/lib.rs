@@ -29,7 +29,7 @@ use shared::{diagnostic::Diagnostic, store::StoreError};
 use crate::{catalog::Catalog, compile::Compiled, draft::Draft, replan::EarlierPlan};
 
 /// The planner's name of plans that a person or a program wrote.
-pub const EXPLICIT: &str = "explicit";
+pub const EXPLICIT_PLANNER: &str = "explicit";
 
 #[async_trait]
 pub trait Planner: Send + Sync {
@@ -37,9 +37,8 @@ pub trait Planner: Send + Sync {
     fn name(&self) -> &str;
 
     /// Plans `query` with tools of `catalog`. `compiler` turns the planner's draft into a plan, or
-    /// returns all diagnostics.
-    ///
-    /// The notes of the proposal, or of the error, become the request's transcript.
+    /// returns all diagnostics. The notes of the proposal, or of the error, become a part of the
+    /// request's transcript.
     async fn plan(
         &self,
         query: &str,
@@ -71,7 +70,7 @@ pub trait Planner: Send + Sync {
     ) -> Result<ProposedPlan, PlanningError> {
         let name = self.name();
         let message = format!(
-            "the planner `{name}` knows queries only, and not what came of a plan: configure a \
+            "the planner `{name}` cannot continue a plan that failed: configure a \
              model, or write the next version yourself"
         );
         Err(PlanningError::Unavailable { message, notes: Vec::new() })
@@ -105,13 +104,13 @@ pub struct Proposal {
     pub notes: Vec<Note>,
     /// Assumptions of the planner that the author should know.
     pub warnings: Vec<Diagnostic>,
-    /// The author, if it is not [`Planner::name`]: a fallback model.
+    /// The author of the draft, if it is not [`Planner::name`] but a fallback model.
     pub author: Option<String>,
 }
 
 impl Proposal {
-    /// Compiles the draft of the planner `planner`. If that fails, the error has the proposal's
-    /// notes, the draft and its diagnostics.
+    /// Compiles the draft of a planner. If that fails, the error contains the proposal's notes, the
+    /// draft and its diagnostics.
     pub async fn compile(
         self,
         planner: &str,
@@ -155,7 +154,7 @@ pub enum PlanningError {
     },
     #[error("{message}")]
     Unavailable { message: String, notes: Vec<Note> },
-    #[error("the plan cannot run, and was not mended: {}", .diagnostics.first().map_or("", |diagnostic| &diagnostic.message))]
+    #[error("the plan cannot run, and no repair succeeded: {}", .diagnostics.first().map_or("", |diagnostic| &diagnostic.message))]
     Invalid { diagnostics: Vec<Diagnostic>, notes: Vec<Note> },
     #[error("{error}")]
     Store { error: StoreError, notes: Vec<Note> },

@@ -24,7 +24,7 @@ use shared::id::ToolName;
 
 pub use self::{
     fallback::Fallback,
-    patient::{Patience, Patient},
+    patient::{ModelRetryPolicy, RetryingModel},
     provider::Provider,
     providers::ProviderKind,
     settings::{Key, Settings},
@@ -48,7 +48,7 @@ pub struct Question {
     /// The tools that the model may call through the interface of its provider.
     pub tools: Vec<OfferedTool>,
     /// The schema that the answer must have. A provider may ignore it, so the words of the question
-    /// must ask for the same.
+    /// must ask for the same form.
     pub answer: Option<AnswerForm>,
 }
 
@@ -77,7 +77,7 @@ pub struct AnswerForm {
     /// A name of letters, digits, `_` and `-`.
     pub name: &'static str,
     pub schema: Value,
-    /// A larger and stricter schema, for servers that keep answers to a grammar.
+    /// A larger and stricter schema, for servers whose answers always follow a schema.
     pub typed: Option<Value>,
 }
 
@@ -151,7 +151,7 @@ pub enum ModelError {
 
 impl Price {
     /// Returns the cost of tokens, rounded to a billionth.
-    pub fn of(self, tokens: Tokens) -> f64 {
+    pub fn cost_of(self, tokens: Tokens) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "tokens are counted in millions")]
         let each = |price: f64, count: u64| price * count as f64;
         let millionths = each(self.input, tokens.input) + each(self.output, tokens.output);
@@ -159,8 +159,8 @@ impl Price {
     }
 }
 
-/// Returns the cost of several answers. Returns none if the cost of one is unknown.
-pub fn total(costs: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+/// Returns the cost of several answers, or `None` if the cost of one of them is unknown.
+pub fn sum_costs(costs: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let costs: Vec<f64> = costs.into_iter().collect::<Option<_>>()?;
     (!costs.is_empty()).then(|| (costs.iter().sum::<f64>() * 1e9).round() / 1e9)
 }
@@ -208,15 +208,15 @@ mod tests {
             (0.0, 0.0, (5, 5), 0.0),
         ] {
             let tokens = Tokens { input: tokens.0, output: tokens.1 };
-            let cost = Price { input, output }.of(tokens);
+            let cost = Price { input, output }.cost_of(tokens);
             assert!((cost - expected).abs() < 1e-12, "{tokens:?}: {cost}");
         }
     }
 
     #[test]
     fn a_total_with_an_unknown_cost_is_unknown() {
-        assert_eq!(total([Some(0.1), Some(0.2)]), Some(0.3));
-        assert_eq!(total([Some(0.1), None]), None);
-        assert_eq!(total([]), None);
+        assert_eq!(sum_costs([Some(0.1), Some(0.2)]), Some(0.3));
+        assert_eq!(sum_costs([Some(0.1), None]), None);
+        assert_eq!(sum_costs([]), None);
     }
 }

@@ -11,8 +11,8 @@ use shared::{diagnostic::Diagnostic, id::RequestId};
 
 use crate::{Note, Proposal, catalog::Catalog, draft::Draft};
 
-/// This planner is as fast as the cache.
-const OFFLINE: &str = "offline";
+/// The planner that has no cache, because it is as fast as the cache.
+const OFFLINE_PLANNER: &str = "offline";
 
 /// The rule for taking a draft from the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,6 @@ pub enum PlanCache {
 impl PlanCache {
     pub const ALL: [Self; 2] = [Self::Off, Self::Exact];
 
-    /// Returns the word that the configuration uses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -43,9 +42,10 @@ pub struct CachedDraft {
     author: Option<String>,
 }
 
-/// Returns the key of a query's entry, unless the cache is off or the planner is `offline`.
+/// Returns the key of a query's entry. Returns `None` if the cache is off or the planner is
+/// `offline`.
 pub fn entry_key(rule: PlanCache, planner: &str, query: &str, catalog: &Catalog) -> Option<String> {
-    let is_cached = rule != PlanCache::Off && planner != OFFLINE;
+    let is_cached = rule != PlanCache::Off && planner != OFFLINE_PLANNER;
     is_cached.then(|| format!("plan:{}", hash_inputs(planner, query, catalog)))
 }
 
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::catalog::CatalogTool;
 
-    fn catalog(description: &str, is_active: bool) -> Catalog {
+    fn make_catalog(description: &str, is_active: bool) -> Catalog {
         let definition = ToolDefinition {
             name: "t".parse().unwrap(),
             set: "s".parse().unwrap(),
@@ -135,15 +135,15 @@ mod tests {
     #[test]
     fn the_cache_key_depends_on_planner_query_and_catalog() {
         let all = [
-            hash_inputs("p", "q", &catalog("d", true)),
-            hash_inputs("p", "q ", &catalog("d", true)),
-            hash_inputs("pq", "", &catalog("d", true)),
-            hash_inputs("p", "q", &catalog("e", true)),
-            hash_inputs("p", "q", &catalog("d", false)),
+            hash_inputs("p", "q", &make_catalog("d", true)),
+            hash_inputs("p", "q ", &make_catalog("d", true)),
+            hash_inputs("pq", "", &make_catalog("d", true)),
+            hash_inputs("p", "q", &make_catalog("e", true)),
+            hash_inputs("p", "q", &make_catalog("d", false)),
             hash_inputs("p", "q", &Catalog::default()),
         ];
         let distinct: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(distinct.len(), all.len());
-        assert_eq!(all[0], hash_inputs("p", "q", &catalog("d", true)));
+        assert_eq!(all[0], hash_inputs("p", "q", &make_catalog("d", true)));
     }
 }

@@ -63,7 +63,7 @@ impl EarlierPlan {
         let plan = ended.plan();
         let steps = plan.steps().iter().zip(ended.steps());
         Self {
-            draft: Draft::exported(plan),
+            draft: Draft::for_export(plan),
             results: steps.map(|(planned, step)| step_result(planned.id.as_str(), step)).collect(),
             reason: reason(ended),
             is_requested: ended.state() == ExecutionState::Completed,

@@ -45,7 +45,7 @@ pub enum ReuseError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryScope<'a> {
     Failed,
-    /// This step and all later ones.
+    /// The retry runs this step and all later ones.
     FromStep(&'a str),
     All,
 }
@@ -59,12 +59,12 @@ pub fn create_retry(ended: &Execution, scope: RetryScope<'_>) -> Result<Created,
     let mut created = Created::new(ended.plan().id(), ended.request(), options);
     created.retry_of = Some(ended.id());
     let mut left = limits::REUSED_BYTES;
-    let kept = kept_steps(ended, scope)?;
+    let kept = find_kept_steps(ended, scope)?;
     for (at, step) in ended.steps().iter().enumerate().filter(|(at, _)| kept[*at]) {
         let Some(output) = step.known_output() else { continue };
         let id = ended.plan().step(StepNumber::new(at)).id.clone();
         let bytes = json::json_size(output).saturating_add(id.as_str().len());
-        left = left.checked_sub(bytes).ok_or_else(|| too_much(scope))?;
+        left = left.checked_sub(bytes).ok_or_else(|| too_much_error(scope))?;
         created.reused.push((id, Arc::clone(output)));
     }
     take_over_calls(&mut created, ended, &kept, scope)?;
@@ -119,18 +119,18 @@ fn check_taken_over(created: &Created, scope: RetryScope<'_>) -> Result<(), Reus
     let reused = created.reused.iter().map(|(_, output)| json::json_size(output));
     let settled = created.settled.iter().filter_map(|call| call.output.as_deref());
     let bytes: usize = reused.chain(settled.map(json::json_size)).sum();
-    if bytes > limits::REUSED_BYTES { Err(too_much(scope)) } else { Ok(()) }
+    if bytes > limits::REUSED_BYTES { Err(too_much_error(scope)) } else { Ok(()) }
 }
 
-fn too_much(scope: RetryScope<'_>) -> ReuseError {
+fn too_much_error(scope: RetryScope<'_>) -> ReuseError {
     match scope {
         RetryScope::FromStep(from) => ReuseError::TooMuch { from: from.to_owned() },
         RetryScope::Failed | RetryScope::All => ReuseError::TooMuchSucceeded,
     }
 }
 
-/// Returns for each step whether a retry keeps it. Never keeps a compensated step.
-pub fn kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<bool>, ReuseError> {
+/// Returns for each step whether a retry keeps it. A compensated step is never kept.
+pub fn find_kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<bool>, ReuseError> {
     let steps = ended.steps();
     match scope {
         RetryScope::All => Ok(vec![false; steps.len()]),
@@ -138,14 +138,14 @@ pub fn kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<bool>,
         RetryScope::FromStep(name) => {
             let missing = || ReuseError::NoStep(name.chars().take(128).collect());
             let from: StepId = name.parse().map_err(|_| missing())?;
-            Ok(kept_before(ended, ended.plan().step_number(&from).ok_or_else(missing)?))
+            Ok(steps_kept_before(ended, ended.plan().step_number(&from).ok_or_else(missing)?))
         }
     }
 }
 
-/// Returns for each step whether a retry from the step `from` keeps it. A step before `from` runs
+/// Returns for each step whether a retry from another step keeps it. A step before that one runs
 /// again if one of its dependencies does, because the output may change.
-fn kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
+fn steps_kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
     let mut kept = vec![false; ended.steps().len()];
     for (at, step) in ended.steps().iter().enumerate().take(from.get()) {
         let planned = ended.plan().step(StepNumber::new(at));
@@ -182,16 +182,17 @@ pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseErr
     Ok(created)
 }
 
-/// Adds the keys and settled calls of the steps that make the same call in a new plan.
+/// Adds the keys and the settled calls of those steps that make the same call in the new plan.
 fn take_over_same_calls(
     created: &mut Created,
     ended: &Execution,
     plan: &Plan,
 ) -> Result<(), ReuseError> {
     let is_same = |place: &CallPlace| {
-        let was = ended.plan().step_number(&place.step).map(|number| ended.plan().step(number));
+        let old_step =
+            ended.plan().step_number(&place.step).map(|number| ended.plan().step(number));
         let is = plan.step_number(&place.step).map(|number| plan.step(number));
-        was.zip(is).is_some_and(|(was, is)| is_same_call(was, is))
+        old_step.zip(is).is_some_and(|(old_step, is)| is_same_call(old_step, is))
     };
     let open = ended.open_call_keys().into_iter();
     created.call_keys = open.filter(|key| is_same(&key.place)).collect();
@@ -230,23 +231,24 @@ fn is_reusable(ended: &Execution, plan: &Plan, step: &ToolExecution) -> bool {
 }
 
 /// Returns whether two steps of two plans make the same call after the same steps.
-fn is_same_step(old: &Plan, was: &ToolExecution, new: &Plan, step: &ToolExecution) -> bool {
+fn is_same_step(old: &Plan, old_step: &ToolExecution, new: &Plan, step: &ToolExecution) -> bool {
     fn dependency_ids(plan: &Plan, step: &ToolExecution) -> BTreeSet<StepId> {
         step.depends_on.iter().map(|number| plan.step(*number).id.clone()).collect()
     }
-    is_same_call(was, step)
-        && (&was.output_mapping, &was.when) == (&step.output_mapping, &step.when)
-        && dependency_ids(old, was) == dependency_ids(new, step)
+    is_same_call(old_step, step)
+        && (&old_step.output_mapping, &old_step.when) == (&step.output_mapping, &step.when)
+        && dependency_ids(old, old_step) == dependency_ids(new, step)
 }
 
 /// Returns whether two steps call the same tool with the same written parameters, for the same
 /// list. Compares numbers by value, so `1` equals `1.0`.
-pub fn is_same_call(one: &ToolExecution, other: &ToolExecution) -> bool {
+pub fn is_same_call(first: &ToolExecution, other: &ToolExecution) -> bool {
     fn written_list(step: &ToolExecution) -> Option<&str> {
         step.for_each.as_ref().map(|list| list.written.as_str())
     }
-    (&one.tool, &one.kind, written_list(one)) == (&other.tool, &other.kind, written_list(other))
-        && json::equals_normalized(&one.parameters, &other.parameters)
+    (&first.tool, &first.kind, written_list(first))
+        == (&other.tool, &other.kind, written_list(other))
+        && json::equals_normalized(&first.parameters, &other.parameters)
 }
 
 #[cfg(test)]
@@ -262,26 +264,26 @@ mod tests {
 
     use super::{RetryScope::FromStep, *};
 
-    fn create(plan: &Arc<Plan>, created: Created) -> Execution {
+    fn make_execution(plan: &Arc<Plan>, created: Created) -> Execution {
         let at = Timestamp::UNIX_EPOCH;
         let first =
             RecordedEvent { seq: Seq::START.next(), at, event: Event::Created(Box::new(created)) };
         Execution::create(ExecutionId::draw(at), Arc::clone(plan), &first).unwrap()
     }
 
-    fn created(plan: &Arc<Plan>, options: ExecutionOptions) -> Created {
+    fn created_event(plan: &Arc<Plan>, options: ExecutionOptions) -> Created {
         Created::new(plan.id(), plan.info().request, options)
     }
 
-    fn plan() -> Arc<Plan> {
-        plan_of(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &[])])
+    fn make_plan() -> Arc<Plan> {
+        plan_of_steps(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &[])])
     }
 
-    fn plan_of(steps: &[(&str, &[&str])]) -> Arc<Plan> {
-        of(unchecked(steps))
+    fn plan_of_steps(steps: &[(&str, &[&str])]) -> Arc<Plan> {
+        plan_of_unchecked(unchecked_steps(steps))
     }
 
-    fn of(steps: Vec<UncheckedStep>) -> Arc<Plan> {
+    fn plan_of_unchecked(steps: Vec<UncheckedStep>) -> Arc<Plan> {
         let now = Timestamp::UNIX_EPOCH;
         let about = PlanInfo {
             id: PlanId::draw(now),
@@ -298,7 +300,7 @@ mod tests {
         )
     }
 
-    fn unchecked(steps: &[(&str, &[&str])]) -> Vec<UncheckedStep> {
+    fn unchecked_steps(steps: &[(&str, &[&str])]) -> Vec<UncheckedStep> {
         let steps = steps.iter().map(|(id, after)| UncheckedStep {
             id: id.parse().unwrap(),
             tool: "flow.echo".parse().unwrap(),
@@ -316,19 +318,19 @@ mod tests {
     }
 
     /// Returns an execution in which `a` and `c` succeeded, `b` failed and `d` was skipped.
-    fn ended(output: &Value) -> Execution {
-        ended_with(&plan(), output)
+    fn ended_with_output(output: &Value) -> Execution {
+        ended_with_plan_and_output(&make_plan(), output)
     }
 
-    fn ended_of(plan: &Arc<Plan>) -> Execution {
-        ended_with(plan, &json!(1))
+    fn ended_execution_of(plan: &Arc<Plan>) -> Execution {
+        ended_with_plan_and_output(plan, &json!(1))
     }
 
-    fn ended_with(plan: &Arc<Plan>, output: &Value) -> Execution {
+    fn ended_with_plan_and_output(plan: &Arc<Plan>, output: &Value) -> Execution {
         let now = Timestamp::UNIX_EPOCH;
         let options =
             ExecutionOptions { start_at: Some(now), priority: 7, ..ExecutionOptions::default() };
-        let mut execution = create(plan, created(plan, options));
+        let mut execution = make_execution(plan, created_event(plan, options));
         let (part, attempt) = (Part::WHOLE, Attempt::FIRST);
         let step = |it: &str| it.parse::<StepId>().unwrap();
         let started = |it: &str| {
@@ -374,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_retry_from_a_step_reuses_earlier_successes() {
-        let ended = ended(&json!(1));
+        let ended = ended_with_output(&json!(1));
         for (scope, reused) in [
             (RetryScope::All, ""),
             (RetryScope::Failed, "a c"),
@@ -388,7 +390,7 @@ mod tests {
             assert_eq!(names.join(" "), reused, "{scope:?}");
             assert_eq!(created.retry_of, Some(ended.id()));
             assert_eq!((created.options.priority, created.options.start_at), (7, None));
-            let execution = create(ended.plan(), created.clone());
+            let execution = make_execution(ended.plan(), created.clone());
             assert_eq!(execution.count_steps().successful, names.len());
         }
     }
@@ -397,14 +399,24 @@ mod tests {
     /// again.
     #[test]
     fn dependents_of_a_step_that_runs_again_run_again() {
-        let ended = ended_of(&plan_of(&[("a", &[]), ("b", &[]), ("c", &["b"]), ("d", &["c"])]));
+        let ended = ended_execution_of(&plan_of_steps(&[
+            ("a", &[]),
+            ("b", &[]),
+            ("c", &["b"]),
+            ("d", &["c"]),
+        ]));
         let created = create_retry(&ended, FromStep("d")).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(names, ["a"], "`b` failed, and `c` follows from it");
         let created = create_retry(&ended, RetryScope::Failed).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(names, ["a", "c"], "a retry of what failed keeps every output");
-        let ended = ended_of(&plan_of(&[("a", &[]), ("b", &[]), ("c", &["a"]), ("d", &["c"])]));
+        let ended = ended_execution_of(&plan_of_steps(&[
+            ("a", &[]),
+            ("b", &[]),
+            ("c", &["a"]),
+            ("d", &["c"]),
+        ]));
         let created = create_retry(&ended, FromStep("d")).unwrap();
         let names: Vec<_> = created.reused.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(names, ["a", "c"]);
@@ -413,14 +425,15 @@ mod tests {
     #[test]
     fn a_retry_of_an_unfinished_or_too_large_execution_is_rejected() {
         let large = json!("x".repeat(limits::REUSED_BYTES / 2 + 1));
-        let ended = ended(&large);
+        let ended = ended_with_output(&large);
         assert_eq!(create_retry(&ended, FromStep("c")).unwrap().reused.len(), 1);
         let too_much = ReuseError::TooMuch { from: "d".to_owned() };
         assert_eq!(create_retry(&ended, FromStep("d")), Err(too_much));
         assert_eq!(create_retry(&ended, RetryScope::Failed), Err(ReuseError::TooMuchSucceeded));
         assert_eq!(create_retry(&ended, FromStep("e")), Err(ReuseError::NoStep("e".to_owned())));
         assert_eq!(create_retry(&ended, FromStep("")), Err(ReuseError::NoStep(String::new())));
-        let open = create(ended.plan(), created(ended.plan(), ExecutionOptions::default()));
+        let open =
+            make_execution(ended.plan(), created_event(ended.plan(), ExecutionOptions::default()));
         assert_eq!(create_retry(&open, RetryScope::All), Err(ReuseError::Open(open.id())));
         assert_eq!(create_replan(&open, ended.plan()), Err(ReuseError::Open(open.id())));
         assert_eq!(create_replan(&ended, ended.plan()), Err(ReuseError::TooMuchKept));
@@ -429,13 +442,13 @@ mod tests {
     #[test]
     fn a_new_plan_reuses_the_outputs_of_unchanged_steps() {
         // `a` and `c` succeeded, `b` failed, `d` was skipped.
-        let ended = ended(&json!(1));
+        let ended = ended_with_output(&json!(1));
         let kept = |steps: &[(&str, &[&str])]| {
-            let plan = plan_of(steps);
+            let plan = plan_of_steps(steps);
             let created = create_replan(&ended, &plan).unwrap();
             assert_eq!((created.plan, created.retry_of), (plan.id(), Some(ended.id())));
             assert_eq!((created.options.start_at, created.options.priority), (None, 7));
-            create(&plan, created.clone());
+            make_execution(&plan, created.clone());
             let names: Vec<_> =
                 created.reused.iter().map(|(id, _)| id.as_str().to_owned()).collect();
             names.join(" ")
@@ -444,11 +457,11 @@ mod tests {
         assert_eq!(kept(&[("c", &[]), ("e", &["c"]), ("a", &[])]), "c a", "in its own order");
         assert_eq!(kept(&[("a", &[]), ("c", &["a"])]), "a", "it depends on something now");
         assert_eq!(kept(&[("x", &[]), ("a", &["x"]), ("c", &["a"])]), "");
-        let mut steps = unchecked(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &[])]);
+        let mut steps = unchecked_steps(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &[])]);
         steps[0].parameters = Arc::new(json!({ "text": "other" }));
         steps[2].policy.on_error = OnError::Fail;
         assert_eq!(
-            reusable_steps(&ended, &of(steps)),
+            reusable_steps(&ended, &plan_of_unchecked(steps)),
             [false, false, true, true],
             "how is not what"
         );

@@ -11,21 +11,21 @@ use crate::compile::key_path;
 const MAX_WARNINGS: usize = 100;
 /// Maximum number of integers that are remembered for one text.
 const MAX_INTEGERS: usize = 1_000;
-/// Digits of an integer that a warning shows.
-const SHOWN_DIGITS: usize = 64;
+/// Maximum number of digits of an integer that a warning shows.
+const MAX_SHOWN_DIGITS: usize = 64;
 /// Least number of digits of an integer that 64 bits cannot hold.
 const MIN_DIGITS: usize = 19;
-/// 2⁶³. A whole double from here on was an integer that 64 bits cannot hold, or was written with an
-/// exponent.
-const BEYOND: f64 = 9_223_372_036_854_775_808.0;
-/// Whole doubles from here on count as written with an exponent, because nobody writes forty
-/// digits.
-const WRITTEN_OUT: f64 = 1e40;
+/// 2⁶³. A double without a fraction from here on was an integer that 64 bits cannot hold, or was
+/// written with an exponent.
+const MIN_LARGE_INTEGER: f64 = 9_223_372_036_854_775_808.0;
+/// Doubles without a fraction from here on count as written with an exponent, because people do not
+/// write forty digits.
+const MAX_WRITTEN_INTEGER: f64 = 1e40;
 
 /// Integers of a text that 64 bits cannot hold, by the double that each became.
 ///
-/// Strings are searched, too. A number in a string matters only if the same double occurs
-/// elsewhere.
+/// Strings are searched, too. A number in a string matters only if the same double occurs outside
+/// of strings.
 #[derive(Clone, Debug, Default)]
 pub struct LargeIntegers(BTreeMap<u64, Box<str>>);
 
@@ -35,14 +35,14 @@ impl LargeIntegers {
         while at < text.len() && found.0.len() < MAX_INTEGERS {
             let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
             if digits >= MIN_DIGITS {
-                found.note(text, at, at + digits);
+                found.add_integer(text, at, at + digits);
             }
             at += digits.max(1);
         }
         found
     }
 
-    fn note(&mut self, text: &[u8], start: usize, end: usize) {
+    fn add_integer(&mut self, text: &[u8], start: usize, end: usize) {
         let is_part =
             |byte: &u8| matches!(byte, b'.' | b'e' | b'E' | b'_') || byte.is_ascii_alphabetic();
         let before = text[..start].iter().next_back();
@@ -55,14 +55,14 @@ impl LargeIntegers {
             return;
         }
         if let Ok(double) = number.parse::<f64>() {
-            let more = if number.len() > SHOWN_DIGITS { "…" } else { "" };
-            let shown = format!("{}{more}", &number[..number.len().min(SHOWN_DIGITS)]);
+            let more = if number.len() > MAX_SHOWN_DIGITS { "…" } else { "" };
+            let shown = format!("{}{more}", &number[..number.len().min(MAX_SHOWN_DIGITS)]);
             self.0.insert(double.to_bits(), shown.into());
         }
     }
 }
 
-/// Warns about each double below `root` that was written as an integer. If the text of `value` is
+/// Warns about each double below `root` that was written as an integer. If the text of the value is
 /// not known, warns about each double that may have been one.
 pub fn warn_of_input(
     value: &Value,
@@ -82,7 +82,7 @@ pub fn warn_of_input(
                 format!("`{text}` is too large for 64 bits and becomes a double"),
                 format!("write it as text, `\"{text}\"`, if every digit matters"),
             ),
-            None if is_suspect(double) => (
+            None if may_be_rounded(double) => (
                 format!("`{number}` is beyond 64 bits and kept as a double"),
                 "write it as text if every digit matters".to_owned(),
             ),
@@ -99,7 +99,7 @@ pub fn warn_of_input(
 pub fn output_warnings(value: &Value, root: &str) -> Vec<String> {
     let mut found = Vec::new();
     visit_doubles(value, &mut root.to_owned(), &mut |path, double, number| {
-        if found.len() < MAX_WARNINGS && is_suspect(double) {
+        if found.len() < MAX_WARNINGS && may_be_rounded(double) {
             found.push(format!(
                 "`{path}` is beyond 64 bits and kept as a double, `{number}`: a whole number has \
                  lost its last digits; pass it as text if they matter"
@@ -109,8 +109,8 @@ pub fn output_warnings(value: &Value, root: &str) -> Vec<String> {
     found
 }
 
-fn is_suspect(double: f64) -> bool {
-    (BEYOND..WRITTEN_OUT).contains(&double.abs()) && double.fract() == 0.0
+fn may_be_rounded(double: f64) -> bool {
+    (MIN_LARGE_INTEGER..MAX_WRITTEN_INTEGER).contains(&double.abs()) && double.fract() == 0.0
 }
 
 fn visit_doubles(value: &Value, path: &mut String, visit: &mut impl FnMut(&str, f64, &Number)) {
@@ -173,7 +173,7 @@ mod tests {
             "99999999999999999999999", "\\\"99999999999999999999999", {"99999999999999999999": 0}]"#;
         check(inside, "", &expect![[""]]);
         let endless = LargeIntegers::find("9".repeat(200).as_bytes());
-        assert_eq!(endless.0.values().next().unwrap().chars().count(), SHOWN_DIGITS + 1);
+        assert_eq!(endless.0.values().next().unwrap().chars().count(), MAX_SHOWN_DIGITS + 1);
     }
 
     #[test]

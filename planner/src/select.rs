@@ -20,11 +20,13 @@ mod vector;
 mod words;
 
 pub use self::{
-    collision::{COLLISIONS, Collision, Similarity, TooManyPairs},
-    figures::Figures,
+    collision::{Collision, MAX_COLLISIONS, Similarity, TooManyPairs},
+    figures::SelectionQuality,
     index::{Centroid, Centroids, Tools},
-    outcomes::{NEAR, Outcomes},
-    selector::{Ask, LastLoggedError, MARGIN, Match, SelectError, Selection, Selector},
+    outcomes::{MIN_SIMILARITY, Outcomes},
+    selector::{
+        DEFAULT_MARGIN, LastLoggedError, Match, SelectError, Selection, SelectionRequest, Selector,
+    },
     vector::cosine,
 };
 

@@ -1,7 +1,7 @@
 //! The saved plans that a draft may execute.
 //!
-//! The compiler does not read the store. The caller looks up the names of [`names`] and
-//! passes the plans. So a name means one plan for good, and no plan can execute itself.
+//! The compiler does not read the store. The caller looks up the names of [`list_sub_plan_names`]
+//! and passes the plans. So a name means one plan for good, and no plan can execute itself.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,7 +22,7 @@ pub struct SubPlans {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubPlan {
     pub id: PlanId,
-    /// The number of plan levels below this one. 0 if it executes no plan.
+    /// The number of levels of sub-plans below this one. 0 if the plan executes no other plan.
     pub depth: u32,
     pub inputs: Option<Arc<Value>>,
 }
@@ -34,8 +34,9 @@ impl SubPlans {
     }
 
     /// Returns the plans that the steps of a plan execute, for compiling [`Draft::from_plan`].
-    /// These are the plans that it was made with, even if their names mean others now.
-    pub fn of(plan: &Plan) -> Self {
+    /// These are the plans that the plan was compiled with, even if their names mean other plans
+    /// now.
+    pub fn of_plan(plan: &Plan) -> Self {
         let steps = plan.steps().iter();
         Self::new(steps.filter_map(|step| match step.kind {
             StepKind::Plan(id) => {
@@ -50,13 +51,14 @@ impl SubPlans {
         self.plans.get(name)
     }
 
-    pub(crate) fn known(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn list_names(&self) -> impl Iterator<Item = &str> {
         self.plans.keys().map(String::as_str)
     }
 }
 
 impl SubPlan {
-    /// Returns the depth of a plan that executes this one. Returns none above [`limits::ANCESTORS`].
+    /// Returns the depth of a plan that executes this one. Returns `None` if it is above
+    /// [`limits::ANCESTORS`].
     pub fn depth_around(&self) -> Option<u32> {
         self.depth.checked_add(1).filter(|depth| *depth <= limits::ANCESTORS)
     }
@@ -64,7 +66,7 @@ impl SubPlan {
 
 /// Returns the names of all plans that a draft and its inline drafts execute, sorted and without
 /// repetition. The caller looks them up.
-pub fn names(draft: &Draft) -> Vec<&str> {
+pub fn list_sub_plan_names(draft: &Draft) -> Vec<&str> {
     let mut names = Vec::new();
     collect_names(draft, 0, &mut names);
     names.sort_unstable();
@@ -73,7 +75,7 @@ pub fn names(draft: &Draft) -> Vec<&str> {
 }
 
 fn collect_names<'a>(draft: &'a Draft, level: u32, names: &mut Vec<&'a str>) {
-    // Deeper drafts are rejected anyway.
+    // Deeper drafts are rejected, so their names are not needed.
     if level > limits::ANCESTORS {
         return;
     }

@@ -1,21 +1,21 @@
 //! Suggestions of known names.
 
-/// Maximum number of names that are compared, to limit the time.
-pub(crate) const CANDIDATES: usize = 4_096;
+/// Maximum number of names that are compared, because each comparison takes time.
+pub(crate) const MAX_CANDIDATES: usize = 4_096;
 const MAX_LENGTH: usize = 64;
-const MIN_CONTAINED: usize = 3;
+const MIN_CONTAINED_LENGTH: usize = 3;
 
 /// Returns the most similar known name, if one is similar enough.
-///
-/// Case and separators do not count (`create_author` is `createAuthor`). One character in three may
-/// differ; two swapped characters count once. Otherwise, one name may contain the other. The first
+/// Case and separators do not count, so `create_author` equals `createAuthor`. One character in
+/// three may differ, and two swapped characters count once. Otherwise, one name may contain the
+/// other. Of equally similar names, the first one wins.
 /// of equally similar names wins.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = fold_name(name);
     let mut best = None;
     let mut containing = None;
     let mut tolerance = wanted.len() / 3;
-    for candidate in known.into_iter().take(CANDIDATES) {
+    for candidate in known.into_iter().take(MAX_CANDIDATES) {
         let letters = fold_name(candidate);
         if let Some(edit_distance) = edit_distance(&wanted, &letters, tolerance) {
             best = Some(candidate);
@@ -55,7 +55,7 @@ pub fn explain_unknown_field(message: &str) -> String {
     }
 }
 
-/// Returns the known field that a misspelt one means.
+/// Returns the known field that a misspelt field probably means.
 pub fn nearest_field<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     nearest_with_plurals(name, &known.iter().copied())
 }
@@ -71,7 +71,7 @@ fn fold_name(name: &str) -> Vec<char> {
 
 fn contains(a: &[char], b: &[char]) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
-    short.len() >= MIN_CONTAINED && long.windows(short.len()).any(|window| window == short)
+    short.len() >= MIN_CONTAINED_LENGTH && long.windows(short.len()).any(|window| window == short)
 }
 
 /// Returns the optimal string alignment distance, if it is at most `tolerance`.
@@ -101,7 +101,7 @@ fn edit_distance(a: &[char], b: &[char], tolerance: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const KNOWN: [&str; 5] =
+    const KNOWN_NAMES: [&str; 5] =
         ["createAuthor", "createBlog", "listAuthors", "flow.echo", "createComment"];
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
             ("", None),
             ("...", None),
         ] {
-            assert_eq!(nearest(name, KNOWN), expected, "{name}");
+            assert_eq!(nearest(name, KNOWN_NAMES), expected, "{name}");
         }
     }
 

@@ -26,19 +26,19 @@ use crate::{
     compile::Compiled,
     draft::{Draft, SubDraft},
     model::{
-        AnswerForm, Message, Model, ModelError, Question, Reply, Settings, Stop, Tokens, total,
+        AnswerForm, Message, Model, ModelError, Question, Reply, Settings, Stop, Tokens, sum_costs,
     },
     replan::EarlierPlan,
 };
 
-pub const REPAIRS: u32 = 3;
-/// Maximum number of repairs. Each is a question, and models do not improve after a few.
-pub const MOST_REPAIRS: u32 = 10;
-/// Bytes of an answer that are sent back to its model.
+pub const DEFAULT_REPAIRS: u32 = 3;
+/// Each repair is a question, and models do not improve after a few.
+pub const MAX_REPAIRS: u32 = 10;
+/// Maximum number of bytes of an answer that are sent back to its model.
 const MAX_REPEATED_BYTES: usize = 64 << 10;
-const MAX_QUERY_QUOTE: usize = 200;
-const MAX_ANSWER_QUOTE: usize = 500;
-/// Bytes of a message in a note. Notes are stored with their request.
+const MAX_QUOTED_QUERY_BYTES: usize = 200;
+const MAX_QUOTED_ANSWER_BYTES: usize = 500;
+/// Maximum number of bytes of a message in a note, because notes are stored with their request.
 const MAX_NOTED_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
@@ -52,14 +52,14 @@ struct WriterRounds<'a> {
     earlier: Option<&'a EarlierPlan>,
     form: AnswerForm,
     messages: Vec<Message>,
-    /// Number of messages that the notes contain already.
-    noted: usize,
+    /// Number of messages that the notes already contain.
+    noted_messages: usize,
     notes: Vec<Note>,
     tokens: Tokens,
     costs: Vec<Option<f64>>,
-    /// The model of the last answer: the first one or its fallback.
+    /// The model that gave the last answer: the first model or its fallback.
     author: Option<String>,
-    began: Instant,
+    started_at: Instant,
 }
 
 impl ModelPlanner {
@@ -68,8 +68,8 @@ impl ModelPlanner {
         Self { model, name, repairs }
     }
 
-    pub fn of(settings: &Settings, repairs: u32) -> Result<Self, ModelError> {
-        Ok(Self::new(settings.model()?, repairs))
+    pub fn from_settings(settings: &Settings, repairs: u32) -> Result<Self, ModelError> {
+        Ok(Self::new(settings.build_model()?, repairs))
     }
 
     pub fn model(&self) -> &Arc<dyn Model> {
@@ -83,7 +83,7 @@ impl ModelPlanner {
         compiler: &dyn PlanCompiler,
         mut rounds: WriterRounds<'_>,
     ) -> Result<ProposedPlan, PlanningError> {
-        let written = self.write(query, catalog, compiler, &mut rounds).await;
+        let written = self.write_plan(query, catalog, compiler, &mut rounds).await;
         rounds.note_usage();
         let (notes, author) = (rounds.notes, rounds.author);
         match written {
@@ -95,38 +95,40 @@ impl ModelPlanner {
         }
     }
 
-    async fn write(
+    async fn write_plan(
         &self,
         query: &str,
         catalog: &Catalog,
         compiler: &dyn PlanCompiler,
         rounds: &mut WriterRounds<'_>,
     ) -> Result<(Draft, Compiled), PlanningError> {
-        let known = rounds.earlier.map(|earlier| named_plans(&earlier.draft)).unwrap_or_default();
-        let mut wrong = Vec::new();
+        let known =
+            rounds.earlier.map(|earlier| list_named_plans(&earlier.draft)).unwrap_or_default();
+        let mut errors = Vec::new();
         let mut has_declined = false;
         for round in 0..=self.repairs {
             let reply = self.ask_model(rounds, round).await?;
-            let draft = match reading::read(&reply.text, catalog, &known) {
+            let draft = match reading::read_answer(&reply.text, catalog, &known) {
                 Ok(ParsedAnswer::Impossible(why)) => {
                     return Err(impossible_plan_error(query, &why));
                 }
-                // Some models talk before they plan. Only a second answer in words declines.
-                Ok(ParsedAnswer::Words(words))
+                // Some models talk before they plan, so the first answer in words gets a repair.
+                // The second one declines the request.
+                Ok(ParsedAnswer::Prose(words))
                     if reply.stop != Stop::Length && (has_declined || round == self.repairs) =>
                 {
                     return Err(declined_plan_error(query, &words));
                 }
-                Ok(ParsedAnswer::Words(_)) => {
+                Ok(ParsedAnswer::Prose(_)) => {
                     has_declined = true;
-                    wrong = vec![reading::no_json_error()];
+                    errors = vec![reading::no_json_error()];
                     None
                 }
                 Ok(ParsedAnswer::Draft(draft)) => {
                     has_declined = false;
                     match compiler.compile(&draft, &reply.model).await {
                         Ok(plans) => return Ok((*draft, plans)),
-                        Err(Rejection::Invalid(diagnostics)) => wrong = diagnostics,
+                        Err(Rejection::Invalid(diagnostics)) => errors = diagnostics,
                         Err(Rejection::Store(error)) => {
                             return Err(PlanningError::Store { error, notes: Vec::new() });
                         }
@@ -134,20 +136,20 @@ impl ModelPlanner {
                     Some(*draft)
                 }
                 Err(diagnostics) => {
-                    wrong = diagnostics;
+                    errors = diagnostics;
                     None
                 }
             };
             if reply.stop == Stop::Length && draft.is_none() {
                 let message = "the answer was cut off before its end";
                 let help = "write less: no prose, and no step that is not needed";
-                wrong = vec![Diagnostic::error("plan.too_large", "", message).with_help(help)];
+                errors = vec![Diagnostic::error("plan.too_large", "", message).with_help(help)];
             }
-            rounds.note_repair(round, &wrong);
-            let complaint = prompt::repair_message(&wrong, draft.as_ref(), catalog);
-            rounds.ask_for_better(reply, complaint);
+            rounds.note_repair(round, &errors);
+            let complaint = prompt::repair_message(&errors, draft.as_ref(), catalog);
+            rounds.add_complaint(reply, complaint);
         }
-        Err(PlanningError::Invalid { diagnostics: wrong, notes: Vec::new() })
+        Err(PlanningError::Invalid { diagnostics: errors, notes: Vec::new() })
     }
 
     async fn ask_model(
@@ -158,9 +160,9 @@ impl ModelPlanner {
         let answer = Some(rounds.form.clone());
         let question = Question { messages: rounds.messages.clone(), tools: Vec::new(), answer };
         rounds.note_prompt(round, self.model.name());
-        let began = Instant::now();
+        let started_at = Instant::now();
         let reply = self.model.ask(&question).await.map_err(|err| unavailable_model(&err))?;
-        rounds.note_reply(round, &reply, began);
+        rounds.note_reply(round, &reply, started_at);
         Ok(reply)
     }
 }
@@ -190,7 +192,7 @@ impl Planner for ModelPlanner {
         check_query(query, catalog)?;
         let (messages, form) = (
             prompt::first_messages(query, hint, catalog),
-            prompt::answer_form(grammar::typed_form(query, catalog)),
+            prompt::answer_form(grammar::plan_schema_for_query(query, catalog)),
         );
         let rounds = WriterRounds::new(messages, form, None);
         self.finish_plan(query, catalog, compiler, rounds).await
@@ -213,11 +215,11 @@ impl Planner for ModelPlanner {
 /// Rejects queries that no model can plan.
 fn check_query(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
     if query.len() > limits::QUERY_BYTES {
-        let most = limits::QUERY_BYTES;
-        let why = format!("the query has {} bytes; the limit is {most}", query.len());
+        let max_bytes = limits::QUERY_BYTES;
+        let why = format!("the query has {} bytes; the limit is {max_bytes}", query.len());
         return Err(no_plan_error(why));
     }
-    if catalog.plannable().next().is_none() {
+    if catalog.list_plannable().next().is_none() {
         let why = "there are no tools to plan with: register a toolset, or switch one on";
         return Err(no_plan_error(why.to_owned()));
     }
@@ -230,36 +232,37 @@ impl<'a> WriterRounds<'a> {
             earlier,
             form,
             messages,
-            noted: 0,
+            noted_messages: 0,
             notes: Vec::new(),
             tokens: Tokens::default(),
             costs: Vec::new(),
             author: None,
-            began: Instant::now(),
+            started_at: Instant::now(),
         }
     }
 
     fn add_note(&mut self, kind: &'static str, content: Value) {
-        self.notes.push(Note { kind, content, after: self.began.elapsed() });
+        self.notes.push(Note { kind, content, after: self.started_at.elapsed() });
     }
 
     fn note_prompt(&mut self, round: u32, model: &str) {
-        let new: Vec<Value> = self.messages[self.noted..].iter().map(note_of_message).collect();
-        self.noted = self.messages.len();
+        let new: Vec<Value> =
+            self.messages[self.noted_messages..].iter().map(describe_message).collect();
+        self.noted_messages = self.messages.len();
         self.add_note("prompt", json!({ "round": round, "model": model, "messages": new }));
     }
 
-    fn note_reply(&mut self, round: u32, reply: &Reply, began: Instant) {
+    fn note_reply(&mut self, round: u32, reply: &Reply, started_at: Instant) {
         self.tokens += reply.tokens;
         self.costs.push(reply.cost);
         self.author = Some(reply.model.clone());
         let mut content = json!({
             "round": round,
             "model": reply.model,
-            "text": clip_note(&reply.text),
+            "text": shorten_note(&reply.text),
             "stop": reply.stop,
             "tokens": reply.tokens,
-            "ms": elapsed_ms(began),
+            "ms": milliseconds_since(started_at),
         });
         if let Some(cost) = reply.cost {
             content["cost"] = json!(cost);
@@ -270,46 +273,46 @@ impl<'a> WriterRounds<'a> {
         self.add_note("reply", content);
     }
 
-    fn note_repair(&mut self, round: u32, wrong: &[Diagnostic]) {
-        self.add_note("repair", json!({ "round": round, "diagnostics": wrong }));
+    fn note_repair(&mut self, round: u32, errors: &[Diagnostic]) {
+        self.add_note("repair", json!({ "round": round, "diagnostics": errors }));
     }
 
-    fn ask_for_better(&mut self, reply: Reply, complaint: String) {
+    fn add_complaint(&mut self, reply: Reply, complaint: String) {
         let mut text = reply.text;
         let end = text.floor_char_boundary(MAX_REPEATED_BYTES);
         text.truncate(end);
         self.messages.push(Message::Assistant { text, calls: Vec::new() });
         // The notes have this message already.
-        self.noted = self.messages.len();
+        self.noted_messages = self.messages.len();
         self.messages.push(Message::User(complaint));
     }
 
     fn note_usage(&mut self) {
         let rounds = self.notes.iter().filter(|note| note.kind == "prompt").count();
-        let (tokens, duration) = (self.tokens, elapsed_ms(self.began));
+        let (tokens, duration) = (self.tokens, milliseconds_since(self.started_at));
         let mut content = json!({ "rounds": rounds, "tokens": tokens, "ms": duration });
-        if let Some(cost) = total(std::mem::take(&mut self.costs)) {
+        if let Some(cost) = sum_costs(std::mem::take(&mut self.costs)) {
             content["cost"] = json!(cost);
         }
         self.add_note("usage", content);
     }
 }
 
-fn elapsed_ms(since: Instant) -> f64 {
+fn milliseconds_since(since: Instant) -> f64 {
     (since.elapsed().as_secs_f64() * 1e6).round() / 1e3
 }
 
-fn note_of_message(message: &Message) -> Value {
+fn describe_message(message: &Message) -> Value {
     let (role, text) = match message {
         Message::System(text) => ("system", text.as_str()),
         Message::User(text) => ("user", text.as_str()),
         Message::Assistant { text, .. } => ("assistant", text.as_str()),
         Message::Results(_) => ("tool", ""),
     };
-    json!({ "role": role, "content": clip_note(text) })
+    json!({ "role": role, "content": shorten_note(text) })
 }
 
-fn clip_note(text: &str) -> Cow<'_, str> {
+fn shorten_note(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_NOTED_BYTES {
         return text.into();
     }
@@ -317,7 +320,7 @@ fn clip_note(text: &str) -> Cow<'_, str> {
     format!("{}… (cut: {end} of {} bytes)", &text[..end], text.len()).into()
 }
 
-fn named_plans(draft: &Draft) -> BTreeSet<&str> {
+fn list_named_plans(draft: &Draft) -> BTreeSet<&str> {
     let named = draft.tools.iter().filter_map(|step| match &step.plan {
         Some(SubDraft::Named(name)) => Some(name.as_str()),
         _ => None,
@@ -330,19 +333,22 @@ fn no_plan_error(message: String) -> PlanningError {
 }
 
 fn impossible_plan_error(query: &str, why: &str) -> PlanningError {
-    no_plan_error(format!("no plan for `{}`: {why}", clip_text(query, MAX_QUERY_QUOTE)))
+    no_plan_error(format!("no plan for `{}`: {why}", shorten_text(query, MAX_QUOTED_QUERY_BYTES)))
 }
 
 fn declined_plan_error(query: &str, words: &str) -> PlanningError {
     let said = words.rsplit("</think>").next().unwrap_or(words);
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (query, words) = (clip_text(query, MAX_QUERY_QUOTE), clip_text(&words, MAX_ANSWER_QUOTE));
+    let (query, words) = (
+        shorten_text(query, MAX_QUOTED_QUERY_BYTES),
+        shorten_text(&words, MAX_QUOTED_ANSWER_BYTES),
+    );
     no_plan_error(format!("no plan for `{query}`: the model answers in words: `{words}`"))
 }
 
 /// Returns the beginning of a text, with `…` at a cut.
-fn clip_text(text: &str, most: usize) -> Cow<'_, str> {
-    let end = text.floor_char_boundary(most);
+fn shorten_text(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    let end = text.floor_char_boundary(max_bytes);
     if end == text.len() { text.into() } else { format!("{}…", &text[..end]).into() }
 }
 

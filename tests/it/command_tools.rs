@@ -5,26 +5,26 @@ use std::{fs, time::Duration};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use shared::{limits, tool::ErrorCode};
-use tests::toolset::{Connected, MAX_WAIT, is_running, step, wait_until};
+use tests::toolset::{Connected, MAX_WAIT, is_running, second_attempt, wait_until};
 
-fn connect(command: &[&str]) -> Connected {
+fn connect_command(command: &[&str]) -> Connected {
     let parameters = json!({
         "type": "object",
         "properties": { "text": {}, "n": {}, "absent": {} },
     });
     let tool = json!({ "name": "t", "parameters": parameters, "run": { "command": command } });
-    Connected::begin(&json!({ "tools": [tool] }))
+    Connected::start_connecting(&json!({ "tools": [tool] }))
 }
 
 async fn assert_output(command: &[&str], parameters: Value, expected: Expect) {
-    let text = match connect(command).call("s.t", parameters).await {
+    let text = match connect_command(command).call("s.t", parameters).await {
         Ok(value) => value.to_string(),
         Err(err) => format!("{err} (retryable: {}, definite: {})", err.retryable, err.is_definite),
     };
     expected.assert_eq(&text);
 }
 
-fn sh(script: &str) -> [&str; 3] {
+fn shell_command(script: &str) -> [&str; 3] {
     ["sh", "-c", script]
 }
 
@@ -36,7 +36,7 @@ async fn a_command_reads_parameters_as_json_and_its_output_is_a_value() {
     assert_output(&["printf", r"a\n\n"], json!({}), expect![[r#""a\n""#]]).await;
     assert_output(&["printf", r"\377"], json!({}), expect![[r#""�""#]]).await;
     assert_output(&["true"], json!({}), expect![[r#""""#]]).await;
-    assert_output(&sh("echo null; echo"), json!({}), expect!["null"]).await;
+    assert_output(&shell_command("echo null; echo"), json!({}), expect!["null"]).await;
 }
 
 #[tokio::test]
@@ -51,13 +51,13 @@ async fn templates_in_arguments_are_not_interpreted_by_a_shell() {
 #[tokio::test]
 async fn a_failed_command_reports_its_status_or_signal_and_its_last_output() {
     assert_output(
-        &sh("echo oops >&2; exit 3"),
+        &shell_command("echo oops >&2; exit 3"),
         json!({}),
         expect!["tool.failed: `sh` exited with status 3: oops (retryable: true, definite: true)"],
     )
     .await;
     assert_output(
-        &sh("kill -9 $$"),
+        &shell_command("kill -9 $$"),
         json!({}),
         expect!["tool.failed: `sh` was ended by signal 9 (retryable: true, definite: false)"],
     )
@@ -66,7 +66,10 @@ async fn a_failed_command_reports_its_status_or_signal_and_its_last_output() {
     assert_output(&["/"], json!({}), expect!["tool.unavailable: `/` may not be run: is it an executable file? (Permission denied (os error 13)) (retryable: true, definite: true)"]).await;
     let run = json!({ "command": ["true"], "cwd": "/no/such/folder" });
     let tool = json!({ "name": "t", "run": run });
-    let err = Connected::begin(&json!({ "tools": [tool] })).call("t", json!({})).await.unwrap_err();
+    let err = Connected::start_connecting(&json!({ "tools": [tool] }))
+        .call("t", json!({}))
+        .await
+        .unwrap_err();
     expect!["tool.unavailable: `true` cannot run in `/no/such/folder`: there is no such directory"]
         .assert_eq(&err.to_string());
 }
@@ -75,29 +78,31 @@ async fn a_failed_command_reports_its_status_or_signal_and_its_last_output() {
 async fn a_command_that_prints_too_much_is_stopped() {
     assert_output(&["yes"], json!({}), expect!["tool.output_too_large: `yes` printed more than 1048576 bytes and was stopped: let it write a file and print the file's name (retryable: false, definite: true)"]).await;
     // The shell has exited before the rest is read.
-    let late = sh("head -c 2000000 /dev/zero & wait");
-    let err = connect(&late).call("t", json!({})).await.unwrap_err();
+    let late = shell_command("head -c 2000000 /dev/zero & wait");
+    let err = connect_command(&late).call("t", json!({})).await.unwrap_err();
     assert_eq!(err.code, ErrorCode::OUTPUT_TOO_LARGE);
 
-    let noisy = sh("yes noise | head -c 18000000 >&2; echo end >&2; exit 1");
-    let err = connect(&noisy).call("t", json!({})).await.unwrap_err();
+    let noisy = shell_command("yes noise | head -c 18000000 >&2; echo end >&2; exit 1");
+    let err = connect_command(&noisy).call("t", json!({})).await.unwrap_err();
     assert!(err.message.ends_with("noise\nend") && err.message.len() < limits::MESSAGE_BYTES);
 }
 
 #[tokio::test]
 async fn a_command_may_leave_its_input_unread() {
     let long = json!({ "a": "x".repeat(1 << 20) });
-    assert_output(&sh("exec <&-; echo done"), long.clone(), expect![[r#""done""#]]).await;
+    assert_output(&shell_command("exec <&-; echo done"), long.clone(), expect![[r#""done""#]])
+        .await;
     assert_output(&["true"], long, expect![[r#""""#]]).await;
 }
 
 #[tokio::test]
 async fn a_command_gets_key_execution_step_and_attempt_as_variables() {
-    let cx = step();
+    let cx = second_attempt();
     let key = cx.idempotency_key().unwrap();
-    let script =
-        sh(r#"echo "$FABER_IDEMPOTENCY_KEY $FABER_EXECUTION_ID/$FABER_STEP_ID $FABER_ATTEMPT""#);
-    let output = connect(&script).call_in("t", json!({}), cx).await;
+    let script = shell_command(
+        r#"echo "$FABER_IDEMPOTENCY_KEY $FABER_EXECUTION_ID/$FABER_STEP_ID $FABER_ATTEMPT""#,
+    );
+    let output = connect_command(&script).call_in("t", json!({}), cx).await;
     assert_eq!(output, Ok(json!(format!("{key} {key} 2"))));
 }
 
@@ -110,21 +115,25 @@ async fn standard_error_of_a_successful_command_is_kept() {
         (format!("echo 1; printf 'begin {long}' >&2"), Some(long[..4_096].to_owned())),
         (r"echo 1; printf 'a\377b' >&2".to_owned(), Some("a\u{fffd}b".to_owned())),
     ] {
-        let cx = step();
+        let cx = second_attempt();
         let aside = cx.aside.clone();
-        assert_eq!(connect(&sh(&script)).call_in("t", json!({}), cx).await, Ok(json!(1)));
+        assert_eq!(
+            connect_command(&shell_command(&script)).call_in("t", json!({}), cx).await,
+            Ok(json!(1))
+        );
         assert_eq!(aside.take(), said, "{script}");
     }
-    let cx = step();
+    let cx = second_attempt();
     let aside = cx.aside.clone();
-    let failed = connect(&sh("echo oops >&2; exit 3")).call_in("t", json!({}), cx).await;
+    let failed =
+        connect_command(&shell_command("echo oops >&2; exit 3")).call_in("t", json!({}), cx).await;
     assert!(failed.unwrap_err().message.ends_with("oops"));
     assert_eq!(aside.take(), None, "the error contains the text");
 }
 
 #[tokio::test]
 async fn a_background_process_does_not_delay_the_end_of_its_command() {
-    assert_output(&sh("sleep 1000 & echo hi"), json!({}), expect![[r#""hi""#]]).await;
+    assert_output(&shell_command("sleep 1000 & echo hi"), json!({}), expect![[r#""hi""#]]).await;
 }
 
 /// A command that starts a child, writes its process id into a file, and waits.
@@ -141,7 +150,7 @@ impl ProcessTree {
             "{before} sleep 1000 & echo $! > '{pid}.new'; mv '{pid}.new' '{pid}'; wait; wait",
             pid = pid.display()
         );
-        Self { connected: connect(&sh(&script)), folder }
+        Self { connected: connect_command(&shell_command(&script)), folder }
     }
 
     fn pid(&self) -> Option<String> {
@@ -156,7 +165,7 @@ async fn exit_status_0_after_a_cancellation_is_no_success() {
     let begun = folder.path().join("begun");
     let trap = "trap 'exit 0' TERM";
     let script = format!("{trap}; echo > {}; sleep 60 & wait", begun.display());
-    let (cx, connected) = (step(), connect(&sh(&script)));
+    let (cx, connected) = (second_attempt(), connect_command(&shell_command(&script)));
     let cancel = cx.cancel.clone();
     let stop = async {
         wait_until("the command begins", || begun.exists()).await;
@@ -174,7 +183,7 @@ async fn exit_status_0_after_a_cancellation_is_no_success() {
 async fn cancelling_a_call_ends_the_command_and_its_children() {
     for before in ["", "trap '' TERM;"] {
         let tree = ProcessTree::new(before);
-        let cx = step();
+        let cx = second_attempt();
         let cancel = cx.cancel.clone();
         let call = tree.connected.call_in("t", json!({}), cx);
         let begun = async {
@@ -209,7 +218,7 @@ async fn dropping_a_call_ends_the_command_and_its_children() {
 #[tokio::test]
 async fn a_tool_without_a_command_cannot_be_called() {
     let tool = json!({ "name": "t", "description": "d", "examples": ["e"] });
-    let connected = Connected::begin(&json!({ "tools": [tool] }));
+    let connected = Connected::start_connecting(&json!({ "tools": [tool] }));
     assert!(!connected.tool("s.t").definition().is_callable);
     let err = connected.call("t", json!({})).await.unwrap_err();
     expect!["tool.unavailable: `t` has no `run`: add it"].assert_eq(&err.to_string());

@@ -43,7 +43,7 @@ impl Sandbox {
         self.folder.path().join("root")
     }
 
-    fn secret(&self) -> String {
+    fn secret_path(&self) -> String {
         self.folder.path().join("secret").display().to_string()
     }
 
@@ -57,13 +57,13 @@ impl Sandbox {
     }
 
     /// Calls `bash` with some files of the root hidden.
-    async fn bash_hiding(&self, hidden: &[&str], command: &str) -> Result<String, ToolError> {
-        let launcher = self.hiding(hidden);
+    async fn call_bash_hiding(&self, hidden: &[&str], command: &str) -> Result<String, ToolError> {
+        let launcher = self.launcher_hiding(hidden);
         self.call_with(launcher, SystemConfig::default(), "bash", json!({ "command": command }))
             .await
     }
 
-    fn hiding(&self, hidden: &[&str]) -> Launcher {
+    fn launcher_hiding(&self, hidden: &[&str]) -> Launcher {
         let hidden = hidden.iter().map(|name| self.root().join(name)).collect();
         Launcher::with_binary(faber().to_owned()).with_hidden(hidden)
     }
@@ -84,13 +84,13 @@ impl Sandbox {
 
     /// Starts a background command with some files of the root hidden.
     async fn start_in_the_background(&self, hidden: &[&str]) -> Result<String, ToolError> {
-        let (launcher, config) = (self.hiding(hidden), SystemConfig::default());
+        let (launcher, config) = (self.launcher_hiding(hidden), SystemConfig::default());
         self.call_with(launcher, config, "bash_background", json!({ "command": "true" })).await
     }
 
     /// Repeats a background command until it is refused at once, because on a busy machine it may
     /// seem to run.
-    async fn refused_in_the_background(&self, hidden: &[&str]) -> ToolError {
+    async fn expect_background_refusal(&self, hidden: &[&str]) -> ToolError {
         let refused = async {
             loop {
                 if let Err(err) = self.start_in_the_background(hidden).await {
@@ -101,11 +101,15 @@ impl Sandbox {
         timeout(MAX_WAIT, refused).await.expect("the command is refused")
     }
 
-    async fn bash(&self, command: &str) -> Result<String, ToolError> {
+    async fn call_bash(&self, command: &str) -> Result<String, ToolError> {
         self.call(SystemConfig::default(), "bash", json!({ "command": command })).await
     }
 
-    async fn bash_with(&self, confine: Confinement, command: &str) -> Result<String, ToolError> {
+    async fn call_bash_with(
+        &self,
+        confine: Confinement,
+        command: &str,
+    ) -> Result<String, ToolError> {
         let config = SystemConfig { confine, ..SystemConfig::default() };
         self.call(config, "bash", json!({ "command": command })).await
     }
@@ -117,17 +121,17 @@ impl Sandbox {
 }
 
 /// Expects a refusal if the kernel supports it, and success otherwise.
-fn expect_refusal_if(result: Result<String, ToolError>, is_held: bool) {
+fn expect_refusal_if(result: Result<String, ToolError>, is_enforced: bool) {
     match result {
-        Err(err) if is_held => {
+        Err(err) if is_enforced => {
             let text = err.message.to_lowercase();
             let is_refusal = ["permission denied", "not permitted", "read-only file system"]
                 .iter()
                 .any(|reason| text.contains(reason));
             assert!(is_refusal, "{err}");
         }
-        Ok(_) if !is_held => (),
-        other => panic!("held: {is_held}, but {other:?}"),
+        Ok(_) if !is_enforced => (),
+        other => panic!("held: {is_enforced}, but {other:?}"),
     }
 }
 
@@ -145,5 +149,5 @@ fn confinement_order(confinement: &Confinement, hidden: Vec<PathBuf>, caller: &s
 fn confined_tool(confine: &Value, command: &[&str], root: &Path) -> Connected {
     let run = json!({ "command": command, "cwd": root, "confine": confine });
     let launcher = Launcher::with_binary(faber().to_owned());
-    Connected::begin_with(&json!({ "tools": [{ "name": "t", "run": run }] }), launcher)
+    Connected::start_connecting_with(&json!({ "tools": [{ "name": "t", "run": run }] }), launcher)
 }

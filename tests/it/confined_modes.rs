@@ -43,11 +43,11 @@ impl Sandbox {
         });
         let launcher = Launcher::with_binary(faber().to_owned());
         let tools = json!({ "tools": [{ "name": "t", "run": run }] });
-        Connected::begin_with(&tools, launcher).call("t", json!({})).await
+        Connected::start_connecting_with(&tools, launcher).call("t", json!({})).await
     }
 
     /// The mode, group and time of the file outside.
-    fn state(&self) -> (u32, u32, i64) {
+    fn mode_group_and_time(&self) -> (u32, u32, i64) {
         let metadata = fs::metadata(self.outside()).unwrap();
         (metadata.mode(), metadata.gid(), metadata.mtime())
     }
@@ -56,7 +56,7 @@ impl Sandbox {
 #[tokio::test]
 async fn a_confined_command_cannot_change_modes_of_a_file_outside() {
     let sandbox = Sandbox::new();
-    let before = sandbox.state();
+    let before = sandbox.mode_group_and_time();
     for command in [
         "chmod 4777 ../outside",
         "chmod 2755 ../outside",
@@ -66,7 +66,7 @@ async fn a_confined_command_cannot_change_modes_of_a_file_outside() {
         let refused = sandbox.run(command).await;
         assert!(refused.is_err() || !kernel_support().calls, "{command}: {refused:?}");
     }
-    assert!(sandbox.state() == before || !kernel_support().calls);
+    assert!(sandbox.mode_group_and_time() == before || !kernel_support().calls);
     if !has_mount_namespaces() {
         return;
     }
@@ -86,7 +86,7 @@ async fn a_confined_command_cannot_change_modes_of_a_file_outside() {
         let reasons = ["read-only file system", "not permitted", "permission denied"];
         assert!(reasons.iter().any(|reason| said.contains(reason)), "{command}: {err}");
     }
-    assert_eq!(sandbox.state(), before);
+    assert_eq!(sandbox.mode_group_and_time(), before);
 }
 
 #[tokio::test]

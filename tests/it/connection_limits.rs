@@ -32,12 +32,13 @@ impl Query {
 
     /// Blocks until the test sends a message. Returns whether it did.
     async fn compute(&self, ctx: &Context<'_>, text: String) -> bool {
-        let enough = ctx.data_unchecked::<Mutex<Receiver<()>>>();
-        let is_enough = enough.lock().unwrap().recv_timeout(Duration::from_secs(20)).is_ok();
+        let end_computation = ctx.data_unchecked::<Mutex<Receiver<()>>>();
+        let is_enough =
+            end_computation.lock().unwrap().recv_timeout(Duration::from_secs(20)).is_ok();
         is_enough && !text.is_empty()
     }
 
-    /// Larger than the buffers on both sides of a connection.
+    /// Larger than the buffers on both sides of a connection, so that a slow reader delays it.
     async fn large(&self) -> String {
         "a".repeat(LARGE_BYTES)
     }
@@ -52,11 +53,11 @@ impl EndlessSubscription {
     }
 }
 
-/// A server that ends with this value.
+/// A server that is stopped when this value is dropped.
 struct LimitedServer {
     address: String,
     /// Ends a computation.
-    enough: Sender<()>,
+    end_computation: Sender<()>,
     _task: JoinSet<()>,
 }
 
@@ -64,7 +65,7 @@ impl LimitedServer {
     async fn start(options: ServerOptions) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let (enough, receiver) = mpsc::channel();
+        let (end_computation, receiver) = mpsc::channel();
         let schema = Schema::build(Query, EmptyMutation, EndlessSubscription)
             .data(Mutex::new(receiver))
             .finish();
@@ -73,7 +74,7 @@ impl LimitedServer {
             let forever = std::future::pending();
             serve(listener, schema, options, Hooks::default(), forever).await.unwrap();
         });
-        Self { address, enough, _task: task }
+        Self { address, end_computation, _task: task }
     }
 
     async fn send(&self, text: &str) -> TcpStream {
@@ -127,7 +128,7 @@ impl LimitedServer {
         self.fetch("GET /health/live", "").await.starts_with("HTTP/1.1 200")
     }
 
-    async fn says_hello(&self) -> bool {
+    async fn answers_hello(&self) -> bool {
         self.fetch("POST /graphql", r#"{"query":"{ hello }"}"#).await.contains("Hello")
     }
 }
@@ -144,7 +145,7 @@ async fn incomplete_requests_do_not_block_new_connections() {
         connections.push(server.send(&head).await);
         connections.push(server.send(body).await);
     }
-    assert!(server.is_live().await && server.says_hello().await);
+    assert!(server.is_live().await && server.answers_hello().await);
     // The oldest connections were closed.
     let mut first = String::new();
     timeout(MAX_WAIT, connections[0].read_to_string(&mut first))
@@ -152,7 +153,7 @@ async fn incomplete_requests_do_not_block_new_connections() {
         .expect("the connection is closed")
         .unwrap();
     assert_eq!(first, "");
-    assert!(server.says_hello().await);
+    assert!(server.answers_hello().await);
 }
 
 #[tokio::test]
@@ -171,7 +172,7 @@ async fn a_server_at_its_connection_limit_answers_health_checks() {
     assert!(server.is_live().await);
     drop(held);
     let freed = async {
-        while !server.says_hello().await {
+        while !server.answers_hello().await {
             tokio::task::yield_now().await;
         }
     };
@@ -188,9 +189,9 @@ async fn a_large_request_does_not_block_other_requests() {
     let mut large =
         server.send(&server.request("POST /graphql", &query, "connection: close\r\n")).await;
     for _ in 0..10 {
-        assert!(server.says_hello().await);
+        assert!(server.answers_hello().await);
     }
-    server.enough.send(()).unwrap();
+    server.end_computation.send(()).unwrap();
     let mut answer = String::new();
     let reading = large.read_to_string(&mut answer);
     timeout(MAX_WAIT, reading).await.expect("the server answers").unwrap();
@@ -230,5 +231,5 @@ async fn one_address_can_have_hundreds_of_subscribers() {
     let options = ServerOptions { max_new_connections: 10, ..ServerOptions::default() };
     let server = LimitedServer::start(options).await;
     let _held = server.subscribe_times(400).await;
-    assert!(server.says_hello().await);
+    assert!(server.answers_hello().await);
 }

@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use self::{
-    log_checker::{Figures, StoredExecution, assert_forgeries_are_found, check},
+    log_checker::{Figures, StoredExecution, assert_forgeries_are_found, check_run},
     shared_run::{ClientRecord, SharedRun},
     workspace::{Workspace, drain},
 };
@@ -33,16 +33,16 @@ use crate::{
     mongod::Mongod,
 };
 
-/// Crashes in each test.
-const ROUNDS: u64 = 8;
+/// Number of crashes in each test.
+const DEFAULT_ROUNDS: u64 = 8;
 const CLIENTS: u64 = 6;
-/// Most events that clients receive between two crashes.
+/// Maximum number of events that clients receive between two crashes.
 const MAX_EVENTS: u64 = 120;
-/// Events that clients must receive before something runs for certain.
+/// Number of events after which an execution certainly runs.
 const EVENTS_WHEN_RUNNING: u64 = 2 * CLIENTS;
-/// Longest time between two crashes, in milliseconds.
+/// Longest time between two crashes in milliseconds.
 const MAX_PAUSE_MS: u64 = 900;
-/// Longest life of a server that is killed before it listens, in milliseconds.
+/// Longest life in milliseconds of a server that is killed before it listens.
 const MAX_EARLY_LIFE_MS: u64 = 150;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,30 +55,30 @@ async fn a_server_killed_again_and_again_loses_no_event_on_sqlite() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_killed_again_and_again_loses_no_event_on_mongodb() {
-    let workspace = Workspace::with_store(Mongod::shared().await.fresh_url());
+    let workspace = Workspace::with_store(Mongod::shared().await.new_database_url());
     let figures =
         run_with_kills(&workspace, number_from_env("FABER_CRASH_SEED").unwrap_or(2)).await;
     assert_accepted(&figures);
 }
 
-/// Two processes are frozen in turn, longer than their lease, while the other takes over. After the
-/// thaw each still believes that it owns its executions.
+/// Two processes are frozen in turn, longer than their lease, while the other one takes over. After
+/// the thaw, each still believes that it owns its executions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_frozen_beyond_its_lease_repeats_no_effect() {
-    let workspace = Workspace::with_store(Mongod::shared().await.fresh_url());
+    let workspace = Workspace::with_store(Mongod::shared().await.new_database_url());
     let dice = Dice::new(number_from_env("FABER_CRASH_SEED").unwrap_or(3));
     let store = open_store(workspace.store()).await.unwrap();
     let (server, address) = workspace.start_server().await;
     let worker = workspace.start_worker().await;
     let run = SharedRun::new(address);
     let clients = run.spawn_clients(CLIENTS, 3);
-    let freezes = number_from_env("FABER_CRASH_ROUNDS").unwrap_or(ROUNDS).div_ceil(2);
+    let freezes = number_from_env("FABER_CRASH_ROUNDS").unwrap_or(DEFAULT_ROUNDS).div_ceil(2);
     for _ in 0..freezes {
         for process in [&server, &worker] {
             run.wait_for_events(EVENTS_WHEN_RUNNING, MAX_WAIT).await;
-            let events = 1 + dice.below(MAX_EVENTS);
-            run.wait_for_events(events, Duration::from_millis(dice.below(MAX_PAUSE_MS))).await;
-            freeze_until_taken_over(process, &*store, &run.open()).await;
+            let events = 1 + dice.draw_below(MAX_EVENTS);
+            run.wait_for_events(events, Duration::from_millis(dice.draw_below(MAX_PAUSE_MS))).await;
+            freeze_until_taken_over(process, &*store, &run.list_open_executions()).await;
         }
     }
     let figures = finish_and_check(
@@ -130,25 +130,26 @@ async fn is_finished(store: &dyn Store, id: ExecutionId) -> bool {
 /// Kills the server again and again. Returns the figures of the run.
 async fn run_with_kills(workspace: &Workspace, seed: u64) -> Figures {
     let dice = Dice::new(seed);
-    let rounds = number_from_env("FABER_CRASH_ROUNDS").unwrap_or(ROUNDS);
+    let rounds = number_from_env("FABER_CRASH_ROUNDS").unwrap_or(DEFAULT_ROUNDS);
     let (mut server, address) = workspace.start_server().await;
     let run = SharedRun::new(address);
     let clients = run.spawn_clients(CLIENTS, seed);
     let mut kills = 0;
     for round in 0..rounds {
-        // Odd rounds may kill a server that has done nothing. On a slow machine all would.
+        // An odd round may kill a server that has done nothing. On a slow machine every round
+        // would, so even rounds wait.
         if round % 2 == 0 {
             run.wait_for_events(EVENTS_WHEN_RUNNING, MAX_WAIT).await;
         }
         run.wait_for_events(
-            dice.below(MAX_EVENTS),
-            Duration::from_millis(dice.below(MAX_PAUSE_MS)),
+            dice.draw_below(MAX_EVENTS),
+            Duration::from_millis(dice.draw_below(MAX_PAUSE_MS)),
         )
         .await;
         server.kill().await;
         kills += 1;
         if dice.happens(250) {
-            workspace.kill_early(Duration::from_millis(dice.below(MAX_EARLY_LIFE_MS))).await;
+            workspace.kill_early(Duration::from_millis(dice.draw_below(MAX_EARLY_LIFE_MS))).await;
             kills += 1;
         }
         let address;
@@ -220,7 +221,7 @@ async fn finish_and_check(
         violations.push(format!("acknowledged are {acknowledged:?}, stored are {stored:?}"));
     }
     let ledger = workspace.ledger();
-    let mut figures = check(&kept, &ledger);
+    let mut figures = check_run(&kept, &ledger);
     assert_forgeries_are_found(&kept, &ledger);
     figures.violations.extend(violations);
     figures

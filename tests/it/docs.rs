@@ -19,21 +19,21 @@ use crate::mongod::Mongod;
 const PAGE_LIMIT: Duration = Duration::from_mins(5);
 /// Pages that run at the same time.
 const PAGES_AT_ONCE: usize = 2;
-const BLESS: &str = "FABER_BLESS";
+const BLESS_VARIABLE: &str = "FABER_BLESS";
 
-fn root() -> PathBuf {
+fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap()
+    fs::read_to_string(repository().join(path)).unwrap()
 }
 
 /// Returns the pages with a console block, sorted.
-fn pages() -> Vec<PathBuf> {
+fn list_pages() -> Vec<PathBuf> {
     let folders = ["docs/tutorials", "docs/how-to", "docs/reference", "docs/explanation"];
-    let files = folders.iter().flat_map(|folder| fs::read_dir(root().join(folder)).unwrap());
-    let files = files.map(|entry| entry.unwrap().path()).chain([root().join("README.md")]);
+    let files = folders.iter().flat_map(|folder| fs::read_dir(repository().join(folder)).unwrap());
+    let files = files.map(|entry| entry.unwrap().path()).chain([repository().join("README.md")]);
     let mut pages: Vec<_> = files.filter(|path| has_examples(path)).collect();
     pages.sort();
     pages
@@ -45,8 +45,8 @@ fn has_examples(path: &Path) -> bool {
         && fs::read_to_string(path).unwrap().lines().any(is_example)
 }
 
-/// Runs a page's examples, a second time if they differ: on a busy machine a process may be stopped
-/// earlier than the page shows. Returns the differences.
+/// Runs the examples of a page. Runs them a second time if they differ, because on a busy machine a
+/// process may be stopped earlier than the page shows. Returns the differences.
 async fn check_page(page: PathBuf) -> Option<String> {
     run_page(&page).await?;
     run_page(&page).await
@@ -54,11 +54,11 @@ async fn check_page(page: PathBuf) -> Option<String> {
 
 async fn run_page(page: &Path) -> Option<String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/console.py");
-    let mut command = Command::new(installed::program("python3"));
-    command.arg(script).args(std::env::var_os(BLESS).map(|_| "--bless")).arg(page);
+    let mut command = Command::new(installed::find_program("python3"));
+    command.arg(script).args(std::env::var_os(BLESS_VARIABLE).map(|_| "--bless")).arg(page);
     command
         .env("FABER_TEST_BINARY", faber())
-        .env("FABER_TEST_MONGODB", Mongod::shared().await.fresh_url())
+        .env("FABER_TEST_MONGODB", Mongod::shared().await.new_database_url())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -73,7 +73,7 @@ async fn run_page(page: &Path) -> Option<String> {
 
 #[tokio::test]
 async fn every_console_example_prints_what_its_page_shows() {
-    let pages = pages();
+    let pages = list_pages();
     assert!(pages.len() > 12, "{pages:?}");
     let checks = stream::iter(pages).map(check_page).buffer_unordered(PAGES_AT_ONCE);
     let problems: Vec<String> = checks.filter_map(std::future::ready).collect().await;
@@ -84,32 +84,37 @@ async fn every_console_example_prints_what_its_page_shows() {
 #[test]
 fn every_relative_link_leads_to_a_file_and_a_heading() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/links.py");
-    let output =
-        std::process::Command::new(installed::program("python3")).arg(script).output().unwrap();
+    let output = std::process::Command::new(installed::find_program("python3"))
+        .arg(script)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 /// Returns the code blocks of a page in one language.
-fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
+fn code_blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
 /// Removes indentation and empty lines.
-fn lines(code: &str) -> String {
+fn non_empty_lines(code: &str) -> String {
     let lines: Vec<_> = code.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join("\n")
 }
 
 #[test]
 fn guides_for_embedders_show_code_of_the_example_that_cargo_compiles() {
-    let example = lines(&read("examples/embed.rs"));
+    let example = non_empty_lines(&read("examples/embed.rs"));
     for page in ["docs/how-to/embed-in-rust.md", "docs/how-to/rust-functions.md"] {
         let text = read(page);
-        let blocks = blocks(&text, "rust");
+        let blocks = code_blocks(&text, "rust");
         assert!(!blocks.is_empty(), "{page}");
         for block in blocks {
-            assert!(example.contains(&lines(block)), "{page}: `examples/embed.rs` lacks\n{block}");
+            assert!(
+                example.contains(&non_empty_lines(block)),
+                "{page}: `examples/embed.rs` lacks\n{block}"
+            );
         }
     }
 }
@@ -117,7 +122,7 @@ fn guides_for_embedders_show_code_of_the_example_that_cargo_compiles() {
 #[test]
 fn the_guide_for_embedders_lists_every_crate_of_the_example() {
     let page = read("docs/how-to/embed-in-rust.md");
-    let dependencies = blocks(&page, "toml").concat();
+    let dependencies = code_blocks(&page, "toml").concat();
     let listed: BTreeSet<_> =
         dependencies.lines().filter_map(|line| line.split_once(" = ")).map(|pair| pair.0).collect();
     let example = read("examples/embed.rs");

@@ -16,47 +16,48 @@ use tests::installed;
 
 /// Returns the folder of the model that `tests/run` installs.
 fn model_folder() -> PathBuf {
-    installed::path("FABER_TEST_MODEL", "model")
+    installed::find_path("FABER_TEST_MODEL", "model")
 }
 
 /// A text with its vector, which numpy computed from the same weights with 64 bits.
 #[derive(Deserialize)]
-struct Example {
+struct ReferenceVector {
     text: String,
     vector: Vec<f32>,
 }
 
-fn dot(one: &[f32], other: &[f32]) -> f32 {
+fn dot_product(one: &[f32], other: &[f32]) -> f32 {
     one.iter().zip(other).map(|(one, other)| one * other).sum()
 }
 
 #[tokio::test]
 async fn a_local_model_computes_the_reference_vectors() {
-    let golden: Vec<Example> = serde_json::from_str(include_str!("embed/minilm.json")).unwrap();
+    let golden: Vec<ReferenceVector> =
+        serde_json::from_str(include_str!("embed/minilm.json")).unwrap();
     let local = Local::open(&model_folder()).await.unwrap();
     assert!(local.model().starts_with("model@"), "{}", local.model());
     let texts: Vec<&str> = golden.iter().map(|example| &*example.text).collect();
     let vectors = local.embed(&texts).await.unwrap();
-    for (Example { text, vector: want }, vector) in golden.iter().zip(&vectors) {
+    for (ReferenceVector { text, vector: want }, vector) in golden.iter().zip(&vectors) {
         assert_eq!(vector.len(), 384);
         let off = vector.iter().zip(want).map(|(is, want)| (is - want).abs());
         let furthest = off.fold(0.0, f32::max);
         assert!(furthest < 1e-5, "{text}: {furthest}");
-        assert!(dot(vector, want) > 0.999_99, "{text}");
+        assert!(dot_product(vector, want) > 0.999_99, "{text}");
     }
     // A vector does not depend on the other texts of the batch.
     let many: Vec<String> = (0..100).map(|n| format!("{} {n}", "word ".repeat(n % 30))).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).chain(texts.iter().copied()).collect();
     let beside = local.embed(&many).await.unwrap();
     for (alone, beside) in vectors.iter().zip(&beside[100..]) {
-        assert!(dot(alone, beside) > 0.999_99);
+        assert!(dot_product(alone, beside) > 0.999_99);
     }
 }
 
 #[tokio::test]
 async fn the_built_in_encoder_agrees_with_its_original_model() {
     let (real, builtin) =
-        (Local::open(&model_folder()).await.unwrap(), Local::builtin().await.unwrap());
+        (Local::open(&model_folder()).await.unwrap(), Local::open_builtin_model().await.unwrap());
     let texts = [
         "What time is it?",
         "Tell me the current date.",
@@ -66,18 +67,21 @@ async fn the_built_in_encoder_agrees_with_its_original_model() {
     ];
     let (real, builtin) = (real.embed(&texts).await.unwrap(), builtin.embed(&texts).await.unwrap());
     for (real, builtin) in real.iter().zip(&builtin) {
-        assert!(dot(real, builtin) > 0.9, "{}", dot(real, builtin));
+        assert!(dot_product(real, builtin) > 0.9, "{}", dot_product(real, builtin));
     }
     // Texts that are near in one model are near in the other.
     for one in 0..texts.len() {
         for other in 0..texts.len() {
-            let (is, was) = (dot(&builtin[one], &builtin[other]), dot(&real[one], &real[other]));
+            let (is, was) = (
+                dot_product(&builtin[one], &builtin[other]),
+                dot_product(&real[one], &real[other]),
+            );
             assert!((is - was).abs() < 0.1, "{} and {}: {is}, {was}", texts[one], texts[other]);
         }
     }
 }
 
-/// Has the model's name, and fails if it is asked.
+/// An embedder that has the model's name, and fails if it is asked for a vector.
 #[derive(Debug)]
 struct FailingEmbedder(String);
 #[async_trait::async_trait]
@@ -95,7 +99,7 @@ impl Embedder for FailingEmbedder {
 async fn stored_vectors_are_used_after_a_restart() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
-    let local = Arc::new(Local::builtin().await.unwrap());
+    let local = Arc::new(Local::open_builtin_model().await.unwrap());
     let made = {
         let store = Arc::new(Sqlite::open(&path).unwrap());
         CachingEmbedder::new(local.clone(), store).embed(&["one", "two"]).await.unwrap()

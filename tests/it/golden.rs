@@ -24,7 +24,7 @@ use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 use toolbox::{Tool, ToolContext, ToolSet, Toolbox, flow, function};
 
-/// A clock that moves only with tokio's time.
+/// A clock that moves only with tokio's paused time.
 #[derive(Debug)]
 struct GoldenClock(time::Instant);
 
@@ -145,7 +145,8 @@ fn with_fields(mut step: Value, more: Value) -> Value {
     step
 }
 
-/// Loops: items with retries, an item that is left out, an empty list, and items that wait.
+/// A plan with loops: items with retries, an item that is skipped, an empty list, and items that
+/// wait.
 fn loop_steps() -> Value {
     let item = json!({ "inputs": ["{{item}}", "{{index}}"], "fails": "{{index}}" });
     let thrice = json!({ "max_parallel": 2, "retry": { "maxAttempts": 3, "jitter": false } });
@@ -179,7 +180,7 @@ fn loop_steps() -> Value {
     ])
 }
 
-/// Conditions: true, false, and impossible to evaluate.
+/// A plan with conditions that are true, false, and impossible to evaluate.
 fn conditional_steps() -> Value {
     json!([
         step_json("a", "gold.work", &[], json!({}), json!({})),
@@ -203,7 +204,7 @@ fn conditional_steps() -> Value {
     ])
 }
 
-/// Compensations of a step and of items, and a compensation that fails.
+/// A plan with compensations of a step and of items, and a compensation that fails.
 fn compensated_steps() -> Value {
     let undo = |tool: &str, fails: u32| {
         let parameters = json!({ "inputs": "undo {{index}}", "fails": fails });
@@ -311,7 +312,7 @@ impl GoldenRun {
     }
 }
 
-/// The results of an execution that must not depend on the worker or the time.
+/// Returns the results of an execution that must not depend on the worker or the time.
 fn results(plan: &Arc<Plan>, log: &[RecordedEvent]) -> String {
     let id = "exec_1700000000_aaaaaaaaa".parse().expect("a literal");
     let execution = Execution::replay(id, Arc::clone(plan), log).expect("a log");

@@ -19,7 +19,7 @@ use shared::{
     store::{ExecutionFilter, ExecutionHead, Page, Store},
 };
 use tempfile::TempDir;
-use tests::{binary::faber, patient::insist};
+use tests::{binary::faber, patient::retry_until_answered};
 use tokio::{
     process::{Child, Command},
     time::{Instant, interval, timeout},
@@ -27,8 +27,7 @@ use tokio::{
 
 /// Limit for a start and for an end, because the machine has two cores and other work.
 pub(crate) const MAX_START: Duration = Duration::from_mins(3);
-/// Poll interval.
-const POLL: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// An entry of the ledger, which the tool writes as a line of five words.
 pub(crate) trait LedgerLine {
@@ -94,7 +93,7 @@ impl<L: LedgerLine> Workspace<L> {
     }
 
     /// Returns the ledger without an incomplete last line, while tools write it.
-    pub(crate) fn growing_ledger(&self) -> Vec<L> {
+    pub(crate) fn complete_ledger_lines(&self) -> Vec<L> {
         let text = read_output(&self.path("ledger"));
         parse_ledger(text.rsplit_once('\n').map_or("", |(whole, _)| whole))
     }
@@ -150,7 +149,7 @@ fn read_output(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// A process of the binary that ends with this value.
+/// A process of the binary. It is killed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -171,7 +170,7 @@ impl Process {
     /// Waits until the process prints a line with `part`, and returns the line. Returns the exit
     /// status if the process ends first.
     async fn wait_for_line(&mut self, part: &str) -> Result<String, ExitStatus> {
-        let mut poll = interval(POLL);
+        let mut poll = interval(POLL_INTERVAL);
         let found = async {
             loop {
                 poll.tick().await;
@@ -229,7 +228,7 @@ pub(crate) async fn read_heads(store: &dyn Store) -> Vec<ExecutionHead> {
     let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
     loop {
         let filter = ExecutionFilter::default();
-        let heads = insist(async || store.list_heads(&filter, &page).await).await;
+        let heads = retry_until_answered(async || store.list_heads(&filter, &page).await).await;
         all.extend(heads.items.iter().map(|(_, head)| head.clone()));
         match heads.items.last() {
             Some((cursor, _)) if heads.has_more => page.after = Some(cursor.clone()),
@@ -242,7 +241,7 @@ pub(crate) async fn read_log(store: &dyn Store, id: ExecutionId) -> Vec<Recorded
     let mut log: Vec<RecordedEvent> = Vec::new();
     loop {
         let after = log.last().map_or(Seq::START, |recorded| recorded.seq);
-        let more = insist(async || store.read(id, after).await).await;
+        let more = retry_until_answered(async || store.read(id, after).await).await;
         if more.is_empty() {
             return log;
         }
@@ -250,7 +249,7 @@ pub(crate) async fn read_log(store: &dyn Store, id: ExecutionId) -> Vec<Recorded
     }
 }
 
-pub(crate) fn millis(duration: Duration) -> u64 {
+pub(crate) fn to_milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap()
 }
 

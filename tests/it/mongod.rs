@@ -27,19 +27,20 @@ use crate::supervised::Supervised;
 const START_LIMIT: Duration = Duration::from_mins(1);
 
 /// Poll interval while `mongod` starts.
-const LISTEN_POLL: Duration = Duration::from_millis(10);
+const LISTEN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Attempts to find a port, because another process may take a free one first.
+/// Maximum number of attempts to find a port, because another process may take a free one first.
 const PORT_ATTEMPTS: u32 = 5;
 
-/// First port that is tried, and the number of ports. Most systems assign ports from 32768 on.
+/// The first port that is tried, and the number of ports. Most systems assign ports from 32768 on,
+/// so these are free more often.
 const FIRST_PORT: u16 = 12_000;
-const PORTS: u16 = 18_000;
+const PORT_COUNT: u16 = 18_000;
 
 /// Exit code of `mongod` if its address is in use.
 const ADDRESS_IN_USE: i32 = 48;
 
-/// A `mongod` that is the primary of its replica set and ends with the test process.
+/// A `mongod` that is the primary of its replica set. It ends with the test process.
 #[derive(Debug)]
 pub(crate) struct Mongod {
     port: u16,
@@ -55,13 +56,13 @@ impl Mongod {
     }
 
     /// Returns a store URL with a new database.
-    pub(crate) fn fresh_url(&self) -> String {
+    pub(crate) fn new_database_url(&self) -> String {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         format!("mongodb://127.0.0.1:{}/it_{number}?replicaSet=rs0", self.port)
     }
 
     async fn start() -> Self {
-        let program = program();
+        let program = mongod_program();
         for _ in 0..PORT_ATTEMPTS {
             let mut mongod = Self::spawn(&program);
             let listening = timeout(START_LIMIT, mongod.wait_until_listening()).await;
@@ -81,16 +82,16 @@ impl Mongod {
     fn spawn(program: &OsStr) -> Self {
         let port = free_port();
         let directory = TempDir::with_prefix("faber-mongod-").expect("a temporary directory");
-        let command = command(program, directory.path(), port, true);
+        let command = mongod_command(program, directory.path(), port, true);
         Self { port, databases: AtomicU32::new(0), process: Supervised::start(directory, &command) }
     }
 
     /// Waits until the port answers. Returns the exit status if the program ends first.
     async fn wait_until_listening(&mut self) -> Result<(), ExitStatus> {
-        let mut poll = interval(LISTEN_POLL);
+        let mut poll = interval(LISTEN_POLL_INTERVAL);
         loop {
             poll.tick().await;
-            if let Some(status) = self.process.ended() {
+            if let Some(status) = self.process.exit_status() {
                 return Err(status);
             }
             if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.is_ok() {
@@ -114,13 +115,13 @@ impl Mongod {
     }
 }
 
-pub(crate) fn program() -> OsString {
-    installed::path("FABER_TEST_MONGOD", "mongod").into()
+pub(crate) fn mongod_program() -> OsString {
+    installed::find_path("FABER_TEST_MONGOD", "mongod").into()
 }
 
 /// Returns the command that starts the program on a port, with a small cache. A member belongs to
 /// the replica set `rs0`.
-pub(crate) fn command(
+pub(crate) fn mongod_command(
     program: &OsStr,
     directory: &Path,
     port: u16,
@@ -159,11 +160,11 @@ pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Two test processes start at different ports.
     let first =
-        u16::try_from(std::process::id() % u32::from(PORTS)).expect("the remainder is small");
+        u16::try_from(std::process::id() % u32::from(PORT_COUNT)).expect("the remainder is small");
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    let mut ports = (0..PORTS).map(|_| {
-        let nth = NEXT.fetch_add(1, Ordering::Relaxed) % PORTS;
-        FIRST_PORT + (first + nth) % PORTS
+    let mut ports = (0..PORT_COUNT).map(|_| {
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed) % PORT_COUNT;
+        FIRST_PORT + (first + nth) % PORT_COUNT
     });
     ports.find(is_free).expect("the machine has free ports")
 }
@@ -182,7 +183,7 @@ async fn durable_collection(url: &str) -> Collection<Document> {
 
 #[tokio::test]
 async fn a_durable_write_is_read_back() {
-    let collection = durable_collection(&Mongod::shared().await.fresh_url()).await;
+    let collection = durable_collection(&Mongod::shared().await.new_database_url()).await;
 
     collection.insert_one(doc! { "_id": 1, "text": "kept" }).await.unwrap();
 
@@ -193,8 +194,8 @@ async fn a_durable_write_is_read_back() {
 #[tokio::test]
 async fn every_test_gets_an_empty_database() {
     let mongod = Mongod::shared().await;
-    let mine = durable_collection(&mongod.fresh_url()).await;
-    let other = durable_collection(&mongod.fresh_url()).await;
+    let mine = durable_collection(&mongod.new_database_url()).await;
+    let other = durable_collection(&mongod.new_database_url()).await;
 
     mine.insert_one(doc! { "_id": 1 }).await.unwrap();
 

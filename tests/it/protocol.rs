@@ -1,6 +1,6 @@
-//! The server's transport against real clients: npm's audit of the GraphQL over HTTP
-//! specification, `graphql-ws`, `subscriptions-transport-ws`, `graphql-sse`, and a raw WebSocket
-//! for everything that clients with manners never do.
+//! The server's transport against real clients: npm's audit of the GraphQL over HTTP specification,
+//! `graphql-ws`, `subscriptions-transport-ws` and `graphql-sse`. A raw WebSocket sends everything
+//! that these clients never send.
 
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Limit for a script, which fails earlier by itself.
+/// Limit of a script. The script itself fails earlier.
 const SCRIPT_TIMEOUT: Duration = Duration::from_mins(5);
 
 struct Query;
@@ -49,9 +49,9 @@ impl Mutation {
         a + b
     }
 
-    /// Ends only after `release` was called, and tells it.
+    /// Ends only after `release` was called, and reports its end to `release`.
     async fn hold(&self, context: &Context<'_>) -> bool {
-        let gate = context.data_unchecked::<Arc<Gate>>();
+        let gate = context.data_unchecked::<Arc<HoldGate>>();
         gate.entered.notify_one();
         gate.release.notified().await;
         gate.done.notify_one();
@@ -59,20 +59,20 @@ impl Mutation {
     }
 
     async fn release(&self, context: &Context<'_>) -> bool {
-        let gate = context.data_unchecked::<Arc<Gate>>();
+        let gate = context.data_unchecked::<Arc<HoldGate>>();
         gate.release.notify_one();
         gate.done.notified().await;
         true
     }
 
     async fn entered(&self, context: &Context<'_>) -> bool {
-        context.data_unchecked::<Arc<Gate>>().entered.notified().await;
+        context.data_unchecked::<Arc<HoldGate>>().entered.notified().await;
         true
     }
 }
 
 #[derive(Default)]
-struct Gate {
+struct HoldGate {
     entered: Notify,
     release: Notify,
     done: Notify,
@@ -96,14 +96,14 @@ impl Ticks {
     }
 }
 
-/// A panic that the server must survive.
+/// Panics, which the server must survive.
 fn panic_on_purpose() -> bool {
     panic!("a panic on purpose")
 }
 
 /// Returns the folder of the npm clients that `tests/run` installs.
 pub(crate) fn node_modules() -> PathBuf {
-    installed::path("FABER_TEST_NODE_MODULES", "npm/node_modules")
+    installed::find_path("FABER_TEST_NODE_MODULES", "npm/node_modules")
 }
 
 /// Runs a script of `tests/protocol/` against a server, and checks that both end without an error.
@@ -111,11 +111,11 @@ async fn run_script(script: &str, options: ServerOptions) {
     let modules = node_modules();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("the listener is bound");
-    let gate = Arc::new(Gate::default());
+    let gate = Arc::new(HoldGate::default());
     let schema = Schema::build(Query, Mutation, Ticks).data(gate).finish();
     let hooks = Hooks {
         ready: Arc::new(|| Box::pin(async { Err("the store is unavailable".to_owned()) })),
-        leading_metrics: Arc::new(|| Box::pin(async { "test_figure 7".to_owned() })),
+        first_metrics: Arc::new(|| Box::pin(async { "test_figure 7".to_owned() })),
         pages: Router::new().route("/", get(async || "the page")),
         ..Hooks::default()
     };
@@ -126,7 +126,7 @@ async fn run_script(script: &str, options: ServerOptions) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("protocol").join(script);
     let client = async {
         // The line `shut down` of a script stops the server. Other lines are output.
-        let mut command = Command::new(installed::program("node"));
+        let mut command = Command::new(installed::find_program("node"));
         command.arg(path).arg(address.to_string()).env("FABER_TEST_NODE_MODULES", modules);
         command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped());
         command.kill_on_drop(true);

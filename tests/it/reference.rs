@@ -74,7 +74,7 @@ fn render_tool(text: &mut String, tool: &ToolDefinition) {
         Effect::Idempotent => "idempotent",
         Effect::Once => "once",
     };
-    let summary = wrap(&format!("*{effect}*. {}", tool.description));
+    let summary = wrap_paragraph(&format!("*{effect}*. {}", tool.description));
     let _ = write!(text, "\n### `{}`\n\n{summary}\n", tool.name);
     let Some(Value::Object(properties)) = tool.input_schema.get("properties") else { return };
     if properties.is_empty() {
@@ -96,7 +96,7 @@ fn render_tool(text: &mut String, tool: &ToolDefinition) {
 }
 
 /// Breaks a paragraph into lines of at most 120 columns.
-fn wrap(paragraph: &str) -> String {
+fn wrap_paragraph(paragraph: &str) -> String {
     let mut lines = String::new();
     let mut width = 0;
     for word in paragraph.split_whitespace() {
@@ -155,7 +155,7 @@ fn add_sources(folder: &Path, sources: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// A code is a whole literal, and it starts with a family that the page has.
+/// A code counts if it is a whole literal that starts with a family of the page.
 #[test]
 fn the_page_of_errors_lists_every_code_of_the_sources() {
     let documented = documented_codes();

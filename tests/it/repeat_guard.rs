@@ -24,7 +24,7 @@ use shared::{
 };
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-fn draft(steps: Value) -> Draft {
+fn parse_draft(steps: Value) -> Draft {
     parse_value(json!({ "tools": steps })).unwrap()
 }
 
@@ -80,15 +80,15 @@ fn run_to_end(mut execution: Execution) -> Execution {
 fn run_steps(steps: Value) -> Execution {
     let input = Arc::new(json!({ "names": ["x", "a"], "others": ["x"] }));
     let options = ExecutionOptions { input, ..ExecutionOptions::default() };
-    let (plan, now) = (compile_plan(&draft(steps)), Timestamp::UNIX_EPOCH);
+    let (plan, now) = (compile_plan(&parse_draft(steps)), Timestamp::UNIX_EPOCH);
     run_to_end(machine::create_execution(ExecutionId::draw(now), &plan, options, now).0)
 }
 
-/// Returns the repeats in a plan: `step: earlier step` if certain, `step? earlier step` if
-/// possible.
-fn find_repeats(done: &RepeatGuard<'_>, steps: Value) -> Vec<String> {
-    let draft = draft(steps);
-    let found = done.find_repeats(&draft, &compile_plan(&draft));
+/// Returns the repeats in a plan: `step: earlier step` if a repeat is certain, and `step? earlier
+/// step` if it is possible.
+fn find_repeats(repeat_guard: &RepeatGuard<'_>, steps: Value) -> Vec<String> {
+    let draft = parse_draft(steps);
+    let found = repeat_guard.find_repeats(&draft, &compile_plan(&draft));
     let lines = found.iter().map(|diagnostic| {
         assert_eq!(diagnostic.code, "plan.done_twice");
         let names: Vec<&str> = diagnostic.message.split('`').skip(1).step_by(2).collect();
@@ -116,12 +116,12 @@ fn echo_items(items: Value) -> Value {
     json!({ "id": "rest", "name": "flow.echo", "parameters": { "items": items } })
 }
 
-/// The loop sent to `a`, failed with `b`, and never reached `c`.
+/// The loop sent to `a`, failed at `b`, and never reached `c`.
 #[test]
 fn a_replan_may_finish_a_loop_but_not_repeat_its_items() {
     let mails = || send_each("mails", "{{list.items}}", "{{item}}");
     let ended = run_steps(json!([list_step(), mails()]));
-    let done = RepeatGuard::new(&ended);
+    let repeat_guard = RepeatGuard::new(&ended);
     for (steps, expected) in [
         (json!([list_step(), mails()]), "mails: mails"),
         (json!([list_step(), send_each("again", "{{list.items}}", "{{item}}")]), "again: mails"),
@@ -162,7 +162,7 @@ fn a_replan_may_finish_a_loop_but_not_repeat_its_items() {
             "",
         ),
     ] {
-        assert_eq!(find_repeats(&done, steps.clone()).join(", "), expected, "{steps}");
+        assert_eq!(find_repeats(&repeat_guard, steps.clone()).join(", "), expected, "{steps}");
     }
 }
 
@@ -172,21 +172,21 @@ fn a_finished_loop_does_not_block_a_loop_over_another_list() {
     let names = || send_each("names", "{{input.others}}", "{{item}}");
     let bad = json!({ "id": "bad", "name": "send", "parameters": { "to": "b" } });
     let ended = run_steps(json!([names(), bad]));
-    let done = RepeatGuard::new(&ended);
+    let repeat_guard = RepeatGuard::new(&ended);
     let fresh = || {
         [json!({ "id": "fresh", "name": "list" }), send_each("all", "{{fresh.items}}", "{{item}}")]
     };
     let [list, all] = fresh();
-    assert_eq!(find_repeats(&done, json!([names(), list, all])), Vec::<String>::new());
+    assert_eq!(find_repeats(&repeat_guard, json!([names(), list, all])), Vec::<String>::new());
     let [list, all] = fresh();
-    assert_eq!(find_repeats(&done, json!([list, all])), ["all? names"]);
+    assert_eq!(find_repeats(&repeat_guard, json!([list, all])), ["all? names"]);
 }
 
 #[test]
 fn calls_of_all_earlier_versions_are_remembered() {
     let first = run_steps(json!([send_one("first", "a"), send_one("bad", "b")]));
     let next = |ended: &Execution, steps: Value| {
-        let plan = compile_plan(&draft(steps));
+        let plan = compile_plan(&parse_draft(steps));
         let created = create_replan(ended, &plan).unwrap();
         let (id, now) = (ExecutionId::draw(ended.created_at()), ended.created_at());
         run_to_end(machine::create_execution_from(id, &plan, created, now).unwrap().0)
@@ -194,25 +194,25 @@ fn calls_of_all_earlier_versions_are_remembered() {
     // The step is reused, and its parameters are known from the earlier execution.
     let second = next(&first, json!([send_one("first", "a"), send_one("worse", "b")]));
     assert!(second.step(StepNumber::new(0)).is_reused);
-    let mut done = RepeatGuard::new(&second);
-    done.add_earlier(&first, &second);
-    assert_eq!(find_repeats(&done, json!([send_one("other", "a")])), ["other: first"]);
+    let mut repeat_guard = RepeatGuard::new(&second);
+    repeat_guard.add_earlier(&first, &second);
+    assert_eq!(find_repeats(&repeat_guard, json!([send_one("other", "a")])), ["other: first"]);
     assert_eq!(
-        find_repeats(&done, json!([send_one("first", "a"), send_one("other", "c")])),
+        find_repeats(&repeat_guard, json!([send_one("first", "a"), send_one("other", "c")])),
         Vec::<String>::new()
     );
-    // Even if one version left it out.
+    // This holds even if one version left the step out.
     let second = next(&first, json!([send_one("worse", "b")]));
-    let mut done = RepeatGuard::new(&second);
-    done.add_earlier(&first, &second);
-    assert_eq!(find_repeats(&done, json!([send_one("other", "a")])), ["other: first"]);
+    let mut repeat_guard = RepeatGuard::new(&second);
+    repeat_guard.add_earlier(&first, &second);
+    assert_eq!(find_repeats(&repeat_guard, json!([send_one("other", "a")])), ["other: first"]);
     // A repeat that a person requested does not block later versions.
-    let again = create_retry(&first, RetryScope::All).unwrap();
+    let repeated = create_retry(&first, RetryScope::All).unwrap();
     let (id, now) = (ExecutionId::draw(first.created_at()), first.created_at());
-    let (again, _) = machine::create_execution_from(id, first.plan(), again, now).unwrap();
-    let mut done = RepeatGuard::new(&again);
-    done.add_earlier(&first, &again);
-    assert_eq!(find_repeats(&done, json!([send_one("other", "a")])), Vec::<String>::new());
+    let (repeated, _) = machine::create_execution_from(id, first.plan(), repeated, now).unwrap();
+    let mut repeat_guard = RepeatGuard::new(&repeated);
+    repeat_guard.add_earlier(&first, &repeated);
+    assert_eq!(find_repeats(&repeat_guard, json!([send_one("other", "a")])), Vec::<String>::new());
 }
 
 #[test]
@@ -224,19 +224,19 @@ fn equal_numbers_count_as_the_same_parameter() {
     let bad =
         json!({ "id": "bad", "name": "send", "dependsOn": ["paid"], "parameters": { "to": "b" } });
     let ended = run_steps(json!([list_step(), pay("paid", json!(1)), bad]));
-    let done = RepeatGuard::new(&ended);
+    let repeat_guard = RepeatGuard::new(&ended);
     for (sum, expected) in
         [(json!(1.0), "other: paid"), (json!(1), "other: paid"), (json!(1.5), "")]
     {
         let plan = json!([list_step(), pay("other", sum.clone())]);
-        assert_eq!(find_repeats(&done, plan).join(", "), expected, "{sum}");
+        assert_eq!(find_repeats(&repeat_guard, plan).join(", "), expected, "{sum}");
         // The guard compares parameters of calls, not their spelling.
         let literal =
             json!({ "id": "other", "name": "note", "parameters": { "sum": sum, "to": "a" } });
-        assert_eq!(find_repeats(&done, json!([literal])).join(", "), expected, "{sum}");
+        assert_eq!(find_repeats(&repeat_guard, json!([literal])).join(", "), expected, "{sum}");
     }
     assert_eq!(
-        find_repeats(&done, json!([list_step(), pay("paid", json!(1.0))])),
+        find_repeats(&repeat_guard, json!([list_step(), pay("paid", json!(1.0))])),
         [""; 0],
         "the step is reused"
     );
@@ -245,7 +245,7 @@ fn equal_numbers_count_as_the_same_parameter() {
 #[test]
 fn a_loop_that_is_too_large_to_compare_counts_as_a_possible_repeat() {
     let ended = run_steps(json!([send_one("first", "a"), send_one("bad", "b")]));
-    let done = RepeatGuard::new(&ended);
+    let repeat_guard = RepeatGuard::new(&ended);
     let items = |many: usize| echo_items((0..many).map(|number| json!(number)).collect());
     let text = |bytes: usize| json!({ "id": "doc", "name": "flow.echo", "parameters": { "text": "x".repeat(bytes) } });
     let each = || {
@@ -253,8 +253,8 @@ fn a_loop_that_is_too_large_to_compare_counts_as_a_possible_repeat() {
             "parameters": { "to": "{{item}}", "text": "{{doc.text}}" } })
     };
     let plan = |many, bytes| json!([items(many), text(bytes), each()]);
-    assert_eq!(find_repeats(&done, plan(100, MAX_COMPARED_BYTES / 200)), [""; 0]);
-    assert_eq!(find_repeats(&done, plan(200, MAX_COMPARED_BYTES / 100)), ["left? left"]);
+    assert_eq!(find_repeats(&repeat_guard, plan(100, MAX_COMPARED_BYTES / 200)), [""; 0]);
+    assert_eq!(find_repeats(&repeat_guard, plan(200, MAX_COMPARED_BYTES / 100)), ["left? left"]);
     let many = MAX_COMPARED_BYTES / CALL_BYTES + 1;
     assert!(many > limits::ITEMS, "one list alone is not too long");
 }
@@ -262,13 +262,13 @@ fn a_loop_that_is_too_large_to_compare_counts_as_a_possible_repeat() {
 #[test]
 fn after_a_truncated_history_every_unknown_call_is_a_possible_repeat() {
     let ended = run_steps(json!([send_one("first", "a"), send_one("bad", "b")]));
-    let mut done = RepeatGuard::new(&ended);
-    done.set_truncated(true);
+    let mut repeat_guard = RepeatGuard::new(&ended);
+    repeat_guard.set_truncated(true);
     let plan = json!([
         send_one("first", "a"),
         list_step(),
         send_one("bad", "b"),
         send_one("new", "{{list.items[1]}}")
     ]);
-    assert_eq!(find_repeats(&done, plan), ["new? new"]);
+    assert_eq!(find_repeats(&repeat_guard, plan), ["new? new"]);
 }

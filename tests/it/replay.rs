@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use tests::{binary::faber, installed, toolset::MAX_WAIT};
 use tokio::{process::Command, time::timeout};
 
-/// Calculates with IEEE 754 numbers.
-const CALCULATOR: &str = r#"
+/// Calculates with IEEE 754 numbers in Python.
+const CALCULATOR_SCRIPT: &str = r#"
 import json, math, operator, sys
 a = list(json.load(sys.stdin).values())
 operators = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul,
@@ -18,24 +18,35 @@ print(json.dumps(operators[sys.argv[1]](*a)))
 "#;
 
 /// Saves its input, and prints the recorded output.
-const RECORDED: &str = r#"cat >"$FABER_STEP_ID.given"; cat "$FABER_STEP_ID.response""#;
+const REPLAY_SCRIPT: &str = r#"cat >"$FABER_STEP_ID.given"; cat "$FABER_STEP_ID.response""#;
 
-/// `{"id", "plan": [{"id", "tool", "args": [number or {"ref": step}]}], "values": {step: number}}`
-const ARITHMETIC: &str = include_str!("../replay/arithmetic.jsonl");
+/// Each line is `{"id", "plan": [{"id", "tool", "args": [number or {"ref": step}]}], "values":
+/// {step: number}}`.
+const ARITHMETIC_CASES: &str = include_str!("../replay/arithmetic.jsonl");
 
-/// `{"id", "steps": [{"label", "tool", "arguments", "deps", "resolved", "response"}]}`
-const ANSWERS: &str = include_str!("../replay/recorded.jsonl");
+/// Each line is `{"id", "steps": [{"label", "tool", "arguments", "deps", "resolved",
+/// "response"}]}`.
+const RECORDED_CASES: &str = include_str!("../replay/recorded.jsonl");
 
 #[tokio::test]
 async fn replayed_calculations_are_equal_to_the_last_bit() {
-    for case in parse_cases(ARITHMETIC) {
+    for case in parse_cases(ARITHMETIC_CASES) {
         for mode in ["sequential", "parallel"] {
             let folder = tempfile::tempdir().unwrap();
             let steps = case["plan"].as_array().unwrap();
-            let tools: Vec<Value> = steps.iter().map(calculation).collect();
+            let tools: Vec<Value> = steps.iter().map(calculation_step).collect();
             let commands =
                 ["add", "subtract", "multiply", "divide", "sqrt", "inverse"].map(|name| {
-                    (name, json!([installed::program("python3"), "-S", "-c", CALCULATOR, name]))
+                    (
+                        name,
+                        json!([
+                            installed::find_program("python3"),
+                            "-S",
+                            "-c",
+                            CALCULATOR_SCRIPT,
+                            name
+                        ]),
+                    )
                 });
             let done = run_plan(&folder, &commands, &tools, mode).await;
             let bits = |number: &Value| number.as_f64().map(f64::to_bits);
@@ -50,14 +61,14 @@ async fn replayed_calculations_are_equal_to_the_last_bit() {
 
 #[tokio::test]
 async fn replayed_references_keep_the_recorded_values() {
-    for case in parse_cases(ANSWERS) {
+    for case in parse_cases(RECORDED_CASES) {
         let folder = tempfile::tempdir().unwrap();
         let steps = case["steps"].as_array().unwrap();
         for step in steps {
-            fs::write(file_of(folder.path(), step, "response"), step["response"].to_string())
+            fs::write(step_file(folder.path(), step, "response"), step["response"].to_string())
                 .unwrap();
         }
-        let command = json!(["sh", "-c", RECORDED]);
+        let command = json!(["sh", "-c", REPLAY_SCRIPT]);
         let commands: Vec<_> =
             steps.iter().map(|step| (step["tool"].as_str().unwrap(), command.clone())).collect();
         let tools: Vec<Value> = steps.iter().map(recorded_step).collect();
@@ -68,8 +79,9 @@ async fn replayed_references_keep_the_recorded_values() {
                 let mut all = list.as_array().unwrap().iter();
                 all.find(|step| step["stepId"] == label).cloned().unwrap()
             };
-            // Compared as text, which shows the order of keys and the difference of 1 and 1.0.
-            let given = fs::read_to_string(file_of(folder.path(), step, "given")).unwrap();
+            // The comparison is by text, which shows the order of keys and the difference between 1
+            // and 1.0.
+            let given = fs::read_to_string(step_file(folder.path(), step, "given")).unwrap();
             assert_eq!(given, step["resolved"].to_string(), "{label} of {}", case["id"]);
             let is = of(&done["steps"])["resolvedParameters"].to_string();
             assert_eq!(is, given, "{label} of {}", case["id"]);
@@ -84,11 +96,11 @@ fn parse_cases(text: &str) -> impl Iterator<Item = Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap())
 }
 
-fn file_of(folder: &Path, step: &Value, what: &str) -> std::path::PathBuf {
+fn step_file(folder: &Path, step: &Value, what: &str) -> std::path::PathBuf {
     folder.join(format!("{}.{what}", step["label"].as_str().unwrap()))
 }
 
-fn calculation(step: &Value) -> Value {
+fn calculation_step(step: &Value) -> Value {
     let argument = |argument: &Value| match argument.get("ref") {
         Some(step) => json!(format!("{{{{{}}}}}", step.as_str().unwrap())),
         None => argument.clone(),

@@ -14,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-/// A server that ends with this value.
+/// A server that is stopped when this value is dropped.
 struct Server {
     url: String,
     _child: Child,
@@ -22,9 +22,9 @@ struct Server {
 
 impl Server {
     async fn start(kind: &str) -> Self {
-        let modules = installed::path("FABER_TEST_SERVER_MODULES", "servers/node_modules");
+        let modules = installed::find_path("FABER_TEST_SERVER_MODULES", "servers/node_modules");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/servers/serve.cjs");
-        let mut command = Command::new(installed::program("node"));
+        let mut command = Command::new(installed::find_program("node"));
         command.args([script, kind]).arg(modules).kill_on_drop(true);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -37,7 +37,7 @@ impl Server {
 #[tokio::test]
 async fn tools_of_a_graphql_server_create_and_list_records() {
     let server = Server::start("graphql").await;
-    let set = Connected::ready(&json!({ "graphql": { "url": server.url } })).await;
+    let set = Connected::connect(&json!({ "graphql": { "url": server.url } })).await;
     let effect = |name: &str| set.tool(name).definition().effect;
     assert_eq!((effect("allAuthors"), effect("createAuthor")), (Effect::Read, Effect::Once));
     let author = set.call("createAuthor", json!({ "name": "Grace" })).await.unwrap();
@@ -84,7 +84,7 @@ async fn operations_of_an_openapi_document_are_called() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("authors.json");
     std::fs::write(&file, openapi_document(&server.url).to_string()).unwrap();
-    let set = Connected::ready(&json!({ "openapi": { "document": file } })).await;
+    let set = Connected::connect(&json!({ "openapi": { "document": file } })).await;
     let created = set.call("createAuthor", json!({ "name": "Grace" })).await.unwrap();
     assert_eq!(created, json!({ "name": "Grace", "id": 2 }));
     let found = set.call("listAuthors", json!({ "name_like": "^Gr" })).await.unwrap();

@@ -44,20 +44,20 @@ use toolbox::Toolbox;
 
 /// Number of worlds for each change. Before a release, the environment sets thousands.
 const DEFAULT_WORLDS: u64 = 120;
-/// Most tries of a client to start an execution.
+/// Maximum number of attempts of a client to start an execution.
 const MAX_TRIES: usize = 10_000;
-/// One world in this many is simulated twice, and must be identical.
+/// One world in this many is simulated twice, and both results must be identical.
 const REPEAT_EVERY: u64 = 10;
 const MAX_WORKERS: usize = 3;
-/// Time for all executions to finish after the last fault. Nested steps that people let try again
-/// take longest.
-const MAX_SETTLING: Duration = Duration::from_mins(30);
+/// Maximum time for all executions to finish after the last fault. Nested steps that people try
+/// again take longest.
+const MAX_FINISH_TIME: Duration = Duration::from_mins(30);
 /// An execution that is unfinished this long after the last fault must wait for a person.
 const QUIET_TIME: Duration = Duration::from_secs(30);
-/// The same with wrong clocks, because a sleep by one clock wakes by another.
+/// The quiet time in a world with wrong clocks, because a sleep that one clock began may end by
+/// another.
 const SKEWED_QUIET_TIME: Duration = Duration::from_secs(150);
 
-/// Counts of a world.
 #[derive(Debug, Default)]
 struct Figures {
     states: BTreeMap<&'static str, u32>,
@@ -72,11 +72,12 @@ fn every_execution_finishes_despite_crashes_and_store_faults() {
         number_from_env("FABER_SIM_SEED").map_or((0..seeds).collect(), |seed| vec![seed]);
     let halves = [0, 1].map(|half| seeds.iter().copied().filter(move |seed| seed % 2 == half));
     let figures = std::thread::scope(|scope| {
-        let threads = halves.map(|seeds| scope.spawn(move || simulate_all(seeds, Tools::Stay)));
+        let threads =
+            halves.map(|seeds| scope.spawn(move || simulate_all(seeds, ToolPresence::Stay)));
         threads.map(|thread| thread.join().expect("a world failed, its seed is above"))
     });
     let [mut figures, other] = figures;
-    figures.add(other);
+    figures.add_query(other);
     eprintln!(
         "{} worlds: {:?}\n{:?}\n{:?}",
         seeds.len(),
@@ -91,24 +92,24 @@ fn every_execution_finishes_despite_crashes_and_store_faults() {
 fn every_execution_finishes_when_tools_disappear_and_return() {
     let seeds = number_from_env("FABER_SIM_SEEDS").unwrap_or(DEFAULT_WORLDS) / 5;
     let seeds = number_from_env("FABER_SIM_SEED").map_or(0..seeds, |seed| seed..seed + 1);
-    let figures = simulate_all(seeds, Tools::ComeAndGo);
+    let figures = simulate_all(seeds, ToolPresence::ComeAndGo);
     eprintln!("{:?}\n{:?}\n{:?}", figures.states, figures.events, figures.errors);
 }
 
-/// Seeds that once found a bug.
+/// Seeds that found a bug in an earlier version.
 #[test]
 fn seeds_that_once_found_a_bug_pass() {
     // 200, 239: a worker that lost an execution dropped a command that the new owner waited for.
     // 733: an execution that could not start during a doubtful lease was parked later. 333: a
     // driver lost the message that a child had ended, and a draining worker did not adopt the
     // child.
-    simulate_all([200, 239, 333, 733], Tools::Stay);
+    simulate_all([200, 239, 333, 733], ToolPresence::Stay);
     // 370: an execution was parked forever if its missing tool returned before it was parked.
-    simulate_all([370], Tools::ComeAndGo);
+    simulate_all([370], ToolPresence::ComeAndGo);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tools {
+enum ToolPresence {
     Stay,
     ComeAndGo,
 }
@@ -119,7 +120,7 @@ fn number_from_env(variable: &str) -> Option<u64> {
     Some(text.parse().expect("seeds are numbers"))
 }
 
-fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: Tools) -> Figures {
+fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: ToolPresence) -> Figures {
     let mut figures = Figures::default();
     for seed in seeds {
         let wrong = |what: &dyn std::fmt::Debug| panic!("seed {seed}, {tools:?}: {what:#?}");
@@ -128,7 +129,7 @@ fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: Tools) -> Figures {
             eprintln!("seed {seed}\n{}", end.describe());
         }
         match end.check() {
-            Ok(world) => figures.add(world),
+            Ok(world) => figures.add_query(world),
             Err(violations) => wrong(&violations),
         }
         if seed % REPEAT_EVERY == 0 && simulate(seed, tools).describe() != end.describe() {
@@ -138,14 +139,14 @@ fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: Tools) -> Figures {
     figures
 }
 
-fn simulate(seed: u64, tools: Tools) -> End {
+fn simulate(seed: u64, tools: ToolPresence) -> FinalState {
     let mut builder = runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime can be built");
     runtime.block_on(async { Simulation::new(seed, tools).run().await })
 }
 
 /// The final state of a world.
-struct End {
+struct FinalState {
     plans: BTreeMap<ExecutionId, Arc<Plan>>,
     logs: BTreeMap<ExecutionId, Vec<RecordedEvent>>,
     violations: Vec<String>,
@@ -155,61 +156,60 @@ struct End {
 struct Simulation {
     world: Arc<World>,
     ledger: Arc<Ledger>,
-    /// The view through which people act. It has faults, too.
-    client: Arc<View>,
+    /// The view through which people act. It also has faults.
+    client_view: Arc<View>,
     /// Executions that a client started. Their children are not in this list.
     executions: Vec<ExecutionId>,
     retries: u32,
     workers: Vec<LivingWorker>,
-    tools: Tools,
+    tools: ToolPresence,
     /// Tasks that remove and restore tools.
-    changes: JoinSet<()>,
+    tool_changes: JoinSet<()>,
     tasks: JoinSet<()>,
-    born: u32,
+    started_workers: u32,
     subscribers: JoinSet<(ExecutionId, Vec<RecordedEvent>)>,
     /// Commands that people were told are recorded.
-    acknowledged: Vec<people::Acknowledged>,
+    acknowledged: Vec<people::AcknowledgedCommand>,
     violations: Vec<String>,
 }
 
-/// A living worker.
 struct LivingWorker {
     view: Arc<View>,
     handle: WorkerHandle,
     drain: CancellationToken,
-    life: AbortHandle,
+    abort_handle: AbortHandle,
 }
 
 impl Simulation {
-    fn new(seed: u64, tools: Tools) -> Self {
+    fn new(seed: u64, tools: ToolPresence) -> Self {
         let rates = FaultRates {
             fails_before: 30,
             fails_after: 30,
-            forgets: 200,
+            fails_before_inbox: 200,
             stalls: 6,
             stall: Duration::from_secs(7),
         };
         let world = World::new(seed, rates);
         Self {
             ledger: Ledger::new(Arc::clone(&world)),
-            client: world.view(),
+            client_view: world.view(),
             world,
             executions: Vec::new(),
             retries: 0,
             workers: Vec::new(),
             tools,
-            changes: JoinSet::new(),
+            tool_changes: JoinSet::new(),
             tasks: JoinSet::new(),
-            born: 0,
+            started_workers: 0,
             subscribers: JoinSet::new(),
             acknowledged: Vec::new(),
             violations: Vec::new(),
         }
     }
 
-    async fn run(mut self) -> End {
-        let count = 1 + self.world.dice.below(3);
-        let rounds = 6 + self.world.dice.below(8);
+    async fn run(mut self) -> FinalState {
+        let count = 1 + self.world.dice.draw_below(3);
+        let rounds = 6 + self.world.dice.draw_below(8);
         for round in 0..rounds {
             if self.workers.len() < MAX_WORKERS && self.world.dice.happens(700) {
                 self.start_worker();
@@ -217,8 +217,8 @@ impl Simulation {
             if round < count {
                 self.start_execution().await;
             }
-            self.sleep(2_000).await;
-            self.strike_worker();
+            self.sleep_up_to(2_000).await;
+            self.disturb_worker();
             self.send_random_command().await;
         }
         self.world.calm_down();
@@ -227,12 +227,12 @@ impl Simulation {
         self.end_world().await
     }
 
-    async fn sleep(&self, most: u64) {
-        time::sleep(Duration::from_millis(1 + self.world.dice.below(most))).await;
+    async fn sleep_up_to(&self, max_ms: u64) {
+        time::sleep(Duration::from_millis(1 + self.world.dice.draw_below(max_ms))).await;
     }
 
     fn start_worker(&mut self) {
-        self.born += 1;
+        self.started_workers += 1;
         let view = self.world.view();
         let drain = CancellationToken::new();
         let options = Options {
@@ -247,22 +247,24 @@ impl Simulation {
             calls: Arc::new(limits()),
             ..Options::default()
         };
-        let toolbox = self.ledger.toolbox();
-        if self.tools == Tools::ComeAndGo {
-            self.changes.spawn(remove_and_restore_tools(Arc::clone(&self.world), toolbox.clone()));
+        let toolbox = self.ledger.make_toolbox();
+        if self.tools == ToolPresence::ComeAndGo {
+            self.tool_changes
+                .spawn(remove_and_restore_tools(Arc::clone(&self.world), toolbox.clone()));
         }
         let parts = WorkerParts {
-            node: format!("node {}", self.born),
+            node: format!("node {}", self.started_workers),
             store: Arc::<View>::clone(&view),
             toolbox,
             clock: Arc::new(self.world.draw_clock()),
             options,
             scope: WorkerScope::Everything,
         };
-        let id: WorkerId = format!("work_{}_simulated", self.born).parse().expect("well-formed");
+        let id: WorkerId =
+            format!("work_{}_simulated", self.started_workers).parse().expect("well-formed");
         let (worker, handle) = Worker::new(parts, id, drain.clone());
-        let life = self.tasks.spawn(worker.run());
-        self.workers.push(LivingWorker { view, handle, drain, life });
+        let abort_handle = self.tasks.spawn(worker.run());
+        self.workers.push(LivingWorker { view, handle, drain, abort_handle });
     }
 
     /// Starts an execution and repeats the request with its key until it is acknowledged.
@@ -285,24 +287,23 @@ impl Simulation {
         let id = loop {
             tries += 1;
             assert!(tries <= MAX_TRIES, "the execution does not start");
-            let at = self.world.dice.index(1 + self.workers.len());
+            let at = self.world.dice.draw_index(1 + self.workers.len());
             let worker = self.workers.get(at).map(|worker| worker.handle.clone());
-            let view = self.workers.get(at).map_or(&self.client, |worker| &worker.view);
+            let view = self.workers.get(at).map_or(&self.client_view, |worker| &worker.view);
             let control = self.control(view, worker);
             let start = control
                 .start(Start { key: Some(key.clone()), ..Start::new(&plan, options.clone()) });
             match time::timeout(Duration::from_secs(5), start).await {
                 Ok(Ok(started)) => break started.id,
-                Ok(Err(_)) | Err(_) => self.sleep(200).await,
+                Ok(Err(_)) | Err(_) => self.sleep_up_to(200).await,
             }
         };
         self.register_started(id);
-        // Ids are ordered by the second of their creation, and so are due executions.
+        // Ids are ordered by the second of their creation, and due executions by their ids.
         time::sleep(Duration::from_secs(1)).await;
     }
 
-    /// Fixes the id before it is drawn, because the order of claims and the retry delays depend on
-    /// it.
+    /// Chooses the id in advance, because the order of claims and the retry delays depend on it.
     async fn reserve(&self, key: &IdempotencyKey, options: &ExecutionOptions, n: usize) {
         let execution = format!("exec_{}_simulated", n + 1).parse().expect("well-formed");
         let mut options = serde_json::to_value(options).expect("options are JSON");
@@ -338,24 +339,26 @@ impl Simulation {
         Control::new(store, Arc::new(self.world.clock), worker)
     }
 
-    /// Crashes, freezes or drains a worker.
-    fn strike_worker(&mut self) {
-        self.workers.retain(|worker| !worker.life.is_finished());
+    /// Makes a worker crash, freeze or drain.
+    fn disturb_worker(&mut self) {
+        self.workers.retain(|worker| !worker.abort_handle.is_finished());
         if self.workers.is_empty() {
             return;
         }
         let dice = &self.world.dice;
-        let at = dice.index(self.workers.len());
-        match dice.below(100) {
-            0..30 => self.workers.swap_remove(at).life.abort(),
-            30..50 => self.workers[at].view.freeze(Duration::from_millis(500 + dice.below(6_000))),
+        let at = dice.draw_index(self.workers.len());
+        match dice.draw_below(100) {
+            0..30 => self.workers.swap_remove(at).abort_handle.abort(),
+            30..50 => {
+                self.workers[at].view.freeze(Duration::from_millis(500 + dice.draw_below(6_000)))
+            }
             50..65 => self.workers[at].drain.cancel(),
             _ => (),
         }
     }
 
     async fn replay_state(&self, id: ExecutionId) -> Option<Execution> {
-        let log = self.world.log(id).await;
+        let log = self.world.read_log(id).await;
         let plan = self.plan_of(&log).await?;
         Execution::replay(id, plan, &log).ok()
     }
@@ -373,10 +376,10 @@ impl Simulation {
         time::sleep(if self.world.is_skewed() { SKEWED_QUIET_TIME } else { QUIET_TIME }).await;
         self.check_waits().await;
         self.check_acknowledged(begun).await;
-        while self.world.clock.now() < begun + MAX_SETTLING {
+        while self.world.clock.now() < begun + MAX_FINISH_TIME {
             let mut is_over = true;
             for id in self.all_executions().await {
-                is_over &= self.help_along(id).await;
+                is_over &= self.act_as_helpful_person(id).await;
             }
             if is_over {
                 break;
@@ -387,11 +390,11 @@ impl Simulation {
     }
 
     /// Ends the world and collects its logs.
-    async fn end_world(mut self) -> End {
+    async fn end_world(mut self) -> FinalState {
         let mut logs = BTreeMap::new();
         let mut plans = BTreeMap::new();
         for id in self.all_executions().await {
-            let log = self.world.log(id).await;
+            let log = self.world.read_log(id).await;
             plans.extend(self.plan_of(&log).await.map(|plan| (id, plan)));
             logs.insert(id, log);
         }
@@ -421,7 +424,7 @@ impl Simulation {
         }
         let mut violations = self.world.violations(&logs);
         violations.append(&mut self.violations);
-        End { plans, logs, violations }
+        FinalState { plans, logs, violations }
     }
 }
 
@@ -430,11 +433,11 @@ async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
     let name = "sim".parse().expect("well-formed");
     let set = toolbox.whole_set(&name).expect("the ledger has tools");
     while !world.is_calm() {
-        time::sleep(Duration::from_millis(1 + world.dice.below(3_000))).await;
+        time::sleep(Duration::from_millis(1 + world.dice.draw_below(3_000))).await;
         toolbox.remove_set(&name);
-        // Sometimes only for a moment, during a write.
-        let most = if world.dice.happens(500) { 40 } else { 3_000 };
-        time::sleep(Duration::from_millis(1 + world.dice.below(most))).await;
+        // Sometimes the tools disappear only for a moment, during a write.
+        let max_ms = if world.dice.happens(500) { 40 } else { 3_000 };
+        time::sleep(Duration::from_millis(1 + world.dice.draw_below(max_ms))).await;
         toolbox.put_set(set.clone());
     }
 }
@@ -457,14 +460,14 @@ async fn subscribe(world: Arc<World>, id: ExecutionId) -> (ExecutionId, Vec<Reco
                 std::future::ready(Ok(()))
             });
         // The store failed, or the connection broke.
-        let patience = Duration::from_millis(1_000 + world.dice.below(20_000));
-        let _ = time::timeout(patience, follow).await;
+        let retry_delay = Duration::from_millis(1_000 + world.dice.draw_below(20_000));
+        let _ = time::timeout(retry_delay, follow).await;
         time::sleep(Duration::from_millis(50)).await;
     }
     (id, events)
 }
 
-impl End {
+impl FinalState {
     /// Prints all events without ids, which are random.
     fn describe(&self) -> String {
         let mut story = String::new();

@@ -135,7 +135,7 @@ async fn executions_in_a_sqlite_file_of_an_older_version_continue() {
 #[tokio::test]
 async fn executions_in_a_mongodb_database_of_an_older_version_continue() {
     for version in VERSIONS {
-        let url = Mongod::shared().await.fresh_url();
+        let url = Mongod::shared().await.new_database_url();
         load_dump(&url, version.0).await;
         OldStore::open(&url, version).await.continue_all().await;
     }

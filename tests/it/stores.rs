@@ -121,7 +121,8 @@ stores! {
 /// A memory store whose operations only stall. All promises must hold.
 async fn slow_memory_store() -> StorePair {
     let stall = Duration::from_millis(2);
-    let rates = FaultRates { fails_before: 0, fails_after: 0, forgets: 0, stalls: 100, stall };
+    let rates =
+        FaultRates { fails_before: 0, fails_after: 0, fails_before_inbox: 0, stalls: 100, stall };
     let store = FaultyStore::new(Arc::new(Memory::new()), Dice::new(1), rates);
     StorePair::new(Arc::new(store), ())
 }

@@ -9,7 +9,7 @@ use std::{
 use expect_test::expect;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// Highest number of import cycles. Lower it when you remove one.
+/// The highest allowed number of import cycles. Lower it when you remove one.
 const MAX_CYCLES: usize = 7;
 
 /// The path of a module inside its crate. The root of the crate has no segments.
@@ -38,12 +38,13 @@ fn workspace_dependencies(folder: &Path) -> Vec<String> {
     let (_, rest) = manifest.split_once("[dependencies]\n").unwrap();
     let names = rest.lines().take_while(|line| !line.starts_with('['));
     let names = names.filter_map(|line| line.split_once('.').map(|(name, _)| name));
-    let own = crate_folders().into_iter().map(|folder| name_of(&folder)).collect::<BTreeSet<_>>();
+    let own =
+        crate_folders().into_iter().map(|folder| package_name(&folder)).collect::<BTreeSet<_>>();
     names.filter(|name| own.contains(*name)).map(str::to_owned).collect()
 }
 
 /// Returns the name of the package in a folder.
-fn name_of(folder: &Path) -> String {
+fn package_name(folder: &Path) -> String {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     let (_, rest) = manifest.split_once("name = \"").unwrap();
     rest.split('"').next().unwrap().to_owned()
@@ -55,7 +56,7 @@ fn crates_depend_in_one_direction() {
     let lines = crates.map(|folder| {
         let needed: Vec<String> =
             workspace_dependencies(&folder).iter().map(|name| format!(" {name}")).collect();
-        format!("{}:{}\n", name_of(&folder), needed.concat())
+        format!("{}:{}\n", package_name(&folder), needed.concat())
     });
     expect![[r"
         shared:
@@ -85,16 +86,16 @@ fn crates_depend_in_one_direction() {
 fn import_cycles_do_not_grow() {
     let mut cycles = Vec::new();
     for folder in crate_folders() {
-        for cycle in cycles_of(&read_imports(&folder.join("src"))) {
+        for cycle in find_cycles(&read_imports(&folder.join("src"))) {
             let files: Vec<String> = cycle.iter().map(|module| module.join("/")).collect();
-            cycles.push(format!("{}: {}", name_of(&folder), files.join(", ")));
+            cycles.push(format!("{}: {}", package_name(&folder), files.join(", ")));
         }
     }
     assert!(cycles.len() <= MAX_CYCLES, "{} cycles:\n{}", cycles.len(), cycles.join("\n"));
 }
 
-/// Reads which modules of a crate name which others. Tests are left out. So are modules inside each
-/// other: a parent re-exports its children, and they use its types.
+/// Reads which modules of a crate name which others. Leaves out tests, and modules that contain
+/// each other, because a parent re-exports its children, and they use its types.
 fn read_imports(source: &Path) -> Imports {
     let mut files = BTreeMap::new();
     find_modules(source, &Module::new(), &mut files);
@@ -204,7 +205,7 @@ fn resolve_path(path: &[String], module: &Module, modules: &BTreeSet<Module>) ->
 }
 
 /// Returns the groups of modules that reach each other.
-fn cycles_of(imports: &Imports) -> Vec<Vec<Module>> {
+fn find_cycles(imports: &Imports) -> Vec<Vec<Module>> {
     let reached: Imports =
         imports.keys().map(|module| (module.clone(), reachable_from(module, imports))).collect();
     let mut cycles = BTreeSet::new();

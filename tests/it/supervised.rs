@@ -1,8 +1,9 @@
 //! Programs that end when the test process ends, however it ends.
 //!
 //! A `static` is never dropped and a killed process runs no destructor, so `Drop` alone is not
-//! enough. A small shell stands between: it reads a pipe that only the test process holds open, and
-//! kills the program when the pipe closes. The kernel closes it even after SIGKILL.
+//! enough. Therefore a small shell starts the program. It reads a pipe that only the test process
+//! holds open, and kills the program when the pipe closes. The kernel closes the pipe even after
+//! SIGKILL.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -15,7 +16,8 @@ use tempfile::TempDir;
 /// Runs `$@`, but for its first word, until it ends or standard input closes, then removes the
 /// directory `$0` unless that word is `keep`. Prints the number of the program's process.
 ///
-/// What the program prints goes to `$0/log`; its last lines are shown if it ended by itself.
+/// The output of the program goes to `$0/log`. Its last lines are shown if the program ended by
+/// itself.
 const SUPERVISOR: &str = r#"
 afterwards=$1
 shift
@@ -78,7 +80,7 @@ impl Supervised {
     }
 
     /// Returns the exit status if the program has ended.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
         self.supervisor.try_wait().expect("the supervisor is our child")
     }
 
@@ -96,7 +98,7 @@ impl Drop for Supervised {
 }
 
 /// The shell's exit status after SIGKILL.
-const KILLED: i32 = 128 + 9;
+const KILLED_STATUS: i32 = 128 + 9;
 
 #[test]
 fn a_program_ends_when_its_pipe_closes() {
@@ -106,7 +108,7 @@ fn a_program_ends_when_its_pipe_closes() {
 
     let status = program.stop();
 
-    assert_eq!((status.code(), status.signal()), (Some(KILLED), None));
+    assert_eq!((status.code(), status.signal()), (Some(KILLED_STATUS), None));
     assert!(!path.exists(), "`{}` is left behind", path.display());
 }
 
@@ -118,7 +120,7 @@ fn a_program_can_be_restarted_in_its_directory() {
     drop(program);
     let mut again = Supervised::start_in(directory.path(), &["sh", "-c", "sleep 30"]);
     again.signal("-KILL");
-    assert_eq!(again.supervisor.wait().unwrap().code(), Some(KILLED));
+    assert_eq!(again.supervisor.wait().unwrap().code(), Some(KILLED_STATUS));
     assert!(directory.path().exists());
 }
 
@@ -131,5 +133,5 @@ fn the_exit_status_of_a_program_is_reported() {
 
     assert!(open_pipe.is_some());
     assert_eq!(status.code(), Some(48));
-    assert_eq!(program.ended(), Some(status));
+    assert_eq!(program.exit_status(), Some(status));
 }

@@ -46,8 +46,8 @@ use self::{
 };
 use crate::harness::number_from_env;
 
-/// Duration of the faults in a usual run.
-const FAULT_SECONDS: u64 = 20;
+/// Duration of the faults in a usual run, in seconds.
+const DEFAULT_FAULT_SECONDS: u64 = 20;
 const CLIENTS: u64 = 6;
 /// Time for clients to finish after the last fault.
 const MAX_FINISH_TIME: Duration = Duration::from_mins(6);
@@ -68,11 +68,11 @@ async fn no_event_is_lost_under_faults_on_a_replica_set() {
 }
 
 /// Runs clients and faults against one store, then checks the stored data.
-async fn run_under_faults(name: &str, ground: TorturedStore, seed: u64) {
+async fn run_under_faults(name: &str, tortured_store: TorturedStore, seed: u64) {
     let seed = number_from_env("FABER_TORTURE_SEED").unwrap_or(seed);
-    let seconds = number_from_env("FABER_TORTURE_SECONDS").unwrap_or(FAULT_SECONDS);
-    let (run, workspace) = (SharedRun::new(), Workspace::new(ground.url()));
-    let mut injector = FaultInjector::new(&workspace, &run, &ground, Dice::new(seed)).await;
+    let seconds = number_from_env("FABER_TORTURE_SECONDS").unwrap_or(DEFAULT_FAULT_SECONDS);
+    let (run, workspace) = (SharedRun::new(), Workspace::new(tortured_store.url()));
+    let mut injector = FaultInjector::new(&workspace, &run, &tortured_store, Dice::new(seed)).await;
     let begun = Instant::now();
     let clients = spawn_clients(&run, CLIENTS, seed);
     injector.inject_until(Instant::now() + Duration::from_secs(seconds)).await;
@@ -87,7 +87,7 @@ async fn run_under_faults(name: &str, ground: TorturedStore, seed: u64) {
     let mut figures = audit.check_all().await;
     figures.faults = std::mem::take(&mut injector.faults);
     figures.slowest_drain = injector.slowest_drain;
-    figures.took = [calm_at, closed_at, begun.elapsed()];
+    figures.durations = [calm_at, closed_at, begun.elapsed()];
     drop(injector);
     report_figures(name, workspace, seed, seconds, &figures);
 }
@@ -103,7 +103,7 @@ async fn join_clients(
         }
     };
     if timeout(MAX_FINISH_TIME, all).await.is_err() {
-        for (execution, about) in run.open() {
+        for (execution, about) in run.list_open_executions() {
             run.add_violation(format!("{execution} ({about}) does not finish"));
         }
     }
@@ -130,5 +130,4 @@ fn report_figures(name: &str, workspace: Workspace, seed: u64, seconds: u64, fig
     );
 }
 
-/// Counts by name.
 type Counts = BTreeMap<String, u64>;

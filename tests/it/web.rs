@@ -10,14 +10,14 @@ use tests::{binary::faber, installed};
 /// Runs a script. Each of its tests has its own limits.
 fn run_script(script: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("web").join(script);
-    let mut command = Command::new(installed::program("node"));
+    let mut command = Command::new(installed::find_program("node"));
     command.args(["--test", "--test-reporter=spec", "--test-timeout=600000"]).arg(path);
     command.env("FABER_TEST_BINARY", faber());
     command.env(
         "FABER_TEST_WEB_MODULES",
-        installed::path("FABER_TEST_WEB_MODULES", "web/node_modules"),
+        installed::find_path("FABER_TEST_WEB_MODULES", "web/node_modules"),
     );
-    command.env("FABER_TEST_CHROMIUM", installed::path("FABER_TEST_CHROMIUM", "chromium"));
+    command.env("FABER_TEST_CHROMIUM", installed::find_path("FABER_TEST_CHROMIUM", "chromium"));
     let output = command.stdin(Stdio::null()).output().expect("node starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{script}: {}\n{said}", output.status);

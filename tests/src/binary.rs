@@ -14,28 +14,28 @@ use std::{
 /// If the named file is missing, or the build fails.
 pub fn faber() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| from_environment().unwrap_or_else(build))
+    PATH.get_or_init(|| from_environment().unwrap_or_else(build_binary))
 }
 
 fn from_environment() -> Option<PathBuf> {
     let path = PathBuf::from(std::env::var_os("FABER_TEST_BINARY")?);
-    // Tests start it in other folders.
+    // Tests start the binary in other folders, so the path must be absolute.
     let path = std::path::absolute(&path).unwrap_or(path);
     assert!(path.is_file(), "`FABER_TEST_BINARY` is `{}`: no such file", path.display());
     Some(path)
 }
 
-fn build() -> PathBuf {
+fn build_binary() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
-    // target/PROFILE/deps/it-0123
+    // The path of a test is `target/PROFILE/deps/it-0123`.
     let profile = test.ancestors().nth(2).expect("tests are built into `deps`");
     let target = profile.parent().expect("a profile has a folder in the target folder");
     let name = match profile.file_name().and_then(|name| name.to_str()) {
         None | Some("debug") => "dev",
         Some(name) => name,
     };
-    // The selection has the features of `cargo test --workspace`, so that no dependency is compiled
-    // once more.
+    // The build selects the features of `cargo test --workspace`, so that no dependency is compiled
+    // again.
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--profile", name])
         .args(["--package", "faber-cli", "--package", "graphql", "--package", "tests"])
@@ -43,7 +43,7 @@ fn build() -> PathBuf {
         .arg("--target-dir")
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        // Build scripts look at it, and would be built again.
+        // Build scripts read this variable. With another value, they would be built again.
         .env_remove("RUSTC_BOOTSTRAP")
         .status();
     assert!(built.is_ok_and(|status| status.success()), "`faber` does not build");

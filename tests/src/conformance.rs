@@ -1,9 +1,10 @@
 //! The promises of every store, one function each, over `dyn Store`.
 //!
-//! A [`StorePair`] has two views of one store. In one process both are the same. For a shared store
-//! each has connections of its own. What one view writes, the other must read.
+//! A [`StorePair`] has two views of one store. In one process, both views are the same. For a
+//! shared store, each has its own connections. A write through one view must be visible to the
+//! other.
 //!
-//! A promise that is not kept panics with its name.
+//! A store that breaks a promise panics with the name of the promise.
 #![expect(clippy::unwrap_used, reason = "a failing store breaks the promise")]
 
 mod blobs;
@@ -41,23 +42,23 @@ pub struct StorePair {
     pub one: Arc<dyn Store>,
     /// The view that reads.
     pub other: Arc<dyn Store>,
-    _keep: Arc<dyn std::any::Any + Send + Sync>,
+    _guard: Arc<dyn std::any::Any + Send + Sync>,
 }
 
 impl StorePair {
     /// Creates a pair with one view.
-    pub fn new(store: Arc<dyn Store>, keep: impl std::any::Any + Send + Sync) -> Self {
-        Self::shared(Arc::clone(&store), store, keep)
+    pub fn new(store: Arc<dyn Store>, guard: impl std::any::Any + Send + Sync) -> Self {
+        Self::shared(Arc::clone(&store), store, guard)
     }
 
-    /// Creates a pair with two views. `keep` lives as long as the pair, such as the folder of the
-    /// store.
+    /// Creates a pair with two views. `guard` is dropped together with the pair, for example the
+    /// folder of the store.
     pub fn shared(
         one: Arc<dyn Store>,
         other: Arc<dyn Store>,
-        keep: impl std::any::Any + Send + Sync,
+        guard: impl std::any::Any + Send + Sync,
     ) -> Self {
-        Self { one, other, _keep: Arc::new(keep) }
+        Self { one, other, _guard: Arc::new(guard) }
     }
 
     async fn append(&self, id: ExecutionId, after: u64, events: usize) {
@@ -90,7 +91,6 @@ impl StorePair {
     }
 }
 
-/// Returns the moment this many seconds after the first one.
 pub fn at(seconds: i64) -> Timestamp {
     Timestamp::from_timestamp(1_704_123_456 + seconds, 0).unwrap()
 }
@@ -115,7 +115,6 @@ pub fn command_id(n: usize) -> CommandId {
     format!("cmd_1704123456_{n:09}").parse().unwrap()
 }
 
-/// Returns an event with a value.
 pub fn signal(seq: u64, payload: Value) -> RecordedEvent {
     let event = Event::SignalReceived {
         name: format!("signal {seq}"),
@@ -125,7 +124,6 @@ pub fn signal(seq: u64, payload: Value) -> RecordedEvent {
     RecordedEvent { seq: Seq(seq), at: at(seq.cast_signed()), event }
 }
 
-/// Returns an append of this many events.
 pub fn some_events(id: ExecutionId, after: u64, events: usize) -> Append {
     let event = Event::Paused { command: command_id(1) };
     let pause =
@@ -157,7 +155,6 @@ pub fn request(n: usize, query: &str, seconds: i64) -> Request {
     Request { id: request_id(n), query: query.to_owned(), created_at: at(seconds) }
 }
 
-/// Returns a plan with one step for each tool.
 pub fn plan(n: usize, of: usize, version: u32, tools: &[&str]) -> Plan {
     plan_with(n, of, version, tools, &json!({}))
 }
@@ -175,7 +172,6 @@ fn plan_with(n: usize, of: usize, version: u32, tools: &[&str], parameters: &Val
     Plan::from_json(&plan.to_string()).unwrap()
 }
 
-/// Returns an inbox command for an execution.
 pub fn inbox_command(n: usize, of: usize, command: Command) -> SentCommand {
     SentCommand { id: command_id(n), execution: execution(of), at: at(0), command }
 }

@@ -1,9 +1,9 @@
 //! A store with the faults that real stores have, within the contract.
 //!
-//! An operation may fail before it is passed on, it may fail although it was written, and it may
-//! stall on both sides. The store never loses a confirmed write, invents nothing, and never accepts
-//! an append at the wrong place, because such bugs are the business of the conformance suite. The
-//! same seed and the same calls give the same faults.
+//! An operation may fail before it is passed on, may fail although it was written, and may stall
+//! before and after. The store never loses a confirmed write, invents nothing, and never accepts an
+//! append at the wrong position, because the conformance suite checks for such bugs. The same seed
+//! and the same calls give the same faults.
 
 use std::{
     fmt,
@@ -31,7 +31,7 @@ use shared::{
 };
 use tokio::sync::watch;
 
-/// Random choices from one seed. Copies share the sequence.
+/// Random choices that follow from one seed. Copies share the sequence.
 #[derive(Clone)]
 pub struct Dice(Arc<Mutex<SmallRng>>);
 
@@ -49,30 +49,30 @@ impl Dice {
 
     /// Returns `true` in this many of a thousand cases.
     pub fn happens(&self, in_thousand: u32) -> bool {
-        self.below(1_000) < u64::from(in_thousand)
+        self.draw_below(1_000) < u64::from(in_thousand)
     }
 
     /// Draws an index below `len`, which is not zero.
-    pub fn index(&self, len: usize) -> usize {
+    pub fn draw_index(&self, len: usize) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).random_range(0..len)
     }
 
     /// Draws a number below `end`, which is not zero.
-    pub fn below(&self, end: u64) -> u64 {
+    pub fn draw_below(&self, end: u64) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).random_range(0..end)
     }
 }
 
-/// Rates of faults, in a thousand operations.
+/// Numbers of faults in a thousand operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRates {
-    /// Fails before the operation.
+    /// Failures before the operation.
     pub fails_before: u32,
-    /// Fails after the operation.
+    /// Failures after the operation.
     pub fails_after: u32,
-    /// Fails after the events of an append, before its commands leave the inbox. Stores without
-    /// transactions write those later.
-    pub forgets: u32,
+    /// Failures after the events of an append, but before its commands leave the inbox. Stores
+    /// without transactions remove the commands later.
+    pub fails_before_inbox: u32,
     /// Stalls before and after the operation.
     pub stalls: u32,
     /// Longest stall.
@@ -85,7 +85,7 @@ impl Default for FaultRates {
         Self {
             fails_before: 25,
             fails_after: 25,
-            forgets: 100,
+            fails_before_inbox: 100,
             stalls: 50,
             stall: Duration::from_secs(12),
         }
@@ -99,7 +99,7 @@ pub struct FaultyStore {
     dice: Dice,
     rates: FaultRates,
     is_calm: AtomicBool,
-    /// Error with which heads that come alone are refused.
+    /// The error with which heads without events are refused.
     refuses_heads: Mutex<Option<StoreError>>,
     operations: watch::Sender<u64>,
 }
@@ -129,15 +129,15 @@ impl FaultyStore {
         self.is_calm.load(Ordering::Relaxed)
     }
 
-    async fn stall(&self) {
+    async fn stall_sometimes(&self) {
         if !self.is_calm() && self.dice.happens(self.rates.stalls) {
             let most = u64::try_from(self.rates.stall.as_millis()).unwrap_or(u64::MAX);
-            let wait = self.dice.below(most.saturating_add(1));
+            let wait = self.dice.draw_below(most.saturating_add(1));
             tokio::time::sleep(Duration::from_millis(wait)).await;
         }
     }
 
-    fn fails(&self, in_thousand: u32) -> Result<(), StoreError> {
+    fn fail_sometimes(&self, in_thousand: u32) -> Result<(), StoreError> {
         if !self.is_calm() && self.dice.happens(in_thousand) {
             return Err(StoreError::Unavailable("a simulated fault".to_owned()));
         }
@@ -150,11 +150,11 @@ impl FaultyStore {
         operation: impl Future<Output = Result<T, E>> + Send,
     ) -> Result<T, E> {
         self.operations.send_modify(|count| *count += 1);
-        self.stall().await;
-        self.fails(self.rates.fails_before)?;
+        self.stall_sometimes().await;
+        self.fail_sometimes(self.rates.fails_before)?;
         let done = operation.await?;
-        self.stall().await;
-        self.fails(self.rates.fails_after)?;
+        self.stall_sometimes().await;
+        self.fail_sometimes(self.rates.fails_after)?;
         Ok(done)
     }
 }
@@ -177,7 +177,7 @@ impl Store for FaultyStore {
 #[async_trait]
 impl Log for FaultyStore {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
-        if !append.heard.is_empty() && self.fails(self.rates.forgets).is_err() {
+        if !append.heard.is_empty() && self.fail_sometimes(self.rates.fails_before_inbox).is_err() {
             let forgetful = Append { heard: Vec::new(), ..append };
             self.with_faults(self.inner.append(forgetful)).await?;
             return Err(StoreError::Unavailable("the commands were not removed".to_owned()).into());

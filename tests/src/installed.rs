@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 /// # Panics
 ///
 /// If no folder of `PATH` contains it.
-pub fn program(name: &str) -> &str {
+pub fn find_program(name: &str) -> &str {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let is_there = std::env::split_paths(&folders).any(|folder| folder.join(name).is_file());
-    assert!(is_there, "{}", message(name));
+    assert!(is_there, "{}", missing_message(name));
     name
 }
 
@@ -20,14 +20,14 @@ pub fn program(name: &str) -> &str {
 /// # Panics
 ///
 /// If the path does not exist.
-pub fn path(variable: &str, otherwise: &str) -> PathBuf {
+pub fn find_path(variable: &str, otherwise: &str) -> PathBuf {
     let cached = || Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache").join(otherwise);
     let path = std::env::var_os(variable).map_or_else(cached, PathBuf::from);
-    assert!(path.exists(), "{}", message(&path.display().to_string()));
+    assert!(path.exists(), "{}", missing_message(&path.display().to_string()));
     path
 }
 
-fn message(missing: &str) -> String {
+fn missing_message(missing: &str) -> String {
     format!(
         "`{missing}` is missing: run `./tests/run`, which installs what the tests need and names \
          what it cannot install, or `eval \"$(./tests/run --env)\"` before a `cargo test` of your \
@@ -42,12 +42,12 @@ mod tests {
     #[test]
     #[should_panic(expected = "`no-such-program` is missing: run `./tests/run`")]
     fn a_missing_program_names_the_command_that_installs_it() {
-        program("no-such-program");
+        find_program("no-such-program");
     }
 
     #[test]
     #[should_panic(expected = "/.cache/no-such-folder` is missing: run `./tests/run`")]
     fn a_missing_file_names_the_command_that_installs_it() {
-        path("FABER_TEST_NOT_SET", "no-such-folder");
+        find_path("FABER_TEST_NOT_SET", "no-such-folder");
     }
 }

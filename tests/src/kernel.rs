@@ -5,10 +5,11 @@ use std::{
     sync::OnceLock,
 };
 
-/// Makes tests fail that need a missing feature. Otherwise they expect Faber's refusal.
-const STRICT: &str = "FABER_TEST_STRICT";
+/// If this variable is set, tests fail that need a missing feature. Otherwise they expect Faber to
+/// refuse.
+const STRICT_VARIABLE: &str = "FABER_TEST_STRICT";
 
-/// Returns whether a process may have a mount namespace. Finds out with a program other than Faber.
+/// Returns whether a process may have a mount namespace. Another program than Faber tries it.
 ///
 /// # Panics
 ///
@@ -25,8 +26,8 @@ pub fn has_mount_namespaces() -> bool {
         })
     });
     assert!(
-        has || std::env::var_os(STRICT).is_none(),
-        "mount namespaces are not allowed here, and `{STRICT}` is set"
+        has || std::env::var_os(STRICT_VARIABLE).is_none(),
+        "mount namespaces are not allowed here, and `{STRICT_VARIABLE}` is set"
     );
     has
 }

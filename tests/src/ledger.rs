@@ -18,19 +18,19 @@ use toolbox::{StepCall, Tool, ToolContext, ToolSet, Toolbox, flow};
 
 use crate::world::World;
 
-/// Longest duration of a tool, in milliseconds.
+/// Longest duration of a simulated tool, in milliseconds.
 const MAX_WORK_MS: u64 = 1_200;
-/// Longest list that a tool returns.
+/// Maximum length of a list that a simulated tool returns.
 const MAX_LIST: u64 = 7;
 
 #[derive(Debug)]
 pub struct Ledger {
     world: Arc<World>,
-    calls: Mutex<BTreeMap<(ExecutionId, StepId, Part), Calls>>,
+    calls: Mutex<BTreeMap<(ExecutionId, StepId, Part), StepCalls>>,
 }
 
 #[derive(Debug, Default)]
-struct Calls {
+struct StepCalls {
     attempts: BTreeSet<Attempt>,
     key: Option<String>,
 }
@@ -42,19 +42,19 @@ impl Ledger {
 
     /// Returns tools that write into the ledger, `sim.read`, `sim.idempotent`, `sim.once` and
     /// `sim.limited`, and the `flow` tools.
-    pub fn toolbox(self: &Arc<Self>) -> Toolbox {
+    pub fn make_toolbox(self: &Arc<Self>) -> Toolbox {
         let effects = [
             ("read", Effect::Read),
             ("idempotent", Effect::Idempotent),
             ("once", Effect::Once),
             ("limited", Effect::Idempotent),
         ];
-        let tools = effects.map(|(name, effect)| self.tool(name, effect));
+        let tools = effects.map(|(name, effect)| self.make_tool(name, effect));
         let name = "sim".parse().expect("a literal");
         Toolbox::new([ToolSet::ready(name, "sim", "Simulated work.", tools), flow::flow()])
     }
 
-    fn tool(self: &Arc<Self>, name: &str, effect: Effect) -> Arc<dyn Tool> {
+    fn make_tool(self: &Arc<Self>, name: &str, effect: Effect) -> Arc<dyn Tool> {
         let definition = ToolDefinition {
             name: name.parse().expect("a literal"),
             set: "sim".parse().expect("a literal"),
@@ -70,10 +70,10 @@ impl Ledger {
 
     /// Records a call, and each rule that it breaks.
     async fn record_call(&self, call: &StepCall, effect: Effect, key: Option<String>) {
-        let log = self.world.log(call.execution).await;
+        let log = self.world.read_log(call.execution).await;
         let mut all = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let calls = all.entry((call.execution, call.step.clone(), call.part)).or_default();
-        let uncalled = attempts_without_call(&log, call);
+        let attempts_without_call = attempts_without_call(&log, call);
         let is_first = calls.attempts.is_empty();
         let is_new = calls.attempts.insert(call.attempt);
         let wrong = |what: &str| {
@@ -87,7 +87,7 @@ impl Ledger {
         {
             wrong("called under another key");
         }
-        if !uncalled.is_disjoint(&calls.attempts) {
+        if !attempts_without_call.is_disjoint(&calls.attempts) {
             wrong("an attempt was called although the log says that it was not");
         }
         if effect == Effect::Read {
@@ -101,15 +101,15 @@ impl Ledger {
         };
         if effect == Effect::Once {
             use shared::clock::Clock as _;
-            // With wrong clocks, a worker may seem lost although it lives. Its call gets an unknown
-            // outcome, but remains the only call.
-            let takes = |recorded: &RecordedEvent| matches!(&recorded.event, Event::Claimed(claim) if !claim.renewed);
-            let is_taken = log[at..].iter().any(takes);
+            // With wrong clocks, a worker may seem lost although it lives. Its call then gets an
+            // unknown outcome, but remains the only call.
+            let is_takeover = |recorded: &RecordedEvent| matches!(&recorded.event, Event::Claimed(claim) if !claim.renewed);
+            let is_taken = log[at..].iter().any(is_takeover);
             if is_taken && !self.world.is_skewed() {
                 let now = self.world.clock.now();
                 wrong(&format!("at {now} called by a worker that others had given up"));
             }
-            if !is_first && !allows_another(&log[..at], call, &uncalled) {
+            if !is_first && !allows_another_call(&log[..at], call, &attempts_without_call) {
                 wrong("called again on a guess");
             }
         }
@@ -123,22 +123,26 @@ fn is_start(recorded: &RecordedEvent, call: &StepCall) -> bool {
 
 /// Returns the attempts that called no tool by the log, because the tool had disappeared.
 fn attempts_without_call(log: &[RecordedEvent], call: &StepCall) -> BTreeSet<Attempt> {
-    let uncalled = log.iter().filter_map(|recorded| match &recorded.event {
+    let attempts_without_call = log.iter().filter_map(|recorded| match &recorded.event {
         Event::StepInterrupted { step, part, attempt, error: Some(_) } => {
             (*step == call.step && *part == call.part).then_some(*attempt)
         }
         _ => None,
     });
-    uncalled.collect()
+    attempts_without_call.collect()
 }
 
 /// Returns whether the log allows another call of a `once` step: the last real attempt failed for
 /// certain, or a person decided.
-fn allows_another(log: &[RecordedEvent], call: &StepCall, uncalled: &BTreeSet<Attempt>) -> bool {
+fn allows_another_call(
+    log: &[RecordedEvent],
+    call: &StepCall,
+    attempts_without_call: &BTreeSet<Attempt>,
+) -> bool {
     let is_of = |event: &&Event| {
         event.step() == Some(&call.step)
             && event.part() == call.part
-            && !event.attempt().is_some_and(|attempt| uncalled.contains(&attempt))
+            && !event.attempt().is_some_and(|attempt| attempts_without_call.contains(&attempt))
     };
     let last = log.iter().rev().map(|recorded| &recorded.event).find(is_of);
     match last {
@@ -170,13 +174,13 @@ impl Tool for SimulatedTool {
         if world.is_calm() {
             return Ok(with_list(output, 2));
         }
-        let output = with_list(output, world.dice.below(MAX_LIST));
+        let output = with_list(output, world.dice.draw_below(MAX_LIST));
         if world.dice.happens(100) {
             cx.progress(Progress { progress: 1.0, total: None, message: None });
         }
-        let fate = world.dice.below(100);
+        let fate = world.dice.draw_below(100);
         if fate >= 30 {
-            let work = Duration::from_millis(world.dice.below(MAX_WORK_MS));
+            let work = Duration::from_millis(world.dice.draw_below(MAX_WORK_MS));
             tokio::select! {
                 biased;
                 () = cx.cancel.cancelled() => return Err(cancelled_error()),

@@ -31,19 +31,19 @@ impl Connected {
     /// # Panics
     ///
     /// If the source is invalid.
-    pub fn begin(source: &Value) -> Self {
-        Self::begin_with(source, Launcher::unconfined())
+    pub fn start_connecting(source: &Value) -> Self {
+        Self::start_connecting_with(source, Launcher::unconfined())
     }
 
-    /// Like [`begin`](Self::begin), with a launcher for confined commands.
+    /// Like [`start_connecting`](Self::start_connecting), with a launcher for confined commands.
     ///
     /// # Panics
     ///
     /// If the source is invalid.
-    pub fn begin_with(source: &Value, launcher: Launcher) -> Self {
+    pub fn start_connecting_with(source: &Value, launcher: Launcher) -> Self {
         let set: SetConfig = serde_json::from_value(json!({ "name": "s", "source": source }))
             .expect("a source that a configuration could have");
-        Self::begin_set(set, launcher)
+        Self::start_connecting_set(set, launcher)
     }
 
     /// Starts to connect a toolset.
@@ -51,7 +51,7 @@ impl Connected {
     /// # Panics
     ///
     /// If it cannot be added.
-    pub fn begin_set(set: SetConfig, launcher: Launcher) -> Self {
+    pub fn start_connecting_set(set: SetConfig, launcher: Launcher) -> Self {
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES).with_launcher(launcher);
         sources.put(set);
@@ -63,16 +63,16 @@ impl Connected {
     /// # Panics
     ///
     /// If it fails.
-    pub async fn ready(source: &Value) -> Self {
-        let connected = Self::begin(source);
+    pub async fn connect(source: &Value) -> Self {
+        let connected = Self::start_connecting(source);
         assert_eq!(connected.status().await, SetStatus::Ready);
         connected
     }
 
     /// Waits until the toolset is ready or has failed.
     pub async fn status(&self) -> SetStatus {
-        self.toolbox.reconnect_set(&set());
-        self.toolbox.wait_for_set(&set(), MAX_WAIT).await.expect("the set is registered")
+        self.toolbox.reconnect_set(&toolset_name());
+        self.toolbox.wait_for_set(&toolset_name(), MAX_WAIT).await.expect("the set is registered")
     }
 
     /// Returns a tool.
@@ -89,7 +89,7 @@ impl Connected {
 
     /// Calls a tool as a step would.
     pub async fn call(&self, name: &str, parameters: Value) -> Result<Value, ToolError> {
-        self.call_in(name, parameters, step()).await
+        self.call_in(name, parameters, second_attempt()).await
     }
 
     pub async fn call_in(
@@ -104,12 +104,12 @@ impl Connected {
     }
 }
 
-fn set() -> ToolSetName {
+fn toolset_name() -> ToolSetName {
     "s".parse().expect("a name")
 }
 
 /// Returns the context of the second attempt of step `x`.
-pub fn step() -> ToolContext {
+pub fn second_attempt() -> ToolContext {
     let call = StepCall {
         execution: ExecutionId::draw(Timestamp::UNIX_EPOCH),
         step: "x".parse().expect("a step id"),
@@ -134,9 +134,9 @@ pub fn is_running(pid: &str) -> bool {
 /// # Panics
 ///
 /// If it does not hold within [`MAX_WAIT`].
-pub async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub async fn wait_until(what: &str, mut is_expected: impl FnMut() -> bool) {
     let look = async {
-        while !holds() {
+        while !is_expected() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

@@ -1,8 +1,8 @@
 //! The simulated world: its time, its network, and views of its store.
 //!
 //! Every worker, client and subscriber has its own [`View`] of the store, like a separate process.
-//! Hints may get lost, writes may arrive long after they were given up, and a frozen view stands
-//! still while others continue. The world records every violation.
+//! Hints may get lost. Writes may arrive long after the writer gave up. A frozen view stops while
+//! others continue. The world records every violation.
 
 mod view;
 
@@ -32,17 +32,17 @@ use crate::faulty::{Dice, FaultRates, FaultyStore};
 
 /// Start time of every world.
 const START_SECONDS: i64 = 1_700_000_000;
-/// Lost hints in a thousand.
-const LOST_HINTS: u32 = 200;
-/// Appends in a thousand that are reported as failed and written later.
-const LATE_APPENDS: u32 = 15;
+/// Number of hints in a thousand that get lost.
+const LOST_HINTS_PER_MILLE: u32 = 200;
+/// Number of appends in a thousand that are reported as failed and written later.
+const LATE_APPENDS_PER_MILLE: u32 = 15;
 /// Longest delay of such an append, in milliseconds.
-const LATE_MS: u64 = 4_000;
+const MAX_LATENESS_MS: u64 = 4_000;
 
-/// Worlds in a thousand with wrong clocks.
-const SKEWED_WORLDS: u32 = 250;
+/// Number of worlds in a thousand whose clocks are wrong.
+const SKEWED_WORLDS_PER_MILLE: u32 = 250;
 /// Largest error of a clock, in both directions, in milliseconds.
-const SKEW_MS: u64 = 30_000;
+const MAX_SKEW_MS: u64 = 30_000;
 
 /// A clock that follows tokio's paused time.
 #[derive(Clone, Copy, Debug)]
@@ -60,12 +60,12 @@ impl Clock for SimClock {
 #[derive(Clone, Copy, Debug)]
 pub struct SkewedClock {
     clock: SimClock,
-    by: TimeDelta,
+    error: TimeDelta,
 }
 
 impl Clock for SkewedClock {
     fn now(&self) -> Timestamp {
-        self.clock.now() + self.by
+        self.clock.now() + self.error
     }
 }
 
@@ -78,10 +78,10 @@ pub struct World {
     pub memory: Arc<Memory>,
     faulty: Arc<FaultyStore>,
     is_calm: AtomicBool,
-    /// Clocks of workers are wrong in this world.
+    /// The clocks of the workers are wrong in this world.
     is_skewed: bool,
     hints: Mutex<Vec<Arc<Hints>>>,
-    late: Mutex<JoinSet<()>>,
+    late_appends: Mutex<JoinSet<()>>,
     acknowledged: Mutex<Vec<(ExecutionId, EventDocument)>>,
     violations: Mutex<Vec<String>>,
 }
@@ -90,7 +90,7 @@ impl World {
     /// Creates a world. Needs a runtime with paused time.
     pub fn new(seed: u64, rates: FaultRates) -> Arc<Self> {
         let dice = Dice::new(seed);
-        let is_skewed = dice.happens(SKEWED_WORLDS);
+        let is_skewed = dice.happens(SKEWED_WORLDS_PER_MILLE);
         let memory = Arc::new(Memory::new());
         let store: Arc<dyn Store> = Arc::<Memory>::clone(&memory);
         Arc::new(Self {
@@ -101,7 +101,7 @@ impl World {
             is_calm: AtomicBool::new(false),
             is_skewed,
             hints: Mutex::default(),
-            late: Mutex::default(),
+            late_appends: Mutex::default(),
             acknowledged: Mutex::default(),
             violations: Mutex::default(),
         })
@@ -121,10 +121,10 @@ impl World {
 
     /// Returns a clock for a new worker.
     pub fn draw_clock(&self) -> SkewedClock {
-        let most = if self.is_skewed { SKEW_MS } else { 0 };
-        let ms = i64::try_from(self.dice.below(2 * most + 1)).unwrap_or_default();
-        let by = TimeDelta::milliseconds(ms - i64::try_from(most).unwrap_or_default());
-        SkewedClock { clock: self.clock, by }
+        let most = if self.is_skewed { MAX_SKEW_MS } else { 0 };
+        let ms = i64::try_from(self.dice.draw_below(2 * most + 1)).unwrap_or_default();
+        let error = TimeDelta::milliseconds(ms - i64::try_from(most).unwrap_or_default());
+        SkewedClock { clock: self.clock, error }
     }
 
     /// Stops all faults, so that a test can see that everything finishes.
@@ -139,23 +139,23 @@ impl World {
     }
 
     /// Waits a few milliseconds, as a message would.
-    async fn delay(&self) {
-        let ms = if self.is_calm() { 1 } else { self.dice.below(6) };
+    async fn delay_message(&self) {
+        let ms = if self.is_calm() { 1 } else { self.dice.draw_below(6) };
         time::sleep(Duration::from_millis(ms)).await;
     }
 
     /// Draws whether an append is late.
     fn is_late(&self) -> bool {
-        !self.is_calm() && self.dice.happens(LATE_APPENDS)
+        !self.is_calm() && self.dice.happens(LATE_APPENDS_PER_MILLE)
     }
 
     /// Writes an append later, if the log then still ends where the append starts.
     fn append_later(self: &Arc<Self>, append: Append) {
-        let (world, wait) = (Arc::clone(self), self.dice.below(LATE_MS));
-        lock(&self.late).spawn(async move {
+        let (world, wait) = (Arc::clone(self), self.dice.draw_below(MAX_LATENESS_MS));
+        lock(&self.late_appends).spawn(async move {
             use shared::store::Log as _;
             time::sleep(Duration::from_millis(wait)).await;
-            // The fence rejects it if it does not fit any more.
+            // The store rejects the append if it no longer fits the log.
             if world.memory.append(append).await.is_ok() {
                 world.send_hints();
             }
@@ -165,7 +165,7 @@ impl World {
     /// Sends hints about a write. Some get lost.
     fn send_hints(&self) {
         for hints in &*lock(&self.hints) {
-            if self.is_calm() || !self.dice.happens(LOST_HINTS) {
+            if self.is_calm() || !self.dice.happens(LOST_HINTS_PER_MILLE) {
                 hints.wake_all();
             }
         }
@@ -199,7 +199,7 @@ impl World {
     }
 
     /// Returns the real log, without faults.
-    pub async fn log(&self, id: ExecutionId) -> Vec<event::RecordedEvent> {
+    pub async fn read_log(&self, id: ExecutionId) -> Vec<event::RecordedEvent> {
         use shared::store::Log as _;
         let mut log = Vec::new();
         loop {

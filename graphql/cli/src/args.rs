@@ -120,7 +120,7 @@ pub(crate) enum Command {
     Save(SaveArgs),
     /// Remove the name of a saved plan; the plan stays.
     Unsave {
-        /// The name.
+        /// The name of the saved plan.
         name: String,
     },
     /// Export a plan as YAML or JSON for `run --plan` and `save --plan`.
@@ -138,33 +138,30 @@ pub(crate) enum Command {
     Debug(DebugArgs),
     /// List requests, plans or executions, newest first, or saved plans.
     List {
-        /// The kind of objects.
         #[command(subcommand)]
-        what: List,
+        subcommand: List,
     },
     /// Write a blob that a tool returned to a file, or to standard output.
     Blob {
         /// The value of `$blob` in an output: `exec_…/SHA-256`.
         id: String,
-        /// The file; default: standard output.
+        /// The file to write; default: standard output.
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
     /// List, show, call, load and select tools.
     Tools {
-        /// The operation.
         #[command(subcommand)]
-        what: Tools,
+        subcommand: Tools,
     },
     /// List, activate and deactivate toolsets.
     Toolsets {
-        /// The operation.
         #[command(subcommand)]
-        what: Toolsets,
+        subcommand: Toolsets,
     },
     /// Log in to an MCP server with OAuth.
     Login {
-        /// The toolset.
+        /// The name of the toolset, as in the configuration.
         #[arg(value_name = "TOOLSET")]
         set: String,
         /// Print the address and open no browser.
@@ -173,21 +170,19 @@ pub(crate) enum Command {
     },
     /// Remove a login and revoke it on the server.
     Logout {
-        /// The toolset.
+        /// The name of the toolset, as in the configuration.
         #[arg(value_name = "TOOLSET")]
         set: String,
     },
     /// Show the toolkit: actions and their tools.
     Toolkit {
-        /// The operation.
         #[command(subcommand)]
-        what: ToolkitCommand,
+        subcommand: ToolkitCommand,
     },
     /// Download and list models for tool selection and planning.
     Models {
-        /// The operation.
         #[command(subcommand)]
-        what: Models,
+        subcommand: Models,
     },
     /// Serve the GraphQL API and drive executions.
     Serve {
@@ -212,7 +207,7 @@ pub(crate) enum Command {
     },
     /// Print a completion script for a shell.
     Completions {
-        /// The shell.
+        /// The shell that runs the script.
         shell: clap_complete::Shell,
     },
     /// Demo: a small blog as an MCP server over standard input and output.

@@ -30,7 +30,6 @@ use toolbox::{Toolbox, flow};
 
 use self::report::Report;
 
-/// Arguments of `faber bench`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchArgs {
     /// The workload to measure.
@@ -55,7 +54,6 @@ pub(crate) struct BenchArgs {
     pub(crate) file: Option<PathBuf>,
 }
 
-/// The workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Workload {
     /// Steps one after another.
@@ -72,10 +70,9 @@ pub(crate) enum Workload {
     Subscribe,
 }
 
-/// The declared effect of a second call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchEffect {
-    /// Nothing.
+    /// The tool has no effect.
     Read,
     /// The tool repeats its effect.
     Once,
@@ -110,27 +107,27 @@ struct BenchNode {
     worker: JoinSet<()>,
 }
 
-pub(crate) async fn run(args: &BenchArgs, url: &str) -> Result<Value, BenchError> {
+pub(crate) async fn run_workload(args: &BenchArgs, url: &str) -> Result<Value, BenchError> {
     if args.workload == Workload::Plan {
-        return Ok(workload::plan(args.steps.unwrap_or(100_000)));
+        return Ok(workload::measure_compiler(args.steps.unwrap_or(100_000)));
     }
-    let mut rig = BenchNode::new(url).await?;
+    let mut bench_node = BenchNode::new(url).await?;
     let mut report = Report::new(args, url);
-    report.probe_commits(&*rig.store).await?;
+    report.probe_commits(&*bench_node.store).await?;
     match args.workload {
-        Workload::Chain => workload::chain(&rig, args, &mut report).await?,
-        Workload::Fanout => workload::fanout(&rig, args, &mut report).await?,
-        Workload::Dag => workload::dag(&rig, args, &mut report).await?,
-        Workload::Subscribe => workload::subscribe(&rig, args, &mut report).await?,
-        Workload::Select => select::select(&rig, args, &mut report).await?,
+        Workload::Chain => workload::run_chain(&bench_node, args, &mut report).await?,
+        Workload::Fanout => workload::run_fanout(&bench_node, args, &mut report).await?,
+        Workload::Dag => workload::run_dag(&bench_node, args, &mut report).await?,
+        Workload::Subscribe => workload::run_subscribers(&bench_node, args, &mut report).await?,
+        Workload::Select => select::run_selection(&bench_node, args, &mut report).await?,
         Workload::Plan => unreachable!("measured above, without a store"),
     }
-    rig.drain.cancel();
-    while rig.worker.join_next().await.is_some() {}
+    bench_node.drain.cancel();
+    while bench_node.worker.join_next().await.is_some() {}
     Ok(report.to_json())
 }
 
-const FOREVER: Duration = Duration::from_hours(24 * 365);
+const NEVER_PARK: Duration = Duration::from_hours(24 * 365);
 
 impl BenchNode {
     async fn new(url: &str) -> Result<Self, BenchError> {
@@ -145,9 +142,9 @@ impl BenchNode {
             clock: Arc::clone(&clock),
             options: Options {
                 drain: Duration::from_secs(1),
-                // This worker claims only the executions that it is given, so a parked execution
-                // would stay in the store.
-                park_after: FOREVER,
+                // This worker claims only the executions that it is given. It would not claim a
+                // parked execution again.
+                park_after: NEVER_PARK,
                 ..Options::default()
             },
             scope: WorkerScope::Given,

@@ -24,7 +24,7 @@ use std::{
 use ::toolsets::sources::SetConfig;
 use client::failure::Failure;
 use engine::{Guard, PlanCache};
-use planner::{select::MARGIN, toolkit::Toolkit};
+use planner::{select::DEFAULT_MARGIN, toolkit::Toolkit};
 use serde_json::Value;
 
 pub use self::{
@@ -83,11 +83,12 @@ pub struct Config {
     pub toolkit: Setting<ToolkitFiles>,
     /// Faber learns followers from successful executions.
     pub learning: Setting<bool>,
-    /// The margin by which a query must be closer to a centroid than the least similar example.
+    /// A query is clear if it is closer to a centroid than the least similar example, by this
+    /// margin.
     pub margin: Setting<f64>,
-    /// The toolsets as the file contains them.
+    /// The setting `toolsets` as the file contains it.
     written: Value,
-    described: Vec<PathBuf>,
+    described_files: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -112,26 +113,27 @@ impl From<ConfigError> for Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
     /// Messages about wrong settings.
-    pub wrong: Vec<String>,
-    /// The rest of the file is used. It is not if the file cannot be parsed.
+    pub wrong_settings: Vec<String>,
+    /// The file was parsed. Otherwise no setting of it is used.
     pub is_read: bool,
     /// Names of the settings that were omitted because they are wrong.
-    pub omitted: Vec<String>,
+    pub omitted_settings: Vec<String>,
 }
 
 impl Faults {
-    pub fn knows(&self, key: &str) -> bool {
-        self.is_read && !self.omitted.iter().any(|omitted| omitted == key)
+    pub fn has_valid(&self, key: &str) -> bool {
+        self.is_read
+            && !self.omitted_settings.iter().any(|omitted_settings| omitted_settings == key)
     }
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { wrong: Vec::new(), is_read: true, omitted: Vec::new() }
+        Self { wrong_settings: Vec::new(), is_read: true, omitted_settings: Vec::new() }
     }
 }
 
-fn path(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
+fn find_file(flags: &Flags, environment: &Environment) -> Option<PathBuf> {
     let named = flags.config.clone().or_else(|| environment.config.clone());
     named.or_else(|| Path::new(DEFAULT_FILE).is_file().then(|| PathBuf::from(DEFAULT_FILE)))
 }
@@ -140,34 +142,36 @@ impl Config {
     /// Loads the configuration. A flag precedes the environment, the environment precedes the file,
     /// and the file precedes the default.
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
-        let path = path(flags, environment);
+        let path = find_file(flags, environment);
         let file = path.as_deref().map(file::read).transpose()?.unwrap_or_default();
-        Self::of(path, file, flags, environment)
+        Self::from_sources(path, file, flags, environment)
     }
 
     /// Like [`load`](Self::load), but omits wrong settings of the file and reports them.
-    pub fn load_what_works(
+    pub fn load_valid_settings(
         flags: &Flags,
         environment: &Environment,
     ) -> Result<(Self, Faults), ConfigError> {
-        let path = path(flags, environment);
+        let path = find_file(flags, environment);
         let Some(named) = &path else {
             return Ok((Self::load(flags, environment)?, Faults::default()));
         };
-        let file::PartialFile { file, mut wrong, omitted } = file::read_what_works(named);
+        let file::PartialFile { file, mut wrong_settings, omitted_settings } =
+            file::read_valid_settings(named);
         let mut is_read = file.is_some();
-        let config = match Self::of(path.clone(), file.unwrap_or_default(), flags, environment) {
-            Ok(config) => config,
-            Err(err) => {
-                is_read = false;
-                wrong.push(err.to_string());
-                Self::of(path, file::File::default(), flags, environment)?
-            }
-        };
-        Ok((config, Faults { wrong, is_read, omitted }))
+        let config =
+            match Self::from_sources(path.clone(), file.unwrap_or_default(), flags, environment) {
+                Ok(config) => config,
+                Err(err) => {
+                    is_read = false;
+                    wrong_settings.push(err.to_string());
+                    Self::from_sources(path, file::File::default(), flags, environment)?
+                }
+            };
+        Ok((config, Faults { wrong_settings, is_read, omitted_settings }))
     }
 
-    fn of(
+    fn from_sources(
         path: Option<PathBuf>,
         file: file::File,
         flags: &Flags,
@@ -178,9 +182,9 @@ impl Config {
             .or_else(|| setting_from_variable("FABER_SERVER", environment.server.as_ref()));
         let (mut toolsets, written) = match file.toolsets {
             Some((sets, written)) => (Setting { value: sets, origin: Origin::File }, written),
-            None => toolsets::demo(),
+            None => toolsets::demo_toolset(),
         };
-        if let Some(set) = file.described {
+        if let Some(set) = file.tools_files_set {
             if toolsets.value.iter().any(|known| known.name == set.name) {
                 let why =
                     "`tools_files` are the toolset `tools`, which `toolsets` has, too: rename it";
@@ -190,9 +194,9 @@ impl Config {
         }
         Ok(Self {
             file: path,
-            store: store(flags, environment, file.store, &data),
+            store: read_store(flags, environment, file.store, &data),
             server,
-            listen: listen(flags, environment)?,
+            listen: read_listen(flags, environment)?,
             planner: or_default(file.planner, PlannerConfig::default),
             plan_cache: or_default(file.plan_cache, PlanCache::default),
             guard: or_default(file.guard, Guard::default),
@@ -207,41 +211,44 @@ impl Config {
             contexts: file.contexts,
             toolkit: or_default(file.toolkit, ToolkitFiles::default),
             learning: or_default(file.learning, || true),
-            margin: or_default(file.margin, || MARGIN),
+            margin: or_default(file.margin, || DEFAULT_MARGIN),
             data,
             written,
-            described: file.described_in,
+            described_files: file.tools_files,
         })
     }
 }
 
 impl Config {
     /// Returns the folder for relative paths: that of the configuration file, or the current one.
-    pub fn base(&self) -> std::io::Result<PathBuf> {
+    pub fn base_folder(&self) -> std::io::Result<PathBuf> {
         let path = std::path::absolute(self.file.as_deref().unwrap_or(Path::new(DEFAULT_FILE)))?;
         Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))
     }
 }
 
-fn store(
+fn read_store(
     flags: &Flags,
     environment: &Environment,
     file: Option<String>,
     data: &Path,
 ) -> Setting<String> {
-    let said = setting_from_flag("--store", flags.store.as_ref())
+    let explicit = setting_from_flag("--store", flags.store.as_ref())
         .or_else(|| setting_from_variable("FABER_STORE", environment.store.as_ref()))
         .or_else(|| file.map(|value| Setting { value, origin: Origin::File }));
-    said.unwrap_or_else(|| {
+    explicit.unwrap_or_else(|| {
         let path = data.join("faber.db");
         Setting { value: format!("sqlite:{}", path.display()), origin: Origin::Default }
     })
 }
 
-fn listen(flags: &Flags, environment: &Environment) -> Result<Setting<SocketAddr>, ConfigError> {
-    let said = setting_from_flag("--listen", flags.listen.as_ref())
+fn read_listen(
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<Setting<SocketAddr>, ConfigError> {
+    let explicit = setting_from_flag("--listen", flags.listen.as_ref())
         .or_else(|| setting_from_variable("FABER_LISTEN", environment.listen.as_ref()));
-    let Setting { value, origin } = or_default_setting(said, || DEFAULT_LISTEN.to_owned());
+    let Setting { value, origin } = or_default_setting(explicit, || DEFAULT_LISTEN.to_owned());
     let complaint = |_| {
         ConfigError(format!(
             "`{value}` ({origin}) is not an address to listen on: write an address and a port, \
@@ -265,8 +272,8 @@ fn or_default<T>(file: Option<T>, default: impl FnOnce() -> T) -> Setting<T> {
     or_default_setting(file.map(|value| Setting { value, origin: Origin::File }), default)
 }
 
-fn or_default_setting<T>(said: Option<Setting<T>>, default: impl FnOnce() -> T) -> Setting<T> {
-    said.unwrap_or_else(|| Setting { value: default(), origin: Origin::Default })
+fn or_default_setting<T>(explicit: Option<Setting<T>>, default: impl FnOnce() -> T) -> Setting<T> {
+    explicit.unwrap_or_else(|| Setting { value: default(), origin: Origin::Default })
 }
 
 impl std::fmt::Display for Origin {

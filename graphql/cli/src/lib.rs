@@ -51,7 +51,7 @@ use crate::{
 };
 
 /// Crates that log tokens or whole messages, and the highest log level at which they may log.
-const MAX_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
+const MAX_LOG_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 
 /// The result of a command, as the status of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,6 @@ impl ExitStatus {
     }
 }
 
-/// The configuration, the environment and the terminal of a command.
 pub(crate) struct App {
     config: Config,
     environment: Environment,
@@ -103,7 +102,7 @@ impl App {
 
 /// Time after which an idle thread for blocking work ends. Each thread keeps freed memory, and the
 /// short reads of an idle server would keep all threads alive for longer.
-const BLOCKING_THREAD_REST: Duration = Duration::from_secs(1);
+const BLOCKING_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// Runs the command line of this process.
 ///
@@ -117,7 +116,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         return sandbox::run_confined(rest.iter().cloned());
     }
     memory::start_release();
-    let environment = Environment::of_process();
+    let environment = Environment::from_process();
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(err) => {
@@ -128,7 +127,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
             );
         }
     };
-    if let Err(failure) = start_log(&environment, default_log(&cli.command)) {
+    if let Err(failure) = start_log(&environment, default_log_filter(&cli.command)) {
         return ExitCode::from(Screen::new(cli.globals.json, &environment).fail(&failure));
     }
     if let Err(err) = sandbox::hide_process_memory() {
@@ -137,7 +136,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     let screen = Screen::new(cli.globals.json, &environment);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .thread_keep_alive(BLOCKING_THREAD_REST)
+        .thread_keep_alive(BLOCKING_THREAD_KEEP_ALIVE)
         .build();
     let result = match runtime {
         Ok(runtime) => {
@@ -176,9 +175,9 @@ fn report_usage(err: &clap::Error, arguments: &[OsString], environment: &Environ
 /// Prints a text of `clap` in its colours. The text repeats arguments, so it is escaped.
 fn print_clap_text(err: &clap::Error, environment: &Environment) {
     let is_coloured = if err.use_stderr() {
-        screen::stderr_has_colours(environment)
+        screen::has_stderr_colours(environment)
     } else {
-        screen::stdout_has_colours(environment)
+        screen::has_stdout_colours(environment)
     };
     let text = err.render();
     let text = if is_coloured { text.ansi().to_string() } else { text.to_string() };
@@ -194,7 +193,7 @@ fn print_clap_text(err: &clap::Error, environment: &Environment) {
 
 /// Returns what a command logs without `FABER_LOG`. Only a command that runs until a signal has no
 /// other way to say that a toolset failed.
-fn default_log(command: &Command) -> String {
+fn default_log_filter(command: &Command) -> String {
     match command {
         Command::Serve { .. } | Command::Worker | Command::Mcp => "warn".to_owned(),
         _ => format!("warn,{}=off", toolbox::LOG_TARGET),
@@ -202,11 +201,11 @@ fn default_log(command: &Command) -> String {
 }
 
 fn start_log(environment: &Environment, default: String) -> Result<(), Failure> {
-    let filter = log_filter(&environment.log.clone().unwrap_or(default))?;
+    let filter = parse_log_filter(&environment.log.clone().unwrap_or(default))?;
     let may_log = filter_fn(may_log);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| screen::Log)
-        .with_ansi(screen::stderr_has_colours(environment))
+        .with_ansi(screen::has_stderr_colours(environment))
         .with_target(false);
     let logging = tracing_subscriber::registry().with(filter).with(may_log).with(lines);
     // A test may have installed a logger before.
@@ -216,24 +215,25 @@ fn start_log(environment: &Environment, default: String) -> Result<(), Failure> 
 
 /// Reads `FABER_LOG`. Rejects a single word that is no level, because `EnvFilter` would take it for
 /// a module.
-fn log_filter(wanted: &str) -> Result<EnvFilter, Failure> {
+fn parse_log_filter(text: &str) -> Result<EnvFilter, Failure> {
     let refuse = |why: String| {
         let levels = "`error`, `warn`, `info`, `debug`, `trace` or `off`";
         Failure::usage(format!(
-            "`FABER_LOG` is `{wanted}`: {why}; write {levels}, for one module `executor=debug`"
+            "`FABER_LOG` is `{text}`: {why}; write {levels}, for one module `executor=debug`"
         ))
     };
-    let mut lone = wanted.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let mut lone = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let is_plain = |part: &&str| part.chars().all(|letter| letter.is_ascii_alphanumeric());
     if let Some(part) = lone.find(|part| is_plain(part) && part.parse::<LevelFilter>().is_err()) {
         return Err(refuse(format!("`{part}` is not a log level")));
     }
-    EnvFilter::try_new(wanted).map_err(|err| refuse(err.to_string()))
+    EnvFilter::try_new(text).map_err(|err| refuse(err.to_string()))
 }
 
-/// Applies [`MAX_LEVELS`].
+/// Keeps events of the crates in [`MAX_LOG_LEVELS`] out of the log, because they could contain
+/// tokens.
 fn may_log(metadata: &Metadata<'_>) -> bool {
-    MAX_LEVELS
+    MAX_LOG_LEVELS
         .iter()
         .all(|(name, max)| !metadata.target().starts_with(name) || metadata.level() <= max)
 }
@@ -246,12 +246,12 @@ async fn dispatch(
     match cli.command {
         Command::BlogMcp { file } => return serve_blog(file, &environment).await,
         Command::Completions { shell } => return print_completions(shell, &screen),
-        Command::Schema => return print_text(&screen, "schema", &schema::sdl()),
+        Command::Schema => return print_text(&screen, "schema", &schema::schema_text()),
         _ => (),
     }
     let flags = cli.flags();
     if let Command::Doctor { ready } = cli.command {
-        let (config, faults) = Config::load_what_works(&flags, &environment)?;
+        let (config, faults) = Config::load_valid_settings(&flags, &environment)?;
         let app = App { config, environment, screen };
         return if ready {
             doctor::check_readiness(&app).await
@@ -274,7 +274,7 @@ async fn dispatch(
         Command::Cancel { id, reason } => steer::cancel(app, &id, reason).await,
         Command::Login { set, no_browser } => login::log_in(app, &set, no_browser).await,
         Command::Logout { set } => login::log_out(app, &set).await,
-        Command::Models { what } => models::manage_models(app, what).await,
+        Command::Models { subcommand } => models::manage_models(app, subcommand).await,
         Command::Bench(args) => commands::bench::bench(app, &args).await,
         Command::Config => doctor::print_config(app),
         command => {
@@ -284,17 +284,20 @@ async fn dispatch(
     }
 }
 
-/// Opens what a command needs of the engine. Only commands that write plans or tools create a store.
+/// Opens what a command needs of the engine. Only commands that write plans or tools create a
+/// store.
 async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>, Failure> {
     match command {
-        Command::Agent(_) | Command::Tools { what: Tools::Call { .. } } => {
+        Command::Agent(_) | Command::Tools { subcommand: Tools::Call { .. } } => {
             // A worker counts calls that have a limit.
             Session::open(app, Need::Driving).await
         }
         Command::Plan(_)
-        | Command::Tools { what: Tools::Load { .. } }
-        | Command::Toolsets { what: Toolsets::Activate { .. } | Toolsets::Deactivate { .. } }
-        | Command::Toolkit { what: ToolkitCommand::Load { .. } } => {
+        | Command::Tools { subcommand: Tools::Load { .. } }
+        | Command::Toolsets {
+            subcommand: Toolsets::Activate { .. } | Toolsets::Deactivate { .. },
+        }
+        | Command::Toolkit { subcommand: ToolkitCommand::Load { .. } } => {
             Session::open(app, Need::Tools).await
         }
         Command::Tools { .. } | Command::Toolsets { .. } | Command::Toolkit { .. } => {
@@ -324,10 +327,10 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
         Command::Prune { older_than } => list::prune(session, &older_than).await,
         Command::Debug(args) => debug::debug(session, &args).await,
         Command::Blob { id, output } => debug::print_blob(session, &id, output.as_deref()).await,
-        Command::List { what } => list::list(session, what).await,
-        Command::Tools { what } => tools::use_tools(session, what).await,
-        Command::Toolsets { what } => tools::use_toolsets(session, what).await,
-        Command::Toolkit { what } => toolkit::use_toolkit(session, what).await,
+        Command::List { subcommand } => list::list(session, subcommand).await,
+        Command::Tools { subcommand } => tools::use_tools(session, subcommand).await,
+        Command::Toolsets { subcommand } => tools::use_toolsets(session, subcommand).await,
+        Command::Toolkit { subcommand } => toolkit::use_toolkit(session, subcommand).await,
         _ => unreachable!("commands without a session were dispatched before"),
     }
 }
@@ -372,9 +375,9 @@ mod tests {
     use super::*;
 
     /// Records the level and target of each logged event.
-    struct Heard(Arc<Mutex<Vec<String>>>);
+    struct LoggedEvents(Arc<Mutex<Vec<String>>>);
 
-    impl<S: tracing::Subscriber> Layer<S> for Heard {
+    impl<S: tracing::Subscriber> Layer<S> for LoggedEvents {
         fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
             let about = event.metadata();
             self.0.lock().unwrap().push(format!("{} {}", about.level(), about.target()));
@@ -384,10 +387,10 @@ mod tests {
     #[test]
     fn an_invalid_log_level_is_rejected() {
         for good in ["warn", "", "INFO", "off", "executor=debug,warn", "graphql::cli=trace", "0"] {
-            assert!(log_filter(good).is_ok(), "{good}");
+            assert!(parse_log_filter(good).is_ok(), "{good}");
         }
         for bad in ["loud", "warn,verbose", "executor=loud", "a=b=c"] {
-            let failure = log_filter(bad).unwrap_err();
+            let failure = parse_log_filter(bad).unwrap_err();
             assert!(failure.message.starts_with(&format!("`FABER_LOG` is `{bad}`")), "{bad}");
             assert_eq!(failure.status(), 2);
         }
@@ -397,7 +400,8 @@ mod tests {
     fn whole_messages_of_servers_are_not_logged() {
         let heard = Arc::default();
         let layer = filter_fn(may_log);
-        let logging = tracing_subscriber::registry().with(layer).with(Heard(Arc::clone(&heard)));
+        let logging =
+            tracing_subscriber::registry().with(layer).with(LoggedEvents(Arc::clone(&heard)));
         with_default(logging, || {
             tracing::info!(target: "rmcp::service", "received notification");
             tracing::warn!(target: "rmcp::service::client", "Received unexpected message");

@@ -16,8 +16,8 @@ use std::{
 
 use client::types::{Plan, ShownState};
 use client::view::{
-    format::{count, format_duration, ms_between},
-    news::{News, news_line},
+    format::{count_noun, format_duration, ms_between},
+    news::{News, format_news},
     paint::{self, Paint},
     plain,
     step::{StepLine, StepView, state_mark},
@@ -45,17 +45,20 @@ pub(crate) struct LiveView {
 
 impl LiveView {
     pub(crate) fn new(screen: &Screen, plan: &Plan) -> Self {
-        let stage = Drawing::new(plan);
-        let width = stage.width;
-        let terminal = screen.is_live.then(|| draw_repeatedly(stage, screen.err));
+        let drawing = Drawing::new(plan);
+        let width = drawing.width;
+        let terminal = screen.is_live.then(|| draw_repeatedly(drawing, screen.err));
         Self { screen: screen.clone(), width, terminal }
     }
 
-    pub(crate) fn tell(&mut self, news: &News, steps_over: usize) {
-        let line = news_line(news, self.width, self.screen.err);
+    pub(crate) fn show_news(&mut self, news: &News, finished_steps: usize) {
+        let line = format_news(news, self.width, self.screen.err);
         match (&self.terminal, line) {
-            (Some((bar, stage)), line) => {
-                stage.lock().unwrap_or_else(PoisonError::into_inner).tell(news, steps_over);
+            (Some((bar, drawing)), line) => {
+                drawing
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .show_news(news, finished_steps);
                 if let (News::Note(_), Some(line)) = (news, line) {
                     bar.println(self.screen.err.to_terminal(&line));
                 }
@@ -66,11 +69,11 @@ impl LiveView {
     }
 
     pub(crate) fn end(&mut self) {
-        let Some((bar, stage)) = self.terminal.take() else { return };
+        let Some((bar, drawing)) = self.terminal.take() else { return };
         bar.finish_and_clear();
-        let stage = stage.lock().unwrap_or_else(PoisonError::into_inner);
+        let drawing = drawing.lock().unwrap_or_else(PoisonError::into_inner);
         let size = Size { lines: MAX_FINAL_LINES, ..window_size() };
-        for line in stage.draw(WallClock.now(), size, self.screen.err) {
+        for line in drawing.draw(WallClock.now(), size, self.screen.err) {
             self.screen.say(&line);
         }
     }
@@ -82,14 +85,14 @@ impl Drop for LiveView {
     }
 }
 
-fn draw_repeatedly(stage: Drawing, paint: Paint) -> (ProgressBar, Arc<Mutex<Drawing>>) {
-    let stage = Arc::new(Mutex::new(stage));
-    let shown = Arc::clone(&stage);
-    let style = stage_style().with_key(
+fn draw_repeatedly(drawing: Drawing, paint: Paint) -> (ProgressBar, Arc<Mutex<Drawing>>) {
+    let drawing = Arc::new(Mutex::new(drawing));
+    let shown = Arc::clone(&drawing);
+    let style = progress_style().with_key(
         "stage",
         move |_: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
-            let stage = shown.lock().unwrap_or_else(PoisonError::into_inner);
-            let lines = stage.draw_live(WallClock.now(), window_size(), paint);
+            let drawing = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let lines = drawing.draw_live(WallClock.now(), window_size(), paint);
             // If writing fails, the next tick draws again.
             let _ = out.write_str(&paint.to_terminal(&lines.join("\n")));
         },
@@ -97,11 +100,11 @@ fn draw_repeatedly(stage: Drawing, paint: Paint) -> (ProgressBar, Arc<Mutex<Draw
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(style);
     bar.enable_steady_tick(REDRAW_INTERVAL);
-    (bar, stage)
+    (bar, drawing)
 }
 
-fn stage_style() -> ProgressStyle {
-    ProgressStyle::with_template("{stage}").expect("the template is a literal that is tested")
+fn progress_style() -> ProgressStyle {
+    ProgressStyle::with_template("{drawing}").expect("the template is a literal that is tested")
 }
 
 fn window_size() -> Size {
@@ -120,13 +123,15 @@ struct Drawing {
     max_attempts: BTreeMap<String, u64>,
     width: usize,
     steps: BTreeMap<String, StepView>,
-    /// The steps of the plan. Other names are parts of them.
-    own: BTreeSet<String>,
+    /// The names of the plan's steps. Other names are items of loops, steps of children, and
+    /// compensations.
+    plan_steps: BTreeSet<String>,
     started_at: Option<Timestamp>,
-    steps_over: usize,
+    finished_steps: usize,
 }
 
-/// A line. If the window is too small, lines with the highest rank are left out first.
+/// A line of the drawing. If the window is too small, lines with the highest rank are left out
+/// first.
 struct Line {
     rank: u8,
     text: String,
@@ -136,13 +141,13 @@ struct Line {
 struct Frame {
     now: Timestamp,
     columns: usize,
-    names: usize,
+    name_columns: usize,
     paint: Paint,
 }
 
-/// A state that all steps of a layer share. The layer is one line then.
+/// The state that all steps of a layer share, so that the layer is drawn as one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fold {
+enum FoldedState {
     Pending,
     Succeeded,
     /// All are finished and none failed, but some were skipped or cancelled.
@@ -154,11 +159,11 @@ impl Drawing {
         let name = |step: &client::types::Text| (**step).to_owned();
         let layers: Vec<Vec<String>> =
             plan.layers.iter().map(|layer| layer.iter().map(name).collect()).collect();
-        let own: BTreeSet<String> = layers.iter().flatten().cloned().collect();
+        let plan_steps: BTreeSet<String> = layers.iter().flatten().cloned().collect();
         let attempts = plan.tools.iter().map(|step| (name(&step.step_id), step.max_attempts()));
         Self {
             max_attempts: attempts.collect(),
-            width: own
+            width: plan_steps
                 .iter()
                 .map(|step| paint::text_width(step))
                 .max()
@@ -166,22 +171,22 @@ impl Drawing {
                 .min(MAX_NAME_COLUMNS),
             layers,
             steps: BTreeMap::new(),
-            own,
+            plan_steps,
             started_at: None,
-            steps_over: 0,
+            finished_steps: 0,
         }
     }
 
-    fn tell(&mut self, news: &News, steps_over: usize) {
-        self.steps_over = steps_over;
+    fn show_news(&mut self, news: &News, finished_steps: usize) {
+        self.finished_steps = finished_steps;
         match news {
             News::Step { name, view } => {
                 self.started_at = self.started_at.or(view.since);
-                if view.is_over() {
+                if view.is_finished() {
                     // No part of a finished step runs, even if its last event is missing.
-                    self.steps.retain(|part, of| of.is_over() || !is_part(name, part));
+                    self.steps.retain(|part, of| of.is_finished() || !is_part(name, part));
                 }
-                if self.own.contains(name) || !view.is_quiet() {
+                if self.plan_steps.contains(name) || !view.can_fold() {
                     self.steps.insert(name.clone(), view.clone());
                 } else {
                     self.steps.remove(name);
@@ -217,13 +222,14 @@ impl Drawing {
     fn draw(&self, now: Timestamp, size: Size, paint: Paint) -> Vec<String> {
         let columns = size.columns.saturating_sub(1).max(10);
         // Names leave space for the times and codes of all lines.
-        let mut frame = Frame { now, columns, names: self.width, paint };
+        let mut frame = Frame { now, columns, name_columns: self.width, paint };
         let essential =
             self.steps.iter().map(|(name, step)| self.draw_outcome(name, step, frame).essential);
         // A number of five columns and a sign precede a name. Two spaces follow it.
-        let room = columns.saturating_sub(10 + essential.max().unwrap_or(0)).max(MIN_NAME_COLUMNS);
-        frame.names = self.width.min(room);
-        let mut lines = if self.own.len() <= MAX_UNFOLDED_STEPS {
+        let name_columns =
+            columns.saturating_sub(10 + essential.max().unwrap_or(0)).max(MIN_NAME_COLUMNS);
+        frame.name_columns = self.width.min(name_columns);
+        let mut lines = if self.plan_steps.len() <= MAX_UNFOLDED_STEPS {
             self.draw_all_steps(frame)
         } else {
             self.draw_layers(frame)
@@ -265,7 +271,7 @@ impl Drawing {
             // A fixed width, so that columns do not move when layers are folded.
             let place = frame.paint.dim(format!("{place:>5}"));
             let shown =
-                |step: &&&String| self.steps.get(**step).is_some_and(|view| !view.is_quiet());
+                |step: &&&String| self.steps.get(**step).is_some_and(|view| !view.can_fold());
             let shown: Vec<&String> = steps.iter().filter(shown).copied().collect();
             lines.push(self.draw_folded(&place, &steps, shown.is_empty(), frame.paint));
             for step in shown {
@@ -276,22 +282,22 @@ impl Drawing {
         lines
     }
 
-    fn fold_layer(&self, layer: &[String]) -> Option<Fold> {
+    fn fold_layer(&self, layer: &[String]) -> Option<FoldedState> {
         let mut steps = layer.iter().map(|step| self.steps.get(step));
         if steps.clone().all(|step| step.is_none()) {
-            return Some(Fold::Pending);
+            return Some(FoldedState::Pending);
         }
-        if !steps.clone().all(|step| step.is_some_and(StepView::is_quiet)) {
+        if !steps.clone().all(|step| step.is_some_and(StepView::can_fold)) {
             return None;
         }
         let is_done =
             steps.all(|step| step.is_some_and(|view| view.state == ShownState::Succeeded));
-        Some(if is_done { Fold::Succeeded } else { Fold::Skipped })
+        Some(if is_done { FoldedState::Succeeded } else { FoldedState::Skipped })
     }
 
     fn draw_folded(&self, place: &str, steps: &[&String], is_all: bool, paint: Paint) -> Line {
         let known = || steps.iter().filter_map(|step| self.steps.get(*step));
-        let (over, total) = (known().filter(|step| step.is_over()).count(), steps.len());
+        let (over, total) = (known().filter(|step| step.is_finished()).count(), steps.len());
         let in_state = |state| known().filter(|step| step.state == state).count();
         let [failed, skipped, cancelled] =
             [ShownState::Failed, ShownState::Skipped, ShownState::Cancelled].map(in_state);
@@ -309,7 +315,7 @@ impl Drawing {
         let names = paint.dim(format!("{}{more}", names.join(", ")));
         let mut text = match state {
             ShownState::Running => format!("{over}/{total} steps"),
-            _ => count(total, "step"),
+            _ => count_noun(total, "step"),
         };
         for (n, word) in [(failed, "failed"), (skipped, "skipped"), (cancelled, "cancelled")] {
             if n > 0 {
@@ -328,13 +334,13 @@ impl Drawing {
         };
         let StepLine { mark, rest, essential } = self.draw_outcome(name, step, frame);
         // If space is short, the name is cut before the outcome.
-        let behind = if essential > 0 { 2 + essential } else { 0 };
-        let taken = paint::text_width(number) + paint::text_width(&mark) + 2 + behind;
+        let columns_after_name = if essential > 0 { 2 + essential } else { 0 };
+        let taken = paint::text_width(number) + paint::text_width(&mark) + 2 + columns_after_name;
         let shown =
             paint::cut_to_width(&shown, frame.columns.saturating_sub(taken).max(MIN_NAME_COLUMNS));
-        let padding = " ".repeat(frame.names.saturating_sub(paint::text_width(&shown)));
+        let padding = " ".repeat(frame.name_columns.saturating_sub(paint::text_width(&shown)));
         let rank = match step.state {
-            _ if step.is_quiet() => 3,
+            _ if step.can_fold() => 3,
             ShownState::Running | ShownState::Retrying => 1,
             _ => 0,
         };
@@ -352,20 +358,20 @@ impl Drawing {
 
     /// Draws the parts of a step: its items, the steps of its child, its compensation.
     fn draw_parts(&self, indent: &str, step: &str, frame: Frame) -> Vec<Line> {
-        let behind = self.steps.range(step.to_owned()..);
-        behind
+        let columns_after_name = self.steps.range(step.to_owned()..);
+        columns_after_name
             .take_while(|(name, _)| name.starts_with(step))
-            .filter(|(name, _)| !self.own.contains(*name) && is_part(step, name))
+            .filter(|(name, _)| !self.plan_steps.contains(*name) && is_part(step, name))
             .map(|(name, _)| self.draw_step(indent, name, frame))
             .collect()
     }
 
     fn draw_bar(&self, now: Timestamp, paint: Paint) -> Option<String> {
-        let total = self.own.len();
-        if total < 2 || self.steps_over == 0 {
+        let total = self.plan_steps.len();
+        if total < 2 || self.finished_steps == 0 {
             return None;
         }
-        let full = self.steps_over.min(total) * BAR_COLUMNS / total;
+        let full = self.finished_steps.min(total) * BAR_COLUMNS / total;
         let bar = format!(
             "{}{}",
             paint.green("█".repeat(full)),
@@ -373,7 +379,7 @@ impl Drawing {
         );
         let elapsed = self.started_at.and_then(|from| ms_between(from, now)).map(format_duration);
         let elapsed = paint.dim(elapsed.unwrap_or_default());
-        Some(format!("{bar} {}/{total} steps  {elapsed}", self.steps_over))
+        Some(format!("{bar} {}/{total} steps  {elapsed}", self.finished_steps))
     }
 }
 

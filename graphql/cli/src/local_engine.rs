@@ -60,11 +60,11 @@ pub(crate) struct LocalEngine {
     pub(crate) schema: Schema,
     pub(crate) has_tools: bool,
     stop: CancellationToken,
-    upkeep: JoinSet<()>,
-    work: Option<Work>,
+    background_tasks: JoinSet<()>,
+    running_worker: Option<RunningWorker>,
 }
 
-struct Work {
+struct RunningWorker {
     handle: WorkerHandle,
     drain: CancellationToken,
     /// `None` once the worker drains.
@@ -95,9 +95,9 @@ impl LocalEngine {
             Need::Stopping | Need::Driving => Some(WorkerScope::Given),
             Need::Everything => Some(WorkerScope::Everything),
         };
-        let work = scope.map(|scope| {
-            Work::new(WorkerParts {
-                node: setup.environment.node(),
+        let running_worker = scope.map(|scope| {
+            RunningWorker::new(WorkerParts {
+                node: setup.environment.node_name(),
                 store: Arc::clone(&store),
                 toolbox: toolbox.clone(),
                 clock: Arc::clone(&clock),
@@ -105,50 +105,52 @@ impl LocalEngine {
                 scope,
             })
         });
-        let handle = work.as_ref().map(|(_, work)| work.handle.clone());
+        let handle =
+            running_worker.as_ref().map(|(_, running_worker)| running_worker.handle.clone());
         let control = Control::new(Arc::clone(&store), Arc::clone(&clock), handle);
         let engine = build_engine(config, control, registry, Arc::clone(&clock))?;
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");
         }
-        let work = work.map(|(worker, work)| {
+        let running_worker = running_worker.map(|(worker, running_worker)| {
             if has_tools {
                 worker.set_replanner(engine.executions.replanner());
             }
             let mut tasks = JoinSet::new();
             tasks.spawn(worker.run());
-            Work { tasks: Mutex::new(Some(tasks)), ..work }
+            RunningWorker { tasks: Mutex::new(Some(tasks)), ..running_worker }
         });
         let limits = if need == Need::Everything {
             Limits { answer_bytes: config.limits.answer_bytes(), ..Limits::default() }
         } else {
-            unlimited()
+            unlimited_operations()
         };
         let schema = schema::build(engine.clone(), limits);
-        let (stop, mut upkeep) = (CancellationToken::new(), JoinSet::new());
+        let (stop, mut background_tasks) = (CancellationToken::new(), JoinSet::new());
         if has_tools {
-            upkeep.spawn(engine.tools.inventory.registry().clone().watch(stop.clone()));
-            upkeep.spawn(Arc::clone(&engine.tools).keep_usage(stop.clone()));
+            background_tasks.spawn(engine.tools.inventory.registry().clone().watch(stop.clone()));
+            background_tasks.spawn(Arc::clone(&engine.tools).flush_usage_regularly(stop.clone()));
         }
         if need == Need::Everything {
-            upkeep.spawn(watch_clock(clock, stop.clone()));
+            background_tasks.spawn(watch_clock(clock, stop.clone()));
         }
         if need == Need::Everything && config.learning.value {
-            upkeep.spawn(Arc::clone(&engine.selection.learning).keep_learning(stop.clone()));
+            background_tasks
+                .spawn(Arc::clone(&engine.selection.learning).keep_learning(stop.clone()));
         }
-        Ok(Self { engine, schema, has_tools, stop, upkeep, work })
+        Ok(Self { engine, schema, has_tools, stop, background_tasks, running_worker })
     }
 
-    pub(crate) fn worker(&self) -> Option<WorkerHandle> {
-        self.work.as_ref().map(|work| work.handle.clone())
+    pub(crate) fn worker_handle(&self) -> Option<WorkerHandle> {
+        self.running_worker.as_ref().map(|running_worker| running_worker.handle.clone())
     }
 
-    /// Stops the worker: waits until running calls have ended and are recorded, within the limit
-    /// of a drain. If the wait is given up, the calls are stopped.
+    /// Stops the worker. Waits, no longer than the limit of a drain, until running calls have ended
+    /// and are recorded. Then stops the calls that still run.
     pub(crate) async fn drain(&self) {
-        let tasks = self.work.as_ref().and_then(|work| {
-            work.drain.cancel();
-            work.tasks.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let tasks = self.running_worker.as_ref().and_then(|running_worker| {
+            running_worker.drain.cancel();
+            running_worker.tasks.lock().unwrap_or_else(PoisonError::into_inner).take()
         });
         if let Some(mut tasks) = tasks {
             while tasks.join_next().await.is_some() {}
@@ -159,12 +161,12 @@ impl LocalEngine {
         self.drain().await;
         // This comes after the end of the worker, so that its last calls are counted, too.
         self.stop.cancel();
-        while self.upkeep.join_next().await.is_some() {}
+        while self.background_tasks.join_next().await.is_some() {}
         self.engine.tools.inventory.registry().sources().close().await;
     }
 }
 
-impl Work {
+impl RunningWorker {
     fn new(parts: WorkerParts) -> (Worker, Self) {
         let drain = CancellationToken::new();
         let id = WorkerId::draw(parts.clock.now());
@@ -173,8 +175,8 @@ impl Work {
     }
 }
 
-/// Returns the limits of operations that this process sends to itself: none.
-pub(crate) fn unlimited() -> Limits {
+/// This process sends its operations to itself, so they have no limits.
+pub(crate) fn unlimited_operations() -> Limits {
     Limits { complexity: usize::MAX, answer_bytes: usize::MAX, ..Limits::default() }
 }
 
@@ -204,7 +206,7 @@ fn build_engine(
 pub(crate) fn model_settings(config: &Config, model: &ModelConfig) -> Settings {
     let server = || {
         let launcher = Launcher::this_binary();
-        Arc::new(ModelServer::new(config.models(), config.data.clone(), launcher))
+        Arc::new(ModelServer::new(config.models_folder(), config.data.clone(), launcher))
     };
     let mut settings = model.settings();
     if settings.provider.is_local() {
@@ -234,8 +236,8 @@ async fn watch_clock(clock: Arc<dyn Clock>, stop: CancellationToken) {
     }
 }
 
-/// Returns the configured sets, and Faber's own.
-fn configured_sets(config: &Config, base: &Path) -> Vec<SetConfig> {
+/// Returns the toolsets of the configuration, and the toolset `faber` that every process has.
+fn list_configured_sets(config: &Config, base: &Path) -> Vec<SetConfig> {
     let own = config.toolsets.value.len();
     let mut sets = with_builtin(config.toolsets.value.clone());
     for set in sets.iter_mut().skip(own) {
@@ -277,7 +279,7 @@ fn build_registry(
     has_tools: bool,
 ) -> Result<Registry, Failure> {
     let config = setup.config;
-    let base = config.base().map_err(|err| Failure::usage(err.to_string()))?;
+    let base = config.base_folder().map_err(|err| Failure::usage(err.to_string()))?;
     let launcher = Launcher::this_binary()
         .with_hidden(config.own_files(&base))
         .with_folders(config.own_folders())
@@ -287,11 +289,11 @@ fn build_registry(
         sources: Sources::new(toolbox, config.limits.options().output_bytes)
             .with_launcher(launcher)
             .with_store(Arc::clone(store), Arc::clone(clock))
-            .with_logins(config.logins()),
+            .with_logins(config.open_logins()),
         toolbox: toolbox.clone(),
         store: Arc::clone(store),
         clock: Arc::clone(clock),
-        configured: if has_tools { configured_sets(config, &base) } else { Vec::new() },
+        configured: if has_tools { list_configured_sets(config, &base) } else { Vec::new() },
         contexts: config.contexts.clone(),
         base,
         secrets: config.access.value.secrets(),

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-// Links the allocator that `release` calls.
+// Links the allocator, because `release_free_memory` calls its C functions.
 use mimalloc as _;
 use nix::unistd::{SysconfVar, sysconf};
 
@@ -25,16 +25,16 @@ pub(crate) fn start_release() {
     // Without the thread the process only keeps more memory.
     let _ = std::thread::Builder::new().name("memory".into()).spawn(|| {
         // Memory that is in use now may be free later, so a release does not raise this size.
-        let mut smallest = 0;
+        let mut smallest_size = 0;
         loop {
             std::thread::sleep(CHECK_INTERVAL);
             let Some(size) = resident_size() else { return };
-            if size <= smallest + MIN_GROWTH {
+            if size <= smallest_size + MIN_GROWTH {
                 continue;
             }
-            release();
+            release_free_memory();
             let size = resident_size().unwrap_or(size);
-            smallest = if smallest == 0 { size } else { smallest.min(size) };
+            smallest_size = if smallest_size == 0 { size } else { smallest_size.min(size) };
         }
     });
 }
@@ -59,8 +59,8 @@ fn unmap_large_blocks() {
     }
 }
 
-/// Lets Rust's allocator give a free page back after 10 ms. By default it waits a second, and a thread that
-/// has nothing to do by then keeps the page.
+/// Lets Rust's allocator give a free page back after 10 ms. By default it waits a second, and a
+/// thread that has nothing to do by then keeps the page.
 #[expect(unsafe_code, reason = "there is no safe function for this")]
 fn shorten_purge_delay() {
     /// `mi_option_purge_delay` of `mimalloc.h`.
@@ -73,13 +73,13 @@ fn shorten_purge_delay() {
 }
 
 #[expect(unsafe_code, reason = "there is no safe function for this")]
-fn release() {
+fn release_free_memory() {
     unsafe extern "C" {
-        /// Returns the free memory of the global allocator.
+        /// Returns the free memory of the global allocator to the system.
         fn mi_collect(force: bool);
     }
-    // SAFETY: both functions take no pointer, touch free memory only, and may run beside all other calls of
-    // their allocators.
+    // SAFETY: both functions take no pointer and touch free memory only. They may run beside all
+    // other calls of their allocators.
     unsafe { mi_collect(true) };
     #[cfg(target_env = "gnu")]
     unsafe {

@@ -1,8 +1,8 @@
 //! A llama.cpp server for the downloaded planning model.
 //!
 //! The server ends with this process, even if this process is killed, because a reaper watches it.
-//! Two processes share one server: a lock file has its port and its key. If the process that started
-//! it ends, the next question of the other process starts a new one.
+//! Two processes share one server: a lock file has its port and its key. If the process that
+//! started it ends, the next question of the other process starts a new one.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use planner::model::{
     Key,
-    local::{PULL, STARTED_MODEL, ServerStarter, StartedServer},
+    local::{PULL_COMMAND, STARTED_MODEL, ServerStarter, StartedServer},
     pull::find_downloaded,
 };
 use sandbox::{
@@ -32,11 +32,11 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-const LLAMA: &str = "llama-server";
+const SERVER_PROGRAM: &str = "llama-server";
 /// The variable in which a server finds its key. An argument would be visible to all users.
 const KEY_VARIABLE: &str = "LLAMA_API_KEY";
 /// Runs the server of the Python package `xllamacpp` with a model, a port and a name.
-const SCRIPT: &str = "
+const PYTHON_SCRIPT: &str = "
 import os, sys, time
 try:
     import xllamacpp
@@ -54,18 +54,18 @@ server = xllamacpp.Server(parameters)
 while True:
     time.sleep(3600)
 ";
-const LOCK: &str = "model-server.lock";
-const LOG: &str = "model-server.log";
-/// Time to load a model, from a slow disk too.
+const LOCK_FILE: &str = "model-server.lock";
+const LOG_FILE: &str = "model-server.log";
+/// Time to load a model. A slow disk may need it all.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-const INSTALL: &str = "install llama.cpp so that `llama-server` is on the PATH, or run \
+const INSTALL_HINT: &str = "install llama.cpp so that `llama-server` is on the PATH, or run \
                        `pip install xllamacpp`";
 
 #[derive(Debug)]
 pub(crate) struct ModelServer {
-    models: PathBuf,
+    models_folder: PathBuf,
     /// The folder of the lock file and of the server's log.
     data: PathBuf,
     launcher: Launcher,
@@ -73,18 +73,20 @@ pub(crate) struct ModelServer {
 }
 
 impl ModelServer {
-    pub(crate) fn new(models: PathBuf, data: PathBuf, launcher: Launcher) -> Self {
-        Self { models, data, launcher, started: Mutex::default() }
+    pub(crate) fn new(models_folder: PathBuf, data: PathBuf, launcher: Launcher) -> Self {
+        Self { models_folder, data, launcher, started: Mutex::default() }
     }
 
     fn model_file(&self) -> Result<PathBuf, String> {
-        let found = find_downloaded(&self.models);
-        found.map(|(_, path)| path).ok_or_else(|| format!("run `{PULL}`, or start a server"))
+        let found = find_downloaded(&self.models_folder);
+        found
+            .map(|(_, path)| path)
+            .ok_or_else(|| format!("run `{PULL_COMMAND}`, or start a server"))
     }
 
     /// Opens the lock file and waits until no other process starts a server.
     async fn lock(&self) -> Result<File, String> {
-        let path = self.data.join(LOCK);
+        let path = self.data.join(LOCK_FILE);
         let failed = |err| format!("`{}` cannot be locked: {err}", path.display());
         fs::create_dir_all(&self.data).map_err(failed)?;
         let file = open_private(&path, false).map_err(failed)?;
@@ -104,7 +106,7 @@ impl ModelServer {
         }
     }
 
-    fn spawn(&self, model: &Path, server: &Running) -> Result<ProcessGroup, String> {
+    fn spawn(&self, model: &Path, server: &ServerAddress) -> Result<ProcessGroup, String> {
         let (model, port) = (model.display().to_string(), server.port.to_string());
         #[rustfmt::skip]
         let arguments = [
@@ -115,44 +117,44 @@ impl ModelServer {
         // Python imports modules from the working directory, which must not be the user's.
         let cwd = Some(&*self.data);
         let program = |name| Program { name, cwd, reads: None, pass: &[], env: &env };
-        let mut command = match program(LLAMA).watched_command(&self.launcher) {
+        let mut command = match program(SERVER_PROGRAM).watched_command(&self.launcher) {
             Ok(mut command) => {
                 command.args(arguments);
                 command
             }
             Err(err) if err.kind() == io::ErrorKind::NotFound => {
                 let python = program("python3").watched_command(&self.launcher);
-                let mut command = python.map_err(|_| INSTALL.to_owned())?;
-                command.args(["-c", SCRIPT, &model, &port, STARTED_MODEL]);
+                let mut command = python.map_err(|_| INSTALL_HINT.to_owned())?;
+                command.args(["-c", PYTHON_SCRIPT, &model, &port, STARTED_MODEL]);
                 command
             }
-            Err(err) => return Err(program(LLAMA).start_error(&err)),
+            Err(err) => return Err(program(SERVER_PROGRAM).start_error(&err)),
         };
         let log = open_private(&self.log_path(), true)
             .map_err(|err| format!("`{}` cannot be written: {err}", self.log_path().display()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log?);
-        ProcessGroup::spawn(&mut command).map_err(|err| program(LLAMA).start_error(&err))
+        ProcessGroup::spawn(&mut command).map_err(|err| program(SERVER_PROGRAM).start_error(&err))
     }
 
     fn log_path(&self) -> PathBuf {
-        self.data.join(LOG)
+        self.data.join(LOG_FILE)
     }
 
     /// Waits until the server has loaded the model.
     async fn await_server(
         &self,
         server: &mut ProcessGroup,
-        running: &Running,
+        running: &ServerAddress,
     ) -> Result<(), String> {
         let until = Instant::now() + START_TIMEOUT;
         loop {
-            if is_ours(running).await {
+            if is_faber_server(running).await {
                 return Ok(());
             }
             let log = self.log_path().display().to_string();
             if let Ok(Some(status)) = server.child().try_wait() {
                 return Err(match status.code() {
-                    Some(3) => INSTALL.to_owned(),
+                    Some(3) => INSTALL_HINT.to_owned(),
                     _ => format!("the model server {}: see `{log}`", describe_status(status)),
                 });
             }
@@ -169,19 +171,20 @@ impl ModelServer {
 
 #[async_trait]
 impl ServerStarter for ModelServer {
-    async fn start(&self) -> Result<StartedServer, String> {
+    async fn start_server(&self) -> Result<StartedServer, String> {
         let model = self.model_file()?;
         let mut lock = self.lock().await?;
-        if let Some(running) = Running::read(&mut lock)
-            && is_ours(&running).await
+        if let Some(running) = ServerAddress::read(&mut lock)
+            && is_faber_server(&running).await
         {
             return Ok(running.into_started());
         }
-        let running = Running::draw().map_err(|err| format!("no port is free: {err}"))?;
+        let running =
+            ServerAddress::choose_address().map_err(|err| format!("no port is free: {err}"))?;
         let mut server = self.spawn(&model, &running)?;
         self.await_server(&mut server, &running).await?;
         running.write(&mut lock).map_err(|err| {
-            format!("`{}` cannot be written: {err}", self.data.join(LOCK).display())
+            format!("`{}` cannot be written: {err}", self.data.join(LOCK_FILE).display())
         })?;
         *self.started.lock().await = Some(server);
         Ok(running.into_started())
@@ -192,16 +195,16 @@ impl ServerStarter for ModelServer {
         let none = BTreeMap::new();
         let is_there =
             |name| Program { name, cwd: None, reads: None, pass: &[], env: &none }.check().is_ok();
-        let server = match (is_there(LLAMA), is_there("python3")) {
+        let server = match (is_there(SERVER_PROGRAM), is_there("python3")) {
             (true, _) => "`llama-server`",
             (_, true) => "`xllamacpp`, if Python has it,",
-            _ => return Err(INSTALL.to_owned()),
+            _ => return Err(INSTALL_HINT.to_owned()),
         };
         Ok(format!("the first query starts {server} with {}", model.display()))
     }
 }
 
-fn url(port: u16) -> String {
+fn local_url(port: u16) -> String {
     format!("http://127.0.0.1:{port}/v1")
 }
 
@@ -212,14 +215,14 @@ fn open_private(path: &Path, is_truncated: bool) -> io::Result<File> {
 }
 
 /// The content of the lock file.
-struct Running {
+struct ServerAddress {
     port: u16,
     key: String,
 }
 
-impl Running {
+impl ServerAddress {
     /// Returns a free port and a new key.
-    fn draw() -> io::Result<Self> {
+    fn choose_address() -> io::Result<Self> {
         let mut key = [0; 24];
         File::open("/dev/urandom")?.read_exact(&mut key)?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -240,19 +243,22 @@ impl Running {
     }
 
     fn into_started(self) -> StartedServer {
-        let url = url(self.port);
+        let url = local_url(self.port);
         StartedServer { url, key: Key::Variable(KEY_VARIABLE.to_owned(), Some(self.key)) }
     }
 }
 
-/// Returns whether a server that Faber started has loaded its model. The port of an ended server may
-/// belong to another program.
-async fn is_ours(running: &Running) -> bool {
+/// Returns whether a server that Faber started has loaded its model. The port of an ended server
+/// may belong to another program.
+async fn is_faber_server(running: &ServerAddress) -> bool {
     let Ok(client) = reqwest::Client::builder().timeout(PROBE_TIMEOUT).no_proxy().build() else {
         return false;
     };
-    let Ok(answer) =
-        client.get(format!("{}/models", url(running.port))).bearer_auth(&running.key).send().await
+    let Ok(answer) = client
+        .get(format!("{}/models", local_url(running.port)))
+        .bearer_auth(&running.key)
+        .send()
+        .await
     else {
         return false;
     };

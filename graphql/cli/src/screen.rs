@@ -7,7 +7,7 @@ use client::view::{
     paint::{self, Paint},
     plain, plan,
 };
-use client::{failure::Failure, read};
+use client::{failure::Failure, read_answer};
 use console::Term;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -27,11 +27,11 @@ pub(crate) struct Screen {
 
 impl Screen {
     pub(crate) fn new(json: bool, environment: &Environment) -> Self {
-        let is_live = io::stderr().is_terminal() && !environment.is_dumb;
+        let is_live = io::stderr().is_terminal() && !environment.cannot_redraw;
         Self {
             json,
-            out: Paint::new(stdout_has_colours(environment)),
-            err: Paint::new(stderr_has_colours(environment)),
+            out: Paint::new(has_stdout_colours(environment)),
+            err: Paint::new(has_stderr_colours(environment)),
             is_terminal: io::stdout().is_terminal(),
             is_live,
         }
@@ -80,7 +80,7 @@ impl Screen {
             self.print_json(items)?;
             return Ok(ExitStatus::Done);
         }
-        let items: Vec<T> = read(items.clone())?;
+        let items: Vec<T> = read_answer(items.clone())?;
         let rows: Vec<_> = items.iter().map(|item| row(item, self.out)).collect();
         if rows.is_empty() {
             self.say("nothing found");
@@ -110,19 +110,19 @@ impl Screen {
     }
 }
 
-pub(crate) fn stdout_has_colours(environment: &Environment) -> bool {
-    has_colours(console::colors_enabled(), io::stdout().is_terminal(), environment)
+pub(crate) fn has_stdout_colours(environment: &Environment) -> bool {
+    should_colour(console::colors_enabled(), io::stdout().is_terminal(), environment)
 }
 
-pub(crate) fn stderr_has_colours(environment: &Environment) -> bool {
-    has_colours(console::colors_enabled_stderr(), io::stderr().is_terminal(), environment)
+pub(crate) fn has_stderr_colours(environment: &Environment) -> bool {
+    should_colour(console::colors_enabled_stderr(), io::stderr().is_terminal(), environment)
 }
 
-/// Corrects the answer of `console`, which takes an empty `NO_COLOR` for a no. By
-/// <https://no-color.org>, an empty `NO_COLOR` has no meaning.
-fn has_colours(is_enabled: bool, is_terminal: bool, environment: &Environment) -> bool {
-    let Environment { has_empty_no_color, is_dumb, .. } = environment;
-    is_enabled || (*has_empty_no_color && is_terminal && !is_dumb)
+/// Corrects `console`, which disables colours for an empty `NO_COLOR`. By <https://no-color.org>,
+/// an empty `NO_COLOR` has no meaning.
+fn should_colour(is_enabled: bool, is_terminal: bool, environment: &Environment) -> bool {
+    let Environment { has_empty_no_color, cannot_redraw, .. } = environment;
+    is_enabled || (*has_empty_no_color && is_terminal && !cannot_redraw)
 }
 
 const DEFAULT_COLUMNS: usize = 160;
@@ -183,9 +183,9 @@ pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Writes the log to standard error. Each entry is one line.
 #[derive(Debug)]
-pub(crate) struct Log;
+pub(crate) struct LogWriter;
 
-impl Write for Log {
+impl Write for LogWriter {
     fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
         let shown = plain::safe_coloured(&String::from_utf8_lossy(entry));
         io::stderr().write_all(shown.as_bytes())?;
@@ -206,11 +206,11 @@ mod tests {
     #[test]
     fn an_empty_no_color_variable_is_ignored() {
         let empty = Environment { has_empty_no_color: true, ..Environment::default() };
-        assert!(has_colours(false, true, &empty));
-        assert!(!has_colours(false, false, &empty), "a pipe");
-        assert!(!has_colours(false, true, &Environment { is_dumb: true, ..empty }));
-        assert!(!has_colours(false, true, &Environment::default()), "it says something");
-        assert!(has_colours(true, true, &Environment::default()));
+        assert!(should_colour(false, true, &empty));
+        assert!(!should_colour(false, false, &empty), "a pipe");
+        assert!(!should_colour(false, true, &Environment { cannot_redraw: true, ..empty }));
+        assert!(!should_colour(false, true, &Environment::default()), "it says something");
+        assert!(should_colour(true, true, &Environment::default()));
     }
 
     #[test]

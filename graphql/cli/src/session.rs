@@ -1,5 +1,5 @@
-//! The connection of one command: to a running server, or to the engine of this process. The engine is
-//! opened for the command and closed after it.
+//! The connection of one command: to a running server, or to the engine of this process. The engine
+//! is opened for the command and closed after it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,10 +20,9 @@ pub(crate) use crate::local_engine::Need;
 use crate::local_engine::{LocalEngine, missing_store};
 use crate::screen::Screen;
 
-/// The time after a signal after which the user learns that the command waits for its calls.
 const DRAIN_NOTICE: Duration = Duration::from_millis(100);
 /// Poll interval while a command waits for the owner of an execution to read its inbox.
-const READER_POLL: Duration = Duration::from_millis(100);
+const READER_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Polls without a reader after which this process drives the execution itself.
 const READER_POLLS: usize = 30;
 
@@ -33,13 +32,14 @@ pub(crate) struct Session<'a> {
     pub(crate) screen: &'a Screen,
     pub(crate) client: Client,
     local: Option<LocalEngine>,
-    /// Ends the command instead of the process, if this process has a worker: its calls must return
-    /// and be recorded.
+    /// Ends the command instead of the process if this process has a worker, so that its calls
+    /// return and are recorded.
     end_signals: Option<EndSignals>,
 }
 
 impl<'a> Session<'a> {
-    /// Connects to the server, or opens the engine. An embedded store is created if it does not exist.
+    /// Connects to the server, or opens the engine. An embedded store is created if it does not
+    /// exist.
     pub(crate) async fn open(app: &'a App, need: Need) -> Result<Self, Failure> {
         if let Some(session) = Self::connect(app)? {
             return Ok(session);
@@ -71,7 +71,7 @@ impl<'a> Session<'a> {
 
     fn from_local(app: &'a App, local: LocalEngine) -> Self {
         let client = Client::local(local.schema.clone());
-        let end_signals = local.worker().and_then(|_| EndSignals::listen().ok());
+        let end_signals = local.worker_handle().and_then(|_| EndSignals::listen().ok());
         Self { app, screen: &app.screen, client, local: Some(local), end_signals }
     }
 
@@ -116,15 +116,15 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the driver of given executions, if this process has a worker.
-    pub(crate) fn drive(&self) -> Option<Drive> {
+    pub(crate) fn new_drive(&self) -> Option<Drive> {
         let local = self.local.as_ref()?;
         let (store, clock) = (Arc::clone(local.engine.store()), Arc::clone(local.engine.clock()));
-        Some(Drive::new(store, clock, local.worker()?, local.has_tools))
+        Some(Drive::new(store, clock, local.worker_handle()?, local.has_tools))
     }
 
     /// Drives an execution in this process, if it has a worker. Never returns.
     pub(crate) async fn drive_forever(&self, id: ExecutionId) -> std::convert::Infallible {
-        match self.drive() {
+        match self.new_drive() {
             Some(drive) => drive.drive_forever(id).await,
             None => std::future::pending().await,
         }
@@ -147,7 +147,7 @@ impl<'a> Session<'a> {
         let can_continue = match head.due {
             // A step that waited for a person or a signal has its answer.
             _ if head.state == ExecutionState::Waiting => {
-                return Ok(!self.inbox(id).await?.is_empty());
+                return Ok(!self.load_inbox(id).await?.is_empty());
             }
             _ if head.owner.is_some() => true,
             Some(due) if due <= now => true,
@@ -173,7 +173,7 @@ impl<'a> Session<'a> {
         Ok((!live.contains(&owner)).then_some(head))
     }
 
-    pub(crate) async fn inbox(&self, id: ExecutionId) -> Result<Vec<Command>, Failure> {
+    pub(crate) async fn load_inbox(&self, id: ExecutionId) -> Result<Vec<Command>, Failure> {
         let Some(store) = self.store() else { return Ok(Vec::new()) };
         let inbox = store.list_commands(Some(id)).await?;
         Ok(inbox.into_iter().map(|envelope| envelope.command).collect())
@@ -182,7 +182,7 @@ impl<'a> Session<'a> {
     /// Returns whether a live worker of another process uses the store.
     pub(crate) async fn has_other_workers(&self) -> Result<bool, Failure> {
         let Some(local) = &self.local else { return Ok(true) };
-        let own = local.worker().map(|handle| handle.worker());
+        let own = local.worker_handle().map(|handle| handle.worker_handle());
         let now = local.engine.clock().now();
         let live = local.engine.store().list_workers(now).await?;
         Ok(live.iter().any(|worker| Some(*worker) != own))
@@ -192,21 +192,22 @@ impl<'a> Session<'a> {
     pub(crate) async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
         let Some(engine) = self.engine() else { return Ok(true) };
         for _ in 0..READER_POLLS {
-            if !self.is_unowned(id).await? || self.inbox(id).await?.is_empty() {
+            if !self.is_unowned(id).await? || self.load_inbox(id).await?.is_empty() {
                 return Ok(true);
             }
             if engine.store().list_workers(engine.clock().now()).await?.is_empty() {
                 return Ok(false);
             }
-            time::sleep(READER_POLL).await;
+            time::sleep(READER_POLL_INTERVAL).await;
         }
         Ok(false)
     }
 
-    /// Stops the worker of this process after a signal, and says so if calls run. Returns `false` if
-    /// there is no worker, or if Ctrl-C skipped the wait.
+    /// Stops the worker of this process after a signal, and says so if calls run. Returns `false`
+    /// if there is no worker, or if Ctrl-C skipped the wait.
     pub(crate) async fn drain(&self) -> bool {
-        let Some(local) = self.local.as_ref().filter(|local| local.worker().is_some()) else {
+        let Some(local) = self.local.as_ref().filter(|local| local.worker_handle().is_some())
+        else {
             return false;
         };
         let limit = self.app.config.limits.drain().as_secs_f64();

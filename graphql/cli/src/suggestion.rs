@@ -43,11 +43,11 @@ pub(crate) fn add_suggestion(mut err: clap::Error, arguments: &[OsString]) -> cl
     let command = Cli::command();
     let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
     // clap suggests nested subcommands itself.
-    let is_inner = arguments
+    let is_nested = arguments
         .iter()
         .any(|argument| argument.to_str().is_some_and(|argument| names.contains(&argument)));
     let known = FOREIGN_COMMANDS.iter().find(|(other, _)| other == word).map(|(_, ours)| *ours);
-    if let (false, Some(meant)) = (is_inner, known.or_else(|| nearest(word, names))) {
+    if let (false, Some(meant)) = (is_nested, known.or_else(|| nearest(word, names))) {
         let meant = ContextValue::Strings(vec![meant.to_owned()]);
         err.insert(ContextKind::SuggestedSubcommand, meant);
     }
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    fn refusal(arguments: &[&str]) -> String {
+    fn rejection_of(arguments: &[&str]) -> String {
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
         let err = Cli::try_parse_from(&arguments).expect_err("it is refused");
         add_suggestion(err, &arguments).to_string()
@@ -76,12 +76,12 @@ mod tests {
             ("stop", "cancel"),
             ("ls", "list"),
         ] {
-            let refusal = refusal(&["faber", word]);
+            let refusal = rejection_of(&["faber", word]);
             let tip = format!("a similar subcommand exists: '{meant}'");
             assert!(refusal.contains(&tip), "{word}: {refusal}");
         }
-        assert!(refusal(&["faber", "tools", "cal"]).contains("'call'"));
-        assert!(!refusal(&["faber", "qqqqqq"]).contains("tip"));
+        assert!(rejection_of(&["faber", "tools", "cal"]).contains("'call'"));
+        assert!(!rejection_of(&["faber", "qqqqqq"]).contains("tip"));
     }
 
     #[test]

@@ -13,16 +13,16 @@ use tokio::time;
 
 /// Poll interval. Polling is needed because the owner of an execution may die without a hint.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-const MAX_ORPHANS: usize = 1_024;
+const MAX_UNOWNED_CHILDREN: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Poll {
+enum DriveNeed {
     /// The execution is finished and needs no replan.
     Over,
     /// The execution can continue and no live worker owns it.
-    Wanted,
+    ShouldClaim,
     /// The execution waits, or a live worker owns it.
-    Fine,
+    Waits,
 }
 
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Drive {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     handle: WorkerHandle,
-    /// Steps may start here. A worker without tools only applies commands.
+    /// The worker has tools, so steps may start here. A worker without tools only applies commands.
     starts_steps: bool,
 }
 
@@ -57,9 +57,9 @@ impl Drive {
         let (mut work, mut inbox) = (hints.subscribe_work(), hints.subscribe_inbox());
         loop {
             match self.poll_execution(id).await {
-                Ok(Poll::Over) => return,
-                Ok(Poll::Wanted) => self.handle.claim_execution(id).await,
-                Ok(Poll::Fine) => (),
+                Ok(DriveNeed::Over) => return,
+                Ok(DriveNeed::ShouldClaim) => self.handle.claim_execution(id).await,
+                Ok(DriveNeed::Waits) => (),
                 Err(err) => tracing::warn!(%err, "cannot poll the execution"),
             }
             tokio::select! {
@@ -70,24 +70,25 @@ impl Drive {
         }
     }
 
-    async fn poll_execution(&self, id: ExecutionId) -> Result<Poll, StoreError> {
-        let Some(head) = self.store.head(id).await? else { return Ok(Poll::Fine) };
+    async fn poll_execution(&self, id: ExecutionId) -> Result<DriveNeed, StoreError> {
+        let Some(head) = self.store.head(id).await? else { return Ok(DriveNeed::Waits) };
         // A finished root with an owner needs a replan.
         let needs_plan = head.owner.is_some() && head.parent.is_none();
         if head.state.is_finished() && !needs_plan {
-            return Ok(Poll::Over);
+            return Ok(DriveNeed::Over);
         }
-        let is_wanted = self.is_wanted(&head).await?;
-        Ok(if is_wanted { Poll::Wanted } else { Poll::Fine })
+        let is_wanted = self.should_claim(&head).await?;
+        Ok(if is_wanted { DriveNeed::ShouldClaim } else { DriveNeed::Waits })
     }
 
-    async fn is_wanted(&self, head: &ExecutionHead) -> Result<bool, StoreError> {
+    async fn should_claim(&self, head: &ExecutionHead) -> Result<bool, StoreError> {
         let (id, now) = (head.execution, self.clock.now());
         if head.owner == Some(self.handle.worker()) {
             return Ok(false);
         }
         if head.owner.is_some() {
-            let orphans = self.store.find_heads(HeadQuery::Orphans { now }, MAX_ORPHANS).await?;
+            let orphans =
+                self.store.find_heads(HeadQuery::Orphans { now }, MAX_UNOWNED_CHILDREN).await?;
             return Ok(orphans.iter().any(|orphan| orphan.execution == id));
         }
         // A running execution that is never due waits for its children. Other workers drive these

@@ -15,7 +15,7 @@ use tokio::time;
 use super::{
     failure::Failure,
     view::{
-        format::part_name,
+        format::format_step_name,
         news::{ExecutionView, News},
     },
 };
@@ -23,27 +23,28 @@ use crate::{Client, types::Event};
 
 /// Maximum number of executions with a subscription. Other children wait in a queue.
 const MAX_SUBSCRIPTIONS: usize = 64;
-/// Polls for a child that a step is about to start, and the delay between them.
+/// A step announces its child before the child exists. The subscription polls so often, with this
+/// delay.
 const CREATION_POLLS: usize = 200;
-const CREATION_POLL: Duration = Duration::from_millis(50);
+const CREATION_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub struct EventTree {
     root: String,
     nodes: BTreeMap<String, Node>,
     /// Children without a subscription, each with its prefix.
     queue: VecDeque<(String, String)>,
-    queued: BTreeSet<String>,
+    queued_ids: BTreeSet<String>,
 }
 
 struct Node {
-    board: ExecutionView,
+    view: ExecutionView,
     /// The path of this execution. It precedes the names of its steps.
     prefix: String,
 }
 
 impl Node {
     fn new(id: &str, prefix: String) -> Self {
-        Self { board: ExecutionView::new(id), prefix }
+        Self { view: ExecutionView::new(id), prefix }
     }
 }
 
@@ -52,28 +53,28 @@ pub type Events = SelectAll<BoxStream<'static, (String, Result<Event, Failure>)>
 impl EventTree {
     pub fn new(root: String) -> Self {
         let nodes = BTreeMap::from([(root.clone(), Node::new(&root, String::new()))]);
-        Self { root, nodes, queue: VecDeque::new(), queued: BTreeSet::new() }
+        Self { root, nodes, queue: VecDeque::new(), queued_ids: BTreeSet::new() }
     }
 
     pub fn root(&self) -> &ExecutionView {
-        &self.nodes[&self.root].board
+        &self.nodes[&self.root].view
     }
 
     /// Returns the position of the last event that was read of an execution.
-    pub fn seq_of(&self, id: &str) -> u64 {
-        self.nodes.get(id).map_or(0, |node| node.board.seq)
+    pub fn last_seq_of(&self, id: &str) -> u64 {
+        self.nodes.get(id).map_or(0, |node| node.view.seq)
     }
 
     /// Subscribes to the executions, after the events that were read.
     pub fn subscribe(&self, client: &Client) -> Events {
         let mut events = SelectAll::new();
         for (id, node) in &self.nodes {
-            events.push(self.events_of(client, id, node.board.seq));
+            events.push(self.subscribe_to(client, id, node.view.seq));
         }
         events
     }
 
-    fn events_of(
+    fn subscribe_to(
         &self,
         client: &Client,
         id: &str,
@@ -106,21 +107,22 @@ impl EventTree {
         event: &Event,
     ) -> Option<News> {
         let node = self.nodes.get_mut(id)?;
-        let news = node.board.apply(event);
+        let news = node.view.apply(event);
         let prefix = node.prefix.clone();
-        if node.board.is_over && id != self.root {
+        if node.view.is_over && id != self.root {
             self.nodes.remove(id);
         }
         if let Some(child) = event.data.child_execution_id.as_deref() {
-            let step = part_name(event.step_id.as_deref().unwrap_or_default(), event.data.index);
-            self.queued.insert(child.to_owned());
+            let step =
+                format_step_name(event.step_id.as_deref().unwrap_or_default(), event.data.index);
+            self.queued_ids.insert(child.to_owned());
             self.queue.push_back((child.to_owned(), format!("{prefix}{step} › ")));
         }
         while self.nodes.len() < MAX_SUBSCRIPTIONS
             && let Some((child, prefix)) = self.queue.pop_front()
         {
-            self.queued.remove(&child);
-            events.push(self.events_of(client, &child, 0));
+            self.queued_ids.remove(&child);
+            events.push(self.subscribe_to(client, &child, 0));
             let node = Node::new(&child, prefix);
             self.nodes.insert(child, node);
         }
@@ -129,32 +131,32 @@ impl EventTree {
 
     /// Returns whether the tree continues only after an answer of a person.
     pub fn waits_for_person(&self) -> bool {
-        self.waits_below(&self.root, 0)
+        self.has_waiting_descendant(&self.root, 0)
     }
 
-    fn waits_below(&self, id: &str, depth: u32) -> bool {
+    fn has_waiting_descendant(&self, id: &str, depth: u32) -> bool {
         // Queued executions have no events here. The caller checks their states.
-        let Some(node) = self.nodes.get(id) else { return self.queued.contains(id) };
+        let Some(node) = self.nodes.get(id) else { return self.queued_ids.contains(id) };
         depth <= shared::limits::ANCESTORS
-            && node.board.waits_for_person(|child| self.waits_below(child, depth + 1))
+            && node.view.waits_for_person(|child| self.has_waiting_descendant(child, depth + 1))
     }
 
     /// Returns whether the tree seems to wait for a person while executions are queued. These have
     /// no events here, so the caller polls.
     pub fn needs_polling(&self) -> bool {
-        !self.queued.is_empty() && self.waits_for_person()
+        !self.queued_ids.is_empty() && self.waits_for_person()
     }
 
     pub fn waiting_children(&self) -> impl Iterator<Item = &str> {
         let awaited: BTreeSet<&str> =
-            self.nodes.values().flat_map(|node| node.board.children()).collect();
+            self.nodes.values().flat_map(|node| node.view.children()).collect();
         self.queue.iter().map(|(id, _)| id.as_str()).filter(move |id| awaited.contains(id))
     }
 
     pub fn waiting_steps(&self) -> Vec<(String, String)> {
         let of = |(id, node): (&String, &Node)| {
             let steps: Vec<_> =
-                node.board.waiting_steps().map(|step| (id.clone(), step.to_owned())).collect();
+                node.view.waiting_steps().map(|step| (id.clone(), step.to_owned())).collect();
             steps
         };
         self.nodes.iter().flat_map(of).collect()
@@ -167,9 +169,9 @@ impl EventTree {
 
 async fn await_created(client: &Client, id: &str) {
     for _ in 0..CREATION_POLLS {
-        let found = client.execution::<Value>(id, "state").boxed().await;
+        let found = client.query_execution::<Value>(id, "state").boxed().await;
         match found {
-            Ok(Value::Null) => time::sleep(CREATION_POLL).await,
+            Ok(Value::Null) => time::sleep(CREATION_POLL_INTERVAL).await,
             _ => return,
         }
     }

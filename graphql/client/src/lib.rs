@@ -50,10 +50,10 @@ impl Client {
         fields: &str,
     ) -> Result<T, Failure> {
         let text = write_operation("query", field, arguments, fields);
-        read(self.execute_field(&text, variables_of(arguments)).await?)
+        read_answer(self.execute_field(&text, make_variables(arguments)).await?)
     }
 
-    pub async fn execution<T: DeserializeOwned>(
+    pub async fn query_execution<T: DeserializeOwned>(
         &self,
         id: impl Serialize,
         fields: &str,
@@ -69,7 +69,7 @@ impl Client {
         fields: &str,
     ) -> Result<T, Failure> {
         let text = write_operation("mutation", field, arguments, fields);
-        read(self.execute_field(&text, variables_of(arguments)).await?)
+        read_answer(self.execute_field(&text, make_variables(arguments)).await?)
     }
 
     pub fn subscribe<T: DeserializeOwned + Send + 'static>(
@@ -79,15 +79,15 @@ impl Client {
         fields: &str,
     ) -> Responses<T> {
         let text = write_operation("subscription", field, arguments, fields);
-        let variables = variables_of(arguments);
+        let variables = make_variables(arguments);
         let answers = match self {
             Self::Local(schema, grant) => {
                 let answers = schema.execute_stream(make_request(&text, variables, grant));
-                answers.map(data_of).boxed()
+                answers.map(take_data).boxed()
             }
             Self::Remote(server) => server.clone().subscribe(text, variables),
         };
-        answers.map(|answer| answer.map(only_field).and_then(read)).boxed()
+        answers.map(|answer| answer.map(take_only_field).and_then(read_answer)).boxed()
     }
 
     /// The future has no visible type, so that callers do not compile it again.
@@ -102,16 +102,16 @@ impl Client {
     async fn execute_text(&self, text: &str, variables: Value) -> Result<Value, Failure> {
         let data = match self {
             Self::Local(schema, grant) => {
-                data_of(schema.execute(make_request(text, variables, grant)).await)?
+                take_data(schema.execute(make_request(text, variables, grant)).await)?
             }
             Self::Remote(server) => server.execute(text, &variables).await?,
         };
-        Ok(only_field(data))
+        Ok(take_only_field(data))
     }
 
     /// Returns a client with the access of `grant`. A server decides about access itself.
     #[must_use]
-    pub fn granted(&self, grant: &Grant) -> Self {
+    pub fn with_grant(&self, grant: &Grant) -> Self {
         match self {
             Self::Local(schema, _) => Self::Local(schema.clone(), grant.clone()),
             Self::Remote(server) => Self::Remote(server.clone()),
@@ -123,7 +123,7 @@ impl Client {
     }
 }
 
-pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
+pub fn read_answer<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
     serde_json::from_value(answer)
         .map_err(|err| Failure::new("INTERNAL", format!("the answer cannot be read: {err}")))
 }
@@ -136,17 +136,18 @@ fn write_operation(kind: &str, field: &str, arguments: &[Argument<'_>], fields: 
     }
     let declared: Vec<String> =
         arguments.iter().map(|(declaration, _)| format!("${declaration}")).collect();
-    let given: Vec<String> = names_of(arguments).map(|name| format!("{name}: ${name}")).collect();
+    let given: Vec<String> =
+        argument_names(arguments).map(|name| format!("{name}: ${name}")).collect();
     let (declared, given) = (declared.join(", "), given.join(", "));
     format!("{kind}({declared}) {{ {field}({given}){selected} }}")
 }
 
-fn variables_of(arguments: &[Argument<'_>]) -> Value {
+fn make_variables(arguments: &[Argument<'_>]) -> Value {
     let values = arguments.iter().map(|(_, value)| value.clone());
-    names_of(arguments).map(str::to_owned).zip(values).collect::<Map<_, _>>().into()
+    argument_names(arguments).map(str::to_owned).zip(values).collect::<Map<_, _>>().into()
 }
 
-fn names_of<'a>(arguments: &'a [Argument<'_>]) -> impl Iterator<Item = &'a str> {
+fn argument_names<'a>(arguments: &'a [Argument<'_>]) -> impl Iterator<Item = &'a str> {
     arguments.iter().map(|(declaration, _)| declaration.split(':').next().unwrap_or_default())
 }
 
@@ -154,15 +155,15 @@ fn make_request(text: &str, variables: Value, grant: &Grant) -> Request {
     Request::new(text).variables(Variables::from_json(variables)).data(grant.clone())
 }
 
-fn data_of(response: Response) -> Result<Value, Failure> {
+fn take_data(response: Response) -> Result<Value, Failure> {
     if let Some(error) = response.errors.first() {
-        return Err(failure_of(error));
+        return Err(convert_error(error));
     }
     let unreadable = |err| Failure::new("INTERNAL", format!("the answer is not JSON: {err}"));
     response.data.into_json().map_err(unreadable)
 }
 
-fn failure_of(error: &ServerError) -> Failure {
+fn convert_error(error: &ServerError) -> Failure {
     let extensions = error.extensions.as_ref().and_then(|fields| serde_json::to_value(fields).ok());
     make_failure(&error.message, extensions.as_ref().and_then(Value::as_object))
 }
@@ -177,7 +178,7 @@ fn make_failure(message: &str, extensions: Option<&Map<String, Value>>) -> Failu
     failure
 }
 
-fn only_field(data: Value) -> Value {
+fn take_only_field(data: Value) -> Value {
     match data {
         Value::Object(fields) => fields.into_iter().next().map_or(Value::Null, |(_, value)| value),
         other => other,
@@ -185,7 +186,7 @@ fn only_field(data: Value) -> Value {
 }
 
 /// Removes the fields of an object that are null.
-pub fn without_nulls(mut object: serde_json::Value) -> serde_json::Value {
+pub fn remove_nulls(mut object: serde_json::Value) -> serde_json::Value {
     if let Some(fields) = object.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }

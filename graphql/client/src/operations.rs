@@ -22,10 +22,12 @@ pub async fn make_plan(
 
 pub async fn create_plan(client: &Client, plan: WrittenPlan) -> Result<Value, Failure> {
     let arguments = [("input: PlanInput!", plan.check(client).await?)];
-    plan_or_failure(client.mutate("createPlan", &arguments, &payload_fields(Plan::SHOWN)).await?)
+    plan_or_failure(
+        client.mutate("createPlan", &arguments, &plan_payload_fields(Plan::VIEW_FIELDS)).await?,
+    )
 }
 
-pub fn payload_fields(fields: &str) -> String {
+pub fn plan_payload_fields(fields: &str) -> String {
     format!("plan {{ {fields} }} diagnostics {{ {DIAGNOSTIC} }}")
 }
 
@@ -39,7 +41,7 @@ pub async fn newest_plan(client: &Client, request: &str) -> Result<Option<Text>,
     Ok(plans.pop().map(|plan| plan.plan_id))
 }
 
-pub async fn find_saved(client: &Client, name: &str) -> Result<Option<Text>, Failure> {
+pub async fn find_saved_plan(client: &Client, name: &str) -> Result<Option<Text>, Failure> {
     let arguments = [("name: String!", json!(name))];
     let found: Option<Plan> = client.query("savedPlan", &arguments, "planId").await?;
     Ok(found.map(|plan| plan.plan_id))
@@ -90,7 +92,7 @@ pub async fn execute_request(
 /// a request's executions.
 pub async fn find_execution(client: &Client, id: &str) -> Result<ExecutionHead, Failure> {
     #[derive(Deserialize)]
-    struct Owner {
+    struct ExecutionOwner {
         executions: Vec<ExecutionHead>,
     }
     let fields = ExecutionHead::FIELDS;
@@ -98,12 +100,13 @@ pub async fn find_execution(client: &Client, id: &str) -> Result<ExecutionHead, 
         Some("plan") => ("plan", "planId: ID!", ""),
         Some("req") => ("request", "requestId: ID!", ", parts: false"),
         _ => {
-            let found: Option<_> = client.execution(id, fields).await?;
+            let found: Option<_> = client.query_execution(id, fields).await?;
             return found.ok_or_else(|| Failure::not_found("execution", id));
         }
     };
     let fields = format!("executions(last: 1{parts}) {{ {fields} }}");
-    let found: Option<Owner> = client.query(owner, &[(argument, json!(id))], &fields).await?;
+    let found: Option<ExecutionOwner> =
+        client.query(owner, &[(argument, json!(id))], &fields).await?;
     let found = found.ok_or_else(|| Failure::not_found(owner, id))?;
     found.executions.into_iter().next().ok_or_else(|| {
         let why = format!("`{id}` was never executed: run `faber execute {id}`");

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Client, failure::Failure, types::ExecutionStatus, without_nulls};
+use crate::{Client, failure::Failure, remove_nulls, types::ExecutionStatus};
 
 /// A page of a list. `kind` is the field of the API that lists the objects.
 pub struct Page {
@@ -15,8 +15,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// Loads the page, with several requests if it exceeds one response. Returns the cursor of the next
-    /// page, if there is one.
+    /// Loads the page, with several requests if it exceeds one response. Returns the cursor of the
+    /// next page, if there is one.
     pub async fn load(self, client: &Client) -> Result<(Vec<Value>, Option<String>), Failure> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -36,7 +36,7 @@ impl Page {
             _ => "filter: ExecutionFilter",
         };
         let (first, mut after) = (self.first, self.after);
-        let filter = without_nulls(self.filter);
+        let filter = remove_nulls(self.filter);
         let fields = format!("nodes {{ {} }} pageInfo {{ hasNextPage endCursor }}", self.fields);
         let mut nodes: Vec<Value> = Vec::new();
         let mut piece = first;

@@ -5,19 +5,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use engine::{as_input, yaml};
+use engine::{to_api_form, yaml};
 use planner::{compile, draft::Draft};
 use serde_json::{Map, Value, json};
 use shared::diagnostic::Diagnostic;
 
-use super::{failure::Failure, view::format::clip};
+use super::{failure::Failure, view::format::clip_text};
 use crate::{
     Client,
     types::{DIAGNOSTIC, PlanPayload},
 };
 
 /// Fields that Faber adds to a printed plan.
-const GENERATED: [&str; 12] = [
+const GENERATED_FIELDS: [&str; 12] = [
     "planId",
     "requestId",
     "version",
@@ -45,31 +45,31 @@ impl WrittenPlan {
         // The API rejects unknown fields. The parsed draft has none.
         let is_readable = !notices.iter().any(Diagnostic::is_error);
         let mut input = if is_readable { written } else { json!(draft) };
-        as_input(&mut input);
+        to_api_form(&mut input);
         Self { input, notices }
     }
 
     /// Returns the plan as an input of the API. If parsing found errors, the compiler checks the
     /// rest, so that users see all errors at once.
     pub async fn check(self, client: &Client) -> Result<Value, Failure> {
-        let mut wrong = self.errors();
-        if wrong.is_empty() {
+        let mut errors = self.error_diagnostics();
+        if errors.is_empty() {
             return Ok(self.input);
         }
         let fields = format!("diagnostics {{ {DIAGNOSTIC} }}");
         let arguments = [("input: PlanInput!", self.input)];
         let compiled = client.query::<PlanPayload>("validatePlan", &arguments, &fields).await;
         // If the compiler is unavailable, the errors of parsing are still reported.
-        wrong.extend(compiled.map(|payload| payload.diagnostics).unwrap_or_default());
-        wrong.sort_by_key(step_of);
-        Err(Failure::invalid_plan(&wrong))
+        errors.extend(compiled.map(|payload| payload.diagnostics).unwrap_or_default());
+        errors.sort_by_key(step_index_of);
+        Err(Failure::invalid_plan(&errors))
     }
 
     /// Returns the errors of this plan, or else `failure`, which prevented further checks.
     pub fn prefer_errors(&self, failure: Failure) -> Failure {
-        match self.errors() {
-            wrong if wrong.is_empty() => failure,
-            wrong => Failure::invalid_plan(&wrong),
+        match self.error_diagnostics() {
+            errors if errors.is_empty() => failure,
+            errors => Failure::invalid_plan(&errors),
         }
     }
 
@@ -77,13 +77,13 @@ impl WrittenPlan {
         self.notices.iter().any(Diagnostic::is_error)
     }
 
-    fn errors(&self) -> Vec<Diagnostic> {
+    fn error_diagnostics(&self) -> Vec<Diagnostic> {
         self.notices.iter().filter(|notice| notice.is_error()).cloned().collect()
     }
 }
 
 /// Returns the index of the step in a diagnostic's path, or 0.
-fn step_of(diagnostic: &Diagnostic) -> usize {
+fn step_index_of(diagnostic: &Diagnostic) -> usize {
     let inside = diagnostic.path.strip_prefix("tools[").and_then(|rest| rest.split_once(']'));
     inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
 }
@@ -92,18 +92,18 @@ fn step_of(diagnostic: &Diagnostic) -> usize {
 pub async fn read_plan(file: &Path) -> Result<WrittenPlan, Failure> {
     let text = read_text("the plan", file).await?;
     let place = file_label(file);
-    let json = as_json(&text).map_err(|why| {
+    let json = yaml_to_json(&text).map_err(|why| {
         let shown = place.as_str().unwrap_or_default();
         Failure::usage(format!("`{shown}`: {why}")).with("file", place.clone())
     })?;
-    parse(&json).map_err(|wrong| Failure::invalid_plan(&wrong).with("file", place))
+    parse(&json).map_err(|errors| Failure::invalid_plan(&errors).with("file", place))
 }
 
-fn as_json(text: &str) -> Result<Cow<'_, str>, String> {
+fn yaml_to_json(text: &str) -> Result<Cow<'_, str>, String> {
     if text.trim_start().starts_with(['{', '[']) {
         return Ok(Cow::Borrowed(text));
     }
-    Ok(Cow::Owned(yaml::value(text)?.to_string()))
+    Ok(Cow::Owned(yaml::parse(text)?.to_string()))
 }
 
 pub fn parse(json: &str) -> Result<WrittenPlan, Vec<Diagnostic>> {
@@ -124,11 +124,11 @@ pub fn parse(json: &str) -> Result<WrittenPlan, Vec<Diagnostic>> {
 fn remove_generated(value: &mut Value) -> Result<(), String> {
     let Some(fields) = value.as_object_mut() else { return Ok(()) };
     if !fields.contains_key("tools") {
-        return other_document(fields).map_or(Ok(()), Err);
+        return describe_other_document(fields).map_or(Ok(()), Err);
     }
     let was_printed = fields.get("planId").is_some_and(Value::is_string);
     if was_printed {
-        fields.retain(|name, _| !GENERATED.contains(&name.as_str()));
+        fields.retain(|name, _| !GENERATED_FIELDS.contains(&name.as_str()));
     }
     for step in fields.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(step) = step.as_object_mut()
@@ -157,7 +157,7 @@ fn step_to_draft(step: &mut Map<String, Value>) {
 }
 
 /// Returns a message for a printed document that is no plan.
-fn other_document(fields: &Map<String, Value>) -> Option<String> {
+fn describe_other_document(fields: &Map<String, Value>) -> Option<String> {
     let text = |key: &str| fields.get(key).and_then(Value::as_str);
     if let Some(error) = fields.get("error").and_then(|error| error.get("message")?.as_str()) {
         return Some(format!("this is not a plan but a printed error: {error}"));
@@ -192,15 +192,15 @@ pub async fn read_json(option: &str, text: &str) -> Result<Value, Failure> {
     };
     serde_json::from_str(&json).map_err(|err| {
         let hint = "a string needs quotes, as in '\"text\"'; `@FILE` reads a file";
-        let place = clip(text.strip_prefix('@').unwrap_or(text), 80);
+        let place = clip_text(text.strip_prefix('@').unwrap_or(text), 80);
         Failure::usage(format!("`{option}`: `{place}` is not JSON: {err}; {hint}"))
     })
 }
 
 /// Reads a file, or standard input for `-`, without a byte order mark.
-pub async fn read_text(what: &str, file: &Path) -> Result<String, Failure> {
+pub async fn read_text(description: &str, file: &Path) -> Result<String, Failure> {
     let unreadable = |err: std::io::Error| {
-        Failure::usage(format!("{what}: `{}` cannot be read: {err}", file.display()))
+        Failure::usage(format!("{description}: `{}` cannot be read: {err}", file.display()))
     };
     let mut text = if file == Path::new("-") {
         let read = tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()));

@@ -18,7 +18,7 @@ const MAX_SILENCE: Duration = Duration::from_mins(1);
 /// Maximum number of bytes of one event. The state of a large plan is far smaller.
 const MAX_EVENT_BYTES: usize = 256 << 20;
 
-const ANSWER: &str = "application/graphql-response+json, application/json;q=0.9";
+const ACCEPTED_TYPES: &str = "application/graphql-response+json, application/json;q=0.9";
 
 #[derive(Clone, Debug)]
 pub struct Remote {
@@ -38,14 +38,14 @@ impl Remote {
             let _ = rustls::crypto::ring::default_provider().install_default();
             builder
         } else {
-            builder.no_proxy().tls_backend_preconfigured(no_roots())
+            builder.no_proxy().tls_backend_preconfigured(config_without_roots())
         };
         let unusable = |err| Failure::unreachable(format!("no connection can be prepared: {err}"));
         Ok(Self { http: builder.build().map_err(unusable)?, url, token: token.cloned() })
     }
 
     pub async fn execute(&self, query: &str, variables: &Value) -> Result<Value, Failure> {
-        let response = self.post_operation(query, variables, ANSWER).await?;
+        let response = self.post_operation(query, variables, ACCEPTED_TYPES).await?;
         let status = response.status();
         let broken = |err| self.unreachable_failure(&err);
         let text = response.text().await.map_err(broken)?;
@@ -80,7 +80,7 @@ impl Remote {
             self.take_data(document.map_err(|_| self.not_faber_failure("no stream"))?)?;
             return Err(self.not_faber_failure("no stream"));
         }
-        let events = Events { server: self, response, rest: Vec::new(), searched: 0 };
+        let events = EventStream { server: self, response, buffer: Vec::new(), searched_bytes: 0 };
         let read = stream::try_unfold(events, |mut events| async move {
             let Some(document) = events.next().await? else { return Ok(None) };
             Ok(Some((events.server.take_data(document)?, events)))
@@ -158,15 +158,15 @@ impl Remote {
     }
 }
 
-struct Events {
+struct EventStream {
     server: Remote,
     response: Response,
-    rest: Vec<u8>,
-    /// The length of the prefix of `rest` without an end of an event.
-    searched: usize,
+    buffer: Vec<u8>,
+    /// The length of the prefix of `buffer` without an end of an event.
+    searched_bytes: usize,
 }
 
-impl Events {
+impl EventStream {
     /// Returns the next response, or `None` once the stream is complete.
     async fn next(&mut self) -> Result<Option<Value>, Failure> {
         loop {
@@ -179,10 +179,10 @@ impl Events {
             }
             let chunk = self.server.wait_for_data(self.response.chunk()).await?;
             match chunk.map_err(|err| self.server.unreachable_failure(&err))? {
-                Some(chunk) if self.rest.len() + chunk.len() > MAX_EVENT_BYTES => {
+                Some(chunk) if self.buffer.len() + chunk.len() > MAX_EVENT_BYTES => {
                     return Err(self.server.not_faber_failure("an endless event"));
                 }
-                Some(chunk) => self.rest.extend_from_slice(&chunk),
+                Some(chunk) => self.buffer.extend_from_slice(&chunk),
                 None => {
                     let url = &self.server.url;
                     let why = format!("the server at `{url}` closed the stream early");
@@ -193,15 +193,16 @@ impl Events {
     }
 
     fn take_event(&mut self) -> Option<Event> {
-        let Some(end) = self.rest[self.searched..].windows(2).position(|bytes| bytes == b"\n\n")
+        let Some(end) =
+            self.buffer[self.searched_bytes..].windows(2).position(|bytes| bytes == b"\n\n")
         else {
-            self.searched = self.rest.len().saturating_sub(1);
+            self.searched_bytes = self.buffer.len().saturating_sub(1);
             return None;
         };
-        let end = self.searched + end;
-        let event = Event::parse(&self.rest[..end]);
-        self.rest.drain(..end + 2);
-        self.searched = 0;
+        let end = self.searched_bytes + end;
+        let event = Event::parse(&self.buffer[..end]);
+        self.buffer.drain(..end + 2);
+        self.searched_bytes = 0;
         Some(event)
     }
 }
@@ -221,13 +222,13 @@ impl Event {
         let mut kind = "";
         let mut data = String::new();
         for line in text.lines() {
-            if let Some(rest) = line.strip_prefix("event:") {
-                kind = rest.trim();
-            } else if let Some(rest) = line.strip_prefix("data:") {
+            if let Some(buffer) = line.strip_prefix("event:") {
+                kind = buffer.trim();
+            } else if let Some(buffer) = line.strip_prefix("data:") {
                 if !data.is_empty() {
                     data.push('\n');
                 }
-                data.push_str(rest.strip_prefix(' ').unwrap_or(rest));
+                data.push_str(buffer.strip_prefix(' ').unwrap_or(buffer));
             }
         }
         match kind {
@@ -264,7 +265,7 @@ fn parse_endpoint(address: &str) -> Result<Url, Failure> {
 }
 
 /// Plain HTTP needs no certificates, so a machine without installed ones can use it.
-fn no_roots() -> rustls::ClientConfig {
+fn config_without_roots() -> rustls::ClientConfig {
     let provider = rustls::crypto::ring::default_provider();
     rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(provider))
         .with_safe_default_protocol_versions()
@@ -297,8 +298,8 @@ mod tests {
         assert!(parse_endpoint("").is_err());
     }
 
-    /// Connects to a server that takes one question. Returns it and the connection.
-    async fn asked<T: 'static>(
+    /// Connects to a server that answers one request. Returns the result and the connection.
+    async fn connect_to_server<T: 'static>(
         ask: impl AsyncFnOnce(Remote) -> T + 'static,
     ) -> (JoinHandle<T>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -315,9 +316,9 @@ mod tests {
         (asking, connection)
     }
 
-    async fn pass(long: Duration) {
+    async fn advance_time(duration: Duration) {
         time::pause();
-        time::advance(long).await;
+        time::advance(duration).await;
         time::resume();
     }
 
@@ -327,8 +328,9 @@ mod tests {
         local
             .run_until(async {
                 let (asking, mut connection) =
-                    asked(async |server| server.execute("{ q }", &json!({})).await).await;
-                pass(Duration::from_mins(20)).await;
+                    connect_to_server(async |server| server.execute("{ q }", &json!({})).await)
+                        .await;
+                advance_time(Duration::from_mins(20)).await;
                 let answer = r#"{"data":{"q":1}}"#;
                 let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
                 let text = format!("{head} {}\r\n\r\n{answer}", answer.len());
@@ -343,7 +345,7 @@ mod tests {
         let local = LocalSet::new();
         local
             .run_until(async {
-                let (asking, mut connection) = asked(async |server| {
+                let (asking, mut connection) = connect_to_server(async |server| {
                     let events = server.subscribe("subscription { q }".to_owned(), json!({}));
                     events.collect::<Vec<_>>().await
                 })
@@ -353,7 +355,7 @@ mod tests {
                 connection.write_all(text.as_bytes()).await.unwrap();
                 let mut turns = 0;
                 while !asking.is_finished() {
-                    pass(MAX_SILENCE).await;
+                    advance_time(MAX_SILENCE).await;
                     tokio::task::yield_now().await;
                     turns += 1;
                     assert!(turns < 100_000, "it waits for ever");

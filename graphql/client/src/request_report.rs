@@ -9,22 +9,22 @@ use crate::{
     types::{ExecutionStatus, Request, TimelineEntry},
 };
 
-/// The newest executions of a request, as many as a report has.
-const MAX_EXECUTIONS: i32 = 50;
+/// The number of newest executions that a report has.
+const NEWEST_EXECUTIONS: i32 = 50;
 const MAX_ENTRIES: usize = 10_000;
-/// Maximum number of pages of a timeline. A server has no more.
+/// Maximum number of pages of a timeline, because a server offers no more.
 const MAX_PAGES: usize = 32;
 
 /// Loads the request that an id belongs to, with its newest executions and the one with this id.
 pub async fn load_request(client: &Client, id: &str) -> Result<Value, Failure> {
-    let request = find_request(client, id).await?;
+    let request = find_request_id(client, id).await?;
     let mut document = load_with_executions(client, &request).await?;
     if !document.is_object() {
         return Err(Failure::not_found("request", id));
     }
-    if let Some(missing) = missing_execution(client, id, &document).await? {
-        let found: Value = client.execution(missing, &ExecutionStatus::fields()).await?;
-        if let (false, Some(all)) = (found.is_null(), list_in(&mut document, "executions")) {
+    if let Some(missing) = find_missing_execution(client, id, &document).await? {
+        let found: Value = client.query_execution(missing, &ExecutionStatus::fields()).await?;
+        if let (false, Some(all)) = (found.is_null(), list_field_mut(&mut document, "executions")) {
             all.insert(0, found);
         }
     }
@@ -32,21 +32,22 @@ pub async fn load_request(client: &Client, id: &str) -> Result<Value, Failure> {
     Ok(document)
 }
 
-fn list_in<'a>(document: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
+fn list_field_mut<'a>(document: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
     document.get_mut(key)?.as_array_mut()
 }
 
-/// Loads a request with its newest executions. If they exceed one response, loads them page by page.
+/// Loads a request with its newest executions. If they exceed one response, loads them page by
+/// page.
 async fn load_with_executions(client: &Client, request: &str) -> Result<Value, Failure> {
     let load = async |executions| {
         let arguments = [("requestId: ID!", json!(request))];
         client.query::<Value>("request", &arguments, &Request::fields(executions)).await
     };
-    match load(MAX_EXECUTIONS).await {
+    match load(NEWEST_EXECUTIONS).await {
         Err(failure) if failure.code == "LIMIT_EXCEEDED" => {
             let mut document = load(1).await?;
-            if let Some(executions) = list_in(&mut document, "executions") {
-                *executions = newest_executions(client, request, MAX_EXECUTIONS).await?;
+            if let Some(executions) = list_field_mut(&mut document, "executions") {
+                *executions = newest_executions(client, request, NEWEST_EXECUTIONS).await?;
             }
             Ok(document)
         }
@@ -54,9 +55,9 @@ async fn load_with_executions(client: &Client, request: &str) -> Result<Value, F
     }
 }
 
-/// Returns the id of the requested execution if `document` lacks it: the one with `id`, or the newest
-/// without a parent.
-async fn missing_execution(
+/// Returns the id of the requested execution if `document` lacks it: the one with `id`, or the
+/// newest without a parent.
+async fn find_missing_execution(
     client: &Client,
     id: &str,
     document: &Value,
@@ -80,7 +81,7 @@ async fn load_timeline(
     request: &str,
     document: &mut Value,
 ) -> Result<(), Failure> {
-    let Some(timeline) = list_in(document, "timeline") else { return Ok(()) };
+    let Some(timeline) = list_field_mut(document, "timeline") else { return Ok(()) };
     for page in 1..MAX_PAGES {
         let skip = timeline.len();
         if skip < page * MAX_ENTRIES {
@@ -90,14 +91,14 @@ async fn load_timeline(
         let fields = format!("timeline(skip: {skip}, first: {MAX_ENTRIES}) {{ {entry} }}");
         let arguments = [("requestId: ID!", json!(request))];
         let mut found: Value = client.query("request", &arguments, &fields).await?;
-        let Some(more) = list_in(&mut found, "timeline") else { break };
+        let Some(more) = list_field_mut(&mut found, "timeline") else { break };
         timeline.append(more);
     }
     Ok(())
 }
 
 /// Returns the id of the request that an object belongs to.
-async fn find_request(client: &Client, id: &str) -> Result<String, Failure> {
+async fn find_request_id(client: &Client, id: &str) -> Result<String, Failure> {
     let (owner, argument) = match id.split('_').next() {
         Some("plan") => ("plan", "planId: ID!"),
         Some("exec") => ("execution", "executionId: ID!"),

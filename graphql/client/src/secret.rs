@@ -1,6 +1,6 @@
 //! Secrets that no log shows.
 
-/// A secret, which `Debug` hides.
+/// A text that `Debug` hides, so that no log contains it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -9,7 +9,6 @@ impl Secret {
         Self(secret.into())
     }
 
-    /// Returns the secret.
     pub fn expose(&self) -> &str {
         &self.0
     }

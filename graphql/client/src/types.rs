@@ -306,7 +306,7 @@ pub struct Finding {
 impl Finding {
     pub const FIELDS: &str = "code severity kind stepId index at until message causeSeq \
         causeExecutionId remedies { label command mutation variables isDangerous }";
-    pub const ROW: &str = "severity kind message";
+    pub const ROW_FIELDS: &str = "severity kind message";
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -360,7 +360,7 @@ impl Plan {
     pub const VALUES: &str = "planId requestId version query createdAt planner executionOrder \
         layers mermaid dot";
     /// The fields that views show.
-    pub const SHOWN: &str = "planId requestId version query planner layers executionOrder \
+    pub const VIEW_FIELDS: &str = "planId requestId version query planner layers executionOrder \
         tools { stepId toolName plan parameters dependsOn effect when forEach compensate \
         requiresApproval } \
         diagnostics { severity code path message help }";
@@ -521,7 +521,8 @@ pub struct EventError {
     pub message: Text,
 }
 
-/// Reads data of an event. Returns the default if the data has an unknown form.
+/// Reads data of an event. Returns empty data if it has an unknown form, because a newer server may
+/// have sent it.
 fn or_default<'de, D: serde::Deserializer<'de>>(source: D) -> Result<EventData, D::Error> {
     let value = Value::deserialize(source)?;
     Ok(serde_json::from_value(value).unwrap_or_default())

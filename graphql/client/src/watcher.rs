@@ -1,7 +1,7 @@
 //! Watches an execution and its children until it is finished or needs a person.
 //!
-//! The caller takes one [`Update`] after another, and asks after each where the execution
-//! [stands](Watcher::standing). In between it may wait for other things, because [`Watcher::next`]
+//! The caller takes one [`Update`] after another, and asks for the [phase](Watcher::load_phase) of
+//! the execution after each. In between it may wait for other things, because [`Watcher::next`]
 //! loses nothing if it is dropped.
 
 use std::{sync::Arc, time::Duration};
@@ -19,10 +19,10 @@ use crate::{
 };
 
 /// Reconnects without a new event before the server counts as gone, and the delay before each.
-const RECONNECTS: usize = 5;
+const MAX_RECONNECTS: usize = 5;
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 /// Poll interval for executions without a subscription.
-const STATE_POLL: Duration = Duration::from_secs(1);
+const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub struct Watcher<'a> {
     client: &'a Client,
@@ -46,21 +46,21 @@ pub enum Update {
     News { execution: String, news: News },
     /// An event without news.
     Event,
-    /// The server ended the events. The watcher subscribes again.
+    /// The server closed the stream of events. The watcher subscribes again.
     Ended,
-    /// Time to look at executions that have no events here.
+    /// It is time to poll executions that have no events here.
     Poll,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ExecutionPhase {
     Running,
     Finished,
     NeedsPerson,
 }
 
 #[derive(Deserialize)]
-struct StateAt {
+struct ExecutionPosition {
     state: ExecutionState,
     seq: u64,
 }
@@ -70,9 +70,9 @@ impl<'a> Watcher<'a> {
     pub fn new(client: &'a Client, store: Option<&'a Arc<dyn Store>>, id: String) -> Self {
         let tree = EventTree::new(id.clone());
         let connection = Connection::Open(tree.subscribe(client));
-        let mut polls = time::interval(STATE_POLL);
+        let mut polls = time::interval(STATE_POLL_INTERVAL);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (reconnects, seq_at_loss) = (RECONNECTS, 0);
+        let (reconnects, seq_at_loss) = (MAX_RECONNECTS, 0);
         Self { client, store, id, tree, connection, polls, reconnects, seq_at_loss }
     }
 
@@ -105,7 +105,8 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Subscribes again after a failure, unless the failure is final or the server seems to be gone.
+    /// Subscribes again after a failure, unless the failure is final or the server seems to be
+    /// gone.
     pub fn reconnect_after(&mut self, failure: Failure) -> Result<(), Failure> {
         if failure.code != "SERVER_UNAVAILABLE" || self.reconnects == 0 {
             return Err(failure);
@@ -118,32 +119,32 @@ impl<'a> Watcher<'a> {
     fn lose_connection(&mut self) {
         let seq = self.tree.root().seq;
         if seq > self.seq_at_loss {
-            self.reconnects = RECONNECTS;
+            self.reconnects = MAX_RECONNECTS;
         }
         self.seq_at_loss = seq;
         self.connection = Connection::Lost { retry_at: Instant::now() + RECONNECT_DELAY };
     }
 
-    /// Returns `true` if the execution is finished. Needed after [`Update::Ended`], when the last
-    /// event may be missing.
+    /// Returns `true` if the execution is finished. Callers need this after [`Update::Ended`], when
+    /// the last event may be missing.
     pub async fn is_finished(&mut self) -> Result<bool, Failure> {
-        let found = state_of(self.client, &self.id).await?;
+        let found = load_position(self.client, &self.id).await?;
         Ok(found.is_some_and(|found| found.state.is_finished()))
     }
 
-    /// Returns where the execution stands after the updates so far. `has_reader` says if somebody
-    /// will read an inbox. An answer that nobody reads counts as missing.
-    pub async fn standing(
+    /// Returns the phase of the execution after the updates so far. `has_reader` returns whether a
+    /// worker will read an inbox. An answer that no worker reads counts as missing.
+    pub async fn load_phase(
         &mut self,
         has_reader: impl AsyncFn(ExecutionId) -> Result<bool, Failure>,
-    ) -> Result<Standing, Failure> {
+    ) -> Result<ExecutionPhase, Failure> {
         let Self { client, store, tree, .. } = self;
         if tree.root().is_over {
-            return Ok(Standing::Finished);
+            return Ok(ExecutionPhase::Finished);
         }
         let needs_person =
             tree.waits_for_person() && is_unanswered(client, *store, tree, has_reader).await?;
-        Ok(if needs_person { Standing::NeedsPerson } else { Standing::Running })
+        Ok(if needs_person { ExecutionPhase::NeedsPerson } else { ExecutionPhase::Running })
     }
 }
 
@@ -156,7 +157,7 @@ async fn is_unanswered(
     has_reader: impl AsyncFn(ExecutionId) -> Result<bool, Failure>,
 ) -> Result<bool, Failure> {
     for id in tree.waiting_children() {
-        if !state_of(client, id).await?.is_some_and(|found| found.waits()) {
+        if !load_position(client, id).await?.is_some_and(|found| found.waits_for_person()) {
             return Ok(false);
         }
     }
@@ -168,21 +169,21 @@ async fn is_unanswered(
             _ => false,
         };
         // An event that this process has not read yet may record the answer.
-        let read = tree.seq_of(&id);
-        let is_left = |found: StateAt| found.waits() && found.seq <= read;
-        if is_answered || !state_of(client, &id).await?.is_some_and(is_left) {
+        let read = tree.last_seq_of(&id);
+        let is_left = |found: ExecutionPosition| found.waits_for_person() && found.seq <= read;
+        if is_answered || !load_position(client, &id).await?.is_some_and(is_left) {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-async fn state_of(client: &Client, id: &str) -> Result<Option<StateAt>, Failure> {
-    client.execution(id, "state seq").await
+async fn load_position(client: &Client, id: &str) -> Result<Option<ExecutionPosition>, Failure> {
+    client.query_execution(id, "state seq").await
 }
 
-impl StateAt {
-    fn waits(&self) -> bool {
+impl ExecutionPosition {
+    fn waits_for_person(&self) -> bool {
         self.state == ExecutionState::Waiting
     }
 }

@@ -14,7 +14,7 @@ mod token;
 use std::{fmt::Write as _, net::IpAddr, sync::Arc, time::Instant};
 
 use self::{
-    alerts::{Alerts, Kind},
+    alerts::{AlertKind, Alerts},
     grant::Rights,
     role::{mutation_role, query_role},
     token::Digest,
@@ -33,7 +33,7 @@ pub struct Access(Arc<AccessState>);
 
 #[derive(Debug, Default)]
 struct AccessState {
-    holders: Vec<(Digest, Grant)>,
+    grants_by_digest: Vec<(Digest, Grant)>,
     alerts: Arc<Alerts>,
 }
 
@@ -55,35 +55,31 @@ impl Access {
         let alerts = Arc::new(Alerts::default());
         let holder = |token: Token| {
             let digest = token.digest;
-            (digest, Grant::of(Rights::new(token, Arc::clone(&alerts))))
+            (digest, Grant::of_token(Rights::new(token, Arc::clone(&alerts))))
         };
-        let holders = tokens.into_iter().map(holder).collect();
-        Self(Arc::new(AccessState { holders, alerts }))
+        let grants_by_digest = tokens.into_iter().map(holder).collect();
+        Self(Arc::new(AccessState { grants_by_digest, alerts }))
     }
 
-    pub fn wants_token(&self) -> bool {
-        !self.0.holders.is_empty()
+    pub fn requires_token(&self) -> bool {
+        !self.0.grants_by_digest.is_empty()
     }
 
     /// Returns whether a peer may connect: without tokens, only this machine may.
-    pub fn admits(&self, peer: IpAddr) -> bool {
-        self.wants_token() || peer.to_canonical().is_loopback()
+    pub fn may_connect(&self, peer: IpAddr) -> bool {
+        self.requires_token() || peer.to_canonical().is_loopback()
     }
 
-    pub fn enter(&self, token: Option<&str>, peer: IpAddr) -> Result<Grant, Denied> {
-        if !self.wants_token() {
+    pub fn authenticate(&self, token: Option<&str>, peer: IpAddr) -> Result<Grant, Denied> {
+        if !self.requires_token() {
             return Ok(Grant::default());
         }
         let token = token.ok_or(Denied::NoToken)?;
-        let digest = Digest::of(token);
+        let digest = Digest::of_token(token);
         // The loop compares every token, so that its time reveals nothing about them.
-        let found =
-            self.0.holders.iter().fold(
-                None,
-                |found, (known, grant)| {
-                    if known.is(&digest) { Some(grant) } else { found }
-                },
-            );
+        let found = self.0.grants_by_digest.iter().fold(None, |found, (known, grant)| {
+            if known.equals_in_constant_time(&digest) { Some(grant) } else { found }
+        });
         found.cloned().ok_or_else(|| {
             self.0.alerts.report_bad_token(peer.to_canonical(), Instant::now());
             Denied::UnknownToken
@@ -92,17 +88,17 @@ impl Access {
 
     /// Returns the grant of a token by name, because an execution uses it after its caller has
     /// left.
-    pub fn holder(&self, token: &str) -> Option<Grant> {
-        let mut holders = self.0.holders.iter().map(|holder| &holder.1);
-        holders.find(|grant| grant.name() == Some(token)).cloned()
+    pub fn find_grant_by_name(&self, token: &str) -> Option<Grant> {
+        let mut grants_by_digest = self.0.grants_by_digest.iter().map(|holder| &holder.1);
+        grants_by_digest.find(|grant| grant.name() == Some(token)).cloned()
     }
 
     /// Formats the count of alerts for `/metrics`.
-    pub fn figures(&self) -> String {
+    pub fn format_metrics(&self) -> String {
         let mut text = "# HELP faber_alerts_total Suspicious behaviour of callers, by kind.\n\
                         # TYPE faber_alerts_total counter\n"
             .to_owned();
-        for kind in Kind::ALL {
+        for kind in AlertKind::ALL {
             let (name, count) = (kind.name(), self.0.alerts.count(kind));
             let _ = writeln!(text, "faber_alerts_total{{kind=\"{name}\"}} {count}");
         }

@@ -24,7 +24,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// Formats a duration in the largest unit without a fraction.
-pub fn text(duration: Duration) -> String {
+pub fn format(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (unit, length) = [("d", 86_400), ("h", 3_600), ("m", 60)]
         .into_iter()
@@ -49,7 +49,7 @@ mod tests {
             ("0s", "0s"),
         ] {
             let length = parse(written).unwrap();
-            assert_eq!((&*text(length), parse(&text(length))), (expected, Ok(length)));
+            assert_eq!((&*format(length), parse(&format(length))), (expected, Ok(length)));
         }
     }
 

@@ -27,16 +27,15 @@ use toolbox::{
 pub(crate) use self::plan::draft;
 use crate::access::Access;
 
-pub(crate) const TURNS: u32 = 3;
-/// Maximum number of turns. Each turn gets the text of all earlier turns, so more would be
-/// expensive.
-pub(crate) const MOST_TURNS: u32 = 32;
+pub(crate) const DEFAULT_TURNS: u32 = 3;
+/// Each turn gets the text of all earlier turns, so more turns would be expensive.
+pub(crate) const MAX_TURNS: u32 = 32;
 /// Note below an answer if the model still wanted to call tools after its last turn.
-pub(crate) const STOPPED: &str = "(Note: Reached maximum tool execution limit)";
+pub(crate) const STOPPED_NOTE: &str = "(Note: Reached maximum tool execution limit)";
 
 /// The step that asks the model.
-const TURN: &str = "faber_agent.turn";
-const ANSWER: &str = "faber_agent.answer";
+const TURN_TOOL: &str = "faber_agent.turn";
+const ANSWER_TOOL: &str = "faber_agent.answer";
 
 #[derive(Debug)]
 pub(crate) struct AgentContext {
@@ -44,7 +43,7 @@ pub(crate) struct AgentContext {
     /// Available tools. The toolbox holds the steps, so the steps hold it weakly.
     pub(crate) toolbox: WeakToolbox,
     /// Access tokens, whose limits apply to calls. Set only in `faber serve`.
-    pub(crate) holders: Arc<OnceLock<Access>>,
+    pub(crate) server_access: Arc<OnceLock<Access>>,
     /// True if tools are sent in the provider's own format. Otherwise the prompt describes them.
     pub(crate) has_native_tools: bool,
 }
@@ -64,7 +63,7 @@ pub(crate) fn catalog(find: impl Fn(&ToolName) -> Option<Arc<dyn Tool>>) -> Cata
 }
 
 fn agent_tool_names() -> impl Iterator<Item = ToolName> {
-    let own = [TURN, ANSWER]
+    let own = [TURN_TOOL, ANSWER_TOOL]
         .into_iter()
         .map(|name| name.parse::<ToolName>().expect("tool names are literals"));
     own.chain(plan::EFFECTS.iter().map(|effect| dispatch::dispatch_tool_name(effect.1)))
@@ -78,7 +77,8 @@ pub fn is_own(tool: &ToolName) -> bool {
 /// Returns the tools that the agents of a plan may use, one item for each step that asks the model
 /// or calls tools.
 pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = Reach> {
-    let own = plan.steps().iter().filter(|step| is_own(&step.tool) && step.tool.as_str() != ANSWER);
+    let own =
+        plan.steps().iter().filter(|step| is_own(&step.tool) && step.tool.as_str() != ANSWER_TOOL);
     own.map(|step| {
         let reach = step.parameters.get("reach").cloned().unwrap_or_default();
         serde_json::from_value(reach).unwrap_or_default()

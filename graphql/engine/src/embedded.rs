@@ -56,16 +56,16 @@ impl Embedded {
         sets: impl IntoIterator<Item = ToolSet>,
         options: Options,
     ) -> Result<Self, EngineError> {
-        Self::settled(store, sets, options, |engine| engine).await
+        Self::open_configured(store, sets, options, |engine| engine).await
     }
 
-    /// Like [`open_over`](Self::open_over). `settle` configures the engine before the
-    /// worker starts.
-    pub(crate) async fn settled(
+    /// Like [`open_over`](Self::open_over). `configure` changes the engine before the worker
+    /// starts.
+    pub(crate) async fn open_configured(
         store: Arc<dyn Store>,
         sets: impl IntoIterator<Item = ToolSet>,
         options: Options,
-        settle: impl FnOnce(Engine) -> Engine,
+        configure: impl FnOnce(Engine) -> Engine,
     ) -> Result<Self, EngineError> {
         let clock: Arc<dyn Clock> = Arc::new(store::shared_clock(&*store).await?);
         let toolbox = Toolbox::default();
@@ -106,12 +106,12 @@ impl Embedded {
         let control = Control::new(store, Arc::clone(&clock), Some(handle));
         let engine =
             Engine::new(control, registry.clone(), Arc::new(Offline::default()), clock, options);
-        let engine = settle(engine);
+        let engine = configure(engine);
         worker.set_replanner(engine.executions.replanner());
         let mut tasks = JoinSet::new();
         tasks.spawn(worker.run());
         tasks.spawn(registry.watch(stop.clone()));
-        tasks.spawn(Arc::clone(&engine.tools).keep_usage(stop.clone()));
+        tasks.spawn(Arc::clone(&engine.tools).flush_usage_regularly(stop.clone()));
         Ok(Self { engine, stop, tasks })
     }
 

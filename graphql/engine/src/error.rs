@@ -88,7 +88,7 @@ impl From<AccessError> for EngineError {
     fn from(err: AccessError) -> Self {
         match err {
             AccessError::Role { .. } | AccessError::Tool { .. } => Self::Forbidden(err.to_string()),
-            AccessError::Spent { .. } => Self::LimitExceeded(err.to_string()),
+            AccessError::LimitReached { .. } => Self::LimitExceeded(err.to_string()),
         }
     }
 }

@@ -15,7 +15,7 @@ pub(super) mod undo_calls;
 use std::{collections::BTreeMap, sync::Arc};
 
 use executor::control::{Control, IdempotencyKey, Start};
-use planner::reuse::{RetryScope, create_retry, kept_steps, take_over_children};
+use planner::reuse::{RetryScope, create_retry, find_kept_steps, take_over_children};
 use serde_json::Value;
 use shared::{
     clock::Clock,
@@ -37,12 +37,12 @@ use self::{
 use super::{
     error::EngineError,
     named_locks::NamedLocks,
-    plans::{PlanningOptions, Plans, fit_input, library::refused_reuse},
+    plans::{PlanningOptions, Plans, fit_input, library::reuse_error},
     tools::Tools,
 };
 use crate::access::Grant;
 
-/// Child executions that are read for the findings of one execution.
+/// Maximum number of child executions that are read for the findings of one execution.
 const MAX_CHILDREN: usize = 16;
 
 #[derive(Clone)]
@@ -54,7 +54,7 @@ pub struct Executions {
     clock: Arc<dyn Clock>,
     control: Control,
     /// Locks of idempotency keys whose queries are being planned.
-    locks: Arc<NamedLocks>,
+    key_locks: Arc<NamedLocks>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -77,7 +77,7 @@ impl Executions {
     ) -> Self {
         let store = Arc::clone(control.store());
         let reader = Arc::new(ExecutionReader::new(Arc::clone(&store)));
-        Self { reader, tools, plans, store, clock, control, locks: Arc::default() }
+        Self { reader, tools, plans, store, clock, control, key_locks: Arc::default() }
     }
 
     pub(super) fn with_tools(&self, tools: Tools) -> Self {
@@ -86,8 +86,8 @@ impl Executions {
         Self { tools, plans, ..self.clone() }
     }
 
-    /// Returns the same executions with what one caller may do.
-    pub(super) fn granted(&self, grant: Grant) -> Self {
+    /// Returns these executions with the permissions of one caller.
+    pub(super) fn with_grant(&self, grant: Grant) -> Self {
         let mut tools = (*self.tools).clone();
         tools.grant = grant;
         self.with_tools(tools)
@@ -98,7 +98,7 @@ impl Executions {
         let Some(plan) = self.plans.library.load(id).await? else {
             return Err(EngineError::not_found("plan", id));
         };
-        self.start_order(&plan, order, IdempotencyKey::plan_subject(id)).await
+        self.find_or_start(&plan, order, IdempotencyKey::plan_subject(id)).await
     }
 
     /// Starts an execution of the newest plan of a request.
@@ -115,14 +115,14 @@ impl Executions {
             return Err(EngineError::Conflict(format!("the request `{id}` has no plan")));
         };
         // A key stays with its plan, even if the request has a newer version.
-        let earlier = match &order.idempotency_key {
+        let earlier_execution = match &order.idempotency_key {
             Some(key) => {
                 let compensates = order.compensates;
                 self.control.find_plan(key, &plans, &order.options, compensates).await?
             }
             None => None,
         };
-        self.start_plan(earlier.unwrap_or(*newest), order).await
+        self.start_plan(earlier_execution.unwrap_or(*newest), order).await
     }
 
     /// Starts an execution of a saved plan. Checks the input and adds its defaults.
@@ -132,7 +132,7 @@ impl Executions {
         input: Option<Value>,
         mut order: Order,
     ) -> Result<ExecutionId, EngineError> {
-        let saved = self.plans.library.expect_saved_plan(name).await?;
+        let saved = self.plans.library.find_saved_plan_or_suggest(name).await?;
         if let Some(input) = input.filter(|input| !input.is_null()) {
             if !order.options.input.is_null() && *order.options.input != input {
                 let why = "`input` and `options.input` differ: leave one of them out";
@@ -150,9 +150,8 @@ impl Executions {
         self.start_plan(saved.plan, order).await
     }
 
-    /// Plans a query and starts an execution of the plan.
-    ///
-    /// Plans nothing if the idempotency key was used before, and returns the same execution.
+    /// Plans a query and starts an execution of the plan. If the idempotency key was used before,
+    /// plans nothing and returns the execution with this key.
     pub async fn plan_and_start(
         &self,
         query: &str,
@@ -163,7 +162,7 @@ impl Executions {
         let mut _lock = None;
         if let Some(key) = &order.idempotency_key {
             // A concurrent request with the key waits for this plan.
-            _lock = Some(self.locks.lock(format!("key {key}")).await);
+            _lock = Some(self.key_locks.lock(format!("key {key}")).await);
             let (key, subject) = (key.clone(), subject.clone());
             let key = IdempotencyKey { key, subject, compensates: order.compensates };
             if let Some(id) = self.control.find_by_key(&key, &order.options).await? {
@@ -172,21 +171,21 @@ impl Executions {
         }
         self.check_replans(None, &mut order)?;
         // Planning refuses unknown sets and stores the refusal.
-        order.options.replans.sets = match self.tools.known_sets(&planning.tool_sets).await {
+        order.options.replans.sets = match self.tools.check_sets(&planning.tool_sets).await {
             Ok(sets) => sets,
             Err(EngineError::InvalidArgument(_)) => Vec::new(),
             Err(err) => return Err(err),
         };
-        // Planning costs work and leaves data, too.
-        self.tools.grant.check_room()?;
+        // Planning costs work and leaves data, so it counts, too.
+        self.tools.grant.check_limits()?;
         let is_last = order.options.replans.left == 0;
         let planning = &PlanningOptions { is_last, ..planning.clone() };
         let plan = self.plans.plan_query(query, planning).await?;
-        self.start_order(&plan, order, subject).await
+        self.find_or_start(&plan, order, subject).await
     }
 
     /// Starts an execution, unless one with the same key and subject exists.
-    async fn start_order(
+    async fn find_or_start(
         &self,
         plan: &Arc<Plan>,
         mut order: Order,
@@ -224,16 +223,16 @@ impl Executions {
         self.start_retry(finished.plan(), created).await
     }
 
-    /// Returns the first event of a retry. It takes over the calls of children, too, whose outcome is
-    /// unknown or that a person settled.
+    /// Returns the first event of a retry. It takes over the calls of children, too, whose outcome
+    /// is unknown or that a person settled.
     async fn create_retry(
         &self,
         finished: &Execution,
         scope: RetryScope<'_>,
     ) -> Result<Created, EngineError> {
-        let refused = |err| refused_reuse(finished, err);
+        let refused = |err| reuse_error(finished, err);
         let mut created = create_retry(finished, scope).map_err(refused)?;
-        let kept = kept_steps(finished, scope).map_err(refused)?;
+        let kept = find_kept_steps(finished, scope).map_err(refused)?;
         let repeated = (0..kept.len()).filter(|at| !kept[*at]).map(StepNumber::new);
         let children = ChildPath::of_steps(finished, &repeated.collect::<Vec<_>>());
         if !children.is_empty() {
@@ -249,7 +248,7 @@ impl Executions {
         plan: &Arc<Plan>,
         mut created: Created,
     ) -> Result<ExecutionId, EngineError> {
-        created.options.replans.within = self.tools.grant.within();
+        created.options.replans.within = self.tools.grant.replan_permissions();
         self.start(Start::from_created(plan, created)).await
     }
 
@@ -266,18 +265,18 @@ impl Executions {
         &self,
         execution: &Execution,
         workers: &[WorkerId],
-        most: usize,
+        max_findings: usize,
     ) -> Result<Vec<Finding>, EngineError> {
         // A list needs one finding for each row, so a row reads only a few children.
-        let mut children_left = most.min(MAX_CHILDREN);
-        self.findings_with_children(execution, workers, most, &mut children_left).await
+        let mut children_left = max_findings.min(MAX_CHILDREN);
+        self.findings_with_children(execution, workers, max_findings, &mut children_left).await
     }
 
     async fn findings_with_children(
         &self,
         execution: &Execution,
         workers: &[WorkerId],
-        most: usize,
+        max_findings: usize,
         children_left: &mut usize,
     ) -> Result<Vec<Finding>, EngineError> {
         let now = self.clock.now();
@@ -287,22 +286,23 @@ impl Executions {
         let head = if is_finished { None } else { self.store.head(id).await? };
         let inbox =
             if is_finished { Vec::new() } else { self.store.list_commands(Some(id)).await? };
-        let mut children = self.reasons_of_children(execution, workers, children_left).await?;
-        children.extend(self.unknown_calls_in_children(execution, workers, children_left).await?);
+        let mut children = self.find_child_reasons(execution, workers, children_left).await?;
+        children.extend(self.find_unknown_child_calls(execution, workers, children_left).await?);
         let around = NodeFacts {
             head: head.as_ref(),
             inbox: &inbox,
             workers,
             limits: &self.tools.options().calls,
             children: &children,
-            toolbox: Some(self.tools.inventory.toolbox()).filter(|toolbox| has_sets(toolbox)),
+            toolbox: Some(self.tools.inventory.toolbox())
+                .filter(|toolbox| has_opened_toolsets(toolbox)),
         };
-        Ok(find_findings(execution, Some(&around), now, most))
+        Ok(find_findings(execution, Some(&around), now, max_findings))
     }
 
     /// Returns why the children wait for which the steps of an execution wait. Reads at most
     /// `children_left` of them and of their children.
-    async fn reasons_of_children(
+    async fn find_child_reasons(
         &self,
         execution: &Execution,
         workers: &[WorkerId],
@@ -323,9 +323,10 @@ impl Executions {
         Ok(reasons)
     }
 
-    /// Returns the findings about calls with an unknown outcome, for the children that failed because
-    /// of them. A call that a person settled comes last. Reads at most `children_left` children.
-    async fn unknown_calls_in_children(
+    /// Returns the findings about calls with an unknown outcome, for the children that failed
+    /// because of them. A call that a person settled comes last. Reads at most `children_left`
+    /// children.
+    async fn find_unknown_child_calls(
         &self,
         execution: &Execution,
         workers: &[WorkerId],
@@ -348,13 +349,13 @@ impl Executions {
         &self,
         id: ExecutionId,
         seq: Seq,
-        most: usize,
+        max_findings: usize,
     ) -> Result<Vec<Finding>, EngineError> {
         let Some(execution) = load_execution_until(&*self.store, id, seq).await? else {
             return Ok(Vec::new());
         };
         let now = execution.history().last.map_or(execution.created_at(), |last| last.at);
-        Ok(find_findings(&execution, None, now, most))
+        Ok(find_findings(&execution, None, now, max_findings))
     }
 
     /// Returns the workers whose lease has not expired.
@@ -365,7 +366,7 @@ impl Executions {
 
 /// Returns whether this process knows its toolsets. A command that only reads opens none of them,
 /// so it has only Faber's own sets.
-fn has_sets(toolbox: &Toolbox) -> bool {
+fn has_opened_toolsets(toolbox: &Toolbox) -> bool {
     let own = [flow::SET, tool_names::TOOL_SET];
     toolbox.set_names().iter().any(|name| !own.contains(&name.as_str()))
 }

@@ -39,9 +39,9 @@ pub use self::{
         bulk::BulkAction,
         findings::{
             Finding, FindingKind, MAX_FINDINGS, Remedy, cause_line, find_planning_findings,
-            quote_for_shell, warnings_of,
+            quote_for_shell, valid_warnings,
         },
-        pruning::{moment_before, prune, prune_batch},
+        pruning::{prune, prune_batch, time_before},
         reader::{EventBudget, ExecutionReader},
         repeated_calls::RepeatedCall,
         replan::{Replanning, Stage},
@@ -51,14 +51,14 @@ pub use self::{
     plans::{
         PlanningOptions, Plans,
         drafts::Verdict,
-        export::{as_file, as_input},
+        export::{to_api_form, to_file_form},
         guard::Guard,
         library::PlanLibrary,
     },
     selection::{
-        Chosen, Colliding, MAX_SELECTED, Selection, Wanted,
+        CollidingTools, MAX_SELECTED, SelectedTool, Selection, SelectionQuery,
         learning::Learning,
-        toolkit::{Link, NewAction, ToolkitChange},
+        toolkit::{NewAction, ToolkitChange, WeightedEdge},
     },
     tools::{
         Tools,
@@ -94,10 +94,10 @@ impl Engine {
         let tools = Arc::new(tools);
         let selection = Arc::new(Selection::new(Arc::clone(&tools), embedder));
         let plans = Arc::new(Plans::new(Arc::clone(&tools), selection, planner));
-        Self::of(Executions::new(control, clock, tools, plans))
+        Self::from_executions(Executions::new(control, clock, tools, plans))
     }
 
-    fn of(executions: Executions) -> Self {
+    fn from_executions(executions: Executions) -> Self {
         let plans = Arc::clone(&executions.plans);
         Self {
             tools: Arc::clone(&executions.tools),
@@ -114,7 +114,7 @@ impl Engine {
     fn with_plans(self, change: impl FnOnce(&mut Plans)) -> Self {
         let mut executions = (*self.executions).clone();
         change(Arc::make_mut(&mut executions.plans));
-        Self::of(executions)
+        Self::from_executions(executions)
     }
 
     /// Returns the engine with this source of embeddings in place of the built-in model, or with
@@ -127,7 +127,7 @@ impl Engine {
     }
 
     /// Returns the engine with another margin. By `CENTROID`, a tool is a hit if the query is
-    /// nearer than the least similar example by this margin.
+    /// nearer to its centroid than its least similar example is, by at least this margin.
     #[must_use]
     pub fn with_margin(self, margin: f64) -> Self {
         let mut selection = (*self.selection).clone();
@@ -146,11 +146,10 @@ impl Engine {
     #[must_use]
     pub fn with_toolkit(self, configured: Toolkit) -> Self {
         let tools = (*self.tools).clone().with_toolkit(configured);
-        Self::of(self.executions.with_tools(tools))
+        Self::from_executions(self.executions.with_tools(tools))
     }
 
-    /// Returns the engine with another rule for queries that do not say whether to use the plan
-    /// cache.
+    /// Returns the engine with another rule of the plan cache, for queries that do not name a rule.
     #[must_use]
     pub fn with_plan_cache(self, plan_cache: PlanCache) -> Self {
         self.with_plans(|plans| plans.plan_cache = plan_cache)
@@ -176,10 +175,10 @@ impl Engine {
         self.with_plans(|plans| plans.planners = planners)
     }
 
-    /// Returns the same engine with what one caller may do.
+    /// Returns this engine with the permissions of one caller.
     #[must_use]
-    pub fn granted(&self, grant: Grant) -> Self {
-        Self::of(self.executions.granted(grant))
+    pub fn with_grant(&self, grant: Grant) -> Self {
+        Self::from_executions(self.executions.with_grant(grant))
     }
 
     /// Sets the access tokens, so that calls of agents count for the limits of their callers. Only

@@ -7,23 +7,23 @@ use std::{
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// Names above which unused ones are removed.
-const MAX_NAMES: usize = 256;
+/// If there are more names, those that no task locks are removed.
+const MAX_UNUSED_NAMES: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct NamedLocks(std::sync::Mutex<BTreeMap<String, Weak<Mutex<()>>>>);
 
 impl NamedLocks {
     pub(super) async fn lock(&self, name: String) -> OwnedMutexGuard<()> {
-        self.find(name).lock_owned().await
+        self.find_or_create(name).lock_owned().await
     }
 
-    fn find(&self, name: String) -> Arc<Mutex<()>> {
+    fn find_or_create(&self, name: String) -> Arc<Mutex<()>> {
         let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lock) = locks.get(&name).and_then(Weak::upgrade) {
             return lock;
         }
-        if locks.len() >= MAX_NAMES {
+        if locks.len() >= MAX_UNUSED_NAMES {
             locks.retain(|_, lock| lock.strong_count() > 0);
         }
         let lock = Arc::default();
@@ -52,10 +52,10 @@ mod tests {
     fn unused_names_are_removed() {
         let locks = NamedLocks::default();
         let kept = locks.lock("kept".to_owned()).now_or_never().unwrap();
-        for n in 0..MAX_NAMES * 4 {
+        for n in 0..MAX_UNUSED_NAMES * 4 {
             drop(locks.lock(n.to_string()).now_or_never().unwrap());
         }
-        assert!(locks.0.lock().unwrap().len() <= MAX_NAMES);
+        assert!(locks.0.lock().unwrap().len() <= MAX_UNUSED_NAMES);
         assert!(locks.lock("kept".to_owned()).now_or_never().is_none());
         drop(kept);
     }

@@ -38,7 +38,7 @@ pub(super) use self::inputs::fit_input;
 use self::{
     guard::{Guard, GuardedQuery},
     library::PlanLibrary,
-    offline_draft::use_draft,
+    offline_draft::replace_failed_plan,
     planners::Planners,
     request_compiler::RequestCompiler,
     transcript::Transcript,
@@ -52,10 +52,10 @@ const MAX_ID_ATTEMPTS: usize = 8;
 /// at the same time.
 const MAX_VERSION_ATTEMPTS: usize = 64;
 /// Maximum number of bytes of a query that is derived from a draft, or is too long to be stored.
-const SHORT_QUERY_BYTES: usize = 200;
+const MAX_SHORT_QUERY_BYTES: usize = 200;
 const MAX_TOOLS: usize = 1_000;
-/// The lifetime of a draft in the plan cache. A change of the tools makes it useless much sooner.
-const CACHE_TIME: TimeDelta = TimeDelta::days(30);
+/// The lifetime of a draft in the plan cache. A change of the tools usually ends it much sooner.
+const CACHED_DRAFT_LIFETIME: TimeDelta = TimeDelta::days(30);
 
 #[derive(Clone)]
 pub struct Plans {
@@ -69,8 +69,8 @@ pub struct Plans {
     pub(super) guard: Guard,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// Locks of requests whose versions are being counted.
-    locks: Arc<NamedLocks>,
+    /// Locks of requests, held while the number of the next version is determined.
+    version_locks: Arc<NamedLocks>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,9 +84,10 @@ pub struct PlanningOptions {
     pub max_tools: Option<i32>,
     /// No replan is left, so the plan may not ask for one.
     pub is_last: bool,
-    /// The rule of the plan cache. `None` means the configured rule.
+    /// The rule of the plan cache. `None` means the rule of the configuration.
     pub cache: Option<PlanCache>,
-    /// A stricter rule for calls that the query does not order. A looser one has no effect.
+    /// A stricter rule for calls that the query does not order. A rule that is less strict than the
+    /// configured one has no effect.
     pub guard: Option<Guard>,
 }
 
@@ -100,7 +101,7 @@ pub(super) struct PlanningScope<'a> {
     guard: Guard,
 }
 
-struct Offer {
+struct PlannerInput {
     catalog: Catalog,
     candidates: Candidates,
 }
@@ -122,7 +123,7 @@ impl Plans {
             guard: Guard::default(),
             store,
             clock,
-            locks: Arc::default(),
+            version_locks: Arc::default(),
         }
     }
 
@@ -140,7 +141,7 @@ impl Plans {
         options: &PlanningOptions,
     ) -> Result<Arc<Plan>, EngineError> {
         let too_long = check_length(query);
-        let stored = if too_long.is_err() { clip_query(query) } else { query.to_owned() };
+        let stored = if too_long.is_err() { shorten_query(query) } else { query.to_owned() };
         let request = self.new_request(&stored).await?;
         let planned = match too_long {
             Ok(()) => self.plan_request(&request, options).await,
@@ -167,8 +168,8 @@ impl Plans {
         let query = request.query.as_str();
         check_query(query)?;
         let scope = self.check_options(options).await?;
-        let Offer { catalog, candidates } =
-            self.collect_offer(query, &scope, options.is_last).await?;
+        let PlannerInput { catalog, candidates } =
+            self.collect_planner_input(query, &scope, options.is_last).await?;
         let compiler =
             RequestCompiler { plans: self, request: request.id, query, catalog: &catalog };
         let is_offline = self.planners.is_offline(&*scope.planner);
@@ -185,11 +186,11 @@ impl Plans {
         let rule = options.cache.unwrap_or(self.plan_cache);
         let cache_key = entry_key(rule, planner.name(), query, &shown);
         let cached = match &cache_key {
-            Some(key) => self.find_cached(key, planner.name(), &compiler).await?,
+            Some(key) => self.find_cached_plan(key, planner.name(), &compiler).await?,
             None => None,
         };
         let is_cached = cached.is_some();
-        transcript.ask_planner();
+        transcript.start_planner_request();
         let proposed = if let Some(proposed) = cached {
             Ok(proposed)
         } else {
@@ -198,7 +199,7 @@ impl Plans {
         };
         let is_written = proposed.is_ok();
         let proposed = match (proposed, draft) {
-            (Err(err), Some(draft)) => use_draft(err, draft),
+            (Err(err), Some(draft)) => replace_failed_plan(err, draft),
             (proposed, _) => proposed,
         };
         // The cache keeps the draft of the planner, because the guard may differ the next time.
@@ -206,9 +207,9 @@ impl Plans {
         let entry =
             entry.map(|proposed| CachedDraft::new(request.id, &proposed.proposal).to_value());
         let proposed = match proposed {
-            // The offline planner reads the moods of a query itself.
+            // The offline planner determines itself which clauses of a query are orders.
             Ok(proposed) if !is_offline && is_written => {
-                GuardedQuery::read(guard, query, &wide, &catalog)
+                GuardedQuery::new(guard, query, &wide, &catalog)
                     .check(proposed, planner.name(), &compiler)
                     .await
             }
@@ -216,8 +217,10 @@ impl Plans {
         };
         let plan = self.store_proposed(request.id, 1, proposed, transcript).await?;
         if let Some((key, entry)) = cache_key.zip(entry)
-            && let Err(err) =
-                self.store.cache_output(&key, &entry, self.clock.now() + CACHE_TIME).await
+            && let Err(err) = self
+                .store
+                .cache_output(&key, &entry, self.clock.now() + CACHED_DRAFT_LIFETIME)
+                .await
         {
             tracing::warn!(%err, "cannot add a draft to the plan cache");
         }
@@ -229,34 +232,34 @@ impl Plans {
         options: &'a PlanningOptions,
     ) -> Result<PlanningScope<'a>, EngineError> {
         Ok(PlanningScope {
-            max_tools: options.max_tools.map(max_tools).transpose()?,
-            planner: self.planners.find(options.planner.as_deref())?,
-            sets: self.tools.known_sets(&options.tool_sets).await?,
+            max_tools: options.max_tools.map(check_max_tools).transpose()?,
+            planner: self.planners.find_planner(options.planner.as_deref())?,
+            sets: self.tools.check_sets(&options.tool_sets).await?,
             actions: &options.actions,
             guard: options.guard.unwrap_or(self.guard).max(self.guard),
         })
     }
 
-    async fn collect_offer(
+    async fn collect_planner_input(
         &self,
         query: &str,
         scope: &PlanningScope<'_>,
         is_last: bool,
-    ) -> Result<Offer, EngineError> {
+    ) -> Result<PlannerInput, EngineError> {
         let recommended = self.selection.recommended_tools(scope.actions).await?;
         let mut catalog = self.tools.catalog().await.only_sets(&scope.sets);
         if let Some(tools) = recommended {
             catalog = catalog.only_tools(&tools);
         }
         let is_offered = |name: &ToolName| !is_last || name.as_str() != REPLAN;
-        let offered = catalog.filtered(|tool| is_offered(&tool.definition.qualified_name()));
+        let offered = catalog.filter_tools(|tool| is_offered(&tool.definition.qualified_name()));
         let most = scope.max_tools.unwrap_or(DEFAULT_MAX_TOOLS);
         let candidates = self.selection.candidates(query, &offered, most).await;
-        Ok(Offer { catalog, candidates })
+        Ok(PlannerInput { catalog, candidates })
     }
 
     /// Returns the plan of an entry of the plan cache, if its draft still compiles.
-    async fn find_cached(
+    async fn find_cached_plan(
         &self,
         key: &str,
         planner: &str,
@@ -293,13 +296,13 @@ impl Plans {
             Ok(proposed) => proposed,
             Err(err) => return Err(self.store_failure(request, transcript, err).await),
         };
-        transcript.add_notes(std::mem::take(&mut proposal.notes));
+        transcript.add_notes(std::mem::take_entries(&mut proposal.notes));
         let draft_json = serde_json::to_value(&proposal.draft).unwrap_or_default();
         transcript.add("draft", draft_json);
         // A planner's draft is no more trusted than the query.
         if let Err(err) = self.check_compiled(&compiled).await {
             transcript.add("error", error_json(&err));
-            self.store.add_transcript(request, &transcript.take()).await?;
+            self.store.add_transcript(request, &transcript.take_entries()).await?;
             return Err(err.with_request(request));
         }
         let info = PlanInfo { version, ..compiled.plan.info().clone() };
@@ -320,7 +323,7 @@ impl Plans {
         let plan = self.store_plan(plan).await?;
         let summary = json!({ "planId": plan.id(), "version": plan.info().version });
         transcript.add("plan", summary);
-        self.store.add_transcript(plan.info().request, &transcript.take()).await?;
+        self.store.add_transcript(plan.info().request, &transcript.take_entries()).await?;
         Ok(plan)
     }
 
@@ -348,7 +351,7 @@ impl Plans {
         };
         transcript.add_notes(notes);
         transcript.add("error", error_json(&error));
-        match self.store.add_transcript(request, &transcript.take()).await {
+        match self.store.add_transcript(request, &transcript.take_entries()).await {
             Ok(()) => error,
             Err(err) => err.into(),
         }
@@ -377,7 +380,8 @@ impl Plans {
                 Ok(()) => return Ok(Arc::new(plan)),
                 Err(StoreError::Taken) => {
                     if lock.is_none() {
-                        lock = Some(self.locks.lock(format!("versions of {request}")).await);
+                        lock =
+                            Some(self.version_locks.lock(format!("versions of {request}")).await);
                     }
                     let version = self.library.next_version(request).await?;
                     let id = PlanId::draw(self.clock.now());
@@ -407,7 +411,7 @@ impl Plans {
         if self.tools.grant.allows_every_tool() {
             return Ok(());
         }
-        self.allowed_tools(&self.library.with_sub_plans(plan).await?).map(drop)
+        self.allowed_tools(&self.library.list_with_sub_plans(plan).await?).map(drop)
     }
 
     /// Returns the tools of plans, if the caller may use all of them. An agent in them must not
@@ -443,14 +447,14 @@ impl Plans {
         if grant.name().is_none() {
             return Ok(());
         }
-        let plans = self.library.with_sub_plans(plan).await?;
+        let plans = self.library.list_with_sub_plans(plan).await?;
         let tools = self.allowed_tools(&plans)?;
         if grant.has_limits() {
             for reach in plans.iter().flat_map(|plan| agent::reaches(plan)) {
                 grant.check_payer(&reach)?;
             }
         }
-        Ok(grant.spend(&tools)?)
+        Ok(grant.count_uses(&tools)?)
     }
 }
 
@@ -459,16 +463,16 @@ fn error_json(error: &EngineError) -> Value {
 }
 
 /// Returns the start of a query that is too long to be stored.
-fn clip_query(query: &str) -> String {
-    let end = query.floor_char_boundary(SHORT_QUERY_BYTES);
+fn shorten_query(query: &str) -> String {
+    let end = query.floor_char_boundary(MAX_SHORT_QUERY_BYTES);
     format!("{}…", &query[..end])
 }
 
-fn max_tools(wanted: i32) -> Result<usize, EngineError> {
-    match usize::try_from(wanted) {
+fn check_max_tools(requested: i32) -> Result<usize, EngineError> {
+    match usize::try_from(requested) {
         Ok(most) if (1..=MAX_TOOLS).contains(&most) => Ok(most),
         _ => Err(EngineError::InvalidArgument(format!(
-            "`maxTools` must be from 1 to {MAX_TOOLS}, not {wanted}"
+            "`maxTools` must be from 1 to {MAX_TOOLS}, not {requested}"
         ))),
     }
 }

@@ -14,10 +14,10 @@ use shared::{
 };
 use tokio::time;
 
-use crate::{moment_before, prune_batch};
+use crate::{prune_batch, time_before};
 
 /// Pause between two batches, so that the store can do other work.
-const PAUSE: Duration = Duration::from_millis(50);
+const BATCH_PAUSE: Duration = Duration::from_millis(50);
 const POLL_INTERVAL: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Default)]
@@ -28,13 +28,13 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Prunes everything older than `age` repeatedly. Never returns.
-    pub async fn keep(&self, store: Arc<dyn Store>, clock: Arc<dyn Clock>, age: Duration) {
+    /// Prunes everything older than `age` at each interval. Never returns.
+    pub async fn prune_forever(&self, store: Arc<dyn Store>, clock: Arc<dyn Clock>, age: Duration) {
         loop {
-            let pause = match prune_batch(&*store, moment_before(&*clock, age)).await {
-                Ok(some) => {
-                    self.count(some);
-                    if some.more { PAUSE } else { POLL_INTERVAL }
+            let pause = match prune_batch(&*store, time_before(&*clock, age)).await {
+                Ok(pruned) => {
+                    self.count(pruned);
+                    if pruned.more { BATCH_PAUSE } else { POLL_INTERVAL }
                 }
                 Err(err) => {
                     tracing::warn!(%err, "cannot remove old executions now");
@@ -45,17 +45,17 @@ impl Retention {
         }
     }
 
-    fn count(&self, some: Pruned) {
+    fn count(&self, pruned: Pruned) {
         for (total, n) in [
-            (&self.executions, some.executions),
-            (&self.plans, some.plans),
-            (&self.requests, some.requests),
+            (&self.executions, pruned.executions),
+            (&self.plans, pruned.plans),
+            (&self.requests, pruned.requests),
         ] {
             total.fetch_add(n as u64, Ordering::Relaxed);
         }
     }
 
-    pub fn figures(&self) -> String {
+    pub fn format_metrics(&self) -> String {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         format!(
             "# HELP faber_pruned_total Objects that this process removed because of their age.\n\
@@ -82,15 +82,15 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Later;
+    struct OneYearLater;
 
-    impl Clock for Later {
+    impl Clock for OneYearLater {
         fn now(&self) -> Timestamp {
             WallClock.now() + chrono::TimeDelta::days(1)
         }
     }
 
-    async fn with_a_request() -> (Arc<dyn Store>, RequestId) {
+    async fn store_with_request() -> (Arc<dyn Store>, RequestId) {
         let store: Arc<dyn Store> = Arc::new(Memory::new());
         let created_at = WallClock.now();
         let id = RequestId::draw(created_at);
@@ -100,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_running_process_prunes_old_executions() {
-        let (store, id) = with_a_request().await;
+        let (store, id) = store_with_request().await;
         let retention = Retention::default();
         let gone = async {
             while store.request(id).await.unwrap().is_some() {
@@ -109,10 +109,10 @@ mod tests {
         };
         let hour = Duration::from_hours(1);
         tokio::select! {
-            () = retention.keep(Arc::clone(&store), Arc::new(Later), hour) => (),
+            () = retention.prune_forever(Arc::clone(&store), Arc::new(OneYearLater), hour) => (),
             () = gone => (),
         }
-        let figures = retention.figures();
+        let figures = retention.format_metrics();
         assert!(figures.contains("faber_pruned_total{kind=\"request\"} 1"), "{figures}");
     }
 }

@@ -10,7 +10,9 @@ use planner::{
     candidates::Candidates,
     catalog::Catalog,
     embed::ConfiguredEmbedder,
-    select::{Ask, Criterion, MARGIN, SelectError, Similarity, Tools as ToolList},
+    select::{
+        Criterion, DEFAULT_MARGIN, SelectError, SelectionRequest, Similarity, Tools as ToolList,
+    },
     toolkit::{
         Toolkit,
         learned::{Follower, Learned},
@@ -37,27 +39,27 @@ pub struct Selection {
 }
 
 #[derive(Clone, Debug)]
-pub struct Chosen {
+pub struct SelectedTool {
     pub tool: Arc<ToolDefinition>,
     pub set: ToolSet,
     pub score: f64,
     pub is_hit: bool,
-    /// The cosine of its least similar example to the centroid. Only by `CENTROID`.
+    /// The cosine of the least similar example to the centroid. Set only by `CENTROID`.
     pub least_similar: Option<f64>,
     pub least_similar_example: Option<String>,
-    /// The success for similar queries, from -1 to 1.
+    /// How well the tool did for similar queries, from -1 to 1.
     pub learned: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Colliding {
+pub struct CollidingTools {
     pub a: String,
     pub b: String,
     pub similarity: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wanted<'a> {
+pub struct SelectionQuery<'a> {
     pub query: &'a str,
     pub by: Criterion,
     pub limit: usize,
@@ -68,7 +70,7 @@ impl Selection {
     pub(super) fn new(tools: Arc<Tools>, embedder: ConfiguredEmbedder) -> Self {
         let selectors = Arc::new(Selectors::new(embedder));
         let learning = Learning::new(&tools, Arc::clone(&selectors), true);
-        Self { learning: Arc::new(learning), tools, margin: MARGIN, selectors }
+        Self { learning: Arc::new(learning), tools, margin: DEFAULT_MARGIN, selectors }
     }
 
     pub(super) fn with_embedder(self, embedder: ConfiguredEmbedder) -> Self {
@@ -87,23 +89,32 @@ impl Selection {
     }
 
     /// Selects the tools that fit a query, best first.
-    pub async fn select_tools(&self, wanted: Wanted<'_>) -> Result<Vec<Chosen>, EngineError> {
-        check_query(wanted.query)?;
-        self.tools.inventory.settled().await;
+    pub async fn select_tools(
+        &self,
+        tool_query: SelectionQuery<'_>,
+    ) -> Result<Vec<SelectedTool>, EngineError> {
+        check_query(tool_query.query)?;
+        self.tools.inventory.wait_until_connected().await;
         let listing = self.tools.inventory.toolbox().listing();
-        let Wanted { query, by, limit, active_only } = wanted;
+        let SelectionQuery { query, by, limit, active_only } = tool_query;
         let lessons =
             if by == Criterion::Hybrid { self.learning.recent_lessons().await } else { None };
         let now = self.tools.clock.now();
-        let taught = lessons.as_deref().map(|lessons| (&lessons.outcomes, now));
-        let ask = Ask { query, by, limit: limit.min(MAX_SELECTED), margin: self.margin, taught };
-        let is_granted = grant_filter(&self.tools.grant, &listing);
+        let outcomes = lessons.as_deref().map(|lessons| (&lessons.outcomes, now));
+        let ask = SelectionRequest {
+            query,
+            by,
+            limit: limit.min(MAX_SELECTED),
+            margin: self.margin,
+            outcomes,
+        };
+        let is_granted = filter_by_grant(&self.tools.grant, &listing);
         let is_allowed = |at| (!active_only || listing.set(at).is_active) && is_granted(at);
         let tools = listing.definitions();
-        let selected = self.selectors.select(ToolScope::Every, tools, &ask, is_allowed).await?;
+        let selected = self.selectors.select(ToolScope::AllTools, tools, &ask, is_allowed).await?;
         let matches = selected.matches.into_iter();
         Ok(matches
-            .map(|found| Chosen {
+            .map(|found| SelectedTool {
                 tool: Arc::clone(&listing.definitions()[found.at]),
                 set: listing.set(found.at).clone(),
                 score: found.score,
@@ -120,16 +131,17 @@ impl Selection {
         &self,
         similarity: Similarity,
         threshold: f64,
-    ) -> Result<Vec<Colliding>, EngineError> {
-        self.tools.inventory.settled().await;
+    ) -> Result<Vec<CollidingTools>, EngineError> {
+        self.tools.inventory.wait_until_connected().await;
         let listing = self.tools.inventory.toolbox().listing();
-        let rows = self.selectors.centroids(ToolScope::Every, listing.definitions()).await?;
+        let rows =
+            self.selectors.list_centroids(ToolScope::AllTools, listing.definitions()).await?;
         let grant = self.tools.grant.clone();
         let compared = tokio::task::spawn_blocking(move || {
-            let pairs = rows.collisions(similarity, threshold, grant_filter(&grant, &listing));
+            let pairs = rows.collisions(similarity, threshold, filter_by_grant(&grant, &listing));
             let pairs = pairs.map_err(SelectError::from)?;
             let name = |at| listing.name(at);
-            let named = pairs.into_iter().map(|pair| Colliding {
+            let named = pairs.into_iter().map(|pair| CollidingTools {
                 a: name(pair.a),
                 b: name(pair.b),
                 similarity: pair.similarity,
@@ -140,22 +152,22 @@ impl Selection {
         compared.await.map_err(ending)?
     }
 
-    /// Selects at most `max_tools` of the plannable tools. If there are no more, all are candidates,
-    /// and their order needs no embedder.
+    /// Selects at most `max_tools` of the plannable tools. If there are no more than that, all of
+    /// them are candidates, so their order needs no embedder.
     pub(super) async fn candidates(
         &self,
         query: &str,
         catalog: &Catalog,
         max_tools: usize,
     ) -> Candidates {
-        let tools: ToolList = catalog.plannable().cloned().collect();
+        let tools: ToolList = catalog.list_plannable().cloned().collect();
         let by = if tools.len() > max_tools { Criterion::Hybrid } else { Criterion::Lexical };
         let limit = tools.len().min(MAX_SELECTED);
         let lessons =
             if by == Criterion::Hybrid { self.learning.recent_lessons().await } else { None };
         let now = self.tools.clock.now();
-        let taught = lessons.as_deref().map(|lessons| (&lessons.outcomes, now));
-        let ask = Ask { query, by, limit, margin: 0.0, taught };
+        let outcomes = lessons.as_deref().map(|lessons| (&lessons.outcomes, now));
+        let ask = SelectionRequest { query, by, limit, margin: 0.0, outcomes };
         let selected = self.selectors.select(ToolScope::Plannable, &tools, &ask, |_| true).await;
         Candidates::new(catalog, &tools, &selected.unwrap_or_default(), by, max_tools)
     }
@@ -166,8 +178,8 @@ impl Selection {
         tool: &NodeName,
         most: usize,
     ) -> Result<Vec<Follower>, EngineError> {
-        let tool = self.tools.inventory.qualified(tool);
-        let learned = self.learning.learned().await?;
+        let tool = self.tools.inventory.qualify_name(tool);
+        let learned = self.learning.load_learned().await?;
         if !learned.is_followed(&tool) {
             return Ok(Vec::new());
         }
@@ -184,13 +196,13 @@ impl Selection {
         from: &NodeName,
         to: &NodeName,
     ) -> Option<f64> {
-        let qualified = |name: &_| Some(self.tools.inventory.qualified(name));
+        let qualified = |name: &_| Some(self.tools.inventory.qualify_name(name));
         learned.score(toolkit, from, to, qualified, self.tools.clock.now())
     }
 }
 
 /// Returns a function that tells whether the caller may use the tool at a position.
-fn grant_filter<'a>(grant: &'a Grant, listing: &'a Listing) -> impl Fn(usize) -> bool + 'a {
+fn filter_by_grant<'a>(grant: &'a Grant, listing: &'a Listing) -> impl Fn(usize) -> bool + 'a {
     let every = grant.allows_every_tool();
     move |at| every || grant.allows(&listing.definitions()[at].qualified_name())
 }

@@ -19,7 +19,7 @@ pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
         "memory" => Err(refuse("nothing may follow `memory:`")),
         "sqlite" if rest.is_empty() => Err(refuse("the path is missing")),
         "sqlite" => {
-            let path = strip_slashes(rest).to_owned();
+            let path = to_path(rest).to_owned();
             let opening = tokio::task::spawn_blocking(move || Sqlite::open(&path));
             let ended =
                 |err| StoreError::Unavailable(format!("opening the store was interrupted: {err}"));
@@ -31,10 +31,10 @@ pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
 }
 
 pub fn sqlite_path(url: &str) -> Option<&Path> {
-    url.strip_prefix("sqlite:").filter(|rest| !rest.is_empty()).map(strip_slashes)
+    url.strip_prefix("sqlite:").filter(|rest| !rest.is_empty()).map(to_path)
 }
 
-fn strip_slashes(rest: &str) -> &Path {
+fn to_path(rest: &str) -> &Path {
     Path::new(rest.strip_prefix("//").unwrap_or(rest))
 }
 

@@ -96,8 +96,8 @@ impl Tools {
         sets
     }
 
-    /// Removes from the list of toolsets that a tool returned what the caller may not use.
-    fn visible_result(&self, tool: &str, mut result: Value) -> Value {
+    /// Removes toolsets and tools that the caller may not use from the result of `LIST_TOOL`.
+    fn hide_forbidden_sets(&self, tool: &str, mut result: Value) -> Value {
         if self.grant.allows_every_tool() || tool != LIST_TOOL {
             return result;
         }
@@ -116,16 +116,17 @@ impl Tools {
         result
     }
 
-    /// Returns the tools that the caller's plans may use, once no set connects for the first time.
+    /// Returns the tools that the caller's plans may use, after every set has connected for the
+    /// first time.
     pub async fn catalog(&self) -> Catalog {
-        self.inventory.settled().await;
-        self.catalog_now()
+        self.inventory.wait_until_connected().await;
+        self.catalog_without_waiting()
     }
 
     /// Returns the tools that the caller's plans may use, as they are known now.
-    pub(super) fn catalog_now(&self) -> Catalog {
+    pub(super) fn catalog_without_waiting(&self) -> Catalog {
         if !self.grant.allows_every_tool() {
-            return self.inventory.catalog_of(&self.sets());
+            return self.inventory.build_catalog(&self.sets());
         }
         // The revision is read before the sets. If a set changes in between, the catalog is only
         // built once more.
@@ -135,7 +136,7 @@ impl Tools {
         {
             return catalog.clone();
         }
-        let catalog = self.inventory.catalog_of(&self.sets());
+        let catalog = self.inventory.build_catalog(&self.sets());
         let cached = (revision, catalog.clone());
         *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached);
         catalog
@@ -143,14 +144,14 @@ impl Tools {
 
     /// Returns the sets with these names, after reading the changes of other nodes. Refuses unknown
     /// names.
-    pub(super) async fn known_sets(
+    pub(super) async fn check_sets(
         &self,
         names: &[String],
     ) -> Result<Vec<ToolSetName>, EngineError> {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        self.inventory.catch_up().await;
+        self.inventory.read_changes().await;
         let known = self.sets();
         let known = || known.iter().map(|set| set.name.as_str());
         let missing = |name: &String| {
@@ -178,7 +179,7 @@ impl Tools {
 
     pub async fn add_tool_set(&self, written: Value) -> Result<ToolSet, EngineError> {
         for tool in written["source"]["tools"].as_array().into_iter().flatten() {
-            self.check_no_action(tool["name"].as_str()).await?;
+            self.check_is_no_action(tool["name"].as_str()).await?;
         }
         Ok(self.inventory.registry().add_set(written).await?)
     }
@@ -191,13 +192,13 @@ impl Tools {
     ) -> Result<ToolName, EngineError> {
         if set.is_none() {
             // A connecting set may have the name.
-            self.inventory.settled().await;
+            self.inventory.wait_until_connected().await;
         }
-        self.check_no_action(written["name"].as_str()).await?;
+        self.check_is_no_action(written["name"].as_str()).await?;
         Ok(self.inventory.registry().register_tool(set, written).await?)
     }
 
-    async fn check_no_action(&self, tool: Option<&str>) -> Result<(), EngineError> {
+    async fn check_is_no_action(&self, tool: Option<&str>) -> Result<(), EngineError> {
         let Some(name) = tool else { return Ok(()) };
         if self.toolkit.load().await?.action(name).is_none() {
             return Ok(());

@@ -9,7 +9,7 @@ pub use self::places::find_line;
 
 /// Parses a document. Only `true` and `false` are booleans, as in YAML 1.2, so a country called
 /// `NO` stays a text.
-pub fn value(text: &str) -> Result<Value, String> {
+pub fn parse(text: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! { strict_booleans: true };
     serde_saphyr::from_str_with_options(text, options).map_err(|err| describe_error(&err))
 }
@@ -79,8 +79,8 @@ fn describe_several_documents() -> String {
     "it has several documents (`---`): write one".to_owned()
 }
 
-/// Formats a document that [`value`] reads the same.
-pub fn text(value: &Value) -> Result<String, String> {
+/// Formats a document so that [`parse`] reads the same value.
+pub fn format(value: &Value) -> Result<String, String> {
     serde_saphyr::to_string(value).map_err(|err| format!("this cannot be YAML: {err}"))
 }
 
@@ -115,8 +115,8 @@ mod tests {
     proptest! {
         #[test]
         fn random_values_are_formatted_and_parsed_unchanged(document in document()) {
-            let written = super::text(&document).unwrap();
-            prop_assert_eq!(super::value(&written), Ok(document), "{}", written);
+            let written = super::format(&document).unwrap();
+            prop_assert_eq!(super::parse(&written), Ok(document), "{}", written);
         }
     }
 
@@ -178,13 +178,13 @@ mod tests {
         for text in hostile {
             let value = json!({ "name": text, text: [text, { text: 0.1 }, true, null, 7, -0.5] });
             let written = super::text(&value).unwrap();
-            assert_eq!(super::value(&written), Ok(value), "{written}");
+            assert_eq!(super::parse(&written), Ok(value), "{written}");
         }
     }
 
     #[test]
     fn a_yaml_error_is_one_line_with_its_place() {
-        let why = value("tools:\n  - name: flow.echo\n   id: x\n").unwrap_err();
+        let why = parse("tools:\n  - name: flow.echo\n   id: x\n").unwrap_err();
         assert!(why.starts_with("this is not YAML: ") && !why.contains('\n'), "{why}");
         assert!(why.contains("line 3") && why.contains("column 4"), "{why}");
         assert!(!why.contains("<input>"), "{why}");
@@ -207,7 +207,7 @@ mod tests {
             (deep.as_str(), "too deep"),
             (large.as_str(), "it is too large to be read"),
         ] {
-            let why = value(text).unwrap_err();
+            let why = parse(text).unwrap_err();
             assert!(why.contains(expected), "{expected}: {why}");
             for word in ["budget", "Options", "Policy", "from_multiple", "exceeded", "Breach"] {
                 assert!(!why.contains(word), "{why}");
@@ -221,7 +221,7 @@ mod tests {
         let expected = json!({
             "y": 1, "on": ["y", "N", "NO", "off", "yes", "On"], "is": [true, false],
         });
-        assert_eq!(value(text), Ok(expected));
+        assert_eq!(parse(text), Ok(expected));
     }
 
     #[test]
@@ -229,14 +229,14 @@ mod tests {
         let text = "a: &x { name: m, of: &y [1] }\nb: [*x, *y]\n";
         let expected =
             json!({ "a": { "name": "m", "of": [1] }, "b": [{ "name": "m", "of": [1] }, [1]] });
-        assert_eq!(value(text), Ok(expected));
-        assert!(value("a: *nobody").is_err());
+        assert_eq!(parse(text), Ok(expected));
+        assert!(parse("a: *nobody").is_err());
         let bomb = (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
             let last = n - 1;
             let all = vec![format!("*a{last}"); 8].join(", ");
             format!("{text}a{n}: &a{n} [{all}]\n")
         });
-        assert!(value(&bomb).unwrap_err().starts_with("this is not YAML"));
+        assert!(parse(&bomb).unwrap_err().starts_with("this is not YAML"));
     }
     /// Many aliases of one long text, with enough anchors to look harmless.
     #[test]
@@ -245,6 +245,6 @@ mod tests {
         let anchors = anchors.concat();
         let aliases = vec!["*long"; 40_000].join(", ");
         let long = "x".repeat(1 << 20);
-        assert!(value(&format!("long: &long {long}\n{anchors}all: [{aliases}]\n")).is_err());
+        assert!(parse(&format!("long: &long {long}\n{anchors}all: [{aliases}]\n")).is_err());
     }
 }

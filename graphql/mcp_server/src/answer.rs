@@ -6,7 +6,7 @@ use client::{
     failure::Failure,
     types::{Plan, Request},
     view::{
-        format::{clip, pretty_json},
+        format::{clip_text, pretty_json},
         paint::Paint,
         plan as plan_view,
         report::draw_report,
@@ -40,7 +40,7 @@ pub(crate) struct Answer {
 
 impl From<Answer> for CallToolResult {
     fn from(Answer { text, document }: Answer) -> Self {
-        let mut text = clip(&text, MAX_TEXT_CHARS);
+        let mut text = clip_text(&text, MAX_TEXT_CHARS);
         let (document, is_cut) = fit_document(document);
         if is_cut {
             text.push_str(CUT_NOTE);
@@ -61,7 +61,8 @@ pub(crate) fn convert_failure(failure: &Failure) -> CallToolResult {
     } else {
         format!("error{code}: {}\n{drawn}", failure.message)
     };
-    let mut result = CallToolResult::error(vec![ContentBlock::text(clip(&text, MAX_TEXT_CHARS))]);
+    let mut result =
+        CallToolResult::error(vec![ContentBlock::text(clip_text(&text, MAX_TEXT_CHARS))]);
     result.structured_content = Some(fit_document(failure.to_json()).0);
     result
 }
@@ -76,9 +77,9 @@ fn no_colors() -> Paint {
 }
 
 /// Removes null fields from the objects of a list, because the output schemas allow no null.
-fn remove_nulls(all: Option<&mut Value>) {
-    let all = all.and_then(Value::as_array_mut);
-    for fields in all.into_iter().flatten().filter_map(Value::as_object_mut) {
+fn remove_nulls(list: Option<&mut Value>) {
+    let list = list.and_then(Value::as_array_mut);
+    for fields in list.into_iter().flatten().filter_map(Value::as_object_mut) {
         fields.retain(|_, value| !value.is_null());
     }
 }
@@ -124,8 +125,9 @@ pub(crate) fn validation_answer(mut payload: Value) -> Answer {
 pub(crate) fn execution_answer(mut found: Value) -> Answer {
     let state = found["state"].as_str().unwrap_or_default().to_owned();
     let replanning = Replanning::from_execution(&found);
-    let is_over = matches!(state.as_str(), "COMPLETED" | "FAILED" | "CANCELLED");
-    let is_done = is_over && !matches!(replanning, Replanning::Pending | Replanning::Started(_));
+    let is_finished = matches!(state.as_str(), "COMPLETED" | "FAILED" | "CANCELLED");
+    let is_done =
+        is_finished && !matches!(replanning, Replanning::Pending | Replanning::Started(_));
     let mut results = found["executionResults"].take();
     let mut outputs = found["outputs"].take();
     let mut variables = results["variables"].take();
@@ -147,21 +149,21 @@ pub(crate) fn execution_answer(mut found: Value) -> Answer {
     }
     set_field("outputs", outputs);
     set_field("variables", variables);
-    for (key, mut all) in [
+    for (key, mut list) in [
         ("errors", results["errors"].take()),
         ("steps", found["steps"].take()),
         ("waitsFor", found["waitsFor"].take()),
     ] {
-        remove_nulls(Some(&mut all));
-        is_cut |= truncate_list(&mut all);
-        set_field(key, all);
+        remove_nulls(Some(&mut list));
+        is_cut |= truncate_list(&mut list);
+        set_field(key, list);
     }
     let mut document = Value::Object(document);
     if is_cut {
         document["cut"] = json!(true);
     }
     if let Some(next) =
-        replanning.suggest_call(&document).or_else(|| suggest_call(&document, is_over))
+        replanning.suggest_call(&document).or_else(|| suggest_call(&document, is_finished))
     {
         document["next"] = json!(next);
     }
@@ -211,13 +213,13 @@ impl Replanning {
     }
 }
 
-fn suggest_call(document: &Value, is_over: bool) -> Option<String> {
+fn suggest_call(document: &Value, is_finished: bool) -> Option<String> {
     let text = |key: &str| document[key].as_str().unwrap_or_default();
     let id = text("executionId");
     if document["state"] == "FAILED" {
         return Some(format!("call `debug` with `id: {}` to see why it failed", text("requestId")));
     }
-    if is_over {
+    if is_finished {
         return None;
     }
     let person = items_of(&document["waitsFor"])
@@ -270,7 +272,7 @@ fn draw_execution(document: &Value) -> String {
         let _ = write!(
             text,
             "\noutputs: {}",
-            clip(&pretty_json(&document["outputs"]), MAX_OUTPUT_CHARS)
+            clip_text(&pretty_json(&document["outputs"]), MAX_OUTPUT_CHARS)
         );
     }
     if document["cut"] == true {
@@ -290,18 +292,19 @@ pub(crate) fn request_answer(document: Value) -> Answer {
     }
 }
 
-/// Lists at most `most` tools.
-pub(crate) fn tools_answer(found: Value, most: usize) -> Answer {
+/// Lists at most `max_tools` tools.
+pub(crate) fn tools_answer(found: Value, max_tools: usize) -> Answer {
     let Value::Array(mut tools) = found else {
         return Answer { text: String::new(), document: json!({ "tools": [] }) };
     };
-    let more = tools.len().saturating_sub(most);
-    tools.truncate(most);
+    let more = tools.len().saturating_sub(max_tools);
+    tools.truncate(max_tools);
     let mut text = String::new();
     for tool in &tools {
         let part = |key: &str| tool[key].as_str().unwrap_or_default();
         let effect = part("effect").to_lowercase();
-        let _ = writeln!(text, "{}  ({effect})  {}", part("name"), clip(part("description"), 200));
+        let _ =
+            writeln!(text, "{}  ({effect})  {}", part("name"), clip_text(part("description"), 200));
     }
     let mut document = json!({ "tools": tools });
     if more > 0 {
@@ -324,8 +327,12 @@ pub(crate) fn matches_answer(found: &Value) -> Answer {
         let part = |key: &str| found[key].as_str().unwrap_or_default();
         let score = found["score"].as_f64().unwrap_or_default();
         let hit = if found["hit"] == true { "" } else { "  (no hit)" };
-        let _ =
-            writeln!(text, "{score:.3}  {}{hit}  {}", part("name"), clip(part("description"), 200));
+        let _ = writeln!(
+            text,
+            "{score:.3}  {}{hit}  {}",
+            part("name"),
+            clip_text(part("description"), 200)
+        );
     }
     Answer { text, document: json!({ "matches": matches }) }
 }

@@ -3,7 +3,7 @@
 //! A value that is too large is replaced by its beginning and its size. The schema of the result
 //! still holds.
 
-use client::view::format::clip;
+use client::view::format::clip_text;
 use serde_json::{Value, json};
 use shared::json;
 
@@ -31,8 +31,8 @@ pub(crate) fn shorten_outputs(outputs: &mut Value) -> bool {
 }
 
 /// Drops the end of a long list. Returns `true` if it did.
-pub(crate) fn truncate_list(all: &mut Value) -> bool {
-    keep_first(all, MAX_ITEMS, MAX_OUTPUTS_BYTES)
+pub(crate) fn truncate_list(list: &mut Value) -> bool {
+    keep_first(list, MAX_ITEMS, MAX_OUTPUTS_BYTES)
 }
 
 /// Shortens a large request: drops its timeline and cuts parameters and outputs.
@@ -43,24 +43,25 @@ pub(crate) fn shorten_request(mut request: Value) -> Value {
     if let Some(fields) = request.as_object_mut() {
         fields.shift_remove("timeline");
     }
-    for entry in objects_in(&mut request, "transcript") {
+    for entry in objects_of_field(&mut request, "transcript") {
         update_fields(entry, &["content"], cut_value);
     }
-    for plan in objects_in(&mut request, "plans") {
+    for plan in objects_of_field(&mut request, "plans") {
         shorten_plan(plan);
     }
-    for execution in objects_in(&mut request, "executions") {
+    for execution in objects_of_field(&mut request, "executions") {
         shorten_execution(execution);
     }
     // The newest executions come last and are kept.
-    let reverse = |all: &mut Value| all.as_array_mut().into_iter().for_each(|all| all.reverse());
-    update_fields(&mut request, &["executions"], |all| {
-        reverse(all);
-        keep_first(all, MAX_ITEMS, 2 * MAX_REQUEST_BYTES);
-        reverse(all);
+    let reverse =
+        |list: &mut Value| list.as_array_mut().into_iter().for_each(|list| list.reverse());
+    update_fields(&mut request, &["executions"], |list| {
+        reverse(list);
+        keep_first(list, MAX_ITEMS, 2 * MAX_REQUEST_BYTES);
+        reverse(list);
     });
-    update_fields(&mut request, &["transcript", "plans"], |all| {
-        keep_first(all, MAX_ITEMS, MAX_REQUEST_BYTES);
+    update_fields(&mut request, &["transcript", "plans"], |list| {
+        keep_first(list, MAX_ITEMS, MAX_REQUEST_BYTES);
     });
     request["cut"] = json!(true);
     request
@@ -77,18 +78,18 @@ fn shorten_execution(execution: &mut Value) {
         update_fields(results, &["errors"], truncate_items);
     });
     update_fields(execution, &["plan"], shorten_plan);
-    for step in objects_in(execution, "steps") {
+    for step in objects_of_field(execution, "steps") {
         shorten_step(step);
     }
     update_fields(execution, &["waitsFor", "steps"], truncate_items);
 }
 
 fn shorten_plan(plan: &mut Value) {
-    for tool in objects_in(plan, "tools") {
+    for tool in objects_of_field(plan, "tools") {
         update_fields(tool, &["parameters"], cut_value);
     }
-    update_fields(plan, &["tools", "diagnostics", "executionOrder", "layers"], |all| {
-        keep_first(all, MAX_ITEMS, MAX_OUTPUTS_BYTES / 4);
+    update_fields(plan, &["tools", "diagnostics", "executionOrder", "layers"], |list| {
+        keep_first(list, MAX_ITEMS, MAX_OUTPUTS_BYTES / 4);
     });
 }
 
@@ -99,7 +100,7 @@ fn shorten_step(step: &mut Value) {
         keep_first(warnings, MAX_ITEMS, MAX_OUTPUT_BYTES);
     });
     update_fields(step, &["compensation"], shorten_step);
-    for item in objects_in(step, "items") {
+    for item in objects_of_field(step, "items") {
         shorten_step(item);
     }
     update_fields(step, &["items"], |items| {
@@ -107,8 +108,8 @@ fn shorten_step(step: &mut Value) {
     });
 }
 
-fn truncate_items(all: &mut Value) {
-    truncate_list(all);
+fn truncate_items(list: &mut Value) {
+    truncate_list(list);
 }
 
 fn update_fields(object: &mut Value, keys: &[&str], update: impl Fn(&mut Value)) {
@@ -117,16 +118,17 @@ fn update_fields(object: &mut Value, keys: &[&str], update: impl Fn(&mut Value))
     }
 }
 
-fn objects_in<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
-    let all = object.get_mut(key).and_then(Value::as_array_mut);
-    all.into_iter().flatten().filter(|item| item.is_object())
+fn objects_of_field<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
+    let list = object.get_mut(key).and_then(Value::as_array_mut);
+    list.into_iter().flatten().filter(|item| item.is_object())
 }
 
 /// Cuts a large value and reports its size.
 fn cut_value(value: &mut Value) {
     let bytes = json::json_size(value);
     if bytes > MAX_OUTPUT_BYTES {
-        *value = json!({ "$cut": clip(&value.to_string(), MAX_OUTPUT_BYTES / 8), "bytes": bytes });
+        *value =
+            json!({ "$cut": clip_text(&value.to_string(), MAX_OUTPUT_BYTES / 8), "bytes": bytes });
     }
 }
 
@@ -136,17 +138,17 @@ pub(crate) fn written_size(value: &Value) -> usize {
 }
 
 /// Keeps the start of a list within both limits. Returns `true` if items were dropped.
-pub(crate) fn keep_first(all: &mut Value, most: usize, bytes: usize) -> bool {
-    let Some(all) = all.as_array_mut() else { return false };
+pub(crate) fn keep_first(list: &mut Value, max_items: usize, bytes: usize) -> bool {
+    let Some(list) = list.as_array_mut() else { return false };
     let mut left = bytes;
     let fits = |item: &&Value| {
         let rest = left.checked_sub(written_size(item));
         left = rest.unwrap_or(left);
         rest.is_some()
     };
-    let kept = all.iter().take(most).take_while(fits).count();
-    let is_cut = kept < all.len();
-    all.truncate(kept);
+    let kept = list.iter().take(max_items).take_while(fits).count();
+    let is_cut = kept < list.len();
+    list.truncate(kept);
     is_cut
 }
 
@@ -174,7 +176,7 @@ fn shrink_value(value: &mut Value, bytes: usize) {
     }
     match value {
         Value::String(text) => {
-            *text = clip(text, bytes.saturating_sub(MAX_SCALAR_BYTES) / MAX_CHAR_BYTES);
+            *text = clip_text(text, bytes.saturating_sub(MAX_SCALAR_BYTES) / MAX_CHAR_BYTES);
         }
         Value::Array(_) => {
             keep_first(value, usize::MAX, bytes);
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_large_part_of_a_request_is_shortened() {
-        // Twenty of one part are more than the answer may have.
+        // Twenty values of this size are more than the answer may contain.
         let long = "x".repeat(MAX_OUTPUTS_BYTES);
         let large = json!({ "text": long });
         let item = json!({ "state": "FAILED", "resolvedParameters": large, "output": large });
@@ -273,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_document_that_is_too_large_keeps_its_shape() {
-        // Together a little more than a document may have.
+        // Together these steps are a little larger than a document may be.
         const STEPS: usize = 150;
         let text = "\u{1}ö".repeat(3_000);
         let step = json!({ "stepId": "a", "output": { "deep": [text.clone(), [text.clone()]] } });

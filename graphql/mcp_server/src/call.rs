@@ -8,9 +8,9 @@ use client::{
     failure::Failure,
     operations::{self, create_plan, make_plan},
     plan_file::{WrittenPlan, parse},
+    remove_nulls,
     request_report::load_request,
     types::{DIAGNOSTIC, ExecutionHead, Plan},
-    without_nulls,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -26,10 +26,10 @@ use super::{
         SettleArguments, SignalArguments, StatusArguments,
     },
     progress::ProgressReporter,
-    wait::Wait,
+    wait::ExecutionWait,
 };
 
-/// Most clients give up after a minute.
+/// Shorter than a minute, because most clients give up after that.
 const DEFAULT_WAIT: Duration = Duration::from_secs(45);
 const MAX_WAIT: Duration = Duration::from_hours(1);
 /// Poll interval while a finished execution is replanned.
@@ -53,14 +53,14 @@ impl Call<'_> {
         arguments: Map<String, Value>,
     ) -> Result<Answer, Failure> {
         match name {
-            "plan" => self.plan(parse_arguments(arguments)?).await,
-            "validate" => self.validate(parse_arguments(arguments)?).await,
+            "plan" => self.make_plan(parse_arguments(arguments)?).await,
+            "validate" => self.validate_plan(parse_arguments(arguments)?).await,
             "create_plan" => self.create_plan(parse_arguments(arguments)?).await,
-            "execute" => self.execute(parse_arguments(arguments)?).await,
-            "run" => self.run(parse_arguments(arguments)?).await,
+            "execute" => self.execute_plan(parse_arguments(arguments)?).await,
+            "run" => self.run_query(parse_arguments(arguments)?).await,
             "status" => self.show_status(parse_arguments(arguments)?).await,
             "debug" => self.show_request(parse_arguments(arguments)?).await,
-            "cancel" => self.cancel(parse_arguments(arguments)?).await,
+            "cancel" => self.cancel_execution(parse_arguments(arguments)?).await,
             "approve" => self.approve_step(parse_arguments(arguments)?).await,
             "settle" => self.settle_step(parse_arguments(arguments)?).await,
             "signal" => self.send_signal(parse_arguments(arguments)?).await,
@@ -74,14 +74,14 @@ impl Call<'_> {
         }
     }
 
-    async fn plan(&mut self, arguments: PlanArguments) -> Result<Answer, Failure> {
+    async fn make_plan(&mut self, arguments: PlanArguments) -> Result<Answer, Failure> {
         let PlanArguments { query, tool_sets, max_tools, planner, guard } = arguments;
         let options = planning_options(tool_sets.as_deref(), max_tools, planner.as_deref(), guard);
-        let planned = make_plan(&self.client, &query, options, Plan::SHOWN);
+        let planned = make_plan(&self.client, &query, options, Plan::VIEW_FIELDS);
         Ok(answer::plan_answer(self.reports.report_during(planned).await?))
     }
 
-    async fn validate(&self, arguments: DraftArguments) -> Result<Answer, Failure> {
+    async fn validate_plan(&self, arguments: DraftArguments) -> Result<Answer, Failure> {
         let input = parse_draft(arguments.plan)?.check(&self.client).await?;
         let fields = format!("plan {{ executionOrder layers }} diagnostics {{ {DIAGNOSTIC} }}");
         let variables = [("input: PlanInput!", input)];
@@ -93,8 +93,8 @@ impl Call<'_> {
         Ok(answer::plan_answer(create_plan(&self.client, parse_draft(arguments.plan)?).await?))
     }
 
-    async fn execute(&mut self, arguments: ExecuteArguments) -> Result<Answer, Failure> {
-        let options = without_nulls(json!({
+    async fn execute_plan(&mut self, arguments: ExecuteArguments) -> Result<Answer, Failure> {
+        let options = remove_nulls(json!({
             "mode": arguments.mode.map(Mode::as_str),
             "dryRun": arguments.dry_run.then_some(true),
             "idempotencyKey": arguments.idempotency_key,
@@ -115,14 +115,14 @@ impl Call<'_> {
             .await
     }
 
-    async fn run(&mut self, arguments: RunArguments) -> Result<Answer, Failure> {
+    async fn run_query(&mut self, arguments: RunArguments) -> Result<Answer, Failure> {
         let planning = planning_options(
             arguments.tool_sets.as_deref(),
             arguments.max_tools,
             arguments.planner.as_deref(),
             arguments.guard,
         );
-        let options = without_nulls(json!({
+        let options = remove_nulls(json!({
             "mode": arguments.mode.map(Mode::as_str),
             "dryRun": arguments.dry_run.then_some(true),
             "idempotencyKey": arguments.idempotency_key,
@@ -149,7 +149,7 @@ impl Call<'_> {
         Ok(answer::request_answer(load_request(&self.client, &arguments.id).await?))
     }
 
-    async fn cancel(&mut self, arguments: CancelArguments) -> Result<Answer, Failure> {
+    async fn cancel_execution(&mut self, arguments: CancelArguments) -> Result<Answer, Failure> {
         let found = operations::find_execution(&self.client, &arguments.id).await?;
         let id = found.execution_id.to_string();
         let variables =
@@ -317,8 +317,9 @@ impl Call<'_> {
         let found = self.load_fields(id, "total").await?;
         self.reports.set_total(found["total"].as_f64());
         let store = self.backend.store.as_ref();
-        let wait = Wait { client: &self.client, store, timeout, caller_left: &self.caller_left };
-        wait.until_done(id, &mut self.reports).await
+        let wait =
+            ExecutionWait { client: &self.client, store, timeout, caller_left: &self.caller_left };
+        wait.wait_until_done(id, &mut self.reports).await
     }
 
     async fn load_answer(&self, id: &str) -> Result<Answer, Failure> {
@@ -330,7 +331,7 @@ impl Call<'_> {
     }
 
     async fn load_fields(&self, id: &str, fields: &str) -> Result<Value, Failure> {
-        self.client.execution(id, fields).await
+        self.client.query_execution(id, fields).await
     }
 }
 
@@ -357,7 +358,7 @@ fn planning_options(
     planner: Option<&str>,
     guard: Option<Guard>,
 ) -> Value {
-    without_nulls(json!({
+    remove_nulls(json!({
         "toolSets": tool_sets,
         "maxTools": max_tools,
         "planner": planner,

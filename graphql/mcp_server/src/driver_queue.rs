@@ -24,12 +24,12 @@ pub(crate) struct DriveQueue(mpsc::UnboundedSender<ExecutionId>);
 /// The receiving end of the queue, which drives the executions.
 pub(crate) struct QueueRunner {
     drive: Drive,
-    pushed: mpsc::UnboundedReceiver<ExecutionId>,
+    incoming: mpsc::UnboundedReceiver<ExecutionId>,
 }
 
 pub(crate) fn drive_queue(drive: Drive) -> (DriveQueue, QueueRunner) {
-    let (sender, pushed) = mpsc::unbounded_channel();
-    (DriveQueue(sender), QueueRunner { drive, pushed })
+    let (sender, incoming) = mpsc::unbounded_channel();
+    (DriveQueue(sender), QueueRunner { drive, incoming })
 }
 
 impl DriveQueue {
@@ -55,7 +55,7 @@ impl QueueRunner {
                 backlog.tasks.insert(task.id(), id);
             }
             tokio::select! {
-                Some(id) = self.pushed.recv() => backlog.push_new(id),
+                Some(id) = self.incoming.recv() => backlog.push_new(id),
                 Some(ended) = tasks.join_next_with_id() => {
                     backlog.remove_task(match ended {
                         Ok((task, ())) => task,
@@ -75,7 +75,7 @@ impl QueueRunner {
 struct Backlog {
     waiting: VecDeque<ExecutionId>,
     /// Running and waiting executions, so that none is driven twice.
-    known: BTreeSet<ExecutionId>,
+    queued_ids: BTreeSet<ExecutionId>,
     tasks: BTreeMap<Id, ExecutionId>,
 }
 
@@ -83,7 +83,7 @@ impl Backlog {
     fn push_new(&mut self, id: ExecutionId) {
         if self.waiting.len() >= MAX_WAITING {
             tracing::warn!(execution = %id, "this process drives too many executions to take one more: start `faber worker` to continue it");
-        } else if self.known.insert(id) {
+        } else if self.queued_ids.insert(id) {
             self.waiting.push_back(id);
         }
     }
@@ -94,7 +94,7 @@ impl Backlog {
 
     fn remove_task(&mut self, task: Id) {
         if let Some(id) = self.tasks.remove(&task) {
-            self.known.remove(&id);
+            self.queued_ids.remove(&id);
         }
     }
 }

@@ -41,14 +41,14 @@ pub(crate) fn invalid_message_error(text: &[u8], err: &serde_json::Error) -> Opt
 }
 
 /// Returns the error for a message that is too long, given its start.
-pub(crate) fn long_message_error(head: &[u8], most: usize) -> Value {
+pub(crate) fn long_message_error(head: &[u8], max_bytes: usize) -> Value {
     let head = String::from_utf8_lossy(&head[..head.len().min(SEARCHED_BYTES)]);
     // Parameters may contain ids of their own.
-    let own = head.split("\"params\"").next().unwrap_or_default();
-    let id = own.split_once("\"id\":").map(|(_, rest)| rest.trim_start());
+    let before_parameters = head.split("\"params\"").next().unwrap_or_default();
+    let id = before_parameters.split_once("\"id\":").map(|(_, rest)| rest.trim_start());
     let id = id.and_then(|text| serde_json::Deserializer::from_str(text).into_iter().next()?.ok());
     let id = id.filter(|id: &Value| id.is_string() || id.is_i64() || id.is_u64());
-    let why = format!("the message has more than {most} bytes; send a smaller one");
+    let why = format!("the message has more than {max_bytes} bytes; send a smaller one");
     build_error(id, ErrorCode::INVALID_REQUEST, &why)
 }
 

@@ -49,17 +49,17 @@ use self::{
     tools::{INSTRUCTIONS, TOOLS},
 };
 
-const PATH: &str = "/mcp";
+const MCP_PATH: &str = "/mcp";
 /// Interval of keep-alive messages in a quiet response.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The client, the store and the queue that calls use.
 #[derive(Clone)]
 struct Backend {
     client: Client,
-    /// Only if this process opened a store.
+    /// `None` if this process uses a server, so that it opened no store.
     store: Option<Arc<dyn Store>>,
-    /// Only if this process has a worker.
+    /// `None` if this process has no worker.
     queue: Option<DriveQueue>,
 }
 
@@ -89,7 +89,7 @@ async fn serve_pipes(
         )
         .await;
         let service = match service {
-            // The client connected and left again.
+            // The client connected and left again, which is no error.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
             service => service.map_err(|err| session_failure(err.to_string()))?,
         };
@@ -116,7 +116,7 @@ pub fn build_routes(
         .disable_allowed_hosts()
         .disable_allowed_origins()
         .with_legacy_session_mode(false)
-        .with_sse_keep_alive(Some(KEEP_ALIVE))
+        .with_sse_keep_alive(Some(KEEP_ALIVE_INTERVAL))
         .with_max_request_body_bytes(max_request_bytes)
         .with_cancellation_token(stop);
     let service = StreamableHttpService::new(
@@ -125,11 +125,11 @@ pub fn build_routes(
         settings,
     );
     Router::new()
-        .route_service(PATH, service)
+        .route_service(MCP_PATH, service)
         .layer(middleware::from_fn_with_state(max_request_bytes, http::handle_request))
 }
 
-/// Where a call comes from, which decides its rights.
+/// The origin of a call, which decides its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     /// The caller started this process, so it has all rights.
@@ -191,7 +191,7 @@ impl ServerHandler for McpServer {
             return Err(ErrorData::internal_error(why, None));
         };
         let mut call = Call {
-            client: self.backend.client.granted(&grant),
+            client: self.backend.client.with_grant(&grant),
             backend: &self.backend,
             reports: ProgressReporter::for_request(&context),
             caller_left: context.ct.clone(),

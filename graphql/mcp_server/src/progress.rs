@@ -5,7 +5,7 @@ use std::time::Duration;
 use client::{
     types::ShownState,
     view::{
-        format::clip,
+        format::clip_text,
         news::{self, News},
         paint::Paint,
     },
@@ -30,8 +30,8 @@ pub(crate) struct ProgressReporter {
     ticks: Interval,
     total: Option<f64>,
     finished_steps: f64,
-    /// Reports since the last step finished.
-    reports_since: f64,
+    /// Number of reports since the last step finished.
+    reports_since_step: f64,
     pending: Option<String>,
     /// True if the interval since the last report has passed.
     can_send: bool,
@@ -48,7 +48,7 @@ impl ProgressReporter {
             ticks,
             total: None,
             finished_steps: 0.0,
-            reports_since: 0.0,
+            reports_since_step: 0.0,
             pending: None,
             can_send: true,
             quiet_ticks: 0,
@@ -64,9 +64,9 @@ impl ProgressReporter {
         #[expect(clippy::cast_precision_loss, reason = "plans have no more steps than 2^52")]
         let finished_steps = finished_steps as f64;
         if finished_steps > self.finished_steps {
-            (self.finished_steps, self.reports_since) = (finished_steps, 0.0);
+            (self.finished_steps, self.reports_since_step) = (finished_steps, 0.0);
         }
-        self.pending = Some(news_text(news));
+        self.pending = Some(describe_news(news));
         if self.can_send {
             self.flush().await;
         }
@@ -99,10 +99,11 @@ impl ProgressReporter {
 
     pub(crate) async fn flush(&mut self) {
         let (Some(text), Some((peer, token))) = (self.pending.take(), &self.client) else { return };
-        // Progress must grow with each report, and stays below the next step until that one
-        // finishes.
-        let progress = self.finished_steps + self.reports_since / (self.reports_since + 1.0);
-        self.reports_since += 1.0;
+        // Progress must grow with each report, and must stay below the next whole number until the
+        // next step finishes.
+        let progress =
+            self.finished_steps + self.reports_since_step / (self.reports_since_step + 1.0);
+        self.reports_since_step += 1.0;
         (self.can_send, self.quiet_ticks) = (false, 0);
         let mut report = ProgressNotificationParam::new(token.clone(), progress).with_message(text);
         report.total = self.total;
@@ -111,13 +112,13 @@ impl ProgressReporter {
     }
 }
 
-fn news_text(news: &News) -> String {
+fn describe_news(news: &News) -> String {
     let plain = Paint::new(false);
     let text = match news {
         News::Step { name, view } if view.state == ShownState::Running => format!("{name} started"),
         News::Allowed { name } => format!("{name} was approved"),
         News::Progress { name, progress } => format!("{name}  {}", progress.draw()),
-        other => news::news_line(other, 0, plain).unwrap_or_default(),
+        other => news::format_news(other, 0, plain).unwrap_or_default(),
     };
-    clip(&text, MAX_MESSAGE_CHARS)
+    clip_text(&text, MAX_MESSAGE_CHARS)
 }

@@ -21,7 +21,7 @@ use super::invalid_message::{invalid_message_error, long_message_error};
 
 const MAX_LINE_BYTES: usize = 16 << 20;
 /// The line buffer shrinks to this capacity after a longer line.
-const KEPT_CAPACITY: usize = 1 << 20;
+const MAX_KEPT_CAPACITY: usize = 1 << 20;
 const MAX_QUEUED_MESSAGES: usize = 64;
 /// Timeout of the last writes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ pub(crate) struct LineTransport<R> {
     pending_error: Option<Vec<u8>>,
     /// `None` after the connection is closed.
     out: Option<mpsc::Sender<Vec<u8>>>,
-    writing: JoinSet<()>,
+    writer_task: JoinSet<()>,
 }
 
 enum LineRead {
@@ -47,15 +47,15 @@ enum LineRead {
 impl<R: AsyncRead + Unpin> LineTransport<R> {
     pub(crate) fn new(reader: R, writer: impl AsyncWrite + Unpin + Send + 'static) -> Self {
         let (out, inbox) = mpsc::channel(MAX_QUEUED_MESSAGES);
-        let mut writing = JoinSet::new();
-        writing.spawn(write(writer, inbox));
+        let mut writer_task = JoinSet::new();
+        writer_task.spawn(write_messages(writer, inbox));
         Self {
             reader: BufReader::with_capacity(64 << 10, reader),
             line: Vec::new(),
             is_dropping: false,
             pending_error: None,
             out: Some(out),
-            writing,
+            writer_task,
         }
     }
 
@@ -65,8 +65,8 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
             let Ok(bytes) = self.reader.fill_buf().await else { return LineRead::End };
             if bytes.is_empty() {
                 // The last line may have no line feed.
-                let is_whole = !self.is_dropping && !self.line.trim_ascii().is_empty();
-                return if is_whole { LineRead::Line } else { LineRead::End };
+                let is_complete_line = !self.is_dropping && !self.line.trim_ascii().is_empty();
+                return if is_complete_line { LineRead::Line } else { LineRead::End };
             }
             let end = bytes.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(bytes.len(), |end| end + 1);
@@ -103,7 +103,7 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
 
     fn clear_line(&mut self) {
         self.line.clear();
-        self.line.shrink_to(KEPT_CAPACITY);
+        self.line.shrink_to(MAX_KEPT_CAPACITY);
     }
 }
 
@@ -150,13 +150,13 @@ impl<R: AsyncRead + Unpin + Send> Transport<RoleServer> for LineTransport<R> {
 
     async fn close(&mut self) -> io::Result<()> {
         self.out = None;
-        let _ = timeout(CLOSE_TIMEOUT, self.writing.join_next()).await;
+        let _ = timeout(CLOSE_TIMEOUT, self.writer_task.join_next()).await;
         Ok(())
     }
 }
 
 /// Writes messages until the connection or the queue is closed.
-async fn write(mut writer: impl AsyncWrite + Unpin, mut inbox: mpsc::Receiver<Vec<u8>>) {
+async fn write_messages(mut writer: impl AsyncWrite + Unpin, mut inbox: mpsc::Receiver<Vec<u8>>) {
     while let Some(mut line) = inbox.recv().await {
         line.push(b'\n');
         if writer.write_all(&line).await.is_err() || writer.flush().await.is_err() {
@@ -173,13 +173,14 @@ mod tests {
 
     use super::*;
 
-    /// Sends `sent` as a client. Returns the ids of the requests and the answers.
-    async fn exchange(sent: &[u8]) -> (Vec<RequestId>, Vec<Value>) {
+    /// Sends the input as a client. Returns the ids of the requests that the server received, and
+    /// its answers.
+    async fn exchange(input: &[u8]) -> (Vec<RequestId>, Vec<Value>) {
         let (client, server) = duplex(MAX_LINE_BYTES * 2);
         let (reader, writer) = split::<DuplexStream>(server);
         let mut lines = LineTransport::new(reader, writer);
         let (mut answers, mut requests) = split(client);
-        requests.write_all(sent).await.unwrap();
+        requests.write_all(input).await.unwrap();
         requests.shutdown().await.unwrap();
         let mut ids = Vec::new();
         while let Some(message) = lines.receive().await {
@@ -199,7 +200,7 @@ mod tests {
     #[tokio::test]
     async fn an_invalid_line_gets_an_error_and_later_lines_are_read() {
         let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
-        let sent = format!(
+        let input = format!(
             "not json\n\
              \n\
              \u{feff}{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}}\r\n\
@@ -208,7 +209,7 @@ mod tests {
              {{\"jsonrpc\":\"2.0\",\"id\":\"two\",\"method\":\"ping\"}}\n\
              {{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}}"
         );
-        let (ids, answers) = exchange(sent.as_bytes()).await;
+        let (ids, answers) = exchange(input.as_bytes()).await;
         let expected =
             [RequestId::Number(1), RequestId::String("two".into()), RequestId::Number(3)];
         assert_eq!(ids, expected, "the last line needs no end");
@@ -228,11 +229,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_that_is_too_long_is_dropped_and_gets_an_error() {
-        let mut sent =
+        let mut input =
             br#"{"jsonrpc":"2.0","id":7,"method":"x","params":{"id":8,"text":""#.to_vec();
-        sent.resize(sent.len() + MAX_LINE_BYTES, b'x');
-        sent.extend_from_slice(b"\"}}\n{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"ping\"}\n");
-        let (ids, answers) = exchange(&sent).await;
+        input.resize(input.len() + MAX_LINE_BYTES, b'x');
+        input.extend_from_slice(b"\"}}\n{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"ping\"}\n");
+        let (ids, answers) = exchange(&input).await;
         assert_eq!(ids, [RequestId::Number(9)]);
         assert_eq!((&answers[0]["id"], &answers[0]["error"]["code"]), (&json!(7), &json!(-32600)));
         assert_eq!(answers[1]["id"], 9);

@@ -28,12 +28,12 @@ pub(crate) const INSTRUCTIONS: &str = "Faber turns a request in words into a pla
 
 /// What a tool does, for its annotations.
 #[derive(Clone, Copy)]
-enum Behaviour {
-    Reads,
-    Adds,
+enum ToolBehaviour {
+    ReadsOnly,
+    AddsData,
     /// Calls tools, so it may have any effect.
-    Acts,
-    Stops,
+    CallsTools,
+    StopsExecution,
 }
 
 pub(crate) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
@@ -50,7 +50,7 @@ fn planning_tools() -> Vec<Tool> {
              call. Returns the plan's id, its steps in execution order, and the assumptions of the \
              planner. If no plan fits, the error is `NO_PLAN_FOUND`. Next: \
              `execute` with the `planId`.",
-            Behaviour::Adds,
+            ToolBehaviour::AddsData,
             plan_schema(),
         ),
         build_tool::<DraftArguments>(
@@ -59,7 +59,7 @@ fn planning_tools() -> Vec<Tool> {
             "Checks a plan that you wrote and stores nothing. Finds unknown tools, invalid \
              parameters, templates that refer to nothing, and cycles. Returns all problems at \
              once, each with a suggestion. Next: `create_plan` with the same plan.",
-            Behaviour::Reads,
+            ToolBehaviour::ReadsOnly,
             output_schema(
                 json!({
                     "valid": { "type": "boolean",
@@ -79,7 +79,7 @@ fn planning_tools() -> Vec<Tool> {
              which tools to call. Returns the stored plan, or the error `INVALID_PLAN` with all \
              diagnostics. With a `requestId`, the plan becomes the next version of that request's \
              plan. Next: `execute` with the `planId`.",
-            Behaviour::Adds,
+            ToolBehaviour::AddsData,
             plan_schema(),
         ),
     ]
@@ -96,7 +96,7 @@ fn execution_tools() -> Vec<Tool> {
              the errors. `done: false` means that the execution still runs or waits for a person; \
              `next` names the call to make. The execution continues after the wait, also if you \
              cancel this call. Use `cancel` to stop it.",
-            Behaviour::Acts,
+            ToolBehaviour::CallsTools,
             execution_schema(),
         ),
         build_tool::<RunArguments>(
@@ -106,7 +106,7 @@ fn execution_tools() -> Vec<Tool> {
              `execute` does. Use `plan` and `execute` if the user wants to see the plan first. \
              Returns the state, the outputs of the steps, and the errors. If no plan fits, the \
              error `NO_PLAN_FOUND` says what is missing, and no tool was called.",
-            Behaviour::Acts,
+            ToolBehaviour::CallsTools,
             execution_schema(),
         ),
         build_tool::<CancelArguments>(
@@ -115,7 +115,7 @@ fn execution_tools() -> Vec<Tool> {
             "Cancels an execution and waits until it has stopped. Faber tells running steps to \
              stop and starts no others. If the execution compensates, Faber then undoes the steps \
              that succeeded. A finished execution does not change. Returns the execution.",
-            Behaviour::Stops,
+            ToolBehaviour::StopsExecution,
             execution_schema(),
         ),
         build_tool::<ApproveArguments>(
@@ -125,7 +125,7 @@ fn execution_tools() -> Vec<Tool> {
              shows. The decision is the user's: ask first. A step that was approved starts, or \
              tries again if it failed before. A step that was rejected fails. Returns the \
              execution.",
-            Behaviour::Acts,
+            ToolBehaviour::CallsTools,
             execution_schema(),
         ),
         build_tool::<SettleArguments>(
@@ -135,7 +135,7 @@ fn execution_tools() -> Vec<Tool> {
              who has looked at the other service knows it: ask the user first. A step that waits \
              succeeds with the output, or fails. If the step has failed already, a retry reuses \
              the output. Returns the execution.",
-            Behaviour::Acts,
+            ToolBehaviour::CallsTools,
             execution_schema(),
         ),
         build_tool::<SignalArguments>(
@@ -144,7 +144,7 @@ fn execution_tools() -> Vec<Tool> {
             "Sends a named signal to an execution. A `flow.wait` step that waits for this name \
              succeeds, with the payload as its output. A signal that comes before its step waits \
              is kept. Returns the execution.",
-            Behaviour::Acts,
+            ToolBehaviour::CallsTools,
             execution_schema(),
         ),
     ]
@@ -157,7 +157,7 @@ fn status_tools() -> Vec<Tool> {
             "Show an execution",
             "Returns an execution: its state, its steps, the outputs and errors so far, and what \
              it waits for. With `wait: true` it waits for the end as `execute` does.",
-            Behaviour::Reads,
+            ToolBehaviour::ReadsOnly,
             execution_schema(),
         ),
         build_tool::<DebugArguments>(
@@ -166,7 +166,7 @@ fn status_tools() -> Vec<Tool> {
             "Returns everything about a request. Use it to find out why a plan or a step failed. \
              Shows how the plan was made, which tools were candidates, and the parameters, output, \
              error, attempts and times of each step. The answer can be large; `status` is shorter.",
-            Behaviour::Reads,
+            ToolBehaviour::ReadsOnly,
             output_schema(
                 json!({
                     "requestId": string_schema("`req_…`"),
@@ -213,7 +213,7 @@ fn catalog_tools() -> Vec<Tool> {
             "Lists the tools that plans can use, at most 200. Use their names in the steps of a \
              plan. If there are more, `more` counts the rest; narrow the list with `search` or \
              `toolSet`.",
-            Behaviour::Reads,
+            ToolBehaviour::ReadsOnly,
             output_schema(
                 json!({ "tools": tools, "more": { "type": "integer",
                     "description": "The number of tools that were left out" } }),
@@ -225,7 +225,7 @@ fn catalog_tools() -> Vec<Tool> {
             "Select tools for a query",
             "Ranks the tools by how well they fit a query, and returns the best ones with their \
              scores. Use it in place of `list_tools` if there are many tools.",
-            Behaviour::Reads,
+            ToolBehaviour::ReadsOnly,
             output_schema(json!({ "matches": matches }), &["matches"]),
         ),
         build_tool::<NoArguments>(
@@ -233,7 +233,7 @@ fn catalog_tools() -> Vec<Tool> {
             "List saved plans",
             "Lists at most 200 plans that were saved under a name, with the schema of their input. \
              Next: `execute` with the name as `id`.",
-            Behaviour::Reads,
+            ToolBehaviour::ReadsOnly,
             output_schema(json!({ "plans": plans }), &["plans"]),
         ),
     ]
@@ -243,21 +243,21 @@ fn build_tool<T: JsonSchema>(
     name: &'static str,
     title: &'static str,
     description: &'static str,
-    behaviour: Behaviour,
+    behaviour: ToolBehaviour,
     output: Map<String, Value>,
 ) -> Tool {
     let hints = ToolAnnotations::with_title(title);
     let hints = match behaviour {
-        Behaviour::Reads => {
+        ToolBehaviour::ReadsOnly => {
             hints.read_only(true).destructive(false).idempotent(true).open_world(false)
         }
-        Behaviour::Adds => {
+        ToolBehaviour::AddsData => {
             hints.read_only(false).destructive(false).idempotent(false).open_world(false)
         }
-        Behaviour::Acts => {
+        ToolBehaviour::CallsTools => {
             hints.read_only(false).destructive(true).idempotent(false).open_world(true)
         }
-        Behaviour::Stops => {
+        ToolBehaviour::StopsExecution => {
             hints.read_only(false).destructive(true).idempotent(true).open_world(false)
         }
     };

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use client::{
     Client,
     failure::Failure,
-    watcher::{Standing, Update, Watcher},
+    watcher::{ExecutionPhase, Update, Watcher},
 };
 use shared::store::Store;
 use tokio::time;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::progress::ProgressReporter;
 
-pub(crate) struct Wait<'a> {
+pub(crate) struct ExecutionWait<'a> {
     pub(crate) client: &'a Client,
     pub(crate) store: Option<&'a Arc<dyn Store>>,
     pub(crate) timeout: Duration,
@@ -21,10 +21,10 @@ pub(crate) struct Wait<'a> {
     pub(crate) caller_left: &'a CancellationToken,
 }
 
-impl Wait<'_> {
+impl ExecutionWait<'_> {
     /// Waits until the execution is finished or needs a person, until the timeout, or until the
     /// caller leaves.
-    pub(crate) async fn until_done(
+    pub(crate) async fn wait_until_done(
         &self,
         id: &str,
         reports: &mut ProgressReporter,
@@ -52,7 +52,7 @@ impl Wait<'_> {
                 () = reports.send_when_due() => continue,
             }
             // The queue of this process or a worker reads each answer.
-            if watcher.standing(async |_| Ok(true)).await? != Standing::Running {
+            if watcher.load_phase(async |_| Ok(true)).await? != ExecutionPhase::Running {
                 return Ok(());
             }
         }

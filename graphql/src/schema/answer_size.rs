@@ -10,68 +10,69 @@ use async_graphql::{
     extensions::ResolveInfo,
 };
 
-use super::nulls::path;
+use super::nulls::field_path;
 
 /// Bytes that a name takes in an answer, besides its letters.
-const QUOTES: usize = 4;
+const NAME_OVERHEAD_BYTES: usize = 4;
 
-/// Approximate size of the answer to one operation, as far as it exists.
+/// Approximate size of the answer to one operation, as far as the answer has been made.
 #[derive(Debug, Default)]
 pub(super) struct AnswerSize {
-    most: usize,
+    max_bytes: usize,
     bytes: AtomicUsize,
     /// `true` once a mutation has started.
     has_mutated: AtomicBool,
-    /// Path of the field with which the answer became too large.
+    /// Path of the field that made the answer too large.
     exceeded: Mutex<Option<Vec<PathSegment>>>,
 }
 
 impl AnswerSize {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, ..Self::default() }
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self { max_bytes, ..Self::default() }
     }
 
-    /// Starts the next answer, because a subscription has many.
-    pub(super) fn begin(&self) {
+    /// Resets the size for the next answer, because a subscription has many answers.
+    pub(super) fn start_answer(&self) {
         self.bytes.store(0, Ordering::Relaxed);
         *self.exceeded.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Fails if the answer is full, so that no further field does its work.
-    pub(super) fn check(&self) -> Result<(), ServerError> {
-        if self.bytes.load(Ordering::Relaxed) > self.most { Err(self.error()) } else { Ok(()) }
+    /// Fails if the answer is too large, so that no further field does its work.
+    pub(super) fn check_limit(&self) -> Result<(), ServerError> {
+        if self.bytes.load(Ordering::Relaxed) > self.max_bytes { Err(self.error()) } else { Ok(()) }
     }
 
-    /// Records that a mutation starts. The error then says that its effect stays.
-    pub(super) fn note_mutation(&self) {
+    /// Records that a mutation starts, so that an error says that its effect stays.
+    pub(super) fn record_mutation(&self) {
         self.has_mutated.store(true, Ordering::Relaxed);
     }
 
-    /// Counts what a field returned. Contents of objects and lists are counted by their own fields.
-    pub(super) fn add(
+    /// Counts the value of a field. The contents of objects and lists are counted by their own
+    /// fields.
+    pub(super) fn count_field(
         &self,
-        field: &Counted<'_>,
+        field: &CountedField<'_>,
         value: Option<&Value>,
     ) -> Result<(), ServerError> {
-        let own = match value {
-            Some(value) if field.is_leaf => bytes(value),
+        let value_bytes = match value {
+            Some(value) if field.is_leaf => approximate_json_bytes(value),
             _ => 2,
         };
-        let name = if field.is_item { 0 } else { field.name.len() + QUOTES };
+        let name = if field.is_item { 0 } else { field.name.len() + NAME_OVERHEAD_BYTES };
         // The library does not report `__typename`. The cost of the operation limits how often it
         // occurs.
-        let added = own + name;
+        let added = value_bytes + name;
         let before = self.bytes.fetch_add(added, Ordering::Relaxed);
-        if before.saturating_add(added) <= self.most {
+        if before.saturating_add(added) <= self.max_bytes {
             return Ok(());
         }
         let mut exceeded = self.exceeded.lock().unwrap_or_else(PoisonError::into_inner);
-        exceeded.get_or_insert_with(|| path(field.at));
+        exceeded.get_or_insert_with(|| field_path(field.path_node));
         Err(self.error())
     }
 
     /// Replaces an answer that became too large by an error.
-    pub(super) fn finish(&self, answer: Response) -> Response {
+    pub(super) fn complete_answer(&self, answer: Response) -> Response {
         let mut exceeded = self.exceeded.lock().unwrap_or_else(PoisonError::into_inner);
         match exceeded.take() {
             Some(path) => Response::from_errors(vec![ServerError { path, ..self.error() }]),
@@ -83,7 +84,7 @@ impl AnswerSize {
         let mut why = format!(
             "the answer has more than {} bytes: ask for fewer fields, for less with `first` or \
              `maxBytes`, or raise `limits.answer_bytes`",
-            self.most
+            self.max_bytes
         );
         if self.has_mutated.load(Ordering::Relaxed) {
             why.push_str("; the mutation took effect: check its result before you repeat it");
@@ -94,20 +95,20 @@ impl AnswerSize {
     }
 }
 
-/// Field of an answer, as far as its size needs it.
-pub(super) struct Counted<'a> {
-    at: &'a QueryPathNode<'a>,
+/// A field of an answer, with the properties on which its size depends.
+pub(super) struct CountedField<'a> {
+    path_node: &'a QueryPathNode<'a>,
     name: &'a str,
     is_leaf: bool,
     is_item: bool,
 }
 
-impl<'a> Counted<'a> {
-    pub(super) fn of(info: &ResolveInfo<'a>) -> Self {
+impl<'a> CountedField<'a> {
+    pub(super) fn from_field(info: &ResolveInfo<'a>) -> Self {
         let set = &info.field.selection_set.node.items;
         let is_list = info.return_type.starts_with('[');
         Self {
-            at: info.path_node,
+            path_node: info.path_node,
             name: info.alias.unwrap_or(info.name),
             is_leaf: set.is_empty() && !is_list,
             is_item: matches!(info.path_node.segment, QueryPathSegment::Index(_)),
@@ -116,16 +117,20 @@ impl<'a> Counted<'a> {
 }
 
 /// Returns the approximate number of bytes of a value as JSON.
-fn bytes(value: &Value) -> usize {
+fn approximate_json_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Boolean(_) => 5,
         Value::Number(_) => 8,
         Value::String(text) => text.len() + 2,
         Value::Enum(name) => name.len() + 2,
         Value::Binary(bytes) => bytes.len(),
-        Value::List(items) => items.iter().map(|item| bytes(item) + 1).sum::<usize>() + 2,
+        Value::List(items) => {
+            items.iter().map(|item| approximate_json_bytes(item) + 1).sum::<usize>() + 2
+        }
         Value::Object(fields) => {
-            let fields = fields.iter().map(|(name, value)| name.len() + QUOTES + bytes(value));
+            let fields = fields.iter().map(|(name, value)| {
+                name.len() + NAME_OVERHEAD_BYTES + approximate_json_bytes(value)
+            });
             fields.sum::<usize>() + 2
         }
     }

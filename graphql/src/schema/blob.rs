@@ -3,7 +3,7 @@
 use async_graphql::{ID, Object};
 use shared::blob;
 
-use super::scalar::{DateTime, int};
+use super::scalar::{DateTime, to_int};
 
 pub(super) struct Blob {
     pub(super) blob: blob::Blob,
@@ -26,7 +26,7 @@ impl Blob {
 
     /// Size in bytes.
     async fn bytes(&self) -> i64 {
-        int(self.blob.bytes)
+        to_int(self.blob.bytes)
     }
 
     /// SHA-256 hash of the data, in hexadecimal.

@@ -1,9 +1,9 @@
 //! Computes the cost of an operation before it runs.
 //!
 //! A field costs one plus the cost of its selection, and a list multiplies the cost of its
-//! selection. Expensive fields are in [`TABLE`]. `__typename` and introspection cost as much as any
-//! other field. The cost of a fragment is computed once and added wherever it is spread, so that
-//! nested fragments cannot make the computation itself expensive.
+//! selection. Expensive fields are in [`EXPENSIVE_FIELDS`]. `__typename` and introspection cost as
+//! much as any other field. The cost of a fragment is computed once and added wherever it is
+//! spread, so that nested fragments cannot make the computation itself expensive.
 
 use std::collections::BTreeMap;
 
@@ -20,37 +20,36 @@ use async_graphql::{
 };
 
 /// Field with a cost above one, besides its selection.
-struct Expensive {
+struct ExpensiveField {
     field: &'static str,
     base: usize,
-    items: Items,
+    items: ItemCount,
 }
 
 /// Number of items that a field is expected to return.
 #[derive(Clone, Copy, Debug)]
-enum Items {
+enum ItemCount {
     /// The number in the arguments, or else the usual number of the type.
-    Asked,
+    Requested,
     /// A fixed number that does not depend on the arguments.
     Expected(usize),
     /// One item for this many requested items, because the items are cheap.
-    OneOf(usize),
+    OneFor(usize),
 }
 
-const fn field(field: &'static str, base: usize) -> Expensive {
-    Expensive { field, base, items: Items::Asked }
+const fn field(field: &'static str, base: usize) -> ExpensiveField {
+    ExpensiveField { field, base, items: ItemCount::Requested }
 }
 
-const fn list(field: &'static str, base: usize, items: usize) -> Expensive {
-    Expensive { field, base, items: Items::Expected(items) }
+const fn list(field: &'static str, base: usize, items: usize) -> ExpensiveField {
+    ExpensiveField { field, base, items: ItemCount::Expected(items) }
 }
 
-const fn fraction(field: &'static str, base: usize, divisor: usize) -> Expensive {
-    Expensive { field, base, items: Items::OneOf(divisor) }
+const fn fraction(field: &'static str, base: usize, divisor: usize) -> ExpensiveField {
+    ExpensiveField { field, base, items: ItemCount::OneFor(divisor) }
 }
 
-/// Expensive fields.
-const TABLE: &[Expensive] = &[
+const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     // These fields read from the store.
     field("Query.request", 5),
     field("Query.plan", 5),
@@ -184,7 +183,7 @@ const INTROSPECTION: [(&str, &str); 17] = [
 /// Expected items of a list without an argument for their number.
 const DEFAULT_ITEMS: usize = 10;
 
-/// Largest number of items that counts. [`Items::OneOf`] divides before.
+/// Largest number of items that counts. [`Items::OneFor`] divides before.
 const MAX_ITEMS: usize = 1_000;
 
 /// Costs of the fields of a schema.
@@ -196,11 +195,11 @@ pub(super) struct Costs {
 #[derive(Debug, Clone)]
 struct FieldCost {
     /// Name of the returned type, without lists.
-    of: String,
+    type_name: String,
     base: usize,
-    items: Items,
+    items: ItemCount,
     /// Argument for the number of items, with its default.
-    asked: Option<(String, usize)>,
+    requested: Option<(String, usize)>,
 }
 
 /// Cost of an operation.
@@ -208,7 +207,7 @@ struct FieldCost {
 pub(super) struct Cost {
     pub(super) total: usize,
     /// Most expensive root field, with its cost.
-    pub(super) dearest: Option<(String, usize)>,
+    pub(super) most_expensive: Option<(String, usize)>,
 }
 
 impl Costs {
@@ -223,18 +222,22 @@ impl Costs {
             let name = &definition.node.name.node;
             for field in &object.fields {
                 let path = format!("{name}.{}", field.node.name.node);
-                fields.insert(path, FieldCost::of(name, &field.node));
+                fields.insert(path, FieldCost::type_name(name, &field.node));
             }
         }
-        for (path, of) in INTROSPECTION {
-            let cost =
-                FieldCost { of: of.to_owned(), base: 1, items: Items::Expected(1), asked: None };
+        for (path, type_name) in INTROSPECTION {
+            let cost = FieldCost {
+                type_name: type_name.to_owned(),
+                base: 1,
+                items: ItemCount::Expected(1),
+                requested: None,
+            };
             fields.insert(path.to_owned(), cost);
         }
-        for Expensive { field, base, items } in TABLE {
+        for ExpensiveField { field, base, items } in EXPENSIVE_FIELDS {
             if let Some(cost) = fields.get_mut(*field) {
                 cost.base = *base;
-                if !matches!(items, Items::Asked) {
+                if !matches!(items, ItemCount::Requested) {
                     cost.items = *items;
                 }
             }
@@ -244,7 +247,7 @@ impl Costs {
 
     /// Computes the cost of the named operation. Without a name, computes the cost of the most
     /// expensive operation of the document.
-    pub(super) fn of(
+    pub(super) fn type_name(
         &self,
         document: &ExecutableDocument,
         name: Option<&str>,
@@ -258,19 +261,19 @@ impl Costs {
         let costs = operations.into_iter().map(|operation| {
             let operation = &operation.node;
             let fragments = BTreeMap::new();
-            Count { costs: self, document, operation, variables, fragments }.operation()
+            CostComputation { costs: self, document, operation, variables, fragments }.compute()
         });
-        costs.max_by_key(|cost| cost.total).unwrap_or(Cost { total: 0, dearest: None })
+        costs.max_by_key(|cost| cost.total).unwrap_or(Cost { total: 0, most_expensive: None })
     }
 }
 
 impl FieldCost {
-    fn of(parent: &str, field: &FieldDefinition) -> Self {
-        let (of, is_list) = named(&field.ty.node);
+    fn type_name(parent: &str, field: &FieldDefinition) -> Self {
+        let (type_name, is_list) = base_type(&field.ty.node);
         let count = field.arguments.iter().find(|argument| {
             matches!(argument.node.name.node.as_str(), "first" | "last" | "limit")
         });
-        let asked = count.map(|argument| {
+        let requested = count.map(|argument| {
             let default = argument.node.default_value.as_ref().map(|value| &value.node);
             let default = default.and_then(|value| match value {
                 Value::Number(number) => number.as_u64(),
@@ -281,24 +284,24 @@ impl FieldCost {
         });
         // The field that returns the connection has counted its items already.
         let is_list = is_list && !parent.ends_with("Connection");
-        let items = match &asked {
-            Some(_) => Items::Asked,
-            None => Items::Expected(if is_list { DEFAULT_ITEMS } else { 1 }),
+        let items = match &requested {
+            Some(_) => ItemCount::Requested,
+            None => ItemCount::Expected(if is_list { DEFAULT_ITEMS } else { 1 }),
         };
-        Self { of, base: 1, items, asked }
+        Self { type_name, base: 1, items, requested }
     }
 }
 
 /// Returns the name of a type without lists, and `true` if the type is a list.
-fn named(ty: &Type) -> (String, bool) {
+fn base_type(ty: &Type) -> (String, bool) {
     match &ty.base {
         BaseType::Named(name) => (name.to_string(), false),
-        BaseType::List(of) => (named(of).0, true),
+        BaseType::List(type_name) => (base_type(type_name).0, true),
     }
 }
 
 /// Computes the cost of one operation.
-struct Count<'a> {
+struct CostComputation<'a> {
     costs: &'a Costs,
     document: &'a ExecutableDocument,
     operation: &'a OperationDefinition,
@@ -307,31 +310,31 @@ struct Count<'a> {
     fragments: BTreeMap<&'a str, usize>,
 }
 
-impl<'a> Count<'a> {
-    fn operation(mut self) -> Cost {
+impl<'a> CostComputation<'a> {
+    fn compute(mut self) -> Cost {
         let root = match self.operation.ty {
             OperationType::Query => "Query",
             OperationType::Mutation => "Mutation",
             OperationType::Subscription => "Subscription",
         };
-        let mut dearest: Option<(String, usize)> = None;
+        let mut most_expensive: Option<(String, usize)> = None;
         let mut total = 0_usize;
         for selection in &self.operation.selection_set.node.items {
-            let cost = self.selection(root, &selection.node);
+            let cost = self.selection_cost(root, &selection.node);
             total = total.saturating_add(cost);
-            if dearest.as_ref().is_none_or(|(_, most)| cost > *most) {
-                dearest = Some((called(&selection.node), cost));
+            if most_expensive.as_ref().is_none_or(|(_, maximum)| cost > *maximum) {
+                most_expensive = Some((selection_name(&selection.node), cost));
             }
         }
-        Cost { total, dearest }
+        Cost { total, most_expensive }
     }
 
-    fn set(&mut self, parent: &str, set: &'a SelectionSet) -> usize {
-        let costs = set.items.iter().map(|selection| self.selection(parent, &selection.node));
+    fn selection_set_cost(&mut self, parent: &str, set: &'a SelectionSet) -> usize {
+        let costs = set.items.iter().map(|selection| self.selection_cost(parent, &selection.node));
         costs.fold(0, usize::saturating_add)
     }
 
-    fn selection(&mut self, parent: &str, selection: &'a Selection) -> usize {
+    fn selection_cost(&mut self, parent: &str, selection: &'a Selection) -> usize {
         match selection {
             Selection::Field(field) => self.field(parent, &field.node),
             Selection::InlineFragment(inline) => {
@@ -340,13 +343,13 @@ impl<'a> Count<'a> {
                     .type_condition
                     .as_ref()
                     .map(|condition| condition.node.on.node.as_str());
-                self.set(on.unwrap_or(parent), &inline.node.selection_set.node)
+                self.selection_set_cost(on.unwrap_or(parent), &inline.node.selection_set.node)
             }
-            Selection::FragmentSpread(spread) => self.fragment(&spread.node.fragment_name),
+            Selection::FragmentSpread(spread) => self.fragment_cost(&spread.node.fragment_name),
         }
     }
 
-    fn fragment(&mut self, name: &'a Positioned<Name>) -> usize {
+    fn fragment_cost(&mut self, name: &'a Positioned<Name>) -> usize {
         let name = name.node.as_str();
         if let Some(cost) = self.fragments.get(name) {
             return *cost;
@@ -355,31 +358,34 @@ impl<'a> Count<'a> {
         // Validation rejects a fragment that contains itself.
         self.fragments.insert(name, 0);
         let on = fragment.node.type_condition.node.on.node.as_str();
-        let cost = self.set(on, &fragment.node.selection_set.node);
+        let cost = self.selection_set_cost(on, &fragment.node.selection_set.node);
         self.fragments.insert(name, cost);
         cost
     }
 
     fn field(&mut self, parent: &str, field: &'a Field) -> usize {
         let costs = self.costs;
-        let known = costs.fields.get(&format!("{parent}.{}", field.name.node));
-        let of = known.map_or("", |cost| cost.of.as_str());
-        let inside = self.set(of, &field.selection_set.node);
-        let Some(known) = known else { return inside.saturating_add(1) };
-        let inside = if field.selection_set.node.items.is_empty() { 0 } else { inside.max(1) };
-        let items = match known.items {
-            Items::Expected(items) => items,
-            Items::Asked => self.asked(known, field).clamp(1, MAX_ITEMS),
-            Items::OneOf(divisor) => (self.asked(known, field) / divisor).clamp(1, MAX_ITEMS),
+        let cost = costs.fields.get(&format!("{parent}.{}", field.name.node));
+        let type_name = cost.map_or("", |cost| cost.type_name.as_str());
+        let selection_cost = self.selection_set_cost(type_name, &field.selection_set.node);
+        let Some(cost) = cost else { return selection_cost.saturating_add(1) };
+        let selection_cost =
+            if field.selection_set.node.items.is_empty() { 0 } else { selection_cost.max(1) };
+        let items = match cost.items {
+            ItemCount::Expected(items) => items,
+            ItemCount::Requested => self.requested(cost, field).clamp(1, MAX_ITEMS),
+            ItemCount::OneFor(divisor) => {
+                (self.requested(cost, field) / divisor).clamp(1, MAX_ITEMS)
+            }
         };
-        known.base.saturating_add(items.saturating_mul(inside))
+        cost.base.saturating_add(items.saturating_mul(selection_cost))
     }
 
     /// Returns the number of items that the arguments ask for.
-    fn asked(&self, cost: &FieldCost, field: &Field) -> usize {
-        let Some((argument, default)) = &cost.asked else { return 1 };
+    fn requested(&self, cost: &FieldCost, field: &Field) -> usize {
+        let Some((argument, default)) = &cost.requested else { return 1 };
         let Some(given) = field.get_argument(argument) else { return *default };
-        let value = given.node.clone().into_const_with(|name| self.variable(&name).ok_or(()));
+        let value = given.node.clone().into_const_with(|name| self.variable_value(&name).ok_or(()));
         match value {
             Err(()) => *default,
             Ok(Value::Number(number)) => {
@@ -390,7 +396,7 @@ impl<'a> Count<'a> {
         }
     }
 
-    fn variable(&self, name: &Name) -> Option<Value> {
+    fn variable_value(&self, name: &Name) -> Option<Value> {
         let definitions = &self.operation.variable_definitions;
         let default = || {
             let definition =
@@ -401,7 +407,7 @@ impl<'a> Count<'a> {
     }
 }
 
-fn called(selection: &Selection) -> String {
+fn selection_name(selection: &Selection) -> String {
     match selection {
         Selection::Field(field) => field.node.name.node.to_string(),
         Selection::FragmentSpread(spread) => format!("...{}", spread.node.fragment_name.node),

@@ -9,32 +9,32 @@ use super::layout::Graph;
 
 /// Draws a plan as a Mermaid flowchart. Nodes have numbers as ids, so that no step id needs
 /// escaping.
-pub(super) fn mermaid(plan: &Plan) -> String {
+pub(super) fn draw_mermaid(plan: &Plan) -> String {
     let mut text = String::from("flowchart TD\n");
     for (at, step) in plan.steps().iter().enumerate() {
-        let label = label(step, "<br/>", escape::mermaid);
+        let label = step_label(step, "<br/>", escape::draw_mermaid);
         let _ = writeln!(text, "    s{at}[\"{label}\"]");
     }
-    edges(plan, &mut text, |text, from, to| {
+    draw_edges(plan, &mut text, |text, from, to| {
         let _ = writeln!(text, "    s{from} --> s{to}");
     });
     text
 }
 
-pub(super) fn dot(plan: &Plan) -> String {
+pub(super) fn draw_dot(plan: &Plan) -> String {
     let mut text = String::from("digraph plan {\n    rankdir=TB;\n    node [shape=box];\n");
     for (at, step) in plan.steps().iter().enumerate() {
-        let label = label(step, "\\n", escape::dot);
+        let label = step_label(step, "\\n", escape::draw_dot);
         let _ = writeln!(text, "    s{at} [label=\"{label}\"];");
     }
-    edges(plan, &mut text, |text, from, to| {
+    draw_edges(plan, &mut text, |text, from, to| {
         let _ = writeln!(text, "    s{from} -> s{to};");
     });
     text.push_str("}\n");
     text
 }
 
-pub(super) fn graph(plan: &Plan) -> Graph {
+pub(super) fn to_graph(plan: &Plan) -> Graph {
     let steps = plan.steps().iter();
     let edges = steps.clone().enumerate();
     let edges =
@@ -43,15 +43,15 @@ pub(super) fn graph(plan: &Plan) -> Graph {
 }
 
 /// Labels a step with its id, and with its tool if the names differ.
-fn label(step: &ToolExecution, newline: &str, escaped: impl Fn(&str) -> String) -> String {
+fn step_label(step: &ToolExecution, newline: &str, escape: impl Fn(&str) -> String) -> String {
     let (id, tool) = (step.id.as_str(), step.tool.as_str());
     if id == tool {
-        return escaped(id);
+        return escape(id);
     }
-    format!("{}{newline}{}", escaped(id), escaped(tool))
+    format!("{}{newline}{}", escape(id), escape(tool))
 }
 
-fn edges(plan: &Plan, text: &mut String, draw: impl Fn(&mut String, usize, usize)) {
+fn draw_edges(plan: &Plan, text: &mut String, draw: impl Fn(&mut String, usize, usize)) {
     for (to, step) in plan.steps().iter().enumerate() {
         for from in &step.depends_on {
             draw(text, from.get(), to);
@@ -118,7 +118,7 @@ mod tests {
                 s0 --> s2
                 s1 --> s2
         "#]]
-        .assert_eq(&mermaid(&plan()));
+        .assert_eq(&draw_mermaid(&plan()));
         expect![[r#"
             digraph plan {
                 rankdir=TB;
@@ -130,6 +130,6 @@ mod tests {
                 s1 -> s2;
             }
         "#]]
-        .assert_eq(&dot(&plan()));
+        .assert_eq(&draw_dot(&plan()));
     }
 }

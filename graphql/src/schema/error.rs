@@ -29,16 +29,18 @@ impl From<ApiError> for Error {
         let mut extensions = ErrorExtensionValues::default();
         extensions.set("code", code);
         if code == "INTERNAL" {
-            return internal(&err, extensions);
+            return internal_error(&err, extensions);
         }
         if let Some(request) = err.request() {
             extensions.set("requestId", request.to_string());
         }
         match &err {
             EngineError::InvalidPlan { diagnostics, .. } => {
-                extensions.set("diagnostics", json(diagnostics));
+                extensions.set("diagnostics", to_graphql_value(diagnostics));
             }
-            EngineError::NoPlanFound { nearest, .. } => extensions.set("nearest", json(nearest)),
+            EngineError::NoPlanFound { nearest, .. } => {
+                extensions.set("nearest", to_graphql_value(nearest))
+            }
             _ => (),
         }
         Self { extensions: Some(extensions), ..Self::new(err.to_string()) }
@@ -47,7 +49,7 @@ impl From<ApiError> for Error {
 
 /// Logs an internal error. The client gets only a reference to the log, because details may be
 /// secret.
-fn internal(err: &EngineError, mut extensions: ErrorExtensionValues) -> Error {
+fn internal_error(err: &EngineError, mut extensions: ErrorExtensionValues) -> Error {
     let reference = nanoid::nanoid!(REFERENCE_LEN, &REFERENCE_ALPHABET);
     tracing::error!(%reference, %err, "internal error");
     let message = format!("internal error; look for `{reference}` in the log");
@@ -55,15 +57,15 @@ fn internal(err: &EngineError, mut extensions: ErrorExtensionValues) -> Error {
     Error { extensions: Some(extensions), ..Error::new(message) }
 }
 
-fn json(value: &impl Serialize) -> Value {
+fn to_graphql_value(value: &impl Serialize) -> Value {
     async_graphql::to_value(value).unwrap_or_default()
 }
 
-pub(super) fn invalid(why: impl Into<String>) -> ApiError {
+pub(super) fn invalid_argument(why: impl Into<String>) -> ApiError {
     ApiError(EngineError::InvalidArgument(why.into()))
 }
 
-pub(super) fn exceeded(why: impl Into<String>) -> ApiError {
+pub(super) fn limit_exceeded(why: impl Into<String>) -> ApiError {
     ApiError(EngineError::LimitExceeded(why.into()))
 }
 
@@ -78,20 +80,21 @@ mod tests {
 
     use super::*;
 
-    fn told(err: EngineError) -> (String, ErrorExtensionValues) {
+    fn code_and_extensions(err: EngineError) -> (String, ErrorExtensionValues) {
         let error = Error::from(ApiError(err));
         (error.message, error.extensions.unwrap_or_default())
     }
 
     #[test]
     fn an_internal_error_shows_only_a_reference() {
-        let (message, extensions) = told(StoreError::corrupt("exec_1", "a secret").into());
+        let (message, extensions) =
+            code_and_extensions(StoreError::corrupt("exec_1", "a secret").into());
         assert_eq!(extensions.get("code"), Some(&Value::from("INTERNAL")));
         let Some(Value::String(reference)) = extensions.get("reference") else {
             panic!("{extensions:?}")
         };
         assert!(message.contains(reference.as_str()) && !message.contains("secret"), "{message}");
-        let (_, again) = told(StoreError::corrupt("exec_1", "a secret").into());
+        let (_, again) = code_and_extensions(StoreError::corrupt("exec_1", "a secret").into());
         assert_ne!(again.get("reference"), extensions.get("reference"));
     }
 
@@ -99,7 +102,8 @@ mod tests {
     fn planning_errors_have_the_id_of_their_request() {
         let request = Some("req_1_aaaaaaaaa".parse().unwrap());
         let (message, nearest) = ("m".to_owned(), vec!["t".to_owned()]);
-        let (_, extensions) = told(EngineError::NoPlanFound { message, nearest, request });
+        let (_, extensions) =
+            code_and_extensions(EngineError::NoPlanFound { message, nearest, request });
         assert_eq!(extensions.get("requestId"), Some(&Value::from("req_1_aaaaaaaaa")));
         assert_eq!(extensions.get("nearest"), Some(&Value::from(vec!["t"])));
     }

@@ -13,7 +13,7 @@ use shared::{
     tool::ToolError,
 };
 
-use super::scalar::{DateTime, int, written};
+use super::scalar::{DateTime, format_time, to_int};
 
 pub(super) struct ExecutionEvent {
     execution: ExecutionId,
@@ -31,7 +31,7 @@ impl ExecutionEvent {
 impl ExecutionEvent {
     /// Sequence number of the event in its execution: 1, 2, 3, …
     async fn seq(&self) -> i64 {
-        int(self.recorded.seq.0)
+        to_int(self.recorded.seq.0)
     }
 
     /// Time of the event, by the clock of the machine that recorded it.
@@ -70,9 +70,9 @@ impl ExecutionEvent {
         )]
         max_bytes: Option<i32>,
     ) -> Value {
-        let mut data = data(&self.recorded.event);
-        if let Some(most) = max_bytes {
-            omit(&mut data, usize::try_from(most).unwrap_or(0));
+        let mut data = event_data(&self.recorded.event);
+        if let Some(maximum) = max_bytes {
+            omit_large_values(&mut data, usize::try_from(maximum).unwrap_or(0));
         }
         data
     }
@@ -80,38 +80,38 @@ impl ExecutionEvent {
 
 /// Replaces large values of users by their size, so that a client that shows many events need not
 /// hold all outputs.
-fn omit(data: &mut Value, most: usize) {
+fn omit_large_values(data: &mut Value, maximum: usize) {
     let Value::Object(fields) = data else { return };
     for (name, value) in fields {
         match (name.as_str(), value) {
             ("reused", Value::Object(outputs)) => {
-                outputs.values_mut().for_each(|output| omit_one(output, most));
+                outputs.values_mut().for_each(|output| omit_if_large(output, maximum));
             }
-            ("input" | "output" | "parameters" | "payload", value) => omit_one(value, most),
+            ("input" | "output" | "parameters" | "payload", value) => omit_if_large(value, maximum),
             _ => {}
         }
     }
 }
 
-fn omit_one(value: &mut Value, most: usize) {
+fn omit_if_large(value: &mut Value, maximum: usize) {
     let bytes = json::json_size(value);
-    if bytes > most {
+    if bytes > maximum {
         *value = json!({ "$omitted": bytes });
     }
 }
 
 /// Returns the content of an event, without its type, step and attempt.
-pub(super) fn data(event: &Event) -> Value {
-    let mut data = details(event);
+pub(super) fn event_data(event: &Event) -> Value {
+    let mut data = event_details(event);
     if let (Value::Object(fields), Some(index)) = (&mut data, event.part().item) {
         fields.insert("index".to_owned(), json!(index));
     }
     data
 }
 
-fn details(event: &Event) -> Value {
+fn event_details(event: &Event) -> Value {
     match event {
-        Event::Created(created) => of_created(created),
+        Event::Created(created) => created_details(created),
         Event::Claimed(Claimed { worker, node, epoch, renewed: true }) => {
             json!({ "worker": worker, "node": node, "epoch": epoch, "renewed": true })
         }
@@ -122,8 +122,8 @@ fn details(event: &Event) -> Value {
         Event::StepStarted(StepStarted {
             parameters, warnings, until, child, key, effect, ..
         }) => {
-            let mut data = rendered(parameters, warnings);
-            data.extend(until.map(|until| ("until".to_owned(), json!(written(until)))));
+            let mut data = rendered_parameters(parameters, warnings);
+            data.extend(until.map(|until| ("until".to_owned(), json!(format_time(until)))));
             data.extend(child.map(|child| ("childExecutionId".to_owned(), json!(child))));
             data.extend(key.as_ref().map(|key| ("idempotencyKey".to_owned(), json!(key))));
             data.extend(effect.map(|effect| ("effect".to_owned(), json!(effect))));
@@ -138,20 +138,20 @@ fn details(event: &Event) -> Value {
         }
         Event::StepProgress { progress, .. } => json!(progress),
         Event::StepChecked { parameters, warnings, .. } => {
-            Value::Object(rendered(parameters, warnings))
+            Value::Object(rendered_parameters(parameters, warnings))
         }
         Event::StepRetryScheduled { error, until, .. } => {
-            json!({ "error": of_error(error), "until": written(*until) })
+            json!({ "error": error_details(error), "until": format_time(*until) })
         }
         Event::StepFailed { error, .. }
         | Event::StepInterrupted { error: Some(error), .. }
         | Event::ExecutionFailed { error } => {
-            json!({ "error": of_error(error) })
+            json!({ "error": error_details(error) })
         }
-        Event::StepSkipped { reason, .. } => json!({ "reason": skipped(*reason) }),
+        Event::StepSkipped { reason, .. } => json!({ "reason": skip_reason_name(*reason) }),
         Event::StepWaiting { reason, parameters, warnings, .. } => {
-            let mut data = waiting(reason);
-            data.extend(rendered(parameters, warnings));
+            let mut data = wait_details(reason);
+            data.extend(rendered_parameters(parameters, warnings));
             Value::Object(data)
         }
         Event::StepApproved { comment, .. } => json!({ "comment": comment }),
@@ -167,7 +167,7 @@ fn details(event: &Event) -> Value {
         Event::CommandIgnored { asked, .. } => json!({ "asked": asked }),
         Event::CancelRequested { reason } => json!({ "reason": reason }),
         Event::WaitsShortened { ahead_ms } => json!({ "aheadMs": ahead_ms }),
-        Event::Finished { outcome } => json!({ "state": ended(*outcome).as_str() }),
+        Event::Finished { outcome } => json!({ "state": final_state(*outcome).as_str() }),
         Event::StepInterrupted { .. }
         | Event::StepCancelled { .. }
         | Event::DeadlinePassed
@@ -177,7 +177,7 @@ fn details(event: &Event) -> Value {
     }
 }
 
-fn of_created(created: &Created) -> Value {
+fn created_details(created: &Created) -> Value {
     let Created { plan, request, options, parent, retry_of, reused, call_keys, settled } = created;
     let reused: Map<String, Value> =
         reused.iter().map(|(step, output)| (step.to_string(), (**output).clone())).collect();
@@ -199,39 +199,39 @@ fn of_created(created: &Created) -> Value {
         "maxParallel": options.max_parallel,
         "deadlineMs": options.deadline_ms,
         "strictTemplates": options.strict_templates,
-        "startAt": options.start_at.map(written),
+        "startAt": options.start_at.map(format_time),
         "priority": options.priority,
     });
     if !call_keys.is_empty() {
-        data["callKeys"] = call_keys.iter().map(of_key).collect();
+        data["callKeys"] = call_keys.iter().map(call_key_details).collect();
     }
     if !settled.is_empty() {
-        data["settled"] = settled.iter().map(of_settled).collect();
+        data["settled"] = settled.iter().map(settled_details).collect();
     }
     data
 }
 
-fn of_key(CallKey { place, key, .. }: &CallKey) -> Value {
-    let mut data = of_place(place);
+fn call_key_details(CallKey { place, key, .. }: &CallKey) -> Value {
+    let mut data = call_place_details(place);
     data.insert("key".to_owned(), json!(key));
     Value::Object(data)
 }
 
-fn of_settled(SettledCall { place, comment, .. }: &SettledCall) -> Value {
-    let mut data = of_place(place);
+fn settled_details(SettledCall { place, comment, .. }: &SettledCall) -> Value {
+    let mut data = call_place_details(place);
     data.extend(comment.as_ref().map(|comment| ("comment".to_owned(), json!(comment))));
     Value::Object(data)
 }
 
-fn of_place(CallPlace { step, item, child }: &CallPlace) -> Map<String, Value> {
+fn call_place_details(CallPlace { step, item, child }: &CallPlace) -> Map<String, Value> {
     let mut data = Map::new();
     data.insert("stepId".to_owned(), json!(step));
     data.extend(item.map(|item| ("index".to_owned(), json!(item))));
-    data.extend(child.as_ref().map(|child| ("child".to_owned(), of_place(child).into())));
+    data.extend(child.as_ref().map(|child| ("child".to_owned(), call_place_details(child).into())));
     data
 }
 
-fn rendered(parameters: &Value, warnings: &[String]) -> Map<String, Value> {
+fn rendered_parameters(parameters: &Value, warnings: &[String]) -> Map<String, Value> {
     let mut data = Map::new();
     data.insert("parameters".to_owned(), parameters.clone());
     if !warnings.is_empty() {
@@ -240,27 +240,27 @@ fn rendered(parameters: &Value, warnings: &[String]) -> Map<String, Value> {
     data
 }
 
-fn waiting(reason: &WaitReason) -> Map<String, Value> {
+fn wait_details(reason: &WaitReason) -> Map<String, Value> {
     let mut data = Map::new();
     let (what, more) = match reason {
         WaitReason::Approval => ("approval", None),
         WaitReason::Signal { name, until } => {
-            let until = until.map(|until| ("until".to_owned(), json!(written(until))));
+            let until = until.map(|until| ("until".to_owned(), json!(format_time(until))));
             data.extend(until);
             ("signal", Some(("name", json!(name))))
         }
-        WaitReason::Decision { error } => ("decision", Some(("error", of_error(error)))),
+        WaitReason::Decision { error } => ("decision", Some(("error", error_details(error)))),
     };
     data.insert("for".to_owned(), json!(what));
     data.extend(more.map(|(key, value)| (key.to_owned(), value)));
     data
 }
 
-fn of_error(ToolError { code, message, retryable, .. }: &ToolError) -> Value {
+fn error_details(ToolError { code, message, retryable, .. }: &ToolError) -> Value {
     json!({ "code": code, "message": message, "retryable": retryable })
 }
 
-pub(super) fn skipped(reason: SkipReason) -> &'static str {
+pub(super) fn skip_reason_name(reason: SkipReason) -> &'static str {
     match reason {
         SkipReason::Dependency => "dependency",
         SkipReason::ExecutionFailed => "execution_failed",
@@ -269,7 +269,7 @@ pub(super) fn skipped(reason: SkipReason) -> &'static str {
     }
 }
 
-pub(super) fn ended(outcome: Outcome) -> ExecutionState {
+pub(super) fn final_state(outcome: Outcome) -> ExecutionState {
     match outcome {
         Outcome::Completed => ExecutionState::Completed,
         Outcome::Failed => ExecutionState::Failed,
@@ -287,7 +287,7 @@ mod tests {
             "type": "step_succeeded", "step": "a", "attempt": 1, "output": 2, "stderr": "old",
         });
         let event: Event = serde_json::from_value(event).unwrap();
-        assert_eq!(data(&event), json!({ "output": 2, "stderr": "old" }));
+        assert_eq!(event_data(&event), json!({ "output": 2, "stderr": "old" }));
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
             "error": { "message": long },
             "reused": { "one": long, "two": 2 },
         });
-        omit(&mut data, 50);
+        omit_large_values(&mut data, 50);
         let expected = json!({
             "output": { "$omitted": 117 },
             "parameters": { "a": 1 },
@@ -307,7 +307,7 @@ mod tests {
             "reused": { "one": { "$omitted": 102 }, "two": 2 },
         });
         assert_eq!(data, expected);
-        omit(&mut data, 0);
+        omit_large_values(&mut data, 0);
         assert!(data["parameters"].get("$omitted").is_some(), "{data}");
     }
 }

@@ -11,15 +11,15 @@ use shared::{
 };
 
 use super::{
-    connection::count,
-    error::{ApiError, invalid},
+    connection::check_count,
+    error::{ApiError, invalid_argument},
     event::ExecutionEvent,
     finding::Finding,
     loaders::Loaders,
     plan::Plan,
     request::Request,
     retry::{self, RepeatedCall, RetryMode, UndoCall},
-    scalar::{DateTime, int},
+    scalar::{DateTime, to_int},
     step::{StepError, StepStatus},
     waits::Wait,
 };
@@ -100,10 +100,14 @@ impl From<Execution> for ApiExecution {
 }
 
 impl ApiExecution {
-    async fn find_findings(&self, ctx: &Context<'_>, most: usize) -> Result<Vec<engine::Finding>> {
+    async fn find_findings(
+        &self,
+        ctx: &Context<'_>,
+        maximum: usize,
+    ) -> Result<Vec<engine::Finding>> {
         let executions = &ctx.data::<Engine>()?.executions;
         let workers = ctx.data::<Loaders>()?.workers().await?;
-        let found = executions.findings(&self.0, &workers, most).await;
+        let found = executions.findings(&self.0, &workers, maximum).await;
         Ok(found.map_err(ApiError::from)?)
     }
 }
@@ -186,7 +190,7 @@ impl ApiExecution {
     /// Sequence number of the last event that this state includes. Pass it as `afterSeq` to
     /// `executionEvents` to miss no event.
     async fn seq(&self) -> i64 {
-        int(self.0.seq().0)
+        to_int(self.0.seq().0)
     }
 
     /// Input of the execution. Templates read it as `{{input.x}}`. Null without input.
@@ -258,7 +262,7 @@ impl ApiExecution {
         )]
         from_step: Option<String>,
     ) -> Result<Vec<RepeatedCall>> {
-        let scope = retry::scope(Some(mode), from_step.as_deref())?;
+        let scope = retry::parse_scope(Some(mode), from_step.as_deref())?;
         let calls = ctx.data::<Engine>()?.executions.reader.repeated_calls(&self.0, scope).await;
         let calls = calls.map_err(ApiError::from)?;
         Ok(calls.into_iter().map(RepeatedCall::from).collect())
@@ -286,7 +290,7 @@ impl ApiExecution {
             .data::<Engine>()?
             .executions
             .reader
-            .replanning(&self.0)
+            .load_replanning(&self.0)
             .await
             .map_err(ApiError::from)?;
         Ok(found.map(Replanning::from))
@@ -296,7 +300,7 @@ impl ApiExecution {
     /// Empty if it is progressing or has finished.
     async fn waits_for(&self, ctx: &Context<'_>) -> Result<Vec<Wait>> {
         let found = self.find_findings(ctx, MAX_FINDINGS).await?;
-        Ok(found.into_iter().filter_map(Wait::of).collect())
+        Ok(found.into_iter().filter_map(Wait::from_finding).collect())
     }
 
     /// Findings about the execution: what happened, why, and what helps. The most severe come
@@ -314,41 +318,41 @@ impl ApiExecution {
             i32,
         >,
     ) -> Result<Vec<Finding>> {
-        let most = count("first", first.unwrap_or(DEFAULT_FINDINGS), MAX_FINDINGS)?;
+        let maximum = check_count("first", first.unwrap_or(DEFAULT_FINDINGS), MAX_FINDINGS)?;
         let Some(at) = at_seq else {
-            let found = self.find_findings(ctx, most).await?;
+            let found = self.find_findings(ctx, maximum).await?;
             return Ok(found.into_iter().map(Finding::from).collect());
         };
         let at = u64::try_from(at).map(Seq);
-        let at = at.map_err(|_| invalid("`atSeq` must not be negative"))?;
+        let at = at.map_err(|_| invalid_argument("`atSeq` must not be negative"))?;
         let engine = ctx.data::<Engine>()?;
-        let found = engine.executions.findings_at(self.0.id(), at, most).await;
+        let found = engine.executions.findings_at(self.0.id(), at, maximum).await;
         Ok(found.map_err(ApiError::from)?.into_iter().map(Finding::from).collect())
     }
 
     /// Number of steps.
     async fn total(&self) -> i64 {
-        int(self.0.count_steps().total)
+        to_int(self.0.count_steps().total)
     }
 
     /// Number of steps that succeeded, including steps that were compensated later.
     async fn successful(&self) -> i64 {
-        int(self.0.count_steps().successful)
+        to_int(self.0.count_steps().successful)
     }
 
     /// Number of steps that failed.
     async fn failed(&self) -> i64 {
-        int(self.0.count_steps().failed)
+        to_int(self.0.count_steps().failed)
     }
 
     /// Number of steps that were skipped. See `StepStatus.skipReason`.
     async fn skipped(&self) -> i64 {
-        int(self.0.count_steps().skipped)
+        to_int(self.0.count_steps().skipped)
     }
 
     /// Number of steps that a cancellation stopped or kept from starting.
     async fn cancelled(&self) -> i64 {
-        int(self.0.count_steps().cancelled)
+        to_int(self.0.count_steps().cancelled)
     }
 
     /// All steps with their current state, in execution order.
@@ -386,14 +390,14 @@ impl ApiExecution {
             i32,
         >,
     ) -> Result<Vec<ExecutionEvent>> {
-        let most = count("first", first.unwrap_or(1_000), MAX_EVENTS)?;
-        let after = position(after_seq.unwrap_or(0))?;
+        let maximum = check_count("first", first.unwrap_or(1_000), MAX_EVENTS)?;
+        let after = parse_position(after_seq.unwrap_or(0))?;
         let id = self.0.id();
         let events = ctx
             .data::<Engine>()?
             .executions
             .reader
-            .events(id, after, &mut EventBudget::new(most))
+            .events(id, after, &mut EventBudget::new(maximum))
             .await;
         let events = events.map_err(ApiError::from)?;
         Ok(events.into_iter().map(|event| ExecutionEvent::new(id, event)).collect())
@@ -414,7 +418,7 @@ impl ExecutionResults {
     /// Errors of failed steps, in execution order, with the errors of loop items that `onError`
     /// allows. After a missed deadline, at least one error is `execution.deadline`.
     async fn errors(&self) -> Vec<StepError> {
-        errors(&self.0)
+        collect_errors(&self.0)
     }
 
     /// Variables that the steps' `outputMapping` set, as `{ name: value }`.
@@ -426,23 +430,24 @@ impl ExecutionResults {
     }
 }
 
-fn errors(execution: &Arc<Execution>) -> Vec<StepError> {
+fn collect_errors(execution: &Arc<Execution>) -> Vec<StepError> {
     let all = StepStatus::all(execution);
-    let mut errors: Vec<_> = all.iter().flat_map(StepStatus::failures).collect();
+    let mut errors: Vec<_> = all.iter().flat_map(StepStatus::all_errors).collect();
     if execution.missed_deadline() && !errors.iter().any(StepError::is_deadline) {
         let late = all
             .iter()
-            .find(|step| step.is_left_out())
+            .find(|step| step.never_started())
             .or_else(|| all.iter().find(|step| step.has_failed()));
-        errors.extend(late.map(StepStatus::overdue));
+        errors.extend(late.map(StepStatus::deadline_error));
     }
     errors
 }
 
 /// Parses `afterSeq`.
-pub(super) fn position(after: i64) -> Result<Seq, ApiError> {
+pub(super) fn parse_position(after: i64) -> Result<Seq, ApiError> {
     let position = u64::try_from(after).map(Seq);
-    position.map_err(|_| invalid(format!("`afterSeq` is {after}; it must not be negative")))
+    position
+        .map_err(|_| invalid_argument(format!("`afterSeq` is {after}; it must not be negative")))
 }
 
 #[cfg(test)]
@@ -459,12 +464,12 @@ mod tests {
 
     use super::*;
 
-    fn at(ms: i64) -> Timestamp {
+    fn at_ms(ms: i64) -> Timestamp {
         Timestamp::from_timestamp_millis(ms).unwrap()
     }
 
     /// Returns the errors of an execution whose deadline passed during the call of its first step.
-    fn told(effect: &str, result: Result<Value, ToolError>) -> Vec<(String, String)> {
+    fn deadline_errors(effect: &str, result: Result<Value, ToolError>) -> Vec<(String, String)> {
         let step = |id: &str, on: &[&str]| {
             json!({ "id": id, "tool": "set.tool", "parameters": {}, "depends_on": on,
                 "policy": { "effect": effect } })
@@ -481,22 +486,23 @@ mod tests {
         };
         let created = Created::new(plan.id(), plan.info().request, options);
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
-        let (mut execution, _) = machine::create_execution_from(id, &plan, created, at(0)).unwrap();
+        let (mut execution, _) =
+            machine::create_execution_from(id, &plan, created, at_ms(0)).unwrap();
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
         machine::decide(
             &mut execution,
             Input::Claimed { worker, node: "n".into(), commands_follow: false },
-            at(0),
+            at_ms(0),
         );
-        machine::decide(&mut execution, Input::Woken, at(10));
+        machine::decide(&mut execution, Input::Woken, at_ms(10));
         let task = Task::from(plan.step_number(&"a".parse().unwrap()).unwrap());
         let (attempt, result) = (Attempt::FIRST, result.map(CallOutput::from));
-        machine::decide(&mut execution, Input::Ended { task, attempt, result }, at(11));
+        machine::decide(&mut execution, Input::Ended { task, attempt, result }, at_ms(11));
         assert!(execution.state().is_finished());
-        errors(&Arc::new(execution)).iter().map(StepError::named).collect()
+        collect_errors(&Arc::new(execution)).iter().map(StepError::named).collect()
     }
 
-    /// The errors did not mention the deadline if the outcome of an effect was unknown.
+    /// Regression: the errors did not mention the deadline if the outcome of an effect was unknown.
     #[test]
     fn a_missed_deadline_is_reported() {
         let stopped = || ToolError::new(ErrorCode::CANCELLED, "stopped").with_unknown_outcome();
@@ -504,9 +510,9 @@ mod tests {
             all.iter().map(|(step, code)| ((*step).to_owned(), (*code).to_owned())).collect()
         };
         let deadline = "execution.deadline";
-        assert_eq!(told("read", Err(stopped())), named(&[("a", deadline)]));
+        assert_eq!(deadline_errors("read", Err(stopped())), named(&[("a", deadline)]));
         let unknown = ("a", "tool.outcome_unknown");
-        assert_eq!(told("once", Err(stopped())), named(&[unknown, ("b", deadline)]));
-        assert_eq!(told("once", Ok(json!(1))), named(&[("b", deadline)]));
+        assert_eq!(deadline_errors("once", Err(stopped())), named(&[unknown, ("b", deadline)]));
+        assert_eq!(deadline_errors("once", Ok(json!(1))), named(&[("b", deadline)]));
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     plan::Severity,
-    scalar::{DateTime, int},
+    scalar::{DateTime, to_int},
 };
 
 /// Kind of a finding.
@@ -88,7 +88,7 @@ impl From<engine::Finding> for Finding {
             at: finding.at.map(DateTime),
             until: finding.until.map(DateTime),
             message: finding.message,
-            cause_seq: finding.cause.map(|seq| int(seq.0)),
+            cause_seq: finding.cause.map(|seq| to_int(seq.0)),
             cause_execution_id: finding.cause_execution.map(|id| ID(id.to_string())),
             remedies: finding.remedies.into_iter().map(Remedy::from).collect(),
         }

@@ -25,47 +25,47 @@ use futures::{StreamExt, stream::BoxStream};
 
 use super::{
     Limits,
-    answer_size::{AnswerSize, Counted},
+    answer_size::{AnswerSize, CountedField},
     cost::Costs,
     loaders::Loaders,
     nulls::FieldErrors,
 };
 use crate::document;
 
-pub(super) struct Guard {
-    settings: Arc<Settings>,
-    nulls: FieldErrors,
-    size: AnswerSize,
+pub(super) struct OperationGuard {
+    settings: Arc<GuardSettings>,
+    field_errors: FieldErrors,
+    answer_size: AnswerSize,
 }
 
-struct Settings {
+struct GuardSettings {
     engine: Engine,
     limits: Limits,
     /// Costs of the schema's fields, computed on first use.
     costs: OnceLock<Costs>,
 }
 
-impl Guard {
+impl OperationGuard {
     pub(super) fn new(engine: Engine, limits: Limits) -> Self {
-        Self::with(Arc::new(Settings { engine, limits, costs: OnceLock::new() }))
+        Self::from_settings(Arc::new(GuardSettings { engine, limits, costs: OnceLock::new() }))
     }
 
-    fn with(settings: Arc<Settings>) -> Self {
+    fn from_settings(settings: Arc<GuardSettings>) -> Self {
         let size = AnswerSize::new(settings.limits.answer_bytes);
-        Self { settings, nulls: FieldErrors::default(), size }
+        Self { settings, field_errors: FieldErrors::default(), size }
     }
 }
 
-impl ExtensionFactory for Guard {
+impl ExtensionFactory for OperationGuard {
     fn create(&self) -> Arc<dyn Extension> {
-        Arc::new(Self::with(Arc::clone(&self.settings)))
+        Arc::new(Self::from_settings(Arc::clone(&self.settings)))
     }
 }
 
 #[async_trait]
-impl Extension for Guard {
+impl Extension for OperationGuard {
     async fn request(&self, ctx: &ExtensionContext<'_>, next: NextRequest<'_>) -> Response {
-        with_codes(next.run(ctx).await)
+        add_missing_codes(next.run(ctx).await)
     }
 
     fn subscribe<'s>(
@@ -74,7 +74,7 @@ impl Extension for Guard {
         stream: BoxStream<'s, Response>,
         next: NextSubscribe<'_>,
     ) -> BoxStream<'s, Response> {
-        next.run(ctx, stream).map(with_codes).boxed()
+        next.run(ctx, stream).map(add_missing_codes).boxed()
     }
 
     async fn prepare_request(
@@ -84,11 +84,11 @@ impl Extension for Guard {
         next: NextPrepareRequest<'_>,
     ) -> ServerResult<Request> {
         self.check_cost(&mut request)?;
-        // An operation without a server has no grant and may do everything.
+        // An operation that no server received has no grant, so it may do everything.
         let grant = request.data.get(&TypeId::of::<Grant>());
         let grant =
             grant.and_then(|grant| grant.downcast_ref::<Grant>()).cloned().unwrap_or_default();
-        let engine = self.settings.engine.granted(grant);
+        let engine = self.settings.engine.with_grant(grant);
         let request = request.data(Loaders::new(engine.clone())).data(engine);
         next.run(ctx, request).await
     }
@@ -99,9 +99,9 @@ impl Extension for Guard {
         operation_name: Option<&str>,
         next: NextExecute<'_>,
     ) -> Response {
-        self.size.begin();
-        let answer = self.nulls.finish(next.run(ctx, operation_name).await);
-        self.size.finish(answer)
+        self.answer_size.start_answer();
+        let answer = self.field_errors.complete_answer(next.run(ctx, operation_name).await);
+        self.answer_size.complete_answer(answer)
     }
 
     async fn resolve(
@@ -111,21 +111,21 @@ impl Extension for Guard {
         next: NextResolve<'_>,
     ) -> ServerResult<Option<Value>> {
         // These errors replace the whole answer, so `FieldErrors` does not handle them.
-        self.size.check()?;
-        let (of, at, counted) = (info.return_type, info.path_node, Counted::of(&info));
-        let outcome = match check(ctx, &info) {
+        self.answer_size.check_limit()?;
+        let (of, at, counted) = (info.return_type, info.path_node, CountedField::from_field(&info));
+        let outcome = match check_role(ctx, &info) {
             Ok(()) => {
                 if info.parent_type == "Mutation" {
-                    self.size.note_mutation();
+                    self.answer_size.record_mutation();
                 }
                 next.run(ctx, info).await
             }
             Err(error) => Err(error),
         };
         if let Ok(value) = &outcome {
-            self.size.add(&counted, value.as_ref())?;
+            self.answer_size.count_field(&counted, value.as_ref())?;
         }
-        self.nulls.settle(of, at, outcome)
+        self.field_errors.resolve_null(of, at, outcome)
     }
 
     async fn validation(
@@ -133,11 +133,11 @@ impl Extension for Guard {
         ctx: &ExtensionContext<'_>,
         next: NextValidation<'_>,
     ) -> Result<ValidationResult, Vec<ServerError>> {
-        next.run(ctx).await.map_err(document::shorten)
+        next.run(ctx).await.map_err(document::shorten_errors)
     }
 }
 
-impl Guard {
+impl OperationGuard {
     /// Rejects an operation that costs too much, before validation spends time on it.
     fn check_cost(&self, request: &mut Request) -> ServerResult<()> {
         let limit = |why: String| {
@@ -145,9 +145,9 @@ impl Guard {
             error.extensions.get_or_insert_default().set("code", "LIMIT_EXCEEDED");
             error
         };
-        document::check(&request.query).map_err(|too_much| limit(too_much.to_string()))?;
-        let most = self.settings.limits.complexity;
-        if most == usize::MAX {
+        document::check_size(&request.query).map_err(|too_much| limit(too_much.to_string()))?;
+        let maximum = self.settings.limits.complexity;
+        if maximum == usize::MAX {
             return Ok(());
         }
         let (name, variables) = (request.operation_name.clone(), request.variables.clone());
@@ -155,14 +155,15 @@ impl Guard {
             document::shorten_message(&mut error);
             error
         })?;
-        let costs = self.settings.costs.get_or_init(|| Costs::new(&super::sdl()));
-        let cost = costs.of(document, name.as_deref(), &variables);
-        if cost.total <= most {
+        let costs = self.settings.costs.get_or_init(|| Costs::new(&super::schema_text()));
+        let cost = costs.from_field(document, name.as_deref(), &variables);
+        if cost.total <= maximum {
             return Ok(());
         }
-        let dearest = cost.dearest.map(|(field, cost)| format!("; `{field}` alone costs {cost}"));
+        let dearest =
+            cost.most_expensive.map(|(field, cost)| format!("; `{field}` alone costs {cost}"));
         Err(limit(format!(
-            "the operation costs {}, and at most {most} is allowed{}: ask for fewer fields and \
+            "the operation costs {}, and at most {maximum} is allowed{}: ask for fewer fields and \
              aliases, for less with `first`, or in several operations",
             cost.total,
             dearest.unwrap_or_default()
@@ -171,16 +172,16 @@ impl Guard {
 }
 
 /// Rejects a root field that needs a higher role than the caller's.
-fn check(ctx: &ExtensionContext<'_>, info: &ResolveInfo<'_>) -> ServerResult<()> {
+fn check_role(ctx: &ExtensionContext<'_>, info: &ResolveInfo<'_>) -> ServerResult<()> {
     if info.path_node.parent.is_some() {
         return Ok(());
     }
     let Ok(engine) = ctx.data::<Engine>() else { return Ok(()) };
     let allowed = engine.grant().check_field(info.parent_type, info.name);
-    allowed.map_err(|err| forbidden(&err, info))
+    allowed.map_err(|err| forbidden_error(&err, info))
 }
 
-fn forbidden(err: &AccessError, info: &ResolveInfo<'_>) -> ServerError {
+fn forbidden_error(err: &AccessError, info: &ResolveInfo<'_>) -> ServerError {
     let mut error = ServerError::new(err.to_string(), Some(info.field.name.pos));
     error.path = vec![PathSegment::Field(info.alias.unwrap_or(info.name).to_owned())];
     error.extensions.get_or_insert_default().set("code", err.code());
@@ -188,7 +189,7 @@ fn forbidden(err: &AccessError, info: &ResolveInfo<'_>) -> ServerError {
 }
 
 /// Gives a code to errors of the library, which have none.
-fn with_codes(mut response: Response) -> Response {
+fn add_missing_codes(mut response: Response) -> Response {
     for error in &mut response.errors {
         let extensions = error.extensions.get_or_insert_default();
         if extensions.get("code").is_none() {
@@ -199,7 +200,7 @@ fn with_codes(mut response: Response) -> Response {
     response
 }
 
-/// Beginnings of the library's messages for exceeded limits.
+/// The library's messages for exceeded limits begin with these texts.
 const LIMIT_MESSAGES: [&str; 4] = [
     "Query is nested too deep",
     "The recursion depth of the query",

@@ -16,7 +16,7 @@ use shared::{
 };
 
 use super::{
-    error::{ApiResult, exceeded, invalid},
+    error::{ApiResult, invalid_argument, limit_exceeded},
     execution::{ExecutionMode, ExecutionState},
     scalar::DateTime,
 };
@@ -108,12 +108,14 @@ pub(super) struct RetryInput {
 }
 
 impl PlanInput {
-    /// Converts the input to a draft. `written` holds the large numbers in the text of the request,
-    /// for warnings about lost digits.
+    /// Converts the input to a draft. `written` has the numbers in the text of the request that
+    /// JSON cannot hold, for warnings about lost digits.
     pub(super) fn into_draft(self, written: Option<&LargeIntegers>) -> Draft {
         let mut notices = Vec::new();
         let steps = self.tools.into_iter().enumerate();
-        let tools = steps.map(|(at, step)| step.into_draft(at, written, &mut notices)).collect();
+        let tools = steps
+            .map(|(step_index, step)| step.into_draft(step_index, written, &mut notices))
+            .collect();
         Draft {
             query: self.query,
             request_id: self.request_id.map(|id| id.0),
@@ -127,19 +129,20 @@ impl PlanInput {
 impl ToolExecutionInput {
     fn into_draft(
         self,
-        at: usize,
+        step_index: usize,
         written: Option<&LargeIntegers>,
         notices: &mut Vec<Diagnostic>,
     ) -> DraftStep {
         if let Some(parameters) = &self.parameters {
-            let path = format!("tools[{at}].parameters");
+            let path = format!("tools[{step_index}].parameters");
             rounded::warn_of_input(parameters, &path, written, notices);
         }
         let inline =
             self.inline_plan.map(|plan| SubDraft::Inline(Box::new(plan.into_draft(written))));
         if inline.is_some() && self.plan.is_some() {
             let message = "a step has `plan` or `inlinePlan`, not both";
-            let notice = Diagnostic::error("plan.two_tools", format!("tools[{at}]"), message);
+            let notice =
+                Diagnostic::error("plan.two_tools", format!("tools[{step_index}]"), message);
             notices.push(notice.with_help("write exactly one of the two"));
         }
         DraftStep {
@@ -151,7 +154,7 @@ impl ToolExecutionInput {
             depends_on: self.depends_on,
             output_mapping: self
                 .output_mapping
-                .and_then(|mapping_json| mapping(mapping_json, at, notices)),
+                .and_then(|mapping_json| parse_mapping(mapping_json, step_index, notices)),
             retry: self.retry.map(|retry| DraftRetry {
                 max_attempts: retry.max_attempts,
                 backoff_ms: retry.backoff_ms,
@@ -173,12 +176,16 @@ impl ToolExecutionInput {
     }
 }
 
-fn mapping(value: Value, at: usize, notices: &mut Vec<Diagnostic>) -> Option<Map<String, Value>> {
+fn parse_mapping(
+    value: Value,
+    step_index: usize,
+    notices: &mut Vec<Diagnostic>,
+) -> Option<Map<String, Value>> {
     match value {
         Value::Object(mapping) => Some(mapping),
         Value::Null => None,
         _ => {
-            let path = format!("tools[{at}].outputMapping");
+            let path = format!("tools[{step_index}].outputMapping");
             let message = "an output mapping must be an object";
             let help = "write `{\"path in the output\": \"variable\"}`";
             notices.push(Diagnostic::error("plan.invalid_mapping", path, message).with_help(help));
@@ -303,43 +310,43 @@ pub(super) struct ExecutionOptions {
 
 impl ExecutionOptions {
     /// Converts the options to an order.
-    pub(super) fn order(options: Option<Self>) -> ApiResult<Order> {
+    pub(super) fn to_order(options: Option<Self>) -> ApiResult<Order> {
         let Some(written) = options else { return Ok(Order::default()) };
         let options = Options {
             mode: written.mode.unwrap_or(ExecutionMode::Parallel).into(),
             max_parallel: at_least_one("maxParallel", written.max_parallel)?,
             deadline_ms: at_least_one("deadlineMs", written.deadline_ms)?,
             strict_templates: written.strict_templates,
-            start_at: written.start_at.map(|at| at.0),
+            start_at: written.start_at.map(|step_index| step_index.0),
             priority: written.priority.unwrap_or(0),
-            input: Arc::new(given(written.input)?),
+            input: Arc::new(check_input(written.input)?),
             compensate_on_failure: false,
             dry_run: written.dry_run.unwrap_or(false),
-            replans: written.replans.map_or_else(|| Ok(ReplanOptions::default()), replans)?,
+            replans: written.replans.map_or_else(|| Ok(ReplanOptions::default()), parse_replans)?,
         };
         let compensates = written.compensate_on_failure;
         Ok(Order { options, compensates, idempotency_key: written.idempotency_key })
     }
 }
 
-fn replans(times: i32) -> ApiResult<ReplanOptions> {
+fn parse_replans(times: i32) -> ApiResult<ReplanOptions> {
     let within = u32::try_from(times).ok().filter(|times| *times <= limits::REPLANS);
     within.map(ReplanOptions::times).ok_or_else(|| {
-        let most = limits::REPLANS;
-        invalid(format!("`replans` is {times}; write a number from 0 to {most}"))
+        let maximum = limits::REPLANS;
+        invalid_argument(format!("`replans` is {times}; write a number from 0 to {maximum}"))
     })
 }
 
 /// Checks the size and the nesting of an execution's input.
-pub(super) fn given(input: Option<Value>) -> ApiResult<Value> {
+pub(super) fn check_input(input: Option<Value>) -> ApiResult<Value> {
     let input = input.unwrap_or_default();
     if json::json_size(&input) > limits::OUTPUT_BYTES {
-        let most = limits::OUTPUT_BYTES;
-        return Err(exceeded(format!("`input` has more than {most} bytes")));
+        let maximum = limits::OUTPUT_BYTES;
+        return Err(limit_exceeded(format!("`input` has more than {maximum} bytes")));
     }
     if json::is_deeper_than(&input, limits::JSON_DEPTH) {
-        let most = limits::JSON_DEPTH;
-        return Err(invalid(format!("`input` is nested deeper than {most} levels")));
+        let maximum = limits::JSON_DEPTH;
+        return Err(invalid_argument(format!("`input` is nested deeper than {maximum} levels")));
     }
     Ok(input)
 }
@@ -348,7 +355,7 @@ fn at_least_one<T: TryFrom<i64>>(name: &str, number: Option<i64>) -> ApiResult<O
     let Some(number) = number else { return Ok(None) };
     let within =
         Some(number).filter(|number| *number >= 1).and_then(|number| T::try_from(number).ok());
-    within.map(Some).ok_or_else(|| invalid(format!("`{name}` must not be {number}")))
+    within.map(Some).ok_or_else(|| invalid_argument(format!("`{name}` must not be {number}")))
 }
 
 /// Filter for requests. All given fields must match.
@@ -368,9 +375,9 @@ pub(super) struct RequestFilter {
 }
 
 impl RequestFilter {
-    pub(super) fn read(self) -> ApiResult<store::RequestFilter> {
+    pub(super) fn to_store_filter(self) -> ApiResult<store::RequestFilter> {
         Ok(store::RequestFilter {
-            search: search(self.search)?,
+            search: parse_search(self.search)?,
             from: self.from.map(|from| from.0),
             to: self.to.map(|to| to.0),
             state: self.state.map(Into::into),
@@ -379,11 +386,11 @@ impl RequestFilter {
     }
 }
 
-fn search(text: Option<String>) -> ApiResult<Option<String>> {
-    let (words, most) = (store::search_words(text.as_deref()).len(), limits::SEARCH_WORDS);
-    if words > most {
-        let why = format!("`search` has {words} different words; the limit is {most}");
-        return Err(exceeded(why));
+fn parse_search(text: Option<String>) -> ApiResult<Option<String>> {
+    let (words, maximum) = (store::search_words(text.as_deref()).len(), limits::SEARCH_WORDS);
+    if words > maximum {
+        let why = format!("`search` has {words} different words; the limit is {maximum}");
+        return Err(limit_exceeded(why));
     }
     Ok(text)
 }
@@ -399,8 +406,8 @@ pub(super) struct PlanFilter {
 
 impl PlanFilter {
     /// Returns `None` if no plan can match.
-    pub(super) fn read(self) -> ApiResult<Option<store::PlanFilter>> {
-        let search = search(self.search)?;
+    pub(super) fn to_store_filter(self) -> ApiResult<Option<store::PlanFilter>> {
+        let search = parse_search(self.search)?;
         let request = self.request_id.map(|id| id.parse()).transpose().ok();
         Ok(request.map(|request| store::PlanFilter { request, search }))
     }
@@ -430,9 +437,9 @@ pub(super) struct ExecutionFilter {
 
 impl ExecutionFilter {
     /// Returns `None` if no execution can match.
-    pub(super) fn read(self) -> Option<store::ExecutionFilter> {
+    pub(super) fn to_store_filter(self) -> Option<store::ExecutionFilter> {
         let states = self.state.map(|states| states.into_iter().map(Into::into).collect());
-        // The store reads an empty list as any state.
+        // For the store, an empty list means any state.
         if states.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }

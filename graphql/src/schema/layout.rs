@@ -6,7 +6,7 @@ use async_graphql::{Enum, InputObject, SimpleObject};
 use planner::layout::{self, Point, Size, Style};
 use tokio::task;
 
-use super::error::{ApiResult, invalid};
+use super::error::{ApiResult, invalid_argument};
 
 /// Allowed width and height of all nodes.
 const SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=2_000.0;
@@ -89,70 +89,74 @@ pub(super) struct DrawingOptions {
     pub(super) sizes: Vec<NodeSizeInput>,
 }
 
-pub(super) async fn draw(graph: Graph, wish: DrawingOptions) -> ApiResult<Layout> {
-    let sizes = sizes(&graph, &wish)?;
-    let direction = wish.direction.unwrap_or(LayoutDirection::Right).into();
+pub(super) async fn draw_graph(graph: Graph, options: DrawingOptions) -> ApiResult<Layout> {
+    let sizes = check_sizes(&graph, &options)?;
+    let direction = options.direction.unwrap_or(LayoutDirection::Right).into();
     let style = Style { direction, ..Style::default() };
     // A large drawing takes a while, so it must not block other requests.
-    let drawn = task::spawn_blocking(move || of(graph, &sizes, &style)).await;
-    drawn.map_err(|err| invalid(format!("the graph cannot be drawn: {err}")))
+    let layout = task::spawn_blocking(move || layout_graph(graph, &sizes, &style)).await;
+    layout.map_err(|err| invalid_argument(format!("the graph cannot be drawn: {err}")))
 }
 
 /// Checks the sizes, and returns one for each node.
-fn sizes(graph: &Graph, wish: &DrawingOptions) -> ApiResult<Vec<Size>> {
+fn check_sizes(graph: &Graph, options: &DrawingOptions) -> ApiResult<Vec<Size>> {
     let checked = |value: Option<f64>, usual, what| match value.unwrap_or(usual) {
         side if SIDE_RANGE.contains(&side) => Ok(side),
-        side => Err(invalid(format!("`{what}` is {side}: it must be from 1 to 2000"))),
+        side => Err(invalid_argument(format!("`{what}` is {side}: it must be from 1 to 2000"))),
     };
     let usual = Size {
-        width: checked(wish.width, 200.0, "nodeWidth")?,
-        height: checked(wish.height, 52.0, "nodeHeight")?,
+        width: checked(options.width, 200.0, "nodeWidth")?,
+        height: checked(options.height, 52.0, "nodeHeight")?,
     };
     let mut sizes = vec![usual; graph.names.len()];
-    if wish.sizes.is_empty() {
+    if options.sizes.is_empty() {
         return Ok(sizes);
     }
     let places: BTreeMap<&str, usize> =
         graph.names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
-    for NodeSizeInput { name, width, height } in &wish.sizes {
+    for NodeSizeInput { name, width, height } in &options.sizes {
         if !NODE_SIDE_RANGE.contains(width) || !NODE_SIDE_RANGE.contains(height) {
             let what = format!("the size of `{name}` is {width} by {height}");
-            return Err(invalid(format!("{what}: each must be from 1 to 10000000")));
+            return Err(invalid_argument(format!("{what}: each must be from 1 to 10000000")));
         }
         let at = places.get(name.as_str());
-        let at =
-            at.ok_or_else(|| invalid(format!("`sizes` names `{name}`, which is not a node")))?;
+        let at = at.ok_or_else(|| {
+            invalid_argument(format!("`sizes` names `{name}`, which is not a node"))
+        })?;
         sizes[*at] = Size { width: *width, height: *height };
     }
     Ok(sizes)
 }
 
-fn of(Graph { names, edges }: Graph, sizes: &[Size], style: &Style) -> Layout {
+fn layout_graph(Graph { names, edges }: Graph, sizes: &[Size], style: &Style) -> Layout {
     let drawing = layout::layout_graph(sizes, &edges, style);
     let ways = edges.iter().zip(drawing.edges).filter_map(|((from, to), points)| {
         let (from, to) = (names.get(*from)?.clone(), names.get(*to)?.clone());
-        let points = points.into_iter().flat_map(|Point { x, y }| [tenth(x), tenth(y)]).collect();
+        let points = points
+            .into_iter()
+            .flat_map(|Point { x, y }| [round_to_tenth(x), round_to_tenth(y)])
+            .collect();
         Some(LayoutEdge { from, to, points })
     });
     let edges = ways.collect();
     let nodes = names.into_iter().zip(drawing.nodes).zip(sizes);
     let nodes = nodes.map(|((name, Point { x, y }), &Size { width, height })| LayoutNode {
         name,
-        x: tenth(x - width / 2.0),
-        y: tenth(y - height / 2.0),
+        x: round_to_tenth(x - width / 2.0),
+        y: round_to_tenth(y - height / 2.0),
         width,
         height,
     });
     Layout {
         nodes: nodes.collect(),
         edges,
-        width: tenth(drawing.width),
-        height: tenth(drawing.height),
+        width: round_to_tenth(drawing.width),
+        height: round_to_tenth(drawing.height),
     }
 }
 
 /// Rounds to a tenth of a pixel, so that large drawings stay small texts.
-fn tenth(number: f64) -> f64 {
+fn round_to_tenth(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }
 
@@ -160,7 +164,7 @@ fn tenth(number: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn graph(edges: &[(usize, usize)]) -> Graph {
+    fn make_graph(edges: &[(usize, usize)]) -> Graph {
         let names = ["a", "b", "c"].map(str::to_owned).into();
         Graph { names, edges: edges.to_vec() }
     }
@@ -169,59 +173,59 @@ mod tests {
     async fn nodes_do_not_overlap_and_edges_join_their_borders() {
         for direction in [LayoutDirection::Down, LayoutDirection::Right] {
             let (width, height) = (Some(100.0), Some(40.0));
-            let wish =
+            let options =
                 DrawingOptions { direction: Some(direction), width, height, sizes: Vec::new() };
-            let drawn = draw(graph(&[(0, 1), (0, 2)]), wish).await.unwrap();
-            let [top, left, right] = drawn.nodes.as_slice() else { panic!("three nodes") };
+            let layout = draw_graph(make_graph(&[(0, 1), (0, 2)]), options).await.unwrap();
+            let [top, left, right] = layout.nodes.as_slice() else { panic!("three nodes") };
             let (apart, below) = ((left.x - right.x).abs(), (left.y - right.y).abs());
-            assert!(apart >= 100.0 || below >= 40.0, "{drawn:?}");
-            let first = &drawn.edges[0].points;
+            assert!(apart >= 100.0 || below >= 40.0, "{layout:?}");
+            let first = &layout.edges[0].points;
             match direction {
                 LayoutDirection::Down => assert!((first[1] - (top.y + 40.0)).abs() < 0.2),
                 LayoutDirection::Right => assert!((first[0] - (top.x + 100.0)).abs() < 0.2),
             }
-            assert_eq!((drawn.edges[1].from.as_str(), drawn.edges[1].to.as_str()), ("a", "c"));
+            assert_eq!((layout.edges[1].from.as_str(), layout.edges[1].to.as_str()), ("a", "c"));
         }
     }
 
     #[tokio::test]
     async fn sizes_out_of_range_are_rejected() {
         for width in [0.0, -1.0, 1e9, f64::NAN, f64::INFINITY] {
-            let wish = DrawingOptions { width: Some(width), ..DrawingOptions::default() };
-            assert!(draw(graph(&[]), wish).await.is_err(), "{width}");
-            let wish = DrawingOptions {
-                sizes: vec![own("a", width * 100.0, 1.0)],
+            let options = DrawingOptions { width: Some(width), ..DrawingOptions::default() };
+            assert!(draw_graph(make_graph(&[]), options).await.is_err(), "{width}");
+            let options = DrawingOptions {
+                sizes: vec![node_size("a", width * 100.0, 1.0)],
                 ..DrawingOptions::default()
             };
-            assert!(draw(graph(&[]), wish).await.is_err(), "{width}");
+            assert!(draw_graph(make_graph(&[]), options).await.is_err(), "{width}");
         }
-        let wish =
-            DrawingOptions { sizes: vec![own("d", 10.0, 10.0)], ..DrawingOptions::default() };
-        let error = draw(graph(&[]), wish).await.unwrap_err();
+        let options =
+            DrawingOptions { sizes: vec![node_size("d", 10.0, 10.0)], ..DrawingOptions::default() };
+        let error = draw_graph(make_graph(&[]), options).await.unwrap_err();
         let error = format!("{error:?}");
         assert!(error.contains("`sizes` names `d`, which is not a node"), "{error}");
     }
 
-    fn own(name: &str, width: f64, height: f64) -> NodeSizeInput {
+    fn node_size(name: &str, width: f64, height: f64) -> NodeSizeInput {
         NodeSizeInput { name: name.to_owned(), width, height }
     }
 
     #[tokio::test]
     async fn a_node_with_its_own_size_gets_enough_room() {
         for direction in [LayoutDirection::Down, LayoutDirection::Right] {
-            let wish = DrawingOptions {
+            let options = DrawingOptions {
                 direction: Some(direction),
-                sizes: vec![own("b", 900.0, 700.0)],
+                sizes: vec![node_size("b", 900.0, 700.0)],
                 ..DrawingOptions::default()
             };
-            let drawn = draw(graph(&[(0, 1), (0, 2), (1, 2)]), wish).await.unwrap();
-            assert_eq!((drawn.nodes[1].width, drawn.nodes[1].height), (900.0, 700.0));
-            assert_eq!((drawn.nodes[2].width, drawn.nodes[2].height), (200.0, 52.0));
-            assert!(drawn.width >= 900.0 && drawn.height >= 700.0, "{drawn:?}");
-            for (at, one) in drawn.nodes.iter().enumerate() {
-                assert!(one.x >= 0.0 && one.x + one.width <= drawn.width + 0.1, "{drawn:?}");
-                assert!(one.y >= 0.0 && one.y + one.height <= drawn.height + 0.1, "{drawn:?}");
-                for other in &drawn.nodes[..at] {
+            let layout = draw_graph(make_graph(&[(0, 1), (0, 2), (1, 2)]), options).await.unwrap();
+            assert_eq!((layout.nodes[1].width, layout.nodes[1].height), (900.0, 700.0));
+            assert_eq!((layout.nodes[2].width, layout.nodes[2].height), (200.0, 52.0));
+            assert!(layout.width >= 900.0 && layout.height >= 700.0, "{layout:?}");
+            for (at, one) in layout.nodes.iter().enumerate() {
+                assert!(one.x >= 0.0 && one.x + one.width <= layout.width + 0.1, "{layout:?}");
+                assert!(one.y >= 0.0 && one.y + one.height <= layout.height + 0.1, "{layout:?}");
+                for other in &layout.nodes[..at] {
                     let beside = one.x + one.width <= other.x || other.x + other.width <= one.x;
                     let below = one.y + one.height <= other.y || other.y + other.height <= one.y;
                     assert!(beside || below, "{one:?} {other:?}");

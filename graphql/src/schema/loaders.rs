@@ -20,23 +20,23 @@ use shared::{
 };
 use tokio::{sync::OnceCell, task::JoinSet};
 
-use super::error::{ApiError, ApiResult, exceeded};
+use super::error::{ApiError, ApiResult, limit_exceeded};
 
-/// Loads of one list that run at the same time.
-const MAX_LOADS: usize = 16;
+/// Maximum number of objects of one list that are loaded at the same time.
+const MAX_PARALLEL_LOADS: usize = 16;
 
 #[expect(clippy::disallowed_types, reason = "the loader's trait returns one")]
-type Loaded<K, V> = std::collections::HashMap<K, V>;
+type LoadedById<K, V> = std::collections::HashMap<K, V>;
 
-/// Loaders of one operation.
+/// Loaders of one operation, so that it loads each object once.
 pub(super) struct Loaders {
-    source: DataLoader<Source>,
+    source: DataLoader<LoaderSource>,
     engine: Engine,
     usage: OnceCell<BTreeMap<ToolName, Usage>>,
     workers: OnceCell<Arc<[WorkerId]>>,
 }
 
-struct Source(Engine);
+struct LoaderSource(Engine);
 
 impl Loaders {
     pub(super) fn new(engine: Engine) -> Self {
@@ -47,14 +47,14 @@ impl Loaders {
             while tasks.try_join_next().is_some() {}
             tasks.spawn(task);
         };
-        let source = DataLoader::new(Source(engine.clone()), spawn).delay(Duration::ZERO);
+        let source = DataLoader::new(LoaderSource(engine.clone()), spawn).delay(Duration::ZERO);
         Self { source, engine, usage: OnceCell::new(), workers: OnceCell::new() }
     }
 
     /// Returns the usage of a tool. The first call reads the usage of all tools.
     pub(super) async fn usage(&self, tool: &ToolName) -> ApiResult<Option<Usage>> {
         let read = async {
-            let usage = self.engine.tools.usage().await?;
+            let usage = self.engine.tools.load_usage().await?;
             Ok::<_, ApiError>(usage.into_iter().map(|usage| (usage.tool.clone(), usage)).collect())
         };
         Ok(self.usage.get_or_try_init(|| read).await?.get(tool).cloned())
@@ -84,17 +84,15 @@ impl Loaders {
         Ok(ids.iter().filter_map(|id| found.get(id).cloned()).collect())
     }
 
-    /// Returns executions in the order of `ids`, until the answer is full. The number says how many
-    /// ids were processed.
-    ///
-    /// Leaves out executions without a log. Also leaves out damaged executions and logs them, so
-    /// that they do not hide the others.
+    /// Returns executions in the order of `ids`, until the answer is full, and the number of ids
+    /// that were processed. Leaves out executions without a log. Also leaves out damaged executions
+    /// and logs them, so that they do not hide the others.
     pub(super) async fn first_executions(
         &self,
         ids: &[ExecutionId],
     ) -> ApiResult<(Vec<Arc<Execution>>, usize)> {
         let (mut executions, mut looked, mut bytes) = (Vec::new(), 0, 0);
-        for some in ids.chunks(MAX_LOADS) {
+        for some in ids.chunks(MAX_PARALLEL_LOADS) {
             let mut found = self.source.load_many(some.iter().copied()).await?;
             for id in some {
                 if bytes >= limits::ANSWER_BYTES {
@@ -115,45 +113,45 @@ impl Loaders {
     pub(super) async fn executions(&self, ids: &[ExecutionId]) -> ApiResult<Vec<Arc<Execution>>> {
         let (executions, looked) = self.first_executions(ids).await?;
         if looked < ids.len() {
-            let (all, most) = (ids.len(), limits::ANSWER_BYTES);
+            let (all, maximum) = (ids.len(), limits::ANSWER_BYTES);
             let why = format!(
-                "these {all} executions have more than {most} bytes together: ask for fewer with \
+                "these {all} executions have more than {maximum} bytes together: ask for fewer with \
                  `last`, or for `executions` in parts"
             );
-            return Err(exceeded(why));
+            return Err(limit_exceeded(why));
         }
         Ok(executions)
     }
 }
 
 #[async_trait::async_trait]
-impl Loader<PlanId> for Source {
+impl Loader<PlanId> for LoaderSource {
     type Value = Arc<Plan>;
     type Error = ApiError;
 
-    async fn load(&self, ids: &[PlanId]) -> ApiResult<Loaded<PlanId, Arc<Plan>>> {
-        each(ids, |id| async move { Ok(self.0.plans.library.load(id).await?) }).await
+    async fn load(&self, ids: &[PlanId]) -> ApiResult<LoadedById<PlanId, Arc<Plan>>> {
+        load_each(ids, |id| async move { Ok(self.0.plans.library.load(id).await?) }).await
     }
 }
 
 #[async_trait::async_trait]
-impl Loader<RequestId> for Source {
+impl Loader<RequestId> for LoaderSource {
     type Value = Request;
     type Error = ApiError;
 
-    async fn load(&self, ids: &[RequestId]) -> ApiResult<Loaded<RequestId, Request>> {
-        each(ids, |id| async move { Ok(self.0.store().request(id).await?) }).await
+    async fn load(&self, ids: &[RequestId]) -> ApiResult<LoadedById<RequestId, Request>> {
+        load_each(ids, |id| async move { Ok(self.0.store().request(id).await?) }).await
     }
 }
 
 #[async_trait::async_trait]
-impl Loader<ExecutionId> for Source {
-    /// The execution, or the error of a damaged one.
+impl Loader<ExecutionId> for LoaderSource {
+    /// The execution, or the error of a damaged execution.
     type Value = ApiResult<Arc<Execution>>;
     type Error = ApiError;
 
-    async fn load(&self, ids: &[ExecutionId]) -> ApiResult<Loaded<ExecutionId, Self::Value>> {
-        each(ids, |id| async move {
+    async fn load(&self, ids: &[ExecutionId]) -> ApiResult<LoadedById<ExecutionId, Self::Value>> {
+        load_each(ids, |id| async move {
             match self.0.executions.reader.load(id).await {
                 Ok(found) => Ok(found.map(|execution| Ok(Arc::new(execution)))),
                 Err(err @ EngineError::Store(StoreError::Corrupt { .. })) => {
@@ -167,8 +165,8 @@ impl Loader<ExecutionId> for Source {
     }
 }
 
-/// Loads several objects at the same time, at most [`MAX_LOADS`].
-async fn each<K, V, F>(ids: &[K], load: impl Fn(K) -> F) -> ApiResult<Loaded<K, V>>
+/// Loads several objects at the same time, at most [`MAX_PARALLEL_LOADS`].
+async fn load_each<K, V, F>(ids: &[K], load: impl Fn(K) -> F) -> ApiResult<LoadedById<K, V>>
 where
     K: Copy + Eq + Hash,
     F: Future<Output = ApiResult<Option<V>>>,
@@ -180,6 +178,6 @@ where
     });
     let loads: Vec<_> = loads.collect();
     let found: Vec<Option<(K, V)>> =
-        stream::iter(loads).buffer_unordered(MAX_LOADS).try_collect().await?;
+        stream::iter(loads).buffer_unordered(MAX_PARALLEL_LOADS).try_collect().await?;
     Ok(found.into_iter().flatten().collect())
 }

@@ -11,11 +11,13 @@ use super::{
     ClientGone,
     error::{ApiError, ApiResult, not_found},
     execution::ApiExecution,
-    input::{AgentOptions, ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, given},
+    input::{
+        AgentOptions, ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, check_input,
+    },
     plan::{Plan, PlanPayload},
     prune::PruneMutation,
     retry::{self, RetryMode},
-    scalar::int,
+    scalar::to_int,
     step::SettledOutcome,
     tool_work::ToolMutation,
     toolkit::ToolkitMutation,
@@ -63,7 +65,7 @@ impl WorkMutation {
         #[graphql(desc = "Id of any version of the plan, `plan_…`.")] plan_id: ID,
         #[graphql(desc = "Draft of the next version.")] input: PlanInput,
     ) -> Result<PlanPayload> {
-        let id = known("plan", &plan_id)?;
+        let id = parse_id("plan", &plan_id)?;
         let draft = input.into_draft(ctx.data_opt());
         let verdict = ctx.data::<Engine>()?.plans.revise(id, &draft).await;
         Ok(PlanPayload(verdict.map_err(ApiError::from)?))
@@ -77,9 +79,9 @@ impl WorkMutation {
         #[graphql(desc = "Options of the execution.")] options: Option<ExecutionOptions>,
     ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
-        let order = ExecutionOptions::order(options)?;
-        let id = engine.executions.start_plan(known("plan", &plan_id)?, order).await;
-        started(engine, id).await
+        let order = ExecutionOptions::to_order(options)?;
+        let id = engine.executions.start_plan(parse_id("plan", &plan_id)?, order).await;
+        load_started(engine, id).await
     }
 
     /// Starts an execution of the newest plan of a request.
@@ -90,9 +92,9 @@ impl WorkMutation {
         #[graphql(desc = "Options of the execution.")] options: Option<ExecutionOptions>,
     ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
-        let order = ExecutionOptions::order(options)?;
-        let id = engine.executions.start_request(known("request", &request_id)?, order).await;
-        started(engine, id).await
+        let order = ExecutionOptions::to_order(options)?;
+        let id = engine.executions.start_request(parse_id("request", &request_id)?, order).await;
+        load_started(engine, id).await
     }
 
     /// Plans a query under a new request, and starts an execution of the plan.
@@ -104,9 +106,9 @@ impl WorkMutation {
         #[graphql(desc = "Options of the execution.")] execution: Option<ExecutionOptions>,
     ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
-        let order = ExecutionOptions::order(execution)?;
+        let order = ExecutionOptions::to_order(execution)?;
         let id = engine.executions.plan_and_start(&query, &or_default(planning), order).await;
-        started(engine, id).await
+        load_started(engine, id).await
     }
 
     /// Starts an agent: the configured model calls tools, reads the results, and continues until it
@@ -119,7 +121,7 @@ impl WorkMutation {
     ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
         let id = engine.executions.start_agent(&query, &or_default(options)).await;
-        started(engine, id).await
+        load_started(engine, id).await
     }
 
     /// Cancels an execution: running steps are told to stop, and no further step starts. A finished
@@ -131,7 +133,10 @@ impl WorkMutation {
         #[graphql(desc = "Reason to store, at most 4096 bytes.")] reason: Option<String>,
     ) -> Result<ApiExecution> {
         to_execution(
-            ctx.data::<Engine>()?.executions.cancel(execution(&execution_id)?, reason).await,
+            ctx.data::<Engine>()?
+                .executions
+                .cancel(parse_execution_id(&execution_id)?, reason)
+                .await,
         )
     }
 
@@ -142,7 +147,9 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
     ) -> Result<ApiExecution> {
-        to_execution(ctx.data::<Engine>()?.executions.pause(execution(&execution_id)?).await)
+        to_execution(
+            ctx.data::<Engine>()?.executions.pause(parse_execution_id(&execution_id)?).await,
+        )
     }
 
     /// Resumes a paused execution. A finished execution is `CONFLICT`.
@@ -151,7 +158,9 @@ impl WorkMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Id of the execution, `exec_…`.")] execution_id: ID,
     ) -> Result<ApiExecution> {
-        to_execution(ctx.data::<Engine>()?.executions.resume(execution(&execution_id)?).await)
+        to_execution(
+            ctx.data::<Engine>()?.executions.resume(parse_execution_id(&execution_id)?).await,
+        )
     }
 
     /// Starts a new execution of a finished one, with the same plan, input and options. It has no
@@ -169,9 +178,9 @@ impl WorkMutation {
         mode: Option<RetryMode>,
     ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
-        let scope = retry::scope(mode, from_step.as_deref())?;
-        let id = engine.executions.retry(execution(&execution_id)?, scope).await;
-        started(engine, id).await
+        let scope = retry::parse_scope(mode, from_step.as_deref())?;
+        let id = engine.executions.retry(parse_execution_id(&execution_id)?, scope).await;
+        load_started(engine, id).await
     }
 
     /// Asks the configured model for the next version of a plan whose execution failed or was
@@ -185,8 +194,11 @@ impl WorkMutation {
         #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
-        let id = engine.executions.replan(execution(&execution_id)?, &or_default(options)).await;
-        started(engine, id).await
+        let id = engine
+            .executions
+            .replan(parse_execution_id(&execution_id)?, &or_default(options))
+            .await;
+        load_started(engine, id).await
     }
 
     /// Saves a plan under a name. The name then no longer refers to the plan that had it before.
@@ -202,7 +214,7 @@ impl WorkMutation {
                     input.")]
         inputs: Option<Value>,
     ) -> Result<bool> {
-        let id = known("plan", &plan_id)?;
+        let id = parse_id("plan", &plan_id)?;
         let saved = ctx.data::<Engine>()?.plans.library.save_plan(&name, id, inputs.as_ref()).await;
         saved.map_err(ApiError::from)?;
         Ok(true)
@@ -235,9 +247,9 @@ impl WorkMutation {
         #[graphql(desc = "Options of the execution.")] options: Option<ExecutionOptions>,
     ) -> Result<ApiExecution> {
         let engine = ctx.data::<Engine>()?;
-        let order = ExecutionOptions::order(options)?;
-        let id = engine.executions.start_saved_plan(&name, Some(given(input)?), order).await;
-        started(engine, id).await
+        let order = ExecutionOptions::to_order(options)?;
+        let id = engine.executions.start_saved_plan(&name, Some(check_input(input)?), order).await;
+        load_started(engine, id).await
     }
 
     /// Applies an action to all executions that match a filter, oldest first. Skips executions that
@@ -256,11 +268,11 @@ impl WorkMutation {
         )]
         per_second: Option<f64>,
     ) -> Result<i64> {
-        let Some(filter) = filter.read() else { return Ok(0) };
+        let Some(filter) = filter.to_store_filter() else { return Ok(0) };
         let left = ctx.data_opt::<ClientGone>().map(|gone| gone.0.clone()).unwrap_or_default();
         let engine = ctx.data::<Engine>()?;
         let done = engine.executions.steer_all(&filter, action.into(), per_second, &left).await;
-        Ok(int(done.map_err(ApiError::from)?))
+        Ok(to_int(done.map_err(ApiError::from)?))
     }
 
     /// Approves or rejects a step that waits for an approval, or decides whether a step that waits
@@ -275,7 +287,7 @@ impl WorkMutation {
         approved: bool,
         #[graphql(desc = "Comment to store, at most 4096 bytes.")] comment: Option<String>,
     ) -> Result<ApiExecution> {
-        let id = execution(&execution_id)?;
+        let id = parse_execution_id(&execution_id)?;
         to_execution(
             ctx.data::<Engine>()?.executions.approve(id, &step_id, approved, comment).await,
         )
@@ -300,7 +312,7 @@ impl WorkMutation {
         output: Option<Value>,
         #[graphql(desc = "Comment to store, at most 4096 bytes.")] comment: Option<String>,
     ) -> Result<ApiExecution> {
-        let id = execution(&execution_id)?;
+        let id = parse_execution_id(&execution_id)?;
         let order = SettleOrder { step: step_id, item, outcome: outcome.into(), output, comment };
         to_execution(ctx.data::<Engine>()?.executions.settle(id, order).await)
     }
@@ -316,7 +328,7 @@ impl WorkMutation {
         #[graphql(desc = "Output of the `flow.wait` step, at most 1 MiB of JSON. Default: null.")]
         payload: Option<Value>,
     ) -> Result<ApiExecution> {
-        let id = execution(&execution_id)?;
+        let id = parse_execution_id(&execution_id)?;
         let payload = payload.unwrap_or_default();
         to_execution(ctx.data::<Engine>()?.executions.signal(id, name, payload).await)
     }
@@ -342,16 +354,19 @@ fn or_default<Input: Into<Output>, Output: Default>(input: Option<Input>) -> Out
     input.map(Into::into).unwrap_or_default()
 }
 
-fn known<Id: FromStr>(what: &str, id: &ID) -> ApiResult<Id> {
+fn parse_id<Id: FromStr>(what: &str, id: &ID) -> ApiResult<Id> {
     id.parse().map_err(|_| not_found(what, id))
 }
 
-fn execution(id: &ID) -> ApiResult<ExecutionId> {
-    known("execution", id)
+fn parse_execution_id(id: &ID) -> ApiResult<ExecutionId> {
+    parse_id("execution", id)
 }
 
 /// Returns the current state of an execution that was just created.
-async fn started(engine: &Engine, id: Result<ExecutionId, EngineError>) -> Result<ApiExecution> {
+async fn load_started(
+    engine: &Engine,
+    id: Result<ExecutionId, EngineError>,
+) -> Result<ApiExecution> {
     let id = id.map_err(ApiError::from)?;
     let execution = engine.executions.reader.load(id).await.map_err(ApiError::from)?;
     let execution = execution.ok_or_else(|| not_found("execution", &id.to_string()))?;

@@ -11,16 +11,16 @@ use async_graphql::{
     PathSegment, Pos, QueryPathNode, QueryPathSegment, Response, ServerError, ServerResult, Value,
 };
 
-/// Errors of one operation, until its answer is complete.
+/// Errors of one operation, collected until its answer is complete.
 #[derive(Default)]
-pub(super) struct FieldErrors(Mutex<Found>);
+pub(super) struct FieldErrors(Mutex<PendingErrors>);
 
 #[derive(Default)]
-struct Found {
+struct PendingErrors {
     /// Errors of nullable fields.
     errors: Vec<ServerError>,
     /// Paths of fields that became null after an error in the operation.
-    places: Vec<Vec<PathSegment>>,
+    null_paths: Vec<Vec<PathSegment>>,
     /// Paths of failed non-null fields, with their positions in the text of the operation.
     failed: Vec<(Vec<PathSegment>, Vec<Pos>)>,
 }
@@ -28,25 +28,25 @@ struct Found {
 impl FieldErrors {
     /// Returns the value of a field in the answer. If the field is non-null and failed, returns the
     /// error for its parent.
-    pub(super) fn settle(
+    pub(super) fn resolve_null(
         &self,
-        of: &str,
+        return_type: &str,
         at: &QueryPathNode<'_>,
         outcome: ServerResult<Option<Value>>,
     ) -> ServerResult<Option<Value>> {
-        let may_be_null = !of.ends_with('!');
+        let is_nullable = !return_type.ends_with('!');
         match outcome {
-            Err(error) if may_be_null => {
-                let mut found = self.found();
-                found.errors.push(error);
-                found.places.push(path(at));
+            Err(error) if is_nullable => {
+                let mut pending = self.lock_pending();
+                pending.errors.push(error);
+                pending.null_paths.push(field_path(at));
                 Ok(Some(Value::Null))
             }
-            Err(error) => Err(self.pass(at, error)),
-            Ok(None | Some(Value::Null)) if may_be_null => {
-                let mut found = self.found();
-                if !found.failed.is_empty() {
-                    found.places.push(path(at));
+            Err(error) => Err(self.pass_to_parent(at, error)),
+            Ok(None | Some(Value::Null)) if is_nullable => {
+                let mut pending = self.lock_pending();
+                if !pending.failed.is_empty() {
+                    pending.null_paths.push(field_path(at));
                 }
                 Ok(Some(Value::Null))
             }
@@ -56,14 +56,14 @@ impl FieldErrors {
 
     /// Passes an error to the parent of a field, and restores the path of the field that failed
     /// first.
-    fn pass(&self, at: &QueryPathNode<'_>, mut error: ServerError) -> ServerError {
-        let mut found = self.found();
+    fn pass_to_parent(&self, at: &QueryPathNode<'_>, mut error: ServerError) -> ServerError {
+        let mut pending = self.lock_pending();
         match at.segment {
             QueryPathSegment::Name(_) => {
-                found.failed.push((error.path.clone(), error.locations.clone()));
+                pending.failed.push((error.path.clone(), error.locations.clone()));
             }
             QueryPathSegment::Index(_) => {
-                let mut failed = found.failed.iter().rev();
+                let mut failed = pending.failed.iter().rev();
                 let inner = failed
                     .find(|(path, at)| *at == error.locations && path.starts_with(&error.path));
                 if let Some((path, _)) = inner {
@@ -75,24 +75,24 @@ impl FieldErrors {
     }
 
     /// Adds the errors to an answer, and sets the failed fields to null.
-    pub(super) fn finish(&self, mut answer: Response) -> Response {
-        let Found { errors, places, .. } = std::mem::take(&mut *self.found());
+    pub(super) fn complete_answer(&self, mut answer: Response) -> Response {
+        let PendingErrors { errors, null_paths, .. } = std::mem::take(&mut *self.lock_pending());
         answer.errors.extend(errors);
         // If an operation requests an object twice, the library merges two results. If one of them
         // is null, the object is null.
-        for place in places {
+        for place in null_paths {
             put_null(&mut answer.data, &place);
         }
         answer
     }
 
-    fn found(&self) -> MutexGuard<'_, Found> {
+    fn lock_pending(&self) -> MutexGuard<'_, PendingErrors> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns the path of a field in the answer.
-pub(super) fn path(node: &QueryPathNode<'_>) -> Vec<PathSegment> {
+pub(super) fn field_path(node: &QueryPathNode<'_>) -> Vec<PathSegment> {
     let segment = |node: &QueryPathNode<'_>| match node.segment {
         QueryPathSegment::Index(at) => PathSegment::Index(at),
         QueryPathSegment::Name(name) => PathSegment::Field(name.to_owned()),

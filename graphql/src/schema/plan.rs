@@ -15,13 +15,13 @@ use shared::{
 };
 
 use super::{
-    connection::{LAST, MOST, count},
+    connection::{DEFAULT_LAST, MAX_PAGE_SIZE, check_count},
     drawing,
     execution::ApiExecution,
     layout::{self, DrawingOptions, Layout, LayoutDirection, NodeSizeInput},
     loaders::Loaders,
     request::Request,
-    scalar::{DateTime, int},
+    scalar::{DateTime, to_int},
 };
 
 /// Effect of a tool: what a second call does.
@@ -171,9 +171,10 @@ impl Plan {
         #[graphql(desc = "Number of executions, from 1 to 200.", default_with = "Some(50)")]
         last: Option<i32>,
     ) -> Result<Vec<ApiExecution>> {
-        let most = count("last", last.unwrap_or(LAST), MOST)?;
+        let maximum = check_count("last", last.unwrap_or(DEFAULT_LAST), MAX_PAGE_SIZE)?;
         let filter = ExecutionFilter { plan: Some(self.0.id()), ..ExecutionFilter::default() };
-        let heads = ctx.data::<Engine>()?.executions.reader.newest(&filter, most, |_| true).await;
+        let heads =
+            ctx.data::<Engine>()?.executions.reader.newest_heads(&filter, maximum, |_| true).await;
         let heads = heads.map_err(super::error::ApiError::from)?;
         let ids: Vec<_> = heads.iter().map(|head| head.execution).collect();
         let executions = ctx.data::<Loaders>()?.executions(&ids).await?;
@@ -182,12 +183,12 @@ impl Plan {
 
     /// Drawing of the plan as a Mermaid flowchart. Arrows lead from a step to its dependents.
     async fn mermaid(&self) -> String {
-        drawing::mermaid(&self.0)
+        drawing::draw_mermaid(&self.0)
     }
 
     /// Drawing of the plan in Graphviz DOT. Arrows lead from a step to its dependents.
     async fn dot(&self) -> String {
-        drawing::dot(&self.0)
+        drawing::draw_dot(&self.0)
     }
 
     /// Positions for clients that draw the plan themselves. Edges lead from a step to its
@@ -205,7 +206,7 @@ impl Plan {
     ) -> Result<Layout> {
         let sizes = sizes.unwrap_or_default();
         let wish = DrawingOptions { direction, width: node_width, height: node_height, sizes };
-        Ok(layout::draw(drawing::graph(&self.0), wish).await?)
+        Ok(layout::draw_graph(drawing::to_graph(&self.0), wish).await?)
     }
 }
 
@@ -297,21 +298,21 @@ impl ToolExecution {
     async fn timeout_ms(&self) -> Option<i64> {
         let step = self.step();
         match step.kind {
-            StepKind::Call => Some(int(step.policy.timeout_ms)),
-            _ => step.policy.explicit_timeout_ms().map(int),
+            StepKind::Call => Some(to_int(step.policy.timeout_ms)),
+            _ => step.policy.explicit_timeout_ms().map(to_int),
         }
     }
 
     /// Longest time in milliseconds in which an attempt may report no progress. Null without a
     /// limit.
     async fn idle_timeout_ms(&self) -> Option<i64> {
-        self.step().policy.idle_timeout_ms.map(int)
+        self.step().policy.idle_timeout_ms.map(to_int)
     }
 
     /// Time in milliseconds for which the output is cached. Calls with the same parameters then
     /// reuse it. Null without caching.
     async fn cache_ttl_ms(&self) -> Option<i64> {
-        self.step().policy.cache_ttl_ms.map(int)
+        self.step().policy.cache_ttl_ms.map(to_int)
     }
 
     /// True if a template that refers to a missing field fails the step. Null if the execution's

@@ -4,7 +4,7 @@ use async_graphql::{Context, Object, Result, SimpleObject};
 use engine::{Engine, age, prune};
 use shared::store;
 
-use super::error::{ApiError, invalid};
+use super::error::{ApiError, invalid_argument};
 
 /// Number of objects that `prune` removed.
 #[derive(Clone, Copy, Debug, SimpleObject)]
@@ -40,7 +40,7 @@ impl PruneMutation {
         #[graphql(desc = "Minimum age, such as `30d`, `12h`, `90m` or `3600s`.")]
         older_than: String,
     ) -> Result<Pruned> {
-        let age = age::parse(&older_than).map_err(invalid)?;
+        let age = age::parse(&older_than).map_err(invalid_argument)?;
         let engine = ctx.data::<Engine>()?;
         let pruned = prune(&**engine.store(), &**engine.clock(), age).await;
         Ok(pruned.map_err(ApiError::from)?.into())

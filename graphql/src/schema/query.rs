@@ -6,13 +6,13 @@ use shared::id::{ExecutionId, PlanId, RequestId};
 
 use super::{
     blob::Blob,
-    connection::{Part, nothing, page, part},
+    connection::{ListPage, empty_page, make_page, parse_page},
     error::ApiError,
     execution::ApiExecution,
     input::{ExecutionFilter, PlanFilter, PlanInput, RequestFilter},
     loaders::Loaders,
     plan::{Plan, PlanPayload},
-    request::{Request, plans_of},
+    request::{Request, load_plans},
     saved::SavedQuery,
     select::SelectQuery,
     tool_work::ToolQuery,
@@ -48,13 +48,13 @@ impl WorkQuery {
         >,
         #[graphql(desc = "Returns the items after this cursor, from `pageInfo.endCursor`.")]
         after: Option<String>,
-    ) -> Result<Part<Request>> {
-        let page = page::<RequestId>(first, after.as_deref())?;
-        let filter = filter.unwrap_or_default().read()?;
+    ) -> Result<ListPage<Request>> {
+        let page = parse_page::<RequestId>(first, after.as_deref())?;
+        let filter = filter.unwrap_or_default().to_store_filter()?;
         let listing = ctx.data::<Engine>()?.store().list_requests(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
         let items = listing.items.into_iter().map(|(cursor, request)| (cursor, Request(request)));
-        Ok(part(&page, items, listing.has_more))
+        Ok(make_page(&page, items, listing.has_more))
     }
 
     /// One plan.
@@ -74,7 +74,7 @@ impl WorkQuery {
         #[graphql(desc = "Id of the request, `req_…`.")] request_id: ID,
     ) -> Result<Vec<Plan>> {
         let Ok(id) = request_id.parse() else { return Ok(Vec::new()) };
-        plans_of(ctx, id).await
+        load_plans(ctx, id).await
     }
 
     /// Plans, newest first.
@@ -87,9 +87,11 @@ impl WorkQuery {
         >,
         #[graphql(desc = "Returns the items after this cursor, from `pageInfo.endCursor`.")]
         after: Option<String>,
-    ) -> Result<Part<Plan>> {
-        let page = page::<PlanId>(first, after.as_deref())?;
-        let Some(filter) = filter.unwrap_or_default().read()? else { return Ok(nothing(&page)) };
+    ) -> Result<ListPage<Plan>> {
+        let page = parse_page::<PlanId>(first, after.as_deref())?;
+        let Some(filter) = filter.unwrap_or_default().to_store_filter()? else {
+            return Ok(empty_page(&page));
+        };
         let listing = ctx.data::<Engine>()?.store().list_plans(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
         let ids: Vec<_> = listing.items.iter().map(|(_, plan)| plan.id).collect();
@@ -99,7 +101,7 @@ impl WorkQuery {
         let items = listing.items.into_iter().filter_map(|(cursor, listed)| {
             plans.next_if(|plan| plan.id() == listed.id).map(|plan| (cursor, Plan(plan)))
         });
-        Ok(part(&page, items, listing.has_more))
+        Ok(make_page(&page, items, listing.has_more))
     }
 
     /// One execution with its current state.
@@ -123,9 +125,11 @@ impl WorkQuery {
         >,
         #[graphql(desc = "Returns the items after this cursor, from `pageInfo.endCursor`.")]
         after: Option<String>,
-    ) -> Result<Part<ApiExecution>> {
-        let page = page::<ExecutionId>(first, after.as_deref())?;
-        let Some(filter) = filter.unwrap_or_default().read() else { return Ok(nothing(&page)) };
+    ) -> Result<ListPage<ApiExecution>> {
+        let page = parse_page::<ExecutionId>(first, after.as_deref())?;
+        let Some(filter) = filter.unwrap_or_default().to_store_filter() else {
+            return Ok(empty_page(&page));
+        };
         let listing = ctx.data::<Engine>()?.store().list_heads(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
         let ids: Vec<_> = listing.items.iter().map(|(_, head)| head.execution).collect();
@@ -137,7 +141,7 @@ impl WorkQuery {
             let found = executions.next_if(|execution| execution.id() == head.execution);
             found.map(|execution| (cursor, ApiExecution(execution)))
         });
-        Ok(part(&page, items, has_more))
+        Ok(make_page(&page, items, has_more))
     }
 
     /// One large binary that a tool returned. Outputs refer to it by `$blob`.

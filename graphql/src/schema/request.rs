@@ -6,7 +6,7 @@ use serde_json::Value;
 use shared::request;
 
 use super::{
-    connection::{LAST, MOST, count},
+    connection::{DEFAULT_LAST, MAX_PAGE_SIZE, check_count},
     error::ApiError,
     execution::ApiExecution,
     finding::Finding,
@@ -41,7 +41,7 @@ impl Request {
 
     /// All versions of the plan, oldest first.
     async fn plans(&self, ctx: &Context<'_>) -> Result<Vec<Plan>> {
-        plans_of(ctx, self.0.id).await
+        load_plans(ctx, self.0.id).await
     }
 
     /// Newest executions of the request's plans, oldest first.
@@ -53,10 +53,10 @@ impl Request {
         #[graphql(desc = "False leaves out child executions.", default_with = "Some(true)")]
         parts: Option<bool>,
     ) -> Result<Vec<ApiExecution>> {
-        let most = count("last", last.unwrap_or(LAST), MOST)?;
+        let maximum = check_count("last", last.unwrap_or(DEFAULT_LAST), MAX_PAGE_SIZE)?;
         let engine = ctx.data::<Engine>()?;
         let is_root = parts == Some(false);
-        let heads = engine.executions.reader.executions_of(self.0.id, is_root, most).await;
+        let heads = engine.executions.reader.newest_of_request(self.0.id, is_root, maximum).await;
         let heads = heads.map_err(ApiError::from)?;
         let ids: Vec<_> = heads.iter().map(|head| head.execution).collect();
         let executions = ctx.data::<Loaders>()?.executions(&ids).await?;
@@ -71,7 +71,7 @@ impl Request {
         }
         let transcript = store.transcript(self.0.id).await.map_err(ApiError::from)?;
         let failure = transcript.iter().rfind(|entry| entry.is_failure());
-        Ok(failure.map(PlanningError::of))
+        Ok(failure.map(PlanningError::from_last_entry))
     }
 
     /// Findings about failed planning: why there is no plan, and what helps. Empty if the request
@@ -83,13 +83,13 @@ impl Request {
             i32,
         >,
     ) -> Result<Vec<Finding>> {
-        let most = count("first", first.unwrap_or(100), MAX_FINDINGS)?;
+        let maximum = check_count("first", first.unwrap_or(100), MAX_FINDINGS)?;
         let store = ctx.data::<Engine>()?.store();
         if !store.plan_versions(self.0.id).await.map_err(ApiError::from)?.is_empty() {
             return Ok(Vec::new());
         }
         let transcript = store.transcript(self.0.id).await.map_err(ApiError::from)?;
-        let found = find_planning_findings(&self.0, &transcript, most);
+        let found = find_planning_findings(&self.0, &transcript, maximum);
         Ok(found.into_iter().map(Finding::from).collect())
     }
 
@@ -111,16 +111,17 @@ impl Request {
         #[graphql(desc = "Page size, from 1 to 10000.", default_with = "Some(10_000)")]
         first: Option<i32>,
     ) -> Result<Vec<TimelineEntry>> {
-        let most = count("first", first.unwrap_or(10_000), MAX_ENTRIES)?;
+        let maximum = check_count("first", first.unwrap_or(10_000), MAX_ENTRIES)?;
         let skip = usize::try_from(skip.unwrap_or(0));
-        let skip = skip.map_err(|_| super::error::invalid("`skip` must not be negative"))?;
-        let entries = timeline::of(ctx.data::<Engine>()?, &self.0).await?;
-        Ok(entries.into_iter().skip(skip).take(most).collect())
+        let skip =
+            skip.map_err(|_| super::error::invalid_argument("`skip` must not be negative"))?;
+        let entries = timeline::from_last_entry(ctx.data::<Engine>()?, &self.0).await?;
+        Ok(entries.into_iter().skip(skip).take(maximum).collect())
     }
 }
 
 /// Returns all versions of a request's plan, oldest first.
-pub(super) async fn plans_of(ctx: &Context<'_>, id: shared::id::RequestId) -> Result<Vec<Plan>> {
+pub(super) async fn load_plans(ctx: &Context<'_>, id: shared::id::RequestId) -> Result<Vec<Plan>> {
     let ids = ctx.data::<Engine>()?.store().plan_versions(id).await.map_err(ApiError::from)?;
     let plans = ctx.data::<Loaders>()?.plans(&ids).await?;
     Ok(plans.into_iter().map(Plan).collect())
@@ -136,8 +137,9 @@ pub(super) struct PlanningError {
 }
 
 impl PlanningError {
-    /// Reads the last entry of a failed planning: an error, or the diagnostics of the draft.
-    fn of(entry: &request::TranscriptEntry) -> Self {
+    /// Reads the last transcript entry of a failed planning: an error, or the diagnostics of the
+    /// draft.
+    fn from_last_entry(entry: &request::TranscriptEntry) -> Self {
         let content = &entry.content;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let Some(diagnostics) = content.as_array() else {
@@ -184,7 +186,7 @@ mod tests {
             let at = Timestamp::UNIX_EPOCH;
             let kind = kind.to_owned();
             let PlanningError { code, message } =
-                PlanningError::of(&request::TranscriptEntry { at, kind, content });
+                PlanningError::from_last_entry(&request::TranscriptEntry { at, kind, content });
             format!("{code}: {message}")
         };
         let error = json!({ "code": "NO_PLAN_FOUND", "message": "no tool fits" });

@@ -27,21 +27,21 @@ use tokio::{
 use super::{
     error::{ApiError, ApiResult},
     event::data,
-    scalar::{DateTime, int},
-    timeline::about_json,
+    scalar::{DateTime, to_int},
+    timeline::plan_summary,
 };
 
-/// Interval between two polls for planning and new executions, because no hint announces these.
-/// Events of executions that are known arrive at once.
+/// Interval between two polls for planning and for new executions, because the store sends no hint
+/// about these. Events of known executions arrive at once.
 const POLL_INTERVAL: Duration = limits::POLL_INTERVAL;
-/// Shortest interval between two polls for new executions after a hint. Hints are also sent for
-/// work of other requests.
+/// Shortest interval between two polls for new executions after a hint, because hints are also sent
+/// for work of other requests.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 pub(super) struct RequestEvent {
     request: RequestId,
     at: Timestamp,
-    what: EventContent,
+    content: EventContent,
 }
 
 enum EventContent {
@@ -66,7 +66,7 @@ impl RequestEvent {
     /// Id of the new plan, or of the plan that the execution runs, `plan_…`. Null for entries of
     /// the transcript.
     async fn plan_id(&self) -> Option<ID> {
-        match &self.what {
+        match &self.content {
             EventContent::Transcript { .. } => None,
             EventContent::Plan { id, .. } => Some(ID(id.to_string())),
             EventContent::Execution { plan, .. } => Some(ID(plan.to_string())),
@@ -75,13 +75,13 @@ impl RequestEvent {
 
     /// Id of the execution, `exec_…`. Null unless the event belongs to an execution.
     async fn execution_id(&self) -> Option<ID> {
-        self.of_execution().map(|(id, _)| ID(id.to_string()))
+        self.execution_event().map(|(id, _)| ID(id.to_string()))
     }
 
     /// Type of the event: `transcript`, `plan_created`, or a type of `ExecutionEvent`.
     #[graphql(name = "type")]
     async fn kind(&self) -> &'static str {
-        match &self.what {
+        match &self.content {
             EventContent::Transcript { .. } => "transcript",
             EventContent::Plan { .. } => "plan_created",
             EventContent::Execution { recorded, .. } => recorded.event.kind(),
@@ -91,22 +91,22 @@ impl RequestEvent {
     /// Sequence number of the event in its execution, from 1. Null unless the event belongs to an
     /// execution.
     async fn seq(&self) -> Option<i64> {
-        self.of_execution().map(|(_, event)| int(event.seq.0))
+        self.execution_event().map(|(_, event)| to_int(event.seq.0))
     }
 
     /// Id of the step. Null if the event is not about a step.
     async fn step_id(&self) -> Option<&str> {
-        self.of_execution()?.1.event.step().map(shared::id::StepId::as_str)
+        self.execution_event()?.1.event.step().map(shared::id::StepId::as_str)
     }
 
     /// Number of the attempt, from 1. Null if the event is not about an attempt.
     async fn attempt(&self) -> Option<u32> {
-        self.of_execution()?.1.event.attempt().map(shared::id::Attempt::get)
+        self.execution_event()?.1.event.attempt().map(shared::id::Attempt::get)
     }
 
     /// Content of the event. Its form depends on the type.
     async fn data(&self) -> Value {
-        match &self.what {
+        match &self.content {
             EventContent::Transcript { kind, content } => {
                 json!({ "kind": kind, "content": content })
             }
@@ -117,8 +117,8 @@ impl RequestEvent {
 }
 
 impl RequestEvent {
-    fn of_execution(&self) -> Option<(ExecutionId, &RecordedEvent)> {
-        match &self.what {
+    fn execution_event(&self) -> Option<(ExecutionId, &RecordedEvent)> {
+        match &self.content {
             EventContent::Execution { id, recorded, .. } => Some((*id, recorded)),
             _ => None,
         }
@@ -126,22 +126,22 @@ impl RequestEvent {
 }
 
 /// Follows a request from its beginning. The stream does not end.
-pub(super) fn follow(
+pub(super) fn follow_request(
     engine: Engine,
     request: RequestId,
 ) -> impl Stream<Item = ApiResult<RequestEvent>> + Send + use<> {
     let work = engine.store().hints().subscribe_work();
-    let follower = Follower {
+    let follower = RequestFollower {
         engine,
         request,
         work,
-        looked_at: Instant::now(),
-        look_at: Instant::now(),
-        read_at: Instant::now(),
-        entries: 0,
-        plans: 0,
+        last_poll_at: Instant::now(),
+        next_poll_at: Instant::now(),
+        next_read_at: Instant::now(),
+        sent_entries: 0,
+        sent_plans: 0,
         executions: BTreeSet::new(),
-        found: VecDeque::new(),
+        pending_events: VecDeque::new(),
         logs: SelectAll::new(),
     };
     stream::try_unfold(follower, |mut follower| async move {
@@ -150,45 +150,43 @@ pub(super) fn follow(
     })
 }
 
-type Log = BoxStream<'static, Result<(ExecutionId, PlanId, RecordedEvent), StoreError>>;
+type EventLog = BoxStream<'static, Result<(ExecutionId, PlanId, RecordedEvent), StoreError>>;
 
-struct Follower {
+struct RequestFollower {
     engine: Engine,
     request: RequestId,
     work: watch::Receiver<()>,
-    looked_at: Instant,
-    look_at: Instant,
+    last_poll_at: Instant,
+    next_poll_at: Instant,
     /// Time of the next poll for planning, which reads more than a poll for executions.
-    read_at: Instant,
-    /// Number of transcript entries that were sent.
-    entries: usize,
-    /// Number of plans that were sent.
-    plans: usize,
+    next_read_at: Instant,
+    sent_entries: usize,
+    sent_plans: usize,
     /// Executions whose logs have been followed.
     executions: BTreeSet<ExecutionId>,
-    found: VecDeque<RequestEvent>,
-    logs: SelectAll<Log>,
+    pending_events: VecDeque<RequestEvent>,
+    logs: SelectAll<EventLog>,
 }
 
-impl Follower {
+impl RequestFollower {
     async fn next(&mut self) -> Result<RequestEvent, ApiError> {
         loop {
-            if let Some(found) = self.found.pop_front() {
-                return Ok(found);
+            if let Some(pending_events) = self.pending_events.pop_front() {
+                return Ok(pending_events);
             }
             tokio::select! {
                 Some(next) = self.logs.next(), if !self.logs.is_empty() => {
                     let (id, plan, recorded) = next?;
                     let at = recorded.at;
-                    let what = EventContent::Execution { id, plan, recorded: Box::new(recorded) };
-                    return Ok(RequestEvent { request: self.request, at, what });
+                    let content = EventContent::Execution { id, plan, recorded: Box::new(recorded) };
+                    return Ok(RequestEvent { request: self.request, at, content });
                 }
                 Ok(()) = self.work.changed() => {
-                    self.look_at = self.look_at.min(self.looked_at + MIN_POLL_INTERVAL);
+                    self.next_poll_at = self.next_poll_at.min(self.last_poll_at + MIN_POLL_INTERVAL);
                 }
-                () = time::sleep_until(self.look_at) => {
-                    self.look().await?;
-                    self.looked_at = Instant::now();
+                () = time::sleep_until(self.next_poll_at) => {
+                    self.poll().await?;
+                    self.last_poll_at = Instant::now();
                 }
             }
         }
@@ -196,52 +194,54 @@ impl Follower {
 
     /// Polls for new executions, and before them for entries and plans, so that a client sees a
     /// plan before its execution.
-    async fn look(&mut self) -> Result<(), ApiError> {
+    async fn poll(&mut self) -> Result<(), ApiError> {
         let now = Instant::now();
-        let heads = self.begun().await?;
-        if now >= self.read_at || !heads.is_empty() {
-            self.read().await?;
-            self.read_at = now + POLL_INTERVAL;
+        let heads = self.find_new_heads().await?;
+        if now >= self.next_read_at || !heads.is_empty() {
+            self.read_entries_and_plans().await?;
+            self.next_read_at = now + POLL_INTERVAL;
         }
-        self.look_at = (now + POLL_INTERVAL).min(self.read_at);
+        self.next_poll_at = (now + POLL_INTERVAL).min(self.next_read_at);
         for head in heads {
             let (id, plan) = (head.execution, head.plan);
             self.executions.insert(id);
-            let log = self.engine.executions.reader.tail(id, Seq::START);
+            let log = self.engine.executions.reader.follow_log(id, Seq::START);
             self.logs.push(log.map(move |read| read.map(|event| (id, plan, event))).boxed());
         }
         Ok(())
     }
 
     /// Reads new transcript entries and plans, and queues them by time.
-    async fn read(&mut self) -> Result<(), ApiError> {
+    async fn read_entries_and_plans(&mut self) -> Result<(), ApiError> {
         let store = self.engine.store();
-        let entries = store.transcript_after(self.request, self.entries).await?;
+        let sent_entries = store.transcript_after(self.request, self.sent_entries).await?;
         let plans = store.plan_versions(self.request).await?;
-        let mut found = Vec::new();
-        self.entries += entries.len();
-        for entry in entries {
-            let what = EventContent::Transcript { kind: entry.kind, content: entry.content };
-            found.push((entry.at, what));
+        let mut pending_events = Vec::new();
+        self.sent_entries += sent_entries.len();
+        for entry in sent_entries {
+            let content = EventContent::Transcript { kind: entry.kind, content: entry.content };
+            pending_events.push((entry.at, content));
         }
-        for id in plans.iter().skip(self.plans) {
-            if let Some(plan) = self.engine.plans.library.load(*id).await? {
-                let about = about_json(&plan);
-                found.push((plan.info().created_at, EventContent::Plan { id: *id, about }));
+        for id in plans.iter().skip(self.sent_plans) {
+            if let Some(plan) = self.engine.sent_plans.library.load(*id).await? {
+                let about = plan_summary(&plan);
+                pending_events
+                    .push((plan.info().created_at, EventContent::Plan { id: *id, about }));
             }
         }
-        self.plans = plans.len();
-        found.sort_by_key(|(at, _)| *at);
+        self.sent_plans = plans.len();
+        pending_events.sort_by_key(|(at, _)| *at);
         let request = self.request;
-        let found = found.into_iter().map(|(at, what)| RequestEvent { request, at, what });
-        self.found.extend(found);
+        let pending_events =
+            pending_events.into_iter().map(|(at, content)| RequestEvent { request, at, content });
+        self.pending_events.extend(pending_events);
         Ok(())
     }
 
-    async fn begun(&mut self) -> Result<Vec<ExecutionHead>, ApiError> {
+    async fn find_new_heads(&mut self) -> Result<Vec<ExecutionHead>, ApiError> {
         let filter = ExecutionFilter { request: Some(self.request), ..ExecutionFilter::default() };
         let known = &self.executions;
         let is_new = |head: &ExecutionHead| !known.contains(&head.execution);
-        Ok(self.engine.executions.reader.newest(&filter, usize::MAX, is_new).await?)
+        Ok(self.engine.executions.reader.newest_heads(&filter, usize::MAX, is_new).await?)
     }
 }

@@ -4,9 +4,9 @@ use async_graphql::{Enum, ID, SimpleObject};
 use planner::reuse::RetryScope;
 
 use super::{
-    error::{ApiResult, invalid},
+    error::{ApiResult, invalid_argument},
     finding::Remedy,
-    scalar::int,
+    scalar::to_int,
 };
 
 /// Steps that a retry runs again.
@@ -22,15 +22,18 @@ pub(super) enum RetryMode {
 }
 
 /// Checks that `mode` and `fromStep` fit together.
-pub(super) fn scope(mode: Option<RetryMode>, from_step: Option<&str>) -> ApiResult<RetryScope<'_>> {
+pub(super) fn parse_scope(
+    mode: Option<RetryMode>,
+    from_step: Option<&str>,
+) -> ApiResult<RetryScope<'_>> {
     match (mode, from_step) {
         (None | Some(RetryMode::All), None) => Ok(RetryScope::All),
         (Some(RetryMode::Failed), None) => Ok(RetryScope::Failed),
         (None | Some(RetryMode::FromStep), Some(step)) => Ok(RetryScope::FromStep(step)),
         (Some(RetryMode::FromStep), None) => {
-            Err(invalid("`mode: FROM_STEP` needs `fromStep`: the step to begin with"))
+            Err(invalid_argument("`mode: FROM_STEP` needs `fromStep`: the step to begin with"))
         }
-        (Some(RetryMode::Failed | RetryMode::All), Some(_)) => Err(invalid(
+        (Some(RetryMode::Failed | RetryMode::All), Some(_)) => Err(invalid_argument(
             "`fromStep` needs `mode: FROM_STEP`: change `mode`, or leave out `fromStep`",
         )),
     }
@@ -58,7 +61,7 @@ impl From<engine::RepeatedCall> for RepeatedCall {
         Self {
             step_id: call.step.to_string(),
             tool_name: call.tool.to_string(),
-            calls: int(call.calls),
+            calls: to_int(call.calls),
             outcome_unknown: call.outcome_unknown,
             remedies: call.remedies.into_iter().map(Remedy::from).collect(),
         }

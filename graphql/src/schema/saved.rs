@@ -1,12 +1,12 @@
 //! Saved plans, and the export of plans.
 
 use async_graphql::{Context, ID, Object, Result};
-use engine::{Engine, as_input};
+use engine::{Engine, to_api_form};
 use serde_json::Value;
 use shared::store;
 
 use super::{
-    connection::{MOST, count},
+    connection::{MAX_PAGE_SIZE, check_count},
     error::ApiError,
     loaders::Loaders,
     plan::Plan,
@@ -63,7 +63,7 @@ impl SavedQuery {
             String,
         >,
     ) -> Result<Vec<SavedPlan>> {
-        let first = count("first", first.unwrap_or(DEFAULT_PAGE), MOST)?;
+        let first = check_count("first", first.unwrap_or(DEFAULT_PAGE), MAX_PAGE_SIZE)?;
         let found = ctx.data::<Engine>()?.plans.library.saved_plans(after.as_deref(), first).await;
         Ok(found.map_err(ApiError::from)?.into_iter().map(SavedPlan).collect())
     }
@@ -89,7 +89,7 @@ impl SavedQuery {
         let draft = ctx.data::<Engine>()?.plans.library.export(id).await.map_err(ApiError::from)?;
         let Some(draft) = draft else { return Ok(None) };
         let mut input = serde_json::to_value(&draft)?;
-        as_input(&mut input);
+        to_api_form(&mut input);
         Ok(Some(input))
     }
 }

@@ -23,7 +23,7 @@ impl ScalarType for DateTime {
     }
 
     fn to_value(&self) -> Value {
-        Value::String(written(self.0))
+        Value::String(format_time(self.0))
     }
 }
 
@@ -34,20 +34,20 @@ impl From<Timestamp> for DateTime {
 }
 
 /// Formats a time as the API does.
-pub(super) fn written(at: Timestamp) -> String {
+pub(super) fn format_time(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
 /// Converts a number to a GraphQL integer. A number that is too large becomes the largest one.
-pub(super) fn int(number: impl TryInto<i64>) -> i64 {
+pub(super) fn to_int(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }
 
-pub(super) fn milliseconds(from: Timestamp, to: Timestamp) -> f64 {
-    in_milliseconds(to - from)
+pub(super) fn milliseconds_between(from: Timestamp, to: Timestamp) -> f64 {
+    to_milliseconds(to - from)
 }
 
-pub(super) fn in_milliseconds(time: TimeDelta) -> f64 {
+pub(super) fn to_milliseconds(time: TimeDelta) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a double counts microseconds for centuries")]
     let micros = time.num_microseconds().unwrap_or(i64::MAX) as f64;
     micros / 1_000.0
@@ -66,7 +66,7 @@ mod tests {
             ("", None),
         ] {
             let read = DateTime::parse(Value::from(text)).ok();
-            assert_eq!(read.map(|moment| written(moment.0)).as_deref(), expected, "{text}");
+            assert_eq!(read.map(|moment| format_time(moment.0)).as_deref(), expected, "{text}");
         }
         assert!(DateTime::parse(Value::from(5)).is_err());
     }

@@ -1,11 +1,11 @@
 //! Tool selection, and tools that the same sentences select.
 
 use async_graphql::{Context, Enum, Object, Result};
-use engine::{Chosen, Colliding, Engine, MAX_SELECTED, Wanted};
+use engine::{CollidingTools, Engine, MAX_SELECTED, SelectedTool, SelectionQuery};
 use planner::select::{Criterion, Similarity};
 
 use super::{
-    error::{ApiError, invalid},
+    error::{ApiError, invalid_argument},
     tool::Tool,
 };
 
@@ -61,13 +61,19 @@ impl SelectQuery {
             .ok()
             .filter(|limit| (1..=MAX_SELECTED).contains(limit));
         let Some(limit) = limit else {
-            return Err(invalid(format!("`limit` must be from 1 to {MAX_SELECTED}")).into());
+            return Err(
+                invalid_argument(format!("`limit` must be from 1 to {MAX_SELECTED}")).into()
+            );
         };
         let by = by.unwrap_or(SelectionCriterion::Centroid).into();
         let active_only = active_only.unwrap_or(true);
-        let wanted = Wanted { query: &query, by, limit, active_only };
-        let chosen =
-            ctx.data::<Engine>()?.selection.select_tools(wanted).await.map_err(ApiError::from)?;
+        let selection_query = SelectionQuery { query: &query, by, limit, active_only };
+        let chosen = ctx
+            .data::<Engine>()?
+            .selection
+            .select_tools(selection_query)
+            .await
+            .map_err(ApiError::from)?;
         Ok(chosen.into_iter().map(ToolMatch).collect())
     }
 
@@ -91,12 +97,12 @@ impl SelectQuery {
     }
 }
 
-pub(super) struct ToolMatch(Chosen);
+pub(super) struct ToolMatch(SelectedTool);
 
 /// Tool that was ranked for a query.
 #[Object]
 impl ToolMatch {
-    /// Tool.
+    /// Tool to which the score belongs.
     async fn tool(&self) -> Tool {
         Tool::new(&self.0.tool, &self.0.set)
     }
@@ -133,7 +139,7 @@ impl ToolMatch {
     }
 }
 
-pub(super) struct ToolCollision(Colliding);
+pub(super) struct ToolCollision(CollidingTools);
 
 /// Two tools that the same sentences select.
 #[Object]
@@ -143,7 +149,7 @@ impl ToolCollision {
         &self.0.a
     }
 
-    /// Second tool.
+    /// Second tool, in the order of the toolsets.
     async fn b(&self) -> &str {
         &self.0.b
     }

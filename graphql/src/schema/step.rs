@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
-use engine::warnings_of;
+use engine::valid_warnings;
 use executor::machine;
 use planner::rounded;
 use serde_json::Value;
@@ -16,11 +16,11 @@ use shared::{
 };
 
 use super::{
-    connection::count,
-    error::invalid,
+    connection::check_count,
+    error::invalid_argument,
     execution::ApiExecution,
     loaders::Loaders,
-    scalar::{DateTime, in_milliseconds, int, milliseconds},
+    scalar::{DateTime, milliseconds_between, to_int, to_milliseconds},
 };
 
 /// Largest page of `items`.
@@ -165,7 +165,7 @@ pub(super) struct ItemTally {
 
 impl ItemTally {
     fn of(items: &Items) -> Self {
-        let mut tally = Self { total: int(items.as_slice().len()), ..Self::default() };
+        let mut tally = Self { total: to_int(items.as_slice().len()), ..Self::default() };
         for item in items.as_slice() {
             let place = match ApiStepState::of(item) {
                 ApiStepState::Pending => &mut tally.pending,
@@ -216,19 +216,19 @@ impl StepStatus {
 
     /// Returns the error of a failed step, followed by the errors of its items if `onError` allows
     /// these.
-    pub(super) fn failures(&self) -> Vec<StepError> {
-        let own = self.failure().into_iter();
+    pub(super) fn all_errors(&self) -> Vec<StepError> {
+        let own = self.own_error().into_iter();
         let is_lenient =
             matches!(self.planned().policy.on_error, OnError::Ignore | OnError::Continue);
         let items = self.now().items.as_deref().filter(|_| is_lenient);
         let items =
             items.map_or(0, |items| u32::try_from(items.as_slice().len()).unwrap_or(u32::MAX));
-        own.chain((0..items).filter_map(|item| self.of(self.task.for_item(item))?.failure()))
+        own.chain((0..items).filter_map(|item| self.of(self.task.for_item(item))?.own_error()))
             .collect()
     }
 
     /// Returns `true` if the step never started because the execution failed before.
-    pub(super) fn is_left_out(&self) -> bool {
+    pub(super) fn never_started(&self) -> bool {
         matches!(self.now().state, execution::StepState::Skipped(SkipReason::ExecutionFailed))
     }
 
@@ -237,18 +237,21 @@ impl StepStatus {
     }
 
     /// Returns the error of a step that the execution's deadline kept from succeeding.
-    pub(super) fn overdue(&self) -> StepError {
-        self.described(&ToolError::new(ErrorCode::DEADLINE, "the deadline of the execution passed"))
+    pub(super) fn deadline_error(&self) -> StepError {
+        self.describe_error(&ToolError::new(
+            ErrorCode::DEADLINE,
+            "the deadline of the execution passed",
+        ))
     }
 
-    fn failure(&self) -> Option<StepError> {
+    fn own_error(&self) -> Option<StepError> {
         match &self.now().state {
-            execution::StepState::Failed(error) => Some(self.described(error)),
+            execution::StepState::Failed(error) => Some(self.describe_error(error)),
             _ => None,
         }
     }
 
-    fn described(&self, error: &ToolError) -> StepError {
+    fn describe_error(&self, error: &ToolError) -> StepError {
         StepError {
             step_id: self.planned().id.to_string(),
             index: self.failed_index(),
@@ -310,18 +313,18 @@ impl StepStatus {
     /// attempts. Null until the step has finished.
     async fn duration_ms(&self) -> Option<f64> {
         let step = self.now();
-        Some(milliseconds(step.started_at?, step.finished_at?))
+        Some(milliseconds_between(step.started_at?, step.finished_at?))
     }
 
     /// Total time of all attempts in milliseconds. Null until the step has finished.
     async fn work_ms(&self) -> Option<f64> {
-        self.now().finished_at.map(|_| in_milliseconds(self.now().spent.worked))
+        self.now().finished_at.map(|_| to_milliseconds(self.now().spent.worked))
     }
 
     /// Time in milliseconds for which the step waited for a person or a signal, or slept. Null
     /// until it has finished.
     async fn waited_ms(&self) -> Option<f64> {
-        self.now().finished_at.map(|_| in_milliseconds(self.now().spent.waited))
+        self.now().finished_at.map(|_| to_milliseconds(self.now().spent.waited))
     }
 
     /// Parameters of the last attempt, with all templates rendered. Null before the first attempt.
@@ -342,7 +345,7 @@ impl StepStatus {
             execution::StepState::Failed(error)
             | execution::StepState::Retrying { error: Some(error), .. }
             | execution::StepState::Waiting(WaitReason::Decision { error }) => {
-                Some(self.described(error))
+                Some(self.describe_error(error))
             }
             _ => None,
         }
@@ -356,7 +359,7 @@ impl StepStatus {
             now.parameters.as_deref().map(|value| rounded::output_warnings(value, "parameters"));
         let output = now.output().map(|value| rounded::output_warnings(value, "output"));
         let rounded = parameters.into_iter().chain(output).flatten();
-        warnings_of(now).iter().cloned().chain(rounded).collect()
+        valid_warnings(now).iter().cloned().chain(rounded).collect()
     }
 
     /// True if the output comes from an earlier call: of the execution that this one retries, or
@@ -369,7 +372,7 @@ impl StepStatus {
     /// Null unless the state is `SKIPPED`.
     async fn skip_reason(&self) -> Option<&'static str> {
         match &self.now().state {
-            execution::StepState::Skipped(reason) => Some(super::event::skipped(*reason)),
+            execution::StepState::Skipped(reason) => Some(super::event::skip_reason_name(*reason)),
             _ => None,
         }
     }
@@ -414,15 +417,15 @@ impl StepStatus {
         #[graphql(desc = "Returns items in one of these states. Default: all states.")]
         state: Option<Vec<ApiStepState>>,
     ) -> Result<Vec<Self>> {
-        let most = count("first", first.unwrap_or(10_000), MAX_ITEMS)?;
-        let begin = begin_behind(after_index)?;
+        let maximum = check_count("first", first.unwrap_or(10_000), MAX_ITEMS)?;
+        let begin = parse_after_index(after_index)?;
         let n = self.now().items.as_deref().map_or(0, |items| items.as_slice().len());
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         let all = (begin..n).filter_map(|item| self.of(self.task.for_item(item)));
         let is_wanted = |item: &Self| {
             state.as_ref().is_none_or(|states| states.contains(&ApiStepState::of(item.now())))
         };
-        Ok(all.filter(is_wanted).take(most).collect())
+        Ok(all.filter(is_wanted).take(maximum).collect())
     }
 
     /// Number of items by state. Null for a step without a list, and until the list is known.
@@ -471,9 +474,10 @@ impl StepStatus {
     }
 }
 
-fn begin_behind(after: Option<i64>) -> Result<u32> {
+fn parse_after_index(after: Option<i64>) -> Result<u32> {
     let Some(after) = after else { return Ok(0) };
     let begin = u32::try_from(after).ok().and_then(|index| index.checked_add(1));
-    let why = || invalid(format!("`afterIndex` is {after}; it must be the index of an item"));
+    let why =
+        || invalid_argument(format!("`afterIndex` is {after}; it must be the index of an item"));
     Ok(begin.ok_or_else(why)?)
 }

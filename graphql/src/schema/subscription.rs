@@ -8,7 +8,7 @@ use shared::id::ExecutionId;
 use super::{
     error::{ApiError, ApiResult, not_found},
     event::ExecutionEvent,
-    execution::{ApiExecution, position},
+    execution::{ApiExecution, parse_position},
     request_events::{self, RequestEvent},
 };
 
@@ -32,9 +32,9 @@ impl Subscription {
         after_seq: Option<i64>,
     ) -> Result<impl Stream<Item = Result<ExecutionEvent>> + use<>> {
         let engine = ctx.data::<Engine>()?;
-        let after = position(after_seq.unwrap_or(0))?;
-        let id = known(engine, &execution_id).await?;
-        let events = engine.executions.reader.tail(id, after);
+        let after = parse_position(after_seq.unwrap_or(0))?;
+        let id = find_execution_id(engine, &execution_id).await?;
+        let events = engine.executions.reader.follow_log(id, after);
         Ok(events.map(move |event| {
             let recorded = event.map_err(ApiError::from)?;
             Ok(ExecutionEvent::new(id, recorded))
@@ -70,11 +70,11 @@ impl Subscription {
         let id = request_id.parse().map_err(|_| missing())?;
         let request = engine.store().request(id).await.map_err(ApiError::from)?;
         let request = request.ok_or_else(missing)?;
-        Ok(request_events::follow(engine.clone(), request.id).map(|event| Ok(event?)))
+        Ok(request_events::follow_request(engine.clone(), request.id).map(|event| Ok(event?)))
     }
 }
 
-async fn known(engine: &Engine, id: &ID) -> ApiResult<ExecutionId> {
+async fn find_execution_id(engine: &Engine, id: &ID) -> ApiResult<ExecutionId> {
     let missing = || not_found("execution", id);
     let parsed: ExecutionId = id.parse().map_err(|_| missing())?;
     let head = engine.store().head(parsed).await?;

@@ -15,7 +15,7 @@ use super::*;
 #[test]
 fn the_golden_copy_is_the_schema() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema.graphql");
-    let sdl = sdl();
+    let sdl = schema_text();
     #[expect(clippy::disallowed_methods, reason = "a test asks whether to bless its golden file")]
     let bless = std::env::var("FABER_BLESS").is_ok_and(|value| value == "1");
     if bless {
@@ -28,8 +28,8 @@ fn the_golden_copy_is_the_schema() {
 
 /// Returns the type and default of every field, argument and input field, by `Type.field` or
 /// `Type.field(argument)`. Values of enums and scalars have an empty type.
-fn members(sdl: &str) -> BTreeMap<String, String> {
-    let mut members = BTreeMap::new();
+fn describe_members(sdl: &str) -> BTreeMap<String, String> {
+    let mut member_routes = BTreeMap::new();
     for definition in parse_schema(sdl).unwrap().definitions {
         let TypeSystemDefinition::Type(ty) = definition else { continue };
         let name = &ty.node.name.node;
@@ -39,24 +39,26 @@ fn members(sdl: &str) -> BTreeMap<String, String> {
                     let path = format!("{name}.{}", field.node.name.node);
                     for argument in &field.node.arguments {
                         let place = format!("{path}({})", argument.node.name.node);
-                        members.insert(place, describe_input(&argument.node));
+                        member_routes.insert(place, describe_input(&argument.node));
                     }
-                    members.insert(path, field.node.ty.node.to_string());
+                    member_routes.insert(path, field.node.ty.node.to_string());
                 }
             }
-            TypeKind::InputObject(object) => members.extend(object.fields.iter().map(|field| {
-                (format!("{name}.{}", field.node.name.node), describe_input(&field.node))
-            })),
-            TypeKind::Enum(values) => members.extend(
+            TypeKind::InputObject(object) => {
+                member_routes.extend(object.fields.iter().map(|field| {
+                    (format!("{name}.{}", field.node.name.node), describe_input(&field.node))
+                }))
+            }
+            TypeKind::Enum(values) => member_routes.extend(
                 values
                     .values
                     .iter()
                     .map(|value| (format!("{name}.{}", value.node.value.node), String::new())),
             ),
-            _ => drop(members.insert(name.to_string(), String::new())),
+            _ => drop(member_routes.insert(name.to_string(), String::new())),
         }
     }
-    members
+    member_routes
 }
 
 fn describe_input(input: &InputValueDefinition) -> String {
@@ -66,15 +68,15 @@ fn describe_input(input: &InputValueDefinition) -> String {
 
 #[test]
 fn the_fixed_schema_members_are_unchanged() {
-    let ours = members(&sdl());
-    for (name, shape) in members(FIXED) {
+    let ours = describe_members(&schema_text());
+    for (name, shape) in describe_members(FIXED_SCHEMA) {
         assert_eq!(ours.get(&name), Some(&shape), "{name}");
     }
 }
 
 #[test]
 fn every_type_and_member_has_a_description() {
-    for definition in parse_schema(sdl()).unwrap().definitions {
+    for definition in parse_schema(schema_text()).unwrap().definitions {
         let TypeSystemDefinition::Type(ty) = definition else { continue };
         let name = &ty.node.name.node;
         assert!(ty.node.description.is_some(), "{name}");
@@ -106,7 +108,7 @@ fn every_type_and_member_has_a_description() {
 
 /// The parts on which clients rely. Fields, arguments and values may be added, but nothing here may
 /// change.
-const FIXED: &str = "
+const FIXED_SCHEMA: &str = "
 scalar JSON
 scalar DateTime
 type Query {
@@ -473,7 +475,7 @@ type ExecutionEdge { cursor: String! node: Execution! }
 
 #[test]
 fn every_mutation_has_a_role() {
-    let sdl = sdl();
+    let sdl = schema_text();
     let (_, mutation) = sdl.split_once("\ntype Mutation {").unwrap();
     let (mutation, _) = mutation.split_once("\n}").unwrap();
     let fields = mutation.lines().filter_map(|line| line.strip_prefix("  "));
@@ -486,7 +488,7 @@ fn every_mutation_has_a_role() {
         .into_iter()
         .filter(|name| required_role("Mutation", name) != Role::Operator)
         .collect();
-    // A new mutation changes this list, so its author decides on the role.
+    // A new mutation changes this list, so that its author decides on the role.
     expect!["savePlan removeSavedPlan bulkControl registerTool removeTool addToolSet removeToolSet activateToolSets deactivateToolSets setContext addAction connectTool updateToolkit removeAction disconnectTool setScore prune"]
     .assert_eq(&admins.join(" "));
 }

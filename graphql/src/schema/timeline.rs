@@ -17,13 +17,13 @@ use shared::{
 
 use super::{
     error::ApiResult,
-    event::{data, ended},
-    scalar::{DateTime, int, milliseconds, written},
+    event::{data, final_state},
+    scalar::{DateTime, format_time, milliseconds_between, to_int},
 };
 
-/// Executions in one timeline: the newest of the request.
+/// Maximum number of executions in one timeline: the newest of the request.
 const MAX_EXECUTIONS: usize = 1_000;
-/// Events in one timeline, over all its executions.
+/// Maximum number of events in one timeline, over all its executions.
 const MAX_EVENTS: usize = 200_000;
 
 /// Entry of a request's timeline.
@@ -56,25 +56,28 @@ pub(super) struct TimelineEntry {
 /// Returns the timeline of a request.
 ///
 /// Clocks of machines differ, so entries of one execution stay in the order of its log.
-pub(super) async fn of(engine: &Engine, request: &Request) -> ApiResult<Vec<TimelineEntry>> {
-    let mut entries = vec![of_request(request)];
+pub(super) async fn load_timeline(
+    engine: &Engine,
+    request: &Request,
+) -> ApiResult<Vec<TimelineEntry>> {
+    let mut entries = vec![request_entry(request)];
     let transcript = engine.store().transcript(request.id).await?;
-    entries.extend(transcript.into_iter().map(of_transcript));
+    entries.extend(transcript.into_iter().map(transcript_entry));
     for id in engine.store().plan_versions(request.id).await? {
-        entries.extend(engine.plans.library.load(id).await?.map(|plan| of_plan(&plan)));
+        entries.extend(engine.plans.library.load(id).await?.map(|plan| plan_entry(&plan)));
     }
     let mut logs = Vec::new();
     let mut budget = EventBudget::new(MAX_EVENTS);
     let reader = &engine.executions.reader;
-    let heads = reader.executions_of(request.id, false, MAX_EXECUTIONS).await?;
+    let heads = reader.newest_of_request(request.id, false, MAX_EXECUTIONS).await?;
     for head in heads.iter().rev() {
         let events = reader.events(head.execution, Seq::START, &mut budget).await?;
-        logs.push(of_log(head.execution, &events));
+        logs.push(log_entries(head.execution, &events));
         if budget.is_spent() {
             break;
         }
     }
-    // Nothing under a request precedes it, whatever the clocks say.
+    // No entry of a request is earlier than the request, even if the clocks of machines differ.
     let begin = request.created_at;
     let mut dated: Vec<(Timestamp, TimelineEntry)> =
         entries.into_iter().map(|entry| (entry.at.0.max(begin), entry)).collect();
@@ -89,7 +92,7 @@ pub(super) async fn of(engine: &Engine, request: &Request) -> ApiResult<Vec<Time
     Ok(dated.into_iter().map(|(_, entry)| entry).collect())
 }
 
-fn entry(at: Timestamp, kind: &str, message: String, detail: Option<Value>) -> TimelineEntry {
+fn make_entry(at: Timestamp, kind: &str, message: String, detail: Option<Value>) -> TimelineEntry {
     TimelineEntry {
         at: at.into(),
         kind: kind.to_owned(),
@@ -104,16 +107,16 @@ fn entry(at: Timestamp, kind: &str, message: String, detail: Option<Value>) -> T
     }
 }
 
-fn of_request(request: &Request) -> TimelineEntry {
-    entry(request.created_at, "request", format!("asked for: {}", request.query), None)
+fn request_entry(request: &Request) -> TimelineEntry {
+    make_entry(request.created_at, "request", format!("asked for: {}", request.query), None)
 }
 
-fn of_transcript(written: TranscriptEntry) -> TimelineEntry {
+fn transcript_entry(written: TranscriptEntry) -> TimelineEntry {
     let message = format!("planning: {}", written.kind);
-    entry(written.at, "transcript", message, Some(written.content))
+    make_entry(written.at, "transcript", message, Some(written.content))
 }
 
-fn of_plan(plan: &Plan) -> TimelineEntry {
+fn plan_entry(plan: &Plan) -> TimelineEntry {
     let about = plan.info();
     let message = format!(
         "plan `{}`, version {} by {}, with {} steps",
@@ -122,10 +125,10 @@ fn of_plan(plan: &Plan) -> TimelineEntry {
         about.planner,
         plan.steps().len()
     );
-    entry(about.created_at, "plan_created", message, Some(about_json(plan)))
+    make_entry(about.created_at, "plan_created", message, Some(plan_summary(plan)))
 }
 
-pub(super) fn about_json(plan: &Plan) -> Value {
+pub(super) fn plan_summary(plan: &Plan) -> Value {
     let about = plan.info();
     serde_json::json!({
         "planId": about.id,
@@ -141,12 +144,12 @@ pub(super) fn about_json(plan: &Plan) -> Value {
 struct TimelineReader {
     owner: Option<Claimed>,
     /// Last claim of the worker that owned the execution before.
-    previous: Option<Claimed>,
-    started: Option<Timestamp>,
+    previous_claim: Option<Claimed>,
+    started_at: Option<Timestamp>,
     /// Time of the previous event.
-    last: Option<Timestamp>,
+    last_event_at: Option<Timestamp>,
     /// Attempts and waits that have started and not ended.
-    open: BTreeMap<(StepId, Part), OpenEntry>,
+    open_entries: BTreeMap<(StepId, Part), OpenEntry>,
 }
 
 /// Start of an attempt or a wait.
@@ -158,32 +161,32 @@ enum OpenEntry {
     Wait(Timestamp),
 }
 
-fn of_log(id: ExecutionId, events: &[RecordedEvent]) -> Vec<TimelineEntry> {
+fn log_entries(id: ExecutionId, events: &[RecordedEvent]) -> Vec<TimelineEntry> {
     let mut reading = TimelineReader::default();
-    let entries = events.iter().map(|recorded| reading.entry(id, recorded));
+    let entries = events.iter().map(|recorded| reading.add_event(id, recorded));
     entries.collect()
 }
 
 impl TimelineReader {
-    fn entry(&mut self, id: ExecutionId, recorded: &RecordedEvent) -> TimelineEntry {
+    fn add_event(&mut self, id: ExecutionId, recorded: &RecordedEvent) -> TimelineEntry {
         let RecordedEvent { at, event, .. } = recorded;
         if let Event::Claimed(claimed) = event {
             let before = self.owner.replace(claimed.clone());
             if before.as_ref().is_some_and(|before| before.worker != claimed.worker) {
-                self.previous = before;
-                self.leave_out(*at);
+                self.previous_claim = before;
+                self.exclude_time_without_worker(*at);
             }
-            self.started.get_or_insert(*at);
+            self.started_at.get_or_insert(*at);
         }
-        let (duration_ms, waited_ms) = match self.end(event) {
+        let (duration_ms, waited_ms) = match self.close_entry(event) {
             Some(OpenEntry::Attempt(from) | OpenEntry::Detached(from)) => {
-                (Some(milliseconds(from, (*at).max(from))), None)
+                (Some(milliseconds_between(from, (*at).max(from))), None)
             }
-            Some(OpenEntry::Wait(from)) => (None, Some(milliseconds(from, *at))),
+            Some(OpenEntry::Wait(from)) => (None, Some(milliseconds_between(from, *at))),
             None => (None, None),
         };
-        self.begin(event, *at);
-        self.last = Some(*at);
+        self.open_entry(event, *at);
+        self.last_event_at = Some(*at);
         TimelineEntry {
             execution_id: Some(ID(id.to_string())),
             step_id: event.step().map(ToString::to_string),
@@ -191,11 +194,11 @@ impl TimelineReader {
             node: self.owner.as_ref().map(|owner| owner.node.to_string()),
             duration_ms,
             waited_ms,
-            ..entry(*at, event.kind(), self.message(event), Some(data(event)))
+            ..add_event(*at, event.kind(), self.describe_event(event), Some(data(event)))
         }
     }
 
-    fn begin(&mut self, event: &Event, at: Timestamp) {
+    fn open_entry(&mut self, event: &Event, at: Timestamp) {
         let (step, part, begun) = match event {
             Event::StepStarted(StepStarted { step, part, until, child, .. }) => {
                 let is_call = until.is_none() && child.is_none();
@@ -206,21 +209,22 @@ impl TimelineReader {
             | Event::StepRetryScheduled { step, part, .. } => (step, part, OpenEntry::Wait(at)),
             _ => return,
         };
-        self.open.insert((step.clone(), *part), begun);
+        self.open_entries.insert((step.clone(), *part), begun);
     }
 
-    /// Takes the time without a worker out of the running attempts, after their worker was lost.
-    fn leave_out(&mut self, now: Timestamp) {
-        let Some(last) = self.last else { return };
-        for begun in self.open.values_mut() {
+    /// After a worker was lost, excludes the time without a worker from the durations of its
+    /// running attempts.
+    fn exclude_time_without_worker(&mut self, now: Timestamp) {
+        let Some(last_event_at) = self.last_event_at else { return };
+        for begun in self.open_entries.values_mut() {
             if let OpenEntry::Attempt(from) = begun {
-                *from = now - (last - *from).max(TimeDelta::zero());
+                *from = now - (last_event_at - *from).max(TimeDelta::zero());
             }
         }
     }
 
-    /// Removes and returns the attempt or wait that the event ends.
-    fn end(&mut self, event: &Event) -> Option<OpenEntry> {
+    /// Removes the attempt or wait that the event ends, and returns it.
+    fn close_entry(&mut self, event: &Event) -> Option<OpenEntry> {
         match event {
             Event::StepSucceeded { step, part, .. }
             | Event::StepRetryScheduled { step, part, .. }
@@ -232,30 +236,30 @@ impl TimelineReader {
             | Event::StepSkipped { step, part, .. }
             | Event::StepCancelled { step, part }
             | Event::StepStarted(StepStarted { step, part, .. }) => {
-                self.open.remove(&(step.clone(), *part))
+                self.open_entries.remove(&(step.clone(), *part))
             }
-            Event::Finished { .. } => self.started.map(OpenEntry::Attempt),
+            Event::Finished { .. } => self.started_at.map(OpenEntry::Attempt),
             _ => None,
         }
     }
 
     /// Describes an event. For an interruption by a lost worker, names that worker.
-    fn message(&self, event: &Event) -> String {
-        match (event, &self.previous) {
+    fn describe_event(&self, event: &Event) -> String {
+        match (event, &self.previous_claim) {
             (Event::StepInterrupted { attempt, error: None, .. }, Some(lost)) => {
-                let step = subject(event);
+                let step = describe_subject(event);
                 format!(
                     "attempt {attempt} of {step} was interrupted: the worker `{}` on {} was lost",
                     lost.worker, lost.node
                 )
             }
-            _ => message(event),
+            _ => describe_event(event),
         }
     }
 }
 
-/// Names the step or item that an event is about, with "the compensation of" where it applies.
-fn subject(event: &Event) -> String {
+/// Names the step or item that an event is about, or its compensation.
+fn describe_subject(event: &Event) -> String {
     let Some(step) = event.step() else { return String::new() };
     let Part { item, undo } = event.part();
     let item = item.map(|item| format!("[{item}]")).unwrap_or_default();
@@ -264,8 +268,8 @@ fn subject(event: &Event) -> String {
 }
 
 #[expect(clippy::too_many_lines, reason = "it has a sentence for each event")]
-fn message(event: &Event) -> String {
-    let step = subject(event);
+fn describe_event(event: &Event) -> String {
+    let step = describe_subject(event);
     match event {
         Event::Created(created) => format!("execution of `{}` created", created.plan),
         Event::Claimed(it) if it.renewed => {
@@ -273,11 +277,11 @@ fn message(event: &Event) -> String {
                 "claimed again by `{}` on {}, whose lease had expired, claim {}",
                 it.worker,
                 it.node,
-                int(it.epoch.0)
+                to_int(it.epoch.0)
             )
         }
         Event::Claimed(it) => {
-            format!("claimed by `{}` on {}, claim {}", it.worker, it.node, int(it.epoch.0))
+            format!("claimed by `{}` on {}, claim {}", it.worker, it.node, to_int(it.epoch.0))
         }
         Event::StepStarted(StepStarted { items: Some(n), .. }) => {
             format!("{step} started, with {n} items")
@@ -288,26 +292,28 @@ fn message(event: &Event) -> String {
         Event::StepStarted(it) => format!("{step} started, attempt {}", it.attempt),
         Event::StepSucceeded { cached: true, .. } => format!("{step} succeeded, from the cache"),
         Event::StepSucceeded { .. } => format!("{step} succeeded"),
-        Event::StepProgress { progress, .. } => format!("{step} reports {}", far(progress)),
+        Event::StepProgress { progress, .. } => {
+            format!("{step} reports {}", describe_progress(progress))
+        }
         Event::StepChecked { .. } => format!("{step} was checked"),
         Event::StepRetryScheduled { attempt, error, until, .. } => {
-            let (next, until) = (attempt.next(), written(*until));
-            let error = failure(error);
+            let (next, until) = (attempt.next(), format_time(*until));
+            let error = describe_error(error);
             format!("attempt {attempt} of {step} failed: {error}; attempt {next} starts at {until}")
         }
         Event::StepInterrupted { attempt, error: Some(error), .. } => {
-            format!("attempt {attempt} of {step} ended before its call: {}", failure(error))
+            format!("attempt {attempt} of {step} ended before its call: {}", describe_error(error))
         }
         Event::StepInterrupted { attempt, .. } => {
             format!("attempt {attempt} of {step} was interrupted: its worker was lost")
         }
-        Event::StepFailed { error, .. } => format!("{step} failed: {}", failure(error)),
+        Event::StepFailed { error, .. } => format!("{step} failed: {}", describe_error(error)),
         Event::StepSkipped { .. } => format!("{step} was skipped"),
         Event::StepWaiting { reason, .. } => match reason {
             WaitReason::Approval => format!("{step} waits for approval"),
             WaitReason::Signal { name, .. } => format!("{step} waits for the signal `{name}`"),
             WaitReason::Decision { error } => {
-                format!("{step} failed and waits for a decision: {}", failure(error))
+                format!("{step} failed and waits for a decision: {}", describe_error(error))
             }
         },
         Event::StepApproved { .. } => format!("{step} was approved"),
@@ -340,15 +346,15 @@ fn message(event: &Event) -> String {
         }
         Event::Paused { .. } => "paused".to_owned(),
         Event::Resumed { .. } => "resumed".to_owned(),
-        Event::Finished { outcome } => format!("finished: {}", ended(*outcome).as_str()),
+        Event::Finished { outcome } => format!("finished: {}", final_state(*outcome).as_str()),
     }
 }
 
-fn failure(error: &ToolError) -> String {
+fn describe_error(error: &ToolError) -> String {
     format!("{}: {}", error.code, cause_line(&error.message))
 }
 
-fn far(Progress { progress, total, message }: &Progress) -> String {
+fn describe_progress(Progress { progress, total, message }: &Progress) -> String {
     let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
     let message = message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
     format!("{progress}{total}{message}")

@@ -13,13 +13,13 @@ use toolsets::registry::SwitchResult;
 use super::{
     loaders::Loaders,
     plan::Effect,
-    scalar::{DateTime, int},
+    scalar::{DateTime, to_int},
 };
 
-/// Toolset and source of tools that only the toolkit knows.
-const TOOLKIT: &str = "toolkit";
-/// Error of an added toolset whose condition is false.
-const HIDDEN: &str = "it exists only while its `condition` holds: `setContext` changes the data that the condition \
+/// The name that `toolSet` and `source` have for a tool that only the toolkit knows.
+const TOOLKIT_SOURCE: &str = "toolkit";
+/// Error of an added toolset that is hidden because its condition is false.
+const HIDDEN_SET_ERROR: &str = "it exists only while its `condition` holds: `setContext` changes the data that the condition \
                       reads";
 
 pub(super) struct Tool {
@@ -40,7 +40,7 @@ impl Tool {
     }
 
     /// Gives a tool the name that the toolkit uses for it.
-    pub(super) fn called(mut self, name: ToolName) -> Self {
+    pub(super) fn with_name(mut self, name: ToolName) -> Self {
         if self.definition.name != name {
             Arc::make_mut(&mut self.definition).name = name;
         }
@@ -51,7 +51,7 @@ impl Tool {
     pub(super) fn unregistered(name: ToolName, description: &str) -> Self {
         let definition = ToolDefinition {
             name,
-            set: TOOLKIT.parse().expect("the name of the set is a literal"),
+            set: TOOLKIT_SOURCE.parse().expect("the name of the set is a literal"),
             description: description.to_owned(),
             input_schema: json!({ "type": "object" }),
             output_schema: None,
@@ -59,10 +59,14 @@ impl Tool {
             examples: Vec::new(),
             is_callable: false,
         };
-        Self { definition: Arc::new(definition), source: TOOLKIT.to_owned(), is_active: false }
+        Self {
+            definition: Arc::new(definition),
+            source: TOOLKIT_SOURCE.to_owned(),
+            is_active: false,
+        }
     }
 
-    pub(super) fn qualified(&self) -> ToolName {
+    pub(super) fn qualified_tool_name(&self) -> ToolName {
         self.definition.qualified_name()
     }
 
@@ -160,29 +164,29 @@ impl Tool {
             _ => name,
         };
         let usage = ctx.data::<Loaders>()?.usage(&name).await?;
-        Ok(usage.map_or_else(|| ToolUsage::none(&name), ToolUsage::from))
+        Ok(usage.map_or_else(|| ToolUsage::without_calls(&name), ToolUsage::from))
     }
 }
 
 pub(super) struct ToolUsage {
     tool: ToolName,
-    counted: Option<Usage>,
+    recorded_usage: Option<Usage>,
 }
 
 impl From<Usage> for ToolUsage {
     fn from(usage: Usage) -> Self {
-        Self { tool: usage.tool.clone(), counted: Some(usage) }
+        Self { tool: usage.tool.clone(), recorded_usage: Some(usage) }
     }
 }
 
 impl ToolUsage {
     /// Returns the usage of a tool that was never called.
-    fn none(tool: &ToolName) -> Self {
-        Self { tool: tool.clone(), counted: None }
+    fn without_calls(tool: &ToolName) -> Self {
+        Self { tool: tool.clone(), recorded_usage: None }
     }
 
     fn quantile(&self, share: f64) -> Option<f64> {
-        self.counted.as_ref()?.quantile(share).map(|time| time.as_secs_f64() * 1e3)
+        self.recorded_usage.as_ref()?.quantile(share).map(|time| time.as_secs_f64() * 1e3)
     }
 }
 
@@ -207,17 +211,17 @@ impl ToolUsage {
 
     /// Number of finished calls, including failed calls.
     async fn calls(&self) -> i64 {
-        self.counted.as_ref().map_or(0, |usage| int(usage.calls))
+        self.recorded_usage.as_ref().map_or(0, |usage| to_int(usage.calls))
     }
 
     /// Number of failed calls.
     async fn failures(&self) -> i64 {
-        self.counted.as_ref().map_or(0, |usage| int(usage.failures))
+        self.recorded_usage.as_ref().map_or(0, |usage| to_int(usage.failures))
     }
 
     /// Time at which the last call finished. Null if the tool was never called.
     async fn last_called_at(&self) -> Option<DateTime> {
-        self.counted.as_ref().map(|usage| usage.last.into())
+        self.recorded_usage.as_ref().map(|usage| usage.last.into())
     }
 
     /// Median duration of a call in milliseconds, within 10 %. Null without calls.
@@ -314,7 +318,7 @@ impl ToolCall {
 }
 
 pub(super) struct ToolSetChange {
-    pub(super) switched: SwitchResult,
+    pub(super) switch_result: SwitchResult,
     pub(super) tool_sets: Vec<ToolSet>,
 }
 
@@ -323,17 +327,17 @@ pub(super) struct ToolSetChange {
 impl ToolSetChange {
     /// Names of the toolsets that were changed.
     async fn changed(&self) -> &[String] {
-        &self.switched.changed
+        &self.switch_result.changed
     }
 
     /// Names that no toolset has.
     async fn not_found(&self) -> &[String] {
-        &self.switched.not_found
+        &self.switch_result.not_found
     }
 
     /// Names of toolsets that cannot be deactivated, because they are always active.
     async fn refused(&self) -> &[String] {
-        &self.switched.refused
+        &self.switch_result.refused
     }
 
     /// All toolsets after the change.
@@ -388,7 +392,7 @@ impl ToolSet {
     async fn error(&self) -> Option<String> {
         match &self.0.status {
             SetStatus::Failed { error } => Some(error.clone()),
-            SetStatus::Hidden => Some(HIDDEN.to_owned()),
+            SetStatus::Hidden => Some(HIDDEN_SET_ERROR.to_owned()),
             SetStatus::Connecting | SetStatus::Ready => {
                 let left_out = &self.0.left_out;
                 (!left_out.is_empty()).then(|| left_out.join("; "))

@@ -29,12 +29,12 @@ impl ToolQuery {
         active_only: Option<bool>,
     ) -> Result<Vec<Tool>> {
         let engine = ctx.data::<Engine>()?;
-        engine.tools.inventory.settled().await;
+        engine.tools.inventory.wait_until_connected().await;
         let search = search.unwrap_or_default().to_lowercase();
         let words: Vec<String> = search.split_whitespace().map(str::to_owned).collect();
         let sets = engine.tools.sets();
-        let asked = |name: &str| tool_set.as_ref().is_none_or(|wanted| wanted == name);
-        let tools = sets.iter().filter(|set| asked(set.name.as_str())).flat_map(Tool::of);
+        let requested = |name: &str| tool_set.as_ref().is_none_or(|wanted| wanted == name);
+        let tools = sets.iter().filter(|set| requested(set.name.as_str())).flat_map(Tool::of);
         let tools = tools.filter(|tool| tool.is_active() || !active_only.unwrap_or(false));
         Ok(tools.filter(|tool| tool.has_words(&words)).collect())
     }
@@ -49,22 +49,22 @@ impl ToolQuery {
         if let Ok(name) = name.parse() {
             engine.tools.inventory.wait_for_tools(&[name]).await;
         }
-        Ok(find(engine.tools.inventory.toolbox(), &name)
-            .filter(|tool| engine.grant().allows(&tool.qualified())))
+        Ok(find_tool(engine.tools.inventory.toolbox(), &name)
+            .filter(|tool| engine.grant().allows(&tool.qualified_tool_name())))
     }
 
     /// All toolsets, in the order in which a plain tool name is looked up.
     async fn tool_sets(&self, ctx: &Context<'_>) -> Vec<ToolSet> {
         let engine = ctx.data_unchecked::<Engine>();
-        // Does not wait for sets that are connecting.
-        engine.tools.inventory.catch_up().await;
+        // The list shows connecting sets, so this does not wait for them.
+        engine.tools.inventory.read_changes().await;
         engine.tools.sets().into_iter().map(ToolSet).collect()
     }
 
     /// Usage of each tool, in plans and outside plans, on all nodes. Tools that were never called
     /// are missing.
     async fn tool_usage(&self, ctx: &Context<'_>) -> Result<Vec<ToolUsage>> {
-        let usage = ctx.data::<Engine>()?.tools.usage().await.map_err(ApiError::from)?;
+        let usage = ctx.data::<Engine>()?.tools.load_usage().await.map_err(ApiError::from)?;
         Ok(usage.into_iter().map(ToolUsage::from).collect())
     }
 
@@ -80,12 +80,12 @@ impl ToolQuery {
         >,
     ) -> Result<Vec<ToolResult>> {
         let first = first.unwrap_or(100);
-        let most = usize::try_from(first).ok().filter(|first| (1..=1_000).contains(first));
-        let most = most.ok_or_else(|| {
+        let maximum = usize::try_from(first).ok().filter(|first| (1..=1_000).contains(first));
+        let maximum = maximum.ok_or_else(|| {
             let why = format!("`first` is {first}; write a number from 1 to 1000");
             ApiError::from(EngineError::InvalidArgument(why))
         })?;
-        let calls = ctx.data::<Engine>()?.tools.list_calls(tool_name.as_deref(), most).await;
+        let calls = ctx.data::<Engine>()?.tools.list_calls(tool_name.as_deref(), maximum).await;
         Ok(calls.map_err(ApiError::from)?.into_iter().map(ToolResult).collect())
     }
 
@@ -129,10 +129,10 @@ impl ToolMutation {
     ) -> Result<Tool> {
         let engine = ctx.data::<Engine>()?;
         let set = input.tool_set.clone();
-        let name = engine.tools.register_tool(set.as_deref(), input.into_written()).await;
+        let name = engine.tools.register_tool(set.as_deref(), input.into_configured()).await;
         let name = name.map_err(ApiError::from)?;
         let missing = || EngineError::not_found("tool", &name);
-        let tool = find(engine.tools.inventory.toolbox(), name.as_str());
+        let tool = find_tool(engine.tools.inventory.toolbox(), name.as_str());
         Ok(tool.ok_or_else(missing).map_err(ApiError::from)?)
     }
 
@@ -156,7 +156,8 @@ impl ToolMutation {
         #[graphql(desc = "Toolset to add.")] input: ToolSetInput,
     ) -> Result<ToolSet> {
         let engine = ctx.data::<Engine>()?;
-        let set = engine.tools.add_tool_set(input.into_written()).await.map_err(ApiError::from)?;
+        let set =
+            engine.tools.add_tool_set(input.into_configured()).await.map_err(ApiError::from)?;
         Ok(ToolSet(set))
     }
 
@@ -179,7 +180,7 @@ impl ToolMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Names of the toolsets.")] names: Vec<String>,
     ) -> Result<ToolSetChange> {
-        switch(ctx.data::<Engine>()?, &names, true).await
+        switch_sets(ctx.data::<Engine>()?, &names, true).await
     }
 
     /// Deactivates toolsets on all nodes. Their tools can then neither be planned nor called.
@@ -189,7 +190,7 @@ impl ToolMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Names of the toolsets.")] names: Vec<String>,
     ) -> Result<ToolSetChange> {
-        switch(ctx.data::<Engine>()?, &names, false).await
+        switch_sets(ctx.data::<Engine>()?, &names, false).await
     }
 
     /// Calls one tool outside plans, and returns when the call has finished. An error of the tool
@@ -223,7 +224,7 @@ impl ToolMutation {
     }
 }
 
-fn find(toolbox: &Toolbox, name: &str) -> Option<Tool> {
+fn find_tool(toolbox: &Toolbox, name: &str) -> Option<Tool> {
     let name = name.parse().ok()?;
     let (Found::Tool(found) | Found::Inactive(found)) = toolbox.find(&name) else { return None };
     let definition = found.definition();
@@ -231,10 +232,11 @@ fn find(toolbox: &Toolbox, name: &str) -> Option<Tool> {
     Some(Tool::new(definition, &set))
 }
 
-async fn switch(engine: &Engine, names: &[String], on: bool) -> Result<ToolSetChange> {
-    let switched = engine.tools.inventory.switch(names, on).await.map_err(ApiError::from)?;
+async fn switch_sets(engine: &Engine, names: &[String], is_active: bool) -> Result<ToolSetChange> {
+    let switch_result =
+        engine.tools.inventory.switch(names, is_active).await.map_err(ApiError::from)?;
     let tool_sets = engine.tools.sets().into_iter().map(ToolSet).collect();
-    Ok(ToolSetChange { switched, tool_sets })
+    Ok(ToolSetChange { switch_result, tool_sets })
 }
 
 /// Tool to register.
@@ -260,8 +262,8 @@ pub(super) struct ToolInput {
 }
 
 impl ToolInput {
-    /// Returns the tool as the configuration writes it.
-    fn into_written(self) -> Value {
+    /// Returns the tool in the form of the configuration.
+    fn into_configured(self) -> Value {
         let effect = self.effect.map(shared::tool::Effect::from);
         let is_callable = self.run.as_object().is_none_or(|fields| !fields.is_empty());
         json!({
@@ -296,8 +298,8 @@ pub(super) struct ToolSetInput {
 }
 
 impl ToolSetInput {
-    /// Returns the toolset as the configuration writes it.
-    fn into_written(self) -> Value {
+    /// Returns the toolset in the form of the configuration.
+    fn into_configured(self) -> Value {
         let mut written = json!({
             "name": self.name,
             "description": self.description,

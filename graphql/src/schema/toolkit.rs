@@ -3,7 +3,7 @@
 use std::{str::FromStr, sync::Arc};
 
 use async_graphql::{Context, InputObject, Object, Result, SimpleObject};
-use engine::{Engine, EngineError, Link, NewAction, ToolkitChange as Change, yaml};
+use engine::{Engine, EngineError, NewAction, ToolkitChange as Change, WeightedEdge, yaml};
 use planner::toolkit::{self as graph, Node, NodeKind, Reach, draw, written};
 use shared::{id::NodeName, limits};
 use tokio::task;
@@ -61,7 +61,7 @@ impl ToolkitQuery {
         #[graphql(desc = "Maximum number of `next` edges to follow.", default_with = "Some(0)")]
         hops: Option<i32>,
     ) -> Result<Toolkit> {
-        let found = recommended(ctx, &actions, threshold, hops).await?;
+        let found = recommend(ctx, &actions, threshold, hops).await?;
         Ok(Toolkit(Arc::new(found)))
     }
 
@@ -75,10 +75,10 @@ impl ToolkitQuery {
         #[graphql(desc = "Maximum number of `next` edges to follow.", default_with = "Some(0)")]
         hops: Option<i32>,
     ) -> Result<ToolsAndActions> {
-        let found = recommended(ctx, &actions, threshold, hops).await?;
+        let found = recommend(ctx, &actions, threshold, hops).await?;
         let engine = ctx.data::<Engine>()?;
-        engine.tools.inventory.settled().await;
-        Ok(ToolsAndActions { tools: tools(engine, &found), actions: actions_of(&found) })
+        engine.tools.inventory.wait_until_connected().await;
+        Ok(ToolsAndActions { tools: list_tools(engine, &found), actions: list_actions(&found) })
     }
 
     /// Tools that often come after a tool in executions that succeeded, most likely first.
@@ -90,13 +90,14 @@ impl ToolkitQuery {
         first: Option<i32>,
     ) -> Result<Vec<ToolFollower>> {
         let first = first.unwrap_or(5);
-        let most = usize::try_from(first).ok().filter(|first| (1..=100).contains(first));
-        let most =
-            most.ok_or_else(|| unfit(format!("`first` is {first}; write a number from 1 to 100")))?;
+        let maximum = usize::try_from(first).ok().filter(|first| (1..=100).contains(first));
+        let maximum = maximum.ok_or_else(|| {
+            invalid_toolkit(format!("`first` is {first}; write a number from 1 to 100"))
+        })?;
         let Ok(name) = name.parse() else { return Ok(Vec::new()) };
         let engine = ctx.data::<Engine>()?;
-        engine.tools.inventory.settled().await;
-        let found = engine.selection.followers(&name, most).await.map_err(ApiError::from)?;
+        engine.tools.inventory.wait_until_connected().await;
+        let found = engine.selection.followers(&name, maximum).await.map_err(ApiError::from)?;
         let follower = |follower: graph::learned::Follower| ToolFollower {
             tool_name: engine.tools.inventory.toolbox().display_name_of(&follower.tool).to_string(),
             score: follower.score,
@@ -105,7 +106,7 @@ impl ToolkitQuery {
     }
 }
 
-async fn recommended(
+async fn recommend(
     ctx: &Context<'_>,
     actions: &[String],
     threshold: Option<f64>,
@@ -146,7 +147,7 @@ impl ToolkitMutation {
         let change = ctx
             .data::<Engine>()?
             .selection
-            .connect_tool(&known(&name)?, &links(Some(actions))?)
+            .connect_tool(&parse_name(&name)?, &parse_edges(Some(actions))?)
             .await;
         Ok(ToolkitChange(change.map_err(ApiError::from)?))
     }
@@ -158,7 +159,7 @@ impl ToolkitMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Content of the file, as YAML.")] yaml: String,
     ) -> Result<ToolkitChange> {
-        let file = yaml::value(&yaml).and_then(|file| written::read(&file)).map_err(unfit)?;
+        let file = yaml::parse(&yaml).and_then(|file| written::read(&file)).map_err(unfit)?;
         let change = ctx.data::<Engine>()?.selection.update_toolkit(file).await;
         Ok(ToolkitChange(change.map_err(ApiError::from)?))
     }
@@ -170,7 +171,7 @@ impl ToolkitMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Name of the action.")] name: String,
     ) -> Result<bool> {
-        removed(ctx, &name, NodeKind::Action).await
+        remove_node(ctx, &name, NodeKind::Action).await
     }
 
     /// Removes a tool from the toolkit. The tool stays registered. Returns false if the toolkit
@@ -180,7 +181,7 @@ impl ToolkitMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Name of the tool, or `set.name`.")] name: String,
     ) -> Result<bool> {
-        removed(ctx, &name, NodeKind::Tool).await
+        remove_node(ctx, &name, NodeKind::Tool).await
     }
 
     /// Sets the score of an edge. Returns false if there is no such edge.
@@ -197,22 +198,22 @@ impl ToolkitMutation {
     }
 }
 
-async fn removed(ctx: &Context<'_>, name: &str, kind: NodeKind) -> Result<bool> {
+async fn remove_node(ctx: &Context<'_>, name: &str, kind: NodeKind) -> Result<bool> {
     let removed = ctx.data::<Engine>()?.selection.remove_from_toolkit(name, kind).await;
     Ok(removed.map_err(ApiError::from)?)
 }
 
-fn unfit(why: impl Into<String>) -> ApiError {
+fn invalid_toolkit(why: impl Into<String>) -> ApiError {
     ApiError::from(EngineError::InvalidArgument(why.into()))
 }
 
-fn known(name: &str) -> ApiResult<NodeName> {
-    NodeName::from_str(name).map_err(|err| unfit(err.to_string()))
+fn parse_name(name: &str) -> ApiResult<NodeName> {
+    NodeName::from_str(name).map_err(|err| invalid_toolkit(err.to_string()))
 }
 
-fn links(edges: Option<Vec<EdgeInput>>) -> ApiResult<Vec<Link>> {
+fn parse_edges(edges: Option<Vec<EdgeInput>>) -> ApiResult<Vec<WeightedEdge>> {
     let link =
-        |edge: EdgeInput| Ok((known(&edge.name)?, edge.score.unwrap_or(graph::DEFAULT_SCORE)));
+        |edge: EdgeInput| Ok((parse_name(&edge.name)?, edge.score.unwrap_or(graph::DEFAULT_SCORE)));
     edges.unwrap_or_default().into_iter().map(link).collect()
 }
 
@@ -234,14 +235,14 @@ pub(super) struct ActionInput {
 impl ActionInput {
     fn into_action(self) -> ApiResult<NewAction> {
         if self.name.trim().is_empty() {
-            return Err(unfit("the name of an action must not be blank"));
+            return Err(invalid_toolkit("the name of an action must not be blank"));
         }
         Ok(NewAction {
-            name: known(&self.name)?,
+            name: parse_name(&self.name)?,
             description: self.description,
-            next: links(self.next)?,
-            before: links(self.prev)?,
-            tools: links(self.tools)?,
+            next: parse_edges(self.next)?,
+            before: parse_edges(self.prev)?,
+            tools: parse_edges(self.tools)?,
         })
     }
 }
@@ -264,22 +265,22 @@ pub(super) struct Toolkit(Arc<graph::Toolkit>);
 impl Toolkit {
     /// Actions of the graph.
     async fn actions(&self) -> Vec<Action> {
-        actions_of(&self.0)
+        list_actions(&self.0)
     }
 
     /// Tools of the graph, by the names that it uses. A tool that is not registered has the source
     /// `toolkit`.
     async fn tools(&self, ctx: &Context<'_>) -> Result<Vec<Tool>> {
         let engine = ctx.data::<Engine>()?;
-        engine.tools.inventory.settled().await;
-        Ok(tools(engine, &self.0))
+        engine.tools.inventory.wait_until_connected().await;
+        Ok(list_tools(engine, &self.0))
     }
 
     /// Edges of the graph.
     async fn edges(&self, ctx: &Context<'_>) -> Result<Vec<ToolkitEdge>> {
         let engine = ctx.data::<Engine>()?;
         let learned = if ctx.look_ahead().field("learned").exists() {
-            Some(engine.selection.learning.learned().await.map_err(ApiError::from)?)
+            Some(engine.selection.learning.load_learned().await.map_err(ApiError::from)?)
         } else {
             None
         };
@@ -294,14 +295,14 @@ impl Toolkit {
     /// Drawing of the graph as a Mermaid flowchart.
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn mermaid(&self) -> Result<String> {
-        self.check_drawn()?;
+        self.check_can_be_drawn()?;
         Ok(draw::mermaid(&self.0))
     }
 
     /// Drawing of the graph in Graphviz DOT.
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn dot(&self) -> Result<String> {
-        self.check_drawn()?;
+        self.check_can_be_drawn()?;
         Ok(draw::dot(&self.0))
     }
 
@@ -311,11 +312,11 @@ impl Toolkit {
         #[graphql(desc = "Title of the drawing.", default_with = "Some(\"Toolkit\".to_owned())")]
         title: Option<String>,
     ) -> Result<String> {
-        self.check_drawn()?;
+        self.check_can_be_drawn()?;
         let (toolkit, title) = (Arc::clone(&self.0), title.unwrap_or_default());
         // A large drawing takes a while, so it must not block other requests.
-        let drawn = task::spawn_blocking(move || draw::svg(&toolkit, &title)).await;
-        Ok(drawn.map_err(|err| unfit(format!("the graph cannot be drawn: {err}")))?)
+        let svg = task::spawn_blocking(move || draw::svg(&toolkit, &title)).await;
+        Ok(svg.map_err(|err| invalid_toolkit(format!("the graph cannot be drawn: {err}")))?)
     }
 
     /// Positions for clients that draw the graph themselves.
@@ -328,31 +329,32 @@ impl Toolkit {
         #[graphql(desc = "Node height in pixels, from 1 to 2000.", default_with = "Some(52.0)")]
         node_height: Option<f64>,
     ) -> Result<Layout> {
-        self.check_drawn()?;
+        self.check_can_be_drawn()?;
         let (names, edges) = self.0.numbered();
         let graph = Graph { names: names.into_iter().map(ToString::to_string).collect(), edges };
         let (width, height) = (node_width, node_height);
         let wish = DrawingOptions { direction, width, height, sizes: Vec::new() };
-        Ok(layout::draw(graph, wish).await?)
+        Ok(layout::draw_graph(graph, wish).await?)
     }
 
     /// Graph as YAML, as `updateToolkit` and the configuration's `toolkit_files` read it.
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn yaml(&self) -> Result<String> {
-        Ok(yaml::text(&written::write(&self.0)).map_err(unfit)?)
+        Ok(yaml::format(&written::write(&self.0)).map_err(unfit)?)
     }
 }
 
 impl Toolkit {
-    fn check_drawn(&self) -> ApiResult<()> {
-        for (has, most, what) in [
+    fn check_can_be_drawn(&self) -> ApiResult<()> {
+        for (has, maximum, what) in [
             (self.0.len(), limits::DRAWN_NODES, "actions and tools"),
             (self.0.edge_count(), limits::DRAWN_EDGES, "edges"),
         ] {
-            if has > most {
+            if has > maximum {
                 let help = "draw a part of it: `toolkitSubgraph`, `recommendSubgraph`";
-                let why =
-                    format!("a picture shows at most {most} {what}, and there are {has}; {help}");
+                let why = format!(
+                    "a picture shows at most {maximum} {what}, and there are {has}; {help}"
+                );
                 return Err(ApiError::from(EngineError::LimitExceeded(why)));
             }
         }
@@ -431,7 +433,7 @@ impl ToolkitChange {
     }
 }
 
-fn actions_of(toolkit: &graph::Toolkit) -> Vec<Action> {
+fn list_actions(toolkit: &graph::Toolkit) -> Vec<Action> {
     let actions = toolkit.tools_and_actions().actions.into_iter();
     actions
         .map(|(name, node)| Action {
@@ -441,16 +443,16 @@ fn actions_of(toolkit: &graph::Toolkit) -> Vec<Action> {
         .collect()
 }
 
-fn tools(engine: &Engine, toolkit: &graph::Toolkit) -> Vec<Tool> {
+fn list_tools(engine: &Engine, toolkit: &graph::Toolkit) -> Vec<Tool> {
     let sets = engine.tools.inventory.toolbox().sets();
     let tool = |(name, node): (&NodeName, &Node)| {
         let called = name.as_str().parse().ok()?;
-        let registered = engine.tools.inventory.registered(name).and_then(|tool| {
+        let registered = engine.tools.inventory.find_tool(name).and_then(|tool| {
             let set = sets.iter().find(|set| set.name == tool.set)?;
             Some(Tool::new(&tool, set))
         });
         Some(match registered {
-            Some(tool) => tool.called(called),
+            Some(tool) => tool.with_name(called),
             None => Tool::unregistered(called, &node.description),
         })
     };

@@ -13,34 +13,36 @@ use tokio::time::{Sleep, sleep};
 
 use super::connections::Connection;
 
-/// If a peer reads nothing for this time, its connection may be closed for others.
+/// If a peer reads nothing for this time, the server may close its connection to make room for
+/// others.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct AnswerStream<T> {
     bytes: T,
     connection: Arc<Connection>,
-    /// Runs while the peer reads nothing.
-    stall: Option<Pin<Box<Sleep>>>,
+    /// Set while the peer reads nothing.
+    stall_timer: Option<Pin<Box<Sleep>>>,
     is_stalled: bool,
 }
 
 impl<T> AnswerStream<T> {
     pub(super) fn new(bytes: T, connection: Arc<Connection>) -> Self {
-        Self { bytes, connection, stall: None, is_stalled: false }
+        Self { bytes, connection, stall_timer: None, is_stalled: false }
     }
 
     /// Passes on the result of a write and records whether the peer reads.
-    fn note_write<R>(&mut self, context: &mut Context<'_>, written: Poll<R>) -> Poll<R> {
+    fn record_write<R>(&mut self, context: &mut Context<'_>, written: Poll<R>) -> Poll<R> {
         if written.is_ready() {
-            self.stall = None;
+            self.stall_timer = None;
             if std::mem::take(&mut self.is_stalled) {
-                self.connection.answer_resumed();
+                self.connection.mark_resumed();
             }
         } else if !self.is_stalled {
-            let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(STALL_TIMEOUT)));
-            if stall.as_mut().poll(context).is_ready() {
+            let stall_timer =
+                self.stall_timer.get_or_insert_with(|| Box::pin(sleep(STALL_TIMEOUT)));
+            if stall_timer.as_mut().poll(context).is_ready() {
                 self.is_stalled = true;
-                self.connection.answer_stalled();
+                self.connection.mark_stalled();
             }
         }
         written
@@ -64,13 +66,13 @@ impl<T: Write + Unpin> Write for AnswerStream<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.bytes).poll_write(context, bytes);
-        self.note_write(context, written)
+        self.record_write(context, written)
     }
 
     /// Hyper calls this only when its own buffer is empty.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.bytes).poll_flush(context))?;
-        self.connection.buffer_written();
+        self.connection.mark_buffer_written();
         Poll::Ready(Ok(()))
     }
 
@@ -88,6 +90,6 @@ impl<T: Write + Unpin> Write for AnswerStream<T> {
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.bytes).poll_write_vectored(context, parts);
-        self.note_write(context, written)
+        self.record_write(context, written)
     }
 }

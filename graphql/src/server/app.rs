@@ -14,7 +14,7 @@ use super::{
     options::{Hooks, ServerOptions},
 };
 
-/// The address of a connection, an extension of every request.
+/// The address of a connection. Every request carries it as an extension.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) IpAddr);
 
@@ -35,6 +35,6 @@ pub(super) struct App {
     pub(super) metrics: Arc<Metrics>,
     pub(super) connections: Arc<Connections>,
     pub(super) nursery: TaskSender,
-    /// Cancelled when the server shuts down, so that endless streams end.
+    /// Cancelled when the server shuts down, because some streams never end by themselves.
     pub(super) stopping: CancellationToken,
 }

@@ -21,7 +21,7 @@ pub(super) struct RequestBody {
 impl RequestBody {
     pub(super) fn new(body: Incoming, connection: Arc<Connection>) -> Self {
         if body.is_end_stream() {
-            connection.request_arrived();
+            connection.mark_request_complete();
         }
         Self { body, connection }
     }
@@ -37,7 +37,7 @@ impl HttpBody for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
         if self.body.is_end_stream() || matches!(frame, Poll::Ready(None)) {
-            self.connection.request_arrived();
+            self.connection.mark_request_complete();
         }
         frame
     }
@@ -54,7 +54,7 @@ impl HttpBody for RequestBody {
 impl Drop for RequestBody {
     fn drop(&mut self) {
         // A handler that drops the body does not wait for the rest of it.
-        self.connection.request_arrived();
+        self.connection.mark_request_complete();
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) struct AnswerBody {
 
 impl AnswerBody {
     pub(super) fn new(body: Body, connection: Arc<Connection>) -> Self {
-        connection.begin_answer();
+        connection.mark_answer_started();
         Self { body, connection }
     }
 }
@@ -93,6 +93,6 @@ impl HttpBody for AnswerBody {
 
 impl Drop for AnswerBody {
     fn drop(&mut self) {
-        self.connection.answer_buffered();
+        self.connection.mark_answer_buffered();
     }
 }

@@ -26,8 +26,8 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for the head of a request when most connections are in use.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time in which a peer may exceed its share of new connections, because a burst of them is normal.
-const BURST: Duration = Duration::from_secs(1);
+/// A peer may exceed its share of new connections for this time, because a burst of them is normal.
+const BURST_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
@@ -40,19 +40,19 @@ pub(super) struct ConnectionLimits {
 #[derive(Debug)]
 pub(super) struct Connections {
     limits: ConnectionLimits,
-    table: Mutex<Table>,
+    connection_table: Mutex<ConnectionTable>,
     closed: AtomicU64,
     /// Signalled when a connection ends or may be closed.
     pub(super) ended: tokio::sync::Notify,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    next: u64,
+struct ConnectionTable {
+    next_place: u64,
     ordinary: Pool,
     reserve: Pool,
-    /// The waiting ordinary connections that have not sent a whole request yet.
-    new: BTreeMap<IpAddr, BTreeSet<u64>>,
+    /// The ordinary connections of each peer that wait and have not sent a whole request.
+    unfinished_by_peer: BTreeMap<IpAddr, BTreeSet<u64>>,
 }
 
 /// Connections that share a limit.
@@ -77,8 +77,8 @@ pub(super) struct Connection {
     is_reserve: bool,
     header_timeout: Duration,
     close: CancellationToken,
-    /// Its key in [`Pool::waiting`] while it waits for a whole request.
-    place: Mutex<Option<u64>>,
+    /// The key of the connection in [`Pool::waiting`] while it waits for a whole request.
+    queue_place: Mutex<Option<u64>>,
     answer: Mutex<Answer>,
 }
 
@@ -94,24 +94,25 @@ enum Answer {
 
 impl Connections {
     pub(super) fn new(limits: ConnectionLimits) -> Arc<Self> {
-        let (table, closed) = (Mutex::default(), AtomicU64::new(0));
-        Arc::new(Self { limits, table, closed, ended: tokio::sync::Notify::new() })
+        let (connection_table, closed) = (Mutex::default(), AtomicU64::new(0));
+        Arc::new(Self { limits, connection_table, closed, ended: tokio::sync::Notify::new() })
     }
 
     /// Accepts a connection. Returns `None` if even the reserve is full of requests in progress.
-    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Connection>> {
+    pub(super) fn accept(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Connection>> {
         let peer = peer_network(peer);
-        let mut table = self.lock_table();
+        let mut connection_table = self.lock_table();
         let total = self.limits.total;
-        let is_reserve = table.ordinary.open >= total && !self.evict_from(&mut table, false);
+        let is_reserve = connection_table.ordinary.open >= total
+            && !self.evict_oldest(&mut connection_table, false);
         if is_reserve
-            && table.reserve.open >= RESERVED_CONNECTIONS
-            && !self.evict_from(&mut table, true)
+            && connection_table.reserve.open >= RESERVED_CONNECTIONS
+            && !self.evict_oldest(&mut connection_table, true)
         {
             return None;
         }
-        table.pool(is_reserve).open += 1;
-        let header_timeout = match table.ordinary.open {
+        connection_table.pool_mut(is_reserve).open += 1;
+        let header_timeout = match connection_table.ordinary.open {
             _ if is_reserve => RESERVE_TIMEOUT,
             open if open > total / 4 * 3 => BUSY_TIMEOUT,
             _ => self.limits.header_timeout,
@@ -122,24 +123,24 @@ impl Connections {
             is_reserve,
             header_timeout: header_timeout.min(self.limits.header_timeout),
             close: CancellationToken::new(),
-            place: Mutex::default(),
+            queue_place: Mutex::default(),
             answer: Mutex::default(),
         };
-        let place = table.wait(&connection, true);
-        *connection.lock_place() = Some(place);
-        self.evict_of(&mut table, peer);
+        let queue_place = connection_table.add_waiting(&connection, true);
+        *connection.lock_place() = Some(queue_place);
+        self.evict_oldest_of_peer(&mut connection_table, peer);
         Some(Arc::new(connection))
     }
 
     pub(super) fn has_room(&self) -> bool {
-        let table = self.lock_table();
-        table.ordinary.open < self.limits.total
-            || table.reserve.open < RESERVED_CONNECTIONS
-            || !table.ordinary.waiting.is_empty()
-            || !table.reserve.waiting.is_empty()
+        let connection_table = self.lock_table();
+        connection_table.ordinary.open < self.limits.total
+            || connection_table.reserve.open < RESERVED_CONNECTIONS
+            || !connection_table.ordinary.waiting.is_empty()
+            || !connection_table.reserve.waiting.is_empty()
     }
 
-    pub(super) fn figures(&self) -> String {
+    pub(super) fn format_metrics(&self) -> String {
         format!(
             "# HELP faber_connections_open Connections open now, WebSockets included.\n\
              # TYPE faber_connections_open gauge\n\
@@ -147,36 +148,45 @@ impl Connections {
              # HELP faber_connections_closed_total Connections closed to make room for others.\n\
              # TYPE faber_connections_closed_total counter\n\
              faber_connections_closed_total {}\n",
-            self.open(),
+            self.count_open(),
             self.closed.load(Ordering::Relaxed)
         )
     }
 
-    fn open(&self) -> usize {
-        let table = self.lock_table();
-        table.ordinary.open + table.reserve.open
+    fn count_open(&self) -> usize {
+        let connection_table = self.lock_table();
+        connection_table.ordinary.open + connection_table.reserve.open
     }
 
     /// Closes the connection of a pool that has waited longest. Returns `false` if none waits.
-    fn evict_from(&self, table: &mut Table, is_reserve: bool) -> bool {
-        let oldest = table.pool(is_reserve).waiting.keys().next().copied();
-        oldest.is_some_and(|place| self.evict_connection(table, place, is_reserve))
+    fn evict_oldest(&self, connection_table: &mut ConnectionTable, is_reserve: bool) -> bool {
+        let oldest = connection_table.pool_mut(is_reserve).waiting.keys().next().copied();
+        oldest.is_some_and(|queue_place| {
+            self.evict_connection(connection_table, queue_place, is_reserve)
+        })
     }
 
     /// Closes the oldest new connections of a peer that has too many.
-    fn evict_of(&self, table: &mut Table, peer: IpAddr) {
-        while let Some(new) = table.new.get(&peer)
+    fn evict_oldest_of_peer(&self, connection_table: &mut ConnectionTable, peer: IpAddr) {
+        while let Some(new) = connection_table.unfinished_by_peer.get(&peer)
             && new.len() > self.limits.new_per_peer
-            && let Some(place) = new.first().copied()
-            && let Some(waiting) = table.ordinary.waiting.get(&place)
-            && waiting.since.elapsed() >= BURST
+            && let Some(queue_place) = new.first().copied()
+            && let Some(waiting) = connection_table.ordinary.waiting.get(&queue_place)
+            && waiting.since.elapsed() >= BURST_TIME
         {
-            self.evict_connection(table, place, false);
+            self.evict_connection(connection_table, queue_place, false);
         }
     }
 
-    fn evict_connection(&self, table: &mut Table, place: u64, is_reserve: bool) -> bool {
-        let Some(evicted) = table.stop_waiting(place, is_reserve) else { return false };
+    fn evict_connection(
+        &self,
+        connection_table: &mut ConnectionTable,
+        queue_place: u64,
+        is_reserve: bool,
+    ) -> bool {
+        let Some(evicted) = connection_table.stop_waiting(queue_place, is_reserve) else {
+            return false;
+        };
         evicted.close.cancel();
         let closed = self.closed.fetch_add(1, Ordering::Relaxed) + 1;
         if closed.is_power_of_two() {
@@ -190,34 +200,34 @@ impl Connections {
         true
     }
 
-    fn lock_table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_table(&self) -> MutexGuard<'_, ConnectionTable> {
+        self.connection_table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
-    fn pool(&mut self, is_reserve: bool) -> &mut Pool {
+impl ConnectionTable {
+    fn pool_mut(&mut self, is_reserve: bool) -> &mut Pool {
         if is_reserve { &mut self.reserve } else { &mut self.ordinary }
     }
 
-    fn wait(&mut self, connection: &Connection, is_new: bool) -> u64 {
-        let place = self.next;
-        self.next += 1;
+    fn add_waiting(&mut self, connection: &Connection, is_new: bool) -> u64 {
+        let queue_place = self.next_place;
+        self.next_place += 1;
         let (peer, close) = (connection.peer, connection.close.clone());
         let waiting = Waiting { since: Instant::now(), peer, close };
-        self.pool(connection.is_reserve).waiting.insert(place, waiting);
+        self.pool_mut(connection.is_reserve).waiting.insert(queue_place, waiting);
         if is_new && !connection.is_reserve {
-            self.new.entry(peer).or_default().insert(place);
+            self.unfinished_by_peer.entry(peer).or_default().insert(queue_place);
         }
-        place
+        queue_place
     }
 
-    fn stop_waiting(&mut self, place: u64, is_reserve: bool) -> Option<Waiting> {
-        let waiting = self.pool(is_reserve).waiting.remove(&place)?;
-        if let Some(new) = self.new.get_mut(&waiting.peer) {
-            new.remove(&place);
+    fn stop_waiting(&mut self, queue_place: u64, is_reserve: bool) -> Option<Waiting> {
+        let waiting = self.pool_mut(is_reserve).waiting.remove(&queue_place)?;
+        if let Some(new) = self.unfinished_by_peer.get_mut(&waiting.peer) {
+            new.remove(&queue_place);
             if new.is_empty() {
-                self.new.remove(&waiting.peer);
+                self.unfinished_by_peer.remove(&waiting.peer);
             }
         }
         Some(waiting)
@@ -233,7 +243,7 @@ impl Connection {
         self.header_timeout
     }
 
-    pub(super) async fn closed(&self) {
+    pub(super) async fn wait_until_closed(&self) {
         self.close.cancelled().await;
     }
 
@@ -241,21 +251,21 @@ impl Connection {
         self.lock_place().is_none()
     }
 
-    pub(super) fn request_arrived(&self) {
-        let mut answer = self.answer();
+    pub(super) fn mark_request_complete(&self) {
+        let mut answer = self.lock_answer();
         if *answer == Answer::Buffered {
             *answer = Answer::None;
         }
         self.stop_waiting();
     }
 
-    pub(super) fn begin_answer(&self) {
-        *self.answer() = Answer::Made;
+    pub(super) fn mark_answer_started(&self) {
+        *self.lock_answer() = Answer::Made;
     }
 
     /// Records that the connection has buffered the whole body.
-    pub(super) fn answer_buffered(&self) {
-        let mut answer = self.answer();
+    pub(super) fn mark_answer_buffered(&self) {
+        let mut answer = self.lock_answer();
         if *answer == Answer::Made {
             *answer = Answer::Buffered;
         }
@@ -263,61 +273,61 @@ impl Connection {
 
     /// Records that the buffer is written. If it contained the response, the connection waits for
     /// the next request.
-    pub(super) fn buffer_written(&self) {
-        let mut answer = self.answer();
+    pub(super) fn mark_buffer_written(&self) {
+        let mut answer = self.lock_answer();
         if *answer == Answer::Buffered {
             *answer = Answer::None;
-            self.wait();
+            self.add_waiting();
         }
     }
 
     /// Records that the peer has stopped reading. The connection may be closed for others until the
     /// peer reads again.
-    pub(super) fn answer_stalled(&self) {
-        if *self.answer() != Answer::None {
-            self.wait();
+    pub(super) fn mark_stalled(&self) {
+        if *self.lock_answer() != Answer::None {
+            self.add_waiting();
         }
     }
 
     /// Records that the peer reads again.
-    pub(super) fn answer_resumed(&self) {
+    pub(super) fn mark_resumed(&self) {
         self.stop_waiting();
     }
 
-    fn wait(&self) {
-        let mut table = self.connections.lock_table();
-        let mut place = self.lock_place();
-        if place.is_none() {
-            *place = Some(table.wait(self, false));
+    fn add_waiting(&self) {
+        let mut connection_table = self.connections.lock_table();
+        let mut queue_place = self.lock_place();
+        if queue_place.is_none() {
+            *queue_place = Some(connection_table.add_waiting(self, false));
         }
-        drop((place, table));
+        drop((queue_place, connection_table));
         self.connections.ended.notify_one();
     }
 
     fn stop_waiting(&self) {
-        let mut table = self.connections.lock_table();
-        if let Some(place) = self.lock_place().take() {
-            table.stop_waiting(place, self.is_reserve);
+        let mut connection_table = self.connections.lock_table();
+        if let Some(queue_place) = self.lock_place().take() {
+            connection_table.stop_waiting(queue_place, self.is_reserve);
         }
     }
 
-    fn answer(&self) -> MutexGuard<'_, Answer> {
+    fn lock_answer(&self) -> MutexGuard<'_, Answer> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_place(&self) -> MutexGuard<'_, Option<u64>> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue_place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let mut table = self.connections.lock_table();
-        if let Some(place) = self.lock_place().take() {
-            table.stop_waiting(place, self.is_reserve);
+        let mut connection_table = self.connections.lock_table();
+        if let Some(queue_place) = self.lock_place().take() {
+            connection_table.stop_waiting(queue_place, self.is_reserve);
         }
-        table.pool(self.is_reserve).open -= 1;
-        drop(table);
+        connection_table.pool_mut(self.is_reserve).open -= 1;
+        drop(connection_table);
         self.connections.ended.notify_one();
     }
 }
@@ -340,40 +350,46 @@ mod tests {
     use super::*;
 
     const TOTAL: usize = 8;
-    const PER_PEER: usize = 3;
+    const MAX_NEW_PER_PEER: usize = 3;
 
-    fn connections() -> Arc<Connections> {
+    fn make_connections() -> Arc<Connections> {
         let header_timeout = Duration::from_mins(1);
-        Connections::new(ConnectionLimits { total: TOTAL, new_per_peer: PER_PEER, header_timeout })
+        Connections::new(ConnectionLimits {
+            total: TOTAL,
+            new_per_peer: MAX_NEW_PER_PEER,
+            header_timeout,
+        })
     }
 
-    fn peer(n: usize) -> IpAddr {
+    fn peer_address(n: usize) -> IpAddr {
         Ipv4Addr::from_bits(u32::try_from(n).unwrap()).into()
     }
 
-    fn closed(all: &[Arc<Connection>]) -> Vec<usize> {
+    fn closed_positions(all: &[Arc<Connection>]) -> Vec<usize> {
         (0..all.len()).filter(|at| all[*at].close.is_cancelled()).collect()
     }
 
     /// Answers a request completely.
-    fn answer(connection: &Connection) {
-        connection.begin_answer();
-        connection.answer_buffered();
-        connection.buffer_written();
+    fn answer_request(connection: &Connection) {
+        connection.mark_answer_started();
+        connection.mark_answer_buffered();
+        connection.mark_buffer_written();
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_evicted_only_after_its_answer_is_written() {
-        let connections = connections();
-        let all: Vec<_> = (0..TOTAL).map(|n| connections.admit(peer(n)).unwrap()).collect();
-        all[0].request_arrived();
-        all[0].begin_answer();
-        all[0].buffer_written();
-        all[0].answer_buffered();
-        let crowd = || (0..2 * TOTAL).for_each(|n| drop(connections.admit(peer(n)).unwrap()));
+        let connections = make_connections();
+        let all: Vec<_> =
+            (0..TOTAL).map(|n| connections.accept(peer_address(n)).unwrap()).collect();
+        all[0].mark_request_complete();
+        all[0].mark_answer_started();
+        all[0].mark_buffer_written();
+        all[0].mark_answer_buffered();
+        let crowd =
+            || (0..2 * TOTAL).for_each(|n| drop(connections.accept(peer_address(n)).unwrap()));
         crowd();
         assert!(all[0].is_answering() && !all[0].close.is_cancelled());
-        all[0].buffer_written();
+        all[0].mark_buffer_written();
         assert!(!all[0].is_answering());
         crowd();
         assert!(all[0].close.is_cancelled());
@@ -381,84 +397,92 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_with_a_pipelined_request_is_not_evicted() {
-        let connections = connections();
-        let connection = connections.admit(peer(1)).unwrap();
-        connection.request_arrived();
-        connection.begin_answer();
-        connection.answer_buffered();
-        connection.request_arrived();
-        connection.buffer_written();
+        let connections = make_connections();
+        let connection = connections.accept(peer_address(1)).unwrap();
+        connection.mark_request_complete();
+        connection.mark_answer_started();
+        connection.mark_answer_buffered();
+        connection.mark_request_complete();
+        connection.mark_buffer_written();
         assert!(connection.is_answering());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_evicted_for_a_new_one() {
-        let connections = connections();
+        let connections = make_connections();
         let all: Vec<_> = (0..TOTAL + RESERVED_CONNECTIONS)
             .map(|n| {
-                let connection = connections.admit(peer(n)).unwrap();
-                connection.request_arrived();
+                let connection = connections.accept(peer_address(n)).unwrap();
+                connection.mark_request_complete();
                 connection
             })
             .collect();
         assert!(!connections.has_room());
         let room = connections.ended.notified();
-        answer(&all[3]);
+        answer_request(&all[3]);
         tokio::time::timeout(Duration::from_secs(1), room).await.expect("it is told");
         assert!(connections.has_room());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_without_a_whole_request_is_evicted() {
-        let connections = connections();
-        let all: Vec<_> = (0..TOTAL).map(|n| connections.admit(peer(n)).unwrap()).collect();
-        all[0].request_arrived();
-        let next = connections.admit(peer(90)).unwrap();
-        assert_eq!((closed(&all), next.is_reserve()), (vec![1], false));
-        answer(&all[0]);
+        let connections = make_connections();
+        let all: Vec<_> =
+            (0..TOTAL).map(|n| connections.accept(peer_address(n)).unwrap()).collect();
+        all[0].mark_request_complete();
+        let next = connections.accept(peer_address(90)).unwrap();
+        assert_eq!((closed_positions(&all), next.is_reserve()), (vec![1], false));
+        answer_request(&all[0]);
         let mut more = vec![next];
-        more.extend((2..TOTAL).map(|n| connections.admit(peer(n)).unwrap()));
-        assert_eq!(closed(&all), [1, 2, 3, 4, 5, 6, 7]);
-        more.push(connections.admit(peer(91)).unwrap());
-        assert_eq!((closed(&all).len(), closed(&more)), (7, vec![0]), "the oldest first");
+        more.extend((2..TOTAL).map(|n| connections.accept(peer_address(n)).unwrap()));
+        assert_eq!(closed_positions(&all), [1, 2, 3, 4, 5, 6, 7]);
+        more.push(connections.accept(peer_address(91)).unwrap());
+        assert_eq!(
+            (closed_positions(&all).len(), closed_positions(&more)),
+            (7, vec![0]),
+            "the oldest first"
+        );
         drop((all, more));
-        assert_eq!(connections.open(), 0);
+        assert_eq!(connections.count_open(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn reserve_connections_serve_health_checks_when_all_are_busy() {
-        let connections = connections();
-        let all: Vec<_> = (0..TOTAL).map(|n| connections.admit(peer(n)).unwrap()).collect();
+        let connections = make_connections();
+        let all: Vec<_> =
+            (0..TOTAL).map(|n| connections.accept(peer_address(n)).unwrap()).collect();
         for connection in &all {
-            connection.request_arrived();
+            connection.mark_request_complete();
         }
-        let reserve: Vec<_> =
-            (0..RESERVED_CONNECTIONS).map(|n| connections.admit(peer(n)).unwrap()).collect();
+        let reserve: Vec<_> = (0..RESERVED_CONNECTIONS)
+            .map(|n| connections.accept(peer_address(n)).unwrap())
+            .collect();
         assert!(
             reserve.iter().all(|connection| connection.is_reserve()
                 && connection.header_timeout() == RESERVE_TIMEOUT)
         );
-        let next = connections.admit(peer(0)).unwrap();
-        assert_eq!((closed(&reserve), closed(&all)), (vec![0], vec![]));
-        reserve.iter().chain([&next]).for_each(|connection| connection.request_arrived());
-        assert!(connections.admit(peer(0)).is_none() && !connections.has_room());
+        let next = connections.accept(peer_address(0)).unwrap();
+        assert_eq!((closed_positions(&reserve), closed_positions(&all)), (vec![0], vec![]));
+        reserve.iter().chain([&next]).for_each(|connection| connection.mark_request_complete());
+        assert!(connections.accept(peer_address(0)).is_none() && !connections.has_room());
         drop(all);
         assert!(connections.has_room());
-        assert!(!connections.admit(peer(0)).unwrap().is_reserve());
+        assert!(!connections.accept(peer_address(0)).unwrap().is_reserve());
     }
 
     #[tokio::test(start_paused = true)]
     async fn new_connections_of_one_peer_are_limited() {
-        let connections = connections();
-        let mut all: Vec<_> = (0..=PER_PEER).map(|_| connections.admit(peer(1)).unwrap()).collect();
-        assert!(closed(&all).is_empty(), "many may come at once");
-        all[1].request_arrived();
-        answer(&all[1]);
-        tokio::time::advance(BURST).await;
-        all.push(connections.admit(peer(1)).unwrap());
-        assert_eq!(closed(&all), [0], "one that has asked something may idle");
-        all.push(connections.admit(peer(2)).unwrap());
-        assert_eq!(closed(&all), [0], "others have nothing to do with it");
+        let connections = make_connections();
+        let mut all: Vec<_> =
+            (0..=MAX_NEW_PER_PEER).map(|_| connections.accept(peer_address(1)).unwrap()).collect();
+        assert!(closed_positions(&all).is_empty(), "many may come at once");
+        all[1].mark_request_complete();
+        answer_request(&all[1]);
+        tokio::time::advance(BURST_TIME).await;
+        all.push(connections.accept(peer_address(1)).unwrap());
+        assert_eq!(closed_positions(&all), [0], "one that has asked something may idle");
+        all.push(connections.accept(peer_address(2)).unwrap());
+        assert_eq!(closed_positions(&all), [0], "others have nothing to do with it");
     }
 
     #[test]

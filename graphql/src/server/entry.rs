@@ -31,9 +31,9 @@ pub(super) fn is_health(path: &str) -> bool {
 }
 
 /// Rejects other machines if no tokens are configured.
-pub(super) fn admit(access: &Access, request: &Request) -> Result<(), Refusal> {
+pub(super) fn check_peer(access: &Access, request: &Request) -> Result<(), Refusal> {
     let peer = request.extensions().get::<Peer>();
-    if peer.is_some_and(|peer| access.admits(peer.0)) || is_health(request.uri().path()) {
+    if peer.is_some_and(|peer| access.may_connect(peer.0)) || is_health(request.uri().path()) {
         return Ok(());
     }
     Err(Refusal::forbidden(
@@ -42,18 +42,22 @@ pub(super) fn admit(access: &Access, request: &Request) -> Result<(), Refusal> {
     ))
 }
 
-pub(super) fn enter(access: &Access, headers: &HeaderMap, peer: Peer) -> Result<Grant, Refusal> {
-    Ok(access.enter(bearer_token(headers), peer.0)?)
+pub(super) fn authenticate(
+    access: &Access,
+    headers: &HeaderMap,
+    peer: Peer,
+) -> Result<Grant, Refusal> {
+    Ok(access.authenticate(bearer_token(headers), peer.0)?)
 }
 
-pub(super) fn caller(access: &Access, parts: &Parts) -> Result<Caller, Refusal> {
-    let grant = enter(access, &parts.headers, find_peer(parts)?)?;
-    Ok(Caller { headers: without_token(&parts.headers), init: None, grant })
+pub(super) fn identify_caller(access: &Access, parts: &Parts) -> Result<Caller, Refusal> {
+    let grant = authenticate(access, &parts.headers, find_peer(parts)?)?;
+    Ok(Caller { headers: remove_token(&parts.headers), init: None, grant })
 }
 
-/// The caller's data from the handshake of a WebSocket.
+/// What the handshake of a WebSocket says about the caller.
 #[derive(Debug)]
-pub(super) struct Handshake {
+pub(super) struct HandshakeCaller {
     headers: HeaderMap,
     peer: Peer,
     grant: Option<Grant>,
@@ -61,29 +65,30 @@ pub(super) struct Handshake {
 
 /// Reads the handshake of a WebSocket. Browsers cannot add headers to it, so the token may follow
 /// later. A wrong token is rejected.
-pub(super) fn opening(access: &Access, parts: &Parts) -> Result<Handshake, Refusal> {
+pub(super) fn read_handshake(access: &Access, parts: &Parts) -> Result<HandshakeCaller, Refusal> {
     let peer = find_peer(parts)?;
-    let grant = match access.enter(bearer_token(&parts.headers), peer.0) {
+    let grant = match access.authenticate(bearer_token(&parts.headers), peer.0) {
         Ok(grant) => Some(grant),
         Err(Denied::NoToken) => None,
         Err(denied) => return Err(denied.into()),
     };
-    Ok(Handshake { headers: without_token(&parts.headers), peer, grant })
+    Ok(HandshakeCaller { headers: remove_token(&parts.headers), peer, grant })
 }
 
-impl Handshake {
+impl HandshakeCaller {
     /// Identifies the client by the payload of `connection_init`, or else by the handshake.
-    pub(super) fn greet(
+    pub(super) fn identify_client(
         &self,
         access: &Access,
         mut init: Option<Value>,
     ) -> Result<Caller, Refusal> {
         let headers = self.headers.clone();
-        let Some(token) = access.wants_token().then(|| take_token(init.as_mut())).flatten() else {
+        let Some(token) = access.requires_token().then(|| take_token(init.as_mut())).flatten()
+        else {
             let grant = self.grant.clone().ok_or(Denied::NoToken)?;
             return Ok(Caller { headers, init, grant });
         };
-        let grant = access.enter(Some(without_scheme(&token)), self.peer.0)?;
+        let grant = access.authenticate(Some(strip_scheme(&token)), self.peer.0)?;
         Ok(Caller { headers, init, grant })
     }
 }
@@ -96,20 +101,20 @@ fn find_peer(parts: &Parts) -> Result<Peer, Refusal> {
 /// Returns the bearer token, and nothing for other schemes, which may belong to a proxy.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    values.find_map(|value| scheme(value.to_str().ok()?))
+    values.find_map(|value| split_scheme(value.to_str().ok()?))
 }
 
-fn scheme(text: &str) -> Option<&str> {
+fn split_scheme(text: &str) -> Option<&str> {
     let (scheme, token) = text.trim().split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Clients write the token in the payload with or without the scheme.
-fn without_scheme(text: &str) -> &str {
-    scheme(text).unwrap_or(text.trim())
+/// Strips the scheme, because clients write the token in the payload with or without it.
+fn strip_scheme(text: &str) -> &str {
+    split_scheme(text).unwrap_or(text.trim())
 }
 
-fn without_token(headers: &HeaderMap) -> HeaderMap {
+fn remove_token(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     headers.remove(header::AUTHORIZATION);
     headers
@@ -143,7 +148,7 @@ mod tests {
             let value = HeaderValue::from_static(value);
             let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value.clone())]);
             assert_eq!(bearer_token(&headers), expected, "{value:?}");
-            assert!(without_token(&headers).is_empty());
+            assert!(remove_token(&headers).is_empty());
         }
         for (init, expected) in [
             (json!({ "Authorization": "Bearer abc", "x": 1 }), Some("abc")),
@@ -155,7 +160,7 @@ mod tests {
         ] {
             let mut rest = init.clone();
             let token = take_token(Some(&mut rest));
-            assert_eq!(token.as_deref().map(without_scheme), expected, "{init}");
+            assert_eq!(token.as_deref().map(strip_scheme), expected, "{init}");
             assert_eq!(rest, json!({ "x": 1 }), "the token is removed");
         }
     }

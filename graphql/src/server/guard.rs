@@ -12,7 +12,7 @@ use engine::access::Access;
 
 use super::{
     entry,
-    hosts::{HostPolicy, Origin, Place},
+    hosts::{HostAndPort, HostPolicy, Origin},
     metrics::{Metrics, RequestKind},
     refusal::Refusal,
 };
@@ -27,17 +27,17 @@ pub(super) struct GuardState {
     pub(super) metrics: Arc<Metrics>,
 }
 
-pub(super) async fn guard(
+pub(super) async fn check_hosts_and_origins(
     State(gate): State<Arc<GuardState>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let admitted =
-        entry::admit(&gate.access, &request).and_then(|()| check_origin(&gate.policy, &request));
+    let admitted = entry::check_peer(&gate.access, &request)
+        .and_then(|()| check_origin(&gate.policy, &request));
     let origin = match admitted {
         Ok(origin) => origin,
         Err(refusal) => {
-            gate.metrics.count(RequestKind::Forbidden, refusal.status);
+            gate.metrics.count_request(RequestKind::Forbidden, refusal.status);
             return refusal.into_response();
         }
     };
@@ -51,15 +51,15 @@ pub(super) async fn guard(
 
 /// Returns the origin of an allowed request, if it has one.
 fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
-    let name = host_of(request)?;
-    let host = Place::parse(name).filter(|host| policy.accepts_host(host)).ok_or_else(|| {
+    let name = requested_host(request)?;
+    let host = HostAndPort::parse(name).filter(|host| policy.accepts_host(host)).ok_or_else(|| {
         Refusal::forbidden(format!(
             "host `{name}` is not allowed: use the address that the server listens on; a proxy has to \
              pass that address on as `Host`"
         ))
     })?;
     let Some(value) = request.headers().get(header::ORIGIN) else {
-        return sent_by_a_program(request.headers()).map(|()| None);
+        return check_sent_by_program(request.headers()).map(|()| None);
     };
     let page = value.to_str().unwrap_or_default();
     match Origin::parse(page).filter(|origin| policy.accepts_origin(origin, &host)) {
@@ -71,20 +71,20 @@ fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderV
     }
 }
 
-fn host_of(request: &Request) -> Result<&str, Refusal> {
+fn requested_host(request: &Request) -> Result<&str, Refusal> {
     if let Some(authority) = request.uri().authority() {
         return Ok(authority.as_str());
     }
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
         (Some(host), None) => Ok(host.to_str().unwrap_or_default()),
-        _ => Err(Refusal::malformed("exactly one `Host` header is needed")),
+        _ => Err(Refusal::malformed_request("exactly one `Host` header is needed")),
     }
 }
 
 /// Rejects requests without `Origin` that a foreign page triggers, such as for an image. Links to
 /// this server are allowed, because the browser leaves the foreign page.
-fn sent_by_a_program(headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_sent_by_program(headers: &HeaderMap) -> Result<(), Refusal> {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
     if is("sec-fetch-site", "cross-site") && !is("sec-fetch-mode", "navigate") {
         return Err(Refusal::forbidden("other sites may not load anything from this server"));

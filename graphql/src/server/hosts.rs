@@ -18,7 +18,7 @@ use axum::http::uri::Authority;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHost {
     scheme: Option<String>,
-    place: Place,
+    host: HostAndPort,
 }
 
 /// An entry without a host.
@@ -35,28 +35,29 @@ impl FromStr for AllowedHost {
             Some((scheme, rest)) => (Some(scheme.to_ascii_lowercase()), rest),
             None => (None, text),
         };
-        let place = Place::parse(rest.strip_suffix('/').unwrap_or(rest)).ok_or_else(invalid)?;
-        Ok(Self { scheme, place })
+        let host =
+            HostAndPort::parse(rest.strip_suffix('/').unwrap_or(rest)).ok_or_else(invalid)?;
+        Ok(Self { scheme, host })
     }
 }
 
 impl AllowedHost {
-    fn covers_host(&self, host: &Place) -> bool {
-        self.place.name == host.name
-            && (self.scheme.is_some() || self.place.port.is_none() || self.place.port == host.port)
+    fn covers_host(&self, host: &HostAndPort) -> bool {
+        self.host.name == host.name
+            && (self.scheme.is_some() || self.host.port.is_none() || self.host.port == host.port)
     }
 
     fn covers_origin(&self, origin: &Origin) -> bool {
         match &self.scheme {
-            Some(scheme) => *scheme == origin.scheme && self.place == origin.place,
-            None => self.covers_host(&origin.place),
+            Some(scheme) => *scheme == origin.scheme && self.host == origin.host,
+            None => self.covers_host(&origin.host),
         }
     }
 }
 
 /// A normalized host name or address, with a port if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct HostAndPort {
     name: Name,
     port: Option<u16>,
 }
@@ -68,7 +69,7 @@ enum Name {
     Domain(String),
 }
 
-impl Place {
+impl HostAndPort {
     /// Parses the `Host` header, or an origin without its scheme.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let authority: Authority = text.parse().ok().filter(|_| !text.contains('@'))?;
@@ -84,13 +85,14 @@ impl Place {
             Some(address) => Name::Address(address.parse::<Ipv6Addr>().ok()?.to_canonical()),
             None => match host.parse::<IpAddr>() {
                 Ok(address) => Name::Address(address),
-                Err(_) => domain(host)?,
+                Err(_) => parse_domain(host)?,
             },
         };
         Some(Self { name, port })
     }
 
-    /// Returns whether this is the local machine, by a name that no name server resolves.
+    /// Returns whether this is the local machine, by an address or by a name that no name server
+    /// resolves.
     fn is_loopback(&self) -> bool {
         match &self.name {
             Name::Address(address) => address.is_loopback(),
@@ -99,7 +101,7 @@ impl Place {
     }
 }
 
-fn domain(host: &str) -> Option<Name> {
+fn parse_domain(host: &str) -> Option<Name> {
     let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     (!name.is_empty()).then_some(Name::Domain(name))
 }
@@ -107,14 +109,14 @@ fn domain(host: &str) -> Option<Name> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Origin {
     scheme: String,
-    place: Place,
+    host: HostAndPort,
 }
 
 impl Origin {
     /// Parses the `Origin` header. Returns `None` for `null` and other invalid values.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
-        Some(Self { scheme: scheme.to_ascii_lowercase(), place: Place::parse(rest)? })
+        Some(Self { scheme: scheme.to_ascii_lowercase(), host: HostAndPort::parse(rest)? })
     }
 
     fn is_web(&self) -> bool {
@@ -135,8 +137,9 @@ impl HostPolicy {
 
     /// Returns whether the server answers to `host`.
     ///
-    /// A server that listens on all addresses answers to any address: rebinding needs a name.
-    pub(super) fn accepts_host(&self, host: &Place) -> bool {
+    /// A server that listens on all addresses accepts any address as host, because DNS rebinding
+    /// needs a name.
+    pub(super) fn accepts_host(&self, host: &HostAndPort) -> bool {
         let address = match host.name {
             Name::Address(address) => self.listen.is_unspecified() || address == self.listen,
             Name::Domain(_) => false,
@@ -145,10 +148,10 @@ impl HostPolicy {
     }
 
     /// Returns whether a page from `origin` may use the server as `host`.
-    pub(super) fn accepts_origin(&self, origin: &Origin, host: &Place) -> bool {
-        let known = origin.place == *host
-            || origin.place.is_loopback()
-            || origin.place.name == Name::Address(self.listen);
+    pub(super) fn accepts_origin(&self, origin: &Origin, host: &HostAndPort) -> bool {
+        let known = origin.host == *host
+            || origin.host.is_loopback()
+            || origin.host.name == Name::Address(self.listen);
         (known && origin.is_web()) || self.allowed.iter().any(|entry| entry.covers_origin(origin))
     }
 }
@@ -157,7 +160,7 @@ impl HostPolicy {
 mod tests {
     use super::*;
 
-    fn policy(listen: &str) -> HostPolicy {
+    fn listen_policy(listen: &str) -> HostPolicy {
         let allowed = ["faber.example", "proxy.example:8443", "https://app.example"];
         HostPolicy::new(
             listen.parse().unwrap(),
@@ -166,14 +169,15 @@ mod tests {
     }
 
     #[track_caller]
-    fn host(listen: &str, host: &str) -> bool {
-        Place::parse(host).is_some_and(|host| policy(listen).accepts_host(&host))
+    fn accepts_host(listen: &str, host: &str) -> bool {
+        HostAndPort::parse(host).is_some_and(|host| listen_policy(listen).accepts_host(&host))
     }
 
     #[track_caller]
-    fn origin(listen: &str, host: &str, origin: &str) -> bool {
-        let host = Place::parse(host).unwrap();
-        Origin::parse(origin).is_some_and(|origin| policy(listen).accepts_origin(&origin, &host))
+    fn accepts_origin(listen: &str, host: &str, origin: &str) -> bool {
+        let host = HostAndPort::parse(host).unwrap();
+        Origin::parse(origin)
+            .is_some_and(|origin| listen_policy(listen).accepts_origin(&origin, &host))
     }
 
     #[test]
@@ -192,11 +196,11 @@ mod tests {
             "proxy.example:8443",
             "app.example",
         ] {
-            assert!(host("127.0.0.1", name), "{name}");
+            assert!(accepts_host("127.0.0.1", name), "{name}");
         }
-        assert!(host("192.168.1.5", "192.168.1.5:4000"));
-        assert!(host("0.0.0.0", "192.168.1.5:4000"));
-        assert!(host("::", "192.168.1.5:4000"));
+        assert!(accepts_host("192.168.1.5", "192.168.1.5:4000"));
+        assert!(accepts_host("0.0.0.0", "192.168.1.5:4000"));
+        assert!(accepts_host("::", "192.168.1.5:4000"));
     }
 
     #[test]
@@ -217,9 +221,9 @@ mod tests {
             "[::2]",
             "a b",
         ] {
-            assert!(!host("127.0.0.1", name), "{name}");
+            assert!(!accepts_host("127.0.0.1", name), "{name}");
         }
-        assert!(!host("0.0.0.0", "evil.example"), "rebinding");
+        assert!(!accepts_host("0.0.0.0", "evil.example"), "rebinding");
     }
 
     #[test]
@@ -233,9 +237,12 @@ mod tests {
             "https://app.example",
             "http://[::1]",
         ] {
-            assert!(origin("127.0.0.1", here, page), "{page}");
+            assert!(accepts_origin("127.0.0.1", here, page), "{page}");
         }
-        assert!(origin("0.0.0.0", "192.168.1.5:4000", "http://192.168.1.5:4000"), "same origin");
+        assert!(
+            accepts_origin("0.0.0.0", "192.168.1.5:4000", "http://192.168.1.5:4000"),
+            "same origin"
+        );
     }
 
     #[test]
@@ -250,10 +257,16 @@ mod tests {
             "http://localhost.evil.example",
             "",
         ] {
-            assert!(!origin("127.0.0.1", "127.0.0.1:4000", page), "{page}");
+            assert!(!accepts_origin("127.0.0.1", "127.0.0.1:4000", page), "{page}");
         }
-        assert!(!origin("0.0.0.0", "192.168.1.5:4000", "http://6.6.6.6"), "another address");
-        assert!(!origin("0.0.0.0", "192.168.1.5:4000", "http://192.168.1.5:80"), "another port");
+        assert!(
+            !accepts_origin("0.0.0.0", "192.168.1.5:4000", "http://6.6.6.6"),
+            "another address"
+        );
+        assert!(
+            !accepts_origin("0.0.0.0", "192.168.1.5:4000", "http://192.168.1.5:80"),
+            "another port"
+        );
     }
 
     #[test]

@@ -16,26 +16,26 @@ use super::{
     app::{App, Caller},
     entry,
     metrics::RequestKind,
-    negotiate::{Format, accepts_stream, negotiate},
+    negotiate::{Format, accepts_stream, choose_format},
     operation::{self, Operation},
     params,
     refusal::Refusal,
     reply, sse, ws,
 };
 
-/// The server reads and drops this multiple of the limit from a body that is too large. Clients
-/// that write first would otherwise see a broken connection instead of the response.
+/// From a body that is too large, the server reads and drops this multiple of the limit. Otherwise
+/// clients that write first would see a broken connection instead of the response.
 const DRAIN_FACTOR: usize = 8;
 
 /// Larger bodies are read and executed on their own threads, because megabytes of JSON take seconds
 /// and would delay other requests.
-const LARGE_BYTES: u64 = 256 << 10;
+const LARGE_BODY_BYTES: u64 = 256 << 10;
 
-pub(super) async fn handle(State(app): State<Arc<App>>, request: HttpRequest) -> Response {
+pub(super) async fn handle_request(State(app): State<Arc<App>>, request: HttpRequest) -> Response {
     let (parts, body) = request.into_parts();
     if ws::wants_upgrade(&parts) {
-        let response = ws::upgrade(&app, parts).await;
-        app.metrics.count(RequestKind::WebSocket, response.status());
+        let response = ws::upgrade_request(&app, parts).await;
+        app.metrics.count_request(RequestKind::WebSocket, response.status());
         return response;
     }
     if !is_large(&body) {
@@ -46,12 +46,12 @@ pub(super) async fn handle(State(app): State<Arc<App>>, request: HttpRequest) ->
         async move { answer_counted(&app, &parts, body).await }
     };
     let answered = app.nursery.run_large(answering).await;
-    answered.unwrap_or_else(|| Refusal::stopping().into_response())
+    answered.unwrap_or_else(|| Refusal::server_stopping().into_response())
 }
 
 /// Returns whether a body is large or of unknown size.
 fn is_large(body: &Body) -> bool {
-    body.size_hint().upper().is_none_or(|bytes| bytes > LARGE_BYTES)
+    body.size_hint().upper().is_none_or(|bytes| bytes > LARGE_BODY_BYTES)
 }
 
 /// Answers an HTTP request and counts it.
@@ -60,35 +60,35 @@ async fn answer_counted(app: &Arc<App>, parts: &Parts, body: Body) -> Response {
     let (kind, response) = answered.unwrap_or_else(|panic| {
         (RequestKind::Invalid, operation::report_panic(panic.as_ref()).into_response())
     });
-    app.metrics.count(kind, response.status());
+    app.metrics.count_request(kind, response.status());
     response
 }
 
-/// Identifies the caller of the routes in [`Hooks::members`](super::Hooks::members).
-pub(super) async fn admit(
+/// Identifies the caller of the routes in [`Hooks::member_routes`](super::Hooks::member_routes).
+pub(super) async fn identify_member(
     State(app): State<Arc<App>>,
     request: HttpRequest,
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    match entry::caller(&app.options.access, &parts) {
+    match entry::identify_caller(&app.options.access, &parts) {
         Ok(Caller { headers, grant, .. }) => {
             parts.headers = headers;
             parts.extensions.insert(grant);
             let response = next.run(HttpRequest::from_parts(parts, body)).await;
-            app.metrics.count(RequestKind::Member, response.status());
+            app.metrics.count_request(RequestKind::Member, response.status());
             response
         }
         Err(refusal) => {
             discard_body(&app, body).await;
-            app.metrics.count(RequestKind::Forbidden, refusal.status);
+            app.metrics.count_request(RequestKind::Forbidden, refusal.status);
             refusal.into_response()
         }
     }
 }
 
 async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKind, Response) {
-    let caller = match entry::caller(&app.options.access, parts) {
+    let caller = match entry::identify_caller(&app.options.access, parts) {
         Ok(caller) => Arc::new(caller),
         Err(refusal) => {
             discard_body(app, body).await;
@@ -98,27 +98,27 @@ async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKi
     let is_large = is_large(&body);
     let read = async {
         let format = choose_format(&parts.headers)?;
-        Ok((format, read(app, parts, body).await?))
+        Ok((format, read_request(app, parts, body).await?))
     };
     let (format, request) = match read.await {
         Ok(read) => read,
         Err(refusal) => return (RequestKind::Invalid, rejection_response(refusal)),
     };
-    match operation::prepare(request) {
+    match operation::parse_operation(request) {
         Err(response) if format == Format::EventStream => {
-            (RequestKind::Invalid, sse::refuse(*response))
+            (RequestKind::Invalid, sse::stream_error(*response))
         }
-        Err(response) => (RequestKind::Invalid, reply::reply(*response, format)),
+        Err(response) => (RequestKind::Invalid, reply::to_http_response(*response, format)),
         Ok(mut operation) => {
             operation.is_large = is_large;
             let kind = operation::request_kind(operation.kind());
-            let response = run(app, parts, operation, format, &caller).await;
+            let response = run_operation(app, parts, operation, format, &caller).await;
             (kind, response.unwrap_or_else(rejection_response))
         }
     }
 }
 
-async fn run(
+async fn run_operation(
     app: &Arc<App>,
     parts: &Parts,
     operation: Operation,
@@ -128,18 +128,18 @@ async fn run(
     let kind = operation.kind();
     if parts.method == Method::GET && kind == OperationType::Mutation {
         let message = "mutations need POST: a GET request must not change anything";
-        return Err(Refusal::invalid(StatusCode::METHOD_NOT_ALLOWED, message));
+        return Err(Refusal::invalid_request(StatusCode::METHOD_NOT_ALLOWED, message));
     }
     let subscribes = kind == OperationType::Subscription;
     if subscribes && !accepts_stream(&accept_header(&parts.headers)) {
         let message = "subscriptions need a WebSocket, or a request that accepts \
                        `text/event-stream`";
-        return Err(Refusal::invalid(StatusCode::NOT_ACCEPTABLE, message));
+        return Err(Refusal::invalid_request(StatusCode::NOT_ACCEPTABLE, message));
     }
     if subscribes || format == Format::EventStream {
-        return Ok(sse::serve(app, operation, caller).await);
+        return Ok(sse::stream_operation(app, operation, caller).await);
     }
-    Ok(reply::reply(operation.execute(app, caller).await?, format))
+    Ok(reply::to_http_response(operation.execute(app, caller).await?, format))
 }
 
 /// Returns the response to a rejected request. Adds the allowed methods to status 405.
@@ -151,7 +151,7 @@ fn rejection_response(refusal: Refusal) -> Response {
     response
 }
 
-/// Returns the response to a rejected caller, in the media type that the caller accepts.
+/// Returns the response to a rejected caller, in a media type that the caller accepts.
 fn caller_rejection_response(refusal: Refusal, headers: &HeaderMap) -> Response {
     let mut response = refusal.into_response();
     if matches!(choose_format(headers), Ok(Format::GraphqlResponse)) {
@@ -183,8 +183,8 @@ fn accept_header(headers: &HeaderMap) -> String {
 }
 
 fn choose_format(headers: &HeaderMap) -> Result<Format, Refusal> {
-    negotiate(&accept_header(headers)).ok_or_else(|| {
-        Refusal::invalid(
+    choose_format(&accept_header(headers)).ok_or_else(|| {
+        Refusal::invalid_request(
             StatusCode::NOT_ACCEPTABLE,
             "answers are `application/graphql-response+json`, `application/json` or \
              `text/event-stream`; accept one of them",
@@ -192,14 +192,14 @@ fn choose_format(headers: &HeaderMap) -> Result<Format, Refusal> {
     })
 }
 
-async fn read(app: &App, parts: &Parts, body: Body) -> Result<Request, Refusal> {
+async fn read_request(app: &App, parts: &Parts, body: Body) -> Result<Request, Refusal> {
     match parts.method {
-        Method::GET => params::from_uri(&parts.uri),
+        Method::GET => params::parse_uri(&parts.uri),
         Method::POST => {
             check_media_type(&parts.headers)?;
-            params::from_json(&receive_body(app, &parts.headers, body).await?)
+            params::parse_json_body(&receive_body(app, &parts.headers, body).await?)
         }
-        _ => Err(Refusal::invalid(
+        _ => Err(Refusal::invalid_request(
             StatusCode::METHOD_NOT_ALLOWED,
             "send operations with POST, or queries with GET",
         )),
@@ -219,7 +219,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Refusal> {
         return Ok(());
     }
     let message = "the body must be JSON in UTF-8; send `content-type: application/json`";
-    Err(Refusal::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
+    Err(Refusal::invalid_request(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
 }
 
 /// Reads a body within the limits of size and time.
@@ -227,14 +227,17 @@ async fn receive_body(app: &App, headers: &HeaderMap, body: Body) -> Result<Vec<
     let limit = app.options.max_body_bytes;
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let announced: Option<u64> = announced.and_then(|length| length.parse().ok());
-    // The client waits for `100 Continue`. An early response saves the transfer.
+    // The client waits for `100 Continue`, so an early response saves the transfer.
     let asks = headers.contains_key(header::EXPECT);
     if asks && announced.is_some_and(|length| length > limit as u64) {
-        return Err(too_large(limit));
+        return Err(body_too_large(limit));
     }
     let receiving = collect_body(body, limit);
     tokio::time::timeout(app.options.body_timeout, receiving).await.unwrap_or_else(|_| {
-        Err(Refusal::limit(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"))
+        Err(Refusal::limit_exceeded(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body took too long to arrive",
+        ))
     })
 }
 
@@ -242,7 +245,7 @@ async fn collect_body(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     let mut chunks = body.into_data_stream();
     let (mut bytes, mut length) = (Vec::new(), 0_usize);
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| Refusal::malformed("the body is incomplete"))?;
+        let chunk = chunk.map_err(|_| Refusal::malformed_request("the body is incomplete"))?;
         length = length.saturating_add(chunk.len());
         if length > limit.saturating_mul(DRAIN_FACTOR) {
             break;
@@ -251,10 +254,10 @@ async fn collect_body(body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
             bytes.extend_from_slice(&chunk);
         }
     }
-    if length > limit { Err(too_large(limit)) } else { Ok(bytes) }
+    if length > limit { Err(body_too_large(limit)) } else { Ok(bytes) }
 }
 
-fn too_large(limit: usize) -> Refusal {
+fn body_too_large(limit: usize) -> Refusal {
     let message = format!("the body is larger than {limit} bytes");
-    Refusal::limit(StatusCode::PAYLOAD_TOO_LARGE, message)
+    Refusal::limit_exceeded(StatusCode::PAYLOAD_TOO_LARGE, message)
 }

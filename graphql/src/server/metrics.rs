@@ -17,7 +17,7 @@ pub(super) enum RequestKind {
     Mutation,
     Subscription,
     WebSocket,
-    /// A route of [`Hooks::members`](super::Hooks::members).
+    /// A route of [`Hooks::member_routes`](super::Hooks::member_routes).
     Member,
     Invalid,
     /// A request that the access checks rejected.
@@ -46,22 +46,22 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn count(&self, kind: RequestKind, status: StatusCode) {
+    pub(super) fn count_request(&self, kind: RequestKind, status: StatusCode) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         *requests.entry((kind, status.as_u16())).or_default() += 1;
     }
 
     /// Counts a WebSocket as open until the result is dropped.
-    pub(super) fn websocket(self: &Arc<Self>) -> GaugeGuard {
+    pub(super) fn count_open_websocket(self: &Arc<Self>) -> GaugeGuard {
         GaugeGuard::new(Arc::clone(self), |metrics| &metrics.websockets)
     }
 
     /// Counts a subscription as running until the result is dropped.
-    pub(super) fn subscription(self: &Arc<Self>) -> GaugeGuard {
+    pub(super) fn count_running_subscription(self: &Arc<Self>) -> GaugeGuard {
         GaugeGuard::new(Arc::clone(self), |metrics| &metrics.streams)
     }
 
-    pub(super) fn render(&self) -> String {
+    pub(super) fn render_metrics(&self) -> String {
         let mut text = String::from(
             "# HELP faber_http_requests_total Requests answered, by kind.\n\
              # TYPE faber_http_requests_total counter\n",
@@ -115,11 +115,11 @@ mod tests {
     #[test]
     fn metrics_are_rendered_as_text() {
         let metrics = Arc::new(Metrics::default());
-        metrics.count(RequestKind::Query, StatusCode::OK);
-        metrics.count(RequestKind::Query, StatusCode::OK);
-        metrics.count(RequestKind::Forbidden, StatusCode::FORBIDDEN);
-        let open = metrics.websocket();
-        drop(metrics.subscription());
+        metrics.count_request(RequestKind::Query, StatusCode::OK);
+        metrics.count_request(RequestKind::Query, StatusCode::OK);
+        metrics.count_request(RequestKind::Forbidden, StatusCode::FORBIDDEN);
+        let open = metrics.count_open_websocket();
+        drop(metrics.count_running_subscription());
         expect![[r#"
             # HELP faber_http_requests_total Requests answered, by kind.
             # TYPE faber_http_requests_total counter
@@ -132,7 +132,7 @@ mod tests {
             # TYPE faber_subscriptions_running gauge
             faber_subscriptions_running 0
         "#]]
-        .assert_eq(&metrics.render());
+        .assert_eq(&metrics.render_metrics());
         drop(open);
     }
 }

@@ -11,8 +11,8 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// In order of preference for equal weights.
-    const ALL: [Self; 3] = [Self::GraphqlResponse, Self::Json, Self::EventStream];
+    /// The formats in order of preference, for clients that give them equal weights.
+    const BY_PREFERENCE: [Self; 3] = [Self::GraphqlResponse, Self::Json, Self::EventStream];
 
     fn media_type(self) -> (&'static str, &'static str) {
         match self {
@@ -27,13 +27,13 @@ impl Format {
 ///
 /// Weights count first, then how precisely the client names the format. Wildcards mean JSON,
 /// because older clients do not know `application/graphql-response+json`.
-pub(super) fn negotiate(accept: &str) -> Option<Format> {
+pub(super) fn choose_format(accept: &str) -> Option<Format> {
     let ranges: Vec<Range<'_>> = accept.split(',').filter_map(Range::parse).collect();
     if ranges.is_empty() {
         return accept.trim().is_empty().then_some(Format::Json);
     }
     let mut best: Option<(u16, Precision, Format)> = None;
-    for format in Format::ALL {
+    for format in Format::BY_PREFERENCE {
         let Some((precision, weight)) = best_weight(&ranges, format) else { continue };
         if weight > 0 && best.is_none_or(|(w, p, _)| (weight, precision) > (w, p)) {
             best = Some((weight, precision, format));
@@ -51,7 +51,7 @@ pub(super) fn accepts_stream(accept: &str) -> bool {
 /// The precision with which a range names a format, ascending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Precision {
-    /// `*/*` for a format other than JSON.
+    /// The range `*/*`, for a format other than JSON.
     AnythingElse,
     Anything,
     Type,
@@ -68,7 +68,7 @@ fn best_weight(ranges: &[Range<'_>], format: Format) -> Option<(Precision, u16)>
 struct Range<'a> {
     kind: &'a str,
     subtype: &'a str,
-    /// In thousandths.
+    /// The weight in thousandths.
     weight: u16,
 }
 
@@ -120,7 +120,7 @@ mod tests {
 
     #[track_caller]
     fn check(accept: &str, expected: Option<Format>) {
-        assert_eq!(negotiate(accept), expected, "Accept: {accept}");
+        assert_eq!(choose_format(accept), expected, "Accept: {accept}");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-/// Maximum number of tasks that wait for the loop. The loop takes them at once.
-const MAX_WAITING: usize = 64;
+/// Maximum number of tasks that wait for the loop. The loop takes them without delay, so few wait.
+const MAX_WAITING_TASKS: usize = 64;
 
 pub(super) type TaskFuture = BoxFuture<'static, ()>;
 
@@ -24,18 +24,18 @@ pub(super) struct TaskSender {
     tasks: mpsc::Sender<Task>,
 }
 
-pub(super) fn nursery() -> (TaskSender, mpsc::Receiver<Task>) {
-    let (tasks, adoptions) = mpsc::channel(MAX_WAITING);
+pub(super) fn task_channel() -> (TaskSender, mpsc::Receiver<Task>) {
+    let (tasks, adoptions) = mpsc::channel(MAX_WAITING_TASKS);
     (TaskSender { tasks }, adoptions)
 }
 
 impl TaskSender {
     /// Runs a subscription. After shutdown, the future is dropped.
-    pub(super) async fn adopt_subscription(&self, work: TaskFuture) {
-        self.adopt(Task::Subscription(work)).await;
+    pub(super) async fn send_subscription(&self, work: TaskFuture) {
+        self.send_task(Task::Subscription(work)).await;
     }
 
-    async fn adopt(&self, task: Task) {
+    async fn send_task(&self, task: Task) {
         // The send fails only after shutdown.
         let _ = self.tasks.send(task).await;
     }
@@ -54,7 +54,7 @@ impl TaskSender {
             let _ = answer.send(future.await);
         };
         let task: TaskFuture = Box::pin(task);
-        self.adopt(if is_large { Task::Large(task) } else { Task::Request(task) }).await;
+        self.send_task(if is_large { Task::Large(task) } else { Task::Request(task) }).await;
         result.await.ok()
     }
 
@@ -72,7 +72,7 @@ impl TaskSender {
                 () = answer.closed() => {}
             }
         };
-        self.adopt(Task::Large(Box::pin(task))).await;
+        self.send_task(Task::Large(Box::pin(task))).await;
         result.await.ok()
     }
 }

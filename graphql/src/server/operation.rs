@@ -19,11 +19,11 @@ use super::{
 };
 use crate::{document, schema::ClientGone};
 
-/// Length of the reference in an internal error, which finds the entry in the log.
+/// Length of the reference in an internal error. The log entry has the same reference.
 const REFERENCE_LENGTH: usize = 12;
 
 /// The response of an operation. The error is a defect of the server.
-pub(super) type Outcome = Result<Response, Refusal>;
+pub(super) type OperationResult = Result<Response, Refusal>;
 
 #[derive(Debug)]
 pub(super) struct Operation {
@@ -33,12 +33,12 @@ pub(super) struct Operation {
     pub(super) is_large: bool,
 }
 
-/// Parses the document of `request`. The error is the response.
-pub(super) fn prepare(mut request: Request) -> Result<Operation, Box<Response>> {
-    let refuse = |errors| Box::new(Response::from_errors(document::shorten(errors)));
-    if let Err(too_much) = document::check(&request.query) {
-        let refusal = Refusal::limit(StatusCode::BAD_REQUEST, too_much.to_string());
-        return Err(refuse(vec![refusal.into_error()]));
+/// Parses the document of a request. The error is the response to the client.
+pub(super) fn parse_operation(mut request: Request) -> Result<Operation, Box<Response>> {
+    let refuse = |errors| Box::new(Response::from_errors(document::shorten_errors(errors)));
+    if let Err(too_much) = document::check_size(&request.query) {
+        let refusal = Refusal::limit_exceeded(StatusCode::BAD_REQUEST, too_much.to_string());
+        return Err(refuse(vec![refusal.into_server_error()]));
     }
     let name = request.operation_name.clone();
     let document = request.parsed_query().map_err(|error| refuse(vec![error]))?.clone();
@@ -46,7 +46,7 @@ pub(super) fn prepare(mut request: Request) -> Result<Operation, Box<Response>> 
         // The executor reports the wrong name and runs nothing.
         return Ok(Operation { request, kind: OperationType::Query, is_large: false });
     };
-    let missing = missing_variables(operation, &request);
+    let missing = find_missing_variables(operation, &request);
     if !missing.is_empty() {
         return Err(refuse(missing));
     }
@@ -61,12 +61,13 @@ impl Operation {
     /// Executes a query or a mutation.
     ///
     /// A mutation runs to its end even if the client leaves.
-    pub(super) async fn execute(self, app: &Arc<App>, caller: &Arc<Caller>) -> Outcome {
+    pub(super) async fn execute(self, app: &Arc<App>, caller: &Arc<Caller>) -> OperationResult {
         let schema = Arc::clone(&app.schema);
-        // Dropped with this future, when the client has left or has its response.
-        let leaving = ClientGone::default();
-        let _left = leaving.0.clone().drop_guard();
-        let request = sent_by(self.request, caller).data(leaving);
+        // The token is cancelled when this future is dropped: the client has left, or has its
+        // response.
+        let client_gone = ClientGone::default();
+        let _left = client_gone.0.clone().drop_guard();
+        let request = add_caller(self.request, caller).data(client_gone);
         let run = async move {
             let answer = AssertUnwindSafe(schema.execute(request)).catch_unwind().await;
             answer.map_err(|panic| report_panic(panic.as_ref()))
@@ -74,24 +75,24 @@ impl Operation {
         match self.kind {
             OperationType::Mutation => match app.nursery.finish(run, self.is_large).await {
                 Some(outcome) => outcome,
-                None => Err(Refusal::stopping()),
+                None => Err(Refusal::server_stopping()),
             },
             OperationType::Query | OperationType::Subscription => run.await,
         }
     }
 
     /// Executes any operation as a stream of responses.
-    pub(super) fn stream(
+    pub(super) fn execute_as_stream(
         self,
         app: &Arc<App>,
         caller: &Arc<Caller>,
-    ) -> BoxStream<'static, Outcome> {
+    ) -> BoxStream<'static, OperationResult> {
         let (app, caller) = (Arc::clone(app), Arc::clone(caller));
         if self.kind != OperationType::Subscription {
             return stream::once(async move { self.execute(&app, &caller).await }).boxed();
         }
-        let running = app.metrics.subscription();
-        let answers = app.schema.execute_stream(sent_by(self.request, &caller));
+        let running = app.metrics.count_running_subscription();
+        let answers = app.schema.execute_stream(add_caller(self.request, &caller));
         AssertUnwindSafe(answers)
             .catch_unwind()
             .map(move |answer| {
@@ -102,7 +103,7 @@ impl Operation {
     }
 }
 
-fn sent_by(request: Request, caller: &Arc<Caller>) -> Request {
+fn add_caller(request: Request, caller: &Arc<Caller>) -> Request {
     request.data(caller.grant.clone()).data(Arc::clone(caller))
 }
 
@@ -146,7 +147,7 @@ fn select_operation<'a>(
 /// Returns an error for each missing variable.
 ///
 /// The executor would report a missing variable only when a field reads it.
-fn missing_variables(operation: &OperationDefinition, request: &Request) -> Vec<ServerError> {
+fn find_missing_variables(operation: &OperationDefinition, request: &Request) -> Vec<ServerError> {
     let mut errors = Vec::new();
     for definition in &operation.variable_definitions {
         let variable = &definition.node;
@@ -180,7 +181,7 @@ mod tests {
         let variables = Variables::from_json(json!({ "given": 1, "none": null }));
         let mut request = Request::new(query).variables(variables);
         request.operation_name = name.map(str::to_owned);
-        expected.assert_eq(&match prepare(request) {
+        expected.assert_eq(&match parse_operation(request) {
             Ok(operation) => operation.kind().to_string(),
             Err(response) => response.errors[0].message.clone(),
         });

@@ -19,7 +19,8 @@ pub struct ServerOptions {
     pub access: Access,
     /// The largest request body and WebSocket message, in bytes.
     pub max_body_bytes: usize,
-    /// Maximum number of connections, WebSockets included. A reserve serves health checks.
+    /// Maximum number of connections, WebSockets included. A reserve beyond this limit serves
+    /// health checks.
     pub max_connections: usize,
     /// Maximum number of connections of one peer that have not sent a whole request.
     pub max_new_connections: usize,
@@ -54,36 +55,35 @@ impl Default for ServerOptions {
     }
 }
 
-/// Returns whether the server is ready, or the reason if it is not.
 pub type Readiness = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// Returns metrics in the text format of `/metrics`.
 pub type MetricsSource = Arc<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 
-/// Handles unknown paths. `None` means the server's own 404.
+/// Handles requests to unknown paths. `None` means that the server answers with its own status 404.
 pub type UnknownPathHandler = fn(&Uri, &HeaderMap) -> Option<Response>;
 
 #[derive(Clone)]
 pub struct Hooks {
     pub ready: Readiness,
-    /// Metrics that precede the server's own.
-    pub leading_metrics: MetricsSource,
+    /// Metrics that are printed before the server's own.
+    pub first_metrics: MetricsSource,
     /// Routes that need no token. The host check applies.
     pub pages: Router,
-    pub elsewhere: UnknownPathHandler,
+    pub unknown_path_handler: UnknownPathHandler,
     /// Routes for callers with a token. Their requests carry a [`Grant`](engine::access::Grant) as
     /// extension and no token.
-    pub members: Router,
+    pub member_routes: Router,
 }
 
 impl Default for Hooks {
     fn default() -> Self {
         Self {
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
-            leading_metrics: Arc::new(|| Box::pin(async { String::new() })),
+            first_metrics: Arc::new(|| Box::pin(async { String::new() })),
             pages: Router::new(),
-            elsewhere: |_, _| None,
-            members: Router::new(),
+            unknown_path_handler: |_, _| None,
+            member_routes: Router::new(),
         }
     }
 }

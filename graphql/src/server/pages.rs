@@ -22,7 +22,7 @@ use tower_http::{
 use super::{
     app::{App, Peer},
     entry,
-    guard::{GuardState, guard},
+    guard::{GuardState, check_hosts_and_origins},
     http,
     options::UnknownPathHandler,
     refusal::Refusal,
@@ -35,37 +35,38 @@ const MIN_COMPRESSED_BYTES: u16 = 1_400;
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(super) fn router(app: Arc<App>, gate: GuardState) -> Router {
+pub(super) fn build_router(app: Arc<App>, gate: GuardState) -> Router {
     let pages = app.hooks.pages.clone();
-    let elsewhere = app.hooks.elsewhere;
-    let members = app.hooks.members.clone();
-    let members = members.layer(middleware::from_fn_with_state(Arc::clone(&app), http::admit));
+    let unknown_path_handler = app.hooks.unknown_path_handler;
+    let member_routes = app.hooks.member_routes.clone();
+    let member_routes = member_routes
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), http::identify_member));
     Router::new()
-        .route("/graphql", any(http::handle))
-        .route("/health/live", get(live))
-        .route("/health/ready", get(ready))
-        .route("/metrics", get(metrics))
-        .layer(compression())
+        .route("/graphql", any(http::handle_request))
+        .route("/health/live", get(report_liveness))
+        .route("/health/ready", get(report_readiness))
+        .route("/metrics", get(report_metrics))
+        .layer(build_compression())
         .with_state(app)
-        .fallback(async move |request: Request| not_found_response(elsewhere, &request))
+        .fallback(async move |request: Request| not_found_response(unknown_path_handler, &request))
         .merge(pages)
-        .merge(members)
-        .layer(middleware::from_fn_with_state(Arc::new(gate), guard))
+        .merge(member_routes)
+        .layer(middleware::from_fn_with_state(Arc::new(gate), check_hosts_and_origins))
 }
 
 /// Compresses responses for clients that accept it. Event streams stay uncompressed, and pages have
 /// compressed copies.
-fn compression() -> CompressionLayer<impl Predicate> {
+fn build_compression() -> CompressionLayer<impl Predicate> {
     let is_worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::SSE);
     // The fastest level saves most of the bytes and little of the CPU time.
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(is_worth_it)
 }
 
-async fn live() -> impl IntoResponse {
+async fn report_liveness() -> impl IntoResponse {
     Json(json!({ "status": "live" }))
 }
 
-async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
+async fn report_readiness(State(app): State<Arc<App>>) -> impl IntoResponse {
     let asked = tokio::time::timeout(READY_TIMEOUT, (app.hooks.ready)()).await;
     let answer = asked
         .unwrap_or_else(|_| Err(format!("no answer within {} seconds", READY_TIMEOUT.as_secs())));
@@ -80,27 +81,27 @@ async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
 }
 
 /// Metrics reveal activity, so they need a token if tokens are configured.
-async fn metrics(
+async fn report_metrics(
     State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Refusal> {
-    entry::enter(&app.options.access, &headers, peer)?;
-    let mut text = (app.hooks.leading_metrics)().await;
+    entry::authenticate(&app.options.access, &headers, peer)?;
+    let mut text = (app.hooks.first_metrics)().await;
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    text.push_str(&app.metrics.render());
-    text.push_str(&app.connections.figures());
-    text.push_str(&app.options.access.figures());
+    text.push_str(&app.metrics.render_metrics());
+    text.push_str(&app.connections.format_metrics());
+    text.push_str(&app.options.access.format_metrics());
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text))
 }
 
-fn not_found_response(elsewhere: UnknownPathHandler, request: &Request) -> Response {
+fn not_found_response(unknown_path_handler: UnknownPathHandler, request: &Request) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let answer = if reads { elsewhere(request.uri(), request.headers()) } else { None };
+    let answer = if reads { unknown_path_handler(request.uri(), request.headers()) } else { None };
     answer.unwrap_or_else(|| {
         let text = "this path does not exist; GraphQL is at `/graphql`";
-        Refusal::invalid(StatusCode::NOT_FOUND, text).into_response()
+        Refusal::invalid_request(StatusCode::NOT_FOUND, text).into_response()
     })
 }

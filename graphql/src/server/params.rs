@@ -8,40 +8,40 @@ use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
 
-pub(super) fn from_json(body: &[u8]) -> Result<Request, Refusal> {
+pub(super) fn parse_json_body(body: &[u8]) -> Result<Request, Refusal> {
     if body.is_empty() {
-        return Err(Refusal::malformed("the body is empty; send {\"query\": \"…\"}"));
+        return Err(Refusal::malformed_request("the body is empty; send {\"query\": \"…\"}"));
     }
     let value = serde_json::from_slice(body)
-        .map_err(|error| Refusal::malformed(format!("the body is not JSON: {error}")))?;
-    Ok(from_value(value)?.data(LargeIntegers::find(body)))
+        .map_err(|error| Refusal::malformed_request(format!("the body is not JSON: {error}")))?;
+    Ok(parse_request(value)?.data(LargeIntegers::find(body)))
 }
 
-/// Reads a JSON object.
-pub(super) fn from_value(value: Value) -> Result<Request, Refusal> {
+/// Parses the parameters, which must be a JSON object.
+pub(super) fn parse_request(value: Value) -> Result<Request, Refusal> {
     let mut fields = match value {
         Value::Object(fields) => fields,
         Value::Array(_) => {
-            return Err(Refusal::malformed(
+            return Err(Refusal::malformed_request(
                 "batches are not supported; send one request for each operation",
             ));
         }
         other => {
-            let kind = kind(&other);
-            return Err(Refusal::malformed(format!("expected an object, found {kind}")));
+            let kind = describe_kind(&other);
+            return Err(Refusal::malformed_request(format!("expected an object, found {kind}")));
         }
     };
-    let query = take_string(&mut fields, "query")?.ok_or_else(missing_query)?;
+    let query = take_string(&mut fields, "query")?.ok_or_else(missing_query_error)?;
     let operation_name = take_string(&mut fields, "operationName")?;
     let variables = take_object(&mut fields, "variables")?;
     let extensions = take_object(&mut fields, "extensions")?;
     Ok(build_request(query, operation_name, variables, extensions))
 }
 
-pub(super) fn from_uri(uri: &Uri) -> Result<Request, Refusal> {
+pub(super) fn parse_uri(uri: &Uri) -> Result<Request, Refusal> {
     let Query(parameters) = Query::<UriParameters>::try_from_uri(uri)
-        .map_err(|error| Refusal::malformed(format!("the URL cannot be read: {error}")))?;
-    let query = parameters.query.ok_or_else(missing_query)?;
+        .map_err(|error| Refusal::malformed_request(format!("the URL cannot be read: {error}")))?;
+    let query = parameters.query.ok_or_else(missing_query_error)?;
     let variables = parse_embedded(parameters.variables, "variables")?;
     let extensions = parse_embedded(parameters.extensions, "extensions")?;
     let operation_name = parameters.operation_name.filter(|name| !name.is_empty());
@@ -71,8 +71,8 @@ fn build_request(
     request
 }
 
-fn missing_query() -> Refusal {
-    Refusal::malformed(
+fn missing_query_error() -> Refusal {
+    Refusal::malformed_request(
         "the parameter `query` is missing; give it the text of an operation (people find an \
          editor at /graphiql)",
     )
@@ -82,7 +82,7 @@ fn take_string(fields: &mut Map<String, Value>, name: &str) -> Result<Option<Str
     match fields.remove(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(other) => Err(wrong_type(name, "a string", &other)),
+        Some(other) => Err(wrong_type_error(name, "a string", &other)),
     }
 }
 
@@ -90,24 +90,24 @@ fn take_object(fields: &mut Map<String, Value>, name: &str) -> Result<Map<String
     match fields.remove(name) {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(map)) => Ok(map),
-        Some(other) => Err(wrong_type(name, "an object", &other)),
+        Some(other) => Err(wrong_type_error(name, "an object", &other)),
     }
 }
 
 fn parse_embedded(text: Option<String>, name: &str) -> Result<Map<String, Value>, Refusal> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Map::new()) };
     let value = serde_json::from_str(&text).map_err(|error| {
-        Refusal::malformed(format!("the parameter `{name}` is not JSON: {error}"))
+        Refusal::malformed_request(format!("the parameter `{name}` is not JSON: {error}"))
     })?;
     take_object(&mut Map::from_iter([(name.to_owned(), value)]), name)
 }
 
-fn wrong_type(name: &str, expected: &str, found: &Value) -> Refusal {
-    let found = kind(found);
-    Refusal::malformed(format!("the parameter `{name}` must be {expected}, not {found}"))
+fn wrong_type_error(name: &str, expected: &str, found: &Value) -> Refusal {
+    let found = describe_kind(found);
+    Refusal::malformed_request(format!("the parameter `{name}` must be {expected}, not {found}"))
 }
 
-fn kind(value: &Value) -> &'static str {
+fn describe_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    fn show(request: Result<Request, Refusal>) -> String {
+    fn describe_request(request: Result<Request, Refusal>) -> String {
         match request {
             Ok(request) => format!(
                 "{} {:?} {} {:?}",
@@ -140,7 +140,7 @@ mod tests {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(body: &str, expected: Expect) {
-        expected.assert_eq(&show(from_json(body.as_bytes())));
+        expected.assert_eq(&describe_request(parse_json_body(body.as_bytes())));
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn query_strings_are_parsed_or_rejected() {
-        let read = |text: &str| show(from_uri(&text.parse().unwrap()));
+        let read = |text: &str| describe_request(parse_uri(&text.parse().unwrap()));
         expect![[r#"{a b} None {"x":1} {}"#]]
             .assert_eq(&read("/graphql?query=%7Ba%20b%7D&variables=%7B%22x%22:1%7D"));
         expect!["400 the parameter `variables` is not JSON: expected value at line 1 column 1"]

@@ -16,11 +16,11 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    pub(super) fn malformed(message: impl Into<String>) -> Self {
-        Self::invalid(StatusCode::BAD_REQUEST, message)
+    pub(super) fn malformed_request(message: impl Into<String>) -> Self {
+        Self::invalid_request(StatusCode::BAD_REQUEST, message)
     }
 
-    pub(super) fn invalid(status: StatusCode, message: impl Into<String>) -> Self {
+    pub(super) fn invalid_request(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, code: "INVALID_ARGUMENT", message: message.into() }
     }
 
@@ -32,7 +32,7 @@ impl Refusal {
         Self { status: StatusCode::UNAUTHORIZED, code: "UNAUTHENTICATED", message: message.into() }
     }
 
-    pub(super) fn limit(status: StatusCode, message: impl Into<String>) -> Self {
+    pub(super) fn limit_exceeded(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, code: "LIMIT_EXCEEDED", message: message.into() }
     }
 
@@ -45,7 +45,7 @@ impl Refusal {
         }
     }
 
-    pub(super) fn stopping() -> Self {
+    pub(super) fn server_stopping() -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
             code: "INTERNAL",
@@ -56,7 +56,7 @@ impl Refusal {
     }
 
     /// Converts to a GraphQL error, for transports without a status.
-    pub(super) fn into_error(self) -> ServerError {
+    pub(super) fn into_server_error(self) -> ServerError {
         let mut error = ServerError::new(self.message, None);
         let mut extensions = ErrorExtensionValues::default();
         extensions.set("code", self.code);

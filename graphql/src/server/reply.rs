@@ -16,17 +16,17 @@ pub(super) const JSON: &str = "application/json; charset=utf-8";
 /// The media type of the GraphQL over HTTP specification.
 pub(super) const GRAPHQL_RESPONSE: &str = "application/graphql-response+json; charset=utf-8";
 
-/// The code of an error without a code: the operation is wrong.
+/// The code of an error that has none, because then the operation itself is wrong.
 const DEFAULT_CODE: &str = "INVALID_ARGUMENT";
 
-/// Returns whether a response means that the operation never started.
+/// Returns whether the operation of a response never started.
 fn is_request_error(response: &Response) -> bool {
     response.data == Value::Null
         && !response.errors.is_empty()
         && response.errors.iter().all(|error| error.path.is_empty())
 }
 
-pub(super) fn reply(response: Response, format: Format) -> HttpResponse {
+pub(super) fn to_http_response(response: Response, format: Format) -> HttpResponse {
     let (status, content_type) = match format {
         Format::GraphqlResponse => (http_status(&response), GRAPHQL_RESPONSE),
         Format::Json | Format::EventStream => (StatusCode::OK, JSON),
@@ -34,7 +34,7 @@ pub(super) fn reply(response: Response, format: Format) -> HttpResponse {
     let mut answer = if is_request_error(&response) {
         // The stock response would contain `data: null`, which means that the operation ran.
         let headers = response.http_headers.clone();
-        let mut answer = encode(response).into_response();
+        let mut answer = to_json(response).into_response();
         merge_headers(answer.headers_mut(), headers);
         answer
     } else {
@@ -46,31 +46,31 @@ pub(super) fn reply(response: Response, format: Format) -> HttpResponse {
     answer
 }
 
-pub(super) fn encode(response: Response) -> String {
+pub(super) fn to_json(response: Response) -> String {
     serde_json::to_string(&Body::from(response)).expect("GraphQL values are always valid JSON")
 }
 
 /// The body of a response, also inside other messages.
 #[derive(Debug)]
 pub(super) struct Body {
-    executed: bool,
+    was_executed: bool,
     response: Response,
 }
 
 impl From<Response> for Body {
     fn from(mut response: Response) -> Self {
-        let executed = !is_request_error(&response);
-        if !executed {
+        let was_executed = !is_request_error(&response);
+        if !was_executed {
             response.errors.iter_mut().for_each(add_code);
         }
-        Self { executed, response }
+        Self { was_executed, response }
     }
 }
 
 impl Body {
     /// Returns the errors of an operation that never started.
     pub(super) fn request_errors(&self) -> Option<&[ServerError]> {
-        (!self.executed).then_some(&self.response.errors)
+        (!self.was_executed).then_some(&self.response.errors)
     }
 }
 
@@ -80,7 +80,7 @@ impl Serialize for Body {
         if !self.response.errors.is_empty() {
             map.serialize_entry("errors", &self.response.errors)?;
         }
-        if self.executed {
+        if self.was_executed {
             map.serialize_entry("data", &self.response.data)?;
         }
         if !self.response.extensions.is_empty() {
@@ -133,10 +133,10 @@ mod tests {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(response: Response, expected: Expect) {
-        expected.assert_eq(&format!("{} {}", http_status(&response).as_u16(), encode(response)));
+        expected.assert_eq(&format!("{} {}", http_status(&response).as_u16(), to_json(response)));
     }
 
-    fn coded(code: &str) -> ServerError {
+    fn error_with_code(code: &str) -> ServerError {
         let mut error = ServerError::new("no", None);
         error.extensions.insert(ErrorExtensionValues::default()).set("code", code);
         error
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn each_error_code_has_its_http_status() {
-        let of = |code| http_status(&Response::from_errors(vec![coded(code)])).as_u16();
+        let of = |code| http_status(&Response::from_errors(vec![error_with_code(code)])).as_u16();
         assert_eq!(of("UNAUTHENTICATED"), 401);
         assert_eq!(of("FORBIDDEN"), 403);
         assert_eq!(of("STORE_UNAVAILABLE"), 503);

@@ -40,23 +40,23 @@ use super::{
     guard::GuardState,
     hosts::HostPolicy,
     metrics::Metrics,
-    nursery::{Task, nursery},
+    nursery::{Task, task_channel},
     options::{Hooks, ServerOptions},
     pages,
     refusal::Refusal,
 };
 
-/// The largest head of a request, because a longer query belongs into a body.
+/// Maximum size of the head of a request. A longer query belongs into a body.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 const LARGE_THREADS: usize = 1;
 
-/// Time that long checks of schemas have after the start of the shutdown, because their tasks
-/// cannot see that the client has left.
+/// After the start of the shutdown, long checks of schemas may run for this time, because their
+/// tasks cannot see that the client has left.
 const CHECK_GRACE: Duration = Duration::from_millis(500);
 
 /// Pause after a failed accept, for example with too many open files.
-const ACCEPT_REST: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves `schema` on `listener` until `shutdown` resolves and running work has ended.
 ///
@@ -91,7 +91,7 @@ async fn serve_until(
     shutdown: BoxFuture<'static, ()>,
 ) -> io::Result<()> {
     let listen = listener.local_addr()?.ip();
-    let (nursery, adoptions) = nursery();
+    let (nursery, new_tasks) = task_channel();
     let stopping = CancellationToken::new();
     let metrics = Arc::new(Metrics::default());
     let policy = HostPolicy::new(listen, options.allowed_hosts.clone());
@@ -111,18 +111,18 @@ async fn serve_until(
         nursery,
         stopping: stopping.clone(),
     };
-    let router = pages::router(Arc::new(app), gate);
+    let router = pages::build_router(Arc::new(app), gate);
     let mut house = ServerTasks {
         tasks: JoinSet::new(),
-        subscriptions: Threads::start("subscriptions", None)?,
-        large: Threads::start("large-requests", Some(LARGE_THREADS))?,
-        adoptions,
+        subscriptions: ThreadPool::start("subscriptions", None)?,
+        large_requests: ThreadPool::start("large-requests", Some(LARGE_THREADS))?,
+        new_tasks,
         router,
         stopping,
         connections,
-        checks: CheckStop::default(),
+        schema_checks: CheckStop::default(),
     };
-    house.open(&listener, shutdown).await;
+    house.accept_until(&listener, shutdown).await;
     drop(listener);
     house.close(grace).await;
     Ok(())
@@ -131,21 +131,21 @@ async fn serve_until(
 /// Owns the tasks of a server, and has the parts that new tasks need.
 struct ServerTasks {
     tasks: JoinSet<()>,
-    /// An event wakes all its subscribers at once, so they have their own threads and delay no
-    /// request.
-    subscriptions: Threads,
-    /// One large request computes at a time.
-    large: Threads,
-    adoptions: mpsc::Receiver<Task>,
+    /// Threads of subscriptions. An event wakes all its subscribers at once, so on these threads
+    /// they delay no request.
+    subscriptions: ThreadPool,
+    /// Threads of large requests, so that one large request computes at a time.
+    large_requests: ThreadPool,
+    new_tasks: mpsc::Receiver<Task>,
     router: Router,
     stopping: CancellationToken,
     connections: Arc<Connections>,
-    checks: CheckStop,
+    schema_checks: CheckStop,
 }
 
-struct Threads(Option<Runtime>);
+struct ThreadPool(Option<Runtime>);
 
-impl Threads {
+impl ThreadPool {
     /// Starts `count` threads, or one for each core.
     fn start(name: &str, count: Option<usize>) -> io::Result<Self> {
         let mut builder = runtime::Builder::new_multi_thread();
@@ -156,7 +156,7 @@ impl Threads {
     }
 }
 
-impl Drop for Threads {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -164,53 +164,55 @@ impl Drop for Threads {
     }
 }
 
-enum Input {
+enum LoopEvent {
     Accepted(io::Result<(TcpStream, SocketAddr)>),
-    Adopted(Task),
-    Ended,
+    NewTask(Task),
+    TaskEnded,
     Shutdown,
 }
 
 impl ServerTasks {
     /// Accepts connections until `shutdown` resolves.
-    async fn open(&mut self, listener: &TcpListener, shutdown: impl Future<Output = ()>) {
+    async fn accept_until(&mut self, listener: &TcpListener, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         loop {
             let has_room = self.connections.has_room();
             let input = tokio::select! {
-                () = &mut shutdown => Input::Shutdown,
-                Some(task) = self.adoptions.recv() => Input::Adopted(task),
+                () = &mut shutdown => LoopEvent::Shutdown,
+                Some(task) = self.new_tasks.recv() => LoopEvent::NewTask(task),
                 Some(ended) = self.tasks.join_next() => log_panic(ended),
-                accepted = listener.accept(), if has_room => Input::Accepted(accepted),
-                () = self.connections.ended.notified(), if !has_room => Input::Ended,
+                accepted = listener.accept(), if has_room => LoopEvent::Accepted(accepted),
+                () = self.connections.ended.notified(), if !has_room => LoopEvent::TaskEnded,
             };
             match input {
-                Input::Shutdown => return,
-                Input::Adopted(task) => self.spawn(task),
-                Input::Ended => {}
-                Input::Accepted(Ok((stream, peer))) => self.admit(stream, Peer(peer.ip())),
-                Input::Accepted(Err(error)) => {
+                LoopEvent::Shutdown => return,
+                LoopEvent::NewTask(task) => self.spawn(task),
+                LoopEvent::TaskEnded => {}
+                LoopEvent::Accepted(Ok((stream, peer))) => {
+                    self.start_connection(stream, Peer(peer.ip()))
+                }
+                LoopEvent::Accepted(Err(error)) => {
                     tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_REST).await;
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     }
 
-    fn admit(&mut self, stream: TcpStream, peer: Peer) {
-        let Some(connection) = self.connections.admit(peer.0) else { return };
+    fn start_connection(&mut self, stream: TcpStream, peer: Peer) {
+        let Some(connection) = self.connections.start_connection(peer.0) else { return };
         let (router, stopping) = (self.router.clone(), self.stopping.clone());
         let visit = AcceptedConnection { peer, connection, router }.serve_http(stream, stopping);
-        self.tasks.spawn(self.checks.watch(visit));
+        self.tasks.spawn(self.schema_checks.watch(visit));
     }
 
     fn spawn(&mut self, task: Task) {
         let (work, threads) = match task {
             Task::Request(work) => (work, None),
-            Task::Large(work) => (work, self.large.0.as_ref()),
+            Task::Large(work) => (work, self.large_requests.0.as_ref()),
             Task::Subscription(work) => (work, self.subscriptions.0.as_ref()),
         };
-        let work = self.checks.watch(work);
+        let work = self.schema_checks.watch(work);
         match threads {
             Some(threads) => self.tasks.spawn_on(work, threads.handle()),
             None => self.tasks.spawn(work),
@@ -222,7 +224,7 @@ impl ServerTasks {
         self.stopping.cancel();
         let begun = Instant::now();
         if timeout(grace.min(CHECK_GRACE), self.drain()).await.is_err() {
-            self.checks.stop_checks();
+            self.schema_checks.stop_checks();
         }
         if timeout(grace.saturating_sub(begun.elapsed()), self.drain()).await.is_err() {
             tracing::warn!(
@@ -238,7 +240,7 @@ impl ServerTasks {
         loop {
             tokio::select! {
                 biased;
-                Some(task) = self.adoptions.recv() => self.spawn(task),
+                Some(task) = self.new_tasks.recv() => self.spawn(task),
                 ended = self.tasks.join_next() => match ended {
                     Some(ended) => drop(log_panic(ended)),
                     None => return,
@@ -248,11 +250,11 @@ impl ServerTasks {
     }
 }
 
-fn log_panic(ended: Result<(), tokio::task::JoinError>) -> Input {
+fn log_panic(ended: Result<(), tokio::task::JoinError>) -> LoopEvent {
     if let Err(error) = ended {
         tracing::error!(%error, "a connection's task panicked");
     }
-    Input::Ended
+    LoopEvent::TaskEnded
 }
 
 struct AcceptedConnection {
@@ -274,21 +276,22 @@ impl AcceptedConnection {
         let connection = Arc::clone(&self.connection);
         let service = service_fn(move |request| self.answer_request(request));
         let stream = AnswerStream::new(TokioIo::new(stream), Arc::clone(&connection));
-        let speaking = builder.serve_connection(stream, service).with_upgrades();
-        let mut speaking = pin!(speaking);
+        let http_connection = builder.serve_connection(stream, service).with_upgrades();
+        let mut http_connection = pin!(http_connection);
         let ended = tokio::select! {
-            ended = speaking.as_mut() => ended,
-            () = connection.closed() => {
+            ended = http_connection.as_mut() => ended,
+            () = connection.wait_until_closed() => {
                 if !connection.is_answering() {
                     return;
                 }
-                // A request arrived just before the connection had to close.
-                speaking.as_mut().graceful_shutdown();
-                speaking.await
+                // A request arrived just before the connection had to close, so it still gets its
+                // response.
+                http_connection.as_mut().graceful_shutdown();
+                http_connection.await
             }
             () = stopping.cancelled() => {
-                speaking.as_mut().graceful_shutdown();
-                speaking.await
+                http_connection.as_mut().graceful_shutdown();
+                http_connection.await
             }
         };
         if let Err(error) = ended {
@@ -310,7 +313,7 @@ impl AcceptedConnection {
         async move {
             let response = match router {
                 Some(router) => router.call(request).await?,
-                None => no_room_response(),
+                None => server_full_response(),
             };
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok(response);
@@ -321,8 +324,8 @@ impl AcceptedConnection {
 }
 
 /// Returns the response of a reserve connection for anything but a health check.
-fn no_room_response() -> Response {
-    let refusal = Refusal::limit(
+fn server_full_response() -> Response {
+    let refusal = Refusal::limit_exceeded(
         StatusCode::SERVICE_UNAVAILABLE,
         "this server has as many connections as `limits.connections` allows: try again shortly",
     );

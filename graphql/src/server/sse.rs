@@ -17,34 +17,34 @@ use tokio::sync::mpsc;
 
 use super::{
     app::{App, Caller},
-    operation::{Operation, Outcome},
+    operation::{Operation, OperationResult},
     reply,
 };
 
-const COMPLETE: &str = "event: complete\ndata:\n\n";
+const COMPLETE_EVENT: &str = "event: complete\ndata:\n\n";
 
-/// A comment that keeps a connection open and detects closed ones.
-const KEEP_ALIVE: &str = ":\n\n";
+/// A comment that keeps a quiet connection open. Writing it also detects a closed connection.
+const KEEP_ALIVE_COMMENT: &str = ":\n\n";
 
 /// Streams the responses of `operation` on the threads of subscriptions.
 ///
 /// At shutdown the stream ends without `complete`, so the client reconnects.
-pub(super) async fn serve(
+pub(super) async fn stream_operation(
     app: &Arc<App>,
     operation: Operation,
     caller: &Arc<Caller>,
 ) -> HttpResponse {
-    let events = format_events(operation.stream(app, caller));
-    let lively = keep_alive(events, app.options.keep_alive);
+    let events = format_events(operation.execute_as_stream(app, caller));
+    let lively = add_keep_alive(events, app.options.keep_alive);
     let stopping = app.stopping.clone();
     let lively = lively.take_until(async move { stopping.cancelled().await }).boxed();
     let (sender, mut receiver) = mpsc::channel(1);
-    app.nursery.adopt_subscription(Box::pin(send_all(lively, sender))).await;
-    respond(stream::poll_fn(move |context| receiver.poll_recv(context)).boxed())
+    app.nursery.send_subscription(Box::pin(send_events(lively, sender))).await;
+    to_event_stream(stream::poll_fn(move |context| receiver.poll_recv(context)).boxed())
 }
 
 /// Sends events until the stream ends or the client leaves.
-async fn send_all(mut events: BoxStream<'static, String>, sender: mpsc::Sender<String>) {
+async fn send_events(mut events: BoxStream<'static, String>, sender: mpsc::Sender<String>) {
     loop {
         let event = tokio::select! {
             event = events.next() => event,
@@ -58,11 +58,11 @@ async fn send_all(mut events: BoxStream<'static, String>, sender: mpsc::Sender<S
 }
 
 /// Streams the response of an operation that cannot run.
-pub(super) fn refuse(response: Response) -> HttpResponse {
-    respond(format_events(stream::once(async { Ok(response) }).boxed()).boxed())
+pub(super) fn stream_error(response: Response) -> HttpResponse {
+    to_event_stream(format_events(stream::once(async { Ok(response) }).boxed()).boxed())
 }
 
-fn respond(events: BoxStream<'static, String>) -> HttpResponse {
+fn to_event_stream(events: BoxStream<'static, String>) -> HttpResponse {
     let chunks = events.map(|event| Ok::<_, std::convert::Infallible>(Bytes::from(event)));
     let mut answer = Body::from_stream(chunks).into_response();
     let headers = answer.headers_mut();
@@ -76,29 +76,29 @@ fn respond(events: BoxStream<'static, String>) -> HttpResponse {
 
 /// Formats outcomes as events and ends with `complete`.
 fn format_events(
-    outcomes: BoxStream<'static, Outcome>,
+    outcomes: BoxStream<'static, OperationResult>,
 ) -> impl Stream<Item = String> + Send + 'static {
     let next = outcomes.map(|outcome| {
-        let response =
-            outcome.unwrap_or_else(|refusal| Response::from_errors(vec![refusal.into_error()]));
+        let response = outcome
+            .unwrap_or_else(|refusal| Response::from_errors(vec![refusal.into_server_error()]));
         format!("event: next\ndata: {}\n\n", reply::encode(response))
     });
-    next.chain(stream::once(async { COMPLETE.to_owned() }))
+    next.chain(stream::once(async { COMPLETE_EVENT.to_owned() }))
 }
 
 /// Sends a comment first, so that the client gets the headers at once, and then at each quiet
 /// interval.
-fn keep_alive(
+fn add_keep_alive(
     events: impl Stream<Item = String> + Send + 'static,
     every: Duration,
 ) -> impl Stream<Item = String> + Send + 'static {
     let rest = stream::unfold(Box::pin(events), move |mut events| async move {
         match tokio::time::timeout(every, events.next()).await {
             Ok(event) => event.map(|event| (event, events)),
-            Err(_) => Some((KEEP_ALIVE.to_owned(), events)),
+            Err(_) => Some((KEEP_ALIVE_COMMENT.to_owned(), events)),
         }
     });
-    stream::once(async { KEEP_ALIVE.to_owned() }).chain(rest)
+    stream::once(async { KEEP_ALIVE_COMMENT.to_owned() }).chain(rest)
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
     async fn responses_become_server_sent_events() {
         let outcomes = [Ok(Response::new(value!({ "tick": 0 }))), Err(Refusal::internal("r1"))];
         let events = format_events(stream::iter(outcomes).boxed());
-        let lively = keep_alive(events, Duration::from_mins(1));
+        let lively = add_keep_alive(events, Duration::from_mins(1));
         let text: Vec<String> = lively.collect().await;
         expect![[r#"
             :
@@ -132,7 +132,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_quiet_stream_sends_keep_alive_comments() {
-        let lively = keep_alive(stream::pending(), Duration::from_millis(1));
+        let lively = add_keep_alive(stream::pending(), Duration::from_millis(1));
         let text: Vec<String> = lively.take(3).collect().await;
         assert_eq!(text, [":\n\n", ":\n\n", ":\n\n"]);
     }

@@ -2,36 +2,36 @@
 
 use super::*;
 
-fn asked(fields: &[(header::HeaderName, &'static str)]) -> HeaderMap {
+fn request_headers(fields: &[(header::HeaderName, &'static str)]) -> HeaderMap {
     fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect()
 }
 
-fn header_of(response: &Response, name: header::HeaderName) -> Option<&str> {
+fn response_header(response: &Response, name: header::HeaderName) -> Option<&str> {
     response.headers().get(name).and_then(|it| it.to_str().ok())
 }
 
-fn named_in(page: &str) -> Vec<String> {
+fn assets_in(page: &str) -> Vec<String> {
     let index = DIST.get_file(page).and_then(File::contents_utf8).unwrap();
     let names = index.split('"').filter_map(|it| it.strip_prefix("/assets/"));
     names.map(str::to_owned).collect()
 }
 
-fn named() -> Vec<String> {
-    named_in("index.html")
+fn page_assets() -> Vec<String> {
+    assets_in("index.html")
 }
 
 #[tokio::test]
 async fn the_page_and_its_files_are_served() {
-    let response = page(HeaderMap::new()).await;
+    let response = serve_page(HeaderMap::new()).await;
     assert_eq!(response.status(), StatusCode::OK);
-    assert_eq!(header_of(&response, header::CACHE_CONTROL), Some("no-cache"));
-    let policy = header_of(&response, header::CONTENT_SECURITY_POLICY).unwrap();
+    assert_eq!(response_header(&response, header::CACHE_CONTROL), Some("no-cache"));
+    let policy = response_header(&response, header::CONTENT_SECURITY_POLICY).unwrap();
     assert!(!policy.contains("unsafe"), "{policy}");
-    assert!(named().len() >= 2, "a script and a style");
-    for name in named().into_iter().chain(named_in("graphiql.html")) {
+    assert!(page_assets().len() >= 2, "a script and a style");
+    for name in page_assets().into_iter().chain(assets_in("graphiql.html")) {
         let response = serve_asset(Path(name.clone()), HeaderMap::new()).await;
         assert_eq!(response.status(), StatusCode::OK, "{name}");
-        assert!(header_of(&response, header::CACHE_CONTROL).unwrap().contains("immutable"));
+        assert!(response_header(&response, header::CACHE_CONTROL).unwrap().contains("immutable"));
     }
 }
 
@@ -47,7 +47,7 @@ fn pages_contain_nothing_their_policies_forbid() {
 
 #[tokio::test]
 async fn files_are_compressed_if_the_client_accepts_it() {
-    let name = named().into_iter().find(|it| it.contains(".js")).unwrap();
+    let name = page_assets().into_iter().find(|it| it.contains(".js")).unwrap();
     for (accepted, encoding) in [
         ("gzip, deflate, br, zstd", Some("br")),
         ("gzip, deflate", Some("gzip")),
@@ -56,18 +56,18 @@ async fn files_are_compressed_if_the_client_accepts_it() {
         ("br; q=0,gzip ;q=0", None),
         ("identity", None),
     ] {
-        let headers = asked(&[(header::ACCEPT_ENCODING, accepted)]);
+        let headers = request_headers(&[(header::ACCEPT_ENCODING, accepted)]);
         let response = serve_asset(Path(name.clone()), headers).await;
-        assert_eq!(header_of(&response, header::CONTENT_ENCODING), encoding, "{accepted}");
-        assert_eq!(header_of(&response, header::VARY), Some("accept-encoding"));
-        let kind = header_of(&response, header::CONTENT_TYPE);
+        assert_eq!(response_header(&response, header::CONTENT_ENCODING), encoding, "{accepted}");
+        assert_eq!(response_header(&response, header::VARY), Some("accept-encoding"));
+        let kind = response_header(&response, header::CONTENT_TYPE);
         assert_eq!(kind, Some("text/javascript; charset=utf-8"));
     }
 }
 
 #[tokio::test]
 async fn a_known_entity_tag_is_answered_with_not_modified() {
-    let name = named().into_iter().find(|it| it.contains(".js")).unwrap();
+    let name = page_assets().into_iter().find(|it| it.contains(".js")).unwrap();
     let file = async |headers| serve_asset(Path(name.clone()), headers).await;
     let response = file(HeaderMap::new()).await;
     let tag = response.headers()[header::ETAG].clone();
@@ -87,17 +87,20 @@ async fn unknown_files_are_not_found() {
 
 #[test]
 fn an_unknown_path_serves_the_page_to_browsers_only() {
-    let browser = asked(&[(header::ACCEPT, "text/html,application/xhtml+xml,*/*;q=0.8")]);
+    let browser = request_headers(&[(header::ACCEPT, "text/html,application/xhtml+xml,*/*;q=0.8")]);
     for path in ["/foo", "/requests", "/requests/x/y", "//evil.example/"] {
-        let response = elsewhere(&path.parse().unwrap(), &browser).unwrap();
+        let response = answer_unknown_path(&path.parse().unwrap(), &browser).unwrap();
         assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
-        assert_eq!(header_of(&response, header::CONTENT_TYPE), Some("text/html; charset=utf-8"));
-        assert_eq!(header_of(&response, header::CACHE_CONTROL), Some("no-store"));
-        assert!(header_of(&response, header::CONTENT_SECURITY_POLICY).is_some());
+        assert_eq!(
+            response_header(&response, header::CONTENT_TYPE),
+            Some("text/html; charset=utf-8")
+        );
+        assert_eq!(response_header(&response, header::CACHE_CONTROL), Some("no-store"));
+        assert!(response_header(&response, header::CONTENT_SECURITY_POLICY).is_some());
     }
-    let program = asked(&[(header::ACCEPT, "application/json")]);
+    let program = request_headers(&[(header::ACCEPT, "application/json")]);
     for headers in [program, HeaderMap::new()] {
-        assert!(elsewhere(&Uri::from_static("/foo"), &headers).is_none());
+        assert!(answer_unknown_path(&Uri::from_static("/foo"), &headers).is_none());
     }
 }
 
@@ -112,8 +115,8 @@ fn a_trailing_slash_serves_the_same_page() {
         ("//evil.example/", None),
         ("//", None),
     ] {
-        let response = elsewhere(&path.parse().unwrap(), &HeaderMap::new());
-        let location = response.as_ref().and_then(|it| header_of(it, header::LOCATION));
+        let response = answer_unknown_path(&path.parse().unwrap(), &HeaderMap::new());
+        let location = response.as_ref().and_then(|it| response_header(it, header::LOCATION));
         assert_eq!(location, to, "{path}");
     }
 }

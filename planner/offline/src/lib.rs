@@ -204,7 +204,7 @@ fn read_tools(catalog: &Catalog) -> Vec<Tool> {
     let is_plain = |tool: &ToolDefinition| {
         catalog.find(tool.name.as_str()).is_some_and(|found| found.definition.set == tool.set)
     };
-    let tools = catalog.plannable().filter(|tool| tool.qualified_name().as_str() != COMPUTE);
+    let tools = catalog.list_plannable().filter(|tool| tool.qualified_name().as_str() != COMPUTE);
     let read = |tool: &ToolDefinition| {
         let (plain, full) = (tool.name.as_str(), tool.qualified_name());
         let name = if is_plain(tool) { plain } else { full.as_str() };

@@ -14,7 +14,7 @@ pub(super) enum ArgumentValue {
 }
 
 pub(super) fn read_quoted(source: &Source<'_>, at: usize) -> Option<ArgumentValue> {
-    if let Some((quote, is_raw)) = word::quote_at(source, at) {
+    if let Some((quote, is_raw)) = word::find_quote(source, at) {
         return Some(match word::read_string(source, quote, is_raw) {
             Some((text, end)) if word::is_expression(source, at, &text) => ArgumentValue::None(end),
             Some((text, end)) => ArgumentValue::Value(Value::String(text), end),
@@ -31,15 +31,15 @@ pub(super) fn read_quoted(source: &Source<'_>, at: usize) -> Option<ArgumentValu
     })
 }
 
-pub(super) fn typed_word(tool: &KnownTool, key: &str, word: &str) -> Value {
-    if tool.is_text(key) { Value::from(word) } else { word::word_value(word) }
+pub(super) fn parse_word(tool: &KnownTool, key: &str, word: &str) -> Value {
+    if tool.is_text(key) { Value::from(word) } else { word::parse_word(word) }
 }
 
 /// Returns whether a parameter of the tool begins at `at`, followed by `=` or `:`.
-pub(super) fn is_key(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
-    let Some(stop) = source.key_end(at) else { return false };
+pub(super) fn has_parameter_at(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
+    let Some(stop) = source.find_key_end(at) else { return false };
     let sign = source.skip_blanks(stop);
     let is_sign =
         matches!(source.byte(sign), Some(b'=' | b':')) && source.byte(sign + 1) != Some(b'=');
-    is_sign && tool.has(source.slice(at..stop))
+    is_sign && tool.has_parameter(source.slice(at..stop))
 }

@@ -6,50 +6,51 @@ use super::{
     CallFormat, KnownTool,
     argument::{self, Args, ArgumentValue},
     marker, pairs,
-    source::{Attempt, CallReader, Comments, Source, Why},
+    source::{Attempt, CallReader, Comments, MissReason, Source},
     word,
 };
 
-/// Words before a name that make it a definition and not a call.
+/// After one of these words, a name is a definition and not a call.
 const DEFINITION_WORDS: [&str; 3] = ["def", "fn", "func"];
-/// Words before a name that make it a definition only if a body follows, because people also write
-/// them before calls.
+/// After one of these words, a name is a definition only if a body follows, because people also
+/// write the words before calls.
 const POSSIBLE_DEFINITION_WORDS: [&str; 2] = ["function", "class"];
 
-/// Words after the brackets that add arguments.
+/// After the brackets, these words announce further arguments.
 const CONTINUATION_WORDS: [&str; 6] = ["with", "using", "passing", "where", "given", "except"];
 
-enum NoArguments {
-    /// The text contains no arguments. Reading continues at this place.
+enum ArgumentsError {
+    /// The text contains no arguments. The scan continues at this position.
     At(usize),
     Cut,
 }
 
 pub(super) fn read(reading: &CallReader<'_>, start: usize, open: usize) -> Attempt {
     let source = &reading.source;
-    let Some(tool) = reading.tool(source.slice(start..open)) else {
+    let Some(tool) = reading.resolve_tool(source.slice(start..open)) else {
         return Attempt::Passed(open + 1);
     };
-    if follows_word(source, start, &DEFINITION_WORDS) {
+    if is_after_word(source, start, &DEFINITION_WORDS) {
         return Attempt::Passed(open + 1);
     }
-    let arguments = Arguments { source, tool: &tool, args: Args::new(), given: Vec::new() };
+    let arguments = Arguments { source, tool: &tool, args: Args::new(), positional: Vec::new() };
     match arguments.read(open + 1) {
         Ok((_, end))
-            if follows_word(source, start, &POSSIBLE_DEFINITION_WORDS) && has_body(source, end) =>
+            if is_after_word(source, start, &POSSIBLE_DEFINITION_WORDS)
+                && has_body(source, end) =>
         {
             Attempt::Passed(open + 1)
         }
         Ok((args, end)) if is_continued(source, end, &tool, args.is_empty()) => {
-            reading.miss(tool.name.as_str(), Why::Unreadable);
+            reading.add_missed(tool.name.as_str(), MissReason::Unreadable);
             Attempt::Passed(end)
         }
         Ok((args, end)) => {
-            let call = reading.call(&tool, args, CallFormat::FunctionCall, start..end);
+            let call = reading.make_call(&tool, args, CallFormat::FunctionCall, start..end);
             Attempt::Read { calls: vec![call], end }
         }
-        Err(NoArguments::At(at)) => Attempt::Passed(at.max(open + 1)),
-        Err(NoArguments::Cut) => Attempt::cut(reading, &tool),
+        Err(ArgumentsError::At(at)) => Attempt::Passed(at.max(open + 1)),
+        Err(ArgumentsError::Cut) => Attempt::at_end_of_text(reading, &tool),
     }
 }
 
@@ -61,10 +62,11 @@ fn is_continued(source: &Source<'_>, end: usize, tool: &KnownTool, is_empty: boo
     }
     let at = source.skip_marks(source.skip(source.skip_marks(end), |byte| byte == b','));
     let is_object = |at: usize| source.byte(at) == Some(b'{');
-    let with = CONTINUATION_WORDS.iter().find_map(|word| source.word_at(at, word));
+    let with = CONTINUATION_WORDS.iter().find_map(|word| source.find_word_end(at, word));
     let is_with = with.is_some_and(|word| {
         let next = source.skip_markup(word);
-        next > word && (is_empty || argument::is_key(source, next, tool) || is_object(next))
+        next > word
+            && (is_empty || argument::has_parameter_at(source, next, tool) || is_object(next))
     });
     is_with
         || is_empty && is_object(at)
@@ -76,10 +78,10 @@ fn has_body(source: &Source<'_>, end: usize) -> bool {
     matches!(source.byte(source.skip_space(end)), Some(b'{' | b':'))
 }
 
-fn follows_word(source: &Source<'_>, start: usize, words: &[&str]) -> bool {
+fn is_after_word(source: &Source<'_>, start: usize, words: &[&str]) -> bool {
     words.iter().any(|word| {
         let Some(at) = start.checked_sub(word.len() + 1) else { return false };
-        source.word_at(at, word).is_some()
+        source.find_word_end(at, word).is_some()
             && source.byte(at + word.len()) == Some(b' ')
             && at
                 .checked_sub(1)
@@ -92,11 +94,11 @@ struct Arguments<'s, 'a> {
     source: &'s Source<'a>,
     tool: &'s KnownTool,
     args: Args,
-    given: Vec<Value>,
+    positional: Vec<Value>,
 }
 
 impl<'a> Arguments<'_, 'a> {
-    fn read(mut self, mut at: usize) -> Result<(Args, usize), NoArguments> {
+    fn read(mut self, mut at: usize) -> Result<(Args, usize), ArgumentsError> {
         loop {
             at = self.skip_space(at)?;
             if self.source.byte(at) == Some(b')') {
@@ -105,42 +107,42 @@ impl<'a> Arguments<'_, 'a> {
             at = self.read_argument(at)?;
         }
         let end = at + 1;
-        self.place_positional().map(|args| (args, end)).ok_or(NoArguments::At(end))
+        self.place_positional().map(|args| (args, end)).ok_or(ArgumentsError::At(end))
     }
 
-    fn read_argument(&mut self, at: usize) -> Result<usize, NoArguments> {
-        let name = self.name(at)?;
+    fn read_argument(&mut self, at: usize) -> Result<usize, ArgumentsError> {
+        let name = self.read_name(at)?;
         let value_at = name.map_or(at, |name| name.2);
         let (value, end, is_bare) = match argument::read_quoted(self.source, value_at) {
             Some(ArgumentValue::Value(value, end)) => (value, end, false),
-            Some(ArgumentValue::None(at)) => return Err(NoArguments::At(at)),
-            Some(ArgumentValue::Cut) => return Err(NoArguments::Cut),
+            Some(ArgumentValue::None(at)) => return Err(ArgumentsError::At(at)),
+            Some(ArgumentValue::Cut) => return Err(ArgumentsError::Cut),
             None => self.read_unquoted(value_at, name.map(|name| name.0))?,
         };
-        // After a forgotten quote, a string may contain other text.
-        let quote = word::quote_at(self.source, value_at).filter(|_| !is_bare);
+        // After a string with a forgotten quote, other text would be part of the string.
+        let quote = word::find_quote(self.source, value_at).filter(|_| !is_bare);
         let word = value.as_str().filter(|_| is_bare);
         match name {
             // A signature has `name: type` and plain names.
-            Some((_, b':', _)) if word.is_some() => return Err(NoArguments::At(end)),
-            None if word.is_some_and(is_identifier) => return Err(NoArguments::At(end)),
+            Some((_, b':', _)) if word.is_some() => return Err(ArgumentsError::At(end)),
+            None if word.is_some_and(is_identifier) => return Err(ArgumentsError::At(end)),
             Some((key, ..)) => {
                 self.args.insert(key.to_owned(), value);
             }
-            None => self.given.push(value),
+            None => self.positional.push(value),
         }
         let next = self.skip_space(end)?;
         match self.source.byte(next) {
             Some(b',') => Ok(next + 1),
             Some(b')') => Ok(next),
-            Some(_) => Err(NoArguments::At(quote.map_or(next, |(quote, _)| quote + 1))),
-            None => Err(NoArguments::Cut),
+            Some(_) => Err(ArgumentsError::At(quote.map_or(next, |(quote, _)| quote + 1))),
+            None => Err(ArgumentsError::Cut),
         }
     }
 
     /// Returns the name of the argument at `at`, its sign, and the start of its value.
-    fn name(&self, at: usize) -> Result<Option<(&'a str, u8, usize)>, NoArguments> {
-        let Some(end) = self.source.key_end(at) else { return Ok(None) };
+    fn read_name(&self, at: usize) -> Result<Option<(&'a str, u8, usize)>, ArgumentsError> {
+        let Some(end) = self.source.find_key_end(at) else { return Ok(None) };
         let sign_at = self.source.skip_space(end);
         let Some(sign @ (b'=' | b':')) = self.source.byte(sign_at) else { return Ok(None) };
         if self.source.byte(sign_at + 1) == Some(b'=') {
@@ -150,7 +152,7 @@ impl<'a> Arguments<'_, 'a> {
         let value = if self.source.begins_path(blank) {
             blank
         } else {
-            self.source.skip_comments(blank, Comments::Slashes).map_err(NoArguments::At)?
+            self.source.skip_comments(blank, Comments::Slashes).map_err(ArgumentsError::At)?
         };
         Ok(Some((self.source.slice(at..end), sign, value)))
     }
@@ -159,36 +161,37 @@ impl<'a> Arguments<'_, 'a> {
         &self,
         at: usize,
         key: Option<&str>,
-    ) -> Result<(Value, usize, bool), NoArguments> {
-        let end = word::word_end(self.source, at, b",)").map_err(NoArguments::At)?;
+    ) -> Result<(Value, usize, bool), ArgumentsError> {
+        let end = word::find_word_end(self.source, at, b",)").map_err(ArgumentsError::At)?;
         let text = self.source.slice(at..end).trim();
         if text.is_empty() || text.starts_with("...") || text.starts_with('…') {
-            return Err(NoArguments::At(end));
+            return Err(ArgumentsError::At(end));
         }
         let key = key.or_else(|| {
-            self.tool.parameters.get(self.given.len()).map(|parameter| &*parameter.name)
+            self.tool.parameters.get(self.positional.len()).map(|parameter| &*parameter.name)
         });
         let value = match key {
-            Some(key) => argument::typed_word(self.tool, key, text),
-            None => word::word_value(text),
+            Some(key) => argument::parse_word(self.tool, key, text),
+            None => word::parse_word(text),
         };
         Ok((value, end, true))
     }
 
     /// Assigns positional values to the parameters, in the order of the schema.
     fn place_positional(mut self) -> Option<Args> {
-        let is_object = matches!(&*self.given, [Value::Object(object)] if self.is_all(object));
+        let is_object =
+            matches!(&*self.positional, [Value::Object(object)] if self.has_all_parameters(object));
         if is_object && self.args.is_empty() {
-            return match self.given.pop() {
+            return match self.positional.pop() {
                 Some(Value::Object(args)) => Some(args),
                 _ => None,
             };
         }
-        if self.given.len() > self.tool.parameters.len() {
+        if self.positional.len() > self.tool.parameters.len() {
             return None;
         }
         let mut args = Args::new();
-        for (parameter, value) in self.tool.parameters.iter().zip(self.given) {
+        for (parameter, value) in self.tool.parameters.iter().zip(self.positional) {
             args.insert(parameter.name.clone(), value);
         }
         let is_given_twice = self.args.keys().any(|name| args.contains_key(name));
@@ -196,12 +199,12 @@ impl<'a> Arguments<'_, 'a> {
         (!is_given_twice).then_some(args)
     }
 
-    fn is_all(&self, object: &Args) -> bool {
-        self.tool.parameters.is_empty() || object.keys().all(|name| self.tool.has(name))
+    fn has_all_parameters(&self, object: &Args) -> bool {
+        self.tool.parameters.is_empty() || object.keys().all(|name| self.tool.has_parameter(name))
     }
 
-    fn skip_space(&self, at: usize) -> Result<usize, NoArguments> {
-        self.source.skip_comments(at, Comments::All).map_err(NoArguments::At)
+    fn skip_space(&self, at: usize) -> Result<usize, ArgumentsError> {
+        self.source.skip_comments(at, Comments::All).map_err(ArgumentsError::At)
     }
 }
 

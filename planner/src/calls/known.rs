@@ -15,7 +15,7 @@ use crate::catalog::Catalog;
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownTool {
     pub name: ToolName,
-    /// The parameters in the order of the schema. Empty if the schema does not list them.
+    /// The parameters in the order of the schema. Empty if the schema does not list any.
     pub parameters: Vec<Parameter>,
 }
 
@@ -27,7 +27,7 @@ pub struct Parameter {
 }
 
 impl KnownTool {
-    pub fn of(definition: &ToolDefinition) -> Self {
+    pub fn from_definition(definition: &ToolDefinition) -> Self {
         let properties = definition.input_schema.get("properties").and_then(Value::as_object);
         let parameters = properties.into_iter().flatten().map(|(name, schema)| Parameter {
             name: name.clone(),
@@ -40,7 +40,7 @@ impl KnownTool {
         self.parameters.iter().any(|known| known.is_text && known.name == parameter)
     }
 
-    pub(super) fn has(&self, parameter: &str) -> bool {
+    pub(super) fn has_parameter(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|known| known.name == parameter)
     }
 }
@@ -66,36 +66,43 @@ pub(super) fn schema_types(schema: &Value) -> Option<Vec<&str>> {
 /// The names of a catalog's tools.
 ///
 /// A lookup tries the exact name, then the name in lower case, then the name with underscores for
-/// characters that providers forbid. The last two must mean one tool only.
+/// characters that providers forbid. The second and the third must mean one tool only.
 pub struct CatalogNames<'a> {
     catalog: &'a Catalog,
-    folded: OnceCell<BTreeMap<String, Folded>>,
-    plain: OnceCell<BTreeMap<String, Folded>>,
+    by_lowercase_name: OnceCell<BTreeMap<String, UniqueTool>>,
+    by_provider_name: OnceCell<BTreeMap<String, UniqueTool>>,
     /// Earlier lookups, because a text may contain a name a million times.
-    found: RefCell<BTreeMap<ToolName, Arc<KnownTool>>>,
+    found_tools: RefCell<BTreeMap<ToolName, Arc<KnownTool>>>,
 }
 
-/// The tool of a name in lower case. None if several tools share it.
-type Folded = Option<Arc<ToolDefinition>>;
+/// The tool of a converted name. `None` if several tools have the name.
+type UniqueTool = Option<Arc<ToolDefinition>>;
 
 impl<'a> CatalogNames<'a> {
     pub fn new(catalog: &'a Catalog) -> Self {
-        Self { catalog, folded: OnceCell::new(), plain: OnceCell::new(), found: RefCell::default() }
+        Self {
+            catalog,
+            by_lowercase_name: OnceCell::new(),
+            by_provider_name: OnceCell::new(),
+            found_tools: RefCell::default(),
+        }
     }
 
-    /// Returns the tool that `name` means. The result has the qualified name only if the text used
-    /// it.
+    /// Returns the tool that `name` means. The result has the qualified name only if the text
+    /// contained the qualified name.
     pub fn find(&self, name: &str) -> Option<Arc<KnownTool>> {
         if let Some(tool) = self.catalog.find(name) {
             return Some(self.find_known(&tool.definition, name));
         }
         let lower = name.to_lowercase();
-        let folded = self.folded.get_or_init(|| fold_names(self.catalog, str::to_lowercase));
-        let meant = match folded.get(&lower) {
+        let by_lowercase_name =
+            self.by_lowercase_name.get_or_init(|| fold_names(self.catalog, str::to_lowercase));
+        let meant = match by_lowercase_name.get(&lower) {
             Some(meant) => meant,
-            None => {
-                self.plain.get_or_init(|| fold_names(self.catalog, provider_name)).get(&lower)?
-            }
+            None => self
+                .by_provider_name
+                .get_or_init(|| fold_names(self.catalog, provider_name))
+                .get(&lower)?,
         };
         meant.as_deref().map(|tool| self.find_known(tool, name))
     }
@@ -104,9 +111,9 @@ impl<'a> CatalogNames<'a> {
         let qualified = definition.qualified_name();
         let is_qualified = provider_name(qualified.as_str()) == provider_name(written);
         let name = if is_qualified { qualified } else { definition.name.clone() };
-        let mut found = self.found.borrow_mut();
-        let known = found.entry(name.clone());
-        let make = || Arc::new(KnownTool { name, ..KnownTool::of(definition) });
+        let mut found_tools = self.found_tools.borrow_mut();
+        let known = found_tools.entry(name.clone());
+        let make = || Arc::new(KnownTool { name, ..KnownTool::from_definition(definition) });
         Arc::clone(known.or_insert_with(make))
     }
 }
@@ -119,15 +126,15 @@ fn provider_name(name: &str) -> String {
     name.to_lowercase().chars().map(one).collect()
 }
 
-fn fold_names(catalog: &Catalog, with: impl Fn(&str) -> String) -> BTreeMap<String, Folded> {
-    let mut folded: BTreeMap<String, Folded> = BTreeMap::new();
+fn fold_names(catalog: &Catalog, convert: impl Fn(&str) -> String) -> BTreeMap<String, UniqueTool> {
+    let mut by_lowercase_name: BTreeMap<String, UniqueTool> = BTreeMap::new();
     for tool in catalog.tools() {
         let definition = &tool.definition;
         for name in [definition.qualified_name(), definition.name.clone()] {
             let Some(meant) = catalog.find(name.as_str()) else { continue };
             let meant = &meant.definition;
-            folded
-                .entry(with(name.as_str()))
+            by_lowercase_name
+                .entry(convert(name.as_str()))
                 .and_modify(|known| {
                     if known
                         .as_ref()
@@ -139,5 +146,5 @@ fn fold_names(catalog: &Catalog, with: impl Fn(&str) -> String) -> BTreeMap<Stri
                 .or_insert_with(|| Some(Arc::clone(meant)));
         }
     }
-    folded
+    by_lowercase_name
 }

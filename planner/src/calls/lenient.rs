@@ -1,7 +1,8 @@
 //! JSON as models write it: single quotes, bare words, trailing commas, comments, Python literals.
 //!
-//! The reader visits each byte once. After an error the scan continues behind the text that was
-//! read, except for the last string: if its quote is missing, the string may contain other calls.
+//! The reader visits each byte once. After an error, the scan continues behind the text that was
+//! read, but not behind the last string, because a string with a missing quote may contain other
+//! calls.
 
 use std::ops::Range;
 
@@ -75,11 +76,11 @@ pub(super) fn read(source: &Source<'_>, at: usize) -> Result<(Tree, usize), Synt
     let mut reader = Reader { source, at, open: Vec::new(), last_string: None };
     match reader.read() {
         Ok(tree) => Ok((tree, reader.at)),
-        Err(misfit) => Err(reader.into_error(misfit)),
+        Err(error) => Err(reader.into_error(error)),
     }
 }
 
-pub(super) fn whole_object(text: &str) -> (Option<Object>, usize) {
+pub(super) fn read_whole_object(text: &str) -> (Option<Object>, usize) {
     let source = Source::new(text);
     let start = source.skip_markup(0);
     let object = match source.byte(start).map(|_| read(&source, start)) {
@@ -93,9 +94,9 @@ pub(super) fn whole_object(text: &str) -> (Option<Object>, usize) {
 
 #[derive(Clone, Copy)]
 enum ReadError {
-    Here,
-    At(usize),
-    /// An endless string or comment begins there.
+    AtPosition,
+    AtByte(usize),
+    /// An endless string or comment begins at this byte.
     Endless(usize),
 }
 
@@ -127,14 +128,14 @@ impl Reader<'_, '_> {
                 self.begin_value()?;
             } else {
                 let leaf = self.read_leaf()?;
-                self.push(leaf)?;
+                self.push_value(leaf)?;
             }
         }
     }
 
     fn begin_value(&mut self) -> Result<(), ReadError> {
         if self.open.len() >= limits::JSON_DEPTH {
-            return Err(ReadError::Here);
+            return Err(ReadError::AtPosition);
         }
         self.open.push(match self.source.byte(self.at) {
             Some(b'{') => OpenValue::Object {
@@ -142,7 +143,7 @@ impl Reader<'_, '_> {
                 key: None,
             },
             Some(b'[') => OpenValue::List(Vec::new()),
-            _ => return Err(ReadError::Here),
+            _ => return Err(ReadError::AtPosition),
         });
         self.skip_byte();
         Ok(())
@@ -151,7 +152,7 @@ impl Reader<'_, '_> {
     /// Ends the innermost list or object. Returns it if it is the outermost.
     fn end_value(&mut self) -> Result<Option<Tree>, ReadError> {
         self.skip_byte();
-        let Some(ended) = self.open.pop() else { return Err(ReadError::Here) };
+        let Some(ended) = self.open.pop() else { return Err(ReadError::AtPosition) };
         let tree = match ended {
             OpenValue::List(items) => Tree::List(items),
             OpenValue::Object { mut object, .. } => {
@@ -162,12 +163,12 @@ impl Reader<'_, '_> {
         if self.open.is_empty() {
             return Ok(Some(tree));
         }
-        self.push(tree)?;
+        self.push_value(tree)?;
         Ok(None)
     }
 
     /// Adds a value to the innermost open value, and reads the comma if one is required.
-    fn push(&mut self, tree: Tree) -> Result<(), ReadError> {
+    fn push_value(&mut self, tree: Tree) -> Result<(), ReadError> {
         let close = match self.open.last_mut() {
             Some(OpenValue::List(items)) => {
                 items.push(tree);
@@ -177,13 +178,13 @@ impl Reader<'_, '_> {
                 object.fields.push((key.take().unwrap_or_default(), tree));
                 b'}'
             }
-            None => return Err(ReadError::Here),
+            None => return Err(ReadError::AtPosition),
         };
         self.skip_comments(Comments::All)?;
         match self.source.byte(self.at) {
             Some(b',') => self.skip_byte(),
             Some(byte) if byte == close => {}
-            _ => return Err(ReadError::Here),
+            _ => return Err(ReadError::AtPosition),
         }
         Ok(())
     }
@@ -192,7 +193,7 @@ impl Reader<'_, '_> {
         let name = if let Some(name) = self.read_string()? {
             name
         } else {
-            let end = self.source.key_end(self.at).ok_or(ReadError::Here)?;
+            let end = self.source.find_key_end(self.at).ok_or(ReadError::AtPosition)?;
             let name = self.source.slice(self.at..end).to_owned();
             self.at = end;
             name
@@ -205,7 +206,7 @@ impl Reader<'_, '_> {
             (Some(b'='), Some(b'>')) => self.at += 1,
             (Some(b':'), _) => {}
             (Some(b'='), next) if next != Some(b'=') => {}
-            _ => return Err(ReadError::Here),
+            _ => return Err(ReadError::AtPosition),
         }
         self.skip_byte();
         let blank = self.source.skip_space(self.at);
@@ -220,21 +221,21 @@ impl Reader<'_, '_> {
         if let Some(text) = self.read_string()? {
             return Ok(Tree::Leaf(Value::String(text)));
         }
-        let end = word::word_end(self.source, self.at, b",}]").map_err(ReadError::At)?;
+        let end = word::find_word_end(self.source, self.at, b",}]").map_err(ReadError::AtByte)?;
         let text = self.source.slice(self.at..end).trim();
         if text.is_empty() {
-            return Err(ReadError::Here);
+            return Err(ReadError::AtPosition);
         }
         self.at = end;
-        Ok(Tree::Leaf(word::word_value(text)))
+        Ok(Tree::Leaf(word::parse_word(text)))
     }
 
     fn read_string(&mut self) -> Result<Option<String>, ReadError> {
-        let Some((quote, is_raw)) = word::quote_at(self.source, self.at) else { return Ok(None) };
+        let Some((quote, is_raw)) = word::find_quote(self.source, self.at) else { return Ok(None) };
         let (text, end) =
             word::read_string(self.source, quote, is_raw).ok_or(ReadError::Endless(quote))?;
         if word::is_expression(self.source, self.at, &text) {
-            return Err(ReadError::Here);
+            return Err(ReadError::AtPosition);
         }
         self.last_string = Some(quote);
         self.at = end;
@@ -251,17 +252,17 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    fn into_error(self, misfit: ReadError) -> SyntaxError {
-        let (at, resume) = match misfit {
-            ReadError::Here => (self.at, self.last_string.map_or(self.at, |start| start + 1)),
-            ReadError::At(at) => (at, at),
+    fn into_error(self, error: ReadError) -> SyntaxError {
+        let (at, resume) = match error {
+            ReadError::AtPosition => (self.at, self.last_string.map_or(self.at, |start| start + 1)),
+            ReadError::AtByte(at) => (at, at),
             ReadError::Endless(at) => (self.source.len(), at + 1),
         };
         SyntaxError { at, resume, is_cut: at >= self.source.len(), open: self.open }
     }
 }
 
-/// Returns all lists and objects in a text, in order. Does not look inside them. The time is linear
+/// Returns all lists and objects in a text, in order, without those inside them. The time is linear
 /// in the length of the text.
 pub(crate) fn read_all(text: &str) -> Vec<Value> {
     let source = Source::new(text);

@@ -2,7 +2,8 @@
 
 use super::source::Source;
 
-/// Words for arguments. A longer word comes before its prefix, so that it is found first.
+/// Words for arguments. A longer word comes before its own prefix, so that the longer one is found
+/// first.
 const ARGUMENT_NOUNS: [&str; 11] = [
     "arguments",
     "argument",
@@ -16,12 +17,12 @@ const ARGUMENT_NOUNS: [&str; 11] = [
     "input",
     "kwargs",
 ];
-/// Words that may precede them: `Tool Input`.
+/// Words that may precede these nouns, as in `Tool Input`.
 const OWNER_WORDS: [&str; 4] = ["tool", "action", "function", "call"];
 
-/// Returns the end of `TOOL:` at `at`.
+/// Returns the end of a marker such as `TOOL:` at a position.
 pub(super) fn tool_marker_end(source: &Source<'_>, at: usize) -> Option<usize> {
-    let end = source.word_at(at, "tool")?;
+    let end = source.find_word_end(at, "tool")?;
     let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`' | b'_'));
     (source.byte(sign) == Some(b':')).then_some(sign + 1)
 }
@@ -35,26 +36,26 @@ pub(super) fn argument_marker_end(source: &Source<'_>, at: usize) -> Option<usiz
     {
         return None;
     }
-    let whose = OWNER_WORDS.iter().find_map(|word| source.word_at(at, word));
+    let whose = OWNER_WORDS.iter().find_map(|word| source.find_word_end(at, word));
     let whose = whose.filter(|end| matches!(source.byte(*end), Some(b' ' | b'_')));
     let noun = whose.map_or(at, |end| end + 1);
-    let end = ARGUMENT_NOUNS.iter().find_map(|word| source.word_at(noun, word))?;
+    let end = ARGUMENT_NOUNS.iter().find_map(|word| source.find_word_end(noun, word))?;
     let sign =
         source.skip(end, |byte| matches!(byte, b' ' | b'\t' | b'*' | b'`' | b'_' | b'"' | b'\''));
     if source.byte(sign) == Some(b':') {
         return Some(sign + 1);
     }
-    if let Some(wide) = source.word_at(sign, "：") {
+    if let Some(wide) = source.find_word_end(sign, "：") {
         return Some(wide);
     }
-    // Without a colon, only an object makes the meaning clear.
+    // Without a colon, only a following object shows that the words are a marker.
     let sign = source.skip(sign, |byte| matches!(byte, b'=' | b'-' | b'>'));
     let object = skip_layout(source, sign);
     (source.byte(object) == Some(b'{')).then_some(object)
 }
 
 /// Returns the name before the argument marker at the end of `line`.
-pub(super) fn before_arguments(line: &str) -> Option<&str> {
+pub(super) fn name_before_arguments(line: &str) -> Option<&str> {
     let is_around =
         |character: char| character.is_whitespace() || matches!(character, '*' | '`' | '_');
     let before = |text: &'_ str, words: &[&str]| {
@@ -93,7 +94,7 @@ pub(super) fn bullet_end(source: &Source<'_>, at: usize) -> Option<usize> {
             matches!(source.byte(end)?, b'.' | b')').then_some(end + 1)?
         }
         byte if byte >= 0x80 => {
-            ["•", "–", "—", "→"].iter().find_map(|word| source.word_at(at, word))?
+            ["•", "–", "—", "→"].iter().find_map(|word| source.find_word_end(at, word))?
         }
         _ => return None,
     };

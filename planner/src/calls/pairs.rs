@@ -12,8 +12,9 @@ use super::{
 pub(super) enum Pairs {
     Read(Args, usize),
     Absent,
-    /// A pair begins here, but the end of a value is ambiguous. Reading continues at this place.
-    Unclear(usize),
+    /// A pair begins, but the end of one of its values is ambiguous. The scan continues at this
+    /// position.
+    Ambiguous(usize),
     Cut,
 }
 
@@ -33,22 +34,22 @@ pub(super) fn read(source: &Source<'_>, at: usize, tool: &KnownTool) -> Pairs {
         let given = argument::read_quoted(source, key.value);
         let (value, end) = match given.unwrap_or_else(|| read_word(source, key, tool)) {
             ArgumentValue::Value(value, end) => (value, end),
-            ArgumentValue::None(end) => return Pairs::Unclear(end),
+            ArgumentValue::None(end) => return Pairs::Ambiguous(end),
             ArgumentValue::Cut => return Pairs::Cut,
         };
         if args.insert(key.name.to_owned(), value).is_some() {
-            return Pairs::Unclear(end);
+            return Pairs::Ambiguous(end);
         }
-        match next(source, end) {
+        match next_key(source, end) {
             Some(next) => key = next,
             None if ends_sentence(source, end, tool) => return Pairs::Read(args, end),
-            None => return Pairs::Unclear(end),
+            None => return Pairs::Ambiguous(end),
         }
     }
 }
 
-/// Reads a text that contains only arguments: an object, pairs, or nothing. Also returns the steps
-/// taken.
+/// Reads a text that contains only arguments: an object, pairs, or nothing. Also returns the number
+/// of steps of the reader.
 ///
 /// An unquoted value extends to the next pair, or to the end of the text.
 pub(super) fn read_whole(text: &str, tool: &KnownTool) -> (Option<Args>, usize) {
@@ -58,7 +59,7 @@ pub(super) fn read_whole(text: &str, tool: &KnownTool) -> (Option<Args>, usize) 
         return (Some(Args::new()), source.steps());
     }
     if source.byte(start) == Some(b'{') {
-        let (object, steps) = lenient::whole_object(text);
+        let (object, steps) = lenient::read_whole_object(text);
         return (object.map(lenient::Object::into_map), steps + source.steps());
     }
     let args = whole_pairs(&source, start, tool);
@@ -78,7 +79,7 @@ fn whole_pairs(source: &Source<'_>, at: usize, tool: &KnownTool) -> Option<Args>
         if args.insert(key.name.to_owned(), value).is_some() {
             return None;
         }
-        let Some(next) = next(source, end) else {
+        let Some(next) = next_key(source, end) else {
             let end = source.skip_comments(end, Comments::All).unwrap_or(end);
             return (source.skip_markup(end) == source.len()).then_some(args);
         };
@@ -87,23 +88,23 @@ fn whole_pairs(source: &Source<'_>, at: usize, tool: &KnownTool) -> Option<Args>
 }
 
 pub(super) fn has_next_pair(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {
-    let is_next = next(source, end).is_some_and(|key| tool.has(key.name));
-    is_next || argument::is_key(source, source.skip_blanks(end), tool)
+    let is_next = next_key(source, end).is_some_and(|key| tool.has_parameter(key.name));
+    is_next || argument::has_parameter_at(source, source.skip_blanks(end), tool)
 }
 
 fn key_at<'a>(source: &Source<'a>, at: usize) -> Option<Key<'a>> {
-    let end = source.key_end(at)?;
+    let end = source.find_key_end(at)?;
     let sign = source.skip_blanks(end);
     let is_sign = source.byte(sign) == Some(b'=') && source.byte(sign + 1) != Some(b'=');
     is_sign.then(|| Key { name: source.slice(at..end), value: source.skip_blanks(sign + 1) })
 }
 
 /// Returns the key after the separator (a comma, `and`, or both) at `end`.
-fn next<'a>(source: &Source<'a>, end: usize) -> Option<Key<'a>> {
+fn next_key<'a>(source: &Source<'a>, end: usize) -> Option<Key<'a>> {
     let start = source.skip_space(end);
     let comma = source.skip(start, |byte| byte == b',');
     let word = source.skip_space(comma);
-    let and = source.word_at(word, "and").filter(|and| source.skip_space(*and) > *and);
+    let and = source.find_word_end(word, "and").filter(|and| source.skip_space(*and) > *and);
     let at = and.map_or(word, |and| source.skip_space(and));
     (comma > start || and.is_some()).then(|| key_at(source, at)).flatten()
 }
@@ -125,16 +126,16 @@ fn read_word(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> ArgumentVal
         }
     }
     let word = source.slice(key.value..end);
-    let word = word.strip_suffix(';').or_else(|| without_full_stop(word)).unwrap_or(word);
-    // These marks may belong to the value or to the sentence.
+    let word = word.strip_suffix(';').or_else(|| strip_full_stop(word)).unwrap_or(word);
+    // These marks may belong to the value or to the sentence, so the value is ambiguous.
     if word.is_empty() || word.ends_with([':', '!', '?']) || !closes_brackets(word) {
         return ArgumentValue::None(end);
     }
-    ArgumentValue::Value(argument::typed_word(tool, key.name, word), key.value + word.len())
+    ArgumentValue::Value(argument::parse_word(tool, key.name, word), key.value + word.len())
 }
 
-/// Removes the full stop of a sentence. In `..` and `/.` the last point belongs to the word.
-fn without_full_stop(word: &str) -> Option<&str> {
+/// Removes the full stop of a sentence. In `..` and `/.`, the last point belongs to the word.
+fn strip_full_stop(word: &str) -> Option<&str> {
     word.strip_suffix('.').filter(|rest| !rest.is_empty() && !rest.ends_with(['.', '/']))
 }
 
@@ -150,12 +151,12 @@ fn read_phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> ArgumentV
         match byte {
             b'"' | b'`' | b'\n' => return ArgumentValue::None(end),
             b',' | b' ' | b'\t' | b'\r' => {
-                if next(source, end).is_some() {
+                if next_key(source, end).is_some() {
                     break;
                 }
                 let behind = source.skip_space(end + 1);
                 // A parameter without a comma before it may be a pair or a part of the value.
-                if argument::is_key(source, behind, tool) {
+                if argument::has_parameter_at(source, behind, tool) {
                     return ArgumentValue::None(end);
                 }
                 end = behind;
@@ -167,7 +168,7 @@ fn read_phrase(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> ArgumentV
     if text.is_empty() || text.ends_with(',') {
         return ArgumentValue::None(end);
     }
-    ArgumentValue::Value(argument::typed_word(tool, key.name, text), end)
+    ArgumentValue::Value(argument::parse_word(tool, key.name, text), end)
 }
 
 fn ends_sentence(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {
@@ -180,16 +181,16 @@ fn ends_sentence(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {
     is_end && !has_pair_ahead(source, behind, tool)
 }
 
-/// Returns whether a parameter of the tool follows in the line, up to the next call, or begins the
-/// next line. The full stop before it may belong to a value.
+/// Returns whether a parameter of the tool follows in the line before the next call, or begins the
+/// next line. If so, the full stop may belong to a value.
 fn has_pair_ahead(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
     let mut at = at;
     loop {
         at = source.skip(at, |byte| !is_name_byte(byte) && byte != b'\n');
         if source.byte(at) == Some(b'\n') {
-            return argument::is_key(source, marker::skip_layout(source, at), tool);
+            return argument::has_parameter_at(source, marker::skip_layout(source, at), tool);
         }
-        let end = source.name_end(at);
+        let end = source.find_name_end(at);
         let word = source.slice(at..end);
         if word.is_empty()
             || sentence::is_verb(word)
@@ -197,7 +198,7 @@ fn has_pair_ahead(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
         {
             return false;
         }
-        if argument::is_key(source, at, tool) {
+        if argument::has_parameter_at(source, at, tool) {
             return true;
         }
         at = end;

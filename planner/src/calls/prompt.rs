@@ -7,20 +7,20 @@ use shared::{id::ToolName, schema::Schema, tool::ToolDefinition};
 
 use super::{
     known,
-    sample::{flatten_schema, resolve_schema, sample},
+    sample::{flatten_schema, make_sample, resolve_schema},
 };
 
-/// Levels of a parameter that are described.
+/// Maximum depth of the parameters that are described.
 const MAX_DEPTH: usize = 2;
 const MAX_FIELDS: usize = 24;
 const MAX_PARAMETER_LINES: usize = 2_000;
 const MAX_EXAMPLES_TRIED: usize = 16;
-const CHOICES: usize = 4;
+const EXAMPLE_CHOICES: usize = 4;
 
-pub(super) const SUCCESSFUL: &str = "Tool execution successful:";
-pub(super) const FAILED: &str = "Tool execution failed:";
+pub(super) const SUCCESS_HEADING: &str = "Tool execution successful:";
+pub(super) const FAILURE_HEADING: &str = "Tool execution failed:";
 /// The beginning of the last line of a report.
-pub(super) const PLEASE: &str = "\nPlease provide a";
+pub(super) const REPORT_END: &str = "\nPlease provide a";
 
 /// Writes the system prompt that teaches a model to call these tools. Empty without tools.
 ///
@@ -55,12 +55,12 @@ pub fn tool_prompt<'a>(
 pub fn format_tool_result(tool: &str, result: Result<&str, &str>) -> String {
     match result {
         Ok(result) => format!(
-            "{SUCCESSFUL}\nTool: {tool}\nResult: {result}\n{PLEASE} final response to the user based on this tool output."
+            "{SUCCESS_HEADING}\nTool: {tool}\nResult: {result}\n{REPORT_END} final response to the user based on this tool output."
         ),
         Err(error) => {
             let error = if error.is_empty() { "Unknown error" } else { error };
             format!(
-                "{FAILED}\nTool: {tool}\nError: {error}\n{PLEASE}n alternative response or try a different approach."
+                "{FAILURE_HEADING}\nTool: {tool}\nError: {error}\n{REPORT_END}n alternative response or try a different approach."
             )
         }
     }
@@ -72,30 +72,30 @@ fn describe_tool(prompt: &mut String, name: &ToolName, tool: &ToolDefinition) {
         let _ = writeln!(prompt, "  {line}");
     }
     let root = &tool.input_schema;
-    let mut left = MAX_PARAMETER_LINES;
-    for (name, schema, is_required) in parameters(tool) {
-        let described = Described { name, schema, is_required, depth: 0 };
-        describe_parameter(prompt, root, &described, &mut left);
+    let mut lines_left = MAX_PARAMETER_LINES;
+    for (name, schema, is_required) in list_parameters(tool) {
+        let described = DescribedParameter { name, schema, is_required, depth: 0 };
+        describe_parameter(prompt, root, &described, &mut lines_left);
     }
 }
 
-struct Described<'a> {
+struct DescribedParameter<'a> {
     name: &'a str,
     schema: &'a Value,
     is_required: bool,
     depth: usize,
 }
 
-/// Describes a parameter and the fields in it while lines are `left`.
+/// Describes a parameter and the fields in it while lines are left.
 fn describe_parameter(
     prompt: &mut String,
     root: &Value,
-    described: &Described<'_>,
-    left: &mut usize,
+    described: &DescribedParameter<'_>,
+    lines_left: &mut usize,
 ) {
-    let Described { name, schema, is_required, depth } = *described;
-    let Some(rest) = left.checked_sub(1) else { return };
-    *left = rest;
+    let DescribedParameter { name, schema, is_required, depth } = *described;
+    let Some(rest) = lines_left.checked_sub(1) else { return };
+    *lines_left = rest;
     let target = resolve_schema(root, schema);
     let types = describe_types(root, target).unwrap_or_else(|| "any".to_owned());
     let said = |key: &str| schema.get(key).or_else(|| target.get(key));
@@ -120,17 +120,21 @@ fn describe_parameter(
         .get("items")
         .filter(|items| items.as_object().is_some_and(|fields| !fields.is_empty()))
     {
-        let item =
-            Described { name: "each item", schema: items, is_required: true, depth: depth + 1 };
-        describe_parameter(prompt, root, &item, left);
+        let item = DescribedParameter {
+            name: "each item",
+            schema: items,
+            is_required: true,
+            depth: depth + 1,
+        };
+        describe_parameter(prompt, root, &item, lines_left);
     }
     let required = whole.get("required").and_then(Value::as_array);
     let fields = whole.get("properties").and_then(Value::as_object).into_iter().flatten();
     for (name, schema) in fields.take(MAX_FIELDS) {
         let is_required =
             required.is_some_and(|required| required.iter().any(|field| field == name));
-        let field = Described { name, schema, is_required, depth: depth + 1 };
-        describe_parameter(prompt, root, &field, left);
+        let field = DescribedParameter { name, schema, is_required, depth: depth + 1 };
+        describe_parameter(prompt, root, &field, lines_left);
     }
 }
 
@@ -152,7 +156,9 @@ fn describe_types(root: &Value, schema: &Value) -> Option<String> {
 }
 
 /// Returns each parameter with its schema, and whether it is required.
-pub(super) fn parameters(tool: &ToolDefinition) -> impl Iterator<Item = (&String, &Value, bool)> {
+pub(super) fn list_parameters(
+    tool: &ToolDefinition,
+) -> impl Iterator<Item = (&String, &Value, bool)> {
     let schema = &tool.input_schema;
     let required = schema.get("required").and_then(Value::as_array);
     let properties = schema.get("properties").and_then(Value::as_object);
@@ -161,31 +167,32 @@ pub(super) fn parameters(tool: &ToolDefinition) -> impl Iterator<Item = (&String
     })
 }
 
-/// Writes an example call of one of the tools: `file_tools.glob`, else the first tool with required
-/// parameters, else any. Returns none if no tool accepts the sample values.
+/// Writes an example call of one of the tools: of `file_tools.glob`, else of the first tool with
+/// required parameters, else of any tool. Returns `None` if no tool accepts the sample values.
 fn example_call(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
     if tools.iter().any(|(name, _)| name.as_str() == "file_tools.glob") {
         let args = json!({ "pattern": "*.py", "path": "/home/user" });
-        return Some(call("file_tools.glob", &args));
+        return Some(format_call("file_tools.glob", &args));
     }
     let needs = |(_, tool): &&(ToolName, &ToolDefinition)| {
-        parameters(tool).any(|(_, _, is_required)| is_required)
+        list_parameters(tool).any(|(_, _, is_required)| is_required)
     };
     let rest = tools.iter().filter(|tool| !needs(tool));
     let tried = tools.iter().filter(needs).chain(rest).take(MAX_EXAMPLES_TRIED);
     tried.into_iter().find_map(|(name, tool)| {
         let schema = &tool.input_schema;
         let valid = Schema::new(schema).ok();
-        let mut made = (0..CHOICES).map(|choice| match sample(schema, "", schema, choice) {
-            Value::Object(args) => Value::Object(args),
-            _ => json!({}),
-        });
+        let mut made =
+            (0..EXAMPLE_CHOICES).map(|choice| match make_sample(schema, "", schema, choice) {
+                Value::Object(args) => Value::Object(args),
+                _ => json!({}),
+            });
         let args = made.find(|args| valid.as_ref().is_none_or(|valid| valid.is_valid(args)));
-        Some(call(name.as_str(), &args?))
+        Some(format_call(name.as_str(), &args?))
     })
 }
 
-fn call(tool: &str, args: &Value) -> String {
+fn format_call(tool: &str, args: &Value) -> String {
     let fields = args.as_object().into_iter().flatten();
     let fields: Vec<String> =
         fields.map(|(key, types)| format!("{}: {types}", Value::from(key.as_str()))).collect();

@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use serde_json::{Map, Value, json};
 
-/// References that are followed in a row, and the depth of a sample.
+/// Maximum number of references that are followed in a row, and maximum depth of a sample.
 const MAX_DEPTH: usize = 8;
-/// Recursive schemas could ask for any number of parts.
+/// Maximum number of values in a sample, because recursive schemas could ask for any number.
 const MAX_PARTS: usize = 1_000;
 const PATTERN_COST: usize = 50;
 const MAX_ITEMS: u64 = 8;
@@ -87,24 +87,24 @@ fn merge_schema(
     }
 }
 
-pub(super) fn sample(root: &Value, name: &str, schema: &Value, choice: usize) -> Value {
-    let sampler = Sampler { root, choice, left: Cell::new(MAX_PARTS) };
+pub(super) fn make_sample(root: &Value, name: &str, schema: &Value, choice: usize) -> Value {
+    let sampler = Sampler { root, choice, parts_left: Cell::new(MAX_PARTS) };
     sampler.make_value(name, schema, MAX_DEPTH)
 }
 
 struct Sampler<'a> {
     root: &'a Value,
-    /// The branch of each choice.
+    /// The index of the alternative that is taken at each choice.
     choice: usize,
-    left: Cell<usize>,
+    parts_left: Cell<usize>,
 }
 
 impl Sampler<'_> {
     /// Takes `parts` from the budget. Returns `false` if too few are left.
     fn take_budget(&self, parts: usize) -> bool {
-        let left = self.left.get().checked_sub(parts);
-        self.left.set(left.unwrap_or(0));
-        left.is_some()
+        let parts_left = self.parts_left.get().checked_sub(parts);
+        self.parts_left.set(parts_left.unwrap_or(0));
+        parts_left.is_some()
     }
 
     fn make_value(&self, name: &str, schema: &Value, depth: usize) -> Value {
@@ -125,7 +125,7 @@ impl Sampler<'_> {
             0 => Value::Null,
             _ => self.make_value(name, schema, depth - 1),
         };
-        match kind(&schema) {
+        match sample_kind(&schema) {
             "integer" => sample_number(&schema, true),
             "number" => sample_number(&schema, false),
             "boolean" => json!(true),
@@ -161,7 +161,7 @@ impl Sampler<'_> {
     }
 }
 
-fn kind(schema: &Map<String, Value>) -> &str {
+fn sample_kind(schema: &Map<String, Value>) -> &str {
     let said = match schema.get("type") {
         Some(Value::Array(types)) => {
             types.iter().find(|kind| *kind != "null").and_then(Value::as_str)
@@ -196,8 +196,9 @@ fn sample_number(schema: &Map<String, Value>, is_whole: bool) -> Value {
     json!(number)
 }
 
-/// Returns the name itself if it fits, else a text that does, if `may_try` allows the search.
-fn sample_text(schema: &Map<String, Value>, name: &str, may_try: impl Fn() -> bool) -> Value {
+/// Returns the name itself if it fits the schema, else a text that fits, if `can_search` allows a
+/// search.
+fn sample_text(schema: &Map<String, Value>, name: &str, can_search: impl Fn() -> bool) -> Value {
     let formatted = match schema.get("format").and_then(Value::as_str) {
         Some("date") => "2026-01-31",
         Some("date-time") => "2026-01-31T12:00:00Z",
@@ -216,7 +217,7 @@ fn sample_text(schema: &Map<String, Value>, name: &str, may_try: impl Fn() -> bo
         let text = text.chars().chain(std::iter::repeat_n(last, missing));
         text.take(of("maxLength").unwrap_or(usize::MAX)).collect::<String>()
     };
-    let pattern = schema.get("pattern").filter(|_| may_try());
+    let pattern = schema.get("pattern").filter(|_| can_search());
     let Some(pattern) = pattern else { return Value::from(fitted(formatted)) };
     let pattern = shared::schema::Schema::new(&json!({ "pattern": pattern }));
     let fits = |text: &Value| pattern.as_ref().is_ok_and(|pattern| pattern.is_valid(text));

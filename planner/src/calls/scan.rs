@@ -15,8 +15,8 @@ pub(super) fn scan_calls(reading: &CallReader<'_>) -> Result<Vec<ToolCall>, TooM
         at: 0,
         tags: None,
         calls: Vec::new(),
-        has_broken: false,
-        echoes_are_endless: false,
+        has_unreadable_call: false,
+        has_no_echo_end: false,
     };
     while scan.at < reading.source.len() {
         scan.scan_next();
@@ -30,15 +30,15 @@ pub(super) fn scan_calls(reading: &CallReader<'_>) -> Result<Vec<ToolCall>, TooM
 struct Scan<'r, 'a> {
     reading: &'r CallReader<'a>,
     at: usize,
-    /// All tags of the text. Computed when the scan reaches the first `<`.
+    /// All tags of the text. Found when the scan reaches the first `<`.
     tags: Option<Tags>,
     calls: Vec<ToolCall>,
-    /// The scan has passed an unreadable call of a registered tool. Later functions and sentences may
-    /// be its arguments, so they are not calls.
-    has_broken: bool,
-    /// The rest of the text contains no usual end of a reported result, so the scan does not search for
-    /// it again.
-    echoes_are_endless: bool,
+    /// The scan has passed an unreadable call of a registered tool. Later functions and sentences
+    /// may be its arguments, so they are not taken for calls.
+    has_unreadable_call: bool,
+    /// The rest of the text contains no usual end of a reported result. Set so that the scan does
+    /// not search for one again.
+    has_no_echo_end: bool,
 }
 
 impl Scan<'_, '_> {
@@ -46,8 +46,8 @@ impl Scan<'_, '_> {
         let source = &self.reading.source;
         match source.byte(self.at) {
             Some(b'{') => self.add_attempt(shape::read(self.reading, self.at)),
-            Some(b'<') if tags::ends_thought(source, self.at) => {
-                self.forget_calls();
+            Some(b'<') if tags::is_thought_end(source, self.at) => {
+                self.drop_calls();
                 self.at += 1;
             }
             Some(b'<') => {
@@ -60,19 +60,19 @@ impl Scan<'_, '_> {
         }
     }
 
-    /// Drops all calls so far. They belong to a thought that began in the prompt.
-    fn forget_calls(&mut self) {
+    /// Drops all calls so far, because they belong to a thought that began in the prompt.
+    fn drop_calls(&mut self) {
         self.calls.clear();
         self.reading.forget_missed(0);
-        self.has_broken = false;
+        self.has_unreadable_call = false;
     }
 
     fn scan_word(&mut self) {
         let source = &self.reading.source;
         let start = source.skip(self.at, |byte| matches!(byte, b'-' | b'.'));
-        let end = source.name_end(start);
-        let missed = self.reading.missed();
-        if let Some(end) = simple::echo_end(source, start, &mut self.echoes_are_endless) {
+        let end = source.find_name_end(start);
+        let missed = self.reading.count_missed();
+        if let Some(end) = simple::find_echo_end(source, start, &mut self.has_no_echo_end) {
             self.at = end;
             return;
         }
@@ -80,24 +80,24 @@ impl Scan<'_, '_> {
             return self.add_attempt(attempt);
         }
         let word = source.slice(start..end);
-        if end == start || self.has_broken {
+        if end == start || self.has_unreadable_call {
             self.at = end;
         } else if source.byte(end) == Some(b'(') && !word.ends_with('.') {
             let attempt = function::read(self.reading, start, end);
-            self.add_loose(attempt, start, missed);
+            self.add_prose_call(attempt, start, missed);
         } else if sentence::is_verb(word) {
             let attempt = sentence::read(self.reading, start..end);
-            self.add_loose(attempt, start, missed);
+            self.add_prose_call(attempt, start, missed);
         } else {
             self.at = end;
         }
     }
 
-    /// Adds a call in prose, unless the words before it deny it.
-    fn add_loose(&mut self, attempt: Attempt, start: usize, missed: usize) {
+    /// Adds a call in prose, unless the words before it negate it.
+    fn add_prose_call(&mut self, attempt: Attempt, start: usize, missed: usize) {
         let is_read = matches!(&attempt, Attempt::Read { .. });
-        let is_reported = self.reading.missed() > missed;
-        if !(is_read || is_reported) || !sentence::is_denied(&self.reading.source, start) {
+        let is_reported = self.reading.count_missed() > missed;
+        if !(is_read || is_reported) || !sentence::is_negated(&self.reading.source, start) {
             return self.add_attempt(attempt);
         }
         self.reading.forget_missed(missed);
@@ -116,13 +116,14 @@ impl Scan<'_, '_> {
             }
             Attempt::Broken(broken) => {
                 self.calls.extend(broken.calls);
-                self.has_broken |= broken.is_known;
+                self.has_unreadable_call |= broken.is_known;
                 let source = &self.reading.source;
-                let next = if broken.is_cut { source.len() } else { source.line_end(broken.at) };
+                let next =
+                    if broken.is_cut { source.len() } else { source.find_line_end(broken.at) };
                 let tags = self.tags.get_or_insert_with(|| Tags::find(source));
                 if tags.has_thought_end(self.at..next) {
-                    self.forget_calls();
-                    self.has_broken = true;
+                    self.drop_calls();
+                    self.has_unreadable_call = true;
                 }
                 next
             }

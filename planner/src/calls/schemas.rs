@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 use shared::{id::ToolName, tool::ToolDefinition};
 
-use super::prompt::parameters;
+use super::prompt::list_parameters;
 
-/// The toolsets that each capability of an agent opens. Some of these sets exist only if a user
+/// The toolsets that an agent with a capability may use. Some of these sets exist only if a user
 /// registers them.
 const CAPABILITIES: [(&str, &[&str]); 6] = [
     ("code_writing", &["code_tools", "file_tools"]),
@@ -16,9 +16,8 @@ const CAPABILITIES: [(&str, &[&str]); 6] = [
     ("security", &["osint_tools", "web_tools", "system_tools"]),
 ];
 
-/// Returns the schemas of the tools that these capabilities open, under display names.
-///
-/// Without capabilities all tools are open. An unknown capability opens nothing.
+/// Returns the schemas of the tools of these capabilities, under display names. Without
+/// capabilities, returns all tools. An unknown capability has no tools.
 pub fn schemas_for<'a>(
     capabilities: &[&str],
     tools: impl IntoIterator<Item = &'a ToolDefinition>,
@@ -27,27 +26,27 @@ pub fn schemas_for<'a>(
     let opened = |capability: &&str| CAPABILITIES.iter().find(|(name, _)| name == capability);
     let sets: Vec<&str> =
         capabilities.iter().filter_map(opened).flat_map(|(_, sets)| *sets).copied().collect();
-    // Faber's own tools keep their names in any set.
-    let own =
+    // Faber's built-in tools keep their names in a set with any name.
+    let set_in_name =
         |tool: &ToolDefinition| tool.name.as_str().split_once('.').map(|(set, _)| set.to_owned());
     let is_open = |tool: &&ToolDefinition| {
         capabilities.is_empty()
             || sets.contains(&tool.set.as_str())
-            || own(tool).is_some_and(|set| sets.contains(&set.as_str()))
+            || set_in_name(tool).is_some_and(|set| sets.contains(&set.as_str()))
     };
     let named = |tool: &ToolDefinition| {
         let name = shown(tool);
-        let schema = schema(&name, tool);
+        let schema = tool_schema(&name, tool);
         (name.into(), schema)
     };
     tools.into_iter().filter(is_open).map(named).collect()
 }
 
 /// Returns `{name, description, parameters: {name: {type, required, default, description}}}`.
-pub fn schema(name: &ToolName, tool: &ToolDefinition) -> Value {
-    let parameters = parameters(tool).map(|(name, schema, is_required)| {
+pub fn tool_schema(name: &ToolName, tool: &ToolDefinition) -> Value {
+    let parameters = list_parameters(tool).map(|(name, schema, is_required)| {
         let parameter = json!({
-            "type": kind(schema),
+            "type": parameter_type(schema),
             "required": is_required,
             "default": schema.get("default"),
             "description": schema.get("description").and_then(Value::as_str).unwrap_or_default(),
@@ -61,8 +60,9 @@ pub fn schema(name: &ToolName, tool: &ToolDefinition) -> Value {
     })
 }
 
-/// Returns the type without `null`, because `required` already tells about it, or `any`.
-fn kind(schema: &Value) -> Value {
+/// Returns the type without `null`, because `required` says already whether the value may be
+/// missing. The default is `any`.
+fn parameter_type(schema: &Value) -> Value {
     match super::known::schema_types(schema).as_deref() {
         Some([one]) => Value::from(*one),
         Some([]) | None => Value::from("any"),

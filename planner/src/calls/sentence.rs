@@ -8,33 +8,33 @@ use super::{
     lenient::{self, Tree},
     pairs::{self, Pairs},
     shape,
-    source::{Attempt, CallReader, Source, Why, is_name_byte},
+    source::{Attempt, CallReader, MissReason, Source, is_name_byte},
 };
 
-const USE: &str = "use";
+const USE_VERB: &str = "use";
 /// Verbs of calls that are only reported as missed.
 const OTHER_VERBS: [&str; 6] = ["using", "call", "calling", "run", "invoke", "execute"];
-/// Words before a call that deny it.
-const DENIALS: [&str; 13] = [
+/// Words before a call that negate it.
+const NEGATIONS: [&str; 13] = [
     "not", "never", "cannot", "without", "avoid", "than", "called", "calls", "ran", "used",
     "invoked", "executed", "tried",
 ];
-/// Words between a denial and a call: `not to use the function set.name()`.
-const LINK_WORDS: [&str; 6] = ["to", "ever", "the", "a", "function", "tool"];
-/// Words before a call that are searched for a denial, and the length of the longest.
-const WORDS_BEFORE: usize = 6;
-const WORD_BYTES: usize = 10;
+/// Words that may stand between a negation and a call, as in `not to use the function set.name()`.
+const WORDS_AFTER_NEGATION: [&str; 6] = ["to", "ever", "the", "a", "function", "tool"];
+/// Number of words before a call that are searched for a negation, and the length of the longest
+/// negation.
+const MAX_WORDS_BEFORE: usize = 6;
+const MAX_NEGATION_BYTES: usize = 10;
 
 pub(super) fn is_verb(word: &str) -> bool {
-    word.eq_ignore_ascii_case(USE) || is_one_of(&OTHER_VERBS, word)
+    word.eq_ignore_ascii_case(USE_VERB) || is_one_of(&OTHER_VERBS, word)
 }
 
-/// Reads the call whose verb is `start..end`.
-///
-/// A sentence in another form that names a tool and has arguments is reported as missed.
+/// Reads the call whose verb is at this range. If the sentence has another form, but names a tool
+/// and has arguments, reports the call as missed.
 pub(super) fn read(reading: &CallReader<'_>, verb: Range<usize>) -> Attempt {
     let source = &reading.source;
-    let mut is_strict = source.slice(verb.clone()).eq_ignore_ascii_case(USE);
+    let mut is_strict = source.slice(verb.clone()).eq_ignore_ascii_case(USE_VERB);
     let mut at = source.skip_space(verb.end);
     for word in ["the", "tool", "function"] {
         let next = skip_word(source, at, word);
@@ -45,7 +45,7 @@ pub(super) fn read(reading: &CallReader<'_>, verb: Range<usize>) -> Attempt {
     let Some((tool, name_end)) = find_tool(reading, name_at) else {
         return Attempt::Passed(verb.end);
     };
-    let behind = source.word_at(name_end, "()").unwrap_or(name_end);
+    let behind = source.find_word_end(name_end, "()").unwrap_or(name_end);
     let mut after = source.skip_markup(behind);
     is_strict &= behind == name_end;
     for word in ["tool", "function"] {
@@ -53,7 +53,7 @@ pub(super) fn read(reading: &CallReader<'_>, verb: Range<usize>) -> Attempt {
         is_strict &= next == after;
         after = next;
     }
-    let with = source.word_at(after, "with");
+    let with = source.find_word_end(after, "with");
     let Some(with) = with.filter(|with| source.skip_space(*with) > *with) else {
         return Attempt::Passed(name_at);
     };
@@ -67,11 +67,11 @@ pub(super) fn read(reading: &CallReader<'_>, verb: Range<usize>) -> Attempt {
 
 fn find_tool(reading: &CallReader<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
-    let plain = source.name_end(at);
+    let plain = source.find_name_end(at);
     // Names may contain letters of any script. Punctuation of other scripts ends a name.
-    let wide = source.skip(plain, |byte| is_name_byte(byte) || !byte.is_ascii());
-    let found = |end: usize| reading.tool(source.slice(at..end)).map(|tool| (tool, end));
-    found(plain).or_else(|| (wide > plain).then(|| found(wide)).flatten())
+    let any_script_end = source.skip(plain, |byte| is_name_byte(byte) || !byte.is_ascii());
+    let found = |end: usize| reading.resolve_tool(source.slice(at..end)).map(|tool| (tool, end));
+    found(plain).or_else(|| (any_script_end > plain).then(|| found(any_script_end)).flatten())
 }
 
 fn read_arguments(reading: &CallReader<'_>, tool: &KnownTool, start: usize, at: usize) -> Attempt {
@@ -82,33 +82,38 @@ fn read_arguments(reading: &CallReader<'_>, tool: &KnownTool, start: usize, at: 
                 Attempt::Passed(at)
             }
             Ok((Tree::Object(object), end)) if !pairs::has_next_pair(source, end, tool) => {
-                call(reading, tool, object.into_map(), start..end)
+                read_call(reading, tool, object.into_map(), start..end)
             }
-            Err(stuck) if stuck.is_cut => Attempt::cut(reading, tool),
+            Err(stuck) if stuck.is_cut => Attempt::at_end_of_text(reading, tool),
             _ => missed_call(reading, tool, at),
         };
     }
     match pairs::read(source, at, tool) {
-        Pairs::Read(args, end) => call(reading, tool, args, start..end),
+        Pairs::Read(args, end) => read_call(reading, tool, args, start..end),
         Pairs::Absent => missed_call(reading, tool, at),
-        Pairs::Unclear(end) => missed_call(reading, tool, end.max(at)),
-        Pairs::Cut => Attempt::cut(reading, tool),
+        Pairs::Ambiguous(end) => missed_call(reading, tool, end.max(at)),
+        Pairs::Cut => Attempt::at_end_of_text(reading, tool),
     }
 }
 
 fn missed_call(reading: &CallReader<'_>, tool: &KnownTool, next: usize) -> Attempt {
-    reading.miss(tool.name.as_str(), Why::Unreadable);
+    reading.add_missed(tool.name.as_str(), MissReason::Unreadable);
     Attempt::Passed(next)
 }
 
-fn call(reading: &CallReader<'_>, tool: &KnownTool, args: Args, span: Range<usize>) -> Attempt {
+fn read_call(
+    reading: &CallReader<'_>,
+    tool: &KnownTool,
+    args: Args,
+    span: Range<usize>,
+) -> Attempt {
     let end = span.end;
-    let call = reading.call(tool, args, CallFormat::NaturalLanguage, span);
+    let call = reading.make_call(tool, args, CallFormat::NaturalLanguage, span);
     Attempt::Read { calls: vec![call], end }
 }
 
 fn skip_word(source: &Source<'_>, at: usize, word: &str) -> usize {
-    let end = source.word_at(at, word).map(|end| (end, source.skip_space(end)));
+    let end = source.find_word_end(at, word).map(|end| (end, source.skip_space(end)));
     end.filter(|(end, next)| next > end).map_or(at, |(_, next)| next)
 }
 
@@ -116,27 +121,29 @@ fn is_one_of(words: &[&str], word: &str) -> bool {
     words.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
-/// Returns whether the words before `at` deny the call there: `never use set.name with …`, `I
-/// called set.name(…)`.
-pub(super) fn is_denied(source: &Source<'_>, at: usize) -> bool {
+/// Returns whether the words before a position negate the call there, as in `never use set.name
+/// with …`, or report it, as in `I called set.name(…)`.
+pub(super) fn is_negated(source: &Source<'_>, at: usize) -> bool {
     let is_gap = |byte: u8| matches!(byte, b' ' | b'\t' | b'`' | b'*');
     let mut at = at;
-    for _ in 0..WORDS_BEFORE {
+    for _ in 0..MAX_WORDS_BEFORE {
         let byte_before = |at: usize| at.checked_sub(1).and_then(|at| source.byte(at));
         let mut end = at;
-        while byte_before(end).is_some_and(is_gap) && at - end < WORD_BYTES {
+        while byte_before(end).is_some_and(is_gap) && at - end < MAX_NEGATION_BYTES {
             end -= 1;
         }
         let mut start = end;
-        while byte_before(start).is_some_and(|byte| !is_gap(byte)) && end - start < WORD_BYTES {
+        while byte_before(start).is_some_and(|byte| !is_gap(byte))
+            && end - start < MAX_NEGATION_BYTES
+        {
             start -= 1;
         }
         let word = source.slice(start..end).replace('’', "'").to_ascii_lowercase();
         let word = word.rsplit('\n').next().unwrap_or_default();
-        if DENIALS.contains(&word) || word.ends_with("n't") {
+        if NEGATIONS.contains(&word) || word.ends_with("n't") {
             return true;
         }
-        if !is_verb(word) && !LINK_WORDS.contains(&word) {
+        if !is_verb(word) && !WORDS_AFTER_NEGATION.contains(&word) {
             return false;
         }
         at = start;

@@ -10,7 +10,7 @@ use super::{
     argument::Args,
     lenient::{self, Object, OpenValue, Tree},
     pairs,
-    source::{Attempt, BrokenCall, CallReader, Why},
+    source::{Attempt, BrokenCall, CallReader, MissReason},
 };
 
 /// Fields that hold only the name of a tool.
@@ -50,7 +50,7 @@ const OTHER_FIELDS: [&str; 24] = [
     "plan",
 ];
 
-/// The place of an object. It decides which fields a call needs.
+/// The place of an object decides which fields a call needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ObjectPlace {
     Prose,
@@ -60,16 +60,16 @@ pub(super) enum ObjectPlace {
     Tags,
 }
 
-/// An object that is a call, whether or not its tool is registered.
+/// An object that is a call, even if its tool is not registered.
 struct Shape {
     name: String,
     format: CallFormat,
     args: Option<Tree>,
     /// Fields next to the name, if no field holds the arguments.
-    beside: Vec<(String, Tree)>,
+    sibling_fields: Vec<(String, Tree)>,
     span: Range<usize>,
     /// The object can only be a call.
-    is_sure: bool,
+    is_certain: bool,
 }
 
 pub(super) fn read(reading: &CallReader<'_>, at: usize) -> Attempt {
@@ -84,9 +84,12 @@ pub(super) fn read(reading: &CallReader<'_>, at: usize) -> Attempt {
             let Some(wanted) = collect_open(reading, stuck.open, &mut calls) else {
                 return Attempt::Read { calls, end: stuck.resume };
             };
-            let is_cut = stuck.is_cut && wanted.is_sure;
-            if wanted.is_sure {
-                reading.miss(&wanted.name, Why::from_flags(wanted.is_known, stuck.is_cut));
+            let is_cut = stuck.is_cut && wanted.is_certain;
+            if wanted.is_certain {
+                reading.add_missed(
+                    &wanted.name,
+                    MissReason::from_flags(wanted.is_known, stuck.is_cut),
+                );
             }
             let at = if stuck.is_cut { stuck.resume } else { stuck.at };
             Attempt::Broken(BrokenCall { calls, at, is_cut, is_known: wanted.is_known })
@@ -96,7 +99,8 @@ pub(super) fn read(reading: &CallReader<'_>, at: usize) -> Attempt {
 
 pub(super) fn is_call(reading: &CallReader<'_>, object: &Object) -> bool {
     let name = object.get(&TOOL_FIELDS).or_else(|| object.get(&NAME_FIELDS));
-    let named = name.and_then(Tree::as_str).is_some_and(|name| reading.tool(name).is_some());
+    let named =
+        name.and_then(Tree::as_str).is_some_and(|name| reading.resolve_tool(name).is_some());
     named && (object.get(&TOOL_FIELDS).is_some() || object.get(&ARGUMENT_FIELDS).is_some())
 }
 
@@ -106,10 +110,10 @@ pub(super) fn read_tagged_call(
     span: Range<usize>,
 ) -> Option<ToolCall> {
     let shape = take_shape(object, ObjectPlace::Tags).ok()?;
-    call(reading, Shape { format: CallFormat::Xml, span, ..shape })
+    to_tool_call(reading, Shape { format: CallFormat::Xml, span, ..shape })
 }
 
-pub(super) fn is_known_open(reading: &CallReader<'_>, open: Vec<OpenValue>) -> bool {
+pub(super) fn has_known_open_call(reading: &CallReader<'_>, open: Vec<OpenValue>) -> bool {
     collect_open(reading, open, &mut Vec::new()).is_some_and(|wanted| wanted.is_known)
 }
 
@@ -127,19 +131,19 @@ fn collect_calls(
                 collect_calls(reading, item, place, calls);
             }
         }
-        Tree::Object(object) if is_opaque(&object) => {}
+        Tree::Object(object) if contains_no_calls(&object) => {}
         Tree::Object(object) => match take_shape(object, place) {
-            Ok(shape) => calls.extend(call(reading, shape)),
+            Ok(shape) => calls.extend(to_tool_call(reading, shape)),
             Err(object) => {
                 for (key, tree) in object.fields {
-                    collect_calls(reading, tree, place_of(&key), calls);
+                    collect_calls(reading, tree, place_of_field(&key), calls);
                 }
             }
         },
     }
 }
 
-fn place_of(key: &str) -> ObjectPlace {
+fn place_of_field(key: &str) -> ObjectPlace {
     if matches!(key, "tool_calls" | "function_call" | "tool_uses") {
         ObjectPlace::ToolCalls
     } else {
@@ -151,10 +155,10 @@ struct UnfinishedCall {
     name: String,
     is_known: bool,
     /// The object can only be a call.
-    is_sure: bool,
+    is_certain: bool,
 }
 
-/// Adds the calls in the values that were read before an error, up to an unfinished call.
+/// Adds the calls in the values that were read before a syntax error, up to an unfinished call.
 fn collect_open(
     reading: &CallReader<'_>,
     open: Vec<OpenValue>,
@@ -169,20 +173,20 @@ fn collect_open(
                 }
             }
             OpenValue::Object { object, key } => {
-                if let Some(wanted) = open_call(reading, &object, key.as_deref()) {
+                if let Some(wanted) = find_unfinished_call(reading, &object, key.as_deref()) {
                     return Some(wanted);
                 }
                 for (key, tree) in object.fields {
-                    collect_calls(reading, tree, place_of(&key), calls);
+                    collect_calls(reading, tree, place_of_field(&key), calls);
                 }
-                place = key.as_deref().map_or(ObjectPlace::Prose, place_of);
+                place = key.as_deref().map_or(ObjectPlace::Prose, place_of_field);
             }
         }
     }
     None
 }
 
-fn open_call(
+fn find_unfinished_call(
     reading: &CallReader<'_>,
     object: &Object,
     key: Option<&str>,
@@ -197,16 +201,16 @@ fn open_call(
         other => other.as_str(),
     });
     let first = names.clone().next();
-    let known = names.find(|name| reading.tool(name).is_some());
+    let known = names.find(|name| reading.resolve_tool(name).is_some());
     let name = known.or(first).unwrap_or_default().to_owned();
-    let is_sure = known.is_some() || object.get(&TOOL_FIELDS).is_some();
-    let wanted = UnfinishedCall { name, is_known: known.is_some(), is_sure };
-    (is_sure || is_there(&ARGUMENT_FIELDS)).then_some(wanted)
+    let is_certain = known.is_some() || object.get(&TOOL_FIELDS).is_some();
+    let wanted = UnfinishedCall { name, is_known: known.is_some(), is_certain };
+    (is_certain || is_there(&ARGUMENT_FIELDS)).then_some(wanted)
 }
 
-/// Returns whether an object contains no calls: a result, a definition of a tool, or a message of
-/// others.
-fn is_opaque(object: &Object) -> bool {
+/// Returns whether an object contains no calls, because it is a result, a definition of a tool, or
+/// a message of another role.
+fn contains_no_calls(object: &Object) -> bool {
     let is = |field: &str, values: &[&str]| {
         object.get(&[field]).and_then(Tree::as_str).is_some_and(|value| values.contains(&value))
     };
@@ -253,20 +257,20 @@ fn take_shape(mut object: Object, place: ObjectPlace) -> Result<Shape, Object> {
         let name = take_text(&mut function, &["name"]).unwrap_or_default();
         let args = take_field(&mut function, &ARGUMENT_FIELDS);
         let format = CallFormat::Openai;
-        let beside = function.fields;
-        return Ok(Shape { name, format, args, beside, span, is_sure: true });
+        let sibling_fields = function.fields;
+        return Ok(Shape { name, format, args, sibling_fields, span, is_certain: true });
     }
-    let is_sure = text_field(&object, &TOOL_FIELDS).is_some();
+    let is_certain = text_field(&object, &TOOL_FIELDS).is_some();
     let is_marked = format != CallFormat::Json || place == ObjectPlace::Tags;
     let is_named = text_field(&object, &NAME_FIELDS).is_some();
-    if !is_sure && !(is_named && (is_marked || object.get(&ARGUMENT_FIELDS).is_some())) {
+    if !is_certain && !(is_named && (is_marked || object.get(&ARGUMENT_FIELDS).is_some())) {
         return Err(object);
     }
-    let names: &[&str] = if is_sure { &TOOL_FIELDS } else { &NAME_FIELDS };
+    let names: &[&str] = if is_certain { &TOOL_FIELDS } else { &NAME_FIELDS };
     let name = take_text(&mut object, names).unwrap_or_default();
     let args = take_field(&mut object, &ARGUMENT_FIELDS);
-    let is_sure = is_marked || is_sure && args.is_some();
-    Ok(Shape { name, format, args, beside: object.fields, span, is_sure })
+    let is_certain = is_marked || is_certain && args.is_some();
+    Ok(Shape { name, format, args, sibling_fields: object.fields, span, is_certain })
 }
 
 fn text_field<'o>(object: &'o Object, names: &[&str]) -> Option<&'o str> {
@@ -289,24 +293,24 @@ fn take_text(object: &mut Object, names: &[&str]) -> Option<String> {
     }
 }
 
-fn call(reading: &CallReader<'_>, shape: Shape) -> Option<ToolCall> {
-    let Some(tool) = reading.tool(&shape.name) else {
-        if shape.is_sure {
-            reading.miss(&shape.name, Why::Unknown);
+fn to_tool_call(reading: &CallReader<'_>, shape: Shape) -> Option<ToolCall> {
+    let Some(tool) = reading.resolve_tool(&shape.name) else {
+        if shape.is_certain {
+            reading.add_missed(&shape.name, MissReason::Unknown);
         }
         return None;
     };
     let is_own = shape.format == CallFormat::Json;
     let args = match shape.args {
         Some(args) => read_arguments(reading, args, &tool)
-            .and_then(|own| merge_beside(own, shape.beside, &tool, is_own)),
-        None => read_sibling_arguments(shape.beside, &tool),
+            .and_then(|own| merge_siblings(own, shape.sibling_fields, &tool, is_own)),
+        None => read_sibling_arguments(shape.sibling_fields, &tool),
     };
     let Some(args) = args else {
-        reading.miss(&shape.name, Why::Unreadable);
+        reading.add_missed(&shape.name, MissReason::Unreadable);
         return None;
     };
-    Some(reading.call(&tool, args, shape.format, shape.span))
+    Some(reading.make_call(&tool, args, shape.format, shape.span))
 }
 
 /// Returns the arguments of an argument field, which may be JSON in a string.
@@ -324,8 +328,8 @@ fn read_arguments(reading: &CallReader<'_>, args: Tree, tool: &KnownTool) -> Opt
     }
 }
 
-/// Merges arguments with the fields next to them. Returns none if these fields are ambiguous.
-fn merge_beside(
+/// Merges arguments with the fields beside them. Returns `None` if these fields are ambiguous.
+fn merge_siblings(
     mut args: Args,
     fields: Vec<(String, Tree)>,
     tool: &KnownTool,
@@ -336,40 +340,42 @@ fn merge_beside(
         return Some(args);
     }
     let is_empty = args.is_empty();
-    for (key, tree) in drop_empty(fields, tool) {
-        if tool.has(&key) && !args.contains_key(&key) {
+    for (key, tree) in drop_nulls(fields, tool) {
+        if tool.has_parameter(&key) && !args.contains_key(&key) {
             args.insert(key, tree.into_value());
-        } else if is_empty || tool.has(&key) {
+        } else if is_empty || tool.has_parameter(&key) {
             return None;
         }
     }
     Some(args)
 }
 
-/// Returns the arguments next to a name. Each must be a parameter, or one must be an object of all.
+/// Reads the arguments beside a tool's name. Each of them must be a parameter, or one of them must
+/// be an object with all arguments.
 fn read_sibling_arguments(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Option<Args> {
-    let mut fields = drop_empty(fields, tool);
+    let mut fields = drop_nulls(fields, tool);
     let is_all = |(key, tree): &(String, Tree)| {
-        !tool.has(key) && is_one_of(&LOOSE_ARGUMENT_FIELDS, key) && matches!(tree, Tree::Object(_))
+        !tool.has_parameter(key)
+            && is_one_of(&LOOSE_ARGUMENT_FIELDS, key)
+            && matches!(tree, Tree::Object(_))
     };
     if fields.len() == 1
         && let Some((_, Tree::Object(object))) = fields.pop_if(|field| is_all(field))
     {
         return Some(object.into_map());
     }
-    let all = fields.iter().all(|(key, _)| tool.has(key));
+    let all = fields.iter().all(|(key, _)| tool.has_parameter(key));
     all.then(|| fields.into_iter().map(|(key, tree)| (key, tree.into_value())).collect())
 }
 
-/// Returns the fields that are not null.
-fn drop_empty(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Vec<(String, Tree)> {
+fn drop_nulls(fields: Vec<(String, Tree)>, tool: &KnownTool) -> Vec<(String, Tree)> {
     let is_nothing = |tree: &Tree| match tree {
         Tree::Leaf(value) => value.is_null(),
         Tree::List(items) => items.is_empty(),
         Tree::Object(object) => object.fields.is_empty(),
     };
     let is_meant = |(key, tree): &(String, Tree)| {
-        tool.has(key) || !OTHER_FIELDS.contains(&&**key) && !is_nothing(tree)
+        tool.has_parameter(key) || !OTHER_FIELDS.contains(&&**key) && !is_nothing(tree)
     };
     fields.into_iter().filter(is_meant).collect()
 }

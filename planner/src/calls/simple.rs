@@ -9,7 +9,7 @@ use super::{
     marker,
     pairs::{self, Pairs},
     prompt,
-    source::{Attempt, BrokenCall, CallReader, Source, Why},
+    source::{Attempt, BrokenCall, CallReader, MissReason, Source},
 };
 
 /// Labels after a tool's name in the report of a result.
@@ -17,27 +17,28 @@ const RESULT_LABELS: [&str; 5] = ["result:", "error:", "output:", "observation:"
 
 /// Ways to write that there are no arguments.
 const NO_ARGUMENTS: [&str; 2] = ["none", "()"];
-/// Labels of a line that begins something new. Any other label may begin arguments.
+/// Labels that begin something new on the next line. Any other label may begin arguments.
 const NEW_LINE_LABELS: [&str; 5] = ["thought", "action", "observation", "result", "answer"];
-const LABEL_BYTES: usize = 32;
+const MAX_LABEL_BYTES: usize = 32;
 
 pub(super) fn read(reading: &CallReader<'_>, start: usize) -> Option<Attempt> {
     let source = &reading.source;
-    let marked = marker::tool_marker_end(source, start)?;
-    let name_at = skip_quotes(source, source.skip_markup(marked));
-    let mut name_end = source.name_end(name_at);
+    let arguments_at = marker::tool_marker_end(source, start)?;
+    let name_at = skip_quotes(source, source.skip_markup(arguments_at));
+    let mut name_end = source.find_name_end(name_at);
     let name = source.slice(name_at..name_end);
-    let mut tool = reading.tool(name).or_else(|| reading.tool(name.trim_end_matches('.')));
+    let mut tool =
+        reading.resolve_tool(name).or_else(|| reading.resolve_tool(name.trim_end_matches('.')));
     if tool.is_none()
-        && let Some((found, end)) = whole_name(reading, name_at)
+        && let Some((found, end)) = read_name(reading, name_at)
     {
         (tool, name_end) = (Some(found), end);
     }
     if name_end == name_at {
-        return Some(Attempt::Passed(marked));
+        return Some(Attempt::Passed(arguments_at));
     }
     let quoted = skip_quotes(source, name_end);
-    let behind = source.word_at(quoted, "()").unwrap_or(quoted);
+    let behind = source.find_word_end(quoted, "()").unwrap_or(quoted);
     let object = source.skip_markup(source.skip(behind, |byte| byte == b','));
     let after = marker::skip_layout(source, behind);
     let call = Call { reading, tool, start, name: name_at..name_end };
@@ -48,20 +49,20 @@ pub(super) fn read(reading: &CallReader<'_>, start: usize) -> Option<Attempt> {
     })
 }
 
-/// The name fills the text from `at` to the argument marker or the end of the line. It may contain
+/// Reads the name between a position and the argument marker or the end of the line. It may contain
 /// spaces and letters of any script.
-fn whole_name(reading: &CallReader<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
+fn read_name(reading: &CallReader<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
     // Every marker ends with a colon, like the next `TOOL:`, so no byte is read twice.
     let stop = source.skip(at, |byte| byte != b'\n' && byte != b':');
     let line = source.slice(at..stop);
     let is_marked = source.byte(stop) == Some(b':');
-    let name = if is_marked { marker::before_arguments(line)? } else { line };
+    let name = if is_marked { marker::name_before_arguments(line)? } else { line };
     let is_around = |character: char| {
         character.is_whitespace() || matches!(character, ',' | '.' | '"' | '\'' | '`' | '*')
     };
     let name = name.trim_end_matches(is_around);
-    Some((reading.tool(name)?, at + name.len()))
+    Some((reading.resolve_tool(name)?, at + name.len()))
 }
 
 fn skip_quotes(source: &Source<'_>, at: usize) -> usize {
@@ -76,30 +77,31 @@ struct Call<'r, 'a> {
 }
 
 impl Call<'_, '_> {
-    fn read_marked(self, marked: usize) -> Attempt {
+    fn read_marked(self, arguments_at: usize) -> Attempt {
         let source = &self.reading.source;
-        let at = marker::skip_layout(source, marked);
+        let at = marker::skip_layout(source, arguments_at);
         if source.byte(at) == Some(b'{') {
             return match (lenient::read(source, at), self.tool.as_deref()) {
                 (Ok((_, end)), Some(tool)) if pairs::has_next_pair(source, end, tool) => {
-                    self.broken_call(end, false)
+                    self.report_broken_call(end, false)
                 }
                 (Ok((Tree::Object(object), end)), _) => self.read(object.into_map(), end),
-                (Ok((_, end)), _) => self.broken_call(end, false),
-                (Err(stuck), _) => self.broken_call(stuck.at, stuck.is_cut),
+                (Ok((_, end)), _) => self.report_broken_call(end, false),
+                (Err(stuck), _) => self.report_broken_call(stuck.at, stuck.is_cut),
             };
         }
         let Some(tool) = self.tool.clone() else {
-            self.reading.miss(source.slice(self.name), Why::Unknown);
-            return Attempt::Passed(marked);
+            self.reading.add_missed(source.slice(self.name), MissReason::Unknown);
+            return Attempt::Passed(arguments_at);
         };
-        let none = NO_ARGUMENTS.iter().find_map(|none| source.word_at(at, none));
+        let none = NO_ARGUMENTS.iter().find_map(|none| source.find_word_end(at, none));
         let is_none =
             |end| matches!(source.byte(source.skip_marks(end)), None | Some(b'\n' | b'.'));
         if let Some(end) = none.filter(|end| is_none(*end)) {
             return self.read(Args::new(), end);
         }
-        let own = source.skip(marked, |byte| matches!(byte, b'*' | b'`' | b' ' | b'\t' | b'\r'));
+        let own =
+            source.skip(arguments_at, |byte| matches!(byte, b'*' | b'`' | b' ' | b'\t' | b'\r'));
         // Text on the next line may be arguments. Text after an empty line is prose.
         let is_prose = source.slice(own..at).matches('\n').count() > 1;
         let is_over =
@@ -108,11 +110,11 @@ impl Call<'_, '_> {
         match pairs::read(source, at, &tool) {
             Pairs::Read(args, end) => self.read(args, end),
             Pairs::Absent if is_empty && !may_be_argument(source, at, Some(&tool)) => {
-                self.read(Args::new(), marked)
+                self.read(Args::new(), arguments_at)
             }
-            Pairs::Absent => self.broken_call(at, false),
-            Pairs::Unclear(end) => self.broken_call(end, false),
-            Pairs::Cut => self.broken_call(source.len(), true),
+            Pairs::Absent => self.report_broken_call(at, false),
+            Pairs::Ambiguous(end) => self.report_broken_call(end, false),
+            Pairs::Cut => self.report_broken_call(source.len(), true),
         }
     }
 
@@ -123,14 +125,15 @@ impl Call<'_, '_> {
             matches!(byte, b'.' | b'`' | b'*' | b'"' | b'\'' | b' ' | b'\t' | b'\r')
         });
         let is_alone = matches!(source.byte(rest), None | Some(b'\n'));
-        if !is_alone || RESULT_LABELS.iter().any(|word| source.word_at(after, word).is_some()) {
+        if !is_alone || RESULT_LABELS.iter().any(|word| source.find_word_end(after, word).is_some())
+        {
             return Attempt::Passed(self.name.start);
         }
         let line = marker::skip_layout(source, rest);
         if may_be_argument(source, line, self.tool.as_deref()) {
-            return self.broken_call(line, false);
+            return self.report_broken_call(line, false);
         }
-        // A name without a point and without arguments may mean another thing.
+        // A name without a point and without arguments may be an ordinary word.
         if self.tool.is_none() && !source.slice(self.name.clone()).contains('.') {
             return Attempt::Passed(self.name.start);
         }
@@ -139,17 +142,17 @@ impl Call<'_, '_> {
 
     fn read(self, args: Args, end: usize) -> Attempt {
         let Some(tool) = self.tool.as_deref() else {
-            self.reading.miss(self.reading.source.slice(self.name), Why::Unknown);
+            self.reading.add_missed(self.reading.source.slice(self.name), MissReason::Unknown);
             return Attempt::Read { calls: Vec::new(), end };
         };
-        let call = self.reading.call(tool, args, CallFormat::Simple, self.start..end);
+        let call = self.reading.make_call(tool, args, CallFormat::Simple, self.start..end);
         Attempt::Read { calls: vec![call], end }
     }
 
-    fn broken_call(self, at: usize, is_cut: bool) -> Attempt {
+    fn report_broken_call(self, at: usize, is_cut: bool) -> Attempt {
         let is_known = self.tool.is_some();
         let name = self.reading.source.slice(self.name);
-        self.reading.miss(name, Why::from_flags(is_known, is_cut));
+        self.reading.add_missed(name, MissReason::from_flags(is_known, is_cut));
         Attempt::Broken(BrokenCall { calls: Vec::new(), at, is_cut: is_cut && is_known, is_known })
     }
 }
@@ -161,7 +164,7 @@ fn may_be_argument(source: &Source<'_>, at: usize, tool: Option<&KnownTool>) -> 
         return true;
     }
     let mut end = at;
-    while end - at <= LABEL_BYTES
+    while end - at <= MAX_LABEL_BYTES
         && source
             .byte(end)
             .is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
@@ -172,22 +175,24 @@ fn may_be_argument(source: &Source<'_>, at: usize, tool: Option<&KnownTool>) -> 
     let label = source.slice(at..end);
     let is_label = end > at && matches!(source.byte(sign), Some(b':' | b'='));
     let is_new = NEW_LINE_LABELS.iter().any(|new| new.eq_ignore_ascii_case(label));
-    let is_parameter = tool.is_some_and(|tool| argument::is_key(source, at, tool));
+    let is_parameter = tool.is_some_and(|tool| argument::has_parameter_at(source, at, tool));
     is_parameter || is_label && !is_new && marker::tool_marker_end(source, at).is_none()
 }
 
-/// Returns the end of the echo of a result that begins at `at`.
-///
-/// Its second line names the tool. It ends with the last sentence of a report, or with its
-/// paragraph.
-pub(super) fn echo_end(source: &Source<'_>, at: usize, is_endless: &mut bool) -> Option<usize> {
-    let headers = [prompt::SUCCESSFUL, prompt::FAILED];
-    let start = headers.iter().find_map(|word| source.word_at(at, word))?;
+/// Returns the end of the echo of a result that begins at a position. The second line of an echo
+/// names the tool. An echo ends with the last sentence of a report, or with its paragraph.
+pub(super) fn find_echo_end(
+    source: &Source<'_>,
+    at: usize,
+    is_endless: &mut bool,
+) -> Option<usize> {
+    let headers = [prompt::SUCCESS_HEADING, prompt::FAILURE_HEADING];
+    let start = headers.iter().find_map(|word| source.find_word_end(at, word))?;
     let line = source.skip(start, |byte| byte.is_ascii_whitespace() || byte == b'>');
-    source.word_at(line, "tool:")?;
+    source.find_word_end(line, "tool:")?;
     if !*is_endless {
-        if let Some(end) = source.find(start..source.len(), prompt::PLEASE) {
-            return Some(source.line_end(end));
+        if let Some(end) = source.find(start..source.len(), prompt::REPORT_END) {
+            return Some(source.find_line_end(end));
         }
         *is_endless = true;
     }

@@ -6,20 +6,21 @@ use std::{
     sync::Arc,
 };
 
-pub(super) use super::Why;
-use super::{CallFormat, KnownTool, Missed, ToolCall};
+pub(super) use super::MissReason;
+use super::{CallFormat, KnownTool, MissedCall, ToolCall};
 
 /// Namespaces that some models put before a function's name.
 const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
-/// The longest name that is looked up, which is the limit of tools' names.
-const NAME_BYTES: usize = 256;
-const MAX_MISSED: usize = 32;
+/// Longer names are not looked up, because no tool can have one.
+const MAX_NAME_BYTES: usize = 256;
+const MAX_MISSED_CALLS: usize = 32;
 
 /// The text. Positions are bytes.
 pub(super) struct Source<'a> {
     text: &'a str,
     steps: Cell<usize>,
-    /// A search for the end of a comment reached the end of the text.
+    /// A search for the end of a comment has reached the end of the text, so later searches would,
+    /// too.
     comments_never_end: Cell<bool>,
 }
 
@@ -27,7 +28,7 @@ pub(super) struct Source<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comments {
     Slashes,
-    /// Also `# …`, where no value can begin.
+    /// Slashes, and also `# …` where no value can begin.
     All,
 }
 
@@ -54,7 +55,7 @@ impl<'a> Source<'a> {
         self.text.as_bytes().get(at).copied()
     }
 
-    /// Returns a part, or an empty text if the range cuts a character.
+    /// Returns a part of the text, or an empty text if the range cuts a character.
     pub(super) fn slice(&self, range: Range<usize>) -> &'a str {
         self.add_steps(range.len());
         self.text.get(range).unwrap_or("")
@@ -79,12 +80,12 @@ impl<'a> Source<'a> {
         self.skip(at, |byte| matches!(byte, b' ' | b'\t' | b'`' | b'*'))
     }
 
-    pub(super) fn line_end(&self, at: usize) -> usize {
+    pub(super) fn find_line_end(&self, at: usize) -> usize {
         self.skip(at, |byte| byte != b'\n')
     }
 
     /// Returns the end of `word` if the text has it at `at`, ignoring case.
-    pub(super) fn word_at(&self, at: usize, word: &str) -> Option<usize> {
+    pub(super) fn find_word_end(&self, at: usize, word: &str) -> Option<usize> {
         let bytes = self.text.as_bytes().get(at..)?.iter();
         let same =
             bytes.zip(word.as_bytes()).take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count();
@@ -99,8 +100,8 @@ impl<'a> Source<'a> {
         found.map(|found| start + found)
     }
 
-    /// Returns whether an apparent comment begins a path: text follows the sign at once, as in
-    /// `/**/*.py` and `//host/share`.
+    /// Returns whether the sign of a comment begins a path instead, because text follows it at
+    /// once, as in `/**/*.py` and `//host/share`.
     pub(super) fn begins_path(&self, at: usize) -> bool {
         self.byte(at) == Some(b'/')
             && matches!(self.byte(at + 1), Some(b'/' | b'*'))
@@ -112,16 +113,16 @@ impl<'a> Source<'a> {
         let mut at = self.skip_space(at);
         loop {
             at = match (self.byte(at), self.byte(at + 1)) {
-                (Some(b'#'), _) if comments == Comments::All => self.line_end(at),
-                (Some(b'/'), Some(b'/')) => self.line_end(at),
-                (Some(b'/'), Some(b'*')) => self.comment_end(at)?,
+                (Some(b'#'), _) if comments == Comments::All => self.find_line_end(at),
+                (Some(b'/'), Some(b'/')) => self.find_line_end(at),
+                (Some(b'/'), Some(b'*')) => self.find_comment_end(at)?,
                 _ => return Ok(at),
             };
             at = self.skip_space(at);
         }
     }
 
-    fn comment_end(&self, at: usize) -> Result<usize, usize> {
+    fn find_comment_end(&self, at: usize) -> Result<usize, usize> {
         if self.comments_never_end.get() {
             return Err(at);
         }
@@ -142,11 +143,11 @@ impl<'a> Source<'a> {
         at
     }
 
-    pub(super) fn name_end(&self, at: usize) -> usize {
+    pub(super) fn find_name_end(&self, at: usize) -> usize {
         self.skip(at, is_name_byte)
     }
 
-    pub(super) fn key_end(&self, at: usize) -> Option<usize> {
+    pub(super) fn find_key_end(&self, at: usize) -> Option<usize> {
         let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b'$';
         self.byte(at).filter(|byte| is_start(*byte))?;
         Some(self.skip(at, |byte| is_start(byte) || byte.is_ascii_digit() || byte == b'-'))
@@ -159,51 +160,54 @@ pub(super) fn is_name_byte(byte: u8) -> bool {
 
 pub(super) struct CallReader<'a> {
     pub(super) source: Source<'a>,
-    known: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>,
-    missed: RefCell<Vec<Missed>>,
+    find_tool: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>,
+    missed: RefCell<Vec<MissedCall>>,
 }
 
 impl<'a> CallReader<'a> {
-    pub(super) fn new(text: &'a str, known: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>) -> Self {
-        Self { source: Source::new(text), known, missed: RefCell::default() }
+    pub(super) fn new(
+        text: &'a str,
+        find_tool: &'a dyn Fn(&str) -> Option<Arc<KnownTool>>,
+    ) -> Self {
+        Self { source: Source::new(text), find_tool, missed: RefCell::default() }
     }
 
-    pub(super) fn tool(&self, name: &str) -> Option<Arc<KnownTool>> {
+    pub(super) fn resolve_tool(&self, name: &str) -> Option<Arc<KnownTool>> {
         let name = name.trim();
-        if name.is_empty() || name.len() > NAME_BYTES {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return None;
         }
         let plain = || {
             let space = NAMESPACES.iter().find(|space| name.starts_with(**space))?;
-            (self.known)(&name[space.len()..])
+            (self.find_tool)(&name[space.len()..])
         };
-        (self.known)(name).or_else(plain)
+        (self.find_tool)(name).or_else(plain)
     }
 
-    pub(super) fn miss(&self, name: &str, why: Why) {
+    pub(super) fn add_missed(&self, name: &str, why: MissReason) {
         let mut missed = self.missed.borrow_mut();
         let name = name.trim();
-        let is_name = !name.is_empty() && name.len() <= NAME_BYTES;
-        if is_name && missed.len() < MAX_MISSED {
-            missed.push(Missed { tool: name.to_owned(), why });
+        let is_name = !name.is_empty() && name.len() <= MAX_NAME_BYTES;
+        if is_name && missed.len() < MAX_MISSED_CALLS {
+            missed.push(MissedCall { tool: name.to_owned(), why });
         }
     }
 
-    pub(super) fn missed(&self) -> usize {
+    pub(super) fn count_missed(&self) -> usize {
         self.missed.borrow().len()
     }
 
-    /// Forgets missed calls after the first `from`, because they are part of a thought or a
+    /// Drops all missed calls but the first ones, because the others are part of a thought or a
     /// negation.
     pub(super) fn forget_missed(&self, from: usize) {
         self.missed.borrow_mut().truncate(from);
     }
 
-    pub(super) fn into_missed(self) -> Vec<Missed> {
+    pub(super) fn into_missed(self) -> Vec<MissedCall> {
         self.missed.into_inner()
     }
 
-    pub(super) fn call(
+    pub(super) fn make_call(
         &self,
         tool: &KnownTool,
         args: super::argument::Args,
@@ -216,7 +220,7 @@ impl<'a> CallReader<'a> {
 }
 
 pub(super) enum Attempt {
-    /// No call begins here. The scan continues at this place.
+    /// No call begins here. The scan continues at this position.
     Passed(usize),
     Read {
         calls: Vec<ToolCall>,
@@ -234,10 +238,10 @@ pub(super) struct BrokenCall {
 }
 
 impl Attempt {
-    /// Reports a call of a registered tool at the end of the text.
-    pub(super) fn cut(reading: &CallReader<'_>, tool: &KnownTool) -> Self {
+    /// Reports an unfinished call of a registered tool at the end of the text.
+    pub(super) fn at_end_of_text(reading: &CallReader<'_>, tool: &KnownTool) -> Self {
         let source = &reading.source;
-        reading.miss(tool.name.as_str(), Why::Cut);
+        reading.add_missed(tool.name.as_str(), MissReason::Cut);
         Self::Broken(BrokenCall {
             calls: Vec::new(),
             at: source.len(),

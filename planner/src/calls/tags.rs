@@ -4,13 +4,14 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
 use super::source::Source;
 
-const THOUGHTS: [&str; 4] = ["think", "thinking", "thought", "reasoning"];
-const RESULTS: [&str; 4] = ["tool_response", "tool_result", "function_results", "function_result"];
-const CALLS: [&str; 4] = ["tool_call", "function_call", "invoke", "function"];
+const THOUGHT_TAGS: [&str; 4] = ["think", "thinking", "thought", "reasoning"];
+const RESULT_TAGS: [&str; 4] =
+    ["tool_response", "tool_result", "function_results", "function_result"];
+const CALL_TAGS: [&str; 4] = ["tool_call", "function_call", "invoke", "function"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    PassedOver,
+pub(super) enum TagKind {
+    Skipped,
     Call,
     Other,
 }
@@ -26,34 +27,42 @@ pub(super) struct Tag<'a> {
     pub(super) end: usize,
     /// An element without content: `<args/>`.
     pub(super) is_empty: bool,
-    rest: &'a str,
+    attributes_text: &'a str,
 }
 
 impl<'a> Tag<'a> {
-    pub(super) fn at(source: &Source<'a>, at: usize) -> Option<Self> {
+    pub(super) fn read_at(source: &Source<'a>, at: usize) -> Option<Self> {
         if source.byte(at) != Some(b'<') {
             return None;
         }
-        let (full, stop) = name_at(source, at + 1)?;
+        let (full, stop) = read_name(source, at + 1)?;
         let close = source.skip(stop, |byte| !matches!(byte, b'>' | b'<' | b'\n'));
         if source.byte(close) != Some(b'>') {
             return None;
         }
-        let rest = source.slice(stop..close);
-        let is_empty = rest.ends_with('/');
-        let attribute = match rest.strip_prefix('=') {
+        let attributes_text = source.slice(stop..close);
+        let is_empty = attributes_text.ends_with('/');
+        let attribute = match attributes_text.strip_prefix('=') {
             Some(value) => Some(strip_quotes(value)),
-            None => name_attribute(rest),
+            None => name_attribute(attributes_text),
         };
-        Some(Self { name: local_name(full), full, attribute, end: close + 1, is_empty, rest })
+        Some(Self {
+            name: local_name(full),
+            full,
+            attribute,
+            end: close + 1,
+            is_empty,
+            attributes_text,
+        })
     }
 
-    /// Returns the attributes `key="value"`. Returns none on other text.
+    /// Returns the attributes in the form `key="value"`, or `None` if there is other text.
     pub(super) fn attributes(&self) -> Option<Vec<(&'a str, String)>> {
-        let mut rest = self.rest.strip_suffix('/').unwrap_or(self.rest).trim();
+        let mut attributes_text =
+            self.attributes_text.strip_suffix('/').unwrap_or(self.attributes_text).trim();
         let mut attributes = Vec::new();
-        while !rest.is_empty() {
-            let (key, value) = rest.split_once('=')?;
+        while !attributes_text.is_empty() {
+            let (key, value) = attributes_text.split_once('=')?;
             let (key, value) = (key.trim(), value.trim_start());
             let quote = value.chars().next().filter(|character| matches!(character, '"' | '\''))?;
             let (value, behind) = value[1..].split_once(quote)?;
@@ -61,17 +70,17 @@ impl<'a> Tag<'a> {
                 return None;
             }
             attributes.push((key, decode_entities(value).into_owned()));
-            rest = behind.trim();
+            attributes_text = behind.trim();
         }
         Some(attributes)
     }
 
-    pub(super) fn kind(&self) -> Kind {
-        kind(self.name)
+    pub(super) fn kind(&self) -> TagKind {
+        tag_kind(self.name)
     }
 }
 
-fn name_at<'a>(source: &Source<'a>, at: usize) -> Option<(&'a str, usize)> {
+fn read_name<'a>(source: &Source<'a>, at: usize) -> Option<(&'a str, usize)> {
     let end = source
         .skip(at, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b':' | b'.'));
     (end > at).then(|| (source.slice(at..end), end))
@@ -95,24 +104,24 @@ fn name_attribute(attributes: &str) -> Option<String> {
     Some(strip_quotes(value))
 }
 
-fn kind(name: &str) -> Kind {
+fn tag_kind(name: &str) -> TagKind {
     let is_one_of = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
-    if is_one_of(&CALLS) {
-        Kind::Call
-    } else if is_one_of(&THOUGHTS) || is_one_of(&RESULTS) {
-        Kind::PassedOver
+    if is_one_of(&CALL_TAGS) {
+        TagKind::Call
+    } else if is_one_of(&THOUGHT_TAGS) || is_one_of(&RESULT_TAGS) {
+        TagKind::Skipped
     } else {
-        Kind::Other
+        TagKind::Other
     }
 }
 
-/// Returns whether a tag at `at` ends a thought. A tag in backticks does not.
-pub(super) fn ends_thought(source: &Source<'_>, at: usize) -> bool {
+/// Returns whether the tag at a position ends a thought. A tag in backticks does not.
+pub(super) fn is_thought_end(source: &Source<'_>, at: usize) -> bool {
     if source.byte(at + 1) != Some(b'/') || is_quoted(source, at) {
         return false;
     }
-    let Some((name, end)) = name_at(source, at + 2) else { return false };
-    let is_thought = THOUGHTS.iter().any(|known| known.eq_ignore_ascii_case(local_name(name)));
+    let Some((name, end)) = read_name(source, at + 2) else { return false };
+    let is_thought = THOUGHT_TAGS.iter().any(|known| known.eq_ignore_ascii_case(local_name(name)));
     is_thought && source.byte(end) == Some(b'>')
 }
 
@@ -124,15 +133,15 @@ pub(super) fn is_quoted(source: &Source<'_>, at: usize) -> bool {
 
 #[derive(Debug, Default)]
 pub(super) struct Tags {
-    closes: BTreeMap<usize, Range<usize>>,
-    opens: Vec<usize>,
+    closing_tags: BTreeMap<usize, Range<usize>>,
+    opening_positions: Vec<usize>,
     /// The ends of thoughts, by tag name. Thoughts do not nest, because models also write about
     /// tags.
     thoughts: BTreeMap<String, Vec<Range<usize>>>,
 }
 
 impl Tags {
-    /// Finds all calls, results and thoughts. CDATA is plain text.
+    /// Finds the tags of all calls, results and thoughts. The content of CDATA is plain text.
     pub(super) fn find(source: &Source<'_>) -> Self {
         let mut tags = Self::default();
         let mut open: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -140,7 +149,7 @@ impl Tags {
         let mut at = 0;
         while let Some(start) = source.find(at..source.len(), "<") {
             at = start + 1;
-            if has_data && source.word_at(start, CDATA).is_some() {
+            if has_data && source.find_word_end(start, CDATA).is_some() {
                 match source.find(start..source.len(), "]]>") {
                     Some(end) => at = end,
                     None => has_data = false,
@@ -148,31 +157,31 @@ impl Tags {
                 continue;
             }
             let is_close = source.byte(at) == Some(b'/');
-            let Some((name, end)) = name_at(source, at + usize::from(is_close)) else { continue };
-            if kind(local_name(name)) == Kind::Other {
+            let Some((name, end)) = read_name(source, at + usize::from(is_close)) else { continue };
+            if tag_kind(local_name(name)) == TagKind::Other {
                 continue;
             }
             let key = local_name(name).to_ascii_lowercase();
-            if THOUGHTS.contains(&&*key) {
+            if THOUGHT_TAGS.contains(&&*key) {
                 if is_close && source.byte(end) == Some(b'>') {
                     tags.thoughts.entry(key).or_default().push(start..end + 1);
                 }
             } else if !is_close {
-                tags.opens.push(start);
+                tags.opening_positions.push(start);
                 open.entry(key).or_default().push(start);
             } else if source.byte(end) == Some(b'>')
                 && let Some(opened) = open.get_mut(&key).and_then(Vec::pop)
             {
-                tags.closes.insert(opened, start..end + 1);
+                tags.closing_tags.insert(opened, start..end + 1);
             }
         }
         tags
     }
 
-    pub(super) fn close(&self, at: usize, tag: &Tag<'_>) -> Option<Range<usize>> {
+    pub(super) fn find_closing_tag(&self, at: usize, tag: &Tag<'_>) -> Option<Range<usize>> {
         match self.thoughts.get(&tag.name.to_ascii_lowercase()) {
             Some(ends) => ends.get(ends.partition_point(|end| end.start < at)).cloned(),
-            None => self.closes.get(&at).cloned(),
+            None => self.closing_tags.get(&at).cloned(),
         }
     }
 
@@ -183,14 +192,16 @@ impl Tags {
         })
     }
 
-    pub(super) fn next(&self, at: usize) -> Option<usize> {
-        self.opens.get(self.opens.partition_point(|open| *open <= at)).copied()
+    pub(super) fn next_opening(&self, at: usize) -> Option<usize> {
+        self.opening_positions
+            .get(self.opening_positions.partition_point(|open| *open <= at))
+            .copied()
     }
 }
 
 pub(super) const CDATA: &str = "<![CDATA[";
 
-/// Replaces XML's five entities and numeric ones. Other text stays.
+/// Replaces numeric entities and the five entities of XML. Keeps all other text.
 pub(super) fn decode_entities(text: &str) -> Cow<'_, str> {
     if !text.contains('&') {
         return Cow::Borrowed(text);
@@ -199,10 +210,11 @@ pub(super) fn decode_entities(text: &str) -> Cow<'_, str> {
     let mut decoded = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let entity = part.split_once(';').filter(|(name, _)| name.len() <= 8);
-        let entity = entity.and_then(|(name, rest)| Some((entity_char(name)?, rest)));
-        let (character, rest) = entity.unwrap_or(('&', part));
+        let entity =
+            entity.and_then(|(name, attributes_text)| Some((entity_char(name)?, attributes_text)));
+        let (character, attributes_text) = entity.unwrap_or(('&', part));
         decoded.push(character);
-        decoded.push_str(rest);
+        decoded.push_str(attributes_text);
     }
     Cow::Owned(decoded)
 }

@@ -13,27 +13,30 @@ use serde_json::{Value, json};
 
 use super::{CallFormat, CatalogNames, TooMuch, ToolCall, parse_tool_calls, source::CallReader};
 
-fn calls(text: &str) -> Vec<ToolCall> {
+fn parse_calls(text: &str) -> Vec<ToolCall> {
     let names = CatalogNames::new(tools::catalog());
     parse_tool_calls(text, &|name| names.find(name)).expect("the text is small")
 }
 
 /// Returns the calls of a text as JSON: tool, arguments, format.
-fn read(text: &str) -> Value {
-    calls(text).iter().map(|call| json!([call.tool, call.args, call.format.as_str()])).collect()
+fn calls_as_json(text: &str) -> Value {
+    parse_calls(text)
+        .iter()
+        .map(|call| json!([call.tool, call.args, call.format.as_str()]))
+        .collect()
 }
 
-fn check(text: &str, tool: &str, args: Value, format: CallFormat) {
+fn check_only_call(text: &str, tool: &str, args: Value, format: CallFormat) {
     let expected = vec![Value::from(tool), args, Value::from(format.as_str())];
-    assert_eq!(read(text), Value::from(vec![Value::from(expected)]), "{text}");
+    assert_eq!(calls_as_json(text), Value::from(vec![Value::from(expected)]), "{text}");
 }
 
 fn check_none(text: &str) {
-    assert_eq!(read(text), json!([]), "{text}");
+    assert_eq!(calls_as_json(text), json!([]), "{text}");
 }
 
 /// Returns the calls of a text, and how often each byte was read on average.
-fn read_counting(text: &str) -> (Result<Vec<ToolCall>, TooMuch>, usize) {
+fn parse_and_count_reads(text: &str) -> (Result<Vec<ToolCall>, TooMuch>, usize) {
     let names = CatalogNames::new(tools::catalog());
     let known = |name: &str| names.find(name);
     let reading = CallReader::new(text, &known);

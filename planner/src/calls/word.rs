@@ -7,11 +7,10 @@ use super::source::Source;
 /// Typographic quotes, opening and closing.
 const TYPOGRAPHIC_QUOTES: [(&str, &str); 2] = [("“", "”"), ("‘", "’")];
 
-/// Returns the quote of the string at `at`, and whether the string is raw.
-///
-/// Python's prefixes count: `r"\d"` is raw, and `f`, `b` and `u` change nothing. Typographic quotes
-/// count as well: `“…”` and `‘…’`.
-pub(super) fn quote_at(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
+/// Returns the end of the opening quote of the string at a position, and whether the string is raw.
+/// Prefixes of Python count, too: `r"\d"` is raw, and `f`, `b` and `u` change nothing. Typographic
+/// quotes count as well: `“…”` and `‘…’`.
+pub(super) fn find_quote(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
     let is_quote = |byte: u8| matches!(byte, b'"' | b'\'');
     match source.byte(at)? {
         first if is_quote(first) => Some((at, false)),
@@ -21,7 +20,7 @@ pub(super) fn quote_at(source: &Source<'_>, at: usize) -> Option<(usize, bool)> 
         }
         0xe2 => TYPOGRAPHIC_QUOTES
             .iter()
-            .any(|(open, _)| source.word_at(at, open).is_some())
+            .any(|(open, _)| source.find_word_end(at, open).is_some())
             .then_some((at, false)),
         _ => None,
     }
@@ -32,7 +31,7 @@ pub(super) fn is_expression(source: &Source<'_>, at: usize, text: &str) -> bool 
     matches!(source.byte(at), Some(b'f' | b'F')) && text.contains('{')
 }
 
-/// Reads the string whose quote is at `at`. Returns none if it does not end.
+/// Reads the string whose quote is at this position. Returns `None` if the string does not end.
 ///
 /// Three quotes count as one, as in Python. Models forget escapes, so line breaks are allowed and a
 /// backslash before any other character is literal.
@@ -40,12 +39,12 @@ pub(super) fn read_string(source: &Source<'_>, at: usize, is_raw: bool) -> Optio
     let quote = source.byte(at)?;
     let print = TYPOGRAPHIC_QUOTES
         .iter()
-        .find(|(open, _)| quote == 0xe2 && source.word_at(at, open).is_some());
+        .find(|(open, _)| quote == 0xe2 && source.find_word_end(at, open).is_some());
     let is_triple = source.byte(at + 1) == Some(quote) && source.byte(at + 2) == Some(quote);
     let width = if is_triple || print.is_some() { 3 } else { 1 };
     let is_close = |at: usize| match print {
-        Some((_, close)) => source.word_at(at, close).is_some(),
-        None => is_end(source, at, quote, width),
+        Some((_, close)) => source.find_word_end(at, close).is_some(),
+        None => ends_string(source, at, quote, width),
     };
     let mut text = String::new();
     let mut from = at + width;
@@ -72,7 +71,7 @@ pub(super) fn read_string(source: &Source<'_>, at: usize, is_raw: bool) -> Optio
     }
 }
 
-fn is_end(source: &Source<'_>, at: usize, quote: u8, width: usize) -> bool {
+fn ends_string(source: &Source<'_>, at: usize, quote: u8, width: usize) -> bool {
     (1..width).all(|offset| source.byte(at + offset) == Some(quote))
 }
 
@@ -118,11 +117,10 @@ fn read_hex(source: &Source<'_>, at: usize) -> Option<u32> {
         .try_fold(0, |code, at| Some(code * 16 + char::from(source.byte(at)?).to_digit(16)?))
 }
 
-/// Returns the end of the word at `at`, trailing blanks included.
-///
-/// A word may contain simple brackets that close on its line, such as `*.{rs,toml}`. Any other
-/// bracket is an error at its place, because another value may begin there.
-pub(super) fn word_end(source: &Source<'_>, at: usize, ends: &[u8]) -> Result<usize, usize> {
+/// Returns the end of the word at a position, trailing blanks included. A word may contain simple
+/// brackets that close on its line, such as `*.{rs,toml}`. At any other bracket the result is an
+/// error with its position, because another value may begin there.
+pub(super) fn find_word_end(source: &Source<'_>, at: usize, ends: &[u8]) -> Result<usize, usize> {
     let mut end = at;
     let mut is_after_blank = false;
     while let Some(byte) = source.byte(end) {
@@ -131,7 +129,7 @@ pub(super) fn word_end(source: &Source<'_>, at: usize, ends: &[u8]) -> Result<us
             byte if ends.contains(&byte) => break,
             b'/' if is_after_blank && matches!(source.byte(end + 1), Some(b'/' | b'*')) => break,
             b'{' | b'[' | b'(' => {
-                end = group_end(source, end).ok_or(end)?;
+                end = find_group_end(source, end).ok_or(end)?;
                 is_after_blank = false;
                 continue;
             }
@@ -143,7 +141,7 @@ pub(super) fn word_end(source: &Source<'_>, at: usize, ends: &[u8]) -> Result<us
     Ok(end)
 }
 
-pub(super) fn group_end(source: &Source<'_>, at: usize) -> Option<usize> {
+pub(super) fn find_group_end(source: &Source<'_>, at: usize) -> Option<usize> {
     let close = match source.byte(at)? {
         b'{' => b'}',
         b'[' => b']',
@@ -155,14 +153,14 @@ pub(super) fn group_end(source: &Source<'_>, at: usize) -> Option<usize> {
     (source.byte(stop) == Some(close)).then_some(stop + 1)
 }
 
-pub(super) fn word_value(word: &str) -> Value {
-    literal_value(word).unwrap_or_else(|| Value::from(word))
+pub(super) fn parse_word(word: &str) -> Value {
+    parse_literal(word).unwrap_or_else(|| Value::from(word))
 }
 
 /// Returns the value of a literal.
 ///
 /// An integer beyond 64 bits is no literal, because rounding would change it.
-pub(super) fn literal_value(word: &str) -> Option<Value> {
+pub(super) fn parse_literal(word: &str) -> Option<Value> {
     if word.eq_ignore_ascii_case("true") || word.eq_ignore_ascii_case("false") {
         return Some(Value::from(word.eq_ignore_ascii_case("true")));
     }

@@ -10,14 +10,14 @@ use super::{
     argument::Args,
     lenient::{self, Tree},
     pairs, shape,
-    source::{Attempt, BrokenCall, CallReader, Source, Why},
-    tags::{self, Kind, Tag, Tags},
+    source::{Attempt, BrokenCall, CallReader, MissReason, Source},
+    tags::{self, Tag, TagKind, Tags},
     word,
 };
 
-/// Children with the tool's name.
+/// Tags in a call that contain the tool's name.
 const NAME_TAGS: [&str; 5] = ["tool", "name", "tool_name", "function", "function_name"];
-/// Children with the arguments.
+/// Tags in a call that contain the arguments.
 const ARGUMENT_TAGS: [&str; 6] =
     ["args", "arguments", "parameters", "params", "input", "tool_input"];
 
@@ -27,25 +27,25 @@ const OTHER_ATTRIBUTES: [&str; 6] = ["name", "id", "type", "string", "format", "
 /// Reads the element that begins at `at`, if it is a call, a result or a thought.
 pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, at: usize) -> Attempt {
     let source = &reading.source;
-    let Some(tag) = Tag::at(source, at) else { return Attempt::Passed(at + 1) };
-    let close = tags.close(at, &tag);
+    let Some(tag) = Tag::read_at(source, at) else { return Attempt::Passed(at + 1) };
+    let close = tags.find_closing_tag(at, &tag);
     match (tag.kind(), close) {
-        (Kind::PassedOver, Some(close)) => Attempt::Read { calls: Vec::new(), end: close.end },
-        (Kind::PassedOver, None) if tag.is_empty || tags::is_quoted(source, at) => {
+        (TagKind::Skipped, Some(close)) => Attempt::Read { calls: Vec::new(), end: close.end },
+        (TagKind::Skipped, None) if tag.is_empty || tags::is_quoted(source, at) => {
             Attempt::Passed(tag.end)
         }
         // The text ends inside the element.
-        (Kind::PassedOver, None) => Attempt::Read { calls: Vec::new(), end: source.len() },
-        (Kind::Other, _) => Attempt::Passed(at + 1),
-        (Kind::Call, _) if tag.is_empty => Attempt::Passed(tag.end),
-        (Kind::Call, close) => {
-            let open_end = tags.next(at).unwrap_or(source.len()).max(tag.end);
+        (TagKind::Skipped, None) => Attempt::Read { calls: Vec::new(), end: source.len() },
+        (TagKind::Other, _) => Attempt::Passed(at + 1),
+        (TagKind::Call, _) if tag.is_empty => Attempt::Passed(tag.end),
+        (TagKind::Call, close) => {
+            let open_end = tags.next_opening(at).unwrap_or(source.len()).max(tag.end);
             let close = close.filter(|close| close.start >= tag.end);
             let is_closed = close.is_some();
             let close = close.unwrap_or(open_end..open_end);
             let body = tag.end..close.start;
             let end = close.end;
-            let has_more = tag.attribute.is_some() && has_more(&tag);
+            let has_more = tag.attribute.is_some() && has_other_attributes(&tag);
             let element = Element {
                 reading,
                 start: at,
@@ -53,9 +53,9 @@ pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, at: usize) -> Attempt 
                 body,
                 end,
                 is_closed,
-                is_whole: is_closed,
+                is_complete: is_closed,
             };
-            if has_more { element.broken_call() } else { element.read() }
+            if has_more { element.report_broken_call() } else { element.read() }
         }
     }
 }
@@ -72,7 +72,7 @@ enum TagArguments {
     Text(String),
 }
 
-struct NotACall;
+struct NotACallError;
 
 struct Element<'r, 'a> {
     reading: &'r CallReader<'a>,
@@ -81,7 +81,7 @@ struct Element<'r, 'a> {
     body: Range<usize>,
     end: usize,
     is_closed: bool,
-    is_whole: bool,
+    is_complete: bool,
 }
 
 impl<'a> Element<'_, 'a> {
@@ -91,7 +91,7 @@ impl<'a> Element<'_, 'a> {
             && let Some(name) = self.name_before_keys()
         {
             self.name = Some(name.to_owned());
-            return self.broken_call();
+            return self.report_broken_call();
         }
         let mut at = source.skip_markup(self.body.start);
         let is_object = source.byte(at) == Some(b'{');
@@ -99,13 +99,13 @@ impl<'a> Element<'_, 'a> {
             return self.read_json(at);
         }
         let is_marked = self.name.is_some();
-        let mut given = None;
+        let mut written = None;
         if is_object {
-            match self.given_object(at) {
+            match self.read_object(at) {
                 Some((args, end)) => {
-                    (given, at, self.is_whole) = (Some(TagArguments::Object(args)), end, true);
+                    (written, at, self.is_complete) = (Some(TagArguments::Object(args)), end, true);
                 }
-                None => return self.broken_call(),
+                None => return self.report_broken_call(),
             }
         }
         let mut is_first = true;
@@ -114,38 +114,38 @@ impl<'a> Element<'_, 'a> {
             if next >= self.body.end {
                 break;
             }
-            let child = Tag::at(source, next).filter(|child| child.end <= self.body.end);
-            let Some(child) = child.filter(is_part) else {
+            let child = Tag::read_at(source, next).filter(|child| child.end <= self.body.end);
+            let Some(child) = child.filter(is_argument_or_name) else {
                 if is_first && !is_marked {
                     return Attempt::Passed(self.body.start);
                 }
-                if !self.is_closed && self.is_whole && self.name.is_some() {
+                if !self.is_closed && self.is_complete && self.name.is_some() {
                     break;
                 }
-                return self.broken_call();
+                return self.report_broken_call();
             };
-            match self.read_child(&child, &mut given) {
+            match self.read_child(&child, &mut written) {
                 Ok(end) => at = end,
-                Err(NotACall) => return self.broken_call(),
+                Err(NotACallError) => return self.report_broken_call(),
             }
             is_first = false;
         }
-        if !self.is_whole {
-            return self.broken_call();
+        if !self.is_complete {
+            return self.report_broken_call();
         }
         if !self.is_closed {
             self.end = at;
         }
-        self.call(given)
+        self.to_tool_call(written)
     }
 
-    /// Returns the name if GLM's format follows: a name and `<arg_key>`. This format is not read, but
-    /// its values may contain text that looks like a call.
+    /// Returns the name if GLM's format follows: a name and `<arg_key>`. Calls in this format are
+    /// not read, but their values may contain text that looks like a call.
     fn name_before_keys(&self) -> Option<&'a str> {
         let source = &self.reading.source;
         let start = source.skip_space(self.body.start);
-        let end = source.name_end(start);
-        let tag = Tag::at(source, source.skip_space(end))?;
+        let end = source.find_name_end(start);
+        let tag = Tag::read_at(source, source.skip_space(end))?;
         (end > start && tag.name == "arg_key").then(|| source.slice(start..end))
     }
 
@@ -172,7 +172,7 @@ impl<'a> Element<'_, 'a> {
             }
             Ok((_, end)) => Attempt::Passed(end),
             Err(stuck) => {
-                let is_known = shape::is_known_open(self.reading, stuck.open);
+                let is_known = shape::has_known_open_call(self.reading, stuck.open);
                 let at = if self.is_closed { stuck.at.max(self.end) } else { stuck.at };
                 Attempt::Broken(BrokenCall {
                     calls: Vec::new(),
@@ -187,37 +187,37 @@ impl<'a> Element<'_, 'a> {
     fn read_child(
         &mut self,
         child: &Tag<'a>,
-        given: &mut Option<TagArguments>,
-    ) -> Result<usize, NotACall> {
+        written: &mut Option<TagArguments>,
+    ) -> Result<usize, NotACallError> {
         if let Some(key) = &child.attribute {
-            let (text, end) = self.field(child)?;
+            let (text, end) = self.read_field(child)?;
             let field = (key.clone(), text);
-            match given {
+            match written {
                 Some(TagArguments::Fields(fields)) => fields.push(field),
-                Some(_) => return Err(NotACall),
-                None => *given = Some(TagArguments::Fields(vec![field])),
+                Some(_) => return Err(NotACallError),
+                None => *written = Some(TagArguments::Fields(vec![field])),
             }
             return Ok(end);
         }
         if is_one_of(&NAME_TAGS, child.name) {
-            if has_more(child) {
-                return Err(NotACall);
+            if has_other_attributes(child) {
+                return Err(NotACallError);
             }
-            let (text, end) = self.text(child)?;
+            let (text, end) = self.read_text(child)?;
             self.name = Some(text.text.trim().to_owned());
             return Ok(end);
         }
         let (args, end) = self.read_arguments(child)?;
-        if given.replace(args).is_some() {
-            return Err(NotACall);
+        if written.replace(args).is_some() {
+            return Err(NotACallError);
         }
-        self.is_whole = true;
+        self.is_complete = true;
         Ok(end)
     }
 
-    fn read_arguments(&self, child: &Tag<'a>) -> Result<(TagArguments, usize), NotACall> {
+    fn read_arguments(&self, child: &Tag<'a>) -> Result<(TagArguments, usize), NotACallError> {
         let source = &self.reading.source;
-        let attributes = child.attributes().ok_or(NotACall)?;
+        let attributes = child.attributes().ok_or(NotACallError)?;
         let attributes = attributes.into_iter().filter(|(key, _)| !OTHER_ATTRIBUTES.contains(key));
         let attributes: Vec<_> = attributes
             .map(|(key, text)| (key.to_owned(), Text { text, is_exact: false }))
@@ -226,68 +226,71 @@ impl<'a> Element<'_, 'a> {
             return Ok((TagArguments::Fields(attributes), child.end));
         }
         if !attributes.is_empty() {
-            let (content, end) = content_range(source, child, self.body.end).ok_or(NotACall)?;
+            let (content, end) =
+                content_range(source, child, self.body.end).ok_or(NotACallError)?;
             let is_empty = source.skip_space(content.start) >= content.end;
             return if is_empty {
                 Ok((TagArguments::Fields(attributes), end))
             } else {
-                Err(NotACall)
+                Err(NotACallError)
             };
         }
         let at = source.skip_markup(child.end);
         if source.byte(at) == Some(b'{')
-            && let Some((args, end)) = self.given_object(at)
+            && let Some((args, end)) = self.read_object(at)
         {
             let close = format!("</{}>", child.full);
-            let end = source.word_at(source.skip_markup(end), &close).ok_or(NotACall)?;
+            let end = source.find_word_end(source.skip_markup(end), &close).ok_or(NotACallError)?;
             return Ok((TagArguments::Object(args), end));
         }
-        let (content, end) = content_range(source, child, self.body.end).ok_or(NotACall)?;
+        let (content, end) = content_range(source, child, self.body.end).ok_or(NotACallError)?;
         let first = source.skip_space(content.start);
-        let is_data = source.word_at(first, tags::CDATA).is_some();
+        let is_data = source.find_word_end(first, tags::CDATA).is_some();
         if first < content.end && source.byte(first) == Some(b'<') && !is_data {
             return Ok((TagArguments::Fields(read_fields(source, first..content.end)?), end));
         }
-        Ok((TagArguments::Text(text(source, content).text), end))
+        Ok((TagArguments::Text(read_text(source, content).text), end))
     }
 
-    fn given_object(&self, at: usize) -> Option<(Args, usize)> {
+    fn read_object(&self, at: usize) -> Option<(Args, usize)> {
         let source = &self.reading.source;
         let Ok((Tree::Object(object), end)) = lenient::read(source, at) else { return None };
         let written = source.slice(at..end);
         if !written.contains('&') {
             return Some((object.into_map(), end));
         }
-        let (decoded, steps) = lenient::whole_object(&tags::decode_entities(written));
+        let (decoded, steps) = lenient::read_whole_object(&tags::decode_entities(written));
         source.add_steps(steps);
         Some((decoded.unwrap_or(object).into_map(), end))
     }
 
-    fn field(&self, child: &Tag<'a>) -> Result<(Text, usize), NotACall> {
-        field(&self.reading.source, child, self.body.end)
+    fn read_field(&self, child: &Tag<'a>) -> Result<(Text, usize), NotACallError> {
+        read_field(&self.reading.source, child, self.body.end)
     }
 
-    fn text(&self, child: &Tag<'a>) -> Result<(Text, usize), NotACall> {
+    fn read_text(&self, child: &Tag<'a>) -> Result<(Text, usize), NotACallError> {
         let source = &self.reading.source;
         if child.is_empty {
             return Ok((Text { text: String::new(), is_exact: true }, child.end));
         }
-        let (range, end) = content_range(source, child, self.body.end).ok_or(NotACall)?;
-        Ok((text(source, range), end))
+        let (range, end) = content_range(source, child, self.body.end).ok_or(NotACallError)?;
+        Ok((read_text(source, range), end))
     }
 
-    fn call(self, given: Option<TagArguments>) -> Attempt {
+    fn to_tool_call(self, written: Option<TagArguments>) -> Attempt {
         let Some(name) = &self.name else { return Attempt::Passed(self.body.start.max(self.end)) };
         let end = self.end;
-        let Some(tool) = self.reading.tool(name) else {
-            self.reading.miss(name, Why::Unknown);
+        let Some(tool) = self.reading.resolve_tool(name) else {
+            self.reading.add_missed(name, MissReason::Unknown);
             return Attempt::Read { calls: Vec::new(), end };
         };
-        let args = match given {
+        let args = match written {
             None => Some(Args::new()),
             Some(TagArguments::Object(args)) => Some(args),
             Some(TagArguments::Fields(fields)) => merge_fields(
-                fields.into_iter().map(|(key, text)| (key.clone(), typed_value(text, &key, &tool))),
+                fields
+                    .into_iter()
+                    .map(|(key, text)| (key.clone(), to_parameter_type(text, &key, &tool))),
             ),
             Some(TagArguments::Text(text)) => {
                 let (args, steps) = pairs::read_whole(&text, &tool);
@@ -295,23 +298,23 @@ impl<'a> Element<'_, 'a> {
                 args
             }
         };
-        let Some(args) = args else { return self.broken_call() };
-        let call = self.reading.call(&tool, args, CallFormat::Xml, self.start..end);
+        let Some(args) = args else { return self.report_broken_call() };
+        let call = self.reading.make_call(&tool, args, CallFormat::Xml, self.start..end);
         Attempt::Read { calls: vec![call], end }
     }
 
-    fn broken_call(self) -> Attempt {
+    fn report_broken_call(self) -> Attempt {
         let name = self.name.unwrap_or_default();
-        let is_known = self.reading.tool(&name).is_some();
-        self.reading.miss(&name, Why::from_flags(is_known, !self.is_closed));
+        let is_known = self.reading.resolve_tool(&name).is_some();
+        self.reading.add_missed(&name, MissReason::from_flags(is_known, !self.is_closed));
         let at = self.end.max(self.body.end);
         let is_cut = is_known && !self.is_closed;
         Attempt::Broken(BrokenCall { calls: Vec::new(), at, is_cut, is_known })
     }
 }
 
-/// Returns whether a tag has attributes that are not allowed there.
-fn has_more(tag: &Tag<'_>) -> bool {
+/// Returns whether a tag has attributes that are not allowed here.
+fn has_other_attributes(tag: &Tag<'_>) -> bool {
     let attributes = tag.attributes().unwrap_or_default();
     attributes.iter().any(|(key, _)| !OTHER_ATTRIBUTES.contains(key))
 }
@@ -320,21 +323,22 @@ fn is_one_of(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-fn is_part(tag: &Tag<'_>) -> bool {
+fn is_argument_or_name(tag: &Tag<'_>) -> bool {
     match tag.attribute {
         Some(_) => tag.name.eq_ignore_ascii_case("parameter"),
         None => is_one_of(&NAME_TAGS, tag.name) || is_one_of(&ARGUMENT_TAGS, tag.name),
     }
 }
 
-/// Returns the content of an element, and its end: the first closing tag outside CDATA.
+/// Returns the range of an element's content, and the end of the element: the first closing tag
+/// outside CDATA.
 fn content_range(
     source: &Source<'_>,
     tag: &Tag<'_>,
     limit: usize,
 ) -> Option<(Range<usize>, usize)> {
     let first = source.skip_space(tag.end);
-    let from = match source.word_at(first, tags::CDATA) {
+    let from = match source.find_word_end(first, tags::CDATA) {
         Some(data) if data <= limit => source.find(data..limit, "]]>")? + 3,
         _ => tag.end,
     };
@@ -343,7 +347,7 @@ fn content_range(
     Some((tag.end..end, end + close.len()))
 }
 
-fn text(source: &Source<'_>, range: Range<usize>) -> Text {
+fn read_text(source: &Source<'_>, range: Range<usize>) -> Text {
     let written = source.slice(range);
     let data = written.trim().strip_prefix(tags::CDATA).and_then(|text| text.strip_suffix("]]>"));
     match data {
@@ -353,29 +357,37 @@ fn text(source: &Source<'_>, range: Range<usize>) -> Text {
 }
 
 /// Reads the value of a field (its content or its `value` attribute) and returns its end.
-fn field(source: &Source<'_>, tag: &Tag<'_>, limit: usize) -> Result<(Text, usize), NotACall> {
+fn read_field(
+    source: &Source<'_>,
+    tag: &Tag<'_>,
+    limit: usize,
+) -> Result<(Text, usize), NotACallError> {
     let said = tag.attributes().unwrap_or_default();
     let said = said.into_iter().find(|(key, _)| *key == "value").map(|(_, value)| value);
     let (written, end) = if tag.is_empty {
         (Text { text: String::new(), is_exact: true }, tag.end)
     } else {
-        let (content, end) = content_range(source, tag, limit).ok_or(NotACall)?;
-        (text(source, content), end)
+        let (content, end) = content_range(source, tag, limit).ok_or(NotACallError)?;
+        (read_text(source, content), end)
     };
     match said {
         None => Ok((written, end)),
         Some(text) if written.text.trim().is_empty() => Ok((Text { text, is_exact: false }, end)),
-        Some(_) => Err(NotACall),
+        Some(_) => Err(NotACallError),
     }
 }
 
-fn read_fields(source: &Source<'_>, range: Range<usize>) -> Result<Vec<(String, Text)>, NotACall> {
+fn read_fields(
+    source: &Source<'_>,
+    range: Range<usize>,
+) -> Result<Vec<(String, Text)>, NotACallError> {
     let mut fields = Vec::new();
     let mut at = range.start;
     while at < range.end {
-        let tag = Tag::at(source, at).filter(|tag| tag.end <= range.end).ok_or(NotACall)?;
+        let tag =
+            Tag::read_at(source, at).filter(|tag| tag.end <= range.end).ok_or(NotACallError)?;
         let key = tag.attribute.clone().unwrap_or_else(|| tag.name.to_owned());
-        let (text, end) = field(source, &tag, range.end)?;
+        let (text, end) = read_field(source, &tag, range.end)?;
         fields.push((key, text));
         at = source.skip_space(end);
     }
@@ -387,18 +399,18 @@ fn merge_fields(fields: impl Iterator<Item = (String, Value)>) -> Option<Args> {
     let mut args = Args::new();
     for (key, value) in fields {
         match args.get(&key) {
-            Some(given) if *given != value => return None,
+            Some(written) if *written != value => return None,
             _ => args.insert(key, value),
         };
     }
     Some(args)
 }
 
-fn typed_value(given: Text, key: &str, tool: &KnownTool) -> Value {
-    if given.is_exact {
-        return Value::String(given.text);
+fn to_parameter_type(written: Text, key: &str, tool: &KnownTool) -> Value {
+    if written.is_exact {
+        return Value::String(written.text);
     }
-    let text = without_layout(&given.text);
+    let text = strip_line_breaks(&written.text);
     if tool.is_text(key) {
         return Value::from(text);
     }
@@ -406,13 +418,13 @@ fn typed_value(given: Text, key: &str, tool: &KnownTool) -> Value {
     let is_json = word.starts_with(['{', '[']);
     let json = serde_json::from_str(word).ok().filter(|_| is_json);
     json.filter(|value| !json::is_deeper_than(value, limits::JSON_DEPTH))
-        .or_else(|| word::literal_value(word))
+        .or_else(|| word::parse_literal(word))
         .unwrap_or_else(|| Value::from(text))
 }
 
-/// Removes the line break after the opening tag and the one before the closing tag, if both exist.
-/// These belong to the layout of the tags.
-fn without_layout(text: &str) -> &str {
+/// Strips one line break after the opening tag and one before the closing tag if both exist,
+/// because they belong to the layout of the tags.
+fn strip_line_breaks(text: &str) -> &str {
     let inner = text.strip_prefix('\n').or_else(|| text.strip_prefix("\r\n"));
     let last = |text: &str| text.trim_end_matches([' ', '\t']).strip_suffix('\n').map(str::len);
     match inner.and_then(|inner| Some((inner, last(inner)?))) {

@@ -10,44 +10,47 @@ use shared::{
     template::Template,
 };
 
-use super::{names::clip, report::Report};
+use super::{names::shorten_name, report::Report};
 use crate::suggest::did_you_mean;
 
-const EXPRESSION: &str = "expression";
-const VALUES: &str = "values";
+const EXPRESSION_FIELD: &str = "expression";
+const VALUES_FIELD: &str = "values";
 
 pub(super) fn is_compute(tool: &ToolName) -> bool {
     tool.as_str() == COMPUTE
 }
 
-/// Returns `true` if `at` is the place of the expression within the parameters.
+/// Returns `true` if this path within the parameters is the expression.
 pub(super) fn is_expression(at: &str) -> bool {
-    at.strip_prefix('.') == Some(EXPRESSION)
+    at.strip_prefix('.') == Some(EXPRESSION_FIELD)
 }
 
 /// Returns `true` if the expression in `parameters` contains `text`.
 pub(super) fn is_in_expression(parameters: &Value, text: &str) -> bool {
-    parameters.get(EXPRESSION).and_then(Value::as_str).is_some_and(|source| source.contains(text))
+    parameters
+        .get(EXPRESSION_FIELD)
+        .and_then(Value::as_str)
+        .is_some_and(|source| source.contains(text))
 }
 
-/// Checks the expression of one call. `field` holds its parameters.
-///
-/// If `values` is one whole template, its fields are known at run time only.
-pub(super) fn check(
+/// Checks the expression of one call. `field` contains its parameters. If `values` is one whole
+/// template, its fields are known at run time only, so they are not checked.
+pub(super) fn check_expression(
     at: usize,
     field: &str,
     parameters: &Value,
     names: &StepNames,
     report: &mut Report,
 ) {
-    let Some(written) = parameters.get(EXPRESSION).filter(|written| written.is_string()) else {
+    let Some(written) = parameters.get(EXPRESSION_FIELD).filter(|written| written.is_string())
+    else {
         return;
     };
-    let place = || format!("tools[{at}].{field}.{EXPRESSION}");
+    let place = || format!("tools[{at}].{field}.{EXPRESSION_FIELD}");
     let Ok(Template::Literal(source)) = Template::parse(written, names) else {
-        return report.error(at, || with_template(place()));
+        return report.error(at, || template_in_expression_error(place()));
     };
-    if !report.may_have_patterns(0) {
+    if !report.add_pattern_cost(0) {
         return report.error(at, || {
             let why = "the patterns of earlier expressions and conditions have reached the limit \
                        of a plan";
@@ -56,31 +59,32 @@ pub(super) fn check(
         });
     }
     let none = Map::new();
-    let fields = match parameters.get(VALUES) {
+    let fields = match parameters.get(VALUES_FIELD) {
         None | Some(Value::Null) => Some(&none),
         Some(values) => values.as_object(),
     };
     let is_field = |name: &str| fields.is_none_or(|fields| fields.contains_key(name));
     match Expression::parse(source.as_str().unwrap_or_default(), &is_field) {
-        Ok(expression) => drop(report.may_have_patterns(expression.pattern_cost())),
+        Ok(expression) => drop(report.add_pattern_cost(expression.pattern_cost())),
         Err(err) => {
             if matches!(err.kind, ConditionError::Pattern { .. }) {
-                // Rejecting a pattern costs as much as compiling it.
-                report.may_have_patterns(limits::PATTERN_COST);
+                // The cost counts before the pattern is compiled, because rejecting a pattern costs
+                // as much.
+                report.add_pattern_cost(limits::PATTERN_COST);
             }
-            report.error(at, || wrong_expression(place(), &err, fields.unwrap_or(&none)));
+            report.error(at, || wrong_expression_error(place(), &err, fields.unwrap_or(&none)));
         }
     }
 }
 
-fn with_template(place: String) -> Diagnostic {
+fn template_in_expression_error(place: String) -> Diagnostic {
     let message = "an expression cannot contain templates";
     let help = "name the value in the expression, and write the template into `values`: \
                 `{\"expression\": \"sum(prices)\", \"values\": {\"prices\": \"{{list.prices}}\"}}`";
     Diagnostic::error("plan.invalid_template", place, message).with_help(help)
 }
 
-fn wrong_expression(
+fn wrong_expression_error(
     place: String,
     err: &ExpressionError,
     fields: &Map<String, Value>,
@@ -88,10 +92,11 @@ fn wrong_expression(
     let help = match &err.kind {
         ConditionError::UnknownField { name } => {
             did_you_mean(name, fields.keys().map(String::as_str)).unwrap_or_else(|| {
-                format!("add it: `\"values\": {{\"{name}\": …}}`", name = clip(name))
+                format!("add it: `\"values\": {{\"{name}\": …}}`", name = shorten_name(name))
             })
         }
         _ => "write CEL over the fields of `values`, such as `sum(prices) * 1.19`".to_owned(),
     };
-    Diagnostic::error("plan.invalid_parameters", place, clip(&err.to_string())).with_help(help)
+    Diagnostic::error("plan.invalid_parameters", place, shorten_name(&err.to_string()))
+        .with_help(help)
 }

@@ -6,11 +6,11 @@ use shared::{diagnostic::Diagnostic, id::StepNumber};
 
 use super::{Step, names::Naming, references, report::Report};
 
-/// Names that are written from each end of a long cycle.
-const SHOWN_NAMES: usize = 25;
+/// Maximum number of names that are written from each end of a long cycle.
+const MAX_NAMES_PER_END: usize = 25;
 
 /// Reports a shortest cycle through the first step of each strongly connected component.
-pub(super) fn find(
+pub(super) fn report_cycles(
     steps: &[Step<'_>],
     naming: &Naming<'_>,
     edges: &[Vec<StepNumber>],
@@ -22,8 +22,8 @@ pub(super) fn find(
         is_placed[step.get()] = true;
     }
     let components = Components::new(edges, &is_placed);
-    let mut search = Search::new(&components.of, edges);
-    for first in components.firsts {
+    let mut search = CycleSearch::new(&components.component_of, edges);
+    for first in components.first_steps {
         report.error(first.get(), || {
             let cycle = search.shortest_cycle(first);
             let next = cycle.get(1).copied().unwrap_or(first);
@@ -37,27 +37,27 @@ pub(super) fn find(
 
 fn format_cycle(cycle: &[StepNumber], steps: &[Step<'_>]) -> String {
     let name = |number: &StepNumber| steps[number.get()].id.to_string();
-    let left_out = cycle.len().saturating_sub(2 * SHOWN_NAMES);
-    let mut names: Vec<String> = Vec::with_capacity(cycle.len().min(2 * SHOWN_NAMES) + 2);
+    let left_out = cycle.len().saturating_sub(2 * MAX_NAMES_PER_END);
+    let mut names: Vec<String> = Vec::with_capacity(cycle.len().min(2 * MAX_NAMES_PER_END) + 2);
     if left_out < 2 {
         names.extend(cycle.iter().map(name));
     } else {
-        names.extend(cycle[..SHOWN_NAMES].iter().map(name));
+        names.extend(cycle[..MAX_NAMES_PER_END].iter().map(name));
         names.push(format!("… {left_out} more …"));
-        names.extend(cycle[cycle.len() - SHOWN_NAMES..].iter().map(name));
+        names.extend(cycle[cycle.len() - MAX_NAMES_PER_END..].iter().map(name));
     }
     names.extend(cycle.first().map(name));
     names.join(" -> ")
 }
 
-/// The component of steps without a cycle.
+/// The component of a step that is on no cycle.
 const NO_COMPONENT: u32 = u32::MAX;
 
 /// The strongly connected components that have a cycle, by Tarjan's algorithm without recursion.
 struct Components {
-    of: Vec<u32>,
+    component_of: Vec<u32>,
     /// The first step of each component, in draft order.
-    firsts: Vec<StepNumber>,
+    first_steps: Vec<StepNumber>,
 }
 
 impl Components {
@@ -66,31 +66,32 @@ impl Components {
         for at in 0..edges.len() {
             tarjan.visit_all(at);
         }
-        let mut firsts: Vec<Option<StepNumber>> = vec![None; tarjan.count as usize];
-        for (at, component) in tarjan.of.iter().enumerate() {
-            if let Some(first) = firsts.get_mut(*component as usize) {
+        let mut first_steps: Vec<Option<StepNumber>> = vec![None; tarjan.count as usize];
+        for (at, component) in tarjan.component_of.iter().enumerate() {
+            if let Some(first) = first_steps.get_mut(*component as usize) {
                 first.get_or_insert(StepNumber::new(at));
             }
         }
-        let mut firsts: Vec<StepNumber> = firsts.into_iter().flatten().collect();
-        firsts.sort_unstable();
-        Self { of: tarjan.of, firsts }
+        let mut first_steps: Vec<StepNumber> = first_steps.into_iter().flatten().collect();
+        first_steps.sort_unstable();
+        Self { component_of: tarjan.component_of, first_steps }
     }
 }
 
 struct Tarjan<'a> {
     edges: &'a [Vec<StepNumber>],
     is_placed: &'a [bool],
-    /// The time at which each step was first visited, from one. Zero if unvisited.
-    seen: Vec<u32>,
+    /// The time at which each step was first visited, from one. Zero for a step that was not
+    /// visited.
+    visited_at: Vec<u32>,
     /// The earliest step on the stack that each step reaches.
-    low: Vec<u32>,
-    is_open: Vec<bool>,
-    open: Vec<usize>,
+    lowest_reached: Vec<u32>,
+    is_on_stack: Vec<bool>,
+    stack: Vec<usize>,
     /// The current path: steps, each with its next dependency.
-    way: Vec<(usize, usize)>,
+    path: Vec<(usize, usize)>,
     clock: u32,
-    of: Vec<u32>,
+    component_of: Vec<u32>,
     count: u32,
 }
 
@@ -100,61 +101,62 @@ impl<'a> Tarjan<'a> {
         Self {
             edges,
             is_placed,
-            seen: vec![0; n],
-            low: vec![0; n],
-            is_open: vec![false; n],
-            open: Vec::new(),
-            way: Vec::new(),
+            visited_at: vec![0; n],
+            lowest_reached: vec![0; n],
+            is_on_stack: vec![false; n],
+            stack: Vec::new(),
+            path: Vec::new(),
             clock: 0,
-            of: vec![NO_COMPONENT; n],
+            component_of: vec![NO_COMPONENT; n],
             count: 0,
         }
     }
 
     fn visit_all(&mut self, root: usize) {
         self.enter_step(root);
-        while let Some((step, next)) = self.way.last_mut() {
+        while let Some((step, next)) = self.path.last_mut() {
             let step = *step;
             if let Some(on) = self.edges[step].get(*next) {
                 *next += 1;
                 let on = on.get();
-                if self.is_open[on] {
-                    self.low[step] = self.low[step].min(self.seen[on]);
+                if self.is_on_stack[on] {
+                    self.lowest_reached[step] = self.lowest_reached[step].min(self.visited_at[on]);
                 } else {
                     self.enter_step(on);
                 }
             } else {
-                self.way.pop();
+                self.path.pop();
                 self.leave_step(step);
             }
         }
     }
 
     fn enter_step(&mut self, step: usize) {
-        if self.is_placed[step] || self.seen[step] != 0 {
+        if self.is_placed[step] || self.visited_at[step] != 0 {
             return;
         }
         self.clock += 1;
-        self.seen[step] = self.clock;
-        self.low[step] = self.clock;
-        self.is_open[step] = true;
-        self.open.push(step);
-        self.way.push((step, 0));
+        self.visited_at[step] = self.clock;
+        self.lowest_reached[step] = self.clock;
+        self.is_on_stack[step] = true;
+        self.stack.push(step);
+        self.path.push((step, 0));
     }
 
     fn leave_step(&mut self, step: usize) {
-        if let Some((parent, _)) = self.way.last() {
-            self.low[*parent] = self.low[*parent].min(self.low[step]);
+        if let Some((parent, _)) = self.path.last() {
+            self.lowest_reached[*parent] =
+                self.lowest_reached[*parent].min(self.lowest_reached[step]);
         }
-        if self.low[step] != self.seen[step] {
+        if self.lowest_reached[step] != self.visited_at[step] {
             return;
         }
-        let has_cycle = self.open.last() != Some(&step)
+        let has_cycle = self.stack.last() != Some(&step)
             || self.edges[step].binary_search(&StepNumber::new(step)).is_ok();
-        while let Some(member) = self.open.pop() {
-            self.is_open[member] = false;
+        while let Some(member) = self.stack.pop() {
+            self.is_on_stack[member] = false;
             if has_cycle {
-                self.of[member] = self.count;
+                self.component_of[member] = self.count;
             }
             if member == step {
                 break;
@@ -164,16 +166,16 @@ impl<'a> Tarjan<'a> {
     }
 }
 
-struct Search<'a> {
-    of: &'a [u32],
+struct CycleSearch<'a> {
+    component_of: &'a [u32],
     edges: &'a [Vec<StepNumber>],
-    /// The predecessor of each step. Components share no step, so it is never cleared.
-    from: Vec<Option<StepNumber>>,
+    /// The predecessor of each step. Components share no step, so this list is never cleared.
+    predecessors: Vec<Option<StepNumber>>,
 }
 
-impl<'a> Search<'a> {
-    fn new(of: &'a [u32], edges: &'a [Vec<StepNumber>]) -> Self {
-        Self { of, edges, from: vec![None; edges.len()] }
+impl<'a> CycleSearch<'a> {
+    fn new(component_of: &'a [u32], edges: &'a [Vec<StepNumber>]) -> Self {
+        Self { component_of, edges, predecessors: vec![None; edges.len()] }
     }
 
     /// Returns a shortest path from `first` along its dependencies back to it.
@@ -182,11 +184,11 @@ impl<'a> Search<'a> {
         while let Some(step) = queue.pop_front() {
             for on in &self.edges[step.get()] {
                 if *on == first {
-                    return self.way_to(first, step);
+                    return self.path_to(first, step);
                 }
-                let is_inside = self.of[on.get()] == self.of[first.get()];
-                if is_inside && self.from[on.get()].is_none() {
-                    self.from[on.get()] = Some(step);
+                let is_inside = self.component_of[on.get()] == self.component_of[first.get()];
+                if is_inside && self.predecessors[on.get()].is_none() {
+                    self.predecessors[on.get()] = Some(step);
                     queue.push_back(*on);
                 }
             }
@@ -194,16 +196,16 @@ impl<'a> Search<'a> {
         vec![first]
     }
 
-    fn way_to(&self, first: StepNumber, last: StepNumber) -> Vec<StepNumber> {
-        let mut way = vec![last];
+    fn path_to(&self, first: StepNumber, last: StepNumber) -> Vec<StepNumber> {
+        let mut path = vec![last];
         let mut step = last;
         while step != first
-            && let Some(from) = self.from[step.get()]
+            && let Some(from) = self.predecessors[step.get()]
         {
-            way.push(from);
+            path.push(from);
             step = from;
         }
-        way.reverse();
-        way
+        path.reverse();
+        path
     }
 }

@@ -6,15 +6,15 @@ use shared::{diagnostic::Diagnostic, id::StepNumber};
 
 use super::{
     Step,
-    names::{Naming, clip},
-    report::{Report, WHOLE},
+    names::{Naming, shorten_name},
+    report::{Report, WHOLE_DRAFT},
 };
 
 const MAX_DIFFERENCES: usize = 8;
 
-/// Returns the order. Repeatedly takes the first step in draft order whose dependencies are placed.
-/// Steps on cycles and their dependents are left out.
-pub(super) fn written_first(edges: &[Vec<StepNumber>]) -> Vec<StepNumber> {
+/// Returns the execution order. Repeatedly takes the first step in draft order whose dependencies
+/// are in the order. Leaves out steps on cycles and their dependents.
+pub(super) fn order_steps(edges: &[Vec<StepNumber>]) -> Vec<StepNumber> {
     let dependents = Dependents::new(edges);
     let mut missing: Vec<usize> = edges.iter().map(Vec::len).collect();
     let mut ready: BinaryHeap<Reverse<StepNumber>> = (0..edges.len())
@@ -34,7 +34,7 @@ pub(super) fn written_first(edges: &[Vec<StepNumber>]) -> Vec<StepNumber> {
     order
 }
 
-/// The dependents of each step, in one list, so that memory stays linear.
+/// The dependents of all steps in one list, so that memory stays linear.
 struct Dependents {
     starts: Vec<usize>,
     steps: Vec<StepNumber>,
@@ -78,8 +78,8 @@ pub(super) fn check_order(
     let found: Vec<_> = given.iter().map(|name| naming.names.find(name)).collect();
     let mut complaints = Vec::new();
     for (name, _) in given.iter().zip(&found).filter(|(_, step)| step.is_none()) {
-        let (why, help) = naming.why_not(name, name);
-        complaints.push(format!("it names `{}`, but {why} ({help})", clip(name)));
+        let (why, help) = naming.describe_unknown_name(name, name);
+        complaints.push(format!("it names `{}`, but {why} ({help})", shorten_name(name)));
         if complaints.len() > MAX_DIFFERENCES {
             break;
         }
@@ -100,7 +100,7 @@ pub(super) fn check_order(
             complaints.truncate(MAX_DIFFERENCES);
             complaints.push("and more".to_owned());
         }
-        report.warning(WHOLE, || {
+        report.warning(WHOLE_DRAFT, || {
             let message = format!("it differs from the computed order: {}", complaints.join("; "));
             Diagnostic::warning("plan.order_differs", "executionOrder", message)
                 .with_help("leave `executionOrder` out, because Faber always computes the order")
@@ -108,7 +108,7 @@ pub(super) fn check_order(
     }
 }
 
-/// Returns the places that differ, at most one more than [`MAX_DIFFERENCES`].
+/// Returns the positions that differ, at most one more than [`MAX_DIFFERENCES`].
 fn order_differences(
     found: &[Option<StepNumber>],
     order: &[StepNumber],

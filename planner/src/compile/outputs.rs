@@ -6,10 +6,10 @@ use shared::{
     template::{Reference, Segment, Target},
 };
 
-use super::{Step, names::clip, place, report::Report, site::Site};
+use super::{Step, names::shorten_name, place, report::Report, site::TemplateSite};
 use crate::suggest::{did_you_mean, nearest};
 
-/// Fields that a message lists if none has a similar name.
+/// Maximum number of fields that a message lists if none of them has a similar name.
 const MAX_LISTED_FIELDS: usize = 8;
 /// Keywords that may declare fields outside of `properties`.
 const OTHER_FIELD_KEYWORDS: [&str; 7] =
@@ -21,7 +21,7 @@ const CONTENT_FIELD: &str = "$content";
 /// The known shape of an output, or of a part of one.
 #[derive(Clone, Copy)]
 enum Shape<'a> {
-    Of(Option<&'a Value>),
+    Single(Option<&'a Value>),
     /// The output of a loop: a list of this shape.
     ListOf(Option<&'a Value>),
 }
@@ -30,50 +30,52 @@ enum PathResult<'a> {
     Found(Shape<'a>),
     /// This part cannot exist, because of the shape.
     Missing(&'a str, Shape<'a>),
-    /// The shape declares fields, and not this one. It may still exist.
+    /// The shape declares fields, but not this one. The field may still exist.
     Undeclared(&'a str, Shape<'a>),
 }
 
 /// Warns about a reference to a field that the output cannot have, or does not declare.
 pub(super) fn check_outputs(
     steps: &[Step<'_>],
-    site: &Site<'_>,
+    site: &TemplateSite<'_>,
     list: Option<&Reference>,
     reference: &Reference,
     report: &mut Report,
 ) {
-    let Some((whose, shape)) = looked_at(steps, site, list, &reference.target) else { return };
-    let (code, says, missing, shape) = match shape.walk_path(reference.path.segments()) {
+    let Some((whose, shape)) = describe_target(steps, site, list, &reference.target) else {
+        return;
+    };
+    let (code, says, missing, shape) = match shape.follow_path(reference.path.segments()) {
         PathResult::Found(_) => return,
         PathResult::Missing(key, shape) => ("plan.path_not_in_output", "has no", key, shape),
         PathResult::Undeclared(key, shape) => ("plan.path_not_declared", "declares no", key, shape),
     };
     report.warning(site.at, || {
-        let text = clip(&reference.text);
-        let message = format!("`{text}`: {whose} {says} `{}`", clip(missing));
-        let place = site.place(&reference.text);
+        let text = shorten_name(&reference.text);
+        let message = format!("`{text}`: {whose} {says} `{}`", shorten_name(missing));
+        let place = site.path_of(&reference.text);
         Diagnostic::warning(code, place, message).with_help(shape.suggest_field(missing))
     });
 }
 
-/// Warns about a loop whose list is certainly no list.
+/// Warns about a loop whose list cannot be a list.
 pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report: &mut Report) {
     let Target::Step(target) = list.target else { return };
     let target = &steps[target.get()];
-    let PathResult::Found(Shape::Of(Some(schema))) =
-        target.output_shape().walk_path(list.path.segments())
+    let PathResult::Found(Shape::Single(Some(schema))) =
+        target.output_shape().follow_path(list.path.segments())
     else {
         return;
     };
-    let Some(kind) = plain_type(schema).filter(|kind| *kind != "array") else { return };
+    let Some(kind) = single_type(schema).filter(|kind| *kind != "array") else { return };
     report.warning(at, || {
         let message = format!(
             "`{}` is not a list: the output of `{}` has something of type `{kind}` there",
-            clip(&list.text),
-            target.choice.tool
+            shorten_name(&list.text),
+            target.tool_choice.tool
         );
         let lists = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-        let list = lists.into_iter().find(|(_, schema)| plain_type(schema) == Some("array"));
+        let list = lists.into_iter().find(|(_, schema)| single_type(schema) == Some("array"));
         let help = list.map_or_else(
             || format!("`{}` fails with `step.not_a_list` when it runs", steps[at].id),
             |(name, _)| format!("perhaps its `{name}` is meant"),
@@ -83,21 +85,24 @@ pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report
     });
 }
 
-/// Returns a phrase for the output that a target means, and its known shape.
-fn looked_at<'a>(
+/// Returns a phrase for the output that a reference means, and its known shape.
+fn describe_target<'a>(
     steps: &'a [Step<'_>],
-    site: &Site<'_>,
+    site: &TemplateSite<'_>,
     list: Option<&'a Reference>,
     target: &Target,
 ) -> Option<(String, Shape<'a>)> {
     match target {
         Target::Step(target) => {
             let step = &steps[target.get()];
-            // A compensation of a loop belongs to one item.
-            let is_own = site.is_undo() && target.get() == site.at;
-            let shape =
-                if is_own { Shape::Of(step.choice.output_schema()) } else { step.output_shape() };
-            Some((format!("the output of `{}`", step.choice.tool), shape))
+            // The compensation of a loop belongs to one item.
+            let is_own_output = site.is_compensation() && target.get() == site.at;
+            let shape = if is_own_output {
+                Shape::Single(step.tool_choice.output_schema())
+            } else {
+                step.output_shape()
+            };
+            Some((format!("the output of `{}`", step.tool_choice.tool), shape))
         }
         Target::Item => Some(("the item".to_owned(), item_shape(steps, list?)?)),
         Target::Variable(_) | Target::Input | Target::Index => None,
@@ -106,12 +111,12 @@ fn looked_at<'a>(
 
 fn item_shape<'a>(steps: &'a [Step<'_>], list: &'a Reference) -> Option<Shape<'a>> {
     let Target::Step(target) = list.target else { return None };
-    match steps[target.get()].output_shape().walk_path(list.path.segments()) {
-        PathResult::Found(Shape::ListOf(schema)) => Some(Shape::Of(schema)),
-        PathResult::Found(Shape::Of(Some(schema)))
-            if plain_type(schema) == Some("array") && schema.get("prefixItems").is_none() =>
+    match steps[target.get()].output_shape().follow_path(list.path.segments()) {
+        PathResult::Found(Shape::ListOf(schema)) => Some(Shape::Single(schema)),
+        PathResult::Found(Shape::Single(Some(schema)))
+            if single_type(schema) == Some("array") && schema.get("prefixItems").is_none() =>
         {
-            schema.get("items").map(|items| Shape::Of(Some(items)))
+            schema.get("items").map(|items| Shape::Single(Some(items)))
         }
         _ => None,
     }
@@ -119,28 +124,28 @@ fn item_shape<'a>(steps: &'a [Step<'_>], list: &'a Reference) -> Option<Shape<'a
 
 impl Step<'_> {
     fn output_shape(&self) -> Shape<'_> {
-        let schema = self.choice.output_schema();
-        if self.for_each.is_some() { Shape::ListOf(schema) } else { Shape::Of(schema) }
+        let schema = self.tool_choice.output_schema();
+        if self.for_each.is_some() { Shape::ListOf(schema) } else { Shape::Single(schema) }
     }
 }
 
 impl<'a> Shape<'a> {
-    fn walk_path(self, path: &'a [Segment]) -> PathResult<'a> {
+    fn follow_path(self, path: &'a [Segment]) -> PathResult<'a> {
         let (schema, path) = match (self, path) {
             (Self::ListOf(_), []) => return PathResult::Found(self),
             (Self::ListOf(schema), [first, rest @ ..]) if is_index(first) => (schema, rest),
             (Self::ListOf(_), [first, ..]) => return PathResult::Missing(segment_key(first), self),
-            (Self::Of(schema), path) => (schema, path),
+            (Self::Single(schema), path) => (schema, path),
         };
-        let Some(schema) = schema else { return PathResult::Found(Self::Of(None)) };
+        let Some(schema) = schema else { return PathResult::Found(Self::Single(None)) };
         if path.first().is_some_and(|segment| segment_key(segment) == CONTENT_FIELD) {
-            return PathResult::Found(Self::Of(None));
+            return PathResult::Found(Self::Single(None));
         }
-        walk_schema(schema, path)
+        follow_schema(schema, path)
     }
 
     fn suggest_field(self, missing: &str) -> String {
-        let Self::Of(Some(schema)) = self else {
+        let Self::Single(Some(schema)) = self else {
             return "it is the list of the items' outputs: take one of them, such as `[0]`, or \
                     loop over it with `forEach`"
                 .to_owned();
@@ -150,7 +155,7 @@ impl<'a> Shape<'a> {
                 .take(MAX_LISTED_FIELDS)
                 .map(|name| format!("`{name}`"))
                 .collect();
-            match plain_type(schema).unwrap_or("value") {
+            match single_type(schema).unwrap_or("value") {
                 "object" if !listed.is_empty() => {
                     let more = if declared_fields(schema).nth(MAX_LISTED_FIELDS).is_some() {
                         ", …"
@@ -170,14 +175,13 @@ fn declared_fields(schema: &Value) -> impl Iterator<Item = &str> {
     fields.into_iter().flat_map(|fields| fields.keys().map(String::as_str))
 }
 
-/// Follows a path through a schema.
-///
-/// References, several types and patterns allow everything.
-fn walk_schema<'a>(mut schema: &'a Value, path: &'a [Segment]) -> PathResult<'a> {
+/// Follows a path through a schema. References, several types and patterns allow every field,
+/// because they are not followed.
+fn follow_schema<'a>(mut schema: &'a Value, path: &'a [Segment]) -> PathResult<'a> {
     let missing =
-        |segment, schema| PathResult::Missing(segment_key(segment), Shape::Of(Some(schema)));
+        |segment, schema| PathResult::Missing(segment_key(segment), Shape::Single(Some(schema)));
     for segment in path {
-        let inner = match plain_type(schema) {
+        let inner = match single_type(schema) {
             Some("object") => {
                 match schema
                     .get("properties")
@@ -187,7 +191,7 @@ fn walk_schema<'a>(mut schema: &'a Value, path: &'a [Segment]) -> PathResult<'a>
                     None if is_undeclared(segment, schema) => {
                         return PathResult::Undeclared(
                             segment_key(segment),
-                            Shape::Of(Some(schema)),
+                            Shape::Single(Some(schema)),
                         );
                     }
                     inner => inner,
@@ -200,14 +204,14 @@ fn walk_schema<'a>(mut schema: &'a Value, path: &'a [Segment]) -> PathResult<'a>
             }
             _ => None,
         };
-        let Some(inner) = inner else { return PathResult::Found(Shape::Of(None)) };
+        let Some(inner) = inner else { return PathResult::Found(Shape::Single(None)) };
         schema = inner;
     }
-    PathResult::Found(Shape::Of(Some(schema)))
+    PathResult::Found(Shape::Single(Some(schema)))
 }
 
-/// Returns the type of a schema that allows one type only.
-fn plain_type(schema: &Value) -> Option<&str> {
+/// Returns the type of a schema if it allows only one.
+fn single_type(schema: &Value) -> Option<&str> {
     match schema.get("$ref") {
         Some(_) => None,
         None => schema.get("type")?.as_str(),
@@ -225,8 +229,8 @@ fn is_index(segment: &Segment) -> bool {
     matches!(segment, Segment::Key(key) if is_number(key))
 }
 
-/// Returns whether a field most probably does not exist, because the schema lists others. A schema
-/// may announce further fields in its description; then only a misspelt name counts.
+/// Returns whether a field most probably does not exist, because the schema lists other fields. If
+/// the schema allows further fields, only a misspelt name counts.
 fn is_undeclared(segment: &Segment, schema: &Value) -> bool {
     if declared_fields(schema).next().is_none()
         || OTHER_FIELD_KEYWORDS.iter().any(|word| schema.get(word).is_some())

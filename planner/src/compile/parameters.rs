@@ -1,7 +1,7 @@
 //! Checks parameters against the schemas of tools.
 //!
-//! It reports certain errors only. The value of a whole-value template is checked when it is
-//! rendered.
+//! Reports only errors that are certain. The execution checks the value of a whole-value template
+//! when it renders the template.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,10 +16,10 @@ use shared::{
 
 use super::{
     Step, UNDO_PARAMETERS, compute,
-    names::{Naming, clip},
+    names::{Naming, shorten_name},
     place,
-    report::{Report, WHOLE},
-    tools::Choice,
+    report::{Report, WHOLE_DRAFT},
+    tools::ToolChoice,
 };
 use crate::{
     rounded::{self, LargeIntegers},
@@ -28,22 +28,22 @@ use crate::{
 
 pub(super) struct CheckedParameters {
     pub(super) parameters: Arc<Value>,
-    /// The parameters are the author's and not a substitute, so they can be checked.
-    pub(super) is_sound: bool,
+    /// The parameters are as the author wrote them, and not a substitute, so they can be checked.
+    pub(super) is_as_written: bool,
 }
 
-pub(super) struct Room {
-    left: usize,
+pub(super) struct ErrorBudget {
+    errors_left: usize,
     is_full: bool,
 }
 
-impl Default for Room {
+impl Default for ErrorBudget {
     fn default() -> Self {
-        Self { left: limits::PLAN_BYTES, is_full: false }
+        Self { errors_left: limits::PLAN_BYTES, is_full: false }
     }
 }
 
-impl Room {
+impl ErrorBudget {
     pub(super) fn read(
         &mut self,
         at: usize,
@@ -51,21 +51,21 @@ impl Room {
         written: Option<&Value>,
         report: &mut Report,
     ) -> CheckedParameters {
-        let Some(value) = read_one(at, field, written, report) else {
+        let Some(value) = read_value(at, field, written, report) else {
             return CheckedParameters {
                 parameters: Arc::new(Value::Object(Map::new())),
-                is_sound: false,
+                is_as_written: false,
             };
         };
         let bytes = json::json_size(&value);
-        self.is_full |= bytes > self.left;
-        self.left = self.left.saturating_sub(bytes);
-        CheckedParameters { parameters: Arc::new(value), is_sound: true }
+        self.is_full |= bytes > self.errors_left;
+        self.errors_left = self.errors_left.saturating_sub(bytes);
+        CheckedParameters { parameters: Arc::new(value), is_as_written: true }
     }
 
     pub(super) fn check(&self, report: &mut Report) {
         if self.is_full {
-            report.error(WHOLE, || {
+            report.error(WHOLE_DRAFT, || {
                 let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);
                 Diagnostic::error("plan.too_large", "tools", message)
                     .with_help("put large data into files and pass their names")
@@ -74,7 +74,12 @@ impl Room {
     }
 }
 
-fn read_one(at: usize, field: &str, written: Option<&Value>, report: &mut Report) -> Option<Value> {
+fn read_value(
+    at: usize,
+    field: &str,
+    written: Option<&Value>,
+    report: &mut Report,
+) -> Option<Value> {
     let place = || place::field_path(at, field);
     let value = match written {
         None | Some(Value::Null) => return Some(Value::Object(Map::new())),
@@ -84,7 +89,7 @@ fn read_one(at: usize, field: &str, written: Option<&Value>, report: &mut Report
                 value
             }
             _ => {
-                return not_an_object(
+                return report_not_an_object(
                     at,
                     field,
                     "a string that is not the JSON of an object",
@@ -93,14 +98,14 @@ fn read_one(at: usize, field: &str, written: Option<&Value>, report: &mut Report
             }
         },
         Some(value @ Value::Object(_)) if json::is_deeper_than(value, limits::JSON_DEPTH) => {
-            report.error(at, || too_deep(place()));
+            report.error(at, || too_deep_error(place()));
             return None;
         }
         Some(value @ Value::Object(_)) => return Some(value.clone()),
-        Some(other) => return not_an_object(at, field, place::kind(other), report),
+        Some(other) => return report_not_an_object(at, field, place::describe_kind(other), report),
     };
     if json::is_deeper_than(&value, limits::JSON_DEPTH) {
-        report.error(at, || too_deep(place()));
+        report.error(at, || too_deep_error(place()));
         return None;
     }
     Some(value)
@@ -120,13 +125,13 @@ fn read_from_text(at: usize, field: &str, text: &str, value: &Value, report: &mu
     }
 }
 
-fn too_deep(place: String) -> Diagnostic {
+fn too_deep_error(place: String) -> Diagnostic {
     let message = format!("the parameters nest deeper than {} levels", limits::JSON_DEPTH);
     Diagnostic::error("plan.too_large", place, message)
         .with_help("put such data into a file and pass its name")
 }
 
-fn not_an_object(at: usize, field: &str, what: &str, report: &mut Report) -> Option<Value> {
+fn report_not_an_object(at: usize, field: &str, what: &str, report: &mut Report) -> Option<Value> {
     report.error(at, || {
         let message = format!("parameters must be an object, not {what}");
         Diagnostic::error("plan.invalid_parameters", place::field_path(at, field), message)
@@ -135,24 +140,31 @@ fn not_an_object(at: usize, field: &str, what: &str, report: &mut Report) -> Opt
     None
 }
 
-pub(super) fn check(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report) {
-    // An invalid schema is reported by its source.
+pub(super) fn check_all_calls(steps: &[Step<'_>], naming: &Naming<'_>, report: &mut Report) {
+    // The source of a tool reports an invalid schema, so this check ignores it.
     let mut schemas: Schemas<'_> = BTreeMap::new();
     let mut budget = Budget::for_plan();
     for (at, step) in steps.iter().enumerate() {
-        let own = (&step.choice, &step.given, "parameters");
-        let undo = step
-            .undo
-            .as_ref()
-            .map(|compensation| (&compensation.choice, &compensation.given, UNDO_PARAMETERS));
-        for (choice, given, field) in std::iter::once(own).chain(undo) {
-            if given.is_sound && compute::is_compute(&choice.tool) {
-                compute::check(at, field, &given.parameters, &naming.names, report);
+        let own = (&step.tool_choice, &step.checked_parameters, "parameters");
+        let undo = step.undo.as_ref().map(|compensation| {
+            (&compensation.tool_choice, &compensation.checked_parameters, UNDO_PARAMETERS)
+        });
+        for (tool_choice, checked_parameters, field) in std::iter::once(own).chain(undo) {
+            if checked_parameters.is_as_written && compute::is_compute(&tool_choice.tool) {
+                compute::check_expression(
+                    at,
+                    field,
+                    &checked_parameters.parameters,
+                    &naming.names,
+                    report,
+                );
             }
-            if let Some(schema) = choice.input_schema().filter(|_| given.is_sound) {
-                let parameters = &*given.parameters;
+            if let Some(schema) =
+                tool_choice.input_schema().filter(|_| checked_parameters.is_as_written)
+            {
+                let parameters = &*checked_parameters.parameters;
                 let names = &naming.names;
-                let judge = CallChecker { at, field, choice, schema, parameters, names };
+                let judge = CallChecker { at, field, tool_choice, schema, parameters, names };
                 judge.check_call(&mut schemas, &mut budget, report);
             }
         }
@@ -165,7 +177,7 @@ type Schemas<'a> = BTreeMap<(bool, &'a str), Option<Schema>>;
 struct CallChecker<'a> {
     at: usize,
     field: &'static str,
-    choice: &'a Choice<'a>,
+    tool_choice: &'a ToolChoice<'a>,
     schema: &'a Value,
     parameters: &'a Value,
     names: &'a StepNames,
@@ -173,62 +185,67 @@ struct CallChecker<'a> {
 
 impl<'a> CallChecker<'a> {
     fn check_call(&self, schemas: &mut Schemas<'a>, budget: &mut Budget, report: &mut Report) {
-        let compiled =
-            schemas.entry((self.choice.plan.is_some(), self.choice.tool.as_str())).or_insert_with(
-                || Schema::without_large_patterns(self.schema).ok().map(|(schema, _)| schema),
-            );
+        let compiled = schemas
+            .entry((self.tool_choice.plan.is_some(), self.tool_choice.tool.as_str()))
+            .or_insert_with(|| {
+                Schema::without_large_patterns(self.schema).ok().map(|(schema, _)| schema)
+            });
         let Some(schema) = compiled.as_ref() else { return };
         let has_templates = has_braces(self.parameters);
-        let misfits = schema.violations_where(self.parameters, budget, |misfit| {
-            !has_templates || self.is_certain(misfit)
+        let misfits = schema.violations_where(self.parameters, budget, |violation| {
+            !has_templates || self.is_certain(violation)
         });
-        if misfits.iter().any(|misfit| misfit.kind == ViolationKind::Unchecked) {
-            // The plan is rejected already. Further checks of this tool would cost as much again.
+        if misfits.iter().any(|violation| violation.kind == ViolationKind::Unchecked) {
+            // The draft is invalid already, and further checks of this tool would cost as much
+            // again.
             *compiled = None;
         }
-        for misfit in misfits {
-            self.report(&misfit, report);
+        for violation in misfits {
+            self.report_violation(&violation, report);
         }
     }
 
     /// Returns whether a violation is certain for any values of the templates.
-    fn is_certain(&self, misfit: &SchemaViolation) -> bool {
-        let is_structural = !matches!(misfit.kind, ViolationKind::Other);
-        match self.parameters.pointer(&misfit.at) {
-            _ if misfit.is_conditional => false,
+    fn is_certain(&self, violation: &SchemaViolation) -> bool {
+        let is_structural = !matches!(violation.kind, ViolationKind::Other);
+        match self.parameters.pointer(&violation.at) {
+            _ if violation.is_conditional => false,
             None => false,
             Some(text @ Value::String(_)) if has_braces(text) => {
-                misfit.kind == ViolationKind::Type && self.is_text(text)
+                violation.kind == ViolationKind::Type && self.is_text(text)
             }
             Some(value) => is_structural || !has_braces(value),
         }
     }
 
-    /// Returns whether a string stays a string when it is rendered.
+    /// Returns whether a value is a string that stays a string when it is rendered.
     fn is_text(&self, text: &Value) -> bool {
         Template::parse(text, self.names)
             .is_ok_and(|template| !matches!(template, Template::Whole(_)))
     }
 
-    fn report(&self, misfit: &SchemaViolation, report: &mut Report) {
-        match &misfit.kind {
-            ViolationKind::Missing { property } if self.has_default(misfit, property) => (),
+    fn report_violation(&self, violation: &SchemaViolation, report: &mut Report) {
+        match &violation.kind {
+            ViolationKind::Missing { property } if self.has_default(violation, property) => (),
             ViolationKind::Missing { property } => {
-                report.error(self.at, || self.missing_error(misfit, property));
+                report.error(self.at, || self.missing_error(violation, property));
             }
             ViolationKind::Unexpected { properties } => {
                 for property in properties {
-                    report.error(self.at, || self.unexpected_error(misfit, property));
+                    report.error(self.at, || self.unexpected_error(violation, property));
                 }
             }
             ViolationKind::Type | ViolationKind::Unchecked | ViolationKind::Other => {
                 report.error(self.at, || {
-                    let place = self.place(&misfit.at);
-                    let diagnostic =
-                        Diagnostic::error("plan.invalid_parameters", place, clip(&misfit.message));
-                    let schema = schema_at(self.schema, &misfit.at);
+                    let place = self.place_of(&violation.at);
+                    let diagnostic = Diagnostic::error(
+                        "plan.invalid_parameters",
+                        place,
+                        shorten_name(&violation.message),
+                    );
+                    let schema = schema_at(self.schema, &violation.at);
                     match schema.and_then(|schema| schema.get("description")?.as_str()) {
-                        Some(help) => diagnostic.with_help(clip(help)),
+                        Some(help) => diagnostic.with_help(shorten_name(help)),
                         None => diagnostic,
                     }
                 });
@@ -237,28 +254,30 @@ impl<'a> CallChecker<'a> {
     }
 
     /// Returns whether the execution fills a missing property with a default.
-    fn has_default(&self, misfit: &SchemaViolation, property: &str) -> bool {
-        let schema = schema_at(self.schema, &misfit.at)
+    fn has_default(&self, violation: &SchemaViolation, property: &str) -> bool {
+        let schema = schema_at(self.schema, &violation.at)
             .and_then(|schema| schema.get("properties")?.get(property));
-        self.choice.plan.is_some() && schema.is_some_and(|schema| schema.get("default").is_some())
+        self.tool_choice.plan.is_some()
+            && schema.is_some_and(|schema| schema.get("default").is_some())
     }
 
-    fn missing_error(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
-        let place = format!("{}{}", self.place(&misfit.at), place::key_path(property));
-        let message = format!("`{}` needs `{property}`", self.choice.tool);
+    fn missing_error(&self, violation: &SchemaViolation, property: &str) -> Diagnostic {
+        let place = format!("{}{}", self.place_of(&violation.at), place::key_path(property));
+        let message = format!("`{}` needs `{property}`", self.tool_choice.tool);
         let diagnostic = Diagnostic::error("plan.missing_parameter", place, message);
-        let schema = schema_at(self.schema, &misfit.at)
+        let schema = schema_at(self.schema, &violation.at)
             .and_then(|schema| schema.get("properties")?.get(property));
-        match schema.and_then(description) {
+        match schema.and_then(describe_property) {
             Some(help) => diagnostic.with_help(help),
             None => diagnostic,
         }
     }
 
-    fn unexpected_error(&self, misfit: &SchemaViolation, property: &str) -> Diagnostic {
-        let place = format!("{}{}", self.place(&misfit.at), place::key_path(property));
-        let message = format!("`{}` has no parameter `{}`", self.choice.tool, clip(property));
-        let known = schema_at(self.schema, &misfit.at)
+    fn unexpected_error(&self, violation: &SchemaViolation, property: &str) -> Diagnostic {
+        let place = format!("{}{}", self.place_of(&violation.at), place::key_path(property));
+        let message =
+            format!("`{}` has no parameter `{}`", self.tool_choice.tool, shorten_name(property));
+        let known = schema_at(self.schema, &violation.at)
             .and_then(|schema| schema.get("properties")?.as_object());
         let known =
             || known.into_iter().flat_map(|properties| properties.keys().map(String::as_str));
@@ -273,7 +292,7 @@ impl<'a> CallChecker<'a> {
         Diagnostic::error("plan.invalid_parameters", place, message).with_help(help)
     }
 
-    fn place(&self, pointer: &str) -> String {
+    fn place_of(&self, pointer: &str) -> String {
         let inside = place::pointer_path(pointer, self.parameters);
         format!("tools[{}].{}{inside}", self.at, self.field)
     }
@@ -288,9 +307,9 @@ fn schema_at<'a>(schema: &'a Value, pointer: &str) -> Option<&'a Value> {
     })
 }
 
-fn description(schema: &Value) -> Option<String> {
+fn describe_property(schema: &Value) -> Option<String> {
     let kind = schema.get("type").and_then(Value::as_str);
-    let text = schema.get("description").and_then(Value::as_str).map(clip);
+    let text = schema.get("description").and_then(Value::as_str).map(shorten_name);
     match (kind, text) {
         (Some(kind), Some(text)) => Some(format!("{kind}: {text}")),
         (Some(kind), None) => Some(format!("of type {kind}")),

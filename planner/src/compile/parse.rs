@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 use shared::{diagnostic::Diagnostic, limits};
 
-use super::{looping, names::clip, place, report::Report, sub_plan};
+use super::{looping, names::shorten_name, place, report::Report, sub_plan};
 use crate::{
     draft::{Draft, DraftCompensation, DraftRetry, DraftStep, SubDraft},
     rounded::{self, LargeIntegers},
@@ -72,20 +72,20 @@ fn read(value: Value, level: u32) -> Result<Draft, Vec<Diagnostic>> {
     }
 }
 
-pub(super) fn compensation(
+pub(super) fn read_compensation(
     at: usize,
     value: &Value,
     report: &mut Report,
 ) -> Option<DraftCompensation> {
     let mut found = Report::default();
     let mut reader = Reader { report: &mut found, step: at, level: 0 };
-    let read = reader.compensation(&place::field_path(at, "compensate"), value.clone());
+    let read = reader.read_compensation(&place::field_path(at, "compensate"), value.clone());
     found.into_diagnostics().into_iter().for_each(|diagnostic| report.error(at, || diagnostic));
     read
 }
 
 fn not_json_error(err: &serde_json::Error) -> Diagnostic {
-    // `serde_json` has no error category for this, only these words.
+    // `serde_json` has no error category for this, so its text decides.
     if err.to_string().starts_with("recursion limit exceeded") {
         return Diagnostic::error("plan.too_large", "", format!("the JSON nests too deep: {err}"))
             .with_help("put such data into a file and pass its name");
@@ -102,7 +102,7 @@ fn not_json_error(err: &serde_json::Error) -> Diagnostic {
 struct Reader<'a> {
     report: &'a mut Report,
     step: usize,
-    /// The number of drafts around this one.
+    /// The number of drafts that contain this one.
     level: u32,
 }
 
@@ -130,7 +130,9 @@ impl Reader<'_> {
         let request_id = self.read_text(&mut fields, "requestId");
         let execution_order = fields.take_field("executionOrder").map(|(place, value)| {
             let names = self.read_list(&place, value).into_iter().enumerate();
-            names.filter_map(|(n, value)| self.as_text(&format!("{place}[{n}]"), value)).collect()
+            names
+                .filter_map(|(n, value)| self.read_as_text(&format!("{place}[{n}]"), value))
+                .collect()
         });
         let Some((place, tools)) = fields.take_field("tools") else {
             self.report_error("tools".to_owned(), "a plan must have a list of `tools`".to_owned());
@@ -148,7 +150,7 @@ impl Reader<'_> {
         let mut fields = self.read_object(&format!("tools[{at}]"), value)?;
         self.report_unknown(&mut fields, &STEP_FIELDS);
         let is_named = fields.is_text("name") && fields.is_text("toolName");
-        let plan = fields.take_field("plan").map(|(place, plan)| self.sub_draft(&place, plan));
+        let plan = fields.take_field("plan").map(|(place, plan)| self.read_sub_draft(&place, plan));
         let is_known = is_named && !matches!(plan, Some(None));
         let step = DraftStep {
             id: self.read_text(&mut fields, "id"),
@@ -158,7 +160,9 @@ impl Reader<'_> {
             parameters: fields.take_field("parameters").map(|(_, value)| value),
             depends_on: fields.take_field("dependsOn").map(|(_, value)| value),
             output_mapping: self.read_mapping(&mut fields),
-            retry: fields.take_field("retry").and_then(|(place, value)| self.retry(&place, value)),
+            retry: fields
+                .take_field("retry")
+                .and_then(|(place, value)| self.read_retry(&place, value)),
             timeout_ms: self.read_integer(&mut fields, "timeoutMs"),
             on_error: self.read_text(&mut fields, "onError"),
             requires_approval: self.read_flag(&mut fields, "requiresApproval"),
@@ -175,12 +179,12 @@ impl Reader<'_> {
         is_known.then_some(step)
     }
 
-    fn sub_draft(&mut self, place: &str, value: Value) -> Option<SubDraft> {
+    fn read_sub_draft(&mut self, place: &str, value: Value) -> Option<SubDraft> {
         match value {
             Value::String(name) => Some(SubDraft::Named(name)),
             Value::Object(_) if self.level >= limits::ANCESTORS => {
                 let at = self.step;
-                self.report.error(at, || sub_plan::too_deep(at));
+                self.report.error(at, || sub_plan::too_deep_error(at));
                 None
             }
             Value::Object(_) => {
@@ -214,19 +218,21 @@ impl Reader<'_> {
         }
     }
 
-    fn compensation(&mut self, place: &str, value: Value) -> Option<DraftCompensation> {
+    fn read_compensation(&mut self, place: &str, value: Value) -> Option<DraftCompensation> {
         let mut fields = self.read_object(place, value)?;
         self.report_unknown(&mut fields, &COMPENSATION_FIELDS);
         Some(DraftCompensation {
             name: self.read_text(&mut fields, "name"),
             tool_name: self.read_text(&mut fields, "toolName"),
             parameters: fields.take_field("parameters").map(|(_, value)| value),
-            retry: fields.take_field("retry").and_then(|(place, value)| self.retry(&place, value)),
+            retry: fields
+                .take_field("retry")
+                .and_then(|(place, value)| self.read_retry(&place, value)),
             timeout_ms: self.read_integer(&mut fields, "timeoutMs"),
         })
     }
 
-    fn retry(&mut self, place: &str, value: Value) -> Option<DraftRetry> {
+    fn read_retry(&mut self, place: &str, value: Value) -> Option<DraftRetry> {
         let mut fields = self.read_object(place, value)?;
         self.report_unknown(&mut fields, &RETRY_FIELDS);
         Some(DraftRetry {
@@ -243,8 +249,10 @@ impl Reader<'_> {
             (_, Value::Object(mapping)) => Some(mapping),
             (place, other) => {
                 self.report.error(self.step, || {
-                    let message =
-                        format!("an output mapping must be an object, not {}", place::kind(&other));
+                    let message = format!(
+                        "an output mapping must be an object, not {}",
+                        place::describe_kind(&other)
+                    );
                     Diagnostic::error("plan.invalid_mapping", place, message)
                         .with_help("write `{\"path in the output\": \"variable\"}`")
                 });
@@ -276,10 +284,10 @@ impl Reader<'_> {
 
     fn read_text(&mut self, fields: &mut Fields, name: &str) -> Option<String> {
         let (place, value) = fields.take_field(name)?;
-        self.as_text(&place, value)
+        self.read_as_text(&place, value)
     }
 
-    fn as_text(&mut self, place: &str, value: Value) -> Option<String> {
+    fn read_as_text(&mut self, place: &str, value: Value) -> Option<String> {
         match value {
             Value::String(text) => Some(text),
             other => {
@@ -313,48 +321,57 @@ impl Reader<'_> {
         value.as_bool()
     }
 
-    fn report_type(&mut self, place: &str, wanted: &str, value: &Value) {
+    fn report_type(&mut self, place: &str, expected: &str, value: &Value) {
         let found = match value {
             Value::Number(number) => format!("`{number}`"),
-            other => place::kind(other).to_owned(),
+            other => place::describe_kind(other).to_owned(),
         };
-        self.report_error(place.to_owned(), format!("this must be {wanted}, not {found}"));
+        self.report_error(place.to_owned(), format!("this must be {expected}, not {found}"));
     }
 
     fn report_error(&mut self, place: String, message: String) {
         self.report.error(self.step, || Diagnostic::error("plan.invalid_json", place, message));
     }
 
-    /// Reports unknown fields. A misspelt field is read as the field with the nearest name, so that
-    /// errors inside are reported too.
+    /// Reports unknown fields. Reads a misspelt field as the field with the nearest name, so that
+    /// errors inside it are reported, too.
     fn report_unknown(&mut self, fields: &mut Fields, known: &[&'static str]) {
         // A null field counts as absent, even if its name is unknown.
-        let given = fields.fields.iter().filter(|(_, value)| !value.is_null());
-        let unknown = given.map(|(name, _)| name).filter(|name| !known.contains(&name.as_str()));
+        let fields_with_values = fields.fields.iter().filter(|(_, value)| !value.is_null());
+        let unknown =
+            fields_with_values.map(|(name, _)| name).filter(|name| !known.contains(&name.as_str()));
         let unknown: Vec<String> = unknown.cloned().collect();
         for name in unknown {
-            let meant = nearest_field(&name, known);
-            self.report.error(self.step, || unknown_field(&fields.place, &name, meant, known));
-            if let Some(meant) = meant.filter(|meant| !fields.fields.contains_key(*meant)) {
+            let suggestion = nearest_field(&name, known);
+            self.report
+                .error(self.step, || unknown_field_error(&fields.place, &name, suggestion, known));
+            if let Some(suggestion) =
+                suggestion.filter(|suggestion| !fields.fields.contains_key(*suggestion))
+            {
                 let value = fields.fields.get_mut(&name).map(Value::take).unwrap_or_default();
-                fields.fields.insert(meant.to_owned(), value);
+                fields.fields.insert(suggestion.to_owned(), value);
             }
         }
     }
 }
 
-fn unknown_field(place: &str, name: &str, meant: Option<&str>, known: &[&str]) -> Diagnostic {
+fn unknown_field_error(
+    place: &str,
+    name: &str,
+    suggestion: Option<&str>,
+    known: &[&str],
+) -> Diagnostic {
     let inside = place::key_path(name);
     let place = match place.strip_suffix('.') {
         Some(outside) => format!("{outside}{inside}"),
         None => inside.trim_start_matches('.').to_owned(),
     };
-    let help = if let Some(meant) = meant {
-        format!("did you mean `{meant}`?")
+    let help = if let Some(suggestion) = suggestion {
+        format!("did you mean `{suggestion}`?")
     } else {
         let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
         format!("known are {}", known.join(", "))
     };
-    let message = format!("there is no field `{}`", clip(name));
+    let message = format!("there is no field `{}`", shorten_name(name));
     Diagnostic::error("plan.unknown_field", place, message).with_help(help)
 }

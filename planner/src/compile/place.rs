@@ -7,25 +7,25 @@ pub(super) fn field_path(step: usize, field: &str) -> String {
 }
 
 /// Returns the step of a path. A path outside all steps belongs to the first one.
-pub(super) fn step_of(place: &str) -> usize {
+pub(super) fn step_in_path(place: &str) -> usize {
     let inside = place.strip_prefix("tools[").and_then(|rest| rest.split_once(']'));
     inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
 }
 
 /// Returns the path of the first string in a field's value that contains `text`.
 pub(super) fn template_path(step: usize, field: &str, value: &Value, text: &str) -> String {
-    format!("tools[{step}].{field}{}", find_holder(value, text).unwrap_or_default())
+    format!("tools[{step}].{field}{}", find_string_path(value, text).unwrap_or_default())
 }
 
-fn find_holder(value: &Value, text: &str) -> Option<String> {
+fn find_string_path(value: &Value, text: &str) -> Option<String> {
     match value {
         Value::String(string) => string.contains(text).then(String::new),
         Value::Array(items) => items
             .iter()
             .enumerate()
-            .find_map(|(n, item)| Some(format!("[{n}]{}", find_holder(item, text)?))),
+            .find_map(|(n, item)| Some(format!("[{n}]{}", find_string_path(item, text)?))),
         Value::Object(fields) => fields.iter().find_map(|(name, field)| {
-            Some(format!("{}{}", key_path(name), find_holder(field, text)?))
+            Some(format!("{}{}", key_path(name), find_string_path(field, text)?))
         }),
         _ => None,
     }
@@ -59,7 +59,7 @@ pub(super) fn pointer_path(pointer: &str, value: &Value) -> String {
 }
 
 /// Returns the kind of a value for a sentence such as "must be text, not a list".
-pub(super) fn kind(value: &Value) -> &'static str {
+pub(super) fn describe_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a truth value",

@@ -9,62 +9,67 @@ use shared::{
     tool::Effect,
 };
 
-use super::{compute, place, report::Report, tools::Choice};
+use super::{compute, place, report::Report, tools::ToolChoice};
 use crate::{
     draft::{DraftCompensation, DraftRetry, DraftStep},
     suggest::did_you_mean,
 };
 
 /// The longest timeout and the longest wait between attempts: a year, in milliseconds.
-const MAX_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
+const MAX_TIME_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
 const MAX_MULTIPLIER: f64 = 1_000.0;
-const ON_ERROR: [OnError; 4] = [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
+const ON_ERROR_RULES: [OnError; 4] =
+    [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
 
 const MAX_PARALLEL: u64 = 10_000;
 
 /// Reads a step's policy. A value out of range is reported and replaced by its default.
-pub(super) fn read(
+pub(super) fn read_policy(
     at: usize,
     step: &DraftStep,
-    choice: &Choice<'_>,
+    tool_choice: &ToolChoice<'_>,
     report: &mut Report,
 ) -> StepPolicy {
     let default = StepPolicy::default();
-    let mut range = Ranges { at, inside: "", code: "plan.invalid_timeout", report };
-    let timeout_ms = range.check_range("timeoutMs", step.timeout_ms, 1, MAX_MS);
-    let idle_timeout_ms = range.check_range("idleTimeoutMs", step.idle_timeout_ms, 1, MAX_MS);
+    let mut range = RangeChecker { at, field_prefix: "", code: "plan.invalid_timeout", report };
+    let timeout_ms = range.check_range("timeoutMs", step.timeout_ms, 1, MAX_TIME_MS);
+    let idle_timeout_ms = range.check_range("idleTimeoutMs", step.idle_timeout_ms, 1, MAX_TIME_MS);
     let retry = step.retry.as_ref().map(|retry| read_retry(at, "", retry, report));
     let on_error = step.on_error.as_deref().and_then(|written| read_on_error(at, written, report));
     StepPolicy {
-        effect: choice.definition.map_or(default.effect, |definition| definition.effect),
+        effect: tool_choice.definition.map_or(default.effect, |definition| definition.effect),
         timeout_ms: timeout_ms.unwrap_or(default.timeout_ms),
         retry: retry.unwrap_or(default.retry),
         on_error: on_error.unwrap_or(default.on_error),
         requires_approval: step.requires_approval.unwrap_or(default.requires_approval),
         idle_timeout_ms,
-        cache_ttl_ms: read_cache(at, step, choice, report),
+        cache_ttl_ms: read_cache(at, step, tool_choice, report),
         max_parallel: read_parallel(at, step, report),
         // A calculation with the text of a template would hide the missing value.
         strict_templates: step
             .strict_templates
-            .or_else(|| compute::is_compute(&choice.tool).then_some(true)),
+            .or_else(|| compute::is_compute(&tool_choice.tool).then_some(true)),
     }
 }
 
 pub(super) fn read_undo(
     at: usize,
     undo: &DraftCompensation,
-    choice: &Choice<'_>,
+    tool_choice: &ToolChoice<'_>,
     report: &mut Report,
 ) -> StepPolicy {
     const COMPENSATION_PREFIX: &str = "compensate.";
     let default = StepPolicy::default();
-    let mut range =
-        Ranges { at, inside: COMPENSATION_PREFIX, code: "plan.invalid_timeout", report };
-    let timeout_ms = range.check_range("timeoutMs", undo.timeout_ms, 1, MAX_MS);
+    let mut range = RangeChecker {
+        at,
+        field_prefix: COMPENSATION_PREFIX,
+        code: "plan.invalid_timeout",
+        report,
+    };
+    let timeout_ms = range.check_range("timeoutMs", undo.timeout_ms, 1, MAX_TIME_MS);
     let retry = undo.retry.as_ref().map(|retry| read_retry(at, COMPENSATION_PREFIX, retry, report));
     StepPolicy {
-        effect: choice.definition.map_or(default.effect, |definition| definition.effect),
+        effect: tool_choice.definition.map_or(default.effect, |definition| definition.effect),
         timeout_ms: timeout_ms.unwrap_or(default.timeout_ms),
         retry: retry.unwrap_or(default.retry),
         ..default
@@ -83,24 +88,25 @@ fn read_parallel(at: usize, step: &DraftStep, report: &mut Report) -> Option<u32
         });
         return None;
     }
-    let mut range = Ranges { at, inside: "", code: "plan.invalid_max_parallel", report };
-    let most = range.check_range("maxParallel", step.max_parallel, 1, MAX_PARALLEL)?;
-    u32::try_from(most).ok()
+    let mut range =
+        RangeChecker { at, field_prefix: "", code: "plan.invalid_max_parallel", report };
+    let maximum = range.check_range("maxParallel", step.max_parallel, 1, MAX_PARALLEL)?;
+    u32::try_from(maximum).ok()
 }
 
 /// Reads `cacheTtlMs`. Reports it if skipping a call of the tool could change something.
 fn read_cache(
     at: usize,
     step: &DraftStep,
-    choice: &Choice<'_>,
+    tool_choice: &ToolChoice<'_>,
     report: &mut Report,
 ) -> Option<u64> {
-    const CODE: &str = "plan.invalid_cache";
-    let mut range = Ranges { at, inside: "", code: CODE, report };
-    let ttl = range.check_range("cacheTtlMs", step.cache_ttl_ms, 1, MAX_MS)?;
-    if let Some(message) = why_not_cached(choice) {
+    const INVALID_CACHE: &str = "plan.invalid_cache";
+    let mut range = RangeChecker { at, field_prefix: "", code: INVALID_CACHE, report };
+    let ttl = range.check_range("cacheTtlMs", step.cache_ttl_ms, 1, MAX_TIME_MS)?;
+    if let Some(message) = reason_not_cached(tool_choice) {
         report.error(at, || {
-            Diagnostic::error(CODE, place::field_path(at, "cacheTtlMs"), message)
+            Diagnostic::error(INVALID_CACHE, place::field_path(at, "cacheTtlMs"), message)
                 .with_help("leave `cacheTtlMs` out; only tools with the effect READ can be cached")
         });
         return None;
@@ -108,13 +114,14 @@ fn read_cache(
     Some(ttl)
 }
 
-/// Returns the reason why a step's output cannot be cached. Returns none for an unknown tool.
-fn why_not_cached(choice: &Choice<'_>) -> Option<String> {
-    let tool = &choice.tool;
-    if choice.plan.is_some() {
+/// Returns the reason why the output of a step cannot be cached. Returns `None` if it can, or if
+/// the tool is unknown.
+fn reason_not_cached(tool_choice: &ToolChoice<'_>) -> Option<String> {
+    let tool = &tool_choice.tool;
+    if tool_choice.plan.is_some() {
         return Some(format!("`{tool}` is a plan: with a cached output it would not be executed"));
     }
-    let effect = match choice.definition?.effect {
+    let effect = match tool_choice.definition?.effect {
         Effect::Read if StepKind::of_tool(tool) == StepKind::Call => return None,
         Effect::Read => return Some(format!("`{tool}` only waits, so it has no output to cache")),
         Effect::Idempotent => "IDEMPOTENT",
@@ -125,20 +132,20 @@ fn why_not_cached(choice: &Choice<'_>) -> Option<String> {
 
 fn read_retry(
     at: usize,
-    inside: &'static str,
+    field_prefix: &'static str,
     retry: &DraftRetry,
     report: &mut Report,
 ) -> RetryPolicy {
     let default = RetryPolicy::default();
-    let mut range = Ranges { at, inside, code: "plan.invalid_retry", report };
+    let mut range = RangeChecker { at, field_prefix, code: "plan.invalid_retry", report };
     let attempts =
         range.check_range("retry.maxAttempts", retry.max_attempts, 1, u64::from(limits::ATTEMPTS));
-    let backoff = range.check_range("retry.backoffMs", retry.backoff_ms, 0, MAX_MS);
-    let max_backoff = range.check_range("retry.maxBackoffMs", retry.max_backoff_ms, 0, MAX_MS);
+    let backoff = range.check_range("retry.backoffMs", retry.backoff_ms, 0, MAX_TIME_MS);
+    let max_backoff = range.check_range("retry.maxBackoffMs", retry.max_backoff_ms, 0, MAX_TIME_MS);
     let multiplier = retry.multiplier.filter(|number| {
         let is_inside = (0.0..=MAX_MULTIPLIER).contains(number);
         if !is_inside {
-            range.report_outside("retry.multiplier", number, 0, &MAX_MULTIPLIER);
+            range.report_out_of_range("retry.multiplier", number, 0, &MAX_MULTIPLIER);
         }
         is_inside
     });
@@ -154,14 +161,14 @@ fn read_retry(
 }
 
 fn read_on_error(at: usize, written: &str, report: &mut Report) -> Option<OnError> {
-    let found = ON_ERROR.into_iter().find(|rule| rule.as_str() == written);
+    let found = ON_ERROR_RULES.into_iter().find(|rule| rule.as_str() == written);
     if found.is_none() {
         report.error(at, || {
             let message = format!(
                 "`{}` is not `fail`, `continue`, `ignore` or `wait`",
-                super::names::clip(written)
+                super::names::shorten_name(written)
             );
-            let help = did_you_mean(written, ON_ERROR.iter().map(|rule| rule.as_str()));
+            let help = did_you_mean(written, ON_ERROR_RULES.iter().map(|rule| rule.as_str()));
             let help = help.unwrap_or_else(|| "leave it out for `fail`".to_owned());
             Diagnostic::error("plan.invalid_on_error", place::field_path(at, "onError"), message)
                 .with_help(help)
@@ -170,37 +177,44 @@ fn read_on_error(at: usize, written: &str, report: &mut Report) -> Option<OnErro
     found
 }
 
-struct Ranges<'a> {
+struct RangeChecker<'a> {
     at: usize,
     /// A prefix of the field names: empty, or `compensate.`.
-    inside: &'static str,
+    field_prefix: &'static str,
     code: &'static str,
     report: &'a mut Report,
 }
 
-impl Ranges<'_> {
+impl RangeChecker<'_> {
     fn check_range(
         &mut self,
         field: &str,
         value: Option<i64>,
-        least: u64,
-        most: u64,
+        minimum: u64,
+        maximum: u64,
     ) -> Option<u64> {
         let value = value?;
-        let inside = u64::try_from(value).ok().filter(|number| (least..=most).contains(number));
-        if inside.is_none() {
-            self.report_outside(field, &value, least, &most);
+        let field_prefix =
+            u64::try_from(value).ok().filter(|number| (minimum..=maximum).contains(number));
+        if field_prefix.is_none() {
+            self.report_out_of_range(field, &value, minimum, &maximum);
         }
-        inside
+        field_prefix
     }
 
-    fn report_outside(&mut self, field: &str, value: &dyn Display, least: u64, most: &dyn Display) {
+    fn report_out_of_range(
+        &mut self,
+        field: &str,
+        value: &dyn Display,
+        minimum: u64,
+        maximum: &dyn Display,
+    ) {
         let (at, code) = (self.at, self.code);
-        let place = || place::field_path(at, &format!("{}{field}", self.inside));
+        let place = || place::field_path(at, &format!("{}{field}", self.field_prefix));
         self.report.error(at, || {
             let message = format!("`{value}` is out of range");
             Diagnostic::error(code, place(), message)
-                .with_help(format!("choose a number from {least} to {most}"))
+                .with_help(format!("choose a number from {minimum} to {maximum}"))
         });
     }
 }

@@ -14,22 +14,22 @@ use shared::{
 
 use super::{
     Step, compute, looping,
-    names::{Naming, clip},
+    names::{Naming, shorten_name},
     outputs, place,
-    report::{Report, WHOLE},
-    site::{FOR_EACH, PARAMETERS, Site},
+    report::{Report, WHOLE_DRAFT},
+    site::{FOR_EACH_FIELD, PARAMETERS_FIELD, TemplateSite},
 };
 use crate::suggest::did_you_mean;
 
-/// Maximum number of dependencies of a plan. `{{vars.x}}` depends on every step that sets `x`, so a
-/// short draft can have a very large number.
+/// `{{vars.x}}` depends on every step that sets `x`, so even a short draft can have a very large
+/// number of dependencies.
 const MAX_DEPENDENCIES: usize = 16_000_000;
 
 #[derive(Default)]
-pub(super) struct Links {
+pub(super) struct DependencyLinks {
     /// The dependencies of each step, as sorted draft numbers without repetition.
     pub(super) edges: Vec<Vec<StepNumber>>,
-    pub(super) looks: Vec<StepTemplates>,
+    pub(super) templates: Vec<StepTemplates>,
 }
 
 /// The templates and references of a step. Complete only for a valid draft.
@@ -43,33 +43,34 @@ pub(super) fn collect_links<'a>(
     steps: &'a [Step<'a>],
     naming: &Naming<'a>,
     report: &mut Report,
-) -> Links {
+) -> DependencyLinks {
     let mut room = MAX_DEPENDENCIES;
-    let mut links = Links::default();
+    let mut links = DependencyLinks::default();
     links.edges.reserve(steps.len());
-    links.looks.reserve(steps.len());
+    links.templates.reserve(steps.len());
     for at in 0..steps.len() {
-        let (on, variables) = (Vec::new(), BTreeSet::new());
-        let mut looking = TemplateReader { at, steps, naming, on, variables, list: None, report };
+        let (dependencies, variables) = (Vec::new(), BTreeSet::new());
+        let mut looking =
+            TemplateReader { at, steps, naming, dependencies, variables, list: None, report };
         let (template, undo) = looking.read_templates();
-        let looks = StepTemplates { template, list: looking.list, undo };
-        let mut on = looking.on;
-        on.sort_unstable();
-        on.dedup();
-        on.shrink_to_fit();
-        if on.len() > room {
-            report.error(WHOLE, too_many);
+        let templates = StepTemplates { template, list: looking.list, undo };
+        let mut dependencies = looking.dependencies;
+        dependencies.sort_unstable();
+        dependencies.dedup();
+        dependencies.shrink_to_fit();
+        if dependencies.len() > room {
+            report.error(WHOLE_DRAFT, too_many_dependencies_error);
             links.edges.resize_with(steps.len(), Vec::new);
             return links;
         }
-        room -= on.len();
-        links.edges.push(on);
-        links.looks.push(looks);
+        room -= dependencies.len();
+        links.edges.push(dependencies);
+        links.templates.push(templates);
     }
     links
 }
 
-fn too_many() -> Diagnostic {
+fn too_many_dependencies_error() -> Diagnostic {
     let message = format!("the steps have more than {MAX_DEPENDENCIES} dependencies");
     Diagnostic::error("plan.too_large", "tools", message)
         .with_help("let one step collect the outputs that the others need, and depend on that step")
@@ -79,8 +80,8 @@ struct TemplateReader<'a, 'r> {
     at: usize,
     steps: &'a [Step<'a>],
     naming: &'r Naming<'a>,
-    on: Vec<StepNumber>,
-    /// The variables so far, so that each is looked up once.
+    dependencies: Vec<StepNumber>,
+    /// The variables that were added so far, so that each is looked up once.
     variables: BTreeSet<Arc<str>>,
     list: Option<Reference>,
     report: &'r mut Report,
@@ -93,13 +94,15 @@ impl<'a> TemplateReader<'a, '_> {
 
     fn read_templates(&mut self) -> (Template, Option<Template>) {
         let step = self.current_step();
-        add_named(self.at, step, self.naming, &mut self.on, self.report);
+        add_named_steps(self.at, step, self.naming, &mut self.dependencies, self.report);
         let (mut own, mut undo) = (Template::default(), None);
-        for site in Site::all(self.at, step) {
+        for site in TemplateSite::list_sites(self.at, step) {
             let template = self.collect_site(&site);
             match site.field {
-                FOR_EACH => self.list = template.and_then(|template| self.check_list(template)),
-                PARAMETERS => own = template.unwrap_or_default(),
+                FOR_EACH_FIELD => {
+                    self.list = template.and_then(|template| self.check_list_template(template))
+                }
+                PARAMETERS_FIELD => own = template.unwrap_or_default(),
                 _ => undo = template,
             }
         }
@@ -109,8 +112,8 @@ impl<'a> TemplateReader<'a, '_> {
         (own, undo)
     }
 
-    /// Collects the references of one string. Returns none if it is not valid.
-    fn collect_site(&mut self, site: &Site<'a>) -> Option<Template> {
+    /// Collects the references of one string. Returns `None` if the string is not a valid template.
+    fn collect_site(&mut self, site: &TemplateSite<'a>) -> Option<Template> {
         match Template::parse_shared(site.value, &self.naming.names) {
             Ok(template) => {
                 template.visit_references(&mut |reference| self.add_reference(site, reference));
@@ -133,23 +136,28 @@ impl<'a> TemplateReader<'a, '_> {
         }
     }
 
-    /// Returns whether the site has an expression, whose check reports every template.
-    fn has_expression(&self, site: &Site<'_>) -> bool {
+    /// Returns whether the value has an expression. The check of expressions reports every template
+    /// in it.
+    fn has_expression(&self, site: &TemplateSite<'_>) -> bool {
         let step = self.current_step();
-        let choice = match &step.undo {
-            Some(undo) if site.is_undo() => &undo.choice,
-            _ => &step.choice,
+        let tool_choice = match &step.undo {
+            Some(undo) if site.is_compensation() => &undo.tool_choice,
+            _ => &step.tool_choice,
         };
-        compute::is_compute(&choice.tool) && site.field != FOR_EACH
+        compute::is_compute(&tool_choice.tool) && site.field != FOR_EACH_FIELD
     }
 
-    fn add_reference(&mut self, site: &Site<'_>, reference: &Reference) {
+    fn add_reference(&mut self, site: &TemplateSite<'_>, reference: &Reference) {
         match &reference.target {
-            // A compensation knows the output of its own step.
-            Target::Step(on) if site.is_undo() && on.get() == self.at => (),
-            Target::Step(on) => self.on.push(*on),
+            // A compensation may use the output of its own step.
+            Target::Step(dependencies)
+                if site.is_compensation() && dependencies.get() == self.at =>
+            {
+                ()
+            }
+            Target::Step(dependencies) => self.dependencies.push(*dependencies),
             Target::Variable(name) => {
-                self.add_variable(name, &reference.text, &|text| site.place(text));
+                self.add_variable(name, &reference.text, &|text| site.path_of(text));
             }
             Target::Input => (),
             Target::Item | Target::Index => {
@@ -158,9 +166,9 @@ impl<'a> TemplateReader<'a, '_> {
                 if is_reported {
                     return;
                 }
-                if self.current_step().for_each.is_none() || site.field == FOR_EACH {
-                    let (text, place) = (&reference.text, || site.place(&reference.text));
-                    let is_list = site.field == FOR_EACH;
+                if self.current_step().for_each.is_none() || site.field == FOR_EACH_FIELD {
+                    let (text, place) = (&reference.text, || site.path_of(&reference.text));
+                    let is_list = site.field == FOR_EACH_FIELD;
                     self.report.error(self.at, || {
                         if is_list {
                             looping::no_item_yet_error(place(), text)
@@ -175,7 +183,7 @@ impl<'a> TemplateReader<'a, '_> {
         outputs::check_outputs(self.steps, site, self.list.as_ref(), reference, self.report);
     }
 
-    fn check_list(&mut self, template: Template) -> Option<Reference> {
+    fn check_list_template(&mut self, template: Template) -> Option<Reference> {
         let Template::Whole(list) = template else {
             let written = self.current_step().written.for_each.as_deref().unwrap_or_default();
             self.report.error(self.at, || looping::not_whole_error(self.at, written));
@@ -190,14 +198,18 @@ impl<'a> TemplateReader<'a, '_> {
             return;
         }
         if let Some(by) = self.naming.variables.get(&**name) {
-            self.on.extend(by);
+            self.dependencies.extend(by);
             return;
         }
         self.report.error(self.at, || {
-            let message = format!("`{}`: no step maps the variable `{}`", clip(text), clip(name));
+            let message = format!(
+                "`{}`: no step maps the variable `{}`",
+                shorten_name(text),
+                shorten_name(name)
+            );
             let help = did_you_mean(name, self.naming.variables.keys().copied());
             let help = help.unwrap_or_else(|| {
-                format!("map it: `\"outputMapping\": {{\"path\": \"{}\"}}`", clip(name))
+                format!("map it: `\"outputMapping\": {{\"path\": \"{}\"}}`", shorten_name(name))
             });
             Diagnostic::error("plan.unknown_variable", place(text), message).with_help(help)
         });
@@ -205,7 +217,7 @@ impl<'a> TemplateReader<'a, '_> {
 
     fn add_condition(&mut self, written: &str) {
         let place = || place::field_path(self.at, "when");
-        if !self.report.may_have_patterns(0) {
+        if !self.report.add_pattern_cost(0) {
             let why = "the patterns of earlier conditions have reached the limit of a plan";
             self.report.error(self.at, || {
                 let help = "use fewer patterns, or repeat less in them";
@@ -218,18 +230,20 @@ impl<'a> TemplateReader<'a, '_> {
             Err(err) => {
                 let naming = self.naming;
                 if matches!(err, ConditionError::Pattern { .. }) {
-                    // Rejecting a pattern costs as much as compiling it.
-                    self.report.may_have_patterns(limits::PATTERN_COST);
+                    // The cost counts before the pattern is compiled, because rejecting a pattern
+                    // costs as much.
+                    self.report.add_pattern_cost(limits::PATTERN_COST);
                 }
-                self.report.error(self.at, || wrong_condition(place(), written, &err, naming));
+                self.report
+                    .error(self.at, || wrong_condition_error(place(), written, &err, naming));
                 return;
             }
         };
-        self.report.may_have_patterns(condition.pattern_cost());
+        self.report.add_pattern_cost(condition.pattern_cost());
         let at = self.at;
         for target in condition.targets() {
             match target {
-                Target::Step(on) => self.on.push(*on),
+                Target::Step(dependencies) => self.dependencies.push(*dependencies),
                 Target::Variable(name) => {
                     let text = format!("vars.{name}");
                     self.add_variable(name, &text, &|_| place::field_path(at, "when"));
@@ -240,13 +254,13 @@ impl<'a> TemplateReader<'a, '_> {
     }
 }
 
-fn wrong_condition(
+fn wrong_condition_error(
     place: String,
     written: &str,
     err: &ConditionError,
     naming: &Naming<'_>,
 ) -> Diagnostic {
-    const CODE: &str = "plan.invalid_condition";
+    const INVALID_CONDITION: &str = "plan.invalid_condition";
     let (why, help) = match err {
         ConditionError::Unknown { name } if matches!(name.as_str(), "item" | "index") => (
             format!(
@@ -254,37 +268,38 @@ fn wrong_condition(
             ),
             "use `{{item}}` and `{{index}}` in `parameters` and `compensate`".to_owned(),
         ),
-        ConditionError::Unknown { name } => naming.why_not(name, name),
+        ConditionError::Unknown { name } => naming.describe_unknown_name(name, name),
         _ if written.contains("{{") => (
-            clip(&err.to_string()),
+            shorten_name(&err.to_string()),
             "a condition cannot contain templates: write the names without braces".to_owned(),
         ),
         _ => (
-            clip(&err.to_string()),
+            shorten_name(&err.to_string()),
             "write CEL over earlier steps, such as `steps[\"createAuthor\"].age > 17`".to_owned(),
         ),
     };
-    Diagnostic::error(CODE, place, why).with_help(help)
+    Diagnostic::error(INVALID_CONDITION, place, why).with_help(help)
 }
 
-fn add_named(
+fn add_named_steps(
     at: usize,
     step: &Step<'_>,
     naming: &Naming<'_>,
-    on: &mut Vec<StepNumber>,
+    dependencies: &mut Vec<StepNumber>,
     report: &mut Report,
 ) {
     let place = || place::field_path(at, "dependsOn");
     let mut add = |place: &dyn Fn() -> String, written: &Value| match written {
         Value::String(name) => match naming.names.find(name) {
-            Some(step) => on.push(step),
+            Some(step) => dependencies.push(step),
             None => report.error(at, || {
-                let (message, help) = naming.why_not(name, name);
+                let (message, help) = naming.describe_unknown_name(name, name);
                 Diagnostic::error("plan.unknown_dependency", place(), message).with_help(help)
             }),
         },
         other => report.error(at, || {
-            let message = format!("a dependency must be a step's id, not {}", place::kind(other));
+            let message =
+                format!("a dependency must be a step's id, not {}", place::describe_kind(other));
             Diagnostic::error("plan.invalid_dependency", place(), message)
                 .with_help("write null, a name, or a list of names")
         }),
@@ -300,11 +315,19 @@ fn add_named(
     }
 }
 
-fn template_diagnostic(site: &Site<'_>, error: &TemplateError, naming: &Naming<'_>) -> Diagnostic {
+fn template_diagnostic(
+    site: &TemplateSite<'_>,
+    error: &TemplateError,
+    naming: &Naming<'_>,
+) -> Diagnostic {
     let place = format!("tools[{}].{}{}", site.at, site.field, error.at);
     match &error.kind {
         TemplateErrorKind::Invalid { text, why } => {
-            let message = format!("`{}` is not a template: {}", clip(text), clip(&why.to_string()));
+            let message = format!(
+                "`{}` is not a template: {}",
+                shorten_name(text),
+                shorten_name(&why.to_string())
+            );
             let help = "write `{{step.path}}`, or `{{{{` for two literal braces";
             Diagnostic::error("plan.invalid_template", place, message).with_help(help)
         }
@@ -312,9 +335,9 @@ fn template_diagnostic(site: &Site<'_>, error: &TemplateError, naming: &Naming<'
             let inner = text.trim_start_matches("{{").trim_end_matches("}}").trim();
             let (why, help) = match name.as_str() {
                 "vars" => ("no variable is named".to_owned(), "write `{{vars.name}}`".to_owned()),
-                _ => naming.why_not(inner, name),
+                _ => naming.describe_unknown_name(inner, name),
             };
-            let message = format!("`{}`: {why}", clip(text));
+            let message = format!("`{}`: {why}", shorten_name(text));
             Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(help)
         }
     }
@@ -332,13 +355,14 @@ fn visit_valid_references(value: &Value, names: &StepNames, visit: &mut dyn FnMu
     });
 }
 
-/// Parses a string again without its wrong templates.
+/// Parses a string again after removing its wrong templates.
 fn parse_without_errors(
     text: &str,
     errors: &[TemplateError],
     names: &StepNames,
 ) -> Option<Template> {
-    /// Errors of one string that are removed. The next repair reports the others.
+    /// Maximum number of wrong templates that are removed from one string. When they are repaired,
+    /// the next check reports the others.
     const MAX_REMOVED_ERRORS: usize = 20;
     let wrong = errors.iter().take(MAX_REMOVED_ERRORS).map(|error| match &error.kind {
         TemplateErrorKind::Invalid { text, .. } | TemplateErrorKind::Unknown { text, .. } => text,
@@ -380,7 +404,7 @@ pub(super) fn explain_dependency(
         Target::Variable(name) => naming.variables.get(&**name).is_some_and(|by| by.contains(&to)),
         Target::Input | Target::Item | Target::Index => false,
     };
-    for site in Site::all(from.get(), step) {
+    for site in TemplateSite::list_sites(from.get(), step) {
         let mut looking = None;
         visit_valid_references(site.value, &naming.names, &mut |reference| {
             if is_it(&reference.target) && looking.is_none() {
@@ -388,8 +412,8 @@ pub(super) fn explain_dependency(
             }
         });
         if let Some(text) = looking {
-            let place = site.place(&text);
-            let text = clip(&text);
+            let place = site.path_of(&text);
+            let text = shorten_name(&text);
             let help = format!("for example, take `{text}`, which reads `{id}`, out of `{place}`");
             return (place, help);
         }

@@ -6,8 +6,8 @@ use super::place;
 
 /// Maximum number of errors, and of warnings, that are formatted.
 const MAX_FORMATTED: usize = 100;
-/// The place of diagnostics that concern no single step: after those of all steps.
-pub(super) const WHOLE: usize = usize::MAX;
+/// The step number of diagnostics that concern no single step. They come after those of all steps.
+pub(super) const WHOLE_DRAFT: usize = usize::MAX;
 
 /// Collects diagnostics under the number of their step.
 ///
@@ -18,13 +18,13 @@ pub(super) struct Report {
     errors: DiagnosticList,
     warnings: DiagnosticList,
     /// The cost of compiling the regular expressions of conditions so far.
-    patterns: usize,
+    pattern_cost: usize,
 }
 
 #[derive(Debug, Default)]
 struct DiagnosticList {
-    shown: Vec<(usize, Diagnostic)>,
-    more: usize,
+    formatted: Vec<(usize, Diagnostic)>,
+    hidden_count: usize,
 }
 
 impl Report {
@@ -32,7 +32,7 @@ impl Report {
         let mut report = Self::default();
         for notice in notices {
             let kept = if notice.is_error() { &mut report.errors } else { &mut report.warnings };
-            kept.add_diagnostic(place::step_of(&notice.path), || notice.clone());
+            kept.add_diagnostic(place::step_in_path(&notice.path), || notice.clone());
         }
         report
     }
@@ -45,38 +45,40 @@ impl Report {
         self.warnings.add_diagnostic(step, write);
     }
 
-    /// Adds the cost of a pattern. Returns whether more patterns are allowed.
-    pub(super) fn may_have_patterns(&mut self, cost: usize) -> bool {
-        self.patterns = self.patterns.saturating_add(cost);
-        self.patterns < limits::PLAN_PATTERNS
+    /// Adds the cost of compiling a pattern. Returns whether the limit for all patterns still
+    /// holds.
+    pub(super) fn add_pattern_cost(&mut self, cost: usize) -> bool {
+        self.pattern_cost = self.pattern_cost.saturating_add(cost);
+        self.pattern_cost < limits::PLAN_PATTERNS
     }
 
     pub(super) fn has_errors(&self) -> bool {
-        !self.errors.shown.is_empty()
+        !self.errors.formatted.is_empty()
     }
 
     pub(super) fn into_diagnostics(self) -> Vec<Diagnostic> {
-        let more = [
-            (self.errors.more, "errors", Diagnostic::error as fn(_, String, String) -> _),
-            (self.warnings.more, "warnings", Diagnostic::warning),
+        let hidden_count = [
+            (self.errors.hidden_count, "errors", Diagnostic::error as fn(_, String, String) -> _),
+            (self.warnings.hidden_count, "warnings", Diagnostic::warning),
         ];
-        let more = more.into_iter().filter(|(count, ..)| *count > 0).map(|(count, what, make)| {
-            let message = format!("{count} more {what} are not shown");
-            make("plan.more", String::new(), message).with_help("correct the listed ones first")
-        });
-        let mut shown = self.errors.shown;
-        shown.extend(self.warnings.shown);
-        shown.sort_by_key(|(step, _)| *step);
-        shown.into_iter().map(|(_, diagnostic)| diagnostic).chain(more).collect()
+        let hidden_count =
+            hidden_count.into_iter().filter(|(count, ..)| *count > 0).map(|(count, what, make)| {
+                let message = format!("{count} more {what} are not shown");
+                make("plan.more", String::new(), message).with_help("correct the listed ones first")
+            });
+        let mut formatted = self.errors.formatted;
+        formatted.extend(self.warnings.formatted);
+        formatted.sort_by_key(|(step, _)| *step);
+        formatted.into_iter().map(|(_, diagnostic)| diagnostic).chain(hidden_count).collect()
     }
 }
 
 impl DiagnosticList {
     fn add_diagnostic(&mut self, step: usize, write: impl FnOnce() -> Diagnostic) {
-        if self.shown.len() < MAX_FORMATTED {
-            self.shown.push((step, write()));
+        if self.formatted.len() < MAX_FORMATTED {
+            self.formatted.push((step, write()));
         } else {
-            self.more += 1;
+            self.hidden_count += 1;
         }
     }
 }
@@ -105,8 +107,8 @@ mod tests {
         let mut report = Report::default();
         let largest = limits::PLAN_PATTERNS / limits::PATTERN_COST;
         let allowed =
-            (0..1_000_000).take_while(|_| report.may_have_patterns(limits::PATTERN_COST)).count();
+            (0..1_000_000).take_while(|_| report.add_pattern_cost(limits::PATTERN_COST)).count();
         assert_eq!(allowed, largest - 1);
-        assert!(!report.may_have_patterns(0));
+        assert!(!report.add_pattern_cost(0));
     }
 }

@@ -8,36 +8,36 @@ use super::{Step, UNDO_PARAMETERS, place};
 
 /// A value of a step that may contain templates.
 #[derive(Clone, Copy)]
-pub(super) struct Site<'a> {
+pub(super) struct TemplateSite<'a> {
     pub(super) at: usize,
     /// The field: `parameters`, `forEach`, `compensate.parameters`.
     pub(super) field: &'static str,
     pub(super) value: &'a Arc<Value>,
 }
 
-pub(super) const PARAMETERS: &str = "parameters";
-pub(super) const FOR_EACH: &str = "forEach";
+pub(super) const PARAMETERS_FIELD: &str = "parameters";
+pub(super) const FOR_EACH_FIELD: &str = "forEach";
 
-impl<'a> Site<'a> {
+impl<'a> TemplateSite<'a> {
     /// Returns the values of a step that may contain templates. The list comes first, because it
     /// decides the meaning of items.
-    pub(super) fn all(at: usize, step: &'a Step<'_>) -> impl Iterator<Item = Self> {
-        let own = Some((PARAMETERS, &step.given.parameters));
-        let list = step.for_each.as_ref().map(|list| (FOR_EACH, list));
+    pub(super) fn list_sites(at: usize, step: &'a Step<'_>) -> impl Iterator<Item = Self> {
+        let own = Some((PARAMETERS_FIELD, &step.checked_parameters.parameters));
+        let list = step.for_each.as_ref().map(|list| (FOR_EACH_FIELD, list));
         let undo = step
             .undo
             .as_ref()
-            .map(|compensation| (UNDO_PARAMETERS, &compensation.given.parameters));
+            .map(|compensation| (UNDO_PARAMETERS, &compensation.checked_parameters.parameters));
         let sites = [list, own, undo].into_iter().flatten();
         sites.map(move |(field, value)| Self { at, field, value })
     }
 
-    pub(super) fn place(&self, text: &str) -> String {
+    pub(super) fn path_of(&self, text: &str) -> String {
         place::template_path(self.at, self.field, self.value, text)
     }
 
-    /// Returns whether this is a compensation, which knows the step's output.
-    pub(super) fn is_undo(&self) -> bool {
+    /// Returns whether this is a value of a compensation, which may use the step's output.
+    pub(super) fn is_compensation(&self) -> bool {
         self.field == UNDO_PARAMETERS
     }
 }

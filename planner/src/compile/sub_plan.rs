@@ -8,7 +8,7 @@ use shared::{
     plan::{Plan, PlanInfo},
 };
 
-use super::{CompileContext, names::clip, place, report::Report};
+use super::{CompileContext, names::shorten_name, place, report::Report};
 use crate::{
     catalog::Catalog,
     draft::{Draft, SubDraft},
@@ -20,15 +20,15 @@ use crate::{
 pub(super) type Inline = BTreeMap<usize, Result<SubPlan, Vec<Diagnostic>>>;
 
 /// The inputs that a draft shares with its inline drafts.
-pub(super) struct Tree<'a> {
+pub(super) struct DraftTree<'a> {
     pub(super) catalog: &'a Catalog,
     pub(super) plans: &'a SubPlans,
     pub(super) about: &'a mut dyn FnMut(&Draft) -> PlanInfo,
     /// The inline plans, innermost first.
-    pub(super) done: Vec<Plan>,
+    pub(super) inner_plans: Vec<Plan>,
 }
 
-impl Tree<'_> {
+impl DraftTree<'_> {
     /// Compiles a draft and its inline drafts. Returns its plan and the depth of sub-plans.
     pub(super) fn compile(
         &mut self,
@@ -62,13 +62,13 @@ impl Tree<'_> {
         level: u32,
     ) -> Result<SubPlan, Vec<Diagnostic>> {
         if level >= limits::ANCESTORS {
-            return Err(vec![too_deep(at)]);
+            return Err(vec![too_deep_error(at)]);
         }
         let about = (self.about)(draft);
         let id = about.id;
         match self.compile(draft, about, level + 1) {
             Ok((plan, depth)) => {
-                self.done.push(plan);
+                self.inner_plans.push(plan);
                 Ok(SubPlan { id, depth, inputs: None })
             }
             Err(found) => {
@@ -95,7 +95,7 @@ pub(super) fn find_plan<'a>(
         SubDraft::Named(name) => {
             let found = world.plans.find(name);
             if found.is_none() && !name.is_empty() {
-                report.error(at, || unknown_plan(at, name, world.plans));
+                report.error(at, || unknown_plan_error(at, name, world.plans));
             }
             (name.clone(), found)
         }
@@ -114,16 +114,16 @@ pub(super) fn find_plan<'a>(
         },
     };
     if plan.is_some_and(|plan| plan.depth_around().is_none()) {
-        report.error(at, || too_deep(at));
+        report.error(at, || too_deep_error(at));
     }
     FoundPlan { name, plan }
 }
 
-fn unknown_plan(at: usize, name: &str, plans: &SubPlans) -> Diagnostic {
-    let help = did_you_mean(name, plans.known()).unwrap_or_else(|| {
+fn unknown_plan_error(at: usize, name: &str, plans: &SubPlans) -> Diagnostic {
+    let help = did_you_mean(name, plans.list_names()).unwrap_or_else(|| {
         "write the id of a plan, the name of a saved plan, or a plan: `{\"tools\": […]}`".to_owned()
     });
-    let message = format!("no plan is called `{}`", clip(name));
+    let message = format!("no plan is called `{}`", shorten_name(name));
     Diagnostic::error("plan.unknown_plan", place::field_path(at, "plan"), message).with_help(help)
 }
 
@@ -133,7 +133,7 @@ fn inline_plan_error(at: usize) -> Diagnostic {
         .with_help("create that plan first, and write its id")
 }
 
-pub(super) fn too_deep(at: usize) -> Diagnostic {
+pub(super) fn too_deep_error(at: usize) -> Diagnostic {
     let message = format!("more than {} plans are nested", limits::ANCESTORS);
     Diagnostic::error("plan.too_deep", place::field_path(at, "plan"), message)
         .with_help("nest fewer plans, or copy the steps of one into another")

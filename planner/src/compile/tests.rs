@@ -28,7 +28,7 @@ use shared::{
 use super::{compile, parse_value};
 use crate::catalog::{Catalog, CatalogTool};
 
-fn about() -> PlanInfo {
+fn plan_info() -> PlanInfo {
     PlanInfo {
         id: "plan_1_aaaaaaaaa".parse().unwrap(),
         request: "req_1_aaaaaaaaa".parse().unwrap(),
@@ -39,7 +39,7 @@ fn about() -> PlanInfo {
     }
 }
 
-fn tool(set: &str, name: &str, schema: Value) -> CatalogTool {
+fn make_tool(set: &str, name: &str, schema: Value) -> CatalogTool {
     let definition = ToolDefinition {
         name: name.parse().unwrap(),
         set: set.parse().unwrap(),
@@ -53,14 +53,14 @@ fn tool(set: &str, name: &str, schema: Value) -> CatalogTool {
     CatalogTool { definition: Arc::new(definition), is_active: true }
 }
 
-fn with(tool: &CatalogTool, change: impl FnOnce(&mut ToolDefinition)) -> CatalogTool {
+fn with_change(tool: &CatalogTool, change: impl FnOnce(&mut ToolDefinition)) -> CatalogTool {
     let mut definition = (*tool.definition).clone();
     change(&mut definition);
     CatalogTool { definition: Arc::new(definition), is_active: tool.is_active }
 }
 
 /// Authors, blogs, an inactive set, a tool that cannot be called, and `flow.*`.
-fn catalog() -> Catalog {
+fn make_catalog() -> Catalog {
     let author = json!({
         "type": "object",
         "properties": {
@@ -88,36 +88,38 @@ fn catalog() -> Catalog {
     });
     let anything = || json!({ "type": "object" });
     Catalog::new([
-        with(&tool("demo", "createAuthor", author), |it| it.output_schema = Some(output)),
-        with(&tool("demo", "listAuthors", anything()), |it| it.effect = Effect::Read),
-        tool("demo", "createBlog", anything()),
-        tool("other", "createBlog", anything()),
-        tool("demo", "wrong", json!({ "type": 5 })),
-        CatalogTool { is_active: false, ..tool("files", "glob", anything()) },
-        with(&tool("tools", "weather", anything()), |it| it.is_callable = false),
-        tool("flow", "flow.echo", anything()),
-        tool("flow", "flow.noop", anything()),
+        with_change(&make_tool("demo", "createAuthor", author), |it| {
+            it.output_schema = Some(output)
+        }),
+        with_change(&make_tool("demo", "listAuthors", anything()), |it| it.effect = Effect::Read),
+        make_tool("demo", "createBlog", anything()),
+        make_tool("other", "createBlog", anything()),
+        make_tool("demo", "wrong", json!({ "type": 5 })),
+        CatalogTool { is_active: false, ..make_tool("files", "glob", anything()) },
+        with_change(&make_tool("tools", "weather", anything()), |it| it.is_callable = false),
+        make_tool("flow", "flow.echo", anything()),
+        make_tool("flow", "flow.noop", anything()),
     ])
 }
 
 fn compile_json(draft: Value) -> Result<Plan, Vec<Diagnostic>> {
-    compile(&parse_value(draft)?, about(), &catalog())
+    compile(&parse_value(draft)?, plan_info(), &make_catalog())
 }
 
-fn good(draft: Value) -> Plan {
-    compile_json(draft).unwrap_or_else(|it| panic!("{}", lines(&it)))
+fn compile_valid(draft: Value) -> Plan {
+    compile_json(draft).unwrap_or_else(|it| panic!("{}", format_diagnostics(&it)))
 }
 
-fn bad(draft: Value) -> Vec<Diagnostic> {
-    compile_json(draft).map(|it| ids(&it)).expect_err("a draft that is wrong")
+fn compile_invalid(draft: Value) -> Vec<Diagnostic> {
+    compile_json(draft).map(|it| list_ids(&it)).expect_err("a draft that is wrong")
 }
 
-fn ids(plan: &Plan) -> Vec<String> {
+fn list_ids(plan: &Plan) -> Vec<String> {
     plan.steps().iter().map(|it| it.id.to_string()).collect()
 }
 
 /// Returns the dependencies of each step as `step: a b`.
-fn dependencies(plan: &Plan) -> Vec<String> {
+fn list_dependencies(plan: &Plan) -> Vec<String> {
     let steps = plan.steps().iter();
     let on = |on: &[shared::id::StepNumber]| {
         on.iter().map(|it| plan.step(*it).id.as_str()).collect::<Vec<_>>().join(" ")
@@ -125,16 +127,16 @@ fn dependencies(plan: &Plan) -> Vec<String> {
     steps.map(|it| format!("{}: {}", it.id, on(&it.depends_on)).trim_end().to_owned()).collect()
 }
 
-fn lines(diagnostics: &[Diagnostic]) -> String {
+fn format_diagnostics(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().flat_map(|it| [it.to_string(), "\n".to_owned()]).collect()
 }
 
-fn codes(diagnostics: &[Diagnostic]) -> Vec<String> {
+fn list_codes(diagnostics: &[Diagnostic]) -> Vec<String> {
     diagnostics.iter().map(|it| format!("{} {}", it.code, it.path)).collect()
 }
 
 /// Returns a draft of `flow.echo` steps from ids and dependencies.
-fn chain(steps: &[(&str, &[&str])]) -> Value {
+fn draft_of_steps(steps: &[(&str, &[&str])]) -> Value {
     let steps = steps
         .iter()
         .map(|(id, on)| json!({ "id": id, "name": "flow.echo", "dependsOn": on }))

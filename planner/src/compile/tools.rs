@@ -14,13 +14,13 @@ use crate::{
     catalog::{Catalog, CatalogTool},
     draft::{Draft, DraftCompensation, DraftStep, SubDraft},
     sub_plans::SubPlan,
-    suggest::{CANDIDATES, did_you_mean},
+    suggest::{MAX_CANDIDATES, did_you_mean},
 };
 
 /// The tool that a step calls, or the plan that it executes, if it was found.
 #[derive(Clone, Debug)]
-pub(super) struct Choice<'a> {
-    /// The name in the plan. The draft's name if no such tool exists.
+pub(super) struct ToolChoice<'a> {
+    /// The name that the plan stores. If no such tool exists, the name in the draft.
     pub(super) tool: ToolName,
     pub(super) definition: Option<&'a Arc<ToolDefinition>>,
     pub(super) plan: Option<&'a SubPlan>,
@@ -30,17 +30,19 @@ pub(super) fn choose_tools<'a>(
     draft: &'a Draft,
     world: &CompileContext<'a>,
     report: &mut Report,
-) -> Vec<Choice<'a>> {
-    let mut known: BTreeMap<&str, Choice<'a>> = BTreeMap::new();
+) -> Vec<ToolChoice<'a>> {
+    let mut known: BTreeMap<&str, ToolChoice<'a>> = BTreeMap::new();
     let choices = draft.tools.iter().enumerate().map(|(at, step)| {
         let call = Call::of_step(at, step);
         call.check_fields(step.plan.as_ref(), report);
-        match (&step.plan, call.written()) {
-            (Some(plan), None) => Choice::of_plan(&sub_plan::find_plan(at, plan, world, report)),
+        match (&step.plan, call.written_name()) {
+            (Some(plan), None) => {
+                ToolChoice::of_plan(&sub_plan::find_plan(at, plan, world, report))
+            }
             (_, written) => {
                 let written = written.unwrap_or_default();
-                let found = call.find(world.catalog, report);
-                known.entry(written).or_insert_with(|| Choice::new(written, found)).clone()
+                let found = call.find_tool(world.catalog, report);
+                known.entry(written).or_insert_with(|| ToolChoice::new(written, found)).clone()
             }
         }
     });
@@ -52,14 +54,14 @@ pub(super) fn choose_undo<'a>(
     undo: &DraftCompensation,
     catalog: &'a Catalog,
     report: &mut Report,
-) -> Choice<'a> {
+) -> ToolChoice<'a> {
     let call = Call::of_undo(at, undo);
     call.check_fields(None, report);
-    let found = call.find(catalog, report);
-    Choice::new(call.written().unwrap_or_default(), found)
+    let found = call.find_tool(catalog, report);
+    ToolChoice::new(call.written_name().unwrap_or_default(), found)
 }
 
-impl<'a> Choice<'a> {
+impl<'a> ToolChoice<'a> {
     fn new(written: &str, found: Option<&'a CatalogTool>) -> Self {
         let definition = found.map(|tool| &tool.definition);
         let tool = definition.map_or_else(|| tool_name(written), |tool| tool.qualified_name());
@@ -80,7 +82,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// Converts a written name. An invalid name was reported already and gets a substitute.
+/// Converts a written name. An invalid name was reported before and gets a substitute.
 fn tool_name(written: &str) -> ToolName {
     let unnamed = || "?".parse().expect("`?` has no control characters");
     written.parse().unwrap_or_else(|_| unnamed())
@@ -89,29 +91,34 @@ fn tool_name(written: &str) -> ToolName {
 struct Call<'a> {
     at: usize,
     /// A prefix of the field names: empty, or `compensate.`.
-    inside: &'static str,
+    field_prefix: &'static str,
     name: Option<&'a str>,
     tool_name: Option<&'a str>,
 }
 
 impl<'a> Call<'a> {
     fn of_step(at: usize, step: &'a DraftStep) -> Self {
-        Self { at, inside: "", name: step.name.as_deref(), tool_name: step.tool_name.as_deref() }
+        Self {
+            at,
+            field_prefix: "",
+            name: step.name.as_deref(),
+            tool_name: step.tool_name.as_deref(),
+        }
     }
 
     fn of_undo(at: usize, undo: &'a DraftCompensation) -> Self {
         let (name, tool_name) = (undo.name.as_deref(), undo.tool_name.as_deref());
-        Self { at, inside: "compensate.", name, tool_name }
+        Self { at, field_prefix: "compensate.", name, tool_name }
     }
 
-    fn written(&self) -> Option<&'a str> {
+    fn written_name(&self) -> Option<&'a str> {
         self.name.or(self.tool_name)
     }
 
-    fn place(&self) -> String {
+    fn path(&self) -> String {
         let field =
             if self.name.is_none() && self.tool_name.is_some() { "toolName" } else { "name" };
-        format!("tools[{}].{}{field}", self.at, self.inside)
+        format!("tools[{}].{}{field}", self.at, self.field_prefix)
     }
 
     fn check_fields(&self, plan: Option<&SubDraft>, report: &mut Report) {
@@ -123,18 +130,18 @@ impl<'a> Call<'a> {
                 plan.map(|plan| if let SubDraft::Named(name) = plan { name } else { "inline" }),
             ),
         ];
-        let given: Vec<_> =
+        let checked_parameters: Vec<_> =
             fields.iter().filter_map(|(field, name)| Some((field, (*name)?))).collect();
-        let place = || format!("tools[{}].{}", self.at, self.inside);
+        let place = || format!("tools[{}].{}", self.at, self.field_prefix);
         let place = || place().trim_end_matches('.').to_owned();
-        match given.as_slice() {
+        match checked_parameters.as_slice() {
             [] => report.error(self.at, || {
                 Diagnostic::error("plan.missing_tool", place(), "the step names no tool")
                     .with_help("write the tool's name as `name`")
             }),
             [(field, "")] => report.error(self.at, || {
                 let what = if **field == "plan" { "plan" } else { "tool" };
-                let place = format!("tools[{}].{}{field}", self.at, self.inside);
+                let place = format!("tools[{}].{}{field}", self.at, self.field_prefix);
                 let message = format!("the {what}'s name is empty");
                 Diagnostic::error("plan.missing_tool", place, message)
                     .with_help(format!("write the {what}'s name"))
@@ -148,12 +155,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn find<'c>(&self, catalog: &'c Catalog, report: &mut Report) -> Option<&'c CatalogTool> {
-        let written = self.written().unwrap_or_default();
+    fn find_tool<'c>(&self, catalog: &'c Catalog, report: &mut Report) -> Option<&'c CatalogTool> {
+        let written = self.written_name().unwrap_or_default();
         let found = catalog.find(written);
         match found {
             None if written.is_empty() => (),
-            None => report.error(self.at, || unknown_tool(self.place(), written, catalog)),
+            None => report.error(self.at, || unknown_tool_error(self.path(), written, catalog)),
             Some(tool) => self.check_use(tool, report),
         }
         found
@@ -166,61 +173,62 @@ impl<'a> Call<'a> {
             report.error(self.at, || {
                 let message =
                     format!("`{}` belongs to the inactive toolset `{set}`", definition.name);
-                Diagnostic::error("plan.inactive_tool", self.place(), message)
+                Diagnostic::error("plan.inactive_tool", self.path(), message)
                     .with_help(format!("activate it: `faber toolsets activate {set}`"))
             });
         } else if !definition.is_callable {
             report.error(self.at, || {
                 let message = format!("`{}` can be selected but not called", definition.name);
-                Diagnostic::error("plan.not_callable", self.place(), message)
+                Diagnostic::error("plan.not_callable", self.path(), message)
                     .with_help("see its description with `faber tools show`, or add `run` to it")
             });
         }
     }
 }
 
-const MAX_SUSPECTS: usize = 3;
-/// Stands between a failed toolset and the reason.
-const FAILED: &str = ", which failed: ";
+const MAX_FAILED_SETS: usize = 3;
+/// Separates a failed toolset from the reason of its failure.
+const FAILED_SEPARATOR: &str = ", which failed: ";
 
-/// Names the failed toolsets that may have a tool, with the reason of the first.
-fn describe_suspects(written: &str, catalog: &Catalog) -> Option<String> {
-    let suspects = catalog.suspects(written);
+/// Names the failed toolsets that may have a tool, with the reason of the first one.
+fn describe_failed_sets(written: &str, catalog: &Catalog) -> Option<String> {
+    let suspects = catalog.find_failed_sets(written);
     let first = suspects.first()?;
     let names: Vec<_> =
-        suspects.iter().take(MAX_SUSPECTS).map(|set| format!("`{}`", set.name)).collect();
-    Some(format!("{}{FAILED}{}", names.join(" or "), first.error))
+        suspects.iter().take(MAX_FAILED_SETS).map(|set| format!("`{}`", set.name)).collect();
+    Some(format!("{}{FAILED_SEPARATOR}{}", names.join(" or "), first.error))
 }
 
-/// Returns `true` if a toolset that failed may have the tool that a diagnostic misses, and no other
-/// tool has a similar name.
+/// Returns `true` if a diagnostic misses a tool that a failed toolset may have, and no other tool
+/// has a similar name.
 pub fn may_be_in_failed_set(diagnostic: &Diagnostic) -> bool {
     let help = diagnostic.help.as_deref().unwrap_or_default();
     diagnostic.code == "plan.unknown_tool"
         && help.starts_with("perhaps in ")
-        && help.contains(FAILED)
+        && help.contains(FAILED_SEPARATOR)
 }
 
-fn unknown_tool(place: String, written: &str, catalog: &Catalog) -> Diagnostic {
+fn unknown_tool_error(place: String, written: &str, catalog: &Catalog) -> Diagnostic {
     let plain = || catalog.tools().iter().map(|tool| tool.definition.name.as_str());
     let qualified: Vec<ToolName> = catalog
         .tools()
         .iter()
-        .take(CANDIDATES)
+        .take(MAX_CANDIDATES)
         .map(|tool| tool.definition.qualified_name())
         .collect();
     let after_set = written.rsplit_once('.').map(|(_, name)| name);
     // A name that begins with the name of a set never means a tool of another set.
-    let so_called = catalog.tools().iter().find(|tool| tool.definition.name.as_str() == written);
-    let so_called = so_called.map(|tool| tool.definition.qualified_name());
-    let near = so_called
+    let tool_with_this_name =
+        catalog.tools().iter().find(|tool| tool.definition.name.as_str() == written);
+    let tool_with_this_name = tool_with_this_name.map(|tool| tool.definition.qualified_name());
+    let near = tool_with_this_name
         .map(|name| {
             format!("did you mean `{name}`? The name begins with the name of another toolset")
         })
         .or_else(|| did_you_mean(written, plain()))
         .or_else(|| did_you_mean(written, qualified.iter().map(ToolName::as_str)))
         .or_else(|| did_you_mean(after_set?, plain()));
-    let help = match (near, describe_suspects(written, catalog)) {
+    let help = match (near, describe_failed_sets(written, catalog)) {
         (near, None) => near.unwrap_or_else(|| "`faber tools list` lists the tools".to_owned()),
         (None, Some(suspects)) => format!("perhaps in {suspects}"),
         (Some(near), Some(suspects)) => format!("{near} Or perhaps in {suspects}"),

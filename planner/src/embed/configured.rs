@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     EmbedError, Embedder,
-    kept::{CachingEmbedder, Recent},
+    kept::{CachingEmbedder, RecentEmbedder},
     local::Local,
     server::{Server, ServerConfig},
 };
@@ -26,7 +26,7 @@ pub enum Source {
     Builtin,
     /// An embedder of a program that uses this library.
     Own(Arc<dyn Embedder>),
-    Wrong(String),
+    Invalid(String),
 }
 
 impl fmt::Display for Source {
@@ -38,7 +38,7 @@ impl fmt::Display for Source {
             }
             Self::Builtin => f.write_str("the built-in encoder"),
             Self::Own(embedder) => write!(f, "the program's own model `{}`", embedder.model()),
-            Self::Wrong(_) => f.write_str("the embedding model"),
+            Self::Invalid(_) => f.write_str("the embedding model"),
         }
     }
 }
@@ -47,10 +47,10 @@ impl Source {
     async fn connect(&self) -> Result<Arc<dyn Embedder>, EmbedError> {
         Ok(match self {
             Self::Directory(path) => Arc::new(Local::open(path).await?),
-            Self::Builtin => Arc::new(Local::builtin().await?),
+            Self::Builtin => Arc::new(Local::open_builtin_model().await?),
             Self::Server(config) => Arc::new(Server::new(config)?),
             Self::Own(embedder) => Arc::clone(embedder),
-            Self::Wrong(why) => {
+            Self::Invalid(why) => {
                 let (model, why) = ("embedding".to_owned(), why.clone());
                 return Err(EmbedError::Model { model, why });
             }
@@ -62,9 +62,9 @@ impl Source {
 #[derive(Clone, Debug)]
 pub struct Embedding {
     pub source: String,
-    /// For descriptions and examples. Its vectors are stored.
+    /// The embedder of descriptions and examples. Its vectors are stored.
     pub texts: Arc<dyn Embedder>,
-    /// For queries. Only the latest vectors are kept in memory.
+    /// The embedder of queries. Only the latest vectors are kept in memory.
     pub queries: Arc<dyn Embedder>,
 }
 
@@ -81,25 +81,24 @@ struct OpenedEmbedder {
     embedder: Arc<dyn Embedder>,
     embedding: Embedding,
     /// The last probe or use succeeded.
-    works: AtomicBool,
+    is_working: AtomicBool,
 }
 
 impl ConfiguredEmbedder {
-    /// Without a source, tools are selected by words. Vectors are kept in `store`.
+    /// Without a source, tools are selected by words. Vectors are stored in `store`.
     pub fn new(source: Option<Source>, store: Arc<dyn Vectors>) -> Self {
         Self { store, source, opened: OnceCell::new() }
     }
 
     /// Returns the embedder, or `None` if none is configured.
-    ///
-    /// Probes an embedder that was not used before or that failed, so that a server that is down
+    /// Probes the embedder before its first use and after a failure, so that a server that is down
     /// costs a single request. Each call tries again, so a repaired embedder needs no restart.
     pub async fn open(&self) -> Result<Option<Embedding>, EmbedError> {
         let Some(source) = &self.source else { return Ok(None) };
         let opened = self.opened.get_or_try_init(|| self.connect(source)).await?;
-        if !opened.works.load(Ordering::Relaxed) {
+        if !opened.is_working.load(Ordering::Relaxed) {
             opened.embedder.probe().await?;
-            opened.works.store(true, Ordering::Relaxed);
+            opened.is_working.store(true, Ordering::Relaxed);
         }
         Ok(Some(opened.embedding.clone()))
     }
@@ -109,7 +108,7 @@ impl ConfiguredEmbedder {
         if let Some(opened) = self.opened.get()
             && !matches!(why, EmbedError::Text { .. })
         {
-            opened.works.store(false, Ordering::Relaxed);
+            opened.is_working.store(false, Ordering::Relaxed);
         }
     }
 
@@ -118,9 +117,9 @@ impl ConfiguredEmbedder {
         let embedding = Embedding {
             source: source.to_string(),
             texts: Arc::new(CachingEmbedder::new(Arc::clone(&embedder), Arc::clone(&self.store))),
-            queries: Arc::new(Recent::new(Arc::clone(&embedder))),
+            queries: Arc::new(RecentEmbedder::new(Arc::clone(&embedder))),
         };
-        Ok(OpenedEmbedder { embedder, embedding, works: AtomicBool::new(false) })
+        Ok(OpenedEmbedder { embedder, embedding, is_working: AtomicBool::new(false) })
     }
 }
 
@@ -134,13 +133,13 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Default)]
-    struct Flaky {
-        is_away: AtomicBool,
+    struct FlakyEmbedder {
+        is_unavailable: AtomicBool,
         probes: AtomicUsize,
     }
 
     #[async_trait]
-    impl Embedder for Flaky {
+    impl Embedder for FlakyEmbedder {
         fn model(&self) -> &'static str {
             "flaky"
         }
@@ -151,7 +150,7 @@ mod tests {
 
         async fn probe(&self) -> Result<(), EmbedError> {
             self.probes.fetch_add(1, Ordering::SeqCst);
-            if self.is_away.load(Ordering::SeqCst) { Err(unavailable()) } else { Ok(()) }
+            if self.is_unavailable.load(Ordering::SeqCst) { Err(unavailable()) } else { Ok(()) }
         }
     }
 
@@ -165,13 +164,16 @@ mod tests {
 
     #[tokio::test]
     async fn an_embedder_is_probed_before_its_first_use_and_after_a_failure() {
-        let flaky = Arc::new(Flaky { is_away: AtomicBool::new(true), ..Flaky::default() });
+        let flaky = Arc::new(FlakyEmbedder {
+            is_unavailable: AtomicBool::new(true),
+            ..FlakyEmbedder::default()
+        });
         let configured = configured(Some(Source::Own(flaky.clone())));
         let probes = || flaky.probes.load(Ordering::SeqCst);
         for _ in 0..2 {
             assert_eq!(configured.open().await.unwrap_err(), unavailable());
         }
-        flaky.is_away.store(false, Ordering::SeqCst);
+        flaky.is_unavailable.store(false, Ordering::SeqCst);
         let first = configured.open().await.unwrap().unwrap();
         assert_eq!(first.source, "the program's own model `flaky`");
         configured.open().await.unwrap();
@@ -180,17 +182,17 @@ mod tests {
         configured.open().await.unwrap();
         assert_eq!(probes(), 3, "a working embedder is not probed");
 
-        flaky.is_away.store(true, Ordering::SeqCst);
+        flaky.is_unavailable.store(true, Ordering::SeqCst);
         configured.report_failure(&unavailable());
         assert_eq!(configured.open().await.unwrap_err(), unavailable());
-        flaky.is_away.store(false, Ordering::SeqCst);
+        flaky.is_unavailable.store(false, Ordering::SeqCst);
         let again = configured.open().await.unwrap().unwrap();
         assert!(Arc::ptr_eq(&first.queries, &again.queries), "vectors in memory are kept");
     }
 
     #[tokio::test]
     async fn a_wrong_source_is_an_error_and_no_source_is_none() {
-        let wrong = configured(Some(Source::Wrong("it is not set".to_owned())));
+        let wrong = configured(Some(Source::Invalid("it is not set".to_owned())));
         assert!(wrong.open().await.unwrap_err().to_string().contains("it is not set"));
         assert!(configured(None).open().await.unwrap().is_none());
     }

@@ -7,33 +7,33 @@ use tokenizers::{Tokenizer, TruncationParams};
 
 use super::{
     math,
-    shape::{self, Pooling, PoolingMethod, Shape, TokenizerSettings},
+    shape::{self, ModelShape, Pooling, PoolingMethod, TokenizerSettings},
     transformer::Transformer,
-    weights::{Broken, Weights},
+    weights::{InvalidModel, Weights},
 };
 
-pub(super) const WEIGHTS: &str = "model.safetensors";
-pub(super) const TOKENIZER: &str = "tokenizer.json";
-pub(super) const CONFIG: &str = "config.json";
+pub(super) const WEIGHTS_FILE: &str = "model.safetensors";
+pub(super) const TOKENIZER_FILE: &str = "tokenizer.json";
+pub(super) const CONFIG_FILE: &str = "config.json";
 
 #[derive(Debug)]
 pub(super) struct Encoder {
     tokenizer: Tokenizer,
-    is_lowered: bool,
+    is_lower_case: bool,
     transformer: Transformer,
     pooling: Pooling,
 }
 
 impl Encoder {
-    pub(super) fn open(directory: &Path) -> Result<Self, Broken> {
-        let shape = Shape::read(&shape::read_required(directory, CONFIG)?)?;
+    pub(super) fn open(directory: &Path) -> Result<Self, InvalidModel> {
+        let shape = ModelShape::read(&shape::read_required(directory, CONFIG_FILE)?)?;
         let pooling = shape::read_pooling(directory)?;
-        let reading = shape::read_limits(directory, &shape)?;
-        let path = directory.join(TOKENIZER);
+        let reading = shape::read_tokenizer_settings(directory, &shape)?;
+        let path = directory.join(TOKENIZER_FILE);
         let tokenizer = Tokenizer::from_file(&path);
         let tokenizer = tokenizer
-            .map_err(|err| Broken(format!("`{}` cannot be read: {err}", path.display())))?;
-        let weights = Weights::open(&directory.join(WEIGHTS))?;
+            .map_err(|err| InvalidModel(format!("`{}` cannot be read: {err}", path.display())))?;
+        let weights = Weights::open(&directory.join(WEIGHTS_FILE))?;
         Self::new(tokenizer, reading, Transformer::load(&shape, &weights)?, pooling)
     }
 
@@ -42,43 +42,43 @@ impl Encoder {
         reading: TokenizerSettings,
         transformer: Transformer,
         pooling: Pooling,
-    ) -> Result<Self, Broken> {
-        let truncation = TruncationParams { max_length: reading.tokens, ..Default::default() };
-        tokenizer
-            .with_padding(None)
-            .with_truncation(Some(truncation))
-            .map_err(|err| Broken(format!("its `{TOKENIZER}` cannot cut texts off: {err}")))?;
-        Ok(Self { tokenizer, is_lowered: reading.is_lowered, transformer, pooling })
+    ) -> Result<Self, InvalidModel> {
+        let truncation = TruncationParams { max_length: reading.max_tokens, ..Default::default() };
+        tokenizer.with_padding(None).with_truncation(Some(truncation)).map_err(|err| {
+            InvalidModel(format!("its `{TOKENIZER_FILE}` cannot shorten texts: {err}"))
+        })?;
+        Ok(Self { tokenizer, is_lower_case: reading.is_lower_case, transformer, pooling })
     }
 
-    /// Returns a vector for each text. Each takes milliseconds.
-    pub(super) fn encode(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Broken> {
+    /// Returns a vector for each text. A text takes milliseconds, so call this outside of the async
+    /// runtime.
+    pub(super) fn encode(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, InvalidModel> {
         let tokens: Vec<Vec<u32>> =
             texts.iter().map(|text| self.tokenize_text(text)).collect::<Result<_, _>>()?;
-        let rows = self.transformer.run(&tokens)?;
+        let rows = self.transformer.encode_tokens(&tokens)?;
         let mut start = 0;
         let vectors = tokens.iter().map(|tokens| {
             let text = start..start + tokens.len();
             start += tokens.len();
-            self.pool(&math::part(rows.view(), text, 0..rows.ncols()))
+            self.pool(&math::part_of(rows.view(), text, 0..rows.ncols()))
         });
         vectors.collect()
     }
 
-    fn tokenize_text(&self, text: &str) -> Result<Vec<u32>, Broken> {
-        let lowered = self.is_lowered.then(|| text.to_lowercase());
+    fn tokenize_text(&self, text: &str) -> Result<Vec<u32>, InvalidModel> {
+        let lowered = self.is_lower_case.then(|| text.to_lowercase());
         let text = lowered.as_deref().unwrap_or(text);
         let encoding = self.tokenizer.encode_fast(text, true);
         let encoding = encoding.map_err(|err| {
-            Broken(format!("its `{TOKENIZER}` can make no tokens of a text: {err}"))
+            InvalidModel(format!("its `{TOKENIZER_FILE}` cannot split a text into tokens: {err}"))
         })?;
         Ok(encoding.get_ids().to_vec())
     }
 
-    fn pool(&self, tokens: &ArrayView2<'_, f32>) -> Result<Vec<f32>, Broken> {
-        let mut vector = Vec::with_capacity(tokens.ncols() * self.pooling.ways.len());
-        for way in &self.pooling.ways {
-            vector.extend(pool_by(*way, tokens));
+    fn pool(&self, tokens: &ArrayView2<'_, f32>) -> Result<Vec<f32>, InvalidModel> {
+        let mut vector = Vec::with_capacity(tokens.ncols() * self.pooling.methods.len());
+        for pooling in &self.pooling.methods {
+            vector.extend(pool_by(*pooling, tokens));
         }
         if self.pooling.is_normalized {
             math::normalize_vector(&mut vector);
@@ -86,15 +86,15 @@ impl Encoder {
         if vector.iter().all(|number| number.is_finite()) {
             return Ok(vector);
         }
-        Err(Broken("it returns values that are not numbers: download it again".to_owned()))
+        Err(InvalidModel("it returns values that are not numbers: download it again".to_owned()))
     }
 }
 
 /// Pools the vectors of tokens. Without tokens, the result is zero.
 #[expect(clippy::cast_precision_loss, reason = "a text has some hundred tokens")]
-fn pool_by(way: PoolingMethod, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
+fn pool_by(pooling: PoolingMethod, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
     let count = tokens.nrows().max(1) as f32;
-    match way {
+    match pooling {
         PoolingMethod::First if tokens.nrows() > 0 => tokens.row(0).to_vec(),
         PoolingMethod::First => vec![0.0; tokens.ncols()],
         PoolingMethod::Largest => tokens
@@ -102,7 +102,7 @@ fn pool_by(way: PoolingMethod, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
             .mapv(|number| if number.is_finite() { number } else { 0.0 })
             .to_vec(),
         PoolingMethod::Mean => (tokens.sum_axis(Axis(0)) / count).to_vec(),
-        PoolingMethod::MeanOfRoot => (tokens.sum_axis(Axis(0)) / count.sqrt()).to_vec(),
+        PoolingMethod::MeanBySquareRoot => (tokens.sum_axis(Axis(0)) / count.sqrt()).to_vec(),
     }
 }
 
@@ -115,19 +115,19 @@ mod tests {
     #[test]
     fn token_vectors_are_pooled_into_one() {
         let tokens = array![[1.0, -2.0], [3.0, 0.0], [2.0, 2.0], [6.0, -4.0]];
-        let pool = |way| pool_by(way, &tokens.view());
+        let pool = |pooling| pool_by(pooling, &tokens.view());
         assert_eq!(pool(PoolingMethod::First), [1.0, -2.0]);
         assert_eq!(pool(PoolingMethod::Largest), [6.0, 2.0]);
         assert_eq!(pool(PoolingMethod::Mean), [3.0, -1.0]);
-        assert_eq!(pool(PoolingMethod::MeanOfRoot), [6.0, -2.0]);
+        assert_eq!(pool(PoolingMethod::MeanBySquareRoot), [6.0, -2.0]);
         let none = Array2::zeros((0, 2));
-        for way in [
+        for pooling in [
             PoolingMethod::First,
             PoolingMethod::Largest,
             PoolingMethod::Mean,
-            PoolingMethod::MeanOfRoot,
+            PoolingMethod::MeanBySquareRoot,
         ] {
-            assert_eq!(pool_by(way, &none.view()), [0.0, 0.0], "{way:?}");
+            assert_eq!(pool_by(pooling, &none.view()), [0.0, 0.0], "{pooling:?}");
         }
     }
 }

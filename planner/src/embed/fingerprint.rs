@@ -10,30 +10,30 @@ use std::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    encoder::{CONFIG, TOKENIZER, WEIGHTS},
-    weights::Broken,
+    encoder::{CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE},
+    weights::InvalidModel,
 };
 
 /// The files that influence vectors.
-const FILES: [&str; 6] = [
-    WEIGHTS,
-    TOKENIZER,
-    CONFIG,
+const VECTOR_FILES: [&str; 6] = [
+    WEIGHTS_FILE,
+    TOKENIZER_FILE,
+    CONFIG_FILE,
     "modules.json",
     "1_Pooling/config.json",
     "sentence_bert_config.json",
 ];
 const CHUNK_BYTES: usize = 1 << 20;
-/// Bytes of the fingerprint in the name.
-const SHOWN_BYTES: usize = 8;
+/// Number of bytes of the fingerprint in the name.
+const FINGERPRINT_BYTES: usize = 8;
 
 /// Returns the name of the directory with a fingerprint of its files.
-pub(super) fn of_directory(directory: &Path) -> Result<String, Broken> {
+pub(super) fn name_with_fingerprint(directory: &Path) -> Result<String, InvalidModel> {
     let mut hash = Sha256::new();
     let mut chunk = vec![0; CHUNK_BYTES];
-    for name in FILES {
+    for name in VECTOR_FILES {
         let path = directory.join(name);
-        let unreadable = |err| Broken(format!("`{}` cannot be read: {err}", path.display()));
+        let unreadable = |err| InvalidModel(format!("`{}` cannot be read: {err}", path.display()));
         let mut file = match File::open(&path) {
             Ok(file) => file,
             Err(err) if err.kind() == ErrorKind::NotFound => continue,
@@ -51,10 +51,10 @@ pub(super) fn of_directory(directory: &Path) -> Result<String, Broken> {
     }
     let name = directory.canonicalize().ok();
     let name = name.as_deref().unwrap_or(directory).file_name().unwrap_or_default();
-    Ok(format!("{}@{}", name.to_string_lossy(), hex(&hash.finalize()[..SHOWN_BYTES])))
+    Ok(format!("{}@{}", name.to_string_lossy(), to_hex(&hash.finalize()[..FINGERPRINT_BYTES])))
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(super) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a string takes everything");
         text

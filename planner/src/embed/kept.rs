@@ -22,25 +22,25 @@ const MAX_RECENT_BYTES: usize = 4 << 10;
 pub struct CachingEmbedder {
     inner: Arc<dyn Embedder>,
     store: Arc<dyn Vectors>,
-    /// Serializes the work, so that no two tasks embed the same text.
-    turn: tokio::sync::Mutex<()>,
+    /// Held while texts are embedded, so that no two tasks embed the same text.
+    embed_lock: tokio::sync::Mutex<()>,
 }
 
 impl CachingEmbedder {
     pub fn new(inner: Arc<dyn Embedder>, store: Arc<dyn Vectors>) -> Self {
-        Self { inner, store, turn: tokio::sync::Mutex::default() }
+        Self { inner, store, embed_lock: tokio::sync::Mutex::default() }
     }
 
-    /// Returns the stored vectors of texts. A failure of the store only costs time.
+    /// Returns the stored vectors of texts. If the store fails, the texts are embedded again.
     async fn find(&self, hashes: &[TextHash]) -> Vec<Option<Vec<f32>>> {
         self.store.find_vectors(self.inner.model(), hashes).await.unwrap_or_else(|err| {
-            tracing::warn!(%err, "the vectors of texts are made again: the store does not give them");
+            tracing::warn!(%err, "stored vectors cannot be read, so the texts are embedded again");
             vec![None; hashes.len()]
         })
     }
 
     async fn make_vectors(&self, texts: &[(TextHash, &str)]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.embed_lock.lock().await;
         let hashes: Vec<TextHash> = texts.iter().map(|(hash, _)| *hash).collect();
         let mut vectors = self.find(&hashes).await;
         let missing = || texts.iter().zip(&vectors).filter(|(_, vector)| vector.is_none());
@@ -49,7 +49,7 @@ impl CachingEmbedder {
         let made = self.inner.embed(&asked).await?;
         let made: Vec<(TextHash, Vec<f32>)> = hashes.into_iter().zip(made).collect();
         if let Err(err) = self.store.put_vectors(self.inner.model(), &made).await {
-            tracing::warn!(%err, "the vectors of texts are not kept");
+            tracing::warn!(%err, "vectors cannot be stored");
         }
         let mut made = made.into_iter().map(|(_, vector)| vector);
         for vector in vectors.iter_mut().filter(|vector| vector.is_none()) {
@@ -98,7 +98,7 @@ impl CachingEmbedder {
         };
         let model = self.inner.model().to_owned();
         let why = format!(
-            "some of its vectors have {len} numbers and some {}, so it is not the model that it was: \
+            "some of its vectors have {len} numbers and some {}, so the model has changed under its name: \
              give it another name",
             other.len()
         );
@@ -113,26 +113,26 @@ fn hash(text: &str) -> TextHash {
 /// Keeps the latest vectors in memory, because users repeat queries and planning repeats the query
 /// of the selection.
 #[derive(Debug)]
-pub struct Recent {
+pub struct RecentEmbedder {
     inner: Arc<dyn Embedder>,
     texts: Mutex<RecentTexts>,
 }
 
-/// Vectors by text, with the time of their last use.
+/// Vectors by text, with the count of uses at their last use.
 #[derive(Debug, Default)]
 struct RecentTexts {
     vectors: BTreeMap<String, (u64, Vec<f32>)>,
     by_age: BTreeMap<u64, String>,
-    now: u64,
+    use_count: u64,
 }
 
 impl RecentTexts {
     fn find(&mut self, text: &str) -> Option<Vec<f32>> {
         let (age, vector) = self.vectors.get_mut(text)?;
-        self.now += 1;
+        self.use_count += 1;
         let text = self.by_age.remove(age)?;
-        self.by_age.insert(self.now, text);
-        *age = self.now;
+        self.by_age.insert(self.use_count, text);
+        *age = self.use_count;
         Some(vector.clone())
     }
 
@@ -140,11 +140,11 @@ impl RecentTexts {
         if text.len() > MAX_RECENT_BYTES {
             return;
         }
-        self.now += 1;
-        if let Some((age, _)) = self.vectors.insert(text.to_owned(), (self.now, vector)) {
+        self.use_count += 1;
+        if let Some((age, _)) = self.vectors.insert(text.to_owned(), (self.use_count, vector)) {
             self.by_age.remove(&age);
         }
-        self.by_age.insert(self.now, text.to_owned());
+        self.by_age.insert(self.use_count, text.to_owned());
         if self.vectors.len() > MAX_RECENT_TEXTS
             && let Some((_, oldest)) = self.by_age.pop_first()
         {
@@ -153,14 +153,14 @@ impl RecentTexts {
     }
 }
 
-impl Recent {
+impl RecentEmbedder {
     pub fn new(inner: Arc<dyn Embedder>) -> Self {
         Self { inner, texts: Mutex::default() }
     }
 }
 
 #[async_trait]
-impl Embedder for Recent {
+impl Embedder for RecentEmbedder {
     fn model(&self) -> &str {
         self.inner.model()
     }
@@ -193,62 +193,65 @@ mod tests {
 
     /// Embeds a text as its length and first byte, and records its calls.
     #[derive(Debug, Default)]
-    struct Lengths {
-        asked: Mutex<Vec<String>>,
+    struct LengthEmbedder {
+        asked_texts: Mutex<Vec<String>>,
         is_longer: bool,
     }
 
     #[async_trait]
-    impl Embedder for Lengths {
+    impl Embedder for LengthEmbedder {
         fn model(&self) -> &'static str {
             "lengths"
         }
 
         async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-            self.asked.lock().unwrap().extend(texts.iter().map(|it| (*it).to_owned()));
+            self.asked_texts.lock().unwrap().extend(texts.iter().map(|it| (*it).to_owned()));
             let more = usize::from(self.is_longer);
-            Ok(texts.iter().map(|it| [&vector(it)[..], &vec![0.0; more]].concat()).collect())
+            Ok(texts.iter().map(|it| [&make_vector(it)[..], &vec![0.0; more]].concat()).collect())
         }
     }
 
-    fn vector(text: &str) -> Vec<f32> {
+    fn make_vector(text: &str) -> Vec<f32> {
         let len = u16::try_from(text.len()).unwrap();
         vec![f32::from(len), text.bytes().next().map_or(0.0, f32::from)]
     }
 
-    fn asked(of: &Lengths) -> Vec<String> {
-        std::mem::take(&mut *of.asked.lock().unwrap())
+    fn asked_texts(of: &LengthEmbedder) -> Vec<String> {
+        std::mem::take(&mut *of.asked_texts.lock().unwrap())
     }
 
     #[tokio::test]
     async fn a_stored_vector_is_not_computed_again() {
         let store: Arc<Memory> = Arc::default();
-        let lengths = Arc::new(Lengths::default());
-        let kept = CachingEmbedder::new(lengths.clone(), store.clone());
+        let length_embedder = Arc::new(LengthEmbedder::default());
+        let kept = CachingEmbedder::new(length_embedder.clone(), store.clone());
         let all: Vec<String> = (0..200).map(|n| format!("{}{}", n % 7, "x".repeat(n))).collect();
         let mut texts: Vec<&str> = all.iter().rev().map(String::as_str).collect();
         texts.extend(["", "0", "0"]);
-        let want: Vec<Vec<f32>> = texts.iter().map(|it| vector(it)).collect();
+        let want: Vec<Vec<f32>> = texts.iter().map(|it| make_vector(it)).collect();
         assert_eq!(kept.embed(&texts).await.unwrap(), want);
-        let mut once = asked(&lengths);
+        let mut once = asked_texts(&length_embedder);
         once.sort();
         let count = once.len();
         once.dedup();
         assert_eq!((count, once.len()), (201, 201));
-        // Another process with the same store.
-        let kept = CachingEmbedder::new(lengths.clone(), store);
+        // This stands for another process with the same store.
+        let kept = CachingEmbedder::new(length_embedder.clone(), store);
         assert_eq!(kept.embed(&texts).await.unwrap(), want);
-        assert_eq!(kept.embed(&["new", "0"]).await.unwrap(), [vector("new"), vector("0")]);
-        assert_eq!(asked(&lengths), ["new"]);
+        assert_eq!(
+            kept.embed(&["new", "0"]).await.unwrap(),
+            [make_vector("new"), make_vector("0")]
+        );
+        assert_eq!(asked_texts(&length_embedder), ["new"]);
         assert!(kept.embed(&[]).await.unwrap().is_empty());
     }
 
     #[tokio::test]
     async fn a_different_model_under_a_known_name_is_rejected() {
         let store: Arc<Memory> = Arc::default();
-        let before = CachingEmbedder::new(Arc::new(Lengths::default()), store.clone());
+        let before = CachingEmbedder::new(Arc::new(LengthEmbedder::default()), store.clone());
         before.embed(&["a"]).await.unwrap();
-        let other = Lengths { is_longer: true, ..Lengths::default() };
+        let other = LengthEmbedder { is_longer: true, ..LengthEmbedder::default() };
         let after = CachingEmbedder::new(Arc::new(other), store);
         let err = after.embed(&["a", "b"]).await.unwrap_err();
         assert!(err.to_string().contains("give it another name"), "{err}");
@@ -256,20 +259,20 @@ mod tests {
 
     #[tokio::test]
     async fn the_latest_query_vectors_stay_in_memory() {
-        let lengths = Arc::new(Lengths::default());
-        let recent = Recent::new(lengths.clone());
+        let length_embedder = Arc::new(LengthEmbedder::default());
+        let recent = RecentEmbedder::new(length_embedder.clone());
         let long = "l".repeat(MAX_RECENT_BYTES + 1);
         for _ in 0..2 {
             let found = recent.embed(&["a", &long, "bb"]).await.unwrap();
-            assert_eq!(found, ["a", &long, "bb"].map(vector));
+            assert_eq!(found, ["a", &long, "bb"].map(make_vector));
         }
-        assert_eq!(asked(&lengths), ["a", &long, "bb", &long]);
+        assert_eq!(asked_texts(&length_embedder), ["a", &long, "bb", &long]);
         let many: Vec<String> = (0..MAX_RECENT_TEXTS).map(|n| format!("text {n}")).collect();
         for text in &many[1..] {
             recent.embed(&[text, "a"]).await.unwrap();
         }
         recent.embed(&["a", &many[1], "bb"]).await.unwrap();
-        assert_eq!(asked(&lengths).last().unwrap(), "bb", "the longest unused went");
+        assert_eq!(asked_texts(&length_embedder).last().unwrap(), "bb", "the longest unused went");
         assert_eq!(recent.texts.lock().unwrap().by_age.len(), MAX_RECENT_TEXTS);
     }
 }

@@ -14,28 +14,28 @@ use super::{
     EmbedError, Embedder,
     encoder::Encoder,
     fingerprint,
-    shape::{Pooling, PoolingMethod, Shape, TokenizerSettings},
+    shape::{ModelShape, Pooling, PoolingMethod, TokenizerSettings},
     transformer::Transformer,
-    weights::{Broken, Weights},
+    weights::{InvalidModel, Weights},
 };
 
-/// Bytes of texts in one batch: some hundred tokens, so that matrices are large enough for all
-/// cores and small enough for their caches.
+/// Maximum number of bytes of texts in one batch: some hundred tokens. Then matrices are large
+/// enough for all cores, and small enough for their caches.
 const BATCH_BYTES: usize = 4 << 10;
 const MAX_BATCH_TEXTS: usize = 64;
 
 /// The name of the built-in model. Another quantisation needs another name, because vectors are
 /// stored under it.
-const BUILTIN: &str = "builtin/all-MiniLM-L6-v2-q4.1";
+const BUILTIN_NAME: &str = "builtin/all-MiniLM-L6-v2-q4.1";
 /// The configuration of the built-in model. `builtin/README.md` describes its origin.
 const BUILTIN_CONFIG: &str = r#"{
     "model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12,
     "hidden_act": "gelu", "layer_norm_eps": 1e-12, "max_position_embeddings": 512
 }"#;
-const BUILTIN_TOKENS: usize = 256;
+const MAX_BUILTIN_TOKENS: usize = 256;
 
-static WEIGHTS: &[u8] = include_bytes!("builtin/model.safetensors");
-static TOKENIZER: &[u8] = include_bytes!("builtin/tokenizer.json");
+static BUILTIN_WEIGHTS: &[u8] = include_bytes!("builtin/model.safetensors");
+static BUILTIN_TOKENIZER: &[u8] = include_bytes!("builtin/tokenizer.json");
 
 #[derive(Debug)]
 pub struct Local {
@@ -53,7 +53,7 @@ impl Local {
         let directory = directory.to_owned();
         let opened = spawn_blocking(move || {
             let encoder = Encoder::open(&directory)?;
-            Ok::<_, Broken>((encoder, fingerprint::of_directory(&directory)?))
+            Ok::<_, InvalidModel>((encoder, fingerprint::name_with_fingerprint(&directory)?))
         });
         let (encoder, model) = opened
             .await
@@ -62,13 +62,13 @@ impl Local {
         Ok(Self::new(model, encoder))
     }
 
-    pub async fn builtin() -> Result<Self, EmbedError> {
+    pub async fn open_builtin_model() -> Result<Self, EmbedError> {
         let opened = spawn_blocking(open_builtin);
         let encoder = opened
             .await
-            .map_err(|err| aborted_error(BUILTIN, &err))?
-            .map_err(|err| unusable_model(BUILTIN, &err))?;
-        Ok(Self::new(BUILTIN.to_owned(), encoder))
+            .map_err(|err| aborted_error(BUILTIN_NAME, &err))?
+            .map_err(|err| unusable_model(BUILTIN_NAME, &err))?;
+        Ok(Self::new(BUILTIN_NAME.to_owned(), encoder))
     }
 
     fn new(model: String, encoder: Encoder) -> Self {
@@ -78,7 +78,7 @@ impl Local {
     }
 }
 
-fn unusable_model(model: &str, why: &Broken) -> EmbedError {
+fn unusable_model(model: &str, why: &InvalidModel) -> EmbedError {
     EmbedError::Model { model: model.to_owned(), why: why.0.clone() }
 }
 
@@ -86,12 +86,15 @@ fn aborted_error(model: &str, err: &JoinError) -> EmbedError {
     EmbedError::Model { model: model.to_owned(), why: format!("encoding ended early ({err})") }
 }
 
-fn open_builtin() -> Result<Encoder, Broken> {
-    let tokenizer = Tokenizer::from_bytes(TOKENIZER).map_err(|err| Broken(err.to_string()))?;
-    let reading = TokenizerSettings { tokens: BUILTIN_TOKENS, is_lowered: false };
-    let transformer =
-        Transformer::load(&Shape::read(BUILTIN_CONFIG)?, &Weights::included(WEIGHTS)?)?;
-    let pooling = Pooling { ways: vec![PoolingMethod::Mean], is_normalized: true };
+fn open_builtin() -> Result<Encoder, InvalidModel> {
+    let tokenizer =
+        Tokenizer::from_bytes(BUILTIN_TOKENIZER).map_err(|err| InvalidModel(err.to_string()))?;
+    let reading = TokenizerSettings { max_tokens: MAX_BUILTIN_TOKENS, is_lower_case: false };
+    let transformer = Transformer::load(
+        &ModelShape::read(BUILTIN_CONFIG)?,
+        &Weights::from_binary(BUILTIN_WEIGHTS)?,
+    )?;
+    let pooling = Pooling { methods: vec![PoolingMethod::Mean], is_normalized: true };
     Encoder::new(tokenizer, reading, transformer, pooling)
 }
 
@@ -129,13 +132,13 @@ impl Embedder for Local {
     }
 }
 
-/// Vectors with the places of their texts.
+/// Vectors with the indexes of their texts.
 type Encoded = Vec<(usize, Vec<f32>)>;
 
 impl Local {
     fn collect_encoded(
         &self,
-        done: Result<Result<Encoded, Broken>, JoinError>,
+        done: Result<Result<Encoded, InvalidModel>, JoinError>,
     ) -> Result<Encoded, EmbedError> {
         let encoded = done.map_err(|err| aborted_error(&self.model, &err))?;
         encoded.map_err(|why| unusable_model(&self.model, &why))

@@ -6,8 +6,8 @@ use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, Slice, linalg::general_ma
 
 #[derive(Debug)]
 pub(super) struct Linear {
-    /// One row for each input, one column for each output. Products with contiguous rows are the
-    /// fastest.
+    /// One row for each input, and one column for each output, because products with contiguous
+    /// rows are the fastest.
     pub(super) weight: Array2<f32>,
     pub(super) bias: Vec<f32>,
 }
@@ -25,7 +25,7 @@ impl Linear {
     }
 }
 
-/// Scales each row to mean 0 and variance 1, then by learned factors.
+/// Scales each row to mean 0 and variance 1, and then by learned factors.
 #[derive(Debug)]
 pub(super) struct Norm {
     pub(super) scale: Vec<f32>,
@@ -81,7 +81,7 @@ fn gelu_tanh(x: f32) -> f32 {
 /// Returns the error function in `f32` precision, by the rational approximation of Cephes, Eigen
 /// and XLA. It has no branches, so compilers vectorize it.
 fn error_function(x: f32) -> f32 {
-    const ABOVE: [f32; 7] = [
+    const NUMERATOR: [f32; 7] = [
         -2.726_142_3e-10,
         2.770_681_4e-8,
         -2.101_024e-6,
@@ -90,12 +90,12 @@ fn error_function(x: f32) -> f32 {
         -2.954_6e-3,
         -1.609_603_3e-2,
     ];
-    const BELOW: [f32; 5] =
+    const DENOMINATOR: [f32; 5] =
         [-1.456_607_2e-5, -2.133_740_6e-4, -1.682_827e-3, -7.373_329e-3, -1.426_473_9e-2];
     let x = x.clamp(-4.0, 4.0);
     let square = x * x;
-    let of = |terms: &[f32]| terms.iter().fold(0.0, |sum, term| sum * square + term);
-    x * of(&ABOVE) / of(&BELOW)
+    let evaluate = |terms: &[f32]| terms.iter().fold(0.0, |sum, term| sum * square + term);
+    x * evaluate(&NUMERATOR) / evaluate(&DENOMINATOR)
 }
 
 pub(super) fn apply_softmax(row: &mut [f32]) {
@@ -109,7 +109,7 @@ pub(super) fn apply_softmax(row: &mut [f32]) {
     }
 }
 
-/// A zero vector stays zero.
+/// Scales a vector to length one. A zero vector stays zero.
 pub(super) fn normalize_vector(vector: &mut [f32]) {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     if length > 0.0 {
@@ -119,17 +119,17 @@ pub(super) fn normalize_vector(vector: &mut [f32]) {
     }
 }
 
-pub(super) fn add_assign(to: &mut [f32], what: &[f32]) {
-    to.iter_mut().zip(what).for_each(|(to, number)| *to += number);
+pub(super) fn add_assign(sum: &mut [f32], added: &[f32]) {
+    sum.iter_mut().zip(added).for_each(|(sum, number)| *sum += number);
 }
 
-pub(super) fn for_each_row(rows: &mut Array2<f32>, with: impl FnMut(&mut [f32])) {
+pub(super) fn for_each_row(rows: &mut Array2<f32>, change: impl FnMut(&mut [f32])) {
     let len = rows.ncols().max(1);
     let all = rows.as_slice_mut().expect("rows that were just made lie in one piece");
-    all.chunks_exact_mut(len).for_each(with);
+    all.chunks_exact_mut(len).for_each(change);
 }
 
-pub(super) fn part(
+pub(super) fn part_of(
     mut of: ArrayView2<'_, f32>,
     rows: Range<usize>,
     columns: Range<usize>,
@@ -155,13 +155,13 @@ mod tests {
 
     use super::*;
 
-    fn near(is: f32, want: f64) {
-        assert!((f64::from(is) - want).abs() < 3e-7, "{is} is not {want}");
+    fn check_near(actual: f32, expected: f64) {
+        assert!((f64::from(actual) - expected).abs() < 3e-7, "{actual} is not {expected}");
     }
 
     #[test]
     fn the_error_function_matches_published_tables() {
-        for (x, want) in [
+        for (x, expected) in [
             (0.0, 0.0),
             (0.1, 0.112_462_916_018_285),
             (0.5, 0.520_499_877_813_047),
@@ -171,16 +171,16 @@ mod tests {
             (3.0, 0.999_977_909_503_001),
             (5.0, 1.0),
         ] {
-            near(error_function(x), want);
-            near(error_function(-x), -want);
+            check_near(error_function(x), expected);
+            check_near(error_function(-x), -expected);
         }
     }
 
     #[test]
     fn activations_match_their_papers() {
-        near(apply_gelu(1.0), 0.841_344_746_068_543);
-        near(apply_gelu(-1.0), -0.158_655_253_931_457);
-        near(gelu_tanh(1.0), 0.841_191_990_608_304);
+        check_near(apply_gelu(1.0), 0.841_344_746_068_543);
+        check_near(apply_gelu(-1.0), -0.158_655_253_931_457);
+        check_near(gelu_tanh(1.0), 0.841_191_990_608_304);
         let mut rows = array![[-2.0, 0.5]];
         Activation::Relu.apply(&mut rows);
         assert_eq!(rows, array![[0.0, 0.5]]);

@@ -1,8 +1,8 @@
 //! Downloads embedding models from a hub.
 //!
-//! The weights must match a SHA-256: the caller's, else the one in [`PINNED`], else the one that
-//! the hub names. The model is opened and used once before it moves to its final name. An
-//! interrupted download resumes.
+//! The weights must match a SHA-256: the caller's, else the one in [`PINNED_SHA256`], else the one
+//! that the hub names. The model is opened and used once before the directory gets its final name.
+//! An interrupted download is resumed.
 
 pub(crate) mod download;
 
@@ -13,28 +13,28 @@ use std::{
 
 use reqwest::{Client, StatusCode, Url};
 
-use self::download::{DownloadRequest, Fetched, FileInfo};
+use self::download::{DownloadRequest, FileInfo, HeadResult};
 use super::{
     EmbedError, Embedder, Local,
-    encoder::{CONFIG, TOKENIZER, WEIGHTS},
+    encoder::{CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE},
 };
 
-pub const HUB: &str = "https://huggingface.co";
+pub const DEFAULT_HUB: &str = "https://huggingface.co";
 /// The owner of models without an owner in their name.
-const OWNER: &str = "sentence-transformers";
+const DEFAULT_OWNER: &str = "sentence-transformers";
 /// The SHA-256 of recommended models' weights, by repository.
-const PINNED: [(&str, &str); 1] = [(
+const PINNED_SHA256: [(&str, &str); 1] = [(
     "sentence-transformers/all-MiniLM-L6-v2",
     "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
 )];
-/// The files of a model. The flag marks required ones.
-const FILES: [(&str, bool); 6] = [
-    (CONFIG, true),
-    (TOKENIZER, true),
+/// The files of a model, each with a flag that says whether it is required.
+const VECTOR_FILES: [(&str, bool); 6] = [
+    (CONFIG_FILE, true),
+    (TOKENIZER_FILE, true),
     ("modules.json", false),
     ("sentence_bert_config.json", false),
     ("1_Pooling/config.json", false),
-    (WEIGHTS, true),
+    (WEIGHTS_FILE, true),
 ];
 const MAX_NAME_LEN: usize = 200;
 
@@ -88,16 +88,16 @@ impl PullError {
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub name: &'a str,
-    /// The expected SHA-256 of its weights, in hexadecimal.
+    /// The expected SHA-256 of the weights, in hexadecimal.
     pub sha256: Option<&'a str>,
 }
 
 impl Request<'_> {
-    /// Returns the SHA-256 that the weights must have regardless of the hub.
+    /// Returns the SHA-256 that the weights must have, whatever the hub says.
     fn pinned_sha256(&self, repository: &str) -> Result<Option<String>, PullError> {
         let Some(sha256) = self.sha256 else {
-            let known = PINNED.iter().find(|(pinned, _)| *pinned == repository);
-            return Ok(known.map(|(_, sha256)| (*sha256).to_owned()));
+            let file_info = PINNED_SHA256.iter().find(|(pinned, _)| *pinned == repository);
+            return Ok(file_info.map(|(_, sha256)| (*sha256).to_owned()));
         };
         if sha256.len() != 64 || !sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(PullError::Checksum(sha256.to_owned()));
@@ -147,7 +147,7 @@ fn repository_name(name: &str) -> Result<String, PullError> {
     let parts: Vec<&str> = name.split('/').collect();
     let is_fit = name.len() <= MAX_NAME_LEN && parts.iter().all(|part| is_part(part));
     match (&parts[..], is_fit) {
-        ([model], true) => Ok(format!("{OWNER}/{model}")),
+        ([model], true) => Ok(format!("{DEFAULT_OWNER}/{model}")),
         ([_, _], true) => Ok(name.to_owned()),
         _ => Err(PullError::Name(name.to_owned())),
     }
@@ -163,7 +163,7 @@ struct Source<'a> {
     client: Client,
     hub: &'a str,
     repository: &'a str,
-    /// The SHA-256 that the weights must have regardless of the hub.
+    /// The SHA-256 that the weights must have, whatever the hub says.
     pinned: Option<String>,
 }
 
@@ -175,12 +175,14 @@ impl Source<'_> {
         progress: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<String, PullError> {
         let mut revision = "main".to_owned();
-        for (file, is_needed) in FILES {
-            let Some(known) = self.find_file(&revision, file, is_needed).await? else { continue };
-            // All files are of the revision that the first answer names.
-            revision = known.revision.unwrap_or(revision);
-            let pinned = self.pinned.as_ref().filter(|_| file == WEIGHTS);
-            let sha256 = pinned.or(known.sha256.as_ref()).map(String::as_str);
+        for (file, is_needed) in VECTOR_FILES {
+            let Some(file_info) = self.find_file(&revision, file, is_needed).await? else {
+                continue;
+            };
+            // All files are taken from the revision that the first answer names.
+            revision = file_info.revision.unwrap_or(revision);
+            let pinned = self.pinned.as_ref().filter(|_| file == WEIGHTS_FILE);
+            let sha256 = pinned.or(file_info.sha256.as_ref()).map(String::as_str);
             let wanted =
                 DownloadRequest { url: self.file_url(&revision, file)?, name: file, sha256 };
             download::fetch_file(&self.client, &wanted, &directory.join(file), progress).await?;
@@ -210,12 +212,12 @@ impl Source<'_> {
         is_needed: bool,
     ) -> Result<Option<FileInfo>, PullError> {
         let url = self.file_url(revision, file)?;
-        match download::ask_head(&self.client, &url).await? {
-            Fetched::Is(known) => Ok(Some(known)),
-            Fetched::Not(StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED) if !is_needed => {
+        match download::request_file_info(&self.client, &url).await? {
+            HeadResult::Info(file_info) => Ok(Some(file_info)),
+            HeadResult::Status(StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED) if !is_needed => {
                 Ok(None)
             }
-            Fetched::Not(status) => Err(PullError::Missing(format!(
+            HeadResult::Status(status) => Err(PullError::Missing(format!(
                 "the hub has no `{file}` of `{}` ({status}): look for the model's name at {}, and \
                  that it has weights in `safetensors`",
                 self.repository,
@@ -226,7 +228,7 @@ impl Source<'_> {
 }
 
 /// Lists the models in a directory and in the directories of owners.
-pub fn list(models: &Path) -> Vec<String> {
+pub fn list_models(models: &Path) -> Vec<String> {
     let names = |at: &Path| {
         let entries = fs::read_dir(at).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -237,12 +239,12 @@ pub fn list(models: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for name in names(models) {
         let path = models.join(&name);
-        if path.join(WEIGHTS).is_file() {
+        if path.join(WEIGHTS_FILE).is_file() {
             found.push(name);
             continue;
         }
         let of_owner = names(&path).into_iter();
-        let of_owner = of_owner.filter(|name| path.join(name).join(WEIGHTS).is_file());
+        let of_owner = of_owner.filter(|name| path.join(name).join(WEIGHTS_FILE).is_file());
         found.extend(of_owner.map(|model| format!("{name}/{model}")));
     }
     found.sort();

@@ -14,25 +14,28 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{EmbedError, Embedder};
 
-/// Texts in one request. Well below the limit of `OpenAI` and compatible servers.
-const BATCH_TEXTS: usize = 256;
-/// Bytes of the texts in one request. `OpenAI` allows 300,000 tokens, others a megabyte of JSON.
-const BATCH_BYTES: usize = 256 << 10;
+/// Maximum number of texts in one request, well below the limits of `OpenAI` and compatible
+/// servers.
+const MAX_BATCH_TEXTS: usize = 256;
+/// Maximum number of bytes of the texts in one request. `OpenAI` allows 300,000 tokens, and other
+/// servers a megabyte of JSON.
+const MAX_BATCH_BYTES: usize = 256 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The timeout of one request. A request that took so long with all its attempts is not repeated.
-const TIMEOUT: Duration = Duration::from_mins(1);
-const FIRST_TIMEOUT: Duration = Duration::from_secs(15);
-/// The texts of the first request: two, because some servers do not accept lists.
+/// The timeout of one request. If all attempts together have taken this long, the request is not
+/// repeated.
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
+/// The texts of the first request. There are two, because some servers do not accept lists.
 const PROBE_TEXTS: [&str; 2] = ["hello", "world"];
 const MAX_ATTEMPTS: u32 = 4;
 /// The wait before the second attempt. It doubles with each further attempt.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// The longest wait that a server may ask for.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(20);
-/// Bytes of an answer: enough for the vectors of the largest models as text.
+/// Maximum number of bytes of an answer, enough for the vectors of the largest models as text.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 const MAX_ERROR_BYTES: usize = 300;
-const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT_NAME: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Clone)]
 pub struct ServerConfig {
@@ -62,7 +65,7 @@ pub struct Server {
     name: String,
     model: String,
     key: Option<HeaderValue>,
-    pause: Duration,
+    retry_delay: Duration,
 }
 
 #[derive(Deserialize)]
@@ -76,10 +79,10 @@ struct Entry {
     embedding: Vec<f32>,
 }
 
-enum Failed {
-    /// A retry may help, after the wait that the server asked for.
-    Now(String, Option<Duration>),
-    ForGood(String),
+enum RequestFailure {
+    /// A retry may help, after the wait that the server asks for.
+    Temporary(String, Option<Duration>),
+    Permanent(String),
     Text(String),
 }
 
@@ -104,9 +107,10 @@ impl Server {
             value.set_sensitive(true);
             Ok(value)
         });
-        // This fails if the process has a provider of cryptography already, which is fine.
+        // This fails if the process has a cryptography provider already, and then that provider is
+        // used.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT_TIMEOUT);
+        let client = Client::builder().user_agent(USER_AGENT_NAME).connect_timeout(CONNECT_TIMEOUT);
         let client = client.redirect(reqwest::redirect::Policy::none()).build();
         let place = format!("{}{}", url.authority(), url.path().trim_end_matches("/embeddings"));
         Ok(Self {
@@ -115,65 +119,74 @@ impl Server {
             name: format!("{}@{place}", config.model),
             model: config.model.clone(),
             key: key.transpose()?,
-            pause: MIN_RETRY_DELAY,
+            retry_delay: MIN_RETRY_DELAY,
         })
     }
 
     async fn request_vectors(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let url = || self.url.to_string();
-        let (mut pause, began) = (self.pause, Instant::now());
+        let (mut retry_delay, began) = (self.retry_delay, Instant::now());
         for tried in 1.. {
             match self.try_once(texts).await {
                 Ok(vectors) => return Ok(vectors),
-                Err(Failed::ForGood(why)) => return Err(EmbedError::Refused { url: url(), why }),
-                Err(Failed::Text(why)) => return Err(EmbedError::Text { url: url(), why }),
-                Err(Failed::Now(why, _)) if tried == MAX_ATTEMPTS || began.elapsed() >= TIMEOUT => {
+                Err(RequestFailure::Permanent(why)) => {
+                    return Err(EmbedError::Refused { url: url(), why });
+                }
+                Err(RequestFailure::Text(why)) => return Err(EmbedError::Text { url: url(), why }),
+                Err(RequestFailure::Temporary(why, _))
+                    if tried == MAX_ATTEMPTS || began.elapsed() >= REQUEST_TIMEOUT =>
+                {
                     let times = if tried == 1 { "once" } else { &format!("{tried} times") };
                     let why = format!("{why}, asked {times}: see that it runs");
                     return Err(EmbedError::Unavailable { url: url(), why });
                 }
-                Err(Failed::Now(why, wait)) => {
+                Err(RequestFailure::Temporary(why, wait)) => {
                     tracing::debug!(%why, "the embedding server is asked again");
-                    sleep(wait.unwrap_or(pause).min(MAX_RETRY_DELAY)).await;
-                    pause *= 2;
+                    sleep(wait.unwrap_or(retry_delay).min(MAX_RETRY_DELAY)).await;
+                    retry_delay *= 2;
                 }
             }
         }
         unreachable!("the last try returns")
     }
 
-    async fn try_once(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, Failed> {
+    async fn try_once(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, RequestFailure> {
         let body = json!({ "model": self.model, "input": texts, "encoding_format": "float" });
         let mut request = self.client.post(self.url.clone()).json(&body);
         if let Some(key) = &self.key {
             request = request.header(reqwest::header::AUTHORIZATION, key);
         }
-        let answered = timeout(TIMEOUT, async {
+        let answered = timeout(REQUEST_TIMEOUT, async {
             let response = request.send().await.map_err(|err| connection_error(&err))?;
             let (status, wait) = (response.status(), retry_after(&response));
-            Ok::<_, Failed>((status, wait, read(response).await?))
+            Ok::<_, RequestFailure>((status, wait, read_body(response).await?))
         });
-        let slow = |_| Failed::Now(format!("it did not answer in {} s", TIMEOUT.as_secs()), None);
+        let slow = |_| {
+            RequestFailure::Temporary(
+                format!("it did not answer in {} s", REQUEST_TIMEOUT.as_secs()),
+                None,
+            )
+        };
         let (status, wait, body) = answered.await.map_err(slow)??;
         if status.is_success() {
-            return parse_vectors(&body, texts.len()).map_err(Failed::ForGood);
+            return parse_vectors(&body, texts.len()).map_err(RequestFailure::Permanent);
         }
         let said = String::from_utf8_lossy(&body);
         let said = said.trim().chars().take(MAX_ERROR_BYTES).collect::<String>();
         let why = format!("it answered {status}: {said}");
         match status {
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-                Err(Failed::Now(why, wait))
+                Err(RequestFailure::Temporary(why, wait))
             }
-            _ if status.is_server_error() => Err(Failed::Now(why, wait)),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Failed::ForGood(format!(
-                "{why}; check the variable that `embedding.api_key_env` names"
-            ))),
-            StatusCode::NOT_FOUND => Err(Failed::ForGood(format!(
+            _ if status.is_server_error() => Err(RequestFailure::Temporary(why, wait)),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(RequestFailure::Permanent(
+                format!("{why}; check the variable that `embedding.api_key_env` names"),
+            )),
+            StatusCode::NOT_FOUND => Err(RequestFailure::Permanent(format!(
                 "{why}; check `embedding.base_url` and `embedding.model`"
             ))),
-            _ if status.is_client_error() => Err(Failed::Text(why)),
-            _ => Err(Failed::ForGood(why)),
+            _ if status.is_client_error() => Err(RequestFailure::Text(why)),
+            _ => Err(RequestFailure::Permanent(why)),
         }
     }
 }
@@ -189,7 +202,7 @@ impl Embedder for Server {
         let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
         let mut rest = texts;
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(batch_len(rest));
+            let (now, later) = rest.split_at(count_batch_texts(rest));
             vectors.extend(self.request_vectors(now).await?);
             rest = later;
         }
@@ -197,28 +210,35 @@ impl Embedder for Server {
         match vectors.iter().find(|vector| vector.len() != len) {
             Some(other) => Err(EmbedError::Refused {
                 url: self.url.to_string(),
-                why: format!("its vectors have {len} numbers, or {}", other.len()),
+                why: format!(
+                    "its vectors have different lengths: {len} and {} numbers",
+                    other.len()
+                ),
             }),
             None => Ok(vectors),
         }
     }
 
-    /// Asks the server once. A server that rejects the texts counts as available, because it
-    /// answers.
+    /// Asks the server once. If the server only rejects the texts, it counts as available, because
+    /// it answers.
     async fn probe(&self) -> Result<(), EmbedError> {
         let url = || self.url.to_string();
-        let slow =
-            |_| Failed::Now(format!("it did not answer in {} s", FIRST_TIMEOUT.as_secs()), None);
-        let answered = timeout(FIRST_TIMEOUT, self.try_once(&PROBE_TEXTS)).await;
+        let slow = |_| {
+            RequestFailure::Temporary(
+                format!("it did not answer in {} s", PROBE_TIMEOUT.as_secs()),
+                None,
+            )
+        };
+        let answered = timeout(PROBE_TIMEOUT, self.try_once(&PROBE_TEXTS)).await;
         match answered.unwrap_or_else(|elapsed| Err(slow(elapsed))) {
-            // Zero vectors would make every score 0.
+            // With zero vectors, every score would be 0.
             Ok(vectors) if vectors.iter().flatten().all(|number| *number == 0.0) => {
-                let why = "its vectors have nothing but zeros; check `embedding.model`".to_owned();
+                let why = "its vectors are all zero; check `embedding.model`".to_owned();
                 Err(EmbedError::Refused { url: url(), why })
             }
-            Ok(_) | Err(Failed::Text(_)) => Ok(()),
-            Err(Failed::ForGood(why)) => Err(EmbedError::Refused { url: url(), why }),
-            Err(Failed::Now(why, _)) => {
+            Ok(_) | Err(RequestFailure::Text(_)) => Ok(()),
+            Err(RequestFailure::Permanent(why)) => Err(EmbedError::Refused { url: url(), why }),
+            Err(RequestFailure::Temporary(why, _)) => {
                 let why = format!("{why}: see that it runs");
                 Err(EmbedError::Unavailable { url: url(), why })
             }
@@ -226,16 +246,16 @@ impl Embedder for Server {
     }
 }
 
-fn batch_len(texts: &[&str]) -> usize {
+fn count_batch_texts(texts: &[&str]) -> usize {
     let mut bytes = 0;
-    let fit = texts.iter().take(BATCH_TEXTS).take_while(|text| {
+    let fit = texts.iter().take(MAX_BATCH_TEXTS).take_while(|text| {
         bytes += text.len();
-        bytes <= BATCH_BYTES
+        bytes <= MAX_BATCH_BYTES
     });
     fit.count().max(1)
 }
 
-/// Reads an answer. Its vectors have places and may come in any order.
+/// Parses an answer. Its vectors have indexes and may come in any order.
 fn parse_vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
     let answer: Answer = serde_json::from_slice(body)
         .map_err(|err| format!("its answer is not a list of vectors ({err})"))?;
@@ -247,13 +267,19 @@ fn parse_vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
         match vectors.get_mut(index) {
             Some(place) if is_vector && place.is_empty() => *place = embedding,
             Some(_) if is_vector => {
-                return Err(format!("it gave vector number {index} twice"));
+                return Err(format!("it returned vector {index} twice"));
             }
             Some(_) => {
                 let len = embedding.len();
-                return Err(format!("its vector number {index}, of {len} numbers, cannot be"));
+                return Err(format!(
+                    "its vector {index} is invalid: it has {len} numbers, or one that is not finite"
+                ));
             }
-            None => return Err(format!("it gave a vector number {index} of {texts}, from 0 on")),
+            None => {
+                return Err(format!(
+                    "it returned a vector with the index {index} for {texts} texts"
+                ));
+            }
         }
     }
     match vectors.iter().filter(|vector| vector.is_empty()).count() {
@@ -262,25 +288,27 @@ fn parse_vectors(body: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, String> {
     }
 }
 
-async fn read(mut response: Response) -> Result<Vec<u8>, Failed> {
+async fn read_body(mut response: Response) -> Result<Vec<u8>, RequestFailure> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|err| connection_error(&err))? {
         if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-            return Err(Failed::ForGood(format!("it answered more than {MAX_ANSWER_BYTES} bytes")));
+            return Err(RequestFailure::Permanent(format!(
+                "it answered more than {MAX_ANSWER_BYTES} bytes"
+            )));
         }
         body.extend_from_slice(&chunk);
     }
     Ok(body)
 }
 
-/// Returns the wait that a server asks for in seconds.
+/// Returns the wait that a server asks for. Reads only waits in seconds.
 fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     value.trim().parse().ok().map(Duration::from_secs)
 }
 
-fn connection_error(err: &reqwest::Error) -> Failed {
-    let mut why = String::from("it cannot be asked");
+fn connection_error(err: &reqwest::Error) -> RequestFailure {
+    let mut why = String::from("the request failed");
     let mut cause: Option<&dyn std::error::Error> = Some(err);
     while let Some(err) = cause {
         if err.source().is_none() {
@@ -288,7 +316,7 @@ fn connection_error(err: &reqwest::Error) -> Failed {
         }
         cause = err.source();
     }
-    Failed::Now(why, None)
+    RequestFailure::Temporary(why, None)
 }
 
 #[cfg(test)]
@@ -297,39 +325,39 @@ mod tests {
 
     #[test]
     fn a_request_is_limited_in_texts_and_bytes() {
-        assert_eq!(batch_len(&["a"; 3]), 3);
-        assert_eq!(batch_len(&["a"; BATCH_TEXTS + 1]), BATCH_TEXTS);
-        let half = "x".repeat(BATCH_BYTES / 2);
-        assert_eq!(batch_len(&[&half, &half, "a"]), 2);
-        assert_eq!(batch_len(&[&format!("{half}{half}!"), "a"]), 1, "one at least");
+        assert_eq!(count_batch_texts(&["a"; 3]), 3);
+        assert_eq!(count_batch_texts(&["a"; MAX_BATCH_TEXTS + 1]), MAX_BATCH_TEXTS);
+        let half = "x".repeat(MAX_BATCH_BYTES / 2);
+        assert_eq!(count_batch_texts(&[&half, &half, "a"]), 2);
+        assert_eq!(count_batch_texts(&[&format!("{half}{half}!"), "a"]), 1, "one at least");
     }
 
     #[test]
     fn vectors_are_accepted_in_any_order() {
-        let read = |body: &str| parse_vectors(body.as_bytes(), 2);
+        let parse_body = |body: &str| parse_vectors(body.as_bytes(), 2);
         let body = r#"{"object": "list", "data": [
             {"object": "embedding", "index": 1, "embedding": [3, 4.5]},
             {"object": "embedding", "index": 0, "embedding": [1e-3, 2]}]}"#;
-        assert_eq!(read(body).unwrap(), [vec![0.001, 2.0], vec![3.0, 4.5]]);
+        assert_eq!(parse_body(body).unwrap(), [vec![0.001, 2.0], vec![3.0, 4.5]]);
         for (body, why) in [
             ("<html>", "its answer is not a list of vectors"),
             (r#"{"data": []}"#, "it left out 2 of 2 vectors"),
             (r#"{"data": [{"index": 0, "embedding": [1]}]}"#, "it left out 1 of 2 vectors"),
             (
                 r#"{"data": [{"index": 2, "embedding": [1]}]}"#,
-                "it gave a vector number 2 of 2, from 0 on",
+                "it returned a vector with the index 2 for 2 texts",
             ),
-            (r#"{"data": [{"index": 0, "embedding": []}]}"#, "its vector number 0, of 0 numbers"),
+            (r#"{"data": [{"index": 0, "embedding": []}]}"#, "its vector 0 is invalid"),
             (
                 r#"{"data": [{"index": 0, "embedding": [1e99]}]}"#,
                 "its answer is not a list of vectors",
             ),
             (
                 r#"{"data": [{"index": 0, "embedding": [1]}, {"index": 0, "embedding": [1]}]}"#,
-                "it gave vector number 0 twice",
+                "it returned vector 0 twice",
             ),
         ] {
-            let said = read(body).unwrap_err();
+            let said = parse_body(body).unwrap_err();
             assert!(said.starts_with(why), "{said}");
         }
     }

@@ -4,24 +4,24 @@ use std::{fs, io::ErrorKind, path::Path};
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{math::Activation, weights::Broken};
+use super::{math::Activation, weights::InvalidModel};
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// The default number of tokens of a text: BERT's.
-const DEFAULT_TOKENS: usize = 512;
+/// The default maximum number of tokens of a text, as in BERT.
+const DEFAULT_MAX_TOKENS: usize = 512;
 
 /// The only supported architecture: `model_type` in `config.json`.
 const ARCHITECTURE: &str = "bert";
 
-/// The architecture in `config.json`. It is read first, because other architectures use other
-/// fields.
+/// The architecture in `config.json`. It is read before the other fields, because other
+/// architectures have other fields.
 #[derive(Deserialize)]
 struct Architecture {
     model_type: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct Shape {
+pub(super) struct ModelShape {
     pub(super) hidden_size: usize,
     pub(super) num_hidden_layers: usize,
     pub(super) num_attention_heads: usize,
@@ -42,44 +42,46 @@ fn default_epsilon() -> f32 {
     1e-12
 }
 
-impl Shape {
-    pub(super) fn read(text: &str) -> Result<Self, Broken> {
-        let Architecture { model_type } = parse("config.json", text)?;
+impl ModelShape {
+    pub(super) fn read(text: &str) -> Result<Self, InvalidModel> {
+        let Architecture { model_type } = parse_json("config.json", text)?;
         if model_type != ARCHITECTURE {
-            return Err(Broken(format!(
+            return Err(InvalidModel(format!(
                 "its architecture is `{model_type}`; only BERT models run here (`model_type: bert`), \
                  such as all-MiniLM-L6-v2 or BAAI/bge-small-en-v1.5: for other models use a server \
                  (`embedding.base_url`)"
             )));
         }
-        let shape: Self = parse("config.json", text)?;
+        let shape: Self = parse_json("config.json", text)?;
         if let Some(other) = shape.position_embedding_type.as_deref()
             && other != "absolute"
         {
-            return Err(Broken(format!("its positions are `{other}`, which is not known here")));
+            return Err(InvalidModel(format!(
+                "its positions are `{other}`, which is not supported"
+            )));
         }
         let (size, heads) = (shape.hidden_size, shape.num_attention_heads);
         if heads == 0 || size == 0 || !size.is_multiple_of(heads) {
             let why = format!("{size} numbers cannot be shared among {heads} heads");
-            return Err(Broken(format!("its `config.json` says what cannot be: {why}")));
+            return Err(InvalidModel(format!("its `config.json` is inconsistent: {why}")));
         }
         Ok(shape)
     }
 
-    pub(super) fn activation(&self) -> Result<Activation, Broken> {
+    pub(super) fn activation(&self) -> Result<Activation, InvalidModel> {
         match &*self.hidden_act {
             "gelu" => Ok(Activation::Gelu),
             "gelu_new" | "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),
             "relu" => Ok(Activation::Relu),
-            other => Err(Broken(format!("its activation `{other}` is not known here"))),
+            other => Err(InvalidModel(format!("its activation `{other}` is not supported"))),
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pooling {
-    /// Several poolings are concatenated.
-    pub(super) ways: Vec<PoolingMethod>,
+    /// The results of several methods are concatenated.
+    pub(super) methods: Vec<PoolingMethod>,
     /// Scales the vector to length 1.
     pub(super) is_normalized: bool,
 }
@@ -90,14 +92,14 @@ pub(super) enum PoolingMethod {
     Largest,
     Mean,
     /// The sum, divided by the square root of the number of tokens.
-    MeanOfRoot,
+    MeanBySquareRoot,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TokenizerSettings {
-    /// Tokens of a text. The rest is ignored.
-    pub(super) tokens: usize,
-    pub(super) is_lowered: bool,
+    /// Maximum number of tokens of a text. Further tokens are ignored.
+    pub(super) max_tokens: usize,
+    pub(super) is_lower_case: bool,
 }
 
 #[derive(Deserialize)]
@@ -133,85 +135,92 @@ struct PoolingModule {
 }
 
 impl PoolingModule {
-    fn pooling_modes(&self) -> Result<Vec<PoolingMethod>, Broken> {
+    fn pooling_modes(&self) -> Result<Vec<PoolingMethod>, InvalidModel> {
         if self.pooling_mode_weightedmean_tokens || self.pooling_mode_lasttoken {
-            let why = "its pooling is by weights or by the last token, which is not known here";
-            return Err(Broken(why.to_owned()));
+            let why = "its pooling is by weights or by the last token, which is not supported";
+            return Err(InvalidModel(why.to_owned()));
         }
         if let Some(mode) = &self.pooling_mode {
             return match &**mode {
                 "cls" => Ok(vec![PoolingMethod::First]),
                 "max" => Ok(vec![PoolingMethod::Largest]),
                 "mean" => Ok(vec![PoolingMethod::Mean]),
-                "mean_sqrt_len_tokens" => Ok(vec![PoolingMethod::MeanOfRoot]),
-                other => Err(Broken(format!("its pooling `{other}` is not known here"))),
+                "mean_sqrt_len_tokens" => Ok(vec![PoolingMethod::MeanBySquareRoot]),
+                other => Err(InvalidModel(format!("its pooling `{other}` is not supported"))),
             };
         }
         let all = [
             (self.pooling_mode_cls_token, PoolingMethod::First),
             (self.pooling_mode_max_tokens, PoolingMethod::Largest),
             (self.pooling_mode_mean_tokens, PoolingMethod::Mean),
-            (self.pooling_mode_mean_sqrt_len_tokens, PoolingMethod::MeanOfRoot),
+            (self.pooling_mode_mean_sqrt_len_tokens, PoolingMethod::MeanBySquareRoot),
         ];
-        let ways: Vec<PoolingMethod> =
+        let methods: Vec<PoolingMethod> =
             all.into_iter().filter(|(is, _)| *is).map(|(_, way)| way).collect();
-        if ways.is_empty() {
-            return Err(Broken("its pooling configuration names no way".to_owned()));
+        if methods.is_empty() {
+            return Err(InvalidModel("its pooling configuration names no method".to_owned()));
         }
-        Ok(ways)
+        Ok(methods)
     }
 }
 
-/// Reads the pooling of a model in a directory. A plain transformer uses the mean, like the
-/// original.
-pub(super) fn read_pooling(directory: &Path) -> Result<Pooling, Broken> {
+/// Reads the pooling of a model in a directory. A model without this setting uses the mean, as
+/// sentence-transformers does.
+pub(super) fn read_pooling(directory: &Path) -> Result<Pooling, InvalidModel> {
     let Some(modules) = read_optional(directory, "modules.json")? else {
         let at = directory.join("1_Pooling");
         let pooling: Option<PoolingModule> = read_optional(&at, "config.json")?;
-        let ways = pooling
+        let methods = pooling
             .map_or_else(|| Ok(vec![PoolingMethod::Mean]), |pooling| pooling.pooling_modes())?;
-        return Ok(Pooling { ways, is_normalized: false });
+        return Ok(Pooling { methods, is_normalized: false });
     };
     let modules: Vec<Module> = modules;
-    let mut pooling = Pooling { ways: Vec::new(), is_normalized: false };
+    let mut pooling = Pooling { methods: Vec::new(), is_normalized: false };
     for Module { path, kind } in modules {
         match kind.rsplit('.').next().unwrap_or_default() {
             "Transformer" if path.is_empty() => (),
             "Pooling" => {
                 let at = directory.join(&path);
                 let module = read_optional::<PoolingModule>(&at, "config.json")?;
-                let missing = || Broken(format!("`{path}/config.json` is missing"));
-                pooling.ways = module.ok_or_else(missing)?.pooling_modes()?;
+                let missing = || InvalidModel(format!("`{path}/config.json` is missing"));
+                pooling.methods = module.ok_or_else(missing)?.pooling_modes()?;
             }
             "Normalize" => pooling.is_normalized = true,
             _ => {
-                return Err(Broken(format!(
+                return Err(InvalidModel(format!(
                     "it has an unknown part `{kind}`: choose a model with \
                      a transformer, pooling and normalisation only"
                 )));
             }
         }
     }
-    if pooling.ways.is_empty() {
-        pooling.ways.push(PoolingMethod::Mean);
+    if pooling.methods.is_empty() {
+        pooling.methods.push(PoolingMethod::Mean);
     }
     Ok(pooling)
 }
 
-pub(super) fn read_limits(directory: &Path, shape: &Shape) -> Result<TokenizerSettings, Broken> {
+pub(super) fn read_tokenizer_settings(
+    directory: &Path,
+    shape: &ModelShape,
+) -> Result<TokenizerSettings, InvalidModel> {
     let module: TransformerModule =
         read_optional(directory, "sentence_bert_config.json")?.unwrap_or_default();
-    let tokens = module.max_seq_length.unwrap_or(DEFAULT_TOKENS).min(shape.max_position_embeddings);
-    if tokens < 3 {
-        return Err(Broken(format!("it reads {tokens} tokens of a text, which is not enough")));
+    let max_tokens =
+        module.max_seq_length.unwrap_or(DEFAULT_MAX_TOKENS).min(shape.max_position_embeddings);
+    if max_tokens < 3 {
+        return Err(InvalidModel(format!(
+            "it reads {max_tokens} tokens of a text, which is not enough"
+        )));
     }
-    Ok(TokenizerSettings { tokens, is_lowered: module.do_lower_case })
+    Ok(TokenizerSettings { max_tokens, is_lower_case: module.do_lower_case })
 }
 
-pub(super) fn read_required(directory: &Path, name: &str) -> Result<String, Broken> {
+pub(super) fn read_required(directory: &Path, name: &str) -> Result<String, InvalidModel> {
     let path = directory.join(name);
-    let unreadable =
-        |err: &dyn std::fmt::Display| Broken(format!("`{}` cannot be read: {err}", path.display()));
+    let unreadable = |err: &dyn std::fmt::Display| {
+        InvalidModel(format!("`{}` cannot be read: {err}", path.display()))
+    };
     let len = fs::metadata(&path).map_err(|err| unreadable(&err))?.len();
     if len > MAX_CONFIG_BYTES {
         return Err(unreadable(&format_args!(
@@ -221,13 +230,17 @@ pub(super) fn read_required(directory: &Path, name: &str) -> Result<String, Brok
     fs::read_to_string(&path).map_err(|err| unreadable(&err))
 }
 
-fn read_optional<T: DeserializeOwned>(directory: &Path, name: &str) -> Result<Option<T>, Broken> {
+fn read_optional<T: DeserializeOwned>(
+    directory: &Path,
+    name: &str,
+) -> Result<Option<T>, InvalidModel> {
     match fs::metadata(directory.join(name)) {
         Err(err) if err.kind() == ErrorKind::NotFound => Ok(None),
-        _ => parse(name, &read_required(directory, name)?).map(Some),
+        _ => parse_json(name, &read_required(directory, name)?).map(Some),
     }
 }
 
-fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, Broken> {
-    serde_json::from_str(text).map_err(|err| Broken(format!("its `{name}` cannot be read: {err}")))
+fn parse_json<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, InvalidModel> {
+    serde_json::from_str(text)
+        .map_err(|err| InvalidModel(format!("its `{name}` cannot be read: {err}")))
 }

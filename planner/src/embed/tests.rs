@@ -8,20 +8,20 @@ use tempfile::TempDir;
 
 use super::{
     EmbedError, Embedder, Local,
-    shape::Shape,
+    shape::ModelShape,
     transformer::Transformer,
-    weights::{Broken, Weights},
+    weights::{InvalidModel, Weights},
 };
 
 /// A text, and the vector that a model should return.
 #[derive(Deserialize)]
-struct Golden {
+struct ReferenceVector {
     text: String,
     vector: Vec<f32>,
 }
 
 /// Returns reproducible numbers without a pattern for a tensor.
-fn numbers(name: &str, len: usize) -> Vec<f32> {
+fn reproducible_numbers(name: &str, len: usize) -> Vec<f32> {
     let seed: u64 = name.bytes().map(u64::from).sum();
     let shift = if name.ends_with("orm.weight") { 1.0 } else { 0.0 };
     let number = |at: usize| {
@@ -31,11 +31,11 @@ fn numbers(name: &str, len: usize) -> Vec<f32> {
     (0..len).map(number).collect()
 }
 
-fn write(path: &Path, tensors: &[(String, Vec<usize>)]) {
+fn write_tensors(path: &Path, tensors: &[(String, Vec<usize>)]) {
     let (mut header, mut data) = (Map::new(), Vec::new());
     for (name, shape) in tensors {
         let start = data.len();
-        let numbers = numbers(name, shape.iter().product());
+        let numbers = reproducible_numbers(name, shape.iter().product());
         data.extend(numbers.into_iter().flat_map(f32::to_le_bytes));
         let entry = json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, data.len()] });
         header.insert(name.clone(), entry);
@@ -45,7 +45,7 @@ fn write(path: &Path, tensors: &[(String, Vec<usize>)]) {
     fs::write(path, [&len, header.as_bytes(), &data].concat()).unwrap();
 }
 
-fn tensors() -> Vec<(String, Vec<usize>)> {
+fn make_tensors() -> Vec<(String, Vec<usize>)> {
     let parts = [
         ("attention.self.query", 8, 8),
         ("attention.self.key", 8, 8),
@@ -75,7 +75,7 @@ fn tensors() -> Vec<(String, Vec<usize>)> {
     all
 }
 
-fn config() -> Value {
+fn make_config() -> Value {
     json!({
         "model_type": "bert", "hidden_size": 8, "num_hidden_layers": 2,
         "num_attention_heads": 2, "hidden_act": "gelu", "layer_norm_eps": 1e-12,
@@ -83,11 +83,11 @@ fn config() -> Value {
     })
 }
 
-fn load(tensors: &[(String, Vec<usize>)]) -> Result<Transformer, Broken> {
+fn load_transformer(tensors: &[(String, Vec<usize>)]) -> Result<Transformer, InvalidModel> {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("model.safetensors");
-    write(&path, tensors);
-    Transformer::load(&Shape::read(&config().to_string())?, &Weights::open(&path)?)
+    write_tensors(&path, tensors);
+    Transformer::load(&ModelShape::read(&make_config().to_string())?, &Weights::open(&path)?)
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn a_transformer_computes_the_same_as_numpy() {
     let long: Vec<u32> = (0..20).map(|at| (at * 3) % 11).collect();
     let last = [0.57258, -0.89545, -1.4437, -0.19341, 1.70882, -0.96274, -1.3629, 0.84066];
     let first = [0.79872, -1.01991, -1.25976, -0.43506, 1.11634, 0.20387, -1.5099, 0.28742];
-    let transformer = load(&tensors()).unwrap();
-    let rows = transformer.run(&[long, vec![4, 2]]).unwrap();
+    let transformer = load_transformer(&make_tensors()).unwrap();
+    let rows = transformer.encode_tokens(&[long, vec![4, 2]]).unwrap();
     assert_eq!(rows.dim(), (22, 8));
     for (row, want) in [(19, last), (20, first)] {
         let row = rows.row(row);
@@ -104,7 +104,7 @@ fn a_transformer_computes_the_same_as_numpy() {
         assert!(is_near, "{row} is not {want:?}");
     }
     // The vector of a text does not depend on the other texts of its batch.
-    let alone = transformer.run(&[vec![4, 2]]).unwrap();
+    let alone = transformer.encode_tokens(&[vec![4, 2]]).unwrap();
     let beside = rows.rows().into_iter().skip(20);
     assert!(alone.iter().zip(beside.flatten()).all(|(a, b)| (a - b).abs() < 1e-5));
 }
@@ -115,18 +115,18 @@ fn tensor_prefixes_and_old_names_are_supported() {
         let name = name.replace("LayerNorm.weight", "LayerNorm.gamma");
         format!("bert.{}", name.replace("LayerNorm.bias", "LayerNorm.beta"))
     };
-    let tensors: Vec<_> = tensors().iter().map(|(it, to)| (renamed(it), to.clone())).collect();
-    load(&tensors).unwrap();
+    let tensors: Vec<_> = make_tensors().iter().map(|(it, to)| (renamed(it), to.clone())).collect();
+    load_transformer(&tensors).unwrap();
 }
 
 #[test]
 fn a_broken_model_is_explained() {
     let without = |name: &str| {
-        let all = tensors().into_iter();
+        let all = make_tensors().into_iter();
         all.filter(|(it, _)| it != name).collect::<Vec<_>>()
     };
     let reshaped = |name: &str, shape: &[usize]| {
-        let all = tensors().into_iter();
+        let all = make_tensors().into_iter();
         let shape = |it: &str, was| if it == name { shape.to_vec() } else { was };
         all.map(|(it, was)| (it.clone(), shape(&it, was))).collect::<Vec<_>>()
     };
@@ -141,24 +141,24 @@ fn a_broken_model_is_explained() {
         (reshaped(positions, &[30, 3]), "is (30, 3)"),
         (reshaped(positions, &[64]), "has the shape [64]"),
         (reshaped("encoder.layer.0.attention.self.key.weight", &[8, 9]), "is (8, 9), not (8, 8)"),
-        (reshaped("encoder.layer.0.output.LayerNorm.bias", &[7]), "has not 8 numbers"),
+        (reshaped("encoder.layer.0.output.LayerNorm.bias", &[7]), "does not have 8 numbers"),
         (reshaped("embeddings.position_embeddings.weight", &[29, 8]), "is (29, 8), not (30, 8)"),
     ] {
-        let said = load(&tensors).unwrap_err().to_string();
+        let said = load_transformer(&tensors).unwrap_err().to_string();
         assert!(said.contains(want), "{said}");
     }
-    let transformer = load(&tensors()).unwrap();
-    let said = transformer.run(&[vec![11]]).unwrap_err().to_string();
+    let transformer = load_transformer(&make_tensors()).unwrap();
+    let said = transformer.encode_tokens(&[vec![11]]).unwrap_err().to_string();
     assert!(said.contains("tokenizer.json"), "{said}");
-    transformer.run(&[vec![1; 31]]).unwrap_err();
-    assert_eq!(transformer.run(&[vec![]]).unwrap().dim(), (0, 8));
+    transformer.encode_tokens(&[vec![1; 31]]).unwrap_err();
+    assert_eq!(transformer.encode_tokens(&[vec![]]).unwrap().dim(), (0, 8));
 }
 
 #[test]
 fn a_file_without_tensors_is_rejected() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("model.safetensors");
-    write(&path, &tensors());
+    write_tensors(&path, &make_tensors());
     let whole = fs::read(&path).unwrap();
     let cut = &whole[..whole.len() - 1];
     for bytes in [
@@ -176,11 +176,12 @@ fn a_file_without_tensors_is_rejected() {
 
 #[tokio::test]
 async fn the_built_in_encoder_returns_its_reference_vectors() {
-    let golden: Vec<Golden> = serde_json::from_str(include_str!("builtin/golden.json")).unwrap();
-    let embedder = Local::builtin().await.unwrap();
+    let golden: Vec<ReferenceVector> =
+        serde_json::from_str(include_str!("builtin/golden.json")).unwrap();
+    let embedder = Local::open_builtin_model().await.unwrap();
     let texts: Vec<&str> = golden.iter().map(|it| &*it.text).collect();
     let vectors = embedder.embed(&texts).await.unwrap();
-    for (Golden { text, vector: want }, vector) in golden.iter().zip(vectors) {
+    for (ReferenceVector { text, vector: want }, vector) in golden.iter().zip(vectors) {
         assert_eq!(vector.len(), 384);
         let furthest =
             vector.iter().zip(want).map(|(is, want)| (is - want).abs()).fold(0.0, f32::max);
@@ -208,7 +209,7 @@ async fn a_directory_without_a_model_is_rejected() {
             "{why}"
         );
     }
-    put("config.json", &config().to_string());
+    put("config.json", &make_config().to_string());
     assert!(open().await.contains("tokenizer.json` cannot be read"));
     let dense = r#"[{"path": "2_Dense", "type": "sentence_transformers.models.Dense"}]"#;
     put("modules.json", dense);

@@ -6,17 +6,17 @@
 use ndarray::{Array2, ArrayView2, Axis, linalg::general_mat_mul};
 
 use super::{
-    math::{self, Activation, Linear, Norm, for_each_row, part, part_mut},
-    shape::Shape,
-    weights::{Broken, Weights},
+    math::{self, Activation, Linear, Norm, for_each_row, part_mut, part_of},
+    shape::ModelShape,
+    weights::{InvalidModel, Weights},
 };
 
-/// Published models have up to 48.
+/// Published models have up to 48 layers.
 const MAX_LAYERS: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Transformer {
-    words: Array2<f32>,
+    word_embeddings: Array2<f32>,
     /// Position embeddings, with the embedding of the first token type added.
     positions: Array2<f32>,
     norm: Norm,
@@ -26,35 +26,36 @@ pub(super) struct Transformer {
 
 #[derive(Debug)]
 struct Layer {
-    /// Query, key and value side by side. The query is scaled already.
+    /// The layers of query, key and value side by side. The query is already scaled.
     attention: Linear,
-    mix: Linear,
-    mix_norm: Norm,
-    widen: Linear,
+    attention_output: Linear,
+    attention_norm: Norm,
+    feed_forward_input: Linear,
     activation: Activation,
-    narrow: Linear,
-    narrow_norm: Norm,
+    feed_forward_output: Linear,
+    feed_forward_norm: Norm,
 }
 
 impl Transformer {
-    pub(super) fn load(shape: &Shape, weights: &Weights) -> Result<Self, Broken> {
+    pub(super) fn load(shape: &ModelShape, weights: &Weights) -> Result<Self, InvalidModel> {
         if shape.num_hidden_layers > MAX_LAYERS {
-            return Err(Broken(format!("it has {} layers", shape.num_hidden_layers)));
+            return Err(InvalidModel(format!("it has {} layers", shape.num_hidden_layers)));
         }
         let size = shape.hidden_size;
         let layers = (0..shape.num_hidden_layers).map(|layer| Layer::load(shape, weights, layer));
         Ok(Self {
-            words: load_table(weights, "embeddings.word_embeddings.weight", size, 1)?,
+            word_embeddings: load_table(weights, "embeddings.word_embeddings.weight", size, 1)?,
             positions: load_positions(shape, weights)?,
-            norm: weights.norm("embeddings.LayerNorm", size, shape.layer_norm_eps)?,
+            norm: weights.load_norm("embeddings.LayerNorm", size, shape.layer_norm_eps)?,
             layers: layers.collect::<Result<_, _>>()?,
             heads: shape.num_attention_heads,
         })
     }
 
-    /// Returns the token vectors of texts, one row each, one text after another.
-    pub(super) fn run(&self, texts: &[Vec<u32>]) -> Result<Array2<f32>, Broken> {
-        let mut rows = self.look_up(texts)?;
+    /// Returns the vectors of all tokens of the texts, one row for each token, one text after
+    /// another.
+    pub(super) fn encode_tokens(&self, texts: &[Vec<u32>]) -> Result<Array2<f32>, InvalidModel> {
+        let mut rows = self.look_up_embeddings(texts)?;
         self.norm.apply(&mut rows);
         for layer in &self.layers {
             let mixed = layer.attend_tokens(&rows, texts, self.heads);
@@ -63,17 +64,17 @@ impl Transformer {
         Ok(rows)
     }
 
-    fn look_up(&self, texts: &[Vec<u32>]) -> Result<Array2<f32>, Broken> {
+    fn look_up_embeddings(&self, texts: &[Vec<u32>]) -> Result<Array2<f32>, InvalidModel> {
         let tokens: usize = texts.iter().map(Vec::len).sum();
-        let mut rows = Array2::zeros((tokens, self.words.ncols()));
+        let mut rows = Array2::zeros((tokens, self.word_embeddings.ncols()));
         let placed = texts.iter().flat_map(|text| text.iter().enumerate());
         for (mut row, (at, token)) in rows.outer_iter_mut().zip(placed) {
             let word = usize::try_from(*token).unwrap_or(usize::MAX);
-            if word >= self.words.nrows() || at >= self.positions.nrows() {
-                let why = format!("token {token} at {at}, of which its weights know nothing");
-                return Err(Broken(format!("its `tokenizer.json` makes {why}")));
+            if word >= self.word_embeddings.nrows() || at >= self.positions.nrows() {
+                let why = format!("token {token} at position {at}, which its weights do not have");
+                return Err(InvalidModel(format!("its `tokenizer.json` makes {why}")));
             }
-            row += &self.words.row(word);
+            row += &self.word_embeddings.row(word);
             row += &self.positions.row(at);
         }
         Ok(rows)
@@ -82,10 +83,10 @@ impl Transformer {
 
 /// Loads the position embeddings, and adds the embedding of the first token type, which all tokens
 /// of a text have.
-fn load_positions(shape: &Shape, weights: &Weights) -> Result<Array2<f32>, Broken> {
+fn load_positions(shape: &ModelShape, weights: &Weights) -> Result<Array2<f32>, InvalidModel> {
     let (size, count) = (shape.hidden_size, shape.max_position_embeddings);
     let positions = load_table(weights, "embeddings.position_embeddings.weight", size, count)?;
-    let mut positions = part(positions.view(), 0..count, 0..size).to_owned();
+    let mut positions = part_of(positions.view(), 0..count, 0..size).to_owned();
     positions += &load_table(weights, "embeddings.token_type_embeddings.weight", size, 1)?.row(0);
     Ok(positions)
 }
@@ -96,27 +97,30 @@ fn load_table(
     name: &str,
     columns: usize,
     rows: usize,
-) -> Result<Array2<f32>, Broken> {
-    let table = weights.matrix(name)?;
+) -> Result<Array2<f32>, InvalidModel> {
+    let table = weights.load_matrix(name)?;
     if table.ncols() != columns || table.nrows() < rows {
         let is = table.dim();
-        return Err(Broken(format!("its tensor `{name}` is {is:?}, not {:?}", (rows, columns))));
+        return Err(InvalidModel(format!(
+            "its tensor `{name}` is {is:?}, not {:?}",
+            (rows, columns)
+        )));
     }
     Ok(table)
 }
 
 impl Layer {
-    fn load(shape: &Shape, weights: &Weights, number: usize) -> Result<Self, Broken> {
+    fn load(shape: &ModelShape, weights: &Weights, number: usize) -> Result<Self, InvalidModel> {
         let name = |part: &str| format!("encoder.layer.{number}.{part}");
         let size = shape.hidden_size;
         let square = |part: &str| {
-            let linear = weights.linear(&name(part), size)?;
+            let linear = weights.load_linear(&name(part), size)?;
             if linear.bias.len() == size {
                 return Ok(linear);
             }
-            Err(Broken(format!("its tensor `{}` has not {size} rows", name(part))))
+            Err(InvalidModel(format!("its tensor `{}` does not have {size} rows", name(part))))
         };
-        let norm = |part: &str| weights.norm(&name(part), size, shape.layer_norm_eps);
+        let norm = |part: &str| weights.load_norm(&name(part), size, shape.layer_norm_eps);
         let mut query = square("attention.self.query")?;
         let key = square("attention.self.key")?;
         let value = square("attention.self.value")?;
@@ -124,20 +128,23 @@ impl Layer {
         let scale = ((size / shape.num_attention_heads) as f32).sqrt().recip();
         query.weight *= scale;
         query.bias.iter_mut().for_each(|number| *number *= scale);
-        let widen = weights.linear(&name("intermediate.dense"), size)?;
-        let narrow = weights.linear(&name("output.dense"), widen.bias.len())?;
-        if narrow.bias.len() != size {
-            let narrow = name("output.dense");
-            return Err(Broken(format!("its tensor `{narrow}` has not {size} rows")));
+        let feed_forward_input = weights.load_linear(&name("intermediate.dense"), size)?;
+        let feed_forward_output =
+            weights.load_linear(&name("output.dense"), feed_forward_input.bias.len())?;
+        if feed_forward_output.bias.len() != size {
+            let feed_forward_output = name("output.dense");
+            return Err(InvalidModel(format!(
+                "its tensor `{feed_forward_output}` does not have {size} rows"
+            )));
         }
         Ok(Self {
             attention: join_layers(&[query, key, value])?,
-            mix: square("attention.output.dense")?,
-            mix_norm: norm("attention.output.LayerNorm")?,
-            widen,
+            attention_output: square("attention.output.dense")?,
+            attention_norm: norm("attention.output.LayerNorm")?,
+            feed_forward_input,
             activation: shape.activation()?,
-            narrow,
-            narrow_norm: norm("output.LayerNorm")?,
+            feed_forward_output,
+            feed_forward_norm: norm("output.LayerNorm")?,
         })
     }
 
@@ -155,7 +162,7 @@ impl Layer {
             for head in 0..heads {
                 let of = |which: usize| {
                     let from = which * size + head * each;
-                    part(all.view(), text.clone(), from..from + each)
+                    part_of(all.view(), text.clone(), from..from + each)
                 };
                 general_mat_mul(1.0, &of(0), &of(1).t(), 0.0, &mut shares);
                 for_each_row(&mut shares, math::apply_softmax);
@@ -167,21 +174,22 @@ impl Layer {
         mixed
     }
 
-    /// Updates each token with the result of the attention.
+    /// Updates each token by the result of the attention and by the dense layers.
     fn apply_feed_forward(&self, rows: &mut Array2<f32>, mixed: &Array2<f32>) {
-        self.mix.add_to(rows, mixed);
-        self.mix_norm.apply(rows);
-        let mut wide = self.widen.apply(rows);
+        self.attention_output.add_to(rows, mixed);
+        self.attention_norm.apply(rows);
+        let mut wide = self.feed_forward_input.apply(rows);
         self.activation.apply(&mut wide);
-        self.narrow.add_to(rows, &wide);
-        self.narrow_norm.apply(rows);
+        self.feed_forward_output.add_to(rows, &wide);
+        self.feed_forward_norm.apply(rows);
     }
 }
 
-fn join_layers(layers: &[Linear; 3]) -> Result<Linear, Broken> {
+fn join_layers(layers: &[Linear; 3]) -> Result<Linear, InvalidModel> {
     let weights: Vec<ArrayView2<'_, f32>> =
         layers.iter().map(|layer| layer.weight.view()).collect();
-    let weight = ndarray::concatenate(Axis(1), &weights).map_err(|err| Broken(err.to_string()))?;
+    let weight =
+        ndarray::concatenate(Axis(1), &weights).map_err(|err| InvalidModel(err.to_string()))?;
     let bias = layers.iter().flat_map(|layer| layer.bias.iter().copied()).collect();
     Ok(Linear { weight: weight.as_standard_layout().into_owned(), bias })
 }

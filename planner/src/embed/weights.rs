@@ -19,18 +19,18 @@ use serde_json::Value;
 
 use super::math::{Linear, Norm};
 
-/// Numbers that share a scale in a quantised matrix.
+/// Number of values that share a scale in a quantised matrix.
 const GROUP_LEN: usize = 32;
 /// The first tensor of every BERT model.
 const FIRST_TENSOR: &str = "embeddings.word_embeddings.weight";
-/// The largest header of a file. A large model has a few hundred tensors.
+/// Maximum size of the header of a file. A large model has a few hundred tensors.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Broken(pub(super) String);
+pub(super) struct InvalidModel(pub(super) String);
 
-impl Broken {
+impl InvalidModel {
     fn for_tensor(name: &str, why: impl std::fmt::Display) -> Self {
         Self(format!("its tensor `{name}` {why}"))
     }
@@ -38,13 +38,13 @@ impl Broken {
 
 #[derive(Debug, Deserialize)]
 struct Tensor {
-    dtype: Kind,
+    dtype: NumberType,
     shape: Vec<usize>,
     data_offsets: (u64, u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-enum Kind {
+enum NumberType {
     F32,
     F16,
     BF16,
@@ -53,8 +53,8 @@ enum Kind {
     Other,
 }
 
-impl Kind {
-    fn bytes(self) -> u64 {
+impl NumberType {
+    fn byte_size(self) -> u64 {
         match self {
             Self::F32 => 4,
             Self::F16 | Self::BF16 => 2,
@@ -64,7 +64,7 @@ impl Kind {
 }
 
 #[derive(Debug)]
-enum Source {
+enum WeightsSource {
     File(Mutex<File>),
     Memory(&'static [u8]),
 }
@@ -72,16 +72,16 @@ enum Source {
 #[derive(Debug)]
 pub(super) struct Weights {
     tensors: BTreeMap<String, Tensor>,
-    /// The offset of the first tensor.
-    start: u64,
-    source: Source,
+    /// The offset of the first tensor in bytes.
+    data_start: u64,
+    source: WeightsSource,
     /// A prefix of all tensor names, such as `bert.`.
     prefix: String,
 }
 
 impl Weights {
-    pub(super) fn open(path: &Path) -> Result<Self, Broken> {
-        let unreadable = |err| Broken(format!("`{}` cannot be read: {err}", path.display()));
+    pub(super) fn open(path: &Path) -> Result<Self, InvalidModel> {
+        let unreadable = |err| InvalidModel(format!("`{}` cannot be read: {err}", path.display()));
         let mut file = File::open(path).map_err(unreadable)?;
         let len = file.metadata().map_err(unreadable)?.len();
         let mut header = [0; 8];
@@ -92,26 +92,31 @@ impl Weights {
             .take(size.min(MAX_HEADER_BYTES))
             .read_to_end(&mut header)
             .map_err(unreadable)?;
-        Self::new(&header, size, len, Source::File(Mutex::new(file)))
+        Self::new(&header, size, len, WeightsSource::File(Mutex::new(file)))
     }
 
     /// Opens weights that are part of the binary.
-    pub(super) fn included(bytes: &'static [u8]) -> Result<Self, Broken> {
+    pub(super) fn from_binary(bytes: &'static [u8]) -> Result<Self, InvalidModel> {
         let (size, rest) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
         let size = u64::from_le_bytes(*size);
         let header = rest.get(..usize::try_from(size).unwrap_or(usize::MAX)).unwrap_or_default();
-        Self::new(header, size, bytes.len() as u64, Source::Memory(bytes))
+        Self::new(header, size, bytes.len() as u64, WeightsSource::Memory(bytes))
     }
 
-    fn new(header: &[u8], size: u64, len: u64, source: Source) -> Result<Self, Broken> {
+    fn new(
+        header: &[u8],
+        size: u64,
+        len: u64,
+        source: WeightsSource,
+    ) -> Result<Self, InvalidModel> {
         let is_none = |why: &dyn std::fmt::Display| {
-            Broken(format!(
+            InvalidModel(format!(
                 "its weights are not a complete `safetensors` file ({why}): fetch it again"
             ))
         };
         let all: BTreeMap<String, Value> =
             serde_json::from_slice(header).map_err(|err| is_none(&err))?;
-        let start = size.saturating_add(8);
+        let data_start = size.saturating_add(8);
         let mut tensors = BTreeMap::new();
         for (name, value) in all.into_iter().filter(|(name, _)| name != "__metadata__") {
             let tensor: Tensor = serde_json::from_value(value).map_err(|err| is_none(&err))?;
@@ -119,9 +124,9 @@ impl Weights {
             let size = tensor
                 .shape
                 .iter()
-                .try_fold(tensor.dtype.bytes(), |all, len| all.checked_mul(*len as u64));
-            let is_whole = from <= to && to <= len.saturating_sub(start);
-            if !is_whole || (tensor.dtype != Kind::Other && size != Some(to - from)) {
+                .try_fold(tensor.dtype.byte_size(), |all, len| all.checked_mul(*len as u64));
+            let is_whole = from <= to && to <= len.saturating_sub(data_start);
+            if !is_whole || (tensor.dtype != NumberType::Other && size != Some(to - from)) {
                 return Err(is_none(&format_args!("`{name}` is cut off")));
             }
             tensors.insert(name, tensor);
@@ -129,45 +134,54 @@ impl Weights {
         let mut names = tensors.keys().map(|name| name.strip_suffix(".q4").unwrap_or(name));
         let prefix = names.find_map(|name| name.strip_suffix(FIRST_TENSOR)).map(ToOwned::to_owned);
         let prefix = prefix.ok_or_else(|| {
-            Broken(format!("its weights have no `{FIRST_TENSOR}`: it is not a BERT model"))
+            InvalidModel(format!("its weights have no `{FIRST_TENSOR}`: it is not a BERT model"))
         })?;
-        Ok(Self { tensors, start, source, prefix })
+        Ok(Self { tensors, data_start, source, prefix })
     }
 
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(super) fn has_tensor(&self, name: &str) -> bool {
         self.find_tensor(name).is_some()
     }
 
-    pub(super) fn vector(&self, name: &str) -> Result<Vec<f32>, Broken> {
-        let info = self.find_tensor(name).ok_or_else(|| Broken::for_tensor(name, "is missing"))?;
+    pub(super) fn load_vector(&self, name: &str) -> Result<Vec<f32>, InvalidModel> {
+        let info =
+            self.find_tensor(name).ok_or_else(|| InvalidModel::for_tensor(name, "is missing"))?;
         match info.shape[..] {
             [_] => self.read_numbers(name, info),
-            _ => Err(Broken::for_tensor(name, format_args!("has the shape {:?}", info.shape))),
+            _ => {
+                Err(InvalidModel::for_tensor(name, format_args!("has the shape {:?}", info.shape)))
+            }
         }
     }
 
-    pub(super) fn matrix(&self, name: &str) -> Result<Array2<f32>, Broken> {
+    pub(super) fn load_matrix(&self, name: &str) -> Result<Array2<f32>, InvalidModel> {
         let Some(info) = self.find_tensor(name) else {
-            return self.small_matrix(name);
+            return self.load_quantised_matrix(name);
         };
         let [rows, columns] = info.shape[..] else {
-            return Err(Broken::for_tensor(name, format_args!("has the shape {:?}", info.shape)));
+            return Err(InvalidModel::for_tensor(
+                name,
+                format_args!("has the shape {:?}", info.shape),
+            ));
         };
         shape_matrix(name, rows, columns, self.read_numbers(name, info)?)
     }
 
     /// Returns a quantised matrix.
-    fn small_matrix(&self, name: &str) -> Result<Array2<f32>, Broken> {
-        let missing = || Broken::for_tensor(name, "is missing");
+    fn load_quantised_matrix(&self, name: &str) -> Result<Array2<f32>, InvalidModel> {
+        let missing = || InvalidModel::for_tensor(name, "is missing");
         let halves = self.find_tensor(&format!("{name}.q4")).ok_or_else(missing)?;
         let scales = self.find_tensor(&format!("{name}.scale")).ok_or_else(missing)?;
         let scales = self.read_numbers(name, scales)?;
         let [rows, half] = halves.shape[..] else {
-            return Err(Broken::for_tensor(name, format_args!("has the shape {:?}", halves.shape)));
+            return Err(InvalidModel::for_tensor(
+                name,
+                format_args!("has the shape {:?}", halves.shape),
+            ));
         };
-        let bytes = self.bytes(name, halves)?;
-        if halves.dtype != Kind::U8 || scales.len() * GROUP_LEN != bytes.len() * 2 {
-            return Err(Broken::for_tensor(name, "has as many scales as it has not groups"));
+        let bytes = self.read_bytes(name, halves)?;
+        if halves.dtype != NumberType::U8 || scales.len() * GROUP_LEN != bytes.len() * 2 {
+            return Err(InvalidModel::for_tensor(name, "does not have one scale for each group"));
         }
         let mut numbers = Vec::with_capacity(bytes.len() * 2);
         for (bytes, scale) in bytes.chunks_exact(GROUP_LEN / 2).zip(scales) {
@@ -177,26 +191,34 @@ impl Weights {
         shape_matrix(name, rows, half * 2, numbers)
     }
 
-    pub(super) fn linear(&self, name: &str, inputs: usize) -> Result<Linear, Broken> {
-        let weight = self.matrix(&format!("{name}.weight"))?;
-        let bias = self.vector(&format!("{name}.bias"))?;
+    pub(super) fn load_linear(&self, name: &str, inputs: usize) -> Result<Linear, InvalidModel> {
+        let weight = self.load_matrix(&format!("{name}.weight"))?;
+        let bias = self.load_vector(&format!("{name}.bias"))?;
         if weight.dim() != (bias.len(), inputs) {
             let why = format_args!("is {:?}, not {:?}", weight.dim(), (bias.len(), inputs));
-            return Err(Broken::for_tensor(name, why));
+            return Err(InvalidModel::for_tensor(name, why));
         }
         Ok(Linear { weight: weight.t().as_standard_layout().into_owned(), bias })
     }
 
-    pub(super) fn norm(&self, name: &str, len: usize, epsilon: f32) -> Result<Norm, Broken> {
-        let (scale, shift) = if self.has(&format!("{name}.weight")) {
+    pub(super) fn load_norm(
+        &self,
+        name: &str,
+        len: usize,
+        epsilon: f32,
+    ) -> Result<Norm, InvalidModel> {
+        let (scale, shift) = if self.has_tensor(&format!("{name}.weight")) {
             ("weight", "bias")
         } else {
             ("gamma", "beta")
         };
-        let scale = self.vector(&format!("{name}.{scale}"))?;
-        let shift = self.vector(&format!("{name}.{shift}"))?;
+        let scale = self.load_vector(&format!("{name}.{scale}"))?;
+        let shift = self.load_vector(&format!("{name}.{shift}"))?;
         if (scale.len(), shift.len()) != (len, len) {
-            return Err(Broken::for_tensor(name, format_args!("has not {len} numbers")));
+            return Err(InvalidModel::for_tensor(
+                name,
+                format_args!("does not have {len} numbers"),
+            ));
         }
         Ok(Norm { scale, shift, epsilon })
     }
@@ -205,37 +227,40 @@ impl Weights {
         self.tensors.get(&format!("{}{name}", self.prefix))
     }
 
-    fn read_numbers(&self, name: &str, info: &Tensor) -> Result<Vec<f32>, Broken> {
-        let bytes = self.bytes(name, info)?;
+    fn read_numbers(&self, name: &str, info: &Tensor) -> Result<Vec<f32>, InvalidModel> {
+        let bytes = self.read_bytes(name, info)?;
         let halves = bytes.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes));
         match info.dtype {
-            Kind::F32 => {
+            NumberType::F32 => {
                 Ok(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
             }
-            Kind::F16 => Ok(halves.map(from_half).collect()),
-            Kind::BF16 => Ok(halves.map(|half| f32::from_bits(u32::from(half) << 16)).collect()),
-            other => {
-                Err(Broken::for_tensor(name, format_args!("is of the kind {other:?}, not F32")))
+            NumberType::F16 => Ok(halves.map(from_half).collect()),
+            NumberType::BF16 => {
+                Ok(halves.map(|half| f32::from_bits(u32::from(half) << 16)).collect())
             }
+            other => Err(InvalidModel::for_tensor(
+                name,
+                format_args!("is of the kind {other:?}, not F32"),
+            )),
         }
     }
 
-    fn bytes(&self, name: &str, info: &Tensor) -> Result<Cow<'static, [u8]>, Broken> {
+    fn read_bytes(&self, name: &str, info: &Tensor) -> Result<Cow<'static, [u8]>, InvalidModel> {
         let (from, to) = info.data_offsets;
-        let start = self.start + from;
-        let len =
-            usize::try_from(to - from).map_err(|_| Broken::for_tensor(name, "is too large"))?;
+        let data_start = self.data_start + from;
+        let len = usize::try_from(to - from)
+            .map_err(|_| InvalidModel::for_tensor(name, "is too large"))?;
         match &self.source {
-            Source::Memory(all) => {
-                let start = usize::try_from(start).unwrap_or(usize::MAX);
-                let bytes = start.checked_add(len).and_then(|end| all.get(start..end));
-                bytes.map(Cow::Borrowed).ok_or_else(|| Broken::for_tensor(name, "is cut off"))
+            WeightsSource::Memory(all) => {
+                let data_start = usize::try_from(data_start).unwrap_or(usize::MAX);
+                let bytes = data_start.checked_add(len).and_then(|end| all.get(data_start..end));
+                bytes.map(Cow::Borrowed).ok_or_else(|| InvalidModel::for_tensor(name, "is cut off"))
             }
-            Source::File(file) => {
+            WeightsSource::File(file) => {
                 let unreadable =
-                    |err| Broken::for_tensor(name, format_args!("cannot be read: {err}"));
+                    |err| InvalidModel::for_tensor(name, format_args!("cannot be read: {err}"));
                 let mut file = file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                file.seek(SeekFrom::Start(start)).map_err(unreadable)?;
+                file.seek(SeekFrom::Start(data_start)).map_err(unreadable)?;
                 let mut bytes = vec![0; len];
                 file.read_exact(&mut bytes).map_err(unreadable)?;
                 Ok(Cow::Owned(bytes))
@@ -249,8 +274,9 @@ fn shape_matrix(
     rows: usize,
     columns: usize,
     numbers: Vec<f32>,
-) -> Result<Array2<f32>, Broken> {
-    Array2::from_shape_vec((rows, columns), numbers).map_err(|err| Broken::for_tensor(name, err))
+) -> Result<Array2<f32>, InvalidModel> {
+    Array2::from_shape_vec((rows, columns), numbers)
+        .map_err(|err| InvalidModel::for_tensor(name, err))
 }
 
 /// Converts a half-precision number (sign, five bits of exponent, ten of fraction).

@@ -1,24 +1,23 @@
-//! The layer of every node, and the places of edges that pass layers.
+//! The layer of every node, and the placeholders of edges that pass layers.
 
-use super::PartEdge;
+use super::GraphEdge;
 
-/// Places of edges for each node. Beyond this limit, long edges are drawn straight, so that a dense
-/// graph stays cheap.
-const PLACES_PER_NODE: usize = 16;
-const MIN_PLACES_LIMIT: usize = 4_000;
+/// Number of placeholders for each node of the graph. Beyond this limit, long edges are drawn
+/// straight, so that a dense graph stays cheap.
+const PLACEHOLDERS_PER_NODE: usize = 16;
+const MIN_PLACEHOLDER_LIMIT: usize = 4_000;
 
-/// A graph whose edges connect adjacent layers.
-///
-/// The places of edges that pass layers follow the real nodes.
+/// A graph whose edges connect adjacent layers. If an edge passes a layer, the layer has a
+/// placeholder for it. The placeholders come after the real nodes.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Layered {
-    pub(super) real: usize,
+pub(super) struct LayeredGraph {
+    pub(super) real_nodes: usize,
     pub(super) layer_of: Vec<usize>,
     /// The nodes of each layer, in order.
     pub(super) layers: Vec<Vec<usize>>,
-    /// Successors, one layer below.
+    /// The successors of each node, one layer below it.
     pub(super) below: Vec<Vec<usize>>,
-    /// Predecessors, one layer above.
+    /// The predecessors of each node, one layer above it.
     pub(super) above: Vec<Vec<usize>>,
     pub(super) paths: Vec<EdgePath>,
 }
@@ -26,14 +25,14 @@ pub(super) struct Layered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EdgePath {
     Loop,
-    /// From the upper end to the lower one through these places.
-    Through {
+    /// The edge leads from the upper end to the lower one through these placeholders.
+    ViaPlaceholders {
         upper: usize,
-        places: Vec<usize>,
+        placeholders: Vec<usize>,
         lower: usize,
         is_reversed: bool,
     },
-    /// Straight from end to end, because the graph is too dense for places.
+    /// The edge leads straight from end to end, because the graph is too dense for placeholders.
     Straight {
         upper: usize,
         lower: usize,
@@ -41,9 +40,9 @@ pub(super) enum EdgePath {
     },
 }
 
-impl Layered {
-    pub(super) fn new(nodes: usize, edges: &[PartEdge]) -> Self {
-        let reversed = reversed_edges(nodes, edges);
+impl LayeredGraph {
+    pub(super) fn new(nodes: usize, edges: &[GraphEdge]) -> Self {
+        let reversed = find_reversed_edges(nodes, edges);
         let down: Vec<(usize, usize)> = edges
             .iter()
             .zip(&reversed)
@@ -54,14 +53,14 @@ impl Layered {
             )
             .collect();
         let mut layered = Self {
-            real: nodes,
+            real_nodes: nodes,
             layers: Vec::new(),
             below: vec![Vec::new(); nodes],
             above: vec![Vec::new(); nodes],
             paths: Vec::with_capacity(edges.len()),
-            layer_of: longest_paths(nodes, &down),
+            layer_of: assign_layers(nodes, &down),
         };
-        let longest = layered.longest_span(&down);
+        let longest = layered.max_span(&down);
         for ((upper, lower), is_reversed) in down.into_iter().zip(reversed) {
             let path = layered.add_edge(upper, lower, is_reversed, longest);
             layered.paths.push(path);
@@ -74,14 +73,14 @@ impl Layered {
         layered
     }
 
-    /// Returns the most layers that an edge may pass to get places.
-    fn longest_span(&self, down: &[(usize, usize)]) -> usize {
+    /// Returns the maximum number of layers that an edge may pass and still get placeholders.
+    fn max_span(&self, down: &[(usize, usize)]) -> usize {
         let passes = |(upper, lower): &(usize, usize)| {
             self.layer_of[*lower].saturating_sub(self.layer_of[*upper] + 1)
         };
         let mut spans: Vec<usize> = down.iter().map(passes).collect();
         spans.sort_unstable();
-        let most = (self.real * PLACES_PER_NODE).max(MIN_PLACES_LIMIT);
+        let most = (self.real_nodes * PLACEHOLDERS_PER_NODE).max(MIN_PLACEHOLDER_LIMIT);
         let mut sum = 0;
         let too_long = spans.iter().find(|span| {
             sum += **span;
@@ -104,7 +103,7 @@ impl Layered {
         if last - first > longest {
             return EdgePath::Straight { upper, lower, is_reversed };
         }
-        let mut places = Vec::with_capacity(last - first);
+        let mut placeholders = Vec::with_capacity(last - first);
         let mut at = upper;
         for layer in first..last {
             let place = self.layer_of.len();
@@ -112,11 +111,11 @@ impl Layered {
             self.below.push(Vec::new());
             self.above.push(Vec::new());
             self.connect(at, place);
-            places.push(place);
+            placeholders.push(place);
             at = place;
         }
         self.connect(at, lower);
-        EdgePath::Through { upper, places, lower, is_reversed }
+        EdgePath::ViaPlaceholders { upper, placeholders, lower, is_reversed }
     }
 
     fn connect(&mut self, upper: usize, lower: usize) {
@@ -124,26 +123,26 @@ impl Layered {
         self.above[lower].push(upper);
     }
 
-    pub(super) fn is_place(&self, node: usize) -> bool {
-        node >= self.real
+    pub(super) fn is_placeholder(&self, node: usize) -> bool {
+        node >= self.real_nodes
     }
 }
 
-/// Returns the edges to reverse so that no cycle is left: those that lead back on the path of a
-/// depth-first search.
-fn reversed_edges(nodes: usize, edges: &[PartEdge]) -> Vec<bool> {
+/// Returns the edges to reverse so that no cycle is left: those edges that lead back to the path of
+/// a depth-first search.
+fn find_reversed_edges(nodes: usize, edges: &[GraphEdge]) -> Vec<bool> {
     let mut leaving = vec![Vec::new(); nodes];
     for (at, edge) in edges.iter().enumerate() {
         leaving[edge.from].push((at, edge.to));
     }
     let mut reversed = vec![false; edges.len()];
-    let (mut is_seen, mut is_on_path) = (vec![false; nodes], vec![false; nodes]);
+    let (mut is_visited, mut is_on_path) = (vec![false; nodes], vec![false; nodes]);
     for start in 0..nodes {
-        // The nodes of the path, and the number of their visited edges.
-        let mut path = if is_seen[start] { Vec::new() } else { vec![(start, 0)] };
+        // The nodes of the path, each with the number of its visited edges.
+        let mut path = if is_visited[start] { Vec::new() } else { vec![(start, 0)] };
         while let Some((node, visited)) = path.last_mut() {
             let node = *node;
-            (is_seen[node], is_on_path[node]) = (true, true);
+            (is_visited[node], is_on_path[node]) = (true, true);
             let Some((at, to)) = leaving[node].get(*visited) else {
                 is_on_path[node] = false;
                 path.pop();
@@ -152,7 +151,7 @@ fn reversed_edges(nodes: usize, edges: &[PartEdge]) -> Vec<bool> {
             *visited += 1;
             if is_on_path[*to] {
                 reversed[*at] = true;
-            } else if !is_seen[*to] {
+            } else if !is_visited[*to] {
                 path.push((*to, 0));
             }
         }
@@ -161,7 +160,7 @@ fn reversed_edges(nodes: usize, edges: &[PartEdge]) -> Vec<bool> {
 }
 
 /// Puts every node one layer below its lowest predecessor.
-fn longest_paths(nodes: usize, down: &[(usize, usize)]) -> Vec<usize> {
+fn assign_layers(nodes: usize, down: &[(usize, usize)]) -> Vec<usize> {
     let mut below = vec![Vec::new(); nodes];
     let mut waiting = vec![0_usize; nodes];
     for (upper, lower) in down.iter().filter(|(upper, lower)| upper != lower) {

@@ -1,19 +1,19 @@
 //! The order of nodes within layers, with few crossing edges.
 
-use super::layers::Layered;
+use super::layers::LayeredGraph;
 
-const SWEEPS: usize = 24;
+const MAX_SWEEPS: usize = 24;
 const MAX_SWEEPS_WITHOUT_GAIN: usize = 4;
 
-/// Orders the layers. Sweeps down and up put every node at the mean of its neighbours. The order with
-/// the fewest crossings wins.
-pub(super) fn reduce_crossings(graph: &mut Layered) {
+/// Orders the layers. Sweeps down and up put every node at the mean position of its neighbours. The
+/// order with the fewest crossings is kept.
+pub(super) fn reduce_crossings(graph: &mut LayeredGraph) {
     order_by_search(graph);
-    let mut places = vec![0; graph.layer_of.len()];
-    note_places(graph, &mut places);
-    let mut best = (count_all_crossings(graph, &places), graph.layers.clone());
+    let mut positions = vec![0; graph.layer_of.len()];
+    record_positions(graph, &mut positions);
+    let mut best = (count_all_crossings(graph, &positions), graph.layers.clone());
     let mut in_vain = 0;
-    for sweep in 0..SWEEPS {
+    for sweep in 0..MAX_SWEEPS {
         if best.0 == 0 || in_vain == MAX_SWEEPS_WITHOUT_GAIN {
             break;
         }
@@ -21,9 +21,9 @@ pub(super) fn reduce_crossings(graph: &mut Layered) {
         let layers = graph.layers.len();
         for step in 1..layers {
             let layer = if is_down { step } else { layers - 1 - step };
-            sort_layer(graph, layer, is_down, &mut places);
+            sort_layer(graph, layer, is_down, &mut positions);
         }
-        let crossings = count_all_crossings(graph, &places);
+        let crossings = count_all_crossings(graph, &positions);
         in_vain += 1;
         if crossings < best.0 {
             best = (crossings, graph.layers.clone());
@@ -34,7 +34,7 @@ pub(super) fn reduce_crossings(graph: &mut Layered) {
 }
 
 /// Orders nodes by a depth-first search from the first nodes, so that connected nodes are close.
-fn order_by_search(graph: &mut Layered) {
+fn order_by_search(graph: &mut LayeredGraph) {
     let mut seen = vec![false; graph.layer_of.len()];
     let starts: Vec<usize> = graph.layers.iter().flatten().copied().collect();
     let mut layers = vec![Vec::new(); graph.layers.len()];
@@ -51,47 +51,49 @@ fn order_by_search(graph: &mut Layered) {
     graph.layers = layers;
 }
 
-fn note_places(graph: &Layered, places: &mut [usize]) {
+fn record_positions(graph: &LayeredGraph, positions: &mut [usize]) {
     for layer in &graph.layers {
         for (place, node) in layer.iter().enumerate() {
-            places[*node] = place;
+            positions[*node] = place;
         }
     }
 }
 
-fn sort_layer(graph: &mut Layered, layer: usize, is_down: bool, places: &mut [usize]) {
+fn sort_layer(graph: &mut LayeredGraph, layer: usize, is_down: bool, positions: &mut [usize]) {
     let fixed = if is_down { &graph.above } else { &graph.below };
     let mut keyed: Vec<(f64, usize)> = graph.layers[layer]
         .iter()
-        .map(|node| (mean_place(&fixed[*node], places).unwrap_or(to_real(places[*node])), *node))
+        .map(|node| {
+            (mean_position(&fixed[*node], positions).unwrap_or(to_f64(positions[*node])), *node)
+        })
         .collect();
     keyed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     for (place, ((_, node), there)) in keyed.iter().zip(&mut graph.layers[layer]).enumerate() {
         *there = *node;
-        places[*node] = place;
+        positions[*node] = place;
     }
 }
 
-fn mean_place(neighbours: &[usize], places: &[usize]) -> Option<f64> {
+fn mean_position(neighbours: &[usize], positions: &[usize]) -> Option<f64> {
     if neighbours.is_empty() {
         return None;
     }
-    let sum: usize = neighbours.iter().map(|node| places[*node]).sum();
-    Some(to_real(sum) / to_real(neighbours.len()))
+    let sum: usize = neighbours.iter().map(|node| positions[*node]).sum();
+    Some(to_f64(sum) / to_f64(neighbours.len()))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "places are far below 2^52")]
-fn to_real(count: usize) -> f64 {
+fn to_f64(count: usize) -> f64 {
     count as f64
 }
 
-fn count_all_crossings(graph: &Layered, places: &[usize]) -> usize {
+fn count_all_crossings(graph: &LayeredGraph, positions: &[usize]) -> usize {
     let mut edges = Vec::new();
     let pairs = graph.layers.windows(2);
     let counted = pairs.map(|pair| {
         edges.clear();
         for node in &pair[0] {
-            edges.extend(graph.below[*node].iter().map(|to| (places[*node], places[*to])));
+            edges.extend(graph.below[*node].iter().map(|to| (positions[*node], positions[*to])));
         }
         count_crossings(&mut edges, pair[1].len())
     });
@@ -106,7 +108,7 @@ fn count_crossings(edges: &mut [(usize, usize)], lower: usize) -> usize {
     let mut sums = vec![0_usize; lower + 1];
     let (mut crossings, mut seen) = (0, 0);
     for (_, to) in edges.iter() {
-        // Earlier edges that end further right cross this one.
+        // Earlier edges that end further right cross this edge.
         let mut at = to + 1;
         let mut left = 0;
         while at > 0 {

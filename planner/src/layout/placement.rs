@@ -1,14 +1,14 @@
 //! The positions of ordered nodes, and the routes of edges between them.
 
 use super::{
-    Drawing, PartEdge, Point, Size, Style,
-    layers::{EdgePath, Layered},
+    Drawing, GraphEdge, Point, Size, Style,
+    layers::{EdgePath, LayeredGraph},
 };
 
 const SWEEPS: usize = 12;
 /// The space of an edge that passes a layer, as a share of the gap between nodes.
 const PASSING_EDGE_SPACE: f64 = 0.5;
-/// The pull between places of one edge, which keeps long edges straight.
+/// The pull between placeholders of one edge, which keeps long edges straight.
 const EDGE_PULL: f64 = 6.0;
 /// The pull of a node without neighbours towards its current place.
 const LOOSE_NODE_PULL: f64 = 0.01;
@@ -16,43 +16,43 @@ const LOOSE_NODE_PULL: f64 = 0.01;
 const PORT_SHARE: f64 = 0.7;
 const MAX_PORT_GAP: f64 = 14.0;
 const LOOP_SIZE: f64 = 16.0;
-/// The distance up to which a point counts as on a line.
+/// The maximum distance from a line at which a point counts as on it.
 const STRAIGHT_TOLERANCE: f64 = 0.05;
 
 /// Places the nodes of ordered layers and routes the edges between them.
 pub(super) fn draw_layers(
-    graph: &Layered,
+    graph: &LayeredGraph,
     sizes: &[Size],
-    edges: &[PartEdge],
+    edges: &[GraphEdge],
     style: &Style,
 ) -> Drawing {
-    let placed = place_nodes(graph, sizes, style);
-    let ports = Ports::new(graph, &placed, sizes);
-    let mut width = placed.width;
+    let placed_nodes = place_nodes(graph, sizes, style);
+    let ports = Ports::new(graph, &placed_nodes, sizes);
+    let mut width = placed_nodes.width;
     let paths = graph.paths.iter().zip(edges).enumerate();
-    let routes = paths.map(|(at, (path, edge))| match path {
+    let routes = paths.map(|(position, (path, edge))| match path {
         EdgePath::Loop => {
-            let points = self_loop(placed.middle[edge.from], sizes[edge.from]);
+            let points = self_loop(placed_nodes.centres[edge.from], sizes[edge.from]);
             width = points.iter().map(|point| point.x).fold(width, f64::max);
             points
         }
-        EdgePath::Through { is_reversed, places, .. } => {
-            let mut points = vec![ports.upper[at]];
-            for place in places {
-                let band = placed.bands[graph.layer_of[*place]];
-                let x = placed.middle[*place].x;
+        EdgePath::ViaPlaceholders { is_reversed, placeholders, .. } => {
+            let mut points = vec![ports.upper[position]];
+            for place in placeholders {
+                let band = placed_nodes.bands[graph.layer_of[*place]];
+                let x = placed_nodes.centres[*place].x;
                 points.extend([Point { x, y: band.top }, Point { x, y: band.bottom }]);
             }
-            points.push(ports.lower[at]);
+            points.push(ports.lower[position]);
             straighten_path(points, *is_reversed)
         }
         EdgePath::Straight { is_reversed, .. } => {
-            straighten_path(vec![ports.upper[at], ports.lower[at]], *is_reversed)
+            straighten_path(vec![ports.upper[position], ports.lower[position]], *is_reversed)
         }
     });
     let edges = routes.collect();
-    let nodes = placed.middle[..graph.real].to_vec();
-    let height = placed.bands.last().map_or(0.0, |band| band.bottom);
+    let nodes = placed_nodes.centres[..graph.real_nodes].to_vec();
+    let height = placed_nodes.bands.last().map_or(0.0, |band| band.bottom);
     Drawing { width, height, nodes, edges }
 }
 
@@ -62,49 +62,49 @@ struct Ports {
 }
 
 impl Ports {
-    fn new(graph: &Layered, placed: &PlacedNodes, sizes: &[Size]) -> Self {
+    fn new(graph: &LayeredGraph, placed_nodes: &PlacedNodes, sizes: &[Size]) -> Self {
         let nowhere = vec![Point::default(); graph.paths.len()];
         let mut ports = Self { upper: nowhere.clone(), lower: nowhere };
-        // The edges at each side, and their other ends.
-        let mut leaving = vec![Vec::new(); graph.real];
-        let mut reaching = vec![Vec::new(); graph.real];
-        for (at, path) in graph.paths.iter().enumerate() {
+        // The edges at each side, with the positions of their other ends.
+        let mut leaving = vec![Vec::new(); graph.real_nodes];
+        let mut reaching = vec![Vec::new(); graph.real_nodes];
+        for (position, path) in graph.paths.iter().enumerate() {
             let (upper, lower, first, last) = match path {
                 EdgePath::Loop => continue,
-                EdgePath::Through { upper, places, lower, .. } => {
-                    let first = places.first().unwrap_or(lower);
-                    (*upper, *lower, *first, *places.last().unwrap_or(upper))
+                EdgePath::ViaPlaceholders { upper, placeholders, lower, .. } => {
+                    let first = placeholders.first().unwrap_or(lower);
+                    (*upper, *lower, *first, *placeholders.last().unwrap_or(upper))
                 }
                 EdgePath::Straight { upper, lower, .. } => (*upper, *lower, *lower, *upper),
             };
-            leaving[upper].push((placed.middle[first].x, at));
-            reaching[lower].push((placed.middle[last].x, at));
+            leaving[upper].push((placed_nodes.centres[first].x, position));
+            reaching[lower].push((placed_nodes.centres[last].x, position));
         }
-        for node in 0..graph.real {
-            let Point { x, y } = placed.middle[node];
+        for node in 0..graph.real_nodes {
+            let Point { x, y } = placed_nodes.centres[node];
             let Size { width, height } = sizes[node];
-            for (x, at) in spread_ports(&mut leaving[node], x, width) {
-                ports.upper[at] = Point { x, y: y + height / 2.0 };
+            for (x, position) in spread_ports(&mut leaving[node], x, width) {
+                ports.upper[position] = Point { x, y: y + height / 2.0 };
             }
-            for (x, at) in spread_ports(&mut reaching[node], x, width) {
-                ports.lower[at] = Point { x, y: y - height / 2.0 };
+            for (x, position) in spread_ports(&mut reaching[node], x, width) {
+                ports.lower[position] = Point { x, y: y - height / 2.0 };
             }
         }
         ports
     }
 }
 
-fn spread_ports(edges: &mut [(f64, usize)], middle: f64, width: f64) -> Vec<(f64, usize)> {
-    edges.sort_by(|(a, at), (b, other)| a.total_cmp(b).then(at.cmp(other)));
+fn spread_ports(edges: &mut [(f64, usize)], centres: f64, width: f64) -> Vec<(f64, usize)> {
+    edges.sort_by(|(a, position), (b, other)| a.total_cmp(b).then(position.cmp(other)));
     let count = f64::from(u32::try_from(edges.len()).unwrap_or(u32::MAX));
     let step = MAX_PORT_GAP.min(width * PORT_SHARE / count.max(1.0));
-    let mut x = middle - step * (count - 1.0) / 2.0;
-    let placed = edges.iter().map(|(_, at)| {
-        let port = (x, *at);
+    let mut x = centres - step * (count - 1.0) / 2.0;
+    let placed_nodes = edges.iter().map(|(_, position)| {
+        let port = (x, *position);
         x += step;
         port
     });
-    placed.collect()
+    placed_nodes.collect()
 }
 
 fn self_loop(Point { x, y }: Point, Size { width, height }: Size) -> Vec<Point> {
@@ -134,8 +134,8 @@ fn straighten_path(points: Vec<Point>, is_reversed: bool) -> Vec<Point> {
 }
 
 struct PlacedNodes {
-    /// The centre of each node and of each place of an edge.
-    middle: Vec<Point>,
+    /// The centre of each node and of each placeholder.
+    centres: Vec<Point>,
     bands: Vec<LayerBand>,
     width: f64,
 }
@@ -153,14 +153,14 @@ enum Side {
     Both,
 }
 
-fn place_nodes(graph: &Layered, sizes: &[Size], style: &Style) -> PlacedNodes {
+fn place_nodes(graph: &LayeredGraph, sizes: &[Size], style: &Style) -> PlacedNodes {
     let bands = layer_bands(graph, sizes, style);
     let offsets: Vec<Vec<f64>> =
         graph.layers.iter().map(|layer| node_offsets(graph, layer, sizes, style)).collect();
-    let mut xs = vec![0.0; graph.layer_of.len()];
+    let mut positions = vec![0.0; graph.layer_of.len()];
     for (layer, offsets) in graph.layers.iter().zip(&offsets) {
         for (node, offset) in layer.iter().zip(offsets) {
-            xs[*node] = *offset;
+            positions[*node] = *offset;
         }
     }
     for sweep in 0..SWEEPS {
@@ -172,24 +172,33 @@ fn place_nodes(graph: &Layered, sizes: &[Size], style: &Style) -> PlacedNodes {
         let layers = graph.layers.len();
         for step in 0..layers {
             let layer = if side == Side::Below { layers - 1 - step } else { step };
-            settle_layer(graph, &graph.layers[layer], &offsets[layer], side, &mut xs);
+            move_nodes_to_neighbours(
+                graph,
+                &graph.layers[layer],
+                &offsets[layer],
+                side,
+                &mut positions,
+            );
         }
     }
     let half = |node: usize| half_width(sizes, node);
-    let left = (0..xs.len()).map(|node| xs[node] - half(node)).fold(f64::INFINITY, f64::min);
-    let right = (0..xs.len()).map(|node| xs[node] + half(node)).fold(f64::NEG_INFINITY, f64::max);
-    let middle = xs.iter().zip(&graph.layer_of).map(|(x, layer)| {
+    let left =
+        (0..positions.len()).map(|node| positions[node] - half(node)).fold(f64::INFINITY, f64::min);
+    let right = (0..positions.len())
+        .map(|node| positions[node] + half(node))
+        .fold(f64::NEG_INFINITY, f64::max);
+    let centres = positions.iter().zip(&graph.layer_of).map(|(x, layer)| {
         let LayerBand { top, bottom } = bands[*layer];
         Point { x: x - left, y: f64::midpoint(top, bottom) }
     });
-    PlacedNodes { middle: middle.collect(), width: (right - left).max(0.0), bands }
+    PlacedNodes { centres: centres.collect(), width: (right - left).max(0.0), bands }
 }
 
 fn half_width(sizes: &[Size], node: usize) -> f64 {
     sizes.get(node).map_or(0.0, |size| size.width / 2.0)
 }
 
-fn layer_bands(graph: &Layered, sizes: &[Size], style: &Style) -> Vec<LayerBand> {
+fn layer_bands(graph: &LayeredGraph, sizes: &[Size], style: &Style) -> Vec<LayerBand> {
     let mut top = 0.0;
     let band = |layer: &Vec<usize>| {
         let heights = layer.iter().filter_map(|node| sizes.get(*node)).map(|size| size.height);
@@ -201,12 +210,12 @@ fn layer_bands(graph: &Layered, sizes: &[Size], style: &Style) -> Vec<LayerBand>
 }
 
 /// Returns the leftmost offsets of a layer's nodes.
-fn node_offsets(graph: &Layered, layer: &[usize], sizes: &[Size], style: &Style) -> Vec<f64> {
+fn node_offsets(graph: &LayeredGraph, layer: &[usize], sizes: &[Size], style: &Style) -> Vec<f64> {
     let mut offsets = Vec::with_capacity(layer.len());
     let mut before: Option<(f64, usize)> = None;
     for node in layer {
         let x = before.map_or(0.0, |(x, left)| {
-            let is_passage = graph.is_place(left) && graph.is_place(*node);
+            let is_passage = graph.is_placeholder(left) && graph.is_placeholder(*node);
             let gap = if is_passage { style.node_gap * PASSING_EDGE_SPACE } else { style.node_gap };
             x + half_width(sizes, left) + gap + half_width(sizes, *node)
         });
@@ -216,54 +225,65 @@ fn node_offsets(graph: &Layered, layer: &[usize], sizes: &[Size], style: &Style)
     offsets
 }
 
-/// Adjacent nodes at minimal distance.
+/// A run of adjacent nodes at minimal distance from each other.
 struct Block {
-    at: f64,
+    position: f64,
     weight: f64,
     count: usize,
 }
 
 /// Moves the nodes of a layer as near to their neighbours as their order allows.
 ///
-/// This is isotonic regression: after subtracting the offsets, positions must not decrease from left
-/// to right. Pooling adjacent violators gives the least sum of squares.
-fn settle_layer(graph: &Layered, layer: &[usize], offsets: &[f64], side: Side, xs: &mut [f64]) {
+/// This is isotonic regression: after subtracting the offsets, positions must not decrease from
+/// left to right. Pooling adjacent violators gives the least sum of squares.
+fn move_nodes_to_neighbours(
+    graph: &LayeredGraph,
+    layer: &[usize],
+    offsets: &[f64],
+    side: Side,
+    positions: &mut [f64],
+) {
     let mut blocks: Vec<Block> = Vec::with_capacity(layer.len());
     for (node, offset) in layer.iter().zip(offsets) {
-        let (x, weight) = wished_place(graph, *node, side, xs);
-        let mut block = Block { at: x - offset, weight, count: 1 };
+        let (x, weight) = preferred_position(graph, *node, side, positions);
+        let mut block = Block { position: x - offset, weight, count: 1 };
         while let Some(left) = blocks.pop() {
-            if left.at <= block.at {
+            if left.position <= block.position {
                 blocks.push(left);
                 break;
             }
             let weight = left.weight + block.weight;
-            let at = (left.at * left.weight + block.at * block.weight) / weight;
-            block = Block { at, weight, count: left.count + block.count };
+            let position = (left.position * left.weight + block.position * block.weight) / weight;
+            block = Block { position, weight, count: left.count + block.count };
         }
         blocks.push(block);
     }
     let mut nodes = layer.iter().zip(offsets);
-    for Block { at, count, .. } in blocks {
+    for Block { position, count, .. } in blocks {
         for (node, offset) in nodes.by_ref().take(count) {
-            xs[*node] = at + offset;
+            positions[*node] = position + offset;
         }
     }
 }
 
-/// Returns the wanted position of a node, and its weight.
-fn wished_place(graph: &Layered, node: usize, side: Side, xs: &[f64]) -> (f64, f64) {
+/// Returns the preferred position of a node, and its weight.
+fn preferred_position(
+    graph: &LayeredGraph,
+    node: usize,
+    side: Side,
+    positions: &[f64],
+) -> (f64, f64) {
     let above = graph.above[node].iter().filter(|_| side != Side::Below);
     let below = graph.below[node].iter().filter(|_| side != Side::Above);
     let (mut sum, mut weight) = (0.0, 0.0);
     for to in above.chain(below) {
-        let pull = match (graph.is_place(node), graph.is_place(*to)) {
+        let pull = match (graph.is_placeholder(node), graph.is_placeholder(*to)) {
             (true, true) => EDGE_PULL,
             (true, false) | (false, true) => 2.0,
             (false, false) => 1.0,
         };
-        sum += xs[*to] * pull;
+        sum += positions[*to] * pull;
         weight += pull;
     }
-    if weight == 0.0 { (xs[node], LOOSE_NODE_PULL) } else { (sum / weight, weight) }
+    if weight == 0.0 { (positions[node], LOOSE_NODE_PULL) } else { (sum / weight, weight) }
 }

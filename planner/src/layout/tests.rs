@@ -4,14 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SIZE: Size = Size { width: 80.0, height: 30.0 };
+const NODE_SIZE: Size = Size { width: 80.0, height: 30.0 };
 
-fn draw(nodes: usize, edges: &[(usize, usize)]) -> Drawing {
-    layout_graph(&vec![SIZE; nodes], edges, &Style::default())
+fn draw_graph(nodes: usize, edges: &[(usize, usize)]) -> Drawing {
+    layout_graph(&vec![NODE_SIZE; nodes], edges, &Style::default())
 }
 
 /// Returns the number of crossings between straight lines from centre to centre.
-fn crossings(drawing: &Drawing, edges: &[(usize, usize)]) -> usize {
+fn count_straight_crossings(drawing: &Drawing, edges: &[(usize, usize)]) -> usize {
     let side = |a: Point, b: Point, c: Point| (b.x - a.x) * (c.y - a.y) - (b.y - a.y) * (c.x - a.x);
     let lines: Vec<(Point, Point)> =
         edges.iter().map(|(a, b)| (drawing.nodes[*a], drawing.nodes[*b])).collect();
@@ -27,20 +27,20 @@ fn crossings(drawing: &Drawing, edges: &[(usize, usize)]) -> usize {
 
 #[test]
 fn an_empty_graph_has_an_empty_drawing() {
-    assert_eq!(draw(0, &[]), Drawing::default());
-    let one = draw(1, &[]);
-    assert_eq!((one.width, one.height), (SIZE.width, SIZE.height));
+    assert_eq!(draw_graph(0, &[]), Drawing::default());
+    let one = draw_graph(1, &[]);
+    assert_eq!((one.width, one.height), (NODE_SIZE.width, NODE_SIZE.height));
     assert_eq!(one.nodes, [Point { x: 40.0, y: 15.0 }]);
-    assert_eq!(draw(1, &[(0, 5), (7, 0)]).edges, [vec![], vec![]], "ends that are not there");
+    assert_eq!(draw_graph(1, &[(0, 5), (7, 0)]).edges, [vec![], vec![]], "ends that are not there");
 }
 
 #[test]
 fn a_chain_is_a_straight_line_down() {
-    let drawing = draw(3, &[(0, 1), (1, 2)]);
+    let drawing = draw_graph(3, &[(0, 1), (1, 2)]);
     assert!(drawing.nodes.iter().all(|it| (it.x - 40.0).abs() < 1e-9), "{drawing:?}");
     assert!(drawing.edges.iter().all(|it| it.len() == 2));
     let style = Style { direction: Direction::Right, ..Style::default() };
-    let right = layout_graph(&[SIZE; 3], &[(0, 1), (1, 2)], &style);
+    let right = layout_graph(&[NODE_SIZE; 3], &[(0, 1), (1, 2)], &style);
     assert!(right.nodes.iter().all(|it| (it.y - 15.0).abs() < 1e-9), "{right:?}");
     assert!((right.width - (3.0 * 80.0 + 2.0 * 60.0)).abs() < 1e-9);
 }
@@ -48,39 +48,39 @@ fn a_chain_is_a_straight_line_down() {
 #[test]
 fn trees_and_ladders_have_no_crossings() {
     let tree: Vec<(usize, usize)> = (1..31).map(|it| ((it - 1) / 2, it)).collect();
-    assert_eq!(crossings(&draw(31, &tree), &tree), 0);
+    assert_eq!(count_straight_crossings(&draw_graph(31, &tree), &tree), 0);
     // The order of the edges makes all of them cross at first.
     let ladder: Vec<(usize, usize)> =
         (0..8).map(|it| (it, 15 - it)).chain((0..7).map(|it| (it, 14 - it))).collect();
-    assert_eq!(crossings(&draw(16, &ladder), &ladder), 0);
+    assert_eq!(count_straight_crossings(&draw_graph(16, &ladder), &ladder), 0);
 }
 
 #[test]
 fn unconnected_parts_are_placed_side_by_side() {
     let edges: Vec<(usize, usize)> = (0..20).map(|it| (2 * it, 2 * it + 1)).collect();
-    let drawing = draw(40, &edges);
+    let drawing = draw_graph(40, &edges);
     let ratio = drawing.width / drawing.height;
     assert!((0.5..4.0).contains(&ratio), "{} × {}", drawing.width, drawing.height);
 }
 
 #[test]
 fn a_dense_graph_is_drawn_with_bounded_work() {
-    // One long chain, and edges from its beginning to every part of it, which need more places
+    // One long chain, and edges from its beginning to every part of it. They need more placeholders
     // than the limit.
     let chain = (1..1_500).map(|it| (it - 1, it));
     let edges: Vec<(usize, usize)> = chain.chain((2..1_500).map(|it| (it % 7, it))).collect();
-    let drawing = draw(1_500, &edges);
-    check(&drawing, 1_500, &edges);
+    let drawing = draw_graph(1_500, &edges);
+    check_drawing(&drawing, 1_500, &edges);
 }
 
 /// Asserts that nodes do not overlap, that everything is inside the drawing, and that edges start
 /// and end at their nodes.
-fn check(drawing: &Drawing, nodes: usize, edges: &[(usize, usize)]) {
-    let mut places: Vec<Point> = drawing.nodes.clone();
-    places.sort_by(|a, b| a.y.total_cmp(&b.y).then(a.x.total_cmp(&b.x)));
-    for pair in places.windows(2) {
-        let is_apart =
-            pair[1].y - pair[0].y > SIZE.height - 1e-6 || pair[1].x - pair[0].x > SIZE.width - 1e-6;
+fn check_drawing(drawing: &Drawing, nodes: usize, edges: &[(usize, usize)]) {
+    let mut placeholders: Vec<Point> = drawing.nodes.clone();
+    placeholders.sort_by(|a, b| a.y.total_cmp(&b.y).then(a.x.total_cmp(&b.x)));
+    for pair in placeholders.windows(2) {
+        let is_apart = pair[1].y - pair[0].y > NODE_SIZE.height - 1e-6
+            || pair[1].x - pair[0].x > NODE_SIZE.width - 1e-6;
         assert!(is_apart, "{pair:?}");
     }
     let is_inside = |it: &Point| {
@@ -93,8 +93,8 @@ fn check(drawing: &Drawing, nodes: usize, edges: &[(usize, usize)]) {
         assert!(points.len() >= 2 && points.iter().all(is_inside), "{points:?} of {drawing:?}");
         for (node, end) in [(from, points.first()), (to, points.last())] {
             let (node, end) = (drawing.nodes[*node], end.copied().unwrap_or(node_at_infinity()));
-            assert!((node.x - end.x).abs() <= SIZE.width / 2.0 + 1e-6, "{node:?} {end:?}");
-            assert!((node.y - end.y).abs() <= SIZE.height / 2.0 + 1e-6, "{node:?} {end:?}");
+            assert!((node.x - end.x).abs() <= NODE_SIZE.width / 2.0 + 1e-6, "{node:?} {end:?}");
+            assert!((node.y - end.y).abs() <= NODE_SIZE.height / 2.0 + 1e-6, "{node:?} {end:?}");
         }
     }
 }
@@ -110,9 +110,9 @@ proptest! {
         ends in prop::collection::vec((0..40_usize, 0..40_usize), 0..80),
     ) {
         let edges: Vec<_> = ends.into_iter().map(|(a, b)| (a % nodes, b % nodes)).collect();
-        let drawing = draw(nodes, &edges);
-        check(&drawing, nodes, &edges);
-        prop_assert_eq!(draw(nodes, &edges), drawing, "the same again");
+        let drawing = draw_graph(nodes, &edges);
+        check_drawing(&drawing, nodes, &edges);
+        prop_assert_eq!(draw_graph(nodes, &edges), drawing, "the same again");
     }
 
     #[test]
@@ -122,7 +122,7 @@ proptest! {
     ) {
         let ends = ends.into_iter().map(|(a, b)| (a % nodes, b % nodes));
         let edges: Vec<_> = ends.filter(|(a, b)| a < b).collect();
-        let drawing = draw(nodes, &edges);
+        let drawing = draw_graph(nodes, &edges);
         for (from, to) in &edges {
             prop_assert!(drawing.nodes[*from].y < drawing.nodes[*to].y);
         }

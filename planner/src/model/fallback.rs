@@ -42,7 +42,7 @@ impl Model for Fallback {
     }
 }
 
-/// Joins two errors. The result is temporary if one of them is.
+/// Joins two errors. The joined error is temporary if one of them is.
 fn join_errors(first: &ModelError, second: &ModelError) -> ModelError {
     let (model, why) = (first.model().to_owned(), format!("{}; {second}", first.why()));
     match (first, second) {
@@ -56,16 +56,16 @@ fn join_errors(first: &ModelError, second: &ModelError) -> ModelError {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::scripted::{Scripted, busy, refused, says},
+        super::scripted::{Scripted, busy, refused, reply_with},
         *,
     };
 
     #[tokio::test]
     async fn the_fallback_answers_after_a_failure() {
         for (first, second, expected) in [
-            (says("one"), says("two"), Ok(("one", 0))),
-            (busy(None), says("two"), Ok(("two", 1))),
-            (refused(), says("two"), Ok(("two", 1))),
+            (reply_with("one"), reply_with("two"), Ok(("one", 0))),
+            (busy(None), reply_with("two"), Ok(("two", 1))),
+            (refused(), reply_with("two"), Ok(("two", 1))),
             (
                 busy(None),
                 refused(),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap, redirect::Policy};
 
-/// Bytes of an answer: many times the longest that models write.
-pub(super) const ANSWER_BYTES: usize = 16 << 20;
+/// Maximum number of bytes of an answer, many times more than models write.
+pub(super) const MAX_ANSWER_BYTES: usize = 16 << 20;
 const MAX_ERROR_BYTES: usize = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const USER_AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
@@ -20,13 +20,13 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) enum ExchangeError {
     Unreachable(String),
-    /// The connection was lost within the answer, for this reason.
-    Lost(String),
+    /// The connection was lost before the end of the answer, for this reason.
+    ConnectionLost(String),
     TooLong,
 }
 
-/// Makes a client. It follows no redirect, so that a key goes to its provider only. For a model on
-/// this machine it uses no proxy, so that nothing leaves the machine.
+/// Makes a client. It follows no redirect, so that a key is sent to its provider only. For a model
+/// on this machine it uses no proxy, so that the question does not leave the machine.
 pub(super) fn build_client(is_local: bool) -> reqwest::Result<Client> {
     // This fails if the process has a provider of cryptography already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -40,13 +40,16 @@ pub(super) fn build_client(is_local: bool) -> reqwest::Result<Client> {
 /// Sends a request and reads the answer. Closes the connection if the answer is too long.
 pub(super) async fn send_request(request: RequestBuilder) -> Result<Answer, ExchangeError> {
     let response = request.send().await;
-    let mut response = response.map_err(|err| ExchangeError::Unreachable(innermost_cause(&err)))?;
+    let mut response =
+        response.map_err(|err| ExchangeError::Unreachable(find_innermost_cause(&err)))?;
     let status = response.status();
     let headers = std::mem::take(response.headers_mut());
-    let limit = if status.is_success() { ANSWER_BYTES } else { MAX_ERROR_BYTES };
+    let limit = if status.is_success() { MAX_ANSWER_BYTES } else { MAX_ERROR_BYTES };
     let mut body = Vec::new();
-    while let Some(chunk) =
-        response.chunk().await.map_err(|err| ExchangeError::Lost(innermost_cause(&err)))?
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(|err| ExchangeError::ConnectionLost(find_innermost_cause(&err)))?
     {
         body.extend_from_slice(&chunk);
         if body.len() > limit {
@@ -60,7 +63,7 @@ pub(super) async fn send_request(request: RequestBuilder) -> Result<Answer, Exch
     Ok(Answer { status, headers, body })
 }
 
-fn innermost_cause(err: &reqwest::Error) -> String {
+fn find_innermost_cause(err: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = err;
     while let Some(next) = cause.source() {
         cause = next;

@@ -1,8 +1,8 @@
 //! A model on this machine: finds a server on loopback, or lets its owner start one.
 //!
-//! Ollama, llama.cpp's server and LM Studio speak `OpenAI`'s chat completions, so the found model is
-//! an ordinary [`Provider`]. The search begins with the first question. After a failed question it
-//! begins again, because the server may have ended.
+//! Ollama, llama.cpp's server and LM Studio speak `OpenAI`'s chat completions, so a model that is
+//! found is an ordinary [`Provider`]. The search begins with the first question. After a failed
+//! question the next one searches again, because the server may have ended.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -12,7 +12,8 @@ use tokio::{sync::Mutex, time::timeout};
 
 use super::{Key, Model, ModelError, Provider, Question, Reply, Settings, http};
 
-/// The servers in the order of the search: the name, and the address before `chat/completions`.
+/// The servers in the order of the search, each with its name and the address before
+/// `chat/completions`.
 const SERVERS: [(&str, &str); 3] = [
     ("Ollama", "http://127.0.0.1:11434/v1"),
     ("llama.cpp", "http://127.0.0.1:8080/v1"),
@@ -20,7 +21,7 @@ const SERVERS: [(&str, &str); 3] = [
 ];
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The command that downloads a model.
-pub const PULL: &str = "faber models pull planner";
+pub const PULL_COMMAND: &str = "faber models pull planner";
 
 /// The name under which a started server offers the downloaded model.
 pub const STARTED_MODEL: &str = "faber-planner";
@@ -30,7 +31,8 @@ pub const STARTED_MODEL: &str = "faber-planner";
 pub struct StartedServer {
     /// The address before `chat/completions`.
     pub url: String,
-    /// Other users of the machine do not know the key, so they cannot use the server.
+    /// The key of the server. Other users of the machine do not know it, so they cannot use the
+    /// server.
     pub key: Key,
 }
 
@@ -38,9 +40,9 @@ pub struct StartedServer {
 #[async_trait]
 pub trait ServerStarter: Debug + Send + Sync {
     /// Returns a running server. The error says what is missing, and names the remedy.
-    async fn start(&self) -> Result<StartedServer, String>;
+    async fn start_server(&self) -> Result<StartedServer, String>;
 
-    /// Says how the server would be started, without starting it.
+    /// Describes how the server would be started, without starting it.
     fn describe(&self) -> Result<String, String>;
 }
 
@@ -59,7 +61,7 @@ pub struct LocalModel {
     settings: Settings,
     name: String,
     servers: Vec<(String, String)>,
-    found: Mutex<Option<Arc<Provider>>>,
+    found_provider: Mutex<Option<Arc<Provider>>>,
 }
 
 impl LocalModel {
@@ -74,26 +76,26 @@ impl LocalModel {
         } else {
             settings.name()
         };
-        Self { settings: settings.clone(), name, servers, found: Mutex::default() }
+        Self { settings: settings.clone(), name, servers, found_provider: Mutex::default() }
     }
 
     /// Returns the model of the first server that has one. Starts a server if there is none.
-    async fn provider(&self) -> Result<Arc<Provider>, ModelError> {
-        let mut found = self.found.lock().await;
-        if let Some(provider) = &*found {
+    async fn find_provider(&self) -> Result<Arc<Provider>, ModelError> {
+        let mut found_provider = self.found_provider.lock().await;
+        if let Some(provider) = &*found_provider {
             return Ok(Arc::clone(provider));
         }
-        let provider = match self.search().await? {
+        let provider = match self.search_servers().await? {
             Some((_, provider)) => provider,
-            None => self.start().await?,
+            None => self.start_server().await?,
         };
         let provider = Arc::new(provider);
-        *found = Some(Arc::clone(&provider));
+        *found_provider = Some(Arc::clone(&provider));
         Ok(provider)
     }
 
-    /// Returns the first server that has the wanted model.
-    async fn search(&self) -> Result<Option<(String, Provider)>, ModelError> {
+    /// Returns the first server that has the requested model.
+    async fn search_servers(&self) -> Result<Option<(String, Provider)>, ModelError> {
         for (server, url) in &self.servers {
             if let Some(model) = self.find_model(url).await? {
                 let key = match &self.settings.base_url {
@@ -107,22 +109,23 @@ impl LocalModel {
         Ok(None)
     }
 
-    async fn start(&self) -> Result<Provider, ModelError> {
-        let Some(starter) = self.starter() else { return Err(self.missing_error("")) };
+    async fn start_server(&self) -> Result<Provider, ModelError> {
+        let Some(starter) = self.usable_starter() else { return Err(self.missing_error("")) };
         let StartedServer { url, key } =
-            starter.start().await.map_err(|why| self.missing_error(&why))?;
+            starter.start_server().await.map_err(|why| self.missing_error(&why))?;
         // The starter has checked that the server offers this model.
         self.provider_at(&url, STARTED_MODEL, key)
     }
 
     /// Returns the starter, unless the settings name another server or another model.
-    fn starter(&self) -> Option<&dyn ServerStarter> {
+    fn usable_starter(&self) -> Option<&dyn ServerStarter> {
         let Settings { base_url, model, starter, .. } = &self.settings;
         let is_wanted = base_url.is_none() && ["", STARTED_MODEL].contains(&model.as_str());
         starter.as_ref().filter(|_| is_wanted).map(|SharedStarter(starter)| &**starter)
     }
 
-    /// Returns the wanted model of a server, or `None` if it has not, or does not answer.
+    /// Returns the requested model of a server. Returns `None` if the server lacks it or does not
+    /// answer.
     async fn find_model(&self, url: &str) -> Result<Option<String>, ModelError> {
         let wanted = self.settings.model.as_str();
         if wanted.is_empty() {
@@ -135,8 +138,8 @@ impl LocalModel {
         Ok(models.into_iter().find(is_wanted))
     }
 
-    /// Returns the first model of a server that writes text. Ollama lists models that run in its
-    /// cloud, too.
+    /// Returns the first model of a server that writes text and runs on this machine. Ollama also
+    /// lists models that run in its cloud.
     async fn find_first_model(&self, url: &str) -> Result<Option<String>, ModelError> {
         let is_local = |id: &str| !id.contains("embed") && !id.ends_with("cloud");
         let models = self.list_models(url).await?;
@@ -162,12 +165,12 @@ impl LocalModel {
         })
     }
 
-    /// Says where a model is, or would be started. Starts nothing.
+    /// Describes where the model is, or how its server would be started. Starts nothing.
     pub async fn describe(&self) -> Result<String, ModelError> {
-        if let Some((place, provider)) = self.search().await? {
+        if let Some((place, provider)) = self.search_servers().await? {
             return Ok(format!("`{}` at {place}", provider.name()));
         }
-        match self.starter() {
+        match self.usable_starter() {
             Some(starter) => starter.describe().map_err(|why| self.missing_error(&why)),
             None => Err(self.missing_error("")),
         }
@@ -184,11 +187,13 @@ impl LocalModel {
         let why = match (base_url, model.as_str()) {
             _ if !why.is_empty() => why.to_owned(),
             (Some(_), _) => {
-                format!("start it; without `planner.base_url`, `{PULL}` downloads a model")
+                format!("start it; without `planner.base_url`, `{PULL_COMMAND}` downloads a model")
             }
-            (None, "") => format!("run `{PULL}`, or start a server"),
+            (None, "") => format!("run `{PULL_COMMAND}`, or start a server"),
             (None, _) => {
-                format!("start a server that has it, or remove `planner.model` and run `{PULL}`")
+                format!(
+                    "start a server that has it, or remove `planner.model` and run `{PULL_COMMAND}`"
+                )
             }
         };
         self.refused_error(format!(
@@ -209,10 +214,10 @@ impl Model for LocalModel {
     }
 
     async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
-        let provider = self.provider().await?;
+        let provider = self.find_provider().await?;
         let answer = provider.ask(question).await;
         if matches!(answer, Err(ModelError::Unavailable { .. })) {
-            *self.found.lock().await = None;
+            *self.found_provider.lock().await = None;
         }
         answer
     }
@@ -227,7 +232,7 @@ mod tests {
     use super::*;
     use crate::model::{Message, ProviderKind};
 
-    async fn serve(models: &[&str]) -> (String, JoinSet<()>) {
+    async fn serve_models(models: &[&str]) -> (String, JoinSet<()>) {
         let list =
             json!({ "data": models.iter().map(|id| json!({ "id": id })).collect::<Vec<_>>() });
         let answer =
@@ -242,9 +247,9 @@ mod tests {
         (url, tasks)
     }
 
-    fn model(name: &str, urls: &[&str], starter: Option<SharedStarter>) -> LocalModel {
+    fn local_model(name: &str, urls: &[&str], starter: Option<SharedStarter>) -> LocalModel {
         let settings = Settings {
-            provider: ProviderKind::named("local").unwrap(),
+            provider: ProviderKind::find_by_name("local").unwrap(),
             base_url: None,
             model: name.to_owned(),
             key: Key::None,
@@ -262,20 +267,20 @@ mod tests {
         LocalModel { servers: servers.collect(), ..LocalModel::new(&settings) }
     }
 
-    async fn ask(model: &LocalModel) -> Result<String, String> {
+    async fn ask_hello(model: &LocalModel) -> Result<String, String> {
         let question =
             Question { messages: vec![Message::User("x".to_owned())], ..Question::default() };
         model.ask(&question).await.map(|reply| reply.model).map_err(|err| err.to_string())
     }
 
-    const NOWHERE: &str = "http://127.0.0.1:1/v1";
+    const UNREACHABLE_URL: &str = "http://127.0.0.1:1/v1";
 
     #[derive(Debug)]
-    struct Starts(Result<StartedServer, String>);
+    struct ScriptedStarter(Result<StartedServer, String>);
 
     #[async_trait]
-    impl ServerStarter for Starts {
-        async fn start(&self) -> Result<StartedServer, String> {
+    impl ServerStarter for ScriptedStarter {
+        async fn start_server(&self) -> Result<StartedServer, String> {
             self.0.clone()
         }
 
@@ -286,37 +291,41 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_server_with_the_wanted_model_is_used() {
-        let (empty, _empty_task) = serve(&[]).await;
-        let (one, _one_task) = serve(&["nomic-embed", "big:120b-cloud", "one:1b"]).await;
-        let (two, _two_task) = serve(&["two"]).await;
-        let urls = [NOWHERE, &empty, &one, &two];
+        let (empty, _empty_task) = serve_models(&[]).await;
+        let (one, _one_task) = serve_models(&["nomic-embed", "big:120b-cloud", "one:1b"]).await;
+        let (two, _two_task) = serve_models(&["two"]).await;
+        let urls = [UNREACHABLE_URL, &empty, &one, &two];
         for (wanted, expected) in
             [("", "local/one:1b"), ("one", "local/one:1b"), ("two", "local/two")]
         {
-            assert_eq!(ask(&model(wanted, &urls, None)).await.unwrap(), expected);
+            assert_eq!(ask_hello(&local_model(wanted, &urls, None)).await.unwrap(), expected);
         }
-        let why = ask(&model("three", &urls, None)).await.unwrap_err();
-        assert!(why.contains("has the model `three`") && why.contains(PULL), "{why}");
+        let why = ask_hello(&local_model("three", &urls, None)).await.unwrap_err();
+        assert!(why.contains("has the model `three`") && why.contains(PULL_COMMAND), "{why}");
     }
 
     #[tokio::test]
     async fn a_server_is_started_only_if_none_is_found() {
-        let (running, _running_task) = serve(&["running"]).await;
-        let (url, _started_task) = serve(&["faber-planner"]).await;
+        let (running, _running_task) = serve_models(&["running"]).await;
+        let (url, _started_task) = serve_models(&["faber-planner"]).await;
         let server = StartedServer { url, key: Key::None };
-        let starter = || Some(SharedStarter(Arc::new(Starts(Ok(server.clone())))));
-        assert_eq!(ask(&model("", &[&running], starter())).await.unwrap(), "local/running");
+        let starter = || Some(SharedStarter(Arc::new(ScriptedStarter(Ok(server.clone())))));
+        assert_eq!(
+            ask_hello(&local_model("", &[&running], starter())).await.unwrap(),
+            "local/running"
+        );
         for name in ["", STARTED_MODEL] {
-            let asked = ask(&model(name, &[NOWHERE], starter())).await.unwrap();
+            let asked = ask_hello(&local_model(name, &[UNREACHABLE_URL], starter())).await.unwrap();
             assert_eq!(asked, "local/faber-planner");
         }
-        let why = ask(&model("other", &[&running], starter())).await.unwrap_err();
+        let why = ask_hello(&local_model("other", &[&running], starter())).await.unwrap_err();
         assert!(
             why.contains("the model `other`") && why.contains("remove `planner.model`"),
             "{why}"
         );
-        let fails = SharedStarter(Arc::new(Starts(Err("install `llama-server`".to_owned()))));
-        let why = ask(&model("", &[NOWHERE], Some(fails))).await.unwrap_err();
+        let fails =
+            SharedStarter(Arc::new(ScriptedStarter(Err("install `llama-server`".to_owned()))));
+        let why = ask_hello(&local_model("", &[UNREACHABLE_URL], Some(fails))).await.unwrap_err();
         assert!(why.ends_with("install `llama-server`"), "{why}");
     }
 }

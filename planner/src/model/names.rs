@@ -8,27 +8,27 @@ const MAX_LENGTH: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct WireNames {
-    to: BTreeMap<String, String>,
-    from: BTreeMap<String, String>,
+    wire_names: BTreeMap<String, String>,
+    tool_names: BTreeMap<String, String>,
 }
 
 impl WireNames {
     /// Names each tool: its own name with `_` for each forbidden character. Equal names get a
     /// number.
-    pub(super) fn of(tools: &[OfferedTool]) -> Self {
+    pub(super) fn for_tools(tools: &[OfferedTool]) -> Self {
         let mut names = Self::default();
         let own: BTreeSet<&str> =
             tools.iter().map(|tool| tool.name.as_str()).filter(|name| is_allowed(name)).collect();
         for tool in tools {
             let name = tool.name.as_str();
-            if names.to.contains_key(name) {
+            if names.wire_names.contains_key(name) {
                 continue;
             }
-            let plain = allowed_name(name);
+            let plain = make_allowed_name(name);
             let mut wire = plain.clone();
             for n in 2.. {
                 let is_taken =
-                    names.from.contains_key(&wire) || (wire != name && own.contains(&*wire));
+                    names.tool_names.contains_key(&wire) || (wire != name && own.contains(&*wire));
                 if !is_taken {
                     break;
                 }
@@ -36,29 +36,29 @@ impl WireNames {
                 let room = plain.len().min(MAX_LENGTH - suffix.len());
                 wire = format!("{}{suffix}", &plain[..room]);
             }
-            names.to.insert(name.to_owned(), wire.clone());
-            names.from.insert(wire, name.to_owned());
+            names.wire_names.insert(name.to_owned(), wire.clone());
+            names.tool_names.insert(wire, name.to_owned());
         }
         names
     }
 
-    /// Returns the provider's name of a tool. A tool that is no longer offered also gets an allowed
-    /// name.
+    /// Returns the provider's name of a tool. A tool that is no longer offered also gets a name
+    /// that the provider allows.
     pub(super) fn wire_name(&self, tool: &str) -> String {
-        self.to.get(tool).cloned().unwrap_or_else(|| allowed_name(tool))
+        self.wire_names.get(tool).cloned().unwrap_or_else(|| make_allowed_name(tool))
     }
 
-    /// Returns the tool with a name at the provider, or the name itself.
-    pub(super) fn tool(&self, wire: &str) -> String {
-        self.from.get(wire).cloned().unwrap_or_else(|| wire.to_owned())
+    /// Returns the tool that a name at the provider means. Returns an unknown name unchanged.
+    pub(super) fn tool_name(&self, wire: &str) -> String {
+        self.tool_names.get(wire).cloned().unwrap_or_else(|| wire.to_owned())
     }
 }
 
 fn is_allowed(name: &str) -> bool {
-    !name.is_empty() && allowed_name(name) == name
+    !name.is_empty() && make_allowed_name(name) == name
 }
 
-fn allowed_name(name: &str) -> String {
+fn make_allowed_name(name: &str) -> String {
     let one = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     let name: String = name.chars().take(MAX_LENGTH).map(one).collect();
     if name.is_empty() { "_".to_owned() } else { name }
@@ -77,9 +77,9 @@ mod tests {
             schema: json!({}),
         };
         let offered: Vec<_> = tools.iter().map(offered).collect();
-        let names = WireNames::of(&offered);
+        let names = WireNames::for_tools(&offered);
         for tool in tools {
-            assert_eq!(names.tool(&names.wire_name(tool)), *tool);
+            assert_eq!(names.tool_name(&names.wire_name(tool)), *tool);
         }
         tools.iter().map(|tool| names.wire_name(tool)).collect()
     }
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn an_invented_tool_name_is_returned_unchanged() {
         let names = WireNames::default();
-        assert_eq!(names.tool("nothing"), "nothing");
+        assert_eq!(names.tool_name("nothing"), "nothing");
         assert_eq!(names.wire_name("was.there"), "was_there");
     }
 }

@@ -15,48 +15,49 @@ use tokio::time::sleep;
 use super::{Model, ModelError, Question, Reply};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct ModelRetryPolicy {
     pub retries: u32,
-    /// The wait before the first retry. It doubles with each retry. Each wait is shortened by up to half
-    /// at random, so that clients that failed together do not retry together.
+    /// The wait before the first retry. It doubles with each retry. Each wait is shortened by up to
+    /// half at random, so that clients that failed together do not retry together.
     pub pause: Duration,
     /// The longest wait. If a provider asks for more, the question fails.
-    pub longest: Duration,
+    pub max_pause: Duration,
 }
 
-impl Default for Patience {
+impl Default for ModelRetryPolicy {
     fn default() -> Self {
         Self {
-            retries: super::settings::RETRIES,
+            retries: super::settings::DEFAULT_RETRIES,
             pause: Duration::from_millis(500),
-            longest: Duration::from_mins(1),
+            max_pause: Duration::from_mins(1),
         }
     }
 }
 
 #[derive(Debug)]
-pub struct Patient {
+pub struct RetryingModel {
     model: Arc<dyn Model>,
-    patience: Patience,
-    dice: AtomicU64,
+    retry_policy: ModelRetryPolicy,
+    random_state: AtomicU64,
 }
 
-impl Patient {
-    pub fn new(model: Arc<dyn Model>, patience: Patience) -> Self {
-        Self::with_seed(model, patience, RandomState::new().hash_one(0))
+impl RetryingModel {
+    pub fn new(model: Arc<dyn Model>, retry_policy: ModelRetryPolicy) -> Self {
+        Self::with_seed(model, retry_policy, RandomState::new().hash_one(0))
     }
 
     /// Adds retries to a model. The same seed gives the same waits.
-    pub fn with_seed(model: Arc<dyn Model>, patience: Patience, seed: u64) -> Self {
-        Self { model, patience, dice: AtomicU64::new(seed) }
+    pub fn with_seed(model: Arc<dyn Model>, retry_policy: ModelRetryPolicy, seed: u64) -> Self {
+        Self { model, retry_policy, random_state: AtomicU64::new(seed) }
     }
 
-    /// Returns a random wait between half of `wait` and all of it.
-    fn part(&self, of: Duration) -> Duration {
+    /// Returns a random wait between half of a wait and all of it.
+    fn random_part(&self, of: Duration) -> Duration {
         // Knuth's multiplier. Its upper bits are random enough.
         let step = |state: u64| state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let rolled =
-            self.dice.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(step(state)));
+            self.random_state
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(step(state)));
         let rolled = step(rolled.unwrap_or_default()) >> 54;
         let share = u32::try_from(rolled).unwrap_or_default();
         of / 2 + of / 2 * share / 1_024
@@ -64,13 +65,13 @@ impl Patient {
 }
 
 #[async_trait]
-impl Model for Patient {
+impl Model for RetryingModel {
     fn name(&self) -> &str {
         self.model.name()
     }
 
     async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
-        let Patience { retries, mut pause, longest } = self.patience;
+        let ModelRetryPolicy { retries, mut pause, max_pause } = self.retry_policy;
         let mut missed = Vec::new();
         loop {
             let err = match self.model.ask(question).await {
@@ -81,22 +82,28 @@ impl Model for Patient {
                 Err(err) => err,
             };
             let ModelError::Unavailable { model, why, wait } = &err else { return Err(err) };
-            // Clients that got the same wait should not retry at the same time.
-            let part = self.part(pause);
+            // Without this, clients that failed at the same time would retry at the same time.
+            let part = self.random_part(pause);
             let next = wait.map_or(part, |wait| wait.saturating_add(pause.saturating_sub(part)));
-            let is_too_long = wait.is_some_and(|wait| wait > longest);
+            let is_too_long = wait.is_some_and(|wait| wait > max_pause);
             if missed.len() >= retries as usize || is_too_long {
-                return Err(given_up(model, why, missed.len() + 1, is_too_long, *wait));
+                return Err(retries_exhausted_error(
+                    model,
+                    why,
+                    missed.len() + 1,
+                    is_too_long,
+                    *wait,
+                ));
             }
             tracing::debug!(%model, %why, "the model is asked again");
             missed.push(err);
             sleep(next).await;
-            pause = (pause * 2).min(longest);
+            pause = (pause * 2).min(max_pause);
         }
     }
 }
 
-fn given_up(
+fn retries_exhausted_error(
     model: &str,
     why: &str,
     tries: usize,
@@ -108,7 +115,7 @@ fn given_up(
         n => format!(", {n} times"),
     };
     let alone = match wait.filter(|_| is_too_long) {
-        Some(wait) => format!(", and wants to be left alone for {} s", wait.as_secs()),
+        Some(wait) => format!(", and asks for a pause of {} s", wait.as_secs()),
         None => String::new(),
     };
     ModelError::Unavailable { model: model.to_owned(), why: format!("{why}{often}{alone}"), wait }
@@ -119,17 +126,17 @@ mod tests {
     use tokio::time::Instant;
 
     use super::{
-        super::scripted::{Scripted, busy, refused, says},
+        super::scripted::{Scripted, busy, refused, reply_with},
         *,
     };
 
-    async fn ask(
+    async fn ask_with_retries(
         script: Vec<Result<Reply, ModelError>>,
         retries: u32,
     ) -> (Result<Reply, ModelError>, Duration, usize) {
         let scripted = Arc::new(Scripted::new(script));
-        let patience = Patience { retries, ..Patience::default() };
-        let model = Patient::with_seed(Arc::clone(&scripted) as _, patience, 7);
+        let retry_policy = ModelRetryPolicy { retries, ..ModelRetryPolicy::default() };
+        let model = RetryingModel::with_seed(Arc::clone(&scripted) as _, retry_policy, 7);
         let started = Instant::now();
         let answer = model.ask(&Question::default()).await;
         (answer, started.elapsed(), scripted.asked().len())
@@ -137,14 +144,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_wait_grows_with_each_retry() {
-        let script = vec![busy(None), busy(None), says("well")];
-        let (answer, took, asked) = ask(script, 3).await;
+        let script = vec![busy(None), busy(None), reply_with("well")];
+        let (answer, took, asked) = ask_with_retries(script, 3).await;
         let answer = answer.unwrap();
         assert_eq!((answer.text.as_str(), answer.missed.len()), ("well", 2));
         assert_eq!(asked, 3);
         let (least, most) = (Duration::from_millis(750), Duration::from_millis(1_500));
         assert!(least <= took && took <= most, "{took:?}");
-        let again = ask(vec![busy(None), busy(None), says("well")], 3).await;
+        let again = ask_with_retries(vec![busy(None), busy(None), reply_with("well")], 3).await;
         assert_eq!(again.1, took, "the same seed gives the same waits");
     }
 
@@ -153,10 +160,11 @@ mod tests {
         let whole = Duration::from_secs(1);
         let part = |seed: u64| {
             let model = Arc::new(Scripted::default());
-            Patient::with_seed(model, Patience::default(), seed).part(whole)
+            RetryingModel::with_seed(model, ModelRetryPolicy::default(), seed).random_part(whole)
         };
-        let patient = Patient::with_seed(Arc::new(Scripted::default()), Patience::default(), 1);
-        let parts: Vec<Duration> = (0..1_000).map(|_| patient.part(whole)).collect();
+        let patient =
+            RetryingModel::with_seed(Arc::new(Scripted::default()), ModelRetryPolicy::default(), 1);
+        let parts: Vec<Duration> = (0..1_000).map(|_| patient.random_part(whole)).collect();
         assert!(parts.iter().all(|part| (whole / 2..=whole).contains(part)));
         for part in [parts, (0..1_000).map(part).collect()] {
             let early = part.iter().filter(|part| **part < whole * 3 / 4).count();
@@ -166,27 +174,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_retry_waits_as_long_as_the_provider_asks() {
-        let (answer, took, _) = ask(vec![busy(Some(7)), says("well")], 3).await;
+        let (answer, took, _) = ask_with_retries(vec![busy(Some(7)), reply_with("well")], 3).await;
         assert!(answer.is_ok());
         let (least, most) = (Duration::from_secs(7), Duration::from_millis(7_250));
         assert!(least <= took && took <= most, "{took:?}");
-        let (answer, took, asked) = ask(vec![busy(Some(600)), says("well")], 3).await;
+        let (answer, took, asked) =
+            ask_with_retries(vec![busy(Some(600)), reply_with("well")], 3).await;
         let why = answer.unwrap_err().to_string();
         assert_eq!(
             why,
-            "the model `scripted` is not available: busy, and wants to be left alone for 600 s"
+            "the model `scripted` is not available: busy, and asks for a pause of 600 s"
         );
         assert_eq!((took, asked), (Duration::ZERO, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_question_fails_after_the_last_retry() {
-        let script = vec![busy(None), busy(None), busy(None), says("never asked")];
-        let (answer, _, asked) = ask(script, 2).await;
+        let script = vec![busy(None), busy(None), busy(None), reply_with("never asked")];
+        let (answer, _, asked) = ask_with_retries(script, 2).await;
         let why = answer.unwrap_err().to_string();
         assert_eq!(why, "the model `scripted` is not available: busy, 3 times");
         assert_eq!(asked, 3);
-        let (answer, took, asked) = ask(vec![refused(), says("never asked")], 2).await;
+        let (answer, took, asked) =
+            ask_with_retries(vec![refused(), reply_with("never asked")], 2).await;
         assert!(matches!(answer, Err(ModelError::Refused { .. })));
         assert_eq!((took, asked), (Duration::ZERO, 1), "asking again is no use");
     }

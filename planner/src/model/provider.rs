@@ -19,7 +19,7 @@ use reqwest::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use self::failures::mentions_form;
+use self::failures::mentions_answer_schema;
 use super::{
     AnswerForm, Key, Model, ModelError, NativeCall, Question, Reply, Settings, Stop, Tokens, http,
     names::WireNames, providers::Format,
@@ -32,8 +32,8 @@ pub struct Provider {
     base_url: String,
     settings: Settings,
     name: String,
-    /// The provider refused a schema of the answer. It gets no schema again.
-    refuses_form: AtomicBool,
+    /// The provider refused a schema of an answer, so it gets none again.
+    rejects_answer_schemas: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -50,11 +50,11 @@ impl Provider {
     pub fn new(settings: &Settings) -> Result<Self, ModelError> {
         let name = settings.name();
         let refused = |why: String| ModelError::Refused { model: name.clone(), why };
-        let base_url = base_url(settings).map_err(refused)?;
+        let base_url = parse_base_url(settings).map_err(refused)?;
         let client = http::build_client(settings.provider.is_local())
             .map_err(|err| refused(err.to_string()))?;
-        let refuses_form = AtomicBool::new(false);
-        Ok(Self { client, base_url, settings: settings.clone(), name, refuses_form })
+        let rejects_answer_schemas = AtomicBool::new(false);
+        Ok(Self { client, base_url, settings: settings.clone(), name, rejects_answer_schemas })
     }
 
     async fn ask_once(
@@ -62,7 +62,7 @@ impl Provider {
         question: &Question,
         form: Option<&AnswerForm>,
     ) -> Result<Reply, ModelError> {
-        let names = WireNames::of(&question.tools);
+        let names = WireNames::for_tools(&question.tools);
         let (path, body) = match self.settings.provider.format {
             Format::OpenAi => {
                 ("chat/completions", openai::write_request(question, &names, &self.settings, form))
@@ -79,12 +79,12 @@ impl Provider {
         };
         let Answer { text, calls, stop, tokens } = answer;
         if text.is_empty() && calls.is_empty() && stop.is_none() {
-            // The answer is JSON in another format.
-            let why = "it answered nothing that could be read: check `planner.provider` and \
+            // The answer is JSON, but not in the format of the provider.
+            let why = "its answer cannot be read: check `planner.provider` and \
                        `planner.base_url`";
-            return Err(self.lost(why.to_owned(), None));
+            return Err(self.connection_lost(why.to_owned(), None));
         }
-        let cost = self.settings.price.map(|price| price.of(tokens));
+        let cost = self.settings.price.map(|price| price.cost_of(tokens));
         let stop = stop.unwrap_or(Stop::Other);
         Ok(Reply { text, calls, stop, tokens, cost, model: self.name.clone(), missed: Vec::new() })
     }
@@ -92,7 +92,7 @@ impl Provider {
     async fn exchange_json(&self, request: RequestBuilder) -> Result<Value, ModelError> {
         let request = match self.settings.provider.format {
             Format::OpenAi => request,
-            Format::Anthropic => request.header("anthropic-version", anthropic::VERSION),
+            Format::Anthropic => request.header("anthropic-version", anthropic::API_VERSION),
         };
         let request = match self.key_header()? {
             Some((name, key)) => request.header(name, key),
@@ -100,18 +100,22 @@ impl Provider {
         };
         let answer = timeout(self.settings.timeout, http::send_request(request)).await;
         let seconds = self.settings.timeout.as_secs_f64();
-        let slow = |_| self.lost(format!("it did not answer in {seconds} s"), None);
-        let answer = answer.map_err(slow)?.map_err(|err| self.failed(err))?;
+        let slow = |_| self.connection_lost(format!("it did not answer in {seconds} s"), None);
+        let answer = answer.map_err(slow)?.map_err(|err| self.exchange_failed(err))?;
         let body = String::from_utf8_lossy(&answer.body);
         if !answer.status.is_success() {
-            return Err(self.answered(
+            return Err(self.status_error(
                 answer.status,
                 &body,
                 failures::retry_after(&answer.headers),
             ));
         }
-        serde_json::from_str(&body)
-            .map_err(|_| self.lost(format!("it answered no JSON: {}", self.shown(&body)), None))
+        serde_json::from_str(&body).map_err(|_| {
+            self.connection_lost(
+                format!("it answered no JSON: {}", self.shorten_without_key(&body)),
+                None,
+            )
+        })
     }
 
     fn key_header(&self) -> Result<Option<(HeaderName, HeaderValue)>, ModelError> {
@@ -119,7 +123,7 @@ impl Provider {
             Key::None => return Ok(None),
             Key::Variable(_, Some(key)) => key,
             Key::Variable(name, None) => {
-                return Err(self.refused(format!(
+                return Err(self.refused_error(format!(
                     "the variable `{name}` is not set, which should have its key: set it, or name \
                      another one by `planner.api_key_env`"
                 )));
@@ -130,7 +134,9 @@ impl Provider {
             Format::Anthropic => (HeaderName::from_static("x-api-key"), HeaderValue::from_str(key)),
         };
         let mut value = value.map_err(|_| {
-            self.refused("the key has characters that no header can have: check it".to_owned())
+            self.refused_error(
+                "the key has characters that no header can have: check it".to_owned(),
+            )
         })?;
         value.set_sensitive(true);
         Ok(Some((name, value)))
@@ -141,12 +147,12 @@ impl Provider {
         let list = self.exchange_json(self.client.get(format!("{}models", self.base_url))).await?;
         let wanted = self.settings.model.as_str();
         // Gemini lists `models/NAME`, and Ollama `NAME:TAG`.
-        let is_wanted = |id: &str| {
+        let is_this_model = |id: &str| {
             let name = id.strip_prefix("models/").unwrap_or(id);
             name == wanted || name.split_once(':').is_some_and(|(name, _)| name == wanted)
         };
         let models = list["data"].as_array().into_iter().flatten();
-        Ok(models.filter_map(|model| model["id"].as_str()).any(is_wanted))
+        Ok(models.filter_map(|model| model["id"].as_str()).any(is_this_model))
     }
 }
 
@@ -157,13 +163,16 @@ impl Model for Provider {
     }
 
     async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
-        let may_form = self.settings.structured && !self.refuses_form.load(Ordering::Relaxed);
+        let may_form =
+            self.settings.structured && !self.rejects_answer_schemas.load(Ordering::Relaxed);
         let form = question.answer.as_ref().filter(|_| may_form);
         match self.ask_once(question, form).await {
-            Err(ModelError::Refused { why, .. }) if form.is_some() && mentions_form(&why) => {
-                tracing::debug!(%why, "the provider keeps no answer to a schema");
+            Err(ModelError::Refused { why, .. })
+                if form.is_some() && mentions_answer_schema(&why) =>
+            {
+                tracing::debug!(%why, "the provider rejects schemas of answers, so it gets none");
                 let answer = self.ask_once(question, None).await;
-                self.refuses_form.fetch_or(answer.is_ok(), Ordering::Relaxed);
+                self.rejects_answer_schemas.fetch_or(answer.is_ok(), Ordering::Relaxed);
                 answer
             }
             answer => answer,
@@ -172,7 +181,7 @@ impl Model for Provider {
 }
 
 /// Returns the URL before the paths of the format, with a trailing slash.
-fn base_url(settings: &Settings) -> Result<String, String> {
+fn parse_base_url(settings: &Settings) -> Result<String, String> {
     let default = settings.provider.base_url;
     let Some(written) = &settings.base_url else {
         return if default.is_empty() {
@@ -222,12 +231,12 @@ fn read_arguments(written: &Value) -> Value {
     }
 }
 
-fn value_text(value: &Value) -> String {
+fn read_text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
 /// Removes thoughts in tags before the text.
-fn without_thoughts(text: &str) -> &str {
+fn remove_thoughts(text: &str) -> &str {
     let start = text.trim_start();
     let rest = start.strip_prefix("<think>").and_then(|rest| rest.split_once("</think>"));
     rest.map_or(text, |(_, rest)| rest.trim_start())

@@ -4,8 +4,8 @@ use crate::suggest::did_you_mean;
 
 use Format::{Anthropic, OpenAi};
 
-/// The provider that is searched on this machine.
-const LOCAL: &str = "local";
+/// The provider whose server is searched on this machine.
+const LOCAL_PROVIDER: &str = "local";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -25,41 +25,41 @@ pub struct ProviderKind {
 
 #[rustfmt::skip]
 const PROVIDERS: [ProviderKind; 32] = [
-    kind("openai", OpenAi, "https://api.openai.com/v1/", "OPENAI_API_KEY"),
-    kind("anthropic", Anthropic, "https://api.anthropic.com/v1/", "ANTHROPIC_API_KEY"),
-    kind("gemini", OpenAi, "https://generativelanguage.googleapis.com/v1beta/openai/", "GEMINI_API_KEY"),
-    kind("groq", OpenAi, "https://api.groq.com/openai/v1/", "GROQ_API_KEY"),
-    kind("ollama", OpenAi, "http://localhost:11434/v1/", ""),
-    kind(LOCAL, OpenAi, "", ""),
-    kind("ollama_cloud", OpenAi, "https://ollama.com/v1/", "OLLAMA_API_KEY"),
-    kind("mistral", OpenAi, "https://api.mistral.ai/v1/", "MISTRAL_API_KEY"),
-    kind("deepseek", OpenAi, "https://api.deepseek.com/v1/", "DEEPSEEK_API_KEY"),
-    kind("cohere", OpenAi, "https://api.cohere.ai/compatibility/v1/", "COHERE_API_KEY"),
-    kind("xai", OpenAi, "https://api.x.ai/v1/", "XAI_API_KEY"),
-    kind("together", OpenAi, "https://api.together.xyz/v1/", "TOGETHER_API_KEY"),
-    kind("fireworks", OpenAi, "https://api.fireworks.ai/inference/v1/", "FIREWORKS_API_KEY"),
-    kind("open_router", OpenAi, "https://openrouter.ai/api/v1/", "OPEN_ROUTER_API_KEY"),
-    kind("vertex", OpenAi, "", "VERTEX_API_KEY"),
-    kind("bedrock_api", OpenAi, "", "BEDROCK_API_KEY"),
-    kind("kimi", OpenAi, "https://api.moonshot.ai/v1/", "KIMI_API_KEY"),
-    kind("moonshot", OpenAi, "https://api.moonshot.cn/v1/", "MOONSHOT_API_KEY"),
-    kind("minimax", Anthropic, "https://api.minimax.io/anthropic/v1/", "MINIMAX_API_KEY"),
-    kind("zai", OpenAi, "https://api.z.ai/api/paas/v4/", "ZAI_API_KEY"),
-    kind("bigmodel", OpenAi, "https://open.bigmodel.cn/api/paas/v4/", "BIGMODEL_API_KEY"),
-    kind("aliyun", OpenAi, "https://dashscope.aliyuncs.com/compatible-mode/v1/", "ALIYUN_API_KEY"),
-    kind("qwen_cloud", OpenAi, "https://dashscope-intl.aliyuncs.com/compatible-mode/v1/", "QWEN_CLOUD_API_KEY"),
-    kind("baidu", OpenAi, "https://qianfan.baidubce.com/v2/", "BAIDU_API_KEY"),
-    kind("nebius", OpenAi, "https://api.studio.nebius.ai/v1/", "NEBIUS_API_KEY"),
-    kind("mimo", OpenAi, "https://api.mimo.com/openai/v1/", "MIMO_API_KEY"),
-    kind("aihubmix", OpenAi, "https://aihubmix.com/v1/", "AIHUBMIX_API_KEY"),
-    kind("atlascloud", OpenAi, "https://api.atlascloud.ai/v1/", "ATLASCLOUD_API_KEY"),
-    kind("requesty", OpenAi, "https://router.requesty.ai/v1/", "REQUESTY_API_KEY"),
-    kind("github_copilot", OpenAi, "https://models.github.ai/inference/", "GITHUB_TOKEN"),
-    kind("opencode_go", OpenAi, "https://opencode.ai/zen/go/v1/", "OPENCODE_GO_API_KEY"),
-    kind("omlx", OpenAi, "http://127.0.0.1:8000/v1/", "OMLX_API_KEY"),
+    provider_kind("openai", OpenAi, "https://api.openai.com/v1/", "OPENAI_API_KEY"),
+    provider_kind("anthropic", Anthropic, "https://api.anthropic.com/v1/", "ANTHROPIC_API_KEY"),
+    provider_kind("gemini", OpenAi, "https://generativelanguage.googleapis.com/v1beta/openai/", "GEMINI_API_KEY"),
+    provider_kind("groq", OpenAi, "https://api.groq.com/openai/v1/", "GROQ_API_KEY"),
+    provider_kind("ollama", OpenAi, "http://localhost:11434/v1/", ""),
+    provider_kind(LOCAL_PROVIDER, OpenAi, "", ""),
+    provider_kind("ollama_cloud", OpenAi, "https://ollama.com/v1/", "OLLAMA_API_KEY"),
+    provider_kind("mistral", OpenAi, "https://api.mistral.ai/v1/", "MISTRAL_API_KEY"),
+    provider_kind("deepseek", OpenAi, "https://api.deepseek.com/v1/", "DEEPSEEK_API_KEY"),
+    provider_kind("cohere", OpenAi, "https://api.cohere.ai/compatibility/v1/", "COHERE_API_KEY"),
+    provider_kind("xai", OpenAi, "https://api.x.ai/v1/", "XAI_API_KEY"),
+    provider_kind("together", OpenAi, "https://api.together.xyz/v1/", "TOGETHER_API_KEY"),
+    provider_kind("fireworks", OpenAi, "https://api.fireworks.ai/inference/v1/", "FIREWORKS_API_KEY"),
+    provider_kind("open_router", OpenAi, "https://openrouter.ai/api/v1/", "OPEN_ROUTER_API_KEY"),
+    provider_kind("vertex", OpenAi, "", "VERTEX_API_KEY"),
+    provider_kind("bedrock_api", OpenAi, "", "BEDROCK_API_KEY"),
+    provider_kind("kimi", OpenAi, "https://api.moonshot.ai/v1/", "KIMI_API_KEY"),
+    provider_kind("moonshot", OpenAi, "https://api.moonshot.cn/v1/", "MOONSHOT_API_KEY"),
+    provider_kind("minimax", Anthropic, "https://api.minimax.io/anthropic/v1/", "MINIMAX_API_KEY"),
+    provider_kind("zai", OpenAi, "https://api.z.ai/api/paas/v4/", "ZAI_API_KEY"),
+    provider_kind("bigmodel", OpenAi, "https://open.bigmodel.cn/api/paas/v4/", "BIGMODEL_API_KEY"),
+    provider_kind("aliyun", OpenAi, "https://dashscope.aliyuncs.com/compatible-mode/v1/", "ALIYUN_API_KEY"),
+    provider_kind("qwen_cloud", OpenAi, "https://dashscope-intl.aliyuncs.com/compatible-mode/v1/", "QWEN_CLOUD_API_KEY"),
+    provider_kind("baidu", OpenAi, "https://qianfan.baidubce.com/v2/", "BAIDU_API_KEY"),
+    provider_kind("nebius", OpenAi, "https://api.studio.nebius.ai/v1/", "NEBIUS_API_KEY"),
+    provider_kind("mimo", OpenAi, "https://api.mimo.com/openai/v1/", "MIMO_API_KEY"),
+    provider_kind("aihubmix", OpenAi, "https://aihubmix.com/v1/", "AIHUBMIX_API_KEY"),
+    provider_kind("atlascloud", OpenAi, "https://api.atlascloud.ai/v1/", "ATLASCLOUD_API_KEY"),
+    provider_kind("requesty", OpenAi, "https://router.requesty.ai/v1/", "REQUESTY_API_KEY"),
+    provider_kind("github_copilot", OpenAi, "https://models.github.ai/inference/", "GITHUB_TOKEN"),
+    provider_kind("opencode_go", OpenAi, "https://opencode.ai/zen/go/v1/", "OPENCODE_GO_API_KEY"),
+    provider_kind("omlx", OpenAi, "http://127.0.0.1:8000/v1/", "OMLX_API_KEY"),
 ];
 
-const fn kind(
+const fn provider_kind(
     name: &'static str,
     format: Format,
     base_url: &'static str,
@@ -71,8 +71,9 @@ const fn kind(
 impl ProviderKind {
     pub(super) const ALL: &'static [Self] = &PROVIDERS;
 
-    /// Returns the provider with a name, such as `openai`. The error lists the names.
-    pub fn named(name: &str) -> Result<Self, String> {
+    /// Returns the provider with a name, such as `openai`. If there is none, the error lists the
+    /// names.
+    pub fn find_by_name(name: &str) -> Result<Self, String> {
         if let Some(found) = Self::ALL.iter().find(|kind| kind.name == name) {
             return Ok(*found);
         }
@@ -94,16 +95,16 @@ impl ProviderKind {
 
     /// Returns whether the server is searched on this machine.
     pub fn is_local(self) -> bool {
-        self.name == LOCAL
+        self.name == LOCAL_PROVIDER
     }
 
-    /// Returns whether the servers of this provider keep an answer to a large schema.
+    /// Returns whether the servers of this provider can keep an answer to a large schema.
     pub(super) fn has_grammars(self) -> bool {
-        [LOCAL, "ollama"].contains(&self.name)
+        [LOCAL_PROVIDER, "ollama"].contains(&self.name)
     }
 
     /// Returns the variable that usually has the key of this provider, if it needs a key.
-    pub fn usual_variable(self) -> Option<&'static str> {
+    pub fn default_key_variable(self) -> Option<&'static str> {
         (!self.key_variable.is_empty()).then_some(self.key_variable)
     }
 }

@@ -14,15 +14,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::embed::pull::{
     Progress, PullError,
-    download::{self, DownloadRequest, Fetched},
+    download::{self, DownloadRequest, HeadResult},
 };
 
 /// The name of the model in `faber models pull`, and of its folder.
-pub const PLANNER: &str = "planner";
+pub const PLANNER_MODEL: &str = "planner";
 const NOTE_FILE: &str = "model.json";
 /// The prefix of a file that is being downloaded.
-const UNCHECKED: &str = "new-";
-const MAGIC: &[u8] = b"GGUF";
+const UNCHECKED_PREFIX: &str = "new-";
+const GGUF_MAGIC: &[u8] = b"GGUF";
 
 /// The recommended model: a revision of Qwen2.5-1.5B-Instruct in 4 bits.
 const MODEL_PATH: &str = "Qwen/Qwen2.5-1.5B-Instruct-GGUF/resolve/91cad51170dc346986eccefdc2dd33a9da36ead9/\
@@ -39,7 +39,7 @@ pub struct Offer {
     pub bytes: Option<u64>,
     /// `None` if Faber does not know the licence.
     pub licence: Option<&'static str>,
-    /// The SHA-256 that the file must have. Without one, nothing is checked.
+    /// The SHA-256 that the file must have. `None` means that the file is not checked.
     pub sha256: Option<String>,
 }
 
@@ -51,8 +51,8 @@ pub struct Downloaded {
     pub sha256: Option<String>,
 }
 
-/// Returns the model to download: the one at `url`, or the recommended one of `hub`. Asks the server
-/// for the size and the checksum that Faber does not know.
+/// Returns the model to download: the one at `url`, or the recommended one of `hub`. Asks the
+/// server for the size and the checksum if Faber does not know them.
 pub async fn find_offer(
     hub: &str,
     url: Option<&str>,
@@ -83,12 +83,12 @@ pub async fn find_offer(
         });
     }
     let client = download::build_client(&address)?;
-    match download::ask_head(&client, &parsed).await? {
-        Fetched::Is(known) => {
+    match download::request_file_info(&client, &parsed).await? {
+        HeadResult::Info(known) => {
             let sha256 = given.or(known.sha256);
             Ok(Offer { url: parsed, file, bytes: known.bytes, licence: None, sha256 })
         }
-        Fetched::Not(status) => {
+        HeadResult::Status(status) => {
             Err(PullError::Missing(format!("there is no model at {address} ({status})")))
         }
     }
@@ -96,7 +96,7 @@ pub async fn find_offer(
 
 /// Returns the downloaded model, and the path of its file.
 pub fn find_downloaded(models: &Path) -> Option<(Downloaded, PathBuf)> {
-    let folder = models.join(PLANNER);
+    let folder = models.join(PLANNER_MODEL);
     let note = fs::read(folder.join(NOTE_FILE)).ok()?;
     let downloaded: Downloaded = serde_json::from_slice(&note).ok()?;
     let path = folder.join(&downloaded.file);
@@ -109,7 +109,7 @@ pub async fn pull(
     models: &Path,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<bool, PullError> {
-    let folder = models.join(PLANNER);
+    let folder = models.join(PLANNER_MODEL);
     let new = Downloaded {
         file: offer.file.clone(),
         url: offer.url.to_string(),
@@ -121,13 +121,14 @@ pub async fn pull(
     }
     let disk = |err: std::io::Error| PullError::disk_error(&folder, &err);
     fs::create_dir_all(&folder).map_err(disk)?;
-    // The old model works until the new one is checked.
-    let path = folder.join(format!("{UNCHECKED}{}", new.file));
+    // The old model stays usable until the new one is checked.
+    let path = folder.join(format!("{UNCHECKED_PREFIX}{}", new.file));
     if path.is_file() {
         fs::remove_file(&path).map_err(disk)?;
     }
-    let part = folder.join(format!("{UNCHECKED}{}.part", new.file));
-    // Without a checksum, nobody would notice that the part belongs to another file of this name.
+    let part = folder.join(format!("{UNCHECKED_PREFIX}{}.part", new.file));
+    // Without a checksum, nothing would show that the local part belongs to another file of this
+    // name.
     if offer.sha256.is_none() && part.is_file() {
         fs::remove_file(&part).map_err(disk)?;
     }
@@ -154,9 +155,9 @@ pub async fn pull(
 }
 
 fn begins_with_magic(path: &Path) -> bool {
-    let mut start = [0; MAGIC.len()];
+    let mut start = [0; GGUF_MAGIC.len()];
     let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && start == MAGIC
+    read.is_ok() && start == GGUF_MAGIC
 }
 
 fn is_sha256(text: &str) -> bool {
@@ -183,26 +184,26 @@ mod tests {
 
     use super::*;
 
-    const MODEL: &[u8] = b"GGUF and the weights";
+    const TEST_MODEL: &[u8] = b"GGUF and the weights";
     const OTHER_SHA256: &str = "1b3a58ee1cfe4cbd09da7bbd3f7f8c1c0b1c04a7d5a30e33e0a1bd1dbd0b7a6e";
 
-    async fn send(headers: HeaderMap) -> impl IntoResponse {
+    async fn send_model(headers: HeaderMap) -> impl IntoResponse {
         let range = headers.get("range").and_then(|range| range.to_str().ok());
         let from =
             range.and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
         match from {
             Some(from) => {
-                let range = format!("bytes {from}-{}/{}", MODEL.len() - 1, MODEL.len());
-                let part = Bytes::from_static(&MODEL[from..]);
+                let range = format!("bytes {from}-{}/{}", TEST_MODEL.len() - 1, TEST_MODEL.len());
+                let part = Bytes::from_static(&TEST_MODEL[from..]);
                 (StatusCode::PARTIAL_CONTENT, [("content-range", range)], part).into_response()
             }
-            None => Bytes::from_static(MODEL).into_response(),
+            None => Bytes::from_static(TEST_MODEL).into_response(),
         }
     }
 
-    async fn serve() -> (String, JoinSet<()>) {
+    async fn serve_model() -> (String, JoinSet<()>) {
         let app = Router::new()
-            .route("/m.gguf", get(send))
+            .route("/m.gguf", get(send_model))
             .route("/text.gguf", get(|| async { "<html>" }));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -211,20 +212,20 @@ mod tests {
         (address, tasks)
     }
 
-    fn sha256(bytes: &[u8]) -> String {
+    fn sha256_of(bytes: &[u8]) -> String {
         let digest = sha2::Sha256::digest(bytes);
         digest.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
     }
 
     #[tokio::test]
     async fn a_model_is_checked_and_downloaded_once() {
-        let ((hub, _tasks), models) = (serve().await, tempfile::tempdir().unwrap());
+        let ((hub, _tasks), models) = (serve_model().await, tempfile::tempdir().unwrap());
         let url = format!("{hub}/m.gguf");
-        let offer = find_offer("", Some(&url), Some(&sha256(MODEL))).await.unwrap();
+        let offer = find_offer("", Some(&url), Some(&sha256_of(TEST_MODEL))).await.unwrap();
         assert_eq!((offer.bytes, offer.licence), (Some(20), None));
         assert!(pull(&offer, models.path(), &mut |_| ()).await.unwrap());
         let (downloaded, path) = find_downloaded(models.path()).unwrap();
-        assert_eq!((downloaded.url, fs::read(path).unwrap()), (url.clone(), MODEL.to_vec()));
+        assert_eq!((downloaded.url, fs::read(path).unwrap()), (url.clone(), TEST_MODEL.to_vec()));
         assert!(!pull(&offer, models.path(), &mut |_| ()).await.unwrap(), "it is there already");
 
         let other = find_offer("", Some(&url), Some(OTHER_SHA256)).await.unwrap();
@@ -235,32 +236,32 @@ mod tests {
 
     #[tokio::test]
     async fn an_interrupted_download_resumes() {
-        let ((hub, _tasks), models) = (serve().await, tempfile::tempdir().unwrap());
+        let ((hub, _tasks), models) = (serve_model().await, tempfile::tempdir().unwrap());
         let url = format!("{hub}/m.gguf");
-        let folder = models.path().join(PLANNER);
+        let folder = models.path().join(PLANNER_MODEL);
         fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("new-m.gguf.part"), &MODEL[..7]).unwrap();
-        let offer = find_offer("", Some(&url), Some(&sha256(MODEL))).await.unwrap();
+        fs::write(folder.join("new-m.gguf.part"), &TEST_MODEL[..7]).unwrap();
+        let offer = find_offer("", Some(&url), Some(&sha256_of(TEST_MODEL))).await.unwrap();
         let mut ends = Vec::new();
         pull(&offer, models.path(), &mut |progress| ends.push(progress.bytes)).await.unwrap();
-        assert_eq!(fs::read(folder.join("m.gguf")).unwrap(), MODEL);
+        assert_eq!(fs::read(folder.join("m.gguf")).unwrap(), TEST_MODEL);
         assert!(ends.iter().all(|bytes| *bytes == 20), "{ends:?}");
     }
 
     #[tokio::test]
     async fn a_download_without_a_checksum_begins_anew() {
-        let ((hub, _tasks), models) = (serve().await, tempfile::tempdir().unwrap());
-        let folder = models.path().join(PLANNER);
+        let ((hub, _tasks), models) = (serve_model().await, tempfile::tempdir().unwrap());
+        let folder = models.path().join(PLANNER_MODEL);
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("new-m.gguf.part"), "GGUF of another model").unwrap();
         let offer = find_offer("", Some(&format!("{hub}/m.gguf")), None).await.unwrap();
         pull(&offer, models.path(), &mut |_| ()).await.unwrap();
-        assert_eq!(fs::read(folder.join("m.gguf")).unwrap(), MODEL);
+        assert_eq!(fs::read(folder.join("m.gguf")).unwrap(), TEST_MODEL);
     }
 
     #[tokio::test]
     async fn a_file_that_is_no_model_is_refused() {
-        let ((hub, _tasks), models) = (serve().await, tempfile::tempdir().unwrap());
+        let ((hub, _tasks), models) = (serve_model().await, tempfile::tempdir().unwrap());
         let offer = find_offer("", Some(&format!("{hub}/text.gguf")), None).await.unwrap();
         let err = pull(&offer, models.path(), &mut |_| ()).await.unwrap_err();
         assert!(err.to_string().contains("not a model in GGUF"), "{err}");

@@ -42,7 +42,7 @@ impl Model for Scripted {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it stands in scripts, beside errors")]
-pub(crate) fn says(text: &str) -> Result<Reply, ModelError> {
+pub(crate) fn reply_with(text: &str) -> Result<Reply, ModelError> {
     Ok(Reply {
         text: text.to_owned(),
         calls: Vec::new(),

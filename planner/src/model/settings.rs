@@ -3,14 +3,14 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    Fallback, Model, ModelError, Patience, Patient, Price, Provider, ProviderKind,
+    Fallback, Model, ModelError, ModelRetryPolicy, Price, Provider, ProviderKind, RetryingModel,
     local::{LocalModel, SharedStarter},
 };
 
 /// The default time limit of one answer. Slow models think for a minute.
-pub const TIMEOUT: Duration = Duration::from_mins(2);
-pub const RETRIES: u32 = 3;
-pub const MOST_RETRIES: u32 = 20;
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(2);
+pub const DEFAULT_RETRIES: u32 = 3;
+pub const MAX_RETRIES: u32 = 20;
 
 #[derive(Clone, PartialEq)]
 pub struct Settings {
@@ -38,7 +38,8 @@ pub struct Settings {
 #[derive(Clone, PartialEq, Eq)]
 pub enum Key {
     None,
-    /// The name of an environment variable, and its value. A question fails if the variable has no value.
+    /// The name of an environment variable, and its value. A question fails if the variable has no
+    /// value.
     Variable(String, Option<String>),
 }
 
@@ -49,16 +50,16 @@ impl Settings {
     }
 
     /// Creates the model with its retries and its fallback. Sends nothing.
-    pub fn model(&self) -> Result<Arc<dyn Model>, ModelError> {
-        let patience = Patience { retries: self.retries, ..Patience::default() };
+    pub fn build_model(&self) -> Result<Arc<dyn Model>, ModelError> {
+        let patience = ModelRetryPolicy { retries: self.retries, ..ModelRetryPolicy::default() };
         let model: Arc<dyn Model> = if self.provider.is_local() {
             Arc::new(LocalModel::new(self))
         } else {
             Arc::new(Provider::new(self)?)
         };
-        let first = Arc::new(Patient::new(model, patience));
+        let first = Arc::new(RetryingModel::new(model, patience));
         Ok(match &self.fallback {
-            Some(second) => Arc::new(Fallback::new(first, second.model()?)),
+            Some(second) => Arc::new(Fallback::new(first, second.build_model()?)),
             None => first,
         })
     }

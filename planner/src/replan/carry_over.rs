@@ -54,14 +54,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::writer::tests::catalog;
+    use crate::writer::tests::make_catalog;
 
     fn carried_over(earlier: Value, written: Value) -> Value {
         let draft = |steps: Value| -> Draft {
             serde_json::from_value(json!({ "tools": [steps] })).unwrap()
         };
         let mut written = draft(written);
-        carry_over(&mut written, &draft(earlier), &catalog());
+        carry_over(&mut written, &draft(earlier), &make_catalog());
         serde_json::to_value(&written.tools[0]).unwrap()
     }
 

@@ -1,29 +1,29 @@
 //! The best of many scores.
 
-/// Returns places that include the `most` best ones, if each score may be off by `slack`. `may`
-/// filters the places.
+/// Returns the positions of the `max_count` best scores. Returns more of them if each score may be
+/// wrong by `slack`. `is_allowed` filters the positions.
 pub(super) fn candidate_places(
     scores: &[f64],
-    most: usize,
+    max_count: usize,
     slack: f64,
-    may: impl Fn(usize) -> bool,
+    is_allowed: impl Fn(usize) -> bool,
 ) -> Vec<usize> {
-    if most == 0 {
+    if max_count == 0 {
         return Vec::new();
     }
-    let mut places: Vec<usize> = (0..scores.len()).filter(|place| may(*place)).collect();
-    if places.len() > most {
-        let mut known: Vec<f64> = places.iter().map(|place| scores[*place]).collect();
-        let (_, least, _) = known.select_nth_unstable_by(most - 1, |a, b| b.total_cmp(a));
+    let mut positions: Vec<usize> = (0..scores.len()).filter(|place| is_allowed(*place)).collect();
+    if positions.len() > max_count {
+        let mut known: Vec<f64> = positions.iter().map(|place| scores[*place]).collect();
+        let (_, least, _) = known.select_nth_unstable_by(max_count - 1, |a, b| b.total_cmp(a));
         let least = *least - 2.0 * slack;
-        places.retain(|place| scores[*place] >= least);
+        positions.retain(|place| scores[*place] >= least);
     }
-    places
+    positions
 }
 
-/// Returns the best places, best first. Ties keep the order of places.
-pub(super) fn best_first(mut scored: Vec<(usize, f64)>, most: usize) -> Vec<(usize, f64)> {
+/// Returns the best positions, best first. Positions with equal scores keep their order.
+pub(super) fn take_best(mut scored: Vec<(usize, f64)>, max_count: usize) -> Vec<(usize, f64)> {
     scored.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    scored.truncate(most);
+    scored.truncate(max_count);
     scored
 }

@@ -2,11 +2,11 @@
 
 use super::{rows::Rows, vector};
 
-/// Vectors of a block. A block fits into the processor's first cache and is read once for many
-/// comparisons.
+/// Number of vectors of a block. A block fits into the processor's first cache, and is read once
+/// for many comparisons.
 const BLOCK_LEN: usize = 32;
-/// Maximum number of pairs that are reported. A threshold near 0 would return all pairs.
-pub const COLLISIONS: usize = 100_000;
+/// Maximum number of pairs that are reported, because a threshold near 0 would return all pairs.
+pub const MAX_COLLISIONS: usize = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Collision {
@@ -17,19 +17,19 @@ pub struct Collision {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Similarity {
-    /// The product of the two means. Scattered examples collide less.
+    /// The dot product of the two means. Tools whose examples differ much get a lower product.
     #[default]
     Dot,
     Cosine,
 }
 
-/// There are more than [`COLLISIONS`] pairs.
+/// There are more than [`MAX_COLLISIONS`] pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more than {COLLISIONS} pairs of tools are that similar: ask for a higher `threshold`")]
+#[error("more than {MAX_COLLISIONS} pairs of tools are that similar: ask for a higher `threshold`")]
 pub struct TooManyPairs;
 
 impl Similarity {
-    fn between(self, a: &[f32], b: &[f32]) -> f64 {
+    fn compute(self, a: &[f32], b: &[f32]) -> f64 {
         match self {
             Self::Dot => vector::dot_product(a, b),
             Self::Cosine => vector::cosine(a, b),
@@ -38,20 +38,21 @@ impl Similarity {
 }
 
 /// Returns every pair of rows whose similarity is at least `threshold`, in the order of the tools.
-/// `may` filters the tools.
+/// `is_allowed` filters the tools.
 pub(super) fn similar_pairs(
     rows: &Rows,
     similarity: Similarity,
     threshold: f64,
-    may: impl Fn(usize) -> bool,
+    is_allowed: impl Fn(usize) -> bool,
 ) -> Result<Vec<Collision>, TooManyPairs> {
-    let taking_part: Vec<usize> = (0..rows.len()).filter(|row| may(rows.owner(*row))).collect();
-    let side = Side { rows, taking_part: &taking_part, slack: rows.slack() };
+    let row_numbers: Vec<usize> =
+        (0..rows.len()).filter(|row| is_allowed(rows.owner_of_row(*row))).collect();
+    let side = Block { rows, row_numbers: &row_numbers, slack: rows.slack() };
     let mut found = Vec::new();
-    for first in (0..taking_part.len()).step_by(BLOCK_LEN) {
-        for second in (first..taking_part.len()).step_by(BLOCK_LEN) {
+    for first in (0..row_numbers.len()).step_by(BLOCK_LEN) {
+        for second in (first..row_numbers.len()).step_by(BLOCK_LEN) {
             side.compare_blocks(first, second, similarity, threshold, &mut found);
-            if found.len() > COLLISIONS {
+            if found.len() > MAX_COLLISIONS {
                 return Err(TooManyPairs);
             }
         }
@@ -60,15 +61,14 @@ pub(super) fn similar_pairs(
     Ok(found)
 }
 
-/// One block of the vectors that are compared.
-struct Side<'a> {
+struct Block<'a> {
     rows: &'a Rows,
-    taking_part: &'a [usize],
+    row_numbers: &'a [usize],
     slack: f64,
 }
 
-impl Side<'_> {
-    /// Compares two blocks fast, and the candidates exactly.
+impl Block<'_> {
+    /// Compares two blocks in integers, and the candidates again exactly.
     fn compare_blocks(
         &self,
         first: usize,
@@ -77,12 +77,12 @@ impl Side<'_> {
         threshold: f64,
         found: &mut Vec<Collision>,
     ) {
-        let end = |start: usize| (start + BLOCK_LEN).min(self.taking_part.len());
+        let end = |start: usize| (start + BLOCK_LEN).min(self.row_numbers.len());
         for i in first..end(first) {
-            let (a, whole) = (self.taking_part[i], self.rows.whole(self.taking_part[i]));
+            let (a, integers) = (self.row_numbers[i], self.rows.integers(self.row_numbers[i]));
             for j in second.max(i + 1)..end(second) {
-                let b = self.taking_part[j];
-                let quick = f64::from(vector::quick_cosine(whole, self.rows.whole(b)));
+                let b = self.row_numbers[j];
+                let quick = f64::from(vector::quick_cosine(integers, self.rows.integers(b)));
                 let lengths = match similarity {
                     Similarity::Dot => self.rows.norm(a) * self.rows.norm(b),
                     Similarity::Cosine => 1.0,
@@ -90,9 +90,9 @@ impl Side<'_> {
                 if (quick + self.slack) * lengths < threshold {
                     continue;
                 }
-                let exact = similarity.between(self.rows.row(a), self.rows.row(b));
+                let exact = similarity.compute(self.rows.row(a), self.rows.row(b));
                 if exact >= threshold {
-                    let (a, b) = (self.rows.owner(a), self.rows.owner(b));
+                    let (a, b) = (self.rows.owner_of_row(a), self.rows.owner_of_row(b));
                     found.push(Collision { a: a.min(b), b: a.max(b), similarity: exact });
                 }
             }

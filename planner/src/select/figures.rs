@@ -6,48 +6,48 @@ use std::collections::BTreeSet;
 const RECALL_TOOLS: usize = 5;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figures {
+pub struct SelectionQuality {
     queries: u32,
-    hits: f64,
-    recall: f64,
-    reciprocal: f64,
+    hit_sum: f64,
+    recall_sum: f64,
+    reciprocal_rank_sum: f64,
 }
 
-impl Figures {
-    /// Adds a query with its right tools and the selected tools, best first.
-    pub fn add(&mut self, right: &BTreeSet<&str>, selected: &[&str]) {
+impl SelectionQuality {
+    /// Adds a query with the tools that it should find, and the selected tools, best first.
+    pub fn add_query(&mut self, right_tools: &BTreeSet<&str>, selected: &[&str]) {
         self.queries += 1;
-        let place = selected.iter().position(|tool| right.contains(tool));
+        let place = selected.iter().position(|tool| right_tools.contains(tool));
         let found: BTreeSet<&&str> =
-            selected.iter().take(RECALL_TOOLS).filter(|tool| right.contains(*tool)).collect();
+            selected.iter().take(RECALL_TOOLS).filter(|tool| right_tools.contains(*tool)).collect();
         if place == Some(0) {
-            self.hits += 1.0;
+            self.hit_sum += 1.0;
         }
-        if !right.is_empty() {
-            self.recall += ratio(found.len(), right.len());
+        if !right_tools.is_empty() {
+            self.recall_sum += ratio(found.len(), right_tools.len());
         }
-        self.reciprocal += place.map_or(0.0, |place| ratio(1, place + 1));
+        self.reciprocal_rank_sum += place.map_or(0.0, |place| ratio(1, place + 1));
     }
 
-    pub fn queries(&self) -> u32 {
+    pub fn count_queries(&self) -> u32 {
         self.queries
     }
 
     pub fn hit_at_1(&self) -> f64 {
-        self.mean_of(self.hits)
+        self.divide_by_queries(self.hit_sum)
     }
 
     /// Returns the mean share of the right tools among the first five.
     pub fn recall_at_5(&self) -> f64 {
-        self.mean_of(self.recall)
+        self.divide_by_queries(self.recall_sum)
     }
 
     /// Returns the mean of one divided by the rank of the first right tool.
     pub fn reciprocal_rank(&self) -> f64 {
-        self.mean_of(self.reciprocal)
+        self.divide_by_queries(self.reciprocal_rank_sum)
     }
 
-    fn mean_of(&self, sum: f64) -> f64 {
+    fn divide_by_queries(&self, sum: f64) -> f64 {
         if self.queries == 0 { 0.0 } else { sum / f64::from(self.queries) }
     }
 }

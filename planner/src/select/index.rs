@@ -9,13 +9,13 @@ use shared::{
 
 use super::{
     collision::{self, Collision, Similarity, TooManyPairs},
-    lexical::{Lexical, description},
+    lexical::{Lexical, description_without_name},
     rows::Rows,
     vector,
 };
 use crate::embed::{EmbedError, Embedder};
 
-/// Texts in one batch. Keeps a model busy without holding all texts in memory.
+/// Number of texts in one batch. This many keep a model busy without holding all texts in memory.
 const BATCH_TEXTS: usize = 4_096;
 
 /// The index of the last tools. Each part keeps the tools that it was made for.
@@ -25,7 +25,7 @@ pub(super) struct Index {
     descriptions: Option<Part<Rows>>,
     meanings: Option<Part<Rows>>,
     centroids: Option<Part<Centroids>>,
-    places: Option<Part<BTreeMap<ToolName, usize>>>,
+    positions: Option<Part<BTreeMap<ToolName, usize>>>,
 }
 
 /// The tools to select from. The list keeps its address until a tool changes.
@@ -36,47 +36,48 @@ pub type Tools = Arc<[Arc<ToolDefinition>]>;
 pub struct Centroid {
     /// The mean, which is not normalized.
     pub mean: Vec<f32>,
-    /// The place of the least similar example.
-    pub least: usize,
+    /// The index of the least similar example.
+    pub least_similar_index: usize,
     pub least_similar: f64,
 }
 
 impl Centroid {
-    /// Returns the mean of the vectors of examples. Returns none without vectors, or if their
+    /// Returns the mean of the vectors of examples. Returns `None` without vectors, or if their
     /// lengths differ.
-    pub fn of(examples: &[Vec<f32>]) -> Option<Self> {
+    pub fn mean_of(examples: &[Vec<f32>]) -> Option<Self> {
         let first = examples.first()?;
         if examples.iter().any(|example| example.len() != first.len()) {
             return None;
         }
         let mean = vector::mean_vector(examples.iter().map(Vec::as_slice))?;
         let cosines = examples.iter().map(|example| vector::cosine(example, &mean)).enumerate();
-        let (least, least_similar) = cosines.min_by(|a, b| a.1.total_cmp(&b.1))?;
-        Some(Self { mean, least, least_similar })
+        let (least_similar_index, least_similar) = cosines.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(Self { mean, least_similar_index, least_similar })
     }
 }
 
 #[derive(Debug)]
 struct Part<T> {
     tools: Tools,
-    known: Arc<T>,
+    entries: Arc<T>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Centroids {
     pub(super) rows: Rows,
-    /// The place and the cosine of each tool's least similar example.
-    least: Vec<(usize, f64)>,
+    /// For each tool, the index of its least similar example, and the cosine of that example to the
+    /// centroid.
+    least_similar_index: Vec<(usize, f64)>,
 }
 
 impl Index {
-    /// Returns the place of each tool, by its qualified name.
-    pub(super) fn places(&mut self, tools: &Tools) -> Arc<BTreeMap<ToolName, usize>> {
-        if let Ok(places) = Part::current_or_earlier(self.places.as_ref(), tools) {
-            return places;
+    /// Returns the index of each tool, by its qualified name.
+    pub(super) fn positions(&mut self, tools: &Tools) -> Arc<BTreeMap<ToolName, usize>> {
+        if let Ok(positions) = Part::current_or_earlier(self.positions.as_ref(), tools) {
+            return positions;
         }
-        let places = tools.iter().enumerate().map(|(at, tool)| (tool.qualified_name(), at));
-        Part::keep_part(&mut self.places, tools, places.collect())
+        let positions = tools.iter().enumerate().map(|(at, tool)| (tool.qualified_name(), at));
+        Part::keep_part(&mut self.positions, tools, positions.collect())
     }
 
     pub(super) fn words(&mut self, tools: &Tools) -> Arc<Lexical> {
@@ -91,7 +92,7 @@ impl Index {
         Part::keep_part(&mut self.words, tools, words)
     }
 
-    /// Returns the vectors of descriptions. A blank one has none.
+    /// Returns the vectors of descriptions. A blank description has none.
     pub(super) async fn descriptions(
         &mut self,
         tools: &Tools,
@@ -106,7 +107,7 @@ impl Index {
         tools: &Tools,
         embedder: &dyn Embedder,
     ) -> Result<Arc<Rows>, EmbedError> {
-        let text = |tool: &ToolDefinition| match description(tool).trim_end() {
+        let text = |tool: &ToolDefinition| match description_without_name(tool).trim_end() {
             "" => tool.name.to_string(),
             description => format!("{}: {description}", tool.name),
         };
@@ -122,30 +123,31 @@ impl Index {
             Ok(centroids) => return Ok(centroids),
             Err(earlier) => earlier,
         };
-        let mut found: Vec<Option<Centroid>> = Vec::with_capacity(tools.len());
+        let mut centroids: Vec<Option<Centroid>> = Vec::with_capacity(tools.len());
         let mut wanted = Vec::new();
         for (at, tool) in tools.iter().enumerate() {
-            let known = earlier.find(at).and_then(|(centroids, before)| centroids.get(before));
-            if known.is_none() && examples(tool).next().is_some() {
+            let entries = earlier.find(at).and_then(|(centroids, before)| centroids.get(before));
+            if entries.is_none() && list_examples(tool).next().is_some() {
                 wanted.push(at);
             }
-            found.push(known);
+            centroids.push(entries);
         }
-        for places in text_batches(&wanted, |at| examples(&tools[at]).count()) {
-            let texts: Vec<&str> = places.iter().flat_map(|tool| examples(&tools[*tool])).collect();
-            let mut vectors = embedded(embedder, &texts).await?.into_iter();
-            for at in places {
-                let count = examples(&tools[*at]).count();
+        for positions in text_batches(&wanted, |at| list_examples(&tools[at]).count()) {
+            let texts: Vec<&str> =
+                positions.iter().flat_map(|tool| list_examples(&tools[*tool])).collect();
+            let mut vectors = embed_all(embedder, &texts).await?.into_iter();
+            for at in positions {
+                let count = list_examples(&tools[*at]).count();
                 let own: Vec<Vec<f32>> = vectors.by_ref().take(count).collect();
-                found[*at] = Centroid::of(&own);
+                centroids[*at] = Centroid::mean_of(&own);
             }
         }
-        let centroids = Centroids::new(&found);
+        let centroids = Centroids::new(&centroids);
         Ok(Part::keep_part(&mut self.centroids, tools, centroids))
     }
 }
 
-/// Returns the vectors of one text for each tool. A blank text has none.
+/// Returns the vector of one text for each tool. A blank text has none.
 async fn text_rows(
     part: &mut Option<Part<Rows>>,
     tools: &Tools,
@@ -159,16 +161,16 @@ async fn text_rows(
     let mut vectors: Vec<Option<Vec<f32>>> = Vec::with_capacity(tools.len());
     let mut wanted = Vec::new();
     for (at, tool) in tools.iter().enumerate() {
-        let known = earlier.find(at).and_then(|(rows, before)| rows.of_owner(before));
-        if known.is_none() {
+        let entries = earlier.find(at).and_then(|(rows, before)| rows.vector_of(before));
+        if entries.is_none() {
             wanted.push((at, text(tool)));
         }
-        vectors.push(known.map(<[f32]>::to_vec));
+        vectors.push(entries.map(<[f32]>::to_vec));
     }
     wanted.retain(|(_, text)| !text.trim().is_empty());
     for some in wanted.chunks(BATCH_TEXTS) {
         let texts: Vec<&str> = some.iter().map(|entry| entry.1.as_str()).collect();
-        for ((at, _), vector) in some.iter().zip(embedded(embedder, &texts).await?) {
+        for ((at, _), vector) in some.iter().zip(embed_all(embedder, &texts).await?) {
             vectors[*at] = Some(vector);
         }
     }
@@ -186,76 +188,84 @@ impl<T> Part<T> {
         tools: &Tools,
     ) -> Result<Arc<T>, EarlierEntries<'a, T>> {
         let Some(part) = part else {
-            return Err(EarlierEntries { known: None, places: Vec::new() });
+            return Err(EarlierEntries { entries: None, positions: Vec::new() });
         };
         let has_same = || {
             part.tools.len() == tools.len()
                 && part.tools.iter().zip(&**tools).all(|(a, b)| Arc::ptr_eq(a, b))
         };
         if Arc::ptr_eq(&part.tools, tools) || has_same() {
-            return Ok(Arc::clone(&part.known));
+            return Ok(Arc::clone(&part.entries));
         }
         let names: BTreeMap<Key<'_>, usize> =
             part.tools.iter().enumerate().map(|(at, tool)| (tool_key(tool), at)).collect();
         let place = |tool: &Arc<ToolDefinition>| {
             let at = *names.get(&tool_key(tool))?;
-            is_same(&part.tools[at], tool).then_some(at)
+            is_same_definition(&part.tools[at], tool).then_some(at)
         };
-        Err(EarlierEntries { known: Some(&part.known), places: tools.iter().map(place).collect() })
+        Err(EarlierEntries {
+            entries: Some(&part.entries),
+            positions: tools.iter().map(place).collect(),
+        })
     }
 
-    fn keep_part(part: &mut Option<Self>, tools: &Tools, known: T) -> Arc<T> {
-        let known = Arc::new(known);
-        *part = Some(Self { tools: Arc::clone(tools), known: Arc::clone(&known) });
-        known
+    fn keep_part(part: &mut Option<Self>, tools: &Tools, entries: T) -> Arc<T> {
+        let entries = Arc::new(entries);
+        *part = Some(Self { tools: Arc::clone(tools), entries: Arc::clone(&entries) });
+        entries
     }
 }
 
-/// The earlier entries, and the earlier place of each present tool.
+/// The earlier entries, and the earlier index of each present tool.
 struct EarlierEntries<'a, T> {
-    known: Option<&'a T>,
-    places: Vec<Option<usize>>,
+    entries: Option<&'a T>,
+    positions: Vec<Option<usize>>,
 }
 
 impl<'a, T> EarlierEntries<'a, T> {
     fn find(&self, at: usize) -> Option<(&'a T, usize)> {
-        Some((self.known?, (*self.places.get(at)?)?))
+        Some((self.entries?, (*self.positions.get(at)?)?))
     }
 }
 
 impl Centroids {
-    fn new(found: &[Option<Centroid>]) -> Self {
-        let found =
-            found.iter().enumerate().filter_map(|(at, centroid)| Some((at, centroid.as_ref()?)));
-        let rows = Rows::new(found.clone().map(|(at, centroid)| (at, centroid.mean.as_slice())));
-        // Rows leave out vectors of another length.
+    fn new(centroids: &[Option<Centroid>]) -> Self {
+        let centroids = centroids
+            .iter()
+            .enumerate()
+            .filter_map(|(at, centroid)| Some((at, centroid.as_ref()?)));
+        let rows =
+            Rows::new(centroids.clone().map(|(at, centroid)| (at, centroid.mean.as_slice())));
+        // `Rows` leaves out vectors of another length.
         let mut owners = rows.owners().iter().peekable();
-        let kept = found.filter(|(at, _)| owners.next_if(|owner| *owner == at).is_some());
+        let kept = centroids.filter(|(at, _)| owners.next_if(|owner| *owner == at).is_some());
         Self {
-            least: kept.map(|(_, centroid)| (centroid.least, centroid.least_similar)).collect(),
+            least_similar_index: kept
+                .map(|(_, centroid)| (centroid.least_similar_index, centroid.least_similar))
+                .collect(),
             rows,
         }
     }
 
     /// Returns every pair of tools whose centroids are at least this similar, in the order of the
-    /// tools. `may` filters the tools. With many tools this takes seconds.
+    /// tools. `is_allowed` filters the tools. With many tools this takes seconds.
     pub fn collisions(
         &self,
         similarity: Similarity,
         threshold: f64,
-        may: impl Fn(usize) -> bool,
+        is_allowed: impl Fn(usize) -> bool,
     ) -> Result<Vec<Collision>, TooManyPairs> {
-        collision::similar_pairs(&self.rows, similarity, threshold, may)
+        collision::similar_pairs(&self.rows, similarity, threshold, is_allowed)
     }
 
     pub(super) fn get(&self, owner: usize) -> Option<Centroid> {
-        let row = self.rows.find(owner)?;
-        let (least, least_similar) = self.least[row];
-        Some(Centroid { mean: self.rows.row(row).to_vec(), least, least_similar })
+        let row = self.rows.row_of_owner(owner)?;
+        let (least_similar_index, least_similar) = self.least_similar_index[row];
+        Some(Centroid { mean: self.rows.row(row).to_vec(), least_similar_index, least_similar })
     }
 
-    pub(super) fn least(&self, owner: usize) -> Option<(usize, f64)> {
-        self.rows.find(owner).map(|row| self.least[row])
+    pub(super) fn least_similar_index(&self, owner: usize) -> Option<(usize, f64)> {
+        self.rows.row_of_owner(owner).map(|row| self.least_similar_index[row])
     }
 }
 
@@ -265,35 +275,35 @@ fn tool_key(tool: &ToolDefinition) -> Key<'_> {
     (&tool.set, &tool.name)
 }
 
-fn is_same(a: &Arc<ToolDefinition>, b: &Arc<ToolDefinition>) -> bool {
+fn is_same_definition(a: &Arc<ToolDefinition>, b: &Arc<ToolDefinition>) -> bool {
     Arc::ptr_eq(a, b)
         || (a.description == b.description
             && a.examples == b.examples
             && a.input_schema == b.input_schema)
 }
 
-pub(super) fn examples(tool: &ToolDefinition) -> impl Iterator<Item = &str> {
+pub(super) fn list_examples(tool: &ToolDefinition) -> impl Iterator<Item = &str> {
     tool.examples.iter().map(String::as_str).filter(|example| !example.trim().is_empty())
 }
 
-/// Splits places into batches of about [`BATCH_TEXTS`] texts.
-fn text_batches(places: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[usize]> {
+/// Splits indexes of tools into batches of about [`BATCH_TEXTS`] texts.
+fn text_batches(positions: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     let (mut batches, mut start, mut count) = (Vec::new(), 0, 0);
-    for (end, at) in places.iter().enumerate() {
+    for (end, at) in positions.iter().enumerate() {
         count += texts(*at);
         if count >= BATCH_TEXTS {
-            batches.push(&places[start..=end]);
+            batches.push(&positions[start..=end]);
             (start, count) = (end + 1, 0);
         }
     }
-    if start < places.len() {
-        batches.push(&places[start..]);
+    if start < positions.len() {
+        batches.push(&positions[start..]);
     }
     batches
 }
 
 /// Embeds texts, and checks that each has a vector.
-pub(super) async fn embedded(
+pub(super) async fn embed_all(
     embedder: &dyn Embedder,
     texts: &[&str],
 ) -> Result<Vec<Vec<f32>>, EmbedError> {

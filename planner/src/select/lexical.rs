@@ -10,16 +10,16 @@ use shared::tool::ToolDefinition;
 
 use super::words;
 
-/// Limits the weight of a repeated word.
+/// Limits how much a repeated word counts.
 const SATURATION: f32 = 1.2;
-/// The penalty of long documents.
+/// Reduces the scores of long documents.
 const LENGTH_PENALTY: f32 = 0.75;
-/// Names are short and precise.
+/// Words of names count most, because names are short and precise.
 const NAME_WEIGHT: f32 = 2.0;
 const DESCRIPTION_WEIGHT: f32 = 1.0;
-/// The weight of parameters. Queries rarely name them.
+/// Words of parameters count less, because queries rarely contain them.
 const PARAMETER_WEIGHT: f32 = 0.5;
-/// Examples resemble queries.
+/// Words of examples count less, although examples resemble queries, because there are many.
 const EXAMPLE_WEIGHT: f32 = 0.5;
 const MAX_PARAMETERS: usize = 256;
 const MAX_EXAMPLES: usize = 256;
@@ -40,14 +40,14 @@ pub(super) struct Lexical {
 #[derive(Debug, Default)]
 struct Word {
     weight: f32,
-    /// The tools with the word, and its weight for each.
+    /// The tools whose documents have the word, each with the weight of the word.
     postings: Vec<Posting>,
-    /// The tools with the word in their names, and its share of each name.
+    /// The tools whose names have the word, each with the share of the word in the name.
     names: Vec<Posting>,
 }
 
-/// The place of a tool, and a number. Small types, because a common word has an entry for every
-/// tool.
+/// The index of a tool, and a number. The types are small, because a common word has an entry for
+/// every tool.
 type Posting = (u32, f32);
 
 impl Lexical {
@@ -60,7 +60,7 @@ impl Lexical {
         };
         let documents: Vec<Arc<Document>> = tools.iter().enumerate().map(read).collect();
         let total: f32 = documents.iter().map(|document| document.length).sum();
-        let mean = (total / to_real(documents.len())).max(f32::MIN_POSITIVE);
+        let mean = (total / to_f32(documents.len())).max(f32::MIN_POSITIVE);
         let mut words: BTreeMap<String, Word> = BTreeMap::new();
         for (at, document) in (0_u32..).zip(&documents) {
             let room =
@@ -76,7 +76,7 @@ impl Lexical {
             }
         }
         for word in words.values_mut() {
-            let (all, have) = (to_real(documents.len()), to_real(word.postings.len()));
+            let (all, have) = (to_f32(documents.len()), to_f32(word.postings.len()));
             word.weight = (1.0 + (all - have + 0.5) / (have + 0.5)).ln();
             for (_, said) in &mut word.postings {
                 *said *= word.weight;
@@ -105,68 +105,67 @@ impl Lexical {
         Arc::clone(&self.documents[at])
     }
 
-    pub(super) fn scores(&self, query: &str) -> Vec<f32> {
+    pub(super) fn score_tools(&self, query: &str) -> Vec<f32> {
         self.score_words(&query_words(query))
     }
 
     /// Returns the same scores, and the share of each tool's name that the query contains.
-    pub(super) fn scores_and_names(&self, query: &str) -> (Vec<f32>, Vec<f32>) {
-        let asked = query_words(query);
+    pub(super) fn score_tools_and_names(&self, query: &str) -> (Vec<f32>, Vec<f32>) {
+        let query_words = query_words(query);
         let mut shares = vec![0.0; self.documents.len()];
-        for word in asked.keys().filter_map(|word| self.words.get(word)) {
-            add(&word.names, 1.0, &mut shares);
+        for word in query_words.keys().filter_map(|word| self.words.get(word)) {
+            add_postings(&word.names, 1.0, &mut shares);
         }
-        (self.score_words(&asked), shares)
+        (self.score_words(&query_words), shares)
     }
 
-    fn score_words(&self, asked: &BTreeMap<String, f32>) -> Vec<f32> {
+    fn score_words(&self, query_words: &BTreeMap<String, f32>) -> Vec<f32> {
         let mut scores = vec![0.0; self.documents.len()];
-        for (word, times) in asked {
+        for (word, factor) in query_words {
             if let Some(word) = self.words.get(word) {
-                add(&word.postings, *times, &mut scores);
+                add_postings(&word.postings, *factor, &mut scores);
             }
         }
         scores
     }
 }
 
-/// Adds the postings of a word, times `times`, to the scores.
-fn add(postings: &[Posting], times: f32, to: &mut [f32]) {
+fn add_postings(postings: &[Posting], factor: f32, scores: &mut [f32]) {
     for (at, said) in postings {
-        if let Some(sum) = to.get_mut(*at as usize) {
-            *sum += times * said;
+        if let Some(sum) = scores.get_mut(*at as usize) {
+            *sum += factor * said;
         }
     }
 }
 
 /// Returns the words of a query and their frequencies.
 fn query_words(query: &str) -> BTreeMap<String, f32> {
-    let mut asked = BTreeMap::new();
-    for word in words::of(query) {
-        *asked.entry(word).or_default() += 1.0;
+    let mut query_words = BTreeMap::new();
+    for word in words::stem_words(query) {
+        *query_words.entry(word).or_default() += 1.0;
     }
-    asked
+    query_words
 }
 
 impl Document {
     fn read(tool: &ToolDefinition) -> Self {
         let mut document = Self::default();
-        let mut name = words::of(tool.name.as_str());
-        document.add(name.clone(), NAME_WEIGHT);
+        let mut name = words::stem_words(tool.name.as_str());
+        document.add_words(name.clone(), NAME_WEIGHT);
         name.sort_unstable();
         name.dedup();
         document.name = name;
-        document.add(words::of(description(tool)), DESCRIPTION_WEIGHT);
+        document.add_words(words::stem_words(description_without_name(tool)), DESCRIPTION_WEIGHT);
         for name in parameter_names(&tool.input_schema) {
-            document.add(words::of(name), PARAMETER_WEIGHT);
+            document.add_words(words::stem_words(name), PARAMETER_WEIGHT);
         }
         for example in tool.examples.iter().take(MAX_EXAMPLES) {
-            document.add(words::of(example), EXAMPLE_WEIGHT);
+            document.add_words(words::stem_words(example), EXAMPLE_WEIGHT);
         }
         document
     }
 
-    fn add(&mut self, words: Vec<String>, weight: f32) {
+    fn add_words(&mut self, words: Vec<String>, weight: f32) {
         for word in words {
             self.length += weight;
             *self.words.entry(word).or_default() += weight;
@@ -175,7 +174,7 @@ impl Document {
 }
 
 /// Returns a tool's description without the tool's name at its beginning.
-pub(super) fn description(tool: &ToolDefinition) -> &str {
+pub(super) fn description_without_name(tool: &ToolDefinition) -> &str {
     let described = tool.description.strip_prefix(tool.name.as_str());
     let described = described.and_then(|rest| rest.strip_prefix(':'));
     described.unwrap_or(&tool.description).trim_start()
@@ -187,6 +186,6 @@ fn parameter_names(schema: &Value) -> impl Iterator<Item = &str> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "there are fewer tools than an `f32` can count")]
-fn to_real(of: usize) -> f32 {
+fn to_f32(of: usize) -> f32 {
     of as f32
 }

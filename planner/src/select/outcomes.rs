@@ -1,9 +1,10 @@
 //! Learned outcomes: tools that succeeded or failed for queries of a kind.
 //!
 //! The leader algorithm (Hartigan, “Clustering Algorithms”, 1975, chapter 3) groups queries. A
-//! query joins the nearest kind whose first query has a similarity of at least [`NEAR`], or starts
-//! a new kind. A kind stores the text of its first query and no vector, so it does not depend on a
-//! model. Older outcomes count less, as in [learned transitions](crate::toolkit::learned).
+//! query joins the nearest kind whose first query has a similarity of at least [`MIN_SIMILARITY`],
+//! or starts a new kind. A kind stores the text of its first query and no vector, so it does not
+//! depend on a model. Older outcomes count less, as in [learned
+//! transitions](crate::toolkit::learned).
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -14,7 +15,7 @@ use crate::toolkit::learned::{AGES, ages, drop_least};
 
 /// The least cosine between a query and the first query of its kind. Sentences that differ only in
 /// names reach it with common models; sentences with another purpose do not.
-pub const NEAR: f64 = 0.75;
+pub const MIN_SIMILARITY: f64 = 0.75;
 /// The weight of the prior expectation, which is 0.
 const PRIOR_WEIGHT: f64 = 2.0;
 pub(super) const MAX_KINDS: usize = 256;
@@ -28,12 +29,12 @@ const MAX_QUERY_BYTES: usize = 1_000;
 #[serde(deny_unknown_fields)]
 pub struct Outcomes {
     since: Option<Timestamp>,
-    kinds: Vec<Kind>,
+    kinds: Vec<QueryKind>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kind {
+struct QueryKind {
     query: String,
     /// The time of the last change. None in entries of earlier versions.
     #[serde(default)]
@@ -57,8 +58,8 @@ impl Outcomes {
         self.kinds.iter().map(|kind| kind.query.as_str())
     }
 
-    /// Adds the success of each tool for a query of the kind at a place. Without a place, the query
-    /// starts a new kind.
+    /// Adds the success of each tool for a query of the kind with this index. Without an index, the
+    /// query starts a new kind.
     pub fn learn(
         &mut self,
         kind: Option<usize>,
@@ -66,10 +67,10 @@ impl Outcomes {
         tools: &[(ToolName, bool)],
         at: Timestamp,
     ) {
-        let weight = self.weight(at);
+        let weight = self.current_weight(at);
         let place = kind
             .filter(|place| *place < self.kinds.len())
-            .unwrap_or_else(|| self.begin_kind(query));
+            .unwrap_or_else(|| self.start_kind(query));
         let kind = &mut self.kinds[place];
         kind.at = kind.at.max(Some(at));
         let known = &mut kind.tools;
@@ -78,31 +79,31 @@ impl Outcomes {
             let counted = if *did_well { &mut outcome.well } else { &mut outcome.failed };
             *counted += weight;
         }
-        drop_least(known, MAX_TOOLS, Outcome::weight);
+        drop_least(known, MAX_TOOLS, Outcome::current_weight);
     }
 
-    /// Removes kinds without queries since a time, and returns their number.
+    /// Removes the kinds that got no query since a time. Returns the number of removed kinds.
     pub fn forget(&mut self, before: Timestamp) -> usize {
         let had = self.kinds.len();
         self.kinds.retain(|kind| kind.at.is_some_and(|at| at >= before));
         had - self.kinds.len()
     }
 
-    /// Starts a kind. It replaces the kind with the least weight if there are too many.
-    fn begin_kind(&mut self, query: &str) -> usize {
+    /// Starts a kind. If there are too many, it replaces the one with the least weight.
+    fn start_kind(&mut self, query: &str) -> usize {
         let query = query[..query.floor_char_boundary(MAX_QUERY_BYTES)].to_owned();
-        let kind = Kind { query, at: None, tools: BTreeMap::new() };
+        let kind = QueryKind { query, at: None, tools: BTreeMap::new() };
         if self.kinds.len() < MAX_KINDS {
             self.kinds.push(kind);
             return self.kinds.len() - 1;
         }
-        let weights = self.kinds.iter().map(Kind::weight).enumerate();
+        let weights = self.kinds.iter().map(QueryKind::current_weight).enumerate();
         let least = weights.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |least| least.0);
         self.kinds[least] = kind;
         least
     }
 
-    fn weight(&mut self, at: Timestamp) -> f64 {
+    fn current_weight(&mut self, at: Timestamp) -> f64 {
         let since = *self.since.get_or_insert(at);
         let ages = ages(since, at);
         if ages < AGES {
@@ -119,36 +120,40 @@ impl Outcomes {
 
     /// Returns the learned score of each tool for a kind, from -1 (always failed) to 1 (always
     /// succeeded). It is near 0 after few outcomes.
-    pub fn verdicts(&self, kind: usize, at: Timestamp) -> impl Iterator<Item = (&ToolName, f64)> {
+    pub fn list_verdicts(
+        &self,
+        kind: usize,
+        at: Timestamp,
+    ) -> impl Iterator<Item = (&ToolName, f64)> {
         let faded = self.since.map_or(1.0, |since| (-ages(since, at)).exp2());
         let tools = self.kinds.get(kind).into_iter().flat_map(|kind| &kind.tools);
         tools.map(move |(tool, outcome)| {
             let balance = (outcome.well - outcome.failed) * faded;
-            (tool, balance / (outcome.weight() * faded + PRIOR_WEIGHT))
+            (tool, balance / (outcome.current_weight() * faded + PRIOR_WEIGHT))
         })
     }
 }
 
-impl Kind {
-    fn weight(&self) -> f64 {
-        self.tools.values().map(Outcome::weight).sum()
+impl QueryKind {
+    fn current_weight(&self) -> f64 {
+        self.tools.values().map(Outcome::current_weight).sum()
     }
 }
 
 impl Outcome {
-    fn weight(&self) -> f64 {
+    fn current_weight(&self) -> f64 {
         self.well + self.failed
     }
 }
 
 /// Returns the kind of a query, from its cosine to the first query of each kind.
-pub(super) fn kind(cosines: impl Iterator<Item = f64>) -> Option<usize> {
+pub(super) fn nearest_kind(cosines: impl Iterator<Item = f64>) -> Option<usize> {
     let nearest = cosines.enumerate().max_by(|a, b| match a.1.total_cmp(&b.1) {
-        // Ties go to the earlier kind.
+        // Of equally near kinds, the earliest wins.
         Ordering::Equal => b.0.cmp(&a.0),
         other => other,
     })?;
-    (nearest.1 >= NEAR).then_some(nearest.0)
+    (nearest.1 >= MIN_SIMILARITY).then_some(nearest.0)
 }
 
 #[cfg(test)]
@@ -158,12 +163,12 @@ mod tests {
     use super::*;
     use crate::toolkit::learned::HALF_LIFE;
 
-    fn tool(name: &str) -> ToolName {
+    fn parse_tool(name: &str) -> ToolName {
         name.parse().unwrap()
     }
 
-    fn verdict(outcomes: &Outcomes, kind: usize, name: &str, at: Timestamp) -> f64 {
-        let mut found = outcomes.verdicts(kind, at).filter(|it| it.0.as_str() == name);
+    fn find_verdict(outcomes: &Outcomes, kind: usize, name: &str, at: Timestamp) -> f64 {
+        let mut found = outcomes.list_verdicts(kind, at).filter(|it| it.0.as_str() == name);
         found.next().map_or(f64::NAN, |it| it.1)
     }
 
@@ -172,15 +177,20 @@ mod tests {
         let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
         for _ in 0..6 {
             let kind = (!outcomes.is_empty()).then_some(0);
-            outcomes.learn(kind, "a query", &[(tool("s.good"), true), (tool("s.bad"), false)], at);
+            outcomes.learn(
+                kind,
+                "a query",
+                &[(parse_tool("s.good"), true), (parse_tool("s.bad"), false)],
+                at,
+            );
         }
-        outcomes.learn(None, "another", &[(tool("s.bad"), true)], at);
+        outcomes.learn(None, "another", &[(parse_tool("s.bad"), true)], at);
         assert_eq!(outcomes.queries().collect::<Vec<_>>(), ["a query", "another"]);
-        assert!((verdict(&outcomes, 0, "s.good", at) - 0.75).abs() < 1e-12);
-        assert!((verdict(&outcomes, 0, "s.bad", at) + 0.75).abs() < 1e-12);
-        let once = verdict(&outcomes, 1, "s.bad", at);
+        assert!((find_verdict(&outcomes, 0, "s.good", at) - 0.75).abs() < 1e-12);
+        assert!((find_verdict(&outcomes, 0, "s.bad", at) + 0.75).abs() < 1e-12);
+        let once = find_verdict(&outcomes, 1, "s.bad", at);
         assert!((once - 1.0 / 3.0).abs() < 1e-12, "one time says little: {once}");
-        assert_eq!(outcomes.verdicts(2, at).count(), 0);
+        assert_eq!(outcomes.list_verdicts(2, at).count(), 0);
         let kept = serde_json::to_value(&outcomes).unwrap();
         assert_eq!(serde_json::from_value::<Outcomes>(kept).unwrap(), outcomes);
     }
@@ -188,7 +198,7 @@ mod tests {
     #[test]
     fn unused_kinds_of_queries_are_removed() {
         let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
-        let tools = [(tool("s.t"), true)];
+        let tools = [(parse_tool("s.t"), true)];
         let later = at + TimeDelta::days(1);
         for query in ["a", "b", "c"] {
             outcomes.learn(None, query, &tools, at);
@@ -206,24 +216,24 @@ mod tests {
     #[test]
     fn older_outcomes_count_less() {
         let (mut outcomes, mut at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
-        outcomes.learn(None, "q", &[(tool("s.t"), true), (tool("s.t"), true)], at);
-        assert!((verdict(&outcomes, 0, "s.t", at) - 0.5).abs() < 1e-12);
+        outcomes.learn(None, "q", &[(parse_tool("s.t"), true), (parse_tool("s.t"), true)], at);
+        assert!((find_verdict(&outcomes, 0, "s.t", at) - 0.5).abs() < 1e-12);
         at += HALF_LIFE;
-        assert!((verdict(&outcomes, 0, "s.t", at) - 1.0 / 3.0).abs() < 1e-12);
-        outcomes.learn(Some(0), "q", &[(tool("s.t"), false)], at);
-        assert!(verdict(&outcomes, 0, "s.t", at).abs() < 1e-12, "once each, as of now");
+        assert!((find_verdict(&outcomes, 0, "s.t", at) - 1.0 / 3.0).abs() < 1e-12);
+        outcomes.learn(Some(0), "q", &[(parse_tool("s.t"), false)], at);
+        assert!(find_verdict(&outcomes, 0, "s.t", at).abs() < 1e-12, "once each, as of now");
         for _ in 0..80 {
             at += HALF_LIFE;
-            outcomes.learn(Some(0), "q", &[(tool("s.t"), false)], at);
+            outcomes.learn(Some(0), "q", &[(parse_tool("s.t"), false)], at);
         }
-        let verdict = verdict(&outcomes, 0, "s.t", at);
+        let verdict = find_verdict(&outcomes, 0, "s.t", at);
         assert!((verdict + 0.5).abs() < 1e-6, "as many as in two half-lives: {verdict}");
     }
 
     #[test]
     fn learned_outcomes_are_limited() {
         let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
-        let often = [(tool("s.often"), true), (tool("s.often"), true)];
+        let often = [(parse_tool("s.often"), true), (parse_tool("s.often"), true)];
         outcomes.learn(None, "often", &often, at);
         for n in 0..MAX_KINDS + 20 {
             outcomes.learn(None, &format!("{n} {}", "é".repeat(MAX_QUERY_BYTES)), &often[..1], at);
@@ -235,12 +245,12 @@ mod tests {
             outcomes.learn(
                 Some(0),
                 "often",
-                &[(tool(&format!("s.t{n}")), true)],
+                &[(parse_tool(&format!("s.t{n}")), true)],
                 at + TimeDelta::zero(),
             );
         }
-        assert_eq!(outcomes.verdicts(0, at).count(), MAX_TOOLS);
-        assert!(verdict(&outcomes, 0, "s.often", at) > 0.0);
+        assert_eq!(outcomes.list_verdicts(0, at).count(), MAX_TOOLS);
+        assert!(find_verdict(&outcomes, 0, "s.often", at) > 0.0);
     }
 
     #[test]
@@ -251,7 +261,7 @@ mod tests {
             (&[0.749], None),
             (&[], None),
         ] {
-            assert_eq!(kind(cosines.iter().copied()), expected, "{cosines:?}");
+            assert_eq!(nearest_kind(cosines.iter().copied()), expected, "{cosines:?}");
         }
     }
 }

@@ -6,7 +6,7 @@ pub(super) const MAX_PARTS: usize = 16;
 const MIN_WORDS: usize = 2;
 
 /// Words that begin a clause with a request of its own.
-const BEGINNINGS: &str = "\
+const REQUEST_WORDS: &str = "\
     accept access activate add adjust allocate alter analyze apply are arrange ask assess assign \
     assist attach block book browse build buy calculate call can cancel change check collect \
     compare compose compress compute conduct confirm consult control convert copy correct could \
@@ -26,10 +26,11 @@ const BEGINNINGS: &str = "\
 
 /// Words that separate two clauses.
 const SEPARATORS: [&str; 3] = ["and", "but", "then"];
-/// Words between two clauses without a meaning for selection.
-const BETWEEN: [&str; 9] = ["also", "and", "but", "finally", "next", "please", "so", "then", "to"];
+/// Words between two clauses that mean nothing for the selection.
+const LINK_WORDS: [&str; 9] =
+    ["also", "and", "but", "finally", "next", "please", "so", "then", "to"];
 /// Words at the beginning of a part that only connect it to the part before.
-const JOINTS: [&str; 19] = [
+const CONNECTING_WORDS: [&str; 19] = [
     "additionally",
     "afterwards",
     "also",
@@ -51,10 +52,11 @@ const JOINTS: [&str; 19] = [
     "third",
 ];
 
-static BEGINS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| BEGINNINGS.split_whitespace().collect());
+static REQUEST_WORD_SET: LazyLock<BTreeSet<&str>> =
+    LazyLock::new(|| REQUEST_WORDS.split_whitespace().collect());
 
-/// Returns the parts of a query, in order. Empty if the query has one part only.
-pub(super) fn parts(query: &str) -> Vec<&str> {
+/// Returns the parts of a query, in order. Returns nothing if the query has only one part.
+pub(super) fn split_parts(query: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     for sentence in split_sentences(query) {
         split_clauses(sentence, &mut parts);
@@ -101,10 +103,10 @@ fn split_clauses<'a>(sentence: &'a str, parts: &mut Vec<&'a str>) {
     for (at, word) in words.iter().enumerate() {
         let is_quoted = quotes % 2 == 1;
         quotes += word.text.matches('"').count();
-        if is_quoted || at == 0 || !BEGINS.contains(word.lower.as_str()) {
+        if is_quoted || at == 0 || !REQUEST_WORD_SET.contains(word.lower.as_str()) {
             continue;
         }
-        if let Some(end) = parting_end(&words[..at], start) {
+        if let Some(end) = clause_end(&words[..at], start) {
             keep_part(&words[start..end], sentence, parts);
             start = at;
         }
@@ -113,10 +115,10 @@ fn split_clauses<'a>(sentence: &'a str, parts: &mut Vec<&'a str>) {
 }
 
 /// Returns the end of the clause before `start`, if the clauses are separated.
-fn parting_end(before: &[Word<'_>], start: usize) -> Option<usize> {
+fn clause_end(before: &[Word<'_>], start: usize) -> Option<usize> {
     let mut end = before.len();
     let mut is_parted = false;
-    while end > start && BETWEEN.contains(&before[end - 1].lower.as_str()) {
+    while end > start && LINK_WORDS.contains(&before[end - 1].lower.as_str()) {
         end -= 1;
         is_parted |= SEPARATORS.contains(&before[end].lower.as_str());
     }
@@ -125,7 +127,8 @@ fn parting_end(before: &[Word<'_>], start: usize) -> Option<usize> {
 }
 
 fn keep_part<'a>(words: &[Word<'_>], sentence: &'a str, parts: &mut Vec<&'a str>) {
-    let said = words.iter().take_while(|word| JOINTS.contains(&word.lower.as_str())).count();
+    let said =
+        words.iter().take_while(|word| CONNECTING_WORDS.contains(&word.lower.as_str())).count();
     let words = &words[said..];
     let count = words.iter().filter(|word| !word.lower.is_empty()).count();
     if let [first, .., last] = words
@@ -177,13 +180,13 @@ mod tests {
             ("Version 2.5 is out; list changes", &["Version 2.5 is out", "list changes"]),
             ("list a\nlist b", &["list a", "list b"]),
         ] {
-            assert_eq!(parts(query), expected, "{query}");
+            assert_eq!(split_parts(query), expected, "{query}");
         }
     }
 
     #[test]
     fn the_number_of_parts_is_limited() {
         let query = "list all pets. ".repeat(MAX_PARTS * 2);
-        assert_eq!(parts(&query).len(), MAX_PARTS);
+        assert_eq!(split_parts(&query).len(), MAX_PARTS);
     }
 }

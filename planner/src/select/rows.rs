@@ -5,7 +5,7 @@
 
 use super::{
     best,
-    vector::{self, Compared},
+    vector::{self, QueryVector},
 };
 
 /// Vectors of one length with their tools, in the order of the tools.
@@ -16,12 +16,12 @@ pub(super) struct Rows {
     cells: Vec<f32>,
     norms: Vec<f64>,
     /// The same vectors, normalized and as integers.
-    whole: Vec<i16>,
+    integers: Vec<i16>,
 }
 
 impl Rows {
-    /// Collects vectors by the places of their tools. Drops vectors whose length differs from the
-    /// first, because another model made them.
+    /// Collects vectors, each with the index of its tool. Drops vectors whose length differs from
+    /// the first one, because another model made them.
     pub(super) fn new<'a>(vectors: impl Iterator<Item = (usize, &'a [f32])>) -> Self {
         let mut rows = Self::default();
         for (owner, vector) in vectors {
@@ -33,7 +33,7 @@ impl Rows {
                 rows.owners.push(owner);
                 rows.cells.extend_from_slice(vector);
                 rows.norms.push(norm);
-                vector::append_whole(vector, norm, &mut rows.whole);
+                vector::append_integers(vector, norm, &mut rows.integers);
             }
         }
         rows
@@ -47,16 +47,16 @@ impl Rows {
         self.owners.len()
     }
 
-    pub(super) fn owner(&self, row: usize) -> usize {
+    pub(super) fn owner_of_row(&self, row: usize) -> usize {
         self.owners[row]
     }
 
-    pub(super) fn find(&self, owner: usize) -> Option<usize> {
+    pub(super) fn row_of_owner(&self, owner: usize) -> Option<usize> {
         self.owners.binary_search(&owner).ok()
     }
 
-    pub(super) fn of_owner(&self, owner: usize) -> Option<&[f32]> {
-        self.find(owner).map(|row| self.row(row))
+    pub(super) fn vector_of(&self, owner: usize) -> Option<&[f32]> {
+        self.row_of_owner(owner).map(|row| self.row(row))
     }
 
     /// Returns the tools with a vector, in order.
@@ -73,53 +73,58 @@ impl Rows {
     }
 
     /// Returns a vector, normalized and as integers.
-    pub(super) fn whole(&self, row: usize) -> &[i16] {
+    pub(super) fn integers(&self, row: usize) -> &[i16] {
         let width = vector::padded_width(self.dimensions);
-        &self.whole[row * width..(row + 1) * width]
+        &self.integers[row * width..(row + 1) * width]
     }
 
-    /// Returns the error bound of a fast cosine.
+    /// Returns the maximum error of a quick cosine.
     pub(super) fn slack(&self) -> f64 {
         vector::slack(self.dimensions)
     }
 
-    /// Returns the cosine of a tool's vector, or 0 without one.
-    pub(super) fn cosine(&self, owner: usize, asked: &Compared) -> f64 {
-        self.find(owner).map_or(0.0, |row| asked.cosine(self.row(row), self.norms[row]))
+    /// Returns the cosine of a tool's vector to the query, or 0 if the tool has no vector.
+    pub(super) fn cosine(&self, owner: usize, query: &QueryVector) -> f64 {
+        self.row_of_owner(owner).map_or(0.0, |row| query.cosine(self.row(row), self.norms[row]))
     }
 
-    /// Calls `found` with the fast cosine of each tool's vector to each query, in one pass over the
-    /// vectors.
-    pub(super) fn quick_cosines(
+    /// Calls `visit` with the quick cosine of each tool's vector to each query, in one pass over
+    /// the vectors.
+    pub(super) fn visit_quick_cosines(
         &self,
-        asked: &[Compared],
+        query: &[QueryVector],
         mut tell: impl FnMut(usize, usize, f32),
     ) {
-        let rows = self.whole.chunks_exact(vector::padded_width(self.dimensions).max(1));
+        let rows = self.integers.chunks_exact(vector::padded_width(self.dimensions).max(1));
         for (owner, row) in self.owners.iter().zip(rows) {
-            for (at, vector) in asked.iter().enumerate() {
+            for (at, vector) in query.iter().enumerate() {
                 tell(at, *owner, vector.quick_cosine(row));
             }
         }
     }
 
-    /// Returns the tools with the nearest vectors, nearest first. `may` filters the tools. Ties
-    /// keep the order of the tools.
-    pub(super) fn nearest(
+    /// Returns the tools with the nearest vectors, nearest first. `is_allowed` filters the tools.
+    /// Tools that are equally near keep their order.
+    pub(super) fn find_nearest(
         &self,
-        asked: &Compared,
-        most: usize,
-        may: impl Fn(usize) -> bool,
+        query: &QueryVector,
+        max_count: usize,
+        is_allowed: impl Fn(usize) -> bool,
     ) -> Vec<(usize, f64)> {
-        if asked.len() != self.dimensions {
+        if query.len() != self.dimensions {
             return Vec::new();
         }
         let mut quick = Vec::with_capacity(self.len());
-        self.quick_cosines(std::slice::from_ref(asked), |_, _, cosine| {
+        self.visit_quick_cosines(std::slice::from_ref(query), |_, _, cosine| {
             quick.push(f64::from(cosine));
         });
-        let rows = best::candidate_places(&quick, most, self.slack(), |row| may(self.owners[row]));
-        let exact = |row: usize| asked.cosine(self.row(row), self.norms[row]);
-        best::best_first(rows.into_iter().map(|row| (self.owners[row], exact(row))).collect(), most)
+        let rows = best::candidate_places(&quick, max_count, self.slack(), |row| {
+            is_allowed(self.owners[row])
+        });
+        let exact = |row: usize| query.cosine(self.row(row), self.norms[row]);
+        best::take_best(
+            rows.into_iter().map(|row| (self.owners[row], exact(row))).collect(),
+            max_count,
+        )
     }
 }

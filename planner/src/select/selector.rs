@@ -10,15 +10,16 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::{
     Criterion, TooManyPairs, best,
-    index::{Centroids, Index, Tools, embedded, examples},
+    index::{Centroids, Index, Tools, embed_all, list_examples},
     outcomes::{self, MAX_KINDS, Outcomes},
     rows::Rows,
-    vector::Compared,
+    vector::QueryVector,
 };
 use crate::embed::{EmbedError, Embedder, Embedding};
 
-/// The default margin. A hit's cosine exceeds the one of the least similar example by this much.
-pub const MARGIN: f64 = 0.01;
+/// The default margin. The cosine of a hit exceeds that of the least similar example by at least
+/// this much.
+pub const DEFAULT_MARGIN: f64 = 0.01;
 
 /// Selects tools. It keeps the index of the last tools and updates only the tools that changed.
 #[derive(Debug)]
@@ -28,12 +29,11 @@ pub struct Selector {
     /// The kinds of queries at the last selection, with their vectors.
     kinds: Mutex<Kinds>,
     /// The last error of learned outcomes, so that it is logged once.
-    pub(super) told_of_learned: LastLoggedError,
+    pub(super) last_learning_error: LastLoggedError,
 }
 
-/// The first queries of all kinds, and their vectors.
-///
-/// They stay in memory, so no user's query is stored longer than its kind.
+/// The first queries of all kinds, and their vectors. They stay in memory, so that no user's query
+/// is stored longer than its kind.
 #[derive(Debug, Default)]
 struct Kinds {
     texts: Vec<String>,
@@ -55,7 +55,7 @@ impl Kinds {
         let new = |query: &&str| !self.vectors.contains_key(*query);
         let missing: Vec<&str> = outcomes.queries().filter(new).collect();
         if !missing.is_empty() {
-            let made = embedded(embedder, &missing).await?;
+            let made = embed_all(embedder, &missing).await?;
             self.vectors.extend(missing.iter().map(|query| (*query).to_owned()).zip(made));
         }
         self.texts = outcomes.queries().map(str::to_owned).collect();
@@ -73,12 +73,12 @@ pub struct LastLoggedError(Plain<Option<EmbedError>>);
 
 impl LastLoggedError {
     /// Logs an error and its consequence, unless the last entry says the same.
-    pub fn tell(&self, err: Option<&EmbedError>, what: &str) {
+    pub fn log_if_new(&self, err: Option<&EmbedError>, consequence: &str) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(err) = err
             && told.as_ref() != Some(err)
         {
-            tracing::warn!(%err, "{what}");
+            tracing::warn!(%err, "{consequence}");
         }
         *told = err.cloned();
     }
@@ -92,14 +92,14 @@ pub(super) struct EmbedderPair {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ask<'a> {
+pub struct SelectionRequest<'a> {
     pub query: &'a str,
     pub by: Criterion,
     pub limit: usize,
-    /// The margin of a hit: see [`MARGIN`].
+    /// The margin of a hit: see [`DEFAULT_MARGIN`].
     pub margin: f64,
     /// Learned outcomes, and the time for which they count.
-    pub taught: Option<(&'a Outcomes, Timestamp)>,
+    pub outcomes: Option<(&'a Outcomes, Timestamp)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -114,12 +114,13 @@ pub struct Match {
     pub at: usize,
     /// The score: a cosine, or points of which only the order is comparable.
     pub score: f64,
-    /// The tool fits well enough. Only selection by centroids can deny it.
+    /// The tool fits well enough. Only a selection by centroids can set this to false.
     pub is_hit: bool,
-    /// The cosine of the least similar example to the centroid. Set by selection by centroids.
+    /// The cosine of the least similar example to the centroid. Only a selection by centroids sets
+    /// it.
     pub least_similar: Option<f64>,
     pub least_similar_example: Option<String>,
-    /// The learned score for similar queries, from -1 to 1. None if it was not used.
+    /// The learned score for similar queries, from -1 to 1. `None` if no score was used.
     pub learned: Option<f64>,
 }
 
@@ -148,32 +149,35 @@ impl Selector {
     }
 
     /// Creates a selector without an index, with the two embedders of one model.
-    pub fn with(embedding: &Embedding) -> Self {
+    pub fn from_embedding(embedding: &Embedding) -> Self {
         let (texts, queries) = (Arc::clone(&embedding.texts), Arc::clone(&embedding.queries));
         Self::with_embedders(Some(EmbedderPair { text_embedder: texts, query_embedder: queries }))
     }
 
     fn with_embedders(embedders: Option<EmbedderPair>) -> Self {
         let (index, kinds) = (Mutex::default(), Mutex::default());
-        Self { embedders, index, kinds, told_of_learned: LastLoggedError::default() }
+        Self { embedders, index, kinds, last_learning_error: LastLoggedError::default() }
     }
 
     pub(super) fn embedders(&self) -> Option<&EmbedderPair> {
         self.embedders.as_ref()
     }
 
-    /// Selects tools for a query. `may` filters them. The limit applies before hits are judged.
+    /// Selects tools for a query. `is_allowed` filters them. The limit applies before it is known
+    /// which of them are hits.
     pub async fn select(
         &self,
         tools: &Tools,
-        ask: &Ask<'_>,
-        may: impl Fn(usize) -> bool,
+        ask: &SelectionRequest<'_>,
+        is_allowed: impl Fn(usize) -> bool,
     ) -> Result<Selection, SelectError> {
         let matches = match ask.by {
-            Criterion::Centroid => self.select_by_centroid(tools, ask, may).await?,
-            Criterion::Description => self.select_by_description(tools, ask, may).await?,
-            Criterion::Lexical => self.select_by_words(tools, ask, may).await,
-            Criterion::Hybrid => return self.select_by_words_and_meaning(tools, ask, may).await,
+            Criterion::Centroid => self.select_by_centroid(tools, ask, is_allowed).await?,
+            Criterion::Description => self.select_by_description(tools, ask, is_allowed).await?,
+            Criterion::Lexical => self.select_by_words(tools, ask, is_allowed).await,
+            Criterion::Hybrid => {
+                return self.select_by_words_and_meaning(tools, ask, is_allowed).await;
+            }
         };
         Ok(Selection { matches, without_meaning: None })
     }
@@ -181,14 +185,14 @@ impl Selector {
     async fn select_by_centroid(
         &self,
         tools: &Tools,
-        ask: &Ask<'_>,
-        may: impl Fn(usize) -> bool,
+        ask: &SelectionRequest<'_>,
+        is_allowed: impl Fn(usize) -> bool,
     ) -> Result<Vec<Match>, SelectError> {
         let EmbedderPair { text_embedder: texts, query_embedder: queries } =
             self.required_embedders("by their examples")?;
-        let centroids = self.index().await.centroids(tools, &**texts).await?;
+        let centroids = self.lock_index().await.centroids(tools, &**texts).await?;
         let query = embed_query(&**queries, ask.query, &centroids.rows).await?;
-        let nearest = centroids.rows.nearest(&query, ask.limit, may);
+        let nearest = centroids.rows.find_nearest(&query, ask.limit, is_allowed);
         Ok(nearest
             .into_iter()
             .filter_map(|(at, score)| judge_match(tools, &centroids, at, score, ask.margin))
@@ -198,43 +202,44 @@ impl Selector {
     async fn select_by_description(
         &self,
         tools: &Tools,
-        ask: &Ask<'_>,
-        may: impl Fn(usize) -> bool,
+        ask: &SelectionRequest<'_>,
+        is_allowed: impl Fn(usize) -> bool,
     ) -> Result<Vec<Match>, SelectError> {
         let EmbedderPair { text_embedder: texts, query_embedder: queries } =
             self.required_embedders("by their description")?;
-        let rows = self.index().await.descriptions(tools, &**texts).await?;
+        let rows = self.lock_index().await.descriptions(tools, &**texts).await?;
         let query = embed_query(&**queries, ask.query, &rows).await?;
         Ok(rows
-            .nearest(&query, ask.limit, may)
+            .find_nearest(&query, ask.limit, is_allowed)
             .into_iter()
-            .map(|(at, score)| Match::plain(at, score))
+            .map(|(at, score)| Match::match_with_score(at, score))
             .collect())
     }
 
     async fn select_by_words(
         &self,
         tools: &Tools,
-        ask: &Ask<'_>,
-        may: impl Fn(usize) -> bool,
+        ask: &SelectionRequest<'_>,
+        is_allowed: impl Fn(usize) -> bool,
     ) -> Vec<Match> {
-        let words = self.index().await.words(tools);
-        let scores: Vec<f64> = words.scores(ask.query).into_iter().map(f64::from).collect();
-        let places =
-            best::candidate_places(&scores, ask.limit, 0.0, |at| scores[at] > 0.0 && may(at));
-        let best = best::best_first(
-            places.into_iter().map(|place| (place, scores[place])).collect(),
+        let words = self.lock_index().await.words(tools);
+        let scores: Vec<f64> = words.score_tools(ask.query).into_iter().map(f64::from).collect();
+        let positions = best::candidate_places(&scores, ask.limit, 0.0, |at| {
+            scores[at] > 0.0 && is_allowed(at)
+        });
+        let best = best::take_best(
+            positions.into_iter().map(|place| (place, scores[place])).collect(),
             ask.limit,
         );
-        best.into_iter().map(|(at, score)| Match::plain(at, score)).collect()
+        best.into_iter().map(|(at, score)| Match::match_with_score(at, score)).collect()
     }
 
     pub async fn centroids(&self, tools: &Tools) -> Result<Arc<Centroids>, SelectError> {
         let EmbedderPair { text_embedder: texts, .. } = self.required_embedders("that collide")?;
-        Ok(self.index().await.centroids(tools, &**texts).await?)
+        Ok(self.lock_index().await.centroids(tools, &**texts).await?)
     }
 
-    /// Returns the kind of a query. Returns none without an embedder or a similar kind.
+    /// Returns the kind of a query. Returns `None` without an embedder, or if no kind is similar.
     pub async fn kind(
         &self,
         outcomes: &Outcomes,
@@ -242,37 +247,40 @@ impl Selector {
     ) -> Result<Option<usize>, SelectError> {
         let EmbedderPair { query_embedder: queries, .. } =
             self.required_embedders("with learned outcomes")?;
-        let asked = embedded(&**queries, &[query]).await?.pop().unwrap_or_default();
-        Ok(self.kind_of(outcomes, &Compared::new(asked)).await?)
+        let asked = embed_all(&**queries, &[query]).await?.pop().unwrap_or_default();
+        Ok(self.find_kind(outcomes, &QueryVector::new(asked)).await?)
     }
 
-    pub(super) async fn kind_of(
+    pub(super) async fn find_kind(
         &self,
         outcomes: &Outcomes,
-        asked: &Compared,
+        asked: &QueryVector,
     ) -> Result<Option<usize>, EmbedError> {
         let Some(pair) = self.embedders() else { return Ok(None) };
         let rows = self.kinds.lock().await.query_rows(outcomes, &*pair.query_embedder).await?;
         if rows.dimensions().is_some_and(|dimensions| dimensions != asked.len()) {
-            // The model changed.
+            // The model has changed, so the vectors of the old one are dropped.
             *self.kinds.lock().await = Kinds::default();
             return Ok(None);
         }
         let cosines = (0..rows.len()).map(|row| rows.cosine(row, asked));
-        Ok(outcomes::kind(cosines).map(|row| rows.owner(row)))
+        Ok(outcomes::nearest_kind(cosines).map(|row| rows.owner_of_row(row)))
     }
 
-    pub(super) async fn index(&self) -> MutexGuard<'_, Index> {
+    pub(super) async fn lock_index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().await
     }
 
-    fn required_embedders(&self, how: &'static str) -> Result<&EmbedderPair, SelectError> {
-        self.embedders.as_ref().ok_or(SelectError::NoEmbedder(how))
+    fn required_embedders(
+        &self,
+        criterion_name: &'static str,
+    ) -> Result<&EmbedderPair, SelectError> {
+        self.embedders.as_ref().ok_or(SelectError::NoEmbedder(criterion_name))
     }
 }
 
 impl Match {
-    pub(super) fn plain(at: usize, score: f64) -> Self {
+    pub(super) fn match_with_score(at: usize, score: f64) -> Self {
         let (least_similar, least_similar_example) = (None, None);
         Self { at, score, is_hit: true, least_similar, least_similar_example, learned: None }
     }
@@ -285,13 +293,13 @@ fn judge_match(
     score: f64,
     margin: f64,
 ) -> Option<Match> {
-    let (example, least_similar) = centroids.least(at)?;
+    let (example, least_similar) = centroids.least_similar_index(at)?;
     Some(Match {
         at,
         score,
         is_hit: score >= least_similar + margin,
         least_similar: Some(least_similar),
-        least_similar_example: examples(&tools[at]).nth(example).map(str::to_owned),
+        least_similar_example: list_examples(&tools[at]).nth(example).map(str::to_owned),
         learned: None,
     })
 }
@@ -300,8 +308,8 @@ async fn embed_query(
     embedder: &dyn Embedder,
     query: &str,
     rows: &Rows,
-) -> Result<Compared, EmbedError> {
-    let vector = embedded(embedder, &[query]).await?.pop().unwrap_or_default();
+) -> Result<QueryVector, EmbedError> {
+    let vector = embed_all(embedder, &[query]).await?.pop().unwrap_or_default();
     match rows.dimensions() {
         Some(expected) if expected != vector.len() => {
             let (model, has) = (embedder.model().to_owned(), vector.len());
@@ -311,6 +319,6 @@ async fn embed_query(
             );
             Err(EmbedError::Model { model, why })
         }
-        _ => Ok(Compared::new(vector)),
+        _ => Ok(QueryVector::new(vector)),
     }
 }

@@ -22,34 +22,34 @@ use shared::{
     tool::{Effect, ToolDefinition},
 };
 
-use super::{Ask, Criterion, Match, Outcomes, SelectError, Selector, Tools};
+use super::{Criterion, Match, Outcomes, SelectError, SelectionRequest, Selector, Tools};
 use crate::embed::{EmbedError, Embedder};
 
 /// An embedder that knows some texts and records its calls.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownVectors {
     vectors: BTreeMap<&'static str, Vec<f32>>,
     asked: Mutex<Vec<String>>,
     is_broken: AtomicBool,
 }
 
-impl Known {
+impl KnownVectors {
     fn new(vectors: impl IntoIterator<Item = (&'static str, Vec<f32>)>) -> Arc<Self> {
         Arc::new(Self { vectors: vectors.into_iter().collect(), ..Self::default() })
     }
 
     /// Returns the texts that were embedded since the last call.
-    fn asked(&self) -> Vec<String> {
+    fn take_embedded_texts(&self) -> Vec<String> {
         std::mem::take(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn break_down(&self, is_broken: bool) {
+    fn set_broken(&self, is_broken: bool) {
         self.is_broken.store(is_broken, Ordering::SeqCst);
     }
 }
 
 #[async_trait]
-impl Embedder for Known {
+impl Embedder for KnownVectors {
     fn model(&self) -> &'static str {
         "known"
     }
@@ -69,11 +69,11 @@ impl Embedder for Known {
     }
 }
 
-fn tool(name: &str, description: &str, examples: &[&str]) -> Arc<ToolDefinition> {
-    with_parameters(name, description, examples, &[])
+fn make_tool(name: &str, description: &str, examples: &[&str]) -> Arc<ToolDefinition> {
+    tool_with_parameters(name, description, examples, &[])
 }
 
-fn with_parameters(
+fn tool_with_parameters(
     name: &str,
     description: &str,
     examples: &[&str],
@@ -93,19 +93,23 @@ fn with_parameters(
     })
 }
 
-fn list(tools: impl IntoIterator<Item = Arc<ToolDefinition>>) -> Tools {
+fn list_tools(tools: impl IntoIterator<Item = Arc<ToolDefinition>>) -> Tools {
     tools.into_iter().collect()
 }
 
 /// Returns a question for five tools with the default margin.
-fn ask(query: &str, by: Criterion) -> Ask<'_> {
-    Ask { query, by, limit: 5, margin: 0.01, taught: None }
+fn selection_request(query: &str, by: Criterion) -> SelectionRequest<'_> {
+    SelectionRequest { query, by, limit: 5, margin: 0.01, outcomes: None }
 }
 
-async fn chosen(selector: &Selector, tools: &Tools, ask: &Ask<'_>) -> Vec<Match> {
+async fn select_tools(
+    selector: &Selector,
+    tools: &Tools,
+    ask: &SelectionRequest<'_>,
+) -> Vec<Match> {
     selector.select(tools, ask, |_| true).await.unwrap().matches
 }
 
-fn names<'a>(tools: &'a Tools, matches: &[Match]) -> Vec<&'a str> {
+fn matched_names<'a>(tools: &'a Tools, matches: &[Match]) -> Vec<&'a str> {
     matches.iter().map(|it| tools[it.at].name.as_str()).collect()
 }

@@ -3,26 +3,26 @@
 //! Reported numbers are summed in `f64`. The search for candidates sums integers: they need half
 //! the memory of `f32`, have no rounding on the way, and differ by at most [`slack`].
 
-/// Independent sums, so that the processor computes them in parallel.
-const LANES: usize = 8;
-/// The integer that stands for 1.
-const ONE: f64 = 32_767.0;
+/// Number of independent sums, so that the processor computes them in parallel.
+const PARALLEL_SUMS: usize = 8;
+/// The integer that represents 1.
+const SCALE: f64 = 32_767.0;
 /// Integers come in runs of this length, padded with zeros, so no loop has a remainder.
-const RUN_LEN: usize = 32;
+const INTEGER_RUN_LEN: usize = 32;
 
 /// The vector of a query, in both forms.
 #[derive(Clone, Debug)]
-pub(super) struct Compared {
+pub(super) struct QueryVector {
     numbers: Vec<f32>,
     norm: f64,
-    whole: Vec<i16>,
+    integers: Vec<i16>,
 }
 
-impl Compared {
+impl QueryVector {
     pub(super) fn new(numbers: Vec<f32>) -> Self {
-        let (norm, mut whole) = (vector_norm(&numbers), Vec::new());
-        append_whole(&numbers, norm, &mut whole);
-        Self { numbers, norm, whole }
+        let (norm, mut integers) = (vector_norm(&numbers), Vec::new());
+        append_integers(&numbers, norm, &mut integers);
+        Self { numbers, norm, integers }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -37,14 +37,15 @@ impl Compared {
     /// Returns the cosine to an integer vector, with an error of at most [`slack`].
     #[expect(clippy::inline_always, reason = "it is all that a scan of all vectors does")]
     #[inline(always)]
-    pub(super) fn quick_cosine(&self, whole: &[i16]) -> f32 {
-        quick_cosine(&self.whole, whole)
+    pub(super) fn quick_cosine(&self, integers: &[i16]) -> f32 {
+        quick_cosine(&self.integers, integers)
     }
 }
 
 pub(super) fn dot_product(a: &[f32], b: &[f32]) -> f64 {
-    let mut sums = [0.0_f64; LANES];
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut sums = [0.0_f64; PARALLEL_SUMS];
+    let ((a, a_rest), (b, b_rest)) =
+        (a.as_chunks::<PARALLEL_SUMS>(), b.as_chunks::<PARALLEL_SUMS>());
     for (a, b) in a.iter().zip(b) {
         for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
             *sum += f64::from(*a) * f64::from(*b);
@@ -63,7 +64,7 @@ pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
     if norms > 0.0 { dot_product(a, b) / norms } else { 0.0 }
 }
 
-/// Returns the mean, which is not normalized. Returns none without vectors.
+/// Returns the mean, which is not normalized. Returns `None` without vectors.
 pub(super) fn mean_vector<'a>(
     vectors: impl ExactSizeIterator<Item = &'a [f32]>,
 ) -> Option<Vec<f32>> {
@@ -81,33 +82,33 @@ pub(super) fn mean_vector<'a>(
 
 /// Returns the padded length of an integer vector.
 pub(super) fn padded_width(dimensions: usize) -> usize {
-    dimensions.next_multiple_of(RUN_LEN)
+    dimensions.next_multiple_of(INTEGER_RUN_LEN)
 }
 
 /// Appends a normalized integer vector of `width` numbers.
-pub(super) fn append_whole(vector: &[f32], norm: f64, to: &mut Vec<i16>) {
-    let scale = if norm > 0.0 { ONE / norm } else { 0.0 };
-    let end = to.len() + padded_width(vector.len());
-    to.extend(vector.iter().map(|number| to_whole(f64::from(*number) * scale)));
-    to.resize(end, 0);
+pub(super) fn append_integers(vector: &[f32], norm: f64, integers: &mut Vec<i16>) {
+    let scale = if norm > 0.0 { SCALE / norm } else { 0.0 };
+    let end = integers.len() + padded_width(vector.len());
+    integers.extend(vector.iter().map(|number| to_integer(f64::from(*number) * scale)));
+    integers.resize(end, 0);
 }
 
 /// Returns the cosine of two integer vectors, with an error of at most [`slack`].
 #[expect(clippy::inline_always, reason = "it is all that a scan of all vectors does")]
 #[inline(always)]
 pub(super) fn quick_cosine(a: &[i16], b: &[i16]) -> f32 {
-    // Both have length 1, so no sum of products exceeds the square of `ONE` plus the rounding. It
-    // fits.
+    // Both vectors have length 1, so no sum of products exceeds the square of `SCALE` plus the
+    // rounding. This fits into 32 bits.
     let product = |(a, b): (&i16, &i16)| i32::from(*a).wrapping_mul(i32::from(*b));
     let sum = a.iter().zip(b).map(product).fold(0, i32::wrapping_add);
-    to_f32(f64::from(sum) / (ONE * ONE))
+    to_f32(f64::from(sum) / (SCALE * SCALE))
 }
 
-/// Returns the error bound of a fast cosine: half of one of [`ONE`] for each number on both sides
-/// (by Cauchy and Schwarz), plus the rounding of `f32`.
+/// Returns the maximum error of a quick cosine: half of one of [`SCALE`] for each number on both
+/// sides (by Cauchy and Schwarz), plus the rounding of `f32`.
 pub(super) fn slack(dimensions: usize) -> f64 {
     let numbers = u32::try_from(dimensions).map_or(f64::MAX, f64::from);
-    1.01 * numbers.sqrt() / ONE + 1e-6
+    1.01 * numbers.sqrt() / SCALE + 1e-6
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a vector keeps what an `f32` can hold")]
@@ -116,6 +117,6 @@ fn to_f32(value: f64) -> f32 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "it is between -`ONE` and `ONE`")]
-fn to_whole(value: f64) -> i16 {
+fn to_integer(value: f64) -> i16 {
     value.round() as i16
 }

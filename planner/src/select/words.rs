@@ -4,23 +4,24 @@ use std::{collections::BTreeSet, sync::LazyLock};
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// Bytes of a text that are split into words.
+/// Maximum number of bytes of a text that are split into words.
 const MAX_TEXT_BYTES: usize = 64 << 10;
-/// The longest word. Longer ones are data.
+/// Maximum length of a word. Longer ones are data.
 const MAX_WORD_LEN: usize = 64;
 
-const IDLE: &str = "\
+const STOP_WORD_LIST: &str = "\
     a about all also an and any are as at be been being but by can could did do does for from had has \
     have he help her here his how i if in into is it its let like may me might must my need no not of \
     on or our please shall she should so some than that the their them then there these they this \
     those to us want was we were what when where which who why will with would you your";
 
-static IDLE_WORDS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| IDLE.split_whitespace().collect());
+static STOP_WORDS: LazyLock<BTreeSet<&str>> =
+    LazyLock::new(|| STOP_WORD_LIST.split_whitespace().collect());
 static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));
 
-pub(super) fn of(text: &str) -> Vec<String> {
+pub(super) fn stem_words(text: &str) -> Vec<String> {
     let words = split_words(&text[..text.floor_char_boundary(MAX_TEXT_BYTES)]);
-    let words = words.into_iter().filter(|word| !IDLE_WORDS.contains(word.as_str()));
+    let words = words.into_iter().filter(|word| !STOP_WORDS.contains(word.as_str()));
     words.map(|word| STEMMER.stem(&word).into_owned()).collect()
 }
 
@@ -29,23 +30,23 @@ pub(super) fn of(text: &str) -> Vec<String> {
 fn split_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
-    let mut before = Kind::Other;
+    let mut before = CharKind::Other;
     let mut chars = text.chars().peekable();
     while let Some(char) = chars.next() {
-        let kind = Kind::of(char);
-        let after = chars.peek().copied().map_or(Kind::Other, Kind::of);
+        let kind = CharKind::of(char);
+        let after = chars.peek().copied().map_or(CharKind::Other, CharKind::of);
         let begins = match (before, kind) {
-            (Kind::Upper, Kind::Upper) => after == Kind::Lower,
-            (Kind::Lower | Kind::Digit, Kind::Upper)
-            | (Kind::Lower | Kind::Upper, Kind::Digit)
-            | (_, Kind::Other | Kind::Whole)
-            | (Kind::Whole, _) => true,
+            (CharKind::Upper, CharKind::Upper) => after == CharKind::Lower,
+            (CharKind::Lower | CharKind::Digit, CharKind::Upper)
+            | (CharKind::Lower | CharKind::Upper, CharKind::Digit)
+            | (_, CharKind::Other | CharKind::WholeWord)
+            | (CharKind::WholeWord, _) => true,
             _ => false,
         };
         if begins {
             keep_word(&mut words, &mut word);
         }
-        if kind != Kind::Other {
+        if kind != CharKind::Other {
             word.extend(char.to_lowercase());
         }
         before = kind;
@@ -62,20 +63,20 @@ fn keep_word(words: &mut Vec<String>, word: &mut String) {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CharKind {
     Lower,
     Upper,
     Digit,
-    Whole,
-    /// Separates words.
+    WholeWord,
+    /// A character that separates words.
     Other,
 }
 
-impl Kind {
+impl CharKind {
     fn of(char: char) -> Self {
         match char {
             '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' => {
-                Self::Whole
+                Self::WholeWord
             }
             _ if char.is_uppercase() => Self::Upper,
             _ if char.is_alphabetic() => Self::Lower,
@@ -101,13 +102,13 @@ mod tests {
             ("what is it?", ""),
             ("", ""),
         ] {
-            assert_eq!(of(text).join(" "), expected, "{text}");
+            assert_eq!(stem_words(text).join(" "), expected, "{text}");
         }
     }
 
     #[test]
     fn long_data_is_not_a_word() {
-        assert!(of(&"x".repeat(MAX_WORD_LEN + 1)).is_empty());
-        assert_eq!(of(&"word ".repeat(MAX_TEXT_BYTES)).len(), MAX_TEXT_BYTES / 5 + 1);
+        assert!(stem_words(&"x".repeat(MAX_WORD_LEN + 1)).is_empty());
+        assert_eq!(stem_words(&"word ".repeat(MAX_TEXT_BYTES)).len(), MAX_TEXT_BYTES / 5 + 1);
     }
 }

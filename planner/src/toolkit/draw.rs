@@ -20,7 +20,7 @@ pub fn mermaid(toolkit: &Toolkit) -> String {
     let mut text = String::from("flowchart TD\n");
     let numbers = node_numbers(toolkit);
     for (at, (name, node)) in toolkit.ordered().into_iter().enumerate() {
-        let name = escape::mermaid(name.as_str());
+        let name = escape::escape_mermaid(name.as_str());
         let _ = match node.kind {
             NodeKind::Action => writeln!(text, "    n{at}[\"{name}\"]:::action"),
             NodeKind::Tool => writeln!(text, "    n{at}([\"{name}\"]):::tool"),
@@ -44,7 +44,7 @@ pub fn dot(toolkit: &Toolkit) -> String {
     let mut text = String::from("digraph toolkit {\n    rankdir=TB;\n    node [style=filled];\n");
     let numbers = node_numbers(toolkit);
     for (at, (name, node)) in toolkit.ordered().into_iter().enumerate() {
-        let name = escape::dot(name.as_str());
+        let name = escape::escape_dot(name.as_str());
         let (shape, (fill, stroke)) = match node.kind {
             NodeKind::Action => ("box", ACTION),
             NodeKind::Tool => ("ellipse", TOOL),

@@ -1,9 +1,9 @@
 //! The typed form of a plan, for servers that keep an answer to a JSON Schema.
 //!
-//! A model can only name offered tools and their parameters. A value is a part of the query, a
-//! number of the query, a member of an enumeration, or a template of an output field. Only slots for
-//! composed text, and for dates, take other text. The form has a bounded size: if the query has too
-//! many words, its parts are not listed.
+//! A model can name only offered tools and their parameters. A value is a part of the query, a
+//! number of the query, a member of an enumeration, or a template of an output field. Only
+//! parameters for composed text and for dates take other text. The size of the schema is limited:
+//! if the query has too many words, its parts are not listed.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,19 @@ use shared::tool::ToolDefinition;
 use super::tool_lines::short_name;
 use crate::catalog::Catalog;
 
-/// Words of a query whose parts are listed.
-const MAX_WORDS: usize = 60;
-/// Words of a listed part. Parts that reach the end of the query may be longer.
-const PART_WORDS: usize = 6;
+/// If a query has more words, its parts are not listed.
+const MAX_LISTED_WORDS: usize = 60;
+/// Maximum number of words of a listed part. A part that reaches the end of the query may be
+/// longer.
+const MAX_PART_WORDS: usize = 6;
 const MAX_PARTS: usize = 500;
-/// Output fields that a template may name.
+/// Maximum number of output fields that a template may name.
 const MAX_FIELDS: usize = 80;
 const MAX_TOOLS: usize = 40;
 const MAX_STEPS: usize = 8;
-const LEVELS: usize = 2;
-/// Parameters that take text which the model composes.
-const COMPOSED: [&str; 16] = [
+const MAX_LEVELS: usize = 2;
+/// Parameters whose text the model composes.
+const COMPOSED_PARAMETERS: [&str; 16] = [
     "body",
     "caption",
     "comment",
@@ -42,17 +43,17 @@ const COMPOSED: [&str; 16] = [
     "text",
     "title",
 ];
-/// If one of these words is in its description, a parameter needs a certain form, so its value
-/// cannot be copied from the query.
-const FORMED: [&str; 6] = ["iso", "date", "time", "format", "timestamp", "e.g."];
+/// If the description of a parameter has one of these words, its value needs a certain format. Such
+/// a value cannot be copied from the query.
+const FORMAT_WORDS: [&str; 6] = ["iso", "date", "time", "format", "timestamp", "e.g."];
 const NUMBER_WORDS: [&str; 13] = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
     "eleven", "twelve",
 ];
 
-/// Returns the typed form of plans for a query, or `None` if there are too many tools.
-pub(super) fn typed_form(query: &str, catalog: &Catalog) -> Option<Value> {
-    let tools: Vec<&ToolDefinition> = catalog.plannable().map(AsRef::as_ref).collect();
+/// Returns the schema of plans for a query, or `None` if there are too many tools.
+pub(super) fn plan_schema_for_query(query: &str, catalog: &Catalog) -> Option<Value> {
+    let tools: Vec<&ToolDefinition> = catalog.list_plannable().map(AsRef::as_ref).collect();
     if tools.is_empty() || tools.len() > MAX_TOOLS {
         return None;
     }
@@ -82,7 +83,7 @@ pub(super) fn typed_form(query: &str, catalog: &Catalog) -> Option<Value> {
 fn step_schema(tool: &ToolDefinition, catalog: &Catalog) -> Value {
     let fields = json!({
         "name": { "const": short_name(tool, catalog) },
-        "parameters": parameters_schema(&tool.input_schema, LEVELS),
+        "parameters": parameters_schema(&tool.input_schema, MAX_LEVELS),
         "id": { "type": "string", "pattern": "^[a-z][a-z0-9_]{0,15}$" },
         "forEach": reference_schema("template"),
         "when": { "type": "string", "maxLength": 100 },
@@ -119,24 +120,24 @@ fn parameters_schema(schema: &Value, levels: usize) -> Value {
 
 fn value_schema(name: &str, schema: &Value, levels: usize) -> Value {
     if let Some(members) = schema["enum"].as_array() {
-        return any_of([json!({ "enum": members }), reference_schema("template")]);
+        return any_of_schema([json!({ "enum": members }), reference_schema("template")]);
     }
     match schema["type"].as_str() {
         Some("string") => match text_kind(name, schema) {
-            "copied" => any_of([reference_schema("copied"), reference_schema("template")]),
+            "copied" => any_of_schema([reference_schema("copied"), reference_schema("template")]),
             kind => reference_schema(kind),
         },
         Some("integer" | "number") => {
-            any_of([reference_schema("number"), reference_schema("template")])
+            any_of_schema([reference_schema("number"), reference_schema("template")])
         }
         Some("boolean") => json!({ "type": "boolean" }),
         Some("array") => {
             let items = value_schema(name, &schema["items"], levels);
             let list = json!({ "type": "array", "maxItems": 10, "items": items });
-            any_of([list, reference_schema("template")])
+            any_of_schema([list, reference_schema("template")])
         }
         Some("object") if levels > 0 => {
-            any_of([parameters_schema(schema, levels - 1), reference_schema("template")])
+            any_of_schema([parameters_schema(schema, levels - 1), reference_schema("template")])
         }
         _ => json!({}),
     }
@@ -144,23 +145,23 @@ fn value_schema(name: &str, schema: &Value, levels: usize) -> Value {
 
 fn text_kind(name: &str, schema: &Value) -> &'static str {
     let name = name.to_lowercase();
-    if COMPOSED.contains(&name.as_str()) {
+    if COMPOSED_PARAMETERS.contains(&name.as_str()) {
         return "composed";
     }
     let description = schema["description"].as_str().unwrap_or_default().to_lowercase();
     let has_form = ["format", "pattern"].iter().any(|key| schema.get(key).is_some());
     let mut words = description.split(|c: char| c.is_whitespace() || "(),;:".contains(c));
-    let names_form = words.any(|word| FORMED.contains(&word));
+    let names_form = words.any(|word| FORMAT_WORDS.contains(&word));
     if has_form || names_form { "formed" } else { "copied" }
 }
 
-fn any_of<const N: usize>(all: [Value; N]) -> Value {
+fn any_of_schema<const N: usize>(all: [Value; N]) -> Value {
     Value::from_iter([("anyOf", Value::from_iter(all))])
 }
 
 /// Returns the parts of the query that a value can copy.
 fn copied_text_schema(query: &str) -> Value {
-    let parts = parts_of(query);
+    let parts = list_parts(query);
     if parts.is_empty() {
         json!({ "type": "string", "maxLength": 300 })
     } else {
@@ -168,9 +169,9 @@ fn copied_text_schema(query: &str) -> Value {
     }
 }
 
-fn parts_of(query: &str) -> Vec<String> {
+fn list_parts(query: &str) -> Vec<String> {
     let words: Vec<&str> = query.split_whitespace().collect();
-    if words.len() > MAX_WORDS {
+    if words.len() > MAX_LISTED_WORDS {
         return Vec::new();
     }
     let (mut parts, mut known) = (Vec::new(), BTreeSet::new());
@@ -193,7 +194,7 @@ fn parts_of(query: &str) -> Vec<String> {
             add(owner);
         }
     }
-    for length in 2..=PART_WORDS {
+    for length in 2..=MAX_PART_WORDS {
         words.windows(length).for_each(|words| add(&words.join(" ")));
     }
     for start in 0..words.len() {
@@ -202,7 +203,7 @@ fn parts_of(query: &str) -> Vec<String> {
     parts
 }
 
-/// Returns the numbers of the query. `1,234` is a number, and may also be two.
+/// Returns a schema of the numbers in the query. `1,234` is one number, but may also be two.
 fn copied_number_schema(query: &str) -> Value {
     let lower = query.to_lowercase();
     let words = lower.split(|c: char| c.is_whitespace() || "/,;:#()".contains(c));
@@ -221,11 +222,11 @@ fn copied_number_schema(query: &str) -> Value {
     if numbers.is_empty() { json!({ "enum": [1] }) } else { json!({ "enum": numbers }) }
 }
 
-/// Returns the form of templates: a step or the item, then output fields of the tools.
+/// Returns a schema of templates: a step or the item, and then output fields of the tools.
 fn template_schema(tools: &[&ToolDefinition]) -> Value {
     let mut fields = BTreeSet::new();
     for schema in tools.iter().filter_map(|tool| tool.output_schema.as_ref()) {
-        add_fields(schema, LEVELS, &mut fields);
+        add_fields(schema, MAX_LEVELS, &mut fields);
     }
     let fields: Vec<String> = fields.into_iter().collect();
     let rest = if fields.is_empty() {
@@ -254,19 +255,19 @@ fn add_fields(schema: &Value, levels: usize, fields: &mut BTreeSet<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writer::tests::{catalog, catalog_of};
+    use crate::writer::tests::{catalog_with_tool, make_catalog};
 
     #[test]
     fn a_value_is_a_part_of_the_query() {
-        let parts = parts_of("Close issue #7 of acme/site, saying \"all done\" to Ann's team.");
+        let parts = list_parts("Close issue #7 of acme/site, saying \"all done\" to Ann's team.");
         for expected in ["7", "acme", "site", "acme/site", "all done", "Ann", "Ann's team", "issue"]
         {
             assert!(parts.iter().any(|part| part == expected), "{expected}: {parts:?}");
         }
         assert!(!parts.iter().any(|part| part == "Bob"));
-        assert!(parts_of(&"word ".repeat(MAX_WORDS + 1)).is_empty());
-        let long: Vec<String> = (0..MAX_WORDS).map(|at| format!("w{at}")).collect();
-        assert!(parts_of(&long.join(" ")).len() <= MAX_PARTS);
+        assert!(list_parts(&"word ".repeat(MAX_LISTED_WORDS + 1)).is_empty());
+        let long: Vec<String> = (0..MAX_LISTED_WORDS).map(|at| format!("w{at}")).collect();
+        assert!(list_parts(&long.join(" ")).len() <= MAX_PARTS);
     }
 
     #[test]
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_step_names_an_offered_tool_with_its_parameters() {
-        let form = typed_form("create Al", &catalog()).unwrap();
+        let form = plan_schema_for_query("create Al", &make_catalog()).unwrap();
         let steps = form["anyOf"][0]["properties"]["tools"]["items"]["anyOf"].as_array().unwrap();
         let names: Vec<&Value> =
             steps.iter().map(|step| &step["properties"]["name"]["const"]).collect();
@@ -299,7 +300,8 @@ mod tests {
     fn a_template_names_output_fields() {
         let output = json!({ "properties": { "list": { "type": "array", "items": {
             "properties": { "id": {}, "odd name": {} } } } } });
-        let form = typed_form("x", &catalog_of("", json!({}), Some(output))).unwrap();
+        let form =
+            plan_schema_for_query("x", &catalog_with_tool("", json!({}), Some(output))).unwrap();
         let pattern = form["$defs"]["template"]["pattern"].as_str().unwrap();
         assert_eq!(
             pattern,

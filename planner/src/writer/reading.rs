@@ -22,8 +22,8 @@ const STEP_LIST_NAMES: [&str; 8] =
 const PLAN_FIELDS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
 /// Names of the reason why there are no steps.
 const REASON_FIELDS: [&str; 5] = ["reason", "refusal", "error", "message", "explanation"];
-/// Fields of a step, and other names for them.
-const FIELDS: [(&str, &[&str]); 9] = [
+/// Fields of a step, each with other names that models use for it.
+const FIELD_NAMES: [(&str, &[&str]); 9] = [
     ("id", &["stepId", "step_id", "step", "key"]),
     ("name", &["toolName", "tool_name", "tool", "function", "action"]),
     ("parameters", &["params", "args", "arguments", "input", "inputs"]),
@@ -34,7 +34,7 @@ const FIELDS: [(&str, &[&str]); 9] = [
     ("onError", &["on_error"]),
     ("timeoutMs", &["timeout_ms"]),
 ];
-/// Other fields of a step.
+/// Other fields that a step may have.
 const OTHER_FIELDS: [&str; 7] = [
     "retry",
     "requiresApproval",
@@ -49,12 +49,12 @@ const OTHER_FIELDS: [&str; 7] = [
 pub(super) enum ParsedAnswer {
     Draft(Box<Draft>),
     Impossible(String),
-    Words(String),
+    Prose(String),
 }
 
 /// Reads an answer. Errors look like those of the compiler. Steps may execute only `known`
 /// sub-plans, because the catalog does not show the tools of other plans.
-pub(super) fn read(
+pub(super) fn read_answer(
     text: &str,
     catalog: &Catalog,
     known: &BTreeSet<&str>,
@@ -67,20 +67,20 @@ pub(super) fn read(
         );
         return Err(vec![Diagnostic::error("plan.too_large", "", message)]);
     }
-    let Some(found) = find(text) else {
-        if is_words(text) {
-            return Ok(ParsedAnswer::Words(text.trim().to_owned()));
+    let Some(found) = find_plan(text) else {
+        if is_prose(text) {
+            return Ok(ParsedAnswer::Prose(text.trim().to_owned()));
         }
         return Err(vec![no_json_error()]);
     };
     if let Some(why) = impossible_reason(&found) {
         return Ok(ParsedAnswer::Impossible(why));
     }
-    let mut notices = Vec::new();
-    let draft = shape_plan(found, catalog, known, &mut notices);
+    let mut warnings = Vec::new();
+    let draft = shape_plan(found, catalog, known, &mut warnings);
     let draft = compile::parse_value(draft)?;
-    notices.extend(draft.notices.iter().cloned());
-    Ok(ParsedAnswer::Draft(Box::new(Draft { notices, ..draft })))
+    warnings.extend(draft.notices.iter().cloned());
+    Ok(ParsedAnswer::Draft(Box::new(Draft { notices: warnings, ..draft })))
 }
 
 pub(super) fn no_json_error() -> Diagnostic {
@@ -90,13 +90,13 @@ pub(super) fn no_json_error() -> Diagnostic {
 }
 
 /// Returns whether an answer is prose. A truncated or unreadable plan is not.
-fn is_words(text: &str) -> bool {
+fn is_prose(text: &str) -> bool {
     text.chars().any(char::is_alphabetic) && !text.contains(['{', '}'])
 }
 
-/// Returns the plan in a text: the whole text if it is JSON, else the value that looks most like a
-/// plan.
-fn find(text: &str) -> Option<Value> {
+/// Returns the plan in a text. This is the whole text if it is JSON, or else the value that looks
+/// most like a plan.
+fn find_plan(text: &str) -> Option<Value> {
     let whole = text.trim().trim_start_matches('\u{feff}');
     if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(whole) {
         return Some(value);
@@ -106,11 +106,11 @@ fn find(text: &str) -> Option<Value> {
     Some(found.swap_remove(best)).filter(|value| plan_likeness(value) > 0)
 }
 
-/// Returns how much a value looks like a plan. Of several plans the last one counts, because models
-/// correct themselves.
+/// Returns how much a value looks like a plan. Of equally likely plans the last one counts, because
+/// models correct themselves.
 fn plan_likeness(value: &Value) -> u8 {
     match value {
-        Value::Object(fields) if steps_of(fields).is_some() => 4,
+        Value::Object(fields) if find_step_list_name(fields).is_some() => 4,
         Value::Object(fields) if fields.contains_key("impossible") => 3,
         Value::Object(fields)
             if PLAN_FIELDS.iter().any(|name| fields.get(*name).is_some_and(is_nested)) =>
@@ -127,24 +127,25 @@ fn is_nested(value: &Value) -> bool {
     value.is_object() || value.is_array()
 }
 
-fn steps_of(fields: &Map<String, Value>) -> Option<&'static str> {
+fn find_step_list_name(fields: &Map<String, Value>) -> Option<&'static str> {
     STEP_LIST_NAMES.into_iter().find(|name| fields.get(*name).is_some_and(Value::is_array))
 }
 
 fn is_step(value: &Value) -> bool {
-    let names = || std::iter::once("name").chain(FIELDS[1].1.iter().copied());
+    let names = || std::iter::once("name").chain(FIELD_NAMES[1].1.iter().copied());
     value.as_object().is_some_and(|fields| names().any(|name| fields.contains_key(name)))
 }
 
 fn impossible_reason(found: &Value) -> Option<String> {
     let fields = found.as_object().filter(|fields| {
-        steps_of(fields).is_none_or(|steps| fields[steps].as_array().is_some_and(Vec::is_empty))
+        find_step_list_name(fields)
+            .is_none_or(|steps| fields[steps].as_array().is_some_and(Vec::is_empty))
     })?;
-    // `{"tools": [], "reason": "…"}` declines too.
+    // `{"tools": [], "reason": "…"}` declines the request, too.
     let reason = || REASON_FIELDS.into_iter().find_map(|name| fields.get(name));
     let why = match fields.get("impossible") {
         Some(why) => why,
-        None => reason().filter(|why| why.is_string() && steps_of(fields).is_some())?,
+        None => reason().filter(|why| why.is_string() && find_step_list_name(fields).is_some())?,
     };
     match why {
         Value::String(why) if !why.trim().is_empty() => Some(why.trim().to_owned()),
@@ -158,23 +159,23 @@ fn shape_plan(
     found: Value,
     catalog: &Catalog,
     plans: &BTreeSet<&str>,
-    notices: &mut Vec<Diagnostic>,
+    warnings: &mut Vec<Diagnostic>,
 ) -> Value {
     let mut fields = match found {
         Value::Object(fields) => unwrap_plan(fields),
         Value::Array(steps) => Map::from_iter([("tools".to_owned(), Value::Array(steps))]),
         other => return other,
     };
-    if steps_of(&fields).is_none() && is_step(&Value::Object(fields.clone())) {
+    if find_step_list_name(&fields).is_none() && is_step(&Value::Object(fields.clone())) {
         fields = Map::from_iter([("tools".to_owned(), json!([fields]))]);
     }
-    let Some(key) = steps_of(&fields) else { return Value::Object(fields) };
+    let Some(key) = find_step_list_name(&fields) else { return Value::Object(fields) };
     let steps = fields.shift_remove(key).unwrap_or_default();
     let names = CatalogNames::new(catalog);
     let steps = steps.as_array().cloned().unwrap_or_default().into_iter().enumerate();
     let steps: Vec<Value> = steps
         .map(|(at, written)| {
-            shape_step(written, &mut StepReader { at, names: &names, plans, notices })
+            shape_step(written, &mut StepReader { at, names: &names, plans, warnings })
         })
         .collect();
     let mut draft = Map::from_iter([("tools".to_owned(), Value::Array(steps))]);
@@ -192,7 +193,7 @@ fn is_order(order: &Value) -> bool {
 
 fn unwrap_plan(mut fields: Map<String, Value>) -> Map<String, Value> {
     for _ in 0..PLAN_FIELDS.len() {
-        if steps_of(&fields).is_some() {
+        if find_step_list_name(&fields).is_some() {
             break;
         }
         let inside = PLAN_FIELDS.iter().find(|name| fields.get(**name).is_some_and(is_nested));
@@ -207,18 +208,18 @@ fn unwrap_plan(mut fields: Map<String, Value>) -> Map<String, Value> {
     fields
 }
 
-/// The reader of one step: its place, the known names, and the warnings.
+/// The reader of one step: its index, the known names, and the warnings so far.
 struct StepReader<'a, 'b> {
     at: usize,
     names: &'a CatalogNames<'b>,
     plans: &'a BTreeSet<&'b str>,
-    notices: &'a mut Vec<Diagnostic>,
+    warnings: &'a mut Vec<Diagnostic>,
 }
 
 impl StepReader<'_, '_> {
     fn add_notice(&mut self, field: &str, message: String) {
         let path = format!("tools[{}].{field}", self.at);
-        self.notices.push(Diagnostic::warning("plan.understood", path, message));
+        self.warnings.push(Diagnostic::warning("plan.understood", path, message));
     }
 }
 
@@ -236,7 +237,7 @@ fn shape_step(written: Value, reading: &mut StepReader<'_, '_>) -> Value {
         });
     }
     let mut step = Map::new();
-    for (name, others) in FIELDS {
+    for (name, others) in FIELD_NAMES {
         let known = std::iter::once(name).chain(others.iter().copied());
         let given: Vec<Value> = known
             .filter_map(|name| fields.shift_remove(name))
@@ -251,7 +252,7 @@ fn shape_step(written: Value, reading: &mut StepReader<'_, '_>) -> Value {
             step.insert(name.to_owned(), value);
         }
     }
-    // `plan` beside a tool is a description and no sub-plan.
+    // If a step names a tool, `plan` is a description and no sub-plan.
     let plan = fields.get("plan").and_then(Value::as_str).filter(|_| !step.contains_key("name"));
     if plan.is_some_and(|plan| reading.plans.contains(plan)) {
         step.extend(fields.shift_remove("plan").map(|plan| ("plan".to_owned(), plan)));
@@ -269,7 +270,7 @@ fn repair_fields(step: &mut Map<String, Value>, reading: &mut StepReader<'_, '_>
     if let Some(Value::Number(id)) = step.get("id") {
         // Step ids begin templates, and `{{1.x}}` reads like a number.
         let id = format!("step_{id}");
-        reading.add_notice("id", format!("the id is a number; it was taken for `{id}`"));
+        reading.add_notice("id", format!("the id is a number; it was read as `{id}`"));
         step.insert("id".to_owned(), json!(id));
     }
     if let Some(Value::String(name)) = step.get("name")
@@ -278,13 +279,13 @@ fn repair_fields(step: &mut Map<String, Value>, reading: &mut StepReader<'_, '_>
         && known.name.as_str().eq_ignore_ascii_case(name)
     {
         let (name, known) = (name.clone(), known.name.to_string());
-        reading.add_notice("name", format!("`{name}` was taken for the tool `{known}`"));
+        reading.add_notice("name", format!("`{name}` was read as the tool `{known}`"));
         step.insert("name".to_owned(), json!(known));
     }
     if let Some(Value::String(text)) = step.get("parameters") {
         let object = match text.trim() {
             "" => Some(json!({})),
-            text => find_object(text),
+            text => find_first_object(text),
         };
         if let Some(object) = object {
             reading.add_notice("parameters", "the parameters are text; it was read".to_owned());
@@ -306,7 +307,7 @@ fn repair_fields(step: &mut Map<String, Value>, reading: &mut StepReader<'_, '_>
     }
 }
 
-fn find_object(text: &str) -> Option<Value> {
+fn find_first_object(text: &str) -> Option<Value> {
     let strict = serde_json::from_str(text).ok().filter(Value::is_object);
     strict.or_else(|| lenient::read_all(text).into_iter().find(Value::is_object))
 }
@@ -314,10 +315,10 @@ fn find_object(text: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writer::tests::catalog;
+    use crate::writer::tests::make_catalog;
 
-    fn draft(text: &str) -> Draft {
-        match read(text, &catalog(), &BTreeSet::new()) {
+    fn read_draft(text: &str) -> Draft {
+        match read_answer(text, &make_catalog(), &BTreeSet::new()) {
             Ok(ParsedAnswer::Draft(draft)) => *draft,
             other => panic!("{text}: {other:?}"),
         }
@@ -344,8 +345,8 @@ mod tests {
     #[test]
     fn a_plan_is_read_in_every_accepted_shape() {
         for (how, reply) in REPLIES {
-            let about = crate::writer::tests::about();
-            let plan = compile::compile(&draft(reply), about, &catalog());
+            let about = crate::writer::tests::plan_info();
+            let plan = compile::compile(&read_draft(reply), about, &make_catalog());
             let plan = plan.unwrap_or_else(|err| panic!("{how}: {err:?}"));
             let steps = plan.steps().iter();
             let steps: Vec<Value> =
@@ -376,12 +377,12 @@ mod tests {
             ("{\"tools\": [1]}", "plan.invalid_json"),
             ("[1, 2]", "plan.invalid_json"),
         ] {
-            let diagnostics = read(text, &catalog(), &BTreeSet::new()).unwrap_err();
+            let diagnostics = read_answer(text, &make_catalog(), &BTreeSet::new()).unwrap_err();
             assert!(diagnostics.iter().any(|it| it.code == code), "{text}: {diagnostics:?}");
         }
         let long = " ".repeat(limits::REPLY_BYTES + 1);
         assert_eq!(
-            read(&long, &catalog(), &BTreeSet::new()).unwrap_err()[0].code,
+            read_answer(&long, &make_catalog(), &BTreeSet::new()).unwrap_err()[0].code,
             "plan.too_large"
         );
     }
@@ -394,17 +395,28 @@ mod tests {
             "Sorry:\n```json\n{'impossible': 'no tool sends mail',}\n```",
         ] {
             let expected = ParsedAnswer::Impossible("no tool sends mail".to_owned());
-            assert_eq!(read(text, &catalog(), &BTreeSet::new()), Ok(expected), "{text}");
+            assert_eq!(
+                read_answer(text, &make_catalog(), &BTreeSet::new()),
+                Ok(expected),
+                "{text}"
+            );
         }
         let both = r#"{"tools": [{"name": "listAuthors"}], "impossible": "x"}"#;
-        assert!(matches!(read(both, &catalog(), &BTreeSet::new()), Ok(ParsedAnswer::Draft(_))));
+        assert!(matches!(
+            read_answer(both, &make_catalog(), &BTreeSet::new()),
+            Ok(ParsedAnswer::Draft(_))
+        ));
     }
 
     #[test]
     fn prose_is_not_read_as_a_plan() {
         for text in ["I cannot do that.", " Das kann ich nicht [siehe oben]. "] {
-            let expected = ParsedAnswer::Words(text.trim().to_owned());
-            assert_eq!(read(text, &catalog(), &BTreeSet::new()), Ok(expected), "{text}");
+            let expected = ParsedAnswer::Prose(text.trim().to_owned());
+            assert_eq!(
+                read_answer(text, &make_catalog(), &BTreeSet::new()),
+                Ok(expected),
+                "{text}"
+            );
         }
     }
 
@@ -414,7 +426,9 @@ mod tests {
             {"name": "listAuthors", "plan": "first of all"}]}"#;
         let plans = |known: &[&str]| {
             let known = known.iter().copied().collect();
-            let Ok(ParsedAnswer::Draft(draft)) = read(text, &catalog(), &known) else { panic!() };
+            let Ok(ParsedAnswer::Draft(draft)) = read_answer(text, &make_catalog(), &known) else {
+                panic!()
+            };
             let unread = draft.notices.iter().map(|it| it.path.clone()).collect::<Vec<_>>();
             (draft.tools.into_iter().map(|it| it.plan).collect::<Vec<_>>(), unread)
         };
@@ -433,13 +447,13 @@ mod tests {
     #[test]
     fn numbers_of_an_answer_are_kept_exactly() {
         let text = r#"{"tools": [{"name": "listAuthors", "parameters": {"n": 9007199254740993, "x": 0.1}}]}"#;
-        let parameters = draft(text).tools.remove(0).parameters.unwrap();
+        let parameters = read_draft(text).tools.remove(0).parameters.unwrap();
         assert_eq!(parameters.to_string(), r#"{"n":9007199254740993,"x":0.1}"#);
     }
 
     #[test]
     fn corrections_of_an_answer_become_warnings() {
-        let read = draft(
+        let read = read_draft(
             r#"{"steps": [{"step": 1, "tool": "CREATEAUTHOR", "args": "{'a': 1}", "why": "x"}]}"#,
         );
         let noticed: Vec<&str> = read.notices.iter().map(|it| it.path.as_str()).collect();

@@ -14,10 +14,10 @@ use super::*;
 use crate::{
     catalog::CatalogTool,
     compile::compile,
-    model::scripted::{Scripted, busy, says},
+    model::scripted::{Scripted, busy, reply_with},
 };
 
-pub(super) fn about() -> PlanInfo {
+pub(super) fn plan_info() -> PlanInfo {
     let (id, request) =
         (PlanId::draw(Timestamp::UNIX_EPOCH), RequestId::draw(Timestamp::UNIX_EPOCH));
     let (query, planner) = (String::new(), "test".to_owned());
@@ -25,10 +25,10 @@ pub(super) fn about() -> PlanInfo {
 }
 
 /// A blog, and an inactive tool.
-pub(crate) fn catalog() -> Catalog {
+pub(crate) fn make_catalog() -> Catalog {
     let tool = |name: &str, set: &str, required: &[&str], is_active: bool| {
         let properties: serde_json::Map<_, _> =
-            required.iter().map(|it| ((*it).to_owned(), json!({ "type": "string" }))).collect();
+            required.iter().map(|note| ((*note).to_owned(), json!({ "type": "string" }))).collect();
         let schema = if required.is_empty() {
             json!({ "type": "object" })
         } else {
@@ -60,7 +60,7 @@ pub(crate) fn catalog() -> Catalog {
 }
 
 /// One tool `make`.
-pub(super) fn catalog_of(description: &str, input: Value, output: Option<Value>) -> Catalog {
+pub(super) fn catalog_with_tool(description: &str, input: Value, output: Option<Value>) -> Catalog {
     let definition = ToolDefinition {
         name: "make".parse().unwrap(),
         set: "test".parse().unwrap(),
@@ -75,20 +75,21 @@ pub(super) fn catalog_of(description: &str, input: Value, output: Option<Value>)
 }
 
 /// Compiles proposed drafts.
-struct Compiling;
+struct TestCompiler;
 
 #[async_trait]
-impl PlanCompiler for Compiling {
+impl PlanCompiler for TestCompiler {
     async fn compile(&self, draft: &Draft, author: &str) -> Result<Compiled, Rejection> {
-        let about = PlanInfo { planner: author.to_owned(), ..about() };
-        let plan = compile(draft, about, &catalog()).map_err(Rejection::Invalid)?;
+        let about = PlanInfo { planner: author.to_owned(), ..plan_info() };
+        let plan = compile(draft, about, &make_catalog()).map_err(Rejection::Invalid)?;
         Ok(Compiled { plan, inner: Vec::new() })
     }
 }
 
-const GOOD: &str =
+const VALID_PLAN: &str =
     r#"{"tools": [{"name": "createAuthor", "parameters": {"name": "Al", "email": "a@b.c"}}]}"#;
-const UNKNOWN: &str = r#"{"tools": [{"name": "createAuthr", "parameters": {"name": "Al"}}]}"#;
+const UNKNOWN_TOOL_PLAN: &str =
+    r#"{"tools": [{"name": "createAuthr", "parameters": {"name": "Al"}}]}"#;
 
 async fn propose(
     answers: Vec<Result<Reply, ModelError>>,
@@ -96,20 +97,20 @@ async fn propose(
 ) -> (Result<ProposedPlan, PlanningError>, Vec<Question>) {
     let model = Arc::new(Scripted::new(answers));
     let planner = ModelPlanner::new(Arc::clone(&model) as _, repairs);
-    let proposed = planner.plan("create Al", &catalog(), &Compiling).await;
+    let proposed = planner.plan("create Al", &make_catalog(), &TestCompiler).await;
     (proposed, model.asked())
 }
 
-fn kinds(notes: &[Note]) -> Vec<&'static str> {
-    notes.iter().map(|it| it.kind).collect()
+fn note_kinds(notes: &[Note]) -> Vec<&'static str> {
+    notes.iter().map(|note| note.kind).collect()
 }
 
 #[tokio::test]
 async fn a_valid_plan_needs_one_question() {
-    let (proposed, asked) = propose(vec![says(GOOD)], 3).await;
+    let (proposed, asked) = propose(vec![reply_with(VALID_PLAN)], 3).await;
     let proposed = proposed.unwrap().proposal;
     assert_eq!(proposed.draft.tools[0].name.as_deref(), Some("createAuthor"));
-    assert_eq!(kinds(&proposed.notes), ["prompt", "reply", "usage"]);
+    assert_eq!(note_kinds(&proposed.notes), ["prompt", "reply", "usage"]);
     assert_eq!(asked.len(), 1);
     assert!(asked[0].answer.is_some());
     let usage = &proposed.notes[2].content;
@@ -118,42 +119,50 @@ async fn a_valid_plan_needs_one_question() {
 
 #[tokio::test]
 async fn all_errors_are_sent_back_to_the_model() {
-    let (proposed, asked) = propose(vec![says("What?"), says(UNKNOWN), says(GOOD)], 3).await;
+    let (proposed, asked) = propose(
+        vec![reply_with("What?"), reply_with(UNKNOWN_TOOL_PLAN), reply_with(VALID_PLAN)],
+        3,
+    )
+    .await;
     let notes = proposed.unwrap().proposal.notes;
     let expected =
         ["prompt", "reply", "repair", "prompt", "reply", "repair", "prompt", "reply", "usage"];
-    assert_eq!(kinds(&notes), expected);
-    assert_eq!(asked.iter().map(|it| it.messages.len()).collect::<Vec<_>>(), [2, 4, 6]);
+    assert_eq!(note_kinds(&notes), expected);
+    assert_eq!(asked.iter().map(|note| note.messages.len()).collect::<Vec<_>>(), [2, 4, 6]);
     let said = |at: usize, n: usize| match &asked[at].messages[n] {
         Message::User(text) | Message::Assistant { text, .. } => text.clone(),
         other => panic!("{other:?}"),
     };
     assert_eq!(said(1, 2), "What?");
     assert!(said(1, 3).contains("there is no JSON object"), "{}", said(1, 3));
-    assert_eq!(said(2, 4), UNKNOWN);
+    assert_eq!(said(2, 4), UNKNOWN_TOOL_PLAN);
     let complaint = said(2, 5);
     assert!(complaint.contains("did you mean `createAuthor`?"), "{complaint}");
-    // No message is noted twice.
-    let prompts: Vec<_> = notes.iter().filter(|it| it.kind == "prompt").collect();
+    // No message is in the notes twice.
+    let prompts: Vec<_> = notes.iter().filter(|note| note.kind == "prompt").collect();
     let counts: Vec<_> =
-        prompts.iter().map(|it| it.content["messages"].as_array().unwrap().len()).collect();
+        prompts.iter().map(|note| note.content["messages"].as_array().unwrap().len()).collect();
     assert_eq!(counts, [2, 1, 1]);
 }
 
 #[tokio::test]
 async fn planning_fails_after_the_last_repair_and_lists_the_attempts() {
-    let (proposed, asked) = propose(vec![says(UNKNOWN), says(UNKNOWN), says(GOOD)], 1).await;
+    let (proposed, asked) = propose(
+        vec![reply_with(UNKNOWN_TOOL_PLAN), reply_with(UNKNOWN_TOOL_PLAN), reply_with(VALID_PLAN)],
+        1,
+    )
+    .await;
     assert_eq!(asked.len(), 2);
     let Err(PlanningError::Invalid { diagnostics, notes }) = proposed else { panic!() };
     assert_eq!(diagnostics[0].code, "plan.unknown_tool");
     let expected = ["prompt", "reply", "repair", "prompt", "reply", "repair", "usage"];
-    assert_eq!(kinds(&notes), expected);
+    assert_eq!(note_kinds(&notes), expected);
 }
 
 #[tokio::test]
 async fn a_model_cannot_plan_inactive_tools() {
     let reaching = r#"{"tools": [{"name": "secret.hidden", "parameters": {}}]}"#;
-    let (proposed, _) = propose(vec![says(reaching)], 0).await;
+    let (proposed, _) = propose(vec![reply_with(reaching)], 0).await;
     let Err(PlanningError::Invalid { diagnostics, .. }) = proposed else { panic!() };
     assert_eq!(diagnostics[0].code, "plan.inactive_tool");
 }
@@ -161,15 +170,15 @@ async fn a_model_cannot_plan_inactive_tools() {
 #[tokio::test]
 async fn a_model_cannot_plan_sub_plans() {
     let reaching = r#"{"tools": [{"id": "x", "plan": "nightly-wipe"}]}"#;
-    let (proposed, _) = propose(vec![says(reaching)], 0).await;
+    let (proposed, _) = propose(vec![reply_with(reaching)], 0).await;
     let Err(PlanningError::Invalid { diagnostics, .. }) = proposed else { panic!() };
     assert!(diagnostics.iter().any(Diagnostic::is_error), "{diagnostics:?}");
 }
 
 #[tokio::test]
 async fn a_truncated_answer_is_requested_in_a_shorter_form() {
-    let cut = says(&GOOD[..40]).map(|it| Reply { stop: Stop::Length, ..it });
-    let (proposed, asked) = propose(vec![cut, says(GOOD)], 1).await;
+    let cut = reply_with(&VALID_PLAN[..40]).map(|note| Reply { stop: Stop::Length, ..note });
+    let (proposed, asked) = propose(vec![cut, reply_with(VALID_PLAN)], 1).await;
     assert!(proposed.is_ok());
     let Message::User(complaint) = &asked[1].messages[3] else { panic!() };
     assert!(complaint.contains("the answer was cut off"), "{complaint}");
@@ -178,7 +187,7 @@ async fn a_truncated_answer_is_requested_in_a_shorter_form() {
 #[tokio::test]
 async fn long_texts_in_notes_are_cut() {
     let long = "ä".repeat(MAX_NOTED_BYTES);
-    let (proposed, asked) = propose(vec![says(&long), says(GOOD)], 1).await;
+    let (proposed, asked) = propose(vec![reply_with(&long), reply_with(VALID_PLAN)], 1).await;
     let text = proposed.unwrap().proposal.notes[1].content["text"].as_str().unwrap().to_owned();
     assert!(
         text.ends_with(&format!("… (cut: {MAX_NOTED_BYTES} of {} bytes)", 2 * MAX_NOTED_BYTES))
@@ -189,11 +198,13 @@ async fn long_texts_in_notes_are_cut() {
 
 #[tokio::test]
 async fn an_impossible_request_returns_the_models_reason() {
-    let (proposed, _) = propose(vec![says(r#"{"impossible": "nothing sends mail"}"#)], 3).await;
+    let (proposed, _) =
+        propose(vec![reply_with(r#"{"impossible": "nothing sends mail"}"#)], 3).await;
     let Err(PlanningError::NoPlan { message, notes, .. }) = proposed else { panic!() };
     assert_eq!(message, "no plan for `create Al`: nothing sends mail");
-    assert_eq!(kinds(&notes), ["prompt", "reply", "usage"]);
-    let (proposed, _) = propose(vec![says(r#"{"tools": [], "reason": "I may not"}"#)], 3).await;
+    assert_eq!(note_kinds(&notes), ["prompt", "reply", "usage"]);
+    let (proposed, _) =
+        propose(vec![reply_with(r#"{"tools": [], "reason": "I may not"}"#)], 3).await;
     assert_eq!(proposed.unwrap_err().to_string(), "no plan for `create Al`: I may not");
 }
 
@@ -201,9 +212,9 @@ async fn an_impossible_request_returns_the_models_reason() {
 async fn an_answer_in_words_is_quoted_in_the_error() {
     let words = "I am sorry,\nbut no tool sends mail.";
     for (answers, repairs, questions) in [
-        (vec![says(words)], 0, 1),
-        (vec![says("Let me think."), says(words), says(GOOD)], 3, 2),
-        (vec![says(UNKNOWN), says(words)], 1, 2),
+        (vec![reply_with(words)], 0, 1),
+        (vec![reply_with("Let me think."), reply_with(words), reply_with(VALID_PLAN)], 3, 2),
+        (vec![reply_with(UNKNOWN_TOOL_PLAN), reply_with(words)], 1, 2),
     ] {
         let (proposed, asked) = propose(answers, repairs).await;
         let Err(PlanningError::NoPlan { message, .. }) = proposed else { panic!("{proposed:?}") };
@@ -214,15 +225,15 @@ async fn an_answer_in_words_is_quoted_in_the_error() {
         );
         assert_eq!(asked.len(), questions);
     }
-    let (proposed, _) = propose(vec![says(&"no ".repeat(10_000))], 0).await;
+    let (proposed, _) = propose(vec![reply_with(&"no ".repeat(10_000))], 0).await;
     let message = proposed.unwrap_err().to_string();
     assert!(message.len() < 1_000 && message.ends_with("…`"), "{message}");
 }
 
 #[tokio::test]
 async fn a_plan_names_the_fallback_model_that_wrote_it() {
-    let second = says(GOOD).map(|reply| Reply { model: "second".to_owned(), ..reply });
-    let (proposed, _) = propose(vec![says(UNKNOWN), second], 1).await;
+    let second = reply_with(VALID_PLAN).map(|reply| Reply { model: "second".to_owned(), ..reply });
+    let (proposed, _) = propose(vec![reply_with(UNKNOWN_TOOL_PLAN), second], 1).await;
     let ProposedPlan { compiled, proposal } = proposed.unwrap();
     assert_eq!(proposal.author.as_deref(), Some("second"));
     assert_eq!(compiled.plan.info().planner, "second");
@@ -231,24 +242,24 @@ async fn a_plan_names_the_fallback_model_that_wrote_it() {
 #[tokio::test]
 async fn a_draft_with_an_unknown_field_goes_back_to_the_model() {
     let bad = r#"{"tools": [{"name": "listAuthors", "retry": {"attempts": 2}}]}"#;
-    let (proposed, asked) = propose(vec![says(bad), says(GOOD)], 1).await;
+    let (proposed, asked) = propose(vec![reply_with(bad), reply_with(VALID_PLAN)], 1).await;
     assert_eq!(proposed.unwrap().proposal.draft.tools[0].name.as_deref(), Some("createAuthor"));
     assert_eq!(asked.len(), 2);
 }
 
 #[tokio::test]
 async fn a_model_without_an_answer_is_reported_as_unavailable() {
-    let (proposed, _) = propose(vec![says(UNKNOWN), busy(None)], 3).await;
+    let (proposed, _) = propose(vec![reply_with(UNKNOWN_TOOL_PLAN), busy(None)], 3).await;
     let Err(PlanningError::Unavailable { message, notes }) = proposed else { panic!() };
     assert!(message.contains("the model `scripted` is not available: busy"), "{message}");
-    assert_eq!(kinds(&notes), ["prompt", "reply", "repair", "prompt", "usage"]);
+    assert_eq!(note_kinds(&notes), ["prompt", "reply", "repair", "prompt", "usage"]);
 }
 
 #[tokio::test]
 async fn no_model_is_asked_without_tools() {
-    let model = Arc::new(Scripted::new(vec![says(GOOD)]));
+    let model = Arc::new(Scripted::new(vec![reply_with(VALID_PLAN)]));
     let planner = ModelPlanner::new(Arc::clone(&model) as _, 3);
-    let proposed = planner.plan("x", &Catalog::default(), &Compiling).await;
+    let proposed = planner.plan("x", &Catalog::default(), &TestCompiler).await;
     assert!(matches!(proposed, Err(PlanningError::NoPlan { .. })));
     assert!(model.asked().is_empty());
 }

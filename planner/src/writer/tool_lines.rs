@@ -14,38 +14,38 @@ use shared::tool::{Effect, ToolDefinition};
 
 use crate::catalog::Catalog;
 
-/// Bytes of all lines above which the lines are shortened.
-const LONG_BYTES: usize = 2_400;
-/// Levels of objects in objects that a line shows.
+/// If all lines together have more bytes, they are shortened.
+const MAX_DETAILED_BYTES: usize = 2_400;
+/// Maximum depth of nested objects that a line shows.
 const MAX_LEVELS: usize = 2;
-/// Members of an enumeration that a line shows.
+/// Maximum number of members of an enumeration that a line shows.
 const MAX_MEMBERS: usize = 12;
-/// Bytes of a name or of a member.
+/// Maximum number of bytes of a name, and of a member of an enumeration.
 const MAX_NAME_BYTES: usize = 80;
 
 #[derive(Clone, Copy)]
-struct Detail {
-    /// Bytes of a description.
+struct DetailLimits {
+    /// Maximum number of bytes of a description.
     description: usize,
-    /// Fields of an object in an output.
+    /// Maximum number of fields of an object in an output.
     fields: usize,
 }
 
-const FULL: Detail = Detail { description: 240, fields: 16 };
-const SHORT: Detail = Detail { description: 60, fields: 4 };
+const FULL_DETAIL: DetailLimits = DetailLimits { description: 240, fields: 16 };
+const SHORT_DETAIL: DetailLimits = DetailLimits { description: 60, fields: 4 };
 
 /// Returns the lines of all plannable tools.
-pub(super) fn write_all(catalog: &Catalog) -> String {
+pub(super) fn write_all_lines(catalog: &Catalog) -> String {
     let lines = |detail| -> String {
-        catalog.plannable().map(|tool| write_line(tool, catalog, detail) + "\n").collect()
+        catalog.list_plannable().map(|tool| write_line(tool, catalog, detail) + "\n").collect()
     };
-    let full = lines(FULL);
-    if full.len() > LONG_BYTES { lines(SHORT) } else { full }
+    let full = lines(FULL_DETAIL);
+    if full.len() > MAX_DETAILED_BYTES { lines(SHORT_DETAIL) } else { full }
 }
 
 /// Returns the line of a tool with all details.
-pub(super) fn write_full(tool: &ToolDefinition, catalog: &Catalog) -> String {
-    write_line(tool, catalog, FULL)
+pub(super) fn write_full_line(tool: &ToolDefinition, catalog: &Catalog) -> String {
+    write_line(tool, catalog, FULL_DETAIL)
 }
 
 /// Returns the shortest name that means a tool.
@@ -57,7 +57,7 @@ pub(super) fn short_name(tool: &ToolDefinition, catalog: &Catalog) -> String {
     if is_plain { plain.to_owned() } else { tool.qualified_name().to_string() }
 }
 
-fn write_line(tool: &ToolDefinition, catalog: &Catalog, detail: Detail) -> String {
+fn write_line(tool: &ToolDefinition, catalog: &Catalog, detail: DetailLimits) -> String {
     let parameters = list_parameters(&tool.input_schema, MAX_LEVELS);
     let mut line = escape(&format!("{}({parameters})", short_name(tool, catalog)));
     let output = tool.output_schema.as_ref();
@@ -70,14 +70,14 @@ fn write_line(tool: &ToolDefinition, catalog: &Catalog, detail: Detail) -> Strin
         Effect::Once => "once",
     };
     let _ = write!(line, "; {effect}");
-    let description = describe(&tool.description, detail.description);
+    let description = shorten_description(&tool.description, detail.description);
     if !description.is_empty() {
         let _ = write!(line, "; {}", escape(&description));
     }
     line
 }
 
-/// Returns `name, other?: number`.
+/// Formats parameters, such as `name, other?: number`.
 fn list_parameters(schema: &Value, levels: usize) -> String {
     let required = schema["required"].as_array();
     let is_required = |name: &str| {
@@ -86,7 +86,7 @@ fn list_parameters(schema: &Value, levels: usize) -> String {
     let fields = schema["properties"].as_object().into_iter().flatten();
     let fields = fields.map(|(name, schema)| {
         let mark = if is_required(name) { "" } else { "?" };
-        match type_of(schema, levels) {
+        match describe_type(schema, levels) {
             kind if kind == "string" => format!("{}{mark}", write_name(name)),
             kind => format!("{}{mark}: {kind}", write_name(name)),
         }
@@ -94,7 +94,7 @@ fn list_parameters(schema: &Value, levels: usize) -> String {
     fields.collect::<Vec<_>>().join(", ")
 }
 
-fn type_of(schema: &Value, levels: usize) -> String {
+fn describe_type(schema: &Value, levels: usize) -> String {
     let schema = without_null(schema);
     if let Some(members) = schema["enum"].as_array() {
         let mut shown: Vec<String> = members.iter().take(MAX_MEMBERS).map(write_member).collect();
@@ -108,11 +108,11 @@ fn type_of(schema: &Value, levels: usize) -> String {
     }
     match type_name(schema) {
         "string" => match schema["format"].as_str() {
-            Some(format) => clip(format, MAX_NAME_BYTES),
+            Some(format) => truncate(format, MAX_NAME_BYTES),
             None => "string".to_owned(),
         },
         "array" => {
-            let items = type_of(&schema["items"], levels);
+            let items = describe_type(&schema["items"], levels);
             if items.contains('|') { format!("({items})[]") } else { format!("{items}[]") }
         }
         "object" if levels > 0 && schema["properties"].is_object() => {
@@ -122,28 +122,28 @@ fn type_of(schema: &Value, levels: usize) -> String {
     }
 }
 
-/// Returns `{a, list[{b, c}]}`, or the type of an output that is no object.
-fn list_fields(schema: &Value, levels: usize, most: usize) -> String {
+/// Formats output fields, such as `{a, list[{b, c}]}`, or the type of an output that is no object.
+fn list_fields(schema: &Value, levels: usize, max_count: usize) -> String {
     let schema = without_null(schema);
     match (type_name(schema), schema["properties"].as_object()) {
         (_, Some(fields)) if levels > 0 && !fields.is_empty() => {
-            format!("{{{}}}", list_names(fields, levels, most))
+            format!("{{{}}}", list_names(fields, levels, max_count))
         }
-        ("array", _) => format!("{}[]", list_fields(&schema["items"], levels, most)),
+        ("array", _) => format!("{}[]", list_fields(&schema["items"], levels, max_count)),
         (other, _) => other.to_owned(),
     }
 }
 
-fn list_names(fields: &Map<String, Value>, levels: usize, most: usize) -> String {
+fn list_names(fields: &Map<String, Value>, levels: usize, max_count: usize) -> String {
     let mut shown: Vec<String> = Vec::new();
-    for (name, schema) in fields.iter().take(most) {
-        let inner = list_fields(schema, levels - 1, most);
+    for (name, schema) in fields.iter().take(max_count) {
+        let inner = list_fields(schema, levels - 1, max_count);
         let is_list = inner.ends_with("[]");
         let parts = if inner.starts_with('{') { inner.trim_end_matches("[]") } else { "" };
         let name = write_name(name);
         shown.push(if is_list { format!("{name}[{parts}]") } else { format!("{name}{parts}") });
     }
-    if fields.len() > most {
+    if fields.len() > max_count {
         shown.push("…".to_owned());
     }
     shown.join(", ")
@@ -168,25 +168,25 @@ fn type_name(schema: &Value) -> &str {
 
 fn write_member(member: &Value) -> String {
     match member {
-        Value::String(text) => Value::from(clip(text, MAX_NAME_BYTES)).to_string(),
-        other => clip(&other.to_string(), MAX_NAME_BYTES),
+        Value::String(text) => Value::from(truncate(text, MAX_NAME_BYTES)).to_string(),
+        other => truncate(&other.to_string(), MAX_NAME_BYTES),
     }
 }
 
-/// Returns a name, in quotation marks if it has other characters than names have.
+/// Returns a name. Puts it in quotation marks if it has characters that names do not have.
 fn write_name(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-$.@".contains(c);
     if !name.is_empty() && name.chars().all(is_plain) {
-        clip(name, MAX_NAME_BYTES)
+        truncate(name, MAX_NAME_BYTES)
     } else {
-        Value::from(clip(name, MAX_NAME_BYTES)).to_string()
+        Value::from(truncate(name, MAX_NAME_BYTES)).to_string()
     }
 }
 
-/// Returns the beginning of a description on one line. It ends after a sentence, if one ends there.
-fn describe(text: &str, most: usize) -> String {
+/// Returns the beginning of a description on one line. It ends after a sentence if possible.
+fn shorten_description(text: &str, max_count: usize) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let clipped = clip(&text, most);
+    let clipped = truncate(&text, max_count);
     if clipped == text {
         return text;
     }
@@ -196,8 +196,8 @@ fn describe(text: &str, most: usize) -> String {
     }
 }
 
-fn clip(text: &str, most: usize) -> String {
-    let end = text.floor_char_boundary(most);
+fn truncate(text: &str, max_count: usize) -> String {
+    let end = text.floor_char_boundary(max_count);
     if end == text.len() { text.to_owned() } else { format!("{}…", &text[..end]) }
 }
 
@@ -212,11 +212,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::writer::tests::catalog_of;
+    use crate::writer::tests::catalog_with_tool;
 
-    fn line(description: &str, input: Value, output: Value) -> String {
-        let catalog = catalog_of(description, input, Some(output));
-        write_all(&catalog).trim_end().to_owned()
+    fn tool_line(description: &str, input: Value, output: Value) -> String {
+        let catalog = catalog_with_tool(description, input, Some(output));
+        write_all_lines(&catalog).trim_end().to_owned()
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
                 "make(at?: {x: number, in?: object}) -> any; once; Makes it.",
             ),
         ] {
-            assert_eq!(line("Makes\n  it.", input, output), expected);
+            assert_eq!(tool_line("Makes\n  it.", input, output), expected);
         }
     }
 
@@ -257,15 +257,15 @@ mod tests {
         let input = json!({ "properties": { evil: { "enum": [evil] }, "f": {
             "type": "string", "format": evil } } });
         let output = json!({ "properties": { evil: {} } });
-        let line = line(evil, input, output);
+        let line = tool_line(evil, input, output);
         assert!(!line.contains('<') && !line.contains('\n'), "{line}");
         assert_eq!(line.matches('>').count(), 1, "the arrow only: {line}");
     }
 
     #[test]
     fn a_long_description_ends_after_a_sentence() {
-        assert_eq!(describe("Makes it. And then more words.", 12), "Makes it.");
-        assert_eq!(describe("Makes it and more", 8), "Makes it…");
-        assert_eq!(describe("Makes it.", 60), "Makes it.");
+        assert_eq!(shorten_description("Makes it. And then more words.", 12), "Makes it.");
+        assert_eq!(shorten_description("Makes it and more", 8), "Makes it…");
+        assert_eq!(shorten_description("Makes it.", 60), "Makes it.");
     }
 }

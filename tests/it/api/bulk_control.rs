@@ -14,9 +14,10 @@ use shared::{
 use tests::toolset::MAX_WAIT;
 use tokio::time::timeout;
 
-use super::test_api::{Role, TestApi, api, apis, text};
+use super::test_api::{ProcessRole, TestApi, api, apis_without_server, json_to_text};
 
-const BULK: &str = "mutation ($filter: ExecutionFilter!, $action: BulkAction!, $perSecond: Float) {
+const BULK_MUTATION: &str =
+    "mutation ($filter: ExecutionFilter!, $action: BulkAction!, $perSecond: Float) {
     bulkControl(filter: $filter, action: $action, perSecond: $perSecond) }";
 
 fn wait_step() -> Value {
@@ -28,7 +29,7 @@ async fn start_waiting(api: &TestApi, n: usize) -> (String, Vec<String>) {
     let mut ids = Vec::new();
     for _ in 0..n {
         let query = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
-        let id = text(&api.get(query, json!({ "id": plan })).await["executionId"]);
+        let id = json_to_text(&api.get(query, json!({ "id": plan })).await["executionId"]);
         api.wait_for_step(&id, "w", "WAITING").await;
         ids.push(id);
     }
@@ -36,12 +37,12 @@ async fn start_waiting(api: &TestApi, n: usize) -> (String, Vec<String>) {
 }
 
 async fn bulk_control(api: &TestApi, filter: Value, action: &str) -> Value {
-    api.get(BULK, json!({ "filter": filter, "action": action })).await
+    api.get(BULK_MUTATION, json!({ "filter": filter, "action": action })).await
 }
 
 #[tokio::test]
 async fn bulk_control_changes_and_counts_only_matching_executions() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let (plan, ids) = start_waiting(&api, 3).await;
         let (_, others) = start_waiting(&api, 1).await;
         let of_plan = json!({ "planId": plan });
@@ -78,7 +79,7 @@ async fn bulk_control_changes_and_counts_only_matching_executions() {
         let of: Vec<_> = retries
             .iter()
             .filter(|execution| execution["retryOf"].is_string())
-            .map(|execution| text(&execution["retryOf"]))
+            .map(|execution| json_to_text(&execution["retryOf"]))
             .collect();
         assert_eq!(of, ids, "in the order of creation");
     }
@@ -97,7 +98,7 @@ async fn a_paced_bulk_retry_spreads_start_times() {
     api.get_until(query, json!({ "filter": ended }), all_have).await;
     let begun = Instant::now();
     let variables = json!({ "filter": ended, "action": "RETRY", "perSecond": 0.001 });
-    assert_eq!(api.get(BULK, variables).await, 3);
+    assert_eq!(api.get(BULK_MUTATION, variables).await, 3);
     assert!(begun.elapsed().as_secs() < 100, "the request does not wait for the starts");
     let query = "query ($id: ID!) { plan(planId: $id) { executions {
         retryOf state startAt createdAt waitsFor { kind until } } } }";
@@ -115,7 +116,7 @@ async fn a_paced_bulk_retry_spreads_start_times() {
         assert_eq!(execution["waitsFor"][0]["kind"], "start");
         assert_eq!(execution["waitsFor"][0]["until"], execution["startAt"]);
     }
-    assert!(text(&new[1]["startAt"]) < text(&new[2]["startAt"]));
+    assert!(json_to_text(&new[1]["startAt"]) < json_to_text(&new[2]["startAt"]));
 }
 
 #[tokio::test]
@@ -124,18 +125,18 @@ async fn a_paced_bulk_cancel_answers_after_the_last_execution() {
     let (plan, _) = start_waiting(&api, 3).await;
     let begun = Instant::now();
     let variables = json!({ "filter": { "planId": plan }, "action": "CANCEL", "perSecond": 20.0 });
-    assert_eq!(api.get(BULK, variables).await, 3);
+    assert_eq!(api.get(BULK_MUTATION, variables).await, 3);
     assert!(begun.elapsed().as_millis() >= 100, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
 async fn bulk_control_finds_executions_that_need_a_person() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let (_, ids) = start_waiting(&api, 2).await;
         let sleep = json!([{ "name": "flow.sleep", "id": "s", "parameters": { "ms": 600_000 } }]);
         let plan = api.plan(sleep).await;
         let query = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
-        let sleeps = text(&api.get(query, json!({ "id": plan })).await["executionId"]);
+        let sleeps = json_to_text(&api.get(query, json!({ "id": plan })).await["executionId"]);
         api.wait_for_step(&sleeps, "s", "RUNNING").await;
         let needs = json!({ "needsPerson": true });
         let list = "query ($filter: ExecutionFilter) { executions(filter: $filter) {
@@ -145,7 +146,7 @@ async fn bulk_control_finds_executions_that_need_a_person() {
             .as_array()
             .unwrap()
             .iter()
-            .map(|execution| text(&execution["executionId"]))
+            .map(|execution| json_to_text(&execution["executionId"]))
             .collect();
         found.sort();
         let mut expected = ids.clone();
@@ -162,7 +163,7 @@ async fn bulk_control_stops_when_the_client_disconnects() {
     let (plan, ids) = start_waiting(&api, 3).await;
     let leaving = ClientGone::default();
     let variables = json!({ "filter": { "planId": plan }, "action": "CANCEL", "perSecond": 0.001 });
-    let request = Request::new(BULK).variables(Variables::from_json(variables));
+    let request = Request::new(BULK_MUTATION).variables(Variables::from_json(variables));
     let asking = api.schema.execute(request.data(leaving.clone()));
     let left = async {
         api.events(&ids[0]).await;
@@ -181,7 +182,7 @@ async fn a_pace_that_is_not_above_zero_is_refused() {
     let api = api().await;
     for pace in [json!(0), json!(-1), json!(1e-300)] {
         let variables = json!({ "filter": {}, "action": "CANCEL", "perSecond": pace });
-        let refusal = api.expect_error(BULK, variables).await;
+        let refusal = api.expect_error(BULK_MUTATION, variables).await;
         assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{pace} {refusal}");
     }
 }
@@ -189,7 +190,7 @@ async fn a_pace_that_is_not_above_zero_is_refused() {
 #[tokio::test]
 async fn bulk_control_continues_after_an_execution_with_a_full_inbox() {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let api = TestApi::over(&store, Role::ApiOnly, None);
+    let api = TestApi::over(&store, ProcessRole::ApiOnly, None);
     let (mut ids, now) = (Vec::new(), WallClock.now());
     for _ in 0..3 {
         ids.push(api.start(wait_step(), json!({})).await);
@@ -210,7 +211,7 @@ async fn bulk_control_continues_after_an_execution_with_a_full_inbox() {
 /// A bulk retry runs without a person, so it must not pay twice.
 #[tokio::test]
 async fn a_bulk_retry_skips_executions_with_an_unknown_outcome() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let register = "mutation ($input: ToolInput!) { registerTool(input: $input) { name } }";
         let pay = json!({ "name": "pay", "description": "Pays.", "parameters": { "type": "object" }, "effect": "ONCE",
             "run": { "command": ["sleep", "60"] } });

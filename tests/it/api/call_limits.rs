@@ -7,7 +7,7 @@ use serde_json::json;
 use shared::store::Rate;
 use tokio::time::{self, Instant};
 
-use super::test_api::{TestApi, limited, pluck};
+use super::test_api::{TestApi, limited, texts_of_field};
 
 async fn api_with_one_call_at_a_time() -> TestApi {
     let rule = LimitRule {
@@ -19,10 +19,10 @@ async fn api_with_one_call_at_a_time() -> TestApi {
     limited(CallLimits::new(vec![rule])).await
 }
 
-const CALL: &str = "mutation ($name: String!, $p: JSON) {
+const CALL_MUTATION: &str = "mutation ($name: String!, $p: JSON) {
     callTool(name: $name, parameters: $p) { status result } }";
 
-/// Single calls and steps share one count.
+/// Single calls and steps count for the same limit.
 #[tokio::test(start_paused = true)]
 async fn single_calls_and_steps_share_a_limit() {
     let rule = LimitRule {
@@ -32,13 +32,13 @@ async fn single_calls_and_steps_share_a_limit() {
         rate: Some(Rate { calls: 2, per_ms: 86_400_000 }),
     };
     let api = limited(CallLimits::new(vec![rule])).await;
-    let called = api.get(CALL, json!({ "name": "flow.echo", "p": { "n": 1 } })).await;
+    let called = api.get(CALL_MUTATION, json!({ "name": "flow.echo", "p": { "n": 1 } })).await;
     assert_eq!(called, json!({ "status": "success", "result": { "n": 1 } }));
     let id = api.start(json!([{ "name": "flow.echo" }]), json!({})).await;
     api.wait_for_step(&id, "flow.echo", "SUCCEEDED").await;
-    let late = api.expect_error(CALL, json!({ "name": "flow.echo" })).await;
+    let late = api.expect_error(CALL_MUTATION, json!({ "name": "flow.echo" })).await;
     assert_eq!(late["code"], "LIMIT_EXCEEDED", "{late}");
-    let called = api.get(CALL, json!({ "name": "flow.noop" })).await;
+    let called = api.get(CALL_MUTATION, json!({ "name": "flow.noop" })).await;
     assert_eq!(called["status"], "success", "other tools have no limit");
 }
 
@@ -46,10 +46,10 @@ async fn single_calls_and_steps_share_a_limit() {
 async fn a_single_call_waits_for_a_permit() {
     let api = api_with_one_call_at_a_time().await;
     let began = Instant::now();
-    let long = api.get(CALL, json!({ "name": "flow.sleep", "p": { "ms": 5_000 } }));
+    let long = api.get(CALL_MUTATION, json!({ "name": "flow.sleep", "p": { "ms": 5_000 } }));
     let next = async {
         time::sleep(Duration::from_millis(1)).await;
-        let called = api.get(CALL, json!({ "name": "flow.echo", "p": { "n": 1 } })).await;
+        let called = api.get(CALL_MUTATION, json!({ "name": "flow.echo", "p": { "n": 1 } })).await;
         (called, began.elapsed())
     };
     let (long, (called, after)) = tokio::join!(long, next);
@@ -61,10 +61,10 @@ async fn a_single_call_waits_for_a_permit() {
 #[tokio::test(start_paused = true)]
 async fn a_single_call_without_a_permit_in_time_is_refused() {
     let api = api_with_one_call_at_a_time().await;
-    let long = api.get(CALL, json!({ "name": "flow.sleep", "p": { "ms": 40_000 } }));
+    let long = api.get(CALL_MUTATION, json!({ "name": "flow.sleep", "p": { "ms": 40_000 } }));
     let late = async {
         time::sleep(Duration::from_secs(1)).await;
-        api.expect_error(CALL, json!({ "name": "flow.echo", "p": { "n": 1 } })).await
+        api.expect_error(CALL_MUTATION, json!({ "name": "flow.echo", "p": { "n": 1 } })).await
     };
     let (long, late) = tokio::join!(long, late);
     assert_eq!(long["status"], "success");
@@ -98,7 +98,7 @@ async fn a_step_that_waits_for_a_limit_names_it_and_blocks_no_other_step() {
         .await;
     let steps = execution["steps"].as_array().unwrap();
     let waiting: Vec<_> =
-        pluck(steps, "state").into_iter().filter(|state| state == "PENDING").collect();
+        texts_of_field(steps, "state").into_iter().filter(|state| state == "PENDING").collect();
     assert_eq!(waiting.len(), 1, "{execution:#}");
     let wait = &execution["waitsFor"][0];
     assert_eq!(

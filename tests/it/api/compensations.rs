@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{apis, pluck, text};
+use super::test_api::{apis_without_server, json_to_text, texts_of_field};
 
 fn steps_to_compensate(undo: &Value) -> Value {
     json!([
@@ -14,20 +14,22 @@ fn steps_to_compensate(undo: &Value) -> Value {
     ])
 }
 
-const FIELDS: &str = "state compensateOnFailure total successful failed
+const EXECUTION_FIELDS: &str = "state compensateOnFailure total successful failed
     steps { stepId state compensation { state toolName resolvedParameters output error { code } } }";
 
 #[tokio::test]
 async fn compensations_run_in_reverse_order() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let undo = json!({ "name": "flow.echo", "parameters": { "undo": "{{b.n}}" } });
         let id =
             api.start(steps_to_compensate(&undo), json!({ "compensateOnFailure": true })).await;
         let events = api.events(&id).await;
         let undone: Vec<_> = events
             .iter()
-            .filter(|event| text(&event["type"]).contains("compensat"))
-            .map(|event| format!("{} {}", text(&event["type"]), text(&event["stepId"])))
+            .filter(|event| json_to_text(&event["type"]).contains("compensat"))
+            .map(|event| {
+                format!("{} {}", json_to_text(&event["type"]), json_to_text(&event["stepId"]))
+            })
             .collect();
         let expected = [
             "compensation_started null",
@@ -37,7 +39,7 @@ async fn compensations_run_in_reverse_order() {
             "step_compensated a",
         ];
         assert_eq!(undone, expected);
-        let execution = api.execution(&id, FIELDS).await;
+        let execution = api.execution(&id, EXECUTION_FIELDS).await;
         assert_eq!(
             (&execution["state"], &execution["compensateOnFailure"]),
             (&json!("FAILED"), &json!(true))
@@ -45,7 +47,7 @@ async fn compensations_run_in_reverse_order() {
         let counts = ["total", "successful", "failed"].map(|key| execution[key].as_u64());
         assert_eq!(counts, [3, 2, 1].map(Some));
         let steps = execution["steps"].as_array().unwrap();
-        assert_eq!(pluck(steps, "state"), ["COMPENSATED", "COMPENSATED", "FAILED"]);
+        assert_eq!(texts_of_field(steps, "state"), ["COMPENSATED", "COMPENSATED", "FAILED"]);
         let undone = &steps[0]["compensation"];
         assert_eq!(
             (&undone["state"], &undone["toolName"]),
@@ -64,14 +66,14 @@ async fn compensations_run_in_reverse_order() {
 
 #[tokio::test]
 async fn a_failed_compensation_is_reported_and_the_others_run() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let undo = json!({ "name": "flow.fail", "parameters": { "message": "stuck" } });
         let id =
             api.start(steps_to_compensate(&undo), json!({ "compensateOnFailure": true })).await;
         api.events(&id).await;
-        let execution = api.execution(&id, FIELDS).await;
+        let execution = api.execution(&id, EXECUTION_FIELDS).await;
         let steps = execution["steps"].as_array().unwrap();
-        assert_eq!(pluck(steps, "state"), ["COMPENSATED", "SUCCEEDED", "FAILED"]);
+        assert_eq!(texts_of_field(steps, "state"), ["COMPENSATED", "SUCCEEDED", "FAILED"]);
         let failed = &steps[1]["compensation"];
         assert_eq!(
             (&failed["state"], &failed["error"]["code"]),
@@ -83,7 +85,7 @@ async fn a_failed_compensation_is_reported_and_the_others_run() {
 /// Without the option, the plan decides, and so does each sub-plan.
 #[tokio::test]
 async fn a_failed_plan_with_compensations_compensates_unless_the_option_forbids_it() {
-    let [api, _] = apis().await;
+    let [api, _] = apis_without_server().await;
     let undoing = steps_to_compensate(&json!({ "name": "flow.echo" }));
     let inner = api.plan(undoing.clone()).await;
     let save = "mutation ($id: ID!) { savePlan(name: \"undoing\", planId: $id) }";
@@ -107,19 +109,20 @@ async fn a_failed_plan_with_compensations_compensates_unless_the_option_forbids_
             .execution(
                 &id,
                 "compensateOnFailure steps { state child { FIELDS } }"
-                    .replace("FIELDS", FIELDS)
+                    .replace("FIELDS", EXECUTION_FIELDS)
                     .as_str(),
             )
             .await;
         assert_eq!(execution["compensateOnFailure"], compensates, "{tools} {options} {first}");
         let child = &execution["steps"][0]["child"];
         let undone = if child.is_null() { &execution } else { child };
-        let states = pluck(undone["steps"].as_array().unwrap(), "state");
+        let states = texts_of_field(undone["steps"].as_array().unwrap(), "state");
         assert_eq!(states.contains(&"COMPENSATED".to_owned()), compensates, "{tools} {options}");
         // A retry keeps the decision.
         let retry = "mutation ($id: ID!) { retryExecution(executionId: $id) { executionId } }";
         let again = api.get(retry, json!({ "id": id })).await;
-        let again = api.execution(&text(&again["executionId"]), "compensateOnFailure").await;
+        let again =
+            api.execution(&json_to_text(&again["executionId"]), "compensateOnFailure").await;
         assert_eq!(again["compensateOnFailure"], compensates, "{tools} {options}");
     }
 }
@@ -127,7 +130,7 @@ async fn a_failed_plan_with_compensations_compensates_unless_the_option_forbids_
 /// An option that is left out is not part of the key's fingerprint.
 #[tokio::test]
 async fn a_repeated_key_accepts_an_option_that_was_left_out() {
-    let [api, _] = apis().await;
+    let [api, _] = apis_without_server().await;
     let plan = api.plan(steps_to_compensate(&json!({ "name": "flow.echo" }))).await;
     let start = "mutation ($id: ID!, $options: ExecutionOptions) {
         executePlan(planId: $id, options: $options) { executionId } }";
@@ -148,7 +151,7 @@ async fn a_repeated_key_accepts_an_option_that_was_left_out() {
 
 #[tokio::test]
 async fn undo_calls_lists_the_compensations_of_an_execution() {
-    let [api, _] = apis().await;
+    let [api, _] = apis_without_server().await;
     let wait = json!({ "id": "w", "name": "flow.wait", "parameters": { "name": "go" },
         "dependsOn": "each" });
     let each = json!({ "id": "each", "name": "flow.echo", "forEach": "{{input.list}}",
@@ -172,7 +175,12 @@ async fn undo_calls_lists_the_compensations_of_an_execution() {
         let calls: Vec<_> = calls
             .iter()
             .map(|call| {
-                format!("{} {} {}", text(&call["stepId"]), text(&call["toolName"]), call["index"])
+                format!(
+                    "{} {} {}",
+                    json_to_text(&call["stepId"]),
+                    json_to_text(&call["toolName"]),
+                    call["index"]
+                )
             })
             .collect();
         assert_eq!(calls, expected);
@@ -186,7 +194,7 @@ async fn undo_calls_lists_the_compensations_of_an_execution() {
 
 #[tokio::test]
 async fn cancelling_does_not_stop_running_compensations() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let undo = json!({ "name": "flow.sleep", "parameters": { "ms": 3_000 } });
         let id =
             api.start(steps_to_compensate(&undo), json!({ "compensateOnFailure": true })).await;
@@ -196,8 +204,8 @@ async fn cancelling_does_not_stop_running_compensations() {
         assert_eq!(api.get(cancel, json!({ "id": id })).await["state"], "COMPENSATING");
         let events = api.events(&id).await;
         assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("FAILED")));
-        assert!(!pluck(&events, "type").contains(&"cancel_requested".to_owned()));
-        let execution = api.execution(&id, FIELDS).await;
+        assert!(!texts_of_field(&events, "type").contains(&"cancel_requested".to_owned()));
+        let execution = api.execution(&id, EXECUTION_FIELDS).await;
         assert_eq!(execution["steps"][0]["state"], "COMPENSATED");
     }
 }

@@ -26,7 +26,7 @@ fn connecting_toolset(name: &str) -> ToolSet {
     ToolSet { status: SetStatus::Connecting, ..set }
 }
 
-async fn embed(store: &Arc<Memory>, sets: Vec<ToolSet>) -> Embedded {
+async fn open_embedded(store: &Arc<Memory>, sets: Vec<ToolSet>) -> Embedded {
     let store = Arc::clone(store) as Arc<dyn Store>;
     Embedded::open_over(store, sets, Options::default()).await.unwrap()
 }
@@ -34,10 +34,10 @@ async fn embed(store: &Arc<Memory>, sets: Vec<ToolSet>) -> Embedded {
 #[tokio::test]
 async fn a_stored_plan_waits_for_its_own_toolset_and_calls_no_tool_with_a_similar_name() {
     let store = Arc::new(Memory::new());
-    let before = embed(&store, vec![toolset("m2", "m.b"), toolset("m", "b")]).await;
+    let before = open_embedded(&store, vec![toolset("m2", "m.b"), toolset("m", "b")]).await;
     let plan = before.plan(json!({ "tools": [{ "id": "x", "name": "m.b" }] })).await.unwrap();
     before.close().await;
-    let after = embed(&store, vec![toolset("m2", "m.b"), connecting_toolset("m")]).await;
+    let after = open_embedded(&store, vec![toolset("m2", "m.b"), connecting_toolset("m")]).await;
     let id = after.engine().executions.start_plan(plan.id(), Order::default()).await.unwrap();
     let begun = after.engine().executions.reader.load(id).await.unwrap().unwrap();
     assert_eq!(begun.state(), ExecutionState::Pending);
@@ -49,8 +49,11 @@ async fn a_stored_plan_waits_for_its_own_toolset_and_calls_no_tool_with_a_simila
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_name_waits_only_for_toolsets_that_may_contain_it() {
-    let faber =
-        embed(&Arc::new(Memory::new()), vec![toolset("m", "b"), connecting_toolset("mute")]).await;
+    let faber = open_embedded(
+        &Arc::new(Memory::new()),
+        vec![toolset("m", "b"), connecting_toolset("mute")],
+    )
+    .await;
     let most = Options::default().connect;
     let (engine, began) = (faber.engine(), Instant::now());
     for name in ["flow.echo", "m.b", "b", "m.nothing"] {

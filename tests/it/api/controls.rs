@@ -2,20 +2,20 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, apis};
+use super::test_api::{TestApi, apis_without_server};
 
-async fn control(api: &TestApi, id: &str, what: &str) -> Value {
-    let query = format!("mutation ($id: ID!) {{ {} }}", mutation(what));
+async fn control_execution(api: &TestApi, id: &str, mutation_name: &str) -> Value {
+    let query = format!("mutation ($id: ID!) {{ {} }}", control_mutation(mutation_name));
     api.get(&query, json!({ "id": id })).await
 }
 
-async fn error_code(api: &TestApi, id: &str, what: &str) -> Value {
-    let query = format!("mutation ($id: ID!) {{ {} }}", mutation(what));
+async fn error_code(api: &TestApi, id: &str, mutation_name: &str) -> Value {
+    let query = format!("mutation ($id: ID!) {{ {} }}", control_mutation(mutation_name));
     api.expect_error(&query, json!({ "id": id })).await["code"].clone()
 }
 
-fn mutation(what: &str) -> String {
-    let (name, arguments) = what.split_once(' ').unwrap_or((what, ""));
+fn control_mutation(mutation_name: &str) -> String {
+    let (name, arguments) = mutation_name.split_once(' ').unwrap_or((mutation_name, ""));
     format!("{name}(executionId: $id {arguments}) {{ state outputs steps {{ state }} }}")
 }
 
@@ -25,17 +25,18 @@ fn wait_step() -> Value {
 
 #[tokio::test]
 async fn a_signal_ends_the_step_that_waits_for_it() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let id = api.start(wait_step(), json!({})).await;
         api.wait_for_step(&id, "w", "WAITING").await;
         assert_eq!(api.execution(&id, "state").await["state"], "WAITING");
-        control(&api, &id, "signalExecution , name: \"other\"").await;
-        control(&api, &id, "signalExecution , name: \"go\", payload: { n: [1] }").await;
+        control_execution(&api, &id, "signalExecution , name: \"other\"").await;
+        control_execution(&api, &id, "signalExecution , name: \"go\", payload: { n: [1] }").await;
         api.events(&id).await;
         let outputs = api.execution(&id, "outputs").await;
         assert_eq!(outputs["outputs"], json!({ "w": { "n": [1] } }));
-        for what in ["signalExecution , name: \"go\"", "pauseExecution", "resumeExecution"] {
-            assert_eq!(error_code(&api, &id, what).await, "CONFLICT", "{what}");
+        for mutation_name in ["signalExecution , name: \"go\"", "pauseExecution", "resumeExecution"]
+        {
+            assert_eq!(error_code(&api, &id, mutation_name).await, "CONFLICT", "{mutation_name}");
         }
         assert_eq!(
             error_code(&api, &id, "approveStep , stepId: \"w\", approved: true").await,
@@ -46,13 +47,13 @@ async fn a_signal_ends_the_step_that_waits_for_it() {
 
 #[tokio::test]
 async fn cancelling_twice_records_one_cancellation() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let id = api.start(wait_step(), json!({})).await;
         api.wait_for_step(&id, "w", "WAITING").await;
-        let cancelled = control(&api, &id, "cancelExecution , reason: \"enough\"").await;
+        let cancelled = control_execution(&api, &id, "cancelExecution , reason: \"enough\"").await;
         assert_eq!(cancelled["state"], "CANCELLED");
         assert_eq!(cancelled["steps"], json!([{ "state": "CANCELLED" }]));
-        assert_eq!(control(&api, &id, "cancelExecution").await, cancelled);
+        assert_eq!(control_execution(&api, &id, "cancelExecution").await, cancelled);
         let events = api.events(&id).await;
         let asked: Vec<_> =
             events.iter().filter(|event| event["type"] == "cancel_requested").collect();
@@ -63,19 +64,19 @@ async fn cancelling_twice_records_one_cancellation() {
 
 #[tokio::test]
 async fn a_paused_execution_starts_no_step_until_it_is_resumed() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let mut tools = wait_step();
         tools.as_array_mut().unwrap().push(json!({ "name": "flow.noop", "dependsOn": "w" }));
         let id = api.start(tools, json!({})).await;
         api.wait_for_step(&id, "w", "WAITING").await;
         for _ in 0..2 {
-            assert_eq!(control(&api, &id, "pauseExecution").await["state"], "PAUSED");
+            assert_eq!(control_execution(&api, &id, "pauseExecution").await["state"], "PAUSED");
         }
-        control(&api, &id, "signalExecution , name: \"go\"").await;
+        control_execution(&api, &id, "signalExecution , name: \"go\"").await;
         api.wait_for_step(&id, "w", "SUCCEEDED").await;
         let paused = api.execution(&id, "state step(stepId: \"flow.noop\") { state }").await;
         assert_eq!(paused, json!({ "state": "PAUSED", "step": { "state": "PENDING" } }));
-        let resumed = control(&api, &id, "resumeExecution").await;
+        let resumed = control_execution(&api, &id, "resumeExecution").await;
         assert_ne!(resumed["state"], "PAUSED");
         let events = api.events(&id).await;
         assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("COMPLETED")));
@@ -84,7 +85,7 @@ async fn a_paused_execution_starts_no_step_until_it_is_resumed() {
 
 #[tokio::test]
 async fn an_approval_runs_the_step_and_a_rejection_fails_it() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         for (approved, state) in [(true, "COMPLETED"), (false, "FAILED")] {
             let step = json!([{ "name": "flow.echo", "id": "a", "requiresApproval": true,
                 "parameters": { "x": 1 } }]);
@@ -94,8 +95,9 @@ async fn an_approval_runs_the_step_and_a_rejection_fails_it() {
             assert_eq!(execution["step"]["resolvedParameters"], json!({ "x": 1 }));
             let unknown = format!("approveStep , stepId: \"b\", approved: {approved}");
             assert_eq!(error_code(&api, &id, &unknown).await, "NOT_FOUND");
-            let what = format!("approveStep , stepId: \"a\", approved: {approved}, comment: \"c\"");
-            let answer = control(&api, &id, &what).await;
+            let mutation_name =
+                format!("approveStep , stepId: \"a\", approved: {approved}, comment: \"c\"");
+            let answer = control_execution(&api, &id, &mutation_name).await;
             assert_ne!(answer["steps"][0]["state"], "WAITING");
             let events = api.events(&id).await;
             assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!(state)));
@@ -108,17 +110,17 @@ async fn an_approval_runs_the_step_and_a_rejection_fails_it() {
 
 #[tokio::test]
 async fn a_step_that_waits_for_a_signal_cannot_be_approved() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let id = api.start(wait_step(), json!({})).await;
         api.wait_for_step(&id, "w", "WAITING").await;
-        let what = "approveStep , stepId: \"w\", approved: true";
-        assert_eq!(error_code(&api, &id, what).await, "CONFLICT");
+        let mutation_name = "approveStep , stepId: \"w\", approved: true";
+        assert_eq!(error_code(&api, &id, mutation_name).await, "CONFLICT");
     }
 }
 
 #[tokio::test]
 async fn a_failed_step_with_on_error_wait_can_be_tried_again() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let step = json!([{ "name": "flow.fail", "id": "f", "onError": "wait",
             "parameters": { "message": "m", "times": 1 } }]);
         let id = api.start(step, json!({})).await;
@@ -126,7 +128,7 @@ async fn a_failed_step_with_on_error_wait_can_be_tried_again() {
         let execution =
             api.execution(&id, "step(stepId: \"f\") { error { message attempt } }").await;
         assert_eq!(execution["step"]["error"], json!({ "message": "m", "attempt": 1 }));
-        control(&api, &id, "approveStep , stepId: \"f\", approved: true").await;
+        control_execution(&api, &id, "approveStep , stepId: \"f\", approved: true").await;
         let events = api.events(&id).await;
         assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("COMPLETED")));
     }
@@ -135,7 +137,7 @@ async fn a_failed_step_with_on_error_wait_can_be_tried_again() {
 /// Signals that no step waits for are stored, up to a limit.
 #[tokio::test]
 async fn a_signal_over_the_limit_is_refused() {
-    let [api, _] = apis().await;
+    let [api, _] = apis_without_server().await;
     let id = api.start(wait_step(), json!({})).await;
     api.wait_for_step(&id, "w", "WAITING").await;
     let query = "mutation ($id: ID!) { signalExecution(executionId: $id, name: \"other\") {
@@ -146,7 +148,7 @@ async fn a_signal_over_the_limit_is_refused() {
     }
     let refusal = api.expect_error(query, json!({ "id": id })).await;
     assert_eq!(refusal["code"], "LIMIT_EXCEEDED", "{refusal}");
-    control(&api, &id, "signalExecution , name: \"go\"").await;
+    control_execution(&api, &id, "signalExecution , name: \"go\"").await;
     let events = api.events(&id).await;
     assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("COMPLETED")));
 }

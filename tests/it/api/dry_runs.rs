@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, api, apis, pluck, text};
+use super::test_api::{TestApi, api, apis_without_server, json_to_text, texts_of_field};
 
-const FIELDS: &str =
+const EXECUTION_FIELDS: &str =
     "state dryRun total successful failed skipped outputs node startedAt finishedAt
     executionResults { errors { stepId code message } }
     steps { stepId state attempts resolvedParameters warnings skipReason error { code } }";
@@ -13,15 +13,15 @@ async fn dry_run(api: &TestApi, tools: Value, mut options: Value) -> Value {
     options["dryRun"] = json!(true);
     let id = api.start(tools, options).await;
     let events = api.events(&id).await;
-    let kinds = pluck(&events, "type");
+    let kinds = texts_of_field(&events, "type");
     assert_eq!(kinds.last().map(String::as_str), Some("finished"));
     assert!(!kinds.contains(&"step_started".to_owned()), "{kinds:?}");
-    api.execution(&id, FIELDS).await
+    api.execution(&id, EXECUTION_FIELDS).await
 }
 
 #[tokio::test]
 async fn a_dry_run_of_a_valid_plan_skips_every_step() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let tools = json!([
             { "name": "flow.echo", "id": "a", "parameters": { "who": "{{input.who}}", "as": "{{input.as}}" } },
             { "name": "flow.sleep", "id": "b", "parameters": { "ms": "{{input.ms}}" }, "dependsOn": "a" },
@@ -53,7 +53,7 @@ async fn a_dry_run_of_a_valid_plan_skips_every_step() {
 
 #[tokio::test]
 async fn a_dry_run_with_an_unfit_input_fails_with_every_error() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let tools = json!([
             { "name": "flow.sleep", "id": "fits", "parameters": { "ms": "{{input.ms}}" } },
             { "name": "flow.sleep", "id": "text", "parameters": { "ms": "{{input.text}}" } },
@@ -67,8 +67,10 @@ async fn a_dry_run_with_an_unfit_input_fails_with_every_error() {
         let execution = dry_run(&api, tools, json!({ "input": input })).await;
         assert_eq!(execution["state"], "FAILED");
         let errors = execution["executionResults"]["errors"].as_array().unwrap();
-        let codes: Vec<_> =
-            errors.iter().map(|error| (text(&error["stepId"]), text(&error["code"]))).collect();
+        let codes: Vec<_> = errors
+            .iter()
+            .map(|error| (json_to_text(&error["stepId"]), json_to_text(&error["code"])))
+            .collect();
         let expected = [
             ("text", "tool.invalid_parameters"),
             ("missing", "tool.invalid_parameters"),
@@ -76,7 +78,7 @@ async fn a_dry_run_with_an_unfit_input_fails_with_every_error() {
         ];
         let expected = expected.map(|(step, code)| (step.to_owned(), code.to_owned()));
         assert_eq!(codes, expected, "{errors:#?}");
-        let states = pluck(execution["steps"].as_array().unwrap(), "state");
+        let states = texts_of_field(execution["steps"].as_array().unwrap(), "state");
         assert_eq!(states, ["SKIPPED", "FAILED", "FAILED", "FAILED", "SKIPPED"]);
     }
 }
@@ -87,14 +89,14 @@ async fn a_missing_input_is_a_warning_or_an_error_with_strict_templates() {
     let tools = json!([{ "name": "flow.echo", "id": "e", "parameters": { "x": "{{input.y}}" } }]);
     let execution = dry_run(&api, tools.clone(), json!({})).await;
     assert_eq!(execution["state"], "COMPLETED");
-    let warning = text(&execution["steps"][0]["warnings"][0]);
+    let warning = json_to_text(&execution["steps"][0]["warnings"][0]);
     assert!(warning.starts_with("`{{input.y}}` has no value"), "{warning}");
     let execution = dry_run(&api, tools, json!({ "strictTemplates": true })).await;
     assert_eq!(execution["state"], "FAILED");
     assert_eq!(execution["steps"][0]["error"]["code"], "template.unresolved");
 }
 
-/// A mail once went out to `{{input.who}}`, and the execution was `COMPLETED`.
+/// Regression: a mail was sent to `{{input.who}}`, and the execution was `COMPLETED`.
 #[tokio::test]
 async fn a_missing_input_of_a_step_with_an_effect_fails_the_execution_before_its_first_step() {
     let api = api().await;

@@ -76,7 +76,7 @@ async fn failed_planning_keeps_the_request_with_its_transcript() {
         let request = api.get(asked, json!({ "id": refusal["requestId"] })).await;
         assert_eq!((&request["query"], &request["plans"]), (&json!(words), &json!([])));
         let transcript = request["transcript"].as_array().unwrap();
-        assert_eq!(super::test_api::pluck(transcript, "kind"), kinds);
+        assert_eq!(super::test_api::texts_of_field(transcript, "kind"), kinds);
         assert_eq!(request["timeline"].as_array().map(Vec::len), Some(1 + kinds.len()));
         match code {
             "NO_PLAN_FOUND" => assert_eq!(refusal["nearest"], json!(["flow.echo"])),
@@ -321,7 +321,7 @@ async fn introspection_queries_of_real_clients_are_answered() {
             { descriptions: true, schemaDescription: true, specifiedByUrl: true,
               directiveIsRepeatable: true, inputValueDeprecation: true }];
         console.log(JSON.stringify(all.map((options) => getIntrospectionQuery(options))));";
-    let mut node = tokio::process::Command::new(installed::program("node"));
+    let mut node = tokio::process::Command::new(installed::find_program("node"));
     node.args(["-e", script]).env("NODE_PATH", crate::protocol::node_modules());
     let output = node.output().await.unwrap();
     assert!(output.status.success(), "{output:?}");

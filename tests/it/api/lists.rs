@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use shared::limits;
 
-use super::test_api::{api, apis, pluck, text};
+use super::test_api::{api, apis_without_server, json_to_text, texts_of_field};
 
 #[tokio::test]
 async fn lists_are_paged_and_filtered() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let mut ids = Vec::new();
         for n in 0..5 {
             let tool = if n == 2 { "flow.echo" } else { "flow.noop" };
@@ -32,7 +32,7 @@ async fn lists_are_paged_and_filtered() {
                 after = part["pageInfo"]["endCursor"].clone();
                 assert_eq!(edges.last().unwrap()["cursor"], after);
                 parts.push(nodes.len());
-                seen.extend(edges.iter().map(|edge| text(&edge["node"]["createdAt"])));
+                seen.extend(edges.iter().map(|edge| json_to_text(&edge["node"]["createdAt"])));
                 if part["pageInfo"]["hasNextPage"] == false {
                     break;
                 }
@@ -64,7 +64,11 @@ async fn assert_filters(api: &super::test_api::TestApi, ids: &[String]) {
         (json!({ "to": created["createdAt"] }), &newest_first[3..].to_vec()),
     ] {
         let found = api.get(query, json!({ "filter": filter })).await;
-        assert_eq!(&pluck(found["nodes"].as_array().unwrap(), "executionId"), expected, "{filter}");
+        assert_eq!(
+            &texts_of_field(found["nodes"].as_array().unwrap(), "executionId"),
+            expected,
+            "{filter}"
+        );
     }
     let query = "query ($filter: PlanFilter) { plans(filter: $filter) { nodes { planId } } }";
     let found = api.get(query, json!({ "filter": { "search": "FLOW.ECHO" } })).await;
@@ -81,7 +85,7 @@ async fn assert_filters(api: &super::test_api::TestApi, ids: &[String]) {
 
 #[tokio::test]
 async fn a_damaged_execution_does_not_hide_others_in_a_list() {
-    let [_, api] = apis().await;
+    let [_, api] = apis_without_server().await;
     let mut ids = Vec::new();
     for _ in 0..3 {
         let id = api.start(json!([{ "name": "flow.noop" }]), json!({})).await;
@@ -91,7 +95,7 @@ async fn a_damaged_execution_does_not_hide_others_in_a_list() {
     let file = rusqlite::Connection::open(api.file().unwrap()).unwrap();
     file.execute_batch("UPDATE events SET json = '[{]' WHERE log = 2").unwrap();
     let list = api.get("{ executions { nodes { executionId } } }", json!({})).await;
-    let left: Vec<String> = pluck(list["nodes"].as_array().unwrap(), "executionId");
+    let left: Vec<String> = texts_of_field(list["nodes"].as_array().unwrap(), "executionId");
     assert_eq!(left, [ids[2].clone(), ids[0].clone()]);
     let one = json!({ "id": ids[1] });
     let refused =
@@ -101,7 +105,7 @@ async fn a_damaged_execution_does_not_hide_others_in_a_list() {
 
 #[tokio::test]
 async fn a_search_with_too_many_words_is_refused() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let query = "query ($search: String!) {
             requests(filter: { search: $search }) { nodes { requestId } }
             plans(filter: { search: $search }) { nodes { planId } } }";
@@ -138,7 +142,7 @@ async fn pages_of_large_events_are_smaller() {
             nodes { executionId } pageInfo { hasNextPage endCursor } } }";
         let part = api.get(query, json!({ "after": after })).await;
         let nodes = part["nodes"].as_array().unwrap();
-        found.extend(nodes.iter().map(|node| text(&node["executionId"])));
+        found.extend(nodes.iter().map(|node| json_to_text(&node["executionId"])));
         after = part["pageInfo"]["endCursor"].clone();
         parts += 1;
         if part["pageInfo"]["hasNextPage"] == false {

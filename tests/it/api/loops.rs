@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, apis, pluck, text};
+use super::test_api::{TestApi, apis_without_server, json_to_text, texts_of_field};
 
 fn failing_loop(on_error: &str) -> Value {
     json!([{
@@ -24,7 +24,7 @@ async fn run_loop(api: &TestApi, tools: Value, input: Value) -> (String, Value) 
 
 #[tokio::test]
 async fn a_loop_that_ignores_failures_counts_and_lists_them() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         // With `times: 0` the item does not fail.
         for (on_error, output) in
             [("ignore", json!([null, null, null])), ("continue", json!([null, null]))]
@@ -42,8 +42,8 @@ async fn a_loop_that_ignores_failures_counts_and_lists_them() {
             let step = &execution["steps"][0];
             assert_eq!(step["itemTally"], json!({ "total": 3, "successful": 2, "failed": 1 }));
             let items = step["items"].as_array().unwrap();
-            assert_eq!(pluck(items, "state"), ["SUCCEEDED", "FAILED", "SUCCEEDED"]);
-            assert_eq!(pluck(items, "index"), ["0", "1", "2"]);
+            assert_eq!(texts_of_field(items, "state"), ["SUCCEEDED", "FAILED", "SUCCEEDED"]);
+            assert_eq!(texts_of_field(items, "index"), ["0", "1", "2"]);
             assert_eq!(items[1]["error"]["index"], 1);
             assert_eq!(items[1]["resolvedParameters"], json!({ "message": "no 1", "times": 1 }));
         }
@@ -52,7 +52,7 @@ async fn a_loop_that_ignores_failures_counts_and_lists_them() {
 
 #[tokio::test]
 async fn a_failed_item_fails_its_step() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let (id, execution) = run_loop(&api, failing_loop("fail"), json!([0, 1])).await;
         assert_eq!(execution["state"], "FAILED");
         let errors = &execution["executionResults"]["errors"];
@@ -62,7 +62,7 @@ async fn a_failed_item_fails_its_step() {
         let indexed: Vec<_> = events
             .iter()
             .filter(|event| event["data"]["index"] == 1)
-            .map(|event| text(&event["type"]))
+            .map(|event| json_to_text(&event["type"]))
             .collect();
         assert_eq!(indexed, ["step_started", "step_failed"]);
         let begun = events.iter().find(|event| event["type"] == "step_started").unwrap();
@@ -72,7 +72,7 @@ async fn a_failed_item_fails_its_step() {
 
 #[tokio::test]
 async fn items_of_a_loop_are_paged() {
-    let [api, _] = apis().await;
+    let [api, _] = apis_without_server().await;
     let echo = json!([{ "name": "flow.echo", "id": "l", "forEach": "{{input}}",
         "parameters": { "x": "{{item}}" }, "maxParallel": 3 }]);
     let list: Vec<usize> = (0..25).collect();
@@ -91,7 +91,7 @@ async fn items_of_a_loop_are_paged() {
         let fields = format!("steps {{ items{arguments} {{ index }} }}");
         let execution = api.execution(&id, &fields).await;
         let items = execution["steps"][0]["items"].as_array().unwrap();
-        assert_eq!(pluck(items, "index"), expected, "{arguments}");
+        assert_eq!(texts_of_field(items, "index"), expected, "{arguments}");
     }
     for arguments in ["(first: 0)", "(first: 10001)", "(afterIndex: -1)"] {
         let query = format!(
@@ -104,7 +104,7 @@ async fn items_of_a_loop_are_paged() {
 
 #[tokio::test]
 async fn a_decision_applies_to_one_item_or_to_all_that_wait() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let tools = json!([{ "name": "flow.fail", "id": "l", "forEach": "{{input}}",
             "onError": "wait", "parameters": { "message": "no" , "times": 1 } }]);
         let id = api.start(tools, json!({ "input": [1, 2, 3] })).await;
@@ -132,11 +132,11 @@ async fn a_decision_applies_to_one_item_or_to_all_that_wait() {
         }
         api.get(query, json!({ "id": id, "step": "l[1]" })).await;
         let items = waiting(2).await;
-        assert_eq!(pluck(&items, "index"), ["0", "2"]);
+        assert_eq!(texts_of_field(&items, "index"), ["0", "2"]);
         let refusal = api.expect_error(query, json!({ "id": id, "step": "l[1]" })).await;
         assert_eq!(refusal["code"], "CONFLICT", "{refusal}");
         let why = api.execution(&id, "waitsFor { kind stepId index message }").await;
-        let kinds = pluck(why["waitsFor"].as_array().unwrap(), "kind");
+        let kinds = texts_of_field(why["waitsFor"].as_array().unwrap(), "kind");
         assert_eq!(kinds, ["decision", "decision", "items"], "{why:#}");
         api.get(query, json!({ "id": id, "step": "l" })).await;
         let events = api.events(&id).await;

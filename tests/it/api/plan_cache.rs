@@ -4,9 +4,9 @@ use engine::PlanCache;
 use graphql::schema::{self, Limits};
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, apis, text};
+use super::test_api::{TestApi, apis_without_server, json_to_text};
 
-const PLAN: &str = "mutation ($query: String!, $options: PlanningOptions) {
+const PLAN_MUTATION: &str = "mutation ($query: String!, $options: PlanningOptions) {
     createPlanWithRequestId(query: $query, options: $options) {
         planId requestId query planner tools { stepId toolName parameters }
         diagnostics { code } request { transcript { kind content } } } }";
@@ -22,20 +22,20 @@ fn cached_request(plan: &Value) -> Option<String> {
     // The planner of these tests records its input.
     assert_eq!(cached.is_none(), kinds.contains(&"candidates"), "{kinds:?}");
     assert!(kinds.contains(&"draft") && kinds.contains(&"plan"), "{kinds:?}");
-    cached.map(|entry| text(&entry["content"]["requestId"]))
+    cached.map(|entry| json_to_text(&entry["content"]["requestId"]))
 }
 
 async fn make_plan(api: &TestApi, query: &str, options: Value) -> Value {
-    api.get(PLAN, json!({ "query": query, "options": options })).await
+    api.get(PLAN_MUTATION, json!({ "query": query, "options": options })).await
 }
 
 #[tokio::test]
 async fn a_repeated_query_takes_its_plan_from_the_cache_until_something_changes() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let first = make_plan(&api, QUERY, json!({})).await;
         assert_eq!(cached_request(&first), None);
         let second = make_plan(&api, QUERY, json!({})).await;
-        assert_eq!(cached_request(&second), Some(text(&first["requestId"])));
+        assert_eq!(cached_request(&second), Some(json_to_text(&first["requestId"])));
         // A cached plan still gets its own request.
         assert_ne!(second["requestId"], first["requestId"]);
         assert_ne!(second["planId"], first["planId"]);
@@ -55,16 +55,16 @@ async fn a_repeated_query_takes_its_plan_from_the_cache_until_something_changes(
         let anew = make_plan(&api, QUERY, json!({})).await;
         assert_eq!(cached_request(&anew), None, "the catalog has another tool");
         let again = make_plan(&api, QUERY, json!({})).await;
-        assert_eq!(cached_request(&again), Some(text(&anew["requestId"])));
+        assert_eq!(cached_request(&again), Some(json_to_text(&anew["requestId"])));
     }
 }
 
 #[tokio::test]
 async fn an_invalid_plan_is_not_cached() {
-    let [api, _] = apis().await;
+    let [api, _] = apis_without_server().await;
     let bad = r#"{"tools":[{"name":"nobody"}]}"#;
     for _ in 0..2 {
-        let refusal = api.expect_error(PLAN, json!({ "query": bad })).await;
+        let refusal = api.expect_error(PLAN_MUTATION, json!({ "query": bad })).await;
         assert_eq!(refusal["code"], "INVALID_PLAN");
         let debug = "query ($id: ID!) { request(requestId: $id) { transcript { kind } } }";
         let request = api.get(debug, json!({ "id": refusal["requestId"] })).await;
@@ -75,7 +75,7 @@ async fn an_invalid_plan_is_not_cached() {
 
 #[tokio::test]
 async fn the_plan_cache_can_be_switched_off() {
-    let [mut api, _] = apis().await;
+    let [mut api, _] = apis_without_server().await;
     make_plan(&api, QUERY, json!({})).await;
     let engine = api.engine.clone().with_plan_cache(PlanCache::Off);
     api.schema = schema::build(engine, Limits::default());
@@ -86,7 +86,7 @@ async fn the_plan_cache_can_be_switched_off() {
 
 #[tokio::test]
 async fn a_query_can_bypass_the_plan_cache() {
-    let [api, _] = apis().await;
+    let [api, _] = apis_without_server().await;
     let off = json!({ "cache": "OFF" });
     for _ in 0..2 {
         assert_eq!(cached_request(&make_plan(&api, QUERY, off.clone()).await), None);
@@ -95,5 +95,5 @@ async fn a_query_can_bypass_the_plan_cache() {
     assert_eq!(cached_request(&first), None, "the bypassing queries cached nothing");
     assert_eq!(cached_request(&make_plan(&api, QUERY, off).await), None);
     let again = make_plan(&api, QUERY, json!({})).await;
-    assert_eq!(cached_request(&again), Some(text(&first["requestId"])));
+    assert_eq!(cached_request(&again), Some(json_to_text(&first["requestId"])));
 }

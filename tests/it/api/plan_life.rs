@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, api, apis, pluck, text, two_processes};
+use super::test_api::{
+    TestApi, api, apis_without_server, json_to_text, texts_of_field, two_processes,
+};
 
 fn blog_steps() -> Value {
     json!([
@@ -18,7 +20,7 @@ fn blog_steps() -> Value {
 
 #[tokio::test]
 async fn a_plan_is_made_executed_and_shown_in_its_request() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         assert_life_of_a_plan(&api).await;
     }
 }
@@ -39,12 +41,12 @@ async fn assert_life_of_a_plan(api: &TestApi) {
         .map(|field| &plan["tools"][2][field]);
     assert_eq!(flags, [&json!("READ"), &json!("ignore"), &json!(300_000), &json!(false)]);
 
-    let request = text(&plan["requestId"]);
+    let request = json_to_text(&plan["requestId"]);
     let query = "mutation ($id: ID!) { executeByRequestId(requestId: $id) {
         executionId planId total } }";
     let begun = api.get(query, json!({ "id": request })).await;
     assert_eq!((&begun["planId"], &begun["total"]), (&plan["planId"], &json!(4)));
-    let id = text(&begun["executionId"]);
+    let id = json_to_text(&begun["executionId"]);
     let events = api.events(&id).await;
     assert_eq!(events.first().map(|event| &event["type"]), Some(&json!("created")));
     assert_eq!(events.last().map(|event| &event["data"]), Some(&json!({ "state": "COMPLETED" })));
@@ -81,7 +83,7 @@ async fn assert_execution(api: &TestApi, id: &str) {
     );
     assert_eq!(execution["node"], "here");
     let steps = execution["steps"].as_array().unwrap();
-    assert_eq!(pluck(steps, "state"), ["SUCCEEDED", "SUCCEEDED", "FAILED", "SUCCEEDED"]);
+    assert_eq!(texts_of_field(steps, "state"), ["SUCCEEDED", "SUCCEEDED", "FAILED", "SUCCEEDED"]);
     assert_eq!(steps[1]["resolvedParameters"], outputs["blog"]);
     assert!(steps[0]["durationMs"].as_f64().is_some_and(|millis| millis >= 0.0));
     assert_eq!(
@@ -89,7 +91,7 @@ async fn assert_execution(api: &TestApi, id: &str) {
         (&json!("flow.echo"), &Value::Null)
     );
     assert_eq!(execution["events"], json!([{ "seq": 2 }, { "seq": 3 }]));
-    let moments = [&execution["startedAt"], &execution["finishedAt"]].map(text);
+    let moments = [&execution["startedAt"], &execution["finishedAt"]].map(json_to_text);
     assert!(
         moments[0] < moments[1]
             && moments.iter().all(|moment| moment.ends_with('Z') && moment.len() == 27)
@@ -103,12 +105,12 @@ async fn assert_request(api: &TestApi, request: &str, events: usize) {
     let found = api.get(query, json!({ "id": request })).await;
     assert_eq!(found["plans"], json!([{ "version": 1, "executions": [{ "state": "COMPLETED" }] }]));
     assert_eq!(found["executions"][0]["request"]["requestId"], request);
-    let transcript = pluck(found["transcript"].as_array().unwrap(), "kind");
+    let transcript = texts_of_field(found["transcript"].as_array().unwrap(), "kind");
     assert_eq!(transcript, ["selection", "candidates", "draft", "plan"]);
     let timeline = found["timeline"].as_array().unwrap();
     assert_eq!(timeline.len(), 1 + transcript.len() + 1 + events);
     assert_eq!(timeline[0]["kind"], "request");
-    let moments = pluck(timeline, "at");
+    let moments = texts_of_field(timeline, "at");
     assert!(moments.is_sorted(), "{moments:?}");
     let ended = timeline.iter().find(|entry| entry["kind"] == "step_succeeded").unwrap();
     assert_eq!(ended["node"], "here");
@@ -122,19 +124,22 @@ async fn assert_request(api: &TestApi, request: &str, events: usize) {
 
 #[tokio::test]
 async fn the_request_of_an_explicit_plan_is_older_than_the_plan() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let plan = api.plan(json!([{ "name": "flow.noop" }])).await;
         let query = "query ($id: ID!) { plan(planId: $id) {
             createdAt request { createdAt timeline { at kind message } } } }";
         let found = api.get(query, json!({ "id": plan })).await;
-        assert!(text(&found["request"]["createdAt"]) <= text(&found["createdAt"]), "{found}");
+        assert!(
+            json_to_text(&found["request"]["createdAt"]) <= json_to_text(&found["createdAt"]),
+            "{found}"
+        );
         let timeline = found["request"]["timeline"].as_array().unwrap();
-        let kinds = pluck(timeline, "kind");
+        let kinds = texts_of_field(timeline, "kind");
         assert_eq!(kinds[0], "request", "{timeline:#?}");
         let draft = timeline.iter().position(|entry| entry["message"] == "planning: draft");
         let made = kinds.iter().position(|kind| kind == "plan_created");
         assert!(draft.is_some() && draft < made, "{timeline:#?}");
-        assert!(pluck(timeline, "at").is_sorted());
+        assert!(texts_of_field(timeline, "at").is_sorted());
     }
 }
 
@@ -210,7 +215,7 @@ async fn a_repeated_key_returns_the_same_execution() {
     assert_eq!(api.expect_error(query, other).await["code"], "CONFLICT");
 }
 
-/// All requests once planned, and all plans but one were useless.
+/// Regression: all requests planned, and all plans but one were useless.
 #[tokio::test(flavor = "multi_thread")]
 async fn simultaneous_requests_with_one_key_plan_once() {
     let api = api().await;
@@ -225,10 +230,10 @@ async fn simultaneous_requests_with_one_key_plan_once() {
     assert_eq!(requests["nodes"].as_array().unwrap().len(), 1, "{requests:#}");
 }
 
-/// Some requests once lost eight races and failed because the id was taken.
+/// Regression: some requests lost eight races and failed because the id was taken.
 #[tokio::test(flavor = "multi_thread")]
 async fn simultaneous_revisions_of_a_plan_get_different_versions() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let first = api.plan(json!([{ "name": "flow.noop" }])).await;
         let revise =
             "mutation ($id: ID!, $input: PlanInput!) { revisePlan(planId: $id, input: $input) {

@@ -11,16 +11,16 @@ use shared::{
 use tests::faulty::{Dice, FaultRates, FaultyStore};
 use tokio::{sync::oneshot, time};
 
-use super::test_api::{Role, TestApi, apis, text};
+use super::test_api::{ProcessRole, TestApi, apis_without_server, json_to_text};
 
-async fn prune(store: &dyn Store) {
+async fn prune_all(store: &dyn Store) {
     let later = WallClock.now() + TimeDelta::hours(1);
     while store.prune(later, 100).await.unwrap().more {}
 }
 
 #[tokio::test]
 async fn prune_removes_finished_executions_and_keeps_waiting_ones() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let prune = "mutation ($age: String!) {
             prune(olderThan: $age) { executions plans requests more } }";
         let mut gone = Vec::new();
@@ -45,27 +45,27 @@ async fn prune_removes_finished_executions_and_keeps_waiting_ones() {
     }
 }
 
-/// Real time, because data loaders wait in a thread of their own, which paused time outruns.
+/// Uses real time, because data loaders wait in a thread of their own, which paused time outruns.
 #[tokio::test]
 async fn an_execution_removed_during_a_read_is_complete_or_missing() {
     let (mut gone, mut whole) = (0, 0);
     for seed in 0..40 {
         let memory: Arc<dyn Store> = Arc::new(Memory::new());
-        let api = TestApi::over(&memory, Role::ApiAndWorker, None);
+        let api = TestApi::over(&memory, ProcessRole::ApiAndWorker, None);
         let id = api.start(json!([{ "name": "flow.noop" }]), json!({})).await;
         api.events(&id).await;
         drop(api);
         let rates = FaultRates {
             fails_before: 0,
             fails_after: 0,
-            forgets: 0,
+            fails_before_inbox: 0,
             stalls: 1_000,
             stall: Duration::from_millis(4),
         };
         let slow = FaultyStore::new(Arc::clone(&memory), Dice::new(seed), rates);
         let mut asked = slow.operations();
         let slow: Arc<dyn Store> = Arc::new(slow);
-        let asking = TestApi::over(&slow, Role::ApiOnly, None);
+        let asking = TestApi::over(&slow, ProcessRole::ApiOnly, None);
         let (answered, is_answered) = oneshot::channel::<()>();
         let reading = async {
             let found = asking.execution(&id, "state successful").await;
@@ -78,7 +78,7 @@ async fn an_execution_removed_during_a_read_is_complete_or_missing() {
                 _ = asked.wait_for(|count| *count > seed % 8) => (),
                 _ = is_answered => (),
             }
-            prune(&*memory).await;
+            prune_all(&*memory).await;
         };
         let (found, ()) = tokio::join!(reading, removing);
         match found {
@@ -95,7 +95,7 @@ async fn an_execution_removed_during_a_read_is_complete_or_missing() {
 #[tokio::test]
 async fn the_next_version_follows_the_newest_plan_after_pruning() {
     let memory: Arc<dyn Store> = Arc::new(Memory::new());
-    let api = TestApi::over(&memory, Role::ApiOnly, None);
+    let api = TestApi::over(&memory, ProcessRole::ApiOnly, None);
     let tools = json!([{ "name": "flow.noop" }]);
     let query = "mutation ($id: ID!, $input: PlanInput!) {
         revisePlan(planId: $id, input: $input) { plan { planId version } } }";
@@ -104,11 +104,11 @@ async fn the_next_version_follows_the_newest_plan_after_pruning() {
         let input = json!({ "tools": tools });
         let revised = api.get(query, json!({ "id": plan, "input": input })).await;
         assert_eq!(revised["plan"]["version"], version);
-        plan = text(&revised["plan"]["planId"]);
+        plan = json_to_text(&revised["plan"]["planId"]);
         // The newest plan is in use and stays. Older ones are removed.
         let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
         api.get(execute, json!({ "id": plan })).await;
-        prune(&*memory).await;
+        prune_all(&*memory).await;
     }
     let query = "query ($id: ID!) { plan(planId: $id) { request { plans { version } } } }";
     let left = api.get(query, json!({ "id": plan })).await;
@@ -121,10 +121,10 @@ async fn the_next_version_follows_the_newest_plan_after_pruning() {
 #[tokio::test(start_paused = true)]
 async fn a_removed_plan_cannot_be_executed_after_a_minute() {
     let memory: Arc<dyn Store> = Arc::new(Memory::new());
-    let api = TestApi::over(&memory, Role::ApiOnly, None);
+    let api = TestApi::over(&memory, ProcessRole::ApiOnly, None);
     let plan = api.plan(json!([{ "name": "flow.noop" }])).await;
     let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
-    prune(&*memory).await;
+    prune_all(&*memory).await;
     time::advance(Duration::from_secs(61)).await;
     let refused = api.expect_error(execute, json!({ "id": plan })).await;
     assert_eq!(refused["code"], "NOT_FOUND");

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, apis, pluck, text};
+use super::test_api::{TestApi, apis_without_server, json_to_text, texts_of_field};
 
-const RETRY: &str = "mutation ($id: ID!, $from: String) {
+const RETRY_MUTATION: &str = "mutation ($id: ID!, $from: String) {
     retryExecution(executionId: $id, fromStep: $from) {
         executionId requestId planId retryOf priority startAt } }";
 
-/// `a` returns its input, `b` fails, and `c` comes last.
+/// Step `a` returns its input, `b` fails, and `c` comes last.
 fn failing_steps() -> Value {
     json!([
         { "name": "flow.echo", "id": "a", "parameters": { "n": "{{input.n}}" } },
@@ -26,7 +26,7 @@ async fn failed_execution(api: &TestApi) -> String {
 
 #[tokio::test]
 async fn a_retry_from_a_step_reuses_the_outputs_before_it() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let id = failed_execution(&api).await;
         let old = api.execution(&id, "requestId planId").await;
         for (from, reused, attempts) in [
@@ -34,14 +34,14 @@ async fn a_retry_from_a_step_reuses_the_outputs_before_it() {
             (Some("a"), vec![false; 3], 1),
             (Some("b"), vec![true, false, false], 0),
         ] {
-            let again = api.get(RETRY, json!({ "id": id, "from": from })).await;
+            let again = api.get(RETRY_MUTATION, json!({ "id": id, "from": from })).await;
             assert_eq!(again["retryOf"], json!(id));
             assert_eq!(
                 (&again["requestId"], &again["planId"]),
                 (&old["requestId"], &old["planId"])
             );
             assert_eq!((&again["priority"], &again["startAt"]), (&json!(3), &Value::Null));
-            let new = text(&again["executionId"]);
+            let new = json_to_text(&again["executionId"]);
             assert_ne!(new, id);
             let events = api.events(&new).await;
             let started = events
@@ -60,7 +60,7 @@ async fn a_retry_from_a_step_reuses_the_outputs_before_it() {
             let steps = execution["steps"].as_array().unwrap();
             assert_eq!(steps.iter().map(|step| step["reused"] == true).collect::<Vec<_>>(), reused);
             assert_eq!(steps[0]["attempts"], attempts);
-            assert_eq!(pluck(steps, "state"), ["SUCCEEDED", "FAILED", "SKIPPED"]);
+            assert_eq!(texts_of_field(steps, "state"), ["SUCCEEDED", "FAILED", "SKIPPED"]);
             let created = &events[0]["data"];
             let expected = if attempts == 0 { json!({ "a": { "n": 7 } }) } else { json!({}) };
             assert_eq!((&created["reused"], &created["retryOf"]), (&expected, &json!(id)));
@@ -70,23 +70,23 @@ async fn a_retry_from_a_step_reuses_the_outputs_before_it() {
 
 #[tokio::test]
 async fn a_retry_of_an_unfinished_execution_or_an_unknown_step_is_refused() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let wait = json!([{ "name": "flow.wait", "id": "w", "parameters": { "name": "go" } }]);
         let open = api.start(wait, json!({})).await;
-        let refusal = api.expect_error(RETRY, json!({ "id": open })).await;
+        let refusal = api.expect_error(RETRY_MUTATION, json!({ "id": open })).await;
         assert_eq!(refusal["code"], "CONFLICT", "{refusal}");
         let id = failed_execution(&api).await;
-        let refusal = api.expect_error(RETRY, json!({ "id": id, "from": "bb" })).await;
+        let refusal = api.expect_error(RETRY_MUTATION, json!({ "id": id, "from": "bb" })).await;
         assert_eq!(refusal["code"], "NOT_FOUND", "{refusal}");
-        assert!(text(&refusal["message"]).contains("has no step `bb`"), "{refusal}");
-        let refusal = api.expect_error(RETRY, json!({ "id": "exec_1_aaaaaaaaa" })).await;
+        assert!(json_to_text(&refusal["message"]).contains("has no step `bb`"), "{refusal}");
+        let refusal = api.expect_error(RETRY_MUTATION, json!({ "id": "exec_1_aaaaaaaaa" })).await;
         assert_eq!(refusal["code"], "NOT_FOUND");
     }
 }
 
 #[tokio::test]
 async fn a_retry_whose_reused_outputs_exceed_an_event_is_refused() {
-    let [api, _] = apis().await;
+    let [api, _] = apis_without_server().await;
     let large = "x".repeat(900 << 10);
     let mut tools: Vec<Value> = (0..10)
         .map(|n| json!({ "name": "flow.echo", "id": format!("s{n}"), "parameters": { "x": "{{input}}" } }))
@@ -94,13 +94,14 @@ async fn a_retry_whose_reused_outputs_exceed_an_event_is_refused() {
     tools.push(json!({ "name": "flow.noop", "id": "last" }));
     let id = api.start(json!(tools), json!({ "input": large, "mode": "SEQUENTIAL" })).await;
     api.events(&id).await;
-    let refusal = api.expect_error(RETRY, json!({ "id": id, "from": "last" })).await;
+    let refusal = api.expect_error(RETRY_MUTATION, json!({ "id": id, "from": "last" })).await;
     assert_eq!(refusal["code"], "LIMIT_EXCEEDED", "{refusal}");
-    let again = api.get(RETRY, json!({ "id": id, "from": "s5" })).await;
+    let again = api.get(RETRY_MUTATION, json!({ "id": id, "from": "s5" })).await;
     assert!(again["executionId"].is_string());
 }
 
-/// `a`, each item of `each` and the step inside `sub` have an effect. `b` fails, so `c` never runs.
+/// Step `a`, each item of `each` and the step inside `sub` have an effect. Step `b` fails, so `c`
+/// never runs.
 fn steps_with_effects() -> Value {
     let inner = json!({ "tools": [
         { "name": "flow.effect", "id": "deep" },
@@ -128,14 +129,19 @@ async fn repeated_calls(api: &TestApi, id: &str, arguments: &str) -> Vec<String>
     let calls = found["repeatedCalls"].as_array().unwrap_or_else(|| panic!("{found}"));
     let lines = calls.iter().map(|call| {
         let unknown = if call["outcomeUnknown"] == true { " unknown" } else { "" };
-        format!("{} {} {}{unknown}", text(&call["stepId"]), text(&call["toolName"]), call["calls"])
+        format!(
+            "{} {} {}{unknown}",
+            json_to_text(&call["stepId"]),
+            json_to_text(&call["toolName"]),
+            call["calls"]
+        )
     });
     lines.collect()
 }
 
 #[tokio::test]
 async fn a_retry_of_failed_steps_reuses_every_output() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let first = failed_execution_with_effects(&api).await;
         let all = ["a flow.effect 1", "each flow.effect 3", "sub flow.effect 1"];
         assert_eq!(repeated_calls(&api, &first, "").await, all);
@@ -145,7 +151,7 @@ async fn a_retry_of_failed_steps_reuses_every_output() {
         assert_eq!(repeated_calls(&api, &first, from).await, all[1..]);
         let retry = "mutation ($id: ID!) { retryExecution(executionId: $id, mode: FAILED) {
             executionId } }";
-        let second = text(&api.get(retry, json!({ "id": first })).await["executionId"]);
+        let second = json_to_text(&api.get(retry, json!({ "id": first })).await["executionId"]);
         api.events(&second).await;
         let fields = "retryOf steps { stepId reused state } retries { executionId }";
         let found = api.execution(&second, fields).await;
@@ -155,15 +161,18 @@ async fn a_retry_of_failed_steps_reuses_every_output() {
         assert_eq!((&found["retryOf"], &found["retries"]), (&json!(first), &json!([])));
         // A reused call happened in the first execution, so `ALL` would repeat it.
         assert_eq!(repeated_calls(&api, &second, "").await, all);
-        let third = text(&api.get(retry, json!({ "id": first })).await["executionId"]);
+        let third = json_to_text(&api.get(retry, json!({ "id": first })).await["executionId"]);
         let found = api.execution(&first, "retries { executionId requestId }").await;
-        assert_eq!(pluck(found["retries"].as_array().unwrap(), "executionId"), [second, third]);
+        assert_eq!(
+            texts_of_field(found["retries"].as_array().unwrap(), "executionId"),
+            [second, third]
+        );
     }
 }
 
 #[tokio::test]
 async fn a_retry_never_reuses_a_compensated_step() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let tools = json!([
             { "name": "flow.effect", "id": "a", "compensate": { "name": "flow.noop" } },
             { "name": "flow.fail", "id": "b", "parameters": { "message": "no" }, "dependsOn": "a" },
@@ -172,7 +181,7 @@ async fn a_retry_never_reuses_a_compensated_step() {
         api.events(&id).await;
         let retry = "mutation ($id: ID!) { retryExecution(executionId: $id, mode: FAILED) {
             executionId } }";
-        let again = text(&api.get(retry, json!({ "id": id })).await["executionId"]);
+        let again = json_to_text(&api.get(retry, json!({ "id": id })).await["executionId"]);
         api.events(&again).await;
         let found = api.execution(&again, "steps { reused attempts }").await;
         assert_eq!(found["steps"][0], json!({ "reused": false, "attempts": 1 }));
@@ -186,7 +195,7 @@ async fn a_retry_never_reuses_a_compensated_step() {
 
 #[tokio::test]
 async fn a_retry_mode_that_contradicts_its_step_is_refused() {
-    let [api, _] = apis().await;
+    let [api, _] = apis_without_server().await;
     let id = failed_execution(&api).await;
     for arguments in
         ["mode: FROM_STEP", "mode: FAILED, fromStep: \"b\"", "mode: ALL, fromStep: \"b\""]

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, api, apis, text};
+use super::test_api::{TestApi, api, apis_without_server, json_to_text};
 
-const SAVE: &str = "mutation ($name: String!, $plan: ID!, $inputs: JSON) {
+const SAVE_MUTATION: &str = "mutation ($name: String!, $plan: ID!, $inputs: JSON) {
     savePlan(name: $name, planId: $plan, inputs: $inputs) }";
-const RUN: &str = "mutation ($name: String!, $input: JSON, $options: ExecutionOptions) {
+const RUN_MUTATION: &str = "mutation ($name: String!, $input: JSON, $options: ExecutionOptions) {
     runSavedPlan(name: $name, input: $input, options: $options) { executionId planId input } }";
 
 fn greeting_steps() -> Value {
@@ -23,22 +23,23 @@ fn greeting_inputs() -> Value {
 }
 
 async fn save_plan(api: &TestApi, name: &str, plan: &str, inputs: Value) -> Value {
-    api.get(SAVE, json!({ "name": name, "plan": plan, "inputs": inputs })).await
+    api.get(SAVE_MUTATION, json!({ "name": name, "plan": plan, "inputs": inputs })).await
 }
 
 #[tokio::test]
 async fn a_saved_plan_checks_its_inputs_and_fills_defaults() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let plan = api.plan(greeting_steps()).await;
         let schema =
             json!({ "type": "object", "properties": greeting_inputs(), "required": ["name"] });
         for (name, inputs) in [("short form", greeting_inputs()), ("a schema", schema)] {
             assert_eq!(save_plan(&api, name, &plan, inputs).await, true);
-            let run = api.get(RUN, json!({ "name": name, "input": { "name": "A" } })).await;
+            let run =
+                api.get(RUN_MUTATION, json!({ "name": name, "input": { "name": "A" } })).await;
             assert_eq!(run["planId"], json!(plan));
             let given = json!({ "name": "A", "greeting": "Hello", "times": 1 });
             assert_eq!(run["input"], given);
-            let id = text(&run["executionId"]);
+            let id = json_to_text(&run["executionId"]);
             api.events(&id).await;
             let outputs = api.execution(&id, "outputs").await["outputs"].clone();
             assert_eq!(outputs, json!({ "e": { "text": "Hello, A!", "times": 1 } }));
@@ -49,14 +50,15 @@ async fn a_saved_plan_checks_its_inputs_and_fills_defaults() {
                 (json!("A"), "is not of type \"object\""),
                 (Value::Null, "`name` is missing"),
             ] {
-                let refusal = api.expect_error(RUN, json!({ "name": name, "input": input })).await;
+                let refusal =
+                    api.expect_error(RUN_MUTATION, json!({ "name": name, "input": input })).await;
                 assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{input} {refusal}");
-                assert!(text(&refusal["message"]).contains(why), "{refusal}");
+                assert!(json_to_text(&refusal["message"]).contains(why), "{refusal}");
             }
         }
         let unknown = json!({ "name": "short form", "input": { "name": "A", "timse": 2 } });
-        let refusal = api.expect_error(RUN, unknown).await;
-        assert!(text(&refusal["message"]).contains("did you mean `times`?"), "{refusal}");
+        let refusal = api.expect_error(RUN_MUTATION, unknown).await;
+        assert!(json_to_text(&refusal["message"]).contains("did you mean `times`?"), "{refusal}");
     }
 }
 
@@ -66,7 +68,7 @@ async fn a_name_means_the_plan_that_was_saved_last_under_it() {
     let (first, second) = (api.plan(greeting_steps()).await, api.plan(greeting_steps()).await);
     for plan in [&first, &second] {
         save_plan(&api, "n", plan, Value::Null).await;
-        let run = api.get(RUN, json!({ "name": "n", "input": [1, "anything"] })).await;
+        let run = api.get(RUN_MUTATION, json!({ "name": "n", "input": [1, "anything"] })).await;
         assert_eq!((&run["planId"], &run["input"]), (&json!(plan), &json!([1, "anything"])));
     }
 }
@@ -80,9 +82,9 @@ async fn a_repeated_key_returns_the_same_run_of_a_saved_plan() {
         let options = json!({ "idempotencyKey": "k" });
         json!({ "name": "n", "input": { "name": name }, "options": options })
     };
-    let one = api.get(RUN, run("A")).await;
-    assert_eq!(api.get(RUN, run("A")).await, one);
-    assert_eq!(api.expect_error(RUN, run("B")).await["code"], "CONFLICT");
+    let one = api.get(RUN_MUTATION, run("A")).await;
+    assert_eq!(api.get(RUN_MUTATION, run("A")).await, one);
+    assert_eq!(api.expect_error(RUN_MUTATION, run("B")).await["code"], "CONFLICT");
 }
 
 #[tokio::test]
@@ -102,51 +104,51 @@ async fn invalid_names_and_inputs_of_saved_plans_are_refused() {
         ("n", &"nonsense".to_owned(), Value::Null, "NOT_FOUND"),
     ] {
         let variables = json!({ "name": name, "plan": of, "inputs": inputs });
-        let refusal = api.expect_error(SAVE, variables).await;
+        let refusal = api.expect_error(SAVE_MUTATION, variables).await;
         assert_eq!(refusal["code"], code, "{name:?} {refusal}");
     }
-    assert_eq!(api.expect_error(RUN, json!({ "name": "n" })).await["code"], "NOT_FOUND");
+    assert_eq!(api.expect_error(RUN_MUTATION, json!({ "name": "n" })).await["code"], "NOT_FOUND");
     save_plan(&api, "n", &plan, greeting_inputs()).await;
     let twice =
         json!({ "name": "n", "input": { "name": "A" }, "options": { "input": { "name": "B" } } });
-    assert_eq!(api.expect_error(RUN, twice).await["code"], "INVALID_ARGUMENT");
+    assert_eq!(api.expect_error(RUN_MUTATION, twice).await["code"], "INVALID_ARGUMENT");
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
-    let refusal = api.expect_error(RUN, json!({ "name": "n", "input": deep })).await;
+    let refusal = api.expect_error(RUN_MUTATION, json!({ "name": "n", "input": deep })).await;
     assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{refusal}");
     let large = json!({ "name": "n", "input": "x".repeat(2 << 20) });
-    assert_eq!(api.expect_error(RUN, large).await["code"], "LIMIT_EXCEEDED");
+    assert_eq!(api.expect_error(RUN_MUTATION, large).await["code"], "LIMIT_EXCEEDED");
 }
 
 #[tokio::test]
 async fn saved_plans_are_paged_and_can_be_removed() {
-    const LIST: &str = "query ($first: Int, $after: String) {
+    const LIST_QUERY: &str = "query ($first: Int, $after: String) {
         savedPlans(first: $first, after: $after) { name planId inputs savedAt plan { version } } }";
-    for api in apis().await {
+    for api in apis_without_server().await {
         let plan = api.plan(greeting_steps()).await;
         for name in ["b", "c", "a"] {
             save_plan(&api, name, &plan, greeting_inputs()).await;
         }
-        let first = api.get(LIST, json!({ "first": 2 })).await;
+        let first = api.get(LIST_QUERY, json!({ "first": 2 })).await;
         assert_eq!((&first[0]["name"], &first[1]["name"]), (&json!("a"), &json!("b")));
         assert_eq!((&first[0]["planId"], &first[0]["plan"]["version"]), (&json!(plan), &json!(1)));
         assert_eq!(first[0]["inputs"]["required"], json!(["name"]));
-        let rest = api.get(LIST, json!({ "after": "b" })).await;
+        let rest = api.get(LIST_QUERY, json!({ "after": "b" })).await;
         assert_eq!((&rest[0]["name"], rest.as_array().unwrap().len()), (&json!("c"), 1));
-        let refusal = api.expect_error(LIST, json!({ "first": 0 })).await;
+        let refusal = api.expect_error(LIST_QUERY, json!({ "first": 0 })).await;
         assert_eq!(refusal["code"], "INVALID_ARGUMENT");
 
         let remove = "mutation ($name: String!) { removeSavedPlan(name: $name) }";
         assert_eq!(api.get(remove, json!({ "name": "b" })).await, true);
         assert_eq!(api.get(remove, json!({ "name": "b" })).await, false);
-        let refusal = api.expect_error(RUN, json!({ "name": "b" })).await;
+        let refusal = api.expect_error(RUN_MUTATION, json!({ "name": "b" })).await;
         assert_eq!(refusal["code"], "NOT_FOUND");
-        assert!(api.get(LIST, json!({})).await.as_array().unwrap().len() == 2);
+        assert!(api.get(LIST_QUERY, json!({})).await.as_array().unwrap().len() == 2);
     }
 }
 
 #[tokio::test]
 async fn an_exported_plan_runs_in_another_store() {
-    let [one, other] = apis().await;
+    let [one, other] = apis_without_server().await;
     let inner = one.plan(greeting_steps()).await;
     save_plan(&one, "greet", &inner, Value::Null).await;
     let tools = json!([
@@ -155,7 +157,7 @@ async fn an_exported_plan_runs_in_another_store() {
           "dependsOn": "by_name" },
     ]);
     let plan = one.plan(tools).await;
-    // The name means another plan now than at the time of planning.
+    // The name means another plan now than when the plan was made.
     let changed = one.plan(json!([{ "name": "flow.noop" }])).await;
     save_plan(&one, "greet", &changed, Value::Null).await;
     let export = "query ($id: ID!) { exportPlan(planId: $id) }";
@@ -163,9 +165,9 @@ async fn an_exported_plan_runs_in_another_store() {
     let create = "mutation ($input: PlanInput!) { createPlan(input: $input) {
         plan { planId } diagnostics { message } } }";
     let copy = other.get(create, json!({ "input": exported })).await;
-    let copy = text(&copy["plan"]["planId"]);
+    let copy = json_to_text(&copy["plan"]["planId"]);
     let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
-    let run = text(&other.get(execute, json!({ "id": copy })).await["executionId"]);
+    let run = json_to_text(&other.get(execute, json!({ "id": copy })).await["executionId"]);
     other.events(&run).await;
     let outputs = other.execution(&run, "outputs").await["outputs"].clone();
     let said = |step: &str| outputs[step]["e"]["text"].clone();

@@ -11,11 +11,11 @@ use chrono::TimeDelta;
 use planner::embed::{EmbedError, Embedder, ServerConfig, Source};
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, api, pluck};
+use super::test_api::{TestApi, api, texts_of_field};
 use crate::embed::server::serve;
 
-/// Vectors of texts. All other texts have no meaning.
-const MEANINGS: [(&str, [f32; 3]); 11] = [
+/// Vectors of some texts. All other texts get a vector that is similar to none.
+const TEXT_VECTORS: [(&str, [f32; 3]); 11] = [
     ("what time is it", [1.0, 0.0, 0.0]),
     ("tell me the time", [0.8, 0.6, 0.0]),
     ("clock", [1.0, 0.0, 0.0]),
@@ -41,7 +41,7 @@ impl Embedder for KnownVectors {
     }
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let vector = |text: &&str| match MEANINGS.iter().find(|(known, _)| known == text) {
+        let vector = |text: &&str| match TEXT_VECTORS.iter().find(|(known, _)| known == text) {
             Some((_, vector)) => vector.to_vec(),
             None if text.starts_with('{') => vec![0.0, 1.0, 0.0],
             None => vec![0.0; 3],
@@ -69,20 +69,20 @@ async fn api_with_tools() -> TestApi {
     api
 }
 
-const SELECT: &str =
+const SELECT_QUERY: &str =
     "query ($query: String!, $by: SelectionCriterion, $limit: Int, $active: Boolean) {
     selectTools(query: $query, by: $by, limit: $limit, activeOnly: $active) {
         tool { name } score hit leastSimilar leastSimilarExample } }";
 
-async fn select_tools(api: &TestApi, asked: Value) -> Vec<Value> {
-    api.get(SELECT, asked).await.as_array().unwrap().clone()
+async fn select_tools(api: &TestApi, arguments: Value) -> Vec<Value> {
+    api.get(SELECT_QUERY, arguments).await.as_array().unwrap().clone()
 }
 
-fn names_of(matches: &[Value]) -> Vec<String> {
+fn matched_names(matches: &[Value]) -> Vec<String> {
     matches.iter().map(|found| found["tool"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-fn hits_of(matches: &[Value]) -> Vec<bool> {
+fn matched_hits(matches: &[Value]) -> Vec<bool> {
     matches.iter().map(|found| found["hit"] == true).collect()
 }
 
@@ -96,19 +96,19 @@ async fn a_query_within_the_examples_of_a_tool_is_a_hit() {
     let api = api_with_tools().await;
     // `CENTROID` is the default.
     let found = select_tools(&api, json!({ "query": "time please" })).await;
-    assert_eq!(names_of(&found), ["hour", "place"], "a tool without examples is not ranked");
-    assert_eq!(hits_of(&found), [true, false], "tools that are no hit are returned, too");
+    assert_eq!(matched_names(&found), ["hour", "place"], "a tool without examples is not ranked");
+    assert_eq!(matched_hits(&found), [true, false], "tools that are no hit are returned, too");
     assert_near(&found[0]["score"], 0.995_511);
     assert_near(&found[0]["leastSimilar"], 0.907_959);
     assert_eq!(found[0]["leastSimilarExample"], "tell me the time");
     let every = json!({ "query": "time please", "active": false });
-    assert_eq!(names_of(&select_tools(&api, every).await), ["hour", "night", "place"]);
+    assert_eq!(matched_names(&select_tools(&api, every).await), ["hour", "night", "place"]);
     // The margin excludes even a query that is as far from the centroid as the farthest example.
     let edge = select_tools(&api, json!({ "query": "tell me the time", "limit": 1 })).await;
-    assert_eq!((names_of(&edge), hits_of(&edge)), (vec!["hour".to_owned()], vec![false]));
+    assert_eq!((matched_names(&edge), matched_hits(&edge)), (vec!["hour".to_owned()], vec![false]));
     let wider = api.with(|api| api.with_margin(-0.01));
     let edge = select_tools(&wider, json!({ "query": "tell me the time", "limit": 1 })).await;
-    assert_eq!(hits_of(&edge), [true], "a negative margin includes the farthest example");
+    assert_eq!(matched_hits(&edge), [true], "a negative margin includes the farthest example");
 }
 
 #[tokio::test]
@@ -117,36 +117,40 @@ async fn only_tools_within_the_limit_can_be_hits() {
     // `place` is nearest and `hour` near enough. Only tools within the limit are checked for hits.
     let two = select_tools(&api, json!({ "query": "when", "by": "CENTROID" })).await;
     assert_eq!(
-        (names_of(&two), hits_of(&two)),
+        (matched_names(&two), matched_hits(&two)),
         (vec!["place".into(), "hour".into()], vec![true, false])
     );
     let api = api.with(|api| api.with_margin(-0.4));
     let two = select_tools(&api, json!({ "query": "when", "by": "CENTROID" })).await;
-    assert_eq!(hits_of(&two), [true, true]);
+    assert_eq!(matched_hits(&two), [true, true]);
     let one = select_tools(&api, json!({ "query": "when", "by": "CENTROID", "limit": 1 })).await;
-    assert_eq!(names_of(&one), ["place"]);
+    assert_eq!(matched_names(&one), ["place"]);
     for limit in [0, -1, 1001] {
-        let refused = api.expect_error(SELECT, json!({ "query": "when", "limit": limit })).await;
+        let refused =
+            api.expect_error(SELECT_QUERY, json!({ "query": "when", "limit": limit })).await;
         assert_eq!(refused["code"], "INVALID_ARGUMENT", "{refused}");
     }
-    let refused = api.expect_error(SELECT, json!({ "query": " " })).await;
+    let refused = api.expect_error(SELECT_QUERY, json!({ "query": " " })).await;
     assert_eq!(refused["code"], "INVALID_ARGUMENT", "{refused}");
 }
 
 #[tokio::test]
 async fn selection_by_description_or_words_needs_no_examples() {
     let api = api_with_tools().await;
-    let asked = json!({ "query": "my place", "by": "DESCRIPTION", "limit": 2 });
-    let found = select_tools(&api, asked).await;
+    let arguments = json!({ "query": "my place", "by": "DESCRIPTION", "limit": 2 });
+    let found = select_tools(&api, arguments).await;
     assert_eq!(
-        (names_of(&found), hits_of(&found)),
+        (matched_names(&found), matched_hits(&found)),
         (vec!["place".into(), "hour".into()], vec![true; 2])
     );
     assert_near(&found[0]["score"], 0.8);
     assert_near(&found[1]["score"], 0.48);
     assert_eq!(found[0]["leastSimilar"], Value::Null);
     let found = select_tools(&api, json!({ "query": "the weather", "by": "LEXICAL" })).await;
-    assert_eq!((names_of(&found), hits_of(&found)), (vec!["mute".to_owned()], vec![true]));
+    assert_eq!(
+        (matched_names(&found), matched_hits(&found)),
+        (vec!["mute".to_owned()], vec![true])
+    );
     assert!(found[0]["score"].as_f64().unwrap() > 0.0);
     assert!(select_tools(&api, json!({ "query": "zebra", "by": "LEXICAL" })).await.is_empty());
 }
@@ -154,15 +158,19 @@ async fn selection_by_description_or_words_needs_no_examples() {
 #[tokio::test]
 async fn hybrid_selection_combines_meaning_and_words() {
     let api = api_with_tools().await;
-    let asked = |query: &str| json!({ "query": query, "by": "HYBRID", "limit": 1 });
+    let arguments = |query: &str| json!({ "query": query, "by": "HYBRID", "limit": 1 });
     for (query, expected) in [("where am i", "place"), ("weather", "mute"), ("time please", "hour")]
     {
-        assert_eq!(names_of(&select_tools(&api, asked(query)).await), [expected], "{query}");
+        assert_eq!(
+            matched_names(&select_tools(&api, arguments(query)).await),
+            [expected],
+            "{query}"
+        );
     }
     // Each part of the query finds its tool.
     let two =
         json!({ "query": "where am i. And then show me the weather", "by": "HYBRID", "limit": 2 });
-    let mut both = names_of(&select_tools(&api, two).await);
+    let mut both = matched_names(&select_tools(&api, two).await);
     both.sort();
     assert_eq!(both, ["mute", "place"]);
 }
@@ -172,16 +180,17 @@ async fn tools_collide_by_the_dot_product_of_their_centroids() {
     let api = api_with_tools().await;
     let query = "query ($threshold: Float, $similarity: CollisionSimilarity) {
         toolCollisions(threshold: $threshold, similarity: $similarity) { a b similarity } }";
-    let pairs = async |asked: Value| api.get(query, asked).await.as_array().unwrap().clone();
+    let pairs =
+        async |arguments: Value| api.get(query, arguments).await.as_array().unwrap().clone();
     // The centroids are (0.933, 0.2, 0), (0, 0.3, 0.9), and (1, 0, 0) of the inactive tool.
     let found = pairs(json!({})).await;
     assert_eq!(
-        (pluck(&found, "a"), pluck(&found, "b")),
+        (texts_of_field(&found, "a"), texts_of_field(&found, "b")),
         (vec!["hour".into()], vec!["night".into()])
     );
     assert_near(&found[0]["similarity"], 0.933_333);
     let found = pairs(json!({ "threshold": 0.05 })).await;
-    assert_eq!(pluck(&found, "b"), ["place", "night"], "pairs follow the order of tools");
+    assert_eq!(texts_of_field(&found, "b"), ["place", "night"], "pairs follow the order of tools");
     assert_near(&found[0]["similarity"], 0.06);
     let found = pairs(json!({ "threshold": 0.05, "similarity": "COSINE" })).await;
     assert_near(&found[0]["similarity"], 0.066_264);
@@ -191,7 +200,7 @@ async fn tools_collide_by_the_dot_product_of_their_centroids() {
 async fn selection_without_an_embedder_uses_words_only() {
     let api = api_with_tools().await.with(|api| api.with_embedder(None));
     for by in ["CENTROID", "DESCRIPTION"] {
-        let refused = api.expect_error(SELECT, json!({ "query": "when", "by": by })).await;
+        let refused = api.expect_error(SELECT_QUERY, json!({ "query": "when", "by": by })).await;
         assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
         let message = refused["message"].as_str().unwrap();
         assert!(message.contains("`embedding`") && message.contains("builtin: true"), "{message}");
@@ -200,7 +209,7 @@ async fn selection_without_an_embedder_uses_words_only() {
     assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
     for by in ["LEXICAL", "HYBRID"] {
         let found = select_tools(&api, json!({ "query": "the weather", "by": by })).await;
-        assert_eq!(names_of(&found), ["mute"], "{by}");
+        assert_eq!(matched_names(&found), ["mute"], "{by}");
     }
 }
 
@@ -227,8 +236,8 @@ async fn a_tool_that_succeeded_for_similar_queries_gets_a_higher_score() {
     );
     let query = "query ($query: String!) { selectTools(query: $query, by: HYBRID) {
         tool { name } score learned } }";
-    let learned = async |api: &TestApi, asked: &str| {
-        let found = api.get(query, json!({ "query": asked })).await;
+    let learned = async |api: &TestApi, arguments: &str| {
+        let found = api.get(query, json!({ "query": arguments })).await;
         let of = |name: &str| {
             let mut found = found.as_array().unwrap().iter();
             let tool = found.find(|candidate| candidate["tool"]["name"] == name).unwrap();
@@ -250,18 +259,18 @@ async fn a_tool_that_succeeded_for_similar_queries_gets_a_higher_score() {
 
 /// An embedder that can be switched off.
 #[derive(Debug, Default)]
-struct Flaky {
-    is_away: AtomicBool,
+struct FlakyEmbedder {
+    is_unavailable: AtomicBool,
 }
 
 #[async_trait]
-impl Embedder for Flaky {
+impl Embedder for FlakyEmbedder {
     fn model(&self) -> &'static str {
         "known"
     }
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        if self.is_away.load(Ordering::SeqCst) {
+        if self.is_unavailable.load(Ordering::SeqCst) {
             let (url, why) = ("http://model".to_owned(), "it is away".to_owned());
             return Err(EmbedError::Unavailable { url, why });
         }
@@ -271,7 +280,7 @@ impl Embedder for Flaky {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn learning_waits_for_an_embedder_that_does_not_answer() {
-    let flaky = Arc::new(Flaky::default());
+    let flaky = Arc::new(FlakyEmbedder::default());
     let own: Arc<dyn Embedder> = flaky.clone();
     let api = api_with_tools().await.with(|api| api.with_embedder(Some(Source::Own(own))));
     let run = "mutation ($query: String!) { run(query: $query) { executionId } }";
@@ -286,16 +295,16 @@ async fn learning_waits_for_an_embedder_that_does_not_answer() {
             .find(|tool| tool["tool"]["name"] == "flow.noop")
             .and_then(|tool| tool["learned"].as_f64())
     };
-    // The execution has finished before the model goes away.
+    // The execution has finished before the model becomes unavailable.
     assert_eq!(learned().await, None);
-    flaky.is_away.store(true, Ordering::SeqCst);
+    flaky.is_unavailable.store(true, Ordering::SeqCst);
     let until = api.engine.clock().now() + TimeDelta::seconds(1);
     assert_eq!(api.engine.selection.learning.learn(until).await.unwrap(), 1);
     assert_eq!(
         api.engine.selection.learning.learn(until + TimeDelta::minutes(1)).await.unwrap(),
         0
     );
-    flaky.is_away.store(false, Ordering::SeqCst);
+    flaky.is_unavailable.store(false, Ordering::SeqCst);
     assert_eq!(learned().await, None);
     assert_eq!(
         api.engine.selection.learning.learn(until + TimeDelta::minutes(2)).await.unwrap(),
@@ -310,35 +319,35 @@ async fn learning_waits_for_an_embedder_that_does_not_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn words_decide_while_the_embedder_fails() {
-    let flaky = Arc::new(Flaky::default());
+    let flaky = Arc::new(FlakyEmbedder::default());
     let own: Arc<dyn Embedder> = flaky.clone();
     let api = api_with_tools().await.with(|api| api.with_embedder(Some(Source::Own(own))));
     // `place` has no word of this query.
     let by_meaning = json!({ "query": "when", "by": "HYBRID", "limit": 1 });
     let by_words = json!({ "query": "the weather", "by": "HYBRID" });
-    flaky.is_away.store(true, Ordering::SeqCst);
-    assert_ne!(names_of(&select_tools(&api, by_meaning.clone()).await), ["place"]);
-    assert_eq!(names_of(&select_tools(&api, by_words).await), ["mute"]);
+    flaky.is_unavailable.store(true, Ordering::SeqCst);
+    assert_ne!(matched_names(&select_tools(&api, by_meaning.clone()).await), ["place"]);
+    assert_eq!(matched_names(&select_tools(&api, by_words).await), ["mute"]);
     for by in ["CENTROID", "DESCRIPTION"] {
-        let refused = api.expect_error(SELECT, json!({ "query": "when", "by": by })).await;
+        let refused = api.expect_error(SELECT_QUERY, json!({ "query": "when", "by": by })).await;
         assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
         assert!(refused["message"].as_str().unwrap().contains("it is away"), "{refused}");
     }
     let refused = api.expect_error("{ toolCollisions { a } }", json!({})).await;
     assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
-    flaky.is_away.store(false, Ordering::SeqCst);
+    flaky.is_unavailable.store(false, Ordering::SeqCst);
     let found = select_tools(&api, by_meaning).await;
-    assert_eq!(names_of(&found), ["place"]);
+    assert_eq!(matched_names(&found), ["place"]);
     assert_near(&found[0]["score"], 0.8);
 }
 
-/// Answers with duplicated indexes once failed every selection.
+/// Regression: an answer with duplicated indexes failed every later selection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_failed_in_use_is_used_again_when_it_answers() {
-    const TWICE: &str =
+    const DUPLICATED_INDEXES: &str =
         r#"{"data": [{"index": 0, "embedding": [1, 1]}, {"index": 0, "embedding": [1, 1]}]}"#;
     let busy = (StatusCode::SERVICE_UNAVAILABLE, "restarting");
-    let twice = (StatusCode::OK, TWICE);
+    let twice = (StatusCode::OK, DUPLICATED_INDEXES);
     let long = (StatusCode::BAD_REQUEST, "the text is too long");
     let gone = (StatusCode::NOT_FOUND, "gone");
     for answers in [vec![busy; 4], vec![twice], vec![long], vec![gone]] {
@@ -348,12 +357,12 @@ async fn a_server_that_failed_in_use_is_used_again_when_it_answers() {
         let api = api_with_tools().await.with(|api| api.with_embedder(Some(server)));
         // Requests are ordered by the length of texts. The examples of `place` have nine letters on
         // average.
-        let asked = json!({ "query": "xxxxxxxxx", "limit": 1 });
-        assert_eq!(names_of(&select_tools(&api, asked.clone()).await), ["place"]);
-        seen.lock().unwrap().first.clone_from(&answers);
-        let refused = api.expect_error(SELECT, json!({ "query": "time please" })).await;
+        let arguments = json!({ "query": "xxxxxxxxx", "limit": 1 });
+        assert_eq!(matched_names(&select_tools(&api, arguments.clone()).await), ["place"]);
+        seen.lock().unwrap().first_answers.clone_from(&answers);
+        let refused = api.expect_error(SELECT_QUERY, json!({ "query": "time please" })).await;
         assert_eq!(refused["code"], "PLANNER_UNAVAILABLE", "{refused}");
-        assert!(seen.lock().unwrap().first.is_empty(), "the requests reached {answers:?}");
-        assert_eq!(names_of(&select_tools(&api, asked).await), ["place"]);
+        assert!(seen.lock().unwrap().first_answers.is_empty(), "the requests reached {answers:?}");
+        assert_eq!(matched_names(&select_tools(&api, arguments).await), ["place"]);
     }
 }

@@ -2,20 +2,20 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{api, apis, text};
+use super::test_api::{api, apis_without_server, json_to_text};
 
 fn inner_steps() -> Value {
     json!([{ "name": "flow.echo", "id": "in", "parameters": { "twice": "{{input.x}}{{input.x}}" } }])
 }
 
-const TREE: &str = "executionId state outputs parentExecutionId
+const TREE_FIELDS: &str = "executionId state outputs parentExecutionId
     steps { stepId toolName state output childExecutionId resolvedParameters
         child { executionId planId requestId state input parentExecutionId parentStepId parentIndex
             parent { executionId } } }";
 
 #[tokio::test]
 async fn a_sub_plan_runs_as_a_child_execution_in_the_same_request() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let child = api.plan(inner_steps()).await;
         let save = "mutation ($plan: ID!) { savePlan(name: \"twice\", planId: $plan) }";
         api.get(save, json!({ "plan": child })).await;
@@ -30,7 +30,7 @@ async fn a_sub_plan_runs_as_a_child_execution_in_the_same_request() {
                 { "name": "flow.echo", "id": "z", "parameters": { "got": "{{sub.in.twice}}" } }]);
             let id = api.start(tools, json!({})).await;
             api.events(&id).await;
-            let execution = api.execution(&id, TREE).await;
+            let execution = api.execution(&id, TREE_FIELDS).await;
             assert_eq!(execution["state"], "COMPLETED", "{sub} {execution:#}");
             assert_eq!(execution["outputs"]["sub"], json!({ "in": { "twice": "yy" } }));
             assert_eq!(execution["outputs"]["z"], json!({ "got": "yy" }));
@@ -75,7 +75,7 @@ async fn a_sub_plan_runs_as_a_child_execution_in_the_same_request() {
     }
 }
 
-/// Inputs were once checked only by `runSavedPlan`.
+/// Regression: only `runSavedPlan` checked the inputs.
 #[tokio::test]
 async fn a_step_that_executes_a_saved_plan_checks_its_inputs() {
     let api = api().await;
@@ -119,8 +119,8 @@ async fn waits_for_of_a_parent_names_the_child_and_its_reason() {
     let wait = &execution["waitsFor"][0];
     assert_eq!((&wait["kind"], &wait["stepId"]), (&json!("child"), &json!("sub")));
     assert_eq!(wait["executionId"], child);
-    api.wait_for_step(&text(&child), "n", "WAITING").await;
-    let execution = api.execution(&text(&child), "waitsFor { kind stepId message }").await;
+    api.wait_for_step(&json_to_text(&child), "n", "WAITING").await;
+    let execution = api.execution(&json_to_text(&child), "waitsFor { kind stepId message }").await;
     let expected = json!([{ "kind": "approval", "stepId": "n",
         "message": "needs approval of `n`, which calls `flow.noop`" }]);
     assert_eq!(execution["waitsFor"], expected);
@@ -128,13 +128,16 @@ async fn waits_for_of_a_parent_names_the_child_and_its_reason() {
     let execution = api.execution(&id, fields).await;
     let found = &execution["findings"][0];
     assert_eq!((&found["code"], &found["severity"]), (&json!("wait.child"), &json!("WARNING")));
-    assert!(text(&found["message"]).ends_with(": needs approval of `n`, which calls `flow.noop`"));
+    assert!(
+        json_to_text(&found["message"])
+            .ends_with(": needs approval of `n`, which calls `flow.noop`")
+    );
     assert_eq!(found["causeExecutionId"], child);
     assert_eq!(found["remedies"][0]["mutation"], "approveStep");
     assert_eq!(found["remedies"][0]["variables"]["executionId"], child);
     let cancel = "mutation ($id: ID!) { cancelExecution(executionId: $id) { executionId } }";
     api.get(cancel, json!({ "id": id })).await;
-    for id in [id, text(&child)] {
+    for id in [id, json_to_text(&child)] {
         let events = api.events(&id).await;
         assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("CANCELLED")));
         assert_eq!(api.execution(&id, "waitsFor { kind }").await["waitsFor"], json!([]));
@@ -162,6 +165,6 @@ async fn an_unknown_sub_plan_is_a_diagnostic_and_validation_stores_nothing() {
     assert_eq!(kept["nodes"], json!([]));
     let wrong = json!({ "tools": [{ "inlinePlan": { "tools": [{ "name": "nothing" }] } }] });
     let payload = api.get(query, json!({ "input": wrong })).await;
-    let path = text(&payload["diagnostics"][0]["path"]);
+    let path = json_to_text(&payload["diagnostics"][0]["path"]);
     assert!(path.starts_with("tools[0].plan.tools[0]"), "{payload}");
 }

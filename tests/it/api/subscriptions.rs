@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use super::test_api::{apis, collect_all, next_item, pluck, two_processes};
+use super::test_api::{apis_without_server, collect_all, next_item, texts_of_field, two_processes};
 
 fn retrying_steps() -> Value {
     json!([
@@ -16,10 +16,10 @@ fn retrying_steps() -> Value {
 
 #[tokio::test]
 async fn a_subscription_can_start_after_every_event() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let id = api.start(retrying_steps(), json!({})).await;
         let live = api.events(&id).await;
-        let kinds = pluck(&live, "type");
+        let kinds = texts_of_field(&live, "type");
         assert!(kinds.contains(&"step_retry_scheduled".to_owned()), "{kinds:?}");
         for after in 0..=live.len() {
             let behind = api.events_after(&id, after as u64).await;
@@ -50,7 +50,7 @@ async fn a_subscriber_that_reconnects_gets_every_event_once() {
 
 #[tokio::test]
 async fn execution_status_is_sent_at_every_change() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let wait = json!([{ "name": "flow.wait", "id": "w", "parameters": { "name": "go" } }]);
         let id = api.start(wait, json!({})).await;
         let query = "subscription ($id: ID!) { executionStatus(executionId: $id) {
@@ -74,7 +74,7 @@ async fn execution_status_is_sent_at_every_change() {
 
 #[tokio::test]
 async fn execution_status_sends_every_state_of_fast_changes() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let id = api
             .start(
                 json!([
@@ -115,7 +115,7 @@ async fn execution_status_sends_every_state_of_fast_changes() {
 
 #[tokio::test]
 async fn request_events_include_later_executions_of_the_request() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let draft = json!({ "tools": [{ "name": "flow.noop" }] }).to_string();
         let run =
             "mutation ($query: String!) { run(query: $query) { executionId requestId planId } }";

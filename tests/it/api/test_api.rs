@@ -38,20 +38,19 @@ use toolsets::{
     sources::Sources,
 };
 
-/// Limit for every wait. The tests need a few seconds.
+/// Limit of every wait, long enough for busy machines. The tests need a few seconds.
 const MAX_WAIT: Duration = Duration::from_mins(1);
 
 pub(super) struct TestApi {
     pub(super) schema: Schema,
     pub(super) engine: Engine,
-    /// Ends the worker with this value.
+    /// The worker. It ends when this value is dropped.
     _tasks: JoinSet<()>,
     folder: Option<Arc<TempDir>>,
 }
 
-/// The parts of a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum ProcessRole {
     /// Only serves the API.
     ApiOnly,
     /// Serves the API and executes.
@@ -59,29 +58,29 @@ pub(super) enum Role {
 }
 
 /// Returns an API with a worker for each store that needs no server.
-pub(super) async fn apis() -> [TestApi; 2] {
+pub(super) async fn apis_without_server() -> [TestApi; 2] {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let url = sqlite(&folder);
-    let memory = TestApi::over(&open("memory:").await, Role::ApiAndWorker, None);
-    [memory, TestApi::over(&open(&url).await, Role::ApiAndWorker, Some(folder))]
+    let memory = TestApi::over(&open("memory:").await, ProcessRole::ApiAndWorker, None);
+    [memory, TestApi::over(&open(&url).await, ProcessRole::ApiAndWorker, Some(folder))]
 }
 
 /// Returns an API with a worker over the memory store.
 pub(super) async fn api() -> TestApi {
-    TestApi::over(&open("memory:").await, Role::ApiAndWorker, None)
+    TestApi::over(&open("memory:").await, ProcessRole::ApiAndWorker, None)
 }
 
 /// Returns an API with a worker and limits on calls, over the memory store.
 pub(super) async fn limited(calls: CallLimits) -> TestApi {
-    TestApi::limited(&open("memory:").await, Role::ApiAndWorker, None, Arc::new(calls))
+    TestApi::limited(&open("memory:").await, ProcessRole::ApiAndWorker, None, Arc::new(calls))
 }
 
 /// Returns two processes over one SQLite file: one without a worker, and one with.
 pub(super) async fn two_processes() -> [TestApi; 2] {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let url = sqlite(&folder);
-    let asking = TestApi::over(&open(&url).await, Role::ApiOnly, Some(Arc::clone(&folder)));
-    [asking, TestApi::over(&open(&url).await, Role::ApiAndWorker, Some(folder))]
+    let asking = TestApi::over(&open(&url).await, ProcessRole::ApiOnly, Some(Arc::clone(&folder)));
+    [asking, TestApi::over(&open(&url).await, ProcessRole::ApiAndWorker, Some(folder))]
 }
 
 fn sqlite(folder: &Arc<TempDir>) -> String {
@@ -93,13 +92,17 @@ async fn open(url: &str) -> Arc<dyn Store> {
 }
 
 impl TestApi {
-    pub(super) fn over(store: &Arc<dyn Store>, role: Role, folder: Option<Arc<TempDir>>) -> Self {
+    pub(super) fn over(
+        store: &Arc<dyn Store>,
+        role: ProcessRole,
+        folder: Option<Arc<TempDir>>,
+    ) -> Self {
         Self::limited(store, role, folder, Arc::default())
     }
 
     fn limited(
         store: &Arc<dyn Store>,
-        role: Role,
+        role: ProcessRole,
         folder: Option<Arc<TempDir>>,
         calls: Arc<CallLimits>,
     ) -> Self {
@@ -117,7 +120,7 @@ impl TestApi {
         });
         let options = Options { calls, connect: MAX_WAIT, ..Options::default() };
         let mut tasks = JoinSet::new();
-        let worker = (role == Role::ApiAndWorker).then(|| {
+        let worker = (role == ProcessRole::ApiAndWorker).then(|| {
             let parts = WorkerParts {
                 node: "here".to_owned(),
                 store: Arc::clone(store),
@@ -155,8 +158,8 @@ impl TestApi {
     /// execution's `plan` or `request`, because they wait on a thread of its own, which paused time
     /// outruns.
     pub(super) async fn ask(&self, query: &str, variables: Value) -> Value {
-        let asked = self.schema.execute(request(query, variables));
-        body(&time::timeout(MAX_WAIT, asked).await.expect("an answer in time"))
+        let asked = self.schema.execute(make_request(query, variables));
+        response_body(&time::timeout(MAX_WAIT, asked).await.expect("an answer in time"))
     }
 
     /// Executes an operation that must succeed. Returns its only field.
@@ -164,17 +167,17 @@ impl TestApi {
         only_field(self.ask(query, variables).await)
     }
 
-    /// Repeats an operation until its only field satisfies `is_so`.
+    /// Repeats an operation until its only field satisfies `is_expected`.
     pub(super) async fn get_until(
         &self,
         query: &str,
         variables: Value,
-        is_so: impl Fn(&Value) -> bool,
+        is_expected: impl Fn(&Value) -> bool,
     ) -> Value {
         let asking = async {
             loop {
                 let found = self.get(query, variables.clone()).await;
-                if is_so(&found) {
+                if is_expected(&found) {
                     return found;
                 }
                 tokio::task::yield_now().await;
@@ -191,8 +194,8 @@ impl TestApi {
 
     /// Subscribes. Each item is the only field of an answer.
     pub(super) fn subscribe(&self, query: &str, variables: Value) -> BoxStream<'static, Value> {
-        let stream = self.schema.execute_stream(request(query, variables));
-        stream.map(|answer| only_field(body(&answer))).boxed()
+        let stream = self.schema.execute_stream(make_request(query, variables));
+        stream.map(|answer| only_field(response_body(&answer))).boxed()
     }
 
     /// Creates a plan. Returns its id.
@@ -200,7 +203,7 @@ impl TestApi {
         let query = "mutation ($input: PlanInput!) { createPlan(input: $input) {
             plan { planId } diagnostics { message } } }";
         let payload = self.get(query, json!({ "input": { "tools": tools } })).await;
-        text(&payload["plan"]["planId"])
+        json_to_text(&payload["plan"]["planId"])
     }
 
     /// Creates a plan and starts an execution. Returns the id of the execution.
@@ -209,7 +212,7 @@ impl TestApi {
         let query = "mutation ($id: ID!, $options: ExecutionOptions) {
             executePlan(planId: $id, options: $options) { executionId } }";
         let execution = self.get(query, json!({ "id": plan, "options": options })).await;
-        text(&execution["executionId"])
+        json_to_text(&execution["executionId"])
     }
 
     /// Waits for the end of an execution. Returns its events.
@@ -244,14 +247,14 @@ impl TestApi {
         self.get(&execution(fields), json!({ "id": id })).await
     }
 
-    /// Waits until an execution satisfies `is_so`, and returns it.
+    /// Waits until an execution satisfies `is_expected`, and returns it.
     pub(super) async fn wait_for_execution(
         &self,
         id: &str,
         fields: &str,
-        is_so: impl Fn(&Value) -> bool,
+        is_expected: impl Fn(&Value) -> bool,
     ) -> Value {
-        self.get_until(&execution(fields), json!({ "id": id }), is_so).await
+        self.get_until(&execution(fields), json!({ "id": id }), is_expected).await
     }
 }
 
@@ -271,22 +274,22 @@ pub(super) async fn next_item<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -
 }
 
 /// Returns one field of each value, as text.
-pub(super) fn pluck(things: &[Value], field: &str) -> Vec<String> {
-    things.iter().map(|thing| text(&thing[field])).collect()
+pub(super) fn texts_of_field(things: &[Value], field: &str) -> Vec<String> {
+    things.iter().map(|thing| json_to_text(&thing[field])).collect()
 }
 
-pub(super) fn text(value: &Value) -> String {
+pub(super) fn json_to_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
 }
 
-fn request(query: &str, variables: Value) -> Request {
+fn make_request(query: &str, variables: Value) -> Request {
     Request::new(query).variables(Variables::from_json(variables))
 }
 
-fn body(response: &Response) -> Value {
+fn response_body(response: &Response) -> Value {
     serde_json::to_value(response).unwrap()
 }
 

@@ -5,11 +5,11 @@ use chrono::TimeDelta;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, api, apis, pluck, two_processes};
+use super::test_api::{TestApi, api, apis_without_server, texts_of_field, two_processes};
 
-const GRAPH: &str = "{ actions { name } tools { name } edges { from to kind score } }";
+const GRAPH_QUERY: &str = "{ actions { name } tools { name } edges { from to kind score } }";
 
-/// The graph of the original program's tests.
+/// The graph of the tests of Faber's predecessor.
 async fn build_graph(api: &TestApi) {
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     for at in 1..=4 {
@@ -44,7 +44,7 @@ async fn connect_tool(api: &TestApi, name: &str, actions: Value) -> Value {
 }
 
 async fn read_graph(api: &TestApi) -> Value {
-    api.get(&format!("{{ toolkit {GRAPH} }}"), json!({})).await
+    api.get(&format!("{{ toolkit {GRAPH_QUERY} }}"), json!({})).await
 }
 
 async fn read_score(api: &TestApi, from: &str, to: &str) -> Value {
@@ -53,12 +53,12 @@ async fn read_score(api: &TestApi, from: &str, to: &str) -> Value {
 }
 
 fn names_in(graph: &Value) -> [Vec<String>; 2] {
-    ["actions", "tools"].map(|part| pluck(graph[part].as_array().unwrap(), "name"))
+    ["actions", "tools"].map(|part| texts_of_field(graph[part].as_array().unwrap(), "name"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recommendations_follow_thresholds_and_hops() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         build_graph(&api).await;
         let all = read_graph(&api).await;
         assert_eq!(names_in(&all), [vec!["a1", "a2", "a3", "a4"], vec!["t1", "t2", "t3", "t4"]]);
@@ -67,7 +67,7 @@ async fn recommendations_follow_thresholds_and_hops() {
         assert_eq!(all["edges"][0], first);
         let query = format!(
             "query ($actions: [String!]!, $threshold: Float, $hops: Int) {{
-                recommendSubgraph(actions: $actions, threshold: $threshold, hops: $hops) {GRAPH} }}"
+                recommendSubgraph(actions: $actions, threshold: $threshold, hops: $hops) {GRAPH_QUERY} }}"
         );
         for (start, threshold, hops, vertices, edges) in [
             (json!(["a1"]), json!(0.5), json!(0), "a1 t1", 1),
@@ -89,7 +89,7 @@ async fn recommendations_follow_thresholds_and_hops() {
                 (names_in(&found).concat().join(" "), found["edges"].as_array().unwrap().len());
             assert_eq!(near, (vertices.to_owned(), edges), "{given}");
             let lists = query.replacen("recommendSubgraph", "recommendToolsActions", 1);
-            let lists = lists.replacen(GRAPH, "{ actions { name } tools { name } }", 1);
+            let lists = lists.replacen(GRAPH_QUERY, "{ actions { name } tools { name } }", 1);
             assert_eq!(
                 names_in(&api.get(&lists, given.clone()).await).concat().join(" "),
                 vertices
@@ -103,7 +103,7 @@ async fn recommendations_follow_thresholds_and_hops() {
         assert_eq!(found["actions"][0]["description"], "Action 1.");
         let part = api
             .get(
-                &format!("{{ toolkitSubgraph(names: [\"t2\", \"a2\", \"x\"]) {GRAPH} }}"),
+                &format!("{{ toolkitSubgraph(names: [\"t2\", \"a2\", \"x\"]) {GRAPH_QUERY} }}"),
                 json!({}),
             )
             .await;
@@ -150,7 +150,7 @@ async fn recommendations_end_on_cycles_and_skip_weak_tools() {
     api.get(add, json!({ "input": close })).await;
     let near = async |hops: i32, threshold: f64| {
         let query = format!(
-            "{{ recommendSubgraph(actions: [\"c0\"], hops: {hops}, threshold: {threshold}) {GRAPH} }}"
+            "{{ recommendSubgraph(actions: [\"c0\"], hops: {hops}, threshold: {threshold}) {GRAPH_QUERY} }}"
         );
         let found = api.get(&query, json!({})).await;
         (names_in(&found).concat().join(" "), found["edges"].as_array().unwrap().len())
@@ -268,7 +268,7 @@ async fn missing_names_are_warnings_and_conflicting_names_are_refused() {
     assert_eq!(still["name"], "t1", "removing a tool from the graph keeps it registered");
 }
 
-/// Only the name that was used first once found it.
+/// Regression: only the name that was used first found the tool.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
     let api = api().await;
@@ -282,8 +282,9 @@ async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
         let input = json!({ "name": "rest", "description": "", "tools": tools });
         assert_eq!(api.get(add, json!({ "input": input })).await["warnings"], json!([]));
         let set = "mutation ($to: String!) { setScore(from: \"rest\", to: $to, score: 0.4) }";
-        let part =
-            format!("query ($names: [String!]!) {{ toolkitSubgraph(names: $names) {GRAPH} }}");
+        let part = format!(
+            "query ($names: [String!]!) {{ toolkitSubgraph(names: $names) {GRAPH_QUERY} }}"
+        );
         for name in [first, second] {
             assert_eq!(read_score(&api, "rest", name).await, 0.2, "{name}");
             let found = api.get(&part, json!({ "names": ["rest", name, "nope"] })).await;
@@ -315,7 +316,8 @@ async fn the_toolkit_finds_a_tool_by_each_of_its_names() {
     }
 }
 
-/// Of more than two thousand executions only the newest once counted, in new and in known stores.
+/// Regression: of more than two thousand executions, only the newest counted, in new and in known
+/// stores.
 #[tokio::test(flavor = "multi_thread")]
 async fn learning_counts_every_execution_of_a_large_backlog() {
     let api = api().await;
@@ -385,14 +387,14 @@ async fn learning_counts_each_execution_once() {
     let query = "{ toolFollowers(name: \"echo\", first: 1) { toolName score } }";
     let followers = asking.get(query, json!({})).await;
     assert_eq!(followers[0]["toolName"], "flow.noop", "{followers}");
-    // A tool without followers once got the most called tools, and so did any unknown name.
+    // Regression: a tool without followers got the most called tools, and so did any unknown name.
     for name in ["flow.noop", "nope", "a b"] {
         let query = "query ($name: String!) { toolFollowers(name: $name) { toolName } }";
         assert_eq!(asking.get(query, json!({ "name": name })).await, json!([]), "{name}");
     }
 }
 
-const FILE: &str = r#"
+const TOOLKIT_FILE: &str = r#"
 tools:
   - &reader
     name: Reader
@@ -418,12 +420,12 @@ toolkit:
 async fn a_toolkit_file_is_imported_and_exported() {
     let api = api().await;
     let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
-    let change = api.get(update, json!({ "yaml": FILE })).await;
+    let change = api.get(update, json!({ "yaml": TOOLKIT_FILE })).await;
     let expected = json!(["`toolkit[1][1]`: there is no action `nobody`; it was left out"]);
     assert_eq!(change["warnings"], expected);
     let set = "mutation { setScore(from: \"look\", to: \"think\", score: 0.25) }";
     assert_eq!(api.get(set, json!({})).await, true);
-    api.get(update, json!({ "yaml": FILE })).await;
+    api.get(update, json!({ "yaml": TOOLKIT_FILE })).await;
     assert_eq!(read_score(&api, "look", "think").await, 0.25, "an edge keeps its score");
     let before = read_graph(&api).await;
     assert_eq!(names_in(&before), [vec!["look", "say: ][ #1", "think"], vec!["Reader", "Writer"]]);
@@ -455,7 +457,7 @@ async fn a_toolkit_file_is_imported_and_exported() {
     assert_eq!(read_graph(&api).await, before, "a refusal changes nothing");
 }
 
-/// On a cycle the order of insertion decides, and exported files once lost it.
+/// On a cycle the order of insertion decides. Regression: exported files lost this order.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exported_toolkit_file_keeps_the_order_of_recommendations() {
     let [api, other] = [api().await, api().await];

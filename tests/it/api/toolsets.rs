@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::test_api::{TestApi, api, apis, pluck, two_processes};
+use super::test_api::{TestApi, api, apis_without_server, texts_of_field, two_processes};
 
-const SETS: &str = "{ toolSets { name active source status tools { name } } }";
+const SETS_QUERY: &str = "{ toolSets { name active source status tools { name } } }";
 
 fn echo_tool(name: &str) -> Value {
     json!({
@@ -38,7 +38,7 @@ async fn switch_toolsets(api: &TestApi, mutation: &str, names: &[&str]) -> Value
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registered_tool_can_be_called_and_its_calls_are_counted() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let tool = register_tool(&api, echo_tool("again")).await;
         let expected = json!({
             "name": "again", "toolSet": "local", "qualifiedName": "local.again", "active": true,
@@ -79,7 +79,7 @@ async fn a_registered_tool_can_be_called_and_its_calls_are_counted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_stay_in_the_history_after_their_tool_is_removed() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let get = json!({ "http": { "method": "GET", "url": "http://127.0.0.1:9/" } });
         let mut page = echo_tool("page");
         page["run"] = get;
@@ -206,8 +206,8 @@ async fn a_toolset_is_visible_while_its_condition_holds() {
     let refused = one.expect_error(add, json!({ "input": admin })).await;
     assert_eq!(refused["code"], "CONFLICT");
     let names = async |api: &TestApi| {
-        let sets = api.get(SETS, json!({})).await;
-        pluck(sets.as_array().unwrap(), "name")
+        let sets = api.get(SETS_QUERY, json!({})).await;
+        texts_of_field(sets.as_array().unwrap(), "name")
     };
     assert!(!names(&other).await.contains(&"admin".to_owned()));
     let set = "mutation ($data: JSON!) { setContext(name: \"shop\", data: $data) }";
@@ -215,7 +215,7 @@ async fn a_toolset_is_visible_while_its_condition_holds() {
     for name in ["admin", "anywhere"] {
         assert!(names(&one).await.contains(&name.to_owned()), "{name}");
     }
-    let sets = one.get(SETS, json!({})).await;
+    let sets = one.get(SETS_QUERY, json!({})).await;
     let admin = sets.as_array().unwrap().iter().find(|set| set["name"] == "admin").unwrap();
     assert_eq!((&admin["source"], &admin["status"]), (&json!("shop"), &json!("ready")));
     assert_eq!(one.get(set, json!({ "data": { "adminMode": false } })).await, true);
@@ -224,10 +224,10 @@ async fn a_toolset_is_visible_while_its_condition_holds() {
     assert_eq!(refused["code"], "INVALID_ARGUMENT");
 }
 
-/// A step once failed although its tool was back a moment later.
+/// Regression: a step failed although its tool was back a moment later.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_execution_waits_when_the_condition_of_its_toolset_fails_meanwhile() {
-    for api in apis().await {
+    for api in apis_without_server().await {
         let add = "mutation ($input: ToolSetInput!) { addToolSet(input: $input) { name } }";
         let source = json!({ "tools": [{ "name": "wipe", "run": { "command": ["cat"] } }] });
         let admin = json!({
@@ -265,7 +265,7 @@ async fn an_execution_waits_when_the_condition_of_its_toolset_fails_meanwhile() 
             .await;
         assert_eq!(api.execution(&id, "state").await["state"], "IN_PROGRESS");
         open(true).await;
-        let kinds = |events: Vec<Value>| pluck(&events, "type");
+        let kinds = |events: Vec<Value>| texts_of_field(&events, "type");
         for (id, state) in [(&id, "COMPLETED"), (&undone, "CANCELLED")] {
             let kinds = kinds(api.events(id).await);
             assert!(!kinds.iter().any(|kind| kind.contains("failed")), "{kinds:?}");
@@ -279,7 +279,8 @@ async fn an_execution_waits_when_the_condition_of_its_toolset_fails_meanwhile() 
     }
 }
 
-/// One tool was once called `files.file_tools.glob` in one place and `file_tools.glob` in another.
+/// Regression: one tool was called `files.file_tools.glob` in one place and `file_tools.glob` in
+/// another.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renamed_built_in_toolset_shows_one_name_for_each_tool() {
     let api = api().await;
@@ -374,8 +375,8 @@ async fn a_toolset_added_through_the_api_cannot_read_secrets() {
              it to `access.secrets` in the configuration"
         );
     }
-    let sets = api.get(SETS, json!({})).await;
-    assert!(!pluck(sets.as_array().unwrap(), "name").contains(&"spy".to_owned()));
+    let sets = api.get(SETS_QUERY, json!({})).await;
+    assert!(!texts_of_field(sets.as_array().unwrap(), "name").contains(&"spy".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

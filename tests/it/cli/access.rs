@@ -15,8 +15,8 @@ use super::{running_command::RunningCommand, workspace::Workspace};
 pub(super) const VIEWER: &str = "viewer-token-0123456789";
 const OPERATOR: &str = "operator-token-0123456789";
 pub(super) const ADMIN: &str = "admin-token-0123456789";
-/// An operator with one tool and a low limit on calls.
-const NARROW: &str = "narrow-token-0123456789";
+/// The token of an operator with one tool and a low limit on calls.
+const ONE_TOOL_OPERATOR: &str = "narrow-token-0123456789";
 
 const CONFIG: &str = r#"
 toolsets:
@@ -53,7 +53,7 @@ impl Server {
             ("T_VIEWER", VIEWER),
             ("T_OPERATOR", OPERATOR),
             ("T_ADMIN", ADMIN),
-            ("T_NARROW", NARROW),
+            ("T_NARROW", ONE_TOOL_OPERATOR),
         ] {
             command.env(name, token);
         }
@@ -128,8 +128,8 @@ async fn send_request(address: &str, request: &str) -> Answer {
     Answer { status, head: head.to_lowercase(), body: body.to_owned() }
 }
 
-/// The example of the contract.
-const FILES: &str = r#"
+/// A configuration from the contract.
+const FILES_CONFIG: &str = r#"
 toolsets:
   - { name: files, source: { builtin: file_tools, root: ./work } }
 access:
@@ -139,7 +139,7 @@ access:
 
 #[tokio::test]
 async fn token_patterns_match_built_in_tools_by_the_names_that_callers_use() {
-    let mut server = Server::with_config(FILES).await;
+    let mut server = Server::with_config(FILES_CONFIG).await;
     let line = server.process.wait_for_line("no tool matches").await;
     assert!(line.contains("`nope.*` of the token `ci`") && !line.contains("file_tools"), "{line}");
     let tools = server.expect_data(OPERATOR, "{ tools { name } }", json!({})).await;
@@ -237,12 +237,14 @@ async fn an_operation_beyond_the_role_of_a_token_is_forbidden() {
 async fn a_token_sees_and_calls_only_its_tools_within_its_limits() {
     let server = Server::new().await;
     let names = server
-        .expect_data(NARROW, "{ tools { qualifiedName } toolSets { name } }", json!({}))
+        .expect_data(ONE_TOOL_OPERATOR, "{ tools { qualifiedName } toolSets { name } }", json!({}))
         .await;
     assert_eq!(names["tools"], json!([{ "qualifiedName": "local.hello" }]));
-    let hidden = server.expect_data(NARROW, "{ tool(name: \"secret\") { name } }", json!({})).await;
+    let hidden = server
+        .expect_data(ONE_TOOL_OPERATOR, "{ tool(name: \"secret\") { name } }", json!({}))
+        .await;
     assert_eq!(hidden["tool"], Value::Null);
-    let schemas = server.expect_data(NARROW, "{ toolSchemas }", json!({})).await;
+    let schemas = server.expect_data(ONE_TOOL_OPERATOR, "{ toolSchemas }", json!({})).await;
     assert!(!schemas.to_string().contains("Says more"), "{schemas}");
 
     let create = "mutation($tools: [ToolExecutionInput!]!) { createPlan(input: { tools: $tools }) { \
@@ -265,7 +267,7 @@ async fn a_token_sees_and_calls_only_its_tools_within_its_limits() {
         format!(r#"mutation {{ executePlan(planId: "{undoing}") {{ state }} }}"#),
         format!(r#"mutation {{ createPlan(input: {{ tools: [{{ plan: "{outside}" }}] }}) {{ plan {{ planId }} }} }}"#),
     ] {
-        let (code, message) = server.expect_refusal(NARROW, &query).await;
+        let (code, message) = server.expect_refusal(ONE_TOOL_OPERATOR, &query).await;
         assert_eq!(code, "FORBIDDEN", "{query}: {message}");
         assert!(message.contains("`local.secret`"), "{query}: {message}");
     }
@@ -274,16 +276,17 @@ async fn a_token_sees_and_calls_only_its_tools_within_its_limits() {
         .expect_data(ADMIN, r#"mutation { callTool(name: "secret") { status } }"#, json!({}))
         .await;
     for _ in 0..2 {
-        let called = server.expect_data(NARROW, call, json!({})).await;
+        let called = server.expect_data(ONE_TOOL_OPERATOR, call, json!({})).await;
         assert_eq!(called["callTool"]["status"], "success");
     }
-    let history = server.expect_data(NARROW, "{ toolHistory { tool } }", json!({})).await;
+    let history =
+        server.expect_data(ONE_TOOL_OPERATOR, "{ toolHistory { tool } }", json!({})).await;
     assert_eq!(history["toolHistory"].as_array().unwrap().len(), 2, "{history}");
     let own = plan(json!([{ "name": "hello", "parameters": {} }])).await;
     let execute = format!(r#"mutation {{ executePlan(planId: "{own}") {{ executionId }} }}"#);
-    server.expect_data(NARROW, &execute, json!({})).await;
+    server.expect_data(ONE_TOOL_OPERATOR, &execute, json!({})).await;
     for query in [call, &execute] {
-        let (code, message) = server.expect_refusal(NARROW, query).await;
+        let (code, message) = server.expect_refusal(ONE_TOOL_OPERATOR, query).await;
         assert_eq!(code, "LIMIT_EXCEEDED");
         assert!(message.contains("`per_tool` of `local.hello`"), "{message}");
     }
@@ -353,7 +356,7 @@ impl Socket {
 
 #[tokio::test]
 async fn a_websocket_needs_a_token_in_its_first_message_or_header() {
-    const TODAY: &str = "graphql-transport-ws";
+    const CURRENT_PROTOCOL: &str = "graphql-transport-ws";
     let server = Server::new().await;
     let at = server.address.as_str();
     let init = |payload: Value| json!({ "type": "connection_init", "payload": payload });
@@ -363,7 +366,7 @@ async fn a_websocket_needs_a_token_in_its_first_message_or_header() {
         json!({ "authorization": bearer }),
         json!({ "token": VIEWER }),
     ] {
-        let mut socket = Socket::open(at, TODAY, "").await.unwrap();
+        let mut socket = Socket::open(at, CURRENT_PROTOCOL, "").await.unwrap();
         socket.send(&init(payload)).await;
         assert_eq!(socket.receive().await.unwrap()["type"], "connection_ack");
         let query = "mutation { setContext(name: \"c\", data: {}) }";
@@ -374,16 +377,19 @@ async fn a_websocket_needs_a_token_in_its_first_message_or_header() {
         assert!(answer.to_string().contains("FORBIDDEN"), "{answer}");
     }
     let header = format!("Authorization: {bearer}\r\n");
-    let mut socket = Socket::open(at, TODAY, &header).await.unwrap();
+    let mut socket = Socket::open(at, CURRENT_PROTOCOL, &header).await.unwrap();
     socket.send(&json!({ "type": "connection_init" })).await;
     assert_eq!(socket.receive().await.unwrap()["type"], "connection_ack");
-    assert_eq!(Socket::open(at, TODAY, "Authorization: Bearer no\r\n").await.err(), Some(401));
+    assert_eq!(
+        Socket::open(at, CURRENT_PROTOCOL, "Authorization: Bearer no\r\n").await.err(),
+        Some(401)
+    );
     for payload in [json!({}), json!({ "token": "no" }), json!({ "token": 7 })] {
-        let mut socket = Socket::open(at, TODAY, "").await.unwrap();
+        let mut socket = Socket::open(at, CURRENT_PROTOCOL, "").await.unwrap();
         socket.send(&init(payload)).await;
         assert_eq!(socket.receive().await, Err(4403));
     }
-    let mut socket = Socket::open(at, TODAY, "").await.unwrap();
+    let mut socket = Socket::open(at, CURRENT_PROTOCOL, "").await.unwrap();
     socket
         .send(&json!({ "type": "subscribe", "id": "1", "payload": { "query": "{ __typename }" } }))
         .await;
@@ -459,7 +465,7 @@ async fn a_server_without_tokens_refuses_other_machines() {
     let near = format!("127.0.0.1:{port}");
     let query = "/graphql?query=%7B__typename%7D";
     assert_eq!(get(&near, query).await.status, 200);
-    // A machine without network has no such address.
+    // A machine without a network has no such address.
     if let Some(far) = own_address() {
         let far = format!("{far}:{port}");
         for path in [query, "/graphiql", "/metrics", "/"] {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{terminal_output::answered_on_a_terminal, workspace::Workspace};
+use super::{terminal_output::run_on_terminal_with_input, workspace::Workspace};
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
@@ -13,7 +13,7 @@ async fn count_executions(workspace: &Workspace) -> usize {
     workspace.json(&["list", "executions"], 0).await.as_array().map_or(0, Vec::len)
 }
 
-/// `paid` has an effect and succeeds, `slow` has an unknown outcome, `fails` fails.
+/// Step `paid` has an effect and succeeds, `slow` has an unknown outcome, and `fails` fails.
 async fn failed_execution(workspace: &Workspace) -> String {
     let slow = json!({ "name": "slow", "effect": "once", "run": { "command": ["sleep", "60"] } });
     let set = json!({ "name": "own", "source": { "tools": [slow] } });
@@ -66,12 +66,12 @@ async fn a_retry_on_a_terminal_asks_before_it_repeats_calls() {
     let id = failed_execution(&workspace).await;
     let before = count_executions(&workspace).await;
     for (typed, begun) in [("n\n", 0), ("\n", 0), ("y\n", 1)] {
-        let shown = answered_on_a_terminal(&workspace, &["retry", &id, "--all"], typed).await;
+        let shown = run_on_terminal_with_input(&workspace, &["retry", &id, "--all"], typed).await;
         assert!(shown.contains("repeat them? (y/N)"), "{shown}");
         assert_eq!(shown.contains("nothing was retried"), begun == 0, "{shown}");
         assert_eq!(count_executions(&workspace).await, before + begun);
     }
-    let shown = answered_on_a_terminal(&workspace, &["retry", &id, "--all", "--yes"], "").await;
+    let shown = run_on_terminal_with_input(&workspace, &["retry", &id, "--all", "--yes"], "").await;
     assert!(!shown.contains("(y/N)"), "{shown}");
 }
 
@@ -92,13 +92,13 @@ async fn a_plan_that_is_executed_again_lists_its_calls_and_asks() {
         ("", &["execute", id, "--yes"], 1),
     ] {
         let before = count_executions(&workspace).await;
-        let shown = answered_on_a_terminal(&workspace, arguments, typed).await;
+        let shown = run_on_terminal_with_input(&workspace, arguments, typed).await;
         assert_eq!(shown.contains("repeat them? (y/N)"), !typed.is_empty(), "{shown}");
         assert_eq!(count_executions(&workspace).await, before + begun, "{shown}");
     }
     workspace.json(&["save", "pay", "--plan", &plan], 0).await;
     for _ in 0..2 {
-        let shown = answered_on_a_terminal(&workspace, &["run", "--saved", "pay"], "").await;
+        let shown = run_on_terminal_with_input(&workspace, &["run", "--saved", "pay"], "").await;
         assert!(!shown.contains("(y/N)"), "{shown}");
     }
 }
@@ -262,7 +262,7 @@ async fn debug_prints_the_same_text_to_a_pipe_and_a_terminal() {
     let done = workspace.json(&["run", "--plan", &plan], 0).await;
     let id = text(&done["executionId"]);
     let piped = workspace.run(&["debug", id]).await.out;
-    let shown = answered_on_a_terminal(&workspace, &["debug", id], "").await;
+    let shown = run_on_terminal_with_input(&workspace, &["debug", id], "").await;
     let bare = without_colours(&shown);
     assert_eq!(bare.trim(), piped.trim());
 }

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::{terminal_output::answered_on_a_terminal, workspace::Workspace};
+use super::{terminal_output::run_on_terminal_with_input, workspace::Workspace};
 
 /// A query that acts. The plan does not use its last word.
-const ACTS: &str = "close ticket T-77, it was solved by phone";
+const ACTING_QUERY: &str = "close ticket T-77, it was solved by phone";
 /// A query that reads. The plan does not use its last word.
-const READS: &str = "show ticket T-77 by phone";
+const READING_QUERY: &str = "show ticket T-77 by phone";
 
 /// Returns a workspace with tools for tickets. `closed` is a file that exists after `close_ticket`.
-fn tickets() -> Workspace {
+fn workspace_with_tickets() -> Workspace {
     let workspace = Workspace::new();
     let parameters = json!({ "type": "object", "required": ["ticket_id"], "properties": {
         "ticket_id": { "type": "string", "description": "Ticket ID, e.g. T-77" },
@@ -30,25 +30,25 @@ fn tickets() -> Workspace {
     workspace
 }
 
-fn codes(diagnostics: &Value) -> Vec<&str> {
+fn diagnostic_codes(diagnostics: &Value) -> Vec<&str> {
     let all = diagnostics.as_array().unwrap();
     all.iter().map(|found| found["code"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]
 async fn run_without_a_terminal_fails_with_the_draft_and_the_doubts() {
-    let workspace = tickets();
-    let failed = workspace.json(&["run", ACTS], 2).await;
+    let workspace = workspace_with_tickets();
+    let failed = workspace.json(&["run", ACTING_QUERY], 2).await;
     let error = &failed["error"];
     assert_eq!(error["code"], "INVALID_PLAN", "{failed:#}");
-    assert_eq!(codes(&error["diagnostics"]), ["plan.unplaced_words"], "{failed:#}");
+    assert_eq!(diagnostic_codes(&error["diagnostics"]), ["plan.unplaced_words"], "{failed:#}");
     assert!(error["message"].as_str().unwrap().contains("`phone`"), "{failed:#}");
     for draft in [&error["draft"], &error["extensions"]["draft"]] {
         let step = &draft["tools"][0];
         assert_eq!(step["parameters"], json!({ "ticket_id": "T-77" }), "{failed:#}");
         assert_eq!(step["requiresApproval"], true, "{failed:#}");
     }
-    let told = workspace.run(&["run", ACTS]).await;
+    let told = workspace.run(&["run", ACTING_QUERY]).await;
     assert_eq!(told.status, 2, "{told:?}");
     for part in
         ["solved by »phone«", "warning[plan.unplaced_words]", "error[INVALID_PLAN]", "--yes"]
@@ -57,16 +57,16 @@ async fn run_without_a_terminal_fails_with_the_draft_and_the_doubts() {
     }
     assert_eq!(workspace.json(&["list", "executions"], 0).await, json!([]));
     assert!(!workspace.path("closed").exists());
-    let done = workspace.json(&["run", ACTS, "--yes"], 0).await;
+    let done = workspace.json(&["run", ACTING_QUERY, "--yes"], 0).await;
     assert_eq!(done["state"], "COMPLETED", "{done:#}");
     assert!(workspace.path("closed").exists());
 }
 
 #[tokio::test]
 async fn run_on_a_terminal_shows_the_doubts_and_asks() {
-    let workspace = tickets();
+    let workspace = workspace_with_tickets();
     for (typed, is_done) in [("n\n", false), ("\n", false), ("y\n", true)] {
-        let shown = answered_on_a_terminal(&workspace, &["run", ACTS], typed).await;
+        let shown = run_on_terminal_with_input(&workspace, &["run", ACTING_QUERY], typed).await;
         assert!(shown.contains("»phone«") && shown.contains("needs approval"), "{shown}");
         assert!(shown.contains("Execute this plan? [y/N]"), "{shown}");
         assert_eq!(shown.contains("nothing was executed"), !is_done, "{shown}");
@@ -75,39 +75,39 @@ async fn run_on_a_terminal_shows_the_doubts_and_asks() {
     let executions = workspace.json(&["list", "executions"], 0).await;
     assert_eq!(executions.as_array().unwrap().len(), 1);
     assert_eq!(executions[0]["state"], "COMPLETED");
-    let shown = answered_on_a_terminal(&workspace, &["run", ACTS, "--yes"], "").await;
+    let shown = run_on_terminal_with_input(&workspace, &["run", ACTING_QUERY, "--yes"], "").await;
     assert!(!shown.contains("[y/N]"), "{shown}");
 }
 
 #[tokio::test]
 async fn a_plan_that_only_reads_runs_with_its_doubts_listed() {
-    let workspace = tickets();
-    let done = workspace.run(&["run", READS]).await;
+    let workspace = workspace_with_tickets();
+    let done = workspace.run(&["run", READING_QUERY]).await;
     assert_eq!(done.status, 0, "{done:?}");
     assert!(done.err.contains("warning[plan.unplaced_words]"), "{done:?}");
-    let shown = answered_on_a_terminal(&workspace, &["run", READS], "").await;
+    let shown = run_on_terminal_with_input(&workspace, &["run", READING_QUERY], "").await;
     assert!(!shown.contains("[y/N]"), "{shown}");
 }
 
 #[tokio::test]
 async fn plan_shows_a_draft_in_doubt_and_refuses_with_status_2() {
-    let workspace = tickets();
-    let planned = workspace.run(&["plan", ACTS]).await;
+    let workspace = workspace_with_tickets();
+    let planned = workspace.run(&["plan", ACTING_QUERY]).await;
     assert_eq!(planned.status, 0, "{planned:?}");
     assert!(
         planned.err.contains("in doubt: close ticket T-77, it was solved by »phone«"),
         "{planned:?}"
     );
-    let planned = workspace.json(&["plan", ACTS], 0).await;
-    assert_eq!(codes(&planned["diagnostics"]), ["plan.unplaced_words"]);
+    let planned = workspace.json(&["plan", ACTING_QUERY], 0).await;
+    assert_eq!(diagnostic_codes(&planned["diagnostics"]), ["plan.unplaced_words"]);
     let refused = workspace.json(&["plan", "Should I close ticket T-77?"], 2).await;
     assert_eq!(refused["error"]["code"], "NO_PLAN_FOUND");
 }
 
 #[tokio::test]
 async fn a_dry_run_of_a_plan_in_doubt_asks_nothing() {
-    let workspace = tickets();
-    let done = workspace.json(&["run", ACTS, "--dry-run"], 0).await;
+    let workspace = workspace_with_tickets();
+    let done = workspace.json(&["run", ACTING_QUERY, "--dry-run"], 0).await;
     assert_eq!(done["state"], "COMPLETED", "{done:#}");
     assert!(!workspace.path("closed").exists());
 }

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use tests::toolset::MAX_WAIT;
 
-use super::workspace::{SEED, Workspace};
+use super::workspace::{DEMO_QUERY, Workspace};
 
-const APPROVAL: &str = r#"{"tools":[{"id":"a","name":"flow.echo","parameters":{"x":1}},
+const APPROVAL_PLAN: &str = r#"{"tools":[{"id":"a","name":"flow.echo","parameters":{"x":1}},
     {"id":"b","name":"flow.echo","requiresApproval":true,"parameters":{"y":"{{a.x}}"}}]}"#;
-const WAIT: &str = r#"{"tools":[{"id":"first","name":"flow.noop"},
+const WAIT_PLAN: &str = r#"{"tools":[{"id":"first","name":"flow.noop"},
     {"id":"w","name":"flow.wait","parameters":{"name":"go"},"dependsOn":["first"]}]}"#;
 
 async fn newest_execution(workspace: &Workspace) -> String {
@@ -25,7 +25,7 @@ async fn pause_execution(workspace: &Workspace, id: &str) {
 #[tokio::test]
 async fn the_demo_query_runs_against_a_real_server_and_fails_the_second_time() {
     let workspace = Workspace::new();
-    let ended = workspace.run(&["run", SEED]).await;
+    let ended = workspace.run(&["run", DEMO_QUERY]).await;
     assert_eq!(ended.status, 0, "{ended:?}");
     let outputs: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(outputs["createAuthor"]["email"], "alice@test.com");
@@ -35,7 +35,7 @@ async fn the_demo_query_runs_against_a_real_server_and_fails_the_second_time() {
     }
     assert!(!ended.err.contains('\u{1b}'), "no colours in a pipe");
 
-    let again = workspace.json(&["run", SEED], 1).await;
+    let again = workspace.json(&["run", DEMO_QUERY], 1).await;
     assert_eq!(again["state"], "FAILED");
     let step = |id: &str| {
         let steps = again["steps"].as_array().unwrap();
@@ -93,7 +93,7 @@ async fn run_reads_a_plan_from_a_file_or_standard_input() {
 #[tokio::test]
 async fn a_repeated_idempotency_key_returns_the_same_execution() {
     let workspace = Workspace::new();
-    let arguments = ["run", SEED, "--idempotency-key", "k"];
+    let arguments = ["run", DEMO_QUERY, "--idempotency-key", "k"];
     let first = workspace.json(&arguments, 0).await;
     let again = workspace.json(&arguments, 0).await;
     assert_eq!(first["executionId"], again["executionId"]);
@@ -104,7 +104,7 @@ async fn a_repeated_idempotency_key_returns_the_same_execution() {
 #[tokio::test]
 async fn an_execution_that_waits_for_an_approval_exits_with_4() {
     let workspace = Workspace::new();
-    let plan = workspace.file("plan.json", APPROVAL);
+    let plan = workspace.file("plan.json", APPROVAL_PLAN);
     let waits = workspace.run(&["run", "--plan", &plan]).await;
     assert_eq!(waits.status, 4, "{waits:?}");
     let id = newest_execution(&workspace).await;
@@ -142,7 +142,7 @@ async fn an_execution_that_waits_for_an_approval_exits_with_4() {
 #[tokio::test]
 async fn ctrl_c_detaches_and_another_command_continues_the_execution() {
     let workspace = Workspace::new();
-    let plan = workspace.file("plan.json", WAIT);
+    let plan = workspace.file("plan.json", WAIT_PLAN);
     let mut begun = workspace.spawn(&["run", "--plan", &plan]);
     begun.wait_for_line("waits for signal go").await;
     begun.signal("-INT");
@@ -158,7 +158,7 @@ async fn ctrl_c_detaches_and_another_command_continues_the_execution() {
 #[tokio::test]
 async fn a_signal_reaches_an_execution_of_another_process() {
     let workspace = Workspace::new();
-    let plan = workspace.file("plan.json", WAIT);
+    let plan = workspace.file("plan.json", WAIT_PLAN);
     let mut begun = workspace.spawn(&["run", "--plan", &plan, "--json"]);
     begun.wait_for_line("waits for signal go").await;
     let id = newest_execution(&workspace).await;
@@ -175,7 +175,7 @@ async fn a_signal_reaches_an_execution_of_another_process() {
 #[tokio::test]
 async fn cancel_ends_an_execution_that_no_process_runs() {
     let workspace = Workspace::new();
-    let plan = workspace.file("plan.json", WAIT);
+    let plan = workspace.file("plan.json", WAIT_PLAN);
     let mut begun = workspace.spawn(&["run", "--plan", &plan]);
     begun.wait_for_line("waits for signal go").await;
     begun.signal("-INT");
@@ -188,7 +188,7 @@ async fn cancel_ends_an_execution_that_no_process_runs() {
     assert_eq!(workspace.json(&["resume", &id], 2).await["error"]["code"], "CONFLICT");
 }
 
-/// Cancel and pause once let a step run that was approved before.
+/// Regression: cancel and pause let a step run that was approved before.
 #[tokio::test]
 async fn cancel_and_pause_start_no_step_that_was_approved_before() {
     let workspace = Workspace::new();

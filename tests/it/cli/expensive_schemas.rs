@@ -11,10 +11,10 @@ use tests::installed;
 
 use super::access::{ADMIN, Server, VIEWER};
 
-/// Longer than a stop takes, shorter than the checks that are still running.
+/// Longer than the server needs to stop, and shorter than the checks that are still running.
 const MAX_STOP: Duration = Duration::from_secs(5);
 
-const VALIDATE: &str =
+const VALIDATE_QUERY: &str =
     "query ($tools: [ToolExecutionInput!]!) { validatePlan(input: { tools: $tools }) {
     diagnostics { code message } } }";
 
@@ -69,7 +69,7 @@ fn config() -> String {
     );
     let sets = json!([
         { "name": "local", "source": { "tools": tools } },
-        { "name": "listed", "source": { "mcp": { "command": installed::program("python3"), "args": ["-c", script] } } },
+        { "name": "listed", "source": { "mcp": { "command": installed::find_program("python3"), "args": ["-c", script] } } },
     ]);
     let tokens = json!([
         { "name": "eyes", "token_env": "T_VIEWER", "role": "viewer" },
@@ -78,7 +78,7 @@ fn config() -> String {
     json!({ "toolsets": sets, "access": { "tokens": tokens } }).to_string()
 }
 
-/// Two checks on two cores once blocked the server, which then ignored SIGTERM.
+/// Regression: two checks on two cores blocked the server, which then ignored SIGTERM.
 #[tokio::test]
 async fn expensive_schemas_do_not_block_the_server() {
     let server = Server::with_config(&config()).await;
@@ -106,7 +106,7 @@ async fn expensive_schemas_do_not_block_the_server() {
 
     let validate = async |tool: &str, parameters: Value| {
         let tools = json!([{ "name": tool, "parameters": parameters }]);
-        server.expect_data(VIEWER, VALIDATE, json!({ "tools": tools })).await
+        server.expect_data(VIEWER, VALIDATE_QUERY, json!({ "tools": tools })).await
     };
     let deep = nested_value(90);
     let (first, second, third, fourth, health) = tokio::join!(
@@ -132,12 +132,13 @@ async fn expensive_schemas_do_not_block_the_server() {
     server.wait_for_exit().await;
 }
 
-/// Schema checks block their thread, so the server once waited up to 28 seconds for all of them.
+/// Regression: schema checks block their thread, so the server waited up to 28 seconds for all of
+/// them.
 #[tokio::test]
 async fn a_stopping_server_does_not_wait_for_schema_checks_of_clients_that_left() {
     let server = Server::with_config(&config()).await;
     let tools = json!([{ "name": "local.multiplier", "parameters": nested_value(90) }]);
-    let ask = || server.expect_data(VIEWER, VALIDATE, json!({ "tools": tools }));
+    let ask = || server.expect_data(VIEWER, VALIDATE_QUERY, json!({ "tools": tools }));
     let mut asked: FuturesUnordered<_> = (0..60).map(|_| ask()).collect();
     let first = asked.next().await.unwrap();
     assert!(first.to_string().contains("plan."), "{first}");

@@ -87,7 +87,8 @@ async fn a_saved_plan_runs_by_its_name() {
     );
 }
 
-/// The child is shown in one tree with its parent, and `approve` answers for its step.
+/// The child is shown in one tree with its parent, and `approve` on the parent answers for the step
+/// of the child.
 #[tokio::test]
 async fn run_names_the_child_that_waits_for_an_approval() {
     let workspace = Workspace::new();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::workspace::Workspace;
 
-fn with_command_tool(tool: &str, effect: &str, command: &[&str]) -> Workspace {
+fn workspace_with_tool(tool: &str, effect: &str, command: &[&str]) -> Workspace {
     let workspace = Workspace::new();
     let run = json!(command);
     workspace.file(
@@ -19,14 +19,14 @@ fn with_command_tool(tool: &str, effect: &str, command: &[&str]) -> Workspace {
     workspace
 }
 
-fn codes(execution: &Value) -> Vec<&str> {
+fn finding_codes(execution: &Value) -> Vec<&str> {
     let found = execution["findings"].as_array().unwrap();
     found.iter().map(|finding| finding["code"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]
 async fn an_execution_of_a_killed_process_is_reported_without_a_worker() {
-    let workspace = with_command_tool("label", "idempotent", &["sleep", "600"]);
+    let workspace = workspace_with_tool("label", "idempotent", &["sleep", "600"]);
     let plan = workspace.file("plan.json", r#"{"tools":[{"name":"label"}]}"#);
     let mut begun = workspace.spawn(&["run", "--plan", &plan]);
     begun.wait_for_line("executing exec_").await;
@@ -36,7 +36,7 @@ async fn an_execution_of_a_killed_process_is_reported_without_a_worker() {
             break list;
         }
     };
-    assert_eq!(codes(&running[0]), ["wait.call"], "{running:#}");
+    assert_eq!(finding_codes(&running[0]), ["wait.call"], "{running:#}");
     begun.signal("-KILL");
     begun.wait_for_exit().await;
     let id = running[0]["executionId"].as_str().unwrap();
@@ -67,7 +67,7 @@ async fn an_unresolved_template_is_a_warning() {
     assert!(ended.err.contains(", with 1 warning  exec_"), "{ended:?}");
     let done = workspace.json(&["run", "--plan", &plan], 0).await;
     assert_eq!(done["outputs"]["say"]["text"], "{{p.foo}}");
-    assert_eq!(codes(&done), ["warning.template"]);
+    assert_eq!(finding_codes(&done), ["warning.template"]);
     assert_eq!(done["findings"][0]["severity"], "WARNING");
     let id = done["executionId"].as_str().unwrap();
     let shown = workspace.run(&["debug", id]).await.out;
@@ -82,7 +82,7 @@ async fn an_unresolved_template_is_a_warning() {
     );
     let done = workspace.json(&["run", "--plan", &plan], 0).await;
     assert_eq!(done["outputs"]["say"]["text"], "{{p.foo}}");
-    assert!(codes(&done).is_empty(), "{done:#}");
+    assert!(finding_codes(&done).is_empty(), "{done:#}");
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn a_failed_command_is_reported_with_the_cause_from_its_trace() {
     let trace = "Traceback (most recent call last):\n  File \"a.py\", line 3\n    \
                  export()\nValueError: unknown VAT code\n";
     let script = format!("printf '%s' '{trace}' >&2; exit 1");
-    let workspace = with_command_tool("export", "once", &["sh", "-c", &script]);
+    let workspace = workspace_with_tool("export", "once", &["sh", "-c", &script]);
     let plan = workspace.file("plan.json", r#"{"tools":[{"name":"export"}]}"#);
     let ended = workspace.run(&["run", "--plan", &plan]).await;
     assert_eq!(ended.status, 1, "{ended:?}");
@@ -119,7 +119,7 @@ async fn a_missing_input_has_the_remedy_to_execute_with_an_input() {
     // A dry run reports the template once, as unresolved.
     let file = workspace.path("plan.json").display().to_string();
     let dry = workspace.json(&["run", "--plan", &file, "--dry-run"], 1).await;
-    assert_eq!(codes(&dry), ["template.unresolved"], "{dry:#}");
+    assert_eq!(finding_codes(&dry), ["template.unresolved"], "{dry:#}");
     assert_eq!(dry["steps"][0]["warnings"], json!([]));
 }
 
@@ -129,14 +129,14 @@ async fn a_request_whose_planning_failed_has_a_state_and_a_finding() {
     assert_eq!(workspace.run(&["run", "zzz qqq"]).await.status, 2);
     let list = workspace.run(&["list", "requests"]).await.out;
     assert!(list.contains("PLANNING_FAILED"), "{list}");
-    let found = workspace.json(&["debug", &request_of(&list)], 0).await;
+    let found = workspace.json(&["debug", &first_request_id(&list)], 0).await;
     assert_eq!(found["findings"][0]["code"], "NO_PLAN_FOUND", "{found:#}");
     assert_eq!(found["findings"][0]["kind"], "FAILURE");
-    let report = workspace.run(&["debug", &request_of(&list)]).await.out;
+    let report = workspace.run(&["debug", &first_request_id(&list)]).await.out;
     assert!(report.starts_with("PLANNING_FAILED  "), "{report}");
 }
 
-fn request_of(list: &str) -> String {
+fn first_request_id(list: &str) -> String {
     let row = list.lines().nth(1).unwrap();
     row.split(' ').next().unwrap().to_owned()
 }
@@ -151,7 +151,7 @@ async fn debug_at_an_earlier_event_shows_the_findings_of_that_time() {
             {"id":"b","name":"flow.fail","parameters":{"message":"no"},"dependsOn":"a"}]}"#,
     );
     let failed = workspace.json(&["run", "--plan", &plan], 1).await;
-    assert_eq!(codes(&failed), ["tool.failed"]);
+    assert_eq!(finding_codes(&failed), ["tool.failed"]);
     let seq = failed["findings"][0]["causeSeq"].as_i64().unwrap();
     assert!(seq > 1 && seq < failed["seq"].as_i64().unwrap(), "{failed:#}");
 }

@@ -27,7 +27,7 @@ async fn wait_for_file(path: &Path) {
     tokio::time::timeout(MAX_WAIT, written).await.expect("the tool is called");
 }
 
-/// `reserve` succeeds and `hang` hangs. `release` compensates `reserve`.
+/// Tool `reserve` succeeds and `hang` never returns. `release` compensates `reserve`.
 fn shop_plan(workspace: &Workspace) -> String {
     let tool = |name: &str, effect: &str, script: &str| json!({ "name": name, "effect": effect, "run": { "command": ["sh", "-c", script] } });
     let tools = [
@@ -143,7 +143,7 @@ async fn a_termination_signal_lets_running_calls_finish() {
     }
 }
 
-/// The call that ran during the signal is the last one.
+/// The call that runs when the signal arrives is the last one of the execution.
 #[tokio::test]
 async fn a_signal_during_the_last_call_reports_that_the_execution_ended() {
     let workspace = Workspace::new();
@@ -174,7 +174,7 @@ async fn a_termination_signal_lets_calls_started_by_approve_finish() {
     assert_eq!(workspace.json(&["execute", &id], 0).await["outputs"]["pay"], "paid");
 }
 
-/// No worker is alive, so none reads the answer.
+/// No worker is alive, so none reads the answer, and waiting for one would be useless.
 #[tokio::test]
 async fn approve_and_signal_do_not_wait_when_no_worker_is_alive() {
     let workspace = Workspace::new();
@@ -186,7 +186,7 @@ async fn approve_and_signal_do_not_wait_when_no_worker_is_alive() {
     let before = Instant::now();
     workspace.json(&["approve", &id, "ask", "--no-run"], 0).await;
     workspace.json(&["signal", &id, "go", "--no-run"], 0).await;
-    // Each of the two once took five seconds.
+    // Regression: each of the two commands took five seconds.
     assert!(before.elapsed() < Duration::from_secs(4), "{:?}", before.elapsed());
     assert_eq!(workspace.json(&["execute", &id], 0).await["state"], "COMPLETED");
 }

@@ -21,10 +21,10 @@ fn configure(workspace: &Workspace, store: &str) {
     workspace.file("faber.yaml", &config.to_string());
 }
 
-/// The execution was once retried every ten minutes, and called the tool again each time.
+/// Regression: the execution was retried every ten minutes, and called the tool again each time.
 #[tokio::test]
 async fn an_output_too_large_for_the_log_fails_its_step_after_one_call() {
-    for store in ["sqlite:large.db".to_owned(), Mongod::shared().await.fresh_url()] {
+    for store in ["sqlite:large.db".to_owned(), Mongod::shared().await.new_database_url()] {
         let workspace = Workspace::new();
         configure(&workspace, &store);
         let plan = workspace.file("plan.json", r#"{"tools":[{"name":"controls"}]}"#);

@@ -12,15 +12,15 @@ fn as_list(value: &Value) -> &[Value] {
     value.as_array().unwrap_or_else(|| panic!("{value} is no list"))
 }
 
-/// A plan that runs a sub-plan for each item of its input. With `asks`, each child needs an
-/// approval.
+/// A plan that runs a sub-plan for each item of its input. With `needs_approval`, each child needs
+/// an approval.
 fn plan_with_children(workspace: &Workspace, needs_approval: bool) -> String {
     let part = json!({ "tools": [{ "id": "in", "name": "flow.noop", "requiresApproval": needs_approval }] });
     let step = json!({ "id": "each", "plan": part, "forEach": "{{input}}" });
     workspace.file("family.json", &json!({ "tools": [step] }).to_string())
 }
 
-fn items_json(n: usize) -> String {
+fn input_with_items(n: usize) -> String {
     json!((0..n).collect::<Vec<_>>()).to_string()
 }
 
@@ -52,7 +52,7 @@ async fn watch_and_cancel_of_a_request_use_the_parent_and_not_a_child() {
 async fn debug_of_a_request_with_many_children_shows_the_parent_first() {
     let workspace = Workspace::new();
     let plan = plan_with_children(&workspace, false);
-    let ran = workspace.json(&["run", "--plan", &plan, "--input", &items_json(60)], 0).await;
+    let ran = workspace.json(&["run", "--plan", &plan, "--input", &input_with_items(60)], 0).await;
     let (root, request) = (text(&ran["executionId"]), text(&ran["requestId"]));
     for id in [request, root] {
         let shown = workspace.json(&["debug", id], 0).await;
@@ -70,7 +70,7 @@ async fn debug_of_a_request_with_many_children_shows_the_parent_first() {
 async fn run_exits_with_4_when_unfollowed_children_wait() {
     let workspace = Workspace::new();
     let plan = plan_with_children(&workspace, true);
-    let waits = workspace.run(&["run", "--plan", &plan, "--input", &items_json(70)]).await;
+    let waits = workspace.run(&["run", "--plan", &plan, "--input", &input_with_items(70)]).await;
     assert_eq!(waits.status, 4, "{waits:?}");
 }
 
@@ -102,7 +102,7 @@ async fn debug_shows_the_whole_timeline_of_a_long_execution() {
     let workspace = Workspace::new();
     let step = json!({ "id": "l", "name": "flow.noop", "forEach": "{{input}}" });
     let plan = workspace.file("plan.json", &json!({ "tools": [step] }).to_string());
-    let input = workspace.file("input.json", &items_json(6_000));
+    let input = workspace.file("input.json", &input_with_items(6_000));
     let ran = workspace.json(&["run", "--plan", &plan, "--input", &format!("@{input}")], 0).await;
     let shown = workspace.json(&["debug", text(&ran["requestId"])], 0).await;
     let timeline = as_list(&shown["timeline"]);

@@ -22,9 +22,9 @@ struct OAuthServer {
 
 impl OAuthServer {
     async fn start() -> Self {
-        let modules = installed::path("FABER_TEST_MCP_MODULES", "mcp/node_modules");
+        let modules = installed::find_path("FABER_TEST_MCP_MODULES", "mcp/node_modules");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/mcp/guarded.mjs");
-        let mut command = Command::new(installed::program("node"));
+        let mut command = Command::new(installed::find_program("node"));
         command.arg(script).arg(modules).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -32,7 +32,8 @@ impl OAuthServer {
         Self { input: child.stdin.take().unwrap(), _child: child, lines, url }
     }
 
-    /// Sends an instruction to the server. Returns what happened so far.
+    /// Sends an instruction to the server. Returns the requests that the server has received so
+    /// far.
     async fn send(&mut self, line: &str) -> Value {
         self.input.write_all(format!("{line}\n").as_bytes()).await.unwrap();
         let reply = timeout(MAX_WAIT, self.lines.next_line()).await.unwrap().unwrap().unwrap();
@@ -112,7 +113,7 @@ async fn a_login_is_used_and_refreshed_until_the_server_forgets_it() {
     assert_eq!((&logged_in["scopes"], &logged_in["isRenewed"]), (&json!(["read"]), &json!(true)));
     let [file] = test.login_files().try_into().unwrap();
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    // The token may be printed only masked, even if the server repeats it.
+    // The token may appear only masked, even if the server repeats it.
     let called = test.call("s.whoami").await.unwrap();
     assert!(called.contains("whoami with ***ACCESS_TOKEN***"), "{called}");
     let reply = test.server.send("tell").await;

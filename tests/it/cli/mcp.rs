@@ -16,23 +16,23 @@ use tokio::{
 
 use super::workspace::Workspace;
 
-/// Limit for one answer. The client gives up a little earlier.
+/// Limit of the wait for one answer. The client gives up a little earlier.
 const MAX_WAIT: Duration = Duration::from_mins(5);
 
 /// A plan that waits for a signal.
 const WAITING_PLAN: &str =
     r#"{"tools":[{"id":"w","name":"flow.wait","parameters":{"name":"go"}}]}"#;
 
-fn modules() -> PathBuf {
-    installed::path("FABER_TEST_MCP_MODULES", "mcp/node_modules")
+fn node_modules() -> PathBuf {
+    installed::find_path("FABER_TEST_MCP_MODULES", "mcp/node_modules")
 }
 
 pub(super) struct Client {
     _process: Child,
-    questions: ChildStdin,
+    requests: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
     /// The server's description of itself, or the reason why the connection failed.
-    greeting: Value,
+    server_info: Value,
 }
 
 impl Client {
@@ -49,19 +49,19 @@ impl Client {
 
     async fn connect(server: &Value) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/cli/mcp/client.mjs");
-        let mut command = Command::new(installed::program("node"));
-        command.arg(script).arg(modules());
+        let mut command = Command::new(installed::find_program("node"));
+        command.arg(script).arg(node_modules());
         command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut process = command.kill_on_drop(true).spawn().unwrap();
-        let questions = process.stdin.take().unwrap();
+        let requests = process.stdin.take().unwrap();
         let answers = BufReader::new(process.stdout.take().unwrap()).lines();
-        let mut client = Self { _process: process, questions, answers, greeting: Value::Null };
-        client.greeting = client.ask(server).await;
+        let mut client = Self { _process: process, requests, answers, server_info: Value::Null };
+        client.server_info = client.ask(server).await;
         client
     }
 
     async fn ask(&mut self, question: &Value) -> Value {
-        self.questions.write_all(format!("{question}\n").as_bytes()).await.unwrap();
+        self.requests.write_all(format!("{question}\n").as_bytes()).await.unwrap();
         let answer = timeout(MAX_WAIT, self.answers.next_line()).await;
         let answer = answer.unwrap_or_else(|_| panic!("no answer to {question}")).unwrap();
         serde_json::from_str(&answer.expect("the client is alive")).unwrap()

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::workspace::Workspace;
 
-/// A plan that uses most features, with a sub-plan.
-const PLAN: &str = r#"{
+const PLAN_WITH_MOST_FEATURES: &str = r#"{
   "query": "greet everybody",
   "tools": [
     { "id": "list", "name": "flow.echo", "parameters": { "all": [1, "yes", "1e3", 9007199254740993, 0.1], "on": "off" } },
@@ -20,7 +19,7 @@ const PLAN: &str = r#"{
 }"#;
 
 /// Returns the steps of a plan, without ids that differ each time.
-async fn steps(workspace: &Workspace, plan: &str) -> Value {
+async fn comparable_steps(workspace: &Workspace, plan: &str) -> Value {
     let debug = workspace.json(&["debug", plan], 0).await;
     let mut tools = debug["plans"][0]["tools"].clone();
     for step in tools.as_array_mut().unwrap() {
@@ -35,7 +34,7 @@ async fn steps(workspace: &Workspace, plan: &str) -> Value {
 #[tokio::test]
 async fn an_exported_plan_runs_again_unchanged() {
     let workspace = Workspace::new();
-    let written = workspace.file("plan.json", PLAN);
+    let written = workspace.file("plan.json", PLAN_WITH_MOST_FEATURES);
     let done = workspace.json(&["run", "--plan", &written], 0).await;
     let plan = done["planId"].as_str().unwrap();
     for (format, name) in [("yaml", "plan.yaml"), ("json", "again.json")] {
@@ -47,14 +46,14 @@ async fn an_exported_plan_runs_again_unchanged() {
         assert_eq!(again["outputs"], done["outputs"], "{}", exported.out);
         let other = again["planId"].as_str().unwrap();
         assert_eq!(
-            steps(&workspace, other).await,
-            steps(&workspace, plan).await,
+            comparable_steps(&workspace, other).await,
+            comparable_steps(&workspace, plan).await,
             "{}",
             exported.out
         );
         assert_eq!(again["plan"]["query"], "greet everybody");
     }
-    // By its request, and into a file.
+    // The plan is exported by its request, and into a file.
     let file = workspace.path("out.yaml").display().to_string();
     let request = done["requestId"].as_str().unwrap();
     assert_eq!(workspace.run(&["export", request, "-o", &file]).await.status, 0);
@@ -80,16 +79,16 @@ async fn a_plan_printed_as_json_runs_from_a_file() {
     assert_ne!(done["planId"], plan["planId"], "the file becomes a new plan");
     assert_eq!(done["plan"]["query"], query);
     let other = done["planId"].as_str().unwrap();
-    assert_eq!(steps(&workspace, other).await, plan["tools"]);
+    assert_eq!(comparable_steps(&workspace, other).await, plan["tools"]);
 
     // A plan with most features and a sub-plan, as YAML too.
-    let written = workspace.file("written.json", PLAN);
+    let written = workspace.file("written.json", PLAN_WITH_MOST_FEATURES);
     let done = workspace.json(&["run", "--plan", &written], 0).await;
     let printed = workspace.file("printed.yaml", &format!("# JSON is YAML\n{:#}", done["plan"]));
     let again = workspace.json(&["run", "--plan", &printed], 0).await;
     assert_eq!(again["outputs"], done["outputs"]);
     let (one, other) = (done["planId"].as_str().unwrap(), again["planId"].as_str().unwrap());
-    assert_eq!(steps(&workspace, other).await, steps(&workspace, one).await);
+    assert_eq!(comparable_steps(&workspace, other).await, comparable_steps(&workspace, one).await);
 
     let execution = workspace.file("execution.json", &done.to_string());
     let refused = workspace.json(&["run", "--plan", &execution], 2).await;

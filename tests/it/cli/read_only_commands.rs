@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::workspace::{SEED, Workspace};
+use super::workspace::{DEMO_QUERY, Workspace};
 
 #[tokio::test]
 async fn wrong_usage_exits_with_2_and_prints_only_to_standard_error() {
@@ -64,15 +64,15 @@ async fn an_unreachable_server_or_store_exits_with_3() {
 #[tokio::test]
 async fn plans_are_shown_in_every_format() {
     let workspace = Workspace::new();
-    let plan = workspace.json(&["plan", SEED], 0).await;
+    let plan = workspace.json(&["plan", DEMO_QUERY], 0).await;
     assert_eq!(plan["executionOrder"], serde_json::json!(["createAuthor", "createBlog"]));
     assert_eq!(plan["tools"][1]["parameters"]["authorId"], "{{createAuthor._id}}");
     assert!(plan["diagnostics"].is_array());
 
-    let text = workspace.run(&["plan", SEED]).await;
+    let text = workspace.run(&["plan", DEMO_QUERY]).await;
     assert!(text.out.contains("← createAuthor"), "{text:?}");
     for (format, part) in [("json", "\"planId\""), ("mermaid", "flowchart"), ("dot", "digraph")] {
-        let shown = workspace.run(&["plan", SEED, "--format", format]).await;
+        let shown = workspace.run(&["plan", DEMO_QUERY, "--format", format]).await;
         assert!(shown.status == 0 && shown.out.contains(part), "{format}: {shown:?}");
     }
     let listed = workspace.json(&["list", "plans", "--first", "2"], 0).await;
@@ -281,7 +281,7 @@ async fn doctor_reports_broken_toolsets() {
     let broken = checks.as_array().unwrap().iter().find(|check| check["name"] == "toolset broken");
     assert_eq!(broken.unwrap()["ok"], false);
     assert!(broken.unwrap()["help"].is_string());
-    // Only the log said so once.
+    // Regression: only the log reported this.
     let source = "{ tools: [{ name: t, run: { command: [cat] } }] }";
     let text = format!("toolsets: [{{ name: odd, condition: nobody, source: {source} }}]");
     workspace.file("faber.yaml", &text);
@@ -389,7 +389,8 @@ toolsets:
     assert!(access["detail"].as_str().unwrap().contains("set `FABER_TEST_TOKEN`"), "{access}");
 }
 
-/// An execution whose last steps are long sleeps was parked once, and no worker claimed it again.
+/// Regression: an execution whose last steps are long sleeps was parked, and no worker claimed it
+/// again.
 #[tokio::test]
 async fn bench_dag_waits_for_long_sleeps() {
     let workspace = Workspace::new();

@@ -11,7 +11,7 @@ use super::{
     workspace::{CommandOutput, Workspace},
 };
 
-const TOOLS: &str = r#"{"tools_list": [
+const TOOLS_FILE: &str = r#"{"tools_list": [
     {"name": "weather", "description": "Says what the weather will be.", "arguments": {"city": "Where."},
      "examples": ["Will it rain tomorrow?", "What is the weather like in Oslo?", "Is it sunny in Rome today?"]},
     {"name": "invoice", "description": "Writes an invoice for a customer.", "arguments": {"customer": "Who pays."},
@@ -23,10 +23,10 @@ const TOOLS: &str = r#"{"tools_list": [
 ]}"#;
 
 /// Creates a workspace with these tools loaded.
-async fn with_tools() -> Workspace {
+async fn workspace_with_tools() -> Workspace {
     let workspace = Workspace::new();
     workspace.file("faber.yaml", "toolsets: []\nstore: sqlite:./own.db\n");
-    let file = workspace.file("tools.json", TOOLS);
+    let file = workspace.file("tools.json", TOOLS_FILE);
     let loaded = workspace.run(&["tools", "load", &file]).await;
     for name in ["weather", "invoice", "forecast", "translate"] {
         assert_eq!(printed_status(&loaded, name), "OK", "{loaded:?}");
@@ -35,31 +35,31 @@ async fn with_tools() -> Workspace {
 }
 
 /// A server in a workspace with these tools, so that many commands share one encoder.
-struct Served {
+struct ServedWorkspace {
     workspace: Workspace,
     url: String,
     _server: RunningCommand,
 }
 
-impl Served {
+impl ServedWorkspace {
     async fn new() -> Self {
-        let workspace = with_tools().await;
+        let workspace = workspace_with_tools().await;
         let mut server = workspace.spawn(&["serve", "--listen", "127.0.0.1:0"]);
         let line = server.wait_for_line("listening on http://").await;
         let url = line.rsplit(' ').next().unwrap().to_owned();
         Self { workspace, url, _server: server }
     }
 
-    fn at<'a>(&'a self, arguments: &[&'a str]) -> Vec<&'a str> {
+    fn with_server<'a>(&'a self, arguments: &[&'a str]) -> Vec<&'a str> {
         [arguments, &["--server", self.url.as_str()]].concat()
     }
 
     async fn run(&self, arguments: &[&str]) -> CommandOutput {
-        self.workspace.run(&self.at(arguments)).await
+        self.workspace.run(&self.with_server(arguments)).await
     }
 
     async fn json(&self, arguments: &[&str], status: i32) -> Value {
-        self.workspace.json(&self.at(arguments), status).await
+        self.workspace.json(&self.with_server(arguments), status).await
     }
 }
 
@@ -70,26 +70,26 @@ fn printed_status(loaded: &CommandOutput, name: &str) -> String {
     line.trim().trim_start_matches(name).trim().to_owned()
 }
 
-fn names_of(found: &Value) -> Vec<&str> {
+fn tool_names(found: &Value) -> Vec<&str> {
     let matches = found.as_array().unwrap_or_else(|| panic!("{found} is no list")).iter();
     matches.map(|found| found["tool"]["name"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]
 async fn tools_that_are_loaded_once_can_be_selected_by_every_criterion() {
-    let served = Served::new().await;
+    let served = ServedWorkspace::new().await;
     let again = served.run(&["tools", "load", "tools.json"]).await;
     assert_eq!((again.status, printed_status(&again, "forecast").as_str()), (0, "ALREADY EXISTS"));
     let query = "Is it going to rain in Oslo?";
     let found = served.json(&["tools", "select", query], 0).await;
-    assert_eq!(names_of(&found).len(), 3, "a tool without examples is not ranked: {found}");
-    assert!(["weather", "forecast"].contains(&names_of(&found)[0]), "{found}");
-    assert_eq!(names_of(&found)[2], "invoice");
+    assert_eq!(tool_names(&found).len(), 3, "a tool without examples is not ranked: {found}");
+    assert!(["weather", "forecast"].contains(&tool_names(&found)[0]), "{found}");
+    assert_eq!(tool_names(&found)[2], "invoice");
     assert!(found[0]["score"].as_f64() > found[2]["score"].as_f64(), "{found}");
     assert!(found[0]["leastSimilar"].is_f64(), "{found}");
     for by in ["description", "lexical", "hybrid"] {
         let found = served.json(&["tools", "select", "translate a text", "--by", by], 0).await;
-        assert_eq!(names_of(&found)[0], "translate", "{by}: {found}");
+        assert_eq!(tool_names(&found)[0], "translate", "{by}: {found}");
     }
     let shown = served.run(&["tools", "select", "Invoice for Anna", "--limit", "1"]).await;
     assert!(shown.out.contains("invoice") && !shown.out.contains("weather"), "{shown:?}");
@@ -109,7 +109,7 @@ async fn tools_that_are_loaded_once_can_be_selected_by_every_criterion() {
 
 #[tokio::test]
 async fn select_uses_the_margin_of_the_configuration() {
-    let workspace = with_tools().await;
+    let workspace = workspace_with_tools().await;
     for (margin, is_hit) in [("-2", true), ("2", false)] {
         let text =
             format!("toolsets: []\nstore: sqlite:./own.db\nselection: {{ margin: {margin} }}\n");
@@ -123,9 +123,17 @@ async fn select_uses_the_margin_of_the_configuration() {
 }
 
 /// Runs a command and types lines into it.
-async fn run_with_input(served: &Served, arguments: &[&str], typed: &str) -> CommandOutput {
-    let mut child =
-        served.workspace.command(&served.at(arguments)).stdin(Stdio::piped()).spawn().unwrap();
+async fn run_with_input(
+    served: &ServedWorkspace,
+    arguments: &[&str],
+    typed: &str,
+) -> CommandOutput {
+    let mut child = served
+        .workspace
+        .command(&served.with_server(arguments))
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(typed.as_bytes()).await.unwrap();
     drop(stdin);
@@ -140,7 +148,7 @@ async fn run_with_input(served: &Served, arguments: &[&str], typed: &str) -> Com
 
 #[tokio::test]
 async fn select_without_a_query_asks_until_q_or_an_empty_line() {
-    let served = Served::new().await;
+    let served = ServedWorkspace::new().await;
     let typed = "What will the weather be in Oslo?\nHow are you?\nq\nWill it rain?\n";
     let ended = run_with_input(&served, &["tools", "select"], typed).await;
     assert_eq!(ended.status, 0, "{ended:?}");
@@ -161,15 +169,18 @@ async fn select_without_a_query_asks_until_q_or_an_empty_line() {
     // An empty line or the end of input also ends it. With `--json` each answer is a document.
     let ended = run_with_input(&served, &["tools", "select", "--json"], "rain\n\nsun\n").await;
     let answer: Value = serde_json::from_str(&ended.out).unwrap();
-    assert_eq!(names_of(&answer["centroid"]).len(), 1, "{answer}");
+    assert_eq!(tool_names(&answer["centroid"]).len(), 1, "{answer}");
     let ended =
         run_with_input(&served, &["tools", "select", "--by", "lexical", "--json"], "rain").await;
-    assert!(names_of(&serde_json::from_str(&ended.out).unwrap()).contains(&"weather"), "{ended:?}");
+    assert!(
+        tool_names(&serde_json::from_str(&ended.out).unwrap()).contains(&"weather"),
+        "{ended:?}"
+    );
 }
 
 #[tokio::test]
 async fn eval_computes_figures_from_a_file_of_queries() {
-    let served = Served::new().await;
+    let served = ServedWorkspace::new().await;
     let queries = served.workspace.file(
         "queries.jsonl",
         "{\"query\": \"write an invoice\", \"gold\": [\"tools.invoice\"]}\n\n\
@@ -195,10 +206,10 @@ async fn eval_computes_figures_from_a_file_of_queries() {
     assert!(shown.out.contains("LEXICAL") && !shown.out.contains("HYBRID"), "{shown:?}");
 }
 
-/// Each of these mistakes was once a silent miss or a row of zeros.
+/// Regression: each of these mistakes was a silent miss or a row of zeros.
 #[tokio::test]
 async fn eval_rejects_an_invalid_query_file_and_names_the_line() {
-    let workspace = with_tools().await;
+    let workspace = workspace_with_tools().await;
     workspace.run(&["toolsets", "deactivate", "tools"]).await;
     let queries = workspace.file("q.jsonl", r#"{"query": "rain", "gold": ["weather"]}"#);
     let eval = ["tools", "eval", "--by", "lexical", "--queries"];
@@ -237,7 +248,7 @@ async fn eval_rejects_an_invalid_query_file_and_names_the_line() {
 
 #[tokio::test]
 async fn selection_without_an_embedder_names_the_setting() {
-    let workspace = with_tools().await;
+    let workspace = workspace_with_tools().await;
     workspace.file(
         "faber.yaml",
         "toolsets: []\nstore: sqlite:./own.db\nembedding: { builtin: false }\n",
@@ -246,7 +257,7 @@ async fn selection_without_an_embedder_names_the_setting() {
     assert_eq!(error["error"]["code"], "PLANNER_UNAVAILABLE");
     assert!(error["error"]["message"].as_str().unwrap().contains("`embedding`"), "{error}");
     let found = workspace.json(&["tools", "select", "write an invoice", "--by", "hybrid"], 0).await;
-    assert_eq!(names_of(&found)[0], "invoice");
+    assert_eq!(tool_names(&found)[0], "invoice");
     let queries =
         workspace.file("queries.jsonl", r#"{"query": "an invoice", "gold": ["invoice"]}"#);
     let ended = workspace.run(&["tools", "eval", "--queries", &queries]).await;

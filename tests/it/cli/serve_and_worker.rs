@@ -7,14 +7,14 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::workspace::{SEED, Workspace};
+use super::workspace::{DEMO_QUERY, Workspace};
 
 /// An MCP server that ignores SIGTERM and the end of its input, and leaves a background process.
 const STUBBORN_SERVER: &str = "trap '' TERM HUP; echo $$ > server; \
     setsid sh -c 'echo $$ > away; exec sleep 1000' & while :; do sleep 1; done";
 
 /// Returns the metrics of a server. With HTTP/1.0 the end of the connection ends the answer.
-async fn metrics(address: &str) -> String {
+async fn read_metrics(address: &str) -> String {
     let mut connection = TcpStream::connect(address).await.unwrap();
     let ask = format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n");
     connection.write_all(ask.as_bytes()).await.unwrap();
@@ -33,7 +33,7 @@ async fn commands_work_through_a_server() {
         let all = [arguments, &["--server", url]].concat();
         all.iter().map(|argument| (*argument).to_owned()).collect()
     };
-    let run = at(&["run", SEED]);
+    let run = at(&["run", DEMO_QUERY]);
     let run: Vec<&str> = run.iter().map(String::as_str).collect();
     let done = workspace.json(&run, 0).await;
     assert_eq!((&done["state"], &done["total"]), (&json!("COMPLETED"), &json!(2)));
@@ -45,12 +45,12 @@ async fn commands_work_through_a_server() {
     assert_eq!(listed[0]["executionId"], done["executionId"]);
     let debug = at(&["debug", done["requestId"].as_str().unwrap()]);
     let debug: Vec<&str> = debug.iter().map(String::as_str).collect();
-    assert_eq!(workspace.json(&debug, 0).await["query"], SEED);
+    assert_eq!(workspace.json(&debug, 0).await["query"], DEMO_QUERY);
     let missing = at(&["watch", "exec_1_aaaaaaaaa"]);
     let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
     assert_eq!(workspace.json(&missing, 2).await["error"]["code"], "NOT_FOUND");
 
-    let figures = metrics(url.trim_start_matches("http://")).await;
+    let figures = read_metrics(url.trim_start_matches("http://")).await;
     for figure in ["faber_pruned_total{kind=\"execution\"} 0", "faber_calls_waiting 0"] {
         assert!(figures.contains(figure), "{figure}: {figures}");
     }
@@ -139,7 +139,7 @@ async fn doctor_reports_a_ready_server_although_a_toolset_failed() {
     assert_eq!(workspace.run(&["doctor", "--ready"]).await.status, 2, "`--ready` needs a server");
 }
 
-/// MCP servers that ignore the end of their input once survived.
+/// Regression: MCP servers that ignore the end of their input survived.
 #[tokio::test]
 async fn mcp_servers_end_when_faber_is_killed() {
     let workspace = Workspace::new();
@@ -161,8 +161,8 @@ async fn mcp_servers_end_when_faber_is_killed() {
     }
 }
 
-/// The server would continue with a file that no other process can open, and everything would be
-/// lost.
+/// Otherwise the server would continue with a file that no other process can open, and all its data
+/// would be lost.
 #[tokio::test]
 async fn a_server_whose_store_file_was_moved_refuses_writes() {
     let workspace = Workspace::new();
@@ -182,7 +182,7 @@ async fn a_server_whose_store_file_was_moved_refuses_writes() {
     assert!(message.contains("faber.db` was removed or replaced"), "{message}");
     assert!(message.contains("move the file back, or restart Faber"), "{message}");
     let ready = async |status| {
-        // The readiness answer is cached for a second.
+        // The server caches its readiness for a second.
         while workspace.run(&doctor).await.status != status {
             tokio::task::yield_now().await;
         }

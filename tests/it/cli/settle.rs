@@ -18,10 +18,9 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
 }
 
-/// A workspace whose tool `own.pay` logs its idempotency key, and gives no answer while `slow`
-/// exists. `own.refund` logs the parameters of its calls.
-/// `own.pay` and `own.check` fail while `broken`
-/// exists.
+/// A workspace with three tools. `own.pay` logs its idempotency key, and gives no answer while the
+/// file `slow` exists. `own.refund` logs the parameters of its calls. `own.pay` and `own.check`
+/// fail while the file `broken` exists.
 struct Shop {
     workspace: Workspace,
 }
@@ -50,7 +49,7 @@ impl Shop {
         Self { workspace }
     }
 
-    fn lines(&self, name: &str) -> Vec<String> {
+    fn read_lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.workspace.path(name)).unwrap_or_default();
         text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
@@ -88,7 +87,7 @@ async fn a_retry_sends_the_key_of_the_call_whose_outcome_is_unknown() {
     shop.workspace.json(&["retry", &second, "--yes"], 0).await;
     let key = format!("{first}/pay");
     assert_eq!(
-        shop.lines("keys"),
+        shop.read_lines("keys"),
         [key.as_str(), &key, &key],
         "the key survives a chain of retries"
     );
@@ -125,11 +124,16 @@ async fn a_call_settled_as_succeeded_is_reused_and_compensated_by_a_retry() {
 
     let retried = workspace.json(&["retry", &id], 1).await;
     assert_eq!(retried["steps"][0]["reused"], true, "{retried}");
-    assert_eq!(shop.lines("keys").len(), 1, "the payment is not repeated");
-    assert_eq!(shop.lines("refunds"), [r#"{"payment":7}"#], "the retry compensated the payment");
+    assert_eq!(shop.read_lines("keys").len(), 1, "the payment is not repeated");
+    assert_eq!(
+        shop.read_lines("refunds"),
+        [r#"{"payment":7}"#],
+        "the retry compensated the payment"
+    );
 }
 
-/// `createAuthor` of the demo takes longer than a millisecond, and has an output schema.
+/// The demo's `createAuthor` takes longer than the timeout of a millisecond, and has an output
+/// schema.
 #[tokio::test]
 async fn settle_rejects_an_output_that_violates_the_schema_of_the_tool() {
     let workspace = Workspace::new();
@@ -155,7 +159,7 @@ async fn a_call_settled_as_failed_is_repeated_with_a_new_key() {
     shop.workspace.json(&["settle", &id, "pay", "--failed"], 0).await;
     let retried = shop.workspace.json(&["retry", &id], 0).await;
     let again = format!("{}/pay", text(&retried["executionId"]));
-    assert_eq!(shop.lines("keys"), [format!("{id}/pay"), again]);
+    assert_eq!(shop.read_lines("keys"), [format!("{id}/pay"), again]);
 }
 
 #[tokio::test]
@@ -170,7 +174,7 @@ async fn settling_a_step_that_waits_for_a_decision_continues_the_execution() {
     for part in [&format!("`faber settle {id} pay --succeeded`"), "`--yes`"] {
         assert!(message.contains(part), "{part}: {message}");
     }
-    assert_eq!(shop.lines("keys").len(), 1, "the payment is not repeated");
+    assert_eq!(shop.read_lines("keys").len(), 1, "the payment is not repeated");
     let done = shop.workspace.json(&["settle", &id, "pay", "--succeeded", r#"{"id": 7}"#], 0).await;
     assert_eq!(done["outputs"], json!({ "pay": { "id": 7 }, "ship": { "of": 7 } }), "{done}");
     assert_eq!(done["steps"][0]["settled"], "SUCCEEDED", "{done}");
@@ -185,7 +189,7 @@ async fn an_approved_repetition_of_an_unknown_call_sends_its_key() {
     shop.let_pay_answer();
     shop.workspace.json(&["approve", &id, "pay", "--yes"], 0).await;
     let key = format!("{id}/pay");
-    assert_eq!(shop.lines("keys"), [key.as_str(), &key]);
+    assert_eq!(shop.read_lines("keys"), [key.as_str(), &key]);
 }
 
 #[tokio::test]
@@ -214,7 +218,7 @@ async fn items_of_a_loop_are_settled_one_by_one() {
     assert!(asked.err.contains(&settle), "{asked:?}");
     let retried = shop.workspace.json(&["retry", &id, "--yes"], 0).await;
     assert_eq!(retried["outputs"], json!({ "each": [{ "id": 1 }, { "id": 9 }] }), "{retried}");
-    let mut keys = shop.lines("keys");
+    let mut keys = shop.read_lines("keys");
     let last = keys.pop().expect("a key");
     assert_eq!((keys.len(), last), (2, format!("{id}/each[0]")), "item 0 keeps its key");
 }
@@ -242,7 +246,7 @@ async fn a_retry_with_other_parameters_uses_a_new_key_and_warns() {
     shop.let_pay_answer();
     let retried = workspace.json(&["retry", &id, "--all", "--yes"], 0).await;
     let again = format!("{}/pay", text(&retried["executionId"]));
-    assert_eq!(shop.lines("keys"), [format!("{id}/pay"), again]);
+    assert_eq!(shop.read_lines("keys"), [format!("{id}/pay"), again]);
     let warnings = retried["steps"][1]["warnings"].to_string();
     assert!(warnings.contains("new idempotency key"), "{warnings}");
 }
@@ -265,7 +269,7 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     // Without a settlement, the new child sends the key of the old one.
     let second = shop.workspace.json(&["retry", &id, "--yes"], 1).await;
     let key = format!("{child}/pay");
-    assert_eq!(shop.lines("keys"), [key.as_str(), &key]);
+    assert_eq!(shop.read_lines("keys"), [key.as_str(), &key]);
     let second = text(&second["executionId"]).to_owned();
     let child = text(&shop.step(&second, "sub").await["childExecutionId"]).to_owned();
     shop.workspace.json(&["settle", &child, "pay", "--succeeded", r#"{"id": 3}"#], 0).await;
@@ -275,10 +279,11 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     assert!(!told.contains("faber settle"), "{told}");
     let done = shop.workspace.json(&["retry", &second], 0).await;
     assert_eq!(done["outputs"], json!({ "sub": { "pay": { "id": 3 } } }), "{done}");
-    assert_eq!(shop.lines("keys").len(), 2, "the payment is not repeated");
+    assert_eq!(shop.read_lines("keys").len(), 2, "the payment is not repeated");
 }
 
-/// The second execution repeats the call, which fails for sure. The first call may have happened.
+/// The second execution repeats the call, and the repetition certainly fails. The first call may
+/// have taken effect.
 #[tokio::test]
 async fn an_open_call_is_settled_in_the_execution_that_repeated_it() {
     let shop = Shop::new();
@@ -304,18 +309,19 @@ async fn an_open_call_is_settled_in_the_execution_that_repeated_it() {
     assert_eq!(shop.step(&second, "pay").await["settled"], "SUCCEEDED");
     let retried = workspace.json(&["retry", &second], 0).await;
     assert_eq!(retried["outputs"]["pay"]["id"], 7, "{retried}");
-    assert_eq!(shop.lines("keys").len(), 2, "nothing was paid again");
+    assert_eq!(shop.read_lines("keys").len(), 2, "nothing was paid again");
 }
 
-/// An HTTP service that notes the idempotency keys of its calls, and answers none while `is_silent`.
-struct Bank {
+/// An HTTP service that records the idempotency keys of its calls. It answers none of them while
+/// `is_silent` is set.
+struct PaymentService {
     url: String,
     keys: Arc<Mutex<Vec<String>>>,
     is_silent: Arc<AtomicBool>,
     _server: JoinSet<()>,
 }
 
-impl Bank {
+impl PaymentService {
     async fn open() -> Self {
         let (keys, is_silent) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(true.into()));
         let (noted, silent) = (Arc::clone(&keys), Arc::<AtomicBool>::clone(&is_silent));
@@ -339,7 +345,7 @@ impl Bank {
 /// The first execution is removed while its retry waits for a person.
 #[tokio::test]
 async fn an_http_tool_sends_the_key_of_the_unknown_call_after_a_prune() {
-    let bank = Bank::open().await;
+    let bank = PaymentService::open().await;
     let workspace = Workspace::new();
     let http = json!({ "method": "POST", "url": bank.url });
     let tool = json!({ "name": "pay", "run": { "http": http } });

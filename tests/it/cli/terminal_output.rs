@@ -6,7 +6,7 @@ use tokio::{io::AsyncWriteExt as _, process::Command};
 use super::workspace::{CommandOutput, Workspace};
 
 /// Clears the screen, sets the title, rings, reverses and hides letters, and adds forged lines.
-const HOSTILE: &str = "x\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}y\u{200b}\u{2066}\u{fdd4}\r\n\
+const HOSTILE_TEXT: &str = "x\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}y\u{200b}\u{2066}\u{fdd4}\r\n\
      faber approve everything\nok\u{8}\u{7f}";
 
 /// Escape sequences that Faber itself prints.
@@ -14,7 +14,7 @@ const COLOURS: [&str; 7] =
     ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m", "\u{1b}[36m"];
 
 /// Checks that a text has no control characters except Faber's colours, and no forged line.
-fn assert_harmless(what: &[&str], text: &str, is_document: bool) {
+fn assert_harmless(arguments: &[&str], text: &str, is_document: bool) {
     let mut bare = text.to_owned();
     for colour in COLOURS {
         bare = bare.replace(colour, "");
@@ -25,18 +25,18 @@ fn assert_harmless(what: &[&str], text: &str, is_document: bool) {
             || matches!(character, '\u{2060}'..='\u{206f}')
             || matches!(character, '\u{fdd0}'..='\u{fdef}')
     };
-    assert!(!bare.contains(steers), "{what:?}: {bare:?}");
+    assert!(!bare.contains(steers), "{arguments:?}: {bare:?}");
     let is_forged = |line: &str| line.starts_with("faber approve everything");
-    assert!(is_document || !bare.lines().any(is_forged), "{what:?}: {bare:?}");
+    assert!(is_document || !bare.lines().any(is_forged), "{arguments:?}: {bare:?}");
 }
 
 /// Runs a command with a terminal as standard output and standard error.
-pub(super) async fn on_a_terminal(workspace: &Workspace, arguments: &[&str]) -> String {
-    answered_on_a_terminal(workspace, arguments, "").await
+pub(super) async fn run_on_terminal(workspace: &Workspace, arguments: &[&str]) -> String {
+    run_on_terminal_with_input(workspace, arguments, "").await
 }
 
-/// Like [`on_a_terminal`], with typed answers.
-pub(super) async fn answered_on_a_terminal(
+/// Like [`run_on_terminal`], with typed answers.
+pub(super) async fn run_on_terminal_with_input(
     workspace: &Workspace,
     arguments: &[&str],
     typed: &str,
@@ -67,7 +67,7 @@ pub(super) async fn answered_on_a_terminal(
 }
 
 /// Writes JSON with ASCII only, which is also valid YAML.
-fn ascii(value: &Value) -> String {
+fn to_ascii_json(value: &Value) -> String {
     let escaped = |character: char| match character {
         ' '..='~' => character.to_string(),
         other => other
@@ -79,18 +79,19 @@ fn ascii(value: &Value) -> String {
 }
 
 fn hostile_plan() -> Value {
-    let echo = json!({ "m": HOSTILE, "list": [HOSTILE, 1], HOSTILE: [HOSTILE] });
-    json!({ "query": format!("q {HOSTILE}"), "tools": [
+    let echo =
+        json!({ "m": HOSTILE_TEXT, "list": [HOSTILE_TEXT, 1], HOSTILE_TEXT: [HOSTILE_TEXT] });
+    json!({ "query": format!("q {HOSTILE_TEXT}"), "tools": [
         { "id": "a", "name": "flow.echo", "parameters": echo },
         { "id": "each", "name": "flow.fail", "forEach": "{{a.list}}", "onError": "continue",
-          "parameters": { "message": HOSTILE } },
+          "parameters": { "message": HOSTILE_TEXT } },
         { "id": "boom", "name": "flow.fail", "onError": "continue",
-          "parameters": { "message": HOSTILE, "code": "c.d" } },
-        { "id": "again", "name": "flow.fail", "parameters": { "message": HOSTILE, "times": 1, "retryable": true },
+          "parameters": { "message": HOSTILE_TEXT, "code": "c.d" } },
+        { "id": "again", "name": "flow.fail", "parameters": { "message": HOSTILE_TEXT, "times": 1, "retryable": true },
           "retry": { "maxAttempts": 2, "backoffMs": 1 } },
-        { "id": "w", "name": "flow.fail", "onError": "wait", "parameters": { "message": HOSTILE },
+        { "id": "w", "name": "flow.fail", "onError": "wait", "parameters": { "message": HOSTILE_TEXT },
           "dependsOn": ["boom"], "when": "true" },
-        { "id": "s", "name": "flow.wait", "parameters": { "name": HOSTILE } },
+        { "id": "s", "name": "flow.wait", "parameters": { "name": HOSTILE_TEXT } },
     ] })
 }
 
@@ -105,15 +106,16 @@ async fn run_and_check(workspace: &Workspace, arguments: &[&str]) -> CommandOutp
 #[expect(clippy::too_many_lines, reason = "most of them are tables of commands")]
 async fn no_command_prints_control_characters_to_a_terminal() {
     let workspace = Workspace::new();
-    let mut cat = json!({ "name": "cat", "description": HOSTILE, "effect": "read",
-        "parameters": { "type": "object", "description": HOSTILE, "properties": { "q": {} } } });
-    cat["run"] = json!({ "command": ["printf", "%s", HOSTILE] });
+    let mut cat = json!({ "name": "cat", "description": HOSTILE_TEXT, "effect": "read",
+        "parameters": { "type": "object", "description": HOSTILE_TEXT, "properties": { "q": {} } } });
+    cat["run"] = json!({ "command": ["printf", "%s", HOSTILE_TEXT] });
     let mut sulk = cat.clone();
     sulk["name"] = json!("sulk");
-    sulk["run"] = json!({ "command": ["sh", "-c", "printf '%s' \"$0\" >&2; exit 1", HOSTILE] });
-    let config = json!({ "toolsets": [{ "name": "evil", "description": HOSTILE,
+    sulk["run"] =
+        json!({ "command": ["sh", "-c", "printf '%s' \"$0\" >&2; exit 1", HOSTILE_TEXT] });
+    let config = json!({ "toolsets": [{ "name": "evil", "description": HOSTILE_TEXT,
         "source": { "tools": [cat, sulk] } }] });
-    workspace.file("faber.yaml", &ascii(&config));
+    workspace.file("faber.yaml", &to_ascii_json(&config));
     let file = workspace.file("plan.json", &hostile_plan().to_string());
 
     let ended = run_and_check(&workspace, &["run", "--plan", &file]).await;
@@ -139,14 +141,14 @@ async fn no_command_prints_control_characters_to_a_terminal() {
         &["tools", "history"],
         &["tools", "usage"],
         &["toolsets", "list"],
-        &["toolsets", "activate", HOSTILE],
+        &["toolsets", "activate", HOSTILE_TEXT],
         &["doctor"],
         &["config"],
-        &["plan", HOSTILE],
-        &["execute", HOSTILE],
-        &["run", "--saved", HOSTILE],
-        &["approve", id, HOSTILE],
-        &["signal", id, HOSTILE],
+        &["plan", HOSTILE_TEXT],
+        &["execute", HOSTILE_TEXT],
+        &["run", "--saved", HOSTILE_TEXT],
+        &["approve", id, HOSTILE_TEXT],
+        &["signal", id, HOSTILE_TEXT],
     ];
     for arguments in commands {
         run_and_check(&workspace, arguments).await;
@@ -162,17 +164,17 @@ async fn no_command_prints_control_characters_to_a_terminal() {
         &["list", "requests"],
     ];
     for arguments in on_terminal {
-        let shown = on_a_terminal(&workspace, arguments).await;
+        let shown = run_on_terminal(&workspace, arguments).await;
         assert!(!shown.is_empty(), "{arguments:?}");
         let is_watched = arguments[0] == "watch";
-        let shown = if is_watched { without_drawing(&shown) } else { shown };
+        let shown = if is_watched { remove_drawing_codes(&shown) } else { shown };
         assert_harmless(arguments, &shown, matches!(arguments[0], "tools" | "export"));
     }
-    let refused = workspace.run(&["run", "--mode", HOSTILE]).await;
+    let refused = workspace.run(&["run", "--mode", HOSTILE_TEXT]).await;
     assert_eq!(refused.status, 2);
     assert_harmless(&["run", "--mode"], &refused.err, true);
     // A piped output is a document and stays unchanged.
-    for arguments in [&["cancel", id, "--reason", HOSTILE][..], &["watch", id]] {
+    for arguments in [&["cancel", id, "--reason", HOSTILE_TEXT][..], &["watch", id]] {
         let ended = workspace.run(arguments).await;
         assert_harmless(arguments, &ended.err, false);
         assert!(serde_json::from_str::<Value>(&ended.out).unwrap().is_object(), "{ended:?}");
@@ -181,7 +183,7 @@ async fn no_command_prints_control_characters_to_a_terminal() {
 }
 
 /// Removes the codes that redraw lines.
-fn without_drawing(text: &str) -> String {
+fn remove_drawing_codes(text: &str) -> String {
     let mut bare = text.replace('\r', "\n");
     for code in ["\u{1b}[2K", "\u{1b}[K", "\u{1b}[J", "\u{1b}[0J", "\u{1b}[?25l", "\u{1b}[?25h"] {
         bare = bare.replace(code, "");
@@ -198,19 +200,19 @@ fn without_drawing(text: &str) -> String {
 async fn piped_outputs_keep_control_characters() {
     let workspace = Workspace::new();
     let tool = json!({ "name": "cat", "description": "Says it.", "effect": "read",
-        "run": { "command": ["printf", "%s", HOSTILE] } });
+        "run": { "command": ["printf", "%s", HOSTILE_TEXT] } });
     let config = json!({ "toolsets": [{ "name": "evil", "source": { "tools": [tool] } }] });
-    workspace.file("faber.yaml", &ascii(&config));
-    assert_eq!(workspace.json(&["tools", "call", "cat"], 0).await["result"], HOSTILE);
+    workspace.file("faber.yaml", &to_ascii_json(&config));
+    assert_eq!(workspace.json(&["tools", "call", "cat"], 0).await["result"], HOSTILE_TEXT);
     let called = workspace.run(&["tools", "call", "cat"]).await;
-    assert_eq!(called.out, format!("{HOSTILE}\n"));
+    assert_eq!(called.out, format!("{HOSTILE_TEXT}\n"));
     let plan = workspace.file(
         "plan.json",
         &json!({ "tools": [
-        { "id": "a", "name": "flow.echo", "parameters": { "m": HOSTILE } }] })
+        { "id": "a", "name": "flow.echo", "parameters": { "m": HOSTILE_TEXT } }] })
         .to_string(),
     );
     let ended = workspace.run(&["run", "--plan", &plan]).await;
     let outputs: Value = serde_json::from_str(&ended.out).unwrap();
-    assert_eq!(outputs["a"]["m"], HOSTILE);
+    assert_eq!(outputs["a"]["m"], HOSTILE_TEXT);
 }

@@ -9,13 +9,12 @@ use tokio::{process::Command, time::timeout};
 
 use super::running_command::RunningCommand;
 
-/// The query of the demo.
-pub(crate) const SEED: &str = "Create author Alice with email alice@test.com, then create blog by \
+pub(crate) const DEMO_QUERY: &str = "Create author Alice with email alice@test.com, then create blog by \
      Alice titled Hello about world";
 
 pub(crate) struct Workspace(TempDir);
 
-/// Exit code and output of a command.
+/// The exit code and the output of a command.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) status: i32,

@@ -20,7 +20,7 @@ async fn a_confined_command_can_neither_read_nor_change_hidden_files() {
     for own in ["faber.yaml", "data/x", "deep/er/x.db", "deep/er/x.db-wal", "deep/free"] {
         fs::write(root.join(own), "own").unwrap();
     }
-    if let Err(err) = sandbox.bash_hiding(&hidden, "true").await {
+    if let Err(err) = sandbox.call_bash_hiding(&hidden, "true").await {
         assert_refusal_to_hide(&err);
         return;
     }
@@ -40,14 +40,14 @@ async fn a_confined_command_can_neither_read_nor_change_hidden_files() {
         "umount faber.yaml",
     ] {
         // These commands print nothing to standard output and name the reason of their failure.
-        let err = sandbox.bash_hiding(&hidden, command).await.unwrap_err();
+        let err = sandbox.call_bash_hiding(&hidden, command).await.unwrap_err();
         let said = err.message.to_lowercase();
         let reasons =
             ["permission denied", "not permitted", "busy", "cross-device", "must be superuser"];
         assert!(reasons.iter().any(|reason| said.contains(reason)), "{command}: {err}");
     }
     let free = "cat deep/free && echo new > deep/new && mv deep/new deep/er/new && ls -a .";
-    sandbox.bash_hiding(&hidden, free).await.unwrap();
+    sandbox.call_bash_hiding(&hidden, free).await.unwrap();
     for own in ["faber.yaml", "data/x", "deep/er/x.db", "deep/er/x.db-wal"] {
         assert_eq!(fs::read_to_string(root.join(own)).unwrap(), "own", "{own}");
     }
@@ -65,7 +65,7 @@ fn assert_refusal_to_hide(err: &ToolError) {
     assert!(has_reason && err.code == ErrorCode::UNAVAILABLE && !err.retryable, "{err}");
 }
 
-/// A process that entered its folder before the mount once stayed in the old view.
+/// Regression: a process that entered its folder before the mount stayed in the old view.
 #[tokio::test]
 async fn the_working_folder_of_a_command_does_not_show_hidden_files() {
     let sandbox = Sandbox::new();
@@ -78,7 +78,7 @@ async fn the_working_folder_of_a_command_does_not_show_hidden_files() {
     let run = async |cwd: &str, confine: Confinement, command: &str| {
         let config = SystemConfig { confine, ..SystemConfig::default() };
         let parameters = json!({ "command": command, "cwd": cwd });
-        sandbox.call_with(sandbox.hiding(&hidden), config, "bash", parameters).await
+        sandbox.call_with(sandbox.launcher_hiding(&hidden), config, "bash", parameters).await
     };
     let wide = || Confinement { read: vec![root.join("..")], ..Confinement::default() };
     if let Err(err) = run("", Confinement::default(), "true").await {
@@ -103,14 +103,14 @@ async fn the_working_folder_of_a_command_does_not_show_hidden_files() {
     }
     fs::create_dir(root.join("secret")).unwrap();
     let parameters = json!({ "command": "ls -a", "cwd": "secret" });
-    let launcher = sandbox.hiding(&["secret"]);
+    let launcher = sandbox.launcher_hiding(&["secret"]);
     let refused = sandbox.call_with(launcher, SystemConfig::default(), "bash", parameters).await;
     let err = refused.unwrap_err();
     assert!(err.message.contains("Refused: Path is Faber's own: secret"), "{err}");
 }
 
-/// A command once created the store's journal, which was rolled back, and a configuration, which
-/// was read.
+/// Regression: a command created the store's journal, which was rolled back, and a configuration,
+/// which was read.
 #[tokio::test]
 async fn a_command_cannot_create_hidden_files() {
     let sandbox = Sandbox::new();
@@ -165,19 +165,19 @@ async fn a_command_cannot_create_hidden_files() {
 async fn background_commands_are_refused_beside_hidden_files() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.root().join("faber.yaml"), "own").unwrap();
-    let err = sandbox.refused_in_the_background(&["faber.yaml"]).await;
+    let err = sandbox.expect_background_refusal(&["faber.yaml"]).await;
     let has_reason = err.message.contains("for as long as a command in the background may live");
     assert!(has_reason || !kernel_support().files, "{err}");
     assert_eq!((err.code, err.retryable), (ErrorCode::UNAVAILABLE, false));
     if kernel_support().files {
         let hidden = ["../elsewhere.yaml", "../not-there.db"];
         sandbox.start_in_the_background(&hidden).await.unwrap();
-        let err = sandbox.refused_in_the_background(&["not-there.db"]).await;
+        let err = sandbox.expect_background_refusal(&["not-there.db"]).await;
         assert!(err.message.contains("for as long as a command in the background"), "{err}");
     }
 }
 
-/// Programs that Faber runs unconfined cannot be changed.
+/// Faber runs some programs unconfined, so a command must not change them.
 #[tokio::test]
 async fn a_command_cannot_change_programs_that_faber_runs() {
     let sandbox = Sandbox::new();

@@ -10,7 +10,7 @@ use super::{Sandbox, confinement_order, expect_refusal_if};
 #[tokio::test]
 async fn a_confined_command_sees_no_other_environment_variables() {
     let sandbox = Sandbox::new();
-    let text = sandbox.bash("env | sort | cut -d= -f1 | tr '\\n' ' '").await.unwrap();
+    let text = sandbox.call_bash("env | sort | cut -d= -f1 | tr '\\n' ' '").await.unwrap();
     let names = text.lines().nth(1).unwrap().split_whitespace();
     // `PWD`, `OLDPWD`, `SHLVL` and `_` come from the shell.
     let known = ["HOME", "LANG", "PATH", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"];
@@ -18,16 +18,19 @@ async fn a_confined_command_sees_no_other_environment_variables() {
     assert_eq!(others, Vec::<&str>::new());
     let confine =
         Confinement { pass: vec!["CARGO_MANIFEST_DIR".to_owned()], ..Confinement::default() };
-    let text = sandbox.bash_with(confine, "echo $CARGO_MANIFEST_DIR").await.unwrap();
+    let text = sandbox.call_bash_with(confine, "echo $CARGO_MANIFEST_DIR").await.unwrap();
     assert!(text.contains(env!("CARGO_MANIFEST_DIR")), "{text}");
 }
 
 #[tokio::test]
 async fn a_confined_command_cannot_read_the_environment_of_other_processes() {
     let sandbox = Sandbox::new();
-    // The process that started the tests has this variable, and so has the process in Faber's role.
+    // The process that started the tests has this variable, and so has the process that takes the
+    // place of Faber.
     let found = sandbox
-        .bash("grep -ls CARGO_MANIFEST_DIR= /proc/*/environ; grep ^Cap /proc/self/status; true")
+        .call_bash(
+            "grep -ls CARGO_MANIFEST_DIR= /proc/*/environ; grep ^Cap /proc/self/status; true",
+        )
         .await
         .unwrap();
     assert!(!found.contains("environ"), "{found}");
@@ -38,14 +41,14 @@ async fn a_confined_command_cannot_read_the_environment_of_other_processes() {
 }
 
 /// Runs a Python statement over sockets. Returns `done` or the error number.
-async fn run_socket_script(sandbox: &Sandbox, confine: Confinement, what: &str) -> String {
+async fn run_socket_script(sandbox: &Sandbox, confine: Confinement, statement: &str) -> String {
     let script = format!(
-        "import ctypes, socket as s\ntry:\n  {what}\n  print('done')\nexcept OSError as err:\n  \
+        "import ctypes, socket as s\ntry:\n  {statement}\n  print('done')\nexcept OSError as err:\n  \
          print('errno', err.errno)\n"
     );
     fs::write(sandbox.root().join("script.py"), script).unwrap();
     sandbox
-        .bash_with(confine, "PATH=/usr/bin:/bin python3 script.py")
+        .call_bash_with(confine, "PATH=/usr/bin:/bin python3 script.py")
         .await
         .unwrap()
         .lines()
@@ -66,7 +69,7 @@ async fn a_confined_command_connects_to_socket_files_only_if_allowed() {
     assert_eq!(run_socket_script(&sandbox, closed(), connect).await, refused);
     assert_eq!(run_socket_script(&sandbox, wide(), connect).await, refused);
     assert_eq!(run_socket_script(&sandbox, open(), connect).await, "done");
-    // Socket pairs lead nowhere, unless a system call connects them elsewhere.
+    // Socket pairs are connected to each other only, unless a system call connects them elsewhere.
     let pair = "p = s.socketpair(); p[0].send(b'x')";
     assert_eq!(run_socket_script(&sandbox, closed(), pair).await, "done");
     let loose = "s.socketpair(s.AF_UNIX, s.SOCK_DGRAM | s.SOCK_CLOEXEC)";
@@ -85,9 +88,9 @@ async fn a_confined_command_sends_datagrams_only_if_allowed() {
     let listener = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let send = format!("echo hi > /dev/udp/127.0.0.1/{port}");
-    expect_refusal_if(sandbox.bash(&send).await, kernel_support().calls);
+    expect_refusal_if(sandbox.call_bash(&send).await, kernel_support().calls);
     let confine = Confinement { network: true, ..Confinement::default() };
-    sandbox.bash_with(confine, &send).await.unwrap();
+    sandbox.call_bash_with(confine, &send).await.unwrap();
     let mut bytes = [0; 9];
     assert_eq!(listener.recv(&mut bytes).unwrap(), 3);
     let confine = Confinement { network: true, ..Confinement::default() };
@@ -101,7 +104,7 @@ fn open_files_of_faber_are_not_inherited_by_confined_commands() {
     let confinement = Confinement { write: vec![sandbox.root()], ..Confinement::default() };
     let script = format!(
         "exec 3< {}; FABER_CONFINED='{}' {} confined -- sh -c 'cat <&3'; echo $?",
-        sandbox.secret(),
+        sandbox.secret_path(),
         confinement_order(&confinement, Vec::new(), "'$$'"),
         faber().display(),
     );
@@ -111,8 +114,8 @@ fn open_files_of_faber_are_not_inherited_by_confined_commands() {
     assert!(!said.contains("the secret") && said != "0\n", "{said}");
 }
 
-/// A shell once found `python3` in the folder of a version manager, was denied, and looked no
-/// further.
+/// Regression: a shell found `python3` in the folder of a version manager, was denied, and did not
+/// look further.
 #[test]
 fn a_confined_command_finds_programs_only_in_readable_folders() {
     let sandbox = Sandbox::new();
@@ -142,9 +145,9 @@ async fn a_confined_command_uses_the_network_only_if_allowed() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected");
-    expect_refusal_if(sandbox.bash(&connect).await, kernel_support().tcp);
+    expect_refusal_if(sandbox.call_bash(&connect).await, kernel_support().tcp);
     let confine = Confinement { network: true, ..Confinement::default() };
-    let text = sandbox.bash_with(confine, &connect).await.unwrap();
+    let text = sandbox.call_bash_with(confine, &connect).await.unwrap();
     assert!(text.contains("connected"), "{text}");
 }
 
@@ -153,7 +156,7 @@ async fn a_confined_command_gains_no_privileges_and_has_limits() {
     let sandbox = Sandbox::new();
     let confine = Confinement { open_files: 123, file_bytes: 2048, ..Confinement::default() };
     let text = sandbox
-        .bash_with(
+        .call_bash_with(
             confine,
             "grep NoNewPrivs /proc/self/status; ulimit -n; ulimit -Hf; ulimit -c; ulimit -u",
         )
@@ -166,15 +169,18 @@ async fn a_confined_command_gains_no_privileges_and_has_limits() {
     }
     assert!(text.contains("\n123\n2\n0\n"), "{text}");
     let confine = Confinement { file_bytes: 2048, ..Confinement::default() };
-    let err =
-        sandbox.bash_with(confine, "head -c 9999 /dev/zero > file; exit $?").await.unwrap_err();
+    let err = sandbox
+        .call_bash_with(confine, "head -c 9999 /dev/zero > file; exit $?")
+        .await
+        .unwrap_err();
     assert!(err.message.contains("Return code: 1"), "{err}");
     assert_eq!(fs::metadata(sandbox.root().join("file")).unwrap().len(), 2048);
     let confine = Confinement { memory_bytes: 64 << 20, ..Confinement::default() };
-    let err = sandbox.bash_with(confine, "x=$(head -c 200000000 /dev/zero | tr '\\0' x)").await;
+    let err =
+        sandbox.call_bash_with(confine, "x=$(head -c 200000000 /dev/zero | tr '\\0' x)").await;
     assert!(err.is_err(), "{err:?}");
     let confine = Confinement { cpu_seconds: 1, ..Confinement::default() };
-    let err = sandbox.bash_with(confine, "while :; do :; done").await.unwrap_err();
+    let err = sandbox.call_bash_with(confine, "while :; do :; done").await.unwrap_err();
     assert!(err.message.contains("Return code: -9"), "{err}");
 }
 

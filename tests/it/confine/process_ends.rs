@@ -25,7 +25,7 @@ async fn the_exit_code_or_signal_of_a_confined_command_is_reported() {
     for (command, code) in
         [("exit 0", 0), ("exit 42", 42), ("kill -TERM $$", -15), ("kill -SEGV $$", -11)]
     {
-        let text = match sandbox.bash(command).await {
+        let text = match sandbox.call_bash(command).await {
             Ok(text) => text,
             Err(err) => err.message.to_string(),
         };
@@ -34,14 +34,14 @@ async fn the_exit_code_or_signal_of_a_confined_command_is_reported() {
     let sandbox = Sandbox::new();
     // Signals do not reach processes outside.
     let own = std::process::id();
-    expect_refusal_if(sandbox.bash(&format!("kill -0 {own}")).await, kernel_support().signals);
+    expect_refusal_if(sandbox.call_bash(&format!("kill -0 {own}")).await, kernel_support().signals);
 }
 
 #[tokio::test]
 async fn background_processes_end_with_a_confined_command() {
     let sandbox = Sandbox::new();
     let text = sandbox
-        .bash(
+        .call_bash(
             "sleep 1000 & echo $! > plain; setsid sh -c 'echo $$ > away; exec sleep 1000' & \
                while ! test -s away; do :; done; echo done",
         )
@@ -54,12 +54,12 @@ async fn background_processes_end_with_a_confined_command() {
     }
 }
 
-/// A command that killed its watcher once left processes behind.
+/// Regression: a command that killed its watcher left processes behind.
 #[tokio::test]
 async fn a_confined_command_cannot_kill_its_watcher() {
     let sandbox = Sandbox::new();
     let text = sandbox
-        .bash(
+        .call_bash(
             "setsid sh -c 'echo $$ > away; exec sleep 1000' & while ! test -s away; do :; done; \
              kill -9 $PPID; echo killed: $?; prlimit --pid $PPID --cpu=0 2> /dev/null; \
              echo limited: $?",
@@ -128,24 +128,24 @@ async fn a_confined_command_ends_when_its_engine_is_killed() {
     }
 }
 
-/// The kernel does not limit the processes of root.
+/// The kernel does not limit the processes of root, so Faber must.
 #[tokio::test]
 async fn a_command_over_its_process_limit_is_ended_with_all_processes() {
     let sandbox = Sandbox::new();
-    // Limited, in case nothing else ends it.
+    // The sleep is limited, so that it ends even if nothing else ends it.
     let command = "setsid sh -c 'echo $$ > away; exec sleep 1000' & \
                    for i in $(seq 300); do sleep 1000 & done; echo $! > last; wait";
     let confine = Confinement { processes: 64, ..Confinement::default() };
-    let err = sandbox.bash_with(confine, command).await.unwrap_err();
+    let err = sandbox.call_bash_with(confine, command).await.unwrap_err();
     assert!(err.message.contains("more than 64 processes and threads"), "{err}");
     assert!(err.message.contains("Return code: -9"), "{err}");
     for pid in ["away", "last"].into_iter().filter_map(|name| sandbox.pid(name)) {
         wait_until("the process ends", || !is_running(&pid)).await;
     }
-    // Fewer processes are allowed.
+    // With a limit of fewer processes.
     let confine = Confinement { processes: 64, ..Confinement::default() };
     let command = "for i in $(seq 20); do sleep 0.3 & done; wait; echo fine";
-    let text = sandbox.bash_with(confine, command).await.unwrap();
+    let text = sandbox.call_bash_with(confine, command).await.unwrap();
     assert!(text.contains("fine"), "{text}");
 }
 
@@ -160,7 +160,7 @@ async fn a_background_command_continues_confined() {
     };
     let command = format!(
         "sleep 1000 & echo $! > child; cat {} || echo refused; echo $$ > pid; wait",
-        sandbox.secret()
+        sandbox.secret_path()
     );
     let started = call("bash_background", json!({ "command": command })).await.unwrap();
     wait_until("the command runs", || sandbox.pid("pid").is_some()).await;
@@ -234,14 +234,14 @@ async fn background_processes_end_with_an_unconfined_command_tool() {
     });
     let launcher = Launcher::with_binary(faber().to_owned());
     let tools = json!({ "tools": [{ "name": "t", "run": run }] });
-    let connected = Connected::begin_with(&tools, launcher);
+    let connected = Connected::start_connecting_with(&tools, launcher);
     let said = connected.call("t", json!({})).await.unwrap();
     assert_eq!(said, json!(format!("-{}", env!("CARGO_PKG_VERSION"))));
     let pid = sandbox.pid("away").unwrap();
     wait_until("the background process ends", || !is_running(&pid)).await;
 }
 
-/// A killed watcher leaves processes that left its group.
+/// If the watcher is killed, the processes that left its group stay.
 #[tokio::test]
 async fn a_command_that_prints_too_much_is_ended_with_its_processes() {
     let sandbox = Sandbox::new();
@@ -261,7 +261,7 @@ async fn a_command_that_prints_too_much_is_ended_with_its_processes() {
 async fn a_dropped_call_ends_all_processes_of_its_command() {
     let sandbox = Sandbox::new();
     let command = "setsid sh -c 'echo $$ > away; exec sleep 1000' & wait; sleep 1000";
-    let call = sandbox.bash(command);
+    let call = sandbox.call_bash(command);
     let begun = wait_until("the command runs", || sandbox.pid("away").is_some());
     tokio::select! {
         ended = call => panic!("{ended:?}"),

@@ -13,21 +13,21 @@ use super::{Sandbox, confined_tool, expect_refusal_if};
 async fn a_refusal_to_confine_is_unavailable_and_not_failed() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.root().join("faber.yaml"), "own").unwrap();
-    let err = sandbox.refused_in_the_background(&["faber.yaml"]).await;
+    let err = sandbox.expect_background_refusal(&["faber.yaml"]).await;
     assert_eq!((err.code.clone(), err.retryable), (ErrorCode::UNAVAILABLE, false), "{err}");
-    // Nothing can be confined with so few open files.
+    // With so few open files, no command can be confined.
     let tool = confined_tool(&json!({ "open_files": 3 }), &["true"], &sandbox.root());
     let err = tool.call("t", json!({})).await.unwrap_err();
     assert_eq!((err.code.clone(), err.retryable), (ErrorCode::UNAVAILABLE, false), "{err}");
     // The command itself exits with the same status.
-    let err = sandbox.bash("echo no such image >&2; exit 125").await.unwrap_err();
+    let err = sandbox.call_bash("echo no such image >&2; exit 125").await.unwrap_err();
     assert!(err.code == ErrorCode::FAILED || !kernel_support().files, "{err}");
 }
 
 #[tokio::test]
 async fn command_tools_with_confine_are_confined() {
     let sandbox = Sandbox::new();
-    let secret = sandbox.secret();
+    let secret = sandbox.secret_path();
     let script = format!("cat; cat {secret}");
     let tool = confined_tool(
         &json!({ "write": [sandbox.root()] }),
@@ -72,7 +72,7 @@ fn the_confined_subcommand_needs_an_order_of_faber() {
     assert!(!String::from_utf8(help.stdout).unwrap().contains("confined"));
 }
 
-/// Parameters are an unnamed file, which lies in no folder.
+/// The parameters are in an unnamed file, which is in no folder.
 #[tokio::test]
 async fn a_confined_command_reads_its_parameters() {
     let sandbox = Sandbox::new();

@@ -19,7 +19,6 @@ use super::workspace::LedgerEntry;
 
 const MIN_PARAMETER_BYTES: usize = r#"{"n":0,"seconds":0.0}"#.len();
 
-/// Figures of a run.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     pub(super) executions: usize,
@@ -41,7 +40,7 @@ pub(super) struct StoredExecution {
     pub(super) log: Vec<RecordedEvent>,
 }
 
-/// Counts of one step in a log.
+/// The events of one step in a log, counted.
 #[derive(Debug, Default)]
 struct StepHistory {
     starts: u32,
@@ -51,7 +50,7 @@ struct StepHistory {
 }
 
 /// Checks the store and the ledger against each other.
-pub(super) fn check(kept: &[StoredExecution], ledger: &[LedgerEntry]) -> Figures {
+pub(super) fn check_run(stored_executions: &[StoredExecution], ledger: &[LedgerEntry]) -> Figures {
     let mut figures = Figures { calls: ledger.len(), ..Figures::default() };
     let mut calls: BTreeMap<&str, Vec<&LedgerEntry>> = BTreeMap::new();
     for line in ledger {
@@ -60,7 +59,7 @@ pub(super) fn check(kept: &[StoredExecution], ledger: &[LedgerEntry]) -> Figures
         }
         calls.entry(&line.key).or_default().push(line);
     }
-    for execution in kept {
+    for execution in stored_executions {
         figures.check_execution(execution, &mut calls);
     }
     for key in calls.keys() {
@@ -72,10 +71,10 @@ pub(super) fn check(kept: &[StoredExecution], ledger: &[LedgerEntry]) -> Figures
 impl Figures {
     fn check_execution(
         &mut self,
-        kept: &StoredExecution,
+        stored_executions: &StoredExecution,
         calls: &mut BTreeMap<&str, Vec<&LedgerEntry>>,
     ) {
-        let StoredExecution { id, plan, log } = kept;
+        let StoredExecution { id, plan, log } = stored_executions;
         let end = match Execution::replay(*id, Arc::clone(plan), log) {
             Ok(end) => end,
             Err(err) => return self.violations.push(format!("{id} cannot be replayed: {err}")),
@@ -90,7 +89,7 @@ impl Figures {
         let has_failed = end.phase() == Phase::Finished(Outcome::Failed);
         for (step, state) in plan.steps().iter().zip(end.steps()) {
             let lines = calls.remove(format!("{id}/{}", step.id).as_str()).unwrap_or_default();
-            let history = StepHistory::of(step, log);
+            let history = StepHistory::from_log(step, log);
             self.interrupted += history.interruptions as usize;
             self.steps += usize::from(history.starts > 0);
             if let StepState::Failed(error) = &state.state {
@@ -111,7 +110,7 @@ impl Figures {
 }
 
 impl StepHistory {
-    fn of(step: &ToolExecution, log: &[RecordedEvent]) -> Self {
+    fn from_log(step: &ToolExecution, log: &[RecordedEvent]) -> Self {
         let mut history = Self::default();
         for RecordedEvent { event, .. } in log {
             if let Event::Claimed(claimed) = event {
@@ -172,7 +171,8 @@ fn check_step(
                 return fail("failed without a reason");
             }
         }
-        // Interrupted, and not repeated because the execution failed for another reason.
+        // The step was interrupted, and not repeated because the execution failed for another
+        // reason.
         StepState::Failed(error) => {
             let is_dropped = has_failed && history.interruptions == history.starts;
             if !is_dropped || error.code != ErrorCode::UNAVAILABLE {
@@ -189,29 +189,39 @@ fn check_step(
     Ok(())
 }
 
-/// Proves that the checks work: forges the results of a real run and expects violations.
-pub(super) fn assert_forgeries_are_found(kept: &[StoredExecution], ledger: &[LedgerEntry]) {
-    let expect_violation = |kept: &[StoredExecution], ledger: &[LedgerEntry], what: &str| {
-        let violations = check(kept, ledger).violations;
-        assert!(
-            violations.iter().any(|violation| violation.contains(what)),
-            "the checks do not find `{what}`"
-        );
-    };
+/// Proves that the checks work, because they must find violations in forged results of a real run.
+pub(super) fn assert_forgeries_are_found(
+    stored_executions: &[StoredExecution],
+    ledger: &[LedgerEntry],
+) {
+    let expect_violation =
+        |stored_executions: &[StoredExecution], ledger: &[LedgerEntry], what: &str| {
+            let violations = check_run(stored_executions, ledger).violations;
+            assert!(
+                violations.iter().any(|violation| violation.contains(what)),
+                "the checks do not find `{what}`"
+            );
+        };
     let once = ledger.iter().find(|line| line.tool == "once").expect("a run calls `once`");
-    expect_violation(kept, &[ledger, std::slice::from_ref(once)].concat(), "called twice");
-    expect_violation(kept, &[], "succeeded without a call");
     expect_violation(
-        kept,
+        stored_executions,
+        &[ledger, std::slice::from_ref(once)].concat(),
+        "called twice",
+    );
+    expect_violation(stored_executions, &[], "succeeded without a call");
+    expect_violation(
+        stored_executions,
         &[LedgerEntry { bytes: 0, ..once.clone() }],
         "called without its parameters",
     );
-    let is_other = |kept: &&StoredExecution| !once.key.starts_with(&kept.id.to_string());
-    let others: Vec<StoredExecution> = kept.iter().filter(is_other).cloned().collect();
+    let is_other = |stored_executions: &&StoredExecution| {
+        !once.key.starts_with(&stored_executions.id.to_string())
+    };
+    let others: Vec<StoredExecution> = stored_executions.iter().filter(is_other).cloned().collect();
     expect_violation(&others, ledger, "belongs to no execution");
 
     let forge = |change: fn(&mut Vec<RecordedEvent>)| {
-        let mut forged = kept.to_vec();
+        let mut forged = stored_executions.to_vec();
         change(&mut forged[0].log);
         forged
     };
@@ -219,8 +229,8 @@ pub(super) fn assert_forgeries_are_found(kept: &[StoredExecution], ledger: &[Led
     expect_violation(&forge(|log| drop(log.remove(2))), ledger, "cannot be replayed");
     expect_violation(&forge(|log| log.push(log[1].clone())), ledger, "cannot be replayed");
 
-    let mut forged = kept.to_vec();
-    for recorded in forged.iter_mut().flat_map(|kept| &mut kept.log) {
+    let mut forged = stored_executions.to_vec();
+    for recorded in forged.iter_mut().flat_map(|stored_executions| &mut stored_executions.log) {
         if let Event::StepSucceeded { output, .. } = &mut recorded.event {
             *output = Some(Arc::new(serde_json::json!({ "n": 0 })));
         }

@@ -9,14 +9,14 @@ pub(super) fn draw_plan(dice: &Dice) -> Value {
 
 fn draw_chain(dice: &Dice) -> Value {
     let (mut tools, mut previous, mut sleeps) = (Vec::new(), None, Vec::new());
-    for at in 0..3 + dice.below(4) {
+    for at in 0..3 + dice.draw_below(4) {
         let step = draw_step(dice, at, at + 1, previous.as_deref(), &json!(sleeps));
         previous = Some(step["id"].as_str().unwrap().to_owned());
         tools.push(step);
         sleeps.clear();
         if dice.happens(250) {
             let id = format!("rest-{at}");
-            let ms = 1 + dice.below(300);
+            let ms = 1 + dice.draw_below(300);
             let sleep = json!({ "id": id, "name": "flow.sleep", "parameters": { "ms": ms },
                 "dependsOn": previous });
             tools.push(sleep);
@@ -30,7 +30,7 @@ fn draw_fan(dice: &Dice) -> Value {
     let root = draw_step(dice, 0, 1, None, &Value::Null);
     let id = root["id"].as_str().unwrap().to_owned();
     let mut tools = vec![root];
-    for at in 1..3 + dice.below(5) {
+    for at in 1..3 + dice.draw_below(5) {
         tools.push(draw_step(dice, at, 2, Some(&id), &Value::Null));
     }
     let leaves: Vec<Value> = tools[1..].iter().map(|tool| tool["id"].clone()).collect();
@@ -46,10 +46,10 @@ fn draw_step(
     previous: Option<&str>,
     depends_on: &Value,
 ) -> Value {
-    let tool = ["once", "once", "idempotent", "read"][usize::try_from(dice.below(4)).unwrap()];
+    let tool = ["once", "once", "idempotent", "read"][usize::try_from(dice.draw_below(4)).unwrap()];
     let n = previous.map_or(json!(0), |name| json!(format!("{{{{{name}.n}}}}")));
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-    let seconds = dice.below(60) as f64 / 1_000.0;
+    let seconds = dice.draw_below(60) as f64 / 1_000.0;
     let mut step = json!({
         "id": format!("{tool}-{at}-{expected}"),
         "name": format!("ledger.{tool}"),

@@ -15,18 +15,18 @@ use tests::faulty::Dice;
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use super::plans;
-use crate::harness::api_client::{Events, Trouble, ask};
+use crate::harness::api_client::{EventSubscription, RequestFailure, ask};
 
 /// Time for clients to finish after the last crash.
 const MAX_FINISH_TIME: Duration = Duration::from_mins(3);
 /// Delay before the same server is asked again.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-const PLAN: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {
+const PLAN_MUTATION: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {
     plan { planId } diagnostics { code path message } } }";
-const EXECUTE: &str = "mutation ($id: ID!, $options: ExecutionOptions) {
+const EXECUTE_MUTATION: &str = "mutation ($id: ID!, $options: ExecutionOptions) {
     executePlan(planId: $id, options: $options) { executionId } }";
-const EVENTS: &str = "subscription ($id: ID!, $after: Int) {
+const EVENTS_SUBSCRIPTION: &str = "subscription ($id: ID!, $after: Int) {
     executionEvents(executionId: $id, afterSeq: $after) { seq at type stepId attempt data } }";
 
 /// State that all clients share with the test.
@@ -36,7 +36,7 @@ pub(super) struct SharedRun {
     /// Number of starts and events that clients received.
     received: watch::Sender<u64>,
     is_closing: AtomicBool,
-    open: Mutex<BTreeSet<String>>,
+    open_executions: Mutex<BTreeSet<String>>,
 }
 
 /// One execution, as a client knows it.
@@ -54,7 +54,7 @@ impl SharedRun {
             address: watch::Sender::new(address),
             received: watch::Sender::new(0),
             is_closing: AtomicBool::new(false),
-            open: Mutex::default(),
+            open_executions: Mutex::default(),
         })
     }
 
@@ -74,13 +74,13 @@ impl SharedRun {
     pub(super) async fn wait_for_events(&self, more: u64, longest: Duration) {
         let mut received = self.received.subscribe();
         let target = *received.borrow() + more;
-        // Any moment is as good as another, so a timeout is fine.
+        // A timeout is fine, because any moment is as good as another.
         let _ = timeout(longest, received.wait_for(|count| *count >= target)).await;
     }
 
     /// Returns acknowledged executions that clients still follow.
-    pub(super) fn open(&self) -> Vec<String> {
-        self.open.lock().unwrap().iter().cloned().collect()
+    pub(super) fn list_open_executions(&self) -> Vec<String> {
+        self.open_executions.lock().unwrap().iter().cloned().collect()
     }
 
     /// Tells clients to start nothing new and waits for them. Returns the open executions as an
@@ -97,7 +97,7 @@ impl SharedRun {
             }
         };
         let ended = timeout(MAX_FINISH_TIME, all).await;
-        ended.map(|()| records).map_err(|_| self.open())
+        ended.map(|()| records).map_err(|_| self.list_open_executions())
     }
 
     async fn run_client(self: Arc<Self>, seed: u64) -> Vec<ClientRecord> {
@@ -115,14 +115,15 @@ impl SharedRun {
     /// Starts an execution and repeats the request until it is acknowledged.
     async fn start_execution(&self, dice: &Dice, key: &str) -> ClientRecord {
         let input = json!({ "input": { "tools": plans::draw_plan(dice) } });
-        let made = self.ask_until_answered(PLAN, input).await;
+        let made = self.ask_until_answered(PLAN_MUTATION, input).await;
         let plan = made["plan"]["planId"].as_str().unwrap_or_else(|| panic!("{made:#}")).to_owned();
         let order = if dice.happens(300) { "SEQUENTIAL" } else { "PARALLEL" };
         let options = json!({ "mode": order, "idempotencyKey": key });
-        let begun =
-            self.ask_until_answered(EXECUTE, json!({ "id": plan, "options": options })).await;
+        let begun = self
+            .ask_until_answered(EXECUTE_MUTATION, json!({ "id": plan, "options": options }))
+            .await;
         let execution = begun["executionId"].as_str().unwrap().to_owned();
-        self.open.lock().unwrap().insert(execution.clone());
+        self.open_executions.lock().unwrap().insert(execution.clone());
         self.received.send_modify(|count| *count += 1);
         ClientRecord { execution, plan, options, events: Vec::new() }
     }
@@ -137,18 +138,20 @@ impl SharedRun {
             }
             wait_for_server(&mut address).await;
         }
-        self.open.lock().unwrap().remove(&record.execution);
+        self.open_executions.lock().unwrap().remove(&record.execution);
     }
 
     /// Follows an execution while this server lives. Returns whether it reached the end.
     async fn follow_while_connected(&self, address: &str, record: &mut ClientRecord) -> bool {
         let after = record.events.last().map_or(0, |event| event["seq"].as_u64().unwrap());
         let variables = json!({ "id": record.execution, "after": after });
-        let Some(mut events) = served(Events::of(address, EVENTS, &variables).await) else {
+        let Some(mut events) = usable_answer(
+            EventSubscription::subscribe(address, EVENTS_SUBSCRIPTION, &variables).await,
+        ) else {
             return false;
         };
         loop {
-            match served(events.next().await) {
+            match usable_answer(events.next().await) {
                 Some(Some(event)) => {
                     record.events.push(event);
                     self.received.send_modify(|count| *count += 1);
@@ -165,7 +168,7 @@ impl SharedRun {
         let asking = async {
             loop {
                 let at = address.borrow_and_update().clone();
-                if let Some(answer) = served(ask(&at, query, &variables).await) {
+                if let Some(answer) = usable_answer(ask(&at, query, &variables).await) {
                     return answer;
                 }
                 wait_for_server(&mut address).await;
@@ -180,7 +183,7 @@ impl SharedRun {
     /// events.
     pub(super) async fn repeat_start(&self, record: &ClientRecord) -> (String, Vec<Value>) {
         let again = json!({ "id": record.plan, "options": record.options });
-        let again = self.ask_until_answered(EXECUTE, again).await;
+        let again = self.ask_until_answered(EXECUTE_MUTATION, again).await;
         let query = "query ($id: ID!) { execution(executionId: $id) {
             events { seq at type stepId attempt data } } }";
         let kept = self.ask_until_answered(query, json!({ "id": record.execution })).await;
@@ -201,7 +204,7 @@ async fn wait_for_server(address: &mut watch::Receiver<String>) {
 /// # Panics
 ///
 /// If the server refused the request, because these tests send only valid ones.
-fn served<T>(answer: Result<T, Trouble>) -> Option<T> {
+fn usable_answer<T>(answer: Result<T, RequestFailure>) -> Option<T> {
     match answer {
         Ok(answer) => Some(answer),
         Err(trouble) if matches!(trouble.code(), "GONE" | "STORE_UNAVAILABLE") => None,

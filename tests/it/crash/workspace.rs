@@ -10,7 +10,7 @@ use crate::harness::{self, LedgerLine, Process};
 
 /// Writes a ledger entry with the size of the parameters, syncs it, works for `$3` seconds, and
 /// returns `$2` plus one.
-const TOOL: &str = r#"
+const TOOL_SCRIPT: &str = r#"
 bytes=$(wc -c)
 printf '%s %s %s %s %s\n' \
     "$1" "$FABER_STEP_ID" "$FABER_ATTEMPT" "$FABER_IDEMPOTENCY_KEY" "$bytes" >>"$LEDGER"
@@ -45,7 +45,7 @@ impl harness::Workspace<LedgerEntry> {
     }
 
     fn in_folder(folder: TempDir, store: String) -> Self {
-        let workspace = Self::create(folder, store, TOOL);
+        let workspace = Self::create(folder, store, TOOL_SCRIPT);
         let number = json!({ "type": "number" });
         let parameters = json!({
             "type": "object",
@@ -57,7 +57,7 @@ impl harness::Workspace<LedgerEntry> {
             workspace.describe_tool(effect, effect, &parameters, &arguments)
         });
         let set = json!({ "name": "ledger", "source": { "tools": tools } });
-        // Other workers take over soon, and long sleeps are parked.
+        // Other workers take over soon, and executions that sleep long are parked.
         let limits = json!({ "lease_ms": 1_000, "poll_ms": 50, "park_after_ms": 100 });
         workspace.configure("faber.yaml", &[set], limits, &json!({}));
         workspace

@@ -16,7 +16,7 @@ use axum::{
 };
 use planner::embed::{
     Embedder, Local,
-    pull::{PullError, PullLocations, Pulled, Request, list, pull},
+    pull::{PullError, PullLocations, Pulled, Request, list_models, pull},
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, task::JoinSet};
@@ -30,17 +30,17 @@ const COMMIT: &str = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf";
 /// A hub, and the requests that it received.
 struct Hub {
     files: PathBuf,
-    /// The checksum that it states for the weights.
+    /// The checksum that the hub states for the weights.
     sha256: &'static str,
     /// Closes the connection once, after this many bytes.
-    breaks_off: Mutex<Option<usize>>,
-    asked: Mutex<Vec<String>>,
+    break_after_bytes: Mutex<Option<usize>>,
+    requests: Mutex<Vec<String>>,
 }
 
 impl Hub {
     fn new(files: PathBuf) -> Self {
-        let (breaks_off, asked) = (Mutex::default(), Mutex::default());
-        Self { files, sha256: WEIGHTS_SHA256, breaks_off, asked }
+        let (break_after_bytes, requests) = (Mutex::default(), Mutex::default());
+        Self { files, sha256: WEIGHTS_SHA256, break_after_bytes, requests }
     }
 }
 
@@ -52,14 +52,14 @@ fn send_file(hub_state: &Hub, path: &Path, headers: &HeaderMap) -> Response {
         range.trim_start_matches("bytes=").trim_end_matches('-').parse::<usize>().unwrap()
     });
     hub_state
-        .asked
+        .requests
         .lock()
         .unwrap()
         .push(format!("{} from {from}", path.file_name().unwrap().display()));
     let len = bytes.len();
     let rest = bytes[from.min(len)..].to_vec();
     let is_large = rest.len() > 1 << 20;
-    if let Some(at) = hub_state.breaks_off.lock().unwrap().take_if(|_| is_large) {
+    if let Some(at) = hub_state.break_after_bytes.lock().unwrap().take_if(|_| is_large) {
         let parts: Vec<Result<Vec<u8>, std::io::Error>> =
             vec![Ok(rest[..at].to_vec()), Err(std::io::Error::other("broken off"))];
         return Body::from_stream(futures::stream::iter(parts)).into_response();
@@ -125,14 +125,17 @@ async fn serve_hub(hub_state: Hub) -> (String, Arc<Hub>, JoinSet<()>) {
     (url, hub_state, tasks)
 }
 
-async fn fetch(name: &str, places: &PullLocations) -> Result<Pulled, PullError> {
-    fetch_request(Request { name, sha256: None }, places).await
+async fn fetch(name: &str, locations: &PullLocations) -> Result<Pulled, PullError> {
+    fetch_request(Request { name, sha256: None }, locations).await
 }
 
-async fn fetch_request(request: Request<'_>, places: &PullLocations) -> Result<Pulled, PullError> {
+async fn fetch_request(
+    request: Request<'_>,
+    locations: &PullLocations,
+) -> Result<Pulled, PullError> {
     let mut last = 0;
     let mut report = |progress: planner::embed::pull::Progress| last = progress.bytes;
-    let pulled = pull(request, places, &mut report).await;
+    let pulled = pull(request, locations, &mut report).await;
     if let Ok(Pulled { from: Some(_), .. }) = &pulled {
         assert!(last > 80_000_000, "{last} bytes were reported last");
     }
@@ -141,32 +144,33 @@ async fn fetch_request(request: Request<'_>, places: &PullLocations) -> Result<P
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interrupted_download_of_a_model_is_resumed() {
-    let hub_state = Hub { breaks_off: Mutex::new(Some(3_000_000)), ..Hub::new(model_folder()) };
+    let hub_state =
+        Hub { break_after_bytes: Mutex::new(Some(3_000_000)), ..Hub::new(model_folder()) };
     let (url, hub_state, _tasks) = serve_hub(hub_state).await;
     let folder = TempDir::new().unwrap();
     let models = folder.path().join("models");
-    let places = PullLocations { hub: url.clone(), models: models.clone() };
+    let locations = PullLocations { hub: url.clone(), models: models.clone() };
     let name = "all-MiniLM-L6-v2";
-    let broken = fetch(name, &places).await.unwrap_err();
+    let broken = fetch(name, &locations).await.unwrap_err();
     assert!(matches!(broken, PullError::Unreachable { .. }), "{broken}");
-    assert!(list(&models).is_empty());
-    hub_state.asked.lock().unwrap().clear();
+    assert!(list_models(&models).is_empty());
+    hub_state.requests.lock().unwrap().clear();
     // The received part has a random length, so the test fixes it.
     let weights = fs::read(model_folder().join("model.safetensors")).unwrap();
     let part = models.join("all-MiniLM-L6-v2.part/model.safetensors.part");
     fs::write(part, &weights[..3_000_000]).unwrap();
-    let pulled = fetch(name, &places).await.unwrap();
+    let pulled = fetch(name, &locations).await.unwrap();
     assert_eq!(pulled.path, models.join(name));
     assert!(pulled.from.unwrap().ends_with(&format!("{name} at {COMMIT}")));
     assert!(pulled.model.starts_with("all-MiniLM-L6-v2@"), "{}", pulled.model);
-    assert_eq!(*hub_state.asked.lock().unwrap(), ["model.safetensors from 3000000"]);
-    assert_eq!(list(&models), [name]);
+    assert_eq!(*hub_state.requests.lock().unwrap(), ["model.safetensors from 3000000"]);
+    assert_eq!(list_models(&models), [name]);
     let opened = Local::open(&pulled.path).await.unwrap();
     assert_eq!(opened.model(), pulled.model);
     // The second time the model is complete.
-    hub_state.asked.lock().unwrap().clear();
-    assert_eq!(fetch(name, &places).await.unwrap().from, None);
-    assert!(hub_state.asked.lock().unwrap().is_empty());
+    hub_state.requests.lock().unwrap().clear();
+    assert_eq!(fetch(name, &locations).await.unwrap().from, None);
+    assert!(hub_state.requests.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -179,9 +183,9 @@ async fn weights_with_a_wrong_checksum_are_discarded() {
     let hub_state = Hub { sha256: other, ..Hub::new(files) };
     let (url, _place, _tasks) = serve_hub(hub_state).await;
     let models = folder.path().join("models");
-    let places = PullLocations { hub: url, models: models.clone() };
+    let locations = PullLocations { hub: url, models: models.clone() };
     let name = "all-MiniLM-L6-v2";
-    let refused = fetch(name, &places).await.unwrap_err().to_string();
+    let refused = fetch(name, &locations).await.unwrap_err().to_string();
     let expected = format!("has the checksum {other}, not {WEIGHTS_SHA256}");
     assert!(refused.contains(&expected), "{refused}");
     let part = models.join("all-MiniLM-L6-v2.part");
@@ -190,19 +194,19 @@ async fn weights_with_a_wrong_checksum_are_discarded() {
 
     // A checksum of the caller replaces the pinned one.
     let own = Request { name, sha256: Some(COMMIT) };
-    assert!(matches!(fetch_request(own, &places).await, Err(PullError::Checksum(_))));
+    assert!(matches!(fetch_request(own, &locations).await, Err(PullError::Checksum(_))));
     let zeros = "0".repeat(64);
     let own = Request { name, sha256: Some(&zeros) };
-    let refused = fetch_request(own, &places).await.unwrap_err().to_string();
+    let refused = fetch_request(own, &locations).await.unwrap_err().to_string();
     assert!(refused.contains(&format!("not {zeros}")), "{refused}");
 
-    let missing = fetch("all-MiniLM-L7", &places).await.unwrap_err();
+    let missing = fetch("all-MiniLM-L7", &locations).await.unwrap_err();
     assert!(matches!(missing, PullError::Missing(_)), "{missing}");
-    let name = fetch("../secret", &places).await.unwrap_err();
+    let name = fetch("../secret", &locations).await.unwrap_err();
     assert!(matches!(name, PullError::Name(_)), "{name}");
 }
 
-/// Copies the model's files, with `test` as weights.
+/// Copies the files of the model, with the text `test` as weights.
 fn copy_model_with_other_weights(target: &Path) {
     fs::create_dir(target).unwrap();
     for entry in fs::read_dir(model_folder()).unwrap().map(Result::unwrap) {

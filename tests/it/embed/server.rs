@@ -18,9 +18,9 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 /// Requests that the server received, and its first answers.
 #[derive(Default)]
-pub(crate) struct Received {
+pub(crate) struct ServerState {
     batch_sizes: Vec<usize>,
-    pub(crate) first: Vec<(StatusCode, &'static str)>,
+    pub(crate) first_answers: Vec<(StatusCode, &'static str)>,
 }
 
 /// Embeds a text as its length and 1. The last text comes first.
@@ -34,9 +34,9 @@ fn embed_lengths(texts: &[Value]) -> Value {
 
 /// Serves the model `small` for the key `sk-test`. Returns the URL.
 pub(crate) async fn serve(
-    first: Vec<(StatusCode, &'static str)>,
-) -> (String, Arc<Mutex<Received>>, JoinSet<()>) {
-    let seen = Arc::new(Mutex::new(Received { first, ..Received::default() }));
+    first_answers: Vec<(StatusCode, &'static str)>,
+) -> (String, Arc<Mutex<ServerState>>, JoinSet<()>) {
+    let seen = Arc::new(Mutex::new(ServerState { first_answers, ..ServerState::default() }));
     let state = Arc::clone(&seen);
     let embeddings = async move |headers: HeaderMap, Json(body): Json<Value>| -> Response {
         let texts = body["input"].as_array().unwrap();
@@ -48,8 +48,8 @@ pub(crate) async fn serve(
             return (StatusCode::UNAUTHORIZED, "no key").into_response();
         }
         assert_eq!(body["model"], "small");
-        if !seen.first.is_empty() {
-            let (status, text) = seen.first.remove(0);
+        if !seen.first_answers.is_empty() {
+            let (status, text) = seen.first_answers.remove(0);
             return (status, [("retry-after", "0")], text).into_response();
         }
         Json(embed_lengths(texts)).into_response()
@@ -62,7 +62,7 @@ pub(crate) async fn serve(
     (url, seen, tasks)
 }
 
-fn embedder(url: &str, key: Option<&str>) -> Server {
+fn server_embedder(url: &str, key: Option<&str>) -> Server {
     let config = ServerConfig {
         base_url: url.to_owned(),
         model: "small".to_owned(),
@@ -75,7 +75,7 @@ fn embedder(url: &str, key: Option<&str>) -> Server {
 async fn texts_are_embedded_in_batches_and_temporary_errors_are_retried() {
     let busy = vec![(StatusCode::TOO_MANY_REQUESTS, "slow down"), (StatusCode::BAD_GATEWAY, "")];
     let (url, seen, _tasks) = serve(busy).await;
-    let server = embedder(&url, Some("sk-test"));
+    let server = server_embedder(&url, Some("sk-test"));
     let texts: Vec<String> = (0..600).map(|n| "x".repeat(n)).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let vectors = server.embed(&texts).await.unwrap();
@@ -94,11 +94,11 @@ async fn a_refused_request_fails_at_once_with_a_remedy() {
         Err(EmbedError::Refused { why, .. }) => why,
         other => panic!("{other:?}"),
     };
-    let server = embedder(&url, Some("sk-test"));
+    let server = server_embedder(&url, Some("sk-test"));
     let why = refused(&server).await;
     assert!(why.contains("no such model") && why.contains("embedding.model"), "{why}");
     assert!(refused(&server).await.contains("not a list of vectors"));
-    let why = refused(&embedder(&url, None)).await;
+    let why = refused(&server_embedder(&url, None)).await;
     assert!(why.contains("401") && why.contains("embedding.api_key_env"), "{why}");
     assert_eq!(seen.lock().unwrap().batch_sizes.len(), 3, "no request is repeated");
 }
@@ -108,14 +108,14 @@ async fn a_missing_embedding_server_is_unavailable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     drop(listener);
-    let server = embedder(&url, None);
+    let server = server_embedder(&url, None);
     let batch_sizes =
         tokio::time::timeout(Duration::from_secs(30), server.embed(&["a"])).await.unwrap();
     let Err(EmbedError::Unavailable { why, .. }) = batch_sizes else { panic!("{batch_sizes:?}") };
     assert!(why.contains("refused"), "{why}");
 }
 
-/// All scores were once 0, without an explanation.
+/// Regression: all scores were 0, without an explanation.
 #[tokio::test]
 async fn a_server_that_returns_only_zeros_is_refused() {
     let zeros =
@@ -126,11 +126,11 @@ async fn a_server_that_returns_only_zeros_is_refused() {
     let config = ServerConfig { base_url: url, model: "small".to_owned(), api_key: key };
     let configured = ConfiguredEmbedder::new(Some(Source::Server(config)), Arc::new(Memory::new()));
     let why = configured.open().await.unwrap_err().to_string();
-    assert!(why.contains("nothing but zeros"), "{why}");
+    assert!(why.contains("vectors are all zero"), "{why}");
     assert!(configured.open().await.unwrap().is_some(), "a single zero vector is allowed");
 }
 
-/// It was once refused.
+/// Regression: such a server was refused.
 #[tokio::test]
 async fn a_server_that_rejects_the_first_text_is_still_used() {
     let (url, seen, _tasks) = serve(vec![(StatusCode::BAD_REQUEST, "unknown text")]).await;

@@ -15,41 +15,45 @@ use tokio::{
 /// Time to wait for an answer or an event before the client asks another server.
 const MAX_WAIT: Duration = Duration::from_secs(8);
 
-/// The reason why a request has no usable answer.
+/// The reason why a request got no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum RequestFailure {
     /// The server went away or is silent.
-    Gone,
+    ServerGone,
     Refused {
         code: String,
         message: String,
     },
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for RequestFailure {
     fn from(_: io::Error) -> Self {
-        Self::Gone
+        Self::ServerGone
     }
 }
 
-impl Trouble {
+impl RequestFailure {
     pub(crate) fn code(&self) -> &str {
         match self {
-            Self::Gone => "GONE",
+            Self::ServerGone => "GONE",
             Self::Refused { code, .. } => code,
         }
     }
 }
 
 /// Runs an operation and returns its only field.
-pub(crate) async fn ask(address: &str, query: &str, variables: &Value) -> Result<Value, Trouble> {
+pub(crate) async fn ask(
+    address: &str,
+    query: &str,
+    variables: &Value,
+) -> Result<Value, RequestFailure> {
     let answering = async {
-        let mut answer = post(address, query, variables, "application/json").await?;
+        let mut answer = send_operation(address, query, variables, "application/json").await?;
         let mut text = String::new();
         answer.read_to_string(&mut text).await?;
-        only_field(&text)
+        parse_only_field(&text)
     };
-    timeout(MAX_WAIT, answering).await.unwrap_or(Err(Trouble::Gone))
+    timeout(MAX_WAIT, answering).await.unwrap_or(Err(RequestFailure::ServerGone))
 }
 
 /// Sends an operation and disconnects before the answer.
@@ -58,35 +62,40 @@ pub(crate) async fn ask_and_hang_up(address: &str, query: &str, variables: &Valu
         let mut stream = TcpStream::connect(address).await?;
         stream.write_all(&encode_request(address, query, variables, "application/json")).await
     };
-    // The request may or may not have arrived.
+    // The server may or may not have received the request.
     let _ = timeout(MAX_WAIT, sending).await;
 }
 
 #[derive(Debug)]
-pub(crate) struct Events {
+pub(crate) struct EventSubscription {
     answer: BufReader<TcpStream>,
 }
 
-impl Events {
-    pub(crate) async fn of(address: &str, query: &str, variables: &Value) -> Result<Self, Trouble> {
-        let answering = post(address, query, variables, "text/event-stream");
-        let answer = timeout(MAX_WAIT, answering).await.unwrap_or(Err(Trouble::Gone))?;
+impl EventSubscription {
+    pub(crate) async fn subscribe(
+        address: &str,
+        query: &str,
+        variables: &Value,
+    ) -> Result<Self, RequestFailure> {
+        let answering = send_operation(address, query, variables, "text/event-stream");
+        let answer =
+            timeout(MAX_WAIT, answering).await.unwrap_or(Err(RequestFailure::ServerGone))?;
         Ok(Self { answer })
     }
 
     /// Returns the next event, or `None` after the server completed the stream.
-    pub(crate) async fn next(&mut self) -> Result<Option<Value>, Trouble> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Value>, RequestFailure> {
         let (mut line, mut kind) = (String::new(), String::new());
         loop {
             line.clear();
             let is_whole = self.answer.read_line(&mut line).await? > 0 && line.ends_with('\n');
             if !is_whole {
-                return Err(Trouble::Gone);
+                return Err(RequestFailure::ServerGone);
             }
             if let Some(name) = line.strip_prefix("event:") {
                 name.trim().clone_into(&mut kind);
             } else if let Some(data) = line.strip_prefix("data:").filter(|_| kind == "next") {
-                return only_field(data).map(Some);
+                return parse_only_field(data).map(Some);
             }
             if kind == "complete" {
                 return Ok(None);
@@ -105,39 +114,39 @@ fn encode_request(address: &str, query: &str, variables: &Value, accept: &str) -
     (head + &body).into_bytes()
 }
 
-async fn post(
+async fn send_operation(
     address: &str,
     query: &str,
     variables: &Value,
     accept: &str,
-) -> Result<BufReader<TcpStream>, Trouble> {
+) -> Result<BufReader<TcpStream>, RequestFailure> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(&encode_request(address, query, variables, accept)).await?;
     let mut answer = BufReader::new(stream);
     let mut line = String::new();
     answer.read_line(&mut line).await?;
     if line.is_empty() {
-        return Err(Trouble::Gone);
+        return Err(RequestFailure::ServerGone);
     }
     if !line.contains(" 200 ") {
         let message = line.trim().to_owned();
-        return Err(Trouble::Refused { code: "HTTP".to_owned(), message });
+        return Err(RequestFailure::Refused { code: "HTTP".to_owned(), message });
     }
     while !line.trim().is_empty() {
         line.clear();
         if answer.read_line(&mut line).await? == 0 {
-            return Err(Trouble::Gone);
+            return Err(RequestFailure::ServerGone);
         }
     }
     Ok(answer)
 }
 
-fn only_field(text: &str) -> Result<Value, Trouble> {
-    let answer: Value = serde_json::from_str(text).map_err(|_| Trouble::Gone)?;
+fn parse_only_field(text: &str) -> Result<Value, RequestFailure> {
+    let answer: Value = serde_json::from_str(text).map_err(|_| RequestFailure::ServerGone)?;
     if let Some(error) = answer["errors"].get(0) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let code = text(&error["extensions"]["code"]);
-        return Err(Trouble::Refused { code, message: text(&error["message"]) });
+        return Err(RequestFailure::Refused { code, message: text(&error["message"]) });
     }
     let fields = answer["data"].as_object().expect("an answer has data or errors");
     Ok(fields.values().next().cloned().unwrap_or_default())

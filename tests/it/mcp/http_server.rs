@@ -37,12 +37,12 @@ pub(super) struct HttpServer {
 
 pub(super) struct ServerState {
     sessions: Mutex<BTreeSet<String>>,
-    pub(super) greetings: AtomicUsize,
+    pub(super) initializations: AtomicUsize,
     pub(super) calls: AtomicUsize,
     /// Methods of the notifications that arrived.
     pub(super) notifications: Mutex<Vec<String>>,
-    has_grown: AtomicUsize,
-    unasked: broadcast::Sender<String>,
+    added_tools: AtomicUsize,
+    unrequested_messages: broadcast::Sender<String>,
     /// Number of times that a client opened the event stream.
     listeners: AtomicUsize,
     /// Status of all answers, in place of what the calls ask for.
@@ -57,11 +57,11 @@ impl HttpServer {
     pub(super) async fn start_at(address: SocketAddr) -> Self {
         let state = Arc::new(ServerState {
             sessions: Mutex::default(),
-            greetings: AtomicUsize::default(),
+            initializations: AtomicUsize::default(),
             calls: AtomicUsize::default(),
             notifications: Mutex::default(),
-            has_grown: AtomicUsize::default(),
-            unasked: broadcast::channel(10).0,
+            added_tools: AtomicUsize::default(),
+            unrequested_messages: broadcast::channel(10).0,
             listeners: AtomicUsize::default(),
             forced_status: Mutex::default(),
         });
@@ -94,11 +94,11 @@ impl HttpServer {
         self.state.calls.load(Ordering::SeqCst)
     }
 
-    pub(super) fn greetings(&self) -> usize {
-        self.state.greetings.load(Ordering::SeqCst)
+    pub(super) fn initializations(&self) -> usize {
+        self.state.initializations.load(Ordering::SeqCst)
     }
 
-    pub(super) fn has_heard(&self, method: &str) -> bool {
+    pub(super) fn has_received(&self, method: &str) -> bool {
         self.state.notifications.lock().unwrap().iter().any(|notification| notification == method)
     }
 
@@ -107,7 +107,7 @@ impl HttpServer {
     }
 
     pub(super) fn has_listener(&self) -> bool {
-        self.state.unasked.receiver_count() > 0
+        self.state.unrequested_messages.receiver_count() > 0
     }
 
     /// Stops listening. Running answers continue.
@@ -125,13 +125,18 @@ async fn receive(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let mut response = answer(&state, &method, &headers, &body);
+    let mut response = answer_message(&state, &method, &headers, &body);
     // One connection for each request, so that none outlives the listener.
     response.headers_mut().insert("connection", "close".parse().unwrap());
     response
 }
 
-fn answer(state: &Arc<ServerState>, method: &Method, headers: &HeaderMap, body: &[u8]) -> Response {
+fn answer_message(
+    state: &Arc<ServerState>,
+    method: &Method,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Response {
     if let Some(status) = *state.forced_status.lock().unwrap() {
         let status = StatusCode::from_u16(status).unwrap();
         let token = headers.get("authorization").map_or("", |value| value.to_str().unwrap());
@@ -140,7 +145,7 @@ fn answer(state: &Arc<ServerState>, method: &Method, headers: &HeaderMap, body: 
     let session = headers.get("mcp-session-id").map(|value| value.to_str().unwrap().to_owned());
     let message: Value = serde_json::from_slice(body).unwrap_or_default();
     if message["method"] == "initialize" {
-        return greet(state, &message);
+        return answer_initialize(state, &message);
     }
     let is_known = session.is_some_and(|id| state.sessions.lock().unwrap().contains(&id));
     if !is_known {
@@ -153,8 +158,8 @@ fn answer(state: &Arc<ServerState>, method: &Method, headers: &HeaderMap, body: 
     }
     if *method == Method::GET {
         return match headers.get("last-event-id") {
-            Some(id) => resumed(id.to_str().unwrap()),
-            None => listen(state),
+            Some(id) => resume_stream(id.to_str().unwrap()),
+            None => open_event_stream(state),
         };
     }
     if message.get("id").is_none() {
@@ -163,14 +168,14 @@ fn answer(state: &Arc<ServerState>, method: &Method, headers: &HeaderMap, body: 
         return StatusCode::ACCEPTED.into_response();
     }
     match message["method"].as_str() {
-        Some("tools/list") => list(state, &message),
-        Some("tools/call") => act(state, &message),
-        _ => json_of(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": {} })),
+        Some("tools/list") => answer_tool_list(state, &message),
+        Some("tools/call") => answer_call(state, &message),
+        _ => json_response(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": {} })),
     }
 }
 
-fn greet(state: &ServerState, message: &Value) -> Response {
-    let number = state.greetings.fetch_add(1, Ordering::SeqCst);
+fn answer_initialize(state: &ServerState, message: &Value) -> Response {
+    let number = state.initializations.fetch_add(1, Ordering::SeqCst);
     let session = format!("session-{number}");
     state.sessions.lock().unwrap().insert(session.clone());
     let result = json!({
@@ -178,133 +183,146 @@ fn greet(state: &ServerState, message: &Value) -> Response {
         "capabilities": { "tools": { "listChanged": true } },
         "serverInfo": { "name": "trickster", "version": "1" },
     });
-    let mut response = json_of(&reply(message, &result));
+    let mut response = json_response(&make_reply(message, &result));
     response.headers_mut().insert("mcp-session-id", session.parse().unwrap());
     response
 }
 
-/// Two pages of tools. After `grow` there is one tool more.
-fn list(state: &ServerState, message: &Value) -> Response {
+/// Answers with two pages of tools. After a call of `grow` there is one tool more.
+fn answer_tool_list(state: &ServerState, message: &Value) -> Response {
     let tool = |name: &str, reads: bool| {
         let annotations = json!({ "readOnlyHint": reads });
         json!({ "name": name, "inputSchema": { "type": "object" }, "annotations": annotations })
     };
     let page = if message["params"]["cursor"].is_null() {
         json!({ "tools": [tool("look", true)], "nextCursor": "2" })
-    } else if state.has_grown.load(Ordering::SeqCst) > 0 {
+    } else if state.added_tools.load(Ordering::SeqCst) > 0 {
         json!({ "tools": [tool("act", false), tool("grown", true)] })
     } else {
         json!({ "tools": [tool("act", false)] })
     };
-    json_of(&reply(message, &page))
+    json_response(&make_reply(message, &page))
 }
 
-fn act(state: &Arc<ServerState>, message: &Value) -> Response {
+fn answer_call(state: &Arc<ServerState>, message: &Value) -> Response {
     let count = state.calls.fetch_add(1, Ordering::SeqCst) + 1;
-    let done = text(message, &format!("done {count}"));
+    let done = text_result(message, &format!("done {count}"));
     let token = &message["params"]["_meta"]["progressToken"];
     let progress = |n: u32| {
         let params = json!({ "progressToken": token, "progress": n, "total": 2 });
-        event(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }))
+        format_event(
+            &json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }),
+        )
     };
     let broken = || Err(io::Error::other("broken"));
     match message["params"]["arguments"]["how"].as_str().unwrap_or_default() {
-        "stream" => events(vec![
+        "stream" => event_stream_response(vec![
             Ok(": hello\r\n\r\nevent: ping\ndata: x\n\ndata: rubbish\n\n".into()),
             Ok(progress(1).into()),
             Ok(progress(2).into()),
-            Ok(event(&done).into()),
+            Ok(format_event(&done).into()),
         ]),
-        "hang" => stream_of("text/event-stream", stream::pending().boxed()),
-        "drop" => events(vec![Ok(progress(1).into()), broken()]),
-        "half" => events(vec![Ok("data: {\"jsonrpc\":\"2.0\"".into()), broken()]),
-        "end" => events(vec![]),
+        "hang" => stream_response("text/event-stream", stream::pending().boxed()),
+        "drop" => event_stream_response(vec![Ok(progress(1).into()), broken()]),
+        "half" => event_stream_response(vec![Ok("data: {\"jsonrpc\":\"2.0\"".into()), broken()]),
+        "end" => event_stream_response(vec![]),
         "resume" => {
             let id = &message["id"];
-            events(vec![Ok(format!("id: {id}\nretry: 60\ndata: \n\n").into()), broken()])
+            event_stream_response(vec![
+                Ok(format!("id: {id}\nretry: 60\ndata: \n\n").into()),
+                broken(),
+            ])
         }
         "html" => ([("content-type", "text/html")], "<h1>Hello</h1>").into_response(),
         "garbage" => ([("content-type", "application/json")], "{]").into_response(),
-        "other" => json_of(&json!({ "jsonrpc": "2.0", "id": 1_000_000, "result": {} })),
+        "other" => json_response(&json!({ "jsonrpc": "2.0", "id": 1_000_000, "result": {} })),
         "accepted" => StatusCode::ACCEPTED.into_response(),
         "forged" => {
             let error = json!({ "code": i32::MIN, "message": "never read" });
-            json_of(&json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }))
+            json_response(&json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }))
         }
         "huge" => huge_body("application/json", "\""),
         "huge stream" => huge_body("text/event-stream", "data: "),
         "forget" => {
             state.sessions.lock().unwrap().clear();
-            json_of(&done)
+            json_response(&done)
         }
         "grow" => {
-            state.has_grown.store(1, Ordering::SeqCst);
+            state.added_tools.store(1, Ordering::SeqCst);
             let method = "notifications/tools/list_changed";
-            let _ = state.unasked.send(event(&json!({ "jsonrpc": "2.0", "method": method })));
-            json_of(&done)
+            let _ = state
+                .unrequested_messages
+                .send(format_event(&json!({ "jsonrpc": "2.0", "method": method })));
+            json_response(&done)
         }
         "rubbish unasked" => {
             for rubbish in ["\0\u{1}\ndata: {]", "event: ping\ndata: 1", "data: {\"id\":7}"] {
-                let _ = state.unasked.send(format!("{rubbish}\n\n"));
+                let _ = state.unrequested_messages.send(format!("{rubbish}\n\n"));
             }
-            let _ = state.unasked.send(format!("data: {}\n\n", "x".repeat(50 << 20)));
-            json_of(&done)
+            let _ = state.unrequested_messages.send(format!("data: {}\n\n", "x".repeat(50 << 20)));
+            json_response(&done)
         }
         status => match status.parse() {
             Ok(status) => (StatusCode::from_u16(status).unwrap(), "because").into_response(),
-            Err(_) => json_of(&done),
+            Err(_) => json_response(&done),
         },
     }
 }
 
-/// 50 MB without an answer.
+/// A body of 50 MB without an answer in it.
 fn huge_body(kind: &str, start: &'static str) -> Response {
     let chunk = Bytes::from(vec![b'x'; 1 << 20]);
     let body = stream::iter([Bytes::from(start)]).chain(stream::iter(vec![chunk; 50]));
-    stream_of(kind, body.map(Ok).boxed())
+    stream_response(kind, body.map(Ok).boxed())
 }
 
-/// The events after those of a broken stream.
-fn resumed(id: &str) -> Response {
+/// Returns the events after those that a broken stream has sent.
+fn resume_stream(id: &str) -> Response {
     let id: u64 = id.parse().unwrap();
-    events(vec![Ok(event(&text(&json!({ "id": id }), "resumed")).into())])
+    event_stream_response(vec![Ok(
+        format_event(&text_result(&json!({ "id": id }), "resumed")).into()
+    )])
 }
 
-fn listen(state: &ServerState) -> Response {
+fn open_event_stream(state: &ServerState) -> Response {
     state.listeners.fetch_add(1, Ordering::SeqCst);
-    let unasked = stream::unfold(state.unasked.subscribe(), async |mut receiver| {
-        let message = receiver.recv().await.ok()?;
-        Some((Ok(message.into()), receiver))
-    });
-    stream_of("text/event-stream", unasked.boxed())
+    let unrequested_messages =
+        stream::unfold(state.unrequested_messages.subscribe(), async |mut receiver| {
+            let message = receiver.recv().await.ok()?;
+            Some((Ok(message.into()), receiver))
+        });
+    stream_response("text/event-stream", unrequested_messages.boxed())
 }
 
-fn text(message: &Value, text: &str) -> Value {
-    reply(message, &json!({ "content": [{ "type": "text", "text": text }] }))
+fn text_result(message: &Value, text: &str) -> Value {
+    make_reply(message, &json!({ "content": [{ "type": "text", "text": text }] }))
 }
 
-fn reply(message: &Value, result: &Value) -> Value {
+fn make_reply(message: &Value, result: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })
 }
 
-fn event(message: &Value) -> String {
+fn format_event(message: &Value) -> String {
     format!("data: {message}\n\n")
 }
 
-fn json_of(message: &Value) -> Response {
+fn json_response(message: &Value) -> Response {
     ([("content-type", "application/json; charset=utf-8")], message.to_string()).into_response()
 }
 
-/// Each chunk arrives alone, even if the next one breaks the connection.
-fn events(chunks: Chunks) -> Response {
+/// Sends each chunk separately, even if the next one breaks the connection.
+fn event_stream_response(chunks: Chunks) -> Response {
     let chunks = stream::iter(chunks).then(|chunk| async {
         tokio::task::yield_now().await;
         chunk
     });
-    stream_of("text/event-stream", chunks.boxed())
+    stream_response("text/event-stream", chunks.boxed())
 }
 
-fn stream_of(kind: &str, body: stream::BoxStream<'static, Result<Bytes, io::Error>>) -> Response {
+fn stream_response(
+    kind: &str,
+    body: stream::BoxStream<'static, Result<Bytes, io::Error>>,
+) -> Response {
     ([("content-type", kind.to_owned())], Body::from_stream(body)).into_response()
 }
 
@@ -314,7 +332,7 @@ pub(super) async fn serve(kind: &'static str, chunks: Vec<Bytes>) -> (SocketAddr
     let address = listener.local_addr().unwrap();
     let app = Router::new().fallback(move || {
         let chunks = stream::iter(chunks.clone()).map(Ok).boxed();
-        async move { stream_of(kind, chunks) }
+        async move { stream_response(kind, chunks) }
     });
     let mut task = JoinSet::new();
     task.spawn(async move { axum::serve(listener, app).await.unwrap() });

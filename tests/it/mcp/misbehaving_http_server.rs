@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use shared::tool::{ErrorCode, ToolError};
-use tests::toolset::{Connected, MAX_WAIT, step, wait_until};
+use tests::toolset::{Connected, MAX_WAIT, second_attempt, wait_until};
 use toolbox::{Found, SetStatus, ToolContext, progress::pipe};
 
 use super::http_server::{HttpServer, serve};
@@ -19,17 +19,17 @@ struct ServerTest {
 impl ServerTest {
     async fn new() -> Self {
         let server = HttpServer::start().await;
-        let connected = Connected::ready(&server.source()).await;
+        let connected = Connected::connect(&server.source()).await;
         Self { server, connected }
     }
 
-    async fn call(&self, tool: &str, how: &str) -> Result<Value, ToolError> {
-        self.connected.call(tool, json!({ "how": how })).await
+    async fn call(&self, tool: &str, behaviour: &str) -> Result<Value, ToolError> {
+        self.connected.call(tool, json!({ "how": behaviour })).await
     }
 }
 
-async fn failure(source: &Value) -> String {
-    match Connected::begin(source).status().await {
+async fn connection_error(source: &Value) -> String {
+    match Connected::start_connecting(source).status().await {
         SetStatus::Failed { error } => error,
         other => panic!("{other:?}"),
     }
@@ -40,7 +40,7 @@ async fn json_documents_and_event_streams_are_accepted_as_answers() {
     let test = ServerTest::new().await;
     assert_eq!(test.call("act", "").await, Ok(json!("done 1")));
     let (reporter, mut listener) = pipe();
-    let cx = ToolContext { reporter, ..step() };
+    let cx = ToolContext { reporter, ..second_attempt() };
     let answer = test.connected.call_in("act", json!({ "how": "stream" }), cx).await;
     assert_eq!(answer, Ok(json!("done 2")));
     let last = listener.next().now_or_never().unwrap().progress;
@@ -56,14 +56,14 @@ async fn a_broken_event_stream_is_resumed() {
 
 #[tokio::test]
 async fn a_once_call_over_http_is_never_repeated() {
-    for how in ["drop", "half", "end", "html", "garbage", "other", "accepted", "502", "504"] {
+    for behaviour in ["drop", "half", "end", "html", "garbage", "other", "accepted", "502", "504"] {
         let test = ServerTest::new().await;
-        let err = test.call("act", how).await.unwrap_err();
-        assert_eq!(err.code, ErrorCode::OUTCOME_UNKNOWN, "{how}: {err}");
-        assert!(!err.is_definite && !err.retryable, "{how}");
-        assert!(err.message.contains("broke off while `s.act` was called"), "{how}: {err}");
-        assert_eq!(test.server.calls(), 1, "{how}");
-        assert_eq!(test.call("act", "").await, Ok(json!("done 2")), "{how}");
+        let err = test.call("act", behaviour).await.unwrap_err();
+        assert_eq!(err.code, ErrorCode::OUTCOME_UNKNOWN, "{behaviour}: {err}");
+        assert!(!err.is_definite && !err.retryable, "{behaviour}");
+        assert!(err.message.contains("broke off while `s.act` was called"), "{behaviour}: {err}");
+        assert_eq!(test.server.calls(), 1, "{behaviour}");
+        assert_eq!(test.call("act", "").await, Ok(json!("done 2")), "{behaviour}");
     }
 }
 
@@ -93,8 +93,8 @@ async fn a_call_that_a_server_refuses_fails_for_certain() {
         assert_eq!(err.to_string(), expected);
     }
     assert_eq!(test.server.calls(), 6);
-    assert_eq!(test.server.greetings(), 1);
-    // A server cannot claim with our error code that it never read a call.
+    assert_eq!(test.server.initializations(), 1);
+    // With Faber's own error code, a server cannot claim that it never read a call.
     let err = test.call("act", "forged").await.unwrap_err();
     assert_eq!((err.code, test.server.calls()), (ErrorCode::FAILED, 7));
 }
@@ -102,18 +102,18 @@ async fn a_call_that_a_server_refuses_fails_for_certain() {
 #[tokio::test]
 async fn a_huge_answer_fails_only_its_call() {
     let test = ServerTest::new().await;
-    for how in ["huge", "huge stream"] {
-        let err = test.call("act", how).await.unwrap_err();
-        assert_eq!(err.code, ErrorCode::OUTPUT_TOO_LARGE, "{how}: {err}");
+    for behaviour in ["huge", "huge stream"] {
+        let err = test.call("act", behaviour).await.unwrap_err();
+        assert_eq!(err.code, ErrorCode::OUTPUT_TOO_LARGE, "{behaviour}: {err}");
     }
     assert_eq!(test.call("act", "").await, Ok(json!("done 3")));
-    assert_eq!(test.server.greetings(), 1);
+    assert_eq!(test.server.initializations(), 1);
 }
 
 #[tokio::test]
 async fn the_server_is_told_about_cancelled_calls_over_http() {
     let test = ServerTest::new().await;
-    let cx = step();
+    let cx = second_attempt();
     let cancel = cx.cancel.clone();
     let hang = test.connected.call_in("act", json!({ "how": "hang" }), cx);
     let (hang, ()) = tokio::join!(hang, async {
@@ -123,7 +123,7 @@ async fn the_server_is_told_about_cancelled_calls_over_http() {
     });
     let err = hang.unwrap_err();
     assert_eq!((err.code, err.is_definite), (ErrorCode::CANCELLED, false));
-    wait_until("the cancellation arrives", || test.server.has_heard("notifications/cancelled"))
+    wait_until("the cancellation arrives", || test.server.has_received("notifications/cancelled"))
         .await;
 }
 
@@ -134,7 +134,7 @@ async fn an_expired_session_is_renewed_and_its_calls_are_repeated() {
     // The server read none of these calls, so all are repeated, even with effects.
     let calls = futures::future::join_all((0..10).map(|_| test.call("act", ""))).await;
     assert!(calls.iter().all(Result::is_ok), "{calls:?}");
-    assert_eq!((test.server.calls(), test.server.greetings()), (11, 2));
+    assert_eq!((test.server.calls(), test.server.initializations()), (11, 2));
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn calls_to_a_stopped_server_fail_for_certain_until_it_returns() {
 async fn a_session_is_deleted_with_its_toolset() {
     let ServerTest { server, connected } = ServerTest::new().await;
     connected.sources.close().await;
-    assert!(server.has_heard("DELETE"));
+    assert!(server.has_received("DELETE"));
 }
 
 #[tokio::test]
@@ -193,12 +193,12 @@ async fn an_unusable_http_server_fails_with_the_reason() {
         ),
     ] {
         server.set_status(status);
-        let error = failure(&server.source()).await;
+        let error = connection_error(&server.source()).await;
         assert_eq!(error, format!("`{host}` answered {why}: no,"));
     }
     let missing = json!({ "authorization": { "secret": "FABER_TEST_NO_SUCH_SECRET" } });
     let source = json!({ "mcp": { "url": "http://127.0.0.1:1/mcp", "headers": missing } });
-    let error = failure(&source).await;
+    let error = connection_error(&source).await;
     assert!(error.starts_with("the secret `FABER_TEST_NO_SUCH_SECRET` is not set"), "{error}");
 }
 
@@ -207,10 +207,10 @@ async fn secrets_in_headers_are_masked_in_errors() {
     let server = HttpServer::start().await;
     server.set_status(403);
     let mut source = server.source();
-    // A variable that exists in every environment.
+    // This variable exists in every environment.
     source["mcp"]["headers"] =
         json!({ "authorization": { "secret": "CARGO_MANIFEST_DIR", "prefix": "Bearer " } });
-    let error = failure(&source).await;
+    let error = connection_error(&source).await;
     assert!(error.ends_with("no, Bearer ***CARGO_MANIFEST_DIR***"), "{error}");
 }
 
@@ -219,7 +219,7 @@ async fn a_huge_initialize_answer_fails_the_toolset() {
     let chunk = Bytes::from(vec![b'x'; 1 << 20]);
     let (address, _task) = serve("application/json", vec![chunk; 50]).await;
     let source = json!({ "mcp": { "url": format!("http://{address}/mcp") } });
-    let error = failure(&source).await;
+    let error = connection_error(&source).await;
     assert_eq!(error, format!("`{address}` does not serve MCP: the answer is too long"));
 }
 
@@ -232,18 +232,18 @@ async fn an_http_server_without_mcp_fails_with_the_reason() {
     ] {
         let (address, _task) = serve(kind, vec![body.into()]).await;
         let source = json!({ "mcp": { "url": format!("http://{address}/mcp") } });
-        let error = failure(&source).await;
+        let error = connection_error(&source).await;
         assert_eq!(error, format!("`{address}` does not serve MCP: {why}"));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_http_server_that_does_not_answer_fails_after_30_seconds() {
-    // The system accepts connections even if no program does.
+    // The system accepts connections on this port, although no program does.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let source = json!({ "mcp": { "url": format!("http://{address}/mcp") } });
-    let connected = Connected::begin(&source);
+    let connected = Connected::start_connecting(&source);
     let status =
         connected.toolbox.wait_for_set(&"s".parse().unwrap(), Duration::from_mins(1)).await;
     let error = format!("`{address}` did not answer as an MCP server within 30 s");
@@ -258,5 +258,5 @@ async fn garbage_in_the_event_stream_does_not_break_calls() {
     // After an event of 50 MB the stream is closed and opened again.
     wait_until("the client listens again", || test.server.listeners() == 2).await;
     assert_eq!(test.call("act", "").await, Ok(json!("done 2")));
-    assert_eq!(test.server.greetings(), 1);
+    assert_eq!(test.server.initializations(), 1);
 }

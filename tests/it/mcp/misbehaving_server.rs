@@ -8,7 +8,7 @@ use shared::{
 };
 use tests::{
     installed,
-    toolset::{Connected, MAX_WAIT, is_running, step, wait_until},
+    toolset::{Connected, MAX_WAIT, is_running, second_attempt, wait_until},
 };
 use toolbox::{Found, SetStatus};
 
@@ -18,16 +18,17 @@ pub(super) struct ServerTest {
 }
 
 impl ServerTest {
-    fn begin(mode: &str) -> Self {
+    fn start_connecting(mode: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/it/mcp/hostile.mjs");
         let record = folder.path().join("record");
-        let mcp = json!({ "command": installed::program("node"), "args": [script, mode, record] });
-        Self { connected: Connected::begin(&json!({ "mcp": mcp })), folder }
+        let mcp =
+            json!({ "command": installed::find_program("node"), "args": [script, mode, record] });
+        Self { connected: Connected::start_connecting(&json!({ "mcp": mcp })), folder }
     }
 
-    pub(super) async fn ready() -> Self {
-        let test = Self::begin("normal");
+    pub(super) async fn connect() -> Self {
+        let test = Self::start_connecting("normal");
         assert_eq!(test.connected.status().await, SetStatus::Ready);
         test
     }
@@ -36,8 +37,8 @@ impl ServerTest {
         self.connected.call(name, parameters).await
     }
 
-    async fn failure(mode: &str) -> String {
-        match Self::begin(mode).connected.status().await {
+    async fn connection_error(mode: &str) -> String {
+        match Self::start_connecting(mode).connected.status().await {
             SetStatus::Failed { error } => error,
             other => panic!("{other:?}"),
         }
@@ -50,7 +51,7 @@ impl ServerTest {
 
 #[tokio::test]
 async fn all_pages_of_a_tool_list_are_read() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     assert_eq!(
         test.connected.toolbox.sets()[0].tools.len(),
         23,
@@ -64,13 +65,13 @@ async fn all_pages_of_a_tool_list_are_read() {
 
 #[tokio::test]
 async fn the_server_is_told_about_dropped_and_cancelled_calls() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     let hang = test.call("hang", json!({}));
     assert!(tokio::time::timeout(Duration::from_millis(50), hang).await.is_err());
     assert_eq!(test.call("cancelled", json!({})).await, Ok(json!(1)));
 
-    let test = ServerTest::ready().await;
-    let cx = step();
+    let test = ServerTest::connect().await;
+    let cx = second_attempt();
     let cancel = cx.cancel.clone();
     let hang = test.connected.call_in("hang", json!({}), cx);
     let (hang, ()) = tokio::join!(hang, async {
@@ -84,7 +85,7 @@ async fn the_server_is_told_about_dropped_and_cancelled_calls() {
 
 #[tokio::test]
 async fn a_read_call_is_repeated_when_the_server_dies() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     assert_eq!(test.call("die_first", json!({})).await, Ok(json!("alive")));
     assert_eq!(test.call("starts", json!({})).await, Ok(json!(2)));
 }
@@ -92,7 +93,7 @@ async fn a_read_call_is_repeated_when_the_server_dies() {
 #[tokio::test]
 async fn a_call_is_repeated_once_at_most() {
     for tool in ["die", "die_idempotent"] {
-        let test = ServerTest::ready().await;
+        let test = ServerTest::connect().await;
         let err = test.call(tool, json!({})).await.unwrap_err();
         assert_eq!((err.code, err.is_definite), (ErrorCode::UNAVAILABLE, false));
         assert_eq!(test.record().lines().count(), 2);
@@ -102,7 +103,7 @@ async fn a_call_is_repeated_once_at_most() {
 
 #[tokio::test]
 async fn half_an_answer_of_a_dead_server_is_no_answer() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     let err = test.call("half_once", json!({})).await.unwrap_err();
     assert_eq!((err.code.clone(), err.is_definite), (ErrorCode::OUTCOME_UNKNOWN, false), "{err}");
     assert_eq!(test.call("starts", json!({})).await, Ok(json!(2)));
@@ -110,7 +111,7 @@ async fn half_an_answer_of_a_dead_server_is_no_answer() {
 
 #[tokio::test]
 async fn a_once_call_is_never_repeated() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     let err = test.call("die_once", json!({})).await.unwrap_err();
     assert!(!err.is_definite && !err.retryable);
     expect!["tool.outcome_unknown: the MCP server of `s` ended while `s.die_once` was called; it is unknown whether the call took effect, and it may still do so: check before you retry"].assert_eq(&err.to_string());
@@ -119,7 +120,7 @@ async fn a_once_call_is_never_repeated() {
 
 #[tokio::test]
 async fn an_output_that_violates_its_schema_fails_the_call() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     assert_eq!(test.call("promise", json!({ "n": 1 })).await, Ok(json!({ "n": 1 })));
     let err = test.call("promise", json!({ "n": "str" })).await.unwrap_err();
     expect![[r#"tool.failed: the server's output does not fit the tool's `outputSchema`: at `/n`: "str" is not of type "integer""#]].assert_eq(&err.to_string());
@@ -131,7 +132,7 @@ async fn an_output_that_violates_its_schema_fails_the_call() {
 
 #[tokio::test]
 async fn a_server_that_died_while_idle_is_restarted() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     assert_eq!(test.call("quit", json!({})).await, Ok(json!("bye")));
     let pid = test.record().trim().trim_start_matches("start ").to_owned();
     wait_until("the server ends", || !is_running(&pid)).await;
@@ -140,9 +141,9 @@ async fn a_server_that_died_while_idle_is_restarted() {
 
 #[tokio::test]
 async fn a_server_that_dies_repeatedly_is_restarted_with_delays() {
-    let test = ServerTest::ready().await;
-    // After four short lives the fifth start is delayed by two seconds, which is too long to wait
-    // for. A later call lets it die again, and then the delay is four seconds.
+    let test = ServerTest::connect().await;
+    // After four short lives, the fifth start is delayed by two seconds, which is longer than the
+    // call waits. A later call lets the server die again, and then the delay is four seconds.
     let dying = async {
         loop {
             let err = test.call("die", json!({})).await.unwrap_err();
@@ -160,11 +161,11 @@ async fn a_server_that_dies_repeatedly_is_restarted_with_delays() {
 
 #[tokio::test]
 async fn an_output_over_the_limit_fails_its_call_only() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     let fits = limits::OUTPUT_BYTES - 2;
     let output = test.call("huge", json!({ "bytes": fits })).await.unwrap();
     assert_eq!(output.as_str().unwrap().len(), fits);
-    // The second output is longer than any line that is kept.
+    // The second output is longer than any line that Faber keeps.
     for bytes in [fits + 1, 50 << 20] {
         let err = test.call("huge", json!({ "bytes": bytes })).await.unwrap_err();
         assert_eq!(err.code, ErrorCode::OUTPUT_TOO_LARGE, "{bytes}");
@@ -174,7 +175,7 @@ async fn an_output_over_the_limit_fails_its_call_only() {
 
 #[tokio::test]
 async fn a_server_that_prints_garbage_stays_usable() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     for garbage in ["garbage", "torrent"] {
         assert_eq!(test.call(garbage, json!({})).await, Ok(json!("still here")), "{garbage}");
     }
@@ -188,7 +189,7 @@ async fn a_server_that_prints_garbage_stays_usable() {
 
 #[tokio::test]
 async fn errors_of_a_server_keep_their_meaning() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     let cases = [
         (-32602, "`a` is missing", "tool.invalid_parameters: `a` is missing"),
         (-32602, "Unknown tool: x", "tool.unavailable: Unknown tool: x"),
@@ -203,8 +204,8 @@ async fn errors_of_a_server_keep_their_meaning() {
 
 #[tokio::test]
 async fn an_mcp_call_carries_the_idempotency_key() {
-    let test = ServerTest::ready().await;
-    let cx = step();
+    let test = ServerTest::connect().await;
+    let cx = second_attempt();
     let key = cx.idempotency_key();
     let meta = test.connected.call_in("meta", json!({}), cx).await.unwrap();
     assert_eq!(meta["faber/idempotencyKey"], json!(key));
@@ -212,7 +213,7 @@ async fn an_mcp_call_carries_the_idempotency_key() {
 
 #[tokio::test]
 async fn tools_that_a_server_adds_are_found() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     let name = "s.grown".parse().unwrap();
     let toolbox = &test.connected.toolbox;
     assert!(matches!(toolbox.find(&name), Found::Unknown));
@@ -228,7 +229,7 @@ async fn tools_that_a_server_adds_are_found() {
 
 #[tokio::test]
 async fn a_slow_server_becomes_ready() {
-    let test = ServerTest::begin("slow");
+    let test = ServerTest::start_connecting("slow");
     let name = "s.starts".parse().unwrap();
     assert!(matches!(test.connected.toolbox.find(&name), Found::Connecting));
     assert_eq!(test.connected.status().await, SetStatus::Ready);
@@ -237,27 +238,27 @@ async fn a_slow_server_becomes_ready() {
 
 #[tokio::test]
 async fn a_server_that_cannot_start_fails_with_its_error() {
-    let broken = ServerTest::failure("broken").await;
+    let broken = ServerTest::connection_error("broken").await;
     expect!["`node` exited with status 3: Error: cannot find the moon"].assert_eq(&broken);
-    let circle = ServerTest::failure("circle").await;
+    let circle = ServerTest::connection_error("circle").await;
     expect!["`node` does not serve MCP: its list of tools repeats the page `again`"]
         .assert_eq(&circle);
-    let torrent = ServerTest::failure("torrent").await;
+    let torrent = ServerTest::connection_error("torrent").await;
     expect!["`node` does not serve MCP: the answer is too long"].assert_eq(&torrent);
     // The server ends when its input closes, but that is not the reported error.
     let odd = "`node` does not serve MCP: its answer to `initialize` could not be read: ";
     for mode in ["rubbish", "odd", "stranger"] {
-        let error = ServerTest::failure(mode).await;
+        let error = ServerTest::connection_error(mode).await;
         assert!(error.starts_with(odd), "{mode}: {error}");
     }
-    let refusal = ServerTest::failure("refusal").await;
+    let refusal = ServerTest::connection_error("refusal").await;
     expect!["`node` does not serve MCP: not today"].assert_eq(&refusal);
-    let absent = Connected::begin(&json!({ "mcp": { "command": "no-such-server" } }));
+    let absent = Connected::start_connecting(&json!({ "mcp": { "command": "no-such-server" } }));
     let SetStatus::Failed { error } = absent.status().await else {
         panic!("the toolset has not failed")
     };
     expect!["`no-such-server` was not found: install it, or write its full path"].assert_eq(&error);
-    let what_is_no_server = Connected::begin(&json!({ "mcp": { "command": "true" } }));
+    let what_is_no_server = Connected::start_connecting(&json!({ "mcp": { "command": "true" } }));
     let SetStatus::Failed { error } = what_is_no_server.status().await else {
         panic!("the toolset has not failed")
     };
@@ -267,7 +268,7 @@ async fn a_server_that_cannot_start_fails_with_its_error() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_answer_fails_after_30_seconds() {
     for mode in ["mute", "deaf"] {
-        let test = ServerTest::begin(mode);
+        let test = ServerTest::start_connecting(mode);
         let name = "s".parse().unwrap();
         let status = test.connected.toolbox.wait_for_set(&name, Duration::from_mins(1)).await;
         let Some(SetStatus::Failed { error }) = status else { panic!("{status:?}") };
@@ -277,7 +278,7 @@ async fn a_server_that_does_not_answer_fails_after_30_seconds() {
 
 #[tokio::test]
 async fn a_failed_toolset_reconnects_on_request() {
-    let test = ServerTest::begin("broken");
+    let test = ServerTest::start_connecting("broken");
     assert!(matches!(test.connected.status().await, SetStatus::Failed { .. }));
     assert_eq!(test.record().lines().count(), 1);
     assert!(matches!(test.connected.status().await, SetStatus::Failed { .. }));
@@ -286,13 +287,13 @@ async fn a_failed_toolset_reconnects_on_request() {
 
 #[tokio::test]
 async fn mcp_servers_end_with_their_toolset() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     let ServerTest { connected, folder } = test;
     connected.sources.close().await;
     let record = fs::read_to_string(folder.path().join("record")).unwrap();
     assert!(record.ends_with("end\n"), "{record}");
 
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     let pid = test.record().trim().trim_start_matches("start ").to_owned();
     assert!(is_running(&pid));
     drop(test);

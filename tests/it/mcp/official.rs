@@ -4,18 +4,18 @@ use serde_json::{Value, json};
 use shared::tool::{Effect, ErrorCode};
 use tests::{
     installed,
-    toolset::{Connected, step},
+    toolset::{Connected, second_attempt},
 };
 
 /// Returns the script of an official server from npm.
-pub(super) fn server(name: &str) -> PathBuf {
-    let modules = installed::path("FABER_TEST_MCP_MODULES", "mcp/node_modules");
+pub(super) fn server_script(name: &str) -> PathBuf {
+    let modules = installed::find_path("FABER_TEST_MCP_MODULES", "mcp/node_modules");
     modules.join("@modelcontextprotocol").join(name).join("dist/index.js")
 }
 
 async fn connect_everything() -> Connected {
-    let mcp = json!({ "command": installed::program("node"), "args": [server("server-everything"), "stdio"] });
-    Connected::ready(&json!({ "mcp": mcp })).await
+    let mcp = json!({ "command": installed::find_program("node"), "args": [server_script("server-everything"), "stdio"] });
+    Connected::connect(&json!({ "mcp": mcp })).await
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn tools_of_the_official_test_server_work() {
 #[tokio::test]
 async fn a_long_operation_of_an_official_server_can_be_cancelled() {
     let everything = connect_everything().await;
-    let cx = step();
+    let cx = second_attempt();
     let cancel = cx.cancel.clone();
     let parameters = json!({ "duration": 600, "steps": 60 });
     let long = everything.call_in("trigger-long-running-operation", parameters, cx);
@@ -81,8 +81,8 @@ async fn many_calls_share_one_server() {
 async fn the_official_file_server_writes_and_reads_files() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
-    let mcp = json!({ "command": installed::program("node"), "args": [server("server-filesystem"), root] });
-    let files = Connected::ready(&json!({ "mcp": mcp })).await;
+    let mcp = json!({ "command": installed::find_program("node"), "args": [server_script("server-filesystem"), root] });
+    let files = Connected::connect(&json!({ "mcp": mcp })).await;
     let path = root.join("größe.txt");
     let write = json!({ "path": path, "content": "Zeile 1\n" });
     files.call("write_file", write).await.unwrap();
@@ -101,16 +101,16 @@ async fn the_official_file_server_writes_and_reads_files() {
 async fn the_official_memory_server_keeps_memories_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let memory = json!({ "mcp": {
-        "command": installed::program("node"),
-        "args": [server("server-memory")],
+        "command": installed::find_program("node"),
+        "args": [server_script("server-memory")],
         "env": { "MEMORY_FILE_PATH": folder.path().join("memory.jsonl") },
     } });
     let entity = json!({ "name": "Ada", "entityType": "person", "observations": ["counts"] });
-    let first = Connected::ready(&memory).await;
+    let first = Connected::connect(&memory).await;
     first.call("create_entities", json!({ "entities": [entity] })).await.unwrap();
     first.sources.close().await;
 
-    let second = Connected::ready(&memory).await;
+    let second = Connected::connect(&memory).await;
     let graph = second.call("read_graph", json!({})).await;
     let entities: Option<Value> = graph.ok().and_then(|graph| graph.get("entities").cloned());
     assert_eq!(entities, Some(json!([entity])));

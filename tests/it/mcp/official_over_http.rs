@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::tool::ErrorCode;
 use tests::{
     installed,
-    toolset::{Connected, MAX_WAIT, step},
+    toolset::{Connected, MAX_WAIT, second_attempt},
 };
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -15,14 +15,14 @@ use tokio::{
 };
 use toolbox::{ToolContext, progress::pipe};
 
-use super::official::server;
+use super::official::server_script;
 
-struct Everything {
+struct EverythingServer {
     child: Child,
     port: u16,
 }
 
-impl Everything {
+impl EverythingServer {
     /// Starts the server on a free port. It cannot choose one itself, so another process may take
     /// the port first.
     async fn start() -> Self {
@@ -53,8 +53,8 @@ impl Everything {
 
     /// Returns `None` if the port is taken.
     async fn try_start(port: u16) -> Option<Self> {
-        let mut command = Command::new(installed::program("node"));
-        command.arg(server("server-everything")).arg("streamableHttp").kill_on_drop(true);
+        let mut command = Command::new(installed::find_program("node"));
+        command.arg(server_script("server-everything")).arg("streamableHttp").kill_on_drop(true);
         command.env("PORT", port.to_string()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -76,8 +76,8 @@ impl Everything {
 
 #[tokio::test]
 async fn tools_of_the_official_test_server_work_over_http() {
-    let server = Everything::start().await;
-    let everything = Connected::ready(&server.source()).await;
+    let server = EverythingServer::start().await;
+    let everything = Connected::connect(&server.source()).await;
     let echo = everything.call("echo", json!({ "message": "Größe 🎉\n\u{2028}" })).await;
     assert_eq!(echo, Ok(json!("Echo: Größe 🎉\n\u{2028}")));
     let weather = json!({ "location": "Chicago" });
@@ -105,10 +105,10 @@ async fn tools_of_the_official_test_server_work_over_http() {
 
 #[tokio::test]
 async fn a_long_operation_over_http_reports_progress_and_can_be_cancelled() {
-    let server = Everything::start().await;
-    let everything = Connected::ready(&server.source()).await;
+    let server = EverythingServer::start().await;
+    let everything = Connected::connect(&server.source()).await;
     let (reporter, mut listener) = pipe();
-    let cx = ToolContext { reporter, ..step() };
+    let cx = ToolContext { reporter, ..second_attempt() };
     let quick = json!({ "duration": 1, "steps": 4 });
     let tool = "trigger-long-running-operation";
     everything.call_in(tool, quick, cx).await.unwrap();
@@ -116,7 +116,7 @@ async fn a_long_operation_over_http_reports_progress_and_can_be_cancelled() {
     assert_eq!((last.progress.progress, last.progress.total), (4.0, Some(4.0)));
 
     let (reporter, mut listener) = pipe();
-    let cx = ToolContext { reporter, ..step() };
+    let cx = ToolContext { reporter, ..second_attempt() };
     let cancel = cx.cancel.clone();
     let long = everything.call_in(tool, json!({ "duration": 600, "steps": 6000 }), cx);
     let (long, ()) = tokio::join!(long, async {
@@ -130,10 +130,10 @@ async fn a_long_operation_over_http_reports_progress_and_can_be_cancelled() {
 
 #[tokio::test]
 async fn a_restarted_http_server_gets_a_new_session() {
-    let mut server = Everything::start().await;
-    let everything = Connected::ready(&server.source()).await;
+    let mut server = EverythingServer::start().await;
+    let everything = Connected::connect(&server.source()).await;
     server.child.kill().await.unwrap();
-    let _again = Everything::start_at(server.port).await;
+    let _again = EverythingServer::start_at(server.port).await;
     let echo = everything.call("echo", json!({ "message": "again" })).await;
     assert_eq!(echo, Ok(json!("Echo: again")));
 }

@@ -25,7 +25,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 type Chunk = Result<Bytes, io::Error>;
 type Stream = mpsc::UnboundedSender<Chunk>;
 
-/// The server. It ends with this value.
+/// A server with the older transport. It is stopped when this value is dropped.
 pub(super) struct OldServer {
     pub(super) address: SocketAddr,
     state: Arc<ServerState>,
@@ -34,25 +34,26 @@ pub(super) struct OldServer {
 
 struct ServerState {
     /// The first event of each stream.
-    opening: &'static str,
+    first_event: &'static str,
     /// The open stream of each session.
     sessions: Mutex<Vec<Option<Stream>>>,
     /// Streams of forgotten sessions, which stay open.
-    forgotten: Mutex<Vec<Stream>>,
+    forgotten_streams: Mutex<Vec<Stream>>,
     calls: AtomicUsize,
 }
 
 impl OldServer {
-    /// Starts a server whose first event says where to send messages.
+    /// Starts a server whose first event names the address for messages, as the transport requires.
     pub(super) async fn start() -> Self {
-        Self::opening_with("event: endpoint\r\ndata: /message?session=SESSION\r\n\r\n").await
+        Self::start_with_first_event("event: endpoint\r\ndata: /message?session=SESSION\r\n\r\n")
+            .await
     }
 
     /// Starts a server with another first event. `SESSION` is replaced by the session's number.
-    pub(super) async fn opening_with(opening: &'static str) -> Self {
-        let (sessions, forgotten) = (Mutex::default(), Mutex::default());
+    pub(super) async fn start_with_first_event(first_event: &'static str) -> Self {
+        let (sessions, forgotten_streams) = (Mutex::default(), Mutex::default());
         let calls = AtomicUsize::default();
-        let state = Arc::new(ServerState { opening, sessions, forgotten, calls });
+        let state = Arc::new(ServerState { first_event, sessions, forgotten_streams, calls });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let app = Router::new()
@@ -80,8 +81,8 @@ impl OldServer {
 async fn open_stream(State(state): State<Arc<ServerState>>) -> Response {
     let (stream, said) = mpsc::unbounded();
     let mut sessions = state.sessions.lock().unwrap();
-    let opening = state.opening.replace("SESSION", &sessions.len().to_string());
-    stream.unbounded_send(Ok(opening.into())).unwrap();
+    let first_event = state.first_event.replace("SESSION", &sessions.len().to_string());
+    stream.unbounded_send(Ok(first_event.into())).unwrap();
     sessions.push(Some(stream));
     ([("content-type", "text/event-stream; charset=utf-8")], Body::from_stream(said))
         .into_response()
@@ -136,7 +137,7 @@ async fn receive(
                 "forget" => {
                     done();
                     let stream = state.sessions.lock().unwrap()[session].take();
-                    state.forgotten.lock().unwrap().extend(stream);
+                    state.forgotten_streams.lock().unwrap().extend(stream);
                 }
                 "refuse" => return (StatusCode::SERVICE_UNAVAILABLE, "because").into_response(),
                 _ => done(),
@@ -147,7 +148,7 @@ async fn receive(
     (StatusCode::ACCEPTED, "Accepted").into_response()
 }
 
-/// An answer of 50 MB.
+/// Returns an answer of 50 MB in chunks.
 fn huge_answer(id: &Value) -> impl Iterator<Item = Bytes> {
     let begin = format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[\"");
     let chunk = Bytes::from(vec![b'x'; 1 << 20]);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use shared::tool::{ErrorCode, ToolError};
 use tests::{
     installed,
-    toolset::{Connected, step},
+    toolset::{Connected, second_attempt},
 };
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -15,22 +15,22 @@ use tokio::{
 };
 use toolbox::{SetStatus, ToolContext, progress::pipe};
 
-use super::{official::server, old_server::OldServer};
+use super::{official::server_script, old_server::OldServer};
 use crate::mongod::free_port;
 
 /// The official test server with the older transport.
-struct Everything {
+struct EverythingServer {
     url: String,
     child: Child,
     _log: JoinSet<()>,
 }
 
-impl Everything {
-    async fn begin() -> Self {
+impl EverythingServer {
+    async fn start() -> Self {
         // The server cannot report its port, so the test chooses a free one.
         let port = free_port();
-        let mut command = Command::new(installed::program("node"));
-        command.arg(server("server-everything")).arg("sse").env("PORT", port.to_string());
+        let mut command = Command::new(installed::find_program("node"));
+        command.arg(server_script("server-everything")).arg("sse").env("PORT", port.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -49,10 +49,10 @@ impl Everything {
 
 #[tokio::test]
 async fn the_older_transport_is_detected_and_used() {
-    let server = Everything::begin().await;
+    let server = EverythingServer::start().await;
     for transport in [json!(null), json!("sse")] {
         let mcp = json!({ "url": server.url, "transport": transport });
-        let set = Connected::ready(&json!({ "mcp": mcp })).await;
+        let set = Connected::connect(&json!({ "mcp": mcp })).await;
         let echo = set.call("echo", json!({ "message": "Größe\n" })).await;
         assert_eq!(echo, Ok(json!("Echo: Größe\n")), "{transport}");
         let calls = (0..50).map(|n| set.call("get-sum", json!({ "a": n, "b": 1 })));
@@ -61,17 +61,17 @@ async fn the_older_transport_is_detected_and_used() {
         set.sources.close().await;
     }
     let mcp = json!({ "url": server.url, "transport": "http" });
-    let strict = Connected::begin(&json!({ "mcp": mcp })).status().await;
+    let strict = Connected::start_connecting(&json!({ "mcp": mcp })).status().await;
     let SetStatus::Failed { error } = strict else { panic!("{strict:?}") };
     assert!(error.contains("404 Not Found"), "{error}");
 }
 
 #[tokio::test]
 async fn calls_over_the_older_transport_report_progress_and_can_be_cancelled() {
-    let server = Everything::begin().await;
-    let set = Connected::ready(&json!({ "mcp": { "url": server.url } })).await;
+    let server = EverythingServer::start().await;
+    let set = Connected::connect(&json!({ "mcp": { "url": server.url } })).await;
     let (reporter, mut listener) = pipe();
-    let cx = ToolContext { reporter, ..step() };
+    let cx = ToolContext { reporter, ..second_attempt() };
     let cancel = cx.cancel.clone();
     let parameters = json!({ "duration": 600, "steps": 6_000 });
     let long = set.call_in("trigger-long-running-operation", parameters, cx);
@@ -85,10 +85,10 @@ async fn calls_over_the_older_transport_report_progress_and_can_be_cancelled() {
 
 #[tokio::test]
 async fn calls_of_a_dead_older_server_fail_and_its_successor_is_used() {
-    let mut server = Everything::begin().await;
-    let set = Connected::ready(&json!({ "mcp": { "url": server.url } })).await;
+    let mut server = EverythingServer::start().await;
+    let set = Connected::connect(&json!({ "mcp": { "url": server.url } })).await;
     let (reporter, mut listener) = pipe();
-    let cx = ToolContext { reporter, ..step() };
+    let cx = ToolContext { reporter, ..second_attempt() };
     let parameters = json!({ "duration": 600, "steps": 6_000 });
     let long = set.call_in("trigger-long-running-operation", parameters, cx);
     let (long, ()) = tokio::join!(long, async {
@@ -103,12 +103,12 @@ async fn calls_of_a_dead_older_server_fail_and_its_successor_is_used() {
 
 async fn connect_old_server() -> (OldServer, Connected) {
     let server = OldServer::start().await;
-    let connected = Connected::ready(&server.source()).await;
+    let connected = Connected::connect(&server.source()).await;
     (server, connected)
 }
 
-async fn call_with(set: &Connected, tool: &str, how: &str) -> Result<Value, ToolError> {
-    set.call(tool, json!({ "how": how })).await
+async fn call_with(set: &Connected, tool: &str, behaviour: &str) -> Result<Value, ToolError> {
+    set.call(tool, json!({ "how": behaviour })).await
 }
 
 #[tokio::test]
@@ -130,17 +130,17 @@ async fn a_huge_answer_fails_only_its_call_on_a_shared_stream() {
 
 #[tokio::test]
 async fn a_broken_stream_gives_once_calls_an_unknown_outcome() {
-    for how in ["die", "half"] {
+    for behaviour in ["die", "half"] {
         let (server, set) = connect_old_server().await;
         let (broken, hanging) =
-            tokio::join!(call_with(&set, "act", how), call_with(&set, "act", "hang"));
+            tokio::join!(call_with(&set, "act", behaviour), call_with(&set, "act", "hang"));
         for err in [broken.unwrap_err(), hanging.unwrap_err()] {
-            assert_eq!(err.code, ErrorCode::OUTCOME_UNKNOWN, "{how}: {err}");
+            assert_eq!(err.code, ErrorCode::OUTCOME_UNKNOWN, "{behaviour}: {err}");
         }
-        assert_eq!(call_with(&set, "act", "").await, Ok(json!("done 3")), "{how}");
-        let err = call_with(&set, "look", how).await.unwrap_err();
-        assert_eq!((err.code, err.is_definite), (ErrorCode::UNAVAILABLE, false), "{how}");
-        assert_eq!(server.calls(), 5, "{how}: a read is repeated once");
+        assert_eq!(call_with(&set, "act", "").await, Ok(json!("done 3")), "{behaviour}");
+        let err = call_with(&set, "look", behaviour).await.unwrap_err();
+        assert_eq!((err.code, err.is_definite), (ErrorCode::UNAVAILABLE, false), "{behaviour}");
+        assert_eq!(server.calls(), 5, "{behaviour}: a read is repeated once");
     }
 }
 
@@ -170,13 +170,15 @@ async fn an_unusable_older_server_fails_with_the_reason() {
         ),
         ("data: hello\n\n", "does not name its URL for messages in the first event"),
     ] {
-        let server = OldServer::opening_with(opening).await;
+        let server = OldServer::start_with_first_event(opening).await;
         let mut source = server.source();
         source["mcp"]["transport"] = json!("sse");
-        let status = Connected::begin(&source).status().await;
+        let status = Connected::start_connecting(&source).status().await;
         assert_eq!(status, SetStatus::Failed { error: format!("`{}` {why}", server.address) });
         // If the transport was only guessed, the first answer is reported.
-        let SetStatus::Failed { error } = Connected::begin(&server.source()).status().await else {
+        let SetStatus::Failed { error } =
+            Connected::start_connecting(&server.source()).status().await
+        else {
             panic!("the server must be unusable")
         };
         assert!(error.contains("answered 405 Method Not Allowed"), "{error}");
@@ -185,10 +187,10 @@ async fn an_unusable_older_server_fails_with_the_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn an_older_server_without_a_first_event_fails_after_10_seconds() {
-    let server = OldServer::opening_with(": wait\n\n").await;
+    let server = OldServer::start_with_first_event(": wait\n\n").await;
     let mut source = server.source();
     source["mcp"]["transport"] = json!("sse");
-    let status = Connected::begin(&source).status().await;
+    let status = Connected::start_connecting(&source).status().await;
     let error = format!("`{}` did not name its URL for messages within 10 s", server.address);
     assert_eq!(status, SetStatus::Failed { error });
 }

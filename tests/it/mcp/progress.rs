@@ -1,7 +1,7 @@
 use futures::FutureExt;
 use serde_json::{Value, json};
 use shared::tool::{ErrorCode, Progress};
-use tests::toolset::step;
+use tests::toolset::second_attempt;
 use toolbox::{
     ToolContext,
     progress::{Listener, pipe},
@@ -12,7 +12,7 @@ use super::misbehaving_server::ServerTest;
 /// Returns a context and a listener for its progress.
 fn context_with_listener() -> (ToolContext, Listener) {
     let (reporter, listener) = pipe();
-    (ToolContext { reporter, ..step() }, listener)
+    (ToolContext { reporter, ..second_attempt() }, listener)
 }
 
 fn newest_progress(listener: &mut Listener) -> Option<Progress> {
@@ -21,7 +21,7 @@ fn newest_progress(listener: &mut Listener) -> Option<Progress> {
 
 #[tokio::test]
 async fn a_call_receives_the_progress_of_its_server() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     let (cx, mut listener) = context_with_listener();
     let parameters = json!({ "every": 1, "times": 3 });
     assert_eq!(test.connected.call_in("report", parameters, cx).await, Ok(json!(3)));
@@ -31,7 +31,7 @@ async fn a_call_receives_the_progress_of_its_server() {
 
 #[tokio::test]
 async fn progress_arrives_while_the_call_runs() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     let (cx, mut listener) = context_with_listener();
     let cancel = cx.cancel.clone();
     let parameters = json!({ "every": 1, "times": 2, "hang": true });
@@ -45,7 +45,7 @@ async fn progress_arrives_while_the_call_runs() {
 
 #[tokio::test]
 async fn progress_with_foreign_late_or_invalid_tokens_is_ignored() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     let late = test.call("meta", json!({})).await.unwrap()["progressToken"].clone();
     let (other_cx, mut other) = context_with_listener();
     let other_cancel = other_cx.cancel.clone();
@@ -69,7 +69,7 @@ async fn progress_with_foreign_late_or_invalid_tokens_is_ignored() {
 
 #[tokio::test]
 async fn a_flood_of_progress_stays_in_order_and_delays_no_call() {
-    let test = ServerTest::ready().await;
+    let test = ServerTest::connect().await;
     let (cx, mut listener) = context_with_listener();
     let times = 20_000;
     let flood = test.connected.call_in("flood", json!({ "times": times }), cx);
@@ -88,8 +88,8 @@ async fn a_flood_of_progress_stays_in_order_and_delays_no_call() {
 
 #[tokio::test]
 async fn a_flood_of_progress_ends_when_the_call_is_cancelled() {
-    let test = ServerTest::ready().await;
-    let cx = step();
+    let test = ServerTest::connect().await;
+    let cx = second_attempt();
     let cancel = cx.cancel.clone();
     let flood = test.connected.call_in("flood", json!({ "times": Value::from(1_u64 << 50) }), cx);
     let (flooded, ()) = tokio::join!(flood, async {

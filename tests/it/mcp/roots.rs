@@ -5,18 +5,18 @@ use tests::{
 };
 use tokio::time::timeout;
 
-use super::official::server;
+use super::official::server_script;
 
 #[tokio::test]
 async fn a_file_server_uses_the_roots_of_the_configuration() {
     let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let root = own.path().canonicalize().unwrap();
     let mcp = json!({
-        "command": installed::program("node"),
-        "args": [server("server-filesystem"), other.path().canonicalize().unwrap()],
+        "command": installed::find_program("node"),
+        "args": [server_script("server-filesystem"), other.path().canonicalize().unwrap()],
         "roots": [root.join(".")],
     });
-    let files = Connected::ready(&json!({ "mcp": mcp })).await;
+    let files = Connected::connect(&json!({ "mcp": mcp })).await;
     let path = root.join("a.txt");
     // The server asks for the roots at any time, and then ignores its arguments.
     let asking = async {

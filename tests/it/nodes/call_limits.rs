@@ -7,19 +7,19 @@ use tokio::time::Instant;
 use super::{
     cluster::Cluster,
     node::Node,
-    workspace::{LEASE, LONG_LEASE_MS, LedgerEntry, MARGIN},
+    workspace::{DEFAULT_MARGIN, LEASE, LONG_LEASE_MS, LedgerEntry},
 };
 
-/// Calls of the tool with a concurrency of two.
+/// Number of calls of the tool with a concurrency of two.
 const PAIRED_CALLS: usize = 40;
-/// Calls of the tool with a limited rate.
+/// Number of calls of the tool with a limited rate.
 const RATED_CALLS: usize = 60;
-/// Allowed calls per second.
+/// Number of allowed calls per second.
 const RATE: usize = 20;
 /// Seconds that a busy machine may need to record a permitted call.
 const MAX_LATENESS: f64 = 1.0;
 
-fn call(tool: &str, seconds: f64) -> Value {
+fn call_step(tool: &str, seconds: f64) -> Value {
     json!({ "name": tool, "parameters": { "n": 1, "seconds": seconds } })
 }
 
@@ -31,8 +31,9 @@ async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
     ]);
     let cluster = Cluster::new(&json!({ "calls": calls, "lease_ms": LONG_LEASE_MS })).await;
     let nodes = [cluster.workspace.start_server().await, cluster.workspace.start_server().await];
-    let paired =
-        nodes[0].create_plan(&json!([call("ledger.pair", 0.05), call("ledger.pair", 0.05)])).await;
+    let paired = nodes[0]
+        .create_plan(&json!([call_step("ledger.pair", 0.05), call_step("ledger.pair", 0.05)]))
+        .await;
     let rated =
         nodes[0].create_plan(&json!([{ "name": "flow.noop" }, { "name": "flow.noop" }])).await;
     let begun = Instant::now();
@@ -45,14 +46,14 @@ async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
     cluster.wait_for_all_completed(PAIRED_CALLS / 2 + RATED_CALLS / 2).await;
     let took = begun.elapsed();
 
-    let ledger = cluster.workspace.growing_ledger();
+    let ledger = cluster.workspace.complete_ledger_lines();
     assert_eq!(ledger.iter().filter(|entry| entry.is_start).count(), PAIRED_CALLS);
-    let most = most_at_once(&ledger);
+    let most = max_simultaneous_calls(&ledger);
     assert_eq!(most, 2, "exactly as many as the limit allows: {ledger:#?}");
 
     let starts = start_times(&cluster, "flow.noop").await;
     assert!(starts.len() >= RATED_CALLS, "{starts:?}");
-    // One burst may come at once, the rest follow at the rate.
+    // One burst may come at once, and the other calls follow at the rate.
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let least = (RATED_CALLS - RATE) as f64 / RATE as f64;
     assert!(took.as_secs_f64() >= least, "{took:?}");
@@ -60,7 +61,7 @@ async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
 }
 
 /// Returns the highest number of calls at the same time.
-fn most_at_once(ledger: &[LedgerEntry]) -> i64 {
+fn max_simultaneous_calls(ledger: &[LedgerEntry]) -> i64 {
     let open = ledger.iter().scan(0, |open, entry| {
         *open += if entry.is_start { 1 } else { -1 };
         Some(*open)
@@ -84,7 +85,7 @@ async fn start_times(cluster: &Cluster, tool: &str) -> Vec<Timestamp> {
     starts
 }
 
-/// In any window there are at most a burst and the permits that came free meanwhile.
+/// Checks that in any window there are at most a burst and the permits that became free in it.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn assert_rate(starts: &[Timestamp]) {
     for (from, first) in starts.iter().enumerate() {
@@ -116,8 +117,8 @@ async fn permits_of_a_lost_node_expire_and_higher_priorities_go_first() {
 /// The holder of the only permit is killed, and a call on another node gets it. The killed call has
 /// an unknown outcome and is not repeated.
 async fn assert_lost_permit_expires(cluster: &Cluster, node: &Node, lost: Node) {
-    let long = lost.create_plan(&json!([call("ledger.held", 8.0)])).await;
-    let short = lost.create_plan(&json!([call("ledger.held", 0.0)])).await;
+    let long = lost.create_plan(&json!([call_step("ledger.held", 8.0)])).await;
+    let short = lost.create_plan(&json!([call_step("ledger.held", 0.0)])).await;
     let holder = lost.execute(&long, &json!({})).await;
     cluster
         .wait_for_ledger("the permit is held", |said| {
@@ -132,13 +133,13 @@ async fn assert_lost_permit_expires(cluster: &Cluster, node: &Node, lost: Node) 
     });
     gets_it.await;
     let took = freed.elapsed();
-    assert!(took < LEASE + MARGIN, "{took:?}");
+    assert!(took < LEASE + DEFAULT_MARGIN, "{took:?}");
 }
 
-/// Of the calls that wait on one node, those with a higher priority go first.
+/// Checks that of the calls that wait on one node, those with a higher priority go first.
 async fn assert_priority_order(cluster: &Cluster, node: &Node) {
-    let plan = node.create_plan(&json!([call("ledger.single", 0.1)])).await;
-    let holder = node.start(&json!([call("ledger.single", 15.0)])).await;
+    let plan = node.create_plan(&json!([call_step("ledger.single", 0.1)])).await;
+    let holder = node.start(&json!([call_step("ledger.single", 15.0)])).await;
     cluster
         .wait_for_ledger("the only permit is held", |said| {
             said.iter().any(|entry| entry.execution == holder)
@@ -154,16 +155,16 @@ async fn assert_priority_order(cluster: &Cluster, node: &Node) {
     };
     cluster.wait_for_ledger("every call had its turn", is_done).await;
     wanted.sort();
-    let said = cluster.workspace.growing_ledger();
+    let said = cluster.workspace.complete_ledger_lines();
     let turns = said.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").skip(1);
     let turns: Vec<&str> = turns.map(|entry| entry.execution.as_str()).collect();
     let wanted: Vec<&str> = wanted.iter().map(|(.., id)| id.as_str()).collect();
     assert_eq!(turns, wanted);
 }
 
-/// Cancelled executions that wait for a permit must leave no permit behind.
+/// Checks that cancelled executions that wait for a permit leave no permit behind.
 async fn assert_cancelled_waits_hold_no_permit(cluster: &Cluster, node: &Node) {
-    let plan = node.create_plan(&json!([call("ledger.single", 0.02)])).await;
+    let plan = node.create_plan(&json!([call_step("ledger.single", 0.02)])).await;
     for _ in 0..4 {
         let mut ids = Vec::new();
         for _ in 0..6 {
@@ -181,16 +182,17 @@ async fn assert_cancelled_waits_hold_no_permit(cluster: &Cluster, node: &Node) {
     cluster.wait_for_all_finished(4 * 6 + 1 + 9 + 2).await;
 }
 
-/// A node whose calls only wait for a permit drains at once, and other nodes continue to wait.
+/// Checks that a node whose calls only wait for a permit drains at once, and that other nodes
+/// continue to wait.
 async fn assert_waiting_calls_move_when_a_node_drains(cluster: &Cluster, node: Node) {
     let other = cluster.workspace.start_server().await;
-    let holder = other.start(&json!([call("ledger.single", 30.0)])).await;
+    let holder = other.start(&json!([call_step("ledger.single", 30.0)])).await;
     cluster
         .wait_for_ledger("the only permit is held", |said| {
             said.iter().any(|entry| entry.execution == holder)
         })
         .await;
-    let plan = node.create_plan(&json!([call("ledger.single", 0.0)])).await;
+    let plan = node.create_plan(&json!([call_step("ledger.single", 0.0)])).await;
     let mut ids = Vec::new();
     for _ in 0..4 {
         ids.push(node.execute(&plan, &json!({})).await);

@@ -44,7 +44,7 @@ impl FakeClock {
     /// Returns the environment variables that make a process use this clock.
     fn variables(&self) -> Vec<(&'static str, PathBuf)> {
         vec![
-            ("LD_PRELOAD", installed::path("FABER_TEST_FAKETIME", FAKETIME_LIBRARY)),
+            ("LD_PRELOAD", installed::find_path("FABER_TEST_FAKETIME", FAKETIME_LIBRARY)),
             ("FAKETIME_TIMESTAMP_FILE", self.0.clone()),
             ("FAKETIME_NO_CACHE", "1".into()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
@@ -67,7 +67,7 @@ fn long_plans() -> [Value; 2] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_clock_costs_no_lease_on_mongodb() {
-    assert_no_lease_is_lost(Mongod::shared().await.fresh_url()).await;
+    assert_no_lease_is_lost(Mongod::shared().await.new_database_url()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,14 +77,14 @@ async fn a_changed_clock_costs_no_lease_on_sqlite() {
 }
 
 async fn assert_no_lease_is_lost(url: String) {
-    let cluster = Cluster::over(url, &json!({})).await;
+    let cluster = Cluster::open(url, &json!({})).await;
     let clock = FakeClock::new(&cluster.workspace.path("."), "clock", "+0");
     let right = cluster.workspace.start_server().await;
     let moved = cluster.workspace.start_server_with(&clock.variables()).await;
     let mut begun = 0;
     for offset in [YEAR, "+0"] {
-        // These run while the clock is changed.
-        let calls = cluster.workspace.growing_ledger().len();
+        // The steps of these plans run while the clock is changed.
+        let calls = cluster.workspace.complete_ledger_lines().len();
         for node in [&right, &moved] {
             for plan in long_plans() {
                 node.start(&plan).await;
@@ -93,17 +93,17 @@ async fn assert_no_lease_is_lost(url: String) {
         }
         cluster.wait_for_ledger("both calls started", |said| said.len() >= calls + 2).await;
         clock.set(offset);
-        // These start afterwards.
+        // These plans start after the change.
         for plan in long_plans() {
             moved.start(&plan).await;
             begun += 1;
         }
         cluster.wait_for_all_completed(begun).await;
     }
-    // A node whose clock was always wrong is lost while others work.
+    // A node whose clock was wrong from its start is lost while others work.
     let ahead = FakeClock::new(&cluster.workspace.path("."), "ahead", YEAR);
     let wrong = cluster.workspace.start_server_with(&ahead.variables()).await;
-    let calls = cluster.workspace.growing_ledger().len();
+    let calls = cluster.workspace.complete_ledger_lines().len();
     right.start(&long_plans()[0]).await;
     wrong.start(&long_plans()[1]).await;
     begun += 2;
@@ -118,12 +118,12 @@ async fn assert_no_lease_is_lost(url: String) {
     }
 }
 
-/// After the restart with a right clock, these waits would last a year.
+/// Regression: after the restart with a right clock, these waits would have lasted a year.
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_that_began_with_a_clock_far_ahead_are_shortened_after_a_restart() {
     let folder = TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("store.db").display());
-    let cluster = Cluster::over(url, &json!({})).await;
+    let cluster = Cluster::open(url, &json!({})).await;
     let ahead = FakeClock::new(&cluster.workspace.path("."), "ahead", YEAR);
     let wrong = cluster.workspace.start_server_with(&ahead.variables()).await;
     let retry = json!({ "maxAttempts": 2, "backoffMs": 6_000, "multiplier": 1.0, "jitter": false });

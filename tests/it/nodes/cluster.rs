@@ -8,11 +8,11 @@ use shared::{
     id::{ExecutionId, WorkerId},
     store::{ExecutionHead, Store},
 };
-use tests::patient::insist;
+use tests::patient::retry_until_answered;
 use tokio::time::{interval, timeout};
 
 use super::{
-    node::{MAX_WAIT, POLL},
+    node::{MAX_WAIT, POLL_INTERVAL},
     workspace::{LedgerEntry, Workspace},
 };
 use crate::{harness, mongod::Mongod};
@@ -25,13 +25,14 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Creates one on the shared MongoDB server. `limits` override the usual ones.
+    /// Creates a cluster on the shared MongoDB server. `limits` override the default limits of
+    /// these tests.
     pub(super) async fn new(limits: &Value) -> Self {
-        Self::over(Mongod::shared().await.fresh_url(), limits).await
+        Self::open(Mongod::shared().await.new_database_url(), limits).await
     }
 
-    pub(super) async fn over(url: String, limits: &Value) -> Self {
-        let store = insist(async || open_store(&url).await).await;
+    pub(super) async fn open(url: String, limits: &Value) -> Self {
+        let store = retry_until_answered(async || open_store(&url).await).await;
         Self { workspace: Workspace::new(url, limits), store }
     }
 
@@ -45,7 +46,7 @@ impl Cluster {
 
     /// Computes the state of an execution from its log alone.
     pub(super) async fn replay(&self, head: &ExecutionHead) -> Execution {
-        let plan = insist(async || self.store.plan(head.plan).await).await.unwrap();
+        let plan = retry_until_answered(async || self.store.plan(head.plan).await).await.unwrap();
         Execution::replay(head.execution, plan, &self.read_log(head.execution).await).unwrap()
     }
 
@@ -53,21 +54,22 @@ impl Cluster {
     pub(super) async fn wait_for_heads(
         &self,
         what: &str,
-        holds: impl Fn(&[ExecutionHead]) -> bool,
+        is_expected: impl Fn(&[ExecutionHead]) -> bool,
     ) {
-        self.wait_for_heads_within(MAX_WAIT, what, holds).await;
+        self.wait_for_heads_within(MAX_WAIT, what, is_expected).await;
     }
 
-    /// Like [`until`](Self::until), with a limit. Prints unfinished executions if it is reached.
+    /// Like [`wait_for_heads`](Self::wait_for_heads), with a limit. At the limit, prints the
+    /// unfinished executions.
     pub(super) async fn wait_for_heads_within(
         &self,
         limit: Duration,
         what: &str,
-        holds: impl Fn(&[ExecutionHead]) -> bool,
+        is_expected: impl Fn(&[ExecutionHead]) -> bool,
     ) {
-        let mut look = interval(POLL);
+        let mut look = interval(POLL_INTERVAL);
         let looking = async {
-            while !holds(&self.read_heads().await) {
+            while !is_expected(&self.read_heads().await) {
                 look.tick().await;
             }
         };
@@ -90,8 +92,8 @@ impl Cluster {
 
     /// Waits until there are `count` executions and all are finished.
     pub(super) async fn wait_for_all_finished(&self, count: usize) {
-        let is_so = |heads: &[ExecutionHead]| heads.len() >= count && are_finished(heads);
-        self.wait_for_heads("all executions are finished", is_so).await;
+        let is_expected = |heads: &[ExecutionHead]| heads.len() >= count && are_finished(heads);
+        self.wait_for_heads("all executions are finished", is_expected).await;
     }
 
     /// Waits until exactly `count` executions are finished, and all completed.
@@ -106,23 +108,27 @@ impl Cluster {
     }
 
     /// Waits until a condition holds for the ledger.
-    pub(super) async fn wait_for_ledger(&self, what: &str, holds: impl Fn(&[LedgerEntry]) -> bool) {
-        let mut look = interval(POLL);
+    pub(super) async fn wait_for_ledger(
+        &self,
+        what: &str,
+        is_expected: impl Fn(&[LedgerEntry]) -> bool,
+    ) {
+        let mut look = interval(POLL_INTERVAL);
         let looking = async {
-            while !holds(&self.workspace.growing_ledger()) {
+            while !is_expected(&self.workspace.complete_ledger_lines()) {
                 look.tick().await;
             }
         };
         let said = timeout(MAX_WAIT, looking).await;
         said.unwrap_or_else(|_| {
-            panic!("the ledger never shows: {what}: {:#?}", self.workspace.growing_ledger())
+            panic!("the ledger never shows: {what}: {:#?}", self.workspace.complete_ledger_lines())
         });
     }
 
     /// Checks that no call of a `once` tool happened twice.
     pub(super) fn assert_once_tools_called_once(&self) {
         let mut calls: BTreeMap<String, u64> = BTreeMap::new();
-        for entry in self.workspace.growing_ledger() {
+        for entry in self.workspace.complete_ledger_lines() {
             if entry.is_start && (entry.tool == "ledger.once" || entry.tool == "far.once") {
                 *calls.entry(entry.key).or_default() += 1;
             }
@@ -137,7 +143,7 @@ pub(super) fn are_finished(heads: &[ExecutionHead]) -> bool {
 }
 
 /// Returns the workers that claimed an execution, in order.
-pub(super) fn claimers(log: &[RecordedEvent]) -> Vec<WorkerId> {
+pub(super) fn list_claimers(log: &[RecordedEvent]) -> Vec<WorkerId> {
     let claims = log.iter().filter_map(|recorded| match &recorded.event {
         Event::Claimed(claimed) if !claimed.renewed => Some(claimed.worker),
         _ => None,

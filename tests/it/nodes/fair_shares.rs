@@ -14,22 +14,22 @@ use shared::{
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
-    cluster::{Cluster, claimers},
-    node::{MAX_WAIT, Node, ask_until_answered, fresh_key},
+    cluster::{Cluster, list_claimers},
+    node::{MAX_WAIT, Node, ask_until_answered, new_key},
     workspace::LONG_LEASE_MS,
 };
 
-/// Executions that become due at the same time.
-const COUNT: usize = 200;
-/// Executions that one request starts.
+/// Number of executions that become due at the same time.
+const DUE_EXECUTIONS: usize = 200;
+/// Number of executions that one request starts.
 const PER_REQUEST: usize = 25;
-/// Time to send all requests before the executions are due.
+/// Time to send all requests before the executions become due.
 const START_DELAY: Duration = Duration::from_secs(12);
-/// Poll interval of the nodes. Executions that a node does not claim within two polls go to
-/// another.
+/// Poll interval of the nodes in milliseconds. An execution that a node does not claim within two
+/// polls goes to another node.
 const POLL_MS: u64 = 500;
 
-/// A plan of steps without cost, so that the test measures nodes and not tools.
+/// A plan of steps that take no time, so that the test measures nodes and not tools.
 fn noop_chain() -> Value {
     json!([
         { "name": "flow.noop", "id": "a" },
@@ -44,14 +44,14 @@ async fn executions_that_become_due_are_shared_with_a_node_that_has_just_started
     let _second = cluster.workspace.start_worker().await;
     let plan = first.create_plan(&noop_chain()).await;
     schedule_executions(&first, &plan).await;
-    cluster.wait_for_all_completed(COUNT).await;
+    cluster.wait_for_all_completed(DUE_EXECUTIONS).await;
     let before = count_claims(&cluster, &BTreeSet::new()).await;
     assert_fair(&before, 2);
 
     let old: BTreeSet<_> = cluster.read_heads().await.iter().map(|head| head.execution).collect();
     let _third = cluster.workspace.start_worker().await;
     schedule_executions(&first, &plan).await;
-    cluster.wait_for_all_completed(2 * COUNT).await;
+    cluster.wait_for_all_completed(2 * DUE_EXECUTIONS).await;
     let after = count_claims(&cluster, &old).await;
     assert_fair(&after, 3);
     assert!(before.keys().all(|execution| after.contains_key(execution)), "{before:?} {after:?}");
@@ -66,10 +66,10 @@ async fn schedule_executions(node: &Node, plan: &str) {
         format!("e{number}: executePlan(planId: $id, options: $o{number}) {{ executionId }}\n")
     });
     let query = format!("mutation ($id: ID!{declarations}) {{ {begin} }}");
-    let asked: JoinSet<()> = (0..COUNT / PER_REQUEST)
+    let asked: JoinSet<()> = (0..DUE_EXECUTIONS / PER_REQUEST)
         .map(|_| {
             let (address, query) = (node.address.clone(), query.clone());
-            let options = || json!({ "startAt": at.to_rfc3339(), "idempotencyKey": fresh_key() });
+            let options = || json!({ "startAt": at.to_rfc3339(), "idempotencyKey": new_key() });
             let mut variables: Map<String, Value> =
                 (0..PER_REQUEST).map(|number| (format!("o{number}"), options())).collect();
             variables.insert("id".to_owned(), json!(plan));
@@ -81,7 +81,7 @@ async fn schedule_executions(node: &Node, plan: &str) {
     timeout(MAX_WAIT, asked.join_all()).await.expect("all executions start");
 }
 
-/// Counts the first claims of every worker, without those of `but`.
+/// Counts the first claims of every worker, except those of one worker.
 async fn count_claims(
     cluster: &Cluster,
     excluded: &BTreeSet<ExecutionId>,
@@ -90,14 +90,14 @@ async fn count_claims(
     for head in cluster.read_heads().await.iter().filter(|head| !excluded.contains(&head.execution))
     {
         let log = cluster.read_log(head.execution).await;
-        *claims.entry(claimers(&log)[0]).or_default() += 1;
+        *claims.entry(list_claimers(&log)[0]).or_default() += 1;
     }
     claims
 }
 
-/// Every worker has a fair part, even on a busy machine. Requests that arrive too late run on the
-/// node that received them.
+/// Checks that every worker has a fair share, even on a busy machine. An execution whose request
+/// arrives too late runs on the node that received it.
 fn assert_fair(claims: &BTreeMap<WorkerId, usize>, workers: usize) {
     assert_eq!(claims.len(), workers, "{claims:?}");
-    assert!(claims.values().all(|count| count * 100 >= 8 * COUNT), "{claims:?}");
+    assert!(claims.values().all(|count| count * 100 >= 8 * DUE_EXECUTIONS), "{claims:?}");
 }

@@ -8,16 +8,15 @@ use std::{
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::workspace::{DRAIN, MARGIN};
+use super::workspace::{DEFAULT_MARGIN, DRAIN};
 use crate::harness::{
     Process,
-    api_client::{Trouble, ask},
+    api_client::{RequestFailure, ask},
 };
 
-/// Limit for steps that are not measured.
+/// Limit of waits that are not measured.
 pub(super) const MAX_WAIT: Duration = Duration::from_mins(3);
-/// Poll interval.
-pub(super) const POLL: Duration = Duration::from_millis(20);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) struct Node {
@@ -27,21 +26,21 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) async fn serving(mut process: Process) -> Self {
+    pub(super) async fn wait_for_server(mut process: Process) -> Self {
         match process.wait_for_address().await {
             Ok(address) => Self { process, address },
             Err(status) => panic!("the server ended with {status}: {}", process.output()),
         }
     }
 
-    pub(super) async fn working(mut process: Process) -> Self {
+    pub(super) async fn wait_for_worker(mut process: Process) -> Self {
         match process.wait_for_worker().await {
             Ok(()) => Self { process, address: String::new() },
             Err(status) => panic!("the worker ended with {status}: {}", process.output()),
         }
     }
 
-    pub(super) fn serves(&self) -> bool {
+    pub(super) fn is_serving(&self) -> bool {
         !self.address.is_empty()
     }
 
@@ -51,8 +50,8 @@ impl Node {
 
     /// Sends SIGTERM and waits for the end. Returns how long it took.
     pub(super) async fn drain(mut self) -> Duration {
-        // The server drains first, then the worker.
-        let drained = self.process.drain(2 * DRAIN + MARGIN).await;
+        // The server drains first, and then the worker.
+        let drained = self.process.drain(2 * DRAIN + DEFAULT_MARGIN).await;
         drained.unwrap_or_else(|why| panic!("the process {why}"))
     }
 
@@ -74,7 +73,7 @@ impl Node {
         let query = "mutation ($id: ID!, $options: ExecutionOptions) {
             executePlan(planId: $id, options: $options) { executionId } }";
         let mut options = options.clone();
-        options["idempotencyKey"] = json!(fresh_key());
+        options["idempotencyKey"] = json!(new_key());
         let begun = self.ask(query, &json!({ "id": plan, "options": options })).await;
         begun["executionId"].as_str().unwrap().to_owned()
     }
@@ -85,15 +84,16 @@ impl Node {
     }
 
     /// Runs a mutation such as `cancelExecution` on an execution. `more` may add arguments.
-    pub(super) async fn run_mutation(&self, what: &str, id: &str, more: &str) {
-        let query =
-            format!("mutation ($id: ID!) {{ {what}(executionId: $id{more}) {{ executionId }} }}");
+    pub(super) async fn run_mutation(&self, mutation: &str, id: &str, more: &str) {
+        let query = format!(
+            "mutation ($id: ID!) {{ {mutation}(executionId: $id{more}) {{ executionId }} }}"
+        );
         self.ask(&query, &json!({ "id": id })).await;
     }
 }
 
 /// Returns a new idempotency key.
-pub(super) fn fresh_key() -> String {
+pub(super) fn new_key() -> String {
     static KEYS: AtomicU64 = AtomicU64::new(0);
     format!("key-{}", KEYS.fetch_add(1, Ordering::Relaxed))
 }
@@ -104,10 +104,10 @@ pub(super) async fn ask_until_answered(address: &str, query: &str, variables: &V
         loop {
             match ask(address, query, variables).await {
                 Ok(answer) => return answer,
-                Err(Trouble::Gone) => sleep(POLL).await,
+                Err(RequestFailure::ServerGone) => sleep(POLL_INTERVAL).await,
                 // A busy database may be slow, too.
-                Err(refusal) if refusal.code() == "STORE_UNAVAILABLE" => sleep(POLL).await,
-                Err(Trouble::Refused { code, message }) => {
+                Err(refusal) if refusal.code() == "STORE_UNAVAILABLE" => sleep(POLL_INTERVAL).await,
+                Err(RequestFailure::Refused { code, message }) => {
                     panic!("{variables} is refused: {code} {message}")
                 }
             }

@@ -8,7 +8,7 @@ use tokio::time::{interval, timeout};
 
 use super::{
     cluster::{Cluster, execution_id},
-    node::{MAX_WAIT, Node, POLL},
+    node::{MAX_WAIT, Node, POLL_INTERVAL},
 };
 
 /// Lifetime of a cached output.
@@ -44,7 +44,7 @@ async fn an_output_that_one_node_cached_serves_other_nodes_until_it_expires() {
 async fn is_cached(cluster: &Cluster, node: &Node, plan: &str) -> bool {
     let execution = node.execute(plan, &json!({})).await;
     let query = "query ($id: ID!) { execution(executionId: $id) { state outputs } }";
-    let mut look = interval(POLL);
+    let mut look = interval(POLL_INTERVAL);
     let ends = async {
         loop {
             let found = node.ask(query, &json!({ "id": execution })).await;
@@ -66,5 +66,5 @@ async fn is_cached(cluster: &Cluster, node: &Node, plan: &str) -> bool {
 }
 
 fn count_calls(cluster: &Cluster) -> usize {
-    cluster.workspace.growing_ledger().iter().filter(|entry| entry.is_start).count()
+    cluster.workspace.complete_ledger_lines().iter().filter(|entry| entry.is_start).count()
 }

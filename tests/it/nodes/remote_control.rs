@@ -7,22 +7,21 @@ use shared::execution::ExecutionState;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    cluster::{Cluster, claimers, execution_id},
-    node::{MAX_WAIT, Node, POLL},
-    workspace::MARGIN,
+    cluster::{Cluster, execution_id, list_claimers},
+    node::{MAX_WAIT, Node, POLL_INTERVAL},
+    workspace::DEFAULT_MARGIN,
 };
-use crate::harness::api_client::{Events, Trouble};
+use crate::harness::api_client::{EventSubscription, RequestFailure};
 
-const EVENTS: &str = "subscription ($id: ID!, $after: Int) {
+const EVENTS_SUBSCRIPTION: &str = "subscription ($id: ID!, $after: Int) {
     executionEvents(executionId: $id, afterSeq: $after) { seq type stepId attempt data } }";
-/// Executions that are followed while their node is killed.
-const FOLLOWED: usize = 6;
-/// Steps of each of these executions.
-const STEPS: usize = 40;
+/// Number of executions that are followed while their node is killed.
+const FOLLOWED_EXECUTIONS: usize = 6;
+const STEPS_PER_EXECUTION: usize = 40;
 
 /// A subscriber at one node, with the events that it received.
 struct Subscriber {
-    events: Events,
+    events: EventSubscription,
     received: Vec<Value>,
 }
 
@@ -31,9 +30,11 @@ impl Subscriber {
         let variables = json!({ "id": execution, "after": 0 });
         let subscribing = async {
             loop {
-                match Events::of(&node.address, EVENTS, &variables).await {
+                match EventSubscription::subscribe(&node.address, EVENTS_SUBSCRIPTION, &variables)
+                    .await
+                {
                     // A busy machine may be late.
-                    Err(Trouble::Gone) => sleep(POLL).await,
+                    Err(RequestFailure::ServerGone) => sleep(POLL_INTERVAL).await,
                     events => return events,
                 }
             }
@@ -66,8 +67,8 @@ impl Subscriber {
         heard.unwrap_or_else(|_| panic!("never received `{kind}` {step}: {:#?}", self.received));
     }
 
-    /// Follows to the end, and checks that the subscriber received every event of the log exactly
-    /// once.
+    /// Follows the execution to its end, and checks that the subscriber received every event of the
+    /// log exactly once.
     async fn assert_receives_whole_log(mut self, cluster: &Cluster, execution: &str) {
         self.wait_for("finished", "").await;
         let end =
@@ -85,86 +86,88 @@ impl Subscriber {
 #[tokio::test(flavor = "multi_thread")]
 async fn any_node_controls_and_watches_executions_of_another_node() {
     let cluster = Cluster::new(&json!({})).await;
-    let (doer, other) =
+    let (owner_node, other_node) =
         (cluster.workspace.start_server().await, cluster.workspace.start_server().await);
     tokio::join!(
-        control_through_other_node(&cluster, &doer, &other),
-        cancel_through_other_node(&cluster, &doer, &other)
+        control_through_other_node(&cluster, &owner_node, &other_node),
+        cancel_through_other_node(&cluster, &owner_node, &other_node)
     );
-    watch_takeover(&cluster, doer, &other).await;
+    watch_takeover(&cluster, owner_node, &other_node).await;
 }
 
 /// Pauses, resumes, signals and approves through the other node.
-async fn control_through_other_node(cluster: &Cluster, doer: &Node, other: &Node) {
+async fn control_through_other_node(cluster: &Cluster, owner_node: &Node, other_node: &Node) {
     let call = |tool: &str, after: &str| {
         json!({ "id": tool, "name": "ledger.once", "dependsOn": after,
             "parameters": { "n": 1, "seconds": 0.3 } })
     };
-    let id = doer
+    let id = owner_node
         .start(&json!([
             { "id": "wait", "name": "flow.wait", "parameters": { "name": "go" } },
             call("one", "wait"), call("two", "one"),
             { "id": "ask", "name": "flow.noop", "requiresApproval": true, "dependsOn": "two" },
         ]))
         .await;
-    let mut subscriber = Subscriber::subscribe(other, &id).await;
+    let mut subscriber = Subscriber::subscribe(other_node, &id).await;
     subscriber.wait_for("step_waiting", "wait").await;
-    other.run_mutation("signalExecution", &id, ", name: \"go\"").await;
+    other_node.run_mutation("signalExecution", &id, ", name: \"go\"").await;
     subscriber.wait_for("step_started", "one").await;
-    other.run_mutation("pauseExecution", &id, "").await;
+    other_node.run_mutation("pauseExecution", &id, "").await;
     subscriber.wait_for("paused", "").await;
-    other.run_mutation("resumeExecution", &id, "").await;
+    other_node.run_mutation("resumeExecution", &id, "").await;
     subscriber.wait_for("resumed", "").await;
     // Both calls may have ended before the pause.
     subscriber.wait_for_once("step_waiting", "ask").await;
-    other.run_mutation("approveStep", &id, ", stepId: \"ask\", approved: true").await;
+    other_node.run_mutation("approveStep", &id, ", stepId: \"ask\", approved: true").await;
     subscriber.assert_receives_whole_log(cluster, &id).await;
 }
 
 /// Cancels through the other node while a tool runs on the first one.
-async fn cancel_through_other_node(cluster: &Cluster, doer: &Node, other: &Node) {
+async fn cancel_through_other_node(cluster: &Cluster, owner_node: &Node, other_node: &Node) {
     let call = json!({ "name": "ledger.read", "parameters": { "n": 1, "seconds": 8.0 } });
-    let execution = doer.start(&json!([call])).await;
+    let execution = owner_node.start(&json!([call])).await;
     let is_start = cluster.wait_for_ledger("the tool runs", |said| {
         said.iter().any(|entry| entry.execution == execution)
     });
     is_start.await;
     let begun = Instant::now();
-    other.run_mutation("cancelExecution", &execution, ", reason: \"enough\"").await;
-    let subscriber = Subscriber::subscribe(other, &execution).await;
+    other_node.run_mutation("cancelExecution", &execution, ", reason: \"enough\"").await;
+    let subscriber = Subscriber::subscribe(other_node, &execution).await;
     subscriber.assert_receives_whole_log(cluster, &execution).await;
-    assert!(begun.elapsed() < Duration::from_secs(1) + MARGIN, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(1) + DEFAULT_MARGIN, "{:?}", begun.elapsed());
     let head = cluster.store.head(execution_id(&execution)).await.unwrap().unwrap();
     assert_eq!(head.state, ExecutionState::Cancelled);
     assert_eq!(
-        claimers(&cluster.read_log(execution_id(&execution)).await).len(),
+        list_claimers(&cluster.read_log(execution_id(&execution)).await).len(),
         1,
         "its own node cancelled it"
     );
     let has_ended = cluster
         .workspace
-        .growing_ledger()
+        .complete_ledger_lines()
         .iter()
         .any(|entry| !entry.is_start && entry.execution == execution);
     assert!(!has_ended, "the tool was stopped");
 }
 
 /// Follows executions through one node while their own node is killed and a third takes over.
-async fn watch_takeover(cluster: &Cluster, doer: Node, other: &Node) {
+async fn watch_takeover(cluster: &Cluster, owner_node: Node, other_node: &Node) {
     let step = |at: usize| {
         let after = at.checked_sub(1).map(|before| format!("s{before}"));
         json!({ "id": format!("s{at}"), "name": "flow.sleep", "dependsOn": after,
             "parameters": { "ms": 100 } })
     };
-    let plan = doer.create_plan(&json!((0..STEPS).map(step).collect::<Vec<_>>())).await;
+    let plan = owner_node
+        .create_plan(&json!((0..STEPS_PER_EXECUTION).map(step).collect::<Vec<_>>()))
+        .await;
     let mut subscribers = Vec::new();
-    for _ in 0..FOLLOWED {
-        let id = doer.execute(&plan, &json!({})).await;
-        subscribers.push((Subscriber::subscribe(other, &id).await, id));
+    for _ in 0..FOLLOWED_EXECUTIONS {
+        let id = owner_node.execute(&plan, &json!({})).await;
+        subscribers.push((Subscriber::subscribe(other_node, &id).await, id));
     }
     let (last, _) = subscribers.last_mut().unwrap();
     last.wait_for("step_succeeded", "s2").await;
-    doer.kill().await;
+    owner_node.kill().await;
     let third = cluster.workspace.start_server().await;
     let mut taken_over = 0;
     for (subscriber, execution) in subscribers {
@@ -173,7 +176,7 @@ async fn watch_takeover(cluster: &Cluster, doer: Node, other: &Node) {
         subscriber.assert_receives_whole_log(cluster, &execution).await;
         latecomer.assert_receives_whole_log(cluster, &execution).await;
         taken_over +=
-            usize::from(claimers(&cluster.read_log(execution_id(&execution)).await).len() > 1);
+            usize::from(list_claimers(&cluster.read_log(execution_id(&execution)).await).len() > 1);
     }
     assert!(taken_over > 0, "the node was killed too late");
 }

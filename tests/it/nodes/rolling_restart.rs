@@ -10,14 +10,13 @@ use shared::{
 };
 
 use super::{
-    cluster::{Cluster, claimers, execution_id},
+    cluster::{Cluster, execution_id, list_claimers},
     node::Node,
-    workspace::{LONG_LEASE_MS, MARGIN},
+    workspace::{DEFAULT_MARGIN, LONG_LEASE_MS},
 };
 
-/// Executions of each plan.
-const PER_PLAN: usize = 4;
-/// Seconds that long calls take.
+const EXECUTIONS_PER_PLAN: usize = 4;
+/// Duration of long calls in seconds.
 const LONG_SECONDS: f64 = 15.0;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,29 +29,31 @@ async fn a_drained_node_hands_all_its_executions_to_its_successor() {
         plans.push(node.create_plan(&tools).await);
     }
     let holder = hold_permit(&cluster, &node).await;
-    for plan in plans.iter().flat_map(|plan_id| std::iter::repeat_n(plan_id, PER_PLAN)) {
+    for plan in plans.iter().flat_map(|plan_id| std::iter::repeat_n(plan_id, EXECUTIONS_PER_PLAN)) {
         node.execute(plan, &json!({})).await;
     }
     let has_begun = |what: &str, cluster: &Cluster| {
-        let said = cluster.workspace.growing_ledger();
+        let said = cluster.workspace.complete_ledger_lines();
         said.iter().filter(|entry| entry.is_start && entry.tool == what).count()
     };
     cluster
         .wait_for_ledger("everything runs", |_| {
-            has_begun("ledger.read", &cluster) >= PER_PLAN
-                && has_begun("ledger.once", &cluster) >= 2 * PER_PLAN
+            has_begun("ledger.read", &cluster) >= EXECUTIONS_PER_PLAN
+                && has_begun("ledger.once", &cluster) >= 2 * EXECUTIONS_PER_PLAN
         })
         .await;
-    // Started only now, so that the first node owned everything.
+    // The successor starts only now, so that the first node owned everything.
     let successor = cluster.workspace.start_worker().await;
     let told_at = WallClock.now();
     node.drain().await;
     let left_at = WallClock.now();
     // Each parent has one child.
-    cluster.wait_for_all_completed(plans.len() * PER_PLAN + PER_PLAN + 1).await;
+    cluster
+        .wait_for_all_completed(plans.len() * EXECUTIONS_PER_PLAN + EXECUTIONS_PER_PLAN + 1)
+        .await;
     cluster.assert_once_tools_called_once();
-    let leaver = claimers(&cluster.read_log(execution_id(&holder)).await)[0];
-    assert_handed_over(&cluster, leaver, told_at, left_at).await;
+    let drained_node = list_claimers(&cluster.read_log(execution_id(&holder)).await)[0];
+    assert_handed_over(&cluster, drained_node, told_at, left_at).await;
     drop(successor);
 }
 
@@ -99,38 +100,38 @@ async fn hold_permit(cluster: &Cluster, node: &Node) -> String {
     id
 }
 
-/// Checks that the other node continued what the leaver released, that nothing came back, and that
-/// no execution waited for the lease of the leaver.
+/// Checks that the other node continued the executions that the drained node released, that none
+/// came back, and that none waited for a lease.
 async fn assert_handed_over(
     cluster: &Cluster,
-    leaver: WorkerId,
+    drained_node: WorkerId,
     told_at: Timestamp,
     left_at: Timestamp,
 ) {
-    let bound = TimeDelta::from_std(MARGIN).unwrap();
+    let bound = TimeDelta::from_std(DEFAULT_MARGIN).unwrap();
     let mut handed_over = 0;
     for head in cluster.read_heads().await {
         let log = cluster.read_log(head.execution).await;
-        let claims = claims_of(&log);
+        let claims = list_claims(&log);
         // Executions that were due before the drain may go to any node.
         let is_handed_over = |pair: &[(WorkerId, Timestamp)]| {
-            pair[0].0 == leaver && pair[1].0 != leaver && pair[1].1 > told_at
+            pair[0].0 == drained_node && pair[1].0 != drained_node && pair[1].1 > told_at
         };
         let Some(at) = claims.windows(2).position(is_handed_over) else { continue };
         handed_over += 1;
         let after = &claims[at + 1..];
         assert!(
-            after.iter().all(|(worker, _)| *worker != leaver),
+            after.iter().all(|(worker, _)| *worker != drained_node),
             "the leaver claimed an execution again: {log:#?}"
         );
         let late = after[0].1 - left_at;
         assert!(late < bound, "{late} {log:#?}");
     }
-    assert!(handed_over >= 3 * PER_PLAN, "{handed_over} were handed over");
+    assert!(handed_over >= 3 * EXECUTIONS_PER_PLAN, "{handed_over} were handed over");
 }
 
 /// Returns the claims of an execution with their times, in order.
-fn claims_of(log: &[RecordedEvent]) -> Vec<(WorkerId, Timestamp)> {
+fn list_claims(log: &[RecordedEvent]) -> Vec<(WorkerId, Timestamp)> {
     let claims = log.iter().filter_map(|recorded| match &recorded.event {
         Event::Claimed(claimed) if !claimed.renewed => Some((claimed.worker, recorded.at)),
         _ => None,

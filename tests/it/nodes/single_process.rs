@@ -31,21 +31,21 @@ fn nested_plan(seconds: f64) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_process_runs_a_plan_with_sub_plans_to_the_end() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, set) = (sqlite(&folder).await, Cluster::new(&json!({})).await);
+    let (file, set) = (open_sqlite_cluster(&folder).await, Cluster::new(&json!({})).await);
     tokio::join!(assert_runs_to_the_end(&file), assert_runs_to_the_end(&set));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_resumes_a_plan_with_sub_plans_after_another_was_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let url = Mongod::shared().await.fresh_url();
-    let (file, set) = (sqlite(&folder).await, Cluster::over(url, &json!({})).await);
+    let url = Mongod::shared().await.new_database_url();
+    let (file, set) = (open_sqlite_cluster(&folder).await, Cluster::open(url, &json!({})).await);
     tokio::join!(assert_resumes_after_kill(&file), assert_resumes_after_kill(&set));
 }
 
-async fn sqlite(folder: &TempDir) -> Cluster {
+async fn open_sqlite_cluster(folder: &TempDir) -> Cluster {
     let url = format!("sqlite:{}", folder.path().join("faber.db").display());
-    Cluster::over(url, &json!({})).await
+    Cluster::open(url, &json!({})).await
 }
 
 async fn assert_runs_to_the_end(cluster: &Cluster) {
@@ -67,7 +67,9 @@ async fn assert_resumes_after_kill(cluster: &Cluster) {
     assert!(status.success(), "{status}");
     assert_outputs(cluster).await;
     let mut calls: BTreeMap<String, u64> = BTreeMap::new();
-    for entry in cluster.workspace.growing_ledger().into_iter().filter(|entry| entry.is_start) {
+    for entry in
+        cluster.workspace.complete_ledger_lines().into_iter().filter(|entry| entry.is_start)
+    {
         *calls.entry(entry.key).or_default() += 1;
     }
     assert!(calls.values().any(|count| *count > 1), "the process was killed too late: {calls:?}");
@@ -82,7 +84,7 @@ async fn root_head(cluster: &Cluster) -> ExecutionHead {
     heads.into_iter().find(|head| head.parent.is_none()).expect("the store has a parent")
 }
 
-/// No other process exists, so everything must be finished when this one has ended.
+/// No other process exists, so everything must be finished when this process has ended.
 async fn assert_outputs(cluster: &Cluster) {
     cluster.wait_for_all_completed(5).await;
     let all = json!([1, 2].map(|n| json!({ "own": { "n": n }, "sub": { "x": { "n": n } } })));

@@ -14,15 +14,15 @@ use tests::faulty::Dice;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    cluster::{Cluster, claimers, execution_id},
+    cluster::{Cluster, execution_id, list_claimers},
     node::Node,
-    workspace::MARGIN,
+    workspace::DEFAULT_MARGIN,
 };
 use crate::harness::number_from_env;
 
-/// Nodes that are killed while sub-plans run.
+/// Number of nodes that are killed while sub-plans run.
 const KILLS: u64 = 8;
-/// Parents that start before each kill. Each has seven executions with its children.
+/// Number of parents that start before each kill. A parent and its children are seven executions.
 const PARENTS_PER_KILL: u64 = 4;
 
 /// A plan whose second step is a sub-plan of one call.
@@ -39,46 +39,49 @@ fn plan_with_child(tool: &str, seconds: f64) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn sub_plans_complete_when_the_node_of_parent_or_child_is_lost() {
     let cluster = Cluster::new(&json!({})).await;
-    let (near, far) =
+    let (parent_node, child_node) =
         (cluster.workspace.start_server().await, cluster.workspace.start_far_server().await);
-    let plan = far.create_plan(&plan_with_child("far.read", 3.0)).await;
+    let plan = child_node.create_plan(&plan_with_child("far.read", 3.0)).await;
 
     // The child's node is lost. The parent's node lacks the tool, so the child must wait for
     // another node.
-    let (parent, child) = start_parent(&cluster, &near, &plan).await;
-    far.kill().await;
-    let far = cluster.workspace.start_far_server().await;
+    let (parent, child) = start_parent(&cluster, &parent_node, &plan).await;
+    child_node.kill().await;
+    let child_node = cluster.workspace.start_far_server().await;
     assert_completed(&cluster, 2).await;
-    let (of_parent, of_child) =
-        (workers_of(&cluster, parent).await, workers_of(&cluster, child).await);
+    let (parent_workers, child_workers) =
+        (list_workers(&cluster, parent).await, list_workers(&cluster, child).await);
     // A busy machine may lose a lease, so there may be more workers.
-    assert!(of_child.len() >= 2, "two nodes claimed the child: {of_parent:?} {of_child:?}");
+    assert!(
+        child_workers.len() >= 2,
+        "two nodes claimed the child: {parent_workers:?} {child_workers:?}"
+    );
 
     // The parent's node is lost while the child runs.
-    let (_, child) = start_parent(&cluster, &near, &plan).await;
-    near.kill().await;
+    let (_, child) = start_parent(&cluster, &parent_node, &plan).await;
+    parent_node.kill().await;
     assert_completed(&cluster, 4).await;
-    assert!(!workers_of(&cluster, child).await.is_empty());
+    assert!(!list_workers(&cluster, child).await.is_empty());
 
     // Both nodes are lost.
-    let near = cluster.workspace.start_server().await;
-    start_parent(&cluster, &near, &plan).await;
-    tokio::join!(near.kill(), far.kill());
-    let far = cluster.workspace.start_far_server().await;
+    let parent_node = cluster.workspace.start_server().await;
+    start_parent(&cluster, &parent_node, &plan).await;
+    tokio::join!(parent_node.kill(), child_node.kill());
+    let child_node = cluster.workspace.start_far_server().await;
     assert_completed(&cluster, 6).await;
 
-    assert_cancelled_parent_cancels_child(&cluster, &far).await;
+    assert_cancelled_parent_cancels_child(&cluster, &child_node).await;
 }
 
-async fn assert_cancelled_parent_cancels_child(cluster: &Cluster, far: &Node) {
-    let near = cluster.workspace.start_server().await;
-    let plan = far.create_plan(&plan_with_child("far.once", 40.0)).await;
-    let (parent, child) = start_parent(cluster, &near, &plan).await;
+async fn assert_cancelled_parent_cancels_child(cluster: &Cluster, child_node: &Node) {
+    let parent_node = cluster.workspace.start_server().await;
+    let plan = child_node.create_plan(&plan_with_child("far.once", 40.0)).await;
+    let (parent, child) = start_parent(cluster, &parent_node, &plan).await;
     let begun = Instant::now();
-    near.run_mutation("cancelExecution", &parent.to_string(), "").await;
+    parent_node.run_mutation("cancelExecution", &parent.to_string(), "").await;
     cluster.wait_for_all_finished(8).await;
-    // The call itself takes longer.
-    assert!(begun.elapsed() < MARGIN + MARGIN / 2, "{:?}", begun.elapsed());
+    // The call itself takes longer, so its cancellation was fast.
+    assert!(begun.elapsed() < DEFAULT_MARGIN + DEFAULT_MARGIN / 2, "{:?}", begun.elapsed());
     for id in [parent, child] {
         let head = cluster.store.head(id).await.unwrap().unwrap();
         // A call that was lost on a busy machine has an unknown outcome, so the execution may have
@@ -105,15 +108,15 @@ async fn start_parent(cluster: &Cluster, node: &Node, plan: &str) -> (ExecutionI
 async fn assert_completed(cluster: &Cluster, count: usize) {
     cluster.wait_for_all_completed(count).await;
     for head in cluster.read_heads().await.iter().filter(|head| head.parent.is_none()) {
-        assert_eq!(outputs_of(cluster, head).await["z"], json!({ "got": 5 }));
+        assert_eq!(read_outputs(cluster, head).await["z"], json!({ "got": 5 }));
     }
 }
 
-async fn workers_of(cluster: &Cluster, id: ExecutionId) -> BTreeSet<WorkerId> {
-    claimers(&cluster.read_log(id).await).into_iter().collect()
+async fn list_workers(cluster: &Cluster, id: ExecutionId) -> BTreeSet<WorkerId> {
+    list_claimers(&cluster.read_log(id).await).into_iter().collect()
 }
 
-async fn outputs_of(cluster: &Cluster, head: &ExecutionHead) -> Value {
+async fn read_outputs(cluster: &Cluster, head: &ExecutionHead) -> Value {
     cluster.replay(head).await.outputs()
 }
 
@@ -130,20 +133,20 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
     let plan = nodes[0].create_plan(&plan_with_grandchildren()).await;
     let mut begun = 0;
     for _ in 0..kills {
-        let server = nodes.iter().find(|node| node.serves()).unwrap();
+        let server = nodes.iter().find(|node| node.is_serving()).unwrap();
         for _ in 0..PARENTS_PER_KILL {
             // Later starts are spread over all nodes.
-            let ms = i64::try_from(200 + dice.below(500)).unwrap();
+            let ms = i64::try_from(200 + dice.draw_below(500)).unwrap();
             let at = WallClock.now() + TimeDelta::milliseconds(ms);
             server.execute(&plan, &json!({ "startAt": at.to_rfc3339() })).await;
             begun += 1;
         }
-        sleep(Duration::from_millis(200 + dice.below(700))).await;
-        let one = usize::try_from(dice.below(2)).unwrap();
+        sleep(Duration::from_millis(200 + dice.draw_below(700))).await;
+        let one = usize::try_from(dice.draw_below(2)).unwrap();
         let lost = nodes.remove(one);
         lost.kill().await;
         // One node must always serve requests.
-        let other = if nodes[0].serves() {
+        let other = if nodes[0].is_serving() {
             cluster.workspace.start_worker().await
         } else {
             cluster.workspace.start_server().await
@@ -154,7 +157,7 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
     for head in cluster.read_heads().await.iter().filter(|head| head.parent.is_none()) {
         let expected =
             json!([1, 2, 3].map(|n| json!({ "own": { "n": n }, "sub": { "x": { "n": n } } })));
-        assert_eq!(outputs_of(&cluster, head).await["each"], expected);
+        assert_eq!(read_outputs(&cluster, head).await["each"], expected);
     }
 }
 

@@ -5,11 +5,11 @@ use std::{path::PathBuf, time::Duration};
 use serde_json::{Value, json};
 
 use super::node::Node;
-use crate::harness::{self, LedgerLine, millis};
+use crate::harness::{self, LedgerLine, to_milliseconds};
 
 /// Logs the start of a call, works for `$2` seconds, and logs its end. Every line is one write to
 /// the end of one file, so the order of lines is the order in time on all nodes.
-const TOOL: &str = r#"
+const TOOL_SCRIPT: &str = r#"
 say() { printf '%s %s %s %s %s\n' "$1" "$2" "$FABER_EXECUTION_ID" "$FABER_IDEMPOTENCY_KEY" \
   "$FABER_ATTEMPT" >>"$LEDGER"; }
 say begin "$1"
@@ -18,16 +18,16 @@ say end "$1"
 echo "{\"n\":$3}"
 "#;
 
-/// Default lease of these tests.
+/// The lease of these tests, unless a test sets another one.
 pub(super) const LEASE: Duration = Duration::from_secs(4);
-/// A lease for tests in which no node may be taken for lost, in milliseconds.
+/// A lease in milliseconds for tests in which no node may seem lost.
 pub(super) const LONG_LEASE_MS: u64 = 30_000;
 pub(super) const DRAIN: Duration = Duration::from_millis(1_500);
-/// Extra time for everything, because the machine may be busy.
-pub(super) const MARGIN: Duration = Duration::from_secs(20);
+/// Extra time of every wait, because the machine may be busy.
+pub(super) const DEFAULT_MARGIN: Duration = Duration::from_secs(20);
 
 /// Names and effects of the tools in the set `ledger`.
-const TOOLS: [(&str, &str); 5] = [
+const LEDGER_TOOLS: [(&str, &str); 5] = [
     ("read", "read"),
     ("once", "once"),
     ("pair", "idempotent"),
@@ -44,20 +44,20 @@ pub(super) struct LedgerEntry {
     pub(super) is_start: bool,
     pub(super) tool: String,
     pub(super) execution: String,
-    /// The same for all attempts of a step or an item.
+    /// The idempotency key, which is the same for all attempts of a step or an item.
     pub(super) key: String,
     pub(super) attempt: u64,
 }
 
 impl harness::Workspace<LedgerEntry> {
     pub(super) fn new(store: String, limits: &Value) -> Self {
-        let workspace = Self::create(tempfile::tempdir().unwrap(), store, TOOL);
+        let workspace = Self::create(tempfile::tempdir().unwrap(), store, TOOL_SCRIPT);
         let usual = json!({
-            "lease_ms": millis(LEASE), "poll_ms": 100, "park_after_ms": 150,
-            "cancel_grace_ms": 500, "drain_ms": millis(DRAIN),
+            "lease_ms": to_milliseconds(LEASE), "poll_ms": 100, "park_after_ms": 150,
+            "cancel_grace_ms": 500, "drain_ms": to_milliseconds(DRAIN),
         });
-        let near = workspace.describe_set("ledger", &TOOLS);
-        let far = workspace.describe_set("far", &TOOLS[..2]);
+        let near = workspace.describe_set("ledger", &LEDGER_TOOLS);
+        let far = workspace.describe_set("far", &LEDGER_TOOLS[..2]);
         workspace.configure("faber.yaml", std::slice::from_ref(&near), usual.clone(), limits);
         workspace.configure("far.yaml", &[near, far], usual, limits);
         workspace
@@ -83,18 +83,19 @@ impl harness::Workspace<LedgerEntry> {
         self.start_server_with(&[]).await
     }
 
-    /// Starts a server with the set `far`, which the others lack.
+    /// Starts a server with the toolset `far`, which the other servers lack.
     pub(super) async fn start_far_server(&self) -> Node {
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--config", "far.yaml"];
-        Node::serving(self.spawn(&arguments)).await
+        Node::wait_for_server(self.spawn(&arguments)).await
     }
 
     pub(super) async fn start_worker(&self) -> Node {
-        Node::working(self.spawn(&["worker"])).await
+        Node::wait_for_worker(self.spawn(&["worker"])).await
     }
 
     pub(super) async fn start_server_with(&self, variables: &[(&str, PathBuf)]) -> Node {
-        Node::serving(self.spawn_with(&["serve", "--listen", "127.0.0.1:0"], variables)).await
+        Node::wait_for_server(self.spawn_with(&["serve", "--listen", "127.0.0.1:0"], variables))
+            .await
     }
 }
 

@@ -11,7 +11,7 @@ use shared::{
     tool::Effect,
 };
 
-use super::{End, Figures, Simulation};
+use super::{Figures, FinalState, Simulation};
 
 impl Simulation {
     /// Checks that heads agree with logs and that inboxes are empty.
@@ -76,8 +76,8 @@ fn may_be_unfinished(execution: &Execution, all: &BTreeMap<ExecutionId, Executio
     }
 }
 
-impl End {
-    /// Returns the counts of the world, or its violations.
+impl FinalState {
+    /// Returns the counts of the world, or its violations if there are any.
     pub(super) fn check(&self) -> Result<Figures, Vec<String>> {
         let mut figures = Figures::default();
         let mut violations = self.violations.clone();
@@ -271,7 +271,7 @@ fn check_event(before: &Execution, recorded: &RecordedEvent) -> Result<(), Strin
         }
         Event::StepInterrupted { step, part, error, .. } => {
             let number = number.ok_or("the plan has no such step")?;
-            // The ledger checks that no tool was called.
+            // That no tool was called is checked by the ledger.
             let is_once = plan.step(number).call_of_part(*part).policy.effect == Effect::Once;
             if is_once && error.is_none() {
                 return Err(format!("{step} would be called twice"));

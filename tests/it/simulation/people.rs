@@ -19,8 +19,7 @@ use super::Simulation;
 /// Attempts of a step that a person allows after the last fault.
 const MAX_ATTEMPTS: u32 = 12;
 
-/// A command that was acknowledged.
-pub(super) struct Acknowledged {
+pub(super) struct AcknowledgedCommand {
     execution: ExecutionId,
     command: Command,
 }
@@ -32,36 +31,39 @@ impl Simulation {
         if all.is_empty() {
             return;
         }
-        let id = all[self.world.dice.index(all.len())];
+        let id = all[self.world.dice.draw_index(all.len())];
         if self.world.dice.happens(200) {
             return self.retry_randomly(id).await;
         }
-        let command = match self.world.dice.below(100) {
+        let command = match self.world.dice.draw_below(100) {
             0..4 => Command::Cancel { reason: None },
             4..14 => Command::Pause,
             14..30 => Command::Resume,
-            30..50 => self.signal(),
+            30..50 => self.draw_signal(),
             50..75 => {
-                let step = format!("s{}", self.world.dice.below(8)).parse().expect("well-formed");
+                let step =
+                    format!("s{}", self.world.dice.draw_below(8)).parse().expect("well-formed");
                 let approved = self.world.dice.happens(800);
                 let item = self.world.dice.happens(300).then_some(1);
                 Command::Approve { step, item, approved, comment: None }
             }
             75..85 => {
-                let step = format!("s{}", self.world.dice.below(8)).parse().expect("well-formed");
+                let step =
+                    format!("s{}", self.world.dice.draw_below(8)).parse().expect("well-formed");
                 let item = self.world.dice.happens(300).then_some(1);
-                Command::Settle { step, item, decision: self.decision() }
+                Command::Settle { step, item, decision: self.draw_settlement() }
             }
             _ => return,
         };
-        self.send(id, command).await;
+        self.send_command(id, command).await;
     }
 
     /// Retries a finished execution, from its start or from a random step.
     async fn retry_randomly(&mut self, id: ExecutionId) {
         let Some(ended) = self.replay_state(id).await else { return };
         let steps = ended.plan().steps();
-        let from = steps.get(self.world.dice.index(1 + steps.len())).map(|step| step.id.as_str());
+        let from =
+            steps.get(self.world.dice.draw_index(1 + steps.len())).map(|step| step.id.as_str());
         if ended.parent().is_some() {
             return;
         }
@@ -78,8 +80,7 @@ impl Simulation {
         self.register_started(id);
     }
 
-    /// Draws a settlement.
-    fn decision(&mut self) -> Settlement {
+    fn draw_settlement(&mut self) -> Settlement {
         if self.world.dice.happens(500) {
             let output = Some(json!({ "settled": self.acknowledged.len() }).into());
             return Settlement { outcome: Settled::Succeeded, output, comment: None };
@@ -87,14 +88,14 @@ impl Simulation {
         Settlement { outcome: Settled::Failed, output: None, comment: None }
     }
 
-    fn signal(&self) -> Command {
-        let name = format!("go{}", self.world.dice.below(2));
+    fn draw_signal(&self) -> Command {
+        let name = format!("go{}", self.world.dice.draw_below(2));
         let payload = json!(self.acknowledged.len()).into();
         Command::Signal { name, payload }
     }
 
-    async fn send(&mut self, id: ExecutionId, command: Command) {
-        let control = self.control(&self.client, None);
+    async fn send_command(&mut self, id: ExecutionId, command: Command) {
+        let control = self.control(&self.client_view, None);
         let answer = match command.clone() {
             Command::Cancel { reason } => control.cancel(id, reason).await,
             Command::Pause => control.pause(id).await,
@@ -109,38 +110,39 @@ impl Simulation {
             Command::Signal { name, payload } => control.signal(id, name, (*payload).clone()).await,
         };
         if answer.is_ok() {
-            self.acknowledged.push(Acknowledged { execution: id, command });
+            self.acknowledged.push(AcknowledgedCommand { execution: id, command });
         }
     }
 
-    /// Does for an execution what a helpful person would. Returns whether it has finished.
-    pub(super) async fn help_along(&mut self, id: ExecutionId) -> bool {
+    /// Takes the action for an execution that a helpful person would take. Returns whether the
+    /// execution has finished.
+    pub(super) async fn act_as_helpful_person(&mut self, id: ExecutionId) -> bool {
         let Some(execution) = self.replay_state(id).await else { return false };
         if execution.state().is_finished() {
             return true;
         }
         if execution.is_paused() {
-            self.send(id, Command::Resume).await;
+            self.send_command(id, Command::Resume).await;
         }
         for command in helpful_commands(&execution) {
-            self.send(id, command).await;
+            self.send_command(id, command).await;
         }
         false
     }
 
-    /// Checks that every command acknowledged before the last fault is in its log, unless the end
-    /// came first.
-    pub(super) async fn check_acknowledged(&mut self, calm: Timestamp) {
+    /// Checks that every command that was acknowledged before the last fault is in its log, unless
+    /// the execution ended first.
+    pub(super) async fn check_acknowledged(&mut self, last_fault_at: Timestamp) {
         let acknowledged = std::mem::take(&mut self.acknowledged);
         let mut traces: BTreeMap<ExecutionId, usize> = BTreeMap::new();
-        for Acknowledged { execution: id, command } in acknowledged {
-            let log = self.world.log(id).await;
+        for AcknowledgedCommand { execution: id, command } in acknowledged {
+            let log = self.world.read_log(id).await;
             let last = log.last().filter(|recorded| recorded.event.is_last());
-            // By the clock of the worker that wrote it.
+            // The time is by the clock of the worker that wrote the event, which may be wrong.
             let seconds = if self.world.is_skewed() { 60 } else { 5 };
-            if last
-                .is_some_and(|recorded| recorded.at <= calm + chrono::TimeDelta::seconds(seconds))
-            {
+            if last.is_some_and(|recorded| {
+                recorded.at <= last_fault_at + chrono::TimeDelta::seconds(seconds)
+            }) {
                 continue;
             }
             let is_heard = log.iter().any(|recorded| match (&recorded.event, &command) {
@@ -150,7 +152,8 @@ impl Simulation {
                 }
                 _ => false,
             });
-            // A command without effect leaves an event, too. Otherwise it might take effect later.
+            // Even a command without effect leaves an event, because otherwise it might take effect
+            // later.
             if !matches!(command, Command::Cancel { .. }) {
                 let heard: BTreeSet<_> =
                     log.iter().filter_map(|recorded| recorded.event.command()).collect();
@@ -179,7 +182,7 @@ impl Simulation {
 fn helpful_commands(execution: &Execution) -> Vec<Command> {
     let approve = |task: &Task| {
         let (step, item) = (execution.plan().step(task.step).id.clone(), task.part.item);
-        // Some steps never succeed.
+        // Some steps never succeed, so the person stops approving after a number of attempts.
         let approved = execution.task(*task).is_some_and(|task| task.attempts < MAX_ATTEMPTS);
         Command::Approve { step, item, approved, comment: None }
     };

@@ -23,8 +23,13 @@ use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 use toolbox::{Toolbox, flow::flow};
 
-const NO_FAULTS: FaultRates =
-    FaultRates { fails_before: 0, fails_after: 0, forgets: 0, stalls: 0, stall: Duration::ZERO };
+const NO_FAULTS: FaultRates = FaultRates {
+    fails_before: 0,
+    fails_after: 0,
+    fails_before_inbox: 0,
+    stalls: 0,
+    stall: Duration::ZERO,
+};
 
 /// A worker over a store that refuses heads.
 struct HeadTest {
@@ -79,15 +84,15 @@ impl HeadTest {
         self.memory.head(id).await.unwrap().unwrap()
     }
 
-    /// Waits until a head satisfies `is_so`.
+    /// Waits until a head is as expected.
     async fn wait_for_head(
         &self,
         id: ExecutionId,
         within: Duration,
-        is_so: impl Fn(&ExecutionHead) -> bool,
+        is_expected: impl Fn(&ExecutionHead) -> bool,
     ) {
         let wait = async {
-            while !is_so(&self.head(id).await) {
+            while !is_expected(&self.head(id).await) {
                 time::sleep(Duration::from_millis(100)).await;
             }
         };
@@ -97,16 +102,16 @@ impl HeadTest {
 }
 
 /// A store refuses heads because it is unavailable, or because of the head itself.
-fn refusals() -> [StoreError; 2] {
+fn head_errors() -> [StoreError; 2] {
     let ill = StoreError::Unavailable("the store is unavailable".to_owned());
     [ill, StoreError::corrupt("the head", "it cannot be written")]
 }
 
-/// The driver once retried forever and missed commands, or the worker claimed the execution again
-/// and again.
+/// Regression: the driver retried forever and missed commands, or the worker claimed the execution
+/// again and again.
 #[tokio::test(start_paused = true)]
 async fn an_execution_that_cannot_be_parked_still_hears_commands() {
-    for why in refusals() {
+    for why in head_errors() {
         let test = HeadTest::new(&why);
         let id = test.start("flow.wait", json!({ "name": "go" })).await;
         time::sleep(Duration::from_mins(10)).await;
@@ -118,10 +123,10 @@ async fn an_execution_that_cannot_be_parked_still_hears_commands() {
     }
 }
 
-/// No other worker polls for it, so it once slept forever.
+/// Regression: no other worker polls for the execution, so it slept forever.
 #[tokio::test(start_paused = true)]
 async fn an_execution_that_cannot_be_parked_wakes_in_time() {
-    for why in refusals() {
+    for why in head_errors() {
         let test = HeadTest::new(&why);
         let id = test.start("flow.sleep", json!({ "ms": 30_000 })).await;
         let is_over = |head: &ExecutionHead| head.state == ExecutionState::Completed;
@@ -129,10 +134,10 @@ async fn an_execution_that_cannot_be_parked_wakes_in_time() {
     }
 }
 
-/// It once stayed with its worker until that checked all its executions.
+/// Regression: the execution stayed with its worker until the worker checked all its executions.
 #[tokio::test(start_paused = true)]
 async fn an_execution_is_parked_as_soon_as_its_head_can_be_written() {
-    for why in refusals() {
+    for why in head_errors() {
         let mut test = HeadTest::new(&why);
         let id = test.start("flow.sleep", json!({ "ms": 120_000 })).await;
         time::sleep(Duration::from_mins(1)).await;
@@ -142,7 +147,7 @@ async fn an_execution_is_parked_as_soon_as_its_head_can_be_written() {
         test.wait_for_head(id, Duration::from_secs(6), |head| head.owner.is_none()).await;
         let log = test.memory.read(id, Seq::START).await.unwrap();
         assert!(log.len() <= 4, "{why}: {log:#?}");
-        // Any worker may claim it.
+        // Any worker may claim the execution now.
         test.workers.shutdown().await;
         test.add_worker();
         let is_over = |head: &ExecutionHead| head.state == ExecutionState::Completed;

@@ -15,8 +15,8 @@ use shared::{
     },
 };
 use tests::conformance::{
-    at, command_id, concurrency_limit, execution, head, inbox_command, permit_ask, plan, plan_id,
-    record, request, request_id, some_events, total_limit, worker,
+    at, command_id, concurrency_limit, execution, head, inbox_command, permit_request, plan,
+    plan_id, record, request, request_id, some_events, total_limit, worker,
 };
 
 use crate::mongod::Mongod;
@@ -318,7 +318,7 @@ fn permits_of(holder: usize) -> PermitAsk {
         2 => vec![both, concurrency_limit("k", 2)],
         _ => vec![both],
     };
-    permit_ask(&format!("holder {holder}"), holder % 3, &limits)
+    permit_request(&format!("holder {holder}"), holder % 3, &limits)
 }
 
 async fn run_on_documents(store: &dyn Store, operation: &Operation) -> String {
@@ -426,7 +426,7 @@ proptest! {
     #[test]
     fn mongodb_answers_like_the_memory_store(operations in vec(any_operation(), 1..60)) {
         block_on(async {
-            let url = Mongod::shared().await.fresh_url();
+            let url = Mongod::shared().await.new_database_url();
             compare_with_memory(&operations, open_store(&url).await.unwrap()).await
         })?;
     }

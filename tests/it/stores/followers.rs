@@ -24,11 +24,17 @@ async fn a_follower_receives_events_that_are_written_between_two_polls() {
         let id = execution(1);
         memory.append(some_events(id, 0, 3)).await.unwrap();
         let stall = Duration::from_millis(20);
-        let rates = FaultRates { fails_before: 0, fails_after: 0, forgets: 0, stalls: 900, stall };
+        let rates = FaultRates {
+            fails_before: 0,
+            fails_after: 0,
+            fails_before_inbox: 0,
+            stalls: 900,
+            stall,
+        };
         let slow = FaultyStore::new(Arc::clone(&memory) as _, dice.clone(), rates);
         let received = follow_log(Arc::new(slow), id, Seq(3), Duration::from_millis(10));
         let rest = async {
-            sleep(Duration::from_millis(dice.below(60))).await;
+            sleep(Duration::from_millis(dice.draw_below(60))).await;
             let event = Event::Finished { outcome: Outcome::Completed };
             let events = [signal(4, 1.into()), RecordedEvent { seq: Seq(5), at: at(5), event }];
             let over = ExecutionHead { state: ExecutionState::Completed, ..head(1, 5) };

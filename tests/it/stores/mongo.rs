@@ -22,21 +22,21 @@ use shared::{
     },
 };
 use tests::conformance::{
-    StorePair, at, concurrency_limit, execution, head, inbox_command, permit_ask, plan, plan_id,
-    record, request_id, some_events, worker,
+    StorePair, at, concurrency_limit, execution, head, inbox_command, permit_request, plan,
+    plan_id, record, request_id, some_events, worker,
 };
 use tokio::time::timeout;
 
 use crate::mongod::Mongod;
 
 pub(crate) async fn open_once() -> StorePair {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     StorePair::new(open_store(&url).await.unwrap(), ())
 }
 
 /// Two stores on one database, like two nodes.
 pub(crate) async fn open_twice() -> StorePair {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     StorePair::shared(open_store(&url).await.unwrap(), open_store(&url).await.unwrap(), ())
 }
 
@@ -55,7 +55,7 @@ async fn edit_document(url: &str, collection: &str, query: Document, update: Doc
 
 #[tokio::test]
 async fn a_reopened_store_has_everything_that_was_written() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     store.append(some_events(execution(1), 0, 3)).await.unwrap();
     store.put_plan(&plan(1, 1, 1, &["a.b"])).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_reopened_store_has_everything_that_was_written() {
 /// A follower that does not read on must not block others.
 #[tokio::test]
 async fn a_follower_that_stops_reading_holds_no_connection() {
-    let url = format!("{}&maxPoolSize=4", Mongod::shared().await.fresh_url());
+    let url = format!("{}&maxPoolSize=4", Mongod::shared().await.new_database_url());
     let store = open_store(&url).await.unwrap();
     let follow = |number| {
         Box::pin(follow_log(Arc::clone(&store), execution(number), Seq(0), limits::POLL_INTERVAL))
@@ -89,7 +89,7 @@ async fn a_follower_that_stops_reading_holds_no_connection() {
 
 #[tokio::test]
 async fn damage_affects_only_the_damaged_execution_or_plan() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     for n in 1..=3 {
         let mut append = some_events(execution(n), 0, 1);
@@ -121,7 +121,7 @@ async fn damage_affects_only_the_damaged_execution_or_plan() {
 
 #[tokio::test]
 async fn a_store_with_a_newer_schema_is_refused() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     drop(Mongo::open(&url).await.unwrap());
     edit_document(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 7 } }).await;
     let err = Mongo::open(&url).await.map(drop).unwrap_err();
@@ -146,7 +146,7 @@ async fn count_documents(url: &str, collection: &str) -> u64 {
 
 #[tokio::test]
 async fn a_mongodb_database_of_version_1_is_updated() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     for (n, state) in [(1, ExecutionState::Completed), (2, ExecutionState::Waiting)] {
         let head = ExecutionHead { state, due: Some(at(0)), ..head(n, 2) };
@@ -177,7 +177,7 @@ async fn a_mongodb_database_of_version_1_is_updated() {
 
 #[tokio::test]
 async fn a_mongodb_database_of_version_2_is_updated() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     let over =
         ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
@@ -211,7 +211,7 @@ fn log_of(n: usize, events: Vec<Value>) -> Append {
 
 #[tokio::test]
 async fn an_updated_mongodb_database_of_version_4_knows_which_executions_need_a_person() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     for (n, steps) in
         [(1, &["flow.wait", "flow.echo"][..]), (2, &["flow.echo"]), (3, &["flow.wait"])]
@@ -269,7 +269,7 @@ async fn an_updated_mongodb_database_of_version_4_knows_which_executions_need_a_
 
 #[tokio::test]
 async fn recorded_calls_are_limited_in_number() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     let records = database_of(&url).await.collection::<Document>("records");
     for kind in ["call", "memory"] {
@@ -291,7 +291,7 @@ async fn recorded_calls_are_limited_in_number() {
 /// nothing else.
 #[tokio::test]
 async fn a_removal_that_a_crash_interrupted_is_finished() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     for n in 1..=2 {
         let append = Append { head: Some(head(n, 3)), ..some_events(execution(n), 0, 3) };
@@ -321,7 +321,7 @@ async fn a_removal_that_a_crash_interrupted_is_finished() {
 
 #[tokio::test]
 async fn cached_outputs_are_limited_in_number() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     let outputs = database_of(&url).await.collection::<Document>("outputs");
     let row = |n: i64| doc! { "_id": format!("key {n}"), "until": n, "json": "1" };
@@ -341,11 +341,11 @@ async fn cached_outputs_are_limited_in_number() {
 
 #[tokio::test]
 async fn workers_that_died_long_ago_are_removed_with_their_permits() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     let lease = |n, seconds| Lease { worker: worker(n), node: "n".to_owned(), until: at(seconds) };
     store.renew_lease(lease(1, 0)).await.unwrap();
-    let held = permit_ask("a", 1, &[concurrency_limit("k", 1)]);
+    let held = permit_request("a", 1, &[concurrency_limit("k", 1)]);
     assert_eq!(store.acquire_permits(&held, at(-1)).await.unwrap(), Permission::Granted);
     for _ in 0..16 {
         store.renew_lease(lease(2, 4_000)).await.unwrap();
@@ -359,7 +359,7 @@ async fn workers_that_died_long_ago_are_removed_with_their_permits() {
 
 #[tokio::test]
 async fn a_sub_plan_is_pruned_after_the_plan_that_uses_it() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     for n in 1..=2 {
         store.put_plan(&plan(n, n, 1, &["a.b"])).await.unwrap();
@@ -376,7 +376,7 @@ async fn a_sub_plan_is_pruned_after_the_plan_that_uses_it() {
 
 #[tokio::test]
 async fn a_damaged_head_does_not_hide_other_heads() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     for n in 1..=4 {
         let head = ExecutionHead { due: Some(at(5)), ..head(n, 1) };
@@ -402,7 +402,7 @@ async fn a_damaged_head_does_not_hide_other_heads() {
 
 #[tokio::test]
 async fn owners_are_read_from_the_index_alone() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     for n in 1..=20 {
         let head = ExecutionHead { owner: Some(worker(1)), ..head(n, 1) };
@@ -426,7 +426,7 @@ async fn owners_are_read_from_the_index_alone() {
 /// Dead workers once stayed for an hour.
 #[tokio::test]
 async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     let lease = |n, seconds| Lease { worker: worker(n), node: "n".to_owned(), until: at(seconds) };
     for n in [1, 2] {

@@ -20,8 +20,8 @@ use shared::{
     },
 };
 use tests::conformance::{
-    at, concurrency_limit, execution, head, inbox_command, permit_ask, plan, request, some_events,
-    worker,
+    at, concurrency_limit, execution, head, inbox_command, permit_request, plan, request,
+    some_events, worker,
 };
 
 use crate::mongod::Mongod;
@@ -66,7 +66,7 @@ async fn run_typical_operations(store: &dyn Store) {
         let over = ExecutionHead { state, finished_at: Some(at(1)), ..head(n, 4) };
         let append = Append { head: Some(over), ..some_events(execution(n), 2, 2) };
         store.append(append).await.unwrap();
-        let asked = permit_ask("h", 1, &[concurrency_limit("k", 1)]);
+        let asked = permit_request("h", 1, &[concurrency_limit("k", 1)]);
         store.acquire_permits(&asked, at(0)).await.unwrap();
         store.release_permits(vec![asked.permit]).await.unwrap();
         store.head(execution(n)).await.unwrap();
@@ -117,7 +117,7 @@ fn is_known_scatter(query: &Document) -> bool {
 
 #[tokio::test]
 async fn every_operation_names_its_shard_or_is_listed_as_scattered() {
-    let url = Mongod::shared().await.fresh_url();
+    let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
     let client = Client::with_uri_str(&url).await.unwrap();
     let database = client.default_database().unwrap();

@@ -20,8 +20,8 @@ use shared::{
 use sqlite::Sqlite;
 use tempfile::TempDir;
 use tests::conformance::{
-    StorePair, at, concurrency_limit, execution, head, inbox_command, permit_ask, plan, plan_id,
-    record, request, request_id, some_events, total_limit, worker,
+    StorePair, at, concurrency_limit, execution, head, inbox_command, permit_request, plan,
+    plan_id, record, request, request_id, some_events, total_limit, worker,
 };
 
 pub(crate) async fn open_once() -> StorePair {
@@ -483,10 +483,10 @@ async fn permits_of_a_dead_sqlite_process_are_free_at_once() {
     }
     let limit = [concurrency_limit("k", 1)];
     assert_eq!(
-        dead.acquire_permits(&permit_ask("a", 1, &limit), at(0)).await.unwrap(),
+        dead.acquire_permits(&permit_request("a", 1, &limit), at(0)).await.unwrap(),
         Permission::Granted
     );
-    let next = permit_ask("b", 2, &limit);
+    let next = permit_request("b", 2, &limit);
     assert_eq!(alive.acquire_permits(&next, at(0)).await.unwrap(), Permission::Full);
     assert_eq!(alive.list_workers(at(0)).await.unwrap(), [worker(1), worker(2)]);
     drop(dead);
@@ -524,7 +524,7 @@ async fn cached_outputs_and_rates_are_limited_in_number() {
     assert!(as_store(&store).find_output("new", at(0)).await.unwrap().is_some());
     for n in 0..20 {
         let limit = [total_limit("now", 100)];
-        store.acquire_permits(&permit_ask(&n.to_string(), 1, &limit), at(0)).await.unwrap();
+        store.acquire_permits(&permit_request(&n.to_string(), 1, &limit), at(0)).await.unwrap();
     }
     assert_eq!(count("rates"), 1, "expired rates are removed");
 }

@@ -13,20 +13,20 @@ use shared::{
     execution::Execution,
     store::{ExecutionHead, Store},
 };
-use tests::patient::insist;
+use tests::patient::retry_until_answered;
 use tokio::time::{Instant, interval};
 
 use super::{
     Counts,
     clients::{ApiRecord, ClientRecord, fetch_record, repeat_start},
-    log_checker::check,
+    log_checker::check_log,
     shared_run::SharedRun,
     workspace::{LedgerEntry, Workspace},
 };
 use crate::harness::{read_heads, read_log};
 
 /// Time for caches and inboxes to catch up with the logs after the last fault.
-const MAX_SETTLING: Duration = Duration::from_mins(2);
+const MAX_CATCH_UP_TIME: Duration = Duration::from_mins(2);
 /// Executions that may append events after the audit read them. Most wait for a person or a timer,
 /// so only a few may do so.
 const MAX_STILL_RUNNING: u64 = 5;
@@ -36,18 +36,18 @@ const MAX_STILL_RUNNING: u64 = 5;
 const LASTING_REASONS: [&str; 7] =
     ["approval", "decision", "signal", "sleep", "child", "paused", "start"];
 
-/// Figures of a run.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     pub(super) faults: BTreeMap<&'static str, u64>,
     pub(super) slowest_drain: Duration,
-    /// When the faults ended, when the clients finished, and when all checks were done.
-    pub(super) took: [Duration; 3],
+    /// Durations until the faults ended, until the clients finished, and until all checks were
+    /// done.
+    pub(super) durations: [Duration; 3],
     pub(super) executions: u64,
     pub(super) states: Counts,
     pub(super) steps: u64,
     pub(super) items: u64,
-    pub(super) undone: u64,
+    pub(super) compensated: u64,
     pub(super) children: u64,
     pub(super) events: u64,
     pub(super) calls: usize,
@@ -66,7 +66,7 @@ impl fmt::Display for Figures {
         writeln!(
             f,
             "  {} steps, {} items, {} undone, {} of them executions, {} calls, {} events",
-            self.steps, self.items, self.undone, self.children, self.calls, self.events
+            self.steps, self.items, self.compensated, self.children, self.calls, self.events
         )?;
         writeln!(
             f,
@@ -74,7 +74,11 @@ impl fmt::Display for Figures {
             self.claims, self.interrupted, self.unknown
         )?;
         writeln!(f, "  clients: {:?}", self.counts)?;
-        writeln!(f, "  slowest rolling restart: {:?}; took {:.1?}", self.slowest_drain, self.took)?;
+        writeln!(
+            f,
+            "  slowest rolling restart: {:?}; took {:.1?}",
+            self.slowest_drain, self.durations
+        )?;
         write!(f, "  {} violations", self.violations.len())
     }
 }
@@ -112,16 +116,16 @@ impl<'a> Audit<'a> {
         open.extend(self.unknown_executions().await);
         while let Some(id) = open.pop() {
             let Some(mut api_record) = fetch_record(self.run, &id).await else { continue };
-            if !is_over(&api_record.state) {
+            if !is_finished(&api_record.state) {
                 if let Err(why) = self.wait_for_reason(server, &id).await {
                     self.violations.push(format!("{id} is unfinished without a reason: {why}"));
                 }
-                // An execution that waits for a timer may have continued meanwhile.
+                // An execution that waits for a timer may have continued, so it is fetched again.
                 let Some(later) = fetch_record(self.run, &id).await else { continue };
                 api_record = later;
             }
             if self.add_retry(&id, &api_record) {
-                let children = self.children_of(&id, &api_record);
+                let children = self.add_children(&id, &api_record);
                 self.children += children.len() as u64;
                 open.extend(children);
             }
@@ -130,7 +134,7 @@ impl<'a> Audit<'a> {
     }
 
     async fn store(&self) -> Arc<dyn Store> {
-        insist(async || open_store(self.workspace.store()).await).await
+        retry_until_answered(async || open_store(self.workspace.store()).await).await
     }
 
     /// Returns executions without a parent that no client knows. A client whose retry got no answer
@@ -154,13 +158,13 @@ impl<'a> Audit<'a> {
             self.violations.push(format!("no client asked for {id}: {created}"));
             return false;
         };
-        let record = ClientRecord::for_follow_up(&origin.draft, id.to_owned());
+        let record = ClientRecord::for_child_or_retry(&origin.draft, id.to_owned());
         self.records.insert(id.to_owned(), record);
         true
     }
 
-    /// Returns the child executions that steps of `id` started.
-    fn children_of(&mut self, id: &str, api_record: &ApiRecord) -> Vec<String> {
+    /// Adds the child executions that steps of `id` started. Returns their ids.
+    fn add_children(&mut self, id: &str, api_record: &ApiRecord) -> Vec<String> {
         let draft = self.records[id].draft.clone();
         let mut children = Vec::new();
         for event in api_record.log.iter().filter(|event| event["type"] == "step_started") {
@@ -169,7 +173,7 @@ impl<'a> Audit<'a> {
             let draft = step.and_then(|step| step.child.as_deref());
             let (Some(child), Some(draft)) = (child, draft) else { continue };
             children.push(child.to_owned());
-            let record = ClientRecord::for_follow_up(draft, child.to_owned());
+            let record = ClientRecord::for_child_or_retry(draft, child.to_owned());
             if self.records.insert(child.to_owned(), record).is_some() {
                 self.violations.push(format!("{child} is the child of two steps, one of {id}"));
             }
@@ -179,7 +183,7 @@ impl<'a> Audit<'a> {
 
     /// Repeats the question until there is a lasting reason, or until the limit.
     async fn wait_for_reason(&self, server: &str, id: &str) -> Result<(), String> {
-        let deadline = Instant::now() + MAX_SETTLING;
+        let deadline = Instant::now() + MAX_CATCH_UP_TIME;
         loop {
             let why = self.find_reason(server, id).await;
             if why.is_ok() || Instant::now() > deadline {
@@ -191,7 +195,7 @@ impl<'a> Audit<'a> {
     /// Waits until every head agrees with its log and every inbox is empty.
     async fn wait_until_settled(&mut self) {
         let store = self.store().await;
-        let deadline = Instant::now() + MAX_SETTLING;
+        let deadline = Instant::now() + MAX_CATCH_UP_TIME;
         let mut look = interval(Duration::from_millis(100));
         loop {
             look.tick().await;
@@ -203,7 +207,7 @@ impl<'a> Audit<'a> {
                     lags.push(format!("finished by its log: {is_over}, but the head is {head:?}"));
                 }
             }
-            let inbox = insist(async || store.list_commands(None).await).await;
+            let inbox = retry_until_answered(async || store.list_commands(None).await).await;
             lags.extend(inbox.iter().map(|command| format!("still in the inbox: {command:?}")));
             if lags.is_empty() {
                 return;
@@ -246,7 +250,7 @@ impl<'a> Audit<'a> {
 
     /// Checks what the nodes left behind. All nodes must have ended.
     pub(super) async fn check_all(mut self) -> Figures {
-        let mut figures = Figures { counts: self.run.counts(), ..Figures::default() };
+        let mut figures = Figures { counts: self.run.list_counts(), ..Figures::default() };
         let ledger = self.workspace.ledger();
         figures.calls = ledger.len();
         let mut calls: BTreeMap<&str, Vec<&LedgerEntry>> = BTreeMap::new();
@@ -259,19 +263,19 @@ impl<'a> Audit<'a> {
         for record in self.records.values() {
             let lines = calls.remove(record.execution.as_str()).unwrap_or_default();
             let Some(api_record) = self.api_record.get(record.execution.as_str()) else { continue };
-            if !is_over(&api_record.state)
+            if !is_finished(&api_record.state)
                 && log_length(&*store, &record.execution).await > api_record.log.len()
             {
                 // The ledger may have calls for events that the API had not returned yet.
                 still_running += 1;
                 continue;
             }
-            let (outcome, violations) = check(record, api_record, &lines);
+            let (outcome, violations) = check_log(record, api_record, &lines);
             figures.executions += 1;
             figures.events += api_record.log.len() as u64;
             figures.steps += outcome.steps;
             figures.items += outcome.items;
-            figures.undone += outcome.undone;
+            figures.compensated += outcome.compensated;
             figures.claims += outcome.claims;
             figures.interrupted += outcome.interrupted;
             figures.unknown += outcome.unknown;
@@ -315,7 +319,7 @@ impl<'a> Audit<'a> {
     async fn check_head(&self, store: &Arc<dyn Store>, head: &ExecutionHead) -> Result<(), String> {
         let id = head.execution;
         let log = read_log(&**store, id).await;
-        let plan = insist(async || store.plan(head.plan).await).await;
+        let plan = retry_until_answered(async || store.plan(head.plan).await).await;
         let plan = plan.ok_or("its plan is missing")?;
         let end = Execution::replay(id, plan, &log)
             .map_err(|err| format!("its log cannot be replayed: {err}"))?;
@@ -329,7 +333,7 @@ impl<'a> Audit<'a> {
         let api_record = self.api_record.get(&id.to_string());
         if let Some(api_record) = api_record
             && (api_record.log.len() > log.len()
-                || is_over(&api_record.state) && api_record.log.len() < log.len())
+                || is_finished(&api_record.state) && api_record.log.len() < log.len())
         {
             return Err(format!(
                 "the API returned {} events, the log has {}",
@@ -354,6 +358,6 @@ async fn log_length(store: &dyn Store, execution: &str) -> usize {
     read_log(store, execution.parse().unwrap()).await.len()
 }
 
-fn is_over(state: &str) -> bool {
+fn is_finished(state: &str) -> bool {
     matches!(state, "COMPLETED" | "FAILED" | "CANCELLED")
 }

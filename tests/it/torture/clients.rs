@@ -17,22 +17,23 @@ use super::{
     plans::{self, Draft},
     shared_run::SharedRun,
 };
-use crate::harness::api_client::{Events, Trouble, ask, ask_and_hang_up};
+use crate::harness::api_client::{EventSubscription, RequestFailure, ask, ask_and_hang_up};
 
 /// A client changes to another server after a subscription was silent for this long.
 const MAX_SILENCE: Duration = Duration::from_millis(2_500);
 /// Time for a second subscriber to reach the end that the first one saw.
 const MAX_LAG: Duration = Duration::from_mins(2);
 
-const PLAN: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {
+const PLAN_MUTATION: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {
     plan { planId requestId } diagnostics { code path message } } }";
-const EXECUTE: &str = "mutation ($id: ID!, $options: ExecutionOptions) {
+const EXECUTE_MUTATION: &str = "mutation ($id: ID!, $options: ExecutionOptions) {
     executePlan(planId: $id, options: $options) { executionId } }";
-const EVENTS: &str = "subscription ($id: ID!, $after: Int) {
+const EVENTS_SUBSCRIPTION: &str = "subscription ($id: ID!, $after: Int) {
     executionEvents(executionId: $id, afterSeq: $after) { seq at type stepId attempt data } }";
-const RETRY: &str = "mutation ($id: ID!, $from: String) {
+const RETRY_MUTATION: &str = "mutation ($id: ID!, $from: String) {
     retryExecution(executionId: $id, fromStep: $from) { executionId } }";
-const LOG: &str = "query ($id: ID!, $after: Int) { execution(executionId: $id) { state outputs
+const LOG_QUERY: &str =
+    "query ($id: ID!, $after: Int) { execution(executionId: $id) { state outputs
     events(afterSeq: $after) { seq at type stepId attempt data } } }";
 
 /// One execution, as a client knows it.
@@ -46,17 +47,16 @@ pub(super) struct ClientRecord {
     /// Events that the client received.
     pub(super) received: Vec<Value>,
     /// Events that a second subscriber received, which connected and left at other times.
-    pub(super) other: Vec<Value>,
+    pub(super) received_by_other: Vec<Value>,
     /// Actions of the client.
     pub(super) actions: Vec<Action>,
 }
 
-/// Reason for which a client stopped following an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FollowEnd {
-    /// It received the last event.
+    /// The client received the last event.
     Finished,
-    /// The connection broke, or was silent.
+    /// The connection broke, or the server was silent.
     Disconnected,
     /// The execution waits for an answer or a time that will not come.
     Abandoned,
@@ -80,7 +80,7 @@ async fn run_client(run: Arc<SharedRun>, seed: u64) -> Vec<ClientRecord> {
         let end = follow_and_act(&run, &dice, &mut record).await;
         run.mark_closed(&record.execution);
         let may_retry = end == FollowEnd::Finished && !run.is_stopping();
-        let again = if may_retry { maybe_retry(&run, &dice, &record).await } else { None };
+        let again = if may_retry { retry_sometimes(&run, &dice, &record).await } else { None };
         records.push(record);
         if let Some(mut record) = again {
             run.mark_open(&record.execution, format!("{} of {seed}, again", records.len()));
@@ -92,27 +92,31 @@ async fn run_client(run: Arc<SharedRun>, seed: u64) -> Vec<ClientRecord> {
     records
 }
 
-/// Sometimes retries an execution, completely or from a random step.
-async fn maybe_retry(run: &SharedRun, dice: &Dice, record: &ClientRecord) -> Option<ClientRecord> {
+/// Sometimes retries an execution, either completely or from a random step.
+async fn retry_sometimes(
+    run: &SharedRun,
+    dice: &Dice,
+    record: &ClientRecord,
+) -> Option<ClientRecord> {
     if !dice.happens(120) {
         return None;
     }
     let names: Vec<&String> = record.draft.steps.keys().collect();
-    let from = dice.happens(600).then(|| names[dice.index(names.len())]);
+    let from = dice.happens(600).then(|| names[dice.draw_index(names.len())]);
     run.count("retry");
     // A retry without a key must not be repeated, so a lost answer leaves the execution unknown.
     let variables = json!({ "id": record.execution, "from": from });
-    let begun = ask(&run.next_address().await, RETRY, &variables).await.ok()?;
+    let begun = ask(&run.next_address().await, RETRY_MUTATION, &variables).await.ok()?;
     let execution = begun["executionId"].as_str().unwrap().to_owned();
-    Some(ClientRecord::for_follow_up(&record.draft, execution))
+    Some(ClientRecord::for_child_or_retry(&record.draft, execution))
 }
 
 impl ClientRecord {
     /// A record of an execution that the client did not start itself: a child or a retry.
-    pub(super) fn for_follow_up(draft: &Draft, execution: String) -> Self {
-        let (received, other, actions) = (Vec::new(), Vec::new(), Vec::new());
+    pub(super) fn for_child_or_retry(draft: &Draft, execution: String) -> Self {
+        let (received, received_by_other, actions) = (Vec::new(), Vec::new(), Vec::new());
         let (draft, plan, options) = (draft.clone(), String::new(), Value::Null);
-        Self { draft, plan, options, execution, received, other, actions }
+        Self { draft, plan, options, execution, received, received_by_other, actions }
     }
 }
 
@@ -122,7 +126,8 @@ async fn start_execution(run: &SharedRun, dice: &Dice, key: &str) -> Option<Clie
         let at = WallClock.now() + TimeDelta::milliseconds(i64::try_from(ms).unwrap());
         at.to_rfc3339()
     });
-    let made = run.ask_until_answered(PLAN, &json!({ "input": { "tools": draft.tools } })).await;
+    let made =
+        run.ask_until_answered(PLAN_MUTATION, &json!({ "input": { "tools": draft.tools } })).await;
     let made = value_or_report(run, "a plan", made)?;
     let Some(plan) = made["plan"]["planId"].as_str().map(str::to_owned) else {
         run.add_violation(format!("no plan was made of {:?}: {made:#}", draft.tools));
@@ -133,7 +138,7 @@ async fn start_execution(run: &SharedRun, dice: &Dice, key: &str) -> Option<Clie
     let order = json!({ "id": plan, "options": options });
     if dice.happens(150) {
         run.count("hung up");
-        ask_and_hang_up(&run.next_address().await, EXECUTE, &order).await;
+        ask_and_hang_up(&run.next_address().await, EXECUTE_MUTATION, &order).await;
     }
     let execution = request_start(run, &order).await?;
     if dice.happens(100) {
@@ -143,17 +148,21 @@ async fn start_execution(run: &SharedRun, dice: &Dice, key: &str) -> Option<Clie
             run.add_violation(format!("`{key}` started {execution}, then {again}"));
         }
     }
-    let (received, other, actions) = (Vec::new(), Vec::new(), Vec::new());
-    Some(ClientRecord { draft, plan, options, execution, received, other, actions })
+    let (received, received_by_other, actions) = (Vec::new(), Vec::new(), Vec::new());
+    Some(ClientRecord { draft, plan, options, execution, received, received_by_other, actions })
 }
 
 async fn request_start(run: &SharedRun, order: &Value) -> Option<String> {
-    let begun = run.ask_until_answered(EXECUTE, order).await;
+    let begun = run.ask_until_answered(EXECUTE_MUTATION, order).await;
     let begun = value_or_report(run, "an execution", begun)?;
     Some(begun["executionId"].as_str().unwrap().to_owned())
 }
 
-fn value_or_report(run: &SharedRun, what: &str, answer: Result<Value, Trouble>) -> Option<Value> {
+fn value_or_report(
+    run: &SharedRun,
+    what: &str,
+    answer: Result<Value, RequestFailure>,
+) -> Option<Value> {
     answer.map_err(|err| run.add_violation(format!("{what} is refused: {err:?}"))).ok()
 }
 
@@ -168,7 +177,7 @@ async fn follow_and_act(run: &Arc<SharedRun>, dice: &Dice, record: &mut ClientRe
     }
     let mut person = Person::new(dice.clone(), &record.draft);
     for action in person.act_early() {
-        record.actions.push(action.carry_out(run, &record.execution).await);
+        record.actions.push(action.send_until_answered(run, &record.execution).await);
     }
     let end = follow_with_reconnects(run, dice, record, &mut person).await;
     if end == FollowEnd::Finished
@@ -181,7 +190,7 @@ async fn follow_and_act(run: &Arc<SharedRun>, dice: &Dice, record: &mut ClientRe
         ));
     }
     others.shutdown().await;
-    record.other.clone_from(&received_by_other.lock().unwrap());
+    record.received_by_other.clone_from(&received_by_other.lock().unwrap());
     end
 }
 
@@ -208,7 +217,7 @@ async fn follow_subscription(
     dice: &Dice,
     record: &mut ClientRecord,
     person: &mut Person,
-    events: &mut Events,
+    events: &mut EventSubscription,
 ) -> FollowEnd {
     loop {
         match receive_event(run, &record.execution, &mut record.received, events).await {
@@ -219,7 +228,7 @@ async fn follow_subscription(
         }
         let event = record.received.last().expect("an event was just added").clone();
         for action in person.react_to(&event) {
-            record.actions.push(action.carry_out(run, &record.execution).await);
+            record.actions.push(action.send_until_answered(run, &record.execution).await);
         }
         if dice.happens(20) {
             run.count("subscriptions dropped");
@@ -243,20 +252,22 @@ async fn follow_silently(run: &SharedRun, id: &str, received_by_other: &Mutex<Ve
     }
 }
 
-async fn subscribe(run: &SharedRun, id: &str, received: &[Value]) -> Option<Events> {
+async fn subscribe(run: &SharedRun, id: &str, received: &[Value]) -> Option<EventSubscription> {
     let after = received.last().map_or(0, |event| event["seq"].as_u64().unwrap());
     let variables = json!({ "id": id, "after": after });
     run.count("subscriptions");
-    Events::of(&run.next_address().await, EVENTS, &variables).await.ok()
+    EventSubscription::subscribe(&run.next_address().await, EVENTS_SUBSCRIPTION, &variables)
+        .await
+        .ok()
 }
 
-/// Adds the next event to `told`. Returns `None` at the end. The error is `true` if the
+/// Adds the next event to the received ones. Returns `None` at the end. The error is `true` if the
 /// subscription was silent.
 async fn receive_event(
     run: &SharedRun,
     id: &str,
     received: &mut Vec<Value>,
-    events: &mut Events,
+    events: &mut EventSubscription,
 ) -> Result<Option<()>, bool> {
     let last = received.last().map_or(0, |event| event["seq"].as_u64().unwrap());
     match timeout(MAX_SILENCE, events.next()).await {
@@ -314,7 +325,7 @@ pub(super) async fn fetch_record(run: &SharedRun, execution: &str) -> Option<Api
     loop {
         let after = log.last().map_or(json!(0), |event| event["seq"].clone());
         let variables = json!({ "id": execution, "after": after });
-        let answer = run.ask_until_answered(LOG, &variables).await;
+        let answer = run.ask_until_answered(LOG_QUERY, &variables).await;
         let answer = value_or_report(run, "a log", answer)?;
         let Some(events) = answer["events"].as_array() else {
             run.add_violation(format!("{execution} is unknown"));

@@ -20,21 +20,20 @@ use tokio::{
 };
 
 use crate::{
-    mongod::{command, free_port, program},
+    mongod::{free_port, mongod_command, mongod_program},
     supervised::Supervised,
 };
 
-const MEMBERS: usize = 3;
+const MEMBER_COUNT: usize = 3;
 /// Time for the set to start or to recover.
-const MAX_START: Duration = Duration::from_secs(90);
-/// Time for one command. Frozen members do not answer.
-const MAX_ANSWER: Duration = Duration::from_secs(3);
-/// Poll interval.
-const POLL: Duration = Duration::from_millis(50);
+const MAX_START_TIME: Duration = Duration::from_secs(90);
+/// Limit of one command, because frozen members do not answer.
+const MAX_ANSWER_TIME: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time after which members elect another primary, in milliseconds.
 const ELECTION_MS: i32 = 1_500;
 
-/// A replica set that ends with the test process.
+/// A replica set. It ends with the test process.
 #[derive(Debug)]
 pub(super) struct Cluster {
     // Declared first, so that members end before their folder is removed.
@@ -53,7 +52,7 @@ struct Member {
 impl Cluster {
     /// Returns the replica set that all tests of this binary share. The first caller starts it.
     /// Only one test may damage it at a time, so others wait.
-    pub(super) async fn borrow() -> MutexGuard<'static, Self> {
+    pub(super) async fn lock_shared() -> MutexGuard<'static, Self> {
         static SHARED: OnceCell<Mutex<Cluster>> = OnceCell::const_new();
         let shared = SHARED.get_or_init(|| async { Mutex::new(Self::start().await) }).await;
         let mut cluster = shared.lock().await;
@@ -65,17 +64,17 @@ impl Cluster {
         let folder = TempDir::with_prefix("faber-cluster-").unwrap();
         let path = folder.path().to_owned();
         let keeper = Supervised::start(folder, &["sleep", "infinity"]);
-        let members = (0..MEMBERS).map(|number| {
+        let members = (0..MEMBER_COUNT).map(|number| {
             let folder = path.join(format!("member-{number}"));
             std::fs::create_dir(&folder).unwrap();
             Member { port: free_port(), folder, process: None }
         });
         let members = members.collect();
         let mut cluster = Self { members, _folder: keeper, databases: AtomicU32::new(0) };
-        for number in 0..MEMBERS {
+        for number in 0..MEMBER_COUNT {
             cluster.start_member(number);
         }
-        for number in 0..MEMBERS {
+        for number in 0..MEMBER_COUNT {
             cluster.wait_until_listening(number).await;
         }
         cluster.initiate().await;
@@ -84,20 +83,21 @@ impl Cluster {
 
     fn start_member(&mut self, number: usize) {
         let member = &mut self.members[number];
-        let command: Vec<OsString> = command(&program(), &member.folder, member.port, true);
+        let command: Vec<OsString> =
+            mongod_command(&mongod_program(), &member.folder, member.port, true);
         member.process = Some(Supervised::start_in(&member.folder, &command));
     }
 
     async fn wait_until_listening(&mut self, number: usize) {
-        let deadline = Instant::now() + MAX_START;
-        let mut look = interval(POLL);
+        let deadline = Instant::now() + MAX_START_TIME;
+        let mut look = interval(POLL_INTERVAL);
         let address = self.address(number);
         loop {
             look.tick().await;
             let process = self.members[number].process.as_mut().expect("the member was started");
             // Another process may have taken the port meanwhile, and would answer in place of
             // `mongod`.
-            if process.ended().is_some() {
+            if process.exit_status().is_some() {
                 self.start_member(number);
             } else if TcpStream::connect(&address).await.is_ok() {
                 return;
@@ -108,7 +108,7 @@ impl Cluster {
 
     async fn initiate(&self) {
         let members: Vec<Document> = (0_i32..)
-            .zip(0..MEMBERS)
+            .zip(0..MEMBER_COUNT)
             .map(|(id, number)| doc! { "_id": id, "host": self.address(number) })
             .collect();
         let settings =
@@ -122,14 +122,14 @@ impl Cluster {
     }
 
     /// Returns a store URL with a new database.
-    pub(super) fn fresh_url(&self) -> String {
+    pub(super) fn new_database_url(&self) -> String {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
-        let hosts: Vec<String> = (0..MEMBERS).map(|number| self.address(number)).collect();
+        let hosts: Vec<String> = (0..MEMBER_COUNT).map(|number| self.address(number)).collect();
         format!("mongodb://{}/torture_{number}?replicaSet=rs0", hosts.join(","))
     }
 
     async fn run_on(&self, number: usize, command: Document) -> Result<Document, String> {
-        let wait = MAX_ANSWER.as_millis();
+        let wait = MAX_ANSWER_TIME.as_millis();
         let url = format!(
             "mongodb://{}/?directConnection=true&serverSelectionTimeoutMS={wait}&connectTimeoutMS={wait}",
             self.address(number)
@@ -143,16 +143,16 @@ impl Cluster {
             client.shutdown().await;
             answer.map_err(|err| err.to_string())
         };
-        timeout(2 * MAX_ANSWER, asking).await.unwrap_or_else(|_| Err("no answer".to_owned()))
+        timeout(2 * MAX_ANSWER_TIME, asking).await.unwrap_or_else(|_| Err("no answer".to_owned()))
     }
 
     /// Waits for a primary and returns its number.
     pub(super) async fn wait_for_primary(&self) -> usize {
-        let mut look = interval(POLL);
+        let mut look = interval(POLL_INTERVAL);
         let electing = async {
             loop {
                 look.tick().await;
-                for number in 0..MEMBERS {
+                for number in 0..MEMBER_COUNT {
                     let hello = self.run_on(number, doc! { "hello": 1 }).await;
                     if hello.is_ok_and(|answer| {
                         answer.get_bool("isWritablePrimary").unwrap_or_default()
@@ -162,7 +162,7 @@ impl Cluster {
                 }
             }
         };
-        timeout(MAX_START, electing).await.expect("members elect a primary")
+        timeout(MAX_START_TIME, electing).await.expect("members elect a primary")
     }
 
     pub(super) fn kill(&mut self, number: usize) {
@@ -196,13 +196,13 @@ impl Cluster {
 
     /// Restarts and thaws all members, then waits until all work and one is primary.
     pub(super) async fn heal(&mut self) {
-        for number in 0..MEMBERS {
+        for number in 0..MEMBER_COUNT {
             match &self.members[number].process {
                 None => self.restart_member(number).await,
                 Some(_) => self.thaw(number),
             }
         }
-        let mut look = interval(POLL);
+        let mut look = interval(POLL_INTERVAL);
         let healing = async {
             loop {
                 look.tick().await;
@@ -213,11 +213,11 @@ impl Cluster {
                 let member_states =
                     members.iter().filter_map(|member| member.as_document()?.get_i32("state").ok());
                 let working = member_states.filter(|state| [1, 2].contains(state)).count();
-                if working == MEMBERS {
+                if working == MEMBER_COUNT {
                     return;
                 }
             }
         };
-        timeout(MAX_START, healing).await.expect("the set recovers");
+        timeout(MAX_START_TIME, healing).await.expect("the set recovers");
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 /// Mounts a tmpfs of `$2` bytes at `$1`, and unmounts it when standard input closes. The kernel
 /// closes it however the test ends.
-const KEEPER: &str = r#"
+const MOUNT_SCRIPT: &str = r#"
 mount -t tmpfs -o "size=$2,mode=700" faber-torture "$1" || exit 1
 echo mounted
 while read -r line; do :; done
@@ -24,22 +24,19 @@ const NO_TMPFS: &str = "FABER_TORTURE_NO_TMPFS";
 #[derive(Debug)]
 pub(super) struct Disk {
     path: PathBuf,
-    keeper: Child,
+    mount_process: Child,
 }
 
 impl Disk {
-    /// Mounts a disk. Returns `None` if the variable says to go without.
-    ///
-    /// # Panics
-    ///
-    /// If mounting fails and the variable is not set, because no test is skipped in silence.
+    /// Mounts a disk. Returns `None` if the variable allows tests without it. Panics if mounting
+    /// fails and the variable is not set, because no test may be skipped in silence.
     pub(super) fn mount(bytes: u64) -> Option<Self> {
         if std::env::var_os(NO_TMPFS).is_some_and(|value| value == "1") {
             return None;
         }
         let path = tempfile::tempdir().unwrap().keep();
-        let mut keeper = Command::new("sh")
-            .args(["-c", KEEPER, "sh"])
+        let mut mount_process = Command::new("sh")
+            .args(["-c", MOUNT_SCRIPT, "sh"])
             .arg(&path)
             .arg(bytes.to_string())
             .stdin(Stdio::piped())
@@ -49,13 +46,13 @@ impl Disk {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(mount_process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         if line.trim() == "mounted" {
-            return Some(Self { path, keeper });
+            return Some(Self { path, mount_process });
         }
         let mut why = String::new();
-        keeper.stderr.take().unwrap().read_to_string(&mut why).unwrap();
-        let _ = keeper.wait();
+        mount_process.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+        let _ = mount_process.wait();
         let _ = fs::remove_dir(&path);
         panic!(
             "no small disk can be mounted here ({}), so a full disk CANNOT BE TESTED: run as \
@@ -68,7 +65,6 @@ impl Disk {
         &self.path
     }
 
-    /// Fills the disk to the last byte.
     pub(super) fn fill(&self) {
         let mut filler = File::create(self.filler()).unwrap();
         let block = vec![0_u8; 1 << 20];
@@ -94,8 +90,8 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        drop(self.keeper.stdin.take());
-        let _ = self.keeper.wait();
+        drop(self.mount_process.stdin.take());
+        let _ = self.mount_process.wait();
     }
 }
 

@@ -17,27 +17,27 @@ use super::{
     shared_run::SharedRun,
     workspace::Workspace,
 };
-use crate::harness::api_client::{Events, Trouble};
+use crate::harness::api_client::{EventSubscription, RequestFailure};
 
 const MAX_WAIT: Duration = Duration::from_mins(3);
 /// Delay between two questions to a store.
-const POLL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-fn reservation(key: &str) -> Reservation {
+fn make_reservation(key: &str) -> Reservation {
     let execution = ExecutionId::draw(WallClock.now());
     Reservation { key: key.to_owned(), execution, fingerprint: "f".to_owned() }
 }
 
-/// Two requests with one key: while the first reservation has no majority, the second must not be
-/// told that the key was free.
+/// Two requests have the same key. While the first reservation has no majority, the second request
+/// must not get the answer that the key was free.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_reserved_twice_without_a_majority_has_one_winner() {
-    let cluster = Cluster::borrow().await;
-    let store = open_store(&cluster.fresh_url()).await.unwrap();
+    let cluster = Cluster::lock_shared().await;
+    let store = open_store(&cluster.new_database_url()).await.unwrap();
     let primary = cluster.wait_for_primary().await;
     let others: Vec<usize> = (0..3).filter(|number| *number != primary).collect();
-    let (first, second) = (reservation("k"), reservation("k"));
-    assert_eq!(store.reserve_key(&reservation("other")).await, Ok(None));
+    let (first, second) = (make_reservation("k"), make_reservation("k"));
+    assert_eq!(store.reserve_key(&make_reservation("other")).await, Ok(None));
 
     for number in &others {
         cluster.freeze(*number);
@@ -55,14 +55,14 @@ async fn a_key_reserved_twice_without_a_majority_has_one_winner() {
     let one = one.expect("the store answers once there is a majority");
     let winners = [one == Ok(None), two == Ok(Ok(None))];
     assert!(winners != [true, true], "both hold the key: {one:?}, {two:?}");
-    let third = reservation("k");
+    let third = make_reservation("k");
     let kept = async {
         loop {
-            // Members that were frozen for long enough elect another primary.
+            // After some time, the other members elect another primary.
             if let Ok(found) = store.reserve_key(&third).await {
                 return found.unwrap_or_else(|| third.clone());
             }
-            sleep(POLL).await;
+            sleep(POLL_INTERVAL).await;
         }
     };
     let kept = timeout(MAX_WAIT, kept).await.expect("the set has a primary");
@@ -77,8 +77,8 @@ async fn a_key_reserved_twice_without_a_majority_has_one_winner() {
 /// themselves.
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_events_survive_a_killed_primary() {
-    let mut cluster = Cluster::borrow().await;
-    let workspace = Workspace::new(cluster.fresh_url());
+    let mut cluster = Cluster::lock_shared().await;
+    let workspace = Workspace::new(cluster.new_database_url());
     let node = Node::start(&workspace, Role::Serve).await.unwrap();
     let run = SharedRun::new();
     run.set_address(0, node.address.clone());
@@ -120,22 +120,25 @@ async fn start_execution(run: &SharedRun, plan: &Value) -> String {
     begun["executionId"].as_str().unwrap().to_owned()
 }
 
-/// Follows an execution from its first event until one satisfies `is_enough`.
-async fn follow_until(run: &SharedRun, id: &str, is_enough: impl Fn(&Value) -> bool) -> Vec<Value> {
+/// Follows an execution from its first event until one satisfies `is_last`.
+async fn follow_until(run: &SharedRun, id: &str, is_last: impl Fn(&Value) -> bool) -> Vec<Value> {
     let query = "subscription ($id: ID!, $after: Int) { executionEvents(executionId: $id, \
                  afterSeq: $after) { seq at type stepId attempt data } }";
     let mut received: Vec<Value> = Vec::new();
     let for_follow_up = async {
-        while !received.last().is_some_and(&is_enough) {
+        while !received.last().is_some_and(&is_last) {
             let variables = json!({ "id": id, "after": received.len() });
-            let events = Events::of(&run.next_address().await, query, &variables).await;
+            let events =
+                EventSubscription::subscribe(&run.next_address().await, query, &variables).await;
             let Ok(mut events) = events else { continue };
             loop {
                 match events.next().await {
                     Ok(Some(event)) => received.push(event),
-                    Ok(None) | Err(Trouble::Gone | Trouble::Refused { .. }) => break,
+                    Ok(None) | Err(RequestFailure::ServerGone | RequestFailure::Refused { .. }) => {
+                        break;
+                    }
                 }
-                if received.last().is_some_and(&is_enough) {
+                if received.last().is_some_and(&is_last) {
                     break;
                 }
             }

@@ -12,7 +12,7 @@ use super::{
     workspace::{LEASE, Workspace},
 };
 
-const ROLES: [Role; 3] = [Role::Serve, Role::Serve, Role::Work];
+const NODE_ROLES: [Role; 3] = [Role::Serve, Role::Serve, Role::Work];
 /// Longest pause between two faults, in milliseconds.
 const MAX_PAUSE_MS: u64 = 900;
 /// Longest time that a node stays away, in milliseconds.
@@ -25,7 +25,7 @@ const MAX_STORE_DELAY: Duration = Duration::from_secs(25);
 pub(super) struct FaultInjector<'a> {
     workspace: &'a Workspace,
     run: Arc<SharedRun>,
-    ground: &'a TorturedStore,
+    tortured_store: &'a TorturedStore,
     dice: Dice,
     nodes: Vec<Node>,
     pub(super) faults: BTreeMap<&'static str, u64>,
@@ -37,31 +37,31 @@ impl<'a> FaultInjector<'a> {
     pub(super) async fn new(
         workspace: &'a Workspace,
         run: &Arc<SharedRun>,
-        ground: &'a TorturedStore,
+        tortured_store: &'a TorturedStore,
         dice: Dice,
     ) -> Self {
         let mut nodes = Vec::new();
-        for (number, role) in ROLES.into_iter().enumerate() {
+        for (number, role) in NODE_ROLES.into_iter().enumerate() {
             let node =
                 Node::start(workspace, role).await.expect("the store works before the first fault");
             run.set_address(number, node.address.clone());
             nodes.push(node);
         }
         let (run, faults) = (Arc::clone(run), BTreeMap::new());
-        Self { workspace, run, ground, dice, nodes, faults, slowest_drain: Duration::ZERO }
+        Self { workspace, run, tortured_store, dice, nodes, faults, slowest_drain: Duration::ZERO }
     }
 
     pub(super) async fn inject_until(&mut self, end: Instant) {
         while Instant::now() < end {
-            sleep(Duration::from_millis(self.dice.below(MAX_PAUSE_MS))).await;
+            sleep(Duration::from_millis(self.dice.draw_below(MAX_PAUSE_MS))).await;
             self.inject_fault().await;
             self.restart_ended().await;
         }
     }
 
     async fn inject_fault(&mut self) {
-        let number = self.dice.index(self.nodes.len());
-        match self.dice.below(100) {
+        let number = self.dice.draw_index(self.nodes.len());
+        match self.dice.draw_below(100) {
             0..26 => self.kill(number).await,
             26..32 => self.kill_all().await,
             32..50 => self.freeze(number).await,
@@ -72,18 +72,18 @@ impl<'a> FaultInjector<'a> {
 
     /// Injects a fault into the store, and sometimes kills a node at the same time.
     async fn inject_store_fault(&mut self, number: usize) {
-        let (ground, dice) = (self.ground, self.dice.clone());
+        let (tortured_store, dice) = (self.tortured_store, self.dice.clone());
         let fault = if dice.happens(300) {
-            tokio::join!(ground.inject_fault(&dice), self.kill(number)).0
+            tokio::join!(tortured_store.inject_fault(&dice), self.kill(number)).0
         } else {
-            ground.inject_fault(&dice).await
+            tortured_store.inject_fault(&dice).await
         };
         self.count_fault(fault);
     }
 
     /// Repairs the store and restarts missing nodes.
     pub(super) async fn heal(&mut self) {
-        self.ground.heal().await;
+        self.tortured_store.heal().await;
         self.restart_ended().await;
     }
 
@@ -108,12 +108,12 @@ impl<'a> FaultInjector<'a> {
         }
     }
 
-    /// Stops a process, mostly for longer than its lease, then lets it continue. Sometimes kills
-    /// another node meanwhile.
+    /// Stops a process, mostly for longer than its lease, and then lets it continue. Sometimes
+    /// kills another node meanwhile.
     async fn freeze(&mut self, number: usize) {
         self.count_fault("freeze");
         let lease = u64::try_from(LEASE.as_millis()).unwrap();
-        let frozen = Duration::from_millis(100 + self.dice.below(2 * lease));
+        let frozen = Duration::from_millis(100 + self.dice.draw_below(2 * lease));
         self.nodes[number].process.signal("-STOP");
         if self.dice.happens(300) {
             let other = (number + 1) % self.nodes.len();
@@ -123,7 +123,7 @@ impl<'a> FaultInjector<'a> {
         self.nodes[number].process.signal("-CONT");
     }
 
-    /// Tells a process to end, as a rolling restart does.
+    /// Sends SIGTERM to a process, as a rolling restart does.
     async fn drain(&mut self, number: usize) {
         self.count_fault("rolling restart");
         self.drain_node(number).await;
@@ -133,14 +133,14 @@ impl<'a> FaultInjector<'a> {
     async fn drain_node(&mut self, number: usize) {
         self.run.set_address(number, None);
         match self.nodes[number].drain(MAX_STORE_DELAY).await {
-            Ok(took) => self.slowest_drain = self.slowest_drain.max(took),
+            Ok(durations) => self.slowest_drain = self.slowest_drain.max(durations),
             Err(why) => self.run.add_violation(format!("node {number}: {why}")),
         }
     }
 
     async fn restart_later(&mut self, number: usize) {
         self.run.set_address(number, None);
-        sleep(Duration::from_millis(self.dice.below(MAX_AWAY_MS))).await;
+        sleep(Duration::from_millis(self.dice.draw_below(MAX_AWAY_MS))).await;
         self.restart(number).await;
     }
 

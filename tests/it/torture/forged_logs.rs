@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 
 use super::{
     clients::{ApiRecord, ClientRecord},
-    log_checker::check,
+    log_checker::check_log,
     plans::{Draft, Kind, Step},
     workspace::LedgerEntry,
 };
 
-fn step(kind: Kind, after: &[&str], n: u64) -> Step {
+fn make_step(kind: Kind, after: &[&str], n: u64) -> Step {
     let after = after.iter().map(|name| (*name).to_owned()).collect();
-    let (on_error, fate, items, when, child) = ("fail", "ok", None, None, None);
+    let (on_error, behaviour, items, when, child) = ("fail", "ok", None, None, None);
     Step {
         kind,
         after,
         on_error,
         n,
-        fate,
+        behaviour,
         needs_approval: false,
         items,
         when,
@@ -30,7 +30,7 @@ fn step(kind: Kind, after: &[&str], n: u64) -> Step {
 
 /// A correct log of two `once` steps, one after the other.
 fn correct_log() -> (ClientRecord, ApiRecord, Vec<LedgerEntry>) {
-    let steps = [("a", step(Kind::Once, &[], 1)), ("b", step(Kind::Once, &["a"], 2))];
+    let steps = [("a", make_step(Kind::Once, &[], 1)), ("b", make_step(Kind::Once, &["a"], 2))];
     let steps: BTreeMap<String, Step> =
         steps.into_iter().map(|(name, step)| (name.to_owned(), step)).collect();
     let draft = Draft { steps, ..Draft::default() };
@@ -45,7 +45,7 @@ fn correct_log() -> (ClientRecord, ApiRecord, Vec<LedgerEntry>) {
     }
     log.push(json!({ "type": "finished", "data": { "state": "COMPLETED" } }));
     renumber(&mut log);
-    let mut record = ClientRecord::for_follow_up(&draft, "exec_1".to_owned());
+    let mut record = ClientRecord::for_child_or_retry(&draft, "exec_1".to_owned());
     record.received.clone_from(&log);
     let line = |step: &str| LedgerEntry {
         tool: "once".to_owned(),
@@ -70,7 +70,7 @@ fn expect_violation(
 ) {
     let (mut record, mut api_record, mut lines) = correct_log();
     forge(&mut record, &mut api_record, &mut lines);
-    let (_, violations) = check(&record, &api_record, &lines.iter().collect::<Vec<_>>());
+    let (_, violations) = check_log(&record, &api_record, &lines.iter().collect::<Vec<_>>());
     assert!(
         violations.iter().any(|violation| violation.contains(what)),
         "the checker does not find `{what}`, but {violations:?}"
@@ -80,7 +80,7 @@ fn expect_violation(
 #[test]
 fn the_log_checker_accepts_a_correct_log() {
     let (record, api_record, lines) = correct_log();
-    let (outcome, violations) = check(&record, &api_record, &lines.iter().collect::<Vec<_>>());
+    let (outcome, violations) = check_log(&record, &api_record, &lines.iter().collect::<Vec<_>>());
     assert_eq!(violations, Vec::<String>::new());
     assert_eq!((outcome.steps, outcome.claims), (2, 1));
 }
@@ -93,7 +93,7 @@ fn the_log_checker_expects_a_retry_to_send_the_key_of_the_unknown_call() {
         api_record.log[0]["data"]["callKeys"] = json!([carried]);
         record.received.clone_from(&api_record.log);
         called.clone_into(&mut lines[0].key);
-        check(&record, &api_record, &lines.iter().collect::<Vec<_>>()).1
+        check_log(&record, &api_record, &lines.iter().collect::<Vec<_>>()).1
     };
     let retried = |carried: &str, called: &str| {
         let key = json!({ "stepId": "a", "key": carried });
@@ -167,11 +167,11 @@ fn the_log_checker_accepts_unlogged_calls_of_reads_only() {
     let called_for_an_item = |kind: Kind, item: u64| {
         let (mut record, api_record, mut lines) = correct_log();
         // The log never recorded the start of this loop, because the execution ended first.
-        let list = Step { items: Some(vec![1, 2]), ..step(kind, &["b"], 0) };
+        let list = Step { items: Some(vec![1, 2]), ..make_step(kind, &["b"], 0) };
         record.draft.steps.insert("list".to_owned(), list);
         let key = format!("exec_1/list[{item}]");
         lines.push(LedgerEntry { step: "list".to_owned(), key, ..lines[0].clone() });
-        let (_, violations) = check(&record, &api_record, &lines.iter().collect::<Vec<_>>());
+        let (_, violations) = check_log(&record, &api_record, &lines.iter().collect::<Vec<_>>());
         violations.iter().any(|violation| violation.contains("with a key that no task has"))
     };
     assert!(!called_for_an_item(Kind::Read, 1));

@@ -15,16 +15,16 @@ use super::{
     shared_run::SharedRun,
     workspace::Workspace,
 };
-use crate::harness::api_client::{Trouble, ask};
+use crate::harness::api_client::{RequestFailure, ask};
 
 const MAX_WAIT: Duration = Duration::from_mins(3);
 /// Size of the disk. A nearly empty store fits.
 const DISK_BYTES: u64 = 48 << 20;
 
-const PLAN: &str =
+const PLAN_MUTATION: &str =
     "mutation ($input: PlanInput!) { createPlan(input: $input) { plan { planId } } }";
-const EXECUTE: &str = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
-const STATE: &str = "query ($id: ID!) { execution(executionId: $id) { state } }";
+const EXECUTE_MUTATION: &str = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
+const STATE_QUERY: &str = "query ($id: ID!) { execution(executionId: $id) { state } }";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_on_a_full_disk_are_refused_until_there_is_room() {
@@ -38,17 +38,18 @@ async fn requests_on_a_full_disk_are_refused_until_there_is_room() {
         { "id": "before", "name": "flow.sleep", "parameters": { "ms": 100 } },
         { "id": "after", "name": "flow.effect", "dependsOn": "before" },
     ] } });
-    let plan = run.ask_until_answered(PLAN, &steps).await.unwrap()["plan"]["planId"].clone();
+    let plan =
+        run.ask_until_answered(PLAN_MUTATION, &steps).await.unwrap()["plan"]["planId"].clone();
 
     disk.fill();
     // The store still accepts what fits into the WAL.
     let refusal = timeout(MAX_WAIT, fill_store(&address)).await.expect("the disk becomes full");
-    let Trouble::Refused { code, message } = &refusal else { panic!("{refusal:?}") };
+    let RequestFailure::Refused { code, message } = &refusal else { panic!("{refusal:?}") };
     assert_eq!(code, "STORE_UNAVAILABLE", "{message}");
     assert!(message.contains("the disk is full") && message.contains("make room"), "{message}");
     // A smaller write may still fit.
     let id = json!({ "id": plan });
-    let refused = repeat_until_refused(&address, EXECUTE, &id);
+    let refused = repeat_until_refused(&address, EXECUTE_MUTATION, &id);
     let refusal = timeout(MAX_WAIT, refused).await.expect("the disk becomes full for every write");
     assert_eq!(refusal.code(), "STORE_UNAVAILABLE");
     let list = "{ executions { nodes { executionId } } }";
@@ -58,11 +59,11 @@ async fn requests_on_a_full_disk_are_refused_until_there_is_room() {
 
     disk.free();
     wait_for_readiness(&address, "200").await;
-    let begun = run.ask_until_answered(EXECUTE, &json!({ "id": plan })).await.unwrap();
+    let begun = run.ask_until_answered(EXECUTE_MUTATION, &json!({ "id": plan })).await.unwrap();
     wait_until_completed(&run, &begun).await;
 }
 
-/// A full disk must also show when only the server itself writes.
+/// The server must report a full disk even if only the server itself writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_with_a_full_disk_is_not_ready_until_there_is_room() {
     let Some(disk) = Disk::mount(DISK_BYTES) else { return };
@@ -107,10 +108,14 @@ async fn a_call_that_runs_while_the_disk_is_full_is_recorded_later() {
     run.set_address(0, Some(address.clone()));
     let tool = json!({ "id": "long", "name": "ledger.idempotent",
         "parameters": { "n": 1, "seconds": 1, "fate": "ok", "until": 0 } });
-    let plan =
-        run.ask_until_answered(PLAN, &json!({ "input": { "tools": [tool] } })).await.unwrap();
-    let begun =
-        run.ask_until_answered(EXECUTE, &json!({ "id": plan["plan"]["planId"] })).await.unwrap();
+    let plan = run
+        .ask_until_answered(PLAN_MUTATION, &json!({ "input": { "tools": [tool] } }))
+        .await
+        .unwrap();
+    let begun = run
+        .ask_until_answered(EXECUTE_MUTATION, &json!({ "id": plan["plan"]["planId"] }))
+        .await
+        .unwrap();
     tests::toolset::wait_until("the tool is called", || !workspace.ledger().is_empty()).await;
     disk.fill();
     timeout(MAX_WAIT, fill_store(&address)).await.expect("the disk becomes full");
@@ -123,7 +128,7 @@ async fn a_call_that_runs_while_the_disk_is_full_is_recorded_later() {
 async fn wait_until_completed(run: &SharedRun, begun: &Value) {
     let id = json!({ "id": begun["executionId"] });
     let over = async {
-        while run.ask_until_answered(STATE, &id).await.unwrap()["state"] != "COMPLETED" {
+        while run.ask_until_answered(STATE_QUERY, &id).await.unwrap()["state"] != "COMPLETED" {
             sleep(Duration::from_millis(50)).await;
         }
     };
@@ -138,19 +143,19 @@ async fn wait_until_completed(run: &SharedRun, begun: &Value) {
 }
 
 /// Stores large plans until the store refuses one. Returns the refusal.
-async fn fill_store(address: &str) -> Trouble {
+async fn fill_store(address: &str) -> RequestFailure {
     let text = "x".repeat(400_000);
     let step = json!({ "name": "flow.echo", "parameters": { "text": text } });
     let input = json!({ "input": { "tools": [step] } });
-    repeat_until_refused(address, PLAN, &input).await
+    repeat_until_refused(address, PLAN_MUTATION, &input).await
 }
 
 /// Repeats a request until it is refused. Returns the refusal.
-async fn repeat_until_refused(address: &str, query: &str, variables: &Value) -> Trouble {
+async fn repeat_until_refused(address: &str, query: &str, variables: &Value) -> RequestFailure {
     loop {
         match ask(address, query, variables).await {
-            Err(refusal @ Trouble::Refused { .. }) => return refusal,
-            Ok(_) | Err(Trouble::Gone) => (),
+            Err(refusal @ RequestFailure::Refused { .. }) => return refusal,
+            Ok(_) | Err(RequestFailure::ServerGone) => (),
         }
     }
 }

@@ -15,23 +15,22 @@ use super::{
     workspace::LedgerEntry,
 };
 
-/// Counts of one execution.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct ExecutionCounts {
     pub(super) steps: u64,
     pub(super) items: u64,
-    pub(super) undone: u64,
+    pub(super) compensated: u64,
     pub(super) claims: u64,
     pub(super) interrupted: u64,
     pub(super) unknown: u64,
 }
 
 /// Checks an execution. Returns its counts and all violations.
-pub(super) fn check(
+pub(super) fn check_log(
     record: &ClientRecord,
     api_record: &ApiRecord,
     calls: &[&LedgerEntry],
-) -> (Outcome, Vec<String>) {
+) -> (ExecutionCounts, Vec<String>) {
     let mut checker = LogChecker::new(record);
     for event in &api_record.log {
         checker.check_event(event);
@@ -45,15 +44,15 @@ pub(super) fn check(
     checker.check_actions();
     checker.check_stop();
     checker.check_calls(calls);
-    (checker.outcome, checker.violations)
+    (checker.counts, checker.violations)
 }
 
-/// State of the checks while they read a log event by event.
+/// The state of the checks while the checker reads a log event by event.
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of the log")]
 struct LogChecker<'a> {
     record: &'a ClientRecord,
     task_states: BTreeMap<Task<'a>, TaskState>,
-    outcome: Outcome,
+    counts: ExecutionCounts,
     seq: u64,
     epoch: u64,
     /// The worker of the newest claim.
@@ -68,17 +67,17 @@ struct LogChecker<'a> {
     /// Tasks that succeeded and can be compensated, the newest last.
     undoable: Vec<Task<'a>>,
     state: Option<String>,
-    marks: BTreeMap<String, u64>,
+    command_marks: BTreeMap<String, u64>,
     violations: Vec<String>,
 }
 
 impl<'a> LogChecker<'a> {
     fn new(record: &'a ClientRecord) -> Self {
-        let tasks = record.draft.steps.keys().map(|name| Task::step(name));
+        let tasks = record.draft.steps.keys().map(|name| Task::of_step(name));
         Self {
             record,
             task_states: tasks.map(|task| (task, TaskState::default())).collect(),
-            outcome: Outcome::default(),
+            counts: ExecutionCounts::default(),
             seq: 0,
             epoch: 0,
             worker: None,
@@ -90,13 +89,13 @@ impl<'a> LogChecker<'a> {
             is_undoing: false,
             undoable: Vec::new(),
             state: None,
-            marks: BTreeMap::new(),
+            command_marks: BTreeMap::new(),
             violations: Vec::new(),
         }
     }
 
-    fn add_violation(&mut self, what: &str, about: &impl std::fmt::Debug) {
-        self.violations.push(format!("{}: {what}: {about:?}", self.record.execution));
+    fn add_violation(&mut self, description: &str, about: &impl std::fmt::Debug) {
+        self.violations.push(format!("{}: {description}: {about:?}", self.record.execution));
     }
 
     fn planned_step(&self, name: &str) -> &'a Step {
@@ -104,7 +103,7 @@ impl<'a> LogChecker<'a> {
     }
 
     fn step_state(&self, name: &'a str) -> &TaskState {
-        &self.task_states[&Task::step(name)]
+        &self.task_states[&Task::of_step(name)]
     }
 
     fn check_event(&mut self, event: &Value) {
@@ -142,13 +141,14 @@ impl<'a> LogChecker<'a> {
             else {
                 return self.add_violation("reuses the output of an unknown step", data);
             };
-            task_state.ended_by = Some("step_succeeded".to_owned());
+            task_state.end_event = Some("step_succeeded".to_owned());
             task_state.output = output.clone();
             task_state.is_reused = true;
             debug_assert!(task.item.is_none());
         }
         for carried in data["callKeys"].as_array().into_iter().flatten() {
-            // A call of a child names the steps of all executions on the way. Its key has the last.
+            // A call of a child execution has the keys of all executions above it. The last one is
+            // its own key.
             let mut call = carried;
             while call["child"].is_object() {
                 call = &call["child"];
@@ -167,7 +167,7 @@ impl<'a> LogChecker<'a> {
     }
 
     fn check_claim(&mut self, event: &Value) {
-        self.outcome.claims += 1;
+        self.counts.claims += 1;
         self.epoch += 1;
         if event["data"]["epoch"].as_u64() != Some(self.epoch) {
             self.add_violation("the epoch of a claim is wrong", event);
@@ -186,13 +186,13 @@ impl<'a> LogChecker<'a> {
             let step = &self.record.draft.steps[task.step];
             let gathers = step.items.is_some() && task.item.is_none();
             let needs_worker = task.is_compensation || !step.kind.needs_no_worker() && !gathers;
-            task_state.is_lost |= task_state.is_running && needs_worker;
+            task_state.was_lost |= task_state.is_running && needs_worker;
         }
     }
 
     fn count_mark(&mut self, mark: &Value) {
         if let Some(mark) = mark.as_str() {
-            *self.marks.entry(mark.to_owned()).or_default() += 1;
+            *self.command_marks.entry(mark.to_owned()).or_default() += 1;
         }
     }
 
@@ -202,7 +202,7 @@ impl<'a> LogChecker<'a> {
             .task_states
             .iter()
             .filter(|(task, _)| task.item.is_none())
-            .all(|(_, task_state)| task_state.ended_by.is_some());
+            .all(|(_, task_state)| task_state.end_event.is_some());
         if self.is_undoing || !is_asked_for || !is_over {
             self.add_violation(
                 "compensation starts too early, twice, or without the option",
@@ -226,7 +226,7 @@ impl<'a> LogChecker<'a> {
             self.check_start(task, step, event);
         }
         self.count_mark(&event["data"]["comment"]);
-        let spec = TaskSpec::of(step, task);
+        let spec = TaskSpec::for_task(step, task);
         let task_state = self.task_states.entry(task).or_default();
         if let Err(why) = task_state.apply(&kind, spec, event) {
             let task_state = format!("{task_state:?}");
@@ -237,21 +237,21 @@ impl<'a> LogChecker<'a> {
 
     fn count_step_event(&mut self, task: Task<'a>, step: &Step, kind: &str, event: &Value) {
         match kind {
-            "step_interrupted" => self.outcome.interrupted += 1,
+            "step_interrupted" => self.counts.interrupted += 1,
             "step_failed" => {
                 let is_unknown = event["data"]["error"]["code"] == "tool.outcome_unknown";
-                self.outcome.unknown += u64::from(is_unknown);
-                // `wait` asked a person, who refused. The step then fails as with `fail`.
+                self.counts.unknown += u64::from(is_unknown);
+                // If `onError` is `wait` and the person refuses, the step fails as with `fail`.
                 let is_whole = task.item.is_none() && !task.is_compensation;
                 self.has_failed |= is_whole && matches!(step.on_error, "fail" | "wait");
             }
             "step_succeeded" if task.is_compensation => {
-                self.outcome.undone += 1;
+                self.counts.compensated += 1;
                 self.undoable.retain(|done| !done.is_same_call(&task));
             }
             "step_succeeded" => {
                 let is_leaf = task.item.is_some() || step.items.is_none();
-                self.outcome.items += u64::from(task.item.is_some());
+                self.counts.items += u64::from(task.item.is_some());
                 if step.is_compensated && is_leaf {
                     self.undoable.push(task);
                 }
@@ -263,7 +263,8 @@ impl<'a> LogChecker<'a> {
         }
     }
 
-    /// Checks that a task may start. A join starts only after all its parents finished.
+    /// Checks that a task may start. A step with several parents starts only after all of them
+    /// finished.
     fn check_start(&mut self, task: Task<'a>, step: &'a Step, event: &Value) {
         if self.options["dryRun"] == true {
             self.add_violation("a step started in a dry run", event);
@@ -298,7 +299,7 @@ impl<'a> LogChecker<'a> {
             self.add_violation("started before the approval", event);
         }
         self.check_parallelism(event);
-        self.outcome.steps += u64::from(task.item.is_none() && whole.attempts == 0);
+        self.counts.steps += u64::from(task.item.is_none() && whole.attempts == 0);
     }
 
     fn check_parallelism(&mut self, event: &Value) {
@@ -322,10 +323,10 @@ impl<'a> LogChecker<'a> {
     fn check_parent(&self, parent: &'a str, step: &Step, event: &Value) -> Result<(), String> {
         let task_state = self.step_state(parent);
         let is_ignored = self.planned_step(parent).on_error == "ignore";
-        match task_state.ended_by.as_deref() {
+        match task_state.end_event.as_deref() {
             Some("step_succeeded") => (),
             Some("step_failed") if is_ignored => return Ok(()),
-            // After they finished, only the condition decides.
+            // After the dependencies finished, only the condition decides.
             Some(_) if step.when.is_some() => return Ok(()),
             _ => return Err(format!("started before `{parent}` allowed it")),
         }
@@ -348,7 +349,7 @@ impl<'a> LogChecker<'a> {
         let open: Vec<_> = self
             .task_states
             .iter()
-            .filter(|(_, task_state)| task_state.ended_by.is_none())
+            .filter(|(_, task_state)| task_state.end_event.is_none())
             .collect();
         if !open.is_empty() {
             let open = format!("{open:?}");
@@ -361,12 +362,12 @@ impl<'a> LogChecker<'a> {
             |(task, task_state)| {
                 if task.item.is_some() {
                     // Failures of items are counted in the failure of their step.
-                    return !task_state.was_cut;
+                    return !task_state.may_have_hit_deadline;
                 }
                 let may_fail =
                     ["ignore", "continue"].contains(&self.planned_step(task.step).on_error);
-                let has_failed = task_state.ended_by.as_deref() == Some("step_failed");
-                let has_ended_badly = has_failed && may_fail && !task_state.was_cut;
+                let has_failed = task_state.end_event.as_deref() == Some("step_failed");
+                let has_ended_badly = has_failed && may_fail && !task_state.may_have_hit_deadline;
                 task_state.has_succeeded() || task_state.is_skipped || has_ended_badly
             },
         );
@@ -398,7 +399,7 @@ impl<'a> LogChecker<'a> {
                 continue;
             };
             let outputs = (0..items.len() as u64).filter_map(|at| {
-                let item = self.task_states.get(&Task { item: Some(at), ..Task::step(name) })?;
+                let item = self.task_states.get(&Task { item: Some(at), ..Task::of_step(name) })?;
                 match step.on_error {
                     _ if item.has_succeeded() => Some(item.output.clone()),
                     "ignore" => Some(Value::Null),
@@ -407,10 +408,10 @@ impl<'a> LogChecker<'a> {
             });
             let expected: Value = outputs.collect();
             if api_record.outputs[name] != expected {
-                let what = json!({ "is": api_record.outputs[name], "must be": expected });
+                let description = json!({ "is": api_record.outputs[name], "must be": expected });
                 self.add_violation(
                     "the output of the loop differs from the outputs of its items",
-                    &(name, what),
+                    &(name, description),
                 );
             }
         }
@@ -433,8 +434,8 @@ impl<'a> LogChecker<'a> {
     /// signal is lost.
     fn check_actions(&mut self) {
         for action in self.record.actions.iter().filter(|action| !action.mark().is_empty()) {
-            let count = self.marks.get(action.mark()).copied().unwrap_or_default();
-            if action.what == "signal"
+            let count = self.command_marks.get(action.mark()).copied().unwrap_or_default();
+            if action.description == "signal"
                 && action.is_acknowledged
                 && count == 0
                 && self.state.is_none()
@@ -449,7 +450,7 @@ impl<'a> LogChecker<'a> {
 
     /// Checks that an acknowledged cancellation ended the execution.
     fn check_stop(&mut self) {
-        let stops = |action: &&Action| action.what == "cancel" && action.is_acknowledged;
+        let stops = |action: &&Action| action.description == "cancel" && action.is_acknowledged;
         if let Some(action) = self.record.actions.iter().find(stops)
             && self.state.is_none()
         {
@@ -467,7 +468,7 @@ impl<'a> LogChecker<'a> {
         for (task, task_state) in &task_states {
             let step = self.planned_step(task.step);
             let is_called = task.is_compensation || task.item.is_some() || step.items.is_none();
-            let kind = TaskSpec::of(step, *task).kind;
+            let kind = TaskSpec::for_task(step, *task).kind;
             let lines = by_key.remove(self.expected_key(*task).as_str()).unwrap_or_default();
             if (kind.is_in_ledger() && is_called || !lines.is_empty())
                 && let Err(why) = task_state.check_calls(kind, &lines)
@@ -481,9 +482,9 @@ impl<'a> LogChecker<'a> {
         }
     }
 
-    /// Returns the keys of items that a tool may have been called with although the log has no
-    /// start. A read runs while its start event is being stored, so a crash can leave the call
-    /// alone.
+    /// Returns the keys of items with which a tool may have been called although the log has no
+    /// start. A read runs while its start event is being stored, so after a crash the log may lack
+    /// the event.
     fn keys_of_early_reads(&self) -> BTreeSet<String> {
         let steps = self.record.draft.steps.iter();
         let lists =
@@ -491,8 +492,8 @@ impl<'a> LogChecker<'a> {
         lists
             .flat_map(|(name, step, items)| {
                 let tasks = (0..items.len() as u64)
-                    .map(move |at| Task { item: Some(at), ..Task::step(name) });
-                tasks.filter(|task| TaskSpec::of(step, *task).kind == Kind::Read)
+                    .map(move |at| Task { item: Some(at), ..Task::of_step(name) });
+                tasks.filter(|task| TaskSpec::for_task(step, *task).kind == Kind::Read)
             })
             .map(|task| self.expected_key(task))
             .collect()

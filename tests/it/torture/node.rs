@@ -10,7 +10,7 @@ use crate::harness::{MAX_START, Process};
 /// Extra time for a drain, because the machine has two cores and other work.
 const DRAIN_MARGIN: Duration = Duration::from_secs(15);
 /// Exit code of a process that cannot reach its store.
-const UNREACHABLE: i32 = 3;
+const UNREACHABLE_STATUS: i32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -36,7 +36,7 @@ impl Node {
             match Self::try_start(workspace, role).await {
                 Ok(node) => return Ok(node),
                 Err((status, _))
-                    if status.code() == Some(UNREACHABLE) && Instant::now() < deadline => {}
+                    if status.code() == Some(UNREACHABLE_STATUS) && Instant::now() < deadline => {}
                 Err((status, said)) => return Err(format!("a node ended with {status}: {said}")),
             }
         }

@@ -10,20 +10,21 @@ use super::{
     shared_run::SharedRun,
 };
 
-const APPROVE: &str = "mutation ($id: ID!, $step: String!, $yes: Boolean!, $mark: String) {
+const APPROVE_MUTATION: &str =
+    "mutation ($id: ID!, $step: String!, $yes: Boolean!, $mark: String) {
     approveStep(executionId: $id, stepId: $step, approved: $yes, comment: $mark) { state } }";
-const SIGNAL: &str = "mutation ($id: ID!, $name: String!, $mark: String!) {
+const SIGNAL_MUTATION: &str = "mutation ($id: ID!, $name: String!, $mark: String!) {
     signalExecution(executionId: $id, name: $name, payload: $mark) { state } }";
-const CANCEL: &str = "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }";
-const PAUSE: &str = "mutation ($id: ID!) { pauseExecution(executionId: $id) { state } }";
-const RESUME: &str = "mutation ($id: ID!) { resumeExecution(executionId: $id) { state } }";
+const CANCEL_MUTATION: &str = "mutation ($id: ID!) { cancelExecution(executionId: $id) { state } }";
+const PAUSE_MUTATION: &str = "mutation ($id: ID!) { pauseExecution(executionId: $id) { state } }";
+const RESUME_MUTATION: &str = "mutation ($id: ID!) { resumeExecution(executionId: $id) { state } }";
 
-/// Times that a person lets a failed step try again.
+/// Maximum number of times that a person lets a failed step try again.
 const MAX_TRIES: u32 = 3;
 
 #[derive(Clone, Debug)]
 pub(super) struct Action {
-    pub(super) what: &'static str,
+    pub(super) mutation: &'static str,
     variables: Value,
     pub(super) is_acknowledged: bool,
     /// Times that the request was sent. Each may have reached a server, even without an answer.
@@ -31,8 +32,8 @@ pub(super) struct Action {
 }
 
 impl Action {
-    fn new(what: &'static str, variables: Value) -> Self {
-        Self { what, variables, is_acknowledged: false, tries: 0 }
+    fn new(mutation: &'static str, variables: Value) -> Self {
+        Self { mutation, variables, is_acknowledged: false, tries: 0 }
     }
 
     /// Returns the text that identifies this action in the log.
@@ -41,29 +42,29 @@ impl Action {
     }
 
     /// Sends the action until a server answers.
-    pub(super) async fn carry_out(mut self, run: &SharedRun, execution: &str) -> Self {
-        let query = match self.what {
-            "approve" => APPROVE,
-            "signal" => SIGNAL,
-            "cancel" => CANCEL,
-            "pause" => PAUSE,
-            _ => RESUME,
+    pub(super) async fn send_until_answered(mut self, run: &SharedRun, execution: &str) -> Self {
+        let query = match self.mutation {
+            "approve" => APPROVE_MUTATION,
+            "signal" => SIGNAL_MUTATION,
+            "cancel" => CANCEL_MUTATION,
+            "pause" => PAUSE_MUTATION,
+            _ => RESUME_MUTATION,
         };
         self.variables["id"] = json!(execution);
-        run.count(self.what);
+        run.count(self.mutation);
         match run.ask_counting_tries(query, &self.variables, &mut self.tries).await {
             Ok(_) => self.is_acknowledged = true,
-            // The execution has finished, or an earlier try arrived.
+            // The execution has finished, or an earlier attempt has arrived.
             Err(err) if err.code() == "CONFLICT" => (),
             Err(err) => {
-                run.add_violation(format!("{execution}: {} is refused: {err:?}", self.what));
+                run.add_violation(format!("{execution}: {} is refused: {err:?}", self.mutation));
             }
         }
         self
     }
 }
 
-/// Acts for every person that an execution waits for.
+/// A simulated person who acts for everybody whom an execution waits for.
 #[derive(Debug)]
 pub(super) struct Person {
     dice: Dice,
@@ -72,7 +73,7 @@ pub(super) struct Person {
     decisions: BTreeMap<String, u32>,
     cancels_after: Option<u64>,
     pauses_after: Option<u64>,
-    /// Something waits for a person or a time that will not come.
+    /// The execution waits for a person or a time that will not come.
     is_abandoned: bool,
 }
 
@@ -81,8 +82,8 @@ impl Person {
         let waits = draft.steps.values().filter(|step| step.kind == Kind::Wait);
         let names = waits.map(|step| format!("news-{}", step.n)).collect();
         let (cancels, pauses) = (dice.happens(80), dice.happens(120));
-        let cancels_after = cancels.then(|| 1 + dice.below(12));
-        let pauses_after = pauses.then(|| 1 + dice.below(8));
+        let cancels_after = cancels.then(|| 1 + dice.draw_below(12));
+        let pauses_after = pauses.then(|| 1 + dice.draw_below(8));
         let decisions = BTreeMap::new();
         Self {
             dice,
@@ -104,7 +105,7 @@ impl Person {
     pub(super) fn act_early(&mut self) -> Vec<Action> {
         let early: Vec<String> =
             self.names.iter().filter(|_| self.dice.happens(300)).cloned().collect();
-        early.into_iter().map(|name| self.signal(&name)).collect()
+        early.into_iter().map(|name| self.make_signal(&name)).collect()
     }
 
     /// Returns the actions that an event causes.
@@ -140,7 +141,7 @@ impl Person {
         let is_agreed = match event["data"]["for"].as_str().unwrap_or_default() {
             "signal" => {
                 let name = event["data"]["name"].as_str().unwrap_or_default();
-                return Some(self.signal(name));
+                return Some(self.make_signal(name));
             }
             "approval" => self.dice.happens(850),
             _ => {
@@ -153,7 +154,7 @@ impl Person {
         Some(Action::new("approve", json!({ "step": step, "yes": is_agreed, "mark": mark })))
     }
 
-    fn signal(&mut self, name: &str) -> Action {
+    fn make_signal(&mut self, name: &str) -> Action {
         let mark = self.next_mark();
         Action::new("signal", json!({ "name": name, "mark": mark }))
     }

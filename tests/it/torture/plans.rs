@@ -22,11 +22,11 @@ pub(super) struct Step {
     /// The number that the tool must return.
     pub(super) n: u64,
     /// Behaviour of the tool: `ok`, `fail`, `flaky`, `hang` or `odd`.
-    pub(super) fate: &'static str,
+    pub(super) behaviour: &'static str,
     pub(super) needs_approval: bool,
     /// The items of a loop.
     pub(super) items: Option<Vec<u64>>,
-    /// The step that must return an even number.
+    /// The step whose output must be even for this step to run.
     pub(super) when: Option<String>,
     /// The inline plan.
     pub(super) child: Option<Box<Draft>>,
@@ -47,7 +47,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    fn tool(self) -> &'static str {
+    fn tool_name(self) -> &'static str {
         match self {
             Self::Once => "ledger.once",
             Self::Idempotent => "ledger.idempotent",
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether the ledger records its calls.
+    /// Returns whether the ledger records calls of the tool.
     pub(super) fn is_in_ledger(self) -> bool {
         matches!(self, Self::Once | Self::Idempotent | Self::Read)
     }
@@ -71,7 +71,7 @@ impl Kind {
         matches!(self, Self::Once | Self::Effect)
     }
 
-    /// Returns whether it continues without a worker.
+    /// Returns whether a step of this kind continues without a worker.
     pub(super) fn needs_no_worker(self) -> bool {
         matches!(self, Self::Sleep | Self::Wait | Self::Plan)
     }
@@ -83,19 +83,22 @@ impl Step {
     }
 }
 
-/// Timeout of tools that never return.
+/// Timeout of calls that never return.
 const HANG_TIMEOUT_MS: u64 = 300;
-/// A sleep that outlasts the test.
+/// A sleep that is longer than the test, in milliseconds.
 const FOREVER_MS: u64 = 86_400_000;
-/// Values of `onError`. `wait` asks a person.
+/// Values of `onError`. With `wait`, a person decides.
 const ON_ERROR: [&str; 5] = ["fail", "fail", "continue", "ignore", "wait"];
-/// Nesting of inline plans.
+/// Maximum depth of inline plans.
 const MAX_DEPTH: u64 = 2;
 
 /// Draws a plan. `start_at` formats the time that is this many milliseconds from now.
 pub(super) fn draw_plan(dice: &Dice, start_at: impl Fn(u64) -> String) -> Draft {
-    let steps = 2 + dice.below(8);
-    Draft { options: draw_options(dice, start_at), ..PlanWriter { dice, depth: 0 }.write(steps) }
+    let steps = 2 + dice.draw_below(8);
+    Draft {
+        options: draw_options(dice, start_at),
+        ..PlanWriter { dice, depth: 0 }.write_plan(steps)
+    }
 }
 
 fn draw_options(dice: &Dice, start_at: impl Fn(u64) -> String) -> Value {
@@ -104,16 +107,16 @@ fn draw_options(dice: &Dice, start_at: impl Fn(u64) -> String) -> Value {
         options["mode"] = json!("SEQUENTIAL");
     }
     if dice.happens(190) {
-        options["maxParallel"] = json!(1 + dice.below(3));
+        options["maxParallel"] = json!(1 + dice.draw_below(3));
     }
     if dice.happens(50) {
-        options["deadlineMs"] = json!(300 + dice.below(3_000));
+        options["deadlineMs"] = json!(300 + dice.draw_below(3_000));
     }
     if dice.happens(80) {
-        options["startAt"] = json!(start_at(100 + dice.below(1_500)));
+        options["startAt"] = json!(start_at(100 + dice.draw_below(1_500)));
     }
     if dice.happens(200) {
-        options["priority"] = json!(dice.below(11));
+        options["priority"] = json!(dice.draw_below(11));
     }
     if dice.happens(100) {
         options["strictTemplates"] = json!(true);
@@ -131,7 +134,7 @@ struct PlanWriter<'a> {
 }
 
 impl PlanWriter<'_> {
-    fn write(&self, steps: u64) -> Draft {
+    fn write_plan(&self, steps: u64) -> Draft {
         let (mut draft, mut names) = (Draft::default(), Vec::new());
         for at in 0..steps {
             let name = self.add_step(&mut draft, at, &names);
@@ -143,7 +146,7 @@ impl PlanWriter<'_> {
     fn add_step(&self, draft: &mut Draft, at: u64, names: &[String]) -> String {
         let dice = self.dice;
         let kind = self.draw_kind();
-        let name = format!("{}-{at}", kind.tool().rsplit('.').next().unwrap());
+        let name = format!("{}-{at}", kind.tool_name().rsplit('.').next().unwrap());
         let mut after: Vec<String> =
             names.iter().rev().filter(|_| dice.happens(350)).take(4).cloned().collect();
         let takes_numbers = kind.is_in_ledger() || kind == Kind::Echo;
@@ -157,8 +160,9 @@ impl PlanWriter<'_> {
             after: Vec::new(),
             // No simulated person answers for steps of an inline plan.
             on_error: self.pick_one(if self.depth == 0 { &ON_ERROR } else { &ON_ERROR[..4] }),
-            n: dice.below(1_000) * 100 + at,
-            fate: self.pick_one(&["ok", "ok", "ok", "ok", "ok", "flaky", "flaky", "fail", "hang"]),
+            n: dice.draw_below(1_000) * 100 + at,
+            behaviour: self
+                .pick_one(&["ok", "ok", "ok", "ok", "ok", "flaky", "flaky", "fail", "hang"]),
             needs_approval: self.depth == 0 && dice.happens(80),
             items: None,
             when: numbers.first().filter(|_| dice.happens(250)).cloned(),
@@ -166,14 +170,15 @@ impl PlanWriter<'_> {
             is_compensated: false,
         };
         if kind == Kind::Plan {
-            let child = PlanWriter { dice, depth: self.depth + 1 }.write(1 + dice.below(3));
+            let child =
+                PlanWriter { dice, depth: self.depth + 1 }.write_plan(1 + dice.draw_below(3));
             tool["inlinePlan"] = json!({ "tools": child.tools });
             step.child = Some(Box::new(child));
         } else {
-            tool["name"] = json!(kind.tool());
+            tool["name"] = json!(kind.tool_name());
         }
         if kind.is_in_ledger() && dice.happens(150) {
-            after.push(self.loop_over(draft, at, &mut step, &mut tool));
+            after.push(self.make_loop(draft, at, &mut step, &mut tool));
         }
         self.add_settings(&name, &mut step, &mut tool);
         tool["parameters"] = self.draw_parameters(&step, &given);
@@ -184,9 +189,9 @@ impl PlanWriter<'_> {
     }
 
     /// Turns a step into a loop over the output of another step, and adds that step.
-    fn loop_over(&self, draft: &mut Draft, at: u64, step: &mut Step, tool: &mut Value) -> String {
-        let count = if self.dice.happens(100) { 30 } else { self.dice.below(6) };
-        let items: Vec<u64> = (0..count).map(|_| self.dice.below(100_000)).collect();
+    fn make_loop(&self, draft: &mut Draft, at: u64, step: &mut Step, tool: &mut Value) -> String {
+        let count = if self.dice.happens(100) { 30 } else { self.dice.draw_below(6) };
+        let items: Vec<u64> = (0..count).map(|_| self.dice.draw_below(100_000)).collect();
         let name = format!("list-{at}");
         let parameters = json!({ "items": items, "n": step.n });
         draft.tools.push(json!({ "id": name, "name": "flow.echo", "parameters": parameters }));
@@ -194,7 +199,7 @@ impl PlanWriter<'_> {
             kind: Kind::Echo,
             after: Vec::new(),
             on_error: "fail",
-            fate: "ok",
+            behaviour: "ok",
             needs_approval: false,
             when: None,
             ..step.clone()
@@ -202,12 +207,12 @@ impl PlanWriter<'_> {
         draft.steps.insert(name.clone(), list);
         tool["forEach"] = json!(format!("{{{{{name}.items}}}}"));
         if self.dice.happens(500) {
-            tool["maxParallel"] = json!(1 + self.dice.below(3));
+            tool["maxParallel"] = json!(1 + self.dice.draw_below(3));
         }
         step.items = Some(items);
         step.needs_approval = false;
         step.on_error = self.pick_one(&["fail", "continue", "ignore"]);
-        step.fate = self.pick_one(&["ok", "ok", "flaky", "odd"]);
+        step.behaviour = self.pick_one(&["ok", "ok", "flaky", "odd"]);
         name
     }
 
@@ -215,12 +220,11 @@ impl PlanWriter<'_> {
     fn add_settings(&self, name: &str, step: &mut Step, tool: &mut Value) {
         let dice = self.dice;
         tool["onError"] = json!(step.on_error);
-        if step.fate == "hang" && step.kind.is_in_ledger() {
+        if step.behaviour == "hang" && step.kind.is_in_ledger() {
             tool["timeoutMs"] = json!(HANG_TIMEOUT_MS);
         }
-        if dice.happens(if step.fate == "flaky" { 800 } else { 300 }) {
-            tool["retry"] =
-                json!({ "maxAttempts": 2 + dice.below(3), "backoffMs": 1 + dice.below(400) });
+        if dice.happens(if step.behaviour == "flaky" { 800 } else { 300 }) {
+            tool["retry"] = json!({ "maxAttempts": 2 + dice.draw_below(3), "backoffMs": 1 + dice.draw_below(400) });
         }
         if step.needs_approval {
             tool["requiresApproval"] = json!(true);
@@ -235,11 +239,11 @@ impl PlanWriter<'_> {
         let has_effect = matches!(step.kind, Kind::Once | Kind::Idempotent);
         if has_effect && dice.happens(450) {
             step.is_compensated = true;
-            let fate = self.pick_one(&["ok", "ok", "flaky", "fail"]);
+            let behaviour = self.pick_one(&["ok", "ok", "flaky", "fail"]);
             tool["compensate"] = json!({
                 "name": "ledger.idempotent",
                 "parameters": {
-                    "n": format!("{{{{{name}.n}}}}"), "seconds": 0, "fate": fate, "until": 1,
+                    "n": format!("{{{{{name}.n}}}}"), "seconds": 0, "fate": behaviour, "until": 1,
                 },
                 "retry": { "maxAttempts": 3, "backoffMs": 20 },
             });
@@ -247,7 +251,7 @@ impl PlanWriter<'_> {
     }
 
     fn draw_kind(&self) -> Kind {
-        match self.dice.below(100) {
+        match self.dice.draw_below(100) {
             0..26 => Kind::Once,
             26..48 => Kind::Idempotent,
             48..62 => Kind::Read,
@@ -267,25 +271,25 @@ impl PlanWriter<'_> {
             given.iter().map(|name| (name.clone(), json!(format!("{{{{{name}.n}}}}")))).collect();
         match step.kind {
             Kind::Once | Kind::Idempotent | Kind::Read => {
-                let fate = if step.fate == "hang" { "ok" } else { step.fate };
+                let behaviour = if step.behaviour == "hang" { "ok" } else { step.behaviour };
                 let n = if step.items.is_some() { json!("{{item}}") } else { json!(step.n) };
                 json!({
-                    "n": n, "seconds": self.draw_seconds(step.fate), "fate": fate,
-                    "until": 1 + dice.below(2), "from": from,
+                    "n": n, "seconds": self.draw_seconds(step.behaviour), "fate": behaviour,
+                    "until": 1 + dice.draw_below(2), "from": from,
                 })
             }
             Kind::Echo => json!({ "n": step.n, "from": from }),
             Kind::Effect => json!({}),
-            Kind::Fail => json!({ "message": "on purpose", "times": 1 + dice.below(3) }),
+            Kind::Fail => json!({ "message": "on purpose", "times": 1 + dice.draw_below(3) }),
             Kind::Sleep if dice.happens(40) && self.depth == 0 => json!({ "ms": FOREVER_MS }),
-            Kind::Sleep => json!({ "ms": dice.below(900) }),
+            Kind::Sleep => json!({ "ms": dice.draw_below(900) }),
             Kind::Wait => json!({ "name": format!("news-{}", step.n) }),
             Kind::Plan => json!({ "x": step.n }),
         }
     }
 
-    fn draw_seconds(&self, fate: &str) -> Value {
-        if fate == "hang" {
+    fn draw_seconds(&self, behaviour: &str) -> Value {
+        if behaviour == "hang" {
             return json!(60);
         }
         if self.dice.happens(400) {
@@ -293,11 +297,11 @@ impl PlanWriter<'_> {
         }
         let most = if self.dice.happens(60) { 1_500 } else { 120 };
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-        let seconds = self.dice.below(most) as f64 / 1_000.0;
+        let seconds = self.dice.draw_below(most) as f64 / 1_000.0;
         json!(seconds)
     }
 
     fn pick_one(&self, all: &[&'static str]) -> &'static str {
-        all[self.dice.index(all.len())]
+        all[self.dice.draw_index(all.len())]
     }
 }

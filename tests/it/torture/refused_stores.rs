@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{disk::Disk, workspace::Workspace};
 use crate::{
-    mongod::{command, free_port, program},
+    mongod::{free_port, mongod_command, mongod_program},
     supervised::Supervised,
 };
 
@@ -30,7 +30,7 @@ async fn expect_refusal(store: &str, arguments: &[&str]) -> String {
 
 async fn start_mongod(is_member: bool) -> (Supervised, String) {
     let (folder, port) = (TempDir::new().unwrap(), free_port());
-    let command = command(&program(), folder.path(), port, is_member);
+    let command = mongod_command(&mongod_program(), folder.path(), port, is_member);
     let mongod = Supervised::start(folder, &command);
     let mut look = interval(Duration::from_millis(20));
     let listening = async {

@@ -12,12 +12,12 @@ use std::{
 use serde_json::Value;
 use tokio::time::{Instant, interval, sleep, timeout_at};
 
-use crate::harness::api_client::{Trouble, ask};
+use crate::harness::api_client::{RequestFailure, ask};
 
 /// Time after which a client gives up. No fault lasts that long.
-const MAX_ASKING: Duration = Duration::from_mins(4);
-/// Time in which a known id may seem unknown, because a new primary may lag behind.
-const MAX_UNKNOWN: Duration = Duration::from_secs(20);
+const MAX_ASKING_TIME: Duration = Duration::from_mins(4);
+/// For this time, a known id may seem unknown, because a new primary may lag behind.
+const MAX_UNKNOWN_TIME: Duration = Duration::from_secs(20);
 /// Delay before the next server is asked.
 const RETRY_DELAY: Duration = Duration::from_millis(30);
 
@@ -30,7 +30,7 @@ pub(super) struct SharedRun {
     counts: Mutex<BTreeMap<String, u64>>,
     violations: Mutex<Vec<String>>,
     /// Acknowledged executions that clients still follow, with a description.
-    open: Mutex<BTreeMap<String, String>>,
+    open_executions: Mutex<BTreeMap<String, String>>,
 }
 
 impl SharedRun {
@@ -47,7 +47,7 @@ impl SharedRun {
         }
     }
 
-    /// Tells clients to start nothing new.
+    /// Tells clients to start no further executions.
     pub(super) fn stop_starting(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
@@ -60,7 +60,7 @@ impl SharedRun {
         *self.counts.lock().unwrap().entry(what.to_owned()).or_default() += 1;
     }
 
-    pub(super) fn counts(&self) -> BTreeMap<String, u64> {
+    pub(super) fn list_counts(&self) -> BTreeMap<String, u64> {
         self.counts.lock().unwrap().clone()
     }
 
@@ -72,16 +72,16 @@ impl SharedRun {
         self.violations.lock().unwrap().clone()
     }
 
-    pub(super) fn mark_open(&self, execution: &str, about: String) {
-        self.open.lock().unwrap().insert(execution.to_owned(), about);
+    pub(super) fn mark_open(&self, execution: &str, description: String) {
+        self.open_executions.lock().unwrap().insert(execution.to_owned(), description);
     }
 
     pub(super) fn mark_closed(&self, execution: &str) {
-        self.open.lock().unwrap().remove(execution);
+        self.open_executions.lock().unwrap().remove(execution);
     }
 
-    pub(super) fn open(&self) -> BTreeMap<String, String> {
-        self.open.lock().unwrap().clone()
+    pub(super) fn list_open_executions(&self) -> BTreeMap<String, String> {
+        self.open_executions.lock().unwrap().clone()
     }
 
     /// Returns the address of a serving node, another one each time.
@@ -104,7 +104,7 @@ impl SharedRun {
         &self,
         query: &str,
         variables: &Value,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, RequestFailure> {
         self.ask_counting_tries(query, variables, &mut 0).await
     }
 
@@ -115,8 +115,8 @@ impl SharedRun {
         query: &str,
         variables: &Value,
         tries: &mut u64,
-    ) -> Result<Value, Trouble> {
-        let end = Instant::now() + MAX_ASKING;
+    ) -> Result<Value, RequestFailure> {
+        let end = Instant::now() + MAX_ASKING_TIME;
         let mut unknown_since = None;
         let asking = async {
             loop {
@@ -128,7 +128,7 @@ impl SharedRun {
                     "GONE" | "STORE_UNAVAILABLE" => true,
                     "NOT_FOUND" | "INTERNAL" => {
                         let since = *unknown_since.get_or_insert_with(Instant::now);
-                        since.elapsed() < MAX_UNKNOWN
+                        since.elapsed() < MAX_UNKNOWN_TIME
                     }
                     _ => false,
                 };
@@ -139,8 +139,8 @@ impl SharedRun {
             }
         };
         timeout_at(end, asking).await.unwrap_or_else(|_| {
-            self.add_violation(format!("no server answers {variables} within {MAX_ASKING:?}"));
-            Err(Trouble::Gone)
+            self.add_violation(format!("no server answers {variables} within {MAX_ASKING_TIME:?}"));
+            Err(RequestFailure::ServerGone)
         })
     }
 }

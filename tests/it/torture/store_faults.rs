@@ -12,7 +12,7 @@ use tokio::{
 
 use super::{cluster::Cluster, disk::Disk};
 
-/// SQLite's own limit for waiting for a lock.
+/// SQLite's limit on the wait for a lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Size of the disk. A full WAL alone is 64 MiB.
 const DISK_BYTES: u64 = 192 << 20;
@@ -20,7 +20,7 @@ const DISK_BYTES: u64 = 192 << 20;
 #[derive(Debug)]
 pub(super) enum TorturedStore {
     Sqlite(TorturedFile),
-    Set(TorturedReplicaSet),
+    ReplicaSet(TorturedReplicaSet),
 }
 
 impl TorturedStore {
@@ -30,14 +30,17 @@ impl TorturedStore {
 
     /// Borrows the shared replica set.
     pub(super) async fn replica_set() -> Self {
-        let cluster = Cluster::borrow().await;
-        Self::Set(TorturedReplicaSet { url: cluster.fresh_url(), cluster: Mutex::new(cluster) })
+        let cluster = Cluster::lock_shared().await;
+        Self::ReplicaSet(TorturedReplicaSet {
+            url: cluster.new_database_url(),
+            cluster: Mutex::new(cluster),
+        })
     }
 
     pub(super) fn url(&self) -> String {
         match self {
             Self::Sqlite(file) => format!("sqlite:{}", file.path().display()),
-            Self::Set(set) => set.url.clone(),
+            Self::ReplicaSet(set) => set.url.clone(),
         }
     }
 
@@ -45,12 +48,12 @@ impl TorturedStore {
     pub(super) async fn inject_fault(&self, dice: &Dice) -> &'static str {
         match self {
             Self::Sqlite(file) => file.inject_fault(dice).await,
-            Self::Set(set) => set.inject_fault(dice).await,
+            Self::ReplicaSet(set) => set.inject_fault(dice).await,
         }
     }
 
     pub(super) async fn heal(&self) {
-        if let Self::Set(set) = self {
+        if let Self::ReplicaSet(set) = self {
             set.cluster.lock().await.heal().await;
         }
     }
@@ -75,12 +78,12 @@ impl TorturedFile {
         match &self.disk {
             Some(disk) if dice.happens(450) => {
                 disk.fill();
-                sleep(Duration::from_millis(200 + dice.below(1_800))).await;
+                sleep(Duration::from_millis(200 + dice.draw_below(1_800))).await;
                 disk.free();
                 "disk full"
             }
             _ => {
-                let ms = if dice.happens(150) { 5_200 } else { 50 + dice.below(1_500) };
+                let ms = if dice.happens(150) { 5_200 } else { 50 + dice.draw_below(1_500) };
                 lock_file(self.path(), Duration::from_millis(ms)).await;
                 "store locked"
             }
@@ -89,13 +92,13 @@ impl TorturedFile {
 }
 
 /// Locks the file for a while, as another program would.
-async fn lock_file(path: PathBuf, long: Duration) {
+async fn lock_file(path: PathBuf, duration: Duration) {
     let holding = tokio::task::spawn_blocking(move || {
         let mut connection = Connection::open(path).unwrap();
         // SQLite hands out locks in no order, and many connections wait.
         connection.busy_timeout(12 * BUSY_TIMEOUT).unwrap();
         let lock = connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
-        std::thread::sleep(long);
+        std::thread::sleep(duration);
         drop(lock);
     });
     holding.await.unwrap();
@@ -111,12 +114,12 @@ impl TorturedReplicaSet {
     async fn inject_fault(&self, dice: &Dice) -> &'static str {
         let mut cluster = self.cluster.lock().await;
         let primary = cluster.wait_for_primary().await;
-        let secondary = (primary + 1 + dice.index(2)) % 3;
-        let long = Duration::from_millis(300 + dice.below(4_000));
-        match dice.below(100) {
+        let secondary = (primary + 1 + dice.draw_index(2)) % 3;
+        let duration = Duration::from_millis(300 + dice.draw_below(4_000));
+        match dice.draw_below(100) {
             0..30 => {
                 cluster.kill(primary);
-                sleep(long).await;
+                sleep(duration).await;
                 cluster.restart_member(primary).await;
                 "primary killed"
             }
@@ -129,7 +132,7 @@ impl TorturedReplicaSet {
             }
             60..80 => {
                 cluster.freeze(primary);
-                sleep(long).await;
+                sleep(duration).await;
                 cluster.thaw(primary);
                 "primary frozen"
             }
@@ -139,7 +142,7 @@ impl TorturedReplicaSet {
                 for number in [secondary, other] {
                     cluster.freeze(number);
                 }
-                sleep(long).await;
+                sleep(duration).await;
                 for number in [secondary, other] {
                     cluster.thaw(number);
                 }
@@ -147,7 +150,7 @@ impl TorturedReplicaSet {
             }
             _ => {
                 cluster.kill(secondary);
-                sleep(long).await;
+                sleep(duration).await;
                 cluster.restart_member(secondary).await;
                 "secondary killed"
             }

@@ -21,35 +21,36 @@ use super::{
 use crate::harness::{number_from_env, read_heads};
 use crate::mongod::Mongod;
 
-/// Executions in a usual run. `FABER_TAKEOVER=1000` gives the figure of the documentation.
-const EXECUTIONS: u64 = 100;
+/// Number of executions in a usual run. `FABER_TAKEOVER=1000` gives the figure of the
+/// documentation.
+const DEFAULT_EXECUTIONS: u64 = 100;
 /// The default lease.
 const LEASE: Duration = Duration::from_secs(5);
 /// Extra time, because the machine may be busy.
 const BUSY_MARGIN: Duration = Duration::from_secs(15);
-/// Limit for steps that are not measured.
+/// Limit of waits that are not measured.
 const MAX_WAIT: Duration = Duration::from_mins(2);
-/// Clients that start executions at the same time.
+/// Number of clients that start executions at the same time.
 const CLIENTS: u64 = 16;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn executions_of_a_killed_node_are_taken_over_after_its_lease() {
-    let took = measure_takeover(&Mongod::shared().await.fresh_url()).await;
-    assert!(took < LEASE + BUSY_MARGIN, "{took:?}");
+    let durations = measure_takeover(&Mongod::shared().await.new_database_url()).await;
+    assert!(durations < LEASE + BUSY_MARGIN, "{durations:?}");
 }
 
-/// With SQLite no lease must expire, because the kernel releases the lock of a dead process.
+/// On SQLite no lease needs to expire, because the kernel releases the lock of a dead process.
 #[tokio::test(flavor = "multi_thread")]
 async fn executions_of_a_killed_sqlite_process_are_taken_over_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let took =
+    let durations =
         measure_takeover(&format!("sqlite:{}", folder.path().join("faber.db").display())).await;
-    assert!(took < BUSY_MARGIN, "{took:?}");
+    assert!(durations < BUSY_MARGIN, "{durations:?}");
 }
 
 async fn measure_takeover(url: &str) -> Duration {
-    let count = number_from_env("FABER_TAKEOVER").unwrap_or(EXECUTIONS);
-    // Sleeping executions must not be parked, so that they keep their owner.
+    let count = number_from_env("FABER_TAKEOVER").unwrap_or(DEFAULT_EXECUTIONS);
+    // The executions sleep and must not be parked, so that they keep their owner.
     let limits = json!({ "lease_ms": 5_000, "poll_ms": 250, "park_after_ms": 86_400_000 });
     let workspace = Workspace::with_limits(url.to_owned(), &limits);
     let mut node = Node::start(&workspace, Role::Serve).await.unwrap();
@@ -63,11 +64,11 @@ async fn measure_takeover(url: &str) -> Duration {
     let is_taken =
         |head: &ExecutionHead| head.owner.is_some_and(|worker: WorkerId| worker != owner);
     let (_, at) = wait_for_heads(&*store, is_taken, count).await;
-    let took = at - killed_at;
+    let durations = at - killed_at;
     let kind = url.split(':').next().unwrap();
-    eprintln!("{kind}: {count} executions of a killed node are taken over after {took:.2?}");
+    eprintln!("{kind}: {count} executions of a killed node are taken over after {durations:.2?}");
     drop(other);
-    took
+    durations
 }
 
 async fn start_executions(address: &str, count: u64) {
@@ -85,7 +86,8 @@ async fn start_executions(address: &str, count: u64) {
                 let execute = "mutation ($id: ID!, $options: ExecutionOptions) {
                     executePlan(planId: $id, options: $options) { executionId } }";
                 for at in (client..count).step_by(usize::try_from(CLIENTS).unwrap()) {
-                    // A late answer is asked for again, and the key prevents a second execution.
+                    // If the answer is late, the client asks again, and the key prevents a second
+                    // execution.
                     let options = json!({ "idempotencyKey": format!("takeover-{at}") });
                     let order = json!({ "id": plan, "options": options });
                     run.ask_until_answered(execute, &order).await.unwrap();
@@ -96,10 +98,10 @@ async fn start_executions(address: &str, count: u64) {
     timeout(MAX_WAIT, clients.join_all()).await.expect("all executions start");
 }
 
-/// Waits until all heads satisfy `is_so`. Returns them, and the time.
+/// Waits until all heads are as expected. Returns them, and the time.
 async fn wait_for_heads(
     store: &dyn Store,
-    is_so: impl Fn(&ExecutionHead) -> bool,
+    is_expected: impl Fn(&ExecutionHead) -> bool,
     count: u64,
 ) -> (Vec<ExecutionHead>, Instant) {
     let mut look = interval(Duration::from_millis(50));
@@ -107,7 +109,7 @@ async fn wait_for_heads(
         loop {
             look.tick().await;
             let heads = read_heads(store).await;
-            if heads.len() as u64 == count && heads.iter().all(&is_so) {
+            if heads.len() as u64 == count && heads.iter().all(&is_expected) {
                 return (heads, Instant::now());
             }
         }

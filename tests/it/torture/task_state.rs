@@ -20,7 +20,7 @@ pub(super) struct Task<'a> {
 
 impl<'a> Task<'a> {
     /// Returns the task of a step itself.
-    pub(super) fn step(step: &'a str) -> Self {
+    pub(super) fn of_step(step: &'a str) -> Self {
         Self { step, item: None, is_compensation: false }
     }
 
@@ -30,22 +30,21 @@ impl<'a> Task<'a> {
     }
 }
 
-/// State of one task after the events that were read.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of the log")]
 pub(super) struct TaskState {
     pub(super) attempts: u64,
     pub(super) is_running: bool,
     /// A worker was lost during the attempt.
-    pub(super) is_lost: bool,
+    pub(super) was_lost: bool,
     pub(super) is_approved: bool,
     /// The event type that ended the task.
-    pub(super) ended_by: Option<String>,
+    pub(super) end_event: Option<String>,
     pub(super) output: Value,
     /// The output comes from an earlier call or execution.
     pub(super) is_reused: bool,
     /// The task failed at the deadline, or may have.
-    pub(super) was_cut: bool,
+    pub(super) may_have_hit_deadline: bool,
     /// The task was skipped, and not because the execution failed.
     pub(super) is_skipped: bool,
     /// Attempts after which a call may repeat an effect, because the earlier one failed for certain
@@ -62,7 +61,7 @@ pub(super) struct TaskSpec {
 }
 
 impl TaskSpec {
-    pub(super) fn of(step: &Step, task: Task<'_>) -> Self {
+    pub(super) fn for_task(step: &Step, task: Task<'_>) -> Self {
         let at = |index: u64| step.items.as_ref()?.get(usize::try_from(index).ok()?).copied();
         let n = match (task.item, step.items.is_some()) {
             (Some(item), _) => at(item),
@@ -76,7 +75,7 @@ impl TaskSpec {
 
 impl TaskState {
     pub(super) fn has_succeeded(&self) -> bool {
-        self.ended_by.as_deref() == Some("step_succeeded")
+        self.end_event.as_deref() == Some("step_succeeded")
     }
 
     /// Applies an event. Fails if the event must not come now.
@@ -87,7 +86,7 @@ impl TaskState {
         event: &Value,
     ) -> Result<(), &'static str> {
         let attempt = event["attempt"].as_u64().unwrap_or_default();
-        if self.ended_by.is_some() {
+        if self.end_event.is_some() {
             return Err("an event follows the end of its task");
         }
         match kind {
@@ -108,7 +107,7 @@ impl TaskState {
         }
         match kind {
             "step_succeeded" => self.apply_success(spec, &event["data"])?,
-            "step_interrupted" if spec.kind.is_once() || !self.is_lost => {
+            "step_interrupted" if spec.kind.is_once() || !self.was_lost => {
                 return Err("interrupted although that is forbidden");
             }
             "step_retry_scheduled" => {
@@ -121,11 +120,11 @@ impl TaskState {
         }
         let code = event["data"]["error"]["code"].as_str().unwrap_or_default();
         let is_cut = ["execution.deadline", "tool.outcome_unknown"].contains(&code);
-        self.was_cut = kind == "step_failed" && is_cut;
+        self.may_have_hit_deadline = kind == "step_failed" && is_cut;
         self.is_skipped = kind == "step_skipped" && event["data"]["reason"] != "execution_failed";
-        (self.is_running, self.is_lost) = (false, false);
+        (self.is_running, self.was_lost) = (false, false);
         let ends = ["step_succeeded", "step_failed", "step_skipped", "step_cancelled"];
-        self.ended_by = ends.contains(&kind).then(|| kind.to_owned());
+        self.end_event = ends.contains(&kind).then(|| kind.to_owned());
         Ok(())
     }
 
@@ -145,7 +144,7 @@ impl TaskState {
     }
 
     fn apply_success(&mut self, spec: TaskSpec, data: &Value) -> Result<(), &'static str> {
-        if self.is_lost {
+        if self.was_lost {
             return Err("ended after its worker was lost");
         }
         self.is_reused = data["cached"] == true;

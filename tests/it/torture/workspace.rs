@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{self, LedgerLine, millis};
+use crate::harness::{self, LedgerLine, to_milliseconds};
 
-/// Writes a ledger entry, works for `$3` seconds, and ends as `$4` says: `ok`, `fail`, `odd` (fails
-/// if `$2` is odd), or `flaky` (fails up to attempt `$5`).
-const TOOL: &str = r#"
+/// Writes a ledger entry, works for `$3` seconds, and ends as `$4` says. The values are `ok`,
+/// `fail`, `odd` (fails if `$2` is odd), and `flaky` (fails up to attempt `$5`).
+const TOOL_SCRIPT: &str = r#"
 printf '%s %s %s %s %s\n' "$1" "$FABER_EXECUTION_ID" "$FABER_STEP_ID" "$FABER_ATTEMPT" \
   "$FABER_IDEMPOTENCY_KEY" >>"$LEDGER"
 [ "$3" = 0 ] || sleep "$3"
@@ -37,7 +37,7 @@ pub(super) struct LedgerEntry {
 
 impl harness::Workspace<LedgerEntry> {
     pub(super) fn with_limits(store: String, limits: &Value) -> Self {
-        let workspace = Self::create(tempfile::tempdir().unwrap(), store, TOOL);
+        let workspace = Self::create(tempfile::tempdir().unwrap(), store, TOOL_SCRIPT);
         let (number, text) = (json!({ "type": "number" }), json!({ "type": "string" }));
         let parameters = json!({
             "type": "object",
@@ -51,8 +51,8 @@ impl harness::Workspace<LedgerEntry> {
             workspace.describe_tool(effect, effect, &parameters, &arguments)
         });
         let usual = json!({
-            "lease_ms": millis(LEASE), "poll_ms": 100, "park_after_ms": 150,
-            "cancel_grace_ms": 500, "drain_ms": millis(DRAIN),
+            "lease_ms": to_milliseconds(LEASE), "poll_ms": 100, "park_after_ms": 150,
+            "cancel_grace_ms": 500, "drain_ms": to_milliseconds(DRAIN),
             "calls": [
                 { "tool": "ledger.idempotent", "concurrency": 6 },
                 { "tool": "ledger.read", "key": "n", "rate": "100/s" },

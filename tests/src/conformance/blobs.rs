@@ -8,7 +8,7 @@ use shared::{
 
 use super::{StorePair, at, execution, head};
 
-fn blob(of: Option<usize>, digit: char, bytes: usize, seconds: i64) -> Blob {
+fn make_blob(of: Option<usize>, digit: char, bytes: usize, seconds: i64) -> Blob {
     let id = BlobId::new(of.map(execution), &digit.to_string().repeat(64)).unwrap();
     Blob { id, mime_type: "image/png".to_owned(), bytes, at: at(seconds) }
 }
@@ -17,13 +17,12 @@ async fn exists(pair: &StorePair, blob: &Blob) -> bool {
     blob::load_blob(&*pair.other, &blob.id).await.unwrap().is_some()
 }
 
-/// A blob of any size is stored whole, and is removed with its execution.
 pub async fn a_blob_is_removed_with_its_execution(pair: StorePair) {
     let over = |n| ExecutionHead { state: Completed, finished_at: Some(at(10)), ..head(n, 2) };
     pair.put_head(over(1)).await;
     pair.put_head(head(2, 2)).await;
-    let (old, running) = (blob(Some(1), '1', 9, 5), blob(Some(2), '1', 8, 5));
-    let (outside, later) = (blob(None, '1', 7, 5), blob(None, '2', 6, 20));
+    let (old, running) = (make_blob(Some(1), '1', 9, 5), make_blob(Some(2), '1', 8, 5));
+    let (outside, later) = (make_blob(None, '1', 7, 5), make_blob(None, '2', 6, 20));
     let large = "A".repeat((9 << 20) + 4);
     for (blob, content) in
         [(&old, large.as_str()), (&running, "AQID"), (&outside, ""), (&later, "AQID")]

@@ -11,7 +11,6 @@ use shared::{
 
 use super::{StorePair, at, execution, plan, plan_id, plan_with, request, request_id, take_all};
 
-/// A second request with the same id is rejected.
 pub async fn a_request_is_stored_once(pair: StorePair) {
     assert_eq!(pair.other.request(request_id(1)).await.unwrap(), None);
     let first = request(1, "Grüße an \u{0} \"alle\" 👋", 5);
@@ -21,7 +20,6 @@ pub async fn a_request_is_stored_once(pair: StorePair) {
     assert_eq!(pair.other.request(request_id(1)).await.unwrap(), Some(first));
 }
 
-/// A transcript grows at its end.
 pub async fn transcript_entries_are_appended_in_order(pair: StorePair) {
     let entry = |n: i64| TranscriptEntry {
         at: at(n % 2),
@@ -62,7 +60,6 @@ pub async fn a_plan_is_stored_once(pair: StorePair) {
     assert!(pair.other.plan(plan_id(2)).await.unwrap().is_none());
 }
 
-/// Of several writers of the same version exactly one succeeds.
 pub async fn exactly_one_writer_gets_a_plan_version(pair: StorePair) {
     let plans: Vec<_> = (0..8).map(|n| plan(n, 1, 1, &["a.b"])).collect();
     let answers = join_all(plans.iter().map(|plan| pair.one.put_plan(plan))).await;
@@ -70,7 +67,6 @@ pub async fn exactly_one_writer_gets_a_plan_version(pair: StorePair) {
     assert_eq!(pair.other.plan_versions(request_id(1)).await.unwrap().len(), 1);
 }
 
-/// A plan of any size is stored.
 pub async fn a_plan_of_any_size_is_stored_whole(pair: StorePair) {
     let parameters = json!({ "z": "ö{{{{".repeat(500_000), "a": [u64::MAX, 0.1, "\u{0}"] });
     let large = plan_with(1, 1, 1, &["set.tool"; 6], &parameters);
@@ -82,7 +78,6 @@ pub async fn a_plan_of_any_size_is_stored_whole(pair: StorePair) {
     assert_eq!(pair.other.put_plan(&large).await, Err(StoreError::Taken));
 }
 
-/// A key stays with the first execution that reserved it.
 pub async fn a_key_stays_with_the_first_execution(pair: StorePair) {
     let reservation = |key: &str, n| Reservation {
         key: key.to_owned(),

@@ -58,7 +58,6 @@ pub async fn pages_have_no_gaps_and_no_repeats(pair: StorePair) {
     assert_eq!(cursor, Cursor { at: created(0), id: execution(0).to_string() });
 }
 
-/// An empty page still says whether there are items.
 pub async fn an_empty_page_says_whether_there_are_items(pair: StorePair) {
     let nothing = Page { first: 0, after: None };
     let ask = async || pair.other.list_requests(&RequestFilter::default(), &nothing).await.unwrap();
@@ -67,7 +66,6 @@ pub async fn an_empty_page_says_whether_there_are_items(pair: StorePair) {
     assert_eq!(ask().await, Listing { items: Vec::new(), has_more: true });
 }
 
-/// Requests are found by words, time, and the state of their executions.
 pub async fn requests_are_found_by_words_time_and_state(pair: StorePair) {
     for (n, query) in
         ["Create author Alice", "create BLÖG\u{0}$x by alice", "50% a_b"].iter().enumerate()
@@ -131,7 +129,8 @@ pub async fn requests_without_a_plan_are_found_as_failed(pair: StorePair) {
     let failed = RequestFilter { state: Some(Failed), ..RequestFilter::default() };
     assert_eq!(request_numbers(&pair, failed.clone()).await, [3, 2].map(request_id));
     pair.put_head(ExecutionHead { state: Failed, ..head(0, 1) }).await;
-    // The head of a finished execution may be read late, but not after that of an unfinished one.
+    // The head of a finished execution may be read late, but not after the head of an unfinished
+    // one.
     pair.put_head(head(8, 1)).await;
     assert_eq!(request_numbers(&pair, failed).await, [3, 2, 0].map(request_id));
     let pending = RequestFilter { state: Some(Pending), ..RequestFilter::default() };
@@ -152,7 +151,8 @@ pub async fn executions_that_need_a_person_are_found_with_their_requests(pair: S
     for n in 1..=4 {
         pair.one.put_request(&request(n, "q", i64::try_from(n).unwrap())).await.unwrap();
     }
-    // A child of a child of 1 waits. 4 waits itself, 5 does not, and 6 does not any more.
+    // Of execution 1, a child of a child waits. Execution 4 waits itself, 5 does not, and 6 waits
+    // no longer.
     let heads = [
         with(1, 1, None, false),
         with(2, 1, Some(1), false),

@@ -16,7 +16,6 @@ use super::{StorePair, execution, head, inbox_command, signal, some_events};
 /// Longest time that a hint may take between processes.
 pub(super) const MAX_HINT_DELAY: Duration = Duration::from_secs(10);
 
-/// An append succeeds only at the end of the log.
 pub async fn an_append_succeeds_only_at_the_end_of_the_log(pair: StorePair) {
     let id = execution(1);
     assert_eq!(pair.log(id, 0).await, []);
@@ -34,7 +33,6 @@ pub async fn an_append_succeeds_only_at_the_end_of_the_log(pair: StorePair) {
     assert_eq!(pair.log(id, 0).await.len(), 6);
 }
 
-/// The first append of a log must start at its beginning.
 pub async fn the_first_append_must_start_a_log(pair: StorePair) {
     let refused = pair.one.append(some_events(execution(1), 3, 1)).await;
     assert_eq!(refused, Err(AppendError::Conflict));
@@ -69,16 +67,16 @@ pub async fn a_rejected_append_does_not_affect_others_of_its_batch(pair: StorePa
     }
 }
 
-/// Of several writers of the same position exactly one succeeds, and its events are stored.
+/// Also checks that the events of the one successful writer are stored.
 pub async fn exactly_one_writer_gets_each_position(pair: StorePair) {
-    const EACH: u64 = 25;
+    const APPENDS_PER_WRITER: u64 = 25;
     let id = execution(1);
     let mut writers = JoinSet::new();
     for n in 0..6_u64 {
         let store = Arc::clone(if n.is_multiple_of(2) { &pair.one } else { &pair.other });
         writers.spawn(async move {
             let (mut won, mut end) = (Vec::new(), 0);
-            while won.len() < usize::try_from(EACH).unwrap() {
+            while won.len() < usize::try_from(APPENDS_PER_WRITER).unwrap() {
                 let event = signal(end + 1, json!(n));
                 match store.append(Append::new(id, Seq(end), &[event])).await {
                     Ok(()) => {
@@ -97,7 +95,7 @@ pub async fn exactly_one_writer_gets_each_position(pair: StorePair) {
     }
     let won = writers.join_all().await;
     let log = pair.log(id, 0).await;
-    assert_eq!(log.len(), usize::try_from(6 * EACH).unwrap());
+    assert_eq!(log.len(), usize::try_from(6 * APPENDS_PER_WRITER).unwrap());
     for (n, positions) in won {
         for at in positions {
             assert_eq!(log[usize::try_from(at - 1).unwrap()], signal(at, json!(n)));
@@ -105,7 +103,6 @@ pub async fn exactly_one_writer_gets_each_position(pair: StorePair) {
     }
 }
 
-/// Many executions append at the same time, each to its own log.
 pub async fn simultaneous_appends_to_many_logs_are_independent(pair: StorePair) {
     join_all((0..200).map(async |n| {
         for after in 0..5 {
@@ -118,7 +115,7 @@ pub async fn simultaneous_appends_to_many_logs_are_independent(pair: StorePair) 
     }
 }
 
-/// An append that exceeds a document is written as several and read as one.
+/// The append is written as several documents and read as one log.
 pub async fn an_append_larger_than_a_document_is_stored_whole(pair: StorePair) {
     let id = execution(1);
     let events: Vec<_> = (1..=20).map(|n| signal(n, json!("ö".repeat(1 << 19)))).collect();
@@ -130,8 +127,7 @@ pub async fn an_append_larger_than_a_document_is_stored_whole(pair: StorePair) {
     pair.append(id, 20, 1).await;
 }
 
-/// An event that exceeds a document is rejected with a specific error, so that no worker retries
-/// forever.
+/// The error is a specific one, so that no worker retries forever.
 pub async fn an_event_larger_than_a_document_is_refused(pair: StorePair) {
     let too_large = json!("x".repeat(limits::DOCUMENT_BYTES));
     let append = Append::new(execution(1), Seq(0), &[signal(1, too_large)]);
@@ -213,7 +209,7 @@ pub async fn head_and_inbox_change_atomically_with_the_log(pair: StorePair) {
     assert_eq!(pair.other.list_commands(Some(execution(1))).await.unwrap().len(), 1);
 }
 
-/// Subscribers of logs, work and inboxes get a hint.
+/// The subscribers are those of logs, work and inboxes.
 pub async fn changes_send_hints_to_subscribers(pair: StorePair) {
     let hints = pair.other.hints();
     let (mut log, mut work, mut inbox) =

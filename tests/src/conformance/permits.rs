@@ -23,7 +23,7 @@ pub fn total_limit(key: &str, calls: u32) -> CallLimit {
 }
 
 /// Returns the request of a holder for permits.
-pub fn permit_ask(holder: &str, by: usize, limits: &[CallLimit]) -> PermitAsk {
+pub fn permit_request(holder: &str, by: usize, limits: &[CallLimit]) -> PermitAsk {
     let keys = limits.iter().map(|limit| limit.key.clone()).collect();
     let permit = Permit { holder: holder.to_owned(), worker: worker(by), limits: keys };
     PermitAsk { permit, limits: limits.to_vec() }
@@ -42,20 +42,20 @@ async fn acquire_permits(
     by: usize,
     limits: &[CallLimit],
 ) -> Permission {
-    pair.one.acquire_permits(&permit_ask(holder, by, limits), at(0)).await.unwrap()
+    pair.one.acquire_permits(&permit_request(holder, by, limits), at(0)).await.unwrap()
 }
 
 async fn release_permits(pair: &StorePair, holder: &str, limits: &[CallLimit]) {
-    pair.other.release_permits(vec![permit_ask(holder, 1, limits).permit]).await.unwrap();
+    pair.other.release_permits(vec![permit_request(holder, 1, limits).permit]).await.unwrap();
 }
 
-/// Of many simultaneous requests on all nodes, exactly as many get a permit as the limit allows.
+/// Of many simultaneous requests on all nodes, as many get a permit as the limit allows.
 pub async fn a_concurrency_limit_holds_for_all_nodes(pair: StorePair) {
     renew_leases(&pair, &[1, 2]).await;
     let limit = [concurrency_limit("$tool.\u{0}a", 3)];
     let answers = join_all((0..12).map(async |n| {
         let store = Arc::clone(if n % 2 == 0 { &pair.one } else { &pair.other });
-        let ask = permit_ask(&format!("$holder {n}"), 1 + n % 2, &limit);
+        let ask = permit_request(&format!("$holder {n}"), 1 + n % 2, &limit);
         (ask.clone(), store.acquire_permits(&ask, at(0)).await.unwrap())
     }))
     .await;
@@ -99,7 +99,6 @@ pub async fn a_holder_that_asks_again_is_counted_once(pair: StorePair) {
     assert_eq!(acquire_permits(&pair, "d", 1, &limits[1..2]).await, Permission::Granted);
 }
 
-/// A holder gets permits of all its limits or of none.
 pub async fn a_holder_gets_all_its_limits_or_none(pair: StorePair) {
     renew_leases(&pair, &[1]).await;
     let (narrow, wide, rate) =
@@ -110,7 +109,7 @@ pub async fn a_holder_gets_all_its_limits_or_none(pair: StorePair) {
     );
     let all = [wide.clone(), narrow.clone(), rate.clone()];
     assert_eq!(acquire_permits(&pair, "y", 1, &all).await, Permission::Full);
-    // Neither the permit nor the call was counted.
+    // The refused holder got no permit, and its call was not counted.
     assert_eq!(acquire_permits(&pair, "z", 1, &[wide.clone(), rate]).await, Permission::Granted);
     release_permits(&pair, "x", &all).await;
     release_permits(&pair, "z", &all).await;
@@ -119,13 +118,13 @@ pub async fn a_holder_gets_all_its_limits_or_none(pair: StorePair) {
     assert_eq!(acquire_permits(&pair, "w", 1, &[wide, narrow]).await, Permission::Granted);
 }
 
-/// Permits of a worker are free when its lease has expired, and not before.
+/// The permits are not free before that.
 pub async fn permits_of_a_lost_worker_are_free_after_its_lease(pair: StorePair) {
     renew_leases(&pair, &[1, 2]).await;
     let limits = [concurrency_limit("k", 1), concurrency_limit("l", 5)];
     assert_eq!(acquire_permits(&pair, "a", 1, &limits).await, Permission::Granted);
     let later = async |seconds| {
-        pair.other.acquire_permits(&permit_ask("b", 2, &limits), at(seconds)).await.unwrap()
+        pair.other.acquire_permits(&permit_request("b", 2, &limits), at(seconds)).await.unwrap()
     };
     assert_eq!(later(9).await, Permission::Full);
     let lease = Lease { worker: worker(2), node: "n".to_owned(), until: at(90) };
@@ -146,16 +145,16 @@ pub async fn an_exhausted_rate_says_when_to_ask_again(pair: StorePair) {
         Permission::Granted,
         "the same holder asks again"
     );
-    let other = pair.other.acquire_permits(&permit_ask("b", 1, &limit), at(0)).await.unwrap();
+    let other = pair.other.acquire_permits(&permit_request("b", 1, &limit), at(0)).await.unwrap();
     assert_eq!(other, Permission::Granted);
     let Permission::NotBefore(when) = acquire_permits(&pair, "c", 1, &limit).await else {
         panic!("only two calls are allowed")
     };
-    // Half a period after the first call, whatever clock the store uses.
+    // The answer is half a period after the first call, whichever clock the store uses.
     assert!(when > at(0) + chrono::Duration::days(365 * 10), "{when}");
     release_permits(&pair, "a", &limit).await;
     assert_eq!(acquire_permits(&pair, "c", 1, &limit).await, Permission::NotBefore(when));
-    // A short period has passed at once.
+    // A period this short has passed at once.
     let often = CallLimit {
         rate: Some(Rate { calls: 1_000_000, per_ms: 1 }),
         ..concurrency_limit("often", 1_000)
@@ -166,7 +165,6 @@ pub async fn an_exhausted_rate_says_when_to_ask_again(pair: StorePair) {
     }
 }
 
-/// A released permit sends a hint about work.
 pub async fn a_released_permit_sends_a_hint(pair: StorePair) {
     renew_leases(&pair, &[1]).await;
     let limit = [concurrency_limit("k", 1)];
@@ -177,7 +175,6 @@ pub async fn a_released_permit_sends_a_hint(pair: StorePair) {
     timeout(MAX_HINT_DELAY, work.changed()).await.expect("a hint about work").unwrap();
 }
 
-/// Only workers with a valid lease are listed.
 pub async fn workers_are_listed_until_their_lease_expires(pair: StorePair) {
     assert_eq!(pair.other.list_workers(at(0)).await.unwrap(), []);
     renew_leases(&pair, &[3, 1]).await;

@@ -15,7 +15,6 @@ use super::{StorePair, at};
 /// Longest time that a hint may take between processes.
 const MAX_HINT_DELAY: Duration = Duration::from_secs(10);
 
-/// Returns a record that was written this many seconds after the first moment.
 pub fn record(kind: RecordKind, name: &str, value: Value, seconds: i64) -> Record {
     Record { kind, name: name.to_owned(), value: Arc::new(value), at: at(seconds) }
 }
@@ -64,7 +63,6 @@ pub async fn the_write_condition_decides_which_record_stays(pair: StorePair) {
     assert_eq!(pair.one.find_record(Tool, "a").await.unwrap(), Some(anew));
 }
 
-/// Of several writers of the same name exactly one is the first.
 pub async fn exactly_one_writer_creates_a_record(pair: StorePair) {
     for kind in [RecordKind::ToolSet, RecordKind::Call] {
         let records: Vec<_> = (0..8).map(|n| record(kind, "a", json!(n), n)).collect();
@@ -251,7 +249,6 @@ pub async fn the_revision_changes_with_shared_records_only(pair: StorePair) {
     assert!(RecordKind::DOCUMENTS.iter().filter(|kind| kind.is_shared_by_nodes()).count() == 5);
 }
 
-/// The usage of tools adds the counts of all nodes.
 pub async fn usage_adds_the_counts_of_all_nodes(pair: StorePair) {
     let usage = |tool: &str, calls, failures, seconds, times: &[(u16, u64)]| Usage {
         tool: tool.parse().unwrap(),
@@ -275,7 +272,7 @@ pub async fn usage_adds_the_counts_of_all_nodes(pair: StorePair) {
     assert_eq!(pair.other.list_usage().await.unwrap(), expected);
 }
 
-/// Simultaneous changes are all stored, and each changes the revision.
+/// Also checks that each change increases the revision.
 pub async fn simultaneous_record_changes_all_count(pair: StorePair) {
     let before = pair.other.records_revision().await.unwrap();
     join_all((0..12).map(async |n| {
@@ -288,7 +285,6 @@ pub async fn simultaneous_record_changes_all_count(pair: StorePair) {
     assert_eq!(all.into_iter().collect::<BTreeSet<_>>().len(), 12);
 }
 
-/// Only calls are pruned by their age.
 pub async fn only_old_calls_are_pruned_from_records(pair: StorePair) {
     for n in 0..600 {
         let call = record(RecordKind::Call, &format!("{n:04}"), json!(format!("{n:04}")), n);

@@ -21,11 +21,10 @@ use super::{
 };
 
 /// In the far future, so that no store's own clock has passed it.
-const LATER: i64 = 1_000_000_000;
+const FAR_FUTURE_SECONDS: i64 = 1_000_000_000;
 
-/// A cached output is found until it expires.
 pub async fn a_cached_output_is_found_until_it_expires(pair: StorePair) {
-    let now = |offset: i64| at(LATER + offset);
+    let now = |offset: i64| at(FAR_FUTURE_SECONDS + offset);
     assert_eq!(pair.other.find_output("k", now(0)).await.unwrap(), None);
     let output = json!({ "z": [u64::MAX, 0.1, "\u{0}"], "$a.b": null });
     pair.one.cache_output("k", &output, now(10)).await.unwrap();
@@ -61,7 +60,6 @@ pub async fn a_saved_name_means_the_last_plan(pair: StorePair) {
     assert_eq!(pair.one.find_saved_plan("n").await.unwrap(), None);
 }
 
-/// Saved plans are listed by name, in pages, until they are removed.
 pub async fn saved_plans_are_listed_until_they_are_removed(pair: StorePair) {
     let saved = |name: &str| SavedPlan {
         name: name.to_owned(),
@@ -126,7 +124,6 @@ fn finished_head(n: usize, seconds: i64, state: ExecutionState) -> ExecutionHead
     ExecutionHead { state, finished_at: Some(at(seconds)), ..head(n, 2) }
 }
 
-/// Finished executions are listed by the time of their end, in pages.
 pub async fn finished_executions_are_listed_by_end_time(pair: StorePair) {
     for (n, seconds) in [(1, 30), (2, 10), (3, 20), (4, 20)] {
         put_execution(&pair, finished_head(n, seconds, Completed)).await;
@@ -245,7 +242,6 @@ pub async fn saved_and_used_plans_are_not_pruned(pair: StorePair) {
     assert!(pair.other.request(request_id(9)).await.unwrap().is_some(), "the request is too new");
 }
 
-/// Pruning works in parts, the oldest executions first.
 pub async fn pruning_removes_the_oldest_in_parts(pair: StorePair) {
     let seconds = |n: usize| i64::try_from(n).unwrap();
     for n in 1..=7 {

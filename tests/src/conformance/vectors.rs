@@ -41,7 +41,7 @@ pub async fn vectors_are_stored_unchanged_by_model(pair: StorePair) {
     );
 }
 
-/// The first vector of a text stays, even with many simultaneous writers.
+/// This holds even with many simultaneous writers.
 pub async fn the_first_vector_of_a_text_stays(pair: StorePair) {
     pair.one.put_vectors("m", &[(text_hash(1), vector_of(1))]).await.unwrap();
     pair.other
@@ -66,7 +66,7 @@ pub async fn the_first_vector_of_a_text_stays(pair: StorePair) {
     assert_eq!(found, (10..40).map(|number| Some(vector_of(number))).collect::<Vec<_>>());
 }
 
-/// More vectors than one write or read holds.
+/// Uses more vectors than one write or read of a store can hold.
 pub async fn many_vectors_are_stored_and_read(pair: StorePair) {
     let all: Vec<_> =
         (0..6_000).map(|number| (text_hash(number), vec![f32::from(number); 512])).collect();

@@ -10,11 +10,11 @@ use shared::{
 
 use super::{StorePair, at, execution, head, inbox_command, worker};
 
-fn due(n: usize, seconds: i64, priority: i32) -> ExecutionHead {
+fn due_head(n: usize, seconds: i64, priority: i32) -> ExecutionHead {
     ExecutionHead { due: Some(at(seconds)), priority, ..head(n, 1) }
 }
 
-fn owned(n: usize, by: usize) -> ExecutionHead {
+fn owned_head(n: usize, by: usize) -> ExecutionHead {
     ExecutionHead {
         owner: Some(worker(by)),
         state: ExecutionState::InProgress,
@@ -23,15 +23,15 @@ fn owned(n: usize, by: usize) -> ExecutionHead {
     }
 }
 
-fn lease(n: usize, seconds: i64) -> Lease {
+fn make_lease(n: usize, seconds: i64) -> Lease {
     Lease { worker: worker(n), node: "örtlich".to_owned(), until: at(seconds) }
 }
 
-async fn due_at(pair: &StorePair, now: Timestamp, most: usize) -> Vec<ExecutionHead> {
+async fn find_due(pair: &StorePair, now: Timestamp, most: usize) -> Vec<ExecutionHead> {
     pair.other.find_heads(HeadQuery::Due { now }, most).await.unwrap()
 }
 
-async fn orphans(pair: &StorePair, seconds: i64) -> Vec<ExecutionHead> {
+async fn find_orphans(pair: &StorePair, seconds: i64) -> Vec<ExecutionHead> {
     let mut heads =
         pair.other.find_heads(HeadQuery::Orphans { now: at(seconds) }, 100).await.unwrap();
     heads.sort_by_key(|head| head.execution);
@@ -77,58 +77,64 @@ pub async fn an_older_head_never_replaces_a_newer_one(pair: StorePair) {
 /// Due executions are listed by priority, then by time. Owned ones and those without due time are
 /// not listed.
 pub async fn due_executions_are_listed_by_priority_and_time(pair: StorePair) {
-    let ordered = [due(5, 9, 7), due(4, 0, 0), due(3, 1, 0), due(2, 2, 0), due(1, 0, -3)];
+    let ordered = [
+        due_head(5, 9, 7),
+        due_head(4, 0, 0),
+        due_head(3, 1, 0),
+        due_head(2, 2, 0),
+        due_head(1, 0, -3),
+    ];
     put_heads(&pair, ordered.clone()).await;
-    let not_yet = [due(10, 11, 7), due(11, 11, 99), due(12, 11, 0)];
+    let not_yet = [due_head(10, 11, 7), due_head(11, 11, 99), due_head(12, 11, 0)];
     put_heads(&pair, not_yet).await;
-    put_heads(&pair, [ExecutionHead { due: Some(at(0)), ..owned(20, 1) }, head(21, 1)]).await;
+    put_heads(&pair, [ExecutionHead { due: Some(at(0)), ..owned_head(20, 1) }, head(21, 1)]).await;
     for (state, n) in ExecutionState::ALL.into_iter().filter(|state| state.is_finished()).zip(30..)
     {
-        put_heads(&pair, [ExecutionHead { state, ..due(n, 0, 7) }]).await;
+        put_heads(&pair, [ExecutionHead { state, ..due_head(n, 0, 7) }]).await;
     }
-    assert_eq!(due_at(&pair, at(10), 100).await, ordered);
-    assert_eq!(due_at(&pair, at(10), 4).await[..3], ordered[..3]);
-    assert_eq!(due_at(&pair, at(10), 0).await, []);
-    assert_eq!(due_at(&pair, at(9), 1).await, ordered[..1], "due at this moment");
-    assert_eq!(due_at(&pair, at(-1), 100).await, []);
+    assert_eq!(find_due(&pair, at(10), 100).await, ordered);
+    assert_eq!(find_due(&pair, at(10), 4).await[..3], ordered[..3]);
+    assert_eq!(find_due(&pair, at(10), 0).await, []);
+    assert_eq!(find_due(&pair, at(9), 1).await, ordered[..1], "due at this moment");
+    assert_eq!(find_due(&pair, at(-1), 100).await, []);
 }
 
 /// A part of each list goes to the longest due, whatever its priority, so no execution starves.
 pub async fn the_longest_due_are_listed_whatever_their_priority(pair: StorePair) {
-    put_heads(&pair, (1..=30).map(|n| due(n, 5, 9))).await;
-    let patient = [due(41, 1, -9), due(42, 2, 0), due(43, 3, -3)];
+    put_heads(&pair, (1..=30).map(|n| due_head(n, 5, 9))).await;
+    let patient = [due_head(41, 1, -9), due_head(42, 2, 0), due_head(43, 3, -3)];
     put_heads(&pair, patient.clone()).await;
-    let found = due_at(&pair, at(10), 16).await;
+    let found = find_due(&pair, at(10), 16).await;
     assert_eq!(found.len(), 16);
     assert!(found[..14].iter().all(|head| head.priority == 9), "{found:?}");
     assert_eq!(found[14..], patient[..2]);
-    assert_eq!(due_at(&pair, at(10), 2).await, [due(1, 5, 9), due(41, 1, -9)]);
-    assert_eq!(due_at(&pair, at(10), 1).await, [due(1, 5, 9)]);
-    let all = due_at(&pair, at(10), 100).await;
+    assert_eq!(find_due(&pair, at(10), 2).await, [due_head(1, 5, 9), due_head(41, 1, -9)]);
+    assert_eq!(find_due(&pair, at(10), 1).await, [due_head(1, 5, 9)]);
+    let all = find_due(&pair, at(10), 100).await;
     assert_eq!(all.len(), 33);
-    assert_eq!(all[30..], [due(42, 2, 0), due(43, 3, -3), due(41, 1, -9)]);
+    assert_eq!(all[30..], [due_head(42, 2, 0), due_head(43, 3, -3), due_head(41, 1, -9)]);
 }
 
 /// A list looks at a limited number of priorities, the highest first, and fills up with the longest
 /// due.
 pub async fn a_due_list_reads_a_limited_number_of_priorities(pair: StorePair) {
     let most = i32::try_from(limits::PRIORITIES).unwrap();
-    let asleep = (1..most).map(|n| due(n.unsigned_abs() as usize, 1_000, n + 100));
+    let asleep = (1..most).map(|n| due_head(n.unsigned_abs() as usize, 1_000, n + 100));
     put_heads(&pair, asleep).await;
-    let [high, middle, low] = [due(101, 5, 3), due(102, 4, 2), due(103, 3, 1)];
+    let [high, middle, low] = [due_head(101, 5, 3), due_head(102, 4, 2), due_head(103, 3, 1)];
     put_heads(&pair, [high.clone(), middle.clone(), low.clone()]).await;
-    assert_eq!(due_at(&pair, at(10), 100).await, [high.clone(), low.clone(), middle]);
-    assert_eq!(due_at(&pair, at(10), 2).await, [high.clone(), low]);
-    assert_eq!(due_at(&pair, at(10), 1).await, [high]);
+    assert_eq!(find_due(&pair, at(10), 100).await, [high.clone(), low.clone(), middle]);
+    assert_eq!(find_due(&pair, at(10), 2).await, [high.clone(), low]);
+    assert_eq!(find_due(&pair, at(10), 1).await, [high]);
 }
 
-/// All due executions can be paged through, the longest due first.
+/// The longest due come first.
 pub async fn due_executions_can_be_paged_through(pair: StorePair) {
-    let some = |n: i32| due(n.unsigned_abs() as usize, i64::from(n / 3), n % 2);
+    let some = |n: i32| due_head(n.unsigned_abs() as usize, i64::from(n / 3), n % 2);
     put_heads(&pair, (1..=9).map(some)).await;
     put_heads(
         &pair,
-        [due(20, 11, 0), ExecutionHead { due: Some(at(0)), ..owned(21, 1) }, head(22, 1)],
+        [due_head(20, 11, 0), ExecutionHead { due: Some(at(0)), ..owned_head(21, 1) }, head(22, 1)],
     )
     .await;
     let (mut found, mut after) = (Vec::new(), None);
@@ -150,13 +156,13 @@ pub async fn due_executions_can_be_paged_through(pair: StorePair) {
 
 /// A head without a log is not stored, so a late write does not bring a removed execution back.
 pub async fn a_head_without_a_log_is_not_stored(pair: StorePair) {
-    pair.one.put_head(due(1, 0, 0)).await.unwrap();
+    pair.one.put_head(due_head(1, 0, 0)).await.unwrap();
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), None);
-    assert_eq!(due_at(&pair, at(10), 10).await, []);
+    assert_eq!(find_due(&pair, at(10), 10).await, []);
     // A log without a head gets one.
     pair.append(execution(1), 0, 1).await;
-    pair.one.put_head(due(1, 0, 0)).await.unwrap();
-    assert_eq!(due_at(&pair, at(10), 10).await, [due(1, 0, 0)]);
+    pair.one.put_head(due_head(1, 0, 0)).await.unwrap();
+    assert_eq!(find_due(&pair, at(10), 10).await, [due_head(1, 0, 0)]);
     let over = ExecutionHead {
         state: ExecutionState::Completed,
         finished_at: Some(at(1)),
@@ -175,67 +181,69 @@ pub async fn a_finished_execution_with_an_owner_can_be_an_orphan(pair: StorePair
         state: ExecutionState::Failed,
         finished_at: Some(at(3)),
         parent: Some(execution(2)),
-        ..owned(1, 1)
+        ..owned_head(1, 1)
     };
     let mut append = super::some_events(execution(1), 0, 1);
     append.head = Some(over.clone());
     pair.one.append(append).await.unwrap();
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), Some(over.clone()));
-    assert_eq!(orphans(&pair, 0).await, std::slice::from_ref(&over));
-    pair.one.renew_lease(lease(1, 10)).await.unwrap();
-    assert_eq!(orphans(&pair, 0).await, []);
-    assert_eq!(orphans(&pair, 10).await, std::slice::from_ref(&over));
+    assert_eq!(find_orphans(&pair, 0).await, std::slice::from_ref(&over));
+    pair.one.renew_lease(make_lease(1, 10)).await.unwrap();
+    assert_eq!(find_orphans(&pair, 0).await, []);
+    assert_eq!(find_orphans(&pair, 10).await, std::slice::from_ref(&over));
     put_heads(&pair, [ExecutionHead { owner: None, ..over }]).await;
-    assert_eq!(orphans(&pair, 10).await, []);
-    assert_eq!(due_at(&pair, at(10), 10).await, []);
+    assert_eq!(find_orphans(&pair, 10).await, []);
+    assert_eq!(find_due(&pair, at(10), 10).await, []);
 }
 
 /// The next due time is the earliest of the executions without owner.
 pub async fn the_next_due_time_is_the_earliest(pair: StorePair) {
     assert_eq!(pair.other.next_due_at().await.unwrap(), None);
-    put_heads(&pair, [ExecutionHead { due: Some(at(1)), ..owned(1, 1) }, head(2, 1)]).await;
+    put_heads(&pair, [ExecutionHead { due: Some(at(1)), ..owned_head(1, 1) }, head(2, 1)]).await;
     assert_eq!(pair.other.next_due_at().await.unwrap(), None);
-    put_heads(&pair, [due(3, 9, 5), due(4, 7, -5), due(5, 8, 0)]).await;
+    put_heads(&pair, [due_head(3, 9, 5), due_head(4, 7, -5), due_head(5, 8, 0)]).await;
     assert_eq!(pair.other.next_due_at().await.unwrap(), Some(at(7)));
-    put_heads(&pair, [ExecutionHead { owner: Some(worker(1)), ..due(4, 7, -5) }]).await;
+    put_heads(&pair, [ExecutionHead { owner: Some(worker(1)), ..due_head(4, 7, -5) }]).await;
     assert_eq!(pair.other.next_due_at().await.unwrap(), Some(at(8)));
 }
 
-/// Executions of a worker are orphans when its lease has expired, and not before.
+/// They are no orphans before that.
 pub async fn executions_are_orphans_after_the_lease_expired(pair: StorePair) {
-    pair.one.renew_lease(lease(1, 10)).await.unwrap();
-    pair.one.renew_lease(lease(2, 20)).await.unwrap();
-    put_heads(&pair, [owned(1, 1), owned(2, 1), owned(3, 2), due(4, 0, 0)]).await;
-    assert_eq!(orphans(&pair, 9).await, []);
-    assert_eq!(orphans(&pair, 10).await, [owned(1, 1), owned(2, 1)]);
+    pair.one.renew_lease(make_lease(1, 10)).await.unwrap();
+    pair.one.renew_lease(make_lease(2, 20)).await.unwrap();
+    put_heads(&pair, [owned_head(1, 1), owned_head(2, 1), owned_head(3, 2), due_head(4, 0, 0)])
+        .await;
+    assert_eq!(find_orphans(&pair, 9).await, []);
+    assert_eq!(find_orphans(&pair, 10).await, [owned_head(1, 1), owned_head(2, 1)]);
     let mut owned_heads = pair.other.find_heads(HeadQuery::OwnedBy(worker(1)), 10).await.unwrap();
     owned_heads.sort_by_key(|head| head.execution);
-    assert_eq!(owned_heads, [owned(1, 1), owned(2, 1)]);
+    assert_eq!(owned_heads, [owned_head(1, 1), owned_head(2, 1)]);
     assert_eq!(pair.other.find_heads(HeadQuery::OwnedBy(worker(1)), 1).await.unwrap().len(), 1);
     assert_eq!(pair.other.find_heads(HeadQuery::OwnedBy(worker(3)), 10).await.unwrap(), []);
     assert_eq!(
         pair.other.find_heads(HeadQuery::Orphans { now: at(10) }, 1).await.unwrap().len(),
         1
     );
-    pair.one.renew_lease(lease(1, 30)).await.unwrap();
-    assert_eq!(orphans(&pair, 10).await, []);
-    assert_eq!(orphans(&pair, 20).await, [owned(3, 2)]);
-    put_heads(&pair, [ExecutionHead { owner: None, seq: shared::id::Seq(2), ..owned(3, 2) }]).await;
-    assert_eq!(orphans(&pair, 20).await, []);
+    pair.one.renew_lease(make_lease(1, 30)).await.unwrap();
+    assert_eq!(find_orphans(&pair, 10).await, []);
+    assert_eq!(find_orphans(&pair, 20).await, [owned_head(3, 2)]);
+    put_heads(&pair, [ExecutionHead { owner: None, seq: shared::id::Seq(2), ..owned_head(3, 2) }])
+        .await;
+    assert_eq!(find_orphans(&pair, 20).await, []);
 }
 
 /// Executions of a worker that was removed or never known are orphans at once.
 pub async fn executions_of_a_removed_worker_are_orphans_at_once(pair: StorePair) {
-    pair.one.renew_lease(lease(1, 10)).await.unwrap();
-    put_heads(&pair, [owned(1, 1), owned(2, 2)]).await;
-    assert_eq!(orphans(&pair, 0).await, [owned(2, 2)]);
+    pair.one.renew_lease(make_lease(1, 10)).await.unwrap();
+    put_heads(&pair, [owned_head(1, 1), owned_head(2, 2)]).await;
+    assert_eq!(find_orphans(&pair, 0).await, [owned_head(2, 2)]);
     pair.one.remove_worker(worker(1)).await.unwrap();
-    assert_eq!(orphans(&pair, 0).await, [owned(1, 1), owned(2, 2)]);
+    assert_eq!(find_orphans(&pair, 0).await, [owned_head(1, 1), owned_head(2, 2)]);
     let nobody: WorkerId = worker(9);
     pair.one.remove_worker(nobody).await.unwrap();
 }
 
-/// Commands wait in the order of their arrival, each once, until they are discarded.
+/// Each command is listed once.
 pub async fn commands_are_listed_in_order_until_discarded(pair: StorePair) {
     let step = "a.b".parse().unwrap();
     let approve =

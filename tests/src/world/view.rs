@@ -27,18 +27,19 @@ use super::{World, lock};
 pub struct View {
     world: Arc<World>,
     hints: Arc<Hints>,
-    frozen: Mutex<Option<Instant>>,
-    /// Logs with an append of this view on its way.
+    frozen_until: Mutex<Option<Instant>>,
+    /// Logs for which this view has sent an append that is not answered yet.
     in_flight: Arc<Mutex<BTreeSet<ExecutionId>>>,
 }
 
-/// An append on its way. Dropping it ends it, even if its sender crashed.
-struct Flight {
+/// An append that has been sent and not yet answered. Dropping this value ends it, even if its
+/// sender crashed.
+struct AppendInFlight {
     all: Arc<Mutex<BTreeSet<ExecutionId>>>,
     id: ExecutionId,
 }
 
-impl Drop for Flight {
+impl Drop for AppendInFlight {
     fn drop(&mut self) {
         lock(&self.all).remove(&self.id);
     }
@@ -46,17 +47,18 @@ impl Drop for Flight {
 
 impl View {
     pub(super) fn new(world: Arc<World>, hints: Arc<Hints>) -> Self {
-        Self { world, hints, frozen: Mutex::default(), in_flight: Arc::default() }
+        Self { world, hints, frozen_until: Mutex::default(), in_flight: Arc::default() }
     }
 
-    /// Delays everything from and to this view for a time: its owner lives and seems dead.
+    /// Delays everything from and to this view for a time, so that its owner seems dead although it
+    /// lives.
     pub fn freeze(&self, span: Duration) {
-        *lock(&self.frozen) = Some(Instant::now() + span);
+        *lock(&self.frozen_until) = Some(Instant::now() + span);
     }
 
     async fn wait_for_thaw(&self) {
         loop {
-            let until = *lock(&self.frozen);
+            let until = *lock(&self.frozen_until);
             match until {
                 Some(until) if Instant::now() < until => time::sleep_until(until).await,
                 _ => return,
@@ -65,19 +67,19 @@ impl View {
     }
 
     /// Runs an operation at the other end of the network.
-    async fn remote<T, E>(
+    async fn run_remotely<T, E>(
         &self,
         operation: impl Future<Output = Result<T, E>> + Send,
     ) -> Result<T, E> {
         self.wait_for_thaw().await;
-        self.world.delay().await;
+        self.world.delay_message().await;
         let done = operation.await;
         self.wait_for_thaw().await;
         done
     }
 
     /// Runs a write and sends hints about it.
-    async fn write<T, E>(
+    async fn write_and_send_hints<T, E>(
         &self,
         operation: impl Future<Output = Result<T, E>> + Send,
     ) -> Result<T, E> {
@@ -87,21 +89,21 @@ impl View {
             self.world.send_hints();
             done
         };
-        self.remote(written).await
+        self.run_remotely(written).await
     }
 
-    fn start_flight(&self, id: ExecutionId) -> Flight {
+    fn start_flight(&self, id: ExecutionId) -> AppendInFlight {
         if !lock(&self.in_flight).insert(id) {
             self.world.add_violation("two appends to one log were in flight at once".to_owned());
         }
-        Flight { all: Arc::clone(&self.in_flight), id }
+        AppendInFlight { all: Arc::clone(&self.in_flight), id }
     }
 }
 
 #[async_trait]
 impl Store for View {
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
-        self.remote(self.world.faulty.prune(before, most)).await
+        self.run_remotely(self.world.faulty.prune(before, most)).await
     }
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {
@@ -121,11 +123,11 @@ impl Log for View {
         let _flight = (append.after != Seq::START).then(|| self.start_flight(append.execution));
         if self.world.is_late() {
             self.world.append_later(append);
-            self.remote(async { Ok::<_, AppendError>(()) }).await?;
+            self.run_remotely(async { Ok::<_, AppendError>(()) }).await?;
             return Err(StoreError::Unavailable("the answer was lost".to_owned()).into());
         }
         let (id, documents) = (append.execution, append.documents.clone());
-        let done = self.write(self.world.faulty.append(append)).await;
+        let done = self.write_and_send_hints(self.world.faulty.append(append)).await;
         if done.is_ok() {
             self.world.acknowledge(id, documents);
         }
@@ -133,11 +135,11 @@ impl Log for View {
     }
 
     async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
-        self.write(self.world.faulty.put_head(head)).await
+        self.write_and_send_hints(self.world.faulty.put_head(head)).await
     }
 
     async fn read(&self, id: ExecutionId, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
-        self.remote(self.world.faulty.read(id, after)).await
+        self.run_remotely(self.world.faulty.read(id, after)).await
     }
 
     async fn find_heads(
@@ -145,19 +147,19 @@ impl Log for View {
         query: HeadQuery,
         most: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.remote(self.world.faulty.find_heads(query, most)).await
+        self.run_remotely(self.world.faulty.find_heads(query, most)).await
     }
 
     async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {
-        self.remote(self.world.faulty.renew_lease(lease)).await
+        self.run_remotely(self.world.faulty.renew_lease(lease)).await
     }
 
     async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError> {
-        self.write(self.world.faulty.remove_worker(worker)).await
+        self.write_and_send_hints(self.world.faulty.remove_worker(worker)).await
     }
 
     async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        self.remote(self.world.faulty.list_workers(now)).await
+        self.run_remotely(self.world.faulty.list_workers(now)).await
     }
 }
 
@@ -168,37 +170,37 @@ impl Permits for View {
         ask: &PermitAsk,
         now: Timestamp,
     ) -> Result<Permission, StoreError> {
-        self.remote(self.world.faulty.acquire_permits(ask, now)).await
+        self.run_remotely(self.world.faulty.acquire_permits(ask, now)).await
     }
 
     async fn release_permits(&self, permits: Vec<Permit>) -> Result<(), StoreError> {
-        self.write(self.world.faulty.release_permits(permits)).await
+        self.write_and_send_hints(self.world.faulty.release_permits(permits)).await
     }
 }
 
 #[async_trait]
 impl Inbox for View {
     async fn send_command(&self, envelope: SentCommand) -> Result<(), StoreError> {
-        self.write(self.world.faulty.send_command(envelope)).await
+        self.write_and_send_hints(self.world.faulty.send_command(envelope)).await
     }
 
     async fn list_commands(&self, of: Option<ExecutionId>) -> Result<Vec<SentCommand>, StoreError> {
-        self.remote(self.world.faulty.list_commands(of)).await
+        self.run_remotely(self.world.faulty.list_commands(of)).await
     }
 
     async fn remove_commands(&self, commands: Vec<CommandId>) -> Result<(), StoreError> {
-        self.remote(self.world.faulty.remove_commands(commands)).await
+        self.run_remotely(self.world.faulty.remove_commands(commands)).await
     }
 }
 
 #[async_trait]
 impl Documents for View {
     async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
-        self.remote(self.world.faulty.put_request(request)).await
+        self.run_remotely(self.world.faulty.put_request(request)).await
     }
 
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
-        self.remote(self.world.faulty.request(id)).await
+        self.run_remotely(self.world.faulty.request(id)).await
     }
 
     async fn list_requests(
@@ -206,7 +208,7 @@ impl Documents for View {
         filter: &RequestFilter,
         page: &Page,
     ) -> Result<Listing<Request>, StoreError> {
-        self.remote(self.world.faulty.list_requests(filter, page)).await
+        self.run_remotely(self.world.faulty.list_requests(filter, page)).await
     }
 
     async fn add_transcript(
@@ -214,7 +216,7 @@ impl Documents for View {
         id: RequestId,
         entries: &[TranscriptEntry],
     ) -> Result<(), StoreError> {
-        self.remote(self.world.faulty.add_transcript(id, entries)).await
+        self.run_remotely(self.world.faulty.add_transcript(id, entries)).await
     }
 
     async fn transcript_after(
@@ -222,15 +224,15 @@ impl Documents for View {
         id: RequestId,
         known: usize,
     ) -> Result<Vec<TranscriptEntry>, StoreError> {
-        self.remote(self.world.faulty.transcript_after(id, known)).await
+        self.run_remotely(self.world.faulty.transcript_after(id, known)).await
     }
 
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
-        self.remote(self.world.faulty.put_plan(plan)).await
+        self.run_remotely(self.world.faulty.put_plan(plan)).await
     }
 
     async fn plan(&self, id: PlanId) -> Result<Option<Arc<Plan>>, StoreError> {
-        self.remote(self.world.faulty.plan(id)).await
+        self.run_remotely(self.world.faulty.plan(id)).await
     }
 
     async fn list_plans(
@@ -238,11 +240,11 @@ impl Documents for View {
         filter: &PlanFilter,
         page: &Page,
     ) -> Result<Listing<PlanVersion>, StoreError> {
-        self.remote(self.world.faulty.list_plans(filter, page)).await
+        self.run_remotely(self.world.faulty.list_plans(filter, page)).await
     }
 
     async fn head(&self, id: ExecutionId) -> Result<Option<ExecutionHead>, StoreError> {
-        self.remote(self.world.faulty.head(id)).await
+        self.run_remotely(self.world.faulty.head(id)).await
     }
 
     async fn list_heads(
@@ -250,7 +252,7 @@ impl Documents for View {
         filter: &ExecutionFilter,
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError> {
-        self.remote(self.world.faulty.list_heads(filter, page)).await
+        self.run_remotely(self.world.faulty.list_heads(filter, page)).await
     }
 }
 
@@ -261,7 +263,7 @@ impl Vectors for View {
         model: &str,
         texts: &[TextHash],
     ) -> Result<Vec<Option<Vec<f32>>>, StoreError> {
-        self.remote(self.world.faulty.find_vectors(model, texts)).await
+        self.run_remotely(self.world.faulty.find_vectors(model, texts)).await
     }
 
     async fn put_vectors(
@@ -269,7 +271,7 @@ impl Vectors for View {
         model: &str,
         vectors: &[(TextHash, Vec<f32>)],
     ) -> Result<(), StoreError> {
-        self.write(self.world.faulty.put_vectors(model, vectors)).await
+        self.write_and_send_hints(self.world.faulty.put_vectors(model, vectors)).await
     }
 }
 
@@ -280,7 +282,7 @@ impl KeyValue for View {
         record: &Record,
         unless: WriteCondition,
     ) -> Result<bool, StoreError> {
-        self.write(self.world.faulty.put_record(record, unless)).await
+        self.write_and_send_hints(self.world.faulty.put_record(record, unless)).await
     }
 
     async fn find_record(
@@ -288,7 +290,7 @@ impl KeyValue for View {
         kind: RecordKind,
         name: &str,
     ) -> Result<Option<Record>, StoreError> {
-        self.remote(self.world.faulty.find_record(kind, name)).await
+        self.run_remotely(self.world.faulty.find_record(kind, name)).await
     }
 
     async fn list_records(
@@ -296,14 +298,14 @@ impl KeyValue for View {
         kind: RecordKind,
         page: RecordPage,
     ) -> Result<Vec<Record>, StoreError> {
-        self.remote(self.world.faulty.list_records(kind, page)).await
+        self.run_remotely(self.world.faulty.list_records(kind, page)).await
     }
 
     async fn remove_record(&self, kind: RecordKind, name: &str) -> Result<bool, StoreError> {
-        self.write(self.world.faulty.remove_record(kind, name)).await
+        self.write_and_send_hints(self.world.faulty.remove_record(kind, name)).await
     }
 
     async fn records_revision(&self) -> Result<u64, StoreError> {
-        self.remote(self.world.faulty.records_revision()).await
+        self.run_remotely(self.world.faulty.records_revision()).await
     }
 }

@@ -9,7 +9,7 @@ pub(crate) struct Planning {
     /// Only tools of these toolsets.
     #[arg(long = "toolset", value_name = "NAME")]
     pub(crate) toolsets: Vec<String>,
-    /// The planner.
+    /// The planner that writes the plan: `offline`, a configured model or its provider.
     #[arg(long, value_name = "NAME")]
     pub(crate) planner: Option<String>,
     /// Reuse of plans that a model made before.
@@ -42,7 +42,7 @@ pub(crate) enum Cache {
 
 #[derive(Args, Debug)]
 pub(crate) struct PlanArgs {
-    /// The request, in words.
+    /// The request that the plan fulfils, in words.
     pub(crate) query: String,
     /// The output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -65,9 +65,9 @@ pub(crate) enum Format {
 
 #[derive(Args, Debug)]
 pub(crate) struct SaveArgs {
-    /// The name. An existing name is assigned to this plan.
+    /// The name to save the plan under. If another plan has the name, this plan replaces it.
     pub(crate) name: String,
-    /// `plan_…`
+    /// The id of a stored plan, `plan_…`.
     #[arg(value_name = "PLAN_ID", required_unless_present = "file")]
     pub(crate) plan: Option<String>,
     /// Create the plan from this JSON or YAML file; `-` is standard input.
@@ -85,7 +85,7 @@ pub(crate) struct ExportArgs {
     /// The format of the file.
     #[arg(long, value_enum, default_value_t = ExportFormat::Yaml)]
     pub(crate) format: ExportFormat,
-    /// The file; default: standard output.
+    /// The file to write; default: standard output.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

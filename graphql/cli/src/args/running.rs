@@ -67,8 +67,8 @@ pub(crate) struct Options {
     /// The deadline in milliseconds after the start.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) deadline_ms: Option<i32>,
-    /// Fail every step whose template has no value, or with `false` none. By default, steps of READ
-    /// tools keep the template's text, and all others fail.
+    /// Fail a step if one of its templates has no value; with `false`, keep the text of the
+    /// template. By default, steps of READ tools keep the text, and all others fail.
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_missing_value = "true"
@@ -94,7 +94,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) priority: Option<i32>,
     /// Maximum number of automatic replans, after a failure or when a step asks for one.
-    #[arg(long, value_name = "N", value_parser = replans_range())]
+    #[arg(long, value_name = "N", value_parser = parse_replans())]
     pub(crate) replans: Option<i32>,
     /// Wait for a tool that this process lacks instead of ending with status 3.
     #[arg(long)]
@@ -102,8 +102,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Returns the value of `compensateOnFailure`, if one was given.
-    pub(crate) fn compensates(&self) -> Option<bool> {
+    pub(crate) fn compensate_on_failure(&self) -> Option<bool> {
         (self.compensate || self.no_compensate).then_some(self.compensate)
     }
 }
@@ -131,8 +130,8 @@ pub(crate) struct RetryArgs {
 }
 
 impl RetryArgs {
-    /// Returns the API's name of the scope.
-    pub(crate) fn mode(&self) -> &'static str {
+    /// The scope as `RetryMode` of the API names it.
+    pub(crate) fn scope_name(&self) -> &'static str {
         match (&self.from_step, self.all) {
             (Some(_), _) => "FROM_STEP",
             (None, true) => "ALL",
@@ -140,7 +139,7 @@ impl RetryArgs {
         }
     }
 
-    pub(crate) fn scope(&self) -> RetryScope<'_> {
+    pub(crate) fn retry_scope(&self) -> RetryScope<'_> {
         match (&self.from_step, self.all) {
             (Some(step), _) => RetryScope::FromStep(step),
             (None, true) => RetryScope::All,
@@ -149,7 +148,7 @@ impl RetryArgs {
     }
 }
 
-fn replans_range() -> clap::builder::RangedI64ValueParser<i32> {
+fn parse_replans() -> clap::builder::RangedI64ValueParser<i32> {
     clap::value_parser!(i32).range(0..=i64::from(limits::REPLANS))
 }
 
@@ -230,7 +229,7 @@ pub(crate) struct SettleArgs {
 
 impl SettleArgs {
     /// Returns the name of the step or the item, for messages.
-    pub(crate) fn part_name(&self) -> String {
+    pub(crate) fn step_or_item_name(&self) -> String {
         let item = self.item.map(|item| format!("[{item}]")).unwrap_or_default();
         format!("{}{item}", self.step)
     }

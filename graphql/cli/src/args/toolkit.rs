@@ -29,7 +29,7 @@ pub(crate) enum ToolkitCommand {
     },
     /// Add a file in the format of `toolkit_files` to the stored toolkit.
     Load {
-        /// The file; `-` is standard input.
+        /// The file to add; `-` is standard input.
         file: PathBuf,
     },
 }
@@ -50,7 +50,6 @@ pub(crate) enum ToolkitFormat {
     Svg,
 }
 
-/// Parses a finite number.
 pub(crate) fn parse_number(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
     number.ok_or_else(|| "this is not a number such as 0.5".to_owned())

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tools {
-    /// List all.
+    /// List all tools.
     List {
         /// Only tools of this toolset.
         #[arg(long, value_name = "NAME")]
@@ -31,7 +31,7 @@ pub(crate) enum Tools {
     /// Register the tools of a file: `{"tools_list": [{"name", "description", "examples",
     /// "arguments"}]}`.
     Load {
-        /// The file.
+        /// The JSON file with the tools.
         file: PathBuf,
         /// The toolset of the new tools.
         #[arg(long, value_name = "NAME", default_value = "tools")]
@@ -102,7 +102,7 @@ pub(crate) enum RankMethod {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Toolsets {
-    /// List all.
+    /// List all toolsets.
     List,
     /// Activate toolsets, so that plans may use their tools.
     Activate {

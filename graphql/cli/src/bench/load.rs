@@ -22,34 +22,37 @@ pub(crate) enum StopCondition {
 
 /// Durations of executions, from the request to the durable end.
 #[derive(Debug)]
-pub(crate) struct Runs {
-    pub(crate) wall: Duration,
-    pub(crate) each: Vec<Duration>,
+pub(crate) struct RunTimes {
+    pub(crate) wall_time: Duration,
+    pub(crate) run_durations: Vec<Duration>,
 }
 
-pub(crate) async fn drive(
+pub(crate) async fn drive_executions(
     control: &Control,
     plan: &Arc<Plan>,
     options: &ExecutionOptions,
     concurrency: usize,
     until: StopCondition,
-) -> Result<Runs, BenchError> {
-    let begun = Instant::now();
+) -> Result<RunTimes, BenchError> {
+    let started_at = Instant::now();
     let started = Arc::new(AtomicUsize::new(0));
-    let each = Arc::new(Mutex::new(Vec::new()));
+    let run_durations = Arc::new(Mutex::new(Vec::new()));
     let mut clients = JoinSet::new();
     for _ in 0..concurrency.max(1) {
         let (control, plan, options) = (control.clone(), Arc::clone(plan), options.clone());
-        let (started, each) = (Arc::clone(&started), Arc::clone(&each));
+        let (started, run_durations) = (Arc::clone(&started), Arc::clone(&run_durations));
         clients.spawn(async move {
             let is_enough = |n: usize| match until {
                 StopCondition::Runs(runs) => n >= runs,
-                StopCondition::Time(time) => begun.elapsed() >= time,
+                StopCondition::Time(time) => started_at.elapsed() >= time,
             };
             while !is_enough(started.fetch_add(1, Ordering::Relaxed)) {
-                let asked = Instant::now();
-                one(&control, &plan, &options).await?;
-                each.lock().unwrap_or_else(PoisonError::into_inner).push(asked.elapsed());
+                let asked_at = Instant::now();
+                run_once(&control, &plan, &options).await?;
+                run_durations
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(asked_at.elapsed());
             }
             Ok::<_, BenchError>(())
         });
@@ -57,12 +60,13 @@ pub(crate) async fn drive(
     while let Some(client) = clients.join_next().await {
         client.map_err(|err| BenchError::Engine(err.to_string()))??;
     }
-    let wall = begun.elapsed();
-    let each = std::mem::take(&mut *each.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(Runs { wall, each })
+    let wall_time = started_at.elapsed();
+    let run_durations =
+        std::mem::take(&mut *run_durations.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(RunTimes { wall_time, run_durations })
 }
 
-pub(crate) async fn one(
+pub(crate) async fn run_once(
     control: &Control,
     plan: &Arc<Plan>,
     options: &ExecutionOptions,

@@ -13,7 +13,7 @@ use shared::{
 use super::{BenchArgs, BenchError};
 
 /// Single commits that are timed before the workload, as a reference.
-const PROBES: u64 = 200;
+const PROBED_COMMITS: u64 = 200;
 
 pub(crate) struct Report {
     fields: Map<String, Value>,
@@ -25,18 +25,18 @@ impl Report {
         let mut fields = Map::new();
         let effect = format!("{:?}", args.effect).to_lowercase();
         fields.insert("workload".to_owned(), format!("{:?}", args.workload).to_lowercase().into());
-        fields.insert("store".to_owned(), without_secrets(url).into());
+        fields.insert("store".to_owned(), hide_user_and_password(url).into());
         fields.insert("effect".to_owned(), effect.into());
         Self { fields, commits: 0 }
     }
 
     /// Creates a report of the compiler, which uses no store.
-    pub(crate) fn compiler(wall: Duration, steps: usize) -> Self {
+    pub(crate) fn for_compiler(wall_time: Duration, steps: usize) -> Self {
         let texts = [("workload", "plan"), ("store", "none"), ("effect", "read")];
         let texts = texts.map(|(name, text)| (name.to_owned(), Value::from(text)));
         let mut report = Self { fields: Map::from_iter(texts), commits: 0 };
         report.set("concurrency", 1);
-        report.figures(0, steps, wall, &mut [wall]);
+        report.add_figures(0, steps, wall_time, &mut [wall_time]);
         report
     }
 
@@ -45,21 +45,21 @@ impl Report {
     }
 
     pub(crate) fn set_ms(&mut self, name: &str, duration: Duration) {
-        self.set(name, round(duration.as_secs_f64() * 1_000.0));
+        self.set(name, round_to_four_decimals(duration.as_secs_f64() * 1_000.0));
     }
 
-    /// Times single appends of a small event.
+    /// Times single appends of a small event, because the store's commits bound all other figures.
     pub(crate) async fn probe_commits(&mut self, store: &dyn Store) -> Result<(), BenchError> {
         let id = ExecutionId::draw(Timestamp::UNIX_EPOCH);
         let mut times = Vec::new();
-        for n in 0..PROBES {
+        for n in 0..PROBED_COMMITS {
             let event = Event::CancelRequested { reason: None };
             let at = Timestamp::UNIX_EPOCH;
             let append = Append::new(id, Seq(n), &[RecordedEvent { seq: Seq(n + 1), at, event }]);
-            let begun = Instant::now();
+            let started_at = Instant::now();
             let appended = store.append(append).await;
             appended.map_err(|err| BenchError::Engine(err.to_string()))?;
-            times.push(begun.elapsed());
+            times.push(started_at.elapsed());
         }
         times.sort_unstable();
         self.set_ms("store_commit_p50_ms", percentile(&times, 50));
@@ -67,27 +67,34 @@ impl Report {
         Ok(())
     }
 
-    pub(crate) fn begin(&mut self, store: &dyn Store) {
+    pub(crate) fn start_counting_commits(&mut self, store: &dyn Store) {
         self.commits = store.hints().commits();
     }
 
-    pub(crate) fn finish(
+    pub(crate) fn record_runs(
         &mut self,
         store: &dyn Store,
         steps: usize,
-        wall: Duration,
+        wall_time: Duration,
         runs: &mut [Duration],
     ) {
-        self.figures(store.hints().commits() - self.commits, steps, wall, runs);
+        self.add_figures(store.hints().commits() - self.commits, steps, wall_time, runs);
     }
 
-    fn figures(&mut self, commits: u64, steps: usize, wall: Duration, runs: &mut [Duration]) {
+    fn add_figures(
+        &mut self,
+        commits: u64,
+        steps: usize,
+        wall_time: Duration,
+        runs: &mut [Duration],
+    ) {
         let n = runs.len();
         #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵²")]
-        let per_second = |count: usize| round(count as f64 / wall.as_secs_f64());
+        let per_second =
+            |count: usize| round_to_four_decimals(count as f64 / wall_time.as_secs_f64());
         runs.sort_unstable();
         self.set("runs", n);
-        self.set("wall_s", round(wall.as_secs_f64()));
+        self.set("wall_s", round_to_four_decimals(wall_time.as_secs_f64()));
         self.set("commits", commits);
         self.set("steps_per_s", per_second(n * steps));
         self.set("runs_per_s", per_second(n));
@@ -101,8 +108,10 @@ impl Report {
 
     pub(crate) fn to_json(&self) -> Value {
         let mut fields = self.fields.clone();
-        fields
-            .insert("max_rss_mb".to_owned(), max_rss_mb().map_or(Value::Null, |size| json!(size)));
+        fields.insert(
+            "max_rss_mb".to_owned(),
+            read_max_rss_mb().map_or(Value::Null, |size| json!(size)),
+        );
         Value::Object(fields)
     }
 }
@@ -112,20 +121,20 @@ pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     sorted.get((sorted.len() * percent / 100).min(last)).copied().unwrap_or_default()
 }
 
-pub(crate) fn round(value: f64) -> f64 {
+pub(crate) fn round_to_four_decimals(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }
 
-fn without_secrets(url: &str) -> String {
+fn hide_user_and_password(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
         _ => url.to_owned(),
     }
 }
 
-fn max_rss_mb() -> Option<f64> {
+fn read_max_rss_mb() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(round(kib / 1_024.0))
+    Some(round_to_four_decimals(kib / 1_024.0))
 }

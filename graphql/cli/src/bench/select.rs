@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::{Engine, EngineError, Wanted};
+use engine::{Engine, EngineError, SelectionQuery};
 use executor::{control::Control, options::Options};
 use offline::Offline;
 use planner::{
@@ -33,63 +33,63 @@ use toolsets::{
 use self::corpus::{Corpus, EXAMPLES_PER_TOOL, Words};
 use super::{
     BenchArgs, BenchError, BenchNode,
-    report::{Report, percentile, round},
+    report::{Report, percentile, round_to_four_decimals},
 };
 
-const TOOLS: usize = 10_000;
-const QUERIES: usize = 200;
-const ANSWER_TOOLS: usize = 5;
+const DEFAULT_TOOLS: usize = 10_000;
+const DEFAULT_QUERIES: usize = 200;
+const SELECTED_TOOLS: usize = 5;
 const COLLISION_THRESHOLD: f64 = 0.3;
 const ENCODED_QUERIES: usize = 20;
 
-pub(crate) async fn select(
-    rig: &BenchNode,
+pub(crate) async fn run_selection(
+    bench_node: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
-    let tools = args.steps.unwrap_or(TOOLS).max(2);
-    let queries = args.runs.unwrap_or(QUERIES).max(1);
+    let tools = args.steps.unwrap_or(DEFAULT_TOOLS).max(2);
+    let queries = args.runs.unwrap_or(DEFAULT_QUERIES).max(1);
     let corpus = Corpus::new(tools);
     report.set("effect", "read");
     report.set("tools", tools);
     report.set("vectors", tools * EXAMPLES_PER_TOOL);
-    report.begin(&*rig.store);
+    report.start_counting_commits(&*bench_node.store);
 
     let begun = Instant::now();
-    let first = SelectionBench::new(&rig.store, &corpus, tools).await?;
+    let first = SelectionBench::new(&bench_node.store, &corpus, tools).await?;
     first.ask("anything", Criterion::Centroid).await?;
     report.set("vectors_made_and_kept_s", to_seconds(begun.elapsed()));
 
     // Simulates another process that finds all vectors in the store.
-    let again = SelectionBench::new(&rig.store, &corpus, tools).await?;
+    let reopened = SelectionBench::new(&bench_node.store, &corpus, tools).await?;
     let begun = Instant::now();
-    again.ask("anything", Criterion::Centroid).await?;
+    reopened.ask("anything", Criterion::Centroid).await?;
     report.set("vectors_loaded_s", to_seconds(begun.elapsed()));
-    report.set("texts_embedded_again", again.words.embedded() - 1);
+    report.set("texts_embedded_again", reopened.words.count_embedded_texts() - 1);
 
     let begun = Instant::now();
     let collisions =
-        again.engine.selection.tool_collisions(Similarity::Dot, COLLISION_THRESHOLD).await;
+        reopened.engine.selection.tool_collisions(Similarity::Dot, COLLISION_THRESHOLD).await;
     report.set("collisions_s", to_seconds(begun.elapsed()));
     report.set("collisions", collisions.map_or(Value::Null, |pairs| json!(pairs.len())));
 
     let mut all = Vec::new();
-    let wall = Instant::now();
+    let wall_time = Instant::now();
     for by in Criterion::ALL {
         let name = by.as_str().to_lowercase();
-        all.extend(again.time(by, &corpus.queries(queries, 1), &name, report).await?);
+        all.extend(reopened.time(by, &corpus.make_queries(queries, 1), &name, report).await?);
     }
     for parts in [2, 4] {
         let name = format!("hybrid_{parts}_parts");
-        let queries = corpus.queries(queries, parts);
-        again.time(Criterion::Hybrid, &queries, &name, report).await?;
+        let queries = corpus.make_queries(queries, parts);
+        reopened.time(Criterion::Hybrid, &queries, &name, report).await?;
     }
-    let wall = wall.elapsed();
-    one_more(&rig.store, &corpus, tools, report).await?;
+    let wall_time = wall_time.elapsed();
+    add_one_tool(&bench_node.store, &corpus, tools, report).await?;
     measure_encoder(&corpus, report).await?;
     report.set("steps", 1);
     report.set("concurrency", 1);
-    report.finish(&*rig.store, 1, wall, &mut all);
+    report.record_runs(&*bench_node.store, 1, wall_time, &mut all);
     Ok(())
 }
 
@@ -106,7 +106,7 @@ impl SelectionBench {
     ) -> Result<Self, BenchError> {
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
         let toolbox = Toolbox::default();
-        let set = json!({ "name": "bench", "source": { "tools": corpus.tools(tools) } });
+        let set = json!({ "name": "bench", "source": { "tools": corpus.make_tools(tools) } });
         let set = serde_json::from_value(set).map_err(|err| BenchError::Engine(err.to_string()))?;
         let registry = Registry::new(registry::Parts {
             sources: Sources::new(&toolbox, shared::limits::OUTPUT_BYTES),
@@ -129,8 +129,9 @@ impl SelectionBench {
     }
 
     async fn ask(&self, query: &str, by: Criterion) -> Result<usize, BenchError> {
-        let wanted = Wanted { query, by, limit: ANSWER_TOOLS, active_only: true };
-        Ok(self.engine.selection.select_tools(wanted).await.map_err(to_bench_error)?.len())
+        let selection_query =
+            SelectionQuery { query, by, limit: SELECTED_TOOLS, active_only: true };
+        Ok(self.engine.selection.select_tools(selection_query).await.map_err(to_bench_error)?.len())
     }
 
     /// Asks each query twice and times the second run, when the engine has cached the vectors of
@@ -161,7 +162,7 @@ impl SelectionBench {
 }
 
 /// Adds a tool: only its own texts are embedded.
-async fn one_more(
+async fn add_one_tool(
     store: &Arc<dyn Store>,
     corpus: &Corpus,
     tools: usize,
@@ -171,22 +172,22 @@ async fn one_more(
     for by in Criterion::ALL {
         seat.ask("anything", by).await?;
     }
-    let before = seat.words.embedded();
-    let added = corpus.tools(tools + 1).pop().unwrap_or_default();
+    let before = seat.words.count_embedded_texts();
+    let added = corpus.make_tools(tools + 1).pop().unwrap_or_default();
     seat.engine.tools.register_tool(Some("more"), added).await.map_err(to_bench_error)?;
     let begun = Instant::now();
     seat.ask("anything", Criterion::Hybrid).await?;
     report.set_ms("one_more_tool_ms", begun.elapsed());
-    report.set("one_more_tool_texts", seat.words.embedded() - before);
+    report.set("one_more_tool_texts", seat.words.count_embedded_texts() - before);
     Ok(())
 }
 
 async fn measure_encoder(corpus: &Corpus, report: &mut Report) -> Result<(), BenchError> {
     let broken = |err: planner::embed::EmbedError| BenchError::Engine(err.to_string());
-    let encoder = Local::builtin().await.map_err(broken)?;
+    let encoder = Local::open_builtin_model().await.map_err(broken)?;
     let mut times = Vec::with_capacity(ENCODED_QUERIES);
     for n in 0..ENCODED_QUERIES {
-        let query = corpus.query(n, 1);
+        let query = corpus.make_query(n, 1);
         let begun = Instant::now();
         encoder.embed(&[&query]).await.map_err(broken)?;
         times.push(begun.elapsed());
@@ -197,7 +198,7 @@ async fn measure_encoder(corpus: &Corpus, report: &mut Report) -> Result<(), Ben
 }
 
 fn to_seconds(duration: Duration) -> f64 {
-    round(duration.as_secs_f64())
+    round_to_four_decimals(duration.as_secs_f64())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is the `map_err` of many")]

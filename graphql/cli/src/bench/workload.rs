@@ -31,42 +31,42 @@ use toolbox::{Toolbox, flow};
 use super::{
     BenchArgs, BenchEffect, BenchError, BenchNode,
     load::{self, StopCondition},
-    report::{Report, round},
+    report::{Report, round_to_four_decimals},
 };
 
-pub(crate) async fn chain(
-    rig: &BenchNode,
+pub(crate) async fn run_chain(
+    bench_node: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
     let steps = args.steps.unwrap_or(10).max(1);
     let concurrency = args.concurrency.unwrap_or(64);
-    let tool = tool_of(args.effect);
+    let tool = tool_with_effect(args.effect);
     let draft = (0..steps).map(|n| {
         let before = n.checked_sub(1).map(|n| json!(format!("s{n}")));
         make_step(&format!("s{n}"), tool, None, before)
     });
-    let plan = store_plan(rig, draft.collect()).await?;
+    let plan = save_plan(bench_node, draft.collect()).await?;
     let load = Load { steps, concurrency, runs: 20_000 };
-    run_executions(rig, args, report, &plan, load).await
+    run_executions(bench_node, args, report, &plan, load).await
 }
 
 /// Runs steps in parallel, and one step that depends on all.
-pub(crate) async fn fanout(
-    rig: &BenchNode,
+pub(crate) async fn run_fanout(
+    bench_node: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
     let steps = args.steps.unwrap_or(100).max(1);
     let concurrency = args.concurrency.unwrap_or(1);
-    let tool = tool_of(args.effect);
+    let tool = tool_with_effect(args.effect);
     let names: Vec<String> = (0..steps).map(|n| format!("s{n}")).collect();
     let mut draft: Vec<DraftStep> =
         names.iter().map(|name| make_step(name, tool, None, None)).collect();
     draft.push(make_step("join", tool, None, Some(json!(names))));
-    let plan = store_plan(rig, draft).await?;
+    let plan = save_plan(bench_node, draft).await?;
     let load = Load { steps: steps + 1, concurrency, runs: 1_000 };
-    run_executions(rig, args, report, &plan, load).await?;
+    run_executions(bench_node, args, report, &plan, load).await?;
     // The result counts the join step, but the option `--steps` does not.
     report.set("steps", steps);
     Ok(())
@@ -81,7 +81,7 @@ struct Load {
 }
 
 async fn run_executions(
-    rig: &BenchNode,
+    bench_node: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
     plan: &Arc<Plan>,
@@ -97,12 +97,13 @@ async fn run_executions(
         None => StopCondition::Runs(args.runs.unwrap_or(runs)),
     };
     let warm_up = StopCondition::Runs(concurrency * 2);
-    load::drive(&rig.control, plan, &options, concurrency, warm_up).await?;
-    report.begin(&*rig.store);
-    let mut runs = load::drive(&rig.control, plan, &options, concurrency, until).await?;
+    load::drive_executions(&bench_node.control, plan, &options, concurrency, warm_up).await?;
+    report.start_counting_commits(&*bench_node.store);
+    let mut runs =
+        load::drive_executions(&bench_node.control, plan, &options, concurrency, until).await?;
     report.set("steps", steps);
     report.set("concurrency", concurrency);
-    report.finish(&*rig.store, steps, runs.wall, &mut runs.each);
+    report.record_runs(&*bench_node.store, steps, runs.wall_time, &mut runs.run_durations);
     Ok(())
 }
 
@@ -120,8 +121,8 @@ struct DagStep {
 }
 
 /// Runs sleeping steps with the dependencies of a file.
-pub(crate) async fn dag(
-    rig: &BenchNode,
+pub(crate) async fn run_dag(
+    bench_node: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -134,32 +135,32 @@ pub(crate) async fn dag(
     let draft = dag.steps.iter().map(|node| {
         make_step(&node.id, "flow.sleep", Some(json!({ "ms": node.ms })), Some(json!(node.after)))
     });
-    let plan = store_plan(rig, draft.collect()).await?;
+    let plan = save_plan(bench_node, draft.collect()).await?;
     let width = args.concurrency.unwrap_or(256).max(1);
     let max_parallel = Some(u32::try_from(width).unwrap_or(u32::MAX));
     let options = ExecutionOptions { max_parallel, ..ExecutionOptions::default() };
-    report.begin(&*rig.store);
+    report.start_counting_commits(&*bench_node.store);
     let begun = Instant::now();
-    let id = load::one(&rig.control, &plan, &options).await?;
-    let wall = begun.elapsed();
+    let id = load::run_once(&bench_node.control, &plan, &options).await?;
+    let wall_time = begun.elapsed();
     report.set("effect", "read");
     report.set("steps", dag.steps.len());
     report.set("concurrency", width);
-    report.finish(&*rig.store, dag.steps.len(), wall, &mut [wall]);
-    let (work, critical) = path_lengths(&plan, &dag);
+    report.record_runs(&*bench_node.store, dag.steps.len(), wall_time, &mut [wall_time]);
+    let (work, critical) = compute_path_lengths(&plan, &dag);
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵²")]
     let share = work / width as f64;
-    report.set("makespan_s", round(makespan(rig, id).await?));
-    report.set("work_s", round(work));
-    report.set("critical_path_s", round(critical));
-    report.set("lower_bound_s", round(share.max(critical)));
-    report.set("upper_bound_s", round(share + critical));
+    report.set("makespan_s", round_to_four_decimals(load_makespan(bench_node, id).await?));
+    report.set("work_s", round_to_four_decimals(work));
+    report.set("critical_path_s", round_to_four_decimals(critical));
+    report.set("lower_bound_s", round_to_four_decimals(share.max(critical)));
+    report.set("upper_bound_s", round_to_four_decimals(share + critical));
     Ok(())
 }
 
-async fn makespan(rig: &BenchNode, id: ExecutionId) -> Result<f64, BenchError> {
+async fn load_makespan(bench_node: &BenchNode, id: ExecutionId) -> Result<f64, BenchError> {
     let mut events =
-        Box::pin(store::follow_log(Arc::clone(&rig.store), id, Seq::START, Duration::MAX));
+        Box::pin(store::follow_log(Arc::clone(&bench_node.store), id, Seq::START, Duration::MAX));
     let (mut first, mut last): (Option<Timestamp>, Option<Timestamp>) = (None, None);
     while let Some(recorded) = events.next().await {
         let recorded = recorded?;
@@ -174,7 +175,7 @@ async fn makespan(rig: &BenchNode, id: ExecutionId) -> Result<f64, BenchError> {
 }
 
 /// Returns the seconds of all steps together, and of the longest path.
-fn path_lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
+fn compute_path_lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
     let times: BTreeMap<&str, u64> =
         dag.steps.iter().map(|step| (step.id.as_str(), step.ms)).collect();
     let mut ends: Vec<u64> = Vec::new();
@@ -186,26 +187,26 @@ fn path_lengths(plan: &Plan, dag: &Dag) -> (f64, f64) {
     (seconds(times.values().sum()), seconds(ends.into_iter().max().unwrap_or(0)))
 }
 
-pub(crate) async fn subscribe(
-    rig: &BenchNode,
+pub(crate) async fn run_subscribers(
+    bench_node: &BenchNode,
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
     let followers = args.concurrency.unwrap_or(64).max(1);
     let steps = args.steps.unwrap_or(1_000).max(1);
-    let tool = tool_of(args.effect);
+    let tool = tool_with_effect(args.effect);
     let draft = (0..steps).map(|n| {
         let before = n.checked_sub(1).map(|n| json!(format!("s{n}")));
         make_step(&format!("s{n}"), tool, None, before)
     });
-    let plan = store_plan(rig, draft.collect()).await?;
-    report.begin(&*rig.store);
+    let plan = save_plan(bench_node, draft.collect()).await?;
+    report.start_counting_commits(&*bench_node.store);
     let begun = Instant::now();
-    let started = rig.control.start(Start::new(&plan, ExecutionOptions::default())).await;
+    let started = bench_node.control.start(Start::new(&plan, ExecutionOptions::default())).await;
     let id = started.map_err(|err| BenchError::Engine(err.to_string()))?.id;
     let mut tasks = JoinSet::new();
     for _ in 0..followers {
-        let store = Arc::clone(&rig.store);
+        let store = Arc::clone(&bench_node.store);
         tasks.spawn(async move {
             let poll = shared::limits::POLL_INTERVAL;
             store::follow_log(store, id, Seq::START, poll)
@@ -218,18 +219,18 @@ pub(crate) async fn subscribe(
     while let Some(count) = tasks.join_next().await {
         events += count.map_err(|err| BenchError::Engine(err.to_string()))?;
     }
-    let wall = begun.elapsed();
+    let wall_time = begun.elapsed();
     report.set("steps", steps);
     report.set("concurrency", followers);
-    report.finish(&*rig.store, steps, wall, &mut [wall]);
+    report.record_runs(&*bench_node.store, steps, wall_time, &mut [wall_time]);
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵²")]
-    report.set("events_per_s", round(events as f64 / wall.as_secs_f64()));
+    report.set("events_per_s", round_to_four_decimals(events as f64 / wall_time.as_secs_f64()));
     report.set("events", events);
     Ok(())
 }
 
 /// Times the compiler: a large plan, and a cycle in a large graph.
-pub(crate) fn plan(steps: usize) -> Value {
+pub(crate) fn measure_compiler(steps: usize) -> Value {
     let drafts = (0..steps.max(1)).map(|n| {
         let before = [n.checked_sub(1), n.checked_sub(7)].into_iter().flatten();
         let before: Vec<String> = before.map(|n| format!("s{n}")).collect();
@@ -238,20 +239,20 @@ pub(crate) fn plan(steps: usize) -> Value {
     });
     let draft = Draft { tools: drafts.collect(), ..Draft::default() };
     let begun = Instant::now();
-    let compiled = compile(&draft, plan_info(), &catalog(&flow_tools()));
-    let wall = begun.elapsed();
+    let compiled = compile(&draft, make_plan_info(), &make_catalog(&flow_tools()));
+    let wall_time = begun.elapsed();
     let (nodes, edges) = (60_000_usize, 245_000_usize);
     let draft = cyclic_draft(nodes, edges);
     let begun = Instant::now();
-    let refused = compile(&draft, plan_info(), &catalog(&flow_tools()));
+    let refused = compile(&draft, make_plan_info(), &make_catalog(&flow_tools()));
     let cycle = begun.elapsed();
     let named = refused.err().unwrap_or_default();
-    let mut report = Report::compiler(wall, steps);
+    let mut report = Report::for_compiler(wall_time, steps);
     report.set("steps", steps);
     report.set("compiled", compiled.is_ok());
     report.set("cycle_steps", nodes);
     report.set("cycle_edges", edges);
-    report.set("cycle_wall_s", round(cycle.as_secs_f64()));
+    report.set("cycle_wall_s", round_to_four_decimals(cycle.as_secs_f64()));
     report
         .set("cycle_named", named.iter().any(|problem: &Diagnostic| problem.code == "plan.cycle"));
     report.to_json()
@@ -274,7 +275,7 @@ fn cyclic_draft(nodes: usize, edges: usize) -> Draft {
     Draft { tools: steps.collect(), ..Draft::default() }
 }
 
-fn tool_of(effect: BenchEffect) -> &'static str {
+fn tool_with_effect(effect: BenchEffect) -> &'static str {
     match effect {
         BenchEffect::Read => "flow.noop",
         BenchEffect::Once => "flow.effect",
@@ -295,7 +296,7 @@ fn flow_tools() -> Toolbox {
     Toolbox::new([flow::flow()])
 }
 
-fn catalog(toolbox: &Toolbox) -> Catalog {
+fn make_catalog(toolbox: &Toolbox) -> Catalog {
     let sets = toolbox.sets();
     let tools = sets.iter().flat_map(|set| &set.tools);
     let tools = tools
@@ -303,7 +304,7 @@ fn catalog(toolbox: &Toolbox) -> Catalog {
     Catalog::new(tools)
 }
 
-fn plan_info() -> PlanInfo {
+fn make_plan_info() -> PlanInfo {
     let created_at = WallClock.now();
     PlanInfo {
         id: PlanId::draw(created_at),
@@ -315,17 +316,17 @@ fn plan_info() -> PlanInfo {
     }
 }
 
-async fn store_plan(rig: &BenchNode, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
-    let about = plan_info();
-    let created_at = rig.clock.now();
+async fn save_plan(bench_node: &BenchNode, tools: Vec<DraftStep>) -> Result<Arc<Plan>, BenchError> {
+    let about = make_plan_info();
+    let created_at = bench_node.clock.now();
     let request = Request { id: about.request, query: about.query.clone(), created_at };
-    rig.store.put_request(&request).await?;
+    bench_node.store.put_request(&request).await?;
     let draft = Draft { tools, ..Draft::default() };
-    let plan = compile(&draft, about, &catalog(&rig.toolbox)).map_err(|problems| {
+    let plan = compile(&draft, about, &make_catalog(&bench_node.toolbox)).map_err(|problems| {
         let first = problems.iter().find(|problem| problem.is_error());
         BenchError::Usage(first.map_or_else(String::new, ToString::to_string))
     })?;
-    rig.store.put_plan(&plan).await?;
-    debug_assert!(rig.toolbox.has_all(plan.steps().iter().map(|step| &step.tool)));
+    bench_node.store.put_plan(&plan).await?;
+    debug_assert!(bench_node.toolbox.has_all(plan.steps().iter().map(|step| &step.tool)));
     Ok(Arc::new(plan))
 }

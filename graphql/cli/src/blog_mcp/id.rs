@@ -24,7 +24,7 @@ impl IdSource {
         }
     }
 
-    pub(super) fn draw(&self, now: Timestamp) -> String {
+    pub(super) fn new_id(&self, now: Timestamp) -> String {
         let seconds = now.timestamp() & 0xffff_ffff;
         let count = self.counter.fetch_add(1, Ordering::Relaxed) & 0xff_ffff;
         format!("{seconds:08x}{:010x}{count:06x}", self.random)
@@ -41,7 +41,7 @@ mod tests {
     fn ids_are_24_digits_and_different() {
         let ids = IdSource::new();
         let now = Timestamp::from_timestamp(1_704_123_456, 0).unwrap();
-        let drawn: BTreeSet<_> = (0..1_000).map(|_| ids.draw(now)).collect();
+        let drawn: BTreeSet<_> = (0..1_000).map(|_| ids.new_id(now)).collect();
         assert_eq!(drawn.len(), 1_000);
         for id in drawn {
             assert!(id.len() == 24 && id.starts_with("6592dc40"), "{id}");
@@ -50,6 +50,6 @@ mod tests {
                 "{id}"
             );
         }
-        assert_ne!(IdSource::new().draw(now), IdSource::new().draw(now));
+        assert_ne!(IdSource::new().new_id(now), IdSource::new().new_id(now));
     }
 }

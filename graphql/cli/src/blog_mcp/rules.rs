@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Maximum number of records of one kind, because every call reads the whole file.
-pub(super) const RECORDS: usize = 10_000;
+pub(super) const MAX_RECORDS: usize = 10_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
@@ -20,7 +20,7 @@ pub(super) enum Refusal {
         "the author `{name}` (`{id}`) has the e-mail address `{email}` already: choose another"
     )]
     EmailTaken { email: String, name: String, id: String },
-    #[error("there are {RECORDS} records of the kind `{0}` already: delete some first")]
+    #[error("there are {MAX_RECORDS} records of the kind `{0}` already: delete some first")]
     Full(&'static str),
 }
 
@@ -35,7 +35,7 @@ pub(super) fn perform(
         Verb::Create => {
             check_references(offer.fields, arguments, data)?;
             check_email(arguments, data, None)?;
-            create(offer.kind, arguments, data, &ids.draw(now), now)
+            create(offer.kind, arguments, data, &ids.new_id(now), now)
         }
         Verb::Get => {
             let id = text_field(arguments, "id");
@@ -48,7 +48,7 @@ pub(super) fn perform(
         }
         Verb::Delete => {
             let id = text_field(arguments, "id").to_lowercase();
-            data.of_mut(offer.kind).retain(|record| text_field(record, "_id") != id);
+            data.records_mut(offer.kind).retain(|record| text_field(record, "_id") != id);
             Ok(json!({ "success": true }))
         }
         Verb::List => Ok(list(offer.kind, arguments, data)),
@@ -62,8 +62,8 @@ fn create(
     id: &str,
     now: Timestamp,
 ) -> Result<Value, Refusal> {
-    let records = data.of_mut(kind);
-    if records.len() >= RECORDS {
+    let records = data.records_mut(kind);
+    if records.len() >= MAX_RECORDS {
         return Err(Refusal::Full(kind.noun()));
     }
     let mut record = Record::new();
@@ -82,7 +82,7 @@ fn update(
     now: Timestamp,
 ) -> Result<Value, Refusal> {
     let id = text_field(arguments, "id").to_lowercase();
-    let record = data.of_mut(kind).iter_mut().find(|record| text_field(record, "_id") == id);
+    let record = data.records_mut(kind).iter_mut().find(|record| text_field(record, "_id") == id);
     let record = record.ok_or(Refusal::Unknown { noun: kind.noun(), id })?;
     for (name, value) in arguments.iter().filter(|(name, _)| *name != "id") {
         record.insert(name.clone(), value.clone());
@@ -93,9 +93,9 @@ fn update(
 
 fn list(kind: Kind, arguments: &Map<String, Value>, data: &Data) -> Value {
     let blog = arguments.get("blogId").and_then(Value::as_str).map(str::to_lowercase);
-    let records = data.of(kind).iter();
+    let records = data.records(kind).iter();
     let records = records.filter(|record| {
-        blog.as_deref().is_none_or(|blog| is_same(text_field(record, "blogId"), blog))
+        blog.as_deref().is_none_or(|blog| are_same_ids(text_field(record, "blogId"), blog))
     });
     records.cloned().map(Value::Object).collect()
 }
@@ -123,9 +123,9 @@ fn check_email(
 ) -> Result<(), Refusal> {
     let Some(email) = arguments.get("email").and_then(Value::as_str) else { return Ok(()) };
     let mut others = data
-        .of(Kind::Author)
+        .records(Kind::Author)
         .iter()
-        .filter(|author| own.is_none_or(|own| !is_same(text_field(author, "_id"), own)));
+        .filter(|author| own.is_none_or(|own| !are_same_ids(text_field(author, "_id"), own)));
     match others.find(|author| text_field(author, "email").to_lowercase() == email.to_lowercase()) {
         None => Ok(()),
         Some(other) => Err(Refusal::EmailTaken {
@@ -137,11 +137,11 @@ fn check_email(
 }
 
 fn find<'a>(data: &'a Data, kind: Kind, id: &str) -> Option<&'a Record> {
-    data.of(kind).iter().find(|record| is_same(text_field(record, "_id"), id))
+    data.records(kind).iter().find(|record| are_same_ids(text_field(record, "_id"), id))
 }
 
 /// Ids are hexadecimal numbers, so case does not matter.
-fn is_same(id: &str, other: &str) -> bool {
+fn are_same_ids(id: &str, other: &str) -> bool {
     id.eq_ignore_ascii_case(other)
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Data {
 }
 
 impl Data {
-    pub(super) fn of(&self, kind: Kind) -> &[Record] {
+    pub(super) fn records(&self, kind: Kind) -> &[Record] {
         match kind {
             Kind::Author => &self.authors,
             Kind::Blog => &self.blogs,
@@ -42,7 +42,7 @@ impl Data {
         }
     }
 
-    pub(super) fn of_mut(&mut self, kind: Kind) -> &mut Vec<Record> {
+    pub(super) fn records_mut(&mut self, kind: Kind) -> &mut Vec<Record> {
         match kind {
             Kind::Author => &mut self.authors,
             Kind::Blog => &mut self.blogs,

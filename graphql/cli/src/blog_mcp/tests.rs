@@ -34,7 +34,7 @@ impl World {
         self.try_call(name, arguments).unwrap()
     }
 
-    fn alice(&self) -> Value {
+    fn create_alice(&self) -> Value {
         self.call("createAuthor", &json!({ "name": "Alice", "email": "alice@test.com" }))
     }
 
@@ -44,12 +44,12 @@ impl World {
     }
 }
 
-const NOBODY: &str = "ffffffffffffffffffffffff";
+const UNKNOWN_ID: &str = "ffffffffffffffffffffffff";
 
 #[test]
 fn a_blog_is_created_read_updated_and_deleted() {
     let world = World::new();
-    let alice = world.alice();
+    let alice = world.create_alice();
     let blog = json!({ "title": "Größe 🎉", "content": "about", "authorId": alice["_id"] });
     let blog = world.call("createBlog", &blog);
     assert_eq!(blog["authorId"], alice["_id"]);
@@ -68,7 +68,7 @@ fn a_blog_is_created_read_updated_and_deleted() {
     let of_blog = json!({ "blogId": blog["_id"] });
     assert_eq!(world.call("listCommentsByBlog", &of_blog), json!([comment]));
     assert_eq!(world.call("listPicturesByBlog", &of_blog), json!([picture]));
-    assert_eq!(world.call("listPicturesByBlog", &json!({ "blogId": NOBODY })), json!([]));
+    assert_eq!(world.call("listPicturesByBlog", &json!({ "blogId": UNKNOWN_ID })), json!([]));
 
     for _ in 0..2 {
         assert_eq!(world.call("deleteBlog", &id), json!({ "success": true }));
@@ -79,7 +79,7 @@ fn a_blog_is_created_read_updated_and_deleted() {
 #[test]
 fn duplicate_and_dangling_records_are_rejected() {
     let world = World::new();
-    let alice = world.alice();
+    let alice = world.create_alice();
     let twin = json!({ "name": "Al", "email": "Alice@test.com" });
     let id = alice["_id"].as_str().unwrap();
     let err = world.try_call("createAuthor", &twin).unwrap_err().to_string().replace(id, "ID");
@@ -87,7 +87,7 @@ fn duplicate_and_dangling_records_are_rejected() {
         "the author `Alice` (`ID`) has the e-mail address `Alice@test.com` already: choose another"
     ]
     .assert_eq(&err);
-    let blog = json!({ "title": "t", "content": "c", "authorId": NOBODY });
+    let blog = json!({ "title": "t", "content": "c", "authorId": UNKNOWN_ID });
     world.check_refused(
         "createBlog",
         &blog,
@@ -95,7 +95,7 @@ fn duplicate_and_dangling_records_are_rejected() {
     );
     world.check_refused(
         "updateAuthor",
-        &json!({ "id": NOBODY, "name": "x" }),
+        &json!({ "id": UNKNOWN_ID, "name": "x" }),
         expect!["there is no author with the id `ffffffffffffffffffffffff`"],
     );
     world.check_refused(
@@ -115,7 +115,7 @@ fn duplicate_and_dangling_records_are_rejected() {
 #[test]
 fn an_update_may_repeat_the_authors_own_email() {
     let world = World::new();
-    let alice = world.alice();
+    let alice = world.create_alice();
     let same = json!({ "id": alice["_id"], "email": "alice@test.com", "bio": "b" });
     assert_eq!(world.call("updateAuthor", &same)["bio"], "b");
     world.call("createAuthor", &json!({ "name": "Bob", "email": "bob@test.com" }));
@@ -129,7 +129,7 @@ fn an_update_may_repeat_the_authors_own_email() {
 #[test]
 fn outputs_fit_their_schemas() {
     let world = World::new();
-    let alice = world.alice();
+    let alice = world.create_alice();
     for offer in TABLE {
         assert_eq!(offer.tool().name, offer.name);
     }

@@ -111,7 +111,8 @@ const AUTHOR_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Author), "Id o
 const BLOG_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Blog), "Id of the blog post")];
 const COMMENT_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Comment), "Id of the comment")];
 const PICTURE_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Picture), "Id of the picture")];
-const OF_BLOG: &[Field] = &[required_field("blogId", Rule::Id(Kind::Blog), "Id of the blog post")];
+const BLOG_OF_COMMENTS: &[Field] =
+    &[required_field("blogId", Rule::Id(Kind::Blog), "Id of the blog post")];
 
 pub(super) const TABLE: &[Offer] = &[
     make_offer(
@@ -239,7 +240,7 @@ pub(super) const TABLE: &[Offer] = &[
         "List all comments on a blog post",
         Verb::List,
         Kind::Comment,
-        OF_BLOG,
+        BLOG_OF_COMMENTS,
         &[
             "List the comments on a blog post",
             "Which comments does a blog have?",
@@ -279,7 +280,7 @@ pub(super) const TABLE: &[Offer] = &[
         "List all pictures of a blog post",
         Verb::List,
         Kind::Picture,
-        OF_BLOG,
+        BLOG_OF_COMMENTS,
         &[
             "List the pictures of a blog post",
             "Which images does a blog have?",

@@ -18,13 +18,13 @@ use crate::{
 pub(crate) async fn bench(app: &App, args: &BenchArgs) -> Result<ExitStatus, Failure> {
     refuse_server(app, "bench")?;
     let config = &app.config;
-    let own = own_store(config)?;
+    let own = create_temporary_store(config)?;
     let url = match &own {
         Some(own) => format!("sqlite:{}", own.0.display()),
         None => config.store.value.clone(),
     };
     let measured = tokio::select! {
-        measured = bench::run(args, &url) => Some(measured),
+        measured = bench::run_workload(args, &url) => Some(measured),
         () = signals::await_interrupt() => None,
     };
     drop(own);
@@ -33,9 +33,9 @@ pub(crate) async fn bench(app: &App, args: &BenchArgs) -> Result<ExitStatus, Fai
     Ok(ExitStatus::Done)
 }
 
-struct OwnStore(PathBuf);
+struct TemporaryStore(PathBuf);
 
-fn own_store(config: &Config) -> Result<Option<OwnStore>, Failure> {
+fn create_temporary_store(config: &Config) -> Result<Option<TemporaryStore>, Failure> {
     if config.store.origin != Origin::Default {
         return Ok(None);
     }
@@ -43,10 +43,10 @@ fn own_store(config: &Config) -> Result<Option<OwnStore>, Failure> {
         let place = config.data.display();
         Failure::new("STORE_UNAVAILABLE", format!("`{place}` cannot be created: {err}"))
     })?;
-    Ok(Some(OwnStore(config.data.join(format!("bench-{}.db", std::process::id())))))
+    Ok(Some(TemporaryStore(config.data.join(format!("bench-{}.db", std::process::id())))))
 }
 
-impl Drop for OwnStore {
+impl Drop for TemporaryStore {
     fn drop(&mut self) {
         remove_with_siblings(&self.0);
     }

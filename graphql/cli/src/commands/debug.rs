@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use client::{
     failure::Failure,
     plan_file::write_file,
-    read,
+    read_answer,
     request_report::load_request,
     types::{BLOB, Request},
     view::report::draw_report,
@@ -21,7 +21,7 @@ pub(crate) async fn debug(session: &Session<'_>, args: &DebugArgs) -> Result<Exi
     if screen.json {
         screen.print_json(&document)?;
     } else {
-        let request: Request = read(document)?;
+        let request: Request = read_answer(document)?;
         let execution = id.starts_with("exec_").then_some(id);
         screen.print(&draw_report(&request, execution, args.full, screen.out))?;
     }

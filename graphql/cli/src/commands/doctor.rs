@@ -12,7 +12,7 @@ use client::{
     failure::Failure,
     remote::Remote,
     types::ToolSet as ApiToolSet,
-    view::{format::count, paint::Paint, plain},
+    view::{format::count_noun, paint::Paint, plain},
 };
 use engine::age;
 use executor::call_limits::{CallLimits, LimitedCalls};
@@ -82,15 +82,15 @@ const SET_FIELDS: &str = "name active status error tools { name }";
 
 struct Check {
     name: String,
-    found: Result<String, String>,
+    result: Result<String, String>,
     help: &'static str,
-    /// `true` for a problem with which everything still works.
+    /// The check found a problem, but everything still works.
     is_warning: bool,
 }
 
 impl Check {
-    fn new(name: impl Into<String>, found: Result<String, String>, help: &'static str) -> Self {
-        Self { name: name.into(), found, help, is_warning: false }
+    fn new(name: impl Into<String>, result: Result<String, String>, help: &'static str) -> Self {
+        Self { name: name.into(), result, help, is_warning: false }
     }
 
     fn warning(name: impl Into<String>, problem: String, help: &'static str) -> Self {
@@ -100,7 +100,7 @@ impl Check {
 
 /// Checks everything. If settings are wrong, checks the parts that do not depend on them.
 pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, Failure> {
-    let mut checks = check_configuration(app, &faults.wrong);
+    let mut checks = check_configuration(app, &faults.wrong_settings);
     let config = &app.config;
     if let Some(server) = &config.server {
         checks.push(check_server(app, &server.value).await);
@@ -108,19 +108,19 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
     } else {
         let sets = &config.toolsets.value;
         checks.push(safety::check_confinement(sets, sandbox::kernel_support()));
-        // A wrong setting has its default value here. That value needs no check.
-        if faults.knows("access") {
+        // A wrong setting has its default value here, so it needs no check.
+        if faults.has_valid("access") {
             let access = &config.access.value;
             checks.push(safety::check_access(access, sets, config.listen.value, variable));
         }
         checks.extend(safety::check_secrets(sets, variable));
-        if faults.knows("planner") {
+        if faults.has_valid("planner") {
             checks.extend(models::check_planner(config).await);
         }
-        let mut works = faults.knows("toolsets");
-        if faults.knows("store") || config.store.origin != Origin::Default {
+        let mut works = faults.has_valid("toolsets");
+        if faults.has_valid("store") || config.store.origin != Origin::Default {
             let store = check_store(app).await;
-            works &= store.found.is_ok();
+            works &= store.result.is_ok();
             checks.push(store);
             if works && missing_store(app.setup()).is_none() {
                 checks.extend(check_clock(app).await);
@@ -147,13 +147,13 @@ pub(crate) async fn check_readiness(app: &App) -> Result<ExitStatus, Failure> {
 
 fn finish_checks(app: &App, checks: &[Check]) -> Result<ExitStatus, Failure> {
     print_checks(app, checks)?;
-    let is_well = checks.iter().all(|check| check.found.is_ok() || check.is_warning);
+    let is_well = checks.iter().all(|check| check.result.is_ok() || check.is_warning);
     Ok(if is_well { ExitStatus::Done } else { ExitStatus::Unreachable })
 }
 
-fn check_configuration(app: &App, wrong: &[String]) -> Vec<Check> {
+fn check_configuration(app: &App, wrong_settings: &[String]) -> Vec<Check> {
     let help = "correct the file; no other command works with it";
-    let check = |found| Check::new("configuration", found, help);
+    let check = |result| Check::new("configuration", result, help);
     if !wrong.is_empty() {
         return wrong.iter().map(|why| check(Err(why.clone()))).collect();
     }
@@ -163,9 +163,9 @@ fn check_configuration(app: &App, wrong: &[String]) -> Vec<Check> {
 
 async fn check_server(app: &App, url: &str) -> Check {
     let asked = async { Remote::new(url, app.environment.token.as_ref())?.check_readiness().await };
-    let found = asked.await.map(|()| format!("{url} is ready")).map_err(|err| err.message);
+    let result = asked.await.map(|()| format!("{url} is ready")).map_err(|err| err.message);
     let help = "start it with `faber serve`, and check that it can write its store";
-    Check::new("server", found, help)
+    Check::new("server", result, help)
 }
 
 async fn check_server_sets(app: &App, url: &str) -> Vec<Check> {
@@ -187,22 +187,22 @@ async fn check_server_sets(app: &App, url: &str) -> Vec<Check> {
 
 fn check_set(set: &ApiToolSet, help: &'static str) -> Check {
     let error = || set.error.as_ref().map(ToString::to_string).unwrap_or_default();
-    let tools = count(set.tools.len(), "tool");
-    let (mut help, mut found) = (help, Ok(tools.clone()));
+    let tools = count_noun(set.tools.len(), "tool");
+    let (mut help, mut result) = (help, Ok(tools.clone()));
     match (&*set.status, set.active) {
-        ("failed", true) => found = Err(error()),
-        ("failed", false) => found = Ok(format!("inactive; {}", error())),
-        ("connecting", true) => found = Err("does not answer in time".to_owned()),
-        ("hidden", _) => found = Ok("hidden, because its condition does not hold".to_owned()),
+        ("failed", true) => result = Err(error()),
+        ("failed", false) => result = Ok(format!("inactive; {}", error())),
+        ("connecting", true) => result = Err("does not answer in time".to_owned()),
+        ("hidden", _) => result = Ok("hidden, because its condition does not hold".to_owned()),
         _ if set.error.is_some() => {
-            found =
+            result =
                 Err(format!("{tools}, but some are left out or not checked in full: {}", error()));
             help = "correct the tool where it is described, or remove it";
         }
-        (_, false) => found = Ok(format!("{tools}, inactive")),
+        (_, false) => result = Ok(format!("{tools}, inactive")),
         (_, true) => (),
     }
-    Check::new(format!("toolset {}", set.name), found, help)
+    Check::new(format!("toolset {}", set.name), result, help)
 }
 
 async fn check_store(app: &App) -> Check {
@@ -216,9 +216,9 @@ async fn check_store(app: &App) -> Check {
         Ok::<_, Failure>(())
     };
     let name = app.config.store_name();
-    let found = opened.await.map(|()| format!("{name} opens and can be written"));
-    let found = found.map_err(|failure| format!("{name}: {}", failure.message));
-    Check::new("store", found, help)
+    let result = opened.await.map(|()| format!("{name} opens and can be written"));
+    let result = result.map_err(|failure| format!("{name}: {}", failure.message));
+    Check::new("store", result, help)
 }
 
 /// Checks that a store can be created, without creating it.
@@ -274,11 +274,11 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
     checks.push(clashes::check_shared_names(toolbox));
     checks.extend(check_effects(&local).await?);
     let config = &app.config;
-    if faults.knows("access") {
+    if faults.has_valid("access") {
         let (access, sets) = (&config.access.value, &config.toolsets.value);
         checks.extend(safety::check_patterns(access, sets, &toolbox.sets()));
     }
-    checks.push(check_limits(config.limits.calls(), toolbox));
+    checks.push(check_limits(config.limits.call_limits(), toolbox));
     checks.push(check_embedding(local.engine.selection.embedder().open().await));
     checks.push(check_retention(config));
     local.close().await;
@@ -290,9 +290,9 @@ async fn report_missing_programs(local: &LocalEngine, checks: &mut [Check]) -> R
     for (set, reasons) in local.engine.tools.inventory.registry().missing_programs().await? {
         let name = format!("toolset {set}");
         if let Some(check) =
-            checks.iter_mut().find(|check| check.name == name && check.found.is_ok())
+            checks.iter_mut().find(|check| check.name == name && check.result.is_ok())
         {
-            check.found = Err(reasons.join("; "));
+            check.result = Err(reasons.join("; "));
             check.help = "install the program, or correct `run.command` of the tool";
         }
     }
@@ -318,41 +318,41 @@ fn check_limits(limits: &CallLimits, toolbox: &Toolbox) -> Check {
         }
     };
     let lost = limits.rules().iter().map(|limited| &limited.of).find(|limited| !is_there(limited));
-    let found = match lost {
-        None => Ok(count(limits.rules().len(), "rule")),
+    let result = match lost {
+        None => Ok(count_noun(limits.rules().len(), "rule")),
         Some(LimitedCalls::Set(name)) => Err(format!("there is no toolset `{name}`")),
         Some(LimitedCalls::Tool(name)) => Err(format!("no toolset has a tool `{name}`")),
     };
     let help = "correct `limits.calls` in the configuration: `faber tools list` lists the tools";
-    Check::new("limits on calls", found, help)
+    Check::new("limits on calls", result, help)
 }
 
 fn check_embedding(opened: Result<Option<Embedding>, EmbedError>) -> Check {
     const BY_WORDS: &str = "tools are selected by words alone";
-    let found = match opened {
+    let result = match opened {
         Ok(Some(embedding)) => Ok(format!("{} (`{}`)", embedding.source, embedding.texts.model())),
         Ok(None) => Ok(BY_WORDS.to_owned()),
         Err(why) => Err(format!("{why}; {BY_WORDS}")),
     };
     let help = "correct `embedding` in the configuration, or download a model: \
                 `faber models pull all-MiniLM-L6-v2`";
-    Check::new("embedding", found, help)
+    Check::new("embedding", result, help)
 }
 
 fn check_retention(config: &Config) -> Check {
-    let found = match config.retention.value {
-        Some(kept) => format!("finished executions are kept for {}", age::text(kept)),
+    let result = match config.retention.value {
+        Some(kept) => format!("finished executions are kept for {}", age::format(kept)),
         None => "finished executions are kept for ever; set `retention: 30d` in the configuration to prune them"
             .to_owned(),
     };
-    Check::new("retention", Ok(found), "")
+    Check::new("retention", Ok(result), "")
 }
 
 fn print_checks(app: &App, checks: &[Check]) -> Result<(), Failure> {
     let screen = &app.screen;
     if screen.json {
-        let checks = checks.iter().map(|check| match &check.found {
-            Ok(found) => json!({ "name": check.name, "ok": true, "detail": found }),
+        let checks = checks.iter().map(|check| match &check.result {
+            Ok(result) => json!({ "name": check.name, "ok": true, "detail": result }),
             Err(why) => {
                 let mut shown =
                     json!({ "name": check.name, "ok": false, "detail": why, "help": check.help });
@@ -370,10 +370,10 @@ fn print_checks(app: &App, checks: &[Check]) -> Result<(), Failure> {
 fn draw_checks(checks: &[Check], paint: Paint) -> String {
     let lines = checks.iter().map(|check| {
         let name = plain::safe_line(&check.name);
-        match &check.found {
-            Ok(found) => {
-                let found = paint.dim(plain::safe_line(found));
-                format!("{} {name}  {found}", paint.green("✓"))
+        match &check.result {
+            Ok(result) => {
+                let result = paint.dim(plain::safe_line(result));
+                format!("{} {name}  {result}", paint.green("✓"))
             }
             Err(why) => {
                 let mark = if check.is_warning { paint.yellow("!") } else { paint.red("✗") };
@@ -393,9 +393,9 @@ mod tests {
 
     #[test]
     fn a_check_prints_its_finding_and_remedy() {
-        let check = |name: &str, found: Result<&str, &str>| Check {
+        let check = |name: &str, result: Result<&str, &str>| Check {
             name: name.to_owned(),
-            found: found.map(str::to_owned).map_err(str::to_owned),
+            result: result.map(str::to_owned).map_err(str::to_owned),
             help: "start it with `faber serve`",
             is_warning: false,
         };

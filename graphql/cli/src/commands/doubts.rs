@@ -32,18 +32,18 @@ pub(crate) async fn accept_plan(
     is_confirmed: bool,
 ) -> Result<Option<Vec<Text>>, Failure> {
     let screen = session.screen;
-    let waiting = waiting_steps(plan);
+    let waiting = steps_to_approve(plan);
     let acts = plan.tools.iter().any(|step| &*step.effect != "READ");
-    let has_doubts = acts && has_any(plan, &OFFLINE_DOUBTS);
+    let has_doubts = acts && has_diagnostic(plan, &OFFLINE_DOUBTS);
     let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
     if has_doubts && !is_confirmed && (screen.json || !is_interactive) {
         if !screen.json {
             show_draft(screen, plan);
         }
-        return Err(doubtful_plan(session, plan).await?);
+        return Err(doubtful_plan_failure(session, plan).await?);
     }
     show_plan(session, plan);
-    let is_guarded = has_any(plan, &GUARD_DOUBTS) && !waiting.is_empty();
+    let is_guarded = has_diagnostic(plan, &GUARD_DOUBTS) && !waiting.is_empty();
     if !has_doubts && !is_guarded {
         return Ok(Some(Vec::new()));
     }
@@ -56,17 +56,16 @@ pub(crate) async fn accept_plan(
     Ok(ask_person("Execute this plan? [y/N] ").await?.then_some(waiting))
 }
 
-/// Returns the steps that act and wait for an approval first.
-pub(crate) fn waiting_steps(plan: &Plan) -> Vec<Text> {
+pub(crate) fn steps_to_approve(plan: &Plan) -> Vec<Text> {
     let waits = plan.tools.iter().filter(|step| step.requires_approval && &*step.effect != "READ");
     waits.map(|step| step.step_id.clone()).collect()
 }
 
-fn has_any(plan: &Plan, codes: &[&str]) -> bool {
+fn has_diagnostic(plan: &Plan, codes: &[&str]) -> bool {
     plan.diagnostics.iter().any(|found| codes.contains(&&*found.code))
 }
 
-async fn doubtful_plan(session: &Session<'_>, plan: &Plan) -> Result<Failure, Failure> {
+async fn doubtful_plan_failure(session: &Session<'_>, plan: &Plan) -> Result<Failure, Failure> {
     let draft = export_draft(&session.client, &plan.plan_id).await?;
     let is_doubt = |found: &&Diagnostic| OFFLINE_DOUBTS.contains(&&*found.code);
     let doubts: Vec<&Diagnostic> = plan.diagnostics.iter().filter(is_doubt).collect();

@@ -1,4 +1,5 @@
-//! Reports toolsets that have failed: as one warning, or as the failure of a command that needs one.
+//! Reports toolsets that have failed: as one warning, or as the failure of a command that needs
+//! one.
 
 use std::time::Duration;
 
@@ -8,10 +9,11 @@ use tokio::time;
 
 use crate::session::Session;
 
-const FIELDS: &str = "name status error";
+const STATE_FIELDS: &str = "name status error";
 
-/// Poll interval while a toolset connects again, and the most polls: together five seconds.
-const POLL: Duration = Duration::from_millis(50);
+/// The longest wait for a toolset that connects again is five seconds: the interval times the
+/// polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLLS: usize = 100;
 
 #[derive(serde::Deserialize)]
@@ -30,22 +32,22 @@ impl SetState {
         self.status == "connecting"
     }
 
-    fn reason(&self) -> String {
+    fn failure_reason(&self) -> String {
         plain::safe_line(self.error.as_deref().unwrap_or("no reason is known"))
     }
 }
 
-/// Returns every toolset. The tools must have been asked for before, so that the sets are connected.
-/// A failed set then connects again, so this waits until it has failed again or is ready.
+/// Returns every toolset. Waits until a failed set that connects again is ready or has failed
+/// again. The caller must have asked for the tools before, because that connects the sets.
 async fn load_states(client: &Client) -> Result<Vec<SetState>, Failure> {
     let mut polls_left = MAX_POLLS;
     loop {
-        let states: Vec<SetState> = client.query("toolSets", &[], FIELDS).await?;
+        let states: Vec<SetState> = client.query("toolSets", &[], STATE_FIELDS).await?;
         if polls_left == 0 || !states.iter().any(SetState::is_connecting) {
             return Ok(states);
         }
         polls_left -= 1;
-        time::sleep(POLL).await;
+        time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -55,9 +57,10 @@ pub(crate) async fn warn_of_failed_sets(session: &Session<'_>) {
     let failed: Vec<&SetState> = states.iter().filter(|set| set.has_failed()).collect();
     let text = match failed.as_slice() {
         [] => return,
-        [set] => format!("warning: the toolset `{}` failed: {}", set.name, set.reason()),
+        [set] => format!("warning: the toolset `{}` failed: {}", set.name, set.failure_reason()),
         sets => {
-            let reasons = sets.iter().map(|set| format!("`{}`: {}", set.name, set.reason()));
+            let reasons =
+                sets.iter().map(|set| format!("`{}`: {}", set.name, set.failure_reason()));
             let reasons: Vec<String> = reasons.collect();
             format!("warning: {} toolsets failed: {}", sets.len(), reasons.join("; "))
         }
@@ -75,7 +78,7 @@ pub(crate) async fn check_named_set(client: &Client, name: &str) -> Result<(), F
         )),
         Some(set) if set.has_failed() => Err(Failure::new(
             "TOOL_UNAVAILABLE",
-            format!("the toolset `{name}` failed: {}", set.reason()),
+            format!("the toolset `{name}` failed: {}", set.failure_reason()),
         )),
         Some(_) => Ok(()),
         None => Err(unknown_set_failure(name, states.iter().map(|set| set.name.as_str()))),
@@ -104,12 +107,15 @@ pub(crate) async fn names_failed_set(client: &Client, tool: &str) -> Result<bool
 }
 
 /// Returns the failure for an unknown tool that may be in a failed toolset.
-pub(crate) async fn find_suspect(client: &Client, tool: &str) -> Result<Option<Failure>, Failure> {
+pub(crate) async fn failure_of_failed_set(
+    client: &Client,
+    tool: &str,
+) -> Result<Option<Failure>, Failure> {
     let states = load_states(client).await?;
     let own = set_prefix(tool).filter(|own| states.iter().any(|set| set.name == *own));
     let may_have = |set: &&SetState| set.has_failed() && own.is_none_or(|own| set.name == own);
     Ok(states.iter().find(may_have).map(|set| {
-        let (name, why) = (&set.name, set.reason());
+        let (name, why) = (&set.name, set.failure_reason());
         let message =
             format!("there is no tool `{tool}`: perhaps in `{name}`, which failed: {why}");
         Failure::new("TOOL_UNAVAILABLE", message)

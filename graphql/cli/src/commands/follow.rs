@@ -8,7 +8,7 @@ use std::{
 
 use client::{
     failure::Failure,
-    read,
+    read_answer,
     types::{
         ExecutionHead, ExecutionStatus, Finding, FindingKind, Plan, Replanning, ReplanningState,
         Severity, ShownState, Text,
@@ -19,7 +19,7 @@ use client::{
         outcome, plain,
         step::StepView,
     },
-    watcher::{Standing, Update, Watcher},
+    watcher::{ExecutionPhase, Update, Watcher},
 };
 use engine::agent;
 use serde::Deserialize;
@@ -37,7 +37,7 @@ const OWNER_POLLS: usize = 3;
 const REPLAN_POLL: Duration = Duration::from_millis(250);
 /// Polls in a row without a worker for the replan before a warning.
 const REPLAN_POLLS: usize = 20;
-const ASKED: usize = 20;
+const QUESTIONS_PER_PAGE: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -69,29 +69,29 @@ pub(crate) async fn watch_with_approvals(
     let approved = Mutex::new(approved);
     let mut follower = Follower { session, id, purpose, approved: &approved };
     loop {
-        let stopped = follower.until_stopped().await?;
+        let stopped = follower.run_until_stopped().await?;
         let id = follower.id;
         match stopped {
-            Stopped::Continued(next) => {
+            StopReason::Continued(next) => {
                 // The user has not seen the new plan.
-                follower.take_approved(|_| true);
+                follower.take_approved_steps(|_| true);
                 follower.id = next;
             }
-            Stopped::Over => return show_ending(session, id).await,
-            Stopped::GivenUp => {
+            StopReason::Over => return show_ending(session, id).await,
+            StopReason::GivenUp => {
                 // The request failed, even if this execution succeeded.
                 let status = show_ending(session, id).await?;
                 let is_done = status == ExitStatus::Done;
                 return Ok(if is_done { ExitStatus::Failed } else { status });
             }
-            Stopped::Asking(steps) => return show_waiting(session, id, steps).await,
-            Stopped::Unattended => return Err(unattended_failure(session, id).await),
-            Stopped::Detached => return print_detached(session, id).await,
+            StopReason::Asking(steps) => return show_waiting(session, id, steps).await,
+            StopReason::Unattended => return Err(unattended_failure(session, id).await),
+            StopReason::Detached => return print_detached(session, id).await,
         }
     }
 }
 
-enum Stopped {
+enum StopReason {
     Over,
     Asking(Vec<(String, String)>),
     Continued(ExecutionId),
@@ -112,30 +112,30 @@ struct Follower<'a> {
 impl Follower<'_> {
     /// Watches the execution, and drives it if the purpose says so. Waits for a signal from the
     /// beginning, because the execution may already run.
-    async fn until_stopped(&self) -> Result<Stopped, Failure> {
+    async fn run_until_stopped(&self) -> Result<StopReason, Failure> {
         tokio::select! {
-            stopped = self.until_over() => stopped,
-            () = self.session.await_end_signal() => Ok(Stopped::Detached),
+            stopped = self.run_until_over() => stopped,
+            () = self.session.await_end_signal() => Ok(StopReason::Detached),
         }
     }
 
-    async fn until_over(&self) -> Result<Stopped, Failure> {
+    async fn run_until_over(&self) -> Result<StopReason, Failure> {
         let found: Value = self
             .session
             .client
-            .execution(self.id, "plan { layers tools { stepId retry } }")
+            .query_execution(self.id, "plan { layers tools { stepId retry } }")
             .await?;
-        let plan: Plan = read(found["plan"].clone())?;
+        let plan: Plan = read_answer(found["plan"].clone())?;
         let screen = self.session.screen;
         if self.purpose == Purpose::Drive && !screen.json {
             screen.hint(&format!("executing {}", self.id));
         }
         let (client, store) = (&self.session.client, self.session.store());
         let watcher = Watcher::new(client, store, self.id.to_string());
-        let reader = EventReader { of: *self, watcher, view: LiveView::new(screen, &plan) };
+        let reader = EventReader { follower: *self, watcher, view: LiveView::new(screen, &plan) };
         let following = async {
-            match reader.until_stopped().await? {
-                Stopped::Over if self.purpose != Purpose::Finish => self.await_replan().await,
+            match reader.run_until_stopped().await? {
+                StopReason::Over if self.purpose != Purpose::Finish => self.await_replan().await,
                 stopped => Ok(stopped),
             }
         };
@@ -153,7 +153,7 @@ impl Follower<'_> {
 
     /// Waits until the replan of a finished execution has started the next execution or is given
     /// up.
-    async fn await_replan(&self) -> Result<Stopped, Failure> {
+    async fn await_replan(&self) -> Result<StopReason, Failure> {
         #[derive(Deserialize)]
         struct Found {
             replanning: Option<Replanning>,
@@ -175,31 +175,31 @@ impl Follower<'_> {
             }
         };
         let fields = "replanning { state reason givenUp } next { executionId plan { version } }";
-        let (mut is_told, mut unattended) = (false, 0);
+        let (mut is_user_told, mut unattended) = (false, 0);
         loop {
-            let found: Found = self.session.client.execution(self.id, fields).await?;
-            let Some(replanning) = found.replanning else { return Ok(Stopped::Over) };
+            let found: Found = self.session.client.query_execution(self.id, fields).await?;
+            let Some(replanning) = found.replanning else { return Ok(StopReason::Over) };
             let reason = &replanning.reason;
             match (replanning.state, found.next) {
                 (ReplanningState::Begun, Some(Next { execution_id: id, plan })) => {
                     let version = plan.version;
                     say(format!("replanned as version {version} because {reason}; {id} continues"));
-                    return Ok(Stopped::Continued(id));
+                    return Ok(StopReason::Continued(id));
                 }
                 (ReplanningState::GivenUp, _) => {
                     let why = replanning.given_up.as_ref().map(Text::to_string);
                     say(format!("the replan was given up: {}", why.unwrap_or_default()));
-                    return Ok(Stopped::GivenUp);
+                    return Ok(StopReason::GivenUp);
                 }
-                _ if !is_told => say(format!("a model replans because {reason}")),
+                _ if !is_user_told => say(format!("a model replans because {reason}")),
                 _ => (),
             }
-            is_told = true;
+            is_user_told = true;
             let is_unattended = self.session.lacks_replanner(self.id).await.unwrap_or(false);
             unattended = if is_unattended { unattended + 1 } else { 0 };
             if unattended >= REPLAN_POLLS && self.purpose == Purpose::Watch {
                 say(format!("no worker replans it: `faber execute {}` does", self.id));
-                return Ok(Stopped::Over);
+                return Ok(StopReason::Over);
             }
             time::sleep(REPLAN_POLL).await;
         }
@@ -229,13 +229,13 @@ impl Follower<'_> {
         Ok(self.purpose != Purpose::Watch || self.session.has_reader(id).await?)
     }
 
-    fn take_approved(&self, is_taken: impl Fn(&str) -> bool) -> Vec<Text> {
+    fn take_approved_steps(&self, is_taken: impl Fn(&str) -> bool) -> Vec<Text> {
         let mut approved = self.approved.lock().unwrap_or_else(PoisonError::into_inner);
         approved.extract_if(.., |step| is_taken(step)).collect()
     }
 
-    /// Approves the waiting steps that the user approved before the start. Returns whether there are
-    /// any.
+    /// Approves the waiting steps that the user approved before the start. Returns whether there
+    /// are any.
     async fn approve_steps(&self) -> Result<bool, Failure> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -252,10 +252,11 @@ impl Follower<'_> {
             return Ok(false);
         }
         let client = &self.session.client;
-        let Found { waits_for } = client.execution(self.id, "waitsFor { kind stepId }").await?;
+        let Found { waits_for } =
+            client.query_execution(self.id, "waitsFor { kind stepId }").await?;
         let waits = waits_for.iter().filter(|wait| &*wait.kind == "approval");
         let steps: Vec<&str> = waits.filter_map(|wait| wait.step_id.as_deref()).collect();
-        let approved = self.take_approved(|step| steps.contains(&step));
+        let approved = self.take_approved_steps(|step| steps.contains(&step));
         for step in &approved {
             let arguments = [
                 ("executionId: ID!", json!(self.id)),
@@ -270,20 +271,20 @@ impl Follower<'_> {
 }
 
 struct EventReader<'a> {
-    of: Follower<'a>,
+    follower: Follower<'a>,
     watcher: Watcher<'a>,
     view: LiveView,
 }
 
 impl EventReader<'_> {
-    async fn until_stopped(mut self) -> Result<Stopped, Failure> {
-        let of = self.of;
-        let mut unowned = pin!(of.await_loss_of_owner());
-        let mut is_told = self.of.purpose == Purpose::Drive;
+    async fn run_until_stopped(mut self) -> Result<StopReason, Failure> {
+        let follower = self.follower;
+        let mut unowned = pin!(follower.await_loss_of_owner());
+        let mut is_user_told = self.follower.purpose == Purpose::Drive;
         loop {
-            match self.read(unowned.as_mut(), &mut is_told).await {
+            match self.read(unowned.as_mut(), &mut is_user_told).await {
                 Ok(Some(stopped)) => return Ok(stopped),
-                Ok(None) if self.watcher.is_finished().await? => return Ok(Stopped::Over),
+                Ok(None) if self.watcher.is_finished().await? => return Ok(StopReason::Over),
                 Ok(None) => (),
                 Err(failure) => self.watcher.reconnect_after(failure)?,
             }
@@ -292,12 +293,12 @@ impl EventReader<'_> {
 
     /// Shows events until the execution is finished or waits for a person. Returns `None` if the
     /// stream ends.
-    async fn read(
+    async fn read_answer(
         &mut self,
         mut unowned: Pin<&mut impl Future<Output = ()>>,
-        is_told: &mut bool,
-    ) -> Result<Option<Stopped>, Failure> {
-        let (drives, mut quiet) = (self.of.purpose == Purpose::Drive, QuietTimer::new());
+        is_user_told: &mut bool,
+    ) -> Result<Option<StopReason>, Failure> {
+        let (drives, mut quiet) = (self.follower.purpose == Purpose::Drive, QuietTimer::new());
         loop {
             tokio::select! {
                 update = self.watcher.next() => {
@@ -308,44 +309,44 @@ impl EventReader<'_> {
                     match update {
                         Update::News { execution, news } => {
                             let news = self.mark_answered(&execution, news).await?;
-                            self.tell(&news);
+                            self.show_news(&news);
                         }
                         Update::Ended => return Ok(None),
                         Update::Event | Update::Poll => (),
                     }
                 }
-                () = time::sleep_until(quiet.until), if drives && !quiet.is_told => {
-                    quiet = match standstill::find_reason(self.of.session, self.of.id).await? {
+                () = time::sleep_until(quiet.asks_at), if drives && !quiet.is_user_told => {
+                    quiet = match standstill::find_reason(self.follower.session, self.follower.id).await? {
                         Some(reason) => {
-                            self.tell(&News::Note(format!("{reason} (Ctrl-C detaches)")));
-                            quiet.told()
+                            self.show_news(&News::Note(format!("{reason} (Ctrl-C detaches)")));
+                            quiet.after_telling()
                         }
-                        None => quiet.next(),
+                        None => quiet.after_pause(),
                     };
                 }
-                () = &mut unowned, if !*is_told => {
-                    if self.of.purpose == Purpose::Finish {
-                        return Ok(Some(Stopped::Unattended));
+                () = &mut unowned, if !*is_user_told => {
+                    if self.follower.purpose == Purpose::Finish {
+                        return Ok(Some(StopReason::Unattended));
                     }
-                    let note = format!("no worker drives it: `faber execute {}` does", self.of.id);
-                    self.tell(&News::Note(note));
-                    *is_told = true;
+                    let note = format!("no worker drives it: `faber execute {}` does", self.follower.id);
+                    self.show_news(&News::Note(note));
+                    *is_user_told = true;
                 }
             }
-            let of = self.of;
-            match self.watcher.standing(async |id| of.has_reader(id).await).await? {
-                Standing::Running => (),
-                Standing::Finished => return Ok(Some(Stopped::Over)),
-                Standing::NeedsPerson if self.of.approve_steps().await? => (),
-                Standing::NeedsPerson => {
-                    return Ok(Some(Stopped::Asking(self.watcher.tree().waiting_steps())));
+            let follower = self.follower;
+            match self.watcher.load_phase(async |id| follower.has_reader(id).await).await? {
+                ExecutionPhase::Running => (),
+                ExecutionPhase::Finished => return Ok(Some(StopReason::Over)),
+                ExecutionPhase::NeedsPerson if self.follower.approve_steps().await? => (),
+                ExecutionPhase::NeedsPerson => {
+                    return Ok(Some(StopReason::Asking(self.watcher.tree().waiting_steps())));
                 }
             }
         }
     }
 
-    fn tell(&mut self, news: &News) {
-        self.view.tell(news, self.watcher.tree().root().steps_over);
+    fn show_news(&mut self, news: &News) {
+        self.view.show_news(news, self.watcher.tree().root().steps_over);
     }
 
     /// Marks a waiting step as answered if the inbox contains its answer. Otherwise the user would
@@ -357,9 +358,10 @@ impl EventReader<'_> {
         if view.state != ShownState::Waiting {
             return Ok(news);
         }
-        let inbox = self.of.session.inbox(execution).await?;
+        let inbox = self.follower.session.load_inbox(execution).await?;
         let step = name.rsplit(" › ").next().unwrap_or(name);
-        let Some(answer) = inbox.iter().find_map(|command| answer_to(command, step)) else {
+        let Some(answer) = inbox.iter().find_map(|command| command_for_answer(command, step))
+        else {
             return Ok(news);
         };
         let detail = Some(format!("{answer}, and no worker has read that yet"));
@@ -384,8 +386,8 @@ async fn show_ending(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatu
         print_document(session, id).await?
     } else {
         let execution: ExecutionStatus =
-            session.client.execution(id, ExecutionStatus::SUMMARY).await?;
-        for line in outcome::ending_lines(&execution, screen.err) {
+            session.client.query_execution(id, ExecutionStatus::SUMMARY).await?;
+        for line in outcome::draw_ending(&execution, screen.err) {
             screen.say(&line);
         }
         match agent_answer(&execution) {
@@ -417,16 +419,16 @@ async fn show_waiting(
     }
     screen.print(&format!("{id}  WAITING"))?;
     let mut executions = vec![id.to_string()];
-    for (of, _) in steps {
-        if !executions.contains(&of) && executions.len() < ASKED {
-            executions.push(of);
+    for (follower, _) in steps {
+        if !executions.contains(&follower) && executions.len() < QUESTIONS_PER_PAGE {
+            executions.push(follower);
         }
     }
-    for of in executions {
+    for follower in executions {
         let fields = format!("findings {{ {} }}", Finding::FIELDS);
-        let found: Waiting = session.client.execution(&of, &fields).await?;
+        let found: Waiting = session.client.query_execution(&follower, &fields).await?;
         let waits = found.findings.iter().filter(|finding| is_question(finding));
-        for finding in waits.take(ASKED) {
+        for finding in waits.take(QUESTIONS_PER_PAGE) {
             screen.say(&draw_finding(finding, screen.err));
             for line in draw_commands(finding, screen.err) {
                 screen.say(&line);
@@ -442,7 +444,7 @@ struct Waiting {
 }
 
 /// Returns how a command answers a step or one of its items, such as `step[3]`.
-fn answer_to(command: &Command, asked: &str) -> Option<&'static str> {
+fn command_for_answer(command: &Command, asked: &str) -> Option<&'static str> {
     let Command::Approve { step, item, approved, .. } = command else { return None };
     let is_meant = if let Some(item) = item {
         asked == format!("{step}[{item}]")
@@ -453,8 +455,8 @@ fn answer_to(command: &Command, asked: &str) -> Option<&'static str> {
     is_meant.then_some(if *approved { "was approved" } else { "was rejected" })
 }
 
-/// Returns whether a finding names an answer or an action that the execution waits for. A child asks
-/// for itself.
+/// Returns whether a finding names an answer or an action that the execution waits for. A child
+/// asks for itself.
 fn is_question(finding: &Finding) -> bool {
     finding.kind == FindingKind::Wait
         && finding.severity < Severity::Info
@@ -468,18 +470,19 @@ pub(crate) async fn show_state(
     if session.screen.json {
         print_document(session, id).await?;
     } else {
-        let found: ExecutionHead = session.client.execution(id, ExecutionHead::FIELDS).await?;
+        let found: ExecutionHead =
+            session.client.query_execution(id, ExecutionHead::FIELDS).await?;
         session.screen.print(&format!("{id}  {}", found.state.as_str()))?;
     }
     Ok(ExitStatus::Done)
 }
 
-/// Ends a command after a signal: waits for the calls of this process, and prints the state then and
-/// how to continue.
+/// Ends a command after a signal: waits for the calls of this process, and prints the state then
+/// and how to continue.
 async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     // Without an answer of the store, the state is not known.
     let head: Option<ExecutionHead> = if session.drain().await {
-        session.client.execution(id, ExecutionHead::FIELDS).await.ok()
+        session.client.query_execution(id, ExecutionHead::FIELDS).await.ok()
     } else {
         None
     };
@@ -499,7 +502,7 @@ async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitSt
 }
 
 async fn print_document(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionState, Failure> {
-    let document: Value = session.client.execution(id, &ExecutionStatus::fields()).await?;
+    let document: Value = session.client.query_execution(id, &ExecutionStatus::fields()).await?;
     session.screen.print_json(&document)?;
-    read(document["state"].clone())
+    read_answer(document["state"].clone())
 }

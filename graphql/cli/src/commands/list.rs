@@ -7,8 +7,8 @@ use client::{
     page::Page,
     types::{ExecutionStatus, Finding, Plan, Pruned, Request, Severity},
     view::{
-        format::{clip, count, first_line, format_duration, format_second},
-        outcome::{duration_ms, paint_state},
+        format::{clip_text, count_noun, first_line, format_duration, format_second},
+        outcome::{execution_duration_ms, paint_state},
         paint::Paint,
     },
 };
@@ -23,9 +23,9 @@ use crate::{
     session::Session,
 };
 
-pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus, Failure> {
+pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<ExitStatus, Failure> {
     let is_json = session.screen.json;
-    match what {
+    match subcommand {
         List::Saved => list_saved(session).await,
         List::Requests { search, state, needs_person, since: CreatedRange { from, to }, part } => {
             let state = state.map(|state| api_name(&state));
@@ -35,8 +35,9 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
             });
             let mut fields = Request::VALUES.to_owned();
             if !is_json {
-                // `parts: false` leaves out child executions. The newest execution may be one.
-                let row = Finding::ROW;
+                // `parts: false` leaves out child executions, but the newest execution may be a
+                // child.
+                let row = Finding::ROW_FIELDS;
                 let _ = write!(
                     fields,
                     " executions(last: 1, parts: false) {{ state startedAt createdAt finishedAt \
@@ -61,11 +62,11 @@ pub(crate) async fn list(session: &Session<'_>, what: List) -> Result<ExitStatus
                 "planId": plan, "toolName": tool, "from": from, "to": to,
                 "needsPerson": needs_person.then_some(true),
             });
-            let row = Finding::ROW;
+            let row = Finding::ROW_FIELDS;
             let fields = if is_json {
                 ExecutionStatus::fields()
             } else {
-                format!("{ROW} findings(first: 1) {{ {row} }}")
+                format!("{EXECUTION_FIELDS} findings(first: 1) {{ {row} }}")
             };
             let page =
                 Page { kind: "executions", filter, first: part.first, after: part.after, fields };
@@ -79,7 +80,8 @@ const PLAN_HEADINGS: &[&str] = &["PLAN", "VERSION", "STEPS", "CREATED", "QUERY"]
 const EXECUTION_HEADINGS: &[&str] =
     &["EXECUTION", "STATE", "STEPS", "CREATED", "TOOK", "WHY", "PLAN"];
 /// The fields of an execution that a row shows, beside its finding.
-const ROW: &str = "executionId planId state createdAt startedAt finishedAt total successful";
+const EXECUTION_FIELDS: &str =
+    "executionId planId state createdAt startedAt finishedAt total successful";
 const MAX_REASON_COLUMNS: usize = 72;
 
 async fn show_page<T: DeserializeOwned>(
@@ -110,8 +112,9 @@ pub(crate) async fn prune(session: &Session<'_>, older_than: &str) -> Result<Exi
             break;
         }
     }
-    let executions = count(removed.executions, "execution");
-    let (plans, requests) = (count(removed.plans, "plan"), count(removed.requests, "request"));
+    let executions = count_noun(removed.executions, "execution");
+    let (plans, requests) =
+        (count_noun(removed.plans, "plan"), count_noun(removed.requests, "request"));
     session
         .screen
         .print_result(&json!(removed), &format!("removed {executions}, {plans}, {requests}"))
@@ -125,21 +128,21 @@ fn request_row(request: &Request, paint: Paint) -> Vec<String> {
         None => String::new(),
     };
     let why = match newest {
-        Some(execution) => reason_of(execution),
+        Some(execution) => describe_reason(execution),
         None => request.findings.first().map(|finding| first_line(&finding.message)),
     };
     vec![
         request.request_id.to_string(),
         state,
         request.created_at.as_deref().map(format_second).unwrap_or_default(),
-        newest.and_then(duration_ms).map(format_duration).unwrap_or_default(),
-        clip(&why.unwrap_or_default(), MAX_REASON_COLUMNS),
+        newest.and_then(execution_duration_ms).map(format_duration).unwrap_or_default(),
+        clip_text(&why.unwrap_or_default(), MAX_REASON_COLUMNS),
         first_line(&request.query),
     ]
 }
 
 /// Returns the most severe finding about an execution, unless it succeeded.
-fn reason_of(execution: &ExecutionStatus) -> Option<String> {
+fn describe_reason(execution: &ExecutionStatus) -> Option<String> {
     let finding = execution.findings.first()?;
     let is_minor = finding.severity == Severity::Info && execution.state.is_finished();
     (!is_minor).then(|| first_line(&finding.message))
@@ -162,8 +165,8 @@ fn execution_row(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
         paint_state(execution.state.as_str(), paint),
         format!("{}/{}", execution.successful, execution.total),
         created.unwrap_or_default(),
-        duration_ms(execution).map(format_duration).unwrap_or_default(),
-        clip(&reason_of(execution).unwrap_or_default(), MAX_REASON_COLUMNS),
+        execution_duration_ms(execution).map(format_duration).unwrap_or_default(),
+        clip_text(&describe_reason(execution).unwrap_or_default(), MAX_REASON_COLUMNS),
         execution.plan_id.to_string(),
     ]
 }
@@ -222,7 +225,7 @@ mod tests {
         (execution["successful"], execution["total"]) = (json!(3), json!(4));
         execution["planId"] = json!("plan_1_aaaaaaaaa");
         for (name, _) in execution.as_object().unwrap() {
-            assert!(ROW.split(' ').any(|field| field == name), "`ROW` lacks `{name}`");
+            assert!(EXECUTION_FIELDS.split(' ').any(|field| field == name), "`ROW` lacks `{name}`");
         }
         check(
             json!([execution]),

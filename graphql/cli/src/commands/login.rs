@@ -35,7 +35,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_mins(10);
 pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<ExitStatus, Failure> {
     refuse_server(app, "login")?;
     let set = find_set(app, name).await?;
-    let (logins, server) = (app.config.logins(), mcp_server_of(&set)?);
+    let (logins, server) = (app.config.open_logins(), mcp_server_of(&set)?);
     let listener = bind_callback(&logins, &set.name, server).await?;
     let callback = Callback::serve(listener).map_err(|err| listen_failure(&err))?;
     let begun = Login::start(&logins, &set.name, server, callback.address()).await;
@@ -50,7 +50,7 @@ pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<Ex
 pub(crate) async fn log_out(app: &App, name: &str) -> Result<ExitStatus, Failure> {
     refuse_server(app, "logout")?;
     let set = find_set(app, name).await?;
-    let forgotten = app.config.logins().log_out(&set.name, mcp_server_of(&set)?).await;
+    let forgotten = app.config.open_logins().log_out(&set.name, mcp_server_of(&set)?).await;
     let forgotten = forgotten.map_err(|err| login_failure(&err))?;
     let screen = &app.screen;
     if screen.json {
@@ -121,7 +121,7 @@ fn listen_failure(err: &std::io::Error) -> Failure {
 
 fn show_address(app: &App, name: &str, url: &str, no_browser: bool) {
     let screen = &app.screen;
-    let is_open = !no_browser && browser::open(&app.environment, screen.is_live, url);
+    let is_open = !no_browser && browser::open_browser(&app.environment, screen.is_live, url);
     let how = if is_open { "if the browser does not open, go to" } else { "go to" };
     screen.say(&format!("to log in to `{name}` {how}\n\n{url}\n"));
     if std::io::stdin().is_terminal() {
@@ -143,7 +143,7 @@ async fn await_login(
         std::io::stdin().is_terminal().then(|| BufReader::new(tokio::io::stdin()).lines());
     loop {
         let (address, page) = tokio::select! {
-            Some((address, page)) = callback.next() => (address, Some(page)),
+            Some((address, page)) = callback.next_return() => (address, Some(page)),
             Some(address) = next_line(&mut pasted) => (address, None),
             () = sleep_until(ends) => {
                 let minutes = LOGIN_TIMEOUT.as_secs() / 60;
@@ -154,7 +154,7 @@ async fn await_login(
         let finished = begun.finish(address.trim()).await;
         let was_pasted = page.is_none();
         if let Some(page) = page {
-            page.show(match &finished {
+            page.send_page(match &finished {
                 Ok(_) => Page::Done(name),
                 Err(LoginError::Stray) => Page::Stray,
                 Err(_) => Page::Failed(name),
@@ -174,13 +174,13 @@ async fn await_login(
 }
 
 /// Returns the next line from standard input. Never returns if it is no terminal.
-async fn next_line(typed: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
+async fn next_line(input_lines: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
     loop {
-        let Some(lines) = typed else { return std::future::pending().await };
+        let Some(lines) = input_lines else { return std::future::pending().await };
         match lines.next_line().await {
             Ok(Some(line)) if line.trim().is_empty() => {}
             Ok(Some(line)) => return Some(line),
-            Ok(None) | Err(_) => *typed = None,
+            Ok(None) | Err(_) => *input_lines = None,
         }
     }
 }

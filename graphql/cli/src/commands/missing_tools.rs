@@ -38,7 +38,7 @@ pub(crate) async fn check_retry(
 ) -> Result<(), Failure> {
     let Some(engine) = session.engine() else { return Ok(()) };
     let Some(ended) = engine.executions.reader.load(id).await? else { return Ok(()) };
-    let tools = engine.plans.library.tools_of_retry(&ended, scope).await?;
+    let tools = engine.plans.library.list_retry_tools(&ended, scope).await?;
     refuse_missing(session, &engine.tools.inventory.missing_tools(tools).await)
 }
 
@@ -93,7 +93,7 @@ async fn check_compiled(
     engine: &Engine,
     plan: &Arc<Plan>,
 ) -> Result<(), Failure> {
-    let tools = engine.plans.library.tools_of(plan).await?;
+    let tools = engine.plans.library.list_tools(plan).await?;
     refuse_missing(session, &engine.tools.inventory.missing_tools(tools).await)
 }
 
@@ -125,8 +125,8 @@ fn describe_missing(missing: &[MissingTool], file: Option<&Path>) -> String {
         _ => "no configuration file was read: name the file with the toolset by `--config`"
             .to_owned(),
     };
-    let what = if missing.len() == 1 { "a tool" } else { "tools" };
-    let lead = format!("this process lacks {what} of the plan: {}", names.join(", "));
+    let tools = if missing.len() == 1 { "a tool" } else { "tools" };
+    let lead = format!("this process lacks {tools} of the plan: {}", names.join(", "));
     [lead].into_iter().chain(failures).chain([advice]).collect::<Vec<_>>().join("; ")
 }
 

@@ -5,38 +5,38 @@ use std::io::{self, IsTerminal};
 use client::{failure::Failure, view::plain};
 use console::Term;
 use planner::{
-    embed::pull::{self, HUB, Progress, PullError, PullLocations, Pulled, Request},
-    model::pull::{self as planning, Offer, PLANNER},
+    embed::pull::{self, DEFAULT_HUB, Progress, PullError, PullLocations, Pulled, Request},
+    model::pull::{self as planning, Offer, PLANNER_MODEL},
 };
 use serde_json::json;
 
 use super::steer::ask_person;
 use crate::{App, ExitStatus, args::Models, signals};
 
-const KEPT: &str = "the downloaded part is kept: the same command continues the download";
+const RESUME_HINT: &str = "the downloaded part is kept: the same command continues the download";
 
-pub(crate) async fn manage_models(app: &App, what: Models) -> Result<ExitStatus, Failure> {
-    match what {
+pub(crate) async fn manage_models(app: &App, subcommand: Models) -> Result<ExitStatus, Failure> {
+    match subcommand {
         Models::List => list_models(app),
-        Models::Pull { name, url, sha256, yes } if name == PLANNER => tokio::select! {
+        Models::Pull { name, url, sha256, yes } if name == PLANNER_MODEL => tokio::select! {
             pulled = pull_planner(app, url.as_deref(), sha256.as_deref(), yes) => pulled,
-            () = signals::await_interrupt() => app.detach(KEPT),
+            () = signals::await_interrupt() => app.detach(RESUME_HINT),
         },
         Models::Pull { url: Some(_), .. } => {
-            Err(Failure::usage(format!("`--url` is for `faber models pull {PLANNER}` only")))
+            Err(Failure::usage(format!("`--url` is for `faber models pull {PLANNER_MODEL}` only")))
         }
         Models::Pull { name, sha256, .. } => tokio::select! {
             pulled = pull_model(app, Request { name: &name, sha256: sha256.as_deref() }) => pulled,
-            () = signals::await_interrupt() => app.detach(KEPT),
+            () = signals::await_interrupt() => app.detach(RESUME_HINT),
         },
     }
 }
 
 fn list_models(app: &App) -> Result<ExitStatus, Failure> {
-    let (screen, directory) = (&app.screen, app.config.models());
+    let (screen, directory) = (&app.screen, app.config.models_folder());
     let mut models = pull::list(&directory);
     if planning::find_downloaded(&directory).is_some() {
-        models.push(PLANNER.to_owned());
+        models.push(PLANNER_MODEL.to_owned());
     }
     if screen.json {
         let models =
@@ -55,8 +55,8 @@ fn list_models(app: &App) -> Result<ExitStatus, Failure> {
 async fn pull_model(app: &App, request: Request<'_>) -> Result<ExitStatus, Failure> {
     let (screen, environment) = (&app.screen, &app.environment);
     let places = PullLocations {
-        hub: environment.hub.clone().unwrap_or_else(|| HUB.to_owned()),
-        models: app.config.models(),
+        hub: environment.hub.clone().unwrap_or_else(|| DEFAULT_HUB.to_owned()),
+        models: app.config.models_folder(),
     };
     let mut report = |progress: Progress| show_progress(app, progress);
     let pulled = pull::pull(request, &places, &mut report).await;
@@ -83,8 +83,8 @@ async fn pull_planner(
     sha256: Option<&str>,
     is_confirmed: bool,
 ) -> Result<ExitStatus, Failure> {
-    let (screen, models) = (&app.screen, app.config.models());
-    let hub = app.environment.hub.as_deref().unwrap_or(HUB);
+    let (screen, models) = (&app.screen, app.config.models_folder());
+    let hub = app.environment.hub.as_deref().unwrap_or(DEFAULT_HUB);
     let offer = planning::find_offer(hub, url, sha256).await.map_err(|err| pull_failure(&err))?;
     let Offer { url, bytes, licence, sha256, .. } = &offer;
     let size = bytes.map_or_else(|| "unknown".to_owned(), format_megabytes);
@@ -106,10 +106,10 @@ async fn pull_planner(
         planning::pull(&offer, &models, &mut |progress| show_progress(app, progress)).await;
     clear_progress(app);
     let is_new = pulled.map_err(|err| pull_failure(&err))?;
-    let path = models.join(PLANNER).join(&offer.file);
+    let path = models.join(PLANNER_MODEL).join(&offer.file);
     if screen.json {
         screen.print_json(&json!({
-            "name": PLANNER, "path": path, "url": url.as_str(), "sha256": sha256, "isNew": is_new,
+            "name": PLANNER_MODEL, "path": path, "url": url.as_str(), "sha256": sha256, "isNew": is_new,
         }))?;
         return Ok(ExitStatus::Done);
     }

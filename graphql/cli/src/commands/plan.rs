@@ -3,22 +3,21 @@
 use std::path::Path;
 
 use client::operations::{
-    create_plan, find_saved, make_plan, newest_plan, payload_fields, plan_or_failure,
+    create_plan, find_saved_plan, make_plan, newest_plan, plan_or_failure, plan_payload_fields,
 };
 use client::{
     Client,
     failure::Failure,
     plan_file::{self, WrittenPlan, file_label, read_json, write_file},
-    read,
+    read_answer, remove_nulls,
     types::{DIAGNOSTIC, Plan, SavedPlan, Text},
     view::{
         format::{format_second, pretty_json},
         plain,
         plan::{draw_diagnostics, draw_marked_query, draw_plan, draw_short_plan},
     },
-    without_nulls,
 };
-use engine::{as_file, yaml};
+use engine::{to_file_form, yaml};
 use serde_json::{Value, json};
 use shared::id::{PlanId, RequestId};
 
@@ -36,7 +35,7 @@ pub(crate) async fn plan(session: &Session<'_>, args: PlanArgs) -> Result<ExitSt
     let screen = session.screen;
     let format = if screen.json { Format::Json } else { args.format };
     let fields = match format {
-        Format::Text => Plan::SHOWN.to_owned(),
+        Format::Text => Plan::VIEW_FIELDS.to_owned(),
         Format::Json => Plan::fields(),
         Format::Mermaid => format!("drawing: mermaid diagnostics {{ {DIAGNOSTIC} }}"),
         Format::Dot => format!("drawing: dot diagnostics {{ {DIAGNOSTIC} }}"),
@@ -45,7 +44,7 @@ pub(crate) async fn plan(session: &Session<'_>, args: PlanArgs) -> Result<ExitSt
     let made = make_plan(&session.client, &args.query, options, &fields).await;
     failed_sets::warn_of_failed_sets(session).await;
     let made = made?;
-    let plan: Plan = read(made.clone())?;
+    let plan: Plan = read_answer(made.clone())?;
     match format {
         Format::Text => screen.print(&draw_plan(&plan, screen.out))?,
         Format::Json => screen.print_json(&made)?,
@@ -63,15 +62,15 @@ pub(crate) async fn plan(session: &Session<'_>, args: PlanArgs) -> Result<ExitSt
 }
 
 pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatus, Failure> {
-    let written = read_plan(app, file).await?;
+    let written = read_plan_file(app, file).await?;
     let session = Session::open_existing(app, Need::Tools).await;
     let session = session.map_err(|failure| written.prefer_errors(failure))?;
-    let fields = if app.screen.json { Plan::fields() } else { Plan::SHOWN.to_owned() };
+    let fields = if app.screen.json { Plan::fields() } else { Plan::VIEW_FIELDS.to_owned() };
     let revised = session.close_after(async |session| {
         let input = written.check(&session.client).await?;
         let arguments = [("planId: ID!", json!(id)), ("input: PlanInput!", input)];
         plan_or_failure(
-            session.client.mutate("revisePlan", &arguments, &payload_fields(&fields)).await?,
+            session.client.mutate("revisePlan", &arguments, &plan_payload_fields(&fields)).await?,
         )
     });
     let revised = revised.await.map_err(|failure| match failure.code.as_str() {
@@ -81,7 +80,7 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
     if app.screen.json {
         app.screen.print_json(&revised)?;
     } else {
-        let plan = read(revised)?;
+        let plan = read_answer(revised)?;
         app.screen.print(&draw_plan(&plan, app.screen.out))?;
         show_warnings(&app.screen, &plan);
     }
@@ -89,8 +88,8 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
 }
 
 /// Reads a plan from a file and shows its warnings.
-pub(crate) async fn read_plan(app: &App, file: &Path) -> Result<WrittenPlan, Failure> {
-    let plan = plan_file::read_plan(file).await?;
+pub(crate) async fn read_plan_file(app: &App, file: &Path) -> Result<WrittenPlan, Failure> {
+    let plan = plan_file::read_plan_file(file).await?;
     // `check` reports errors together with those of the compiler.
     if !plan.has_errors() && !plan.notices.is_empty() {
         let file = file.display().to_string();
@@ -117,7 +116,7 @@ pub(crate) fn show_plan(session: &Session<'_>, plan: &Plan) {
 
 pub(crate) async fn show_stored(session: &Session<'_>, id: &Text) -> Result<Plan, Failure> {
     let arguments = [("planId: ID!", json!(&**id))];
-    let plan = session.client.query("plan", &arguments, Plan::SHOWN).await?;
+    let plan = session.client.query("plan", &arguments, Plan::VIEW_FIELDS).await?;
     show_plan(session, &plan);
     Ok(plan)
 }
@@ -134,7 +133,7 @@ fn show_warnings(screen: &Screen, plan: &Plan) {
 }
 
 pub(crate) fn planning_options(planning: &Planning) -> Value {
-    without_nulls(json!({
+    remove_nulls(json!({
         "toolSets": (!planning.toolsets.is_empty()).then_some(&planning.toolsets),
         "planner": planning.planner,
         "cache": planning.cache.map(|cache| api_name(&cache)),
@@ -149,7 +148,7 @@ pub(crate) async fn save(app: &App, args: SaveArgs) -> Result<ExitStatus, Failur
     };
     let (session, written) = match &args.file {
         Some(file) => {
-            let written = read_plan(app, file).await?;
+            let written = read_plan_file(app, file).await?;
             let session = Session::open(app, Need::Tools).await;
             let session = session.map_err(|failure| written.prefer_errors(failure))?;
             (session, Some((written, file_label(file))))
@@ -161,7 +160,7 @@ pub(crate) async fn save(app: &App, args: SaveArgs) -> Result<ExitStatus, Failur
         let plan = match written {
             Some((written, place)) => {
                 let made = create_plan(client, written).await;
-                let plan: Plan = read(made.map_err(|failure| failure.with("file", place))?)?;
+                let plan: Plan = read_answer(made.map_err(|failure| failure.with("file", place))?)?;
                 (*plan.plan_id).to_owned()
             }
             None => args.plan.clone().unwrap_or_default(),
@@ -194,7 +193,7 @@ pub(crate) async fn unsave(session: &Session<'_>, name: &str) -> Result<ExitStat
 }
 
 pub(crate) async fn list_saved(session: &Session<'_>) -> Result<ExitStatus, Failure> {
-    let saved = Value::Array(all_saved(&session.client).await?);
+    let saved = Value::Array(load_saved_plans(&session.client).await?);
     let headings = ["NAME", "PLAN", "SAVED", "INPUTS"];
     session.screen.print_list(&saved, &headings, |plan: &SavedPlan, _| {
         let inputs = plan.inputs.as_ref().map(input_names).unwrap_or_default();
@@ -202,7 +201,7 @@ pub(crate) async fn list_saved(session: &Session<'_>) -> Result<ExitStatus, Fail
     })
 }
 
-async fn all_saved(client: &Client) -> Result<Vec<Value>, Failure> {
+async fn load_saved_plans(client: &Client) -> Result<Vec<Value>, Failure> {
     let mut all: Vec<Value> = Vec::new();
     loop {
         let after = all.last().map(|plan| plan["name"].clone()).unwrap_or_default();
@@ -234,7 +233,7 @@ pub(crate) async fn export(session: &Session<'_>, args: ExportArgs) -> Result<Ex
     let text = if is_json {
         pretty_json(&draft)
     } else {
-        yaml::text(&draft).map_err(|why| Failure::new("INTERNAL", why))?
+        yaml::format(&draft).map_err(|why| Failure::new("INTERNAL", why))?
     };
     match &args.output {
         None => screen.print_document(text.trim_end())?,
@@ -257,7 +256,7 @@ pub(crate) async fn export_draft(client: &Client, id: &str) -> Result<Value, Fai
             .await?
             .ok_or_else(|| Failure::new("NOT_FOUND", format!("the request `{id}` has no plan")))?
     } else {
-        match find_saved(client, id).await? {
+        match find_saved_plan(client, id).await? {
             Some(plan) => plan,
             None => return Err(unknown_saved_plan_failure(client, id).await?),
         }
@@ -265,12 +264,12 @@ pub(crate) async fn export_draft(client: &Client, id: &str) -> Result<Value, Fai
     let arguments = [("planId: ID!", json!(&*plan))];
     let draft: Option<Value> = client.query("exportPlan", &arguments, "").await?;
     let mut draft = draft.ok_or_else(|| Failure::not_found("plan", id))?;
-    as_file(&mut draft);
+    to_file_form(&mut draft);
     Ok(draft)
 }
 
 async fn unknown_saved_plan_failure(client: &Client, name: &str) -> Result<Failure, Failure> {
-    let saved = all_saved(client).await?;
+    let saved = load_saved_plans(client).await?;
     let help =
         planner::suggest::did_you_mean(name, saved.iter().filter_map(|plan| plan["name"].as_str()));
     let help = help.unwrap_or_else(|| "`faber list saved` lists the saved plans".to_owned());

@@ -3,25 +3,24 @@
 use std::path::Path;
 
 use client::operations::{
-    create_plan, execute_plan, execute_request, find_execution, find_saved, make_plan, newest_plan,
-    run_query, run_saved,
+    create_plan, execute_plan, execute_request, find_execution, find_saved_plan, make_plan,
+    newest_plan, run_query, run_saved,
 };
 use client::{
     failure::Failure,
     plan_file::{WrittenPlan, file_label, read_json},
-    read,
+    read_answer, remove_nulls,
     types::{ExecutionHead, Plan, Text},
-    without_nulls,
 };
 use serde_json::{Value, json};
 use shared::id::ExecutionId;
 
 use super::{
-    doubts::{accept_plan, waiting_steps},
+    doubts::{accept_plan, steps_to_approve},
     failed_sets,
     follow::{Purpose, watch_to_end, watch_with_approvals},
     missing_tools,
-    plan::{planning_options, read_plan, show_plan, show_stored},
+    plan::{planning_options, read_plan_file, show_plan, show_stored},
     steer::may_execute_again,
 };
 use crate::{
@@ -32,7 +31,7 @@ use crate::{
 
 pub(crate) async fn run(app: &App, args: RunArgs) -> Result<ExitStatus, Failure> {
     let written = match &args.plan {
-        Some(file) => Some(read_plan(app, file).await?),
+        Some(file) => Some(read_plan_file(app, file).await?),
         None => None,
     };
     let options = execution_options(&args.options).await?;
@@ -74,7 +73,7 @@ pub(crate) async fn run_agent(
     session: &Session<'_>,
     args: AgentArgs,
 ) -> Result<ExitStatus, Failure> {
-    let options = without_nulls(json!({
+    let options = remove_nulls(json!({
         "maxToolTurns": args.max_tool_turns,
         "toolSets": (!args.toolsets.is_empty()).then_some(&args.toolsets),
         "planner": args.planner,
@@ -95,7 +94,7 @@ async fn start_execution(
     let client = &session.client;
     let checks_tools = !args.options.wait && !args.options.dry_run;
     if let Some(name) = &args.saved {
-        if checks_tools && let Some(plan) = find_saved(client, name).await? {
+        if checks_tools && let Some(plan) = find_saved_plan(client, name).await? {
             missing_tools::check_plan(session, &plan).await?;
         }
         return Ok(Some(run_saved(client, name, options).await?.into()));
@@ -108,7 +107,8 @@ async fn start_execution(
         }
         let file = args.plan.as_deref().unwrap_or(Path::new("-"));
         let made = create_plan(client, written).await;
-        let plan: Plan = read(made.map_err(|failure| failure.with("file", file_label(file)))?)?;
+        let plan: Plan =
+            read_answer(made.map_err(|failure| failure.with("file", file_label(file)))?)?;
         show_plan(session, &plan);
         return Ok(Some(execute_plan(client, &plan.plan_id, options).await?.into()));
     }
@@ -116,12 +116,12 @@ async fn start_execution(
     if args.options.idempotency_key.is_some() {
         let started = run_query(client, query, planning, options).await?;
         let plan = show_stored(session, &started.plan_id).await?;
-        let approved = if args.yes { waiting_steps(&plan) } else { Vec::new() };
+        let approved = if args.yes { steps_to_approve(&plan) } else { Vec::new() };
         return Ok(Some(StartedExecution { id: started.execution_id, approved }));
     }
-    let made = make_plan(client, query, planning, Plan::SHOWN).await;
+    let made = make_plan(client, query, planning, Plan::VIEW_FIELDS).await;
     failed_sets::warn_of_failed_sets(session).await;
-    let plan: Plan = read(made?)?;
+    let plan: Plan = read_answer(made?)?;
     // A dry run calls nothing.
     let is_confirmed = args.yes || args.options.dry_run;
     let Some(approved) = accept_plan(session, &plan, is_confirmed).await? else { return Ok(None) };
@@ -183,13 +183,13 @@ pub(crate) async fn watch(session: &Session<'_>, id: &str) -> Result<ExitStatus,
 }
 
 async fn execution_options(how: &Options) -> Result<Value, Failure> {
-    let mut options = without_nulls(json!({
+    let mut options = remove_nulls(json!({
         "mode": how.mode.map(|mode| api_name(&mode)),
         "maxParallel": how.max_parallel,
         "idempotencyKey": how.idempotency_key,
         "deadlineMs": how.deadline_ms,
         "strictTemplates": how.strict_templates,
-        "compensateOnFailure": how.compensates(),
+        "compensateOnFailure": how.compensate_on_failure(),
         "dryRun": how.dry_run.then_some(true),
         "startAt": how.start_at,
         "priority": how.priority,

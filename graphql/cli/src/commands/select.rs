@@ -9,11 +9,11 @@ use client::{
     Client,
     failure::Failure,
     plan_file::read_text,
-    read,
+    read_answer,
     types::{Tool, ToolCollision, ToolMatch},
     view::{format::first_line, plain},
 };
-use planner::select::Figures;
+use planner::select::SelectionQuality;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -126,7 +126,7 @@ async fn answer_query(
         return screen.print_json(&json!({ "centroid": centroid, "description": description }));
     }
     let (centroid, description): (Vec<ToolMatch>, Vec<ToolMatch>) =
-        (read(centroid)?, read(description)?);
+        (read_answer(centroid)?, read_answer(description)?);
     let hits = centroid.iter().filter(|found| found.hit).collect();
     for (title, matches) in [
         ("CENTROID SIMILARITY HIT", hits),
@@ -158,7 +158,7 @@ pub(crate) async fn list_collisions(
         screen.print_json(&found)?;
         return Ok(ExitStatus::Done);
     }
-    let pairs: Vec<ToolCollision> = read(found)?;
+    let pairs: Vec<ToolCollision> = read_answer(found)?;
     screen.print(&format!("POSSIBLE SIMILAR TOOLS ({threshold}): {}", pairs.len()))?;
     for ToolCollision { a, b, similarity } in pairs {
         screen.print(&format!("\t {a} -> {b}: {}", json!(similarity)))?;
@@ -191,17 +191,17 @@ pub(crate) async fn measure_quality(
     by: Option<RankMethod>,
     all: bool,
 ) -> Result<ExitStatus, Failure> {
-    let known = read_known(file).await?;
-    check_gold(&session.client, &known, all).await?;
+    let gold_queries = read_gold_queries(file).await?;
+    check_gold_names(&session.client, &gold_queries, all).await?;
     let criteria =
         [RankMethod::Centroid, RankMethod::Description, RankMethod::Lexical, RankMethod::Hybrid];
     let mut qualities = Vec::new();
     for criterion in criteria.into_iter().filter(|criterion| by.is_none_or(|by| by == *criterion)) {
         let criteria = Criteria { by: criterion, limit: MAX_RANK, all };
-        match measure_criterion(&session.client, &known, criteria).await {
+        match measure_criterion(&session.client, &gold_queries, criteria).await {
             Ok(figures) => qualities.push(Quality {
                 by: api_name(&criterion),
-                queries: figures.queries(),
+                queries: figures.count_queries(),
                 hit_at_1: figures.hit_at_1(),
                 recall_at_5: figures.recall_at_5(),
                 mrr: figures.reciprocal_rank(),
@@ -221,31 +221,36 @@ pub(crate) async fn measure_quality(
     })
 }
 
-async fn read_known(file: &Path) -> Result<Vec<GoldQuery>, Failure> {
-    const FORM: &str = r#"write {"query": "…", "gold": ["tool", …]} on each line"#;
+async fn read_gold_queries(file: &Path) -> Result<Vec<GoldQuery>, Failure> {
+    const LINE_FORMAT: &str = r#"write {"query": "…", "gold": ["tool", …]} on each line"#;
     let text = read_text("the queries", file).await?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let known = lines.map(|(number, line)| {
+    let gold_queries = lines.map(|(number, line)| {
         let place = format!("`{}`, line {}", file.display(), number + 1);
-        let unfit = |why: &str| Failure::usage(format!("{place}: {why}: {FORM}"));
-        let known: GoldQuery = serde_json::from_str(line).map_err(|err| unfit(&err.to_string()))?;
-        if known.query.trim().is_empty() {
+        let unfit = |why: &str| Failure::usage(format!("{place}: {why}: {LINE_FORMAT}"));
+        let gold_query: GoldQuery =
+            serde_json::from_str(line).map_err(|err| unfit(&err.to_string()))?;
+        if gold_query.query.trim().is_empty() {
             return Err(unfit("`query` is empty"));
         }
-        if known.gold.is_empty() {
+        if gold_query.gold.is_empty() {
             return Err(unfit("`gold` names no tool, so no selection would be correct"));
         }
-        Ok(GoldQuery { place, ..known })
+        Ok(GoldQuery { place, ..gold_query })
     });
-    let known = known.collect::<Result<Vec<GoldQuery>, Failure>>()?;
-    if known.is_empty() {
-        return Err(Failure::usage(format!("`{}` has no query: {FORM}", file.display())));
+    let gold_queries = gold_queries.collect::<Result<Vec<GoldQuery>, Failure>>()?;
+    if gold_queries.is_empty() {
+        return Err(Failure::usage(format!("`{}` has no query: {LINE_FORMAT}", file.display())));
     }
-    Ok(known)
+    Ok(gold_queries)
 }
 
 /// Rejects names of unknown tools, because each would silently count as a miss.
-async fn check_gold(client: &Client, known: &[GoldQuery], all: bool) -> Result<(), Failure> {
+async fn check_gold_names(
+    client: &Client,
+    gold_queries: &[GoldQuery],
+    all: bool,
+) -> Result<(), Failure> {
     let tools: Vec<Tool> = client.query("tools", &[], "name qualifiedName active").await?;
     let mut is_active: BTreeMap<&str, bool> = BTreeMap::new();
     for tool in &tools {
@@ -254,7 +259,7 @@ async fn check_gold(client: &Client, known: &[GoldQuery], all: bool) -> Result<(
         }
     }
     let mut wrong = Vec::new();
-    for GoldQuery { gold, place, .. } in known {
+    for GoldQuery { gold, place, .. } in gold_queries {
         for name in gold {
             let why = match is_active.get(name.as_str()) {
                 Some(is_active) if *is_active || all => continue,
@@ -278,27 +283,27 @@ async fn check_gold(client: &Client, known: &[GoldQuery], all: bool) -> Result<(
 
 async fn measure_criterion(
     client: &Client,
-    known: &[GoldQuery],
+    gold_queries: &[GoldQuery],
     criteria: Criteria,
-) -> Result<Figures, Failure> {
+) -> Result<SelectionQuality, Failure> {
     #[derive(Deserialize)]
-    struct Selected {
+    struct SelectedTool {
         tool: Tool,
     }
-    let mut figures = Figures::default();
-    for GoldQuery { query, gold, place } in known {
+    let mut figures = SelectionQuality::default();
+    for GoldQuery { query, gold, place } in gold_queries {
         let found = select_tools(client, query, criteria, "tool { name qualifiedName }").await;
         let found = found.map_err(|failure| match &*failure.code {
             "PLANNER_UNAVAILABLE" => failure,
             _ => Failure { message: format!("{place}: {}", failure.message), ..failure },
         })?;
-        let found: Vec<Selected> = read(found)?;
-        let right: BTreeSet<&str> = gold.iter().map(String::as_str).collect();
-        let names = found.iter().map(|Selected { tool }| match &*tool.qualified_name {
-            qualified if right.contains(qualified) => qualified,
+        let found: Vec<SelectedTool> = read_answer(found)?;
+        let gold_tools: BTreeSet<&str> = gold.iter().map(String::as_str).collect();
+        let names = found.iter().map(|SelectedTool { tool }| match &*tool.qualified_name {
+            qualified if gold_tools.contains(qualified) => qualified,
             _ => &*tool.name,
         });
-        figures.add(&right, &names.collect::<Vec<_>>());
+        figures.add_query(&gold_tools, &names.collect::<Vec<_>>());
     }
     Ok(figures)
 }

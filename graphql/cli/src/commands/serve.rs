@@ -5,7 +5,7 @@ use std::sync::Arc;
 use client::{Client, failure::Failure};
 use engine::retention::Retention;
 use graphql::{
-    health::hooks,
+    health::server_hooks,
     schema,
     server::{self, Hooks, ServerOptions},
 };
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     App, ExitStatus,
     config::variable,
-    local_engine::{LocalEngine, unlimited},
+    local_engine::{LocalEngine, unlimited_operations},
     session::{Need, Session},
     signals,
 };
@@ -24,7 +24,7 @@ use crate::{
 pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     refuse_server(app, "serve")?;
     let config = &app.config;
-    let told = told_to_end()?;
+    let end_signal = listen_for_end_signal()?;
     let access = config.access.value.open(&config.toolsets.value, variable)?;
     let wanted = config.listen.value;
     let listener = TcpListener::bind(wanted).await.map_err(|err| {
@@ -36,7 +36,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     })?;
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
     local.engine.set_access(access.clone());
-    if !address.ip().is_loopback() && !access.wants_token() {
+    if !address.ip().is_loopback() && !access.requires_token() {
         app.screen.say(&app.screen.err.yellow(format!(
             "warning: `{address}` can be reached from other machines, but there are no access \
              tokens: only this machine may connect; add `access.tokens` to the \
@@ -57,17 +57,18 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
         ..ServerOptions::default()
     };
     let stop = CancellationToken::new();
-    let mcp_client = Client::local(schema::build(local.engine.clone(), unlimited()));
+    let mcp_client = Client::local(schema::build(local.engine.clone(), unlimited_operations()));
     let store = Arc::clone(local.engine.store());
-    let members =
+    let member_routes =
         mcp_server::build_routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
-    let hooks = Hooks { members, ..hooks(&local.engine, local.worker(), &retention) };
+    let hooks =
+        Hooks { member_routes, ..server_hooks(&local.engine, local.worker_handle(), &retention) };
     let schema = local.schema.clone();
-    let told = async move {
-        told.await;
+    let end_signal = async move {
+        end_signal.await;
         stop.cancel();
     };
-    let served = server::serve(listener, schema, options, hooks, told).await;
+    let served = server::serve(listener, schema, options, hooks, end_signal).await;
     app.screen.say("stopping");
     local.close().await;
     served.map_err(|err| Failure::new("SERVER_UNAVAILABLE", err.to_string()))?;
@@ -76,23 +77,23 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
 
 pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     refuse_server(app, "worker")?;
-    let told = told_to_end()?;
+    let end_signal = listen_for_end_signal()?;
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
     warn_of_free_commands(app);
     app.screen.say(&format!("working on {}", app.config.store_name()));
     let (_, _pruning) = start_retention(app, &local);
-    told.await;
+    end_signal.await;
     app.screen.say("stopping");
     local.close().await;
     Ok(ExitStatus::Done)
 }
 
 pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
-    let told = told_to_end()?;
+    let end_signal = listen_for_end_signal()?;
     let session = Session::open(app, Need::Driving).await?;
     let ended = tokio::select! {
-        ended = mcp_server::serve_stdio(session.client.clone(), session.store().cloned(), session.drive()) => ended,
-        () = told => Ok(()),
+        ended = mcp_server::serve_stdio(session.client.clone(), session.store().cloned(), session.new_drive()) => ended,
+        () = end_signal => Ok(()),
     };
     session.close().await;
     ended.map(|()| ExitStatus::Done)
@@ -101,7 +102,7 @@ pub(crate) async fn serve_mcp(app: &App) -> Result<ExitStatus, Failure> {
 /// Returns the limit on connections. Warns if the system allows fewer.
 fn max_connections(app: &App) -> usize {
     let wanted = app.config.limits.connections();
-    // The rest of the file descriptors is for the store, tools and logs.
+    // The store, tools and logs need the rest of the file descriptors.
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
     let most = usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX);
     if wanted > most {
@@ -133,10 +134,10 @@ fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>
     let (access, sets) = (app.config.access.value.clone(), app.config.toolsets.value.clone());
     let most = app.config.limits.options().connect;
     tasks.spawn(async move {
-        engine.tools.inventory.catch_up().await;
+        engine.tools.inventory.read_changes().await;
         let toolbox = engine.tools.inventory.toolbox();
         toolbox.wait_for_sets(most).await;
-        let idle = access.idle(&sets, &toolbox.sets());
+        let idle = access.find_unmatched(&sets, &toolbox.sets());
         if !idle.is_empty() {
             screen.say(&screen.err.yellow(format!(
                 "warning: no tool matches {}: correct `tools` in `access.tokens`; `faber tools \
@@ -153,7 +154,7 @@ fn warn_of_idle_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>)
     let most = app.config.limits.options().connect;
     tasks.spawn(async move {
         let inventory = &engine.tools.inventory;
-        inventory.catch_up().await;
+        inventory.read_changes().await;
         inventory.toolbox().wait_for_sets(most).await;
         match inventory.registry().unmatched_effects().await {
             Ok(idle) if !idle.is_empty() => screen.say(&screen.err.yellow(format!(
@@ -173,12 +174,12 @@ fn start_retention(app: &App, local: &LocalEngine) -> (Arc<Retention>, JoinSet<(
     if let Some(age) = app.config.retention.value {
         let (store, clock) = (Arc::clone(local.engine.store()), Arc::clone(local.engine.clock()));
         let removing = Arc::clone(&retention);
-        tasks.spawn(async move { removing.keep(store, clock, age).await });
+        tasks.spawn(async move { removing.prune_forever(store, clock, age).await });
     }
     (retention, tasks)
 }
 
-fn told_to_end() -> Result<impl Future<Output = ()> + Send, Failure> {
+fn listen_for_end_signal() -> Result<impl Future<Output = ()> + Send, Failure> {
     let deaf = |err| Failure::new("INTERNAL", format!("cannot listen for signals: {err}"));
     signals::await_end_signal().map_err(deaf)
 }

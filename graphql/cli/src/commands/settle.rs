@@ -69,7 +69,7 @@ async fn settle_finished(
 ) -> Result<(), Failure> {
     let told: ExecutionHead = send_command(&session.client, id, "settleStep", arguments).await?;
     show_state(session, told.execution_id).await?;
-    let step = args.part_name();
+    let step = args.step_or_item_name();
     let root = find_root(session, id).await?;
     let hint = if args.failed {
         format!("recorded: `{step}` had no effect; `faber retry {root}` calls it again")
@@ -89,7 +89,7 @@ async fn settle_finished(
     Ok(())
 }
 
-/// Returns the execution that a retry can repeat: a child is repeated by its parent.
+/// Returns the topmost parent of the execution, because only the parent can repeat a child.
 async fn find_root(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionId, Failure> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -98,7 +98,7 @@ async fn find_root(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionId
     }
     let mut root = id;
     loop {
-        let found: Option<Node> = session.client.execution(root, "parentExecutionId").await?;
+        let found: Option<Node> = session.client.query_execution(root, "parentExecutionId").await?;
         match found.and_then(|node| node.parent_execution_id) {
             Some(parent) => root = parent,
             None => return Ok(root),
@@ -139,7 +139,7 @@ async fn missing_compensation(
     let items = format!("items(first: 1, afterIndex: {}) {{ {call} }}", json!(after));
     let items = if item.is_some() { items } else { String::new() };
     let fields = format!("step(stepId: {}) {{ {call} {items} }}", json!(name));
-    let found: Found = session.client.execution(id, &fields).await?;
+    let found: Found = session.client.query_execution(id, &fields).await?;
     let Some(step) = found.step else { return Ok(None) };
     Ok(match item {
         Some(_) => step.items.into_iter().next().and_then(|item| item.missing_compensation),

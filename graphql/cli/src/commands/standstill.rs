@@ -17,31 +17,30 @@ const MAX_PAUSE: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QuietTimer {
-    pub(super) until: Instant,
+    pub(super) asks_at: Instant,
     pause: Duration,
-    pub(super) is_told: bool,
+    pub(super) is_user_told: bool,
 }
 
 impl QuietTimer {
     pub(super) fn new() -> Self {
-        Self { until: Instant::now() + FIRST_PAUSE, pause: FIRST_PAUSE, is_told: false }
+        Self { asks_at: Instant::now() + FIRST_PAUSE, pause: FIRST_PAUSE, is_user_told: false }
     }
 
-    pub(super) fn told(self) -> Self {
-        Self { is_told: true, ..self }
+    pub(super) fn after_telling(self) -> Self {
+        Self { is_user_told: true, ..self }
     }
 
-    /// Asks less often while a call runs, because a long log is slow to read.
-    pub(super) fn next(self) -> Self {
+    /// Doubles the pause while a call runs, because a long log is slow to read.
+    pub(super) fn after_pause(self) -> Self {
         let pause = (self.pause * 2).min(MAX_PAUSE);
-        Self { until: Instant::now() + pause, pause, is_told: false }
+        Self { asks_at: Instant::now() + pause, pause, is_user_told: false }
     }
 }
 
-/// The state of an execution, and why it does not go on.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Waits {
+struct WaitState {
     state: ExecutionState,
     waits_for: Vec<Wait>,
 }
@@ -52,12 +51,12 @@ struct Wait {
     message: Text,
 }
 
-impl Waits {
+impl WaitState {
     async fn read(session: &Session<'_>, id: ExecutionId) -> Result<Self, Failure> {
-        session.client.execution(id, "state waitsFor { kind message }").await
+        session.client.query_execution(id, "state waitsFor { kind message }").await
     }
 
-    fn for_worker(&self) -> Option<&Wait> {
+    fn wait_for_worker(&self) -> Option<&Wait> {
         let of_kind = |kind| self.waits_for.iter().find(|wait| &*wait.kind == kind);
         of_kind("tool").or_else(|| of_kind("worker"))
     }
@@ -65,7 +64,7 @@ impl Waits {
 
 /// Returns whether an execution could continue and no worker of the server takes it.
 pub(super) async fn lacks_worker(session: &Session<'_>, id: ExecutionId) -> Result<bool, Failure> {
-    Ok(Waits::read(session, id).await?.for_worker().is_some())
+    Ok(WaitState::read(session, id).await?.wait_for_worker().is_some())
 }
 
 /// Returns why an execution does not go on: no worker takes it, or it waits for an event.
@@ -73,8 +72,8 @@ pub(super) async fn find_reason(
     session: &Session<'_>,
     id: ExecutionId,
 ) -> Result<Option<String>, Failure> {
-    let waits = Waits::read(session, id).await?;
-    if let Some(wait) = waits.for_worker() {
+    let waits = WaitState::read(session, id).await?;
+    if let Some(wait) = waits.wait_for_worker() {
         let missing = missing_tools::check_execution(session, id).await;
         let missing = missing.err().filter(|failure| failure.code == "TOOL_UNAVAILABLE");
         return Ok(Some(missing.map_or_else(|| wait.message.to_string(), |found| found.message)));

@@ -12,7 +12,7 @@ use client::{
     drive::await_stop_command,
     failure::Failure,
     types::{ExecutionHead, Finding, FindingKind, Remedy, RepeatedCall, Text, UndoCall},
-    view::{format::count, plain},
+    view::{format::count_noun, plain},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -52,14 +52,16 @@ pub(crate) async fn resume(
 pub(crate) async fn retry(session: &Session<'_>, args: RetryArgs) -> Result<ExitStatus, Failure> {
     let id = find_execution(&session.client, &args.id).await?.execution_id;
     if !args.wait {
-        missing_tools::check_retry(session, id, args.scope()).await?;
+        missing_tools::check_retry(session, id, args.retry_scope()).await?;
     }
     if !may_retry(session, id, &args).await? {
         session.screen.say("nothing was retried");
         return Ok(ExitStatus::Failed);
     }
-    let arguments =
-        [("fromStep: String", json!(args.from_step)), ("mode: RetryMode", json!(args.mode()))];
+    let arguments = [
+        ("fromStep: String", json!(args.from_step)),
+        ("mode: RetryMode", json!(args.scope_name())),
+    ];
     let retried = send_and_drive(session, id, "retryExecution", &arguments, false).await?;
     watch_to_end(session, retried.execution_id, Purpose::Drive).await
 }
@@ -83,7 +85,7 @@ pub(crate) async fn cancel(
     reason: Option<String>,
 ) -> Result<ExitStatus, Failure> {
     let session = Session::open_existing(app, Need::Store).await?;
-    let found = session.close_after(async |session| find_open(session, id).await);
+    let found = session.close_after(async |session| find_cancellable(session, id).await);
     let Some((id, calls)) = found.await? else { return Ok(ExitStatus::Done) };
     // Cancelling alone needs no tool, and connecting toolsets takes time.
     let need = if calls.is_empty() { Need::Stopping } else { Need::Driving };
@@ -93,7 +95,7 @@ pub(crate) async fn cancel(
 
 /// Finds an execution to cancel, and lists the calls that will undo it. Shows a finished one, and
 /// returns `None`.
-async fn find_open(
+async fn find_cancellable(
     session: &Session<'_>,
     id: &str,
 ) -> Result<Option<(ExecutionId, Vec<UndoCall>)>, Failure> {
@@ -109,7 +111,7 @@ async fn find_open(
         return show_state(session, id).await.map(|_| None);
     }
     let fields = format!("undoCalls {{ {} }}", UndoCall::FIELDS);
-    let Found { undo_calls: calls } = session.client.execution(id, &fields).await?;
+    let Found { undo_calls: calls } = session.client.query_execution(id, &fields).await?;
     if calls.is_empty() {
         return Ok(Some((id, calls)));
     }
@@ -186,7 +188,7 @@ async fn may_call_again(session: &Session<'_>, args: &ApproveArgs) -> Result<boo
     }
     let id = find_execution(&session.client, &args.id).await?.execution_id;
     let fields = format!("findings {{ {} }}", Finding::FIELDS);
-    let Found { findings } = session.client.execution(id, &fields).await?;
+    let Found { findings } = session.client.query_execution(id, &fields).await?;
     let name = |finding: &Finding| {
         let item = finding.index.map(|index| format!("[{index}]")).unwrap_or_default();
         format!("{}{item}", finding.step_id.as_deref().unwrap_or_default())
@@ -222,9 +224,9 @@ pub(crate) async fn send_signal(app: &App, args: SignalArgs) -> Result<ExitStatu
     answer_and_drive(app, &args.id, "signalExecution", &arguments, !args.no_run).await
 }
 
-/// Sends a command and drives the execution meanwhile. The response arrives after a worker has applied
-/// the command. If the command `stops` the execution, this process drives only after the command is in
-/// the inbox, so that no step starts before.
+/// Sends a command and drives the execution meanwhile. The response arrives after a worker has
+/// applied the command. If the command `stops` the execution, this process drives only after the
+/// command is in the inbox, so that no step starts before.
 async fn send_and_drive(
     session: &Session<'_>,
     id: ExecutionId,
@@ -281,7 +283,7 @@ pub(super) async fn answer_and_drive(
         let id = find_execution(&session.client, id).await?.execution_id;
         let sending = async {
             send_command(&session.client, id, mutation, arguments).await?;
-            if drives { root_to_drive(session, id).await } else { Ok(None) }
+            if drives { find_root_to_drive(session, id).await } else { Ok(None) }
         };
         if let Some(root) = hint_if_slow(session.screen, sending).await? {
             if !session.screen.json {
@@ -309,7 +311,7 @@ pub(super) async fn answer_and_drive(
 }
 
 /// Returns the root of an execution's tree if it can continue and no live worker drives it.
-async fn root_to_drive(
+async fn find_root_to_drive(
     session: &Session<'_>,
     id: ExecutionId,
 ) -> Result<Option<ExecutionId>, Failure> {
@@ -325,7 +327,7 @@ async fn root_to_drive(
     let mut id = id;
     loop {
         let fields = "state parentExecutionId";
-        let node: Node = session.client.execution(id, fields).await?;
+        let node: Node = session.client.query_execution(id, fields).await?;
         let Some(parent) = node.parent_execution_id else {
             let goes_on =
                 matches!(node.state, ExecutionState::Waiting | ExecutionState::InProgress);
@@ -346,7 +348,7 @@ async fn show_recorded(session: &Session<'_>, id: ExecutionId) -> Result<ExitSta
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Repeated {
+struct RepeatedCalls {
     repeated_calls: Vec<RepeatedCall>,
 }
 
@@ -358,8 +360,8 @@ pub(crate) struct Repetition<'a> {
     pub(crate) is_confirmed: bool,
 }
 
-/// Lists calls that a command would repeat, and asks the user on a terminal. Returns `false` after a
-/// no. Without a terminal, and with `--json`, refuses if one of the calls has an unknown outcome.
+/// Lists calls that a command would repeat, and asks the user on a terminal. Returns `false` after
+/// a no. Without a terminal, and with `--json`, refuses if one of the calls has an unknown outcome.
 pub(crate) async fn may_repeat_calls(
     session: &Session<'_>,
     repetition: Repetition<'_>,
@@ -370,7 +372,7 @@ pub(crate) async fn may_repeat_calls(
     }
     let screen = session.screen;
     screen.say(heading);
-    screen.say(&call_table(calls));
+    screen.say(&draw_calls(calls));
     let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
     if is_confirmed {
         Ok(true)
@@ -411,9 +413,9 @@ async fn may_retry(
     id: ExecutionId,
     args: &RetryArgs,
 ) -> Result<bool, Failure> {
-    let (mode, from, fields) = (args.mode(), json!(args.from_step), RepeatedCall::FIELDS);
+    let (mode, from, fields) = (args.scope_name(), json!(args.from_step), RepeatedCall::FIELDS);
     let fields = format!("repeatedCalls(mode: {mode}, fromStep: {from}) {{ {fields} }}");
-    let found: Repeated = session.client.execution(id, &fields).await?;
+    let found: RepeatedCalls = session.client.query_execution(id, &fields).await?;
     let repetition = Repetition {
         heading: "this retry repeats calls of `once` tools:",
         calls: &found.repeated_calls,
@@ -446,7 +448,7 @@ pub(crate) async fn may_execute_again(
     let Some(last) = earlier.rfind(|execution| !execution.dry_run) else { return Ok(true) };
     let id = last.execution_id;
     let fields = format!("repeatedCalls {{ {} }}", RepeatedCall::FIELDS);
-    let Repeated { repeated_calls } = session.client.execution(id, &fields).await?;
+    let RepeatedCalls { repeated_calls } = session.client.query_execution(id, &fields).await?;
     let repetition = Repetition {
         heading: &format!("`{id}` executed this plan before; these calls run again:"),
         calls: &repeated_calls,
@@ -455,10 +457,10 @@ pub(crate) async fn may_execute_again(
     may_repeat_calls(session, repetition).await
 }
 
-fn call_table(calls: &[RepeatedCall]) -> String {
+fn draw_calls(calls: &[RepeatedCall]) -> String {
     let rows = calls.iter().map(|call| {
         let unknown = if call.outcome_unknown { ", with an unknown outcome" } else { "" };
-        let calls = count(call.calls, "call");
+        let calls = count_noun(call.calls, "call");
         vec![format!("  {}", call.step_id), call.tool_name.to_string(), format!("{calls}{unknown}")]
     });
     align_rows(&rows.collect::<Vec<_>>())

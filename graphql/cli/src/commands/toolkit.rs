@@ -6,10 +6,10 @@ use client::{
     Argument, Client,
     failure::Failure,
     plan_file::read_text,
-    read,
+    read_answer,
     types::{Text, Toolkit},
     view::{
-        format::{count, first_line},
+        format::{count_noun, first_line},
         paint::Paint,
         plain,
     },
@@ -26,9 +26,9 @@ use crate::{
 
 pub(crate) async fn use_toolkit(
     session: &Session<'_>,
-    what: ToolkitCommand,
+    subcommand: ToolkitCommand,
 ) -> Result<ExitStatus, Failure> {
-    match what {
+    match subcommand {
         ToolkitCommand::Load { file } => {
             load_file(session, &read_text("the toolkit", &file).await?).await
         }
@@ -70,7 +70,7 @@ async fn check_names(
         unknown.push(if is_tool {
             format!("`{name}` is a tool, and recommendations begin with actions")
         } else {
-            unknown_name(&session.client, name, only_actions).await?
+            describe_unknown_name(&session.client, name, only_actions).await?
         });
     }
     if !unknown.is_empty() && unknown.len() == names.len() {
@@ -82,14 +82,18 @@ async fn check_names(
     Ok(())
 }
 
-async fn unknown_name(client: &Client, name: &str, only_actions: bool) -> Result<String, Failure> {
+async fn describe_unknown_name(
+    client: &Client,
+    name: &str,
+    only_actions: bool,
+) -> Result<String, Failure> {
     let all: Toolkit = client.query("toolkit", &[], Toolkit::NAMES).await?;
     let tools = all.tools.iter().filter(|_| !only_actions);
     let known = all.actions.iter().chain(tools).map(|item| &*item.name);
     let help = planner::suggest::did_you_mean(name, known);
     let help = help.unwrap_or_else(|| "`faber toolkit show` lists actions and tools".to_owned());
-    let what = if only_actions { "no action" } else { "neither action nor tool" };
-    Ok(format!("the toolkit has {what} `{name}`: {help}"))
+    let lacked = if only_actions { "no action" } else { "neither action nor tool" };
+    Ok(format!("the toolkit has {lacked} `{name}`: {help}"))
 }
 
 async fn show_graph(
@@ -102,7 +106,7 @@ async fn show_graph(
     let format = if screen.json { ToolkitFormat::Json } else { format };
     let fields = match format {
         ToolkitFormat::Json => Toolkit::FIELDS,
-        ToolkitFormat::Text => Toolkit::SHOWN,
+        ToolkitFormat::Text => Toolkit::VIEW_FIELDS,
         ToolkitFormat::Yaml => "yaml",
         ToolkitFormat::Mermaid => "mermaid",
         ToolkitFormat::Dot => "dot",
@@ -111,14 +115,14 @@ async fn show_graph(
     let found: Value = session.client.query(field, arguments, fields).await?;
     match format {
         ToolkitFormat::Json => screen.print_json(&found)?,
-        ToolkitFormat::Text => screen.print(&for_people(&read(found)?, screen.out))?,
+        ToolkitFormat::Text => screen.print(&draw_toolkit(&read_answer(found)?, screen.out))?,
         _ => screen.print_document(found[fields].as_str().unwrap_or_default().trim_end())?,
     }
     Ok(ExitStatus::Done)
 }
 
 /// Draws every action with its tools and the actions that may follow.
-fn for_people(toolkit: &Toolkit, paint: Paint) -> String {
+fn draw_toolkit(toolkit: &Toolkit, paint: Paint) -> String {
     let mut shown = String::new();
     for action in &toolkit.actions {
         let about = paint.dim(first_line(&action.description));
@@ -136,9 +140,9 @@ fn for_people(toolkit: &Toolkit, paint: Paint) -> String {
 }
 
 fn count_parts(toolkit: &Toolkit) -> String {
-    let actions = count(toolkit.actions.len(), "action");
-    let tools = count(toolkit.tools.len(), "tool");
-    format!("{actions}, {tools}, {}", count(toolkit.edges.len(), "edge"))
+    let actions = count_noun(toolkit.actions.len(), "action");
+    let tools = count_noun(toolkit.tools.len(), "tool");
+    format!("{actions}, {tools}, {}", count_noun(toolkit.edges.len(), "edge"))
 }
 
 async fn load_file(session: &Session<'_>, yaml: &str) -> Result<ExitStatus, Failure> {
@@ -152,7 +156,7 @@ async fn load_file(session: &Session<'_>, yaml: &str) -> Result<ExitStatus, Fail
     let found: Value =
         session.client.mutate("updateToolkit", &[("yaml: String!", json!(yaml))], fields).await?;
     let screen = session.screen;
-    let change: Change = read(found.clone())?;
+    let change: Change = read_answer(found.clone())?;
     for warning in &change.warnings {
         screen.say(&screen.err.yellow(warning.to_string()));
     }

@@ -6,7 +6,7 @@ use client::{
     Client,
     failure::Failure,
     plan_file::{read_json, read_text},
-    read,
+    read_answer,
     types::{Text, Tool, ToolResult, ToolSet, ToolSetChange, ToolUsage},
     view::{
         format::{first_line, format_second, indent_json},
@@ -25,8 +25,11 @@ use crate::{
     session::Session,
 };
 
-pub(crate) async fn use_tools(session: &Session<'_>, what: Tools) -> Result<ExitStatus, Failure> {
-    match what {
+pub(crate) async fn use_tools(
+    session: &Session<'_>,
+    subcommand: Tools,
+) -> Result<ExitStatus, Failure> {
+    match subcommand {
         Tools::Call { name, parameters } => call_tool(session, &name, parameters).await,
         Tools::Load { file, toolset } => load_tools(session, &file, &toolset).await,
         Tools::Select(args) => select::select(session, args).await,
@@ -80,7 +83,7 @@ async fn show_tool(session: &Session<'_>, name: &str) -> Result<ExitStatus, Fail
         screen.print_json(&found)?;
         return Ok(ExitStatus::Done);
     }
-    let (tool, paint): (Tool, _) = (read(found)?, screen.out);
+    let (tool, paint): (Tool, _) = (read_answer(found)?, screen.out);
     let about = format!("{}, {}", tool.tool_set, tool.effect.to_string().to_lowercase());
     let mut shown = format!(
         "{}  {}\n  {}\n\n{}\n{}",
@@ -108,7 +111,7 @@ async fn unknown_tool_failure(client: &Client, name: &str) -> Result<Failure, Fa
     let failure = Failure::not_found("tool", name);
     let help = planner::suggest::did_you_mean(name, known);
     if help.is_none()
-        && let Some(suspect) = failed_sets::find_suspect(client, name).await?
+        && let Some(suspect) = failed_sets::failure_of_failed_set(client, name).await?
     {
         return Ok(suspect);
     }
@@ -118,9 +121,9 @@ async fn unknown_tool_failure(client: &Client, name: &str) -> Result<Failure, Fa
 
 pub(crate) async fn use_toolsets(
     session: &Session<'_>,
-    what: Toolsets,
+    subcommand: Toolsets,
 ) -> Result<ExitStatus, Failure> {
-    match what {
+    match subcommand {
         Toolsets::List => list_toolsets(session).await,
         Toolsets::Activate { names } => set_active(session, names, true).await,
         Toolsets::Deactivate { names } => set_active(session, names, false).await,
@@ -136,7 +139,7 @@ async fn set_active(
     let arguments = [("names: [String!]!", json!(names))];
     let found: Value =
         session.client.mutate(mutation, &arguments, &ToolSetChange::fields()).await?;
-    let change: ToolSetChange = read(found.clone())?;
+    let change: ToolSetChange = read_answer(found.clone())?;
     if session.screen.json {
         session.screen.print_json(&found)?;
     } else {
@@ -186,7 +189,7 @@ async fn call_tool(
     };
     let arguments = [("name: String!", json!(name)), ("parameters: JSON", parameters)];
     let found: Value = session.client.mutate("callTool", &arguments, ToolResult::FIELDS).await?;
-    let called: ToolResult = read(found.clone())?;
+    let called: ToolResult = read_answer(found.clone())?;
     let is_done = called.status == "success";
     let error = called.error.unwrap_or_default();
     // Failures of tools have other messages.

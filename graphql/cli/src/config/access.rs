@@ -71,7 +71,7 @@ impl AccessConfig {
     ) -> Result<Access, ConfigError> {
         let mut tokens: Vec<Token> = Vec::with_capacity(self.tokens.len());
         for config in &self.tokens {
-            let token = config.token(sets, &variable).map_err(ConfigError)?;
+            let token = config.open_token(sets, &variable).map_err(ConfigError)?;
             if let Some(same) = tokens.iter().find(|known| known.is_same_secret(&token)) {
                 return Err(ConfigError(format!(
                     "the access tokens `{}` and `{}` are the same: set `{}` to another one",
@@ -90,7 +90,7 @@ impl AccessConfig {
 }
 
 impl TokenConfig {
-    fn token(
+    fn open_token(
         &self,
         sets: &[SetConfig],
         variable: impl Fn(&str) -> Option<String>,
@@ -110,12 +110,15 @@ impl TokenConfig {
             ));
         }
         if secret.len() < MIN_SECRET_BYTES {
-            tracing::warn!(token = name, "this access token is so short that it can be guessed");
+            tracing::warn!(
+                token = name,
+                "this access token can be guessed: use one of at least 16 characters"
+            );
         }
         let mut token = Token::new(name, secret, self.role);
         let tools = self.tools.as_ref();
         token.tools = tools.map(|pattern| {
-            pattern.iter().flat_map(|pattern| patterns::widened(pattern, sets)).collect()
+            pattern.iter().flat_map(|pattern| patterns::with_equivalents(pattern, sets)).collect()
         });
         token.limits = self.limits;
         Ok(token)
@@ -146,7 +149,7 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
         }
     };
     check_keys(&fields, &["tokens", "secrets"]).map_err(|why| format!("`access`: {why}"))?;
-    let secrets = secrets(fields.get("secrets"))?;
+    let secrets = read_secret_names(fields.get("secrets"))?;
     let items = match fields.get("tokens") {
         None | Some(Value::Null) => return Ok(AccessConfig { secrets, ..AccessConfig::default() }),
         Some(Value::Array(items)) if items.len() <= MAX_TOKENS => items,
@@ -155,7 +158,7 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
     let mut tokens: Vec<TokenConfig> = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
         let placed = |why: String| format!("`access.tokens[{at}]`: {why}");
-        let token = token(item).map_err(placed)?;
+        let token = read_token(item).map_err(placed)?;
         if tokens.iter().any(|known| known.name == token.name) {
             let why = format!("a token called `{}` exists already: use another name", token.name);
             return Err(placed(why));
@@ -166,7 +169,7 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
 }
 
 /// Reads the names of environment variables that added toolsets may use.
-fn secrets(value: Option<&Value>) -> Result<Option<BTreeSet<String>>, String> {
+fn read_secret_names(value: Option<&Value>) -> Result<Option<BTreeSet<String>>, String> {
     let wrong = || {
         format!(
             "`access.secrets` must be a list of at most {MAX_SECRETS} names, such as `[PET_KEY]`"
@@ -181,7 +184,7 @@ fn secrets(value: Option<&Value>) -> Result<Option<BTreeSet<String>>, String> {
     names.map(|name| name.map(str::to_owned).ok_or_else(wrong)).collect::<Result<_, _>>().map(Some)
 }
 
-fn token(item: &Value) -> Result<TokenConfig, String> {
+fn read_token(item: &Value) -> Result<TokenConfig, String> {
     let Value::Object(fields) = item else {
         let hint = "{ name: ci, token_env: CI_TOKEN, role: operator }";
         return Err(format!("write a map such as `{hint}`"));
@@ -248,7 +251,7 @@ fn read_limits(value: &Value) -> Result<Limits, String> {
             return Ok(None);
         }
         let written = read_text(fields, key).map_err(|why| format!("`limits`: {why}"))?;
-        let rate = calls::rate(&written);
+        let rate = calls::parse_rate(&written);
         let hint = "write a rate, such as `10/min` or `100/h`";
         rate.map(Some).ok_or_else(|| format!("`limits.{key}` is `{written}`; {hint}"))
     };
@@ -261,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    fn written() -> Value {
+    fn example_setting() -> Value {
         json!({ "tokens": [
             { "name": "ci", "token_env": "CI", "role": "operator", "tools": ["file_tools.*"],
               "limits": { "calls": "100/h", "per_tool": "10/min" } },
@@ -271,32 +274,32 @@ mod tests {
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
-    fn refused(value: Value, expected: Expect) {
+    fn check_refused(value: Value, expected: Expect) {
         expected.assert_eq(&read(Some(value)).unwrap_err());
     }
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
-    fn refused_token(change: Value, expected: Expect) {
+    fn check_refused_token(change: Value, expected: Expect) {
         let mut token = json!({ "name": "ci", "token_env": "CI", "role": "admin" });
         for (key, value) in change.as_object().unwrap() {
             token[key] = value.clone();
         }
-        refused(json!({ "tokens": [token] }), expected);
+        check_refused(json!({ "tokens": [token] }), expected);
     }
 
     #[test]
     fn tokens_are_parsed_and_shown_without_their_secrets() {
-        let config = read(Some(written())).unwrap();
+        let config = read(Some(example_setting())).unwrap();
         let access = config.open(&[], |name| Some(format!("the-secret-of-{name}\n"))).unwrap();
         let peer = std::net::IpAddr::from([10, 0, 0, 1]);
-        let grant = access.enter(Some("the-secret-of-CI"), peer).unwrap();
+        let grant = access.authenticate(Some("the-secret-of-CI"), peer).unwrap();
         assert_eq!(grant.name(), Some("ci"));
         assert!(!grant.allows(&"blog.get".parse().unwrap()));
         expect![[r#"[{"name":"ci","token_env":"CI","role":"operator","tools":["file_tools.*"],"limits":{"calls":"100/h","per_tool":"10/min"}},{"name":"owner","token_env":"OWNER","role":"admin","tools":["*"],"limits":null}]"#]]
             .assert_eq(&config.to_json().to_string());
         assert!(read(None).unwrap().is_empty());
-        assert!(!read(Some(json!({}))).unwrap().open(&[], |_| None).unwrap().wants_token());
+        assert!(!read(Some(json!({}))).unwrap().open(&[], |_| None).unwrap().requires_token());
     }
 
     #[test]
@@ -310,7 +313,7 @@ mod tests {
         let config = read(Some(json!({ "tokens": [token] }))).unwrap();
         assert_eq!(config.secrets(), Some(BTreeSet::new()));
         for wrong in [json!("A"), json!([1]), json!([" "])] {
-            refused(
+            check_refused(
                 json!({ "secrets": wrong }),
                 expect![
                     "`access.secrets` must be a list of at most 1000 names, such as `[PET_KEY]`"
@@ -321,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_missing_token_variable_is_an_error() {
-        let config = read(Some(written())).unwrap();
+        let config = read(Some(example_setting())).unwrap();
         let err = |of: fn(&str) -> Option<String>| config.open(&[], of).unwrap_err().to_string();
         expect!["the access token `owner` is not set: set `OWNER` in Faber's environment, or remove the token from `access.tokens`"]
             .assert_eq(&err(|name| (name == "CI").then(|| "x".repeat(20))));
@@ -334,48 +337,48 @@ mod tests {
 
     #[test]
     fn a_wrong_access_setting_names_the_correction() {
-        refused(
+        check_refused(
             json!([]),
             expect![
                 "`access` must be a map, such as `{ tokens: [{ name: ci, token_env: CI_TOKEN, role: operator }] }`"
             ],
         );
-        refused(
+        check_refused(
             json!({ "token": [] }),
             expect!["`access`: `token` is unknown: did you mean `tokens`?"],
         );
-        refused(
+        check_refused(
             json!({ "tokens": [{ "name": "a", "role": "admin" }] }),
             expect!["`access.tokens[0]`: `token_env` is missing"],
         );
-        refused_token(
+        check_refused_token(
             json!({ "token": "s3cret" }),
             expect![
                 "`access.tokens[0]`: `token` would put a secret into a file: name an environment variable with `token_env`"
             ],
         );
-        refused_token(
+        check_refused_token(
             json!({ "role": "root" }),
             expect!["`access.tokens[0]`: there is no role `root`: use viewer, operator or admin"],
         );
-        refused_token(
+        check_refused_token(
             json!({ "tool": [] }),
             expect!["`access.tokens[0]`: `tool` is unknown: did you mean `tools`?"],
         );
-        refused_token(
+        check_refused_token(
             json!({ "tools": ["bash"] }),
             expect![
                 "`access.tokens[0]`: `tools`: `bash` is not a pattern for tools: write `set.name`, `set.*` or `*`"
             ],
         );
-        refused_token(
+        check_refused_token(
             json!({ "limits": { "calls": "often" } }),
             expect![
                 "`access.tokens[0]`: `limits.calls` is `often`; write a rate, such as `10/min` or `100/h`"
             ],
         );
         let token = json!({ "name": "a", "token_env": "A", "role": "admin" });
-        refused(
+        check_refused(
             json!({ "tokens": [token, token] }),
             expect!["`access.tokens[1]`: a token called `a` exists already: use another name"],
         );

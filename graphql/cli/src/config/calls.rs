@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use shared::store::Rate;
 
 const RULE_KEYS: [&str; 5] = ["tool", "toolset", "key", "concurrency", "rate"];
-/// Maximum number of rules. Each call is matched with each rule.
+/// Each call is matched with each rule, so the number is limited.
 const MAX_RULES: usize = 1_000;
 
 pub(super) fn read(value: &Value) -> Result<CallLimits, String> {
@@ -41,7 +41,7 @@ fn read_rule(item: &Value) -> Result<LimitRule, String> {
         },
         concurrency: read_concurrency(fields.get("concurrency"))?,
         rate: match read_text(fields, "rate")? {
-            Some(text) => Some(rate(text).ok_or_else(|| invalid_rate_message(text))?),
+            Some(text) => Some(parse_rate(text).ok_or_else(|| invalid_rate_message(text))?),
             None => None,
         },
     };
@@ -85,7 +85,7 @@ fn read_concurrency(value: Option<&Value>) -> Result<Option<u32>, String> {
 }
 
 /// Parses a rate such as `100/min`.
-pub(super) fn rate(text: &str) -> Option<Rate> {
+pub(super) fn parse_rate(text: &str) -> Option<Rate> {
     let (calls, unit) = text.split_once('/')?;
     let calls = calls.trim().parse().ok().filter(|number| *number > 0)?;
     let per_ms = match unit.trim() {
@@ -132,41 +132,41 @@ mod tests {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn refused(written: Value, expected: Expect) {
+    fn check_refused(written: Value, expected: Expect) {
         expected.assert_eq(&read(&written).unwrap_err());
     }
 
     #[test]
     fn a_wrong_limit_rule_is_rejected() {
-        refused(
+        check_refused(
             json!({}),
             expect![
                 "`limits.calls` must be a list: write `[{ tool: shop.charge, rate: 100/min }]`"
             ],
         );
-        refused(
+        check_refused(
             json!([{ "tool": "charge", "rate": "1/s" }]),
             expect!["`limits.calls[0]`: `charge` does not name its toolset: write `set.charge`"],
         );
-        refused(
+        check_refused(
             json!([{ "tool": "a.b" }]),
             expect![
                 "`limits.calls[0]`: it limits nothing: write `concurrency: 2`, `rate: 100/min`, or both"
             ],
         );
-        refused(
+        check_refused(
             json!([{ "rate": "1/s" }]),
             expect!["`limits.calls[0]`: write exactly one of `tool: set.name` and `toolset: name`"],
         );
-        refused(
+        check_refused(
             json!([{ "tool": "a.b", "toolset": "a", "rate": "1/s" }]),
             expect!["`limits.calls[0]`: write exactly one of `tool: set.name` and `toolset: name`"],
         );
-        refused(
+        check_refused(
             json!([{ "tool": "a.b", "concurency": 1 }]),
             expect!["`limits.calls[0]`: `concurency` is unknown: did you mean `concurrency`?"],
         );
-        refused(
+        check_refused(
             json!([{ "tool": "a.b", "concurrency": 0 }]),
             expect!["`limits.calls[0]`: `concurrency` is 0; write a whole number from 1"],
         );

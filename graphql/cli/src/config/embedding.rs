@@ -14,7 +14,7 @@ const MODELS_FOLDER: &str = "models";
 pub enum EmbeddingConfig {
     #[default]
     Builtin,
-    /// None. Selection compares words.
+    /// Selection compares words, because there are no embeddings.
     Off,
     /// A model in a folder, or the name of a downloaded model.
     Model {
@@ -33,7 +33,7 @@ pub enum EmbeddingConfig {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenEmbedding {
     model: Option<String>,
     base_url: Option<String>,
     api_key_env: Option<String>,
@@ -42,15 +42,16 @@ struct Written {
 
 /// Reads the setting. A relative path starts at `base`.
 pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<EmbeddingConfig>, String> {
-    const FORMS: &str = "write `{ builtin: true }`, `{ model: DIRECTORY }` or \
+    const VALID_FORMS: &str = "write `{ builtin: true }`, `{ model: DIRECTORY }` or \
                          `{ base_url: http://…/v1, model: NAME }`";
     let value = match value {
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value,
     };
     let written = serde_json::from_value(value);
-    let written: Written = written.map_err(|err| format!("`embedding`: {err}; {FORMS}"))?;
-    let Written { model, base_url, api_key_env, builtin } = written;
+    let written: WrittenEmbedding =
+        written.map_err(|err| format!("`embedding`: {err}; {VALID_FORMS}"))?;
+    let WrittenEmbedding { model, base_url, api_key_env, builtin } = written;
     Ok(Some(match (builtin, base_url, model) {
         (Some(true), None, None) if api_key_env.is_none() => EmbeddingConfig::Builtin,
         (Some(false), None, None) if api_key_env.is_none() => EmbeddingConfig::Off,
@@ -63,7 +64,7 @@ pub(super) fn read(value: Option<Value>, base: &Path) -> Result<Option<Embedding
         }
         _ => {
             return Err(format!(
-                "`embedding` is not valid: {FORMS}; `api_key_env` names the variable of a key"
+                "`embedding` is not valid: {VALID_FORMS}; `api_key_env` names the variable of a key"
             ));
         }
     }))
@@ -86,7 +87,7 @@ impl EmbeddingConfig {
 }
 
 impl Config {
-    pub fn models(&self) -> PathBuf {
+    pub fn models_folder(&self) -> PathBuf {
         self.data.join(MODELS_FOLDER)
     }
 
@@ -95,15 +96,15 @@ impl Config {
         Some(match &self.embedding.value {
             EmbeddingConfig::Off => return None,
             EmbeddingConfig::Builtin => Source::Builtin,
-            EmbeddingConfig::Model { written, path } => self.model(written, path),
+            EmbeddingConfig::Model { written, path } => self.model_source(written, path),
             EmbeddingConfig::Server { base_url, model, api_key_env } => {
-                server(base_url, model, api_key_env.as_deref())
+                server_source(base_url, model, api_key_env.as_deref())
             }
         })
     }
 
-    fn model(&self, written: &str, path: &Path) -> Source {
-        let fetched = self.models().join(written);
+    fn model_source(&self, written: &str, path: &Path) -> Source {
+        let fetched = self.models_folder().join(written);
         if path.is_dir() || !fetched.is_dir() {
             return Source::Directory(path.to_owned());
         }
@@ -111,7 +112,7 @@ impl Config {
     }
 }
 
-fn server(base_url: &str, model: &str, api_key_env: Option<&str>) -> Source {
+fn server_source(base_url: &str, model: &str, api_key_env: Option<&str>) -> Source {
     let key = match api_key_env.map(|name| (name, variable(name))) {
         None => None,
         Some((_, Some(key))) if !key.trim().is_empty() => Some(key.trim().to_owned()),
@@ -119,7 +120,7 @@ fn server(base_url: &str, model: &str, api_key_env: Option<&str>) -> Source {
             let why = format!(
                 "the variable `{name}`, which `embedding.api_key_env` names, is not set: set it"
             );
-            return Source::Wrong(why);
+            return Source::Invalid(why);
         }
     };
     let (base_url, model) = (base_url.to_owned(), model.to_owned());

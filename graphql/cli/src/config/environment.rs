@@ -28,14 +28,14 @@ pub struct Environment {
     /// `DISPLAY` or `WAYLAND_DISPLAY` is set, so programs can open windows.
     pub has_display: bool,
     /// `TERM` is unset or `dumb`, so lines cannot be redrawn.
-    pub is_dumb: bool,
+    pub cannot_redraw: bool,
     /// `NO_COLOR` is set but empty, so it has no effect, and `CLICOLOR` allows colors.
     pub has_empty_no_color: bool,
 }
 
 impl Environment {
     /// Reads the environment. An empty variable counts as unset.
-    pub fn of_process() -> Self {
+    pub fn from_process() -> Self {
         Self {
             store: read_text_variable("FABER_STORE"),
             config: read_path_variable("FABER_CONFIG"),
@@ -52,7 +52,7 @@ impl Environment {
             has_display: read_os_variable("DISPLAY")
                 .or_else(|| read_os_variable("WAYLAND_DISPLAY"))
                 .is_some(),
-            is_dumb: read_os_variable("TERM").is_none_or(|value| value == "dumb"),
+            cannot_redraw: read_os_variable("TERM").is_none_or(|value| value == "dumb"),
             has_empty_no_color: env::var_os("NO_COLOR").is_some_and(|value| value.is_empty())
                 && read_os_variable("CLICOLOR").is_none_or(|value| value != "0"),
         }
@@ -72,7 +72,7 @@ impl Environment {
         })
     }
 
-    pub fn node(&self) -> String {
+    pub fn node_name(&self) -> String {
         let of_kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
         let name = self.host.clone().or_else(of_kernel).unwrap_or_default();
         let name = name.trim();

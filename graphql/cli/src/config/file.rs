@@ -39,7 +39,7 @@ const KEYS: [&str; 12] = [
     "contexts",
     "access",
 ];
-/// The toolset of `tools_files`.
+/// The name of the toolset that the setting `tools_files` makes.
 const TOOLS_FILES_SET: &str = "tools";
 /// A shorter retention could remove an execution whose worker is only frozen for a while.
 const MIN_RETENTION: Duration = Duration::from_mins(1);
@@ -56,9 +56,8 @@ pub(super) struct File {
     pub(super) retention: Option<Duration>,
     pub(super) access: Option<AccessConfig>,
     pub(super) contexts: BTreeMap<String, Value>,
-    /// The toolset of `tools_files`.
-    pub(super) described: Option<SetConfig>,
-    pub(super) described_in: Vec<PathBuf>,
+    pub(super) tools_files_set: Option<SetConfig>,
+    pub(super) tools_files: Vec<PathBuf>,
     pub(super) toolkit: Option<ToolkitFiles>,
     pub(super) learning: Option<bool>,
     pub(super) margin: Option<f64>,
@@ -74,34 +73,39 @@ pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
 
 pub(super) struct PartialFile {
     pub(super) file: Option<File>,
-    pub(super) wrong: Vec<String>,
-    pub(super) omitted: Vec<String>,
+    pub(super) wrong_settings: Vec<String>,
+    pub(super) omitted_settings: Vec<String>,
 }
 
-/// Like [`read`], but omits wrong settings.
-pub(super) fn read_what_works(path: &Path) -> PartialFile {
+/// Like [`read`], but omits settings that are wrong.
+pub(super) fn read_valid_settings(path: &Path) -> PartialFile {
     let named = |why: String| format!("`{}`: {why}", path.display());
     let read =
         read_text(path).and_then(|text| Ok((parse_fields(&text)?, base_folder(path)?, text)));
     let (fields, base, text) = match read {
         Ok(read) => read,
         Err(why) => {
-            return PartialFile { file: None, wrong: vec![named(why)], omitted: Vec::new() };
+            return PartialFile {
+                file: None,
+                wrong_settings: vec![named(why)],
+                omitted_settings: Vec::new(),
+            };
         }
     };
-    let (mut works, mut wrong, mut omitted) = (Map::new(), Vec::new(), Vec::new());
+    let (mut works, mut wrong_settings, mut omitted_settings) =
+        (Map::new(), Vec::new(), Vec::new());
     for (key, value) in fields {
         let alone = Map::from_iter([(key.clone(), value.clone())]);
-        match of_fields(alone, &base) {
+        match read_fields(alone, &base) {
             Ok(_) => drop(works.insert(key, value)),
             Err(why) => {
-                wrong.push(named(with_line(&text, &why)));
-                omitted.push(key);
+                wrong_settings.push(named(with_line(&text, &why)));
+                omitted_settings.push(key);
             }
         }
     }
-    let file = of_fields(works, &base).map_err(|why| wrong.push(named(why))).ok();
-    PartialFile { file, wrong, omitted }
+    let file = read_fields(works, &base).map_err(|why| wrong_settings.push(named(why))).ok();
+    PartialFile { file, wrong_settings, omitted_settings }
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
@@ -125,7 +129,7 @@ fn base_folder(path: &Path) -> Result<PathBuf, String> {
 
 /// Parses the text of a file. Relative paths start at `base`.
 pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
-    of_fields(parse_fields(text)?, base).map_err(|why| with_line(text, &why))
+    read_fields(parse_fields(text)?, base).map_err(|why| with_line(text, &why))
 }
 
 /// Adds the line to a message that begins with a place, such as `limits.lease`. Adds the nearest
@@ -151,7 +155,7 @@ fn parse_fields(text: &str) -> Result<Map<String, Value>, String> {
     if text.trim().is_empty() {
         return Ok(Map::new());
     }
-    let read = yaml::value(text).map_err(|why| match find_unquoted(text) {
+    let read = yaml::parse(text).map_err(|why| match find_unquoted_text(text) {
         Some(line) => format!("{line}\n{why}"),
         None => why,
     });
@@ -162,7 +166,7 @@ fn parse_fields(text: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-fn of_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, String> {
+fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, String> {
     check_keys(&fields)?;
     let limits = match fields.remove("limits") {
         None | Some(Value::Null) => Limits::default(),
@@ -173,7 +177,7 @@ fn of_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, String
         None | Some(Value::Null) => None,
         Some(sets) => Some((toolsets::read(&sets, base)?, sets)),
     };
-    let (described, described_in) = read_tools_files(fields.remove("tools_files"), base)?;
+    let (tools_files_set, tools_files) = read_tools_files(fields.remove("tools_files"), base)?;
     Ok(File {
         store: read_store(fields.remove("store"), base)?,
         plan_cache: read_rule(
@@ -192,8 +196,8 @@ fn of_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, String
         retention: read_retention(fields.remove("retention"))?,
         access: fields.remove("access").map(|access| access::read(Some(access))).transpose()?,
         contexts: read_contexts(fields.remove("contexts"))?,
-        described,
-        described_in,
+        tools_files_set,
+        tools_files,
         toolkit: read_toolkit(fields.remove("toolkit_files"), base)?,
         learning: match fields.remove("learning") {
             None | Some(Value::Null) => None,
@@ -268,7 +272,7 @@ fn read_toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles
         let path = join_path(base, &file);
         let unfit = |why: String| format!("`toolkit_files`: `{}`: {why}", path.display());
         let text = read_text(&path).map_err(unfit)?;
-        let written = yaml::value(&text).map_err(unfit)?;
+        let written = yaml::parse(&text).map_err(unfit)?;
         let written = written::read(&written).map_err(|why| unfit(with_line(&text, &why)))?;
         let warnings = written.warnings.into_iter().map(|warning| with_line(&text, &warning));
         read.warnings.extend(warnings.map(|warning| format!("`{}`: {warning}", path.display())));
@@ -325,7 +329,7 @@ fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
 }
 
 /// Finds a value that ends with a colon. YAML reads it as a key, which causes a confusing error.
-fn find_unquoted(text: &str) -> Option<String> {
+fn find_unquoted_text(text: &str) -> Option<String> {
     text.lines().enumerate().find_map(|(at, line)| {
         let (key, value) = line.split_once(": ")?;
         let value = value.split(" #").next().unwrap_or_default().trim();
@@ -387,9 +391,9 @@ fn read_rule<T: Copy>(
     // YAML 1.1 reads `off` as false.
     let word = if written == false { Some("off") } else { written.as_str() };
     let found = words.iter().find(|(known, _)| Some(*known) == word);
-    let wrong = || {
+    let wrong_settings = || {
         let words: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
         format!("`planner.{key}` is {written}; write {}", words.join(" or "))
     };
-    found.map(|(_, rule)| Some(*rule)).ok_or_else(wrong)
+    found.map(|(_, rule)| Some(*rule)).ok_or_else(wrong_settings)
 }

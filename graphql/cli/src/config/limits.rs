@@ -14,77 +14,87 @@ use super::{ConfigError, Origin, Setting, calls};
 struct Limit {
     key: &'static str,
     default: fn() -> u64,
-    least: u64,
-    most: u64,
+    minimum: u64,
+    maximum: u64,
 }
 
-/// The longest time of a limit: a day.
+/// The upper bound of limits that are times: a day in milliseconds.
 const DAY_MS: u64 = 86_400_000;
 
-const TABLE: [Limit; 12] = [
-    Limit { key: "lease_ms", default: || to_ms(limits::LEASE_TIME), least: 100, most: DAY_MS },
-    Limit { key: "poll_ms", default: || to_ms(limits::POLL_INTERVAL), least: 1, most: DAY_MS },
-    Limit { key: "park_after_ms", default: || to_ms(limits::PARK_AFTER), least: 0, most: DAY_MS },
+const LIMITS: [Limit; 12] = [
+    Limit { key: "lease_ms", default: || to_ms(limits::LEASE_TIME), minimum: 100, maximum: DAY_MS },
+    Limit { key: "poll_ms", default: || to_ms(limits::POLL_INTERVAL), minimum: 1, maximum: DAY_MS },
+    Limit {
+        key: "park_after_ms",
+        default: || to_ms(limits::PARK_AFTER),
+        minimum: 0,
+        maximum: DAY_MS,
+    },
     Limit {
         key: "cancel_grace_ms",
         default: || to_ms(limits::CANCEL_GRACE),
-        least: 0,
-        most: DAY_MS,
+        minimum: 0,
+        maximum: DAY_MS,
     },
     Limit {
         key: "connect_timeout_ms",
         default: || to_ms(sources::CONNECT_TIMEOUT),
-        least: 1,
-        most: DAY_MS,
+        minimum: 1,
+        maximum: DAY_MS,
     },
-    Limit { key: "drain_ms", default: || to_ms(Options::default().drain), least: 0, most: DAY_MS },
+    Limit {
+        key: "drain_ms",
+        default: || to_ms(Options::default().drain),
+        minimum: 0,
+        maximum: DAY_MS,
+    },
     Limit {
         key: "executions",
         default: || limits::EXECUTIONS as u64,
-        least: 1,
-        // More drivers fit into no memory.
-        most: 10_000_000,
+        minimum: 1,
+        // More drivers would need more memory than machines have.
+        maximum: 10_000_000,
     },
     Limit {
         key: "output_bytes",
         default: || limits::OUTPUT_BYTES as u64,
-        least: 1,
+        minimum: 1,
         // An event is never split, so it must fit into one document of a store.
-        most: limits::APPEND_BYTES as u64,
+        maximum: limits::APPEND_BYTES as u64,
     },
-    Limit { key: "request_bytes", default: || 16 << 20, least: 1_024, most: 1 << 30 },
+    Limit { key: "request_bytes", default: || 16 << 20, minimum: 1_024, maximum: 1 << 30 },
     Limit {
         key: "answer_bytes",
         default: || schema::Limits::default().answer_bytes as u64,
-        least: 1 << 20,
-        most: 1 << 32,
+        minimum: 1 << 20,
+        maximum: 1 << 32,
     },
     Limit {
         key: "connections",
         default: || ServerOptions::default().max_connections as u64,
-        least: 16,
-        most: 1_000_000,
+        minimum: 16,
+        maximum: 1_000_000,
     },
     Limit {
         key: "new_connections_per_address",
         default: || ServerOptions::default().max_new_connections as u64,
-        least: 1,
-        most: 1_000_000,
+        minimum: 1,
+        maximum: 1_000_000,
     },
 ];
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     numbers: Vec<(&'static str, Setting<u64>)>,
-    /// The limits on calls, and their text in the file.
+    /// The limits on calls, and the setting as the file contains it.
     calls: (Arc<CallLimits>, Value),
 }
 
-const CALLS: &str = "calls";
+const CALLS_KEY: &str = "calls";
 
 impl Default for Limits {
     fn default() -> Self {
-        let defaults = TABLE.iter().map(|limit| {
+        let defaults = LIMITS.iter().map(|limit| {
             (limit.key, Setting { value: (limit.default)(), origin: Origin::Default })
         });
         let none = (Arc::default(), Value::Array(Vec::new()));
@@ -96,18 +106,18 @@ impl Limits {
     pub(super) fn read(fields: &Map<String, Value>) -> Result<Self, String> {
         let mut limits = Self::default();
         for (key, value) in fields {
-            if key == CALLS {
+            if key == CALLS_KEY {
                 limits.calls = (Arc::new(calls::read(value)?), value.clone());
                 continue;
             }
-            let Some(at) = TABLE.iter().position(|limit| limit.key == key) else {
+            let Some(at) = LIMITS.iter().position(|limit| limit.key == key) else {
                 return Err(unknown_key(key));
             };
-            let Limit { least, most, .. } = TABLE[at];
-            let number = value.as_u64().filter(|number| (least..=most).contains(number));
+            let Limit { minimum, maximum, .. } = LIMITS[at];
+            let number = value.as_u64().filter(|number| (minimum..=maximum).contains(number));
             let Some(value) = number else {
                 return Err(format!(
-                    "`limits.{key}` is {value}; write a whole number from {least} to {most}"
+                    "`limits.{key}` is {value}; write a whole number from {minimum} to {maximum}"
                 ));
             };
             limits.numbers[at].1 = Setting { value, origin: Origin::File };
@@ -119,73 +129,73 @@ impl Limits {
         self.numbers.iter().map(|(key, setting)| (*key, setting))
     }
 
-    pub fn calls(&self) -> &Arc<CallLimits> {
+    pub fn call_limits(&self) -> &Arc<CallLimits> {
         &self.calls.0
     }
 
-    pub(super) fn written_calls(&self) -> Setting<&Value> {
+    pub(super) fn written_call_limits(&self) -> Setting<&Value> {
         let origin = if self.calls.0.is_empty() { Origin::Default } else { Origin::File };
         Setting { value: &self.calls.1, origin }
     }
 
     pub fn options(&self) -> Options {
         Options {
-            lease: self.wait("lease_ms"),
-            poll: self.wait("poll_ms"),
-            park_after: self.wait("park_after_ms"),
-            executions: self.size("executions"),
-            cancel_grace: self.wait("cancel_grace_ms"),
-            connect: self.wait("connect_timeout_ms"),
-            output_bytes: self.size("output_bytes"),
-            drain: self.wait("drain_ms"),
-            calls: Arc::clone(self.calls()),
+            lease: self.duration_of("lease_ms"),
+            poll: self.duration_of("poll_ms"),
+            park_after: self.duration_of("park_after_ms"),
+            executions: self.size_of("executions"),
+            cancel_grace: self.duration_of("cancel_grace_ms"),
+            connect: self.duration_of("connect_timeout_ms"),
+            output_bytes: self.size_of("output_bytes"),
+            drain: self.duration_of("drain_ms"),
+            calls: Arc::clone(self.call_limits()),
             ..Options::default()
         }
     }
 
     pub fn request_bytes(&self) -> usize {
-        self.size("request_bytes")
+        self.size_of("request_bytes")
     }
 
     /// Returns the approximate size limit of a response of the API.
     pub fn answer_bytes(&self) -> usize {
-        self.size("answer_bytes")
+        self.size_of("answer_bytes")
     }
 
     pub fn connections(&self) -> usize {
-        self.size("connections")
+        self.size_of("connections")
     }
 
     /// Returns the most connections of one address that have not sent a whole request.
     pub fn new_connections_per_address(&self) -> usize {
-        self.size("new_connections_per_address")
+        self.size_of("new_connections_per_address")
     }
 
     pub fn connect(&self) -> Duration {
-        self.wait("connect_timeout_ms")
+        self.duration_of("connect_timeout_ms")
     }
 
     /// Returns the time that running steps have to finish at shutdown.
     pub fn drain(&self) -> Duration {
-        self.wait("drain_ms")
+        self.duration_of("drain_ms")
     }
 
-    fn value(&self, key: &str) -> u64 {
+    fn number_of(&self, key: &str) -> u64 {
         let found = self.numbers.iter().find(|(known, _)| *known == key);
         found.expect("only keys of the table are asked for").1.value
     }
 
-    fn wait(&self, key: &str) -> Duration {
-        Duration::from_millis(self.value(key))
+    fn duration_of(&self, key: &str) -> Duration {
+        Duration::from_millis(self.number_of(key))
     }
 
-    fn size(&self, key: &str) -> usize {
-        usize::try_from(self.value(key)).unwrap_or(usize::MAX)
+    fn size_of(&self, key: &str) -> usize {
+        usize::try_from(self.number_of(key)).unwrap_or(usize::MAX)
     }
 }
 
 fn unknown_key(key: &str) -> String {
-    let keys = || TABLE.iter().map(|limit| limit.key).chain([CALLS]);
+    let keys = || LIMITS.iter().map(|limit| limit.key).chain([CALLS_KEY]);
     let help = did_you_mean(key, keys());
     let known = || {
         let keys: Vec<_> = keys().map(|key| format!("`{key}`")).collect();

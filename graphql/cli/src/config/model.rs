@@ -14,9 +14,9 @@ use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 
 /// Maximum number of tokens of an answer of a local model. Small models may repeat themselves
 /// without end.
-const LOCAL_TOKENS: u32 = 1_500;
+const MAX_LOCAL_TOKENS: u32 = 1_500;
 /// Repairs of a local model. Each takes long, and a small model seldom gains by a second one.
-const LOCAL_REPAIRS: u32 = 1;
+const MAX_LOCAL_REPAIRS: u32 = 1;
 const MIN_TIMEOUT_MS: u64 = 100;
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 /// The highest price of a million tokens, so large because some currencies have large numbers.
@@ -46,9 +46,9 @@ pub struct ModelConfig {
     fallback: Option<Box<ModelConfig>>,
 }
 
-/// The keys of `planner` that every planner has, beside `provider`.
+/// Keys of `planner` that apply to every planner. `provider` is no rule.
 const RULE_KEYS: [&str; 2] = ["cache", "guard"];
-/// The fields of [`Written`].
+/// The fields of [`WrittenModel`], for the message about an unknown key.
 const MODEL_KEYS: [&str; 13] = [
     "provider",
     "model",
@@ -67,7 +67,7 @@ const MODEL_KEYS: [&str; 13] = [
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenModel {
     provider: String,
     model: Option<String>,
     base_url: Option<String>,
@@ -80,7 +80,7 @@ struct Written {
     price: Option<WrittenPrice>,
     structured: Option<bool>,
     native_tools: Option<bool>,
-    fallback: Option<Box<Written>>,
+    fallback: Option<Box<WrittenModel>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -110,8 +110,8 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
             Some(_) => {
                 check_rule_keys(&fields)?;
                 let written = serde_json::from_value(Value::Object(fields));
-                let written: Written = written.map_err(|err| format!("`planner`: {err}"))?;
-                let model = written.checked("planner", false)?;
+                let written: WrittenModel = written.map_err(|err| format!("`planner`: {err}"))?;
+                let model = written.check("planner", false)?;
                 Ok(Some(PlannerConfig::Model(Box::new(model))))
             }
         },
@@ -146,9 +146,9 @@ fn check_rule_keys(fields: &Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
-impl Written {
-    fn checked(self, place: &str, is_fallback: bool) -> Result<ModelConfig, String> {
-        let provider = ProviderKind::named(&self.provider)
+impl WrittenModel {
+    fn check(self, place: &str, is_fallback: bool) -> Result<ModelConfig, String> {
+        let provider = ProviderKind::find_by_name(&self.provider)
             .map_err(|err| format!("`{place}.provider`: {err}"))?;
         let model = self.model.filter(|name| !name.trim().is_empty());
         let model = model.or_else(|| provider.is_local().then(String::new)).ok_or_else(|| {
@@ -168,11 +168,11 @@ impl Written {
         }
         let timeout_ms = self.timeout_ms.unwrap_or(to_ms(settings::TIMEOUT));
         check_range(place, "timeout_ms", timeout_ms, MIN_TIMEOUT_MS, MAX_TIMEOUT_MS)?;
-        let max_retries = self.max_retries.unwrap_or(settings::RETRIES);
-        check_range(place, "max_retries", max_retries, 0, settings::MOST_RETRIES)?;
-        let usual = if provider.is_local() { LOCAL_REPAIRS } else { writer::REPAIRS };
+        let max_retries = self.max_retries.unwrap_or(settings::DEFAULT_RETRIES);
+        check_range(place, "max_retries", max_retries, 0, settings::MAX_RETRIES)?;
+        let usual = if provider.is_local() { MAX_LOCAL_REPAIRS } else { writer::DEFAULT_REPAIRS };
         let max_repairs = self.max_repairs.unwrap_or(usual);
-        check_range(place, "max_repairs", max_repairs, 0, writer::MOST_REPAIRS)?;
+        check_range(place, "max_repairs", max_repairs, 0, writer::MAX_REPAIRS)?;
         if let Some(most) = self.max_tokens {
             check_range(place, "max_tokens", most, 1, 10_000_000)?;
         }
@@ -192,7 +192,7 @@ impl Written {
                 "`{place}.fallback`: a fallback cannot have a fallback itself, so remove it"
             ));
         }
-        let fallback = self.fallback.map(|model| model.checked(&format!("{place}.fallback"), true));
+        let fallback = self.fallback.map(|model| model.check(&format!("{place}.fallback"), true));
         Ok(ModelConfig {
             provider,
             base_url: self.base_url,
@@ -201,7 +201,7 @@ impl Written {
             timeout_ms,
             max_retries,
             max_repairs,
-            max_tokens: self.max_tokens.or_else(|| provider.is_local().then_some(LOCAL_TOKENS)),
+            max_tokens: self.max_tokens.or_else(|| provider.is_local().then_some(MAX_LOCAL_TOKENS)),
             temperature: self.temperature.or_else(|| provider.is_local().then_some(0.0)),
             price: self.price.map(|price| Price { input: price.input, output: price.output }),
             structured: self.structured.unwrap_or(true),
@@ -253,15 +253,15 @@ fn to_ms(duration: Duration) -> u64 {
 
 impl ModelConfig {
     pub fn settings(&self) -> Settings {
-        self.settings_with(&variable)
+        self.settings_from(&variable)
     }
 
-    fn settings_with(&self, variable: &dyn Fn(&str) -> Option<String>) -> Settings {
+    fn settings_from(&self, variable: &dyn Fn(&str) -> Option<String>) -> Settings {
         let name = match (&self.api_key_env, &self.base_url) {
             (Some(name), _) => Some(name.as_str()),
             // Without `api_key_env`, a key goes to its own provider only.
             (None, Some(_)) => None,
-            (None, None) => self.provider.usual_variable(),
+            (None, None) => self.provider.default_key_variable(),
         };
         let value = |name: &str| {
             let value = variable(name).map(|value| value.trim().to_owned());
@@ -279,7 +279,7 @@ impl ModelConfig {
             price: self.price,
             structured: self.structured,
             native_tools: self.native_tools,
-            fallback: self.fallback.as_ref().map(|model| Box::new(model.settings_with(variable))),
+            fallback: self.fallback.as_ref().map(|model| Box::new(model.settings_from(variable))),
             starter: None,
         }
     }
@@ -332,10 +332,10 @@ mod tests {
     use engine::yaml;
 
     fn parse(text: &str) -> Result<Option<PlannerConfig>, String> {
-        read(Some(yaml::value(text).unwrap()))
+        read(Some(yaml::parse(text).unwrap()))
     }
 
-    fn model(text: &str) -> ModelConfig {
+    fn parse_model(text: &str) -> ModelConfig {
         match parse(text) {
             Ok(Some(PlannerConfig::Model(model))) => *model,
             other => panic!("{text}: {other:?}"),
@@ -346,33 +346,39 @@ mod tests {
     fn a_model_needs_a_provider_and_a_name() {
         assert_eq!(parse("offline"), Ok(Some(PlannerConfig::Offline)));
         assert_eq!(parse("{ provider: offline }"), Ok(Some(PlannerConfig::Offline)));
-        let written = model(
+        let written = parse_model(
             "{ provider: anthropic, model: claude, fallback: { provider: ollama, model: llama } }",
         );
-        let settings = written.settings_with(&|_| None);
+        let settings = written.settings_from(&|_| None);
         assert_eq!(settings.name(), "anthropic/claude");
         assert_eq!(settings.fallback.unwrap().name(), "ollama/llama");
     }
 
     #[test]
     fn a_local_model_needs_no_name_and_has_limits_of_its_own() {
-        let local = model("{ provider: local }");
-        let settings = local.settings_with(&|_| None);
+        let local = parse_model("{ provider: local }");
+        let settings = local.settings_from(&|_| None);
         assert_eq!((settings.model.as_str(), settings.base_url), ("", None));
-        assert_eq!((settings.max_tokens, settings.temperature), (Some(LOCAL_TOKENS), Some(0.0)));
-        assert_eq!(local.max_repairs(), LOCAL_REPAIRS);
+        assert_eq!(
+            (settings.max_tokens, settings.temperature),
+            (Some(MAX_LOCAL_TOKENS), Some(0.0))
+        );
+        assert_eq!(local.max_repairs(), MAX_LOCAL_REPAIRS);
         assert_eq!(local.to_json()["model"], Value::Null);
-        let other = model("{ provider: local, model: x, max_repairs: 3, max_tokens: 9 }");
+        let other = parse_model("{ provider: local, model: x, max_repairs: 3, max_tokens: 9 }");
         assert_eq!((other.max_repairs(), other.max_tokens), (3, Some(9)));
     }
 
     #[test]
     fn a_price_is_known_only_if_configured() {
-        let price = |text: &str| model(text).settings_with(&|_| None).price;
+        let price = |text: &str| parse_model(text).settings_from(&|_| None).price;
         assert_eq!(price("{ provider: openai, model: x }"), None);
         let written = "{ provider: openai, model: x, price: { input: 2.5, output: 10 } }";
         assert_eq!(price(written), Some(Price { input: 2.5, output: 10.0 }));
-        assert_eq!(model(written).to_json()["price"], json!({ "input": 2.5, "output": 10.0 }));
+        assert_eq!(
+            parse_model(written).to_json()["price"],
+            json!({ "input": 2.5, "output": 10.0 })
+        );
     }
 
     #[test]
@@ -432,7 +438,7 @@ mod tests {
     #[test]
     fn an_api_key_is_read_from_the_variable_of_its_provider() {
         let variable = |name: &str| Some(format!(" value of {name} "));
-        let key = |text: &str| model(text).settings_with(&variable).key;
+        let key = |text: &str| parse_model(text).settings_from(&variable).key;
         let of = |name: &str| Key::Variable(name.to_owned(), Some(format!("value of {name}")));
         assert_eq!(key("{ provider: openai, model: x }"), of("OPENAI_API_KEY"));
         assert_eq!(key("{ provider: ollama, model: x }"), Key::None);
@@ -442,11 +448,15 @@ mod tests {
             key("{ provider: openai, model: x, base_url: 'http://h/v1', api_key_env: MY_KEY }"),
             of("MY_KEY")
         );
-        let unset = model("{ provider: groq, model: x }").settings_with(&|_| Some(" ".to_owned()));
+        let unset =
+            parse_model("{ provider: groq, model: x }").settings_from(&|_| Some(" ".to_owned()));
         assert_eq!(unset.key, Key::Variable("GROQ_API_KEY".to_owned(), None));
         assert!(
-            !format!("{:?}", model("{ provider: openai, model: x }").settings_with(&variable))
-                .contains("value of")
+            !format!(
+                "{:?}",
+                parse_model("{ provider: openai, model: x }").settings_from(&variable)
+            )
+            .contains("value of")
         );
     }
 }

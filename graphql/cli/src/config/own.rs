@@ -11,44 +11,44 @@ use toolsets::sources::SetConfig;
 use super::{Config, DEFAULT_FILE};
 
 /// Suffixes of the files and folders of a SQLite store.
-const STORE_SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS];
-const WORKERS: &str = "-workers";
+const STORE_SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", WORKERS_SUFFIX];
+const WORKERS_SUFFIX: &str = "-workers";
 
 impl Config {
     /// Returns the configuration file, the files that it reads, and the files with data. They need
     /// not exist.
     pub fn own_files(&self, base: &Path) -> Vec<PathBuf> {
-        let mut own = vec![base.join(DEFAULT_FILE), absolute(&self.data)];
-        own.extend(self.file.as_deref().map(absolute));
-        own.extend(self.described.iter().map(|path| absolute(path)));
-        own.extend(self.toolkit.value.files.iter().map(|path| absolute(path)));
+        let mut own = vec![base.join(DEFAULT_FILE), to_absolute(&self.data)];
+        own.extend(self.file.as_deref().map(to_absolute));
+        own.extend(self.described_files.iter().map(|path| to_absolute(path)));
+        own.extend(self.toolkit.value.files.iter().map(|path| to_absolute(path)));
         // The document says where calls go, and calls carry secrets of the toolset.
         let documents = self.toolsets.value.iter().filter_map(SetConfig::document);
-        own.extend(documents.map(|path| absolute(&path)));
+        own.extend(documents.map(|path| to_absolute(&path)));
         own.extend(STORE_SUFFIXES.iter().filter_map(|suffix| self.store_file_path(suffix)));
         own
     }
 
     /// Returns the protected folders. They need not exist.
     pub fn own_folders(&self) -> Vec<PathBuf> {
-        [absolute(&self.data)].into_iter().chain(self.store_file_path(WORKERS)).collect()
+        [to_absolute(&self.data)].into_iter().chain(self.store_file_path(WORKERS_SUFFIX)).collect()
     }
 
     fn store_file_path(&self, what: &str) -> Option<PathBuf> {
         let store = self.store.value.strip_prefix("sqlite:")?;
-        let file = absolute(Path::new(store.strip_prefix("//").unwrap_or(store)));
+        let file = to_absolute(Path::new(store.strip_prefix("//").unwrap_or(store)));
         let mut name = OsString::from(file);
         name.push(what);
         Some(name.into())
     }
 }
 
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+fn to_absolute(path: &Path) -> PathBuf {
+    std::path::to_absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 impl Config {
-    pub fn logins(&self) -> Logins {
+    pub fn open_logins(&self) -> Logins {
         Logins::new(self.data.join("logins"))
     }
 
@@ -83,7 +83,7 @@ toolsets:
         let environment =
             Environment { home: Some(folder.path().join("home")), ..Environment::default() };
         let config = Config::load(&flags, &environment).unwrap();
-        let own = config.own_files(&config.base().unwrap());
+        let own = config.own_files(&config.base_folder().unwrap());
         let own: Vec<_> = own
             .iter()
             .map(|path| path.components().collect::<PathBuf>())

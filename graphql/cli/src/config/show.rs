@@ -17,7 +17,7 @@ impl Config {
                 (key.to_owned(), show_setting(&json!(setting.value), setting.origin))
             })
             .collect();
-        let calls = self.limits.written_calls();
+        let calls = self.limits.written_call_limits();
         limits.insert("calls".to_owned(), show_setting(calls.value, calls.origin));
         let retention = self.retention.value.map(age::text);
         let server = self
@@ -33,8 +33,8 @@ impl Config {
             "planner.cache": show_setting(&json!(self.plan_cache.value.as_str()), self.plan_cache.origin),
             "planner.guard": show_setting(&json!(self.guard.value.as_str()), self.guard.origin),
             "toolsets": show_setting(&mask_sets(&self.written), self.toolsets.origin),
-            "tools_files": show_setting(&json!(self.described), file_origin(!self.described.is_empty())),
-            "contexts": show_setting(&self.contexts_shown(), file_origin(!self.contexts.is_empty())),
+            "tools_files": show_setting(&json!(self.described_files), file_origin(!self.described_files.is_empty())),
+            "contexts": show_setting(&self.contexts_without_documents(), file_origin(!self.contexts.is_empty())),
             "toolkit_files": show_setting(&json!(self.toolkit.value.files), self.toolkit.origin),
             "learning": show_setting(&json!(self.learning.value), self.learning.origin),
             "selection": { "margin": show_setting(&json!(self.margin.value), self.margin.origin) },
@@ -47,7 +47,7 @@ impl Config {
     }
 
     /// Returns the data of each context, with counts in place of documents.
-    fn contexts_shown(&self) -> Value {
+    fn contexts_without_documents(&self) -> Value {
         let shown = self.contexts.iter().map(|(name, data)| {
             let mut data = data.clone();
             if let Some(Value::Object(collections)) = data.get_mut("rag") {
@@ -65,8 +65,8 @@ impl Config {
     }
 }
 
-fn file_origin(is_there: bool) -> Origin {
-    if is_there { Origin::File } else { Origin::Default }
+fn file_origin(has_value: bool) -> Origin {
+    if has_value { Origin::File } else { Origin::Default }
 }
 
 fn show_setting(value: &Value, origin: Origin) -> Value {

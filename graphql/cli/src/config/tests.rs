@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use super::{Config, Environment, Flags, Origin, PlannerConfig, file, show};
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-fn refused(text: &str, expected: Expect) {
+fn check_refused(text: &str, expected: Expect) {
     expected.assert_eq(&file::parse(text, Path::new("/etc/faber")).unwrap_err());
 }
 
-fn environment(home: &Path) -> Environment {
+fn environment_with_home(home: &Path) -> Environment {
     Environment { home: Some(home.to_owned()), ..Environment::default() }
 }
 
@@ -21,7 +21,7 @@ fn flags_override_the_environment_the_file_and_the_defaults() {
     let path = folder.path().join("faber.yaml");
     std::fs::write(&path, "store: sqlite:./file.db\nlimits: { lease_ms: 750 }\n").unwrap();
     let mut flags = Flags::default();
-    let mut environment = environment(folder.path());
+    let mut environment = environment_with_home(folder.path());
     let store = |flags: &Flags, environment: &Environment| {
         let store = Config::load(flags, environment).unwrap().store;
         (store.value, store.origin)
@@ -44,21 +44,21 @@ fn flags_override_the_environment_the_file_and_the_defaults() {
 
 #[test]
 fn an_unknown_key_is_reported_with_its_line_and_a_suggestion() {
-    refused(
+    check_refused(
         "store: a\nlimits:\n  lease: 1\n",
         expect!["line 3: `limits.lease` is unknown: did you mean `lease_ms`?"],
     );
-    refused(
+    check_refused(
         "toolsets:\n  - name: local\n    source:\n      tools:\n        - name: a\n        - name: get_time\n          effekt: read\n",
         expect![
             "line 7: `toolsets[0].source.tools[1]` (`get_time`): `effekt` is unknown: did you mean `effect`?"
         ],
     );
-    refused(
+    check_refused(
         "planner:\n  provider: openai\n  model: x\n  retries: 3\n",
         expect!["line 4: `planner`: `retries` is unknown: did you mean `max_retries`?"],
     );
-    refused(
+    check_refused(
         "toolsets: [{ name: a, source: { mcp: { command: x, zzz: 1 } } }]\n",
         expect![
             "line 1: `toolsets[0]`: `zzz` is unknown: the keys are `command`, `args`, `pass`, `env`, `cwd`, `roots`, `elicitation`"
@@ -77,26 +77,26 @@ fn a_json_configuration_is_read() {
 
 #[test]
 fn an_unknown_value_is_rejected_with_the_known_ones() {
-    refused("tolsets: []", expect!["line 1: `tolsets` is unknown: did you mean `toolsets`?"]);
-    refused(
+    check_refused("tolsets: []", expect!["line 1: `tolsets` is unknown: did you mean `toolsets`?"]);
+    check_refused(
         "limits: { lease: 1 }",
         expect!["line 1: `limits.lease` is unknown: did you mean `lease_ms`?"],
     );
-    refused(
+    check_refused(
         "limits: { lease_ms: soon }",
         expect![[
             r#"line 1: `limits.lease_ms` is "soon"; write a whole number from 100 to 86400000"#
         ]],
     );
-    refused(
+    check_refused(
         "toolsets: [{ name: s, sorce: {} }]",
         expect!["line 1: `toolsets[0]`: `sorce` is unknown: did you mean `source`?"],
     );
-    refused(
+    check_refused(
         "toolsets: [{ name: flow, source: { tools: [] } }]",
         expect!["line 1: `toolsets[0]`: a toolset called `flow` exists already: use another name"],
     );
-    refused("[]", expect!["this is not a map of settings: write `key: value`"]);
+    check_refused("[]", expect!["this is not a map of settings: write `key: value`"]);
     let err = file::parse("store: [", Path::new("/")).unwrap_err();
     assert!(err.starts_with("this is not YAML: "), "{err}");
 }
@@ -107,21 +107,21 @@ fn retention_is_parsed_as_a_duration() {
     assert_eq!(kept("retention: 30d"), Ok(Some(std::time::Duration::from_hours(720))));
     assert_eq!(kept("retention: null"), Ok(None));
     assert_eq!(kept("{}"), Ok(None));
-    refused(
+    check_refused(
         "retention: 30",
         expect![
             "line 1: `retention`: `30` is not a duration: write one such as `30d`, `12h`, `90m` or `3600s`"
         ],
     );
-    refused("retention: 59s", expect!["line 1: `retention` is `59s`; the shortest is 60s"]);
+    check_refused("retention: 59s", expect!["line 1: `retention` is `59s`; the shortest is 60s"]);
 }
 
 #[test]
 fn limits_on_calls_are_read_from_limits() {
     let text = "limits: { calls: [{ toolset: shop, rate: 5/s }] }";
     let limits = file::parse(text, Path::new("/")).unwrap().limits;
-    assert!(limits.calls().has_limit(&"shop.charge".parse().unwrap()));
-    refused(
+    assert!(limits.call_limits().has_limit(&"shop.charge".parse().unwrap()));
+    check_refused(
         "limits: { call: [] }",
         expect!["line 1: `limits.call` is unknown: did you mean `calls`?"],
     );
@@ -151,12 +151,12 @@ fn the_plan_cache_setting_is_off_or_exact() {
     assert_eq!(read("planner: { cache: off }"), Ok((None, Some(PlanCache::Off))));
     let both = read("planner: { provider: offline, cache: exact }");
     assert_eq!(both, Ok((offline, Some(PlanCache::Exact))));
-    refused(
+    check_refused(
         "planner: { cache: fuzzy }",
         expect![[r#"line 1: `planner.cache` is "fuzzy"; write `off` or `exact`"#]],
     );
     let home = tempfile::tempdir().unwrap();
-    let config = Config::load(&Flags::default(), &environment(home.path())).unwrap();
+    let config = Config::load(&Flags::default(), &environment_with_home(home.path())).unwrap();
     assert_eq!(config.plan_cache.value, PlanCache::Exact);
 }
 
@@ -169,12 +169,12 @@ fn the_guard_is_strict_approve_or_off() {
     let offline = Some(PlannerConfig::Offline);
     let both = read("planner: { provider: offline, guard: approve }");
     assert_eq!(both, Ok((offline, Some(Guard::Approve))));
-    refused(
+    check_refused(
         "planner: { guard: loud }",
         expect![[r#"line 1: `planner.guard` is "loud"; write `strict` or `approve` or `off`"#]],
     );
     let home = tempfile::tempdir().unwrap();
-    let config = Config::load(&Flags::default(), &environment(home.path())).unwrap();
+    let config = Config::load(&Flags::default(), &environment_with_home(home.path())).unwrap();
     assert_eq!(config.guard.value, Guard::Approve);
 }
 
@@ -202,7 +202,7 @@ fn the_file_may_contain_each_kind_of_source() {
         - { name: d, source: { builtin: code_tools, git: allowed } }";
     let (sets, _) = file::parse(text, Path::new("/etc")).unwrap().toolsets.unwrap();
     assert_eq!(sets.len(), 4);
-    refused(
+    check_refused(
         "toolsets: [{ name: s, source: { openapi: {} } }]",
         expect!["line 1: `toolsets[0]`: missing field `document`"],
     );
@@ -264,7 +264,7 @@ fn the_built_in_embedder_follows_the_configured_one() {
     let load = |text: &str| {
         std::fs::write(&path, text).unwrap();
         let flags = Flags { config: Some(path.clone()), ..Flags::default() };
-        Config::load(&flags, &environment(folder.path()))
+        Config::load(&flags, &environment_with_home(folder.path()))
     };
     let source = |text: &str| {
         load(text).unwrap().embedding_source().map(|source| source.to_string()).unwrap_or_default()
@@ -276,7 +276,7 @@ fn the_built_in_embedder_follows_the_configured_one() {
     let shown = |path: &Path| format!("the model in `{}`", path.display());
     let here = folder.path().join("minilm");
     assert_eq!(source("embedding: { model: minilm }"), shown(&here));
-    let fetched = load("limits: {}").unwrap().models().join("minilm");
+    let fetched = load("limits: {}").unwrap().models_folder().join("minilm");
     std::fs::create_dir_all(&fetched).unwrap();
     assert_eq!(source("embedding: { model: minilm }"), shown(&fetched));
     std::fs::create_dir(&here).unwrap();
@@ -285,7 +285,9 @@ fn the_built_in_embedder_follows_the_configured_one() {
     assert_eq!(source(server), "the model `m` at http://h/v1");
     let keyed = "embedding: { base_url: 'http://h/v1', model: m, api_key_env: FABER_NOT_SET }";
     let wanted = load(keyed).unwrap().embedding_source().unwrap();
-    assert!(matches!(wanted, planner::embed::Source::Wrong(why) if why.contains("FABER_NOT_SET")));
+    assert!(
+        matches!(wanted, planner::embed::Source::Invalid(why) if why.contains("FABER_NOT_SET"))
+    );
     for text in [
         "embedding: {}",
         "embedding: { base_url: 'http://h/v1' }",
@@ -312,7 +314,7 @@ fn tools_files_become_one_toolset() {
     let load = |text: &str| {
         std::fs::write(&path, text).unwrap();
         let flags = Flags { config: Some(path.clone()), ..Flags::default() };
-        Config::load(&flags, &environment(folder.path()))
+        Config::load(&flags, &environment_with_home(folder.path()))
     };
     let config = load("tools_files: [a.json, b.json]\ncontexts: { shop: { n: 1 } }").unwrap();
     let names: Vec<&str> = config.toolsets.value.iter().map(|set| set.name.as_str()).collect();
@@ -346,7 +348,7 @@ fn the_shown_configuration_hides_secrets() {
     let text = "toolsets: [{ name: s, source: { mcp: { command: x, env: { KEY: hunter2 } } } }]";
     std::fs::write(&path, text).unwrap();
     let flags = Flags { config: Some(path), ..Flags::default() };
-    let config = Config::load(&flags, &environment(folder.path())).unwrap();
+    let config = Config::load(&flags, &environment_with_home(folder.path())).unwrap();
     let shown = config.to_json().to_string();
     assert!(shown.contains(r#""KEY":"***""#) && !shown.contains("hunter2"), "{shown}");
 }
@@ -361,7 +363,7 @@ fn the_shown_configuration_has_tools_files_and_contexts() {
     std::fs::write(&path, text).unwrap();
     let mut flags = Flags { config: Some(path), ..Flags::default() };
     let shown = |flags: &Flags| {
-        let shown = Config::load(flags, &environment(folder.path())).unwrap().to_json();
+        let shown = Config::load(flags, &environment_with_home(folder.path())).unwrap().to_json();
         ["tools_files", "contexts", "retention"].map(|key| shown[key].clone())
     };
     let file = |value: Value| json!({ "value": value, "from": "file" });
@@ -380,7 +382,7 @@ fn the_shown_configuration_has_tools_files_and_contexts() {
 
 #[test]
 fn the_listen_setting_must_be_a_socket_address() {
-    let environment = environment(Path::new("/nowhere"));
+    let environment = environment_with_home(Path::new("/nowhere"));
     let with = |listen: &str| {
         let flags = Flags { listen: Some(listen.to_owned()), ..Flags::default() };
         Config::load(&flags, &environment).map(|config| config.listen.value.to_string())

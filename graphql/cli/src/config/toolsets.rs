@@ -10,7 +10,7 @@ use toolsets::sources::SetConfig;
 use super::{Origin, Setting};
 
 /// Returns the demo toolset: this program as an MCP server.
-pub(super) fn demo() -> (Setting<Vec<SetConfig>>, Value) {
+pub(super) fn demo_toolset() -> (Setting<Vec<SetConfig>>, Value) {
     let written = json!([{
         "name": "blog",
         "description": "A small blog: authors, blogs, comments and pictures. The demo.",

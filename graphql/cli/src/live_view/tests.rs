@@ -7,30 +7,30 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Formats the time of an event from its second.
-fn at(second: f64) -> String {
+fn format_event_time(second: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "a few seconds")]
     let since = chrono::TimeDelta::milliseconds((second * 1_000.0) as i64);
-    (moment("2026-01-01T00:00:00Z") + since).to_rfc3339()
+    (parse_time("2026-01-01T00:00:00Z") + since).to_rfc3339()
 }
 
-fn moment(text: &str) -> Timestamp {
+fn parse_time(text: &str) -> Timestamp {
     text.parse().expect("it is a moment")
 }
 
 /// Draws the screen at a second, after events with their second, type, step and data.
 fn draw(plan: &Value, size: Size, events: &[(f64, &str, &str, Value)], second: f64) -> String {
     let plan = serde_json::from_value(plan.clone()).unwrap();
-    let (mut stage, mut board) = (Drawing::new(&plan), ExecutionView::new("exec_1_aaaaaaaaa"));
+    let (mut drawing, mut board) = (Drawing::new(&plan), ExecutionView::new("exec_1_aaaaaaaaa"));
     for (second, kind, step, data) in events {
         let attempt = data["attempt"].as_u64().unwrap_or(1);
-        let event = json!({ "at": at(*second), "type": kind, "stepId": step, "attempt": attempt,
+        let event = json!({ "at": format_event_time(*second), "type": kind, "stepId": step, "attempt": attempt,
             "data": data });
         let event: Event = serde_json::from_value(event).unwrap();
         if let Some(news) = board.apply(&event) {
-            stage.tell(&news, board.steps_over);
+            drawing.show_news(&news, board.finished_steps);
         }
     }
-    stage.draw_live(moment(&at(second)), size, Paint::new(false)).join("\n")
+    drawing.draw_live(parse_time(&format_event_time(second)), size, Paint::new(false)).join("\n")
 }
 
 const WINDOW: Size = Size { lines: 24, columns: 80 };
@@ -48,7 +48,12 @@ fn events() -> Vec<(f64, &'static str, &'static str, Value)> {
     vec![
         (0.0, "step_started", "read", json!({})),
         (0.0, "step_started", "flaky", json!({})),
-        (0.25, "step_retry_scheduled", "flaky", json!({ "error": error, "until": at(3.0) })),
+        (
+            0.25,
+            "step_retry_scheduled",
+            "flaky",
+            json!({ "error": error, "until": format_event_time(3.0) }),
+        ),
         (0.5, "step_succeeded", "read", json!({})),
         (0.5, "step_started", "each", json!({ "items": 300 })),
         (1.0, "step_succeeded", "each", json!({ "index": 0 })),
@@ -61,8 +66,9 @@ fn events() -> Vec<(f64, &'static str, &'static str, Value)> {
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn check(drawn: String, expected: Expect) {
     // `expect!` removes common indentation.
-    let lead = drawn.lines().map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
-    let lines: Vec<&str> = drawn.lines().map(|line| &line[lead..]).collect();
+    let indentation =
+        drawn.lines().map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
+    let lines: Vec<&str> = drawn.lines().map(|line| &line[indentation..]).collect();
     expected.assert_eq(&lines.join("\n"));
 }
 
@@ -260,5 +266,5 @@ fn a_skipped_layer_differs_from_a_succeeded_one() {
 
 #[test]
 fn the_progress_bar_template_is_valid() {
-    stage_style();
+    progress_style();
 }

@@ -39,7 +39,7 @@ impl<'de> de::Deserializer<'de> for FieldNames<'_> {
     }
 }
 
-fn object<'a>(schema: &'a ServiceDocument, name: &str) -> &'a ObjectType {
+fn find_object<'a>(schema: &'a ServiceDocument, name: &str) -> &'a ObjectType {
     let found = schema.definitions.iter().find_map(|definition| match definition {
         TypeSystemDefinition::Type(found) if found.node.name.node == name => match &found.node.kind
         {
@@ -51,13 +51,17 @@ fn object<'a>(schema: &'a ServiceDocument, name: &str) -> &'a ObjectType {
     found.unwrap_or_else(|| panic!("there is no object {name}"))
 }
 
-fn base(of: &Type) -> String {
+fn strip_modifiers(of: &Type) -> String {
     of.to_string().replace(['[', ']', '!'], "")
 }
 
 /// Checks that a selection fits an object of the schema. Returns the names of its own fields.
-fn check(schema: &ServiceDocument, name: &str, selection: &SelectionSet) -> BTreeSet<String> {
-    let fields = &object(schema, name).fields;
+fn check_selection(
+    schema: &ServiceDocument,
+    name: &str,
+    selection: &SelectionSet,
+) -> BTreeSet<String> {
+    let fields = &find_object(schema, name).fields;
     let mut names = BTreeSet::new();
     for item in &selection.items {
         let Selection::Field(field) = &item.node else { panic!("fragments are not used") };
@@ -65,7 +69,11 @@ fn check(schema: &ServiceDocument, name: &str, selection: &SelectionSet) -> BTre
         let known = fields.iter().find(|known| known.node.name.node == field.name.node);
         let known = known.unwrap_or_else(|| panic!("{name} has no field {}", field.name.node));
         if !field.selection_set.node.items.is_empty() {
-            check(schema, &base(&known.node.ty.node), &field.selection_set.node);
+            check_selection(
+                schema,
+                &strip_modifiers(&known.node.ty.node),
+                &field.selection_set.node,
+            );
         }
         names.insert(field.name.node.to_string());
     }
@@ -73,7 +81,7 @@ fn check(schema: &ServiceDocument, name: &str, selection: &SelectionSet) -> BTre
 }
 
 fn is_plain_value(schema: &ServiceDocument, field: &FieldDefinition) -> bool {
-    let of = base(&field.ty.node);
+    let of = strip_modifiers(&field.ty.node);
     let is_object = schema.definitions.iter().any(|definition| {
         matches!(definition, TypeSystemDefinition::Type(found)
             if found.node.name.node == of && matches!(found.node.kind, TypeKind::Object(_)))
@@ -84,21 +92,21 @@ fn is_plain_value(schema: &ServiceDocument, field: &FieldDefinition) -> bool {
     !is_object && !field.arguments.iter().any(|argument| is_required(&argument.node))
 }
 
-/// Checks a text and the struct that reads it. A `whole` text has all plain values of its object.
+/// Checks the text of a selection and the struct that reads its answer.
 #[track_caller]
-fn fits<T: for<'de> Deserialize<'de>>(name: &str, text: &str, whole: bool) {
-    let schema = parse_schema(graphql::schema::sdl()).unwrap();
+fn check_fields<T: for<'de> Deserialize<'de>>(name: &str, text: &str, needs_all_values: bool) {
+    let schema = parse_schema(graphql::schema::schema_text()).unwrap();
     let query = parse_query(format!("{{ {text} }}")).unwrap();
     let (_, operation) = query.operations.iter().next().unwrap();
-    let selected = check(&schema, name, &operation.node.selection_set.node);
+    let selected = check_selection(&schema, name, &operation.node.selection_set.node);
     let mut read: &'static [&'static str] = &[];
     let _ = T::deserialize(FieldNames(&mut read));
     assert!(!read.is_empty(), "{name} is read by a struct");
-    if whole {
+    if needs_all_values {
         let missing: Vec<_> = read.iter().filter(|field| !selected.contains(**field)).collect();
         // Only summaries have retries.
         assert!(missing.iter().all(|field| **field == "retries"), "{name} lacks {missing:?}");
-        for field in &object(&schema, name).fields {
+        for field in &find_object(&schema, name).fields {
             let is_selected = selected.contains(field.node.name.node.as_str());
             assert!(is_selected || !is_plain_value(&schema, &field.node), "{}", field.node.name);
         }
@@ -111,31 +119,31 @@ fn fits<T: for<'de> Deserialize<'de>>(name: &str, text: &str, whole: bool) {
 
 #[test]
 fn selected_fields_exist_in_the_schema() {
-    fits::<ExecutionStatus>("Execution", &ExecutionStatus::fields(), true);
-    fits::<ExecutionStatus>("Execution", ExecutionStatus::SUMMARY, false);
-    fits::<ExecutionHead>("Execution", ExecutionHead::FIELDS, false);
-    fits::<Replanning>("Replanning", Replanning::FIELDS, true);
-    fits::<StepError>("StepError", StepError::FIELDS, true);
-    fits::<StepStatus>("StepStatus", &StepStatus::fields(), true);
-    fits::<ItemTally>("ItemTally", ItemTally::FIELDS, true);
-    fits::<Finding>("Finding", Finding::FIELDS, true);
-    fits::<Finding>("Finding", Finding::ROW, false);
-    fits::<Plan>("Plan", &Plan::fields(), true);
-    fits::<Plan>("Plan", Plan::SHOWN, false);
-    fits::<PlannedStep>("ToolExecution", PlannedStep::FIELDS, true);
-    fits::<Diagnostic>("Diagnostic", DIAGNOSTIC, true);
-    fits::<Request>("Request", &Request::fields(1), true);
-    fits::<TimelineEntry>("TimelineEntry", TimelineEntry::FIELDS, true);
-    fits::<Event>("ExecutionEvent", Event::FIELDS, false);
-    fits::<RepeatedCall>("RepeatedCall", RepeatedCall::FIELDS, true);
-    fits::<SavedPlan>("SavedPlan", SavedPlan::FIELDS, true);
-    fits::<Tool>("Tool", Tool::FIELDS, true);
-    fits::<ToolMatch>("ToolMatch", &ToolMatch::fields(), true);
-    fits::<ToolSet>("ToolSet", &ToolSet::fields(), true);
-    fits::<ToolSetChange>("ToolSetChange", &ToolSetChange::fields(), true);
-    fits::<ToolResult>("ToolResult", ToolResult::FIELDS, true);
-    fits::<ToolUsage>("ToolUsage", ToolUsage::FIELDS, true);
-    fits::<ToolCollision>("ToolCollision", ToolCollision::FIELDS, true);
-    fits::<Toolkit>("Toolkit", Toolkit::SHOWN, false);
-    fits::<Pruned>("Pruned", Pruned::FIELDS, true);
+    check_fields::<ExecutionStatus>("Execution", &ExecutionStatus::fields(), true);
+    check_fields::<ExecutionStatus>("Execution", ExecutionStatus::SUMMARY, false);
+    check_fields::<ExecutionHead>("Execution", ExecutionHead::FIELDS, false);
+    check_fields::<Replanning>("Replanning", Replanning::FIELDS, true);
+    check_fields::<StepError>("StepError", StepError::FIELDS, true);
+    check_fields::<StepStatus>("StepStatus", &StepStatus::fields(), true);
+    check_fields::<ItemTally>("ItemTally", ItemTally::FIELDS, true);
+    check_fields::<Finding>("Finding", Finding::FIELDS, true);
+    check_fields::<Finding>("Finding", Finding::ROW_FIELDS, false);
+    check_fields::<Plan>("Plan", &Plan::fields(), true);
+    check_fields::<Plan>("Plan", Plan::VIEW_FIELDS, false);
+    check_fields::<PlannedStep>("ToolExecution", PlannedStep::FIELDS, true);
+    check_fields::<Diagnostic>("Diagnostic", DIAGNOSTIC, true);
+    check_fields::<Request>("Request", &Request::fields(1), true);
+    check_fields::<TimelineEntry>("TimelineEntry", TimelineEntry::FIELDS, true);
+    check_fields::<Event>("ExecutionEvent", Event::FIELDS, false);
+    check_fields::<RepeatedCall>("RepeatedCall", RepeatedCall::FIELDS, true);
+    check_fields::<SavedPlan>("SavedPlan", SavedPlan::FIELDS, true);
+    check_fields::<Tool>("Tool", Tool::FIELDS, true);
+    check_fields::<ToolMatch>("ToolMatch", &ToolMatch::fields(), true);
+    check_fields::<ToolSet>("ToolSet", &ToolSet::fields(), true);
+    check_fields::<ToolSetChange>("ToolSetChange", &ToolSetChange::fields(), true);
+    check_fields::<ToolResult>("ToolResult", ToolResult::FIELDS, true);
+    check_fields::<ToolUsage>("ToolUsage", ToolUsage::FIELDS, true);
+    check_fields::<ToolCollision>("ToolCollision", ToolCollision::FIELDS, true);
+    check_fields::<Toolkit>("Toolkit", Toolkit::VIEW_FIELDS, false);
+    check_fields::<Pruned>("Pruned", Pruned::FIELDS, true);
 }

@@ -132,7 +132,7 @@ impl Toolkit {
     pub const FIELDS: &str = "actions { name description } tools { name description toolSet \
         source active effect } edges { from to kind score learned } mermaid dot svg yaml";
     /// The fields that views show.
-    pub const SHOWN: &str =
+    pub const VIEW_FIELDS: &str =
         "actions { name description } tools { name } edges { from to kind score learned }";
     pub const NAMES: &str = "actions { name } tools { name }";
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{format::clip, paint::Paint, plain};
+use super::{format::clip_text, paint::Paint, plain};
 use crate::types::{Finding, FindingKind, Remedy, Severity};
 
 /// Maximum number of findings of one kind that are shown, and of failures at the end of a command.
@@ -12,7 +12,7 @@ const MAX_MESSAGE_CHARS: usize = 900;
 const MAX_REMEDIES: usize = 4;
 
 pub fn draw_finding(finding: &Finding, paint: Paint) -> String {
-    let message = clip(&plain::safe_line(&finding.message), MAX_MESSAGE_CHARS);
+    let message = clip_text(&plain::safe_line(&finding.message), MAX_MESSAGE_CHARS);
     let code = plain::safe_line(&finding.code);
     let label = match (finding.kind, finding.severity) {
         (FindingKind::Wait, _) => paint.yellow("waits:"),
@@ -59,14 +59,15 @@ pub fn draw_remedies(finding: &Finding, paint: Paint) -> Vec<String> {
 /// Draws the commands that help, one a line, ready to be copied.
 pub fn draw_commands(finding: &Finding, paint: Paint) -> Vec<String> {
     let helping = finding.remedies.iter().filter(|remedy| remedy.command.is_some());
-    let hints: Vec<(String, String)> = helping.take(MAX_REMEDIES).filter_map(hint_of).collect();
+    let hints: Vec<(String, String)> =
+        helping.take(MAX_REMEDIES).filter_map(command_and_label).collect();
     let width = hints.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
     let line =
         |(command, label): (String, String)| format!("{command:<width$}  {}", paint.dim(label));
     hints.into_iter().map(line).collect()
 }
 
-pub fn hint_of(remedy: &Remedy) -> Option<(String, String)> {
+pub fn command_and_label(remedy: &Remedy) -> Option<(String, String)> {
     let command = plain::safe_line(remedy.command.as_ref()?);
     let danger = if remedy.is_dangerous { " (dangerous)" } else { "" };
     Some((command, format!("{}{danger}", remedy.label)))

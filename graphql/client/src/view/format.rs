@@ -24,9 +24,9 @@ pub fn format_duration(ms: f64) -> String {
 }
 
 /// Formats a number with a noun: `1 step`, `2 steps`.
-pub fn count<N: Copy + Display + PartialEq + From<u8>>(n: N, one: &str) -> String {
+pub fn count_noun<N: Copy + Display + PartialEq + From<u8>>(n: N, singular: &str) -> String {
     let ending = if n == N::from(1) { "" } else { "s" };
-    format!("{n} {one}{ending}")
+    format!("{n} {singular}{ending}")
 }
 
 pub fn ms_between(from: Timestamp, until: Timestamp) -> Option<f64> {
@@ -39,7 +39,7 @@ pub fn format_second(at: &str) -> String {
         .replace('T', " ")
 }
 
-pub fn clip(text: &str, max: usize) -> String {
+pub fn clip_text(text: &str, max: usize) -> String {
     if text.chars().count() <= max {
         return text.to_owned();
     }
@@ -48,26 +48,26 @@ pub fn clip(text: &str, max: usize) -> String {
 }
 
 pub fn first_line(text: &str) -> String {
-    plain::safe_line(&clip(text.lines().next().unwrap_or_default(), TABLE_TEXT_CHARS))
+    plain::safe_line(&clip_text(text.lines().next().unwrap_or_default(), TABLE_TEXT_CHARS))
 }
 
 pub fn json_line(value: &Value, max: usize) -> String {
-    clip(&plain::safe_line(&value.to_string()), max)
+    clip_text(&plain::safe_line(&value.to_string()), max)
 }
 
 pub fn pretty_json(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
 }
 
-pub fn indent_json(value: &Value, by: usize) -> String {
-    let lead = " ".repeat(by);
+pub fn indent_json(value: &Value, columns: usize) -> String {
+    let lead = " ".repeat(columns);
     let lines: Vec<String> =
         pretty_json(value).lines().map(|line| format!("{lead}{line}")).collect();
     lines.join("\n")
 }
 
 /// Formats the name of a step, with the index of an item: `step[3]`.
-pub fn part_name(step: &str, index: Option<u64>) -> String {
+pub fn format_step_name(step: &str, index: Option<u64>) -> String {
     match index {
         Some(index) => format!("{step}[{index}]"),
         None => step.to_owned(),

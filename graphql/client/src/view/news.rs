@@ -1,7 +1,7 @@
 //! Turns the events of an execution into news for the user.
 //!
-//! News says what happened, with the codes and words of the log. Why it happened is a finding of the
-//! engine, which a command prints when the execution ends or waits.
+//! News says what happened, with the codes and words of the log. Why it happened is a finding of
+//! the engine, which a command prints when the execution ends or waits.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shared::clock::Timestamp;
 
 use super::{
-    format::{count, list_names, ms_between, part_name, quote_for_shell},
+    format::{count_noun, format_step_name, list_names, ms_between, quote_for_shell},
     paint::Paint,
     plain,
     step::{Next, Progress, StepView},
@@ -19,9 +19,9 @@ use super::{
 use crate::types::{Event, EventData, ShownState};
 
 /// Maximum number of reused steps that are named.
-const MAX_KEPT_NAMES: usize = 6;
+const MAX_REUSED_NAMES: usize = 6;
 /// Maximum number of failed and waiting items of one list that have their own news.
-const MAX_TOLD_ITEMS: usize = 5;
+const MAX_ITEM_NEWS: usize = 5;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
@@ -44,7 +44,7 @@ pub enum News {
 impl News {
     /// Prefixes the names of steps with the path of a child.
     #[must_use]
-    pub fn within(self, prefix: &str) -> Self {
+    pub fn with_prefix(self, prefix: &str) -> Self {
         let placed = |name: String| format!("{prefix}{name}");
         match self {
             Self::Step { name, view } => Self::Step { name: placed(name), view },
@@ -57,23 +57,23 @@ impl News {
 }
 
 /// Formats news as one line. Returns `None` for news without a line.
-pub fn news_line(news: &News, width: usize, paint: Paint) -> Option<String> {
+pub fn format_news(news: &News, width: usize, paint: Paint) -> Option<String> {
     match news {
         News::Progress { .. } | News::Allowed { .. } => None,
         News::Kept(steps) => {
-            Some(paint.dim(format!("· kept: {}", list_names(steps, MAX_KEPT_NAMES))))
+            Some(paint.dim(format!("· kept: {}", list_names(steps, MAX_REUSED_NAMES))))
         }
         News::Note(note) => Some(paint.dim(format!("· {}", plain::safe_line(note)))),
-        News::Step { name, view } => view.line(name, width, paint),
+        News::Step { name, view } => view.draw_outcome_line(name, width, paint),
     }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct LoopCount {
     total: u64,
-    over: u64,
+    finished: u64,
     failed: u64,
-    told: usize,
+    reported: usize,
 }
 
 /// A part of a step that runs.
@@ -97,7 +97,7 @@ pub struct ExecutionView {
     last_at: Option<Timestamp>,
     running: BTreeMap<String, RunningPart>,
     retrying: BTreeSet<String>,
-    asking: BTreeSet<String>,
+    waiting_for_person: BTreeSet<String>,
     lists: BTreeMap<String, LoopCount>,
     children: BTreeMap<String, String>,
 }
@@ -126,7 +126,7 @@ impl ExecutionView {
                 || self.children.get(step).is_some_and(|child| child_waits(child))
         };
         let has_child = self.running.keys().any(|step| self.children.contains_key(step));
-        (!self.asking.is_empty() || has_child)
+        (!self.waiting_for_person.is_empty() || has_child)
             && self.retrying.is_empty()
             && self.running.keys().all(only_waits)
     }
@@ -136,28 +136,28 @@ impl ExecutionView {
     }
 
     pub fn waiting_steps(&self) -> impl Iterator<Item = &str> {
-        self.asking.iter().map(String::as_str)
+        self.waiting_for_person.iter().map(String::as_str)
     }
 
     fn apply_to_step(&mut self, step: &str, event: &Event) -> Option<News> {
         let data = &event.data;
-        let name = part_name(step, data.index);
+        let name = format_step_name(step, data.index);
         let (state, detail) = match &*event.kind {
             "step_started" => return self.start_step(step, name, event),
             "step_compensation_started" => {
                 let name = compensation_name(&name);
                 return Some(self.run_part(name, event));
             }
-            "step_progress" => return Some(News::Progress { name, progress: progress_of(data) }),
+            "step_progress" => return Some(News::Progress { name, progress: read_progress(data) }),
             "step_compensation_progress" => {
                 return Some(News::Progress {
                     name: compensation_name(&name),
-                    progress: progress_of(data),
+                    progress: read_progress(data),
                 });
             }
             "step_succeeded" => (ShownState::Succeeded, self.describe_result(step, data)),
             "step_compensated" => (ShownState::Compensated, None),
-            "step_failed" => (ShownState::Failed, error_code(data)),
+            "step_failed" => (ShownState::Failed, read_error_code(data)),
             "step_settled" if &*data.outcome == "SUCCEEDED" => {
                 (ShownState::Succeeded, Some("settled as succeeded".to_owned()))
             }
@@ -165,16 +165,16 @@ impl ExecutionView {
             "step_retry_scheduled"
             | "step_compensation_retry_scheduled"
             | "step_interrupted"
-            | "step_compensation_interrupted" => (ShownState::Retrying, error_text(data)),
-            "step_skipped" => (ShownState::Skipped, skip_detail(data)),
+            | "step_compensation_interrupted" => (ShownState::Retrying, describe_error(data)),
+            "step_skipped" => (ShownState::Skipped, describe_skip(data)),
             "step_cancelled" => (ShownState::Cancelled, None),
-            "step_waiting" => (ShownState::Waiting, Some(wait_text(data))),
+            "step_waiting" => (ShownState::Waiting, Some(describe_wait(data))),
             kind if kind.starts_with("step_compensat") => {
-                (ShownState::CompensationFailed, error_code(data))
+                (ShownState::CompensationFailed, read_error_code(data))
             }
             _ => {
                 // An approval, or an event type of a newer server.
-                return self.asking.remove(&name).then_some(News::Allowed { name });
+                return self.waiting_for_person.remove(&name).then_some(News::Allowed { name });
             }
         };
         let is_undo = event.kind.starts_with("step_compensat");
@@ -187,7 +187,7 @@ impl ExecutionView {
                 self.count_item(step, name, view)
             };
         }
-        if view.is_over() {
+        if view.is_finished() {
             self.steps_over += 1;
         }
         self.lists.remove(step);
@@ -239,7 +239,7 @@ impl ExecutionView {
                 Next::Command(format!("faber signal {id} {}", quote_for_shell(&event.data.name))),
             ),
             ShownState::Waiting => {
-                self.asking.insert(name.to_owned());
+                self.waiting_for_person.insert(name.to_owned());
                 Some(Next::Command(format!("faber approve {id} {}", quote_for_shell(name))))
             }
             _ => None,
@@ -266,25 +266,25 @@ impl ExecutionView {
     fn count_item(&mut self, step: &str, name: String, view: StepView) -> Option<News> {
         let list = self.lists.entry(step.to_owned()).or_default();
         let is_failed = view.state == ShownState::Failed;
-        if view.is_over() {
-            list.over += 1;
+        if view.is_finished() {
+            list.finished += 1;
             list.failed += u64::from(is_failed);
         }
-        if (is_failed || view.state == ShownState::Waiting) && list.told < MAX_TOLD_ITEMS {
-            list.told += 1;
+        if (is_failed || view.state == ShownState::Waiting) && list.reported < MAX_ITEM_NEWS {
+            list.reported += 1;
             return Some(News::Step { name, view });
         }
         #[expect(clippy::cast_precision_loss, reason = "a list has no more items than 2^52")]
-        let (done, total) = (list.over as f64, Some(list.total as f64));
+        let (done, total) = (list.finished as f64, Some(list.total as f64));
         let progress = Progress { done, total, message: None };
-        view.is_over().then(|| News::Progress { name: step.to_owned(), progress })
+        view.is_finished().then(|| News::Progress { name: step.to_owned(), progress })
     }
 
     fn describe_result(&self, step: &str, data: &EventData) -> Option<String> {
         match self.lists.get(step) {
-            Some(LoopCount { total, failed: 0, .. }) => Some(count(*total, "item")),
+            Some(LoopCount { total, failed: 0, .. }) => Some(count_noun(*total, "item")),
             Some(LoopCount { total, failed, .. }) => {
-                Some(format!("{}, {failed} of them failed", count(*total, "item")))
+                Some(format!("{}, {failed} of them failed", count_noun(*total, "item")))
             }
             None => data.cached.then(|| "from the cache".to_owned()),
         }
@@ -325,7 +325,7 @@ impl ExecutionView {
     fn clear_part(&mut self, step: &str) {
         self.running.remove(step);
         self.retrying.remove(step);
-        self.asking.remove(step);
+        self.waiting_for_person.remove(step);
         self.children.remove(step);
     }
 }
@@ -335,11 +335,11 @@ fn compensation_name(step: &str) -> String {
 }
 
 /// Returns the code of an error. The summary prints its message.
-fn error_code(data: &EventData) -> Option<String> {
+fn read_error_code(data: &EventData) -> Option<String> {
     Some((*data.error.as_ref()?.code.as_ref()?).to_string())
 }
 
-fn error_text(data: &EventData) -> Option<String> {
+fn describe_error(data: &EventData) -> Option<String> {
     let error = data.error.as_ref()?;
     let message = &*error.message;
     Some(match &error.code {
@@ -349,11 +349,11 @@ fn error_text(data: &EventData) -> Option<String> {
 }
 
 /// Marks a step that a dry run checked. A finding has the reason of other skipped steps.
-fn skip_detail(data: &EventData) -> Option<String> {
+fn describe_skip(data: &EventData) -> Option<String> {
     (data.reason.as_deref() == Some("dry_run")).then(|| "it fits".to_owned())
 }
 
-fn progress_of(data: &EventData) -> Progress {
+fn read_progress(data: &EventData) -> Progress {
     Progress {
         done: data.progress,
         total: data.total.filter(|total| *total > 0.0),
@@ -361,11 +361,11 @@ fn progress_of(data: &EventData) -> Progress {
     }
 }
 
-fn wait_text(data: &EventData) -> String {
+fn describe_wait(data: &EventData) -> String {
     match data.awaited.as_deref() {
         Some("approval") => "waits for approval".to_owned(),
         Some("signal") => format!("waits for signal {}", &*data.name),
-        Some("decision") => match error_code(data) {
+        Some("decision") => match read_error_code(data) {
             Some(code) => format!("waits for a decision: {code}"),
             None => "waits for a decision".to_owned(),
         },

@@ -8,7 +8,7 @@ use toolbox::dispatch;
 
 use super::{
     findings::{choose_findings, count_warnings, draw_finding, draw_remedies},
-    format::{count, format_duration, json_line, ms_between},
+    format::{count_noun, format_duration, json_line, ms_between},
     paint::Paint,
     plain,
 };
@@ -16,11 +16,11 @@ use crate::types::{ExecutionStatus, Finding, FindingKind, PlannedStep, StepStatu
 
 const MAX_PARAMETER_CHARS: usize = 200;
 
-pub fn duration_ms(execution: &ExecutionStatus) -> Option<f64> {
+pub fn execution_duration_ms(execution: &ExecutionStatus) -> Option<f64> {
     ms_between(execution.started_at.or(execution.created_at)?, execution.finished_at?)
 }
 
-pub fn summary_line(execution: &ExecutionStatus) -> String {
+pub fn draw_summary(execution: &ExecutionStatus) -> String {
     let ExecutionStatus { execution_id: id, total, successful, failed, .. } = execution;
     if execution.dry_run {
         return match failed {
@@ -35,11 +35,12 @@ pub fn summary_line(execution: &ExecutionStatus) -> String {
     for (n, word) in others.into_iter().filter(|(n, _)| **n > 0) {
         let _ = write!(text, ", {n} {word}");
     }
-    let took =
-        duration_ms(execution).map(|ms| format!(" in {}", format_duration(ms))).unwrap_or_default();
+    let took = execution_duration_ms(execution)
+        .map(|ms| format!(" in {}", format_duration(ms)))
+        .unwrap_or_default();
     let warnings = match count_warnings(&execution.findings) {
         0 => String::new(),
-        n => format!(", with {}", count(n, "warning")),
+        n => format!(", with {}", count_noun(n, "warning")),
     };
     format!("{text}{took}{warnings}  {id}")
 }
@@ -55,14 +56,14 @@ pub fn paint_state(name: &str, paint: Paint) -> String {
 }
 
 /// Returns the lines for a finished execution: findings with what helps, and the summary.
-pub fn ending_lines(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
+pub fn draw_ending(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     let outcome = Outcome::new(execution);
     let findings = execution.findings.iter().filter(|finding| !outcome.is_unused_turn(finding));
     let (shown, more) = choose_findings(findings);
     for finding in shown {
         lines.push(draw_finding(finding, paint));
-        if let Some(parameters) = outcome.parameters_of(finding) {
+        if let Some(parameters) = outcome.finding_parameters(finding) {
             lines.push(format!("  given {}", json_line(parameters, MAX_PARAMETER_CHARS)));
         }
         lines.extend(draw_remedies(finding, paint));
@@ -78,7 +79,7 @@ pub fn ending_lines(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
         ExecutionState::Failed => paint.red(name),
         _ => paint.yellow(name),
     };
-    lines.push(format!("{shown}  {}", summary_line(execution)));
+    lines.push(format!("{shown}  {}", draw_summary(execution)));
     lines
 }
 
@@ -94,11 +95,11 @@ impl<'a> Outcome<'a> {
         Self { planned: planned.collect(), steps: steps.collect() }
     }
 
-    pub fn planned(&self, step: &str) -> Option<&'a PlannedStep> {
+    pub fn find_planned_step(&self, step: &str) -> Option<&'a PlannedStep> {
         self.planned.get(step).copied()
     }
 
-    pub fn parameters(&self, step: &str, index: Option<u64>) -> Option<&'a Value> {
+    pub fn find_parameters(&self, step: &str, index: Option<u64>) -> Option<&'a Value> {
         let step = self.steps.get(step)?;
         let part = match index {
             Some(_) => step.items.iter().find(|item| item.index == index)?,
@@ -107,18 +108,18 @@ impl<'a> Outcome<'a> {
         part.resolved_parameters.as_ref()
     }
 
-    /// Returns `true` if a finding says that an agent needed fewer turns than its plan has. Every agent
-    /// ends like this.
+    /// Returns `true` if a finding says that an agent needed fewer turns than its plan has. Every
+    /// agent ends like this.
     fn is_unused_turn(&self, finding: &Finding) -> bool {
-        let planned = finding.step_id.as_deref().and_then(|step| self.planned(step));
+        let planned = finding.step_id.as_deref().and_then(|step| self.find_planned_step(step));
         finding.kind == FindingKind::Skip
             && planned.is_some_and(|step| set_prefix(&step.tool_name) == Some(dispatch::SET))
     }
 
-    fn parameters_of(&self, finding: &Finding) -> Option<&'a Value> {
+    fn finding_parameters(&self, finding: &Finding) -> Option<&'a Value> {
         let is_failure = finding.kind == FindingKind::Failure;
         let step = finding.step_id.as_deref().filter(|_| is_failure)?;
-        self.parameters(step, finding.index)
+        self.find_parameters(step, finding.index)
     }
 }
 
@@ -132,7 +133,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check(document: Value, expected: Expect) {
         let execution: ExecutionStatus = serde_json::from_value(document).unwrap();
-        expected.assert_eq(&ending_lines(&execution, Paint::new(false)).join("\n"));
+        expected.assert_eq(&draw_ending(&execution, Paint::new(false)).join("\n"));
     }
 
     #[test]
@@ -207,7 +208,7 @@ mod tests {
         let execution = json!({ "executionId": "exec_1_aaaaaaaaa", "state": "COMPLETED", "total": 1,
             "successful": 1, "findings": findings });
         let execution: ExecutionStatus = serde_json::from_value(execution).unwrap();
-        let lines = ending_lines(&execution, Paint::new(false));
+        let lines = draw_ending(&execution, Paint::new(false));
         assert_eq!(
             lines[5..],
             [

@@ -1,7 +1,7 @@
 //! Colours, for streams that support them.
 //!
-//! Coloured text contains marks: characters that Unicode reserves for use within programs. `drawn`
-//! turns them into colours. Foreign text has no marks, because `plain` escapes them.
+//! Coloured text contains marks: characters that Unicode reserves for use within programs.
+//! `to_terminal` turns them into colours. Foreign text has no marks, because `plain` escapes them.
 
 use super::plain;
 

@@ -7,56 +7,56 @@
 use std::{borrow::Cow, fmt::Write as _};
 
 pub fn safe_line(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     for (before, letter, after) in with_neighbours(text.trim_end_matches(['\r', '\n'])) {
         match letter {
             '\r' if after == '\n' => (),
-            '\n' => shown.push('⏎'),
-            '\t' => shown.push(' '),
-            letter => push(&mut shown, before, letter, after),
+            '\n' => escaped.push('⏎'),
+            '\t' => escaped.push(' '),
+            letter => push_escaped(&mut escaped, before, letter, after),
         }
     }
-    shown
+    escaped
 }
 
 pub fn safe_block(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     for (before, letter, after) in with_neighbours(text) {
         match letter {
             '\r' if after == '\n' => (),
-            '\n' | '\t' => shown.push(letter),
-            letter => push(&mut shown, before, letter, after),
+            '\n' | '\t' => escaped.push(letter),
+            letter => push_escaped(&mut escaped, before, letter, after),
         }
     }
-    shown
+    escaped
 }
 
 /// Escapes unsafe characters in a JSON document without changing its meaning.
 pub fn safe_json(text: &str) -> Cow<'_, str> {
     if !with_neighbours(text)
-        .any(|(before, letter, after)| letter != '\n' && is_shown_otherwise(before, letter, after))
+        .any(|(before, letter, after)| letter != '\n' && should_escape(before, letter, after))
     {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     for (before, letter, after) in with_neighbours(text) {
-        if letter != '\n' && is_shown_otherwise(before, letter, after) {
+        if letter != '\n' && should_escape(before, letter, after) {
             for unit in letter.encode_utf16(&mut [0; 2]) {
-                let _ = write!(shown, "\\u{unit:04x}");
+                let _ = write!(escaped, "\\u{unit:04x}");
             }
         } else {
-            shown.push(letter);
+            escaped.push(letter);
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(escaped)
 }
 
 /// Escapes a line that Faber has coloured, and keeps the colours.
 pub fn safe_coloured(text: &str) -> String {
     let (text, end) = text.strip_suffix('\n').map_or((text, ""), |text| (text, "\n"));
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     let mut parts = text.split("\u{1b}[");
-    shown.push_str(&safe_line(parts.next().unwrap_or_default()));
+    escaped.push_str(&safe_line(parts.next().unwrap_or_default()));
     for part in parts {
         let digits = part
             .find(|letter: char| !letter.is_ascii_digit() && letter != ';')
@@ -64,28 +64,29 @@ pub fn safe_coloured(text: &str) -> String {
         let (code, rest) = part.split_at(digits);
         match rest.strip_prefix('m') {
             Some(rest) => {
-                let _ = write!(shown, "\u{1b}[{code}m{}", safe_line(rest));
+                let _ = write!(escaped, "\u{1b}[{code}m{}", safe_line(rest));
             }
             None => {
-                let _ = write!(shown, "␛[{}", safe_line(part));
+                let _ = write!(escaped, "␛[{}", safe_line(part));
             }
         }
     }
-    shown + end
+    escaped + end
 }
 
 /// Appends a character of a foreign text, given its neighbours.
-pub fn push(shown: &mut String, before: char, letter: char, after: char) {
+pub fn push_escaped(escaped: &mut String, before: char, letter: char, after: char) {
     match letter {
-        letter if !is_shown_otherwise(before, letter, after) => shown.push(letter),
-        '\u{7f}' => shown.push('␡'),
+        letter if !should_escape(before, letter, after) => escaped.push(letter),
+        '\u{7f}' => escaped.push('␡'),
         // Unicode has a visible picture of each control character, in the same order.
-        '\0'..='\u{1f}' => shown.push(char::from_u32(0x2400 + u32::from(letter)).unwrap_or('�')),
-        letter => shown.extend(letter.escape_unicode()),
+        '\0'..='\u{1f}' => escaped.push(char::from_u32(0x2400 + u32::from(letter)).unwrap_or('�')),
+        letter => escaped.extend(letter.escape_unicode()),
     }
 }
 
-/// Returns each character with its neighbours, or spaces at the ends.
+/// Returns each character with its neighbours. Spaces stand before the first and after the last
+/// one.
 pub fn with_neighbours(text: &str) -> impl Iterator<Item = (char, char, char)> {
     let after = text.chars().skip(1).chain([' ']);
     let before = [' '].into_iter().chain(text.chars());
@@ -93,19 +94,19 @@ pub fn with_neighbours(text: &str) -> impl Iterator<Item = (char, char, char)> {
 }
 
 /// Returns whether a character is escaped. Joiners stay in words and pictures that need them.
-fn is_shown_otherwise(before: char, letter: char, after: char) -> bool {
+fn should_escape(before: char, letter: char, after: char) -> bool {
     match letter {
         '\u{200c}' | '\u{200d}' => {
             before < '\u{300}'
                 || after < '\u{300}'
-                || controls_terminal(before)
-                || controls_terminal(after)
+                || can_control_terminal(before)
+                || can_control_terminal(after)
         }
-        letter => controls_terminal(letter),
+        letter => can_control_terminal(letter),
     }
 }
 
-fn controls_terminal(letter: char) -> bool {
+fn can_control_terminal(letter: char) -> bool {
     matches!(letter,
         '\0'..='\u{1f}'
         | '\u{7f}'..='\u{9f}'
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped() {
-        for (said, shown) in [
+        for (said, escaped) in [
             ("plain, Straße, 日本", "plain, Straße, 日本"),
             ("\u{1b}[2J\u{1b}]0;t\u{7}", "␛[2J␛]0;t␇"),
             ("\u{7f}\u{9b}2J", "␡\\u{9b}2J"),
@@ -145,7 +146,7 @@ mod tests {
             ("pay\u{200d}pal 👩\u{200d}💻", "pay\\u{200d}pal 👩\u{200d}💻"),
             ("\u{fdd1}\u{e0041}\u{feff}", "\\u{fdd1}\\u{e0041}\\u{feff}"),
         ] {
-            assert_eq!(safe_line(said), shown);
+            assert_eq!(safe_line(said), escaped);
         }
         assert_eq!(safe_block("one\r\ntwo\n\u{8}"), "one\ntwo\n␈");
     }
@@ -153,8 +154,8 @@ mod tests {
     #[test]
     fn escaped_json_has_the_same_meaning() {
         let document = json!({ "k\u{9b}": "a\u{202e}\u{e0041}\u{7f}\n👩\u{200d}💻" });
-        let shown = serde_json::to_string_pretty(&document).unwrap();
-        let escaped = safe_json(&shown);
+        let escaped = serde_json::to_string_pretty(&document).unwrap();
+        let escaped = safe_json(&escaped);
         assert!(escaped.contains(r"a\u202e\udb40\udc41\u007f"), "{escaped}");
         assert_eq!(serde_json::from_str::<Value>(&escaped).unwrap(), document);
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use shared::diagnostic::Diagnostic;
 
 use super::{
-    format::{clip, count, json_line},
+    format::{clip_text, count_noun, json_line},
     paint::{self, Paint},
     plain,
 };
@@ -17,7 +17,7 @@ use crate::{
 
 const MAX_STEPS: usize = 60;
 /// Maximum number of steps of a plan that is drawn in full before it is executed.
-const FEW_STEPS: usize = 20;
+const MAX_STEPS_IN_FULL: usize = 20;
 const MAX_PARAMETER_CHARS: usize = 100;
 const MAX_NAME_COLUMNS: usize = 40;
 const MAX_DEPENDENCIES: usize = 8;
@@ -55,17 +55,17 @@ pub fn draw_plan(plan: &Plan, paint: Paint) -> String {
 
 /// Draws a plan that is about to be executed. Of a long plan, only counts the steps, because the
 /// live view shows them.
-pub fn draw_short_plan(whole: &Plan, paint: Paint) -> String {
-    let layers = whole.layers.iter().map(Vec::len);
+pub fn draw_short_plan(full_plan: &Plan, paint: Paint) -> String {
+    let layers = full_plan.layers.iter().map(Vec::len);
     let (steps, widest) = (layers.clone().sum::<usize>(), layers.max().unwrap_or(0));
-    if steps <= FEW_STEPS {
-        return draw_plan(whole, paint);
+    if steps <= MAX_STEPS_IN_FULL {
+        return draw_plan(full_plan, paint);
     }
     format!(
         "{}\n{steps} steps in {}, at most {widest} at once; all of them: faber export {}",
-        draw_head(whole, paint),
-        count(whole.layers.len(), "layer"),
-        whole.plan_id,
+        draw_head(full_plan, paint),
+        count_noun(full_plan.layers.len(), "layer"),
+        full_plan.plan_id,
     )
 }
 
@@ -94,7 +94,7 @@ fn describe_step(step: &PlannedStep, paint: Paint) -> String {
             parts.push(format!(
                 "{} {}",
                 paint.green(word),
-                clip(&plain::safe_line(text), MAX_PARAMETER_CHARS)
+                clip_text(&plain::safe_line(text), MAX_PARAMETER_CHARS)
             ));
         }
     }
@@ -193,13 +193,13 @@ mod tests {
 
     use super::*;
 
-    fn read(plan: Value) -> Plan {
+    fn parse_plan(plan: Value) -> Plan {
         serde_json::from_value(plan).unwrap()
     }
 
     #[test]
     fn a_drawn_plan_shows_dependencies() {
-        let plan = read(json!({
+        let plan = parse_plan(json!({
             "planId": "plan_1_aaaaaaaaa", "version": 1, "planner": "offline",
             "layers": [["createAuthor", "b"], ["createBlog"]],
             "tools": [
@@ -226,7 +226,8 @@ mod tests {
     #[test]
     fn a_long_plan_shows_only_counts() {
         let layers = vec![vec!["a"; 30]; 3];
-        let plan = read(json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "planner": "offline",
+        let plan =
+            parse_plan(json!({ "planId": "plan_1_aaaaaaaaa", "version": 2, "planner": "offline",
             "layers": layers, "tools": [] }));
         expect![[r"
             plan_1_aaaaaaaaa  version 2, offline
@@ -242,7 +243,7 @@ mod tests {
                 .map(|words| json!({ "severity": "WARNING", "code": "plan.unplaced_words",
                     "path": "", "help": null, "message": format!("the plan does not use `{words}`") }))
                 .collect();
-            let plan = read(json!({ "query": query, "diagnostics": diagnostics }));
+            let plan = parse_plan(json!({ "query": query, "diagnostics": diagnostics }));
             draw_marked_query(&plan, Paint::new(false))
         };
         for (query, unused, expected) in [

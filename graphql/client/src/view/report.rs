@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use shared::execution::ExecutionState;
 
 use super::{
-    findings::{draw_findings, hint_of},
-    format::{clip, count, format_duration, indent_json, json_line, part_name},
-    outcome::{Outcome, paint_state, summary_line},
+    findings::{command_and_label, draw_findings},
+    format::{clip_text, count_noun, format_duration, format_step_name, indent_json, json_line},
+    outcome::{Outcome, draw_summary, paint_state},
     paint::Paint,
     plain,
     plan::{draw_diagnostics, draw_plan},
@@ -26,7 +26,7 @@ use crate::types::{
 const MAX_QUERY_CHARS: usize = 400;
 const MAX_PARAMETERS: usize = 20;
 /// Maximum number of other executions, and of children, in a report.
-const MAX_OTHERS: usize = 10;
+const MAX_OTHER_EXECUTIONS: usize = 10;
 const MAX_COMMANDS: usize = 10;
 const MAX_ITEMS: usize = 10;
 
@@ -44,13 +44,13 @@ pub fn draw_report(request: &Request, id: Option<&str>, is_full: bool, paint: Pa
     let others = if is_full {
         all().filter(|execution| execution.execution_id != main.execution_id).collect()
     } else {
-        children_of(request, main)
+        find_children(request, main)
     };
     for other in others {
         let id = paint.bold(other.execution_id.to_string());
         let relation = match (&other.parent_execution_id, &other.parent_step_id) {
             (Some(parent), Some(step)) => format!("part of {parent}, step {step}"),
-            _ => summary_line(other),
+            _ => draw_summary(other),
         };
         let state = paint_state(other.state.as_str(), paint);
         let _ = writeln!(report, "\n{id}  {state}  {}", paint.dim(relation));
@@ -59,12 +59,12 @@ pub fn draw_report(request: &Request, id: Option<&str>, is_full: bool, paint: Pa
     if is_full {
         report.push_str(&draw_planning(request, paint));
     } else {
-        let origin = origin_of(&request.transcript, &main.plan);
+        let origin = describe_origin(&request.transcript, &main.plan);
         report.push_str(&draw_section("How the plan was made", &[origin], paint));
     }
-    report.push_str(&draw_section("Next", &next_commands(request, main, is_full), paint));
+    report.push_str(&draw_section("Next", &list_next_commands(request, main, is_full), paint));
     if !is_full {
-        report.push_str(&other_executions(request, main, paint));
+        report.push_str(&draw_other_executions(request, main, paint));
     }
     report.trim_end().to_owned()
 }
@@ -72,7 +72,7 @@ pub fn draw_report(request: &Request, id: Option<&str>, is_full: bool, paint: Pa
 fn draw_head(request: &Request, execution: &ExecutionStatus, paint: Paint) -> String {
     let name = execution.state.as_str();
     let name = if execution.dry_run { format!("DRY RUN {name}") } else { name.to_owned() };
-    let mut report = format!("{}  {}\n", paint_state(&name, paint), summary_line(execution));
+    let mut report = format!("{}  {}\n", paint_state(&name, paint), draw_summary(execution));
     let plan = match &execution.plan {
         Plan { version: 0, .. } => execution.plan_id.to_string(),
         Plan { version, planner, .. } => {
@@ -82,14 +82,14 @@ fn draw_head(request: &Request, execution: &ExecutionStatus, paint: Paint) -> St
     let text = |text: &Option<_>| text.as_ref().map(ToString::to_string).unwrap_or_default();
     let input = execution.input.as_ref().map(|input| json_line(input, MAX_QUERY_CHARS));
     for (label, text) in [
-        ("query", clip(&plain::safe_line(&request.query), MAX_QUERY_CHARS)),
-        ("time", period_of(execution)),
+        ("query", clip_text(&plain::safe_line(&request.query), MAX_QUERY_CHARS)),
+        ("time", describe_period(execution)),
         ("node", text(&execution.node)),
         ("plan", plan),
         ("request", request.request_id.to_string()),
         ("again", text(&execution.retry_of)),
-        ("retried", retries_of(request, execution)),
-        ("onward", continuation_of(execution)),
+        ("retried", describe_retries(request, execution)),
+        ("onward", describe_continuation(execution)),
         ("part of", text(&execution.parent_execution_id)),
         ("input", input.unwrap_or_default()),
     ] {
@@ -100,7 +100,7 @@ fn draw_head(request: &Request, execution: &ExecutionStatus, paint: Paint) -> St
     report
 }
 
-fn retries_of(request: &Request, execution: &ExecutionStatus) -> String {
+fn describe_retries(request: &Request, execution: &ExecutionStatus) -> String {
     let next = execution.next.as_ref().map(|next| &next.execution_id);
     let mut retries: Vec<&ExecutionStatus> = request
         .executions
@@ -118,7 +118,7 @@ fn retries_of(request: &Request, execution: &ExecutionStatus) -> String {
 }
 
 /// Names the execution that a replan started, or why none started.
-fn continuation_of(execution: &ExecutionStatus) -> String {
+fn describe_continuation(execution: &ExecutionStatus) -> String {
     let replanning = execution.replanning.as_ref();
     let why =
         replanning.map(|replanning| format!(" because {}", replanning.reason)).unwrap_or_default();
@@ -134,7 +134,7 @@ fn continuation_of(execution: &ExecutionStatus) -> String {
     }
 }
 
-fn period_of(execution: &ExecutionStatus) -> String {
+fn describe_period(execution: &ExecutionStatus) -> String {
     let Some(from) = execution.started_at.or(execution.created_at) else { return String::new() };
     let start = from.format("%Y-%m-%d %H:%M:%S%.3f");
     match execution.finished_at {
@@ -164,18 +164,18 @@ fn draw_body(execution: &ExecutionStatus, is_full: bool, paint: Paint) -> String
     }
     let timeline = Timeline::new(execution, paint);
     let mut report = draw_section("What happened", &findings, paint);
-    report.push_str(&draw_section("Timeline", &timeline.lines(is_full), paint));
+    report.push_str(&draw_section("Timeline", &timeline.draw_lines(is_full), paint));
     if is_full {
         let steps: Vec<String> =
-            execution.steps.iter().flat_map(|step| step_in_full(step, paint)).collect();
+            execution.steps.iter().flat_map(|step| draw_step_in_full(step, paint)).collect();
         return report + &draw_section("Steps", &steps, paint);
     }
-    report.push_str(&draw_section("Values", &timeline.values(), paint));
+    report.push_str(&draw_section("Values", &timeline.draw_values(), paint));
     let error = execution.execution_results.errors.first();
-    let parameters =
-        error.and_then(|error| Outcome::new(execution).parameters(&error.step_id, error.index));
+    let parameters = error
+        .and_then(|error| Outcome::new(execution).find_parameters(&error.step_id, error.index));
     if let Some((error, parameters)) = error.zip(parameters) {
-        let name = part_name(&error.step_id.to_string(), error.index);
+        let name = format_step_name(&error.step_id.to_string(), error.index);
         let lines = first_lines(&indent_json(parameters, 0), MAX_PARAMETERS);
         report.push_str(&draw_section(&format!("Parameters of {name}"), &lines, paint));
     }
@@ -183,13 +183,16 @@ fn draw_body(execution: &ExecutionStatus, is_full: bool, paint: Paint) -> String
 }
 
 fn first_lines(text: &str, max: usize) -> Vec<String> {
-    let mut lines: Vec<String> =
-        text.lines().take(max).map(|line| clip(&plain::safe_line(line), MAX_QUERY_CHARS)).collect();
+    let mut lines: Vec<String> = text
+        .lines()
+        .take(max)
+        .map(|line| clip_text(&plain::safe_line(line), MAX_QUERY_CHARS))
+        .collect();
     lines.extend(text.lines().nth(max).map(|_| "…".to_owned()));
     lines
 }
 
-fn step_in_full(step: &StepStatus, paint: Paint) -> Vec<String> {
+fn draw_step_in_full(step: &StepStatus, paint: Paint) -> Vec<String> {
     let skipped = step.skip_reason.as_ref().map(|reason| reason.to_string().replace('_', " "));
     let reused = step.reused.then(|| "reused".to_owned());
     let about = [describe_work(step), describe_wait(step), describe_attempts(step)].into_iter();
@@ -218,7 +221,7 @@ fn step_in_full(step: &StepStatus, paint: Paint) -> Vec<String> {
     lines.extend(list_items(step, MAX_ITEMS, "  "));
     if let Some(undo) = &step.compensation {
         lines.push(format!("  {}", paint.dim("undone by")));
-        lines.extend(step_in_full(undo, paint).into_iter().map(|line| format!("  {line}")));
+        lines.extend(draw_step_in_full(undo, paint).into_iter().map(|line| format!("  {line}")));
     }
     lines
 }
@@ -251,13 +254,16 @@ fn draw_section(title: &str, lines: &[String], paint: Paint) -> String {
     report
 }
 
-fn children_of<'a>(request: &'a Request, of: &'a ExecutionStatus) -> Vec<&'a ExecutionStatus> {
+fn find_children<'a>(
+    request: &'a Request,
+    parent: &'a ExecutionStatus,
+) -> Vec<&'a ExecutionStatus> {
     let mut found: Vec<&ExecutionStatus> = Vec::new();
-    let mut parents = vec![&of.execution_id];
+    let mut parents = vec![&parent.execution_id];
     while let Some(parent) = parents.pop() {
         let all = request.executions.iter();
         for child in all.filter(|child| child.parent_execution_id.as_ref() == Some(parent)) {
-            if found.len() < MAX_OTHERS {
+            if found.len() < MAX_OTHER_EXECUTIONS {
                 parents.push(&child.execution_id);
                 found.push(child);
             }
@@ -266,22 +272,22 @@ fn children_of<'a>(request: &'a Request, of: &'a ExecutionStatus) -> Vec<&'a Exe
     found
 }
 
-fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
-    let of = |kind: &'static str| transcript.iter().filter(move |entry| entry.kind == kind);
+fn describe_origin(transcript: &[TranscriptEntry], plan: &Plan) -> String {
+    let parent = |kind: &'static str| transcript.iter().filter(move |entry| entry.kind == kind);
     let by = match &*plan.planner {
         "explicit" => "written by hand".to_owned(),
         "" => "a plan".to_owned(),
         _ => format!("by {}", plan.planner),
     };
-    let mut parts = vec![format!("{by}, {}", count(plan.tools.len(), "step"))];
-    if let Some(cached) = of("cache").next_back() {
+    let mut parts = vec![format!("{by}, {}", count_noun(plan.tools.len(), "step"))];
+    if let Some(cached) = parent("cache").next_back() {
         let id = cached.content["requestId"].as_str().unwrap_or_default();
         parts.push(format!("taken from {}", plain::safe_line(id)));
     }
-    let selection = of("selection").next_back();
+    let selection = parent("selection").next_back();
     if let Some(selection) = selection.and_then(|entry| transcript::Selection::read(&entry.content))
     {
-        let (kept, total) = (selection.kept(), selection.total());
+        let (kept, total) = (selection.count_kept(), selection.count_all());
         parts.push(format!("{kept} of {total} tools shown to the planner"));
     }
     for (kind, one, many) in [
@@ -290,23 +296,23 @@ fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
         ("repair", "repair", "repairs"),
         ("assumptions", "assumption", "assumptions"),
     ] {
-        let last = of(kind).next_back().filter(|_| matches!(kind, "clauses" | "assumptions"));
+        let last = parent(kind).next_back().filter(|_| matches!(kind, "clauses" | "assumptions"));
         let n = match last {
             Some(entry) => entry.content.as_array().map_or(0, Vec::len),
-            None => of(kind).count(),
+            None => parent(kind).count(),
         };
         if n > 0 {
             parts.push(format!("{n} {}", if n == 1 { one } else { many }));
         }
     }
-    if let Some(usage) = of("usage").next_back() {
+    if let Some(usage) = parent("usage").next_back() {
         let tokens = |key: &str| usage.content["tokens"][key].as_u64().unwrap_or(0);
         let took = usage.content["ms"].as_f64().map(|ms| format!(" in {}", format_duration(ms)));
         let took = took.unwrap_or_default();
         parts.push(format!("{} tokens in and {} out{took}", tokens("input"), tokens("output")));
     }
     if !plan.diagnostics.is_empty() {
-        parts.push(count(plan.diagnostics.len(), "warning"));
+        parts.push(count_noun(plan.diagnostics.len(), "warning"));
     }
     parts.join(", ")
 }
@@ -314,12 +320,20 @@ fn origin_of(transcript: &[TranscriptEntry], plan: &Plan) -> String {
 type Hint = (String, String);
 
 /// Lists the remedies of the findings, best first, and then the commands that are always possible.
-fn next_commands(request: &Request, execution: &ExecutionStatus, is_full: bool) -> Vec<String> {
+fn list_next_commands(
+    request: &Request,
+    execution: &ExecutionStatus,
+    is_full: bool,
+) -> Vec<String> {
     use ExecutionState::{Cancelled, Completed, Failed, Paused};
     let id = &execution.execution_id;
     let mut all: Vec<Hint> = Vec::new();
-    for execution in std::iter::once(execution).chain(children_of(request, execution)) {
-        for hint in execution.findings.iter().flat_map(|found| &found.remedies).filter_map(hint_of)
+    for execution in std::iter::once(execution).chain(find_children(request, execution)) {
+        for hint in execution
+            .findings
+            .iter()
+            .flat_map(|found| &found.remedies)
+            .filter_map(command_and_label)
         {
             if all.len() < MAX_COMMANDS && !all.iter().any(|(command, _)| *command == hint.0) {
                 all.push(hint);
@@ -344,18 +358,18 @@ fn next_commands(request: &Request, execution: &ExecutionStatus, is_full: bool) 
     all.into_iter().map(|(command, effect)| format!("{command:<width$}  {effect}")).collect()
 }
 
-fn other_executions(request: &Request, main: &ExecutionStatus, paint: Paint) -> String {
+fn draw_other_executions(request: &Request, main: &ExecutionStatus, paint: Paint) -> String {
     let roots =
         request.executions.iter().filter(|execution| execution.parent_execution_id.is_none());
     let mut all: Vec<&ExecutionStatus> =
         roots.filter(|other| other.execution_id != main.execution_id).collect();
     all.sort_by_key(|execution| std::cmp::Reverse(execution.created_at));
     let line = |other: &&ExecutionStatus| {
-        format!("{}  {}", paint_state(other.state.as_str(), paint), summary_line(other))
+        format!("{}  {}", paint_state(other.state.as_str(), paint), draw_summary(other))
     };
-    let mut lines: Vec<String> = all.iter().take(MAX_OTHERS).map(line).collect();
-    if all.len() > MAX_OTHERS {
-        lines.push(format!("… and {} more", all.len() - MAX_OTHERS));
+    let mut lines: Vec<String> = all.iter().take(MAX_OTHER_EXECUTIONS).map(line).collect();
+    if all.len() > MAX_OTHER_EXECUTIONS {
+        lines.push(format!("… and {} more", all.len() - MAX_OTHER_EXECUTIONS));
     }
     draw_section("Other executions of the request", &lines, paint)
 }
@@ -369,7 +383,7 @@ fn describe_unexecuted(request: &Request, is_full: bool, paint: Paint) -> String
     } else {
         paint_state("PLANNING_FAILED", paint)
     };
-    let query = clip(&plain::safe_line(&request.query), MAX_QUERY_CHARS);
+    let query = clip_text(&plain::safe_line(&request.query), MAX_QUERY_CHARS);
     let mut report = format!("{verdict}  {id}\n  {}  {query}\n", paint.dim("query  "));
     let found = draw_findings(&request.findings, paint);
     report.push_str(&draw_section("What happened", &found, paint));
@@ -379,7 +393,7 @@ fn describe_unexecuted(request: &Request, is_full: bool, paint: Paint) -> String
     let steps = (!kinds.is_empty()).then(|| kinds.join(" → "));
     report.push_str(&draw_section("How far the planning got", steps.as_slice(), paint));
     let made = plans.iter().map(|plan| {
-        let steps = count(plan.tools.len(), "step");
+        let steps = count_noun(plan.tools.len(), "step");
         format!("{}  version {} by {}, {steps}", plan.plan_id, plan.version, plan.planner)
     });
     report.push_str(&draw_section("Plans", &made.collect::<Vec<_>>(), paint));
@@ -387,7 +401,8 @@ fn describe_unexecuted(request: &Request, is_full: bool, paint: Paint) -> String
         report.push_str(&draw_planning(request, paint));
     }
     let execute = plans.last().map(|plan| format!("faber execute {}", plan.plan_id));
-    let helping = request.findings.iter().flat_map(|found| &found.remedies).filter_map(hint_of);
+    let helping =
+        request.findings.iter().flat_map(|found| &found.remedies).filter_map(command_and_label);
     let helping = helping.map(|(command, effect)| format!("{command}  {effect}"));
     let full = (!is_full).then(|| format!("faber debug {id} --full"));
     let next: Vec<String> = execute.into_iter().chain(helping).chain(full).collect();

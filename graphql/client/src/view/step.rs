@@ -3,7 +3,7 @@
 use shared::clock::Timestamp;
 
 use super::{
-    format::{clip, format_duration, ms_between},
+    format::{clip_text, format_duration, ms_between},
     paint::{self, Paint},
     plain,
 };
@@ -11,9 +11,9 @@ use crate::types::ShownState;
 
 const BAR_COLUMNS: usize = 16;
 const MAX_MESSAGE_CHARS: usize = 60;
-/// The frames of the sign of a running step, and the milliseconds of each.
-const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-const FRAME_MS: i64 = 80;
+/// The frames of the sign of a running step. Each is shown for `SPINNER_FRAME_MS`.
+const SPINNER_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const SPINNER_FRAME_MS: i64 = 80;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepView {
@@ -48,13 +48,13 @@ pub struct StepLine {
 }
 
 impl StepView {
-    pub fn is_over(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         use ShownState::{Pending, Retrying, Running, Waiting};
         !matches!(self.state, Pending | Running | Retrying | Waiting)
     }
 
     /// Returns whether a folded layer hides the step.
-    pub fn is_quiet(&self) -> bool {
+    pub fn can_fold(&self) -> bool {
         matches!(self.state, ShownState::Succeeded | ShownState::Skipped | ShownState::Cancelled)
     }
 
@@ -88,7 +88,7 @@ impl StepView {
             None => {
                 rest.extend(self.duration_ms.map(|ms| paint.dim(format_duration(ms))));
                 rest.extend(state_word(self.state).map(|word| paint.dim(word)));
-                let code = detail.as_deref().and_then(leading_code).map(paint::text_width);
+                let code = detail.as_deref().and_then(parse_leading_code).map(paint::text_width);
                 let gap = if rest.is_empty() || code.is_none() { 0 } else { 2 };
                 essential = paint::text_width(&rest.join("  ")) + gap + code.unwrap_or(0);
                 rest.extend(detail.map(|detail| match self.state {
@@ -97,16 +97,16 @@ impl StepView {
                 }));
             }
         }
-        let turn = usize::try_from(now.timestamp_millis() / FRAME_MS % 10).unwrap_or(0);
+        let turn = usize::try_from(now.timestamp_millis() / SPINNER_FRAME_MS % 10).unwrap_or(0);
         let mark = match self.state {
-            ShownState::Running => paint.cyan(SPINNER[turn]),
+            ShownState::Running => paint.cyan(SPINNER_FRAMES[turn]),
             state => state_mark(state, paint),
         };
         StepLine { mark, rest: rest.join("  "), essential }
     }
 
     /// Draws the outcome of the step as one line. Returns `None` while it runs.
-    pub fn line(&self, name: &str, width: usize, paint: Paint) -> Option<String> {
+    pub fn draw_outcome_line(&self, name: &str, width: usize, paint: Paint) -> Option<String> {
         if matches!(self.state, ShownState::Pending | ShownState::Running) {
             return None;
         }
@@ -150,14 +150,14 @@ impl Progress {
         if let Some(message) = message {
             text.push_str("  ");
             let line = message.lines().next().unwrap_or_default();
-            text.push_str(&clip(&plain::safe_line(line), MAX_MESSAGE_CHARS));
+            text.push_str(&clip_text(&plain::safe_line(line), MAX_MESSAGE_CHARS));
         }
         text
     }
 }
 
 /// Returns the code at the start of a detail such as `tool.failed: no`.
-fn leading_code(detail: &str) -> Option<&str> {
+fn parse_leading_code(detail: &str) -> Option<&str> {
     let code = detail.split_once(": ").map_or(detail, |(code, _)| code);
     (!code.contains(' ')).then_some(code)
 }
@@ -198,7 +198,7 @@ mod tests {
     fn check(state: ShownState, duration_ms: Option<f64>, detail: Option<&str>, expected: Expect) {
         let detail = detail.map(str::to_owned);
         let step = StepView { state, duration_ms, detail, ..StepView::default() };
-        expected.assert_eq(&step.line("createBlog", 12, Paint::new(false)).unwrap());
+        expected.assert_eq(&step.draw_outcome_line("createBlog", 12, Paint::new(false)).unwrap());
     }
 
     #[test]

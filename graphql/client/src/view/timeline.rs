@@ -8,7 +8,7 @@ use std::{
 use shared::clock::Timestamp;
 
 use super::{
-    format::{clip, count, format_duration, json_line, ms_between},
+    format::{clip_text, count_noun, format_duration, json_line, ms_between},
     outcome::Outcome,
     paint::{self, Paint},
     plain,
@@ -29,7 +29,7 @@ pub struct Timeline<'a> {
     is_short: bool,
     width: usize,
     /// The steps that determined the duration of the execution.
-    critical: BTreeSet<&'a str>,
+    critical_steps: BTreeSet<&'a str>,
     paint: Paint,
 }
 
@@ -43,14 +43,14 @@ impl<'a> Timeline<'a> {
             started_at: execution.started_at.or(execution.created_at),
             is_short: steps.len() <= MAX_UNFOLDED_STEPS,
             width: names.max().unwrap_or(0).min(MAX_NAME_COLUMNS),
-            critical: critical_path(&Outcome::new(execution), &steps),
+            critical_steps: find_critical_path(&Outcome::new(execution), &steps),
             steps,
             paint,
         }
     }
 
     /// Returns a line for each step or group of steps. A full timeline has all of them.
-    pub fn lines(&self, is_full: bool) -> Vec<String> {
+    pub fn draw_lines(&self, is_full: bool) -> Vec<String> {
         let mut lines = Vec::new();
         let mut rest = self.steps.as_slice();
         while let Some(first) = rest.first() {
@@ -58,9 +58,9 @@ impl<'a> Timeline<'a> {
                 |step: &&&StepStatus| !self.has_own_line(step) && step.state == first.state;
             let folded = rest.iter().take_while(is_alike).count();
             if folded > 1 {
-                lines.push(self.folded(&rest[..folded]));
+                lines.push(self.draw_folded_steps(&rest[..folded]));
             } else {
-                lines.push(self.line(first));
+                lines.push(self.draw_step_line(first));
                 lines.extend(list_items(first, MAX_ITEMS, &" ".repeat(16)));
             }
             rest = &rest[folded.max(1)..];
@@ -70,7 +70,7 @@ impl<'a> Timeline<'a> {
             lines.truncate(MAX_LINES);
             lines.push(format!("… and {left_out} more lines: `--full` has all of them"));
         }
-        lines.extend(self.legend());
+        lines.extend(self.draw_legend());
         lines
     }
 
@@ -80,7 +80,7 @@ impl<'a> Timeline<'a> {
         self.is_short || step.attempts > 1 || !is_quiet
     }
 
-    fn line(&self, step: &StepStatus) -> String {
+    fn draw_step_line(&self, step: &StepStatus) -> String {
         let (id, tool) = (&*step.step_id, &*step.tool_name);
         let tool = if tool.rsplit('.').next() == Some(id) { "" } else { tool };
         let waits = step.waits_for.as_ref().map(|waits| format!("waits for {waits}"));
@@ -93,44 +93,44 @@ impl<'a> Timeline<'a> {
             describe_attempts(step),
         ];
         let tally = step.item_tally.as_ref().map(describe_tally).unwrap_or_default();
-        let rest = rest.into_iter().chain([tally]).chain(state_and_reason(step));
+        let rest = rest.into_iter().chain([tally]).chain(list_state_words(step));
         let code = step.error.as_ref().map(|error| error.code.to_string());
         let rest = rest.chain(waits).chain(code).chain(child);
         let rest: Vec<String> = rest.filter(|part| !part.is_empty()).collect();
         let name = plain::safe_line(id);
         let padding = " ".repeat(self.width.saturating_sub(paint::text_width(&name)));
-        let is_critical = self.critical.contains(id);
+        let is_critical = self.critical_steps.contains(id);
         let path = if is_critical { self.paint.cyan("◆") } else { " ".to_owned() };
-        let (since, mark) = (self.since(step), state_mark(step.state, self.paint));
+        let (since, mark) = (self.format_start(step), state_mark(step.state, self.paint));
         let line = format!("{since}  {path} {mark} {name}{padding}  {}", rest.join("  "));
         line.trim_end().to_owned()
     }
 
     /// Formats the start of a step relative to the start of the execution.
-    fn since(&self, step: &StepStatus) -> String {
+    fn format_start(&self, step: &StepStatus) -> String {
         let since = self.started_at.zip(step.started_at);
         let since = since.and_then(|(from, at)| ms_between(from, at));
         let text = since.map(|ms| format!("+{}", format_duration(ms))).unwrap_or_default();
         format!("{text:>9}")
     }
 
-    fn folded(&self, steps: &[&StepStatus]) -> String {
+    fn draw_folded_steps(&self, steps: &[&StepStatus]) -> String {
         let (first, last) = (steps[0], steps[steps.len() - 1]);
         let finished_at = steps.iter().filter_map(|step| step.finished_at).max();
         let took = first.started_at.zip(finished_at);
         let took = took.and_then(|(from, until)| ms_between(from, until));
         let took = took.map(|ms| format!("  {}", format_duration(ms))).unwrap_or_default();
-        let (since, mark) = (self.since(first), state_mark(first.state, self.paint));
+        let (since, mark) = (self.format_start(first), state_mark(first.state, self.paint));
         let (n, state) = (steps.len(), first.state.as_str().to_lowercase());
         format!("{since}    {mark} {n} steps {state}: {} … {}{took}", first.step_id, last.step_id)
     }
 
-    fn legend(&self) -> Option<String> {
-        let on_path = self.steps.iter().filter(|step| self.critical.contains(&*step.step_id));
+    fn draw_legend(&self) -> Option<String> {
+        let on_path = self.steps.iter().filter(|step| self.critical_steps.contains(&*step.step_id));
         let n = on_path.clone().count();
-        let work: f64 = on_path.clone().filter_map(|step| worked_ms(step)).sum();
+        let work: f64 = on_path.clone().filter_map(|step| compute_work_ms(step)).sum();
         let wait: f64 = on_path.clone().filter_map(|step| step.waited_ms).sum();
-        let between: f64 = on_path.filter_map(|step| between_attempts_ms(step)).sum();
+        let between: f64 = on_path.filter_map(|step| compute_idle_ms(step)).sum();
         (n > 1).then(|| {
             let mut text =
                 format!("◆ {n} steps decided how long it took: {} of work", format_duration(work));
@@ -145,7 +145,7 @@ impl<'a> Timeline<'a> {
     }
 
     /// Returns the parameters and the output of each step of a short execution.
-    pub fn values(&self) -> Vec<String> {
+    pub fn draw_values(&self) -> Vec<String> {
         let ran = self.steps.iter().filter(|step| step.attempts > 0 || step.reused);
         let lines = ran.filter(|_| self.is_short).filter_map(|step| {
             let succeeded = step.state == ShownState::Succeeded;
@@ -172,21 +172,24 @@ pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
     let line = |item: &&StepStatus| {
         let why = item.error.as_ref().map(|error| format!("  {}: {}", error.code, error.message));
         let (index, state) = (item.index.unwrap_or_default(), item.state.as_str());
-        clip(&format!("{lead}[{index}]  {state}{}", why.unwrap_or_default()), 2 * MAX_VALUE_CHARS)
+        clip_text(
+            &format!("{lead}[{index}]  {state}{}", why.unwrap_or_default()),
+            2 * MAX_VALUE_CHARS,
+        )
     };
     let mut lines: Vec<String> = shown.iter().take(max).map(line).collect();
     if shown.len() > max {
-        lines.push(format!("{lead}… and {}", count(shown.len() - max, "more item")));
+        lines.push(format!("{lead}… and {}", count_noun(shown.len() - max, "more item")));
     }
     lines
 }
 
 pub fn describe_work(step: &StepStatus) -> String {
     // The log does not say how long a call ran whose worker was lost.
-    worked_ms(step).filter(|ms| *ms > 0.0).map(format_duration).unwrap_or_default()
+    compute_work_ms(step).filter(|ms| *ms > 0.0).map(format_duration).unwrap_or_default()
 }
 
-fn worked_ms(step: &StepStatus) -> Option<f64> {
+fn compute_work_ms(step: &StepStatus) -> Option<f64> {
     step.work_ms.or(step.duration_ms)
 }
 
@@ -205,20 +208,20 @@ pub fn describe_attempts(step: &StepStatus) -> String {
     if step.attempts <= 1 {
         return String::new();
     }
-    let between = between_attempts_ms(step).map(format_duration);
+    let between = compute_idle_ms(step).map(format_duration);
     let between = between.map(|time| format!(" with {time} between")).unwrap_or_default();
     format!("{} attempts{between}", step.attempts)
 }
 
-/// Returns the time between the attempts of a finished step: delays before a retry, and time without
-/// a worker.
-fn between_attempts_ms(step: &StepStatus) -> Option<f64> {
+/// Returns the time between the attempts of a finished step: delays before a retry, and time
+/// without a worker.
+fn compute_idle_ms(step: &StepStatus) -> Option<f64> {
     let rest = step.duration_ms? - step.work_ms? - step.waited_ms.unwrap_or_default();
     (step.attempts > 1 && rest >= 1.0).then_some(rest)
 }
 
 /// Returns words for a state with an ambiguous sign.
-fn state_and_reason(step: &StepStatus) -> impl Iterator<Item = String> {
+fn list_state_words(step: &StepStatus) -> impl Iterator<Item = String> {
     let reason = step.skip_reason.as_ref().map(|reason| reason.to_string().replace('_', " "));
     let is_told = reason.is_none()
         && (step.waits_for.is_some()
@@ -230,7 +233,7 @@ fn state_and_reason(step: &StepStatus) -> impl Iterator<Item = String> {
 
 /// Counts the items of a list: `300 items ✓`, `297 of 300 items ✓, 3 failed`.
 pub fn describe_tally(tally: &ItemTally) -> String {
-    let items = count(tally.total, "item");
+    let items = count_noun(tally.total, "item");
     if tally.successful == tally.total {
         return format!("{items} ✓");
     }
@@ -250,7 +253,7 @@ pub fn describe_tally(tally: &ItemTally) -> String {
 }
 
 /// Returns the critical path: the step that finished last, its last dependency, and so on.
-fn critical_path<'a>(outcome: &Outcome<'a>, steps: &[&'a StepStatus]) -> BTreeSet<&'a str> {
+fn find_critical_path<'a>(outcome: &Outcome<'a>, steps: &[&'a StepStatus]) -> BTreeSet<&'a str> {
     let ended = steps.iter().filter(|step| step.started_at.is_some());
     let ended = ended.filter_map(|step| Some((&*step.step_id, step.finished_at?)));
     let ends: BTreeMap<&str, Timestamp> = ended.collect();

@@ -10,20 +10,19 @@ use serde_json::{Map, Value};
 use shared::diagnostic::Diagnostic;
 
 use super::{
-    format::{clip, format_duration, indent_json, json_line},
+    format::{clip_text, format_duration, indent_json, json_line},
     paint::Paint,
     plain,
     plan::draw_diagnostics,
 };
 use crate::types::Text;
 
-/// Maximum number of candidates that are listed: of those that are kept, and of those that are
-/// dropped.
+/// Maximum number of kept candidates that are listed, and also of dropped ones.
 const MAX_CANDIDATES: usize = 10;
 const MAX_LINES: usize = 40;
 const MAX_COLUMNS: usize = 400;
 /// The fields of a prompt or reply that its first line shows.
-const MEASURES: [&str; 7] = ["round", "provider", "model", "attempt", "tokens", "cost", "ms"];
+const MEASURE_FIELDS: [&str; 7] = ["round", "provider", "model", "attempt", "tokens", "cost", "ms"];
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -47,38 +46,37 @@ struct Candidate {
 }
 
 impl Selection {
-    pub fn read(content: &Value) -> Option<Self> {
-        read(content)
+    pub fn read_content(content: &Value) -> Option<Self> {
+        read_content(content)
     }
 
-    pub fn kept(&self) -> usize {
+    pub fn count_kept(&self) -> usize {
         self.candidates.iter().filter(|candidate| candidate.kept).count()
     }
 
-    pub fn total(&self) -> usize {
+    pub fn count_all(&self) -> usize {
         self.candidates.len() + self.more
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(content: &'a Value) -> Option<T> {
+fn read_content<'a, T: Deserialize<'a>>(content: &'a Value) -> Option<T> {
     T::deserialize(content).ok()
 }
 
 pub fn draw_entry(kind: &str, content: &Value, paint: Paint) -> String {
     let text = match kind {
-        "selection" => read(content).map(|selection| tell_selection(&selection, paint)),
-        "clauses" => read::<Vec<Value>>(content).map(|clauses| tell_clauses(&clauses)),
-        "candidates" => tell_candidates(content, paint),
-        "assumptions" => tell_assumptions(content, paint),
-        "draft" => tell_draft(content, paint),
-        "cache" => tell_cache(content),
-        "plan" => tell_plan(content),
-        "error" => tell_error(content, paint),
-        "diagnostics" => {
-            read::<Vec<Diagnostic>>(content).map(|found| draw_diagnostics(&found, "", paint))
-        }
+        "selection" => read_content(content).map(|selection| draw_selection(&selection, paint)),
+        "clauses" => read_content::<Vec<Value>>(content).map(|clauses| describe_clauses(&clauses)),
+        "candidates" => draw_clause_candidates(content, paint),
+        "assumptions" => draw_assumptions(content, paint),
+        "draft" => draw_draft(content, paint),
+        "cache" => describe_cache(content),
+        "plan" => describe_plan(content),
+        "error" => draw_error(content, paint),
+        "diagnostics" => read_content::<Vec<Diagnostic>>(content)
+            .map(|found| draw_diagnostics(&found, "", paint)),
         "prompt" | "reply" | "repair" | "usage" => {
-            content.as_object().map(|fields| tell_exchange(fields, paint))
+            content.as_object().map(|fields| draw_exchange(fields, paint))
         }
         _ => None,
     };
@@ -89,17 +87,17 @@ pub fn draw_entry(kind: &str, content: &Value, paint: Paint) -> String {
     lines.join("\n")
 }
 
-fn tell_selection(selection: &Selection, paint: Paint) -> String {
+fn draw_selection(selection: &Selection, paint: Paint) -> String {
     let (kept, dropped): (Vec<_>, Vec<_>) = selection.candidates.iter().partition(|tool| tool.kept);
     let by = selection.by.to_string().to_lowercase();
     let heading =
-        format!("{} of {} tools shown to the planner, by {by}", kept.len(), selection.total());
+        format!("{} of {} tools shown to the planner, by {by}", kept.len(), selection.count_all());
     let mut lines = vec![heading];
-    lines.extend(tell_tools(&kept, &paint.green("✓"), paint));
+    lines.extend(draw_candidates(&kept, &paint.green("✓"), paint));
     if kept.len() > MAX_CANDIDATES {
         lines.push(format!("  … and {} more", kept.len() - MAX_CANDIDATES));
     }
-    lines.extend(tell_tools(&dropped, &paint.dim("○"), paint));
+    lines.extend(draw_candidates(&dropped, &paint.dim("○"), paint));
     let left_out = dropped.len().saturating_sub(MAX_CANDIDATES) + selection.more;
     if left_out > 0 {
         lines.push(format!("  … and {left_out} more that were dropped"));
@@ -110,22 +108,22 @@ fn tell_selection(selection: &Selection, paint: Paint) -> String {
     lines.join("\n")
 }
 
-fn tell_tools(tools: &[&Candidate], mark: &str, paint: Paint) -> impl Iterator<Item = String> {
+fn draw_candidates(tools: &[&Candidate], mark: &str, paint: Paint) -> impl Iterator<Item = String> {
     tools.iter().take(MAX_CANDIDATES).map(move |Candidate { tool, score, why, .. }| {
         let score = score.map_or_else(|| "    –".to_owned(), |score| format!("{score:.3}"));
         format!("{mark} {score}  {tool}  {}", paint.dim(why.to_string()))
     })
 }
 
-fn tell_clauses(clauses: &[Value]) -> String {
+fn describe_clauses(clauses: &[Value]) -> String {
     let lines = clauses.iter().enumerate().map(|(place, clause)| {
         let text = clause.as_str().map_or_else(|| clause.to_string(), str::to_owned);
-        format!("{}  {}", place + 1, clip(&plain::safe_line(&text), MAX_COLUMNS))
+        format!("{}  {}", place + 1, clip_text(&plain::safe_line(&text), MAX_COLUMNS))
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn tell_candidates(content: &Value, paint: Paint) -> Option<String> {
+fn draw_clause_candidates(content: &Value, paint: Paint) -> Option<String> {
     #[derive(Deserialize)]
     struct Clause {
         clause: Text,
@@ -133,8 +131,8 @@ fn tell_candidates(content: &Value, paint: Paint) -> Option<String> {
         tools: Vec<Candidate>,
     }
     let mut lines = Vec::new();
-    for Clause { clause, tools } in read::<Vec<Clause>>(content)? {
-        lines.push(clip(&clause.to_string(), MAX_COLUMNS));
+    for Clause { clause, tools } in read_content::<Vec<Clause>>(content)? {
+        lines.push(clip_text(&clause.to_string(), MAX_COLUMNS));
         for Candidate { tool, score, .. } in tools {
             let score = score.map(|score| format!("{score:.3}")).unwrap_or_default();
             lines.push(format!("  {}  {tool}", paint.dim(score)));
@@ -143,7 +141,7 @@ fn tell_candidates(content: &Value, paint: Paint) -> Option<String> {
     Some(lines.join("\n"))
 }
 
-fn tell_assumptions(content: &Value, paint: Paint) -> Option<String> {
+fn draw_assumptions(content: &Value, paint: Paint) -> Option<String> {
     #[derive(Deserialize)]
     struct Assumption {
         path: Text,
@@ -152,7 +150,7 @@ fn tell_assumptions(content: &Value, paint: Paint) -> Option<String> {
         #[serde(default)]
         value: Value,
     }
-    let assumptions: Vec<Assumption> = read(content)?;
+    let assumptions: Vec<Assumption> = read_content(content)?;
     let lines = assumptions.iter().map(|Assumption { path, clause, value }| {
         let from = paint.dim(format!("from `{clause}`"));
         format!("{path} = {}  {from}", json_line(value, MAX_COLUMNS))
@@ -160,7 +158,7 @@ fn tell_assumptions(content: &Value, paint: Paint) -> Option<String> {
     Some(lines.collect::<Vec<_>>().join("\n"))
 }
 
-fn tell_draft(content: &Value, paint: Paint) -> Option<String> {
+fn draw_draft(content: &Value, paint: Paint) -> Option<String> {
     let lines = content["tools"].as_array()?.iter().map(|step| {
         let text = |key: &str| step[key].as_str().map(plain::safe_line);
         let tool = text("name").or_else(|| text("toolName")).or_else(|| text("plan"));
@@ -172,30 +170,30 @@ fn tell_draft(content: &Value, paint: Paint) -> Option<String> {
     Some(cut_text(&lines.collect::<Vec<_>>().join("\n"), paint))
 }
 
-fn tell_cache(content: &Value) -> Option<String> {
+fn describe_cache(content: &Value) -> Option<String> {
     let id = plain::safe_line(content["requestId"].as_str()?);
     Some(format!("taken from {id}: the planner was not asked"))
 }
 
-fn tell_plan(content: &Value) -> Option<String> {
+fn describe_plan(content: &Value) -> Option<String> {
     let id = plain::safe_line(content["planId"].as_str()?);
     Some(format!("{id}, version {}", json_line(&content["version"], MAX_COLUMNS)))
 }
 
-fn tell_error(content: &Value, paint: Paint) -> Option<String> {
+fn draw_error(content: &Value, paint: Paint) -> Option<String> {
     let (code, message) = (content["code"].as_str()?, content["message"].as_str()?);
     let code = paint.red(format!("error[{}]", plain::safe_line(code)));
     Some(format!("{code}: {}", plain::safe_block(message)))
 }
 
 /// Draws a prompt or a reply: its measures first, then every text.
-fn tell_exchange(fields: &Map<String, Value>, paint: Paint) -> String {
-    let mut parts = vec![plain::safe_line(&measures_of(fields))];
-    for (key, value) in fields.iter().filter(|(key, _)| !MEASURES.contains(&key.as_str())) {
+fn draw_exchange(fields: &Map<String, Value>, paint: Paint) -> String {
+    let mut parts = vec![plain::safe_line(&format_measures(fields))];
+    for (key, value) in fields.iter().filter(|(key, _)| !MEASURE_FIELDS.contains(&key.as_str())) {
         match (key.as_str(), value) {
             (_, Value::Null) => (),
             ("diagnostics", Value::Array(_)) => {
-                let found: Vec<Diagnostic> = read(value).unwrap_or_default();
+                let found: Vec<Diagnostic> = read_content(value).unwrap_or_default();
                 parts.push(draw_diagnostics(&found, "", paint));
             }
             ("messages", Value::Array(all)) => {
@@ -212,8 +210,8 @@ fn tell_exchange(fields: &Map<String, Value>, paint: Paint) -> String {
 }
 
 /// Formats the measures as one line: `round 2, gpt-x, 812 tokens, 1.3 s`.
-fn measures_of(fields: &Map<String, Value>) -> String {
-    let measures = MEASURES.iter().filter_map(|key| {
+fn format_measures(fields: &Map<String, Value>) -> String {
+    let measures = MEASURE_FIELDS.iter().filter_map(|key| {
         let value = fields.get(*key).filter(|value| !value.is_null())?;
         Some(match (*key, value) {
             ("ms", ms) => ms.as_f64().map_or_else(|| ms.to_string(), format_duration),
@@ -234,7 +232,7 @@ fn draw_part(name: &str, value: &Value, paint: Paint) -> String {
     let name = paint.dim(format!("{}:", plain::safe_line(name)));
     let text = match value {
         Value::String(text) if text.lines().count() <= 1 => {
-            return format!("{name} {}", clip(&plain::safe_block(text), MAX_COLUMNS));
+            return format!("{name} {}", clip_text(&plain::safe_block(text), MAX_COLUMNS));
         }
         Value::String(text) => plain::safe_block(text),
         Value::Array(_) | Value::Object(_) => plain::safe_block(&indent_json(value, 0)),
@@ -246,7 +244,7 @@ fn draw_part(name: &str, value: &Value, paint: Paint) -> String {
 fn cut_text(text: &str, paint: Paint) -> String {
     let count = text.lines().count();
     let mut lines: Vec<String> =
-        text.lines().take(MAX_LINES).map(|line| clip(line, MAX_COLUMNS)).collect();
+        text.lines().take(MAX_LINES).map(|line| clip_text(line, MAX_COLUMNS)).collect();
     if count > MAX_LINES {
         lines
             .push(paint.dim(format!("… {} more lines; `--json` has all of it", count - MAX_LINES)));

@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Unknown tokens from one peer within [`ATTEMPT_WINDOW`] that raise an alert.
-const BAD_TOKENS: u32 = 5;
+const ALARMING_BAD_TOKENS: u32 = 5;
 /// Time after which the count of a peer starts again.
 const ATTEMPT_WINDOW: Duration = Duration::from_mins(1);
 /// The log has at most one line for each kind and caller in this time.
@@ -21,14 +21,14 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_CALLERS: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum AlertKind {
     BadTokens,
     /// A token was used for a tool that its patterns exclude.
     ForbiddenTool,
     Limit,
 }
 
-impl Kind {
+impl AlertKind {
     pub(super) const ALL: [Self; 3] = [Self::BadTokens, Self::ForbiddenTool, Self::Limit];
 
     pub(super) fn name(self) -> &'static str {
@@ -42,7 +42,7 @@ impl Kind {
 
 #[derive(Debug, Default)]
 pub(super) struct Alerts {
-    counts: [AtomicU64; Kind::ALL.len()],
+    counts: [AtomicU64; AlertKind::ALL.len()],
     callers: Mutex<Callers>,
 }
 
@@ -51,27 +51,27 @@ struct Callers {
     attempts: BTreeMap<IpAddr, (Instant, u32)>,
     /// Times of the last log lines. One map for each kind, so that many alerts of one kind do not
     /// silence another.
-    logged: [BTreeMap<String, Instant>; Kind::ALL.len()],
+    last_logged_at: [BTreeMap<String, Instant>; AlertKind::ALL.len()],
 }
 
 impl Alerts {
-    pub(super) fn count(&self, kind: Kind) -> u64 {
+    pub(super) fn count(&self, kind: AlertKind) -> u64 {
         self.counts[kind as usize].load(Ordering::Relaxed)
     }
 
     /// Counts an unknown token. The fifth in a minute raises an alert.
     pub(super) fn report_bad_token(&self, peer: IpAddr, now: Instant) {
-        if self.count_attempt(peer, now) >= BAD_TOKENS {
-            let what = "one peer sends unknown access tokens";
-            self.raise(Kind::BadTokens, &peer.to_string(), what, now);
+        if self.count_attempt(peer, now) >= ALARMING_BAD_TOKENS {
+            let details = "one peer sends unknown access tokens";
+            self.raise(AlertKind::BadTokens, &peer.to_string(), details, now);
         }
     }
 
     /// Counts an alert and logs it, unless the log has a recent line about it.
-    pub(super) fn raise(&self, kind: Kind, who: &str, what: &str, now: Instant) {
+    pub(super) fn raise(&self, kind: AlertKind, caller: &str, details: &str, now: Instant) {
         self.counts[kind as usize].fetch_add(1, Ordering::Relaxed);
-        if self.is_news(kind, who, now) {
-            tracing::warn!(target: "faber::alert", kind = kind.name(), who, "{what}");
+        if self.should_log(kind, caller, now) {
+            tracing::warn!(target: "faber::alert", kind = kind.name(), caller, "{details}");
         }
     }
 
@@ -93,19 +93,22 @@ impl Alerts {
         *count
     }
 
-    fn is_news(&self, kind: Kind, who: &str, now: Instant) -> bool {
+    fn should_log(&self, kind: AlertKind, caller: &str, now: Instant) -> bool {
         let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
-        let logged = &mut callers.logged[kind as usize];
-        if logged.len() >= MAX_CALLERS {
-            logged.retain(|_, at| now.saturating_duration_since(*at) < LOG_INTERVAL);
+        let last_logged_at = &mut callers.last_logged_at[kind as usize];
+        if last_logged_at.len() >= MAX_CALLERS {
+            last_logged_at.retain(|_, at| now.saturating_duration_since(*at) < LOG_INTERVAL);
         }
-        if logged.len() >= MAX_CALLERS {
+        if last_logged_at.len() >= MAX_CALLERS {
             return false;
         }
-        if logged.get(who).is_some_and(|at| now.saturating_duration_since(*at) < LOG_INTERVAL) {
+        if last_logged_at
+            .get(caller)
+            .is_some_and(|at| now.saturating_duration_since(*at) < LOG_INTERVAL)
+        {
             return false;
         }
-        logged.insert(who.to_owned(), now);
+        last_logged_at.insert(caller.to_owned(), now);
         true
     }
 }
@@ -122,29 +125,29 @@ mod tests {
             alerts.report_bad_token(peer(1), now);
             alerts.report_bad_token(peer(2), now);
         }
-        assert_eq!(alerts.count(Kind::BadTokens), 0);
+        assert_eq!(alerts.count(AlertKind::BadTokens), 0);
         alerts.report_bad_token(peer(1), now + ATTEMPT_WINDOW);
-        assert_eq!(alerts.count(Kind::BadTokens), 0, "the count restarts after a minute");
+        assert_eq!(alerts.count(AlertKind::BadTokens), 0, "the count restarts after a minute");
         alerts.report_bad_token(peer(2), now);
-        assert_eq!(alerts.count(Kind::BadTokens), 1);
+        assert_eq!(alerts.count(AlertKind::BadTokens), 1);
     }
 
     #[test]
     fn repeated_alerts_are_logged_rarely() {
         let (alerts, now) = (Alerts::default(), Instant::now());
-        assert!(alerts.is_news(Kind::Limit, "ci", now));
-        assert!(!alerts.is_news(Kind::Limit, "ci", now));
-        assert!(alerts.is_news(Kind::ForbiddenTool, "ci", now));
-        assert!(alerts.is_news(Kind::Limit, "other", now));
-        assert!(alerts.is_news(Kind::Limit, "ci", now + LOG_INTERVAL));
+        assert!(alerts.should_log(AlertKind::Limit, "ci", now));
+        assert!(!alerts.should_log(AlertKind::Limit, "ci", now));
+        assert!(alerts.should_log(AlertKind::ForbiddenTool, "ci", now));
+        assert!(alerts.should_log(AlertKind::Limit, "other", now));
+        assert!(alerts.should_log(AlertKind::Limit, "ci", now + LOG_INTERVAL));
         for n in 0..10_000_u32 {
-            alerts.is_news(Kind::BadTokens, &n.to_string(), now);
+            alerts.should_log(AlertKind::BadTokens, &n.to_string(), now);
             alerts.count_attempt(IpAddr::from(n.to_be_bytes()), now);
         }
-        assert!(alerts.is_news(Kind::Limit, "late", now), "another kind is still heard");
+        assert!(alerts.should_log(AlertKind::Limit, "late", now), "another kind is still heard");
         let callers = alerts.callers.lock().unwrap();
         assert!(
-            callers.logged.iter().all(|logged| logged.len() <= MAX_CALLERS)
+            callers.last_logged_at.iter().all(|last_logged_at| last_logged_at.len() <= MAX_CALLERS)
                 && callers.attempts.len() <= MAX_CALLERS
         );
     }

@@ -8,46 +8,46 @@ use shared::store::Rate;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     rate: Rate,
-    left: f64,
-    at: Instant,
+    uses_left: f64,
+    filled_at: Instant,
 }
 
 impl Bucket {
     pub(super) fn new(rate: Rate, now: Instant) -> Self {
-        Self { rate, left: f64::from(rate.calls), at: now }
+        Self { rate, uses_left: f64::from(rate.calls), filled_at: now }
     }
 
-    fn window(&self) -> f64 {
+    fn window_seconds(&self) -> f64 {
         Duration::from_millis(self.rate.per_ms.max(1)).as_secs_f64()
     }
 
-    fn fill(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+    fn refill(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.filled_at).as_secs_f64();
         let most = f64::from(self.rate.calls);
-        self.left = (self.left + passed * most / self.window()).min(most);
-        self.at = self.at.max(now);
+        self.uses_left = (self.uses_left + passed * most / self.window_seconds()).min(most);
+        self.filled_at = self.filled_at.max(now);
     }
 
     /// Returns the time until the next use, or `None` if a use is possible now.
-    pub(super) fn wait(&mut self, now: Instant) -> Option<Duration> {
-        self.fill(now);
+    pub(super) fn time_until_use(&mut self, now: Instant) -> Option<Duration> {
+        self.refill(now);
         // A thousandth of a call is a rounding error.
-        let missing = 1.0 - self.left;
+        let missing = 1.0 - self.uses_left;
         if missing < 1e-3 {
             return None;
         }
         let rate = f64::from(self.rate.calls.max(1));
-        Some(Duration::from_secs_f64(missing * self.window() / rate))
+        Some(Duration::from_secs_f64(missing * self.window_seconds() / rate))
     }
 
-    pub(super) fn take(&mut self) {
-        self.left = (self.left - 1.0).max(0.0);
+    pub(super) fn take_use(&mut self) {
+        self.uses_left = (self.uses_left - 1.0).max(0.0);
     }
 
     /// Returns whether the limiter is in its initial state, so that it can be dropped.
     pub(super) fn is_full(&mut self, now: Instant) -> bool {
-        self.fill(now);
-        self.left >= f64::from(self.rate.calls)
+        self.refill(now);
+        self.uses_left >= f64::from(self.rate.calls)
     }
 }
 
@@ -60,15 +60,15 @@ mod tests {
         let start = Instant::now();
         let mut bucket = Bucket::new(Rate { calls: 2, per_ms: 10_000 }, start);
         for _ in 0..2 {
-            assert_eq!(bucket.wait(start), None);
-            bucket.take();
+            assert_eq!(bucket.time_until_use(start), None);
+            bucket.take_use();
         }
-        assert_eq!(bucket.wait(start), Some(Duration::from_secs(5)));
-        assert!(bucket.wait(start + Duration::from_secs(4)).is_some());
-        assert_eq!(bucket.wait(start + Duration::from_secs(5)), None);
-        bucket.take();
+        assert_eq!(bucket.time_until_use(start), Some(Duration::from_secs(5)));
+        assert!(bucket.time_until_use(start + Duration::from_secs(4)).is_some());
+        assert_eq!(bucket.time_until_use(start + Duration::from_secs(5)), None);
+        bucket.take_use();
         assert!(!bucket.is_full(start + Duration::from_secs(6)));
         assert!(bucket.is_full(start + Duration::from_hours(1)));
-        assert_eq!(bucket.wait(start), None, "time that goes back takes nothing");
+        assert_eq!(bucket.time_until_use(start), None, "time that goes back takes nothing");
     }
 }

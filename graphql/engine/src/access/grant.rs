@@ -11,7 +11,7 @@ use toolbox::{dispatch::Reach, tool_names::TOOL_SET};
 
 use super::{
     Role, Token,
-    alerts::{Alerts, Kind},
+    alerts::{AlertKind, Alerts},
     bucket::Bucket,
     required_role,
 };
@@ -20,8 +20,8 @@ use super::{
 /// first.
 const MAX_BUCKETS: usize = 10_000;
 
-/// The tools of the toolset `ToolSet` that activate and deactivate toolsets.
-const SWITCH_TOOLS: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
+/// The tools of the built-in toolset `ToolSet` that activate and deactivate toolsets.
+const ACTIVATION_TOOLS: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
 
 /// Limits of a token, which each process counts on its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,14 +45,14 @@ pub enum AccessError {
     )]
     Tool { token: String, tool: String },
     #[error("the token `{token}` has used up its limit `{limit}`; try again in {seconds} s")]
-    Spent { token: String, limit: String, seconds: u64 },
+    LimitReached { token: String, limit: String, seconds: u64 },
 }
 
 impl AccessError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Role { .. } | Self::Tool { .. } => "FORBIDDEN",
-            Self::Spent { .. } => "LIMIT_EXCEEDED",
+            Self::LimitReached { .. } => "LIMIT_EXCEEDED",
         }
     }
 }
@@ -61,23 +61,23 @@ impl AccessError {
 #[derive(Clone, Debug, Default)]
 pub struct Grant(Option<Arc<Rights>>);
 
-/// A token with the uses that count for its limits.
+/// A token, and the uses so far that count for its limits.
 #[derive(Debug)]
 pub(super) struct Rights {
     token: Token,
-    used: Mutex<Used>,
+    usage: Mutex<LimitUsage>,
     alerts: Arc<Alerts>,
 }
 
 #[derive(Debug, Default)]
-struct Used {
+struct LimitUsage {
     calls: Option<Bucket>,
     tools: BTreeMap<ToolName, Bucket>,
 }
 
 impl Rights {
     pub(super) fn new(token: Token, alerts: Arc<Alerts>) -> Self {
-        Self { token, used: Mutex::default(), alerts }
+        Self { token, usage: Mutex::default(), alerts }
     }
 
     /// Only an admin may activate and deactivate toolsets, also through tools. A token whose
@@ -86,45 +86,45 @@ impl Rights {
         let Token { role, tools, .. } = &self.token;
         let matching = || tools.iter().flatten().filter(|pattern| pattern.matches(tool));
         let own = tool.strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
-        if own.is_some_and(|name| SWITCH_TOOLS.contains(&name)) && *role != Role::Admin {
+        if own.is_some_and(|name| ACTIVATION_TOOLS.contains(&name)) && *role != Role::Admin {
             return matching().any(|pattern| pattern.names_set(TOOL_SET));
         }
         tools.is_none() || matching().next().is_some()
     }
 
-    fn spend(&self, tools: &BTreeSet<&ToolName>, now: Instant) -> Result<(), AccessError> {
+    fn count_uses(&self, tools: &BTreeSet<&ToolName>, now: Instant) -> Result<(), AccessError> {
         let Limits { calls, per_tool } = self.token.limits;
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = &mut *used;
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let usage = &mut *usage;
         if let Some(rate) = calls {
-            let bucket = used.calls.get_or_insert_with(|| Bucket::new(rate, now));
-            if let Some(wait) = bucket.wait(now) {
+            let bucket = usage.calls.get_or_insert_with(|| Bucket::new(rate, now));
+            if let Some(wait) = bucket.time_until_use(now) {
                 return Err(self.limit_error("calls".to_owned(), wait));
             }
         }
         if let Some(rate) = per_tool {
-            if used.tools.len() + tools.len() > MAX_BUCKETS {
-                used.tools.retain(|_, limiter| !limiter.is_full(now));
+            if usage.tools.len() + tools.len() > MAX_BUCKETS {
+                usage.tools.retain(|_, limiter| !limiter.is_full(now));
             }
             for tool in tools {
-                let bucket = used.tools.entry((*tool).clone());
+                let bucket = usage.tools.entry((*tool).clone());
                 let bucket = bucket.or_insert_with(|| Bucket::new(rate, now));
-                if let Some(wait) = bucket.wait(now) {
+                if let Some(wait) = bucket.time_until_use(now) {
                     return Err(self.limit_error(format!("per_tool` of `{tool}"), wait));
                 }
             }
         }
         // All limits are checked before anything is spent.
-        used.calls.iter_mut().for_each(Bucket::take);
+        usage.calls.iter_mut().for_each(Bucket::take_use);
         for tool in tools {
-            used.tools.get_mut(*tool).into_iter().for_each(Bucket::take);
+            usage.tools.get_mut(*tool).into_iter().for_each(Bucket::take_use);
         }
         Ok(())
     }
 
-    fn check_room(&self, now: Instant) -> Result<(), AccessError> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        match used.calls.as_mut().and_then(|limiter| limiter.wait(now)) {
+    fn check_limits(&self, now: Instant) -> Result<(), AccessError> {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        match usage.calls.as_mut().and_then(|limiter| limiter.time_until_use(now)) {
             Some(wait) => Err(self.limit_error("calls".to_owned(), wait)),
             None => Ok(()),
         }
@@ -132,16 +132,16 @@ impl Rights {
 
     fn limit_error(&self, limit: String, wait: Duration) -> AccessError {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        AccessError::Spent { token: self.token.name.clone(), limit, seconds }
+        AccessError::LimitReached { token: self.token.name.clone(), limit, seconds }
     }
 
-    fn raise_alert(&self, kind: Kind, err: &AccessError, now: Instant) {
+    fn raise_alert(&self, kind: AlertKind, err: &AccessError, now: Instant) {
         self.alerts.raise(kind, &self.token.name, &err.to_string(), now);
     }
 }
 
 impl Grant {
-    pub(super) fn of(rights: Rights) -> Self {
+    pub(super) fn from_rights(rights: Rights) -> Self {
         Self(Some(Arc::new(rights)))
     }
 
@@ -171,9 +171,9 @@ impl Grant {
     }
 
     /// Returns the tools that an agent of this caller may use.
-    pub fn reach(&self) -> Reach {
+    pub fn agent_reach(&self) -> Reach {
         let Some(rights) = &self.0 else { return Reach::default() };
-        let switches = SWITCH_TOOLS.iter().map(|name| format!("{TOOL_SET}.{name}"));
+        let switches = ACTIVATION_TOOLS.iter().map(|name| format!("{TOOL_SET}.{name}"));
         let except =
             switches.filter(|name| !rights.allows(name)).filter_map(|name| name.parse().ok());
         Reach {
@@ -185,7 +185,7 @@ impl Grant {
     }
 
     /// Returns the permissions for automatic replans, or `None` without restrictions.
-    pub fn within(&self) -> Option<ReplanPermissions> {
+    pub fn replan_permissions(&self) -> Option<ReplanPermissions> {
         let rights = self.0.as_ref().filter(|_| !self.allows_every_tool())?;
         let Token { name, role, tools, .. } = &rights.token;
         let (token, switches) = (name.clone(), *role == Role::Admin);
@@ -194,15 +194,15 @@ impl Grant {
 
     /// Returns the grant for an automatic replan. It has no limits, because `replans` bounds the
     /// number of replans.
-    pub fn kept(within: &ReplanPermissions) -> Self {
+    pub fn for_replan(within: &ReplanPermissions) -> Self {
         let role = if within.switches { Role::Admin } else { Role::Operator };
         let token = Token { tools: within.tools.clone(), ..Token::new(&*within.token, "", role) };
-        Self::of(Rights::new(token, Arc::default()))
+        Self::from_rights(Rights::new(token, Arc::default()))
     }
 
     /// Rejects an agent whose tools differ from those of the caller.
     pub fn check_reach(&self, reach: &Reach) -> Result<(), AccessError> {
-        let own = self.reach();
+        let own = self.agent_reach();
         let is_within = own.tools == reach.tools
             && own.except.iter().all(|pattern| reach.except.contains(pattern));
         if self.allows_every_tool() || is_within {
@@ -230,7 +230,7 @@ impl Grant {
             return Ok(());
         };
         let err = AccessError::Tool { token: rights.token.name.clone(), tool: tool.to_string() };
-        rights.raise_alert(Kind::ForbiddenTool, &err, Instant::now());
+        rights.raise_alert(AlertKind::ForbiddenTool, &err, Instant::now());
         Err(err)
     }
 
@@ -238,18 +238,18 @@ impl Grant {
         self.0.as_ref().is_some_and(|rights| rights.token.limits != Limits::default())
     }
 
-    pub fn check_room(&self) -> Result<(), AccessError> {
+    pub fn check_limits(&self) -> Result<(), AccessError> {
         let Some(rights) =
             self.0.as_ref().filter(|rights| rights.token.limits != Limits::default())
         else {
             return Ok(());
         };
         let now = Instant::now();
-        rights.check_room(now).inspect_err(|err| rights.raise_alert(Kind::Limit, err, now))
+        rights.check_limits(now).inspect_err(|err| rights.raise_alert(AlertKind::Limit, err, now))
     }
 
     /// Counts one use of each tool. If one limit is exceeded, nothing is counted.
-    pub fn spend<'a>(
+    pub fn count_uses<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,
     ) -> Result<(), AccessError> {
@@ -260,6 +260,8 @@ impl Grant {
         };
         let now = Instant::now();
         let tools = tools.into_iter().collect();
-        rights.spend(&tools, now).inspect_err(|err| rights.raise_alert(Kind::Limit, err, now))
+        rights
+            .count_uses(&tools, now)
+            .inspect_err(|err| rights.raise_alert(AlertKind::Limit, err, now))
     }
 }

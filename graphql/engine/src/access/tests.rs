@@ -5,19 +5,19 @@ use super::*;
 
 const SECRET: &str = "a secret that is hard to guess";
 
-fn peer() -> IpAddr {
+fn peer_address() -> IpAddr {
     IpAddr::from([203, 0, 113, 7])
 }
 
-fn grant(token: Token) -> Grant {
-    Access::new([token]).enter(Some(SECRET), peer()).unwrap()
+fn grant_of(token: Token) -> Grant {
+    Access::new([token]).authenticate(Some(SECRET), peer_address()).unwrap()
 }
 
-fn tool(name: &str) -> ToolName {
+fn parse_tool(name: &str) -> ToolName {
     name.parse().unwrap()
 }
 
-fn globs(patterns: &[&str]) -> Vec<ToolPattern> {
+fn parse_patterns(patterns: &[&str]) -> Vec<ToolPattern> {
     patterns.iter().map(|pattern| pattern.parse().unwrap()).collect()
 }
 
@@ -27,14 +27,16 @@ fn a_token_is_required_if_tokens_are_configured() {
         Token::new("a", "secret one", Role::Viewer),
         Token::new("b", "secret two", Role::Admin),
     ]);
-    let name = |token| access.enter(token, peer()).map(|grant| grant.name().map(str::to_owned));
+    let name = |token| {
+        access.authenticate(token, peer_address()).map(|grant| grant.name().map(str::to_owned))
+    };
     assert_eq!(name(Some("secret one")), Ok(Some("a".to_owned())));
     assert_eq!(name(Some("secret two")), Ok(Some("b".to_owned())));
     for wrong in ["secret", "secret one ", "SECRET ONE", "", "a"] {
         assert_eq!(name(Some(wrong)), Err(Denied::UnknownToken), "{wrong}");
     }
     assert_eq!(name(None), Err(Denied::NoToken));
-    assert!(access.admits(peer()));
+    assert!(access.may_connect(peer_address()));
 }
 
 #[test]
@@ -50,11 +52,11 @@ fn without_tokens_only_this_machine_connects() {
         ("0.0.0.0", false),
         ("fe80::1", false),
     ] {
-        assert_eq!(access.admits(address.parse().unwrap()), expected, "{address}");
+        assert_eq!(access.may_connect(address.parse().unwrap()), expected, "{address}");
     }
-    let local = access.enter(None, IpAddr::from([127, 0, 0, 1])).unwrap();
+    let local = access.authenticate(None, IpAddr::from([127, 0, 0, 1])).unwrap();
     assert_eq!(local.check_field("Mutation", "registerTool"), Ok(()));
-    assert!(local.allows(&tool("ToolSet.activate_toolset")) && local.name().is_none());
+    assert!(local.allows(&parse_tool("ToolSet.activate_toolset")) && local.name().is_none());
 }
 
 #[test]
@@ -62,13 +64,13 @@ fn debug_output_hides_tokens() {
     let access = Access::new([Token::new("ci", SECRET, Role::Viewer)]);
     let shown = format!("{access:?}");
     assert!(shown.contains("ci") && !shown.contains(SECRET), "{shown}");
-    let Some((digest, _)) = access.0.holders.first() else { panic!("one token") };
+    let Some((digest, _)) = access.0.grants_by_digest.first() else { panic!("one token") };
     assert_eq!(format!("{digest:?}"), "Digest(***)");
 }
 
 #[test]
 fn each_role_includes_the_lower_ones() {
-    let may = |role, root, field| grant(Token::new("ci", SECRET, role)).check_field(root, field);
+    let may = |role, root, field| grant_of(Token::new("ci", SECRET, role)).check_field(root, field);
     for (root, field, least) in [
         ("Query", "tools", Role::Viewer),
         ("Query", "parseToolCalls", Role::Operator),
@@ -88,7 +90,7 @@ fn each_role_includes_the_lower_ones() {
 #[test]
 fn an_agent_and_a_replan_have_the_tools_of_their_caller() {
     let definition = |name: &str| shared::tool::ToolDefinition {
-        name: tool(name),
+        name: parse_tool(name),
         set: name.split_once('.').unwrap().0.parse().unwrap(),
         description: String::new(),
         input_schema: serde_json::json!({}),
@@ -99,7 +101,7 @@ fn an_agent_and_a_replan_have_the_tools_of_their_caller() {
     };
     let token = |role, tools: Option<&[&str]>| {
         let token = Token::new("ci", SECRET, role);
-        grant(Token { tools: tools.map(globs), ..token })
+        grant_of(Token { tools: tools.map(parse_patterns), ..token })
     };
     let grants = [
         Grant::default(),
@@ -117,12 +119,12 @@ fn an_agent_and_a_replan_have_the_tools_of_their_caller() {
             "ToolSet.list_toolset",
             "ToolSet.activate_toolset",
         ] {
-            let reaches = grant.reach().includes(&definition(name));
-            assert_eq!(reaches, grant.allows(&tool(name)), "{grant:?} {name}");
+            let reaches = grant.agent_reach().includes(&definition(name));
+            assert_eq!(reaches, grant.allows(&parse_tool(name)), "{grant:?} {name}");
         }
-        assert_eq!(grant.check_reach(&grant.reach()), Ok(()));
+        assert_eq!(grant.check_reach(&grant.agent_reach()), Ok(()));
         let is_more = !grant.allows_every_tool();
-        assert_eq!(grant.check_reach(&grants[0].reach()).is_err(), is_more, "{grant:?}");
+        assert_eq!(grant.check_reach(&grants[0].agent_reach()).is_err(), is_more, "{grant:?}");
     }
 }
 
@@ -130,10 +132,13 @@ fn an_agent_and_a_replan_have_the_tools_of_their_caller() {
 fn only_tools_that_match_the_patterns_are_allowed() {
     let token = Token::new("ci", SECRET, Role::Operator);
     let mut named = token.clone();
-    named.tools = Some(globs(&["file_tools.*", "blog.createAuthor"]));
-    let named = grant(named);
-    let (glob, author, bash) =
-        (tool("file_tools.glob"), tool("blog.createAuthor"), tool("system_tools.bash"));
+    named.tools = Some(parse_patterns(&["file_tools.*", "blog.createAuthor"]));
+    let named = grant_of(named);
+    let (glob, author, bash) = (
+        parse_tool("file_tools.glob"),
+        parse_tool("blog.createAuthor"),
+        parse_tool("system_tools.bash"),
+    );
     assert_eq!(named.check_tools([&glob, &author]), Ok(()));
     let err = named.check_tools([&glob, &bash]).unwrap_err();
     expect![[
@@ -141,22 +146,22 @@ fn only_tools_that_match_the_patterns_are_allowed() {
     ]]
     .assert_eq(&err.to_string());
     assert_eq!(err.code(), "FORBIDDEN");
-    let every = grant(token.clone());
-    assert!(every.allows(&bash) && !every.allows(&tool("ToolSet.activate_toolset")));
-    assert!(every.allows(&tool("ToolSet.list_toolset")));
+    let every = grant_of(token.clone());
+    assert!(every.allows(&bash) && !every.allows(&parse_tool("ToolSet.activate_toolset")));
+    assert!(every.allows(&parse_tool("ToolSet.list_toolset")));
     for (patterns, expected) in [(&["*"], false), (&["ToolSet.*"], true)] {
         let mut token = token.clone();
-        token.tools = Some(globs(patterns));
-        assert_eq!(grant(token).allows(&tool("ToolSet.activate_toolset")), expected);
+        token.tools = Some(parse_patterns(patterns));
+        assert_eq!(grant_of(token).allows(&parse_tool("ToolSet.activate_toolset")), expected);
     }
     let mut none = token;
     none.tools = Some(Vec::new());
-    assert!(!grant(none).allows(&glob), "an empty list allows no tool");
+    assert!(!grant_of(none).allows(&glob), "an empty list allows no tool");
 }
 
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
-fn spent(result: Result<(), AccessError>, expected: Expect) {
+fn check_limit(result: Result<(), AccessError>, expected: Expect) {
     expected.assert_eq(&result.unwrap_err().to_string());
 }
 
@@ -166,27 +171,27 @@ fn limits_count_all_calls_and_calls_of_each_tool() {
     let hourly = |calls| Some(Rate { calls, per_ms: 3_600_000 });
     token.limits = Limits { calls: hourly(3), per_tool: hourly(1) };
     let access = Access::new([token]);
-    let grant = access.enter(Some(SECRET), peer()).unwrap();
-    let (a, b, c) = (tool("s.a"), tool("s.b"), tool("s.c"));
-    assert_eq!(grant.spend([&a, &b, &a]), Ok(()), "one plan is one start");
-    spent(
-        grant.spend([&c, &a]),
+    let grant = access.authenticate(Some(SECRET), peer_address()).unwrap();
+    let (a, b, c) = (parse_tool("s.a"), parse_tool("s.b"), parse_tool("s.c"));
+    assert_eq!(grant.count_uses([&a, &b, &a]), Ok(()), "one plan is one start");
+    check_limit(
+        grant.count_uses([&c, &a]),
         expect!["the token `ci` has used up its limit `per_tool` of `s.a`; try again in 3600 s"],
     );
-    assert_eq!(grant.spend([&c]), Ok(()), "a refused call does not count");
+    assert_eq!(grant.count_uses([&c]), Ok(()), "a refused call does not count");
     // Connections with the same token share its limits.
-    let again = access.enter(Some(SECRET), peer()).unwrap();
-    assert_eq!(again.spend([]), Ok(()));
-    let err = again.spend([]).unwrap_err();
+    let second_grant = access.authenticate(Some(SECRET), peer_address()).unwrap();
+    assert_eq!(second_grant.count_uses([]), Ok(()));
+    let err = second_grant.count_uses([]).unwrap_err();
     assert_eq!(err.code(), "LIMIT_EXCEEDED");
-    assert!(access.figures().contains("faber_alerts_total{kind=\"limit\"} 2"));
+    assert!(access.format_metrics().contains("faber_alerts_total{kind=\"limit\"} 2"));
 }
 
 #[test]
 fn alerts_are_counted_in_metrics() {
     let access = Access::new([Token::new("ci", SECRET, Role::Viewer)]);
     for _ in 0..6 {
-        assert!(access.enter(Some("wrong"), peer()).is_err());
+        assert!(access.authenticate(Some("wrong"), peer_address()).is_err());
     }
     expect![[r#"
         # HELP faber_alerts_total Suspicious behaviour of callers, by kind.
@@ -195,5 +200,5 @@ fn alerts_are_counted_in_metrics() {
         faber_alerts_total{kind="forbidden_tool"} 0
         faber_alerts_total{kind="limit"} 0
     "#]]
-    .assert_eq(&access.figures());
+    .assert_eq(&access.format_metrics());
 }

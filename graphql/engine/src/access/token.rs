@@ -10,12 +10,12 @@ use super::{Limits, Role, ToolPattern};
 pub(super) struct Digest([u8; 32]);
 
 impl Digest {
-    pub(super) fn of(token: &str) -> Self {
+    pub(super) fn of_token(token: &str) -> Self {
         Self(Sha256::digest(token.as_bytes()).into())
     }
 
     /// Compares in constant time.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(super) fn equals_in_constant_time(&self, other: &Self) -> bool {
         let differences = self.0.iter().zip(&other.0).fold(0, |all, (a, b)| all | (a ^ b));
         black_box(differences) == 0
     }
@@ -41,11 +41,11 @@ pub struct Token {
 impl Token {
     /// Creates a token with all tools and no limits. Keeps only the digest of the secret.
     pub fn new(name: impl Into<String>, secret: &str, role: Role) -> Self {
-        let digest = Digest::of(secret);
+        let digest = Digest::of_token(secret);
         Self { name: name.into(), role, tools: None, limits: Limits::default(), digest }
     }
 
     pub fn is_same_secret(&self, other: &Self) -> bool {
-        self.digest.is(&other.digest)
+        self.digest.equals_in_constant_time(&other.digest)
     }
 }

@@ -11,7 +11,7 @@ use shared::{id::ToolName, json};
 
 /// Maximum number of bytes of results in the messages to a model. Newer results come first.
 const MAX_RESULT_BYTES: usize = 256 << 10;
-const LEFT_OUT: &str = "(left out because it is old: call the tool again if you need it)";
+const OMITTED_RESULT: &str = "(left out because it is old: call the tool again if you need it)";
 
 /// The output of a turn: the model's text and its calls, grouped by effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,11 +20,11 @@ pub(super) struct Turn {
     /// True if the turn has calls or problems, so that another turn follows.
     pub(super) more: bool,
     #[serde(default)]
-    pub(super) read: Vec<WantedCall>,
+    pub(super) read: Vec<RequestedCall>,
     #[serde(default)]
-    pub(super) repeat: Vec<WantedCall>,
+    pub(super) repeat: Vec<RequestedCall>,
     #[serde(default)]
-    pub(super) call: Vec<WantedCall>,
+    pub(super) call: Vec<RequestedCall>,
     #[serde(default)]
     pub(super) refused: Vec<Refused>,
     pub(super) model: String,
@@ -39,7 +39,7 @@ pub(super) struct Turn {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct WantedCall {
+pub(super) struct RequestedCall {
     /// Position of the call among all calls of the reply.
     pub(super) n: usize,
     pub(super) tool: String,
@@ -58,7 +58,7 @@ pub(super) struct WantedCall {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Refused {
     #[serde(flatten)]
-    pub(super) wanted: WantedCall,
+    pub(super) wanted: RequestedCall,
     pub(super) error: String,
 }
 
@@ -75,8 +75,8 @@ pub(super) struct PastTurn {
     call: Value,
 }
 
-struct CallMade<'a> {
-    wanted: &'a WantedCall,
+struct CompletedCall<'a> {
+    wanted: &'a RequestedCall,
     result: Result<String, String>,
 }
 
@@ -123,10 +123,10 @@ impl PastTurn {
         shown: &impl Fn(&str) -> String,
     ) {
         let Some(turn) = &self.turn else { return };
-        let mut made = self.calls_made(turn);
+        let mut made = self.pair_calls_with_results(turn);
         if !with_results {
             made.iter_mut().filter(|call| call.result.is_ok()).for_each(|call| {
-                call.result = Ok(LEFT_OUT.to_owned());
+                call.result = Ok(OMITTED_RESULT.to_owned());
             });
         }
         let native: Vec<_> =
@@ -165,16 +165,16 @@ impl PastTurn {
         }
     }
 
-    fn calls_made<'a>(&self, turn: &'a Turn) -> Vec<CallMade<'a>> {
+    fn pair_calls_with_results<'a>(&self, turn: &'a Turn) -> Vec<CompletedCall<'a>> {
         let groups =
             [(&turn.read, &self.read), (&turn.repeat, &self.repeat), (&turn.call, &self.call)];
         let called = groups.into_iter().flat_map(|(wanted, results)| {
-            wanted
-                .iter()
-                .enumerate()
-                .map(move |(at, wanted)| CallMade { wanted, result: read_result(results.get(at)) })
+            wanted.iter().enumerate().map(move |(at, wanted)| CompletedCall {
+                wanted,
+                result: read_result(results.get(at)),
+            })
         });
-        let refused = turn.refused.iter().map(|refused| CallMade {
+        let refused = turn.refused.iter().map(|refused| CompletedCall {
             wanted: &refused.wanted,
             result: Err(refused.error.clone()),
         });
@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    fn told(past: Value) -> Vec<Message> {
+    fn read_messages(past: Value) -> Vec<Message> {
         let past: PastTurn = serde_json::from_value(past).unwrap();
         let mut messages = Vec::new();
         past.add_messages(&mut messages, true, &|name: &str| name.to_owned());
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn native_calls_and_results_keep_the_order_of_the_model() {
-        let messages = told(json!({
+        let messages = read_messages(json!({
             "turn": {
                 "text": "Let me see.", "more": true, "model": "m",
                 "tokens": { "input": 1, "output": 1 },
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn results_of_calls_in_words_are_user_messages() {
-        let messages = told(json!({
+        let messages = read_messages(json!({
             "turn": {
                 "text": "TOOL: a.look ARGS: {}", "more": true, "model": "m",
                 "tokens": { "input": 1, "output": 1 },
@@ -292,11 +292,11 @@ mod tests {
             Message::Results(results) => Some(results[0].text.as_str()),
             _ => None,
         });
-        assert_eq!(told.collect::<Vec<_>>(), [LEFT_OUT, &long, &long, "last"]);
+        assert_eq!(told.collect::<Vec<_>>(), [OMITTED_RESULT, &long, &long, "last"]);
     }
 
     #[test]
     fn a_skipped_turn_adds_no_message() {
-        assert!(told(json!({ "turn": null, "read": null, "call": null })).is_empty());
+        assert!(read_messages(json!({ "turn": null, "read": null, "call": null })).is_empty());
     }
 }

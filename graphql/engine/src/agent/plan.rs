@@ -5,15 +5,15 @@ use serde_json::{Map, Value, json};
 use shared::tool::Effect;
 use toolbox::dispatch::{self, Reach};
 
-use super::{ANSWER, TURN};
+use super::{ANSWER_TOOL, TURN_TOOL};
 
 /// For each effect, the field of a turn's output and the prefix of the step that makes the calls.
 pub(super) const EFFECTS: [(&str, Effect); 3] =
     [("read", Effect::Read), ("repeat", Effect::Idempotent), ("call", Effect::Once)];
 /// Timeout of a turn, long enough for retries of the model and its fallback.
-const TURN_MS: i64 = 30 * 60 * 1_000;
+const TURN_TIMEOUT_MS: i64 = 30 * 60 * 1_000;
 
-pub(crate) fn draft(query: &str, turns: u32, reach: &Reach) -> Draft {
+pub(crate) fn draft_agent(query: &str, turns: u32, reach: &Reach) -> Draft {
     let reach = serde_json::to_value(reach).unwrap_or_default();
     let mut tools = Vec::new();
     for turn in 1..=turns {
@@ -22,27 +22,27 @@ pub(crate) fn draft(query: &str, turns: u32, reach: &Reach) -> Draft {
         parameters.insert("reach".to_owned(), reach.clone());
         tools.push(DraftStep {
             id: Some(format!("turn_{turn}")),
-            name: Some(TURN.to_owned()),
+            name: Some(TURN_TOOL.to_owned()),
             parameters: Some(Value::Object(parameters)),
-            when: (turn > 1).then(|| has_next_turn(turn - 1)),
-            timeout_ms: Some(TURN_MS),
+            when: (turn > 1).then(|| next_turn_condition(turn - 1)),
+            timeout_ms: Some(TURN_TIMEOUT_MS),
             ..DraftStep::default()
         });
-        tools.extend(EFFECTS.map(|(name, effect)| call_step(turn, name, effect, &reach)));
+        tools.extend(EFFECTS.map(|(name, effect)| make_call_step(turn, name, effect, &reach)));
     }
     tools.push(DraftStep {
         id: Some("answer".to_owned()),
-        name: Some(ANSWER.to_owned()),
+        name: Some(ANSWER_TOOL.to_owned()),
         parameters: Some(Value::Object(model_parameters(query, turns, turns))),
         // The condition `true` lets the answer run after skipped turns.
         when: (turns > 0).then(|| "true".to_owned()),
-        timeout_ms: Some(TURN_MS),
+        timeout_ms: Some(TURN_TIMEOUT_MS),
         ..DraftStep::default()
     });
     Draft { query: Some(query.to_owned()), tools, ..Draft::default() }
 }
 
-fn call_step(turn: u32, name: &str, effect: Effect, reach: &Value) -> DraftStep {
+fn make_call_step(turn: u32, name: &str, effect: Effect, reach: &Value) -> DraftStep {
     DraftStep {
         id: Some(format!("{name}_{turn}")),
         name: Some(dispatch::dispatch_tool_name(effect).to_string()),
@@ -58,7 +58,7 @@ fn call_step(turn: u32, name: &str, effect: Effect, reach: &Value) -> DraftStep 
     }
 }
 
-fn has_next_turn(turn: u32) -> String {
+fn next_turn_condition(turn: u32) -> String {
     format!("turn_{turn} != null && turn_{turn}.more")
 }
 
@@ -91,16 +91,16 @@ mod tests {
     };
 
     use super::*;
-    use crate::agent::{self, tests::agent_context};
+    use crate::agent::{self, tests::make_agent_context};
 
     #[test]
     fn an_agent_with_any_number_of_turns_compiles() {
-        let tools = agent::tools(&agent_context(Vec::new()).0);
+        let tools = agent::tools(&make_agent_context(Vec::new()).0);
         let find = |name: &_| {
             tools.iter().find(|tool| tool.definition().qualified_name() == *name).map(Arc::clone)
         };
         let catalog = agent::catalog(find);
-        for turns in [0, 1, 3, agent::MOST_TURNS] {
+        for turns in [0, 1, 3, agent::MAX_TURNS] {
             let about = PlanInfo {
                 id: PlanId::draw(Timestamp::UNIX_EPOCH),
                 request: RequestId::draw(Timestamp::UNIX_EPOCH),
@@ -110,7 +110,7 @@ mod tests {
                 created_at: Timestamp::UNIX_EPOCH,
             };
             let reach = Reach { sets: vec!["blog".parse().unwrap()], ..Reach::default() };
-            let plan = compile(&draft("Say {{x}}", turns, &reach), about, &catalog).unwrap();
+            let plan = compile(&draft_agent("Say {{x}}", turns, &reach), about, &catalog).unwrap();
             assert_eq!(plan.steps().len(), turns as usize * 4 + 1);
             assert_eq!(plan.steps().last().unwrap().id.as_str(), "answer");
             assert!(agent::reaches(&plan).all(|found| found == reach));

@@ -16,7 +16,7 @@ const TOOL_FIELDS: [&str; 6] =
 /// Returns `true` if a reply contains only calls, apart from a fence around them.
 pub(super) fn has_only_calls(text: &str, calls: &[ToolCall]) -> bool {
     let (Some(first), Some(last)) = (calls.first(), calls.last()) else { return false };
-    let text = without_thoughts(text);
+    let text = remove_thoughts(text);
     let Some(begin) = text.find(&first.raw) else { return false };
     let Some(end) = text.rfind(&last.raw).map(|start| start + last.raw.len()) else { return false };
     let before = text[..begin].trim_start();
@@ -47,7 +47,7 @@ impl QuotedCalls {
             |text: &String| parse_tool_calls(text, &|text| names.find(text)).unwrap_or_default();
         let calls = texts.iter().flat_map(read).collect();
         let letters =
-            texts.iter().map(|text| without_whitespace(text)).collect::<Vec<_>>().join("\n");
+            texts.iter().map(|text| remove_whitespace(text)).collect::<Vec<_>>().join("\n");
         Self { letters, calls }
     }
 
@@ -58,7 +58,7 @@ impl QuotedCalls {
     }
 
     pub(super) fn contains_literally(&self, call: &ToolCall) -> bool {
-        self.letters.contains(&without_whitespace(&call.raw))
+        self.letters.contains(&remove_whitespace(&call.raw))
     }
 }
 
@@ -79,7 +79,7 @@ fn add_texts(value: &Value, texts: &mut Vec<String>) {
 }
 
 /// Removes the model's thoughts from the start of a text.
-fn without_thoughts(text: &str) -> &str {
+fn remove_thoughts(text: &str) -> &str {
     let text = text.trim();
     let Some((tag, rest)) = text.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {
         return text;
@@ -90,7 +90,7 @@ fn without_thoughts(text: &str) -> &str {
     rest.split_once(&format!("</{tag}>")).map_or(text, |(_, behind)| behind.trim())
 }
 
-fn without_whitespace(text: &str) -> String {
+fn remove_whitespace(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_whitespace()).collect()
 }
 
@@ -100,11 +100,11 @@ mod tests {
     use toolbox::dispatch::Reach;
 
     use super::*;
-    use crate::agent::{tests::toolbox, turn::active_catalog};
+    use crate::agent::{tests::make_toolbox, turn::active_catalog};
 
     #[test]
     fn a_call_quoted_from_a_result_is_recognised_in_any_format() {
-        let toolbox = toolbox();
+        let toolbox = make_toolbox();
         let catalog = active_catalog(&toolbox, &Reach::default());
         let names = CatalogNames::new(&catalog);
         let call = |text: &str| parse_tool_calls(text, &|name| names.find(name)).unwrap().remove(0);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_contains_only_calls_is_recognised() {
-        let toolbox = toolbox();
+        let toolbox = make_toolbox();
         let catalog = active_catalog(&toolbox, &Reach::default());
         let names = CatalogNames::new(&catalog);
         let look = r#"{"tool": "blog.look", "args": {}}"#;

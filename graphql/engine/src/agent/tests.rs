@@ -14,25 +14,25 @@ use toolbox::{ToolContext, ToolSet, Toolbox, flow, function};
 use super::AgentContext;
 
 #[derive(Debug)]
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedModel {
     answers: Mutex<VecDeque<Reply>>,
-    pub(crate) asked: Mutex<Vec<Question>>,
+    pub(crate) questions: Mutex<Vec<Question>>,
 }
 
-impl Scripted {
+impl ScriptedModel {
     pub(crate) fn new(answers: Vec<Reply>) -> Self {
-        Self { answers: Mutex::new(answers.into()), asked: Mutex::default() }
+        Self { answers: Mutex::new(answers.into()), questions: Mutex::default() }
     }
 }
 
 #[async_trait]
-impl Model for Scripted {
+impl Model for ScriptedModel {
     fn name(&self) -> &'static str {
         "scripted"
     }
 
     async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
-        self.asked.lock().unwrap().push(question.clone());
+        self.questions.lock().unwrap().push(question.clone());
         let next = self.answers.lock().unwrap().pop_front();
         next.ok_or_else(|| ModelError::Unavailable {
             model: "scripted".to_owned(),
@@ -43,7 +43,7 @@ impl Model for Scripted {
 }
 
 /// Returns a reply with text and calls.
-pub(crate) fn says(text: &str, calls: &[(&str, Value)]) -> Reply {
+pub(crate) fn reply_with(text: &str, calls: &[(&str, Value)]) -> Reply {
     let calls = calls.iter().enumerate().map(|(n, (tool, arguments))| NativeCall {
         id: format!("call_{n}"),
         tool: (*tool).to_owned(),
@@ -62,12 +62,12 @@ pub(crate) fn says(text: &str, calls: &[(&str, Value)]) -> Reply {
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Nothing {}
+struct NoArguments {}
 
 /// Returns toolsets with one tool for each effect, and an inactive toolset.
-pub(super) fn toolbox() -> Toolbox {
+pub(super) fn make_toolbox() -> Toolbox {
     let make = |set, name, effect| {
-        let run = |Nothing {}, _: ToolContext| async { Ok::<_, ToolError>("done") };
+        let run = |NoArguments {}, _: ToolContext| async { Ok::<_, ToolError>("done") };
         function(set, name, "Does it.", effect, run)
     };
     let blog = ToolSet::ready(
@@ -88,13 +88,15 @@ pub(super) fn toolbox() -> Toolbox {
 }
 
 /// Returns a context with its toolbox, which the caller must keep, and its model.
-pub(super) fn agent_context(answers: Vec<Reply>) -> (Arc<AgentContext>, Toolbox, Arc<Scripted>) {
-    let toolbox = toolbox();
-    let model = Arc::new(Scripted::new(answers));
+pub(super) fn make_agent_context(
+    answers: Vec<Reply>,
+) -> (Arc<AgentContext>, Toolbox, Arc<ScriptedModel>) {
+    let toolbox = make_toolbox();
+    let model = Arc::new(ScriptedModel::new(answers));
     let agent_context = AgentContext {
         model: Arc::clone(&model) as _,
         toolbox: toolbox.downgrade(),
-        holders: Arc::default(),
+        server_access: Arc::default(),
         has_native_tools: true,
     };
     (Arc::new(agent_context), toolbox, model)

@@ -5,7 +5,7 @@ use shared::id::{ExecutionId, ToolName};
 
 use super::{Executions, Order};
 use crate::{
-    agent::{self, MOST_TURNS, TURNS},
+    agent::{self, DEFAULT_TURNS, MAX_TURNS},
     error::EngineError,
     plans::check_query,
 };
@@ -27,19 +27,19 @@ impl Executions {
         options: &AgentOptions,
     ) -> Result<ExecutionId, EngineError> {
         check_query(query)?;
-        let turns = max_turns(options.max_tool_turns)?;
+        let turns = parse_max_turns(options.max_tool_turns)?;
         let model = self.plans.planners.find_model(options.planner.as_deref())?.name().to_owned();
         let (grant, inventory) = (&self.tools.grant, &self.tools.inventory);
-        grant.check_room()?;
+        grant.check_limits()?;
         // Tools of connecting sets are not offered yet.
-        inventory.settled().await;
-        let sets = self.tools.known_sets(&options.tool_sets).await?;
+        inventory.wait_until_connected().await;
+        let sets = self.tools.check_sets(&options.tool_sets).await?;
         let request = self.plans.new_request(query).await?;
-        let mut reach = grant.reach();
-        // An agent may activate other sets. Sets that act on this machine are activated by a person,
-        // or named for the agent, because what it reads may tell it to activate them. The call that
-        // activates sets refuses them, too. The exception also holds if a person activates them
-        // later.
+        let mut reach = grant.agent_reach();
+        // An agent may activate other sets, but not those that act on this machine, because what
+        // the agent reads may tell it to activate them. A person must activate such a set, or name
+        // it for the agent. The call that activates sets refuses them, too, even if a person
+        // activates them later.
         let inactive = inventory.inactive_machine_sets(&sets).into_iter();
         reach.except.extend(inactive.filter_map(|set| format!("{set}.*").parse().ok()));
         reach.sets = sets;
@@ -62,16 +62,16 @@ impl Executions {
         });
         let entry = self.plans.new_entry("agent", content);
         self.store.add_transcript(request.id, &[entry]).await?;
-        self.start_order(&plan, Order::default(), plan.id().to_string().into()).await
+        self.find_or_start(&plan, Order::default(), plan.id().to_string().into()).await
     }
 }
 
-fn max_turns(wanted: Option<i64>) -> Result<u32, EngineError> {
-    let Some(wanted) = wanted else { return Ok(TURNS) };
-    let turns = u32::try_from(wanted).ok().filter(|turns| *turns <= MOST_TURNS);
+fn parse_max_turns(requested: Option<i64>) -> Result<u32, EngineError> {
+    let Some(requested) = requested else { return Ok(DEFAULT_TURNS) };
+    let turns = u32::try_from(requested).ok().filter(|turns| *turns <= MAX_TURNS);
     turns.ok_or_else(|| {
         EngineError::InvalidArgument(format!(
-            "`maxToolTurns` is {wanted}; write a number from 0 to {MOST_TURNS}"
+            "`maxToolTurns` is {requested}; write a number from 0 to {MAX_TURNS}"
         ))
     })
 }

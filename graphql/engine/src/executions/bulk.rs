@@ -18,7 +18,7 @@ use super::Executions;
 use crate::error::EngineError;
 
 const PAGE_SIZE: usize = 256;
-const MAX_EXECUTIONS: usize = 1_000_000;
+const MAX_BULK_EXECUTIONS: usize = 1_000_000;
 /// The lowest rate: one execution a day.
 const MIN_RATE: f64 = 1.0 / 86_400.0;
 
@@ -63,7 +63,7 @@ impl Executions {
                 left_out += 1;
                 continue;
             }
-            let start_at = (!wait.is_zero()).then(|| add_wait(now, wait));
+            let start_at = (!wait.is_zero()).then(|| add_to_time(now, wait));
             done += u32::from(self.steer_one(id, action, start_at).await?);
         }
         if left_out > 0 {
@@ -107,8 +107,9 @@ impl Executions {
             after = page.items.last().map(|(cursor, _)| cursor.clone());
             let heads = page.items.iter().map(|(_, head)| head);
             ids.extend(heads.filter(|head| can_change(head, action)).map(|head| head.execution));
-            if ids.len() > MAX_EXECUTIONS {
-                let why = format!("more than {MAX_EXECUTIONS} executions match: narrow the filter");
+            if ids.len() > MAX_BULK_EXECUTIONS {
+                let why =
+                    format!("more than {MAX_BULK_EXECUTIONS} executions match: narrow the filter");
                 return Err(EngineError::LimitExceeded(why));
             }
             if !page.has_more {
@@ -207,7 +208,7 @@ fn to_interval(per_second: f64) -> Result<Duration, EngineError> {
     Ok(Duration::from_secs_f64(1.0 / per_second))
 }
 
-fn add_wait(now: Timestamp, wait: Duration) -> Timestamp {
+fn add_to_time(now: Timestamp, wait: Duration) -> Timestamp {
     let wait = TimeDelta::from_std(wait).unwrap_or(TimeDelta::MAX);
     let at = now.checked_add_signed(wait).unwrap_or(Timestamp::MAX_UTC);
     // Logs store microseconds.

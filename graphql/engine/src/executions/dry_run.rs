@@ -27,11 +27,12 @@ impl Executions {
     /// Records the outcome that each step would have before any call. Calls nothing.
     pub(super) async fn dry_run(&self, start: Start) -> Result<ExecutionId, EngineError> {
         let plan = &start.plan;
-        let tools: Vec<ToolName> = self.plans.library.tools_of(plan).await?.into_iter().collect();
+        let tools: Vec<ToolName> = self.plans.library.list_tools(plan).await?.into_iter().collect();
         self.tools.inventory.wait_for_tools(&tools).await;
-        let catalog = self.tools.catalog_now().of_plans();
-        let missing = self.find_missing(plan, &catalog).await?;
-        let check = DryRun { plan, options: &start.created.options, catalog: &catalog, missing };
+        let catalog = self.tools.catalog_without_waiting().for_stored_plans();
+        let missing_plans = self.find_missing(plan, &catalog).await?;
+        let check =
+            DryRun { plan, options: &start.created.options, catalog: &catalog, missing_plans };
         let verdicts = check.check_steps();
         Ok(self.control.record_dry_run(start, verdicts).await?)
     }
@@ -43,28 +44,28 @@ impl Executions {
         catalog: &Catalog,
     ) -> Result<BTreeMap<PlanId, ToolError>, EngineError> {
         let library = &self.plans.library;
-        let mut missing = BTreeMap::new();
+        let mut missing_plans = BTreeMap::new();
         for id in plan.sub_plans() {
             let Some(plan) = library.load(id).await? else {
                 let why = format!("the plan `{id}` is not in the store");
-                missing.insert(id, ToolError::new(ErrorCode::UNAVAILABLE, why));
+                missing_plans.insert(id, ToolError::new(ErrorCode::UNAVAILABLE, why));
                 continue;
             };
-            let below = library.levels_below(&plan).await?;
+            let below = library.list_sub_plan_levels(&plan).await?;
             let plans = std::iter::once(&plan).chain(below.iter().flatten());
             let tools = plans.flat_map(|plan| plan.called_tools().map(|tool| (plan.id(), tool)));
             let mut errors = tools.filter_map(|(plan, tool)| {
-                let error = missing_tool(tool.as_str(), catalog)?;
+                let error = describe_missing_tool(tool.as_str(), catalog)?;
                 let message = format!("in `{plan}`: {}", error.message);
                 Some(ToolError { message: message.as_str().into(), ..error })
             });
-            missing.extend(errors.next().map(|error| (id, error)));
+            missing_plans.extend(errors.next().map(|error| (id, error)));
         }
-        Ok(missing)
+        Ok(missing_plans)
     }
 }
 
-fn missing_tool(tool: &str, catalog: &Catalog) -> Option<ToolError> {
+fn describe_missing_tool(tool: &str, catalog: &Catalog) -> Option<ToolError> {
     match catalog.find(tool) {
         None => {
             let why = format!("there is no tool `{tool}`: add its toolset to the configuration");
@@ -78,7 +79,7 @@ fn missing_tool(tool: &str, catalog: &Catalog) -> Option<ToolError> {
     }
 }
 
-/// The input of a plan. Templates over outputs find nothing.
+/// The input of a plan. References to outputs have no value here, because no step has run.
 struct InputOnly<'a>(&'a Value);
 
 impl LookUpValues for InputOnly<'_> {
@@ -94,7 +95,7 @@ struct DryRun<'a> {
     plan: &'a Plan,
     options: &'a ExecutionOptions,
     catalog: &'a Catalog,
-    missing: BTreeMap<PlanId, ToolError>,
+    missing_plans: BTreeMap<PlanId, ToolError>,
 }
 
 impl DryRun<'_> {
@@ -116,7 +117,7 @@ impl DryRun<'_> {
     fn check_step(&self, step: &ToolExecution) -> CheckedStep {
         let input = InputOnly(&self.options.input);
         let mut error = match step.kind {
-            StepKind::Plan(id) => self.missing.get(&id).cloned(),
+            StepKind::Plan(id) => self.missing_plans.get(&id).cloned(),
             _ => None,
         };
         let parameters = match step.template.render(&input, limits::OUTPUT_BYTES) {
@@ -132,9 +133,9 @@ impl DryRun<'_> {
             .iter()
             .map(|text| format!("`{text}` has no value and was passed on as written"))
             .collect();
-        let missing = missing_input(step, self.options);
-        if !missing.is_empty() {
-            error.get_or_insert(unresolved_error(&missing, "in the input"));
+        let missing_plans = missing_input(step, self.options);
+        if !missing_plans.is_empty() {
+            error.get_or_insert(unresolved_error(&missing_plans, "in the input"));
         }
         error = error
             .or_else(|| check_list(step, &input))
@@ -153,7 +154,7 @@ impl DryRun<'_> {
                 call.insert("parameters".to_owned(), fill_input(&compensation.template, &input));
             }
         }
-        let plans = SubPlans::of(self.plan);
+        let plans = SubPlans::of_plan(self.plan);
         match compile_with(&draft, self.plan.info().clone(), self.catalog, &plans) {
             Ok(plan) => plan.diagnostics().to_vec(),
             Err(found) => found,
@@ -188,8 +189,8 @@ fn check_list(step: &ToolExecution, input: &InputOnly<'_>) -> Option<ToolError> 
     }
 }
 
-/// Returns the error of a `flow.compute` step that needs nothing but the input. With a condition, the
-/// step may be skipped.
+/// Returns the error of a `flow.compute` step that needs nothing but the input. With a condition,
+/// the step may be skipped.
 fn check_computation(
     step: &ToolExecution,
     parameters: &Value,
@@ -222,10 +223,10 @@ fn fill_input(template: &Template, input: &InputOnly<'_>) -> Value {
         Template::Literal(value) => escape_value(value),
         Template::Whole(reference) => match find_input(reference, input) {
             Some(found) => escape_value(found),
-            None => Value::String(unfilled_text(reference)),
+            None => Value::String(keep_reference(reference)),
         },
         Template::Text(parts) => {
-            Value::String(parts.iter().map(|part| fill_part(part, input)).collect())
+            Value::String(parts.iter().map(|part| format_part(part, input)).collect())
         }
         Template::Array(items) => items.iter().map(|item| fill_input(item, input)).collect(),
         Template::Object(fields) => {
@@ -240,20 +241,20 @@ fn find_input<'a>(reference: &Reference, input: &InputOnly<'a>) -> Option<&'a Va
     is_input.then(|| reference.path.find(input.0)).flatten()
 }
 
-fn fill_part(part: &Part, input: &InputOnly<'_>) -> String {
+fn format_part(part: &Part, input: &InputOnly<'_>) -> String {
     match part {
         Part::Literal(text) => escape_text(text),
         Part::Reference(reference) => match find_input(reference, input) {
             Some(Value::String(text)) => escape_text(text),
             Some(other) => escape_text(&other.to_string()),
-            None => unfilled_text(reference),
+            None => keep_reference(reference),
         },
     }
 }
 
-/// Returns the text of a reference that finds nothing yet. A reference to the input will find nothing
-/// later either, so the tool gets its text.
-fn unfilled_text(reference: &Reference) -> String {
+/// Returns the text of a reference that finds nothing yet. A reference to the input will find
+/// nothing later either, so the tool gets its text.
+fn keep_reference(reference: &Reference) -> String {
     match reference.target {
         Target::Input => escape_text(&reference.text),
         _ => (*reference.text).to_owned(),
@@ -312,9 +313,9 @@ mod tests {
 
     use super::*;
 
-    struct One;
+    struct OneStep;
 
-    impl ResolveNames for One {
+    impl ResolveNames for OneStep {
         fn step(&self, name: &str) -> Option<StepNumber> {
             (name == "a").then(|| StepNumber::new(0))
         }
@@ -335,12 +336,13 @@ mod tests {
             json!("in text: {{input.braces}} {{input.list}}"),
             json!("{{{{{{{{"),
         ] {
-            let template = Template::parse(&written, &One).unwrap();
+            let template = Template::parse(&written, &OneStep).unwrap();
             let input = InputOnly(&input);
             let direct = template.render(&input, 1_000).unwrap().value;
-            let again = Template::parse(&fill_input(&template, &input), &One).unwrap();
+            let filled_template =
+                Template::parse(&fill_input(&template, &input), &OneStep).unwrap();
             // Filling in the input first and rendering later gives the same as rendering at once.
-            assert_eq!(again.render(&input, 1_000).unwrap().value, direct, "{written}");
+            assert_eq!(filled_template.render(&input, 1_000).unwrap().value, direct, "{written}");
         }
     }
 

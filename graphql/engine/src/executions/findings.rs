@@ -1,8 +1,8 @@
 //! One account of an execution: what happened, why, and what helps.
 //!
-//! [`find_findings`] is the only code that explains an execution. The API, the command line, the MCP
-//! server and the page show its sentences and write none of their own. Causes come from the folded
-//! log. Waits also depend on what this node knows beside the log: see [`NodeFacts`].
+//! [`find_findings`] is the only code that explains an execution. The API, the command line, the
+//! MCP server and the page show its sentences and write none of their own. Causes come from the
+//! folded log. Waits also depend on what this node knows beside the log: see [`NodeFacts`].
 
 mod cause_line;
 mod compensations;
@@ -20,11 +20,11 @@ mod warnings;
 use shared::{clock::Timestamp, execution::Execution};
 
 pub use self::{
-    cause_line::cause_line,
+    cause_line::find_cause_line,
     finding::{Finding, FindingKind, MAX_FINDINGS},
     planning::find_planning_findings,
     remedy::{Remedy, quote_for_shell},
-    warnings::warnings_of,
+    warnings::valid_warnings,
 };
 pub(super) use self::{
     failures::{children_with_unknown_call, find_unknown_call},
@@ -35,14 +35,14 @@ use self::{finding::Candidates, view::View};
 
 /// Returns the findings about an execution: the most severe first, then by time.
 ///
-/// `around` has the facts of this node. Without it, findings come from the log alone.
+/// `node_facts` has the facts of this node. Without it, findings come from the log alone.
 pub(super) fn find_findings(
     execution: &Execution,
-    around: Option<&NodeFacts<'_>>,
+    node_facts: Option<&NodeFacts<'_>>,
     now: Timestamp,
     most: usize,
 ) -> Vec<Finding> {
-    let view = View::new(execution, around, now);
+    let view = View::new(execution, node_facts, now);
     let mut candidates = Candidates::default();
     failures::add_failures(&view, &mut candidates);
     waits::add_waits(&view, &mut candidates);

@@ -10,9 +10,9 @@ use shared::{
 
 use crate::selection::learning::forget_queries;
 
-/// Items of one batch, because a larger one would delay other writes.
+/// A batch is small, because a larger one would delay other writes.
 const BATCH_LEN: usize = 100;
-/// Batches of one request.
+/// Maximum number of batches that one request prunes.
 const MAX_BATCHES: usize = 10;
 
 /// Prunes up to about a thousand executions that finished more than `age` ago.
@@ -21,7 +21,7 @@ pub async fn prune(
     clock: &dyn Clock,
     age: Duration,
 ) -> Result<Pruned, StoreError> {
-    let before = moment_before(clock, age);
+    let before = time_before(clock, age);
     let mut all = Pruned::default();
     for _ in 0..MAX_BATCHES {
         let batch = prune_batch(store, before).await?;
@@ -46,7 +46,7 @@ pub async fn prune_batch(store: &dyn Store, before: Timestamp) -> Result<Pruned,
     Ok(batch)
 }
 
-pub fn moment_before(clock: &dyn Clock, age: Duration) -> Timestamp {
+pub fn time_before(clock: &dyn Clock, age: Duration) -> Timestamp {
     let age = chrono::TimeDelta::from_std(age).unwrap_or(chrono::TimeDelta::MAX);
     clock.now().checked_sub_signed(age).unwrap_or(Timestamp::MIN_UTC)
 }
@@ -64,9 +64,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Later;
+    struct OneYearLater;
 
-    impl Clock for Later {
+    impl Clock for OneYearLater {
         fn now(&self) -> Timestamp {
             WallClock.now() + chrono::TimeDelta::days(1)
         }
@@ -77,7 +77,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(Memory::new());
         let tools = json!({ "s.t": { "well": 1.0, "failed": 0.0 } });
         let kind = |query: &str, at: Timestamp| json!({ "query": query, "at": at, "tools": tools });
-        let kinds = [kind("old", WallClock.now()), kind("new", Later.now())];
+        let kinds = [kind("old", WallClock.now()), kind("new", OneYearLater.now())];
         let learned = json!({
             "until": null, "learned": planner::toolkit::learned::Learned::default(),
             "outcomes": { "since": WallClock.now(), "kinds": kinds },
@@ -91,9 +91,9 @@ mod tests {
             kinds.iter().map(|kind| kind["query"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
         let hour = Duration::from_hours(1);
-        prune_batch(&*store, moment_before(&WallClock, hour)).await.unwrap();
+        prune_batch(&*store, time_before(&WallClock, hour)).await.unwrap();
         assert_eq!(queries().await, ["old", "new"]);
-        prune_batch(&*store, moment_before(&Later, hour)).await.unwrap();
+        prune_batch(&*store, time_before(&OneYearLater, hour)).await.unwrap();
         assert_eq!(queries().await, ["new"]);
     }
 }

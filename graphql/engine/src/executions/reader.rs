@@ -18,11 +18,12 @@ use crate::error::EngineError;
 const PAGE_SIZE: usize = 64;
 /// The newest executions of a plan that are searched for retries.
 const MAX_RETRIES: usize = 1_000;
-const MAX_CACHED_RETRY_OF: usize = 50_000;
+const MAX_CACHED_RETRIES: usize = 50_000;
 
 pub struct ExecutionReader {
     pub(super) store: Arc<dyn Store>,
-    /// By execution, the execution that it retries. Neither ever changes.
+    /// For each execution, the execution that it retries. The value never changes, so the cache
+    /// never expires.
     retry_of: Mutex<BTreeMap<ExecutionId, Option<ExecutionId>>>,
 }
 
@@ -75,7 +76,8 @@ pub(crate) async fn load_execution(
 }
 
 /// Returns an execution as its log described it at a position, if it exists. A position behind the
-/// end means the end.
+/// Returns the execution as its log described it at a position. A position behind the end means the
+/// end. Returns `None` if the execution does not exist.
 pub(super) async fn load_execution_until(
     store: &dyn Store,
     id: ExecutionId,
@@ -138,7 +140,7 @@ impl ExecutionReader {
     }
 
     /// Follows a log from a position until the execution has finished.
-    pub fn tail(
+    pub fn follow_log(
         &self,
         id: ExecutionId,
         after: Seq,
@@ -152,7 +154,7 @@ impl ExecutionReader {
         &self,
         execution: Execution,
     ) -> impl Stream<Item = Result<Arc<Execution>, EngineError>> + Send + use<> {
-        let log = self.tail(execution.id(), execution.seq()).fuse().boxed();
+        let log = self.follow_log(execution.id(), execution.seq()).fuse().boxed();
         let watcher = ExecutionWatcher { execution: Arc::new(execution), log, is_new: true };
         stream::try_unfold(watcher, |mut watcher| async move {
             let next = watcher.next().await?;
@@ -160,31 +162,31 @@ impl ExecutionReader {
         })
     }
 
-    /// Returns the last `most` executions of a request, oldest first. `is_root` leaves out the
-    /// children of other executions.
-    pub async fn executions_of(
+    /// Returns the last `max_executions` executions of a request, oldest first. `is_root` leaves
+    /// out the children of other executions.
+    pub async fn newest_of_request(
         &self,
         request: RequestId,
         is_root: bool,
-        most: usize,
+        max_executions: usize,
     ) -> Result<Vec<ExecutionHead>, EngineError> {
         let filter =
             ExecutionFilter { request: Some(request), is_root, ..ExecutionFilter::default() };
-        self.newest(&filter, most, |_| true).await
+        self.newest_heads(&filter, max_executions, |_| true).await
     }
 
     /// Returns the newest heads that match, oldest first. Stops after a page without any head for
     /// which `is_new` is true.
-    pub async fn newest(
+    pub async fn newest_heads(
         &self,
         filter: &ExecutionFilter,
-        most: usize,
+        max_executions: usize,
         is_new: impl Fn(&ExecutionHead) -> bool,
     ) -> Result<Vec<ExecutionHead>, EngineError> {
         let mut heads: Vec<ExecutionHead> = Vec::new();
         let mut after: Option<Cursor> = None;
-        while heads.len() < most {
-            let first = PAGE_SIZE.min(most - heads.len());
+        while heads.len() < max_executions {
+            let first = PAGE_SIZE.min(max_executions - heads.len());
             let page = self.store.list_heads(filter, &Page { first, after }).await?;
             let before = heads.len();
             after = page.items.last().map(|(cursor, _)| cursor.clone());
@@ -218,9 +220,9 @@ impl ExecutionReader {
             ..ExecutionFilter::default()
         };
         let mut retries = Vec::new();
-        for head in self.newest(&filter, MAX_RETRIES, |_| true).await? {
+        for head in self.newest_heads(&filter, MAX_RETRIES, |_| true).await? {
             if head.execution != finished.id()
-                && self.read_retry_of(head.execution).await? == Some(finished.id())
+                && self.load_retry_of(head.execution).await? == Some(finished.id())
             {
                 retries.push((head.created_at, head.execution));
             }
@@ -234,7 +236,7 @@ impl ExecutionReader {
 
     /// Returns the execution that another one retries, from the first event of its log. Reads one
     /// log at a time, because the fields of a query often need the same logs.
-    async fn read_retry_of(&self, id: ExecutionId) -> Result<Option<ExecutionId>, EngineError> {
+    async fn load_retry_of(&self, id: ExecutionId) -> Result<Option<ExecutionId>, EngineError> {
         let mut cached = self.retry_of.lock().await;
         if let Some(retry_of) = cached.get(&id) {
             return Ok(*retry_of);
@@ -244,7 +246,7 @@ impl ExecutionReader {
             return Ok(None);
         };
         let retry_of = created.retry_of;
-        if cached.len() >= MAX_CACHED_RETRY_OF {
+        if cached.len() >= MAX_CACHED_RETRIES {
             cached.pop_first();
         }
         cached.insert(id, retry_of);

@@ -1,6 +1,6 @@
 //! The calls that a retry would repeat.
 
-use planner::reuse::{RetryScope, kept_steps};
+use planner::reuse::{RetryScope, find_kept_steps};
 use shared::{
     event::Settled,
     execution::{Execution, Step},
@@ -10,9 +10,9 @@ use shared::{
 };
 
 use super::{findings::Remedy, reader::ExecutionReader};
-use crate::{error::EngineError, plans::library::refused_reuse};
+use crate::{error::EngineError, plans::library::reuse_error};
 
-const MAX_READ: usize = 1_000;
+const MAX_READ_EXECUTIONS: usize = 1_000;
 
 /// Calls of a tool with the effect `ONCE` that a retry would repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ pub struct RepeatedCall {
 
 #[derive(Debug, Default)]
 struct CallCount {
-    counted: Vec<RepeatedCall>,
-    /// The retry reuses the outputs of calls that a person settled as succeeded.
+    repeated_calls: Vec<RepeatedCall>,
+    /// The retry reuses the output of a call that a person settled as succeeded.
     reuses_settled: bool,
     children: Vec<Child>,
 }
@@ -39,7 +39,7 @@ struct CallCount {
 #[derive(Debug)]
 struct Child {
     step: StepId,
-    /// The tool that counts as called if the child was pruned.
+    /// The tool that counts as called if the child execution was pruned.
     tool: ToolName,
     execution: ExecutionId,
 }
@@ -61,37 +61,37 @@ impl CallCount {
             (&call.step, &call.tool, call.outcome_unknown)
                 == (&added.step, &added.tool, added.outcome_unknown)
         };
-        match self.counted.iter_mut().find(is_same) {
+        match self.repeated_calls.iter_mut().find(is_same) {
             Some(call) => call.calls += added.calls,
-            None => self.counted.push(added),
+            None => self.repeated_calls.push(added),
         }
     }
 
     /// Counts the calls of a step for a step of the retried execution. A compensated call does not
     /// count.
-    fn add_step(&mut self, under: &StepId, planned: &ToolExecution, step: &Step) {
+    fn add_step(&mut self, parent_step: &StepId, planned: &ToolExecution, step: &Step) {
         for task in step.parts().filter(|task| !task.is_compensated()) {
             if self.reuses_settled && task.settled() == Some(Settled::Succeeded) {
                 continue;
             }
             if let StepKind::Plan(_) = planned.kind {
                 self.children.extend(task.child.map(|execution| Child {
-                    step: under.clone(),
+                    step: parent_step.clone(),
                     tool: planned.tool.clone(),
                     execution,
                 }));
             } else if task.has_once_call(planned.policy.effect) && task.known_output().is_some() {
-                self.add(under, &planned.tool, 1);
+                self.add(parent_step, &planned.tool, 1);
             }
         }
     }
 
     /// Counts the calls of some steps whose outcome is unknown, also those of earlier executions.
-    /// `under` is the step of the retried execution, if the calls are those of a child.
-    fn add_unknown(
+    /// `parent_step` is the step of the retried execution, if the calls are those of a child.
+    fn add_unknown_calls(
         &mut self,
         execution: &Execution,
-        under: Option<&StepId>,
+        parent_step: Option<&StepId>,
         is_repeated: impl Fn(&StepId) -> bool,
     ) {
         for key in execution.open_call_keys() {
@@ -103,12 +103,12 @@ impl CallCount {
             let task = Task { step: number, part: Part { item: key.place.item, undo: false } };
             let is_failed = execution.task(task).is_some_and(Step::is_outcome_unknown);
             let remedies = if is_failed && key.place.child.is_none() {
-                Remedy::settle_both(execution.id(), step, task.part).into()
+                Remedy::settle_either_way(execution.id(), step, task.part).into()
             } else {
                 Vec::new()
             };
             self.add_calls(RepeatedCall {
-                step: under.unwrap_or(step).clone(),
+                step: parent_step.unwrap_or(step).clone(),
                 tool: execution.plan().step(number).tool.clone(),
                 calls: 1,
                 outcome_unknown: true,
@@ -117,7 +117,7 @@ impl CallCount {
         }
     }
 
-    /// Counts a reused step of an execution that was pruned.
+    /// Counts a reused step whose earlier execution was pruned.
     fn add_lost_step(&mut self, planned: &ToolExecution, step: &Step) {
         if planned.policy.effect != Effect::Once {
             return;
@@ -131,21 +131,21 @@ impl CallCount {
 }
 
 impl ExecutionReader {
-    /// Returns the calls with the effect `ONCE` that an execution made, or may have made, and that a
-    /// retry would repeat. Calls of reused steps count, too.
+    /// Returns the calls with the effect `ONCE` that an execution made, or may have made, and that
+    /// a retry would repeat. Calls of reused steps count, too.
     pub async fn repeated_calls(
         &self,
         finished: &Execution,
         scope: RetryScope<'_>,
     ) -> Result<Vec<RepeatedCall>, EngineError> {
-        let kept = kept_steps(finished, scope).map_err(|err| refused_reuse(finished, err))?;
+        let kept = find_kept_steps(finished, scope).map_err(|err| reuse_error(finished, err))?;
         let steps = finished.plan().steps().iter().zip(&kept);
         let repeated: Vec<StepId> =
             steps.filter(|(_, kept)| !**kept).map(|(step, _)| step.id.clone()).collect();
         let reuses_settled = scope == RetryScope::Failed;
         let mut count = CallCount { reuses_settled, ..CallCount::default() };
-        let mut left = MAX_READ;
-        count.add_unknown(finished, None, |step| repeated.contains(step));
+        let mut left = MAX_READ_EXECUTIONS;
+        count.add_unknown_calls(finished, None, |step| repeated.contains(step));
         self.count_steps(&mut count, finished, repeated, &mut left).await?;
         while let Some(child) = count.children.pop() {
             let found = match left.checked_sub(1) {
@@ -159,7 +159,7 @@ impl ExecutionReader {
                 Some(execution) => {
                     let steps = execution.plan().steps().iter().zip(execution.steps());
                     steps.for_each(|(planned, step)| count.add_step(&child.step, planned, step));
-                    count.add_unknown(&execution, Some(&child.step), |_| true);
+                    count.add_unknown_calls(&execution, Some(&child.step), |_| true);
                 }
                 None => count.add_calls(RepeatedCall {
                     step: child.step,
@@ -171,8 +171,8 @@ impl ExecutionReader {
             }
         }
         let order = |call: &RepeatedCall| finished.plan().step_number(&call.step);
-        count.counted.sort_by_key(order);
-        Ok(count.counted)
+        count.repeated_calls.sort_by_key(order);
+        Ok(count.repeated_calls)
     }
 
     /// Counts the calls of some steps. The calls of a reused step are in an earlier execution.

@@ -35,7 +35,9 @@ use crate::{
     access::Grant,
     agent,
     error::EngineError,
-    plans::{PlanningOptions, library::refused_reuse, planners::NO_MODEL, transcript::Transcript},
+    plans::{
+        PlanningOptions, library::reuse_error, planners::NO_MODEL_MESSAGE, transcript::Transcript,
+    },
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +63,7 @@ enum Trigger {
 }
 
 impl ExecutionReader {
-    pub async fn replanning(
+    pub async fn load_replanning(
         &self,
         finished: &Execution,
     ) -> Result<Option<Replanning>, EngineError> {
@@ -79,14 +81,14 @@ impl ExecutionReader {
     }
 
     /// Collects the effects of a finished execution, of the executions that it continues, and of
-    /// their children. Reads at most `most` executions.
+    /// their children. Reads at most `max_executions` executions.
     async fn repeat_guard<'a>(
         &self,
         finished: &'a Execution,
-        most: usize,
+        max_executions: usize,
     ) -> Result<RepeatGuard<'a>, EngineError> {
         let mut guard = RepeatGuard::new(finished);
-        let mut left = most;
+        let mut left = max_executions;
         let mut earlier = finished.retry_of();
         let mut last: Option<Execution> = None;
         while let Some(id) = earlier.filter(|_| left > 0) {
@@ -129,7 +131,7 @@ impl Replanner for AutoReplanner {
     /// the store is returned, so that the worker tries again later.
     async fn replan(&self, finished: &Execution) -> Result<(), StoreError> {
         let (store, request) = (&self.0.store, finished.request());
-        if self.has_next(finished).await? {
+        if self.has_next_execution(finished).await? {
             return Ok(());
         }
         let attempts = Attempts::read(&store.transcript(request).await?, finished.id());
@@ -137,11 +139,11 @@ impl Replanner for AutoReplanner {
             return Ok(());
         }
         let Err(err) = self.try_replan(finished, attempts.started).await else { return Ok(()) };
-        if let Some(passing) = passing_failure(&err) {
+        if let Some(passing) = temporary_store_failure(&err) {
             return Err(passing.clone());
         }
         // A concurrent replan may have won.
-        if self.has_next(finished).await? {
+        if self.has_next_execution(finished).await? {
             return Ok(());
         }
         let content = json!({
@@ -152,7 +154,7 @@ impl Replanner for AutoReplanner {
 }
 
 impl AutoReplanner {
-    async fn has_next(&self, finished: &Execution) -> Result<bool, StoreError> {
+    async fn has_next_execution(&self, finished: &Execution) -> Result<bool, StoreError> {
         match self.0.control.exists(next_execution(finished)).await {
             Ok(exists) => Ok(exists),
             Err(ControlError::Store(err)) => Err(err),
@@ -186,13 +188,13 @@ impl AutoReplanner {
             return Err(EngineError::LimitExceeded(why));
         }
         if !self.0.plans.planners.has_model() {
-            let message = NO_MODEL.to_owned();
+            let message = NO_MODEL_MESSAGE.to_owned();
             return Err(EngineError::PlannerUnavailable { message, request: None });
         }
-        let grant = replans.within.as_ref().map(Grant::kept).unwrap_or_default();
+        let grant = replans.within.as_ref().map(Grant::for_replan).unwrap_or_default();
         let tool_sets = replans.sets.iter().map(ToString::to_string).collect();
         let options = PlanningOptions { tool_sets, ..PlanningOptions::default() };
-        self.0.granted(grant).replan_finished(finished, &options, Trigger::Automatic).await
+        self.0.with_grant(grant).replan_finished(finished, &options, Trigger::Automatic).await
     }
 }
 
@@ -223,7 +225,7 @@ impl Executions {
         let scope = self.plans.check_options(options).await?;
         check_replannable(finished)?;
         self.plans.check_plan(plan).await?;
-        self.tools.grant.check_room()?;
+        self.tools.grant.check_limits()?;
         self.check_not_replanned(id, next).await?;
         let mut content =
             json!({ "executionId": id, "planId": plan.id(), "why": reason(finished) });
@@ -243,9 +245,9 @@ impl Executions {
         let version = self.plans.library.next_version(request).await?;
         let plan = self.plans.store_proposed(request, version, proposed, transcript).await?;
         let created = create_replan(finished, &plan);
-        let mut created = created.map_err(|err| refused_reuse(finished, err))?;
+        let mut created = created.map_err(|err| reuse_error(finished, err))?;
         if trigger == Trigger::Request {
-            created.options.replans.within = self.tools.grant.within();
+            created.options.replans.within = self.tools.grant.replan_permissions();
         }
         let start = Start::from_created(&plan, created);
         if start.created.options.dry_run {
@@ -265,7 +267,8 @@ impl Executions {
     }
 
     /// Refuses automatic replans if they are impossible, and records the tools that they may use.
-    /// Returns whether the order asks for any. For a query, this is called before and after planning.
+    /// Returns whether the order asks for any. For a query, this is called before and after
+    /// planning.
     pub(super) fn check_replans(
         &self,
         plan: Option<&Plan>,
@@ -297,10 +300,10 @@ impl Executions {
             return Err(EngineError::InvalidArgument(why.to_owned()));
         }
         if !self.plans.planners.has_model() {
-            let message = format!("{wanted}, which needs a model; {NO_MODEL}");
+            let message = format!("{wanted}, which needs a model; {NO_MODEL_MESSAGE}");
             return Err(EngineError::PlannerUnavailable { message, request: None });
         }
-        replans.within = self.tools.grant.within();
+        replans.within = self.tools.grant.replan_permissions();
         Ok(true)
     }
 }
@@ -314,7 +317,7 @@ fn already_replanned(id: ExecutionId, next: ExecutionId) -> EngineError {
 fn check_replannable(finished: &Execution) -> Result<(), EngineError> {
     let id = finished.id();
     if !finished.state().is_finished() {
-        return Err(refused_reuse(finished, ReuseError::Open(id)));
+        return Err(reuse_error(finished, ReuseError::Open(id)));
     }
     if finished.state() == ExecutionState::Completed && finished.replan_request().is_none() {
         let why = format!("`{id}` completed: there is nothing left to replan");
@@ -333,11 +336,11 @@ fn check_replannable(finished: &Execution) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Returns the failure of the store that may pass.
-fn passing_failure(err: &EngineError) -> Option<&StoreError> {
+/// Returns the error of the store if it is temporary.
+fn temporary_store_failure(err: &EngineError) -> Option<&StoreError> {
     match err {
         EngineError::Store(err) if !err.is_permanent() => Some(err),
-        EngineError::Planning { error, .. } => passing_failure(error),
+        EngineError::Planning { error, .. } => temporary_store_failure(error),
         _ => None,
     }
 }

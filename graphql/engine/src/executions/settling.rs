@@ -1,7 +1,7 @@
 //! Decisions of people about calls whose outcome is unknown.
 //!
-//! A step that waits continues with the decision, which is an event. No event follows `finished`, so
-//! the decision about a step that failed is a record beside the log, and a retry takes it over.
+//! A step that waits continues with the decision, which is an event. No event follows `finished`,
+//! so the decision about a step that failed is a record beside the log, and a retry takes it over.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use toolbox::Found;
 use super::{
     Executions,
     findings::quote_for_shell,
-    steering::{is_ignored, split_item},
+    steering::{is_ignored, split_item_name},
 };
 use crate::error::EngineError;
 
-const MAX_LISTED: usize = 20;
+const MAX_LISTED_ITEMS: usize = 20;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettleOrder {
@@ -49,7 +49,7 @@ impl SettledTask {
         format!("{}{item}", self.id)
     }
 
-    fn find_in<'a>(&self, execution: &'a Execution) -> Result<&'a Step, EngineError> {
+    fn find_step<'a>(&self, execution: &'a Execution) -> Result<&'a Step, EngineError> {
         let missing = || format!("`{}` has no step `{}`", self.execution, self.name());
         execution.task(self.task).ok_or_else(|| EngineError::NotFound(missing()))
     }
@@ -71,34 +71,35 @@ impl Executions {
         check_item(&execution, number, item)?;
         let task = item.map_or_else(|| number.into(), |index| Task::from(number).for_item(index));
         let settled = SettledTask { execution: id, id: name, task };
-        let step = settled.find_in(&execution)?;
-        check_unknown(&settled, &execution, step)?;
+        let step = settled.find_step(&execution)?;
+        check_unknown_outcome(&settled, &execution, step)?;
         let decision = self.read_decision(&planned.tool, order).await?;
         if let Some(before) = &step.settlement {
-            check_same(&settled, before, &decision)?;
+            check_same_decision(&settled, before, &decision)?;
             return Ok(execution);
         }
         let is_waiting = matches!(step.state, StepState::Waiting(_));
         if is_waiting {
             self.plans.check_plan(execution.plan()).await?;
-            let told = self.settle_waiting(execution, &settled, decision.clone()).await?;
-            let step = settled.find_in(&told)?;
+            let decision = self.settle_waiting(execution, &settled, decision.clone()).await?;
+            let step = settled.find_step(&decision)?;
             if let Some(before) = &step.settlement {
-                check_same(&settled, before, &decision)?;
-                return Ok(told);
+                check_same_decision(&settled, before, &decision)?;
+                return Ok(decision);
             }
             if let StepState::Waiting(_) = step.state {
-                return Ok(told);
+                return Ok(decision);
             }
             // The execution may have ended, or another person may have decided, before the command.
-            check_unknown(&settled, &told, step)?;
+            check_unknown_outcome(&settled, &decision, step)?;
         }
         self.record_settlement(&settled, &decision).await?;
         self.reader.expect(id).await
     }
 
-    /// Checks the output of a decision against the schema of the step's tool, and records nothing. A
-    /// process calls this while its tools are open, because it may record the decision without them.
+    /// Checks the output of a decision against the schema of the step's tool, and records nothing.
+    /// A process calls this while its tools are open, because it may record the decision without
+    /// them.
     pub async fn check_settlement(
         &self,
         id: ExecutionId,
@@ -125,7 +126,7 @@ impl Executions {
                 Command::Settle { step, item: of, decision: before }
                     if step == settled.id && of == item =>
                 {
-                    check_same(settled, &before, &decision)?;
+                    check_same_decision(settled, &before, &decision)?;
                     return Ok(execution);
                 }
                 Command::Approve { step, item: of, .. }
@@ -161,7 +162,7 @@ impl Executions {
             item: settled.task.part.item,
         };
         match self.store.settle_call(&call, decision, self.clock.now()).await? {
-            Some(before) => check_same(settled, &before, decision),
+            Some(before) => check_same_decision(settled, &before, decision),
             None => Ok(()),
         }
     }
@@ -229,7 +230,7 @@ impl Executions {
 
 fn read_step(id: ExecutionId, order: &SettleOrder) -> Result<(StepId, Option<u32>), EngineError> {
     let missing = || EngineError::NotFound(format!("`{id}` has no step `{}`", order.step));
-    let (name, item) = split_item(&order.step).ok_or_else(missing)?;
+    let (name, item) = split_item_name(&order.step).ok_or_else(missing)?;
     let name = name.parse().map_err(|_| missing())?;
     match (item, order.item) {
         (Some(one), Some(other)) if one != other => {
@@ -259,19 +260,20 @@ fn check_item(
                 .zip(items)
                 .filter(|(index, item)| {
                     let task = Task::from(number).for_item(*index);
-                    let is_open = is_unknown(item) || execution.repeats_open_call(task);
+                    let is_open = has_unknown_outcome(item) || execution.repeats_open_call(task);
                     is_open && item.settlement.is_none()
                 })
                 .map(|(index, _)| index)
                 .collect();
-            Err(EngineError::InvalidArgument(name_items(id, &unknown)))
+            Err(EngineError::InvalidArgument(list_items(id, &unknown)))
         }
         _ => Ok(()),
     }
 }
 
-fn name_items(id: &StepId, unknown: &[u32]) -> String {
-    let shown: Vec<String> = unknown.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+fn list_items(id: &StepId, unknown: &[u32]) -> String {
+    let shown: Vec<String> =
+        unknown.iter().take(MAX_LISTED_ITEMS).map(ToString::to_string).collect();
     let more = unknown.len().saturating_sub(shown.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let shown = shown.join(", ");
@@ -282,7 +284,7 @@ fn name_items(id: &StepId, unknown: &[u32]) -> String {
     }
 }
 
-fn is_unknown(step: &Step) -> bool {
+fn has_unknown_outcome(step: &Step) -> bool {
     let is_waiting = matches!(
         &step.state,
         StepState::Waiting(WaitReason::Decision { error })
@@ -292,13 +294,13 @@ fn is_unknown(step: &Step) -> bool {
 }
 
 /// Refuses a step whose outcome is known, and a step whose call is in another execution.
-fn check_unknown(
+fn check_unknown_outcome(
     settled: &SettledTask,
     execution: &Execution,
     step: &Step,
 ) -> Result<(), EngineError> {
     let (name, planned) = (settled.name(), execution.plan().step(settled.task.step));
-    let is_open = is_unknown(step) || execution.repeats_open_call(settled.task);
+    let is_open = has_unknown_outcome(step) || execution.repeats_open_call(settled.task);
     if !is_open && step.settlement.is_none() {
         let state = step.state.name();
         let mut why = format!(
@@ -325,7 +327,7 @@ fn check_unknown(
     Ok(())
 }
 
-fn check_same(
+fn check_same_decision(
     settled: &SettledTask,
     before: &Settlement,
     decision: &Settlement,

@@ -24,10 +24,10 @@ use super::{Executions, reader::apply};
 use crate::error::EngineError;
 
 /// The longest wait of a caller for the event of its command.
-const MAX_WAIT: Duration = Duration::from_secs(5);
-/// The same in a process without a worker. A live worker of another process may be unable to take
-/// the execution.
-const MAX_WAIT_FOR_OTHERS: Duration = Duration::from_millis(200);
+const MAX_EVENT_WAIT: Duration = Duration::from_secs(5);
+/// The longest wait in a process without a worker. It is short, because a live worker of another
+/// process may be unable to take the execution.
+const MAX_WAIT_WITHOUT_WORKER: Duration = Duration::from_millis(200);
 
 impl Executions {
     /// Cancels an execution. A finished one stays as it is.
@@ -88,7 +88,7 @@ impl Executions {
         let execution = self.reader.expect(id).await?;
         self.plans.check_plan(execution.plan()).await?;
         let missing = || EngineError::NotFound(format!("`{id}` has no step `{step}`"));
-        let (name, item) = split_item(step).ok_or_else(missing)?;
+        let (name, item) = split_item_name(step).ok_or_else(missing)?;
         let name: StepId = name.parse().map_err(|_| missing())?;
         let number = execution.plan().step_number(&name).ok_or_else(missing)?;
         let task = item.map_or_else(|| number.into(), |index| Task::from(number).for_item(index));
@@ -178,8 +178,8 @@ impl Executions {
         if !has_worker && self.store.list_workers(self.clock.now()).await?.is_empty() {
             return Ok(execution);
         }
-        let max_wait = if has_worker { MAX_WAIT } else { MAX_WAIT_FOR_OTHERS };
-        let mut log = pin!(self.reader.tail(execution.id(), execution.seq()));
+        let max_wait = if has_worker { MAX_EVENT_WAIT } else { MAX_WAIT_WITHOUT_WORKER };
+        let mut log = pin!(self.reader.follow_log(execution.id(), execution.seq()));
         let waiting = async {
             while let Some(next) = log.next().await {
                 let recorded = next?;
@@ -200,7 +200,7 @@ impl Executions {
     }
 }
 
-/// Returns whether a command changed nothing, because another one was faster.
+/// Returns whether a command changed nothing, because another command was recorded first.
 pub(super) fn is_ignored(event: &Event) -> bool {
     matches!(event, Event::CommandIgnored { .. })
 }
@@ -210,8 +210,8 @@ fn waits_for_person(step: &Step) -> bool {
     matches!(step.state, StepState::Waiting(WaitReason::Approval | WaitReason::Decision { .. }))
 }
 
-/// Splits the name of an item, `step[3]`.
-pub(super) fn split_item(name: &str) -> Option<(&str, Option<u32>)> {
+/// Splits the name of an item, such as `step[3]`, into the step and the index.
+pub(super) fn split_item_name(name: &str) -> Option<(&str, Option<u32>)> {
     match name.strip_suffix(']') {
         None => Some((name, None)),
         Some(open) => {

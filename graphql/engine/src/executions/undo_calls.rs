@@ -8,7 +8,7 @@ use shared::{
 use super::reader::ExecutionReader;
 use crate::error::EngineError;
 
-const MAX_READ: usize = 1_000;
+const MAX_READ_EXECUTIONS: usize = 1_000;
 
 /// A call that undoes a step, or an item of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl ExecutionReader {
     /// in the order of each execution. Empty if it does not compensate.
     pub async fn undo_calls(&self, execution: &Execution) -> Result<Vec<UndoCall>, EngineError> {
         let (mut calls, mut children) = (own_undo_calls(execution), open_children(execution));
-        for _ in 0..MAX_READ {
+        for _ in 0..MAX_READ_EXECUTIONS {
             let Some(id) = children.pop() else { break };
             // A child that has not started yet has done nothing.
             let Some(child) = self.load(id).await? else { continue };

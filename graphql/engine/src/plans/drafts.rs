@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use planner::{
-    EXPLICIT,
+    EXPLICIT_PLANNER,
     catalog::Catalog,
     compile::{Compiled, compile_all},
     draft::{Draft, SubDraft},
@@ -14,7 +14,7 @@ use shared::{
     plan::{Plan, PlanInfo},
 };
 
-use super::{Plans, SHORT_QUERY_BYTES, check_length, transcript::Transcript};
+use super::{MAX_SHORT_QUERY_BYTES, Plans, check_length, transcript::Transcript};
 use crate::error::EngineError;
 
 /// The result of compiling a draft: a plan unless a diagnostic is an error.
@@ -32,18 +32,18 @@ impl Plans {
     /// Compiles a draft for a caller as a plan of a new request.
     async fn compile_draft(&self, draft: &Draft) -> Result<Compiled, EngineError> {
         let request = RequestId::draw(self.clock.now());
-        let info = self.new_info(request, query_of(draft), EXPLICIT);
-        let names = tool_names(draft);
+        let info = self.new_info(request, find_or_derive_query(draft), EXPLICIT_PLANNER);
+        let names = collect_tool_names(draft);
         self.tools.inventory.wait_for_tools(&names).await;
-        let catalog = self.tools.catalog_now();
+        let catalog = self.tools.catalog_without_waiting();
         let compiled = self.compile(draft, info.clone(), &catalog).await;
         if matches!(compiled, Err(EngineError::InvalidPlan { .. }))
             && !self.tools.grant.allows_every_tool()
         {
-            // A tool that the caller may not use is forbidden, not unknown. That holds even if it is
-            // inactive, or if the draft has other errors.
+            // A tool that the caller may not use is forbidden, not unknown. That holds even if it
+            // is inactive, or if the draft has other errors.
             let inventory = &self.tools.inventory;
-            let all = inventory.catalog_of(&inventory.toolbox().sets());
+            let all = inventory.build_catalog(&inventory.toolbox().sets());
             let found = names.iter().filter_map(|name| all.find(name.as_str()));
             let tools: Vec<_> = found.map(|tool| tool.definition.qualified_name()).collect();
             self.tools.grant.check_tools(&tools)?;
@@ -64,11 +64,11 @@ impl Plans {
         info: PlanInfo,
         catalog: &Catalog,
     ) -> Result<Compiled, EngineError> {
-        let sub_plans = self.library.sub_plans(draft).await?;
+        let sub_plans = self.library.find_sub_plans(draft).await?;
         let planner = info.planner.clone();
         let mut new_info = |draft: &Draft| {
             let request = RequestId::draw(self.clock.now());
-            self.new_info(request, query_of(draft), &planner)
+            self.new_info(request, find_or_derive_query(draft), &planner)
         };
         compile_all(draft, info, catalog, &sub_plans, &mut new_info)
             .map_err(|diagnostics| EngineError::InvalidPlan { diagnostics, request: None })
@@ -79,14 +79,14 @@ impl Plans {
     /// A draft that names a request becomes its next version. Any other starts a new request.
     pub async fn create_plan(&self, draft: &Draft) -> Result<Verdict, EngineError> {
         let request = match &draft.request_id {
-            Some(id) => Some(self.known_request(id).await?),
+            Some(id) => Some(self.find_request(id).await?),
             None => None,
         };
         let compiled = match self.compile_draft(draft).await {
             Ok(compiled) => compiled,
             Err(err) => return to_verdict(Err(err)),
         };
-        let query = query_of(draft);
+        let query = find_or_derive_query(draft);
         check_length(&query)?;
         let (request, version) = match request {
             Some(id) => (id, self.library.next_version(id).await?),
@@ -117,7 +117,7 @@ impl Plans {
         self.create_plan(&draft).await
     }
 
-    async fn known_request(&self, id: &str) -> Result<RequestId, EngineError> {
+    async fn find_request(&self, id: &str) -> Result<RequestId, EngineError> {
         let missing = || EngineError::not_found("request", id);
         let id: RequestId = id.parse().map_err(|_| missing())?;
         self.store.request(id).await?.map(|request| request.id).ok_or_else(missing)
@@ -138,7 +138,7 @@ fn to_verdict(compiled: Result<Arc<Plan>, EngineError>) -> Result<Verdict, Engin
 }
 
 /// Returns the query of a draft. A draft without a query gets one from the names of its tools.
-fn query_of(draft: &Draft) -> String {
+fn find_or_derive_query(draft: &Draft) -> String {
     if let Some(query) = draft.query.as_deref().filter(|query| !query.trim().is_empty()) {
         return query.to_owned();
     }
@@ -147,7 +147,7 @@ fn query_of(draft: &Draft) -> String {
     let mut query = String::new();
     for name in names {
         let separator = if query.is_empty() { "" } else { ", " };
-        if query.len() + name.len() > SHORT_QUERY_BYTES {
+        if query.len() + name.len() > MAX_SHORT_QUERY_BYTES {
             query.push_str(", …");
             break;
         }
@@ -158,7 +158,7 @@ fn query_of(draft: &Draft) -> String {
 }
 
 /// Returns the names of all tools that a draft and the drafts inside it call.
-fn tool_names(draft: &Draft) -> Vec<ToolName> {
+fn collect_tool_names(draft: &Draft) -> Vec<ToolName> {
     let mut names = Vec::new();
     for step in &draft.tools {
         let compensation = step.compensate.as_ref();
@@ -167,7 +167,7 @@ fn tool_names(draft: &Draft) -> Vec<ToolName> {
         let written = [step.name.as_deref(), step.tool_name.as_deref()].into_iter().chain(called);
         names.extend(written.flatten().filter_map(|name| name.parse::<ToolName>().ok()));
         if let Some(SubDraft::Inline(inner)) = &step.plan {
-            names.extend(tool_names(inner));
+            names.extend(collect_tool_names(inner));
         }
     }
     names
@@ -186,7 +186,7 @@ mod tests {
     };
 
     #[derive(serde::Deserialize, schemars::JsonSchema)]
-    struct Given {
+    struct UnusedParameters {
         #[expect(dead_code, reason = "a missing tool must not hide a missing permission")]
         much: u32,
     }
@@ -194,7 +194,7 @@ mod tests {
     #[tokio::test]
     async fn a_plan_with_a_forbidden_inactive_tool_is_rejected() {
         let make = |set: &'static str, name: &'static str| {
-            let run = |_: Given, _: ToolContext| async { Ok::<_, ToolError>("done") };
+            let run = |_: UnusedParameters, _: ToolContext| async { Ok::<_, ToolError>("done") };
             let tool = function(set, name, "Does it.", Effect::Read, run);
             ToolSet::ready(set.parse().unwrap(), "local", "", [tool])
         };
@@ -203,7 +203,7 @@ mod tests {
         let mut token = Token::new("ci", "a secret that is hard to guess", Role::Operator);
         token.tools = Some(vec!["mine.*".parse().unwrap()]);
         let access = Access::new([token]);
-        let engine = faber.engine().granted(access.holder("ci").unwrap());
+        let engine = faber.engine().with_grant(access.find_grant_by_name("ci").unwrap());
         for name in ["on.seen", "off.hidden", "hidden"] {
             let step = DraftStep { name: Some(name.to_owned()), ..DraftStep::default() };
             let draft = Draft { tools: vec![step], ..Draft::default() };
@@ -217,7 +217,7 @@ mod tests {
                 assert!(why.contains(&format!(".{tool}`")), "{why}");
             }
         }
-        let figures = access.figures();
+        let figures = access.format_metrics();
         assert!(figures.contains("{kind=\"forbidden_tool\"} 6"), "{figures}");
         faber.close().await;
     }

@@ -18,25 +18,25 @@ use crate::error::EngineError;
 /// counts twice.
 pub(super) const MAX_STEPS: usize = 100_000;
 
-/// Returns the draft of a plan with the plans that it executes inside. `room` is the number of steps
-/// that still fit.
+/// Returns the draft of a plan, with the plans that it executes inside. `steps_left` is the number
+/// of steps that still fit into the draft.
 pub(super) fn to_draft<'a>(
     store: &'a dyn Store,
     plan: Arc<Plan>,
     level: u32,
-    room: &'a mut usize,
+    steps_left: &'a mut usize,
 ) -> BoxFuture<'a, Result<Draft, EngineError>> {
     async move {
-        *room = room.checked_sub(plan.steps().len()).ok_or_else(too_large)?;
-        let mut draft = Draft::exported(&plan);
+        *steps_left = steps_left.checked_sub(plan.steps().len()).ok_or_else(too_large_error)?;
+        let mut draft = Draft::for_export(&plan);
         for (written, step) in draft.tools.iter_mut().zip(plan.steps()) {
             let StepKind::Plan(id) = step.kind else { continue };
             if level >= limits::ANCESTORS {
-                return Err(too_large());
+                return Err(too_large_error());
             }
             let inner = store.plan(id).await?;
             let inner = inner.ok_or_else(|| EngineError::not_found("plan", id))?;
-            let inner = to_draft(store, inner, level + 1, room).await?;
+            let inner = to_draft(store, inner, level + 1, steps_left).await?;
             // The schema of a saved plan's input is no part of the plan.
             if let (Some(inputs), Some(parameters)) = (&step.inputs, &mut written.parameters) {
                 fill_defaults(inputs.schema(), parameters);
@@ -51,15 +51,15 @@ pub(super) fn to_draft<'a>(
 }
 
 /// Converts a draft to the API's form, in which a plan inside a plan is `inlinePlan`.
-pub fn as_input(draft: &mut Value) {
+pub fn to_api_form(draft: &mut Value) {
     let Some(fields) = draft.as_object_mut() else { return };
     fields.retain(|_, value| !value.is_null());
-    rename_sub_plans(draft, "plan", "inlinePlan", as_input);
+    rename_sub_plans(draft, "plan", "inlinePlan", to_api_form);
 }
 
 /// Converts a draft to the form of files and models.
-pub fn as_file(draft: &mut Value) {
-    rename_sub_plans(draft, "inlinePlan", "plan", as_file);
+pub fn to_file_form(draft: &mut Value) {
+    rename_sub_plans(draft, "inlinePlan", "plan", to_file_form);
 }
 
 fn rename_sub_plans(draft: &mut Value, from: &str, to: &str, convert: fn(&mut Value)) {
@@ -73,7 +73,7 @@ fn rename_sub_plans(draft: &mut Value, from: &str, to: &str, convert: fn(&mut Va
     }
 }
 
-fn too_large() -> EngineError {
+fn too_large_error() -> EngineError {
     EngineError::LimitExceeded(format!(
         "the plan and its sub-plans have more than {MAX_STEPS} steps together: export the \
          sub-plans one by one"

@@ -1,7 +1,7 @@
 //! The guard of plans from words: a query must order each call with an effect, and say its values.
 //!
-//! The offline planner reads the moods of clauses itself and plans orders only. The guard applies
-//! the same reading to plans of models. Plans that a person or a program wrote are not checked.
+//! The offline planner plans only those clauses that are orders. The guard applies the same reading
+//! of clauses to plans of models. Plans that a person or a program wrote are not checked.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ use shared::{
     tool::{Effect, ToolDefinition},
 };
 
-use self::values::{add_texts, clip, has_said, to_plain, words_of};
+use self::values::{add_texts, plain_words, says_value, shorten, to_lowercase_words};
 
 /// The rule for calls of a model's plan that the query does not order. The strictest comes last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,6 @@ pub enum Guard {
 impl Guard {
     pub const ALL: [Self; 3] = [Self::Strict, Self::Approve, Self::Off];
 
-    /// Returns the word that the configuration uses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -48,17 +47,17 @@ impl Guard {
     }
 }
 
-/// A query, and what its plans may call.
+/// A query, and the calls that its plans may make.
 pub(super) struct GuardedQuery<'a> {
     guard: Guard,
     /// The query in lower case.
-    plain: String,
+    lowercase_query: String,
     wording: Wording<'a>,
     catalog: &'a Catalog,
     /// Tools of the earlier plan that needed no approval.
-    accepted: BTreeSet<ToolName>,
+    accepted_tools: BTreeSet<ToolName>,
     /// Values of the earlier plan and of its outputs.
-    known: BTreeSet<String>,
+    known_values: BTreeSet<String>,
 }
 
 /// A call that a step makes, or that undoes it.
@@ -71,34 +70,35 @@ struct Call<'a> {
 }
 
 impl<'a> GuardedQuery<'a> {
-    /// Reads a query. The planner saw the tools in `shown`, and the plan may use those in
+    /// Reads a query. The planner saw the tools in `shown_tools`, and the plan may use those in
     /// `catalog`.
-    pub(super) fn read(
+    pub(super) fn new(
         guard: Guard,
         query: &'a str,
-        shown: &Catalog,
+        shown_tools: &Catalog,
         catalog: &'a Catalog,
     ) -> Self {
-        let (plain, wording) = (to_plain(query), Wording::read(query, shown));
-        let (accepted, known) = (BTreeSet::new(), BTreeSet::new());
-        Self { guard, plain, wording, catalog, accepted, known }
+        let (lowercase_query, wording) =
+            (to_lowercase_words(query), Wording::read(query, shown_tools));
+        let (accepted_tools, known_values) = (BTreeSet::new(), BTreeSet::new());
+        Self { guard, lowercase_query, wording, catalog, accepted_tools, known_values }
     }
 
-    /// Accepts the calls of an earlier plan: a person wrote it, or the guard checked it. A replan may
-    /// also use what its steps returned.
-    pub(super) fn after(mut self, earlier: &EarlierPlan) -> Self {
+    /// Accepts the calls of an earlier plan, because a person wrote it or the guard checked it. A
+    /// replan may also use the values that its steps returned.
+    pub(super) fn accept_earlier_calls(mut self, earlier: &EarlierPlan) -> Self {
         for step in earlier.draft.tools.iter().filter(|step| step.requires_approval != Some(true)) {
             let undo = step.compensate.as_ref().and_then(|undo| undo["name"].as_str());
             let called = [step.name.as_deref(), step.tool_name.as_deref(), undo];
             let called = called.into_iter().flatten();
             let found = called.filter_map(|name| self.catalog.find(name));
-            self.accepted.extend(found.map(|tool| tool.definition.qualified_name()));
+            self.accepted_tools.extend(found.map(|tool| tool.definition.qualified_name()));
             for written in [&step.parameters, &step.compensate].into_iter().flatten() {
-                add_texts(written, &mut self.known);
+                add_texts(written, &mut self.known_values);
             }
         }
         for output in earlier.results.iter().filter_map(|result| result.output.as_ref()) {
-            add_texts(output, &mut self.known);
+            add_texts(output, &mut self.known_values);
         }
         self
     }
@@ -129,8 +129,8 @@ impl<'a> GuardedQuery<'a> {
         if self.guard == Guard::Off {
             return Ok(ProposedPlan { compiled, proposal });
         }
-        for (at, _) in found {
-            proposal.draft.tools[at].requires_approval = Some(true);
+        for (step_index, _) in found {
+            proposal.draft.tools[step_index].requires_approval = Some(true);
         }
         proposal.compile(planner, compiler).await
     }
@@ -138,11 +138,11 @@ impl<'a> GuardedQuery<'a> {
     /// Returns the problems of calls, with the places of their steps in the draft.
     fn find_problems(&self, plan: &Plan) -> Vec<(usize, Diagnostic)> {
         let mut found = Vec::new();
-        for (at, number) in plan.draft_order().iter().enumerate() {
-            for call in calls_of(at, plan.step(*number)) {
+        for (step_index, number) in plan.draft_order().iter().enumerate() {
+            for call in list_calls(step_index, plan.step(*number)) {
                 let Some(tool) = self.catalog.find(call.tool.as_str()) else { continue };
                 let problems = self.check_call(&call, &tool.definition);
-                found.extend(problems.into_iter().map(|problem| (at, problem)));
+                found.extend(problems.into_iter().map(|problem| (step_index, problem)));
             }
         }
         found
@@ -150,15 +150,15 @@ impl<'a> GuardedQuery<'a> {
 
     fn check_call(&self, call: &Call<'_>, tool: &ToolDefinition) -> Vec<Diagnostic> {
         let mut found = Vec::new();
-        if !self.accepted.contains(&tool.qualified_name()) {
+        if !self.accepted_tools.contains(&tool.qualified_name()) {
             let mut words = BTreeSet::new();
             add_texts(call.parameters, &mut words);
-            let words: Vec<String> = words.iter().flat_map(|text| words_of(text)).collect();
+            let words: Vec<String> = words.iter().flat_map(|text| plain_words(text)).collect();
             let (standing, said) = self.wording.standing(tool, &words);
-            found.extend(self.describe_standing(call, standing, &said));
+            found.extend(self.explain_clause(call, standing, &said));
         }
-        for (path, text) in self.find_invented(call.parameters, tool) {
-            let (name, text) = (tool.name.as_str(), clip(&text));
+        for (path, text) in self.find_invented_values(call.parameters, tool) {
+            let (name, text) = (tool.name.as_str(), shorten(&text));
             let message = format!(
                 "`{path}` of `{name}` is `{text}`, which neither the query nor an output says"
             );
@@ -169,13 +169,13 @@ impl<'a> GuardedQuery<'a> {
         found
     }
 
-    fn describe_standing(
+    fn explain_clause(
         &self,
         call: &Call<'_>,
         standing: Standing,
         said: &str,
     ) -> Option<Diagnostic> {
-        let (tool, said) = (call.tool, clip(said));
+        let (tool, said) = (call.tool, shorten(said));
         let message = match standing {
             Standing::Ordered => return None,
             Standing::Conditional if call.is_conditional => return None,
@@ -196,15 +196,19 @@ impl<'a> GuardedQuery<'a> {
     }
 
     /// Returns the paths and texts of values that neither the query nor an output says.
-    fn find_invented(&self, parameters: &Value, tool: &ToolDefinition) -> Vec<(String, String)> {
+    fn find_invented_values(
+        &self,
+        parameters: &Value,
+        tool: &ToolDefinition,
+    ) -> Vec<(String, String)> {
         let mut invented = Vec::new();
         for (name, value) in parameters.as_object().into_iter().flatten() {
             let schema = &tool.input_schema["properties"][name];
             let mut found = Vec::new();
-            values::collect(value, schema, name.clone(), &mut found);
+            values::collect_values(value, schema, name.clone(), &mut found);
             found.retain(|(_, text)| {
-                !self.known.contains(text)
-                    && !has_said(&self.plain, &self.wording, text, || {
+                !self.known_values.contains(text)
+                    && !says_value(&self.lowercase_query, &self.wording, text, || {
                         self.wording.is_composed(tool, name)
                     })
             });
@@ -214,10 +218,11 @@ impl<'a> GuardedQuery<'a> {
     }
 }
 
-/// Returns the calls with an effect that a step makes. A sub-plan was written or checked before.
-fn calls_of(at: usize, step: &ToolExecution) -> Vec<Call<'_>> {
+/// Returns the calls with an effect that a step makes. Omits the calls of a sub-plan, because a
+/// sub-plan was written by a person or checked before.
+fn list_calls(step_index: usize, step: &ToolExecution) -> Vec<Call<'_>> {
     let mut calls = Vec::new();
-    let path = format!("tools[{at}]");
+    let path = format!("tools[{step_index}]");
     if let Some(undo) = step.compensate.as_ref().filter(|undo| undo.policy.effect != Effect::Read) {
         let (tool, parameters) = (&undo.tool, &*undo.parameters);
         let path = format!("{path}.compensate");

@@ -7,8 +7,8 @@ use shared::{
     schema::{Schema, SchemaViolation, ViolationKind, check_cost, fill_defaults},
 };
 
-const MAX_BYTES: usize = 64 << 10;
-const MAX_DEPTH: usize = 64;
+const MAX_INPUTS_BYTES: usize = 64 << 10;
+const MAX_INPUTS_DEPTH: usize = 64;
 
 /// Returns the JSON Schema of a plan's input, or an error.
 ///
@@ -18,16 +18,16 @@ pub(super) fn to_schema(written: &Value) -> Result<Value, String> {
     let Value::Object(fields) = written else {
         return Err("write a JSON Schema, or `{\"name\": {\"type\": \"string\"}}`".to_owned());
     };
-    if json::json_size(written) > MAX_BYTES {
-        return Err(format!("they have more than {MAX_BYTES} bytes"));
+    if json::json_size(written) > MAX_INPUTS_BYTES {
+        return Err(format!("they have more than {MAX_INPUTS_BYTES} bytes"));
     }
-    if json::is_deeper_than(written, MAX_DEPTH) {
-        return Err(format!("they are nested deeper than {MAX_DEPTH} levels"));
+    if json::is_deeper_than(written, MAX_INPUTS_DEPTH) {
+        return Err(format!("they are nested deeper than {MAX_INPUTS_DEPTH} levels"));
     }
     let schema = if is_schema(fields) { written.clone() } else { expand_short_form(fields)? };
     check_cost(&schema).map_err(|why| format!("they are refused: {why}"))?;
     Schema::new(&schema).map_err(|err| format!("this is not a JSON Schema: {err}"))?;
-    // Otherwise an invalid default is found only when a plan runs.
+    // This check finds an invalid default now, not when the plan runs.
     check_defaults(&schema)?;
     Ok(schema)
 }
@@ -80,8 +80,8 @@ fn check_defaults(schema: &Value) -> Result<(), String> {
     for (name, property) in schema_properties(schema) {
         let Some(default) = property.get("default") else { continue };
         // A property may refer to another part of the schema.
-        let Ok(own) = Schema::new(property) else { continue };
-        if let Some(why) = own.complaint(default) {
+        let Ok(property_schema) = Schema::new(property) else { continue };
+        if let Some(why) = property_schema.complaint(default) {
             return Err(format!("the default of `{name}` does not fit: {why}"));
         }
     }
@@ -92,7 +92,8 @@ fn schema_properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> 
     schema["properties"].as_object().into_iter().flatten()
 }
 
-/// Adds defaults to the input of a plan and checks it. The error lists everything that does not fit.
+/// Adds defaults to the input of a plan and checks it. The error lists everything that does not
+/// fit.
 pub(crate) fn fit_input(schema: &Value, input: Value) -> Result<Value, String> {
     let mut input = if input.is_null() { json!({}) } else { input };
     fill_defaults(schema, &mut input);
@@ -161,21 +162,28 @@ mod tests {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn refused(written: Value, expected: Expect) {
+    fn check_refused(written: Value, expected: Expect) {
         expected.assert_eq(&to_schema(&written).unwrap_err());
     }
 
     #[test]
     fn an_invalid_input_schema_is_rejected() {
-        refused(json!(5), expect![[r#"write a JSON Schema, or `{"name": {"type": "string"}}`"#]]);
-        refused(json!({ "a": 5 }), expect![[r#"`a` is 5; write `{"a": {"type": "string"}}`"#]]);
+        check_refused(
+            json!(5),
+            expect![[r#"write a JSON Schema, or `{"name": {"type": "string"}}`"#]],
+        );
+        check_refused(
+            json!({ "a": 5 }),
+            expect![[r#"`a` is 5; write `{"a": {"type": "string"}}`"#]],
+        );
         let err = to_schema(&json!({ "a": "strnig" })).unwrap_err();
         assert!(err.starts_with("this is not a JSON Schema: ") && err.contains("strnig"), "{err}");
-        refused(
+        check_refused(
             json!({ "a": { "type": "integer", "default": "x" } }),
             expect![[r#"the default of `a` does not fit: "x" is not of type "integer""#]],
         );
-        let err = to_schema(&json!({ "a": { "description": "x".repeat(MAX_BYTES) } })).unwrap_err();
+        let err = to_schema(&json!({ "a": { "description": "x".repeat(MAX_INPUTS_BYTES) } }))
+            .unwrap_err();
         assert_eq!(err, "they have more than 65536 bytes");
     }
 

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use planner::{
     draft::Draft,
-    reuse::{RetryScope, ReuseError, kept_steps},
-    sub_plans::{SubPlan, SubPlans, names},
+    reuse::{RetryScope, ReuseError, find_kept_steps},
+    sub_plans::{SubPlan, SubPlans, list_sub_plan_names},
     suggest::did_you_mean,
 };
 use serde_json::Value;
@@ -21,9 +21,9 @@ use shared::{
 use super::{export, inputs};
 use crate::error::EngineError;
 
-const MAX_NAME: usize = 128;
+const MAX_NAME_CHARS: usize = 128;
 /// Maximum number of saved plans that are compared with a misspelt name.
-const MAX_COMPARED: usize = 1_000;
+const MAX_COMPARED_NAMES: usize = 1_000;
 const MAX_SUB_PLANS: usize = 1_000;
 
 pub struct PlanLibrary {
@@ -54,12 +54,12 @@ impl PlanLibrary {
     /// executes inside. The draft does not depend on this store.
     pub async fn export(&self, id: PlanId) -> Result<Option<Draft>, EngineError> {
         let Some(plan) = self.load(id).await? else { return Ok(None) };
-        let mut room = export::MAX_STEPS.max(plan.steps().len());
-        export::to_draft(&*self.store, plan, 0, &mut room).await.map(Some)
+        let mut steps_left = export::MAX_STEPS.max(plan.steps().len());
+        export::to_draft(&*self.store, plan, 0, &mut steps_left).await.map(Some)
     }
 
     /// Returns the plans that a plan executes, then the plans that these execute, and so on.
-    pub(crate) async fn levels_below(
+    pub(crate) async fn list_sub_plan_levels(
         &self,
         plan: &Arc<Plan>,
     ) -> Result<Vec<Vec<Arc<Plan>>>, StoreError> {
@@ -81,11 +81,11 @@ impl PlanLibrary {
     }
 
     /// Returns a plan and all plans that it executes, each once.
-    pub(super) async fn with_sub_plans(
+    pub(super) async fn list_with_sub_plans(
         &self,
         plan: &Arc<Plan>,
     ) -> Result<Vec<Arc<Plan>>, StoreError> {
-        let below = self.levels_below(plan).await?;
+        let below = self.list_sub_plan_levels(plan).await?;
         let mut seen: BTreeSet<PlanId> = BTreeSet::new();
         let plans = std::iter::once(plan).chain(below.iter().flatten());
         Ok(plans.filter(|plan| seen.insert(plan.id())).cloned().collect())
@@ -97,23 +97,23 @@ impl PlanLibrary {
         if compensates(plan) {
             return Ok(true);
         }
-        Ok(self.levels_below(plan).await?.iter().flatten().any(|plan| compensates(plan)))
+        Ok(self.list_sub_plan_levels(plan).await?.iter().flatten().any(|plan| compensates(plan)))
     }
 
     /// Returns the tools of a plan and of all plans that it executes.
-    pub async fn tools_of(&self, plan: &Arc<Plan>) -> Result<BTreeSet<ToolName>, EngineError> {
-        let plans = self.with_sub_plans(plan).await?;
+    pub async fn list_tools(&self, plan: &Arc<Plan>) -> Result<BTreeSet<ToolName>, EngineError> {
+        let plans = self.list_with_sub_plans(plan).await?;
         Ok(plans.iter().flat_map(|plan| plan.called_tools()).cloned().collect())
     }
 
     /// Returns the tools that a retry may call: the tools of the steps that run again, of the plans
     /// that these execute, and of compensations.
-    pub async fn tools_of_retry(
+    pub async fn list_retry_tools(
         &self,
         finished: &Execution,
         scope: RetryScope<'_>,
     ) -> Result<BTreeSet<ToolName>, EngineError> {
-        let kept = kept_steps(finished, scope).map_err(|err| refused_reuse(finished, err))?;
+        let kept = find_kept_steps(finished, scope).map_err(|err| reuse_error(finished, err))?;
         let mut tools = BTreeSet::new();
         let compensates = finished.options().compensate_on_failure;
         for (step, is_kept) in finished.plan().steps().iter().zip(kept) {
@@ -126,15 +126,15 @@ impl PlanLibrary {
             if let StepKind::Plan(id) = step.kind
                 && let Some(plan) = self.load(id).await?
             {
-                tools.append(&mut self.tools_of(&plan).await?);
+                tools.append(&mut self.list_tools(&plan).await?);
             }
         }
         Ok(tools)
     }
 
     /// Finds the plans that a draft names. The compiler replaces the names by ids.
-    pub(super) async fn sub_plans(&self, draft: &Draft) -> Result<SubPlans, EngineError> {
-        let names = names(draft);
+    pub(super) async fn find_sub_plans(&self, draft: &Draft) -> Result<SubPlans, EngineError> {
+        let names = list_sub_plan_names(draft);
         if names.len() > MAX_SUB_PLANS {
             let (has, most) = (names.len(), MAX_SUB_PLANS);
             let why = format!("the plan names {has} other plans; the limit is {most}");
@@ -142,14 +142,14 @@ impl PlanLibrary {
         }
         let mut found = Vec::with_capacity(names.len());
         for name in names {
-            if let Some(plan) = self.sub_plan(name).await? {
+            if let Some(plan) = self.find_sub_plan(name).await? {
                 found.push((name.to_owned(), plan));
             }
         }
         Ok(SubPlans::new(found))
     }
 
-    async fn sub_plan(&self, name: &str) -> Result<Option<SubPlan>, StoreError> {
+    async fn find_sub_plan(&self, name: &str) -> Result<Option<SubPlan>, StoreError> {
         let (id, inputs) = match name.parse() {
             Ok(id) => (id, None),
             Err(_) => match self.saved_plan(name).await? {
@@ -158,7 +158,7 @@ impl PlanLibrary {
             },
         };
         let Some(plan) = self.load(id).await? else { return Ok(None) };
-        let depth = self.levels_below(&plan).await?.len();
+        let depth = self.list_sub_plan_levels(&plan).await?.len();
         let inputs = inputs.map(Arc::new);
         Ok(Some(SubPlan { id, depth: u32::try_from(depth).unwrap_or(u32::MAX), inputs }))
     }
@@ -195,19 +195,22 @@ impl PlanLibrary {
 
     /// Returns the plan that is saved under a name, if there is one.
     pub async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
-        if name.is_empty() || name.len() > MAX_NAME {
+        if name.is_empty() || name.len() > MAX_NAME_CHARS {
             return Ok(None);
         }
         self.store.find_saved_plan(name).await
     }
 
     /// Returns the plan that is saved under a name, or an error with a similar name.
-    pub(crate) async fn expect_saved_plan(&self, name: &str) -> Result<SavedPlan, EngineError> {
+    pub(crate) async fn find_saved_plan_or_suggest(
+        &self,
+        name: &str,
+    ) -> Result<SavedPlan, EngineError> {
         if let Some(saved) = self.saved_plan(name).await? {
             return Ok(saved);
         }
-        let name: String = name.chars().take(MAX_NAME).collect();
-        let known = self.saved_plans(None, MAX_COMPARED).await?;
+        let name: String = name.chars().take(MAX_NAME_CHARS).collect();
+        let known = self.saved_plans(None, MAX_COMPARED_NAMES).await?;
         let help = did_you_mean(&name, known.iter().map(|saved| saved.name.as_str()));
         let help = help.map(|help| format!(": {help}")).unwrap_or_default();
         Err(EngineError::NotFound(format!("no plan was saved as `{name}`{help}")))
@@ -215,7 +218,7 @@ impl PlanLibrary {
 
     /// Removes a name. The plan stays. Returns whether the name existed.
     pub async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
-        if name.is_empty() || name.len() > MAX_NAME {
+        if name.is_empty() || name.len() > MAX_NAME_CHARS {
             return Ok(false);
         }
         self.store.remove_saved_plan(name).await
@@ -224,8 +227,8 @@ impl PlanLibrary {
 
 fn check_name(name: &str) -> Result<(), EngineError> {
     let invalid = |why: &str| Err(EngineError::InvalidArgument(format!("`name` {why}")));
-    if name.is_empty() || name.len() > MAX_NAME {
-        return invalid(&format!("has {} bytes; write 1 to {MAX_NAME}", name.len()));
+    if name.is_empty() || name.len() > MAX_NAME_CHARS {
+        return invalid(&format!("has {} bytes; write 1 to {MAX_NAME_CHARS}", name.len()));
     }
     if name.trim() != name || name.chars().any(char::is_control) {
         return invalid("must not begin or end with a space, or contain control characters");
@@ -237,7 +240,7 @@ fn check_name(name: &str) -> Result<(), EngineError> {
 }
 
 /// Converts the error of a retry or a replan. An unknown step gets a suggestion.
-pub(crate) fn refused_reuse(finished: &Execution, err: ReuseError) -> EngineError {
+pub(crate) fn reuse_error(finished: &Execution, err: ReuseError) -> EngineError {
     match err {
         ReuseError::Open(_) => EngineError::Conflict(err.to_string()),
         ReuseError::NoStep(name) => {

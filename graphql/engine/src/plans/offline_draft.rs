@@ -17,36 +17,36 @@ impl Plans {
     pub(super) async fn draft_offline(
         &self,
         query: &str,
-        wide: Candidates,
+        all_tools: Candidates,
         compiler: &dyn PlanCompiler,
         scope: &PlanningScope<'_>,
     ) -> (Candidates, Option<ProposedPlan>) {
         // Without a draft, the model plans without a hint.
-        let draft = self.planners.offline().plan(query, &wide.catalog, compiler).await.ok();
+        let draft = self.planners.offline().plan(query, &all_tools.catalog, compiler).await.ok();
         let plan = draft.as_ref().map(|draft| &draft.compiled.plan);
-        (self.narrow(query, wide, plan, scope).await, draft)
+        (self.keep_best_candidates(query, all_tools, plan, scope).await, draft)
     }
 
-    /// Keeps the best candidates for a model, because it reads each of them. The tools of `plan` and
-    /// the request for a replan stay, too.
-    pub(super) async fn narrow(
+    /// Keeps the best candidates for a model, because the model reads each of them. Also keeps the
+    /// tools of `plan` and the tool that requests a replan.
+    pub(super) async fn keep_best_candidates(
         &self,
         query: &str,
-        wide: Candidates,
+        all_tools: Candidates,
         plan: Option<&Plan>,
         scope: &PlanningScope<'_>,
     ) -> Candidates {
-        let count = wide.catalog.plannable().count();
+        let count = all_tools.catalog.list_plannable().count();
         if scope.max_tools.is_some() || count <= MODEL_TOOLS {
-            return wide;
+            return all_tools;
         }
         let Candidates { catalog, report } =
-            self.selection.candidates(query, &wide.catalog, MODEL_TOOLS).await;
+            self.selection.candidates(query, &all_tools.catalog, MODEL_TOOLS).await;
         let mut kept: BTreeSet<ToolName> =
-            catalog.plannable().map(|tool| tool.qualified_name()).collect();
+            catalog.list_plannable().map(|tool| tool.qualified_name()).collect();
         kept.extend(plan.into_iter().flat_map(Plan::steps).map(|step| step.tool.clone()));
         let stays = |name: &ToolName| name.as_str() == REPLAN || kept.contains(name);
-        let catalog = wide.catalog.filtered(|tool| {
+        let catalog = all_tools.catalog.filter_tools(|tool| {
             let is_plannable = tool.is_active && tool.definition.is_callable;
             !is_plannable || stays(&tool.definition.qualified_name())
         });
@@ -54,9 +54,9 @@ impl Plans {
     }
 }
 
-/// Returns the offline draft in place of a model's plan that stays invalid. If the model does not
-/// answer, the error only mentions the draft, because the caller asked for a model.
-pub(super) fn use_draft(
+/// Returns the offline draft in place of a plan of a model that stays invalid. If the model does
+/// not answer, returns an error that only mentions the draft, because the caller asked for a model.
+pub(super) fn replace_failed_plan(
     err: PlanningError,
     draft: ProposedPlan,
 ) -> Result<ProposedPlan, PlanningError> {

@@ -15,8 +15,8 @@ use crate::{
     error::EngineError,
 };
 
-const MODEL: &str = "model";
-pub(crate) const NO_MODEL: &str = "no model is configured: write `planner: { provider: openai, model: NAME, \
+const MODEL_PLANNER: &str = "model";
+pub(crate) const NO_MODEL_MESSAGE: &str = "no model is configured: write `planner: { provider: openai, model: NAME, \
                         api_key_env: OPENAI_API_KEY }` into the configuration; Anthropic, Gemini, \
                         Groq, Ollama and servers with the API of OpenAI (`base_url`) work, too";
 
@@ -47,11 +47,11 @@ impl Planners {
         repairs: u32,
         toolbox: &Toolbox,
     ) -> Result<Self, ModelError> {
-        let model = settings.model()?;
+        let model = settings.build_model()?;
         let agent_context = AgentContext {
             model: Arc::clone(&model),
             toolbox: toolbox.downgrade(),
-            holders: Arc::clone(&self.access),
+            server_access: Arc::clone(&self.access),
             has_native_tools: settings.native_tools,
         };
         toolbox.add_internal_tools(agent::tools(&Arc::new(agent_context)));
@@ -68,16 +68,19 @@ impl Planners {
         self.model.is_some()
     }
 
-    pub(crate) fn find_model(&self, wanted: Option<&str>) -> Result<&Arc<dyn Model>, EngineError> {
-        let is_offline = wanted.is_some_and(|name| is_same(name, self.offline.name()));
+    pub(crate) fn find_model(
+        &self,
+        requested: Option<&str>,
+    ) -> Result<&Arc<dyn Model>, EngineError> {
+        let is_offline = requested.is_some_and(|name| is_same_name(name, self.offline.name()));
         let model = self.model.as_ref().filter(|_| !is_offline);
         let Some(model) = model else {
             let why = if is_offline { "an agent needs a model; " } else { "" };
-            let message = format!("{why}{NO_MODEL}");
+            let message = format!("{why}{NO_MODEL_MESSAGE}");
             return Err(EngineError::PlannerUnavailable { message, request: None });
         };
-        match wanted {
-            Some(name) if !model.has_name(name) => Err(self.unknown_planner(name)),
+        match requested {
+            Some(name) if !model.is_named(name) => Err(self.unknown_planner_error(name)),
             _ => Ok(model.planner.model()),
         }
     }
@@ -86,31 +89,39 @@ impl Planners {
         &self.offline
     }
 
-    /// Returns whether a planner reads the moods of a query itself.
+    /// Returns whether a planner determines itself which clauses of a query are orders.
     pub(super) fn is_offline(&self, planner: &dyn Planner) -> bool {
         planner.name() == self.offline.name()
     }
 
     /// Returns the planner of a name. The default is a model, if one is configured.
-    pub(super) fn find(&self, wanted: Option<&str>) -> Result<Arc<dyn Planner>, EngineError> {
-        match (wanted, &self.model) {
+    pub(super) fn find_planner(
+        &self,
+        requested: Option<&str>,
+    ) -> Result<Arc<dyn Planner>, EngineError> {
+        match (requested, &self.model) {
             (None, None) => Ok(Arc::clone(&self.offline)),
             (None, Some(model)) => Ok(Arc::clone(&model.planner) as _),
-            (Some(name), _) if is_same(name, self.offline.name()) => Ok(Arc::clone(&self.offline)),
-            (Some(name), Some(model)) if model.has_name(name) => {
+            (Some(name), _) if is_same_name(name, self.offline.name()) => {
+                Ok(Arc::clone(&self.offline))
+            }
+            (Some(name), Some(model)) if model.is_named(name) => {
                 Ok(Arc::clone(&model.planner) as _)
             }
-            (Some(name), None) if is_same(name, MODEL) => {
-                Err(EngineError::PlannerUnavailable { message: NO_MODEL.to_owned(), request: None })
+            (Some(name), None) if is_same_name(name, MODEL_PLANNER) => {
+                Err(EngineError::PlannerUnavailable {
+                    message: NO_MODEL_MESSAGE.to_owned(),
+                    request: None,
+                })
             }
-            (Some(name), _) => Err(self.unknown_planner(name)),
+            (Some(name), _) => Err(self.unknown_planner_error(name)),
         }
     }
 
-    fn unknown_planner(&self, name: &str) -> EngineError {
+    fn unknown_planner_error(&self, name: &str) -> EngineError {
         let have = self.offline.name();
         let model = match &self.model {
-            Some(model) => format!(" and `{MODEL}` (`{}`)", model.planner.name()),
+            Some(model) => format!(" and `{MODEL_PLANNER}` (`{}`)", model.planner.name()),
             None => String::new(),
         };
         EngineError::InvalidArgument(format!(
@@ -120,17 +131,17 @@ impl Planners {
 }
 
 impl ConfiguredModel {
-    /// Returns whether a name is `model`, the provider's, or the model's own.
-    fn has_name(&self, name: &str) -> bool {
+    /// Returns whether a name is `model`, the name of the provider, or the name of the model.
+    fn is_named(&self, name: &str) -> bool {
         let own = self.planner.name();
-        is_same(name, MODEL)
+        is_same_name(name, MODEL_PLANNER)
             || name == own
-            || is_same(name, self.provider)
+            || is_same_name(name, self.provider)
             || own.split_once('/').is_some_and(|(_, model)| model == name)
     }
 }
 
-fn is_same(a: &str, b: &str) -> bool {
+fn is_same_name(a: &str, b: &str) -> bool {
     a.eq_ignore_ascii_case(b)
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use planner::{
-    EXPLICIT, PlanCompiler, PlanningError, ProposedPlan, Rejection,
+    EXPLICIT_PLANNER, PlanCompiler, PlanningError, ProposedPlan, Rejection,
     compile::Compiled,
     draft::Draft,
     replan::{EarlierPlan, RepeatGuard, carry_over},
@@ -15,7 +15,8 @@ use shared::{
 };
 
 use super::{
-    Offer, PlanningScope, Plans, RequestCompiler, guard::GuardedQuery, transcript::Transcript,
+    PlannerInput, PlanningScope, Plans, RequestCompiler, guard::GuardedQuery,
+    transcript::Transcript,
 };
 use crate::error::EngineError;
 
@@ -37,8 +38,8 @@ impl PlanCompiler for ReplanCompiler<'_> {
 }
 
 impl ReplanCompiler<'_> {
-    /// Uses the tools that the draft is compiled with, because the planner may have been shown
-    /// fewer.
+    /// Uses the tools that the draft is compiled with, because the planner may have seen fewer
+    /// tools.
     fn carry_over(&self, draft: &mut Draft) {
         carry_over(draft, &self.earlier.draft, self.compiler.catalog);
     }
@@ -55,28 +56,30 @@ impl Plans {
     ) -> Result<Result<ProposedPlan, PlanningError>, EngineError> {
         let query = finished.plan().info().query.as_str();
         let is_last = finished.options().replans.after_replan().left == 0;
-        let Offer { catalog, candidates } = self.collect_offer(query, &scope, is_last).await?;
-        let candidates =
-            self.narrow(query, candidates, Some(finished.plan().as_ref()), &scope).await;
+        let PlannerInput { catalog, candidates } =
+            self.collect_planner_input(query, &scope, is_last).await?;
+        let candidates = self
+            .keep_best_candidates(query, candidates, Some(finished.plan().as_ref()), &scope)
+            .await;
         transcript.add("selection", candidates.report);
         let earlier = EarlierPlan::of(finished);
         let request = finished.request();
         let compiler = RequestCompiler { plans: self, request, query, catalog: &catalog };
         let compiler = ReplanCompiler { compiler, earlier: &earlier, guard };
-        transcript.ask_planner();
+        transcript.start_planner_request();
         let planner = &scope.planner;
         let mut proposed = planner.replan(query, &earlier, &candidates.catalog, &compiler).await;
         if let Ok(ProposedPlan { proposal, .. }) = &mut proposed {
             compiler.carry_over(&mut proposal.draft);
         }
-        let said = match written_goal(finished.plan(), &earlier) {
+        let said = match find_written_goal(finished.plan(), &earlier) {
             Some(goal) => format!("{query}\n{goal}"),
             None => query.to_owned(),
         };
         Ok(match proposed {
             Ok(proposed) => {
-                GuardedQuery::read(scope.guard, &said, &candidates.catalog, &catalog)
-                    .after(&earlier)
+                GuardedQuery::new(scope.guard, &said, &candidates.catalog, &catalog)
+                    .accept_earlier_calls(&earlier)
                     .check(proposed, planner.name(), &compiler)
                     .await
             }
@@ -85,10 +88,10 @@ impl Plans {
     }
 }
 
-/// Returns the goal that a person wrote into a plan that asks for a replan. A model's goal orders
-/// nothing.
-fn written_goal<'a>(plan: &Plan, earlier: &'a EarlierPlan) -> Option<&'a str> {
-    let is_written = plan.info().planner == EXPLICIT && earlier.is_requested;
+/// Returns the goal of a `flow.replan` step if a person wrote the plan. A goal that a model wrote
+/// orders nothing.
+fn find_written_goal<'a>(plan: &Plan, earlier: &'a EarlierPlan) -> Option<&'a str> {
+    let is_written = plan.info().planner == EXPLICIT_PLANNER && earlier.is_requested;
     let mut steps = earlier.draft.tools.iter().filter(|_| is_written);
     let asking = steps.find(|step| step.name.as_deref() == Some(REPLAN))?;
     asking.parameters.as_ref()?["goal"].as_str()

@@ -12,7 +12,7 @@ use toolbox::{ToolContext, ToolSet, function};
 
 use super::*;
 use crate::{
-    agent::tests::{Scripted, says},
+    agent::tests::{ScriptedModel, reply_with},
     embedded::Embedded,
 };
 
@@ -22,29 +22,29 @@ struct Page {
     page: String,
 }
 
-const WALLS: [&str; 11] = [
+const UNRELATED_TOOLS: [&str; 11] = [
     "paint_a", "paint_b", "paint_c", "paint_d", "paint_e", "paint_f", "paint_g", "paint_h",
     "paint_i", "paint_j", "paint_k",
 ];
 
 /// Returns an engine with twelve tools, and its model.
-async fn engine_with_model(answers: &[Value]) -> (Embedded, crate::Engine, Arc<Scripted>) {
+async fn engine_with_model(answers: &[Value]) -> (Embedded, crate::Engine, Arc<ScriptedModel>) {
     let run = |_: Page, _: ToolContext| async { Ok::<_, ToolError>("done") };
     let paint = |name: &'static str| function("own", name, "Paints a wall.", Effect::Once, run);
     let mut tools = vec![function("own", "read_page", "Reads a page.", Effect::Read, run)];
-    tools.extend(WALLS.map(paint));
+    tools.extend(UNRELATED_TOOLS.map(paint));
     let set = ToolSet::ready("own".parse().unwrap(), "local", "", tools);
     let faber = Embedded::open("memory:", [set]).await.unwrap();
-    let answers = answers.iter().map(|answer| says(&answer.to_string(), &[])).collect();
-    let model = Arc::new(Scripted::new(answers));
-    let planner = Arc::new(ModelPlanner::new(Arc::<Scripted>::clone(&model) as _, 0));
+    let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
+    let model = Arc::new(ScriptedModel::new(answers));
+    let planner = Arc::new(ModelPlanner::new(Arc::<ScriptedModel>::clone(&model) as _, 0));
     let engine = faber.engine().clone().with_planner(planner);
     (faber, engine, model)
 }
 
 const QUERY: &str = "read the page home";
 
-fn texts(question: &Question) -> (String, String) {
+fn prompt_texts(question: &Question) -> (String, String) {
     match &question.messages[..] {
         [Message::System(rules), Message::User(request)] => (rules.clone(), request.clone()),
         other => panic!("{other:?}"),
@@ -57,7 +57,7 @@ async fn a_model_sees_eight_tools_and_the_offline_draft() {
     let (_faber, engine, model) = engine_with_model(&[plan]).await;
     let plan = engine.plans.plan_query(QUERY, &PlanningOptions::default()).await.unwrap();
     assert_eq!(plan.info().planner, "scripted");
-    let (rules, request) = texts(&model.asked.lock().unwrap()[0]);
+    let (rules, request) = prompt_texts(&model.questions.lock().unwrap()[0]);
     let tools = rules.split("<tools>\n").nth(1).unwrap();
     assert!(tools.contains("read_page(page); read"), "{tools}");
     let listed = tools.lines().filter(|line| line.contains("; ")).count();

@@ -28,20 +28,21 @@ impl Transcript {
         self.add_at(self.clock.now(), kind, content);
     }
 
-    /// Starts the request to the planner. Its notes count from now.
-    pub(crate) fn ask_planner(&mut self) {
+    /// Records the start of the request to the planner. The times of its notes are relative to this
+    /// start.
+    pub(crate) fn start_planner_request(&mut self) {
         self.asked_at = self.clock.now();
     }
 
     pub(crate) fn add_notes(&mut self, notes: Vec<Note>) {
         for note in notes {
-            let at = self.asked_at.checked_add_signed(time_of(&note)).unwrap_or(self.asked_at);
+            let at = self.asked_at.checked_add_signed(note_time(&note)).unwrap_or(self.asked_at);
             self.add_at(at, note.kind, note.content);
         }
     }
 
-    pub(crate) fn take(&mut self) -> Vec<TranscriptEntry> {
-        std::mem::take(&mut self.entries)
+    pub(crate) fn take_entries(&mut self) -> Vec<TranscriptEntry> {
+        std::mem::take_entries(&mut self.entries)
     }
 
     fn add_at(&mut self, at: Timestamp, kind: &str, content: Value) {
@@ -51,7 +52,7 @@ impl Transcript {
     }
 }
 
-fn time_of(note: &Note) -> chrono::TimeDelta {
+fn note_time(note: &Note) -> chrono::TimeDelta {
     let microseconds = i64::try_from(note.after.as_micros()).unwrap_or(i64::MAX);
     chrono::TimeDelta::microseconds(microseconds)
 }
@@ -65,9 +66,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Still;
+    struct FixedClock;
 
-    impl Clock for Still {
+    impl Clock for FixedClock {
         fn now(&self) -> Timestamp {
             Timestamp::UNIX_EPOCH
         }
@@ -75,18 +76,18 @@ mod tests {
 
     #[test]
     fn each_transcript_entry_has_its_own_time() {
-        let clock: Arc<dyn Clock> = Arc::new(Still);
+        let clock: Arc<dyn Clock> = Arc::new(FixedClock);
         let mut transcript = Transcript::new(&clock);
         transcript.add("selection", json!(null));
-        transcript.ask_planner();
+        transcript.start_planner_request();
         let note = |kind, seconds| {
             let after = Duration::from_secs(seconds);
             Note { kind, content: json!(null), after }
         };
-        let mut stored = transcript.take();
+        let mut stored = transcript.take_entries();
         transcript.add_notes(vec![note("prompt", 0), note("reply", 2), note("repair", 2)]);
         transcript.add("draft", json!(null));
-        stored.extend(transcript.take());
+        stored.extend(transcript.take_entries());
         let moments: Vec<_> =
             stored.iter().map(|entry| (entry.kind.as_str(), entry.at.timestamp_micros())).collect();
         let expected = [
@@ -97,6 +98,6 @@ mod tests {
             ("draft", 2_000_002),
         ];
         assert_eq!(moments, expected);
-        assert!(transcript.take().is_empty());
+        assert!(transcript.take_entries().is_empty());
     }
 }

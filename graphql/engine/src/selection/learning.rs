@@ -1,7 +1,8 @@
 //! Learning from executions: which tool follows which, and which tools do well for which queries.
 //!
-//! One record holds all lessons and the time until which executions are included. A node replaces it
-//! only if no other node did so meanwhile. Every execution is included once, on however many nodes.
+//! One record holds all lessons and the time until which executions are included. A node replaces
+//! it only if no other node did so meanwhile. Every execution is included once, on however many
+//! nodes.
 
 use std::{
     sync::{
@@ -35,44 +36,46 @@ use crate::{agent, error::EngineError, executions::reader::load_execution, tools
 const RECORD_NAME: &str = "transitions";
 /// Interval between two rounds. Lessons of other nodes count after this time.
 const LEARN_INTERVAL: Duration = Duration::from_secs(30);
-/// Heads of one round. If more executions have finished, another round follows at once.
-const MAX_HEADS: usize = 2_000;
+/// Maximum number of heads of one round. If more executions have finished, another round follows at
+/// once.
+const MAX_HEADS_PER_ROUND: usize = 2_000;
 const PAGE_SIZE: usize = 200;
-/// The longest log that is read, because a longer one repeats the same lesson.
-const MAX_EVENTS: u64 = 5_000;
+/// A log with more events is not read, because it repeats the same lesson.
+const MAX_LOG_EVENTS: u64 = 5_000;
 /// Age of executions that are read, because slower nodes may still write younger ones.
 const SETTLE_TIME: TimeDelta = TimeDelta::seconds(5);
-/// The longest execution that is found when its query is read again.
+/// An execution that ran longer than this is not found when its query is read again.
 const MAX_DURATION: TimeDelta = TimeDelta::days(1);
 
-/// Queries of one round, the newest, because a model embeds each.
-const MAX_QUERIES: usize = 100;
+/// Maximum number of queries of one round, because a model embeds each of them. The newest ones are
+/// taken.
+const MAX_QUERIES_PER_ROUND: usize = 100;
 /// The longest time that queries wait for a model that does not answer.
 const MAX_OUTAGE: TimeDelta = TimeDelta::hours(1);
-/// Attempts to remove queries while other nodes learn.
-const MAX_ATTEMPTS: usize = 8;
+/// Maximum number of attempts to remove queries while other nodes learn.
+const MAX_FORGET_ATTEMPTS: usize = 8;
 
 pub struct Learning {
     is_on: bool,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     selectors: Arc<Selectors>,
-    /// The lessons that were read last, and when.
+    /// The lessons that were read last, and the time of the read.
     cached: Mutex<Option<(Instant, Arc<Lessons>)>>,
-    /// The log already says that queries wait for an embedder.
+    /// A warning that queries wait for an embedder was logged.
     has_warned: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Round {
+struct RoundResult {
     count: usize,
     has_more: bool,
 }
 
 /// Finished executions, oldest first, each with the time when it finished.
-struct Finished {
+struct FinishedExecutions {
     heads: Vec<(ExecutionHead, Timestamp)>,
-    /// The time until which these are all.
+    /// All executions that finished until this time are included.
     until: Timestamp,
     has_more: bool,
 }
@@ -88,12 +91,12 @@ impl Learning {
         self.is_on
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(Instant, Arc<Lessons>)>> {
+    fn lock_cache(&self) -> MutexGuard<'_, Option<(Instant, Arc<Lessons>)>> {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cache(&self, lessons: Option<Arc<Lessons>>) {
-        *self.lock() = lessons.map(|lessons| (Instant::now(), lessons));
+    fn cache_lessons(&self, lessons: Option<Arc<Lessons>>) {
+        *self.lock_cache() = lessons.map(|lessons| (Instant::now(), lessons));
     }
 
     /// Learns from finished executions, until `stop`.
@@ -126,23 +129,25 @@ impl Learning {
         }
     }
 
-    async fn learn_round(&self, until: Timestamp) -> Result<Round, EngineError> {
+    async fn learn_round(&self, until: Timestamp) -> Result<RoundResult, EngineError> {
         let (record, mut lessons) = read_lessons(&*self.store).await?;
         let now = self.clock.now();
         let since = lessons.until.unwrap_or(Timestamp::UNIX_EPOCH);
-        let Finished { heads: new, until, has_more } = self.read_finished(since, until).await?;
+        let FinishedExecutions { heads: new, until, has_more } =
+            self.read_finished(since, until).await?;
         let told_since = lessons.told_until.unwrap_or(since);
-        let mut waiting = Vec::new();
+        let mut waiting_for_embedder = Vec::new();
         if told_since < since {
-            // These executions are included already. Only their queries are read again, and only the
-            // newest of them.
-            waiting = self.list_finished(told_since, since).await?;
-            waiting = waiting.split_off(waiting.len().saturating_sub(MAX_QUERIES));
+            // These executions are included already. Only their queries are read again, and only
+            // the newest of these.
+            waiting_for_embedder = self.list_finished(told_since, since).await?;
+            waiting_for_embedder = waiting_for_embedder
+                .split_off(waiting_for_embedder.len().saturating_sub(MAX_QUERIES_PER_ROUND));
         }
         let is_new = !new.is_empty();
         let mut count = 0;
         let mut outcomes = Vec::new();
-        for (head, at) in waiting.into_iter().chain(new) {
+        for (head, at) in waiting_for_embedder.into_iter().chain(new) {
             let Some(execution) = load_execution(&*self.store, head.execution).await? else {
                 continue;
             };
@@ -164,21 +169,21 @@ impl Learning {
         }
         let is_told = self.learn_outcomes(&mut lessons.outcomes, outcomes).await;
         if !is_told && !is_new {
-            return Ok(Round::default());
+            return Ok(RoundResult::default());
         }
         let waits_until = until.checked_sub_signed(MAX_OUTAGE).unwrap_or(until).max(told_since);
         lessons.told_until = (!is_told).then_some(waits_until);
         lessons.until = Some(until);
         let is_stored = store_lessons(&*self.store, record.as_ref(), &lessons, now).await?;
-        // If another node was faster, it has learned the same.
-        self.cache(is_stored.then(|| Arc::new(lessons)));
-        Ok(if is_stored { Round { count, has_more } } else { Round::default() })
+        // If another node replaced the record first, it has learned from the same executions.
+        self.cache_lessons(is_stored.then(|| Arc::new(lessons)));
+        Ok(if is_stored { RoundResult { count, has_more } } else { RoundResult::default() })
     }
 
-    /// Adds all outcomes or none. Returns `false` if they must wait for the embedder. Without any
-    /// embedder they are dropped.
+    /// Adds all outcomes or none. Returns `false` if they must wait for the embedder. If none is
+    /// configured, drops the outcomes.
     async fn learn_outcomes(&self, outcomes: &mut Outcomes, mut new: Vec<QueryOutcome>) -> bool {
-        let new = new.split_off(new.len().saturating_sub(MAX_QUERIES));
+        let new = new.split_off(new.len().saturating_sub(MAX_QUERIES_PER_ROUND));
         let err = match self.add_outcomes(outcomes.clone(), new).await {
             Ok(added) => {
                 *outcomes = added;
@@ -202,13 +207,13 @@ impl Learning {
         new: Vec<QueryOutcome>,
     ) -> Result<Outcomes, SelectError> {
         for QueryOutcome { query, tools, at } in new {
-            let kind = self.selectors.kind(&outcomes, &query).await?;
+            let kind = self.selectors.query_kind(&outcomes, &query).await?;
             outcomes.learn(kind, &query, &tools, at);
         }
         Ok(outcomes)
     }
 
-    pub async fn learned(&self) -> Result<Learned, EngineError> {
+    pub async fn load_learned(&self) -> Result<Learned, EngineError> {
         Ok(read_lessons(&*self.store).await?.1.learned)
     }
 
@@ -218,7 +223,8 @@ impl Learning {
         if !self.is_on {
             return None;
         }
-        let cached = self.lock().as_ref().filter(|(at, _)| at.elapsed() < LEARN_INTERVAL).cloned();
+        let cached =
+            self.lock_cache().as_ref().filter(|(at, _)| at.elapsed() < LEARN_INTERVAL).cloned();
         if let Some((_, lessons)) = cached {
             return Some(lessons);
         }
@@ -229,7 +235,7 @@ impl Learning {
             )
             .ok()?;
         let lessons = Arc::new(lessons);
-        self.cache(Some(Arc::clone(&lessons)));
+        self.cache_lessons(Some(Arc::clone(&lessons)));
         Some(lessons)
     }
 
@@ -238,8 +244,8 @@ impl Learning {
         &self,
         since: Timestamp,
         until: Timestamp,
-    ) -> Result<Finished, EngineError> {
-        let mut most = MAX_HEADS;
+    ) -> Result<FinishedExecutions, EngineError> {
+        let mut most = MAX_HEADS_PER_ROUND;
         loop {
             let heads =
                 self.store.find_heads(HeadQuery::Finished { after: since, until }, most).await?;
@@ -256,18 +262,18 @@ impl Learning {
             };
             let with_lesson = |head: ExecutionHead| {
                 let at = head.finished_at.filter(is_complete)?;
-                let has_lesson = head.seq.0 <= MAX_EVENTS
+                let has_lesson = head.seq.0 <= MAX_LOG_EVENTS
                     && matches!(head.state, ExecutionState::Completed | ExecutionState::Failed);
                 has_lesson.then_some((head, at))
             };
             let heads = heads.into_iter().filter_map(with_lesson).collect();
             let until = if has_more { reached } else { until };
-            return Ok(Finished { heads, until, has_more });
+            return Ok(FinishedExecutions { heads, until, has_more });
         }
     }
 
-    /// Returns executions that finished after `since` and until `until`, oldest first. Of many, only
-    /// the newest.
+    /// Returns executions that finished after `since` and until `until`, oldest first. If there are
+    /// too many, returns only the newest.
     async fn list_finished(
         &self,
         since: Timestamp,
@@ -285,9 +291,9 @@ impl Learning {
             page.after = listed.items.last().map(|(cursor, _)| cursor.clone());
             finished.extend(listed.items.into_iter().filter_map(|(_, head)| {
                 let at = head.finished_at.filter(|at| *at > since && *at <= until)?;
-                (head.seq.0 <= MAX_EVENTS).then_some((head, at))
+                (head.seq.0 <= MAX_LOG_EVENTS).then_some((head, at))
             }));
-            if !listed.has_more || seen >= MAX_HEADS {
+            if !listed.has_more || seen >= MAX_HEADS_PER_ROUND {
                 break;
             }
         }
@@ -321,7 +327,7 @@ async fn store_lessons(
 
 /// Removes queries that were last used before `before`. Queries are pruned like their requests.
 pub(crate) async fn forget_queries(store: &dyn Store, before: Timestamp) -> Result<(), StoreError> {
-    for _ in 0..MAX_ATTEMPTS {
+    for _ in 0..MAX_FORGET_ATTEMPTS {
         let (record, mut lessons) = read_lessons(store).await?;
         let Some(record) = record.filter(|_| lessons.outcomes.forget(before) > 0) else {
             return Ok(());

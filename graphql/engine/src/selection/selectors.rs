@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use planner::{
     embed::{ConfiguredEmbedder, EmbedError, Embedding},
     select::{
-        Ask, Centroids, Criterion, LastLoggedError, Outcomes, SelectError, Selection, Selector,
-        Tools,
+        Centroids, Criterion, LastLoggedError, Outcomes, SelectError, Selection, SelectionRequest,
+        Selector, Tools,
     },
 };
 
@@ -21,28 +21,29 @@ pub(super) struct Selectors {
     fallback: LastLoggedError,
 }
 
-/// Selectors from all tools and from the plannable ones. Each keeps vectors of its own list.
+/// A selector over all tools and one over the plannable tools. Each keeps the vectors of its own
+/// tools.
 #[derive(Debug)]
 struct SelectorPair {
-    every: Selector,
+    all_tools: Selector,
     plannable: Selector,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToolScope {
-    Every,
+    AllTools,
     Plannable,
 }
 
 impl SelectorPair {
     fn new(embedding: Option<&Embedding>) -> Self {
-        let new = || embedding.map_or_else(|| Selector::new(None), Selector::with);
-        Self { every: new(), plannable: new() }
+        let new = || embedding.map_or_else(|| Selector::new(None), Selector::from_embedding);
+        Self { all_tools: new(), plannable: new() }
     }
 
     fn selector_for(&self, scope: ToolScope) -> &Selector {
         match scope {
-            ToolScope::Every => &self.every,
+            ToolScope::AllTools => &self.all_tools,
             ToolScope::Plannable => &self.plannable,
         }
     }
@@ -59,7 +60,7 @@ impl Selectors {
     }
 
     /// Returns the selector with the embedder, or the one without if none is configured.
-    async fn find(&self, scope: ToolScope) -> Result<&Selector, EmbedError> {
+    async fn selector_with_embedder(&self, scope: ToolScope) -> Result<&Selector, EmbedError> {
         let selectors = match self.embedder.open().await? {
             Some(embedding) => self.embedded.get_or_init(|| SelectorPair::new(Some(&embedding))),
             None => &self.lexical,
@@ -73,18 +74,19 @@ impl Selectors {
         &self,
         scope: ToolScope,
         tools: &Tools,
-        ask: &Ask<'_>,
+        ask: &SelectionRequest<'_>,
         is_allowed: impl Fn(usize) -> bool,
     ) -> Result<Selection, SelectError> {
         let lexical = self.lexical.selector_for(scope);
         match ask.by {
             Criterion::Lexical => lexical.select(tools, ask, is_allowed).await,
             Criterion::Centroid | Criterion::Description => {
-                let selected = self.find(scope).await?.select(tools, ask, is_allowed).await;
-                self.note_failure(selected)
+                let selected =
+                    self.selector_with_embedder(scope).await?.select(tools, ask, is_allowed).await;
+                self.log_new_failure(selected)
             }
             Criterion::Hybrid => {
-                let selection = match self.find(scope).await {
+                let selection = match self.selector_with_embedder(scope).await {
                     Ok(selector) => selector.select(tools, ask, is_allowed).await?,
                     Err(why) => {
                         let by_words = lexical.select(tools, ask, is_allowed).await?;
@@ -95,30 +97,32 @@ impl Selectors {
                 if let Some(why) = why {
                     self.embedder.report_failure(why);
                 }
-                self.fallback.tell(why, "tools are chosen by words alone");
+                self.fallback.log_if_new(why, "tools are chosen by words alone");
                 Ok(selection)
             }
         }
     }
 
-    pub(super) async fn centroids(
+    pub(super) async fn list_centroids(
         &self,
         scope: ToolScope,
         tools: &Tools,
     ) -> Result<Arc<Centroids>, SelectError> {
-        self.note_failure(self.find(scope).await?.centroids(tools).await)
+        self.log_new_failure(self.selector_with_embedder(scope).await?.centroids(tools).await)
     }
 
-    /// Returns the kind of a query among the queries of learned outcomes, if it has one.
-    pub(super) async fn kind(
+    /// Returns the kind of query to which a query belongs, by the queries of learned outcomes.
+    pub(super) async fn query_kind(
         &self,
         outcomes: &Outcomes,
         query: &str,
     ) -> Result<Option<usize>, SelectError> {
-        self.note_failure(self.find(ToolScope::Plannable).await?.kind(outcomes, query).await)
+        self.log_new_failure(
+            self.selector_with_embedder(ToolScope::Plannable).await?.kind(outcomes, query).await,
+        )
     }
 
-    fn note_failure<T>(&self, result: Result<T, SelectError>) -> Result<T, SelectError> {
+    fn log_new_failure<T>(&self, result: Result<T, SelectError>) -> Result<T, SelectError> {
         if let Err(SelectError::Embed(why)) = &result {
             self.embedder.report_failure(why);
         }

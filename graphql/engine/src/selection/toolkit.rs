@@ -21,21 +21,21 @@ use toolbox::{Found, ReadyTool};
 use super::Selection;
 use crate::{error::EngineError, tools::inventory::to_tool_name};
 
-/// Distance from the actions of a query at which planning still finds tools.
+/// Planning uses the tools of the actions of a query, and of actions at this distance from them.
 const PLANNING_HOPS: usize = 1;
 
-/// The other end of a new edge, and the score.
-pub type Link = (NodeName, f64);
+/// The other end of a new edge, and the score of the edge.
+pub type WeightedEdge = (NodeName, f64);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewAction {
     pub name: NodeName,
     pub description: String,
     /// The actions that may follow it.
-    pub next: Vec<Link>,
+    pub next: Vec<WeightedEdge>,
     /// The actions that it may follow.
-    pub before: Vec<Link>,
-    pub tools: Vec<Link>,
+    pub before: Vec<WeightedEdge>,
+    pub tools: Vec<WeightedEdge>,
 }
 
 #[derive(Clone, Debug)]
@@ -61,16 +61,16 @@ impl Selection {
     /// names.
     pub async fn toolkit_part(&self, names: &[String]) -> Result<Toolkit, EngineError> {
         let toolkit = self.toolkit().await?;
-        self.settled_unless_in(&toolkit, names.iter().map(String::as_str)).await;
+        self.wait_for_tools_unless_in(&toolkit, names.iter().map(String::as_str)).await;
         let known = OnceCell::new();
         let own = names.iter().map(|name| {
             let Ok(name) = name.parse::<NodeName>() else { return name.clone() };
             if toolkit.get(name.as_str()).is_some() {
                 return name.to_string();
             }
-            // Computed once, because both lists may be long.
-            let known = known.get_or_init(|| self.names_in(&toolkit));
-            known.get(&self.tools.inventory.qualified(&name)).unwrap_or(&name).to_string()
+            // The names are computed once, because both lists may be long.
+            let known = known.get_or_init(|| self.names_in_graph(&toolkit));
+            known.get(&self.tools.inventory.qualify_name(&name)).unwrap_or(&name).to_string()
         });
         let own: Vec<String> = own.collect();
         Ok(toolkit.subgraph(own.iter().map(String::as_str)))
@@ -79,8 +79,8 @@ impl Selection {
     /// Returns the score of an edge of the toolkit, and 1.0 if there is no such edge.
     pub async fn toolkit_score(&self, from: &str, to: &str) -> Result<f64, EngineError> {
         let toolkit = self.toolkit().await?;
-        self.settled_unless_in(&toolkit, [to]).await;
-        let own = to.parse().map(|to| self.name_in(&toolkit, &to));
+        self.wait_for_tools_unless_in(&toolkit, [to]).await;
+        let own = to.parse().map(|to| self.name_in_graph(&toolkit, &to));
         Ok(toolkit.score(from, own.as_ref().map_or(to, |own| own.as_str())))
     }
 
@@ -112,20 +112,20 @@ impl Selection {
             );
             return Err(EngineError::InvalidArgument(why));
         }
-        self.tools.inventory.settled().await;
-        let qualified = |(name, _): (&NodeName, _)| self.tools.inventory.qualified(name);
+        self.tools.inventory.wait_until_connected().await;
+        let qualified = |(name, _): (&NodeName, _)| self.tools.inventory.qualify_name(name);
         Ok(Some(tools.into_iter().map(qualified).collect()))
     }
 
     pub async fn add_action(&self, action: &NewAction) -> Result<ToolkitChange, EngineError> {
         check_description(&action.description)?;
         let tools = action.tools.iter().map(|(tool, _)| tool.as_str());
-        self.settled_unless_in(&*self.toolkit().await?, tools).await;
+        self.wait_for_tools_unless_in(&*self.toolkit().await?, tools).await;
         let changed = self.change_toolkit(|graph| {
             let NewAction { name, description, next, before, tools } = action;
             let mut warnings = graph.add_action(name, description, next, before)?;
             for (tool, score) in tools {
-                let tool = self.name_in(graph, tool);
+                let tool = self.name_in_graph(graph, tool);
                 let action = [(name.clone(), *score)];
                 warnings.extend(graph.add_tool(&tool, &Node::tool(""), &action)?);
             }
@@ -133,22 +133,22 @@ impl Selection {
         });
         let (warnings, toolkit) = changed.await?;
         let change = ToolkitChange::new(&warnings, toolkit);
-        Ok(self.with_suggestions(change, action.tools.iter().map(|(tool, _)| tool)).await)
+        Ok(self.add_suggestions(change, action.tools.iter().map(|(tool, _)| tool)).await)
     }
 
     pub async fn connect_tool(
         &self,
         name: &NodeName,
-        actions: &[Link],
+        actions: &[WeightedEdge],
     ) -> Result<ToolkitChange, EngineError> {
-        self.settled_unless_in(&*self.toolkit().await?, [name.as_str()]).await;
+        self.wait_for_tools_unless_in(&*self.toolkit().await?, [name.as_str()]).await;
         let changed = self.change_toolkit(|graph| {
-            let tool = self.name_in(graph, name);
+            let tool = self.name_in_graph(graph, name);
             graph.add_tool(&tool, &Node::tool(""), actions)
         });
         let (warnings, toolkit) = changed.await?;
         let change = ToolkitChange::new(&warnings, toolkit);
-        Ok(self.with_suggestions(change, [name]).await)
+        Ok(self.add_suggestions(change, [name]).await)
     }
 
     pub async fn update_toolkit(&self, file: ReadToolkit) -> Result<ToolkitChange, EngineError> {
@@ -159,10 +159,10 @@ impl Selection {
         let nodes = || other.nodes().filter(|(_, node)| node.kind == NodeKind::Tool);
         let tools = || nodes().map(|(name, _)| name);
         let names = tools().map(NodeName::as_str);
-        self.settled_unless_in(&*self.toolkit().await?, names).await;
-        let qualified = |name: &NodeName| self.tools.inventory.qualified(name);
+        self.wait_for_tools_unless_in(&*self.toolkit().await?, names).await;
+        let qualified = |name: &NodeName| self.tools.inventory.qualify_name(name);
         let changed = self.change_toolkit(|graph| {
-            let mut known = self.names_in(graph);
+            let mut known = self.names_in_graph(graph);
             // A tool may have two names within the file, too.
             for name in tools() {
                 known.entry(qualified(name)).or_insert_with(|| name.clone());
@@ -175,7 +175,7 @@ impl Selection {
         });
         let ((), toolkit) = changed.await?;
         let change = ToolkitChange { toolkit, warnings };
-        Ok(self.with_suggestions(change, tools()).await)
+        Ok(self.add_suggestions(change, tools()).await)
     }
 
     /// Removes an action, with the tools that only it calls, or a tool from the toolkit. Returns
@@ -186,11 +186,11 @@ impl Selection {
         kind: NodeKind,
     ) -> Result<bool, EngineError> {
         if kind == NodeKind::Tool {
-            self.settled_unless_in(&*self.toolkit().await?, [name]).await;
+            self.wait_for_tools_unless_in(&*self.toolkit().await?, [name]).await;
         }
         let changed = self.change_toolkit(|graph| {
             let own = match name.parse() {
-                Ok(name) if kind == NodeKind::Tool => self.name_in(graph, &name).to_string(),
+                Ok(name) if kind == NodeKind::Tool => self.name_in_graph(graph, &name).to_string(),
                 _ => name.to_owned(),
             };
             if graph.get(&own).is_none_or(|node| node.kind != kind) {
@@ -209,9 +209,9 @@ impl Selection {
         to: &NodeName,
         score: f64,
     ) -> Result<bool, EngineError> {
-        self.settled_unless_in(&*self.toolkit().await?, [to.as_str()]).await;
+        self.wait_for_tools_unless_in(&*self.toolkit().await?, [to.as_str()]).await;
         let changed = self.change_toolkit(|graph| {
-            let to = self.name_in(graph, to);
+            let to = self.name_in_graph(graph, to);
             graph.set_score(from, &to, score)
         });
         Ok(changed.await?.0)
@@ -228,9 +228,9 @@ impl Selection {
             let is_new = |(name, _): &(&NodeName, &Node)| before.get(name.as_str()).is_none();
             for (name, node) in after.nodes().filter(is_new) {
                 if node.kind == NodeKind::Tool {
-                    let tool = self.tools.inventory.qualified(name);
+                    let tool = self.tools.inventory.qualify_name(name);
                     self.tools.grant.check_tools([&tool])?;
-                } else if self.tools.inventory.registered(name).is_some_and(|tool| {
+                } else if self.tools.inventory.find_tool(name).is_some_and(|tool| {
                     [tool.name.as_str(), tool.qualified_name().as_str()].contains(&name.as_str())
                 }) {
                     return Err(
@@ -251,26 +251,28 @@ impl Selection {
             return toolkit;
         }
         let is_allowed = |(name, node): &(&NodeName, &Node)| {
-            node.kind == NodeKind::Action || tools.grant.allows(&tools.inventory.qualified(name))
+            node.kind == NodeKind::Action || tools.grant.allows(&tools.inventory.qualify_name(name))
         };
         let visible = toolkit.nodes().filter(is_allowed).map(|(name, _)| name.as_str());
         Arc::new(toolkit.subgraph(visible))
     }
 
     /// Returns the name that the graph has for a tool. A new tool keeps the given name.
-    fn name_in(&self, graph: &Toolkit, name: &NodeName) -> NodeName {
+    fn name_in_graph(&self, graph: &Toolkit, name: &NodeName) -> NodeName {
         let inventory = &self.tools.inventory;
-        if graph.get(name.as_str()).is_some() || inventory.registered(name).is_none() {
+        if graph.get(name.as_str()).is_some() || inventory.find_tool(name).is_none() {
             return name.clone();
         }
-        self.names_in(graph).remove(&inventory.qualified(name)).unwrap_or_else(|| name.clone())
+        self.names_in_graph(graph)
+            .remove(&inventory.qualify_name(name))
+            .unwrap_or_else(|| name.clone())
     }
 
     /// Returns the names that the graph has for registered tools, by qualified name.
-    fn names_in(&self, graph: &Toolkit) -> BTreeMap<ToolName, NodeName> {
+    fn names_in_graph(&self, graph: &Toolkit) -> BTreeMap<ToolName, NodeName> {
         let mut known = BTreeMap::new();
         for (name, _) in graph.nodes().filter(|(_, node)| node.kind == NodeKind::Tool) {
-            if let Some(tool) = self.tools.inventory.registered(name) {
+            if let Some(tool) = self.tools.inventory.find_tool(name) {
                 known.entry(tool.qualified_name()).or_insert_with(|| name.clone());
             }
         }
@@ -278,19 +280,19 @@ impl Selection {
     }
 
     /// Waits for connecting toolsets, unless the graph has all of these names itself.
-    async fn settled_unless_in<'a>(
+    async fn wait_for_tools_unless_in<'a>(
         &self,
         graph: &Toolkit,
         names: impl IntoIterator<Item = &'a str>,
     ) {
         if names.into_iter().any(|name| graph.get(name).is_none()) {
-            self.tools.inventory.settled().await;
+            self.tools.inventory.wait_until_connected().await;
         }
     }
 
     /// Adds a warning for each unregistered tool whose name is similar to a registered one. Other
     /// unregistered tools may be registered later.
-    async fn with_suggestions<'a>(
+    async fn add_suggestions<'a>(
         &self,
         mut change: ToolkitChange,
         tools: impl IntoIterator<Item = &'a NodeName>,

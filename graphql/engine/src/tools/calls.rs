@@ -24,16 +24,15 @@ use super::{
 };
 use crate::error::EngineError;
 
-/// The longest wait of a call, and so of its caller, for a permit.
-const PERMIT_WAIT: Duration = Duration::from_secs(30);
-/// Calls that may wait for permits in this process, calls of steps included.
-const MAX_WAITING: usize = 10_000;
+const MAX_PERMIT_WAIT: Duration = Duration::from_secs(30);
+/// Maximum number of calls in this process that wait for permits, calls of steps included.
+const MAX_WAITING_CALLS: usize = 10_000;
 const USAGE_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 enum Callee {
     Tool(ReadyTool),
     /// A tool that cannot be called now, and why.
-    Refused(ToolName, ToolError),
+    NotCallable(ToolName, ToolError),
     Unknown,
 }
 
@@ -80,16 +79,16 @@ impl Tools {
         };
         let tool = match self.find_callee(name).await {
             Callee::Tool(tool) => tool,
-            Callee::Refused(tool, why) => {
+            Callee::NotCallable(tool, why) => {
                 self.grant.check_tools([&tool])?;
-                self.grant.spend([])?;
+                self.grant.count_uses([])?;
                 call.tool = tool.to_string();
                 call.result = Err(why.to_string());
                 history::store_call(&*self.store, &call).await?;
-                return Ok(self.with_shown_name(call));
+                return Ok(self.with_short_name(call));
             }
             Callee::Unknown => {
-                self.grant.spend([])?;
+                self.grant.count_uses([])?;
                 call.result = Err(format!("Tool not found: {name}"));
                 history::store_call(&*self.store, &call).await?;
                 return Ok(call);
@@ -98,7 +97,7 @@ impl Tools {
         let qualified = tool.definition().qualified_name();
         call.tool = qualified.to_string();
         self.grant.check_tools([&qualified])?;
-        self.grant.spend([&qualified])?;
+        self.grant.count_uses([&qualified])?;
         let _permit = self.acquire_permit(&call, &qualified, &left).await?;
         if tool.definition().effect != Effect::Read {
             history::store_call(&*self.store, &call).await?;
@@ -110,13 +109,13 @@ impl Tools {
         let result =
             call::call_outside_plan(tool, parameters, cx, self.toolbox(), &self.options).await;
         call.duration_ms = started.elapsed().as_secs_f64() * 1e3;
-        let result = result.map(|output| self.visible_result(&call.tool, output));
+        let result = result.map(|output| self.hide_forbidden_sets(&call.tool, output));
         call.result = result.map_err(|err| err.to_string());
         history::store_call(&*self.store, &call).await?;
-        Ok(self.with_shown_name(call))
+        Ok(self.with_short_name(call))
     }
 
-    fn with_shown_name(&self, call: DirectCall) -> DirectCall {
+    fn with_short_name(&self, call: DirectCall) -> DirectCall {
         let shown = call.tool.parse().map(|tool| self.toolbox().display_name_of(&tool).to_string());
         DirectCall { tool: shown.unwrap_or_else(|_| call.tool.clone()), ..call }
     }
@@ -141,19 +140,21 @@ impl Tools {
             let why = "this process cannot count them, so let a server call it";
             return Err(refused(why.to_owned()));
         };
-        if worker.waiting_call_count() >= MAX_WAITING {
-            return Err(refused(format!("{MAX_WAITING} calls wait already; try again later")));
+        if worker.waiting_call_count() >= MAX_WAITING_CALLS {
+            return Err(refused(format!(
+                "{MAX_WAITING_CALLS} calls wait already; try again later"
+            )));
         }
         let permit = tokio::select! {
-            permit = worker.acquire_permit(call.id.clone(), limits, PERMIT_WAIT) => permit,
+            permit = worker.acquire_permit(call.id.clone(), limits, MAX_PERMIT_WAIT) => permit,
             () = left.cancelled() => return Err(refused("the caller no longer waits".to_owned())),
         };
-        let seconds = PERMIT_WAIT.as_secs();
+        let seconds = MAX_PERMIT_WAIT.as_secs();
         let late = || refused(format!("no call could start within {seconds} s; try again later"));
         permit.ok_or_else(late).map(Some)
     }
 
-    /// Finds the tool of a name, once the sets that may have it are known.
+    /// Finds the tool of a name, after the sets that may have it have connected.
     async fn find_callee(&self, name: &str) -> Callee {
         let Ok(name) = name.parse::<ToolName>() else { return Callee::Unknown };
         self.inventory.wait_for_tools(std::slice::from_ref(&name)).await;
@@ -163,14 +164,14 @@ impl Tools {
             Found::Inactive(tool) => {
                 let tool = tool.definition();
                 let why = call::inactive_error(&self.toolbox().display_name(tool), &tool.set);
-                Callee::Refused(tool.qualified_name(), why)
+                Callee::NotCallable(tool.qualified_name(), why)
             }
             Found::Connecting => {
                 let why = call::connect_timeout_error(&name, self.options.connect);
-                Callee::Refused(name, why)
+                Callee::NotCallable(name, why)
             }
             Found::Failed { set, error } if is_of(&set) => {
-                Callee::Refused(name, call::failed_set_error(&set, &error))
+                Callee::NotCallable(name, call::failed_set_error(&set, &error))
             }
             Found::Failed { .. } | Found::Unknown => Callee::Unknown,
         }
@@ -191,7 +192,7 @@ impl Tools {
             is_named && is_visible
         };
         let calls = history::list_calls(&*self.store, first, is_wanted).await?;
-        Ok(calls.into_iter().map(|call| self.with_shown_name(call)).collect())
+        Ok(calls.into_iter().map(|call| self.with_short_name(call)).collect())
     }
 
     /// Returns the names under which calls of a tool are recorded. If the tool was removed, the
@@ -210,7 +211,7 @@ impl Tools {
 
     /// Returns the usage of each tool on all nodes, in plans and outside. Usage under former names
     /// of a toolset counts for the tool's current name.
-    pub async fn usage(&self) -> Result<Vec<Usage>, EngineError> {
+    pub async fn load_usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.flush_usage().await?;
         let mut shown: BTreeMap<ToolName, Usage> = BTreeMap::new();
         // Tools that only agents have cannot be looked up.
@@ -239,8 +240,8 @@ impl Tools {
         added.await.map_err(lost)?
     }
 
-    /// Adds the counted calls to the store regularly, until `stop` and once more.
-    pub async fn keep_usage(self: Arc<Self>, stop: CancellationToken) {
+    /// Adds the counted calls to the store at each interval until `stop`, and once more at the end.
+    pub async fn flush_usage_regularly(self: Arc<Self>, stop: CancellationToken) {
         loop {
             let is_last = tokio::select! {
                 () = stop.cancelled() => true,

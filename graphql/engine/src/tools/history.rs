@@ -11,11 +11,12 @@ use shared::{
     store::{Record, RecordKind, RecordPage, Store, StoreError, WriteCondition},
 };
 
-/// Maximum number of calls that one request returns, and of names in one read of the store.
+/// Maximum number of calls that one request returns. Also the maximum number of record names in one
+/// read of the store.
 const MAX_CALLS: usize = 1_000;
 
 /// Maximum number of bytes that are stored of a call's parameters, and of its output.
-const MAX_BYTES: usize = 64 << 10;
+const MAX_VALUE_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectCall {
@@ -30,10 +31,10 @@ pub struct DirectCall {
 }
 
 pub(super) async fn store_call(store: &dyn Store, call: &DirectCall) -> Result<(), StoreError> {
-    let result = call.result.as_ref().map(clip_value);
-    match put_call(store, call, &clip_value(&call.parameters), result).await {
+    let result = call.result.as_ref().map(shorten_value);
+    match put_call(store, call, &shorten_value(&call.parameters), result).await {
         Err(StoreError::TooLarge { .. } | StoreError::Unfit { .. }) => {
-            // The call has taken place, so the caller gets its result although it is not stored.
+            // The call was made, so the caller gets its result although it is not stored.
             let why = "cannot store a call's parameters or result".to_owned();
             let why = call.result.as_ref().err().unwrap_or(&why);
             put_call(store, call, &Value::Null, Err(why)).await
@@ -71,7 +72,7 @@ async fn put_call(
     store.put_record(&record, WriteCondition::Never).await.map(drop)
 }
 
-/// Returns the last calls of wanted tools, newest first, within the limits of an answer.
+/// Returns the last calls of the requested tools, newest first, within the limits of an answer.
 pub(super) async fn list_calls(
     store: &dyn Store,
     first: usize,
@@ -85,7 +86,7 @@ pub(super) async fn list_calls(
         let names: Vec<String> = names.into_iter().map(|record| record.name).collect();
         after = names.last().cloned();
         let is_last = names.len() < MAX_CALLS;
-        for name in names.iter().filter(|name| tool_of(name).is_none_or(&is_wanted)) {
+        for name in names.iter().filter(|name| tool_in_record_name(name).is_none_or(&is_wanted)) {
             if calls.len() >= most || bytes >= limits::ANSWER_BYTES {
                 return Ok(calls);
             }
@@ -103,19 +104,20 @@ pub(super) async fn list_calls(
     }
 }
 
-/// Returns a value as it is stored. In place of a long value it is a text with its size and its
-/// beginning.
-fn clip_value(value: &Value) -> Value {
+/// Returns a value as it is stored. A long value becomes a text with its size and its beginning.
+fn shorten_value(value: &Value) -> Value {
     let bytes = json_size(value);
-    if bytes <= MAX_BYTES {
+    if bytes <= MAX_VALUE_BYTES {
         return value.clone();
     }
     let text = value.to_string();
-    let head = &text[..text.floor_char_boundary(MAX_BYTES)];
-    Value::from(format!("{bytes} bytes, of which the history keeps the first {MAX_BYTES}: {head}…"))
+    let head = &text[..text.floor_char_boundary(MAX_VALUE_BYTES)];
+    Value::from(format!(
+        "{bytes} bytes, of which the history keeps the first {MAX_VALUE_BYTES}: {head}…"
+    ))
 }
 
-fn tool_of(name: &str) -> Option<&str> {
+fn tool_in_record_name(name: &str) -> Option<&str> {
     name.splitn(3, ' ').nth(2)
 }
 
@@ -142,11 +144,11 @@ mod tests {
 
     #[test]
     fn long_parameters_and_outputs_are_cut() {
-        let short = json!({ "text": "x".repeat(MAX_BYTES / 2) });
-        assert_eq!(clip_value(&short), short);
-        let long = json!({ "text": "ü".repeat(MAX_BYTES) });
-        let Value::String(text) = clip_value(&long) else { panic!("a text") };
-        assert!(text.len() < MAX_BYTES + 200, "{}", text.len());
+        let short = json!({ "text": "x".repeat(MAX_VALUE_BYTES / 2) });
+        assert_eq!(shorten_value(&short), short);
+        let long = json!({ "text": "ü".repeat(MAX_VALUE_BYTES) });
+        let Value::String(text) = shorten_value(&long) else { panic!("a text") };
+        assert!(text.len() < MAX_VALUE_BYTES + 200, "{}", text.len());
         let expected = format!("{} bytes, of which the history keeps the first", json_size(&long));
         assert!(text.starts_with(&expected) && text.contains(r#"{"text":"üü"#));
     }

@@ -17,7 +17,7 @@ use crate::error::EngineError;
 pub struct Inventory {
     registry: Registry,
     /// The longest wait for a toolset that connects.
-    connect: Duration,
+    connect_timeout: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub struct MissingTool {
 }
 
 impl Inventory {
-    pub(super) fn new(registry: Registry, connect: Duration) -> Self {
-        Self { registry, connect }
+    pub(super) fn new(registry: Registry, connect_timeout: Duration) -> Self {
+        Self { registry, connect_timeout }
     }
 
     pub fn registry(&self) -> &Registry {
@@ -41,7 +41,7 @@ impl Inventory {
     }
 
     /// Reads the changes of toolsets that other nodes made.
-    pub async fn catch_up(&self) {
+    pub async fn read_changes(&self) {
         if let Err(err) = self.registry.sync().await {
             tracing::warn!(%err, "cannot see whether toolsets have changed");
         }
@@ -49,16 +49,16 @@ impl Inventory {
 
     /// Waits until no toolset connects for the first time, or until the timeout. Changes of other
     /// nodes are known then. Failed sets connect again in the background.
-    pub async fn settled(&self) {
-        self.catch_up().await;
+    pub async fn wait_until_connected(&self) {
+        self.read_changes().await;
         self.toolbox().reconnect_all();
-        self.toolbox().wait_for_sets(self.connect).await;
+        self.toolbox().wait_for_sets(self.connect_timeout).await;
     }
 
     /// Waits until the sets that may have tools of these names are known, or until the timeout.
     /// Failed sets among these connect again.
     pub async fn wait_for_tools(&self, names: &[ToolName]) {
-        self.catch_up().await;
+        self.read_changes().await;
         for name in names {
             let Found::Failed { set, .. } = self.toolbox().find(name) else { continue };
             if set_prefix(name.as_str()) == Some(set.as_str()) {
@@ -67,11 +67,11 @@ impl Inventory {
                 self.toolbox().reconnect_all();
             }
         }
-        self.toolbox().wait_for_names(names, self.connect).await;
+        self.toolbox().wait_for_names(names, self.connect_timeout).await;
     }
 
-    /// Returns which of these tools this process lacks, once their toolsets are known. A tool of a
-    /// deactivated toolset is not missing.
+    /// Returns those of these tools that this process lacks, after their toolsets have connected. A
+    /// tool of a deactivated toolset is not missing.
     pub async fn missing_tools(&self, tools: BTreeSet<ToolName>) -> Vec<MissingTool> {
         let names: Vec<ToolName> = tools.into_iter().collect();
         self.wait_for_tools(&names).await;
@@ -87,7 +87,7 @@ impl Inventory {
             .collect()
     }
 
-    pub(crate) fn catalog_of(&self, sets: &[ToolSet]) -> Catalog {
+    pub(crate) fn build_catalog(&self, sets: &[ToolSet]) -> Catalog {
         let tools = sets.iter().flat_map(|set| {
             set.tools.iter().map(|tool| CatalogTool {
                 definition: Arc::clone(tool.definition()),
@@ -104,24 +104,28 @@ impl Inventory {
         Catalog::of(tools, self.toolbox().set_names()).with_failed_sets(failed.collect())
     }
 
-    pub async fn switch(&self, names: &[String], on: bool) -> Result<SwitchResult, EngineError> {
+    pub async fn switch(
+        &self,
+        names: &[String],
+        is_active: bool,
+    ) -> Result<SwitchResult, EngineError> {
         if names.len() > limits::TOOL_SETS {
             let why = format!("{} names at once; the limit is {}", names.len(), limits::TOOL_SETS);
             return Err(EngineError::LimitExceeded(why));
         }
-        Ok(self.registry.switch(names, on).await?)
+        Ok(self.registry.switch(names, is_active).await?)
     }
 
-    /// Returns the deactivated sets that act on this machine, without those in `named`.
-    pub(crate) fn inactive_machine_sets(&self, named: &[ToolSetName]) -> Vec<ToolSetName> {
+    /// Returns the deactivated sets that act on this machine, except some.
+    pub(crate) fn inactive_machine_sets(&self, except: &[ToolSetName]) -> Vec<ToolSetName> {
         let is_off = |set: &ToolSet| {
-            set.acts_on_this_machine && !set.is_active && !named.contains(&set.name)
+            set.acts_on_this_machine && !set.is_active && !except.contains(&set.name)
         };
         self.toolbox().sets().into_iter().filter(is_off).map(|set| set.name).collect()
     }
 
-    /// Returns the tool that a name in the toolkit means, if it is registered.
-    pub fn registered(&self, name: &NodeName) -> Option<Arc<ToolDefinition>> {
+    /// Returns the registered tool that a name in the toolkit means.
+    pub fn find_tool(&self, name: &NodeName) -> Option<Arc<ToolDefinition>> {
         match self.toolbox().find(&to_tool_name(name)) {
             Found::Tool(tool) | Found::Inactive(tool) => Some(Arc::clone(tool.definition())),
             Found::Connecting | Found::Failed { .. } | Found::Unknown => None,
@@ -129,8 +133,8 @@ impl Inventory {
     }
 
     /// Returns the qualified name of the tool that a name in the toolkit means.
-    pub fn qualified(&self, name: &NodeName) -> ToolName {
-        self.registered(name).map_or_else(|| to_tool_name(name), |tool| tool.qualified_name())
+    pub fn qualify_name(&self, name: &NodeName) -> ToolName {
+        self.find_tool(name).map_or_else(|| to_tool_name(name), |tool| tool.qualified_name())
     }
 }
 

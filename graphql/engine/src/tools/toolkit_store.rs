@@ -1,8 +1,8 @@
 //! The stored toolkit: the same graph on every node.
 //!
-//! The graph starts as the configuration describes it. One record in the store holds everything that
-//! was changed since, [apart](Changes) from the configuration. A change reads the record and replaces
-//! it only if no other node replaced it meanwhile. Otherwise it starts again with the new record.
+//! The graph starts as the configuration describes it. One record in the store holds all changes
+//! since then, [apart](Changes) from the configuration. A change reads the record and replaces it
+//! only if no other node replaced it meanwhile. Otherwise it starts again with the new record.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,21 +25,22 @@ pub(crate) struct ToolkitStore {
     clock: Arc<dyn Clock>,
     configured: Toolkit,
     cached: Mutex<CachedToolkit>,
-    /// Held during a change, so that changes of one process need no further attempts.
-    changing: AsyncMutex<()>,
+    /// Held during a change, because concurrent changes of one process would only cause further
+    /// attempts.
+    change_lock: AsyncMutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct CachedToolkit {
     revision: Option<u64>,
-    at: Option<Timestamp>,
+    loaded_at: Option<Timestamp>,
     toolkit: Option<Arc<Toolkit>>,
 }
 
 impl ToolkitStore {
     pub(super) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, configured: Toolkit) -> Self {
-        let (cached, changing) = (Mutex::default(), AsyncMutex::default());
-        Self { store, clock, configured, cached, changing }
+        let (cached, change_lock) = (Mutex::default(), AsyncMutex::default());
+        Self { store, clock, configured, cached, change_lock }
     }
 
     pub(crate) async fn load(&self) -> Result<Arc<Toolkit>, EngineError> {
@@ -54,20 +55,20 @@ impl ToolkitStore {
             return Ok(toolkit);
         }
         let record = self.store.find_record(RecordKind::Toolkit, RECORD_NAME).await?;
-        Ok(self.cache(revision, record.as_ref())?)
+        Ok(self.cache_toolkit(revision, record.as_ref())?)
     }
 
-    /// Stores `change`, unless `check` refuses the graph before and after it. Both may be called
-    /// several times, each time with the graph as it then is.
+    /// Stores `change`, unless `check` refuses the graph before or after it. Both may be called
+    /// several times, each time with the newest graph.
     pub(crate) async fn change<T>(
         &self,
         change: impl Fn(&mut Toolkit) -> Result<T, ToolkitError>,
         check: impl Fn(&Toolkit, &Toolkit) -> Result<(), EngineError>,
     ) -> Result<(T, Arc<Toolkit>), EngineError> {
-        let _changing = self.changing.lock().await;
+        let _changing = self.change_lock.lock().await;
         for _ in 0..MAX_ATTEMPTS {
             let record = self.store.find_record(RecordKind::Toolkit, RECORD_NAME).await?;
-            let mut changes = changes_of(record.as_ref())?;
+            let mut changes = parse_changes(record.as_ref())?;
             let before = changes.applied_to(&self.configured);
             let mut after = before.clone();
             let returned = change(&mut after)?;
@@ -90,29 +91,34 @@ impl ToolkitStore {
         before: Option<&Record>,
         changes: &Changes,
     ) -> Result<bool, EngineError> {
-        let (unless, at) = WriteCondition::unless_changed(before, self.clock.now());
+        let (unless, loaded_at) = WriteCondition::unless_changed(before, self.clock.now());
         let value =
             serde_json::to_value(changes).map_err(|err| StoreError::corrupt(RECORD_NAME, err))?;
         let name = RECORD_NAME.to_owned();
-        let record = Record { kind: RecordKind::Toolkit, name, value: Arc::new(value), at };
+        let record =
+            Record { kind: RecordKind::Toolkit, name, value: Arc::new(value), at: loaded_at };
         Ok(self.store.put_record(&record, unless).await?)
     }
 
     /// Caches the graph of a record that was read after this revision.
-    fn cache(&self, revision: u64, record: Option<&Record>) -> Result<Arc<Toolkit>, StoreError> {
-        let at = record.map(|record| record.at);
+    fn cache_toolkit(
+        &self,
+        revision: u64,
+        record: Option<&Record>,
+    ) -> Result<Arc<Toolkit>, StoreError> {
+        let loaded_at = record.map(|record| record.loaded_at);
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let toolkit = match &cached.toolkit {
-            Some(toolkit) if cached.at == at => Arc::clone(toolkit),
-            _ => Arc::new(changes_of(record)?.applied_to(&self.configured)),
+            Some(toolkit) if cached.loaded_at == loaded_at => Arc::clone(toolkit),
+            _ => Arc::new(parse_changes(record)?.applied_to(&self.configured)),
         };
         let revision = Some(revision);
-        *cached = CachedToolkit { revision, at, toolkit: Some(Arc::clone(&toolkit)) };
+        *cached = CachedToolkit { revision, loaded_at, toolkit: Some(Arc::clone(&toolkit)) };
         Ok(toolkit)
     }
 }
 
-fn changes_of(record: Option<&Record>) -> Result<Changes, StoreError> {
+fn parse_changes(record: Option<&Record>) -> Result<Changes, StoreError> {
     let Some(record) = record else { return Ok(Changes::default()) };
     serde_json::from_value(record.value.as_ref().clone())
         .map_err(|err| StoreError::corrupt("the toolkit", err))

@@ -8,20 +8,21 @@ use serde::{
 };
 use serde_saphyr::Spanned;
 
-/// The deepest document with lines, because each level needs much of the stack.
+/// The maximum depth of a document whose lines are found, because each level needs much of the
+/// stack.
 const MAX_DEPTH: usize = 64;
 
 /// Returns the line of the value at a path such as `toolsets[0].source`. If `key` is given, returns
-/// the line of the first key of that name inside the value.
+/// the line of the first key with that name inside the value.
 ///
-/// Parses the document again, so it is for messages only. A document with more than 64 levels has no
-/// lines.
+/// Parses the document again, so it is for messages only. A document with more than 64 levels has
+/// no lines.
 pub fn find_line(text: &str, path: &str, key: Option<&str>) -> Option<u64> {
     let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: MAX_DEPTH } };
     let document: Node = serde_saphyr::from_str_with_options(text, options).ok()?;
     let (mut line, mut node, mut rest) = (None, &document, path);
     while !rest.is_empty() {
-        let (place, child, after) = node.step_into(rest)?;
+        let (place, child, after) = node.follow_path(rest)?;
         (line, node, rest) = (Some(place), child, after);
     }
     match key {
@@ -40,7 +41,7 @@ enum Node {
 impl Node {
     /// Follows the first part of a path. Returns the line, the child and the rest of the path. The
     /// longest key that fits wins, because keys may have dots.
-    fn step_into<'p>(&self, path: &'p str) -> Option<(u64, &Self, &'p str)> {
+    fn follow_path<'p>(&self, path: &'p str) -> Option<(u64, &Self, &'p str)> {
         match self {
             Self::Map(fields) => {
                 let fits = |key: &str| {
@@ -62,12 +63,16 @@ impl Node {
         }
     }
 
-    fn find_key(&self, wanted: &str) -> Option<u64> {
+    fn find_key(&self, key: &str) -> Option<u64> {
         match self {
-            Self::Map(fields) => fields.iter().find_map(|(key, line, child)| {
-                if key == wanted { Some(*line) } else { child.find_key(wanted) }
-            }),
-            Self::List(items) => items.iter().find_map(|(_, child)| child.find_key(wanted)),
+            Self::Map(fields) => {
+                fields.iter().find_map(
+                    |(key, line, child)| {
+                        if key == key { Some(*line) } else { child.find_key(key) }
+                    },
+                )
+            }
+            Self::List(items) => items.iter().find_map(|(_, child)| child.find_key(key)),
             Self::Leaf => None,
         }
     }

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use async_graphql::parser::parse_query;
 use serde_json::json;
 
-use super::{super::sdl, *};
+use super::{super::schema_text, *};
 
 /// Fields that cost one, besides their selection, by type. They read what the object above them has
-/// already loaded, or little more. All other fields are in [`TABLE`].
-const CHEAP: &[(&str, &str)] = &[
+/// already loaded, or little more. All other fields are in [`EXPENSIVE_FIELDS`].
+const CHEAP_FIELDS: &[(&str, &str)] = &[
     ("Action", "description name"),
     ("Blob", "at bytes data id mimeType sha256"),
     ("CompensatingCall", "parameters toolName"),
@@ -91,10 +91,10 @@ const CHEAP: &[(&str, &str)] = &[
     ("Wait", "executionId index kind message name stepId until"),
 ];
 
-fn cost(query: &str) -> Cost {
+fn cost_of_query(query: &str) -> Cost {
     let document = parse_query(query).unwrap();
     let variables = Variables::from_json(json!({ "few": 2, "none": null }));
-    Costs::new(&sdl()).of(&document, None, &variables)
+    Costs::new(&schema_text()).type_name(&document, None, &variables)
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn the_cost_of_a_query_counts_fields_and_list_sizes() {
         ("query A { __typename } query B { a: __typename b: __typename }", 2),
         ("{ __type(name: \"A\") { fields { args { name } } } }", 20 + 1 + 4 * (1 + 2)),
     ] {
-        assert_eq!(cost(query).total, expected, "{query}");
+        assert_eq!(cost_of_query(query).total, expected, "{query}");
     }
 }
 
@@ -127,19 +127,19 @@ fn nested_fragments_are_counted_in_linear_time() {
     let fragment = |n: usize| format!("fragment f{n} on Query {{ ...f{} ...f{} }} ", n + 1, n + 1);
     let fragments: String = (0..60).map(fragment).collect();
     let query = format!("{{ ...f0 }} {fragments} fragment f60 on Query {{ __typename }}");
-    assert_eq!(cost(&query).total, 1 << 60);
+    assert_eq!(cost_of_query(&query).total, 1 << 60);
 }
 
 #[test]
 fn the_queries_of_the_page_are_within_the_limit() {
     let document = parse_query(include_str!("../../../../web/src/api/operations.graphql")).unwrap();
-    let costs = Costs::new(&sdl());
+    let costs = Costs::new(&schema_text());
     let variables = Variables::from_json(json!({ "first": 200 }));
     let names = document.operations.iter().filter_map(|(name, _)| Some(name?.as_str()));
     let names: Vec<&str> = names.collect();
     assert!(names.len() > 20, "{names:?}");
     for name in names {
-        let cost = costs.of(&document, Some(name), &variables);
+        let cost = costs.type_name(&document, Some(name), &variables);
         let most = super::super::Limits::default().complexity;
         assert!(cost.total < most, "{name} costs {cost:?}");
     }
@@ -147,21 +147,24 @@ fn the_queries_of_the_page_are_within_the_limit() {
 
 #[test]
 fn every_expensive_field_exists_in_the_schema() {
-    let costs = Costs::new(&sdl());
-    for Expensive { field, .. } in TABLE {
+    let costs = Costs::new(&schema_text());
+    for ExpensiveField { field, .. } in EXPENSIVE_FIELDS {
         assert!(costs.fields.contains_key(*field), "`{field}` is not in the schema");
     }
 }
 
 #[test]
 fn every_field_of_the_schema_has_a_cost() {
-    let costs = Costs::new(&sdl());
+    let costs = Costs::new(&schema_text());
     let all = costs.fields.keys().map(String::as_str).filter(|field| !field.contains("__"));
     let all: BTreeSet<&str> = all.collect();
-    let expensive: BTreeSet<&str> = TABLE.iter().map(|expensive| expensive.field).collect();
-    let cheap: BTreeSet<String> = CHEAP
+    let expensive: BTreeSet<&str> =
+        EXPENSIVE_FIELDS.iter().map(|expensive| expensive.field).collect();
+    let cheap: BTreeSet<String> = CHEAP_FIELDS
         .iter()
-        .flat_map(|(of, fields)| fields.split(' ').map(move |field| format!("{of}.{field}")))
+        .flat_map(|(type_name, fields)| {
+            fields.split(' ').map(move |field| format!("{type_name}.{field}"))
+        })
         .collect();
     for field in &all {
         assert!(

@@ -106,23 +106,23 @@ impl Events {
 }
 
 #[derive(Default)]
-struct Settles(FieldErrors);
+struct FieldErrorsExtension(FieldErrors);
 
-impl ExtensionFactory for Settles {
+impl ExtensionFactory for FieldErrorsExtension {
     fn create(&self) -> Arc<dyn Extension> {
         Arc::new(Self::default())
     }
 }
 
 #[async_trait]
-impl Extension for Settles {
+impl Extension for FieldErrorsExtension {
     async fn execute(
         &self,
         ctx: &ExtensionContext<'_>,
         operation_name: Option<&str>,
         next: NextExecute<'_>,
     ) -> Response {
-        self.0.finish(next.run(ctx, operation_name).await)
+        self.0.complete_answer(next.run(ctx, operation_name).await)
     }
 
     async fn resolve(
@@ -131,17 +131,17 @@ impl Extension for Settles {
         info: ResolveInfo<'_>,
         next: NextResolve<'_>,
     ) -> ServerResult<Option<Value>> {
-        let (of, at) = (info.return_type, info.path_node);
-        self.0.settle(of, at, next.run(ctx, info).await)
+        let (return_type, at) = (info.return_type, info.path_node);
+        self.0.resolve_null(return_type, at, next.run(ctx, info).await)
     }
 }
 
 fn schema() -> Schema<Root, EmptyMutation, Events> {
-    Schema::build(Root, EmptyMutation, Events).extension(Settles::default()).finish()
+    Schema::build(Root, EmptyMutation, Events).extension(FieldErrorsExtension::default()).finish()
 }
 
 /// Returns the data as text, and the paths of all errors.
-fn shown(answer: &Response) -> (String, Vec<Json>) {
+fn data_and_error_paths(answer: &Response) -> (String, Vec<Json>) {
     let paths = answer.errors.iter().map(|it| serde_json::to_value(&it.path).unwrap());
     (serde_json::to_string(&answer.data).unwrap(), paths.collect())
 }
@@ -234,8 +234,8 @@ const CASES: &[(&str, &str, &str)] = &[
 async fn an_error_sets_the_nearest_nullable_field_to_null() {
     let schema = schema();
     for (query, data, errors) in CASES {
-        let (found, paths) = shown(&schema.execute(*query).await);
-        assert_eq!((&*found, &*json!(paths).to_string()), (*data, *errors), "{query}");
+        let (pending, paths) = data_and_error_paths(&schema.execute(*query).await);
+        assert_eq!((&*pending, &*json!(paths).to_string()), (*data, *errors), "{query}");
     }
 }
 

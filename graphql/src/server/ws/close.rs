@@ -8,8 +8,8 @@ use axum::{
 };
 use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
 
-/// The longest reason: a control frame has 125 bytes, and the code takes two.
-const MAX_REASON: usize = 123;
+/// A control frame has at most 125 bytes, and the close code takes two of them.
+const MAX_REASON_BYTES: usize = 123;
 
 /// Timeout for the client's answer to a close.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -22,7 +22,7 @@ pub(super) struct Closing {
 
 impl Closing {
     fn new(code: u16, reason: impl Into<String>) -> Self {
-        Self { code, reason: truncate(reason.into()) }
+        Self { code, reason: truncate_reason(reason.into()) }
     }
 
     pub(super) fn normal() -> Self {
@@ -72,8 +72,8 @@ impl Closing {
 
 /// Closes a WebSocket and waits shortly for the other side.
 ///
-/// Further messages are read and dropped. Unread input would reset the connection before the client
-/// sees the code.
+/// Reads and drops further messages, because unread input would reset the connection before the
+/// client sees the code.
 pub(super) async fn close<S>(socket: S, closing: Closing)
 where
     S: Sink<Message, Error = Error> + Stream<Item = Result<Message, Error>> + Unpin,
@@ -101,8 +101,8 @@ pub(super) async fn close_halves(
     let _ = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
 }
 
-fn truncate(mut reason: String) -> String {
-    reason.truncate(reason.floor_char_boundary(MAX_REASON));
+fn truncate_reason(mut reason: String) -> String {
+    reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
     reason
 }
 

@@ -26,51 +26,53 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_unti
 use super::{
     super::{
         app::{App, Caller},
-        entry::Handshake,
+        entry::HandshakeCaller,
         metrics::GaugeGuard,
         refusal::Refusal,
     },
     close::{Closing, close_halves},
     message::Subprotocol,
-    session::{Effect, Output, Session},
+    session::{Output, Session, SessionEffect},
 };
 
-/// Maximum number of messages in the outbox. Messages that are ready together leave in one write.
-const OUTBOX_LEN: usize = 32;
+/// Maximum number of messages in the outbox. Messages that are ready together are sent in one
+/// write.
+const MAX_OUTBOX_MESSAGES: usize = 32;
 
 /// Keep-alive intervals after which a silent client is disconnected.
-const SILENT_INTERVALS: u32 = 3;
+const MAX_SILENT_INTERVALS: u32 = 3;
 
 /// Timeout of a close, including the messages before it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// An output with the id of its operation.
-type Tagged = (Arc<str>, Output);
+type TaggedOutput = (Arc<str>, Output);
 
 pub(super) struct Connection {
     app: Arc<App>,
-    opening: Handshake,
+    handshake: HandshakeCaller,
     /// Set after `connection_init`.
     caller: Arc<Caller>,
     session: Session,
-    operations: SelectAll<BoxStream<'static, Tagged>>,
+    operations: SelectAll<BoxStream<'static, TaggedOutput>>,
     incoming: SplitStream<WebSocket>,
     outbox: Outbox,
     clock: Clock,
     _open: GaugeGuard,
 }
 
-enum Input {
+enum ConnectionEvent {
     Received(Option<Result<Message, Error>>),
     /// `None` if all operations were stopped.
-    Given(Option<Tagged>),
+    OperationOutput(Option<TaggedOutput>),
     Written(Result<(), Error>),
     InitTimeout,
     Tick,
     Stop,
 }
 
-/// The end of the loop: a close by the server, or `None` if the client is gone.
+/// The way in which the loop ends: with a close by the server, or with `None` if the client is
+/// gone.
 type ConnectionEnd = Option<Closing>;
 
 impl Connection {
@@ -78,19 +80,19 @@ impl Connection {
         app: Arc<App>,
         socket: WebSocket,
         protocol: Subprotocol,
-        caller: Handshake,
+        caller: HandshakeCaller,
     ) -> Self {
         let (sink, incoming) = socket.split();
         let options = &app.options;
         Self {
             caller: Arc::default(),
-            opening: caller,
+            handshake: caller,
             session: Session::new(protocol, options.max_operations, options.max_body_bytes),
             operations: SelectAll::new(),
             incoming,
-            outbox: Outbox { sink, waiting: VecDeque::new(), unwritten: false },
+            outbox: Outbox { sink, queued: VecDeque::new(), has_unsent: false },
             clock: Clock::new(options.init_timeout, options.keep_alive),
-            _open: app.metrics.websocket(),
+            _open: app.metrics.count_open_websocket(),
             app,
         }
     }
@@ -98,8 +100,8 @@ impl Connection {
     /// Runs until either side closes.
     pub(super) async fn run(mut self) {
         let end = loop {
-            let input = self.next().await;
-            if let ControlFlow::Break(end) = self.handle(input) {
+            let input = self.next_event().await;
+            if let ControlFlow::Break(end) = self.handle_event(input) {
                 break end;
             }
         };
@@ -108,58 +110,58 @@ impl Connection {
         outbox.close(incoming, end).await;
     }
 
-    async fn next(&mut self) -> Input {
+    async fn next_event(&mut self) -> ConnectionEvent {
         let has_room = self.outbox.has_room();
         tokio::select! {
             biased;
-            () = self.app.stopping.cancelled() => Input::Stop,
-            received = self.incoming.next(), if has_room => Input::Received(received),
+            () = self.app.stopping.cancelled() => ConnectionEvent::Stop,
+            received = self.incoming.next(), if has_room => ConnectionEvent::Received(received),
             given = self.operations.next(), if has_room && !self.operations.is_empty() => {
-                Input::Given(given)
+                ConnectionEvent::OperationOutput(given)
             }
-            written = self.outbox.write(), if self.outbox.unwritten => Input::Written(written),
+            last_written_at = self.outbox.write(), if self.outbox.has_unsent => ConnectionEvent::Written(last_written_at),
             () = sleep_until(self.clock.init_until), if !self.session.is_acknowledged() => {
-                Input::InitTimeout
+                ConnectionEvent::InitTimeout
             }
-            _ = self.clock.ticks.tick() => Input::Tick,
+            _ = self.clock.ticks.tick() => ConnectionEvent::Tick,
         }
     }
 
-    fn handle(&mut self, input: Input) -> ControlFlow<ConnectionEnd> {
+    fn handle_event(&mut self, input: ConnectionEvent) -> ControlFlow<ConnectionEnd> {
         match input {
-            Input::Stop => ControlFlow::Break(Some(Closing::going_away())),
-            Input::InitTimeout => ControlFlow::Break(Some(Closing::init_timeout())),
-            Input::Received(received) => self.on_received(received),
-            Input::Given(None) => ControlFlow::Continue(()),
-            Input::Given(Some((id, output))) => {
-                let effect = self.session.on_output(&id, output);
-                self.carry_out(effect)
+            ConnectionEvent::Stop => ControlFlow::Break(Some(Closing::going_away())),
+            ConnectionEvent::InitTimeout => ControlFlow::Break(Some(Closing::init_timeout())),
+            ConnectionEvent::Received(received) => self.handle_message(received),
+            ConnectionEvent::OperationOutput(None) => ControlFlow::Continue(()),
+            ConnectionEvent::OperationOutput(Some((id, output))) => {
+                let effect = self.session.handle_output(&id, output);
+                self.apply_effect(effect)
             }
-            Input::Written(Ok(())) => {
-                self.clock.written = Instant::now();
+            ConnectionEvent::Written(Ok(())) => {
+                self.clock.last_written_at = Instant::now();
                 ControlFlow::Continue(())
             }
-            Input::Written(Err(_)) => ControlFlow::Break(None),
-            Input::Tick => self.on_tick(),
+            ConnectionEvent::Written(Err(_)) => ControlFlow::Break(None),
+            ConnectionEvent::Tick => self.handle_tick(),
         }
     }
 
-    fn on_received(
+    fn handle_message(
         &mut self,
         received: Option<Result<Message, Error>>,
     ) -> ControlFlow<ConnectionEnd> {
-        self.clock.heard = Instant::now();
+        self.clock.last_received_at = Instant::now();
         match received {
             Some(Ok(Message::Text(text))) => {
-                let effects = self.session.on_message(&text);
-                self.carry_out(effects)
+                let effects = self.session.handle_message(&text);
+                self.apply_effect(effects)
             }
             Some(Ok(Message::Binary(_))) => {
                 ControlFlow::Break(Some(Closing::invalid_message("messages must be text")))
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {
-                // The pong is queued already, but only a write sends it.
-                self.outbox.unwritten = true;
+                // The pong is queued already, but it is sent only with a write.
+                self.outbox.has_unsent = true;
                 ControlFlow::Continue(())
             }
             Some(Ok(Message::Close(_))) | None => ControlFlow::Break(None),
@@ -170,62 +172,64 @@ impl Connection {
         }
     }
 
-    fn carry_out(
+    fn apply_effect(
         &mut self,
-        effects: impl IntoIterator<Item = Effect>,
+        effects: impl IntoIterator<Item = SessionEffect>,
     ) -> ControlFlow<ConnectionEnd> {
         for effect in effects {
             match effect {
-                Effect::Greet(init) => match self.opening.greet(&self.app.options.access, init) {
-                    Ok(caller) => self.caller = Arc::new(caller),
-                    Err(refusal) => return self.reject_caller(refusal),
-                },
-                Effect::Send(text) => self.send(Message::Text(text.into())),
-                Effect::Start { id, operation, abort } => {
+                SessionEffect::IdentifyClient(init) => {
+                    match self.handshake.identify_client(&self.app.options.access, init) {
+                        Ok(caller) => self.caller = Arc::new(caller),
+                        Err(refusal) => return self.reject_caller(refusal),
+                    }
+                }
+                SessionEffect::Send(text) => self.send(Message::Text(text.into())),
+                SessionEffect::Start { id, operation, abort } => {
                     let id: Arc<str> = id.into();
-                    let answers = operation.stream(&self.app, &self.caller);
+                    let answers = operation.execute_as_stream(&self.app, &self.caller);
                     let answers = answers.map(|outcome| Output::Answer(Box::new(outcome)));
                     let outputs = answers.chain(stream::once(async { Output::End }));
                     let tagged = outputs.map(move |output| (Arc::clone(&id), output));
                     self.operations.push(Abortable::new(tagged, abort).boxed());
                 }
-                Effect::Close(closing) => return ControlFlow::Break(Some(closing)),
+                SessionEffect::Close(closing) => return ControlFlow::Break(Some(closing)),
             }
         }
         ControlFlow::Continue(())
     }
 
     fn reject_caller(&mut self, refusal: Refusal) -> ControlFlow<ConnectionEnd> {
-        if let Some(text) = self.session.refusal(&refusal.message) {
+        if let Some(text) = self.session.refusal_message(&refusal.message) {
             self.send(Message::Text(text.into()));
         }
         ControlFlow::Break(Some(Closing::forbidden(refusal.message)))
     }
 
     /// Sends keep-alive messages and detects a dead client.
-    fn on_tick(&mut self) -> ControlFlow<ConnectionEnd> {
+    fn handle_tick(&mut self) -> ControlFlow<ConnectionEnd> {
         let options = &self.app.options;
-        if self.outbox.unwritten {
-            let stalled = self.clock.written.max(self.clock.heard).elapsed();
+        if self.outbox.has_unsent {
+            let stalled = self.clock.last_written_at.max(self.clock.last_received_at).elapsed();
             if stalled > options.stall_timeout {
                 return ControlFlow::Break(None);
             }
             return ControlFlow::Continue(());
         }
-        if self.clock.heard.elapsed() > options.keep_alive * SILENT_INTERVALS {
+        if self.clock.last_received_at.elapsed() > options.keep_alive * MAX_SILENT_INTERVALS {
             return ControlFlow::Break(None);
         }
         if self.session.wants_keep_alive() {
-            self.send(Message::Text(Subprotocol::keep_alive().into()));
+            self.send(Message::Text(Subprotocol::keep_alive_message().into()));
         }
         self.send(Message::Ping(Vec::new().into()));
         ControlFlow::Continue(())
     }
 
     fn send(&mut self, message: Message) {
-        if !self.outbox.unwritten {
-            // A stall is measured from this time.
-            self.clock.written = Instant::now();
+        if !self.outbox.has_unsent {
+            // The stall timeout is measured from this time.
+            self.clock.last_written_at = Instant::now();
         }
         self.outbox.push(message);
     }
@@ -234,10 +238,9 @@ impl Connection {
 struct Clock {
     init_until: Instant,
     ticks: Interval,
-    /// The time of the client's last message.
-    heard: Instant,
+    last_received_at: Instant,
     /// The time when the outbox was last empty, or got its first message.
-    written: Instant,
+    last_written_at: Instant,
 }
 
 impl Clock {
@@ -245,38 +248,38 @@ impl Clock {
         let now = Instant::now();
         let mut ticks = interval_at(now + keep_alive, keep_alive);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { init_until: now + init_timeout, ticks, heard: now, written: now }
+        Self { init_until: now + init_timeout, ticks, last_received_at: now, last_written_at: now }
     }
 }
 
 struct Outbox {
     sink: SplitSink<WebSocket, Message>,
-    waiting: VecDeque<Message>,
+    queued: VecDeque<Message>,
     /// The sink may hold unsent bytes.
-    unwritten: bool,
+    has_unsent: bool,
 }
 
 impl Outbox {
     fn has_room(&self) -> bool {
-        self.waiting.len() < OUTBOX_LEN
+        self.queued.len() < MAX_OUTBOX_MESSAGES
     }
 
     fn push(&mut self, message: Message) {
-        self.waiting.push_back(message);
-        self.unwritten = true;
+        self.queued.push_back(message);
+        self.has_unsent = true;
     }
 
     /// Writes all messages. Cancel safe.
     async fn write(&mut self) -> Result<(), Error> {
         poll_fn(|context| self.poll_write(context)).await?;
-        self.unwritten = false;
+        self.has_unsent = false;
         Ok(())
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        while !self.waiting.is_empty() {
+        while !self.queued.is_empty() {
             ready!(Pin::new(&mut self.sink).poll_ready(context))?;
-            if let Some(message) = self.waiting.pop_front() {
+            if let Some(message) = self.queued.pop_front() {
                 self.sink.start_send_unpin(message)?;
             }
         }
@@ -284,10 +287,10 @@ impl Outbox {
     }
 
     async fn close(self, incoming: SplitStream<WebSocket>, end: ConnectionEnd) {
-        let Self { mut sink, waiting, .. } = self;
-        let mut rest = stream::iter(waiting.into_iter().map(Ok));
+        let Self { mut sink, queued, .. } = self;
+        let mut rest = stream::iter(queued.into_iter().map(Ok));
         let closing = async {
-            // A client that is gone reads nothing.
+            // A client that is gone reads no further messages.
             if end.is_some() {
                 let _ = sink.send_all(&mut rest).await;
             }

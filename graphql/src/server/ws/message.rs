@@ -17,8 +17,8 @@ pub(super) enum Subprotocol {
 }
 
 impl Subprotocol {
-    /// In order of preference.
-    pub(super) const ALL: [Self; 2] = [Self::TransportWs, Self::Legacy];
+    /// The subprotocols in order of preference.
+    pub(super) const BY_PREFERENCE: [Self; 2] = [Self::TransportWs, Self::Legacy];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -27,8 +27,8 @@ impl Subprotocol {
         }
     }
 
-    pub(super) fn of(name: &HeaderValue) -> Option<Self> {
-        Self::ALL.into_iter().find(|protocol| name == protocol.name())
+    pub(super) fn from_header(name: &HeaderValue) -> Option<Self> {
+        Self::BY_PREFERENCE.into_iter().find(|protocol| name == protocol.name())
     }
 }
 
@@ -43,7 +43,7 @@ pub(super) enum ClientMessage {
 }
 
 /// Parses a message. The error describes the problem.
-pub(super) fn parse(protocol: Subprotocol, text: &str) -> Result<ClientMessage, String> {
+pub(super) fn parse_message(protocol: Subprotocol, text: &str) -> Result<ClientMessage, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     let Value::Object(mut fields) = value else { return Err("not an object".to_owned()) };
     let kind = match fields.remove("type") {
@@ -55,10 +55,10 @@ pub(super) fn parse(protocol: Subprotocol, text: &str) -> Result<ClientMessage, 
     match (protocol, kind.as_str()) {
         (_, "connection_init") => Ok(ClientMessage::Init(optional_object(payload)?)),
         (Subprotocol::TransportWs, "subscribe") | (Subprotocol::Legacy, "start") => {
-            subscribe(&mut fields, payload, LargeIntegers::find(text.as_bytes()))
+            parse_subscribe(&mut fields, payload, LargeIntegers::find(text.as_bytes()))
         }
         (Subprotocol::TransportWs, "complete") | (Subprotocol::Legacy, "stop") => {
-            Ok(ClientMessage::Complete { id: take_id(&mut fields)? })
+            Ok(ClientMessage::Complete { id: take_operation_id(&mut fields)? })
         }
         (Subprotocol::TransportWs, "ping") => Ok(ClientMessage::Ping(optional_object(payload)?)),
         (Subprotocol::TransportWs, "pong") => {
@@ -70,19 +70,19 @@ pub(super) fn parse(protocol: Subprotocol, text: &str) -> Result<ClientMessage, 
     }
 }
 
-fn subscribe(
+fn parse_subscribe(
     fields: &mut Map<String, Value>,
     payload: Option<Value>,
     written: LargeIntegers,
 ) -> Result<ClientMessage, String> {
-    let id = take_id(fields)?;
+    let id = take_operation_id(fields)?;
     let payload = payload.ok_or("`payload` is missing")?;
-    let request = params::from_value(payload).map_err(|refusal| refusal.message)?;
+    let request = params::parse_request(payload).map_err(|refusal| refusal.message)?;
     let request = request.data(written);
     Ok(ClientMessage::Subscribe { id, request: Box::new(request) })
 }
 
-fn take_id(fields: &mut Map<String, Value>) -> Result<String, String> {
+fn take_operation_id(fields: &mut Map<String, Value>) -> Result<String, String> {
     match fields.remove("id") {
         Some(Value::String(id)) if !id.is_empty() => Ok(id),
         Some(_) => Err("`id` is not a string of at least one character".to_owned()),
@@ -98,27 +98,27 @@ fn optional_object(payload: Option<Value>) -> Result<Option<Value>, String> {
 }
 
 impl Subprotocol {
-    pub(super) fn ack() -> String {
+    pub(super) fn ack_message() -> String {
         json!({ "type": "connection_ack" }).to_string()
     }
 
     /// The older protocol's message for a rejected client.
-    pub(super) fn connection_error(why: &str) -> String {
+    pub(super) fn connection_error_message(why: &str) -> String {
         json!({ "type": "connection_error", "payload": { "message": why } }).to_string()
     }
 
-    pub(super) fn pong(payload: Option<Value>) -> String {
+    pub(super) fn pong_message(payload: Option<Value>) -> String {
         match payload {
             Some(payload) => json!({ "type": "pong", "payload": payload }).to_string(),
             None => json!({ "type": "pong" }).to_string(),
         }
     }
 
-    pub(super) fn keep_alive() -> String {
+    pub(super) fn keep_alive_message() -> String {
         json!({ "type": "ka" }).to_string()
     }
 
-    pub(super) fn next(self, id: &str, body: &Body) -> String {
+    pub(super) fn next_message(self, id: &str, body: &Body) -> String {
         let kind = match self {
             Self::TransportWs => "next",
             Self::Legacy => "data",
@@ -129,13 +129,13 @@ impl Subprotocol {
     pub(super) fn error(self, id: &str, errors: &[ServerError]) -> String {
         let payload = match self {
             Self::TransportWs => json!(errors),
-            // The older protocol allows one error.
+            // The older protocol allows only one error.
             Self::Legacy => json!(errors.first()),
         };
         json!({ "id": id, "type": "error", "payload": payload }).to_string()
     }
 
-    pub(super) fn complete(id: &str) -> String {
+    pub(super) fn complete_message(id: &str) -> String {
         json!({ "id": id, "type": "complete" }).to_string()
     }
 }
@@ -149,7 +149,7 @@ mod tests {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(protocol: Subprotocol, text: &str, expected: Expect) {
-        expected.assert_eq(&match parse(protocol, text) {
+        expected.assert_eq(&match parse_message(protocol, text) {
             Ok(ClientMessage::Subscribe { id, request }) => format!("{id}: {}", request.query),
             Ok(message) => format!("{message:?}"),
             Err(reason) => format!("error: {reason}"),

@@ -21,8 +21,9 @@ use close::Closing;
 use connection::Connection;
 use message::Subprotocol;
 
-/// A message may exceed the limit by this factor and still get a proper close code.
-const FRAME_SLACK: usize = 4;
+/// A message may exceed the limit by this factor and still gets a proper close code. A larger one
+/// breaks the connection.
+const OVERSIZE_FACTOR: usize = 4;
 
 pub(super) fn wants_upgrade(parts: &Parts) -> bool {
     let upgrade = parts.headers.get(header::UPGRADE).and_then(|value| value.to_str().ok());
@@ -30,43 +31,46 @@ pub(super) fn wants_upgrade(parts: &Parts) -> bool {
 }
 
 /// Upgrades a request to a WebSocket, which becomes a task of the server's loop.
-pub(super) async fn upgrade(app: &Arc<App>, mut parts: Parts) -> Response {
-    let caller = match entry::opening(&app.options.access, &parts) {
+pub(super) async fn upgrade_request(app: &Arc<App>, mut parts: Parts) -> Response {
+    let caller = match entry::read_handshake(&app.options.access, &parts) {
         Ok(caller) => caller,
         Err(refusal) => return refusal.into_response(),
     };
     let upgrade = match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
         Ok(upgrade) => upgrade,
         Err(rejection) => {
-            return Refusal::invalid(rejection.status(), rejection.body_text()).into_response();
+            return Refusal::invalid_request(rejection.status(), rejection.body_text())
+                .into_response();
         }
     };
-    let limit = app.options.max_body_bytes.saturating_mul(FRAME_SLACK);
+    let limit = app.options.max_body_bytes.saturating_mul(OVERSIZE_FACTOR);
     let mut upgrade = upgrade
         .max_message_size(limit)
         .max_frame_size(limit)
-        .protocols(Subprotocol::ALL.map(Subprotocol::name));
-    let chosen = upgrade.selected_protocol().and_then(Subprotocol::of);
+        .protocols(Subprotocol::BY_PREFERENCE.map(Subprotocol::name));
+    let chosen = upgrade.selected_protocol().and_then(Subprotocol::from_header);
     if chosen.is_none() {
         // Clients report their own error instead of the close code unless the server accepts one of
         // their protocols.
-        let offered = upgrade.requested_protocols().next().cloned();
-        if let Some(offered) = offered.filter(|offered| !offered.is_empty()) {
-            upgrade.set_selected_protocol(offered);
+        let offered_protocol = upgrade.requested_protocols().next().cloned();
+        if let Some(offered_protocol) =
+            offered_protocol.filter(|offered_protocol| !offered_protocol.is_empty())
+        {
+            upgrade.set_selected_protocol(offered_protocol);
         }
     }
     let app = Arc::clone(app);
     // The WebSocket counts as one connection for the limits.
-    let counted = parts.extensions.get::<Arc<super::connections::Connection>>().cloned();
+    let connection_guard = parts.extensions.get::<Arc<super::connections::Connection>>().cloned();
     upgrade.on_upgrade(move |socket| async move {
         let nursery = app.nursery.clone();
         let task = async move {
-            let _counted = counted;
+            let _counted = connection_guard;
             match chosen {
                 Some(protocol) => Connection::new(app, socket, protocol, caller).run().await,
                 None => close::close(socket, Closing::unknown_subprotocol()).await,
             }
         };
-        nursery.adopt_subscription(Box::pin(task)).await;
+        nursery.send_subscription(Box::pin(task)).await;
     })
 }

@@ -8,17 +8,17 @@ use futures::stream::{AbortHandle, AbortRegistration};
 
 use super::{
     super::{
-        operation::{Operation, Outcome, prepare},
+        operation::{Operation, OperationResult, parse_operation},
         refusal::Refusal,
         reply::Body,
     },
     close::Closing,
-    message::{ClientMessage, Subprotocol, parse},
+    message::{ClientMessage, Subprotocol, parse_message},
 };
 
 #[derive(Debug)]
-pub(super) enum Effect {
-    Greet(Option<serde_json::Value>),
+pub(super) enum SessionEffect {
+    IdentifyClient(Option<serde_json::Value>),
     Send(String),
     /// Run an operation until it ends or is aborted.
     Start {
@@ -31,7 +31,7 @@ pub(super) enum Effect {
 
 #[derive(Debug)]
 pub(super) enum Output {
-    Answer(Box<Outcome>),
+    Answer(Box<OperationResult>),
     End,
 }
 
@@ -41,17 +41,21 @@ pub(super) struct Session {
     acknowledged: bool,
     running: BTreeMap<String, AbortHandle>,
     max_operations: usize,
-    max_message: usize,
+    max_message_bytes: usize,
 }
 
 impl Session {
-    pub(super) fn new(protocol: Subprotocol, max_operations: usize, max_message: usize) -> Self {
+    pub(super) fn new(
+        protocol: Subprotocol,
+        max_operations: usize,
+        max_message_bytes: usize,
+    ) -> Self {
         Self {
             protocol,
             acknowledged: false,
             running: BTreeMap::new(),
             max_operations,
-            max_message,
+            max_message_bytes,
         }
     }
 
@@ -64,52 +68,57 @@ impl Session {
     }
 
     /// Returns the message to a rejected client. The current protocol has only a close code.
-    pub(super) fn refusal(&self, why: &str) -> Option<String> {
-        (self.protocol == Subprotocol::Legacy).then(|| Subprotocol::connection_error(why))
+    pub(super) fn refusal_message(&self, why: &str) -> Option<String> {
+        (self.protocol == Subprotocol::Legacy).then(|| Subprotocol::connection_error_message(why))
     }
 
-    pub(super) fn on_message(&mut self, text: &str) -> Vec<Effect> {
-        if text.len() > self.max_message {
-            return vec![Effect::Close(Closing::too_big(self.max_message))];
+    pub(super) fn handle_message(&mut self, text: &str) -> Vec<SessionEffect> {
+        if text.len() > self.max_message_bytes {
+            return vec![SessionEffect::Close(Closing::too_big(self.max_message_bytes))];
         }
-        let message = match parse(self.protocol, text) {
+        let message = match parse_message(self.protocol, text) {
             Ok(message) => message,
-            Err(reason) => return vec![Effect::Close(Closing::invalid_message(&reason))],
+            Err(reason) => return vec![SessionEffect::Close(Closing::invalid_message(&reason))],
         };
         match message {
-            ClientMessage::Init(payload) => self.on_init(payload),
-            ClientMessage::Subscribe { id, request } => self.on_subscribe(id, *request),
+            ClientMessage::Init(payload) => self.handle_init(payload),
+            ClientMessage::Subscribe { id, request } => self.handle_subscribe(id, *request),
             ClientMessage::Complete { id } => {
                 if let Some(running) = self.running.remove(&id) {
                     running.abort();
                 }
                 Vec::new()
             }
-            ClientMessage::Ping(payload) => vec![Effect::Send(Subprotocol::pong(payload))],
+            ClientMessage::Ping(payload) => {
+                vec![SessionEffect::Send(Subprotocol::pong_message(payload))]
+            }
             ClientMessage::Pong => Vec::new(),
-            ClientMessage::Terminate => vec![Effect::Close(Closing::normal())],
+            ClientMessage::Terminate => vec![SessionEffect::Close(Closing::normal())],
         }
     }
 
-    fn on_init(&mut self, payload: Option<serde_json::Value>) -> Vec<Effect> {
+    fn handle_init(&mut self, payload: Option<serde_json::Value>) -> Vec<SessionEffect> {
         if self.acknowledged {
-            return vec![Effect::Close(Closing::too_many_inits())];
+            return vec![SessionEffect::Close(Closing::too_many_inits())];
         }
         self.acknowledged = true;
-        let mut effects = vec![Effect::Greet(payload), Effect::Send(Subprotocol::ack())];
+        let mut effects = vec![
+            SessionEffect::IdentifyClient(payload),
+            SessionEffect::Send(Subprotocol::ack_message()),
+        ];
         if self.wants_keep_alive() {
-            effects.push(Effect::Send(Subprotocol::keep_alive()));
+            effects.push(SessionEffect::Send(Subprotocol::keep_alive_message()));
         }
         effects
     }
 
-    fn on_subscribe(&mut self, id: String, request: Request) -> Vec<Effect> {
+    fn handle_subscribe(&mut self, id: String, request: Request) -> Vec<SessionEffect> {
         if !self.acknowledged {
-            return vec![Effect::Close(Closing::unauthorized())];
+            return vec![SessionEffect::Close(Closing::unauthorized())];
         }
         match (self.protocol, self.running.contains_key(&id)) {
             (Subprotocol::TransportWs, true) => {
-                return vec![Effect::Close(Closing::duplicate(&id))];
+                return vec![SessionEffect::Close(Closing::duplicate(&id))];
             }
             // The older protocol replaces such an operation.
             (Subprotocol::Legacy, true) => {
@@ -124,53 +133,53 @@ impl Session {
                 "this connection has {} operations running already; complete some first",
                 self.max_operations
             );
-            let refusal = Refusal::limit(StatusCode::TOO_MANY_REQUESTS, message);
-            return vec![self.refuse(&id, &[refusal.into_error()])];
+            let refusal = Refusal::limit_exceeded(StatusCode::TOO_MANY_REQUESTS, message);
+            return vec![self.refuse_operation(&id, &[refusal.into_server_error()])];
         }
-        match prepare(request) {
+        match parse_operation(request) {
             Ok(operation) => {
                 let (handle, abort) = AbortHandle::new_pair();
                 self.running.insert(id.clone(), handle);
-                vec![Effect::Start { id, operation: Box::new(operation), abort }]
+                vec![SessionEffect::Start { id, operation: Box::new(operation), abort }]
             }
-            Err(response) => vec![self.answer(&id, *response)],
+            Err(response) => vec![self.answer_operation(&id, *response)],
         }
     }
 
-    pub(super) fn on_output(&mut self, id: &str, output: Output) -> Option<Effect> {
+    pub(super) fn handle_output(&mut self, id: &str, output: Output) -> Option<SessionEffect> {
         match output {
             Output::Answer(outcome) => Some(match *outcome {
-                Ok(response) => self.answer(id, response),
+                Ok(response) => self.answer_operation(id, response),
                 Err(refusal) => {
-                    self.forget(id);
-                    self.refuse(id, &[refusal.into_error()])
+                    self.stop_operation(id);
+                    self.refuse_operation(id, &[refusal.into_server_error()])
                 }
             }),
             Output::End => {
                 self.running.remove(id)?;
-                Some(Effect::Send(Subprotocol::complete(id)))
+                Some(SessionEffect::Send(Subprotocol::complete_message(id)))
             }
         }
     }
 
     /// Sends a response. An operation that never started ends with it.
-    fn answer(&mut self, id: &str, response: Response) -> Effect {
+    fn answer_operation(&mut self, id: &str, response: Response) -> SessionEffect {
         let body = Body::from(response);
         match body.request_errors() {
             Some(errors) => {
-                self.forget(id);
-                self.refuse(id, errors)
+                self.stop_operation(id);
+                self.refuse_operation(id, errors)
             }
-            None => Effect::Send(self.protocol.next(id, &body)),
+            None => SessionEffect::Send(self.protocol.next_message(id, &body)),
         }
     }
 
-    fn refuse(&self, id: &str, errors: &[ServerError]) -> Effect {
-        Effect::Send(self.protocol.error(id, errors))
+    fn refuse_operation(&self, id: &str, errors: &[ServerError]) -> SessionEffect {
+        SessionEffect::Send(self.protocol.error(id, errors))
     }
 
     /// Stops an operation without a message.
-    fn forget(&mut self, id: &str) {
+    fn stop_operation(&mut self, id: &str) {
         if let Some(running) = self.running.remove(id) {
             running.abort();
         }
@@ -184,16 +193,16 @@ mod tests {
 
     use super::*;
 
-    const SUBSCRIBE: &str = r#"{"type":"subscribe","id":"1","payload":{"query":"{a}"}}"#;
-    const START: &str = r#"{"type":"start","id":"1","payload":{"query":"{a}"}}"#;
-    const INIT: &str = r#"{"type":"connection_init"}"#;
+    const SUBSCRIBE_MESSAGE: &str = r#"{"type":"subscribe","id":"1","payload":{"query":"{a}"}}"#;
+    const START_MESSAGE: &str = r#"{"type":"start","id":"1","payload":{"query":"{a}"}}"#;
+    const INIT_MESSAGE: &str = r#"{"type":"connection_init"}"#;
 
-    fn show(effects: impl IntoIterator<Item = Effect>) -> String {
+    fn describe_effects(effects: impl IntoIterator<Item = SessionEffect>) -> String {
         let lines = effects.into_iter().map(|effect| match effect {
-            Effect::Greet(payload) => format!("greet {payload:?}\n"),
-            Effect::Send(text) => format!("send {text}\n"),
-            Effect::Start { id, .. } => format!("start {id}\n"),
-            Effect::Close(closing) => format!("{closing:?}\n"),
+            SessionEffect::IdentifyClient(payload) => format!("greet {payload:?}\n"),
+            SessionEffect::Send(text) => format!("send {text}\n"),
+            SessionEffect::Start { id, .. } => format!("start {id}\n"),
+            SessionEffect::Close(closing) => format!("{closing:?}\n"),
         });
         lines.collect()
     }
@@ -202,8 +211,8 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "a table reads better without borrows")]
     fn check(protocol: Subprotocol, messages: &[&str], expected: Expect) -> Session {
         let mut session = Session::new(protocol, 2, 200);
-        let effects = messages.iter().flat_map(|message| session.on_message(message));
-        expected.assert_eq(&show(effects.collect::<Vec<_>>()));
+        let effects = messages.iter().flat_map(|message| session.handle_message(message));
+        expected.assert_eq(&describe_effects(effects.collect::<Vec<_>>()));
         session
     }
 
@@ -212,14 +221,14 @@ mod tests {
         let protocol = Subprotocol::TransportWs;
         check(
             protocol,
-            &[SUBSCRIBE],
+            &[SUBSCRIBE_MESSAGE],
             expect![[r#"
             Closing { code: 4401, reason: "Unauthorized" }
         "#]],
         );
         check(
             protocol,
-            &[INIT, INIT],
+            &[INIT_MESSAGE, INIT_MESSAGE],
             expect![[r#"
             greet None
             send {"type":"connection_ack"}
@@ -228,7 +237,7 @@ mod tests {
         );
         check(
             protocol,
-            &[INIT, SUBSCRIBE, SUBSCRIBE],
+            &[INIT_MESSAGE, SUBSCRIBE_MESSAGE, SUBSCRIBE_MESSAGE],
             expect![[r#"
             greet None
             send {"type":"connection_ack"}
@@ -256,18 +265,18 @@ mod tests {
     fn an_invalid_operation_does_not_close_the_connection() {
         check(
             Subprotocol::TransportWs,
-            &[INIT, r#"{"type":"subscribe","id":"1","payload":{"query":"{"}}"#],
+            &[INIT_MESSAGE, r#"{"type":"subscribe","id":"1","payload":{"query":"{"}}"#],
             expect![[r#"
                 greet None
                 send {"type":"connection_ack"}
                 send {"id":"1","type":"error","payload":[{"message":" --> 1:2\n  |\n1 | {\n  |  ^---\n  |\n  = expected selection","locations":[{"line":1,"column":2}],"extensions":{"code":"INVALID_ARGUMENT"}}]}
             "#]],
         );
-        let second = SUBSCRIBE.replace("\"1\"", "\"2\"");
-        let third = SUBSCRIBE.replace("\"1\"", "\"3\"");
+        let second = SUBSCRIBE_MESSAGE.replace("\"1\"", "\"2\"");
+        let third = SUBSCRIBE_MESSAGE.replace("\"1\"", "\"3\"");
         check(
             Subprotocol::TransportWs,
-            &[INIT, SUBSCRIBE, &second, &third],
+            &[INIT_MESSAGE, SUBSCRIBE_MESSAGE, &second, &third],
             expect![[r#"
             greet None
             send {"type":"connection_ack"}
@@ -281,7 +290,7 @@ mod tests {
     #[test]
     fn an_operation_id_can_be_used_again_after_its_end() {
         let complete = r#"{"type":"complete","id":"1"}"#;
-        let messages = [INIT, SUBSCRIBE, complete, SUBSCRIBE];
+        let messages = [INIT_MESSAGE, SUBSCRIBE_MESSAGE, complete, SUBSCRIBE_MESSAGE];
         let mut session = check(
             Subprotocol::TransportWs,
             &messages,
@@ -296,21 +305,22 @@ mod tests {
         expect![[r#"
             send {"id":"1","type":"next","payload":{"data":{"a":1}}}
         "#]]
-        .assert_eq(&show(session.on_output("1", answer)));
+        .assert_eq(&describe_effects(session.handle_output("1", answer)));
         expect![[r#"
             send {"id":"1","type":"complete"}
         "#]]
-        .assert_eq(&show(session.on_output("1", Output::End)));
-        expect![""].assert_eq(&show(session.on_output("1", Output::End)));
+        .assert_eq(&describe_effects(session.handle_output("1", Output::End)));
+        expect![""].assert_eq(&describe_effects(session.handle_output("1", Output::End)));
         expect![[r"
             start 1
         "]]
-        .assert_eq(&show(session.on_message(SUBSCRIBE)));
+        .assert_eq(&describe_effects(session.handle_message(SUBSCRIBE_MESSAGE)));
     }
 
     #[test]
     fn the_older_protocol_gets_its_own_messages() {
-        let messages = [INIT, START, START, r#"{"type":"connection_terminate"}"#];
+        let messages =
+            [INIT_MESSAGE, START_MESSAGE, START_MESSAGE, r#"{"type":"connection_terminate"}"#];
         let mut session = check(
             Subprotocol::Legacy,
             &messages,
@@ -327,6 +337,6 @@ mod tests {
         expect![[r#"
             send {"id":"1","type":"error","payload":{"message":"no","extensions":{"code":"INVALID_ARGUMENT"}}}
         "#]]
-        .assert_eq(&show(session.on_output("1", Output::Answer(Box::new(Ok(wrong))))));
+        .assert_eq(&describe_effects(session.handle_output("1", Output::Answer(Box::new(Ok(wrong))))));
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{CallFormat::*, check, check_none, read, tools};
-use crate::calls::{CatalogNames, KnownTool, Why, parse_tool_calls, read_tool_calls};
+use super::{CallFormat::*, calls_as_json, check_none, check_only_call, tools};
+use crate::calls::{CatalogNames, KnownTool, MissReason, parse_tool_calls, read_tool_calls};
 
-const CLEAR: &str = "memory_tools.clear_memory";
+const CLEAR_MEMORY: &str = "memory_tools.clear_memory";
 
 #[test]
 fn the_simple_form_accepts_every_argument_layout() {
@@ -34,7 +34,7 @@ fn the_simple_form_accepts_every_argument_layout() {
         "TOOL: memory_tools.clear_memory\n### Arguments\n```json\n{\"key\": \"old\"}\n```",
         "TOOL: memory_tools.clear_memory\nARGS:\nkey=old",
     ] {
-        check(text, CLEAR, json!({ "key": "old" }), Simple);
+        check_only_call(text, CLEAR_MEMORY, json!({ "key": "old" }), Simple);
     }
 }
 
@@ -86,22 +86,27 @@ fn json_arguments_may_stand_beside_the_tool_name() {
         r#"{"tool":"memory_tools.clear_memory","payload":{"key":"old"},"confidence":0.9}"#,
         r#"{"tool":"memory_tools.clear_memory","args":{},"key":"old"}"#,
     ] {
-        check(text, CLEAR, json!({ "key": "old" }), Json);
+        check_only_call(text, CLEAR_MEMORY, json!({ "key": "old" }), Json);
     }
-    check(
+    check_only_call(
         r#"{"tool":"memory_tools.clear_memory","args":{"key":"old"},"scope":"project"}"#,
-        CLEAR,
+        CLEAR_MEMORY,
         json!({ "key": "old", "scope": "project" }),
         Json,
     );
-    check(r#"{"tool":"tree","data":{},"reason":"look"}"#, "file_tools.tree", json!({}), Json);
+    check_only_call(
+        r#"{"tool":"tree","data":{},"reason":"look"}"#,
+        "file_tools.tree",
+        json!({}),
+        Json,
+    );
     for text in [
         r#"<tool_call><tool>memory_tools.clear_memory</tool><args key="old"></args></tool_call>"#,
         r#"<tool_call><tool>memory_tools.clear_memory</tool><args key="old"/></tool_call>"#,
         r#"<invoke name="memory_tools.clear_memory"><parameter name="key" value="old"/></invoke>"#,
         r#"<invoke name="memory_tools.clear_memory"><parameter name="key" string="true">old</parameter></invoke>"#,
     ] {
-        check(text, CLEAR, json!({ "key": "old" }), Xml);
+        check_only_call(text, CLEAR_MEMORY, json!({ "key": "old" }), Xml);
     }
 }
 
@@ -114,12 +119,17 @@ fn text_after_a_call_without_arguments_is_ignored() {
         "TOOL: tree\nThought: and then?",
         "- TOOL: tree\n- ARGS: {}\n- then more",
     ] {
-        check(text, "file_tools.tree", json!({}), Simple);
+        check_only_call(text, "file_tools.tree", json!({}), Simple);
     }
-    check("tree(depth=2)\npath = 'a'", "file_tools.tree", json!({ "depth": 2 }), FunctionCall);
+    check_only_call(
+        "tree(depth=2)\npath = 'a'",
+        "file_tools.tree",
+        json!({ "depth": 2 }),
+        FunctionCall,
+    );
     let two = json!([["file_tools.tree", {}, "simple"], ["file_tools.glob", { "pattern": "a" }, "simple"]]);
-    assert_eq!(read("TOOL: tree\nTOOL: glob\nARGS: {\"pattern\": \"a\"}"), two);
-    assert_eq!(read("TOOL: tree\nARGS:\nTOOL: glob\nARGS: {\"pattern\": \"a\"}"), two);
+    assert_eq!(calls_as_json("TOOL: tree\nTOOL: glob\nARGS: {\"pattern\": \"a\"}"), two);
+    assert_eq!(calls_as_json("TOOL: tree\nARGS:\nTOOL: glob\nARGS: {\"pattern\": \"a\"}"), two);
 }
 
 #[test]
@@ -139,9 +149,14 @@ fn text_in_tags_keeps_its_indentation() {
         let text = format!(
             "<invoke name=\"code_tools.write_file\"><parameter name=\"file_path\">f</parameter><parameter name=\"content\">{written}</parameter></invoke>"
         );
-        check(&text, "code_tools.write_file", json!({ "file_path": "f", "content": content }), Xml);
+        check_only_call(
+            &text,
+            "code_tools.write_file",
+            json!({ "file_path": "f", "content": content }),
+            Xml,
+        );
     }
-    check(
+    check_only_call(
         "<invoke name=\"file_tools.tree\"><parameter name=\"depth\"> 2 </parameter></invoke>",
         "file_tools.tree",
         json!({ "depth": 2 }),
@@ -170,11 +185,11 @@ fn calls_inside_thoughts_are_ignored() {
         "TOOL: tree ARGS: {}\nThat is without `</think>`.",
         "nope {\"tool\": \"nope\", \"args\": 1}</think>TOOL: tree ARGS: {}",
     ] {
-        check(text, "file_tools.tree", json!({}), Simple);
+        check_only_call(text, "file_tools.tree", json!({}), Simple);
     }
     let written = json!({ "file_path": "f", "content": "a</think>b" });
     let text = format!("TOOL: code_tools.write_file ARGS: {written}");
-    check(&text, "code_tools.write_file", written, Simple);
+    check_only_call(&text, "code_tools.write_file", written, Simple);
 }
 
 #[test]
@@ -184,11 +199,11 @@ fn namespaces_of_models_are_no_part_of_a_name() {
         "print(default_api.file_tools.glob(pattern='*.py'))",
         "file_tools_glob(pattern='*.py')",
     ] {
-        check(text, "file_tools.glob", json!({ "pattern": "*.py" }), FunctionCall);
+        check_only_call(text, "file_tools.glob", json!({ "pattern": "*.py" }), FunctionCall);
     }
 }
 
-/// Their arguments may contain text that looks like a call, which must not run.
+/// The arguments of these formats may contain text that looks like a call, which must not run.
 #[test]
 fn formats_of_other_models_are_no_calls() {
     let value = "TOOL: tree ARGS: {}";
@@ -219,7 +234,7 @@ fn a_name_with_underscores_must_mean_one_tool() {
     assert_eq!(found("FILE_TOOLS_GLOB").as_deref(), Some("file_tools.glob"));
     assert_eq!(found("blog_createAuthor").as_deref(), Some("blog.createAuthor"));
     assert_eq!(found("a_b_c"), None);
-    let twins = ["a.b_c", "a_b.c"].map(|it| tools::definition(it, ""));
+    let twins = ["a.b_c", "a_b.c"].map(|it| tools::parse_definition(it, ""));
     let twins = tools::catalog_of(twins);
     assert_eq!(CatalogNames::new(&twins).find("a_b_c"), None);
 }
@@ -227,25 +242,29 @@ fn a_name_with_underscores_must_mean_one_tool() {
 #[test]
 fn a_failed_call_is_reported_with_its_reason() {
     let names = CatalogNames::new(tools::catalog());
-    let missed = |text: &str| -> Vec<(String, Why)> {
+    let missed = |text: &str| -> Vec<(String, MissReason)> {
         let found = read_tool_calls(text, &|it| names.find(it)).unwrap();
         found.missed.into_iter().map(|it| (it.tool, it.why)).collect()
     };
     for (text, tool, why) in [
-        ("TOOL: nope.nope ARGS: {\"a\":1}", "nope.nope", Why::Unknown),
-        ("TOOL: nope.nope ARGS: a=1", "nope.nope", Why::Unknown),
-        ("TOOL: nope.nope", "nope.nope", Why::Unknown),
-        (r#"{"tool": "nope", "args": {}}"#, "nope", Why::Unknown),
-        (r#"{"type":"tool_use","name":"nope","input":{}}"#, "nope", Why::Unknown),
-        ("<tool_call><tool>nope</tool><args></args></tool_call>", "nope", Why::Unknown),
-        (r#"<tool_call>{"name": "nope", "arguments": {}}</tool_call>"#, "nope", Why::Unknown),
-        ("<tool_call>glob<arg_key>pattern</arg_key></tool_call>", "glob", Why::Unreadable),
-        ("TOOL: file_tools.glob ARGS: {\"pattern\": \"*.py", "file_tools.glob", Why::Cut),
-        ("{\"tool\": \"glob\", \"args\": {\"pattern\": \"*.py", "glob", Why::Cut),
-        ("<tool_call><tool>glob</tool><args>{\"pattern\": ", "glob", Why::Cut),
-        ("file_tools.glob(pattern='*.py", "file_tools.glob", Why::Cut),
-        ("TOOL: glob ARGS: *.py", "glob", Why::Unreadable),
-        (r#"{"tool": "glob", "args": "*.py"}"#, "glob", Why::Unreadable),
+        ("TOOL: nope.nope ARGS: {\"a\":1}", "nope.nope", MissReason::Unknown),
+        ("TOOL: nope.nope ARGS: a=1", "nope.nope", MissReason::Unknown),
+        ("TOOL: nope.nope", "nope.nope", MissReason::Unknown),
+        (r#"{"tool": "nope", "args": {}}"#, "nope", MissReason::Unknown),
+        (r#"{"type":"tool_use","name":"nope","input":{}}"#, "nope", MissReason::Unknown),
+        ("<tool_call><tool>nope</tool><args></args></tool_call>", "nope", MissReason::Unknown),
+        (
+            r#"<tool_call>{"name": "nope", "arguments": {}}</tool_call>"#,
+            "nope",
+            MissReason::Unknown,
+        ),
+        ("<tool_call>glob<arg_key>pattern</arg_key></tool_call>", "glob", MissReason::Unreadable),
+        ("TOOL: file_tools.glob ARGS: {\"pattern\": \"*.py", "file_tools.glob", MissReason::Cut),
+        ("{\"tool\": \"glob\", \"args\": {\"pattern\": \"*.py", "glob", MissReason::Cut),
+        ("<tool_call><tool>glob</tool><args>{\"pattern\": ", "glob", MissReason::Cut),
+        ("file_tools.glob(pattern='*.py", "file_tools.glob", MissReason::Cut),
+        ("TOOL: glob ARGS: *.py", "glob", MissReason::Unreadable),
+        (r#"{"tool": "glob", "args": "*.py"}"#, "glob", MissReason::Unreadable),
     ] {
         assert_eq!(missed(text), [(tool.to_owned(), why)], "{text}");
     }

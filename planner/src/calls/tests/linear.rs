@@ -2,20 +2,20 @@
 
 use shared::limits;
 
-use super::{read_counting, tools};
+use super::{parse_and_count_reads, tools};
 use crate::calls::{CatalogNames, TooMuch, parse_tool_calls};
 
-/// Reads of a byte, on average.
-const LOOKS: usize = 12;
+/// Maximum number of reads of a byte, on average.
+const MAX_READS_PER_BYTE: usize = 12;
 
-fn check(name: &str, text: &str) {
-    let (_, steps) = read_counting(text);
-    let most = LOOKS * text.len() + 1_000;
+fn check_only_call(name: &str, text: &str) {
+    let (_, steps) = parse_and_count_reads(text);
+    let most = MAX_READS_PER_BYTE * text.len() + 1_000;
     assert!(steps <= most, "{name}: {steps} steps for {} bytes", text.len());
 }
 
-/// Pieces that may make a reader go back.
-const PARTS: &[&str] = &[
+/// Texts after which a reader may have to go back.
+const HOSTILE_PARTS: &[&str] = &[
     "{",
     "[",
     "}",
@@ -149,7 +149,7 @@ const PARTS: &[&str] = &[
 ];
 
 /// The texts with the most reads for each byte.
-const WORST: [&str; 12] = [
+const HOSTILE_TEXTS: [&str; 12] = [
     "{",
     "[",
     "\"",
@@ -166,25 +166,25 @@ const WORST: [&str; 12] = [
 
 #[test]
 fn a_hostile_megabyte_takes_linear_time() {
-    for part in WORST {
-        check(part, &part.repeat((1 << 20) / part.len()));
+    for part in HOSTILE_TEXTS {
+        check_only_call(part, &part.repeat((1 << 20) / part.len()));
     }
 }
 
 #[test]
 fn hostile_repetitions_take_linear_time() {
-    for part in PARTS {
-        check(part, &part.repeat((1 << 15) / part.len()));
+    for part in HOSTILE_PARTS {
+        check_only_call(part, &part.repeat((1 << 15) / part.len()));
     }
 }
 
 #[test]
 fn hostile_halves_of_calls_take_linear_time() {
-    for part in PARTS {
+    for part in HOSTILE_PARTS {
         let first = part.repeat((1 << 11) / part.len());
         for second in ["\"", "}", "]", ")", "'", "\n", "</args>", "</tool_call>", "]]>", "*/"] {
             let text = format!("{first}{}", second.repeat((1 << 11) / second.len()));
-            check(&format!("{part} and {second}"), &text);
+            check_only_call(&format!("{part} and {second}"), &text);
         }
     }
 }
@@ -211,7 +211,7 @@ fn a_hostile_mixture_takes_linear_time() {
         for b in parts {
             for c in parts {
                 let part = format!("{a}{b}{c}");
-                check(&part, &part.repeat((1 << 11) / part.len()));
+                check_only_call(&part, &part.repeat((1 << 11) / part.len()));
             }
         }
     }
@@ -221,7 +221,7 @@ fn a_hostile_mixture_takes_linear_time() {
 fn a_call_with_a_long_argument_is_parsed() {
     let content = "fn main() { \"hi\" }\\n".repeat(1 << 15).replace('"', "\\\"");
     let text = format!("{{\"tool\": \"write_file\", \"args\": {{\"content\": \"{content}\"}}}}");
-    let (calls, steps) = read_counting(&text);
+    let (calls, steps) = parse_and_count_reads(&text);
     assert_eq!(calls.expect("one call").len(), 1);
     assert!(steps <= 4 * text.len(), "{steps} steps for {} bytes", text.len());
 }

@@ -3,9 +3,9 @@
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Map, Value, json};
 
-use super::{read, read_counting};
+use super::{calls_as_json, parse_and_count_reads};
 
-/// Pieces of calls. Random sequences of them are almost calls.
+/// Pieces of calls. Random sequences of them are almost valid calls.
 const PIECES: [&str; 63] = [
     "{",
     "}",
@@ -86,7 +86,7 @@ const CALLS: [&str; 9] = [
 ];
 
 /// Parameters of generated calls.
-const GIVEN: [&str; 4] = ["pattern", "path", "output_mode", "context_lines"];
+const PARAMETERS: [&str; 4] = ["pattern", "path", "output_mode", "context_lines"];
 /// Values with and without quotes, in the forms that models write.
 const VALUES: [&str; 24] = [
     "*.py",
@@ -114,7 +114,7 @@ const VALUES: [&str; 24] = [
     "https://a.b/?c=d",
     "(a)",
 ];
-const BETWEEN: [&str; 20] = [
+const SEPARATORS: [&str; 20] = [
     " and ",
     ", ",
     ", and ",
@@ -137,8 +137,8 @@ const BETWEEN: [&str; 20] = [
     ". Then ",
 ];
 
-fn check(text: &str) -> Result<(), TestCaseError> {
-    let (calls, steps) = read_counting(text);
+fn check_only_call(text: &str) -> Result<(), TestCaseError> {
+    let (calls, steps) = parse_and_count_reads(text);
     prop_assert!(steps <= 16 * text.len() + 1_000, "{steps} steps for {} bytes", text.len());
     for call in calls.unwrap_or_default() {
         prop_assert!(text.contains(&call.raw), "{}", call.raw);
@@ -164,19 +164,19 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-fn args() -> impl Strategy<Value = Map<String, Value>> {
+fn arguments() -> impl Strategy<Value = Map<String, Value>> {
     vec(("[a-z_]{1,8}", json_value()), 0..4).prop_map(|it| it.into_iter().collect())
 }
 
 proptest! {
     #[test]
     fn random_text_neither_panics_nor_takes_long(text in any::<String>()) {
-        check(&text)?;
+        check_only_call(&text)?;
     }
 
     #[test]
     fn almost_valid_calls_neither_panic_nor_take_long(pieces in vec(select(&PIECES[..]), 0..120)) {
-        check(&pieces.concat())?;
+        check_only_call(&pieces.concat())?;
     }
 
     #[test]
@@ -190,14 +190,14 @@ proptest! {
         let at = at.index(chars.len());
         let rest = chars[at..].iter().skip(removed);
         let text: String = chars[..at].iter().copied().chain(piece.chars()).chain(rest.copied()).collect();
-        check(&text)?;
+        check_only_call(&text)?;
     }
 
     #[test]
     fn no_written_argument_is_dropped(
-        keys in prop::sample::subsequence(&GIVEN[..], 2..=4),
+        keys in prop::sample::subsequence(&PARAMETERS[..], 2..=4),
         values in vec(select(&VALUES[..]), 4),
-        between in vec(select(&BETWEEN[..]), 4),
+        between in vec(select(&SEPARATORS[..]), 4),
         around in select(&[("use file_tools.grep with ", "."), ("Use `grep` with ", " now"), ("TOOL: grep ARGS: ", "")][..]),
         mark in select(&["", "", "`", "**"][..]),
     ) {
@@ -208,10 +208,10 @@ proptest! {
         }
         let mut text = format!("{}{pairs}{}", around.0, around.1);
         if text.starts_with("TOOL") {
-            // A text of arguments ends with its line.
+            // Arguments in a line of text end with the line.
             text = text.replace('\n', " ");
         }
-        for call in read(&text).as_array().into_iter().flatten() {
+        for call in calls_as_json(&text).as_array().into_iter().flatten() {
             for key in &keys {
                 prop_assert!(call[1].get(*key).is_some(), "{key} of {text}: {call}");
             }
@@ -222,36 +222,36 @@ proptest! {
     fn truncated_calls_do_not_panic(call in select(&CALLS[..]), at in any::<prop::sample::Index>()) {
         let chars: Vec<char> = call.chars().collect();
         let text: String = chars[..at.index(chars.len())].iter().collect();
-        check(&text)?;
+        check_only_call(&text)?;
     }
 
     #[test]
-    fn formatted_arguments_are_parsed_unchanged(args in args()) {
+    fn formatted_arguments_are_parsed_unchanged(args in arguments()) {
         let value = Value::Object(args);
         let text = value.to_string();
         let tool = "rag2_tools.find";
         let call = json!({ "tool": tool, "args": value }).to_string();
-        prop_assert_eq!(read(&format!("so {call} it is")), json!([[tool, value, "json"]]));
+        prop_assert_eq!(calls_as_json(&format!("so {call} it is")), json!([[tool, value, "json"]]));
         let call = json!({ "function": { "name": tool, "arguments": text } }).to_string();
-        prop_assert_eq!(read(&call), json!([[tool, value, "openai"]]));
+        prop_assert_eq!(calls_as_json(&call), json!([[tool, value, "openai"]]));
         let call = json!({ "type": "tool_use", "name": tool, "input": value }).to_string();
-        prop_assert_eq!(read(&call), json!([[tool, value, "anthropic"]]));
-        prop_assert_eq!(read(&format!("TOOL: {tool} ARGS: {text}")), json!([[tool, value, "simple"]]));
+        prop_assert_eq!(calls_as_json(&call), json!([[tool, value, "anthropic"]]));
+        prop_assert_eq!(calls_as_json(&format!("TOOL: {tool} ARGS: {text}")), json!([[tool, value, "simple"]]));
         let call = format!("<tool_call>{{\"name\": \"{tool}\", \"arguments\": {text}}}</tool_call>");
-        prop_assert_eq!(read(&call), json!([[tool, value, "xml"]]));
+        prop_assert_eq!(calls_as_json(&call), json!([[tool, value, "xml"]]));
         let call = format!("use {tool} with {text}");
-        prop_assert_eq!(read(&call), json!([[tool, value, "natural_language"]]));
+        prop_assert_eq!(calls_as_json(&call), json!([[tool, value, "natural_language"]]));
     }
 
     #[test]
     fn quoted_and_tagged_strings_are_parsed_unchanged(text in any::<String>()) {
         let quoted = Value::from(text.as_str());
         let expected = |format: &str| json!([["rag2_tools.find", { "what": text }, format]]);
-        prop_assert_eq!(read(&format!("rag2_tools.find(what={quoted})")), expected("function_call"));
-        prop_assert_eq!(read(&format!("rag2_tools.find({quoted})")), expected("function_call"));
+        prop_assert_eq!(calls_as_json(&format!("rag2_tools.find(what={quoted})")), expected("function_call"));
+        prop_assert_eq!(calls_as_json(&format!("rag2_tools.find({quoted})")), expected("function_call"));
         if !text.contains("]]>") {
             let call = format!("<invoke name=\"rag2_tools.find\"><parameter name=\"what\"><![CDATA[{text}]]></parameter></invoke>");
-            prop_assert_eq!(read(&call), expected("xml"));
+            prop_assert_eq!(calls_as_json(&call), expected("xml"));
         }
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{CallFormat, CallFormat::*, calls, check, check_none, read};
+use super::{CallFormat, CallFormat::*, calls_as_json, check_none, check_only_call, parse_calls};
 use crate::calls::{KnownTool, parse_tool_calls};
 
 fn check_glob(texts: &[&str], format: CallFormat) {
     for text in texts {
-        check(text, "file_tools.glob", json!({ "pattern": "*.py" }), format);
+        check_only_call(text, "file_tools.glob", json!({ "pattern": "*.py" }), format);
     }
 }
 
@@ -19,7 +19,7 @@ fn tool_names_may_have_spaces_and_letters_of_any_script() {
         let name = ["show one", "Größe"].into_iter().find(|it| *it == name)?;
         Some(Arc::new(KnownTool { name: name.parse().unwrap(), parameters: Vec::new() }))
     };
-    let read = |text: &str| {
+    let calls_as_text = |text: &str| {
         let calls = parse_tool_calls(text, &known).unwrap();
         calls.iter().map(|it| format!("{} {}", it.tool, Value::from(it.args.clone()))).collect()
     };
@@ -29,18 +29,18 @@ fn tool_names_may_have_spaces_and_letters_of_any_script() {
         r#"TOOL: "show one", Tool Input: {"id": 1}"#,
         "TOOL: show one\nARGS: {\"id\": 1}",
     ] {
-        let found: Vec<String> = read(text);
+        let found: Vec<String> = calls_as_text(text);
         assert_eq!(found, [r#"show one {"id":1}"#], "{text}");
     }
     for text in ["TOOL: Größe ARGS: {\"id\": 1}", "use Größe with {\"id\": 1}"] {
-        let found: Vec<String> = read(text);
+        let found: Vec<String> = calls_as_text(text);
         assert_eq!(found, [r#"Größe {"id":1}"#], "{text}");
     }
-    let found: Vec<String> = read("TOOL: show one\nIt has no arguments.");
+    let found: Vec<String> = calls_as_text("TOOL: show one\nIt has no arguments.");
     assert_eq!(found, ["show one {}"]);
     for text in ["TOOL: show one more ARGS: {}", "TOOL: show one RESULT: 1", "use Größen with {}"]
     {
-        assert_eq!(read(text), Vec::<String>::new(), "{text}");
+        assert_eq!(calls_as_text(text), Vec::<String>::new(), "{text}");
     }
 }
 
@@ -84,7 +84,7 @@ fn almost_valid_json_is_parsed() {
         ],
         Json,
     );
-    check(
+    check_only_call(
         r#"{"tool": "rag2_tools.find", "args": {"what": [True, False, None, true, null, 1_0]}}"#,
         "rag2_tools.find",
         json!({ "what": [true, false, null, true, null, "1_0"] }),
@@ -120,10 +120,10 @@ fn values_keep_their_types() {
             continue;
         }
         let text = format!("{{\"tool\": \"rag2_tools.find\", \"args\": {{\"what\": {written}}}}}");
-        assert_eq!(read(&text), expected, "{text}");
+        assert_eq!(calls_as_json(&text), expected, "{text}");
         let text = format!("rag2_tools.find(what={written})");
         let expected = json!([["rag2_tools.find", { "what": value }, "function_call"]]);
-        assert_eq!(read(&text), expected, "{text}");
+        assert_eq!(calls_as_json(&text), expected, "{text}");
     }
 }
 
@@ -131,8 +131,8 @@ fn values_keep_their_types() {
 fn unquoted_words_follow_the_parameter_schema() {
     let text = "use system_tools.process_kill with pid_or_name=1234 and force=true";
     let args = json!({ "pid_or_name": "1234", "force": true });
-    check(text, "system_tools.process_kill", args.clone(), NaturalLanguage);
-    check(
+    check_only_call(text, "system_tools.process_kill", args.clone(), NaturalLanguage);
+    check_only_call(
         "system_tools.process_kill(pid_or_name=1234, force=True)",
         "system_tools.process_kill",
         args,
@@ -158,7 +158,7 @@ fn openai_responses_are_parsed() {
         ],
         Openai,
     );
-    check(
+    check_only_call(
         r#"{"type":"function","function":{"name":"system_tools.system_info","arguments":""}}"#,
         "system_tools.system_info",
         json!({}),
@@ -222,15 +222,15 @@ fn text_in_argument_tags_is_parsed() {
             "<tool_call><tool>code_tools.write_file</tool><args><file_path>f</file_path><content>{written}</content></args></tool_call>"
         );
         let args = json!({ "file_path": "f", "content": content });
-        check(&text, "code_tools.write_file", args, Xml);
+        check_only_call(&text, "code_tools.write_file", args, Xml);
     }
-    check(
+    check_only_call(
         "<tool_call><tool>file_tools.tree</tool><args><depth>2</depth></args></tool_call>",
         "file_tools.tree",
         json!({ "depth": 2 }),
         Xml,
     );
-    check(
+    check_only_call(
         r#"<tool_call><tool>file_tools.glob</tool><args>{"pattern": "a</args>b &amp; c"}</args></tool_call>"#,
         "file_tools.glob",
         json!({ "pattern": "a</args>b & c" }),
@@ -270,7 +270,7 @@ fn function_calls_accept_every_argument_format() {
         ],
         FunctionCall,
     );
-    check(
+    check_only_call(
         "file_tools.glob('*.{py,rs}', path=/a (b)/c)",
         "file_tools.glob",
         json!({ "pattern": "*.{py,rs}", "path": "/a (b)/c" }),
@@ -302,19 +302,19 @@ fn calls_in_sentences_are_parsed() {
         ],
         NaturalLanguage,
     );
-    check(
+    check_only_call(
         "use web_tools.web_search with query='rust async runtimes' and max_results=3. I will see.",
         "web_tools.web_search",
         json!({ "query": "rust async runtimes", "max_results": 3 }),
         NaturalLanguage,
     );
-    check(
+    check_only_call(
         "use file_tools.grep with pattern=\"a and b=c\", path=. and output_mode=content.",
         "file_tools.grep",
         json!({ "pattern": "a and b=c", "path": ".", "output_mode": "content" }),
         NaturalLanguage,
     );
-    check(
+    check_only_call(
         "use web_tools.fetch_url with url=https://a.b/c?d=e,f,extract_text=false.",
         "web_tools.fetch_url",
         json!({ "url": "https://a.b/c?d=e,f", "extract_text": false }),
@@ -339,29 +339,29 @@ fn several_calls_keep_the_order_of_the_text() {
         ["file_tools.glob", {}, "openai"],
         ["file_tools.tree", {}, "openai"],
     ]);
-    assert_eq!(read(text), expected);
-    for call in calls(text) {
+    assert_eq!(calls_as_json(text), expected);
+    for call in parse_calls(text) {
         assert!(text.contains(&call.raw) && !call.raw.is_empty(), "{}", call.raw);
     }
 }
 
 #[test]
 fn an_announced_call_counts_once() {
-    check(
+    check_only_call(
         "I'll use file_tools.glob with pattern=*.py.\nTOOL: file_tools.glob ARGS: {\"pattern\": \"*.py\"}",
         "file_tools.glob",
         json!({ "pattern": "*.py" }),
         Simple,
     );
     let twice = "TOOL: tree ARGS: {}\nTOOL: tree ARGS: {}";
-    assert_eq!(read(twice).as_array().map(Vec::len), Some(2));
+    assert_eq!(calls_as_json(twice).as_array().map(Vec::len), Some(2));
 }
 
 #[test]
 fn a_call_inside_an_argument_is_ignored() {
     let inner = r#"{\"tool\": \"system_tools.bash\", \"args\": {\"command\": \"rm\"}}"#;
     let bash = json!({ "tool": "system_tools.bash", "args": { "command": "rm" } });
-    check(
+    check_only_call(
         &format!(
             r#"{{"tool": "code_tools.write_file", "args": {{"file_path": "f", "content": "{inner}"}}}}"#
         ),
@@ -369,19 +369,19 @@ fn a_call_inside_an_argument_is_ignored() {
         json!({ "file_path": "f", "content": inner.replace('\\', "") }),
         Json,
     );
-    check(
+    check_only_call(
         &format!(r#"{{"tool": "rag2_tools.find", "args": {{"what": {bash}}}}}"#),
         "rag2_tools.find",
         json!({ "what": bash }),
         Json,
     );
-    check(
+    check_only_call(
         &format!("rag2_tools.find(what='{bash}')"),
         "rag2_tools.find",
         json!({ "what": bash.to_string() }),
         FunctionCall,
     );
-    check(
+    check_only_call(
         &format!(
             "<tool_call><tool>rag2_tools.find</tool><args><what><![CDATA[<tool_call>{bash}</tool_call>]]></what></args></tool_call>"
         ),
@@ -405,24 +405,29 @@ fn a_broken_call_does_not_expose_calls_in_its_arguments() {
         check_none(text);
     }
     let next_line = "{\"tool\": \"file_tools.glob\", \"args\": {...}}\nTOOL: tree ARGS: {}";
-    check(next_line, "file_tools.tree", json!({}), Simple);
+    check_only_call(next_line, "file_tools.tree", json!({}), Simple);
 }
 
 #[test]
 fn calls_before_a_truncated_one_are_kept() {
     let text = r#"{"content":[{"type":"tool_use","name":"tree","input":{}},{"type":"tool_use","name":"glob","input":{"pat"#;
-    check(text, "file_tools.tree", json!({}), Anthropic);
+    check_only_call(text, "file_tools.tree", json!({}), Anthropic);
 }
 
 #[test]
 fn an_unclosed_quote_does_not_hide_later_calls() {
-    check(
+    check_only_call(
         r#"The form is {"tool: …} and so {"tool": "tree", "args": {}}"#,
         "file_tools.tree",
         json!({}),
         Json,
     );
-    check("{don't} worry, it's {'tool': 'tree', 'args': {}}", "file_tools.tree", json!({}), Json);
+    check_only_call(
+        "{don't} worry, it's {'tool': 'tree', 'args': {}}",
+        "file_tools.tree",
+        json!({}),
+        Json,
+    );
 }
 
 #[test]
@@ -457,7 +462,7 @@ fn argument_values_that_look_like_schemas_are_kept() {
             json!({ "type": "object", "properties": { "a": 1 } }),
         ),
     ] {
-        check(text, "file_tools.glob", args, Json);
+        check_only_call(text, "file_tools.glob", args, Json);
     }
 }
 
@@ -467,16 +472,16 @@ fn an_unquoted_value_may_be_an_absolute_path() {
         "file_tools.glob(pattern=/**/*.py)",
         "file_tools.glob(pattern= /**/*.py, path=/* here */'.')",
     ] {
-        let found = calls(text);
+        let found = parse_calls(text);
         assert_eq!(found[0].args["pattern"], "/**/*.py", "{text}");
     }
-    check(
+    check_only_call(
         "{tool: file_tools.glob, args: {pattern: /**/*.py}}",
         "file_tools.glob",
         json!({ "pattern": "/**/*.py" }),
         Json,
     );
-    check(
+    check_only_call(
         "{tool: file_tools.glob, args: {pattern: /* all */ *.py}}",
         "file_tools.glob",
         json!({ "pattern": "*.py" }),
@@ -504,7 +509,12 @@ fn a_call_named_as_a_function_in_a_sentence_is_parsed() {
 
 #[test]
 fn a_number_is_converted_for_a_text_parameter() {
-    check("file_tools.glob(1234)", "file_tools.glob", json!({ "pattern": "1234" }), FunctionCall);
+    check_only_call(
+        "file_tools.glob(1234)",
+        "file_tools.glob",
+        json!({ "pattern": "1234" }),
+        FunctionCall,
+    );
     check_none("file_tools.glob(pattern)");
 }
 
@@ -515,8 +525,8 @@ fn too_deeply_nested_arguments_are_rejected() {
         format!("TOOL: rag2_tools.find ARGS: {{\"what\": {open}{close}}}")
     };
     let limit = shared::limits::JSON_DEPTH;
-    assert_eq!(calls(&nested(limit - 1)).len(), 1);
-    assert_eq!(calls(&nested(limit)).len(), 0);
+    assert_eq!(parse_calls(&nested(limit - 1)).len(), 1);
+    assert_eq!(parse_calls(&nested(limit)).len(), 0);
 }
 
 #[test]
@@ -525,6 +535,6 @@ fn arguments_that_are_no_object_are_rejected() {
         check_none(&format!(r#"{{"tool": "glob", "args": {args}}}"#));
     }
     let null: Value = json!({});
-    check(r#"{"tool": "tree", "args": null}"#, "file_tools.tree", null.clone(), Json);
-    check(r#"{"tool": "tree", "args": []}"#, "file_tools.tree", null, Json);
+    check_only_call(r#"{"tool": "tree", "args": null}"#, "file_tools.tree", null.clone(), Json);
+    check_only_call(r#"{"tool": "tree", "args": []}"#, "file_tools.tree", null, Json);
 }

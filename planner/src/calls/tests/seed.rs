@@ -2,19 +2,19 @@
 
 use serde_json::json;
 
-use super::{CallFormat::*, check, check_none};
+use super::{CallFormat::*, check_none, check_only_call};
 
 #[test]
 fn each_of_the_five_formats_is_parsed() {
     let glob = "file_tools.glob";
     let py = json!({ "pattern": "*.py" });
-    check(
+    check_only_call(
         r#"Let me search: {"tool": "file_tools.glob", "args": {"pattern": "*.py"}}"#,
         glob,
         py.clone(),
         Json,
     );
-    check(
+    check_only_call(
         "I'll use file_tools.glob(pattern=*.py, path=/home/user)",
         glob,
         json!({ "pattern": "*.py", "path": "/home/user" }),
@@ -25,15 +25,15 @@ fn each_of_the_five_formats_is_parsed() {
         r#"tool: file_tools.glob args: {"pattern": "*.py"}"#,
         "TOOL: file_tools.glob\nARGS: {\"pattern\": \"*.py\"}",
     ] {
-        check(text, glob, py.clone(), Simple);
+        check_only_call(text, glob, py.clone(), Simple);
     }
-    check(
+    check_only_call(
         "I will use file_tools.glob with pattern=*.py and path=/tmp",
         glob,
         json!({ "pattern": "*.py", "path": "/tmp" }),
         NaturalLanguage,
     );
-    check(
+    check_only_call(
         r#"use file_tools.glob with {"pattern": "*.rs"}"#,
         glob,
         json!({ "pattern": "*.rs" }),
@@ -44,32 +44,32 @@ fn each_of_the_five_formats_is_parsed() {
         "<tool_call>\n  <tool>file_tools.glob</tool>\n  <args>\n{\"pattern\": \"*.py\"}\n  </args>\n</tool_call>",
         "<tool_call><tool>file_tools.glob</tool><args><pattern>*.py</pattern></args></tool_call>",
     ] {
-        check(text, glob, py.clone(), Xml);
+        check_only_call(text, glob, py.clone(), Xml);
     }
 }
 
 #[test]
 fn argument_values_are_parsed_unchanged() {
     let grep = "file_tools.grep";
-    check(
+    check_only_call(
         r#"file_tools.grep(pattern="TODO", case_insensitive=true, context_lines=2)"#,
         grep,
         json!({ "pattern": "TODO", "case_insensitive": true, "context_lines": 2 }),
         FunctionCall,
     );
-    check(
+    check_only_call(
         r#"file_tools.grep(pattern='foo bar', path="/x y")"#,
         grep,
         json!({ "pattern": "foo bar", "path": "/x y" }),
         FunctionCall,
     );
-    check(
+    check_only_call(
         r#"file_tools.glob("*.py")"#,
         "file_tools.glob",
         json!({ "pattern": "*.py" }),
         FunctionCall,
     );
-    check(
+    check_only_call(
         r#"TOOL: file_tools.grep ARGS: {"pattern": "a } b", "path": "x"}"#,
         grep,
         json!({ "pattern": "a } b", "path": "x" }),
@@ -80,20 +80,20 @@ fn argument_values_are_parsed_unchanged() {
 #[test]
 fn tools_without_arguments_can_be_called() {
     let info = "system_tools.system_info";
-    check("TOOL: system_tools.system_info ARGS: {}", info, json!({}), Simple);
-    check(r#"{"tool": "system_tools.system_info", "args": {}}"#, info, json!({}), Json);
-    check(r#"{"tool": "system_tools.system_info"}"#, info, json!({}), Json);
-    check("system_tools.system_info()", info, json!({}), FunctionCall);
-    check("TOOL: system_tools.system_info ARGS: ()", info, json!({}), Simple);
-    check("TOOL: system_tools.system_info", info, json!({}), Simple);
-    check("TOOL: system_tools.system_info\nARGS:\n", info, json!({}), Simple);
-    check("use system_tools.system_info with {}", info, json!({}), NaturalLanguage);
+    check_only_call("TOOL: system_tools.system_info ARGS: {}", info, json!({}), Simple);
+    check_only_call(r#"{"tool": "system_tools.system_info", "args": {}}"#, info, json!({}), Json);
+    check_only_call(r#"{"tool": "system_tools.system_info"}"#, info, json!({}), Json);
+    check_only_call("system_tools.system_info()", info, json!({}), FunctionCall);
+    check_only_call("TOOL: system_tools.system_info ARGS: ()", info, json!({}), Simple);
+    check_only_call("TOOL: system_tools.system_info", info, json!({}), Simple);
+    check_only_call("TOOL: system_tools.system_info\nARGS:\n", info, json!({}), Simple);
+    check_only_call("use system_tools.system_info with {}", info, json!({}), NaturalLanguage);
     for text in [
         "<tool_call><tool>system_tools.system_info</tool><args></args></tool_call>",
         "<tool_call><tool>system_tools.system_info</tool><args/></tool_call>",
         "<tool_call><tool>system_tools.system_info</tool></tool_call>",
     ] {
-        check(text, info, json!({}), Xml);
+        check_only_call(text, info, json!({}), Xml);
     }
 }
 
@@ -106,13 +106,13 @@ fn field_order_whitespace_and_nesting_do_not_matter() {
         r#"{"args": {"todos": [{"task": "a", "more": {"b": [1, {}]}}]}, "tool": "system_tools.todo_write"}"#,
         "{ \"tool\" : \"system_tools.todo_write\" ,\n\t\"args\" : {\"todos\":[{\"task\":\"a\",\"more\":{\"b\":[1,{}]}}]}\n}",
     ] {
-        check(text, todo, todos.clone(), Json);
+        check_only_call(text, todo, todos.clone(), Json);
     }
 }
 
 #[test]
 fn text_inside_an_explicit_call_is_no_call() {
-    check(
+    check_only_call(
         r#"TOOL: code_tools.edit_file ARGS: {"file_path": "a", "old_string": "file_tools.glob(x='y')", "new_string": "use file_tools.glob with pattern=*"}"#,
         "code_tools.edit_file",
         json!({
@@ -143,14 +143,19 @@ fn prose_about_tools_contains_no_call() {
 
 #[test]
 fn tool_names_may_have_digits_and_no_set() {
-    check("rag2_tools.find(what='x')", "rag2_tools.find", json!({ "what": "x" }), FunctionCall);
-    check(
+    check_only_call(
+        "rag2_tools.find(what='x')",
+        "rag2_tools.find",
+        json!({ "what": "x" }),
+        FunctionCall,
+    );
+    check_only_call(
         r#"TOOL: glob ARGS: {"pattern": "*"}"#,
         "file_tools.glob",
         json!({ "pattern": "*" }),
         Simple,
     );
-    check(
+    check_only_call(
         r#"{"tool": "createAuthor", "args": {"name": "Alice"}}"#,
         "createAuthor",
         json!({ "name": "Alice" }),
@@ -160,14 +165,14 @@ fn tool_names_may_have_digits_and_no_set() {
 
 #[test]
 fn a_name_in_another_case_means_the_only_matching_tool() {
-    check("CREATEAUTHOR(name='A')", "createAuthor", json!({ "name": "A" }), FunctionCall);
-    check(
+    check_only_call("CREATEAUTHOR(name='A')", "createAuthor", json!({ "name": "A" }), FunctionCall);
+    check_only_call(
         "File_Tools.Glob(pattern='*')",
         "file_tools.glob",
         json!({ "pattern": "*" }),
         FunctionCall,
     );
-    check(r#"{"tool": "ECHO", "args": {}}"#, "ECHO", json!({}), Json);
-    check(r#"{"tool": "Echo", "args": {}}"#, "Echo", json!({}), Json);
+    check_only_call(r#"{"tool": "ECHO", "args": {}}"#, "ECHO", json!({}), Json);
+    check_only_call(r#"{"tool": "Echo", "args": {}}"#, "Echo", json!({}), Json);
     check_none(r#"{"tool": "echo", "args": {}}"#);
 }

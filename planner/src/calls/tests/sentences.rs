@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CallFormat, CallFormat::*, check, check_none, read, tools};
+use super::{CallFormat, CallFormat::*, calls_as_json, check_none, check_only_call, tools};
 use crate::calls::{CatalogNames, read_tool_calls};
 
 const GLOB: &str = "file_tools.glob";
@@ -10,8 +10,8 @@ const GREP: &str = "file_tools.grep";
 const SAVE: &str = "memory_tools.save_context";
 const WRITE: &str = "code_tools.write_file";
 
-/// Returns the tools of missed calls, with the reason.
-fn missed(text: &str) -> Vec<String> {
+/// Returns the tools of missed calls, each with the reason.
+fn missed_calls(text: &str) -> Vec<String> {
     let names = CatalogNames::new(tools::catalog());
     let read = read_tool_calls(text, &|name| names.find(name)).expect("the text is small");
     read.missed.iter().map(|missed| format!("{} {:?}", missed.tool, missed.why)).collect()
@@ -19,7 +19,7 @@ fn missed(text: &str) -> Vec<String> {
 
 fn check_all(cases: &[(&str, &str, Value)], format: CallFormat) {
     for (text, tool, args) in cases {
-        check(text, tool, args.clone(), format);
+        check_only_call(text, tool, args.clone(), format);
     }
 }
 
@@ -35,7 +35,7 @@ fn argument_pairs_are_separated_by_commas_or_and() {
         "use file_tools.glob with pattern=“*.py” and path=‘/tmp’.",
         "I do not know the files. So please use file_tools.glob with path=/tmp and pattern=*.py. Then stop",
     ] {
-        check(text, GLOB, both.clone(), NaturalLanguage);
+        check_only_call(text, GLOB, both.clone(), NaturalLanguage);
     }
 }
 
@@ -107,17 +107,21 @@ fn other_prose_is_reported_as_missed() {
     ] {
         check_none(&text.replace(" and use file_tools.tree with depth=1 now", " and use"));
         let name = text.split(' ').nth(1).expect("a name");
-        assert_eq!(missed(text)[0], format!("{name} Unreadable"), "{text}");
-        assert_eq!(missed(&format!("Never {text}")).len(), missed(text).len() - 1, "{text}");
+        assert_eq!(missed_calls(text)[0], format!("{name} Unreadable"), "{text}");
+        assert_eq!(
+            missed_calls(&format!("Never {text}")).len(),
+            missed_calls(text).len() - 1,
+            "{text}"
+        );
     }
     for text in ["use the file_tools.glob tool with pattern=a", "use file_tools.glob() with {}"] {
         check_none(text);
-        assert_eq!(missed(text), ["file_tools.glob Unreadable"], "{text}");
+        assert_eq!(missed_calls(text), ["file_tools.glob Unreadable"], "{text}");
     }
-    assert_eq!(missed("use file_tools.glob with pattern=\"*.py"), ["file_tools.glob Cut"]);
+    assert_eq!(missed_calls("use file_tools.glob with pattern=\"*.py"), ["file_tools.glob Cut"]);
     for text in ["I could use file_tools.glob for that.", "use nope.nope with a=1"] {
         check_none(text);
-        assert_eq!(missed(text), [""; 0], "{text}");
+        assert_eq!(missed_calls(text), [""; 0], "{text}");
     }
 }
 
@@ -137,18 +141,21 @@ fn a_denied_call_is_no_call() {
         "I ran `file_tools.tree()` and saw nothing.",
     ] {
         check_none(text);
-        assert_eq!(missed(text), [""; 0], "{text}");
+        assert_eq!(missed_calls(text), [""; 0], "{text}");
     }
     let text = "Do not run file_tools.tree(). Run file_tools.glob(pattern='a').";
-    assert_eq!(read(text), json!([["file_tools.glob", { "pattern": "a" }, "function_call"]]));
+    assert_eq!(
+        calls_as_json(text),
+        json!([["file_tools.glob", { "pattern": "a" }, "function_call"]])
+    );
     for text in [
         "I do not know, so I call file_tools.glob(pattern='*.py')",
         "I don't have the list\nfile_tools.glob(pattern='*.py')",
         "I want file_tools.glob(pattern='*.py')",
     ] {
-        check(text, GLOB, json!({ "pattern": "*.py" }), FunctionCall);
+        check_only_call(text, GLOB, json!({ "pattern": "*.py" }), FunctionCall);
     }
-    check("I do not guess: TOOL: tree ARGS: {}", "file_tools.tree", json!({}), Simple);
+    check_only_call("I do not guess: TOOL: tree ARGS: {}", "file_tools.tree", json!({}), Simple);
 }
 
 #[test]
@@ -175,9 +182,9 @@ fn an_arguments_block_may_have_values_of_several_words() {
             "<tool_call><tool>{tool}</tool><args>{}</args></tool_call>",
             written.replace('<', "&lt;")
         );
-        check(&text, tool, args.clone(), Xml);
+        check_only_call(&text, tool, args.clone(), Xml);
         let text = json!({ "tool": tool, "args": written }).to_string();
-        check(&text, tool, args, Json);
+        check_only_call(&text, tool, args, Json);
     }
 }
 
@@ -190,10 +197,10 @@ fn an_arguments_line_is_parsed_like_a_sentence() {
         "TOOL: tree ARGS: depth=2, path=a.b. Then I stop.",
         "TOOL: tree\nARGS:\ndepth=2, path=a.b",
     ] {
-        check(text, "file_tools.tree", both.clone(), Simple);
+        check_only_call(text, "file_tools.tree", both.clone(), Simple);
     }
     let object = "TOOL: tree ARGS: {\"path\": \"a b\"} and then I stop";
-    check(object, "file_tools.tree", json!({ "path": "a b" }), Simple);
+    check_only_call(object, "file_tools.tree", json!({ "path": "a b" }), Simple);
     for text in [
         "TOOL: tree ARGS: path=\"a b\" in deep=2",
         "TOOL: tree ARGS: path=/a in the folder",
@@ -201,7 +208,7 @@ fn an_arguments_line_is_parsed_like_a_sentence() {
         "TOOL: tree ARGS: path: a",
     ] {
         check_none(text);
-        assert_eq!(missed(text), ["tree Unreadable"], "{text}");
+        assert_eq!(missed_calls(text), ["tree Unreadable"], "{text}");
     }
 }
 

@@ -4,17 +4,17 @@ use expect_test::expect;
 use serde_json::json;
 use shared::tool::ToolDefinition;
 
-use super::{CallFormat::Simple, check_none, read, tools};
+use super::{CallFormat::Simple, calls_as_json, check_none, tools};
 use crate::calls::{
     prompt::{format_tool_result, tool_prompt},
-    schemas::{schema, schemas_for},
+    schemas::{schemas_for, tool_schema},
 };
 
 #[test]
 fn the_tool_prompt_matches_its_golden_text() {
     let tools = [
-        tools::definition("file_tools.glob", "pattern:s! path:s"),
-        tools::definition("a.b", "n:i"),
+        tools::parse_definition("file_tools.glob", "pattern:s! path:s"),
+        tools::parse_definition("a.b", "n:i"),
     ];
     expect![[r#"
         You have access to the following tools:
@@ -43,11 +43,11 @@ fn the_tool_prompt_matches_its_golden_text() {
 fn the_example_is_a_call_of_one_of_the_tools() {
     let tools = tools::definitions();
     let example = json!([["file_tools.glob", { "pattern": "*.py", "path": "/home/user" }, Simple]]);
-    assert_eq!(read(&tool_prompt(&tools, ToolDefinition::qualified_name)), example);
+    assert_eq!(calls_as_json(&tool_prompt(&tools, ToolDefinition::qualified_name)), example);
     let web = tools.iter().filter(|it| it.set.as_str() == "web_tools");
     let example =
         json!([["web_tools.docs_search", { "library": "library", "query": "query" }, Simple]]);
-    assert_eq!(read(&tool_prompt(web, ToolDefinition::qualified_name)), example);
+    assert_eq!(calls_as_json(&tool_prompt(web, ToolDefinition::qualified_name)), example);
 }
 
 #[test]
@@ -83,12 +83,12 @@ fn a_repeated_result_report_is_no_call() {
         check_none(&report);
         check_none(&format!("You said:\n> {report}"));
         let text = format!("{report}\nTOOL: system_tools.system_info ARGS: {{}}");
-        assert_eq!(read(&text), json!([["system_tools.system_info", {}, Simple]]));
+        assert_eq!(calls_as_json(&text), json!([["system_tools.system_info", {}, Simple]]));
     }
     check_none("Tool: file_tools.glob\nResult: 1");
     check_none("Action: tree");
     let told = "Tool execution failed: I try again.\nTOOL: tree ARGS: {}";
-    assert_eq!(read(told), json!([["file_tools.tree", {}, Simple]]));
+    assert_eq!(calls_as_json(told), json!([["file_tools.tree", {}, Simple]]));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_capability_selects_its_toolsets() {
 
 #[test]
 fn a_tool_schema_describes_each_parameter() {
-    let tool = tools::definition("file_tools.grep", "pattern:s! path:s context_lines:i x:?");
+    let tool = tools::parse_definition("file_tools.grep", "pattern:s! path:s context_lines:i x:?");
     expect![[r#"
         {
           "name": "file_tools.grep",
@@ -148,12 +148,12 @@ fn a_tool_schema_describes_each_parameter() {
           }
         }"#]]
     .assert_eq(
-        &serde_json::to_string_pretty(&schema(&tool.qualified_name(), &tool)).expect("JSON"),
+        &serde_json::to_string_pretty(&tool_schema(&tool.qualified_name(), &tool)).expect("JSON"),
     );
 }
 
-fn described(schema: serde_json::Value) -> shared::tool::ToolDefinition {
-    shared::tool::ToolDefinition { input_schema: schema, ..tools::definition("a.b", "") }
+fn definition_with_schema(schema: serde_json::Value) -> shared::tool::ToolDefinition {
+    shared::tool::ToolDefinition { input_schema: schema, ..tools::parse_definition("a.b", "") }
 }
 
 #[test]
@@ -187,7 +187,8 @@ fn the_example_in_the_prompt_fits_the_schema() {
             json!({ "allOf": [{ "type": "object", "required": ["a"] }, { "properties": { "a": { "const": 7 } } }] }),
         ),
     ] {
-        let prompt = tool_prompt([&described(schema.clone())], ToolDefinition::qualified_name);
+        let prompt =
+            tool_prompt([&definition_with_schema(schema.clone())], ToolDefinition::qualified_name);
         let line = prompt.lines().find_map(|it| it.strip_prefix("TOOL: a.b ARGS: "));
         let args =
             serde_json::from_str(line.unwrap_or_else(|| panic!("{schema}: {prompt}"))).unwrap();
@@ -198,13 +199,13 @@ fn the_example_in_the_prompt_fits_the_schema() {
 
 #[test]
 fn a_tool_without_a_valid_sample_is_no_example() {
-    let never = described(json!({
+    let never = definition_with_schema(json!({
         "properties": { "p": { "type": "string", "pattern": "^x-[0-9]{3}!{2}$" } }, "required": ["p"],
     }));
     let prompt = tool_prompt([&never], ToolDefinition::qualified_name);
     assert!(!prompt.contains("For example"), "{prompt}");
     assert!(prompt.contains("\"value2\"}\n\nAfter using"), "{prompt}");
-    let other = tools::definition("c.d", "n:i");
+    let other = tools::parse_definition("c.d", "n:i");
     assert!(
         tool_prompt([&never, &other], ToolDefinition::qualified_name)
             .contains("For example:\nTOOL: c.d ARGS: {}")
@@ -213,7 +214,7 @@ fn a_tool_without_a_valid_sample_is_no_example() {
 
 #[test]
 fn nested_parameters_are_described_in_the_prompt() {
-    let tool = described(json!({
+    let tool = definition_with_schema(json!({
         "$defs": {
             "Place": { "type": "object", "description": "Where.", "required": ["at"],
                        "properties": { "at": { "$ref": "#/$defs/Point" }, "next": { "$ref": "#/$defs/Place" } } },
@@ -249,13 +250,14 @@ fn an_example_of_recursive_schemas_stays_small() {
     let required: Vec<_> = fields.keys().cloned().collect();
     let node = json!({ "type": "object", "properties": fields, "required": required });
     let schema = json!({ "$ref": "#/$defs/n", "properties": fields, "required": required, "type": "object", "$defs": { "n": node } });
-    let prompt = tool_prompt([&described(schema.clone())], ToolDefinition::qualified_name);
+    let prompt =
+        tool_prompt([&definition_with_schema(schema.clone())], ToolDefinition::qualified_name);
     assert!(prompt.len() < 1 << 20, "{}", prompt.len());
     let mut wide = schema;
     wide["properties"] = (0..5_000)
         .map(|at| (format!("f{at}"), json!({ "$ref": "#/$defs/n" })))
         .collect::<serde_json::Map<_, _>>()
         .into();
-    let prompt = tool_prompt([&described(wide)], ToolDefinition::qualified_name);
+    let prompt = tool_prompt([&definition_with_schema(wide)], ToolDefinition::qualified_name);
     assert!(prompt.lines().count() < 2_100, "{}", prompt.lines().count());
 }

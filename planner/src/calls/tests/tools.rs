@@ -7,7 +7,8 @@ use shared::tool::{Effect, ToolDefinition};
 
 use crate::catalog::{Catalog, CatalogTool};
 
-/// Each tool with its parameters. `!` marks required ones, and the letter is the type.
+/// Each tool with its parameters. `!` marks a required parameter, and the letter after it is the
+/// type.
 const TOOLS: [(&str, &str); 29] = [
     ("code_tools.append_file", "file_path:s! content:s!"),
     ("code_tools.edit_file", "file_path:s! old_string:s! new_string:s! replace_all:b"),
@@ -41,7 +42,7 @@ const TOOLS: [(&str, &str); 29] = [
 ];
 
 /// Tools with digits, capitals and colliding names. Their parameters accept anything.
-const OTHERS: [(&str, &str); 4] = [
+const OTHER_TOOLS: [(&str, &str); 4] = [
     ("rag2_tools.find", "what:?"),
     ("blog.createAuthor", "name:? email:?"),
     ("twins.Echo", ""),
@@ -49,18 +50,18 @@ const OTHERS: [(&str, &str); 4] = [
 ];
 
 pub(super) fn definitions() -> Vec<ToolDefinition> {
-    TOOLS.iter().map(|(name, parameters)| definition(name, parameters)).collect()
+    TOOLS.iter().map(|(name, parameters)| parse_definition(name, parameters)).collect()
 }
 
-/// Made once, because the properties read thousands of texts.
-static CATALOG: LazyLock<Catalog> = LazyLock::new(make);
+/// The catalog is made only once, because the property tests read thousands of texts.
+static CATALOG: LazyLock<Catalog> = LazyLock::new(make_catalog);
 
 pub(super) fn catalog() -> &'static Catalog {
     &CATALOG
 }
 
-fn make() -> Catalog {
-    let others = OTHERS.iter().map(|(name, parameters)| definition(name, parameters));
+fn make_catalog() -> Catalog {
+    let others = OTHER_TOOLS.iter().map(|(name, parameters)| parse_definition(name, parameters));
     catalog_of(definitions().into_iter().chain(others))
 }
 
@@ -69,7 +70,7 @@ pub(super) fn catalog_of(tools: impl IntoIterator<Item = ToolDefinition>) -> Cat
     Catalog::new(tools.map(|it| CatalogTool { definition: Arc::new(it), is_active: true }))
 }
 
-pub(super) fn definition(name: &str, parameters: &str) -> ToolDefinition {
+pub(super) fn parse_definition(name: &str, parameters: &str) -> ToolDefinition {
     let (set, plain) = name.split_once('.').expect("the name has a set");
     let mut properties = Map::new();
     let mut required = Vec::new();

@@ -3,19 +3,20 @@ use shared::condition::COMPUTE;
 
 use super::*;
 
-fn with_compute() -> Catalog {
+fn catalog_with_compute() -> Catalog {
     let schema = json!({
         "type": "object",
         "properties": { "expression": { "type": "string" }, "values": { "type": "object" } },
         "required": ["expression"],
         "additionalProperties": false,
     });
-    let compute = with(&tool("flow", COMPUTE, schema), |tool| tool.effect = Effect::Read);
-    Catalog::new(catalog().tools().iter().cloned().chain([compute]))
+    let compute =
+        with_change(&make_tool("flow", COMPUTE, schema), |tool| tool.effect = Effect::Read);
+    Catalog::new(make_catalog().tools().iter().cloned().chain([compute]))
 }
 
 fn compile_steps(tools: &Value) -> Result<Plan, Vec<Diagnostic>> {
-    compile(&parse_value(json!({ "tools": tools }))?, about(), &with_compute())
+    compile(&parse_value(json!({ "tools": tools }))?, plan_info(), &catalog_with_compute())
 }
 
 /// Compiles a computation after a step `list`.
@@ -26,8 +27,9 @@ fn check(parameters: Value, expected: Expect) {
         { "id": "sum", "name": COMPUTE, "parameters": parameters },
     ]);
     let found = compile_steps(&tools);
-    expected
-        .assert_eq(&lines(&found.map_or_else(|found| found, |plan| plan.diagnostics().to_vec())));
+    expected.assert_eq(&format_diagnostics(
+        &found.map_or_else(|found| found, |plan| plan.diagnostics().to_vec()),
+    ));
 }
 
 #[test]
@@ -131,7 +133,7 @@ fn expressions_of_compensations_are_checked() {
         { "name": COMPUTE, "parameters": { "expression": "a" } } }]);
     let found = compile_steps(&tools).expect_err("`a` has no value");
     assert_eq!(
-        codes(&found),
+        list_codes(&found),
         ["plan.invalid_parameters tools[0].compensate.parameters.expression"]
     );
 }

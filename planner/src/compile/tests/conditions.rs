@@ -4,12 +4,14 @@ use super::*;
 
 fn check(tools: &Value, expected: &Expect) {
     let found = compile_json(json!({ "tools": tools }));
-    expected.assert_eq(&lines(&found.map_or_else(|it| it, |it| it.diagnostics().to_vec())));
+    expected.assert_eq(&format_diagnostics(
+        &found.map_or_else(|it| it, |it| it.diagnostics().to_vec()),
+    ));
 }
 
 #[test]
 fn a_step_named_in_a_condition_becomes_a_dependency() {
-    let plan = good(json!({ "tools": [
+    let plan = compile_valid(json!({ "tools": [
         { "id": "c", "name": "flow.echo", "when": "a.ok && steps[\"flow.echo_2\"] == 1 && vars.v > 2 && input.x" },
         { "id": "a", "name": "flow.echo" },
         { "name": "flow.echo", "id": "flow.echo_2" },
@@ -18,7 +20,7 @@ fn a_step_named_in_a_condition_becomes_a_dependency() {
         { "id": "never", "name": "flow.noop", "when": "false" },
     ] }));
     assert_eq!(
-        dependencies(&plan),
+        list_dependencies(&plan),
         ["a:", "flow.echo_2:", "v1:", "v2:", "c: a flow.echo_2 v1 v2", "never:"]
     );
     let when = plan.steps()[4].when.as_ref().unwrap();

@@ -1,8 +1,8 @@
 use super::*;
 
-fn cycles(steps: &[(&str, &[&str])]) -> Vec<String> {
+fn find_cycles(steps: &[(&str, &[&str])]) -> Vec<String> {
     let prefix = "Circular dependency detected between tools: ";
-    let found = bad(chain(steps)).into_iter().map(|it| {
+    let found = compile_invalid(draft_of_steps(steps)).into_iter().map(|it| {
         assert_eq!(it.code, "plan.cycle");
         it.message.strip_prefix(prefix).expect("the contract's words").to_owned()
     });
@@ -11,17 +11,17 @@ fn cycles(steps: &[(&str, &[&str])]) -> Vec<String> {
 
 #[test]
 fn a_cycle_starts_from_its_first_written_step() {
-    assert_eq!(cycles(&[("a", &["b"]), ("b", &["a"])]), ["a -> b -> a"]);
+    assert_eq!(find_cycles(&[("a", &["b"]), ("b", &["a"])]), ["a -> b -> a"]);
     assert_eq!(
-        cycles(&[("x", &[]), ("b", &["c", "x"]), ("a", &["b"]), ("c", &["a"])]),
+        find_cycles(&[("x", &[]), ("b", &["c", "x"]), ("a", &["b"]), ("c", &["a"])]),
         ["b -> c -> a -> b"]
     );
-    assert_eq!(cycles(&[("a", &["a"])]), ["a -> a"]);
+    assert_eq!(find_cycles(&[("a", &["a"])]), ["a -> a"]);
 }
 
 #[test]
 fn each_component_is_named_once_with_a_shortest_cycle() {
-    let found = cycles(&[
+    let found = find_cycles(&[
         ("on", &["p"]),
         ("a", &["b", "x"]),
         ("b", &["c"]),
@@ -36,7 +36,7 @@ fn each_component_is_named_once_with_a_shortest_cycle() {
 
 #[test]
 fn templates_and_variables_make_cycles() {
-    let found = bad(json!({ "tools": [
+    let found = compile_invalid(json!({ "tools": [
         { "id": "a", "name": "flow.echo", "parameters": { "x": ["{{b.y}}"] } },
         { "id": "b", "name": "flow.echo", "parameters": { "y": "{{vars.v}}" } },
         { "id": "c", "name": "flow.echo", "dependsOn": "a", "outputMapping": { "y": "v" } },
@@ -71,7 +71,7 @@ fn a_long_cycle_is_cut_in_the_middle() {
     let draft: Vec<Value> = (0..steps)
         .map(|it| json!({ "id": format!("s{it}"), "name": "flow.noop", "dependsOn": format!("s{}", (it + 1) % steps) }))
         .collect();
-    let found = bad(json!({ "tools": draft }));
+    let found = compile_invalid(json!({ "tools": draft }));
     assert_eq!(found.len(), 1);
     let message = &found[0].message;
     assert!(message.contains(": s0 -> s1 -> "), "{message}");

@@ -4,10 +4,12 @@ use super::*;
 
 fn check(tools: &Value, expected: &Expect) {
     let found = compile_json(json!({ "tools": tools }));
-    expected.assert_eq(&lines(&found.map_or_else(|it| it, |it| it.diagnostics().to_vec())));
+    expected.assert_eq(&format_diagnostics(
+        &found.map_or_else(|it| it, |it| it.diagnostics().to_vec()),
+    ));
 }
 
-fn list_of_authors() -> Catalog {
+fn catalog_with_author_list() -> Catalog {
     let authors = json!({
         "type": "object",
         "properties": {
@@ -20,22 +22,24 @@ fn list_of_authors() -> Catalog {
         },
         "additionalProperties": false,
     });
-    let list = with(&tool("demo", "list", json!({})), |it| it.output_schema = Some(authors));
+    let list =
+        with_change(&make_tool("demo", "list", json!({})), |it| it.output_schema = Some(authors));
     let text = json!({ "type": "string" });
-    let name = with(&tool("demo", "name", json!({})), |it| it.output_schema = Some(text));
-    Catalog::new([list, name, tool("flow", "flow.echo", json!({}))])
+    let name =
+        with_change(&make_tool("demo", "name", json!({})), |it| it.output_schema = Some(text));
+    Catalog::new([list, name, make_tool("flow", "flow.echo", json!({}))])
 }
 
-fn warnings(tools: &Value, expected: &Expect) {
+fn check_warnings(tools: &Value, expected: &Expect) {
     let draft = parse_value(json!({ "tools": tools })).unwrap();
-    let plan =
-        compile(&draft, about(), &list_of_authors()).unwrap_or_else(|it| panic!("{}", lines(&it)));
-    expected.assert_eq(&lines(plan.diagnostics()));
+    let plan = compile(&draft, plan_info(), &catalog_with_author_list())
+        .unwrap_or_else(|it| panic!("{}", format_diagnostics(&it)));
+    expected.assert_eq(&format_diagnostics(plan.diagnostics()));
 }
 
 #[test]
 fn a_loop_knows_its_list_and_items() {
-    let plan = good(json!({ "tools": [
+    let plan = compile_valid(json!({ "tools": [
         { "id": "loop", "name": "flow.echo", "forEach": "{{ l.items }}", "maxParallel": 3,
           "parameters": { "x": "{{item._id}} {{index}}", "y": ["{{item}}", "{{input.z}}"] },
           "compensate": { "name": "flow.noop", "parameters": { "x": "{{item}} {{index}} {{loop}}" } } },
@@ -45,7 +49,7 @@ fn a_loop_knows_its_list_and_items() {
         { "id": "var", "name": "flow.echo", "forEach": "{{vars.v}}", "outputMapping": { "0": "w" } },
         { "id": "v", "name": "flow.echo", "outputMapping": { "x": "v" } },
     ] }));
-    assert_eq!(dependencies(&plan), ["l:", "loop: l", "given:", "last: loop", "v:", "var: v"]);
+    assert_eq!(list_dependencies(&plan), ["l:", "loop: l", "given:", "last: loop", "v:", "var: v"]);
     assert_eq!(plan.diagnostics(), []);
     let step = &plan.steps()[1];
     assert_eq!(step.policy.max_parallel, Some(3));
@@ -85,8 +89,8 @@ fn a_for_each_that_is_no_list_template_is_reported() {
         "#]],
     );
     for list in [json!([1, 2]), json!({ "a": 1 }), json!(5)] {
-        let found = bad(json!({ "tools": [{ "name": "flow.noop", "forEach": list }] }));
-        assert_eq!(codes(&found), ["plan.invalid_for_each tools[0].forEach"], "{list}");
+        let found = compile_invalid(json!({ "tools": [{ "name": "flow.noop", "forEach": list }] }));
+        assert_eq!(list_codes(&found), ["plan.invalid_for_each tools[0].forEach"], "{list}");
         let is_about_lists = found[0].help.as_ref().unwrap().contains("{{input.list}}");
         assert_eq!(is_about_lists, list.is_array());
     }
@@ -109,13 +113,13 @@ fn item_and_index_outside_of_a_loop_are_reported() {
 
 #[test]
 fn a_tool_named_item_is_not_the_loop_item() {
-    let catalog = Catalog::new([tool("s", "item", json!({})), tool("s", "o", json!({}))]);
+    let catalog = Catalog::new([make_tool("s", "item", json!({})), make_tool("s", "o", json!({}))]);
     let steps = json!({ "tools": [
         { "name": "item" },
         { "name": "o", "forEach": "{{item_2}}", "parameters": { "x": "{{item}}" } },
     ] });
-    let plan = compile(&parse_value(steps).unwrap(), about(), &catalog).unwrap();
-    assert_eq!(dependencies(&plan), ["item_2:", "o: item_2"]);
+    let plan = compile(&parse_value(steps).unwrap(), plan_info(), &catalog).unwrap();
+    assert_eq!(list_dependencies(&plan), ["item_2:", "o: item_2"]);
     let shared::template::Template::Object(fields) = &plan.steps()[1].template else { panic!() };
     let shared::template::Template::Whole(item) = &fields[0].1 else { panic!() };
     assert_eq!(item.target, shared::template::Target::Item);
@@ -123,7 +127,7 @@ fn a_tool_named_item_is_not_the_loop_item() {
 
 #[test]
 fn the_output_of_a_loop_is_a_list() {
-    warnings(
+    check_warnings(
         &json!([
             { "name": "list" },
             { "id": "each", "name": "list", "forEach": "{{list.items}}" },
@@ -147,7 +151,7 @@ fn the_output_of_a_loop_is_a_list() {
 
 #[test]
 fn a_loop_over_a_known_non_list_is_a_warning() {
-    warnings(
+    check_warnings(
         &json!([
             { "name": "list" },
             { "name": "name" },
@@ -170,7 +174,7 @@ fn a_loop_over_a_known_non_list_is_a_warning() {
 
 #[test]
 fn the_schema_of_a_list_describes_its_items() {
-    warnings(
+    check_warnings(
         &json!([
             { "name": "list" },
             { "id": "a", "name": "list", "forEach": "{{list.items}}", "parameters": {

@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 use super::*;
 
 fn check(tools: &Value, expected: &Expect) {
-    expected.assert_eq(&lines(&bad(json!({ "tools": tools }))));
+    expected.assert_eq(&format_diagnostics(&compile_invalid(json!({ "tools": tools }))));
 }
 
 #[test]
@@ -116,38 +116,38 @@ fn diagnostics_of_policies_and_mappings() {
 
 #[test]
 fn diagnostics_of_cycles_and_order() {
-    let mut draft = chain(&[("a", &["b"]), ("b", &["a"])]);
+    let mut draft = draft_of_steps(&[("a", &["b"]), ("b", &["a"])]);
     draft["executionOrder"] = json!(["a", "c"]);
     expect![[r#"
         error[plan.cycle] tools[0].dependsOn: Circular dependency detected between tools: a -> b -> a (for example, take `b` out of `tools[0].dependsOn`)
         warning[plan.order_differs] executionOrder: it differs from the computed order: it names `c`, but no step is called `c` (the plan has `a`, `b`); it leaves out `b` (leave `executionOrder` out, because Faber always computes the order)
-    "#]].assert_eq(&lines(&bad(draft)));
-    let mut draft = chain(&[("a", &["b"]), ("b", &[])]);
+    "#]].assert_eq(&format_diagnostics(&compile_invalid(draft)));
+    let mut draft = draft_of_steps(&[("a", &["b"]), ("b", &[])]);
     draft["executionOrder"] = json!(["a", "b"]);
     expect![[r#"
         warning[plan.order_differs] executionOrder: it differs from the computed order: position 1 has `a`, not `b`; position 2 has `b`, not `a` (leave `executionOrder` out, because Faber always computes the order)
-    "#]].assert_eq(&lines(good(draft).diagnostics()));
-    let mut draft = chain(&[("a", &[]), ("b", &[])]);
+    "#]].assert_eq(&format_diagnostics(compile_valid(draft).diagnostics()));
+    let mut draft = draft_of_steps(&[("a", &[]), ("b", &[])]);
     draft["executionOrder"] = json!(["x", "y"]);
     expect![[r#"
         warning[plan.order_differs] executionOrder: it differs from the computed order: it names `x`, but no step is called `x` (the plan has `a`, `b`); it names `y`, but no step is called `y` (the plan has `a`, `b`); it leaves out `a`; it leaves out `b` (leave `executionOrder` out, because Faber always computes the order)
-    "#]].assert_eq(&lines(good(draft).diagnostics()));
+    "#]].assert_eq(&format_diagnostics(compile_valid(draft).diagnostics()));
     let ids: Vec<String> = (0..20).map(|it| format!("s{it}")).collect();
     let steps: Vec<_> = ids.iter().map(|it| (it.as_str(), &[][..])).collect();
-    let mut draft = chain(&steps);
+    let mut draft = draft_of_steps(&steps);
     draft["executionOrder"] = ids.iter().rev().map(String::as_str).collect();
-    let told = lines(good(draft).diagnostics());
+    let told = format_diagnostics(compile_valid(draft).diagnostics());
     assert!(told.contains("position 8 has `s12`, not `s7`; and more"), "{told}");
-    let mut draft = chain(&[("a", &[]), ("b", &[])]);
+    let mut draft = draft_of_steps(&[("a", &[]), ("b", &[])]);
     draft["executionOrder"] = json!(["a", "flow.echo", "a"]);
     expect![[r#"
         warning[plan.order_differs] executionOrder: it differs from the computed order: it names `flow.echo`, but 2 steps use the tool `flow.echo` (name one of them: `a`, `b`); it leaves out `b` (leave `executionOrder` out, because Faber always computes the order)
-    "#]].assert_eq(&lines(good(draft).diagnostics()));
+    "#]].assert_eq(&format_diagnostics(compile_valid(draft).diagnostics()));
 }
 
 #[test]
 fn diagnostics_of_outputs() {
-    let plan = good(json!({ "tools": [
+    let plan = compile_valid(json!({ "tools": [
         { "name": "createAuthor", "parameters": { "name": "A", "email": "a@b.c" } },
         { "name": "flow.echo", "parameters": { "a": "{{createAuthor.id}}", "b": "{{createAuthor._id.x}}",
             "beside": "{{createAuthor.$content[0].data}}" } },
@@ -155,5 +155,5 @@ fn diagnostics_of_outputs() {
     expect![[r#"
         warning[plan.path_not_in_output] tools[1].parameters.a: `{{createAuthor.id}}`: the output of `demo.createAuthor` has no `id` (did you mean `_id`?)
         warning[plan.path_not_in_output] tools[1].parameters.b: `{{createAuthor._id.x}}`: the output of `demo.createAuthor` has no `x` (there, it is of type `string`)
-    "#]].assert_eq(&lines(plan.diagnostics()));
+    "#]].assert_eq(&format_diagnostics(plan.diagnostics()));
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn author(change: &Value) -> Value {
+fn author_draft(change: &Value) -> Value {
     let mut parameters = json!({ "name": "A", "email": "a@b.c" });
     for (key, value) in change.as_object().unwrap() {
         parameters[key] = value.clone();
@@ -13,8 +13,8 @@ fn author(change: &Value) -> Value {
     ] })
 }
 
-fn found(draft: Value) -> Vec<String> {
-    compile_json(draft).map_or_else(|it| codes(&it), |_| Vec::new())
+fn find_codes(draft: Value) -> Vec<String> {
+    compile_json(draft).map_or_else(|it| list_codes(&it), |_| Vec::new())
 }
 
 #[test]
@@ -32,12 +32,12 @@ fn literal_parameters_must_fit_the_schema() {
         (json!({ "address": {} }), vec!["plan.missing_parameter tools[1].parameters.address.city"]),
         (json!({ "address": 1 }), vec!["plan.invalid_parameters tools[1].parameters.address"]),
     ] {
-        assert_eq!(found(author(&change)), expected, "{change}");
+        assert_eq!(find_codes(author_draft(&change)), expected, "{change}");
     }
     let nothing = json!({ "tools": [{ "name": "createAuthor" }] });
     let missing =
         ["email", "name"].map(|it| format!("plan.missing_parameter tools[0].parameters.{it}"));
-    let mut absent = found(nothing);
+    let mut absent = find_codes(nothing);
     absent.sort_unstable();
     assert_eq!(absent, missing);
 }
@@ -80,7 +80,7 @@ fn parameters_with_templates_are_not_checked_by_the_compiler() {
             vec!["plan.invalid_parameters tools[1].parameters.kind"],
         ),
     ] {
-        assert_eq!(found(author(&change)), expected, "{change}");
+        assert_eq!(find_codes(author_draft(&change)), expected, "{change}");
     }
 }
 
@@ -99,11 +99,11 @@ fn a_violation_that_depends_on_a_template_is_not_reported() {
         "then": { "required": ["more"] },
         "else": { "required": ["less"] },
     });
-    let catalog = Catalog::new([tool("s", "t", schema), tool("s", "o", json!({}))]);
+    let catalog = Catalog::new([make_tool("s", "t", schema), make_tool("s", "o", json!({}))]);
     let compiled = |parameters: &Value| {
         let steps =
             json!({ "tools": [{ "name": "o" }, { "name": "t", "parameters": parameters }] });
-        compile(&parse_value(steps).unwrap(), about(), &catalog)
+        compile(&parse_value(steps).unwrap(), plan_info(), &catalog)
     };
     for fine in [
         json!({ "kind": "{{o}}" }),
@@ -130,52 +130,56 @@ fn a_violation_that_depends_on_a_template_is_not_reported() {
 fn many_templates_do_not_hide_a_later_violation() {
     let schema =
         json!({ "items": {}, "properties": { "list": { "items": { "type": "integer" } } } });
-    let catalog = Catalog::new([tool("s", "t", schema), tool("s", "o", json!({}))]);
+    let catalog = Catalog::new([make_tool("s", "t", schema), make_tool("s", "o", json!({}))]);
     let mut list = vec![json!("{{o}}"); 50];
     list.push(json!("wrong"));
     let steps =
         json!({ "tools": [{ "name": "o" }, { "name": "t", "parameters": { "list": list } }] });
-    let found = compile(&parse_value(steps).unwrap(), about(), &catalog).expect_err("wrong");
-    assert_eq!(codes(&found), ["plan.invalid_parameters tools[1].parameters.list[50]"]);
+    let found = compile(&parse_value(steps).unwrap(), plan_info(), &catalog).expect_err("wrong");
+    assert_eq!(list_codes(&found), ["plan.invalid_parameters tools[1].parameters.list[50]"]);
 }
 
 #[test]
 fn an_invalid_tool_schema_checks_nothing() {
-    good(json!({ "tools": [{ "name": "wrong", "parameters": { "a": 1 } }] }));
+    compile_valid(json!({ "tools": [{ "name": "wrong", "parameters": { "a": 1 } }] }));
 }
 
 #[test]
 fn parameters_must_be_an_object() {
     for parameters in [json!(5), json!([1]), json!("text"), json!("[1]"), json!(true)] {
-        let found = bad(json!({ "tools": [{ "name": "flow.echo", "parameters": parameters }] }));
-        assert_eq!(codes(&found), ["plan.invalid_parameters tools[0].parameters"]);
+        let found = compile_invalid(
+            json!({ "tools": [{ "name": "flow.echo", "parameters": parameters }] }),
+        );
+        assert_eq!(list_codes(&found), ["plan.invalid_parameters tools[0].parameters"]);
     }
     for parameters in [json!(null), json!({})] {
-        let plan = good(json!({ "tools": [{ "name": "flow.echo", "parameters": parameters }] }));
+        let plan =
+            compile_valid(json!({ "tools": [{ "name": "flow.echo", "parameters": parameters }] }));
         assert_eq!(*plan.steps()[0].parameters, json!({}));
     }
     let text = r#"{"a": "{{flow.noop}}", "big": 18446744073709551616}"#;
-    let plan = good(json!({ "tools": [
+    let plan = compile_valid(json!({ "tools": [
         { "name": "flow.echo", "parameters": text }, { "name": "flow.noop" },
     ] }));
-    assert_eq!(dependencies(&plan), ["flow.noop:", "flow.echo: flow.noop"]);
+    assert_eq!(list_dependencies(&plan), ["flow.noop:", "flow.echo: flow.noop"]);
     let expected = [
         "plan.parameters_as_text tools[0].parameters",
         "plan.number_rounded tools[0].parameters.big",
     ];
-    assert_eq!(codes(plan.diagnostics()), expected);
+    assert_eq!(list_codes(plan.diagnostics()), expected);
 }
 
 #[test]
 fn too_deeply_nested_parameters_are_reported() {
-    let nested = |levels: usize| (1..levels).fold(json!({ "x": 1 }), |it, _| json!({ "x": it }));
+    let nest_objects =
+        |levels: usize| (1..levels).fold(json!({ "x": 1 }), |it, _| json!({ "x": it }));
     let draft = |it: Value| json!({ "tools": [{ "name": "flow.echo", "parameters": it }] });
-    good(draft(nested(96)));
+    compile_valid(draft(nest_objects(96)));
     let expected = ["plan.too_large tools[0].parameters"];
-    assert_eq!(codes(&bad(draft(nested(97)))), expected);
-    let as_text = codes(&bad(draft(json!(nested(97).to_string()))));
+    assert_eq!(list_codes(&compile_invalid(draft(nest_objects(97)))), expected);
+    let as_text = list_codes(&compile_invalid(draft(json!(nest_objects(97).to_string()))));
     assert_eq!(as_text, [expected[0], "plan.parameters_as_text tools[0].parameters"]);
-    assert_eq!(codes(&bad(draft(nested(300)))), expected);
+    assert_eq!(list_codes(&compile_invalid(draft(nest_objects(300)))), expected);
 }
 
 #[test]
@@ -191,14 +195,14 @@ fn a_path_that_an_output_cannot_have_is_a_warning() {
         ("{{a.tags.length}}", true),
         ("{{a.tags[\"0\"]}}", true),
     ] {
-        let plan = good(json!({ "tools": [
+        let plan = compile_valid(json!({ "tools": [
             { "id": "a", "name": "createAuthor", "parameters": { "name": "A", "email": "a@b.c" } },
             { "id": "l", "name": "listAuthors" },
             { "id": "b", "name": "flow.echo", "parameters": { "x": template } },
         ] }));
         let expected: &[&str] =
             if warns { &["plan.path_not_in_output tools[2].parameters.x"] } else { &[] };
-        assert_eq!(codes(plan.diagnostics()), expected, "{template}");
+        assert_eq!(list_codes(plan.diagnostics()), expected, "{template}");
     }
 }
 
@@ -233,16 +237,17 @@ fn a_path_that_an_output_does_not_declare_is_a_warning() {
         (json!({ "type": "object" }), "nme", vec![]),
         (json!({ "type": ["object", "null"], "properties": fields }), "nme", vec![]),
     ] {
-        let made =
-            with(&tool("demo", "made", json!({})), |it| it.output_schema = Some(schema.clone()));
-        let echo = tool("flow", "flow.echo", json!({ "type": "object" }));
+        let made = with_change(&make_tool("demo", "made", json!({})), |it| {
+            it.output_schema = Some(schema.clone())
+        });
+        let echo = make_tool("flow", "flow.echo", json!({ "type": "object" }));
         let draft = parse_value(json!({ "tools": [
             { "id": "a", "name": "made" },
             { "id": "b", "name": "flow.echo", "parameters": { "x": format!("{{{{a.{path}}}}}") } },
         ] }));
-        let plan = compile(&draft.unwrap(), about(), &Catalog::new([made, echo])).unwrap();
+        let plan = compile(&draft.unwrap(), plan_info(), &Catalog::new([made, echo])).unwrap();
         let expected: Vec<_> = expected.iter().map(|it| it.replace("PATH", path)).collect();
-        let found = lines(plan.diagnostics());
+        let found = format_diagnostics(plan.diagnostics());
         assert_eq!(found.lines().collect::<Vec<_>>(), expected, "{schema} {path}");
     }
 }

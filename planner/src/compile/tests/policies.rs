@@ -4,12 +4,14 @@ use super::*;
 
 fn check(tools: &Value, expected: &Expect) {
     let found = compile_json(json!({ "tools": tools }));
-    expected.assert_eq(&lines(&found.map_or_else(|it| it, |it| it.diagnostics().to_vec())));
+    expected.assert_eq(&format_diagnostics(
+        &found.map_or_else(|it| it, |it| it.diagnostics().to_vec()),
+    ));
 }
 
 #[test]
 fn policy_values_in_range_are_kept() {
-    let plan = good(json!({ "tools": [
+    let plan = compile_valid(json!({ "tools": [
         { "name": "listAuthors", "idleTimeoutMs": 1, "cacheTtlMs": 31_536_000_000_u64 },
         { "name": "flow.echo", "forEach": "{{listAuthors}}", "maxParallel": 10_000 },
     ] }));
@@ -49,9 +51,11 @@ fn policy_values_out_of_range_are_reported() {
 fn cache_ttl_is_allowed_for_read_tools_only() {
     let of = |name: &str, effect| {
         let set = if name.starts_with("flow.") { "flow" } else { "s" };
-        let catalog = Catalog::new([with(&tool(set, name, json!({})), |it| it.effect = effect)]);
+        let catalog =
+            Catalog::new([with_change(&make_tool(set, name, json!({})), |it| it.effect = effect)]);
         let draft = json!({ "tools": [{ "name": name, "cacheTtlMs": 5 }] });
-        compile(&parse_value(draft).unwrap(), about(), &catalog).map_err(|it| lines(&it))
+        compile(&parse_value(draft).unwrap(), plan_info(), &catalog)
+            .map_err(|it| format_diagnostics(&it))
     };
     assert!(of("t", Effect::Read).is_ok());
     for (name, effect, expected) in [

@@ -80,7 +80,7 @@ fn undo() -> impl Strategy<Value = Value> {
     prop_oneof![3 => made, 1 => value()]
 }
 
-/// A step with random optional fields.
+/// A step with optional fields, chosen at random.
 fn step() -> impl Strategy<Value = DraftStep> {
     let numbers = [option::weighted(0.1, -9_i64..20), option::weighted(0.1, -9_i64..20)];
     let [parallel, cache] = numbers;
@@ -136,8 +136,8 @@ fn draft() -> impl Strategy<Value = Draft> {
     })
 }
 
-/// Sometimes an inline draft.
-fn nested() -> impl Strategy<Value = Draft> {
+/// A draft that may contain an inline draft.
+fn draft_with_inline_drafts() -> impl Strategy<Value = Draft> {
     (draft(), option::weighted(0.3, draft())).prop_map(|(mut draft, inner)| {
         if let (Some(step), Some(inner)) = (draft.tools.first_mut(), inner) {
             step.plan = Some(SubDraft::Inline(Box::new(inner)));
@@ -151,8 +151,8 @@ fn sub_plans() -> SubPlans {
     SubPlans::new([("c".to_owned(), SubPlan { id, depth: 0, inputs: None })])
 }
 
-/// Valid steps with random features. Each refers only to earlier ones.
-fn rich() -> impl Strategy<Value = Value> {
+/// Valid steps with random features. Each step refers only to earlier ones.
+fn valid_steps() -> impl Strategy<Value = Value> {
     let step = (0_usize..6, any::<[bool; 6]>(), 0_usize..100);
     vec(step, 1..10).prop_map(|steps| {
         let steps = steps.into_iter().enumerate().map(|(at, (tool, has, pick))| {
@@ -197,8 +197,8 @@ fn rich() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Acyclic dependencies by step number, in any order.
-fn acyclic() -> impl Strategy<Value = Vec<Vec<usize>>> {
+/// Dependencies without cycles, by step number, in any order.
+fn acyclic_edges() -> impl Strategy<Value = Vec<Vec<usize>>> {
     (1_usize..12)
         .prop_flat_map(|n| {
             (Just((0..n).collect::<Vec<_>>()).prop_shuffle(), vec((0..n, 0..n), 0..3 * n))
@@ -212,17 +212,18 @@ fn acyclic() -> impl Strategy<Value = Vec<Vec<usize>>> {
         })
 }
 
-fn cyclic() -> impl Strategy<Value = Vec<Vec<usize>>> {
+fn cyclic_edges() -> impl Strategy<Value = Vec<Vec<usize>>> {
     (1_usize..10).prop_flat_map(|n| vec(vec(0..n, 0..3), n))
 }
 
-fn graph(edges: &[Vec<usize>]) -> Value {
+fn draft_of_edges(edges: &[Vec<usize>]) -> Value {
     let step = |(at, on): (usize, &Vec<usize>)| {
         // Half of the dependencies are templates.
-        let (named, looked): (Vec<usize>, Vec<usize>) = on.iter().partition(|it| **it % 2 == 0);
-        let named: Vec<_> = named.iter().map(|it| format!("s{it}")).collect();
-        let looked: Vec<_> = looked.iter().map(|it| format!("{{{{s{it}.x}}}}")).collect();
-        json!({ "id": format!("s{at}"), "name": "flow.echo", "dependsOn": named, "parameters": { "x": looked } })
+        let (by_name, by_template): (Vec<usize>, Vec<usize>) =
+            on.iter().partition(|it| **it % 2 == 0);
+        let by_name: Vec<_> = by_name.iter().map(|it| format!("s{it}")).collect();
+        let by_template: Vec<_> = by_template.iter().map(|it| format!("{{{{s{it}.x}}}}")).collect();
+        json!({ "id": format!("s{at}"), "name": "flow.echo", "dependsOn": by_name, "parameters": { "x": by_template } })
     };
     json!({ "tools": edges.iter().enumerate().map(step).collect::<Vec<_>>() })
 }
@@ -239,7 +240,7 @@ fn naive_order(edges: &[Vec<usize>]) -> Vec<usize> {
     placed
 }
 
-fn reaches(edges: &[Vec<usize>], from: usize) -> Vec<bool> {
+fn reachable_steps(edges: &[Vec<usize>], from: usize) -> Vec<bool> {
     let mut seen = vec![false; edges.len()];
     let mut open = edges[from].clone();
     while let Some(at) = open.pop() {
@@ -252,9 +253,9 @@ fn reaches(edges: &[Vec<usize>], from: usize) -> Vec<bool> {
 
 proptest! {
     #[test]
-    fn compiling_random_drafts_returns_a_plan_or_errors(draft in nested()) {
-        let _ = compile(&draft, about(), &catalog());
-        match compile_all(&draft, about(), &catalog(), &sub_plans(), &mut |_| about()) {
+    fn compiling_random_drafts_returns_a_plan_or_errors(draft in draft_with_inline_drafts()) {
+        let _ = compile(&draft, plan_info(), &make_catalog());
+        match compile_all(&draft, plan_info(), &make_catalog(), &sub_plans(), &mut |_| plan_info()) {
             Ok(compiled) => for plan in compiled.inner.into_iter().chain([compiled.plan]) {
                 prop_assert!(plan.diagnostics().iter().all(|it| !it.is_error()));
                 let stored = Plan::from_json(&plan.to_json()).unwrap();
@@ -262,16 +263,16 @@ proptest! {
             },
             Err(found) => {
                 prop_assert!(found.iter().any(Diagnostic::is_error));
-                prop_assert!(found.iter().all(|it| it.code != "plan.internal"), "{}", lines(&found));
+                prop_assert!(found.iter().all(|it| it.code != "plan.internal"), "{}", format_diagnostics(&found));
             }
         }
     }
 
     #[test]
-    fn a_plan_survives_storage_and_conversion_to_a_draft(draft in rich()) {
+    fn a_plan_survives_storage_and_conversion_to_a_draft(draft in valid_steps()) {
         let draft = parse_value(draft).unwrap();
-        let plan = compile_with(&draft, about(), &catalog(), &sub_plans());
-        let plan = plan.unwrap_or_else(|it| panic!("{}", lines(&it)));
+        let plan = compile_with(&draft, plan_info(), &make_catalog(), &sub_plans());
+        let plan = plan.unwrap_or_else(|it| panic!("{}", format_diagnostics(&it)));
         let stored = Plan::from_json(&plan.to_json()).unwrap();
         prop_assert_eq!(stored.to_unchecked(), plan.to_unchecked());
         for (stored, step) in stored.steps().iter().zip(plan.steps()) {
@@ -283,11 +284,11 @@ proptest! {
             let targets = |it: &shared::plan::ToolExecution| it.when.as_ref().map(|it| it.targets().to_vec());
             prop_assert_eq!(targets(stored), targets(step));
         }
-        let again = compile_with(&Draft::from_plan(&plan), about(), &catalog(), &SubPlans::of(&plan));
+        let again = compile_with(&Draft::from_plan(&plan), plan_info(), &make_catalog(), &SubPlans::of_plan(&plan));
         prop_assert_eq!(again.unwrap().to_unchecked().steps, plan.to_unchecked().steps);
-        let exported = serde_json::to_string(&Draft::exported(&plan)).unwrap();
+        let exported = serde_json::to_string(&Draft::for_export(&plan)).unwrap();
         let read = super::super::parse(&exported).unwrap();
-        let again = compile_with(&read, about(), &catalog(), &SubPlans::of(&plan)).unwrap();
+        let again = compile_with(&read, plan_info(), &make_catalog(), &SubPlans::of_plan(&plan)).unwrap();
         prop_assert_eq!(again.to_unchecked().steps, plan.to_unchecked().steps);
         prop_assert_eq!(&again.info().query, &plan.info().query);
     }
@@ -300,10 +301,10 @@ proptest! {
     }
 
     #[test]
-    fn the_execution_order_equals_that_of_a_naive_algorithm(edges in acyclic()) {
-        let plan = good(graph(&edges));
+    fn the_execution_order_equals_that_of_a_naive_algorithm(edges in acyclic_edges()) {
+        let plan = compile_valid(draft_of_edges(&edges));
         let expected: Vec<_> = naive_order(&edges).iter().map(|it| format!("s{it}")).collect();
-        prop_assert_eq!(ids(&plan), expected);
+        prop_assert_eq!(list_ids(&plan), expected);
         let mut depth = vec![0; edges.len()];
         for at in naive_order(&edges) {
             depth[at] = edges[at].iter().map(|it| depth[*it] + 1).max().unwrap_or(0);
@@ -321,12 +322,12 @@ proptest! {
     }
 
     #[test]
-    fn each_component_reports_one_real_cycle(edges in cyclic()) {
-        let reach: Vec<_> = (0..edges.len()).map(|it| reaches(&edges, it)).collect();
+    fn each_component_reports_one_real_cycle(edges in cyclic_edges()) {
+        let reach: Vec<_> = (0..edges.len()).map(|it| reachable_steps(&edges, it)).collect();
         let firsts: Vec<_> = (0..edges.len())
             .filter(|a| reach[*a][*a] && (0..*a).all(|b| !(reach[*a][b] && reach[b][*a])))
             .collect();
-        let found = compile_json(graph(&edges)).map_or_else(|it| it, |_| Vec::new());
+        let found = compile_json(draft_of_edges(&edges)).map_or_else(|it| it, |_| Vec::new());
         prop_assert_eq!(found.len(), firsts.len());
         for (found, first) in found.iter().zip(firsts) {
             let names = found.message.rsplit(": ").next().unwrap_or_default();

@@ -6,7 +6,7 @@ use crate::sub_plans::SubPlans;
 
 fn check(text: &str, expected: &Expect) {
     let found = parse(text).map_or_else(|it| it, |it| it.notices);
-    expected.assert_eq(&lines(&found));
+    expected.assert_eq(&format_diagnostics(&found));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn all_errors_of_a_malformed_draft_are_reported() {
 /// Regression: an unknown field hid unknown tools, missing parameters and cycles.
 #[test]
 fn an_unknown_field_hides_no_other_diagnostic() {
-    let found = bad(json!({
+    let found = compile_invalid(json!({
         "colour": 1,
         "tools": [
             { "name": "createAuthor", "paramters": { "name": "Al" } },
@@ -77,7 +77,7 @@ fn an_unknown_field_hides_no_other_diagnostic() {
         error[plan.cycle] tools[1].dependsOn: Circular dependency detected between tools: a -> b -> a (for example, take `b` out of `tools[1].dependsOn`)
         error[plan.unknown_tool] tools[3].name: no tool is called `flow.ech` (did you mean `flow.echo`?)
     "#]];
-    expected.assert_eq(&lines(&found));
+    expected.assert_eq(&format_diagnostics(&found));
 }
 
 #[test]
@@ -87,13 +87,14 @@ fn an_unknown_field_in_an_inline_plan_hides_no_other_diagnostic() {
     )
     .unwrap();
     let plans = SubPlans::default();
-    let found = compile_all(&draft, about(), &catalog(), &plans, &mut |_| about()).unwrap_err();
+    let found = compile_all(&draft, plan_info(), &make_catalog(), &plans, &mut |_| plan_info())
+        .unwrap_err();
     let expected = expect![[r#"
         error[plan.unknown_field] tools[0].plan.tools[0].why: there is no field `why` (known are `id`, `name`, `toolName`, `plan`, `parameters`, `dependsOn`, `outputMapping`, `retry`, `timeoutMs`, `onError`, `requiresApproval`, `when`, `forEach`, `maxParallel`, `compensate`, `idleTimeoutMs`, `cacheTtlMs`, `strictTemplates`)
         error[plan.unknown_tool] tools[0].plan.tools[0].name: no tool is called `flow.ech` (did you mean `flow.echo`?)
         error[plan.unknown_tool] tools[1].name: no tool is called `nothing` (`faber tools list` lists the tools)
     "#]];
-    expected.assert_eq(&lines(&found));
+    expected.assert_eq(&format_diagnostics(&found));
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn a_draft_must_be_an_object_with_tools() {
 fn rounded_numbers_become_warnings_of_the_plan() {
     let text =
         r#"{"tools": [{"name": "flow.echo", "parameters": {"n": 123456789012345678901234}}]}"#;
-    let plan = compile(&parse(text).unwrap(), about(), &catalog()).unwrap();
-    assert_eq!(codes(plan.diagnostics()), ["plan.number_rounded tools[0].parameters.n"]);
+    let plan = compile(&parse(text).unwrap(), plan_info(), &make_catalog()).unwrap();
+    assert_eq!(list_codes(plan.diagnostics()), ["plan.number_rounded tools[0].parameters.n"]);
     assert_eq!(plan.steps()[0].parameters["n"], json!(1.234_567_890_123_456_8e23));
 }

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn a_step_without_an_id_takes_the_name_of_its_tool() {
-    let plan = good(json!({ "tools": [
+    let plan = compile_valid(json!({ "tools": [
         { "name": "createBlog" },
         { "name": "createBlog" },
         { "name": "createBlog", "id": "createBlog" },
@@ -18,39 +18,40 @@ fn a_step_without_an_id_takes_the_name_of_its_tool() {
         "demo.createBlog",
         "createBlog_5",
     ];
-    assert_eq!(ids(&plan), expected);
+    assert_eq!(list_ids(&plan), expected);
 }
 
 #[test]
 fn characters_that_ids_cannot_have_are_replaced() {
     let long = "x".repeat(200);
     let odd = Catalog::new([
-        tool("s", "send mail/now!", json!({})),
-        tool("s", "item", json!({})),
-        tool("s", &long, json!({})),
+        make_tool("s", "send mail/now!", json!({})),
+        make_tool("s", "item", json!({})),
+        make_tool("s", &long, json!({})),
     ]);
     let names = ["send mail/now!", "item", "item", &long, &long, "send mail/now!"];
     let steps: Vec<Value> = names.iter().map(|it| json!({ "name": it })).collect();
     let draft = parse_value(json!({ "tools": steps })).unwrap();
-    let plan = compile(&draft, about(), &odd).unwrap();
+    let plan = compile(&draft, plan_info(), &odd).unwrap();
     let (full, stem) = ("x".repeat(128), format!("{}_2", "x".repeat(121)));
     let expected = ["send_mail_now_", "item_2", "item_3", &full, &stem, "send_mail_now__2"];
-    assert_eq!(ids(&plan), expected);
+    assert_eq!(list_ids(&plan), expected);
 }
 
 #[test]
 fn an_invalid_step_id_is_reported() {
     for id in ["", "a b", "item", "index", "vars", "input", "a/b", &"x".repeat(129)] {
-        let found = bad(json!({ "tools": [{ "id": id, "name": "flow.noop" }] }));
-        assert_eq!(codes(&found), ["plan.invalid_step_id tools[0].id"], "{id}");
+        let found = compile_invalid(json!({ "tools": [{ "id": id, "name": "flow.noop" }] }));
+        assert_eq!(list_codes(&found), ["plan.invalid_step_id tools[0].id"], "{id}");
     }
     for id in ["flow.echo", "größe", "a-b_c.1", &"x".repeat(128)] {
-        let plan = good(json!({ "tools": [{ "id": id, "name": "flow.noop" }] }));
-        assert_eq!(ids(&plan), [id]);
+        let plan = compile_valid(json!({ "tools": [{ "id": id, "name": "flow.noop" }] }));
+        assert_eq!(list_ids(&plan), [id]);
     }
-    let found = bad(chain(&[("a", &[]), ("a", &[]), ("b", &["a"]), ("a", &[])]));
+    let found =
+        compile_invalid(draft_of_steps(&[("a", &[]), ("a", &[]), ("b", &["a"]), ("a", &[])]));
     assert_eq!(
-        codes(&found),
+        list_codes(&found),
         ["plan.duplicate_step tools[1].id", "plan.duplicate_step tools[3].id"]
     );
 }
@@ -69,7 +70,7 @@ fn a_step_must_name_exactly_one_tool() {
         (json!({ "name": "files.glob" }), "plan.inactive_tool tools[0].name"),
         (json!({ "name": "weather" }), "plan.not_callable tools[0].name"),
     ] {
-        assert_eq!(codes(&bad(json!({ "tools": [step] }))), [expected]);
+        assert_eq!(list_codes(&compile_invalid(json!({ "tools": [step] }))), [expected]);
     }
 }
 
@@ -77,7 +78,7 @@ fn a_step_must_name_exactly_one_tool() {
 fn a_plain_name_means_the_earliest_set_and_plans_store_the_qualified_one() {
     let names = ["createBlog", "other.createBlog", "demo.createBlog", "flow.echo", "listAuthors"];
     let steps: Vec<Value> = names.iter().map(|it| json!({ "name": it })).collect();
-    let plan = good(json!({ "tools": steps }));
+    let plan = compile_valid(json!({ "tools": steps }));
     let tools: Vec<_> = plan.steps().iter().map(|it| it.tool.as_str()).collect();
     let expected =
         ["demo.createBlog", "other.createBlog", "demo.createBlog", "flow.echo", "demo.listAuthors"];
@@ -95,12 +96,12 @@ fn depends_on_is_null_a_name_or_a_list() {
         (json!(["a", "a", "listAuthors"]), "z: a b"),
         (json!("demo.listAuthors"), "z: b"),
     ] {
-        let plan = good(json!({ "tools": [
+        let plan = compile_valid(json!({ "tools": [
             { "id": "a", "name": "createBlog" },
             { "id": "b", "name": "listAuthors" },
             { "id": "z", "name": "createBlog", "dependsOn": on },
         ] }));
-        assert_eq!(dependencies(&plan)[2], expected, "{on}");
+        assert_eq!(list_dependencies(&plan)[2], expected, "{on}");
     }
     for (on, expected) in [
         (json!("nobody"), "plan.unknown_dependency tools[1].dependsOn"),
@@ -111,17 +112,17 @@ fn depends_on_is_null_a_name_or_a_list() {
         (json!([null]), "plan.invalid_dependency tools[1].dependsOn[0]"),
         (json!([["a"]]), "plan.invalid_dependency tools[1].dependsOn[0]"),
     ] {
-        let found = bad(json!({ "tools": [
+        let found = compile_invalid(json!({ "tools": [
             { "id": "a", "name": "createBlog" },
             { "id": "z", "name": "createBlog", "dependsOn": on },
         ] }));
-        assert_eq!(codes(&found), [expected]);
+        assert_eq!(list_codes(&found), [expected]);
     }
 }
 
 #[test]
 fn a_template_makes_a_dependency_whether_or_not_depends_on_says_so() {
-    let plan = good(json!({ "tools": [
+    let plan = compile_valid(json!({ "tools": [
         { "id": "z", "name": "createBlog", "parameters": {
             "deep": [{ "x": "by {{ createAuthor._id }} and {{flow.echo[\"any key\"].0}}" }],
             "{{nobody}}": "{{{{nobody}} {{unclosed",
@@ -130,21 +131,21 @@ fn a_template_makes_a_dependency_whether_or_not_depends_on_says_so() {
         { "name": "flow.echo", "parameters": { "v": "{{demo.createAuthor.tags[0]}}" } },
     ] }));
     assert_eq!(
-        dependencies(&plan),
+        list_dependencies(&plan),
         ["createAuthor:", "flow.echo: createAuthor", "z: createAuthor flow.echo"]
     );
 }
 
 #[test]
 fn a_template_means_the_longest_matching_step_id() {
-    let plan = good(json!({ "tools": [
+    let plan = compile_valid(json!({ "tools": [
         { "id": "flow", "name": "flow.noop" },
         { "id": "flow.echo", "name": "flow.noop" },
         { "id": "a", "name": "createBlog", "parameters": { "x": "{{flow.echo.v}}" } },
         { "id": "b", "name": "createBlog", "parameters": { "x": "{{flow.ech.v}}" } },
         { "id": "c", "name": "createBlog", "parameters": { "x": "{{flow.echo}}{{flow[0]}}" } },
     ] }));
-    let found = &dependencies(&plan)[2..];
+    let found = &list_dependencies(&plan)[2..];
     assert_eq!(found, ["a: flow.echo", "b: flow", "c: flow flow.echo"]);
 }
 
@@ -159,27 +160,30 @@ fn a_template_without_a_meaning_is_an_error() {
         ("x {{a + b}} y", "plan.invalid_template"),
         ("{{a[x]}}", "plan.invalid_template"),
     ] {
-        let found = bad(json!({ "tools": [
+        let found = compile_invalid(json!({ "tools": [
             { "id": "a", "name": "createBlog" },
             { "id": "b", "name": "createBlog", "parameters": { "tags": [1, 2, { "any key": template }] } },
         ] }));
-        assert_eq!(codes(&found), [format!("{code} tools[1].parameters.tags[2][\"any key\"]")]);
+        assert_eq!(
+            list_codes(&found),
+            [format!("{code} tools[1].parameters.tags[2][\"any key\"]")]
+        );
     }
 }
 
 #[test]
 fn a_variable_depends_on_every_step_that_maps_it() {
-    let plan = good(json!({ "tools": [
+    let plan = compile_valid(json!({ "tools": [
         { "id": "r", "name": "flow.echo", "parameters": { "x": "{{vars.who.name}} {{vars[\"x.y\"]}}" } },
         { "id": "a", "name": "flow.echo", "outputMapping": { "_id": "who", "[0][\"any key\"]": "x.y" } },
         { "id": "b", "name": "flow.echo", "outputMapping": { ".list.0": "who", "": "all" } },
     ] }));
-    assert_eq!(dependencies(&plan), ["a:", "b:", "r: a b"]);
-    let found = bad(json!({ "tools": [
+    assert_eq!(list_dependencies(&plan), ["a:", "b:", "r: a b"]);
+    let found = compile_invalid(json!({ "tools": [
         { "name": "flow.noop", "outputMapping": { "_id": "author" } },
         { "name": "flow.echo", "parameters": { "x": ["{{vars.autor}}"] } },
     ] }));
-    assert_eq!(codes(&found), ["plan.unknown_variable tools[1].parameters.x[0]"]);
+    assert_eq!(list_codes(&found), ["plan.unknown_variable tools[1].parameters.x[0]"]);
     assert_eq!(found[0].help.as_deref(), Some("did you mean `author`?"));
 }
 
@@ -193,10 +197,17 @@ fn an_output_mapping_maps_paths_to_variables() {
         (json!({ "a": 5 }), ".a"),
         (json!({ "a": null }), ".a"),
     ] {
-        let found = bad(json!({ "tools": [{ "name": "flow.noop", "outputMapping": mapping }] }));
-        assert_eq!(codes(&found), [format!("plan.invalid_mapping tools[0].outputMapping{place}")]);
+        let found = compile_invalid(
+            json!({ "tools": [{ "name": "flow.noop", "outputMapping": mapping }] }),
+        );
+        assert_eq!(
+            list_codes(&found),
+            [format!("plan.invalid_mapping tools[0].outputMapping{place}")]
+        );
     }
-    let plan = good(json!({ "tools": [{ "name": "flow.noop", "outputMapping": { "a.0": "x" } }] }));
+    let plan = compile_valid(
+        json!({ "tools": [{ "name": "flow.noop", "outputMapping": { "a.0": "x" } }] }),
+    );
     assert_eq!(plan.to_unchecked().steps[0].output_mapping, [("a.0".to_owned(), "x".to_owned())]);
 }
 
@@ -224,9 +235,9 @@ fn policy_values_have_ranges() {
     ] {
         let mut step = policy;
         step["name"] = json!("flow.noop");
-        assert_eq!(codes(&bad(json!({ "tools": [step] }))), [expected]);
+        assert_eq!(list_codes(&compile_invalid(json!({ "tools": [step] }))), [expected]);
     }
-    let plan = good(json!({ "tools": [
+    let plan = compile_valid(json!({ "tools": [
         { "id": "a", "name": "flow.noop" },
         { "id": "b", "name": "flow.noop", "timeoutMs": 5, "onError": "wait", "requiresApproval": true,
           "retry": { "maxAttempts": 3, "backoffMs": 0, "multiplier": 1.5, "maxBackoffMs": 9, "jitter": false } },
@@ -246,16 +257,23 @@ fn policy_values_have_ranges() {
 
 #[test]
 fn the_execution_order_prefers_the_step_written_first() {
-    let plan = good(chain(&[("d", &["c"]), ("b", &[]), ("c", &["a"]), ("a", &[]), ("e", &["b"])]));
-    assert_eq!(ids(&plan), ["b", "a", "c", "d", "e"]);
+    let plan = compile_valid(draft_of_steps(&[
+        ("d", &["c"]),
+        ("b", &[]),
+        ("c", &["a"]),
+        ("a", &[]),
+        ("e", &["b"]),
+    ]));
+    assert_eq!(list_ids(&plan), ["b", "a", "c", "d", "e"]);
     let layers: Vec<Vec<_>> = plan
         .layers()
         .iter()
         .map(|it| it.iter().map(|it| plan.step(*it).id.to_string()).collect())
         .collect();
     assert_eq!(layers, [vec!["b", "a"], vec!["c", "e"], vec!["d"]]);
-    let plan = good(chain(&[("x", &["b"]), ("y", &["a"]), ("a", &[]), ("b", &[])]));
-    assert_eq!(ids(&plan), ["a", "y", "b", "x"]);
+    let plan =
+        compile_valid(draft_of_steps(&[("x", &["b"]), ("y", &["a"]), ("a", &[]), ("b", &[])]));
+    assert_eq!(list_ids(&plan), ["a", "y", "b", "x"]);
     let layers: Vec<Vec<_>> = plan
         .layers()
         .iter()
@@ -266,13 +284,14 @@ fn the_execution_order_prefers_the_step_written_first() {
 
 #[test]
 fn an_ambiguous_tool_is_planned_by_its_qualified_name() {
-    let tools = [tool("flow", "flow.noop", json!({})), tool("local", "flow.x", json!({}))];
+    let tools =
+        [make_tool("flow", "flow.noop", json!({})), make_tool("local", "flow.x", json!({}))];
     let catalog = Catalog::new(tools);
     let draft = |name: &str| parse_value(json!({ "tools": [{ "name": name }] })).unwrap();
-    let found = compile(&draft("flow.x"), about(), &catalog).unwrap_err();
+    let found = compile(&draft("flow.x"), plan_info(), &catalog).unwrap_err();
     let help = found[0].help.as_deref().unwrap_or_default();
     assert!(help.starts_with("did you mean `local.flow.x`?"), "{help}");
-    assert!(compile(&draft("local.flow.x"), about(), &catalog).is_ok());
+    assert!(compile(&draft("local.flow.x"), plan_info(), &catalog).is_ok());
 }
 
 #[test]
@@ -287,7 +306,7 @@ fn a_given_execution_order_is_only_checked() {
         (json!(["a", "b", "c", "c"]), true),
         (json!([]), true),
     ] {
-        let plan = good(json!({
+        let plan = compile_valid(json!({
             "tools": [
                 { "id": "a", "name": "flow.noop" },
                 { "id": "b", "name": "createAuthor", "parameters": { "name": "A", "email": "a@b.c" } },
@@ -295,34 +314,34 @@ fn a_given_execution_order_is_only_checked() {
             ],
             "executionOrder": given,
         }));
-        assert_eq!(ids(&plan), ["a", "b", "c"]);
+        assert_eq!(list_ids(&plan), ["a", "b", "c"]);
         let expected: &[&str] = if differs { &["plan.order_differs executionOrder"] } else { &[] };
-        assert_eq!(codes(plan.diagnostics()), expected, "{given}");
+        assert_eq!(list_codes(plan.diagnostics()), expected, "{given}");
         assert!(plan.diagnostics().iter().all(|it| !it.is_error()));
     }
 }
 
 #[test]
 fn a_plan_needs_at_least_one_step_and_has_a_limit() {
-    assert_eq!(codes(&bad(json!({ "tools": [] }))), ["plan.empty tools"]);
+    assert_eq!(list_codes(&compile_invalid(json!({ "tools": [] }))), ["plan.empty tools"]);
     let step = json!({ "name": "flow.noop" });
     let mut draft = parse_value(json!({ "tools": [step] })).unwrap();
     draft.tools = vec![draft.tools[0].clone(); shared::limits::PLAN_STEPS + 1];
-    let found = compile(&draft, about(), &catalog()).expect_err("too many");
-    assert_eq!(codes(&found), ["plan.too_large tools"]);
+    let found = compile(&draft, plan_info(), &make_catalog()).expect_err("too many");
+    assert_eq!(list_codes(&found), ["plan.too_large tools"]);
 }
 
 #[test]
 fn too_many_dependencies_by_variables_are_reported() {
     let mut steps = vec![json!({ "name": "flow.noop", "outputMapping": { "": "x" } }); 5_000];
     steps.extend(vec![json!({ "name": "flow.echo", "parameters": { "x": "{{vars.x}}" } }); 5_000]);
-    assert_eq!(codes(&bad(json!({ "tools": steps }))), ["plan.too_large tools"]);
+    assert_eq!(list_codes(&compile_invalid(json!({ "tools": steps }))), ["plan.too_large tools"]);
 }
 
 #[test]
 fn errors_beyond_the_limit_are_counted() {
     let steps = vec![json!({ "name": "nothing" }); 1_000];
-    let found = bad(json!({ "tools": steps }));
+    let found = compile_invalid(json!({ "tools": steps }));
     assert_eq!(found.len(), 101);
     assert_eq!(found[100].message, "900 more errors are not shown");
     assert_eq!(found[99].path, "tools[99].name");
@@ -330,7 +349,7 @@ fn errors_beyond_the_limit_are_counted() {
 
 #[test]
 fn one_error_does_not_hide_others() {
-    let found = bad(json!({
+    let found = compile_invalid(json!({
         "tools": [
             { "id": "a", "name": "createAutor", "parameters": { "x": "{{b._id}} {{nobody}}" } },
             { "id": "b", "name": "createAuthor", "dependsOn": ["a", "createAutor"], "parameters": { "name": 5 } },
@@ -350,7 +369,7 @@ fn one_error_does_not_hide_others() {
         "plan.unknown_variable tools[2].parameters.y",
         "plan.order_differs executionOrder",
     ];
-    let mut found = codes(&found);
+    let mut found = list_codes(&found);
     found[3..5].sort_unstable();
     assert_eq!(found, expected);
 }
@@ -358,7 +377,7 @@ fn one_error_does_not_hide_others() {
 #[test]
 fn the_order_and_numbers_of_parameters_are_kept() {
     let text = r#"{"tools":[{"name":"flow.echo","parameters":{"z":9007199254740993,"a":18446744073709551615,"m":0.1,"b":-9223372036854775808}}]}"#;
-    let plan = compile(&super::super::parse(text).unwrap(), about(), &catalog()).unwrap();
+    let plan = compile(&super::super::parse(text).unwrap(), plan_info(), &make_catalog()).unwrap();
     let expected =
         r#"{"z":9007199254740993,"a":18446744073709551615,"m":0.1,"b":-9223372036854775808}"#;
     assert_eq!(plan.steps()[0].parameters.to_string(), expected);

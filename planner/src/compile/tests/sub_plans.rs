@@ -12,7 +12,7 @@ fn id(n: usize) -> PlanId {
     format!("plan_7_{n:0>9}").parse().unwrap()
 }
 
-fn known() -> SubPlans {
+fn saved_sub_plans() -> SubPlans {
     let inputs = json!({
         "type": "object",
         "properties": { "name": { "type": "string" } },
@@ -30,20 +30,22 @@ fn known() -> SubPlans {
 }
 
 /// Returns the plans of a draft and of its inline drafts, its own last.
-fn all(tools: &Value) -> Result<Vec<Plan>, Vec<Diagnostic>> {
+fn compile_with_inline_plans(tools: &Value) -> Result<Vec<Plan>, Vec<Diagnostic>> {
     let draft = parse_value(json!({ "tools": tools }))?;
     let mut drawn = 100;
-    let compiled = compile_all(&draft, about(), &catalog(), &known(), &mut |inner| {
-        drawn += 1;
-        let query = inner.query.clone().unwrap_or_default();
-        PlanInfo { id: id(drawn), query, ..about() }
-    })?;
+    let compiled =
+        compile_all(&draft, plan_info(), &make_catalog(), &saved_sub_plans(), &mut |inner| {
+            drawn += 1;
+            let query = inner.query.clone().unwrap_or_default();
+            PlanInfo { id: id(drawn), query, ..plan_info() }
+        })?;
     Ok(compiled.inner.into_iter().chain([compiled.plan]).collect())
 }
 
 fn check(tools: &Value, expected: &Expect) {
-    let found = all(tools).map_or_else(|it| it, |it| it.last().unwrap().diagnostics().to_vec());
-    expected.assert_eq(&lines(&found));
+    let found = compile_with_inline_plans(tools)
+        .map_or_else(|it| it, |it| it.last().unwrap().diagnostics().to_vec());
+    expected.assert_eq(&format_diagnostics(&found));
 }
 
 #[test]
@@ -55,12 +57,13 @@ fn a_step_may_execute_a_plan() {
         { "plan": { "query": "inside", "tools": [{ "name": "flow.echo", "parameters": { "x": "{{input.x}}" } }] } },
         { "name": "flow.echo" },
     ]);
-    let plans = all(&tools).unwrap_or_else(|it| panic!("{}", lines(&it)));
+    let plans = compile_with_inline_plans(&tools)
+        .unwrap_or_else(|it| panic!("{}", format_diagnostics(&it)));
     let [inner, plan] = plans.as_slice() else { panic!("{} plans", plans.len()) };
     assert_eq!((inner.info().query.as_str(), inner.id()), ("inside", id(101)));
     let long = id(2).to_string();
     assert_eq!(
-        dependencies(plan),
+        list_dependencies(plan),
         ["welcome_2:", "plan:", "flow.echo:", "welcome: flow.echo", &format!("{long}: welcome")]
     );
     let kinds: Vec<_> = plan.steps().iter().map(|it| it.kind).collect();
@@ -98,8 +101,8 @@ fn an_unknown_sub_plan_is_reported() {
             error[plan.too_deep] tools[6].plan: more than 16 plans are nested (nest fewer plans, or copy the steps of one into another)
         "#]],
     );
-    let found = bad(json!({ "tools": [{ "plan": ["a"] }] }));
-    assert_eq!(codes(&found), ["plan.invalid_json tools[0].plan"]);
+    let found = compile_invalid(json!({ "tools": [{ "plan": ["a"] }] }));
+    assert_eq!(list_codes(&found), ["plan.invalid_json tools[0].plan"]);
 }
 
 #[test]
@@ -132,18 +135,18 @@ fn an_error_in_an_inline_plan_has_its_full_path() {
         compile_json(json!({ "tools": [{ "plan": { "tools": [{ "name": "flow.noop" }] } }] }));
     expect![[r#"
         error[plan.unknown_plan] tools[0].plan: a plan inside a plan cannot be compiled here (create that plan first, and write its id)
-    "#]].assert_eq(&lines(&refused.unwrap_err()));
+    "#]].assert_eq(&format_diagnostics(&refused.unwrap_err()));
 }
 
 #[test]
 fn too_deeply_nested_inline_plans_are_reported() {
-    let nested = |levels: u32| {
+    let draft_with_inline_drafts = |levels: u32| {
         let innermost = json!({ "tools": [{ "name": "flow.noop" }] });
         (0..levels).fold(innermost, |it, _| json!({ "tools": [{ "plan": it }] }))
     };
-    let tools = |levels| nested(levels)["tools"].clone();
-    assert_eq!(all(&tools(limits::ANCESTORS)).unwrap().len(), 17);
-    let found = all(&tools(limits::ANCESTORS + 1)).unwrap_err();
+    let tools = |levels| draft_with_inline_drafts(levels)["tools"].clone();
+    assert_eq!(compile_with_inline_plans(&tools(limits::ANCESTORS)).unwrap().len(), 17);
+    let found = compile_with_inline_plans(&tools(limits::ANCESTORS + 1)).unwrap_err();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].code, "plan.too_deep");
     // The limit also applies to drafts that were not parsed.
@@ -153,13 +156,18 @@ fn too_deeply_nested_inline_plans_are_reported() {
             DraftStep { plan: Some(SubDraft::Inline(Box::new(draft))), ..DraftStep::default() };
         draft = Draft { tools: vec![step], ..Draft::default() };
     }
-    let found = compile_all(&draft, about(), &catalog(), &known(), &mut |_| about()).unwrap_err();
+    let found =
+        compile_all(&draft, plan_info(), &make_catalog(), &saved_sub_plans(), &mut |_| plan_info())
+            .unwrap_err();
     assert_eq!(found[0].code, "plan.too_deep");
-    assert!(sub_plans::names(&draft).is_empty());
+    assert!(sub_plans::list_sub_plan_names(&draft).is_empty());
     // The levels of an inline plan and of the plan that it names add up.
     let step = |plan: &str| json!([{ "plan": { "tools": [{ "plan": plan }] } }]);
-    assert_eq!(codes(&all(&step("almost")).unwrap_err()), ["plan.too_deep tools[0].plan"]);
-    assert!(all(&step(&id(2).to_string())).is_ok());
+    assert_eq!(
+        list_codes(&compile_with_inline_plans(&step("almost")).unwrap_err()),
+        ["plan.too_deep tools[0].plan"]
+    );
+    assert!(compile_with_inline_plans(&step(&id(2).to_string())).is_ok());
 }
 
 #[test]
@@ -167,15 +175,16 @@ fn the_named_sub_plans_of_a_draft_are_listed() {
     let draft = parse_value(json!({ "tools": [
         { "plan": "b" }, { "plan": { "tools": [{ "plan": "a" }, { "plan": "b" }] } }, { "name": "c" },
     ] }));
-    assert_eq!(sub_plans::names(&draft.unwrap()), ["a", "b"]);
+    assert_eq!(sub_plans::list_sub_plan_names(&draft.unwrap()), ["a", "b"]);
 }
 
 #[test]
 fn a_recompiled_plan_keeps_its_sub_plans() {
     let tools = json!([{ "plan": "welcome", "parameters": { "name": "x" } }, { "plan": { "tools": [{ "name": "flow.noop" }] } }]);
-    let plan = all(&tools).unwrap().pop().unwrap();
+    let plan = compile_with_inline_plans(&tools).unwrap().pop().unwrap();
     let draft = Draft::from_plan(&plan);
-    let again = compile_with(&draft, about(), &catalog(), &SubPlans::of(&plan)).unwrap();
+    let again =
+        compile_with(&draft, plan_info(), &make_catalog(), &SubPlans::of_plan(&plan)).unwrap();
     assert_eq!(again.to_unchecked().steps, plan.to_unchecked().steps);
     assert_eq!(again.to_unchecked().steps[0].inputs.as_ref().unwrap()["required"], json!(["name"]));
 }
@@ -190,6 +199,6 @@ fn an_input_with_a_default_may_be_left_out() {
     let plan = SubPlan { id: id(1), depth: 0, inputs: Some(Arc::new(inputs)) };
     let plans = SubPlans::new([("p".to_owned(), plan)]);
     let draft = parse_value(json!({ "tools": [{ "plan": "p" }] })).unwrap();
-    let found = compile_with(&draft, about(), &catalog(), &plans).unwrap_err();
-    assert_eq!(codes(&found), ["plan.missing_parameter tools[0].parameters.m"]);
+    let found = compile_with(&draft, plan_info(), &make_catalog(), &plans).unwrap_err();
+    assert_eq!(list_codes(&found), ["plan.missing_parameter tools[0].parameters.m"]);
 }

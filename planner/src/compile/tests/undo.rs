@@ -4,12 +4,14 @@ use super::*;
 
 fn check(tools: &Value, expected: &Expect) {
     let found = compile_json(json!({ "tools": tools }));
-    expected.assert_eq(&lines(&found.map_or_else(|it| it, |it| it.diagnostics().to_vec())));
+    expected.assert_eq(&format_diagnostics(
+        &found.map_or_else(|it| it, |it| it.diagnostics().to_vec()),
+    ));
 }
 
 #[test]
 fn a_compensation_can_use_the_output_of_its_step() {
-    let plan = good(json!({ "tools": [
+    let plan = compile_valid(json!({ "tools": [
         { "id": "b", "name": "createBlog", "compensate": {
             "toolName": "flow.noop", "parameters": { "id": "{{b._id}}", "who": "{{a}} {{vars.v}} {{input.x}}" },
             "retry": { "maxAttempts": 5 }, "timeoutMs": 70,
@@ -17,7 +19,7 @@ fn a_compensation_can_use_the_output_of_its_step() {
         { "id": "a", "name": "flow.echo" },
         { "id": "v", "name": "flow.echo", "outputMapping": { "x": "v" } },
     ] }));
-    assert_eq!(dependencies(&plan), ["a:", "v:", "b: a v"]);
+    assert_eq!(list_dependencies(&plan), ["a:", "v:", "b: a v"]);
     let undo = plan.steps()[2].compensate.as_ref().unwrap();
     assert_eq!(undo.tool.as_str(), "flow.noop");
     assert_eq!((undo.policy.retry.max_attempts, undo.policy.timeout_ms), (5, 70));

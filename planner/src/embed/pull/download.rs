@@ -16,15 +16,15 @@ use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use super::{Progress, PullError};
-use crate::embed::fingerprint::hex;
+use crate::embed::fingerprint::to_hex;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_SILENCE: Duration = Duration::from_secs(30);
-/// The largest file. Larger models are not supported.
+/// Maximum size of a file. Larger models are not supported.
 const MAX_FILE_BYTES: u64 = 8 << 30;
 const MAX_REDIRECTS: usize = 5;
 const REPORT_INTERVAL_BYTES: u64 = 1 << 20;
-const AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT_NAME: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 
 pub(crate) struct DownloadRequest<'a> {
     pub(crate) url: Url,
@@ -39,21 +39,22 @@ pub(crate) struct FileInfo {
     pub(crate) bytes: Option<u64>,
 }
 
-pub(crate) enum Fetched {
-    Is(FileInfo),
-    Not(StatusCode),
+pub(crate) enum HeadResult {
+    Info(FileInfo),
+    Status(StatusCode),
 }
 
 pub(crate) fn build_client(place: &str) -> Result<Client, PullError> {
-    // This fails if the process has a provider of cryptography already, which is fine.
+    // This fails if the process has a cryptography provider already, and then that provider is
+    // used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // The hub sends the metadata with its redirect, so this module follows redirects itself.
-    let client = Client::builder().user_agent(AGENT).connect_timeout(CONNECT_TIMEOUT);
+    let client = Client::builder().user_agent(USER_AGENT_NAME).connect_timeout(CONNECT_TIMEOUT);
     let client = client.redirect(Policy::none()).no_gzip().build();
     client.map_err(|err| unreachable_error(place, &err))
 }
 
-pub(crate) async fn ask_head(client: &Client, url: &Url) -> Result<Fetched, PullError> {
+pub(crate) async fn request_file_info(client: &Client, url: &Url) -> Result<HeadResult, PullError> {
     let response = send_request(client.head(url.clone()), url).await?;
     let status = response.status();
     if status.is_success() || status.is_redirection() {
@@ -61,12 +62,12 @@ pub(crate) async fn ask_head(client: &Client, url: &Url) -> Result<Fetched, Pull
         // A redirect has a length of its own.
         let length = response.headers().get(CONTENT_LENGTH).filter(|_| status.is_success());
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-        return Ok(Fetched::Is(FileInfo { bytes: known.bytes.or(length), ..known }));
+        return Ok(HeadResult::Info(FileInfo { bytes: known.bytes.or(length), ..known }));
     }
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-        return Err(place_answered(url, status));
+        return Err(unexpected_status_error(url, status));
     }
-    Ok(Fetched::Not(status))
+    Ok(HeadResult::Status(status))
 }
 
 fn read_headers(headers: &HeaderMap) -> FileInfo {
@@ -83,10 +84,10 @@ fn read_headers(headers: &HeaderMap) -> FileInfo {
     }
 }
 
-/// Downloads a file, or the rest of it.
+/// Downloads a file, or the part of it that is missing.
 pub(crate) async fn fetch_file(
     client: &Client,
-    wanted: &DownloadRequest<'_>,
+    request: &DownloadRequest<'_>,
     path: &Path,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<(), PullError> {
@@ -101,11 +102,14 @@ pub(crate) async fn fetch_file(
     part.push(".part");
     let part = Path::new(&part);
     let there = fs::metadata(part).map_or(0, |metadata| metadata.len());
-    let mut response = get(client, &wanted.url, there).await?;
+    let mut response = request_from_offset(client, &request.url, there).await?;
     let goes_on = response.status() == StatusCode::PARTIAL_CONTENT
-        && starts_at(response.headers()) == Some(there);
+        && parse_range_start(response.headers()) == Some(there);
     if !goes_on && response.status() == StatusCode::PARTIAL_CONTENT {
-        return Err(PullError::Wrong(format!("{} sends another part than asked for", wanted.url)));
+        return Err(PullError::Wrong(format!(
+            "{} sent another part of the file than requested: try again",
+            request.url
+        )));
     }
     let mut bytes = if goes_on { there } else { 0 };
     let of = response.content_length().map(|rest| rest + bytes);
@@ -115,31 +119,31 @@ pub(crate) async fn fetch_file(
     let mut reported = None;
     while let Some(chunk) = timeout(MAX_SILENCE, response.chunk())
         .await
-        .map_err(|_| silent_error(&wanted.url))?
-        .map_err(|err| unreachable_error(&host_name(&wanted.url), &err))?
+        .map_err(|_| no_data_error(&request.url))?
+        .map_err(|err| unreachable_error(&host_name(&request.url), &err))?
     {
         file.write_all(&chunk).map_err(disk)?;
         bytes += chunk.len() as u64;
         if bytes > MAX_FILE_BYTES {
             return Err(PullError::Wrong(format!(
                 "`{}` has more than {MAX_FILE_BYTES} bytes",
-                wanted.name
+                request.name
             )));
         }
         if reported.is_none_or(|last| bytes >= last + REPORT_INTERVAL_BYTES) {
             reported = Some(bytes);
-            progress(Progress { file: wanted.name.to_owned(), bytes, of });
+            progress(Progress { file: request.name.to_owned(), bytes, of });
         }
     }
     file.sync_all().map_err(disk)?;
     drop(file);
-    progress(Progress { file: wanted.name.to_owned(), bytes, of: Some(bytes) });
-    verify_file(wanted, part)?;
+    progress(Progress { file: request.name.to_owned(), bytes, of: Some(bytes) });
+    verify_file(request, part)?;
     fs::rename(part, path).map_err(disk)
 }
 
 /// Requests a file from an offset, and follows redirects.
-async fn get(client: &Client, url: &Url, from: u64) -> Result<Response, PullError> {
+async fn request_from_offset(client: &Client, url: &Url, from: u64) -> Result<Response, PullError> {
     let mut at = url.clone();
     for _ in 0..=MAX_REDIRECTS {
         let mut request = client.get(at.clone());
@@ -152,42 +156,47 @@ async fn get(client: &Client, url: &Url, from: u64) -> Result<Response, PullErro
             return Ok(response);
         }
         if status == StatusCode::RANGE_NOT_SATISFIABLE && from > 0 {
-            // The part is complete or belongs to another file, so the whole file is requested.
+            // The local part is complete or belongs to another file, so the whole file is
+            // requested.
             let request = client.get(at.clone());
             let response = send_request(request, &at).await?;
             return if response.status().is_success() {
                 Ok(response)
             } else {
-                Err(place_answered(&at, response.status()))
+                Err(unexpected_status_error(&at, response.status()))
             };
         }
         let location = response.headers().get(reqwest::header::LOCATION);
         let location = location
             .and_then(|location| location.to_str().ok())
             .filter(|_| status.is_redirection());
-        let Some(location) = location else { return Err(place_answered(&at, status)) };
+        let Some(location) = location else { return Err(unexpected_status_error(&at, status)) };
         let next = at.join(location);
-        let next = next.map_err(|err| PullError::Wrong(format!("{at} leads nowhere ({err})")))?;
+        let next = next.map_err(|err| {
+            PullError::Wrong(format!("{at} redirects to an invalid address ({err})"))
+        })?;
         if at.scheme() == "https" && next.scheme() != "https" {
-            return Err(PullError::Wrong(format!("{at} leads to where everybody can listen")));
+            return Err(PullError::Wrong(format!(
+                "{at} redirects to an address without encryption: use another hub"
+            )));
         }
         at = next;
     }
-    Err(PullError::Wrong(format!("{url} leads on and on")))
+    Err(PullError::Wrong(format!("{url} redirects more than {MAX_REDIRECTS} times")))
 }
 
-fn starts_at(headers: &HeaderMap) -> Option<u64> {
+fn parse_range_start(headers: &HeaderMap) -> Option<u64> {
     let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
     range.strip_prefix("bytes ")?.split('-').next()?.parse().ok()
 }
 
 async fn send_request(request: reqwest::RequestBuilder, url: &Url) -> Result<Response, PullError> {
-    let answered = timeout(MAX_SILENCE, request.send()).await.map_err(|_| silent_error(url))?;
+    let answered = timeout(MAX_SILENCE, request.send()).await.map_err(|_| no_data_error(url))?;
     answered.map_err(|err| unreachable_error(&host_name(url), &err))
 }
 
-fn verify_file(wanted: &DownloadRequest<'_>, part: &Path) -> Result<(), PullError> {
-    let Some(want) = wanted.sha256 else { return Ok(()) };
+fn verify_file(request: &DownloadRequest<'_>, part: &Path) -> Result<(), PullError> {
+    let Some(want) = request.sha256 else { return Ok(()) };
     let disk = |err| PullError::disk_error(part, &err);
     let mut file = File::open(part).map_err(disk)?;
     let (mut hash, mut chunk) = (Sha256::new(), vec![0; 1 << 20]);
@@ -197,14 +206,14 @@ fn verify_file(wanted: &DownloadRequest<'_>, part: &Path) -> Result<(), PullErro
             read => hash.update(&chunk[..read]),
         }
     }
-    let is = hex(&hash.finalize());
+    let is = to_hex(&hash.finalize());
     if is == want {
         return Ok(());
     }
     fs::remove_file(part).map_err(disk)?;
     Err(PullError::Wrong(format!(
         "`{}` has the checksum {is}, not {want}: it was not kept; try again",
-        wanted.name
+        request.name
     )))
 }
 
@@ -212,12 +221,12 @@ fn host_name(url: &Url) -> String {
     url.host_str().unwrap_or("the server").to_owned()
 }
 
-fn silent_error(url: &Url) -> PullError {
-    let why = format!("it says nothing for {} s", MAX_SILENCE.as_secs());
+fn no_data_error(url: &Url) -> PullError {
+    let why = format!("it sent no data for {} s", MAX_SILENCE.as_secs());
     PullError::Unreachable { place: host_name(url), why }
 }
 
-fn place_answered(url: &Url, status: StatusCode) -> PullError {
+fn unexpected_status_error(url: &Url, status: StatusCode) -> PullError {
     PullError::Unreachable { place: host_name(url), why: format!("{url} answers {status}") }
 }
 

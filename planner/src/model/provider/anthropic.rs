@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, object_schema, read_arguments, value_text};
+use super::{Answer, object_schema, read_arguments, read_text};
 use crate::model::{Message, NativeCall, Question, Settings, Stop, Tokens, names::WireNames};
 
-pub(super) const VERSION: &str = "2023-06-01";
-/// The limit of an answer, which must be sent. Every model since Claude Opus 4 allows it.
-const MAX_TOKENS: u32 = 32_000;
+pub(super) const API_VERSION: &str = "2023-06-01";
+/// The limit of an answer, which the format requires. Every model since Claude Opus 4 allows it.
+const DEFAULT_MAX_TOKENS: u32 = 32_000;
 /// Older models, and the limits that they allow.
 const OLD_MODELS: [(&str, u32); 2] = [("claude-3-5", 8_192), ("claude-3-", 4_096)];
 
@@ -16,7 +16,7 @@ pub(super) fn write_request(question: &Question, names: &WireNames, settings: &S
     let model = settings.model.as_str();
     let old = OLD_MODELS.iter().find(|(prefix, _)| model.starts_with(prefix));
     let is_3_7 = model.starts_with("claude-3-7");
-    let default = old.filter(|_| !is_3_7).map_or(MAX_TOKENS, |(_, limit)| *limit);
+    let default = old.filter(|_| !is_3_7).map_or(DEFAULT_MAX_TOKENS, |(_, limit)| *limit);
     body.insert("model".to_owned(), json!(model));
     body.insert("max_tokens".to_owned(), json!(settings.max_tokens.unwrap_or(default)));
     let rules: Vec<&str> = question
@@ -40,7 +40,7 @@ pub(super) fn write_request(question: &Question, names: &WireNames, settings: &S
         });
         body.insert("tools".to_owned(), tools.collect());
     }
-    let messages = question.messages.iter().filter_map(|said| message(said, names));
+    let messages = question.messages.iter().filter_map(|said| write_message(said, names));
     body.insert("messages".to_owned(), messages.collect());
     if let Some(temperature) = settings.temperature {
         body.insert("temperature".to_owned(), json!(temperature));
@@ -48,19 +48,19 @@ pub(super) fn write_request(question: &Question, names: &WireNames, settings: &S
     Value::Object(body)
 }
 
-fn message(message: &Message, names: &WireNames) -> Option<Value> {
+fn write_message(message: &Message, names: &WireNames) -> Option<Value> {
     match message {
         Message::System(_) => None,
         Message::User(text) => Some(json!({ "role": "user", "content": text })),
         Message::Assistant { text, calls } => {
             // A text block must not be empty.
-            let words = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
+            let text_block = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
             let calls = calls.iter().map(|call| {
                 let input = if call.arguments.is_object() { &call.arguments } else { &json!({}) };
                 let name = names.wire_name(&call.tool);
                 json!({ "type": "tool_use", "id": call.id, "name": name, "input": input })
             });
-            let content: Vec<Value> = words.into_iter().chain(calls).collect();
+            let content: Vec<Value> = text_block.into_iter().chain(calls).collect();
             (!content.is_empty()).then(|| json!({ "role": "assistant", "content": content }))
         }
         Message::Results(results) => {
@@ -75,8 +75,8 @@ fn message(message: &Message, names: &WireNames) -> Option<Value> {
 pub(super) fn read_answer(answer: &Value, names: &WireNames) -> Answer {
     let parts = || answer["content"].as_array().into_iter().flatten();
     let calls = parts().filter(|part| part["type"] == "tool_use").map(|part| NativeCall {
-        id: value_text(&part["id"]),
-        tool: names.tool(&value_text(&part["name"])),
+        id: read_text(&part["id"]),
+        tool: names.tool_name(&read_text(&part["name"])),
         arguments: read_arguments(&part["input"]),
         signatures: Vec::new(),
     });
@@ -91,7 +91,7 @@ pub(super) fn read_answer(answer: &Value, names: &WireNames) -> Answer {
     Answer {
         text: parts()
             .filter(|part| part["type"] == "text")
-            .map(|part| value_text(&part["text"]))
+            .map(|part| read_text(&part["text"]))
             .collect(),
         calls: calls.collect(),
         stop,

@@ -12,55 +12,56 @@ use reqwest::{
 use super::{
     super::{
         Key, ModelError,
-        http::{ANSWER_BYTES, ExchangeError},
+        http::{ExchangeError, MAX_ANSWER_BYTES},
     },
     Provider,
 };
 
 const MAX_SHOWN_CHARS: usize = 300;
 /// Words in refusals of an answer's schema.
-const FORM_WORDS: [&str; 2] = ["response_format", "json_schema"];
+const SCHEMA_WORDS: [&str; 2] = ["response_format", "json_schema"];
 
 impl Provider {
-    pub(super) fn failed(&self, err: ExchangeError) -> ModelError {
+    pub(super) fn exchange_failed(&self, err: ExchangeError) -> ModelError {
         match err {
-            ExchangeError::Unreachable(cause) => self.lost(
+            ExchangeError::Unreachable(cause) => self.connection_lost(
                 format!(
                     "it cannot be reached ({}): see that it runs, and check `planner.base_url`",
-                    self.shown(&cause)
+                    self.shorten_without_key(&cause)
                 ),
                 None,
             ),
-            ExchangeError::Lost(cause) => {
-                self.lost(format!("its answer ended early ({})", self.shown(&cause)), None)
-            }
-            ExchangeError::TooLong => self.refused(format!(
+            ExchangeError::ConnectionLost(cause) => self.connection_lost(
+                format!("its answer ended early ({})", self.shorten_without_key(&cause)),
+                None,
+            ),
+            ExchangeError::TooLong => self.refused_error(format!(
                 "its answer has more than {} MB, and was not read to its end: check \
                  `planner.base_url`, or set `planner.max_tokens`",
-                ANSWER_BYTES >> 20
+                MAX_ANSWER_BYTES >> 20
             )),
         }
     }
 
-    pub(super) fn answered(
+    pub(super) fn status_error(
         &self,
         status: StatusCode,
         body: &str,
         wait: Option<Duration>,
     ) -> ModelError {
-        let why = format!("it answered {status}: {}", self.shown(body));
+        let why = format!("it answered {status}: {}", self.shorten_without_key(body));
         match status {
-            // The account is empty. Waiting does not help.
+            // The account has no credit left, so waiting does not help.
             StatusCode::TOO_MANY_REQUESTS if body.contains("insufficient_quota") => {
-                self.refused(why)
+                self.refused_error(why)
             }
             StatusCode::REQUEST_TIMEOUT
             | StatusCode::CONFLICT
             | StatusCode::TOO_EARLY
-            | StatusCode::TOO_MANY_REQUESTS => self.lost(why, wait),
-            _ if status.is_server_error() => self.lost(why, wait),
+            | StatusCode::TOO_MANY_REQUESTS => self.connection_lost(why, wait),
+            _ if status.is_server_error() => self.connection_lost(why, wait),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                self.refused(match &self.settings.key {
+                self.refused_error(match &self.settings.key {
                     Key::Variable(name, _) => {
                         format!("{why}; check the key in the variable `{name}`")
                     }
@@ -69,29 +70,29 @@ impl Provider {
                     }
                 })
             }
-            StatusCode::NOT_FOUND => self.refused(format!(
+            StatusCode::NOT_FOUND => self.refused_error(format!(
                 "{why}; check `planner.provider`, `planner.base_url` and `planner.model`"
             )),
-            _ => match FORM_WORDS.iter().find(|word| body.contains(**word)) {
-                // The word may be in the part that is not shown.
+            _ => match SCHEMA_WORDS.iter().find(|word| body.contains(**word)) {
+                // The word may be in the part of the message that is cut.
                 Some(word) if !why.contains(*word) => {
-                    self.refused(format!("{why} (it mentions `{word}`)"))
+                    self.refused_error(format!("{why} (it mentions `{word}`)"))
                 }
-                _ => self.refused(why),
+                _ => self.refused_error(why),
             },
         }
     }
 
-    pub(super) fn lost(&self, why: String, wait: Option<Duration>) -> ModelError {
+    pub(super) fn connection_lost(&self, why: String, wait: Option<Duration>) -> ModelError {
         ModelError::Unavailable { model: self.name.clone(), why, wait }
     }
 
-    pub(super) fn refused(&self, why: String) -> ModelError {
+    pub(super) fn refused_error(&self, why: String) -> ModelError {
         ModelError::Refused { model: self.name.clone(), why }
     }
 
     /// Returns the beginning of a provider's message, without the key.
-    pub(super) fn shown(&self, message: &str) -> String {
+    pub(super) fn shorten_without_key(&self, message: &str) -> String {
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         let message = match &self.settings.key {
             Key::Variable(_, Some(key)) => message.replace(key.as_str(), "***"),
@@ -104,8 +105,8 @@ impl Provider {
     }
 }
 
-pub(super) fn mentions_form(why: &str) -> bool {
-    FORM_WORDS.iter().any(|word| why.contains(word))
+pub(super) fn mentions_answer_schema(why: &str) -> bool {
+    SCHEMA_WORDS.iter().any(|word| why.contains(word))
 }
 
 /// Returns the wait that a provider asks for: in seconds, in milliseconds, or until a time of its
@@ -128,11 +129,11 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 mod tests {
     use reqwest::header::HeaderValue;
 
-    use super::{super::tests::provider, *};
+    use super::{super::tests::unreachable_provider, *};
 
     #[test]
     fn the_status_decides_whether_to_retry() {
-        let provider = provider();
+        let provider = unreachable_provider();
         for (status, body, may_pass) in [
             (429, "slow down", true),
             (429, r#"{"error":{"code":"insufficient_quota"}}"#, false),
@@ -145,7 +146,7 @@ mod tests {
             (404, "where?", false),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            let err = provider.answered(status, body, None);
+            let err = provider.status_error(status, body, None);
             let is_passing = matches!(err, ModelError::Unavailable { .. });
             assert_eq!(is_passing, may_pass, "{status} {body}: {err}");
         }
@@ -184,23 +185,23 @@ mod tests {
 
     #[test]
     fn errors_hide_the_key() {
-        let provider = provider();
-        let err = provider.answered(StatusCode::UNAUTHORIZED, "bad key sk-secret", None);
+        let provider = unreachable_provider();
+        let err = provider.status_error(StatusCode::UNAUTHORIZED, "bad key sk-secret", None);
         assert!(
             err.to_string().contains("bad key ***; check the key in the variable `K`"),
             "{err}"
         );
         assert!(!format!("{provider:?}").contains("sk-secret"));
-        assert!(provider.shown(&"x".repeat(1_000)).len() < 400);
+        assert!(provider.shorten_without_key(&"x".repeat(1_000)).len() < 400);
     }
 
     #[test]
     fn a_rejected_schema_is_recognised_late_in_a_message() {
-        let provider = provider();
+        let provider = unreachable_provider();
         let late = format!("{} response_format", "x ".repeat(1_000));
         for (body, expected) in [(late.as_str(), true), ("no `json_schema`", true), ("no", false)] {
-            let err = provider.answered(StatusCode::BAD_REQUEST, body, None);
-            assert_eq!(mentions_form(err.why()), expected, "{err}");
+            let err = provider.status_error(StatusCode::BAD_REQUEST, body, None);
+            assert_eq!(mentions_answer_schema(err.why()), expected, "{err}");
         }
     }
 }

@@ -2,16 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, object_schema, read_arguments, value_text, without_thoughts};
+use super::{Answer, object_schema, read_arguments, read_text, remove_thoughts};
 use crate::model::{
     AnswerForm, Message, NativeCall, OfferedTool, Question, Settings, Stop, Tokens,
     names::WireNames,
 };
 
 /// Prefixes of models that want `max_completion_tokens` instead of `max_tokens`.
-const NEW_LIMIT: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
+const COMPLETION_LIMIT_MODELS: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
 /// The field of a call with data that Gemini wants back, such as thought signatures.
-const EXTRA: &str = "extra_content";
+const EXTRA_FIELD: &str = "extra_content";
 
 pub(super) fn write_request(
     question: &Question,
@@ -25,10 +25,10 @@ pub(super) fn write_request(
         let tools = question.tools.iter().map(|offered| write_tool(offered, names));
         body.insert("tools".to_owned(), tools.collect());
     }
-    let messages = question.messages.iter().flat_map(|said| write_messages(said, names));
+    let messages = question.messages.iter().flat_map(|text| write_messages(text, names));
     body.insert("messages".to_owned(), messages.collect());
     if let Some(form) = form {
-        // The strict form does not allow open parameter objects.
+        // Strict schemas do not allow parameter objects with any fields, so this schema has none.
         let typed = form.typed.as_ref().filter(|_| settings.provider.has_grammars());
         let schema = typed.unwrap_or(&form.schema);
         let schema = json!({ "name": form.name, "strict": false, "schema": schema });
@@ -36,7 +36,8 @@ pub(super) fn write_request(
         body.insert("response_format".to_owned(), format);
     }
     if let Some(limit) = settings.max_tokens {
-        let is_new = NEW_LIMIT.iter().any(|prefix| settings.model.starts_with(prefix));
+        let is_new =
+            COMPLETION_LIMIT_MODELS.iter().any(|prefix| settings.model.starts_with(prefix));
         let key = if is_new { "max_completion_tokens" } else { "max_tokens" };
         body.insert(key.to_owned(), json!(limit));
     }
@@ -61,7 +62,7 @@ fn write_messages(message: &Message, names: &WireNames) -> Vec<Value> {
         Message::Assistant { text, calls } => {
             let mut message = json!({ "role": "assistant", "content": text });
             if !calls.is_empty() {
-                let calls = calls.iter().map(|written| call(written, names));
+                let calls = calls.iter().map(|written| write_call(written, names));
                 message["tool_calls"] = calls.collect();
             }
             vec![message]
@@ -75,12 +76,12 @@ fn write_messages(message: &Message, names: &WireNames) -> Vec<Value> {
     }
 }
 
-fn call(call: &NativeCall, names: &WireNames) -> Value {
+fn write_call(call: &NativeCall, names: &WireNames) -> Value {
     let name = names.wire_name(&call.tool);
     let function = json!({ "name": name, "arguments": call.arguments.to_string() });
     let mut written = json!({ "id": call.id, "type": "function", "function": function });
     if let Some(extra) = call.signatures.first().and_then(|text| serde_json::from_str(text).ok()) {
-        written[EXTRA] = extra;
+        written[EXTRA_FIELD] = extra;
     }
     written
 }
@@ -90,10 +91,10 @@ pub(super) fn read_answer(answer: &Value, names: &WireNames) -> Answer {
     let message = &choice["message"];
     let calls = message["tool_calls"].as_array().into_iter().flatten();
     let calls = calls.map(|call| NativeCall {
-        id: value_text(&call["id"]),
-        tool: names.tool(&value_text(&call["function"]["name"])),
+        id: read_text(&call["id"]),
+        tool: names.tool_name(&read_text(&call["function"]["name"])),
         arguments: read_arguments(&call["function"]["arguments"]),
-        signatures: call.get(EXTRA).map(Value::to_string).into_iter().collect(),
+        signatures: call.get(EXTRA_FIELD).map(Value::to_string).into_iter().collect(),
     });
     let stop = choice["finish_reason"].as_str().map(|reason| match reason {
         "stop" | "stop_sequence" => Stop::End,
@@ -103,18 +104,18 @@ pub(super) fn read_answer(answer: &Value, names: &WireNames) -> Answer {
         _ => Stop::Other,
     });
     let count = |key: &str| answer["usage"][key].as_u64().unwrap_or_default();
-    let said = message_text(&message["content"]);
+    let text = message_text(&message["content"]);
     // A refusal has a field of its own, without content.
-    let said = if said.trim().is_empty() { value_text(&message["refusal"]) } else { said };
+    let text = if text.trim().is_empty() { read_text(&message["refusal"]) } else { text };
     Answer {
-        text: without_thoughts(&said).to_owned(),
+        text: remove_thoughts(&text).to_owned(),
         calls: calls.collect(),
         stop,
         tokens: Tokens { input: count("prompt_tokens"), output: count("completion_tokens") },
     }
 }
 
-/// Returns the text of a message. Mistral sends parts, and some are thoughts.
+/// Returns the text of a message. Mistral sends parts, and some of them are thoughts.
 fn message_text(content: &Value) -> String {
     let parts = content.as_array().into_iter().flatten();
     let texts: String = parts.filter_map(|part| part["text"].as_str()).collect();

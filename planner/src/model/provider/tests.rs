@@ -19,14 +19,13 @@ use futures::stream;
 use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{
-    super::{CallResult, Message, OfferedTool, ProviderKind, http::ANSWER_BYTES, settings},
+    super::{CallResult, Message, OfferedTool, ProviderKind, http::MAX_ANSWER_BYTES, settings},
     *,
 };
 
-/// Bytes of a piece.
-const PIECE: usize = 64 << 10;
-/// Far more than Faber reads. Buffers of the system hold unread bytes.
-const MOST: usize = 4 * ANSWER_BYTES;
+const PIECE_BYTES: usize = 64 << 10;
+/// Far more than Faber reads. Buffers of the system may hold further bytes that nobody reads.
+const MAX_SENT_BYTES: usize = 4 * MAX_ANSWER_BYTES;
 
 /// Starts a server with an endless answer. Returns its URL and the number of bytes sent.
 async fn start_endless(
@@ -36,9 +35,9 @@ async fn start_endless(
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&sent);
     let answer = move || {
-        let (piece, sent) = (Bytes::from(vec![b' '; PIECE]), Arc::clone(&counted));
+        let (piece, sent) = (Bytes::from(vec![b' '; PIECE_BYTES]), Arc::clone(&counted));
         let body = Body::from_stream(stream::repeat_with(move || {
-            sent.fetch_add(PIECE, Ordering::Relaxed);
+            sent.fetch_add(PIECE_BYTES, Ordering::Relaxed);
             Ok::<_, Infallible>(piece.clone())
         }));
         async move { (status, [("content-type", "application/json")], body).into_response() }
@@ -56,7 +55,7 @@ fn settings_of(provider: ProviderKind, base_url: Option<String>) -> Settings {
         base_url,
         model: "m".to_owned(),
         key: Key::Variable("K".to_owned(), Some("sk-secret".to_owned())),
-        timeout: settings::TIMEOUT,
+        timeout: settings::DEFAULT_TIMEOUT,
         retries: 0,
         max_tokens: None,
         temperature: None,
@@ -69,12 +68,12 @@ fn settings_of(provider: ProviderKind, base_url: Option<String>) -> Settings {
 }
 
 /// Returns a provider for a server that does not exist.
-pub(super) fn provider() -> Provider {
+pub(super) fn unreachable_provider() -> Provider {
     let base_url = Some("http://127.0.0.1:1/v1".to_owned());
-    Provider::new(&settings_of(ProviderKind::named("openai").unwrap(), base_url)).unwrap()
+    Provider::new(&settings_of(ProviderKind::find_by_name("openai").unwrap(), base_url)).unwrap()
 }
 
-fn hello() -> Question {
+fn hello_question() -> Question {
     Question { messages: vec![Message::User("Well?".to_owned())], ..Question::default() }
 }
 
@@ -84,12 +83,12 @@ async fn an_endless_answer_is_rejected_for_every_provider() {
         let mut running = JoinSet::new();
         let (url, sent) = start_endless(StatusCode::OK, &mut running).await;
         let provider = Provider::new(&settings_of(*kind, Some(url))).unwrap();
-        let err = provider.ask(&hello()).await.unwrap_err();
+        let err = provider.ask(&hello_question()).await.unwrap_err();
         let name = kind.name();
         assert!(matches!(err, ModelError::Refused { .. }), "{name}: {err}");
         assert!(err.why().starts_with("its answer has more than 16 MB"), "{name}: {err}");
         let sent = sent.load(Ordering::Relaxed);
-        assert!((ANSWER_BYTES..MOST).contains(&sent), "{name}: {sent}");
+        assert!((MAX_ANSWER_BYTES..MAX_SENT_BYTES).contains(&sent), "{name}: {sent}");
     }
 }
 
@@ -98,7 +97,7 @@ async fn an_endless_list_of_models_is_rejected() {
     let mut running = JoinSet::new();
     let (url, _) = start_endless(StatusCode::OK, &mut running).await;
     for name in ["openai", "anthropic"] {
-        let kind = ProviderKind::named(name).unwrap();
+        let kind = ProviderKind::find_by_name(name).unwrap();
         let provider = Provider::new(&settings_of(kind, Some(url.clone()))).unwrap();
         let err = provider.is_listed().await.unwrap_err();
         assert!(err.why().starts_with("its answer has more than 16 MB"), "{err}");
@@ -109,12 +108,12 @@ async fn an_endless_list_of_models_is_rejected() {
 async fn only_the_beginning_of_an_endless_error_is_read() {
     let mut running = JoinSet::new();
     let (url, sent) = start_endless(StatusCode::SERVICE_UNAVAILABLE, &mut running).await;
-    let kind = ProviderKind::named("openai").unwrap();
+    let kind = ProviderKind::find_by_name("openai").unwrap();
     let provider = Provider::new(&settings_of(kind, Some(url))).unwrap();
-    let err = provider.ask(&hello()).await.unwrap_err();
+    let err = provider.ask(&hello_question()).await.unwrap_err();
     assert!(matches!(err, ModelError::Unavailable { .. }), "{err}");
     assert!(err.why().starts_with("it answered 503"), "{err}");
-    assert!(sent.load(Ordering::Relaxed) < ANSWER_BYTES);
+    assert!(sent.load(Ordering::Relaxed) < MAX_ANSWER_BYTES);
 }
 
 #[tokio::test]
@@ -126,18 +125,18 @@ async fn a_redirect_is_not_followed() {
     let router =
         Router::new().fallback(move || async move { axum::response::Redirect::temporary(&url) });
     running.spawn(async move { axum::serve(listener, router).await.unwrap() });
-    let kind = ProviderKind::named("anthropic").unwrap();
+    let kind = ProviderKind::find_by_name("anthropic").unwrap();
     let provider = Provider::new(&settings_of(kind, Some(from))).unwrap();
-    let err = provider.ask(&hello()).await.unwrap_err();
+    let err = provider.ask(&hello_question()).await.unwrap_err();
     assert!(err.why().starts_with("it answered 307"), "{err}");
     assert_eq!(sent.load(Ordering::Relaxed), 0);
 }
 
 #[test]
 fn an_invalid_base_url_is_rejected() {
-    let kind = |name: &str| ProviderKind::named(name).unwrap();
+    let kind = |name: &str| ProviderKind::find_by_name(name).unwrap();
     let url = |name: &str, written: Option<&str>| {
-        base_url(&settings_of(kind(name), written.map(str::to_owned)))
+        parse_base_url(&settings_of(kind(name), written.map(str::to_owned)))
     };
     assert_eq!(url("openai", None).unwrap(), "https://api.openai.com/v1/");
     assert_eq!(url("openai", Some("https://h/v1")).unwrap(), "https://h/v1/");
@@ -205,8 +204,8 @@ fn conversation() -> Question {
 #[test]
 fn a_conversation_is_converted_to_the_openai_format() {
     let question = conversation();
-    let names = WireNames::of(&question.tools);
-    let mut settings = settings_of(ProviderKind::named("gemini").unwrap(), None);
+    let names = WireNames::for_tools(&question.tools);
+    let mut settings = settings_of(ProviderKind::find_by_name("gemini").unwrap(), None);
     settings.max_tokens = Some(9);
     let form = AnswerForm { name: "plan", schema: json!({ "type": "object" }), typed: None };
     let body = openai::write_request(&question, &names, &settings, Some(&form));
@@ -257,8 +256,8 @@ fn a_refusal_becomes_the_text_of_an_empty_answer() {
 #[test]
 fn a_conversation_is_converted_to_the_anthropic_format() {
     let question = conversation();
-    let names = WireNames::of(&question.tools);
-    let settings = settings_of(ProviderKind::named("anthropic").unwrap(), None);
+    let names = WireNames::for_tools(&question.tools);
+    let settings = settings_of(ProviderKind::find_by_name("anthropic").unwrap(), None);
     let expected = json!({
         "model": "m",
         "max_tokens": 32_000,

@@ -4,8 +4,8 @@ use super::*;
 use crate::select::{Centroid, Collision, Similarity};
 
 /// Two tools with different examples, and one without.
-fn world() -> (Arc<Known>, Tools) {
-    let known = Known::new([
+fn make_world() -> (Arc<KnownVectors>, Tools) {
+    let known = KnownVectors::new([
         ("what time is it", vec![1.0, 0.0, 0.0]),
         ("tell me the time", vec![0.8, 0.6, 0.0]),
         ("clock", vec![1.0, 0.0, 0.0]),
@@ -17,10 +17,10 @@ fn world() -> (Arc<Known>, Tools) {
         ("Says where.", vec![0.0, 0.0, 1.0]),
         ("Says nothing.", vec![0.0, 1.0, 0.0]),
     ]);
-    let tools = list([
-        tool("time", "Says the time.", &["what time is it", "tell me the time", " ", "clock"]),
-        tool("place", "Says where.", &["where am i", "my place"]),
-        tool("mute", "Says nothing.", &[]),
+    let tools = list_tools([
+        make_tool("time", "Says the time.", &["what time is it", "tell me the time", " ", "clock"]),
+        make_tool("place", "Says where.", &["where am i", "my place"]),
+        make_tool("mute", "Says nothing.", &[]),
     ]);
     (known, tools)
 }
@@ -28,25 +28,29 @@ fn world() -> (Arc<Known>, Tools) {
 #[test]
 fn a_centroid_is_a_mean_with_its_least_similar_example() {
     let of = |it: &[[f32; 2]]| {
-        Centroid::of(&it.iter().map(|it| it.to_vec()).collect::<Vec<_>>()).unwrap()
+        Centroid::mean_of(&it.iter().map(|it| it.to_vec()).collect::<Vec<_>>()).unwrap()
     };
     let centroid = of(&[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]);
     assert_eq!(centroid.mean, [2.0 / 3.0, 1.0 / 3.0]);
-    assert_eq!(centroid.least, 1);
+    assert_eq!(centroid.least_similar_index, 1);
     assert!((centroid.least_similar - 1.0 / 5.0_f64.sqrt()).abs() < 1e-6, "{centroid:?}");
     assert!((of(&[[3.0, 4.0]]).least_similar - 1.0).abs() < 1e-12);
-    assert_eq!(Centroid::of(&[]), None);
-    assert_eq!(Centroid::of(&[vec![1.0], vec![1.0, 2.0]]), None, "two models made these");
+    assert_eq!(Centroid::mean_of(&[]), None);
+    assert_eq!(Centroid::mean_of(&[vec![1.0], vec![1.0, 2.0]]), None, "two models made these");
     assert!(of(&[[1.0, 0.0], [-1.0, 0.0]]).least_similar.abs() < 1e-12, "no middle");
 }
 
 #[tokio::test]
 async fn a_hit_is_nearer_than_the_least_similar_example() {
-    let (known, tools) = world();
+    let (known, tools) = make_world();
     let selector = Selector::new(Some(known));
-    let mut ask = ask("time please", Criterion::Centroid);
-    let matches = chosen(&selector, &tools, &ask).await;
-    assert_eq!(names(&tools, &matches), ["time", "place"], "one without examples takes no part");
+    let mut ask = selection_request("time please", Criterion::Centroid);
+    let matches = select_tools(&selector, &tools, &ask).await;
+    assert_eq!(
+        matched_names(&tools, &matches),
+        ["time", "place"],
+        "one without examples takes no part"
+    );
     assert!(matches[0].is_hit && !matches[1].is_hit, "{matches:?}");
     assert!((matches[0].score - 0.995_511).abs() < 1e-5, "{matches:?}");
     assert!((matches[0].least_similar.unwrap() - 0.907_959).abs() < 1e-5, "{matches:?}");
@@ -54,41 +58,48 @@ async fn a_hit_is_nearer_than_the_least_similar_example() {
 
     // A larger margin accepts fewer hits, and a negative one more.
     ask.margin = 0.1;
-    assert!(!chosen(&selector, &tools, &ask).await[0].is_hit);
+    assert!(!select_tools(&selector, &tools, &ask).await[0].is_hit);
     ask.query = "when";
     ask.margin = 0.0;
-    assert!(chosen(&selector, &tools, &ask).await.iter().all(|it| !it.is_hit));
+    assert!(select_tools(&selector, &tools, &ask).await.iter().all(|it| !it.is_hit));
     ask.margin = -0.5;
-    assert!(chosen(&selector, &tools, &ask).await.iter().all(|it| it.is_hit));
+    assert!(select_tools(&selector, &tools, &ask).await.iter().all(|it| it.is_hit));
 }
 
 #[tokio::test]
 async fn matches_that_are_no_hits_count_for_the_limit() {
-    let (known, tools) = world();
+    let (known, tools) = make_world();
     let selector = Selector::new(Some(known));
-    let one = Ask { limit: 1, margin: 0.5, ..ask("when", Criterion::Centroid) };
-    let matches = chosen(&selector, &tools, &one).await;
-    assert_eq!(names(&tools, &matches), ["place"]);
+    let one = SelectionRequest {
+        limit: 1,
+        margin: 0.5,
+        ..selection_request("when", Criterion::Centroid)
+    };
+    let matches = select_tools(&selector, &tools, &one).await;
+    assert_eq!(matched_names(&tools, &matches), ["place"]);
     assert!(!matches[0].is_hit, "what does not hit is returned, too");
-    let none = Ask { limit: 0, ..one };
-    assert!(chosen(&selector, &tools, &none).await.is_empty());
+    let none = SelectionRequest { limit: 0, ..one };
+    assert!(select_tools(&selector, &tools, &none).await.is_empty());
 }
 
 #[tokio::test]
 async fn tools_that_the_filter_excludes_are_not_selected() {
-    let (known, tools) = world();
+    let (known, tools) = make_world();
     let selector = Selector::new(Some(known));
-    let ask = Ask { limit: 1, ..ask("time please", Criterion::Centroid) };
+    let ask =
+        SelectionRequest { limit: 1, ..selection_request("time please", Criterion::Centroid) };
     let selection = selector.select(&tools, &ask, |at| at != 0).await.unwrap();
-    assert_eq!(names(&tools, &selection.matches), ["place"]);
+    assert_eq!(matched_names(&tools, &selection.matches), ["place"]);
 }
 
 #[tokio::test]
 async fn selection_by_description_needs_no_examples() {
-    let (known, tools) = world();
+    let (known, tools) = make_world();
     let selector = Selector::new(Some(known));
-    let matches = chosen(&selector, &tools, &ask("my place", Criterion::Description)).await;
-    assert_eq!(names(&tools, &matches), ["place", "mute", "time"]);
+    let matches =
+        select_tools(&selector, &tools, &selection_request("my place", Criterion::Description))
+            .await;
+    assert_eq!(matched_names(&tools, &matches), ["place", "mute", "time"]);
     let scores: Vec<f64> = matches.iter().map(|it| it.score).collect();
     for (score, expected) in scores.iter().zip([0.8, 0.6, 0.48]) {
         assert!((score - expected).abs() < 1e-6, "{scores:?}");
@@ -98,10 +109,10 @@ async fn selection_by_description_needs_no_examples() {
 
 #[tokio::test]
 async fn selection_without_an_embedder_names_the_setting() {
-    let (_, tools) = world();
+    let (_, tools) = make_world();
     let selector = Selector::new(None);
     for by in [Criterion::Centroid, Criterion::Description] {
-        let err = selector.select(&tools, &ask("x", by), |_| true).await.unwrap_err();
+        let err = selector.select(&tools, &selection_request("x", by), |_| true).await.unwrap_err();
         assert!(err.to_string().contains("`embedding`"), "{err}");
     }
     assert!(selector.centroids(&tools).await.is_err());
@@ -109,28 +120,31 @@ async fn selection_without_an_embedder_names_the_setting() {
 
 #[tokio::test]
 async fn a_failed_embedding_is_reported_and_retried_next_time() {
-    let (known, tools) = world();
+    let (known, tools) = make_world();
     let selector = Selector::new(Some(Arc::clone(&known) as _));
-    known.break_down(true);
-    let ask = ask("time please", Criterion::Centroid);
+    known.set_broken(true);
+    let ask = selection_request("time please", Criterion::Centroid);
     let err = selector.select(&tools, &ask, |_| true).await.unwrap_err();
     assert!(matches!(&err, SelectError::Embed(_)) && err.to_string().contains("broken"), "{err}");
-    known.break_down(false);
-    assert_eq!(chosen(&selector, &tools, &ask).await.len(), 2);
+    known.set_broken(false);
+    assert_eq!(select_tools(&selector, &tools, &ask).await.len(), 2);
 }
 
 #[tokio::test]
 async fn a_query_vector_of_another_length_is_rejected() {
-    let known = Known::new([("a", vec![1.0, 0.0]), ("q", vec![1.0])]);
+    let known = KnownVectors::new([("a", vec![1.0, 0.0]), ("q", vec![1.0])]);
     let selector = Selector::new(Some(known));
-    let tools = list([tool("t", "", &["a"])]);
-    let err = selector.select(&tools, &ask("q", Criterion::Centroid), |_| true).await.unwrap_err();
+    let tools = list_tools([make_tool("t", "", &["a"])]);
+    let err = selector
+        .select(&tools, &selection_request("q", Criterion::Centroid), |_| true)
+        .await
+        .unwrap_err();
     assert!(err.to_string().contains("a vector of 1 numbers, and the tools have 2"), "{err}");
 }
 
 #[tokio::test]
 async fn collisions_are_dot_products_of_centroids() {
-    let (known, tools) = world();
+    let (known, tools) = make_world();
     let centroids = Selector::new(Some(known)).centroids(&tools).await.unwrap();
     // The means are (0.933, 0.2, 0) and (0, 0.3, 0.9).
     let pairs = centroids.collisions(Similarity::Dot, 0.06 - 1e-6, |_| true).unwrap();

@@ -2,8 +2,8 @@ use super::*;
 use crate::embed::Embedding;
 
 /// Two tools that differ only in meaning, and two that differ only in words.
-fn world() -> (Arc<Known>, Tools) {
-    let known = Known::new([
+fn make_world() -> (Arc<KnownVectors>, Tools) {
+    let known = KnownVectors::new([
         ("clock: Says the hour.", vec![1.0, 0.0, 0.0]),
         ("place: Says where you are.", vec![0.0, 1.0, 0.0]),
         ("order_1: Reads the form K1.", vec![0.0, 0.0, 1.0]),
@@ -13,49 +13,50 @@ fn world() -> (Arc<Known>, Tools) {
         ("read form K2", vec![0.0, 0.0, 1.0]),
         ("I am lost. And then read form K2", vec![0.0, 0.2, 1.0]),
     ]);
-    let tools = list([
-        tool("clock", "Says the hour.", &[]),
-        tool("place", "place: Says where you are.", &[]),
-        tool("order_1", "Reads the form K1.", &[]),
-        tool("order_2", "Reads the form K2.", &[]),
+    let tools = list_tools([
+        make_tool("clock", "Says the hour.", &[]),
+        make_tool("place", "place: Says where you are.", &[]),
+        make_tool("order_1", "Reads the form K1.", &[]),
+        make_tool("order_2", "Reads the form K2.", &[]),
     ]);
     (known, tools)
 }
 
 #[tokio::test]
 async fn hybrid_scores_combine_meaning_and_words() {
-    let (known, tools) = world();
+    let (known, tools) = make_world();
     let selector = Selector::new(Some(known));
     for (query, expected) in
         [("how late is it", "clock"), ("I am lost", "place"), ("read form K2", "order_2")]
     {
-        let matches = chosen(&selector, &tools, &ask(query, Criterion::Hybrid)).await;
-        assert_eq!(names(&tools, &matches)[0], expected, "{matches:?}");
+        let matches =
+            select_tools(&selector, &tools, &selection_request(query, Criterion::Hybrid)).await;
+        assert_eq!(matched_names(&tools, &matches)[0], expected, "{matches:?}");
         assert!(matches.iter().all(|it| it.is_hit && it.least_similar.is_none()));
     }
 }
 
 #[tokio::test]
 async fn each_part_of_a_query_finds_its_tool() {
-    let (known, tools) = world();
+    let (known, tools) = make_world();
     let selector = Selector::new(Some(Arc::clone(&known) as _));
     let query = "I am lost. And then read form K2";
-    let two = Ask { limit: 2, ..ask(query, Criterion::Hybrid) };
+    let two = SelectionRequest { limit: 2, ..selection_request(query, Criterion::Hybrid) };
     let matches = selector.select(&tools, &two, |at| at != 2).await.unwrap().matches;
-    assert_eq!(names(&tools, &matches), ["order_2", "place"]);
-    assert_eq!(known.asked()[4..], [query, "I am lost", "read form K2"]);
+    assert_eq!(matched_names(&tools, &matches), ["order_2", "place"]);
+    assert_eq!(known.take_embedded_texts()[4..], [query, "I am lost", "read form K2"]);
 }
 
 #[tokio::test]
 async fn hybrid_selection_without_vectors_uses_words_and_says_why() {
-    let (known, tools) = world();
+    let (known, tools) = make_world();
     let selector = Selector::new(Some(Arc::clone(&known) as _));
-    known.break_down(true);
-    let hybrid = ask("read form K2", Criterion::Hybrid);
+    known.set_broken(true);
+    let hybrid = selection_request("read form K2", Criterion::Hybrid);
     let selection = selector.select(&tools, &hybrid, |_| true).await.unwrap();
     assert!(selection.without_meaning.unwrap().to_string().contains("it is broken"));
-    assert_eq!(names(&tools, &selection.matches)[0], "order_2");
-    known.break_down(false);
+    assert_eq!(matched_names(&tools, &selection.matches)[0], "order_2");
+    known.set_broken(false);
     let selection = selector.select(&tools, &hybrid, |_| true).await.unwrap();
     assert_eq!(selection.without_meaning, None);
 }
@@ -63,29 +64,32 @@ async fn hybrid_selection_without_vectors_uses_words_and_says_why() {
 #[tokio::test]
 async fn excluded_tools_do_not_influence_scores() {
     let selector = Selector::new(None);
-    let tools = list([
-        tool("a", "read the form K2", &[]),
-        tool("b", "forms", &[]),
-        tool("c", "nothing of that kind", &[]),
+    let tools = list_tools([
+        make_tool("a", "read the form K2", &[]),
+        make_tool("b", "forms", &[]),
+        make_tool("c", "nothing of that kind", &[]),
     ]);
-    let form = ask("read form K2", Criterion::Hybrid);
+    let form = selection_request("read form K2", Criterion::Hybrid);
     let selection = selector.select(&tools, &form, |at| at != 0).await.unwrap();
-    assert_eq!(names(&tools, &selection.matches), ["b"]);
+    assert_eq!(matched_names(&tools, &selection.matches), ["b"]);
     assert!((selection.matches[0].score - 0.18).abs() < 1e-6, "{selection:?}");
     assert_eq!(selection.without_meaning, None, "nobody asked for meaning");
 }
 
 #[tokio::test]
 async fn learned_outcomes_change_scores_slightly() {
-    let (known, tools) = world();
+    let (known, tools) = make_world();
     let selector = Selector::new(Some(known));
     let at = Timestamp::UNIX_EPOCH;
     let (good, bad): (ToolName, ToolName) =
         ("tools.order_1".parse().unwrap(), "tools.order_2".parse().unwrap());
     let mut outcomes = Outcomes::default();
     let learned = async |outcomes: &Outcomes, query: &str| {
-        let ask = Ask { taught: Some((outcomes, at)), ..ask(query, Criterion::Hybrid) };
-        chosen(&selector, &tools, &ask).await
+        let ask = SelectionRequest {
+            outcomes: Some((outcomes, at)),
+            ..selection_request(query, Criterion::Hybrid)
+        };
+        select_tools(&selector, &tools, &ask).await
     };
     let before = learned(&outcomes, "read form K2").await;
     assert!(before.iter().all(|it| it.learned.is_none()), "{before:?}");
@@ -116,7 +120,7 @@ async fn learned_outcomes_change_scores_slightly() {
 #[tokio::test]
 async fn kinds_are_embedded_once_and_not_stored() {
     let near = || {
-        Known::new([
+        KnownVectors::new([
             ("a", vec![1.0, 0.0, 0.0]),
             ("b", vec![0.0, 1.0, 0.0]),
             ("c", vec![0.0, 0.0, 1.0]),
@@ -125,7 +129,7 @@ async fn kinds_are_embedded_once_and_not_stored() {
     let (texts, queries) = (near(), near());
     let embedding =
         Embedding { texts: texts.clone(), queries: queries.clone(), source: String::new() };
-    let selector = Selector::with(&embedding);
+    let selector = Selector::from_embedding(&embedding);
     let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
     let tools = [("s.t".parse().unwrap(), true)];
     for (query, expected, asked) in [
@@ -137,8 +141,8 @@ async fn kinds_are_embedded_once_and_not_stored() {
     ] {
         let kind = selector.kind(&outcomes, query).await.unwrap();
         assert_eq!(kind, expected, "{query}");
-        assert_eq!(queries.asked(), asked, "{query}");
+        assert_eq!(queries.take_embedded_texts(), asked, "{query}");
         outcomes.learn(kind, query, &tools, at);
     }
-    assert_eq!(texts.asked(), Vec::<String>::new());
+    assert_eq!(texts.take_embedded_texts(), Vec::<String>::new());
 }

@@ -3,20 +3,20 @@ use proptest::{collection::vec, prelude::*};
 use super::*;
 use crate::select::{
     Centroid, Similarity, collision,
-    parts::{MAX_PARTS, parts},
+    parts::{MAX_PARTS, split_parts},
     rows::Rows,
-    vector::{Compared, cosine, slack},
+    vector::{QueryVector, cosine, slack},
 };
 
-fn vectors(dimensions: usize, most: usize) -> impl Strategy<Value = Vec<Vec<f32>>> {
+fn random_vectors(dimensions: usize, most: usize) -> impl Strategy<Value = Vec<Vec<f32>>> {
     vec(vec(-1.0_f32..1.0, dimensions), 1..most)
 }
 
 proptest! {
     #[test]
-    fn selection_equals_an_exhaustive_search(rows in vectors(37, 60), query in vec(-1.0_f32..1.0, 37), most in 0_usize..8) {
+    fn selection_equals_an_exhaustive_search(rows in random_vectors(37, 60), query in vec(-1.0_f32..1.0, 37), most in 0_usize..8) {
         let index = Rows::new(rows.iter().enumerate().map(|(at, it)| (at * 2, it.as_slice())));
-        let found = index.nearest(&Compared::new(query.clone()), most, |at| at % 3 != 0);
+        let found = index.find_nearest(&QueryVector::new(query.clone()), most, |at| at % 3 != 0);
         let mut expected: Vec<(usize, f64)> = rows
             .iter()
             .enumerate()
@@ -34,12 +34,12 @@ proptest! {
     ) {
         let rows = Rows::new([(0, a.as_slice())].into_iter());
         let mut quick = Vec::new();
-        rows.quick_cosines(&[Compared::new(b.clone())], |_, _, it| quick.push(f64::from(it)));
+        rows.visit_quick_cosines(&[QueryVector::new(b.clone())], |_, _, it| quick.push(f64::from(it)));
         prop_assert!((quick[0] - cosine(&a, &b)).abs() <= slack(a.len()), "{quick:?}");
     }
 
     #[test]
-    fn blockwise_comparison_misses_no_collision(rows in vectors(19, 150), threshold in -2.0_f64..2.0, cosines: bool) {
+    fn blockwise_comparison_misses_no_collision(rows in random_vectors(19, 150), threshold in -2.0_f64..2.0, cosines: bool) {
         let index = Rows::new(rows.iter().enumerate().map(|(at, it)| (at, it.as_slice())));
         let similarity = if cosines { Similarity::Cosine } else { Similarity::Dot };
         let found = collision::similar_pairs(&index, similarity, threshold, |at| at != 1).unwrap();
@@ -59,28 +59,28 @@ proptest! {
     }
 
     #[test]
-    fn no_example_is_less_similar_than_the_recorded_one(examples in vectors(5, 9)) {
-        let centroid = Centroid::of(&examples).unwrap();
+    fn no_example_is_less_similar_than_the_recorded_one(examples in random_vectors(5, 9)) {
+        let centroid = Centroid::mean_of(&examples).unwrap();
         for (at, example) in examples.iter().enumerate() {
             let score = cosine(example, &centroid.mean);
             prop_assert!(score >= centroid.least_similar);
-            prop_assert!((at == centroid.least) <= (score <= centroid.least_similar));
+            prop_assert!((at == centroid.least_similar_index) <= (score <= centroid.least_similar));
         }
     }
 
     #[test]
     fn every_part_is_a_substring_of_the_query(query in "([a-z]{1,5}|and|then|list|show|[.,;?!\" \n]|\\PC){0,60}") {
-        let parts = parts(&query);
+        let parts = split_parts(&query);
         prop_assert!(parts.len() <= MAX_PARTS && parts.len() != 1);
         prop_assert!(parts.iter().all(|it| query.contains(it)));
     }
 
     #[test]
     fn random_queries_are_split_without_panic(query in any::<String>(), description in any::<String>()) {
-        let tools = list([tool("t", &description, &[&query])]);
+        let tools = list_tools([make_tool("t", &description, &[&query])]);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for by in [Criterion::Lexical, Criterion::Hybrid] {
-            let selection = runtime.block_on(Selector::new(None).select(&tools, &ask(&query, by), |_| true));
+            let selection = runtime.block_on(Selector::new(None).select(&tools, &selection_request(&query, by), |_| true));
             prop_assert!(selection.unwrap().matches.len() <= 1);
         }
     }

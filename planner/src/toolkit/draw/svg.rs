@@ -56,7 +56,7 @@ pub fn svg(toolkit: &Toolkit, title: &str) -> String {
 }
 
 fn svg_head(drawing: &Drawing, title: &str) -> String {
-    let title = escape::xml(title);
+    let title = escape::escape_xml(title);
     let width = (drawing.width + 2.0 * MARGIN).max(self::text_width(&title) + 2.0 * MARGIN);
     let height = drawing.height + 2.0 * MARGIN + TITLE;
     let ((action, action_border), (tool, tool_border)) = (ACTION, TOOL);
@@ -101,7 +101,7 @@ fn draw_node(text: &mut String, labelled: &Labelled<'_>, middle: Point, size: Si
         "" => format!("{kind} {name}"),
         description => format!("{kind} {name}: {description}"),
     };
-    let (about, label) = (escape::xml(&about), escape::xml(label));
+    let (about, label) = (escape::escape_xml(&about), escape::escape_xml(label));
     let Size { width, height } = size;
     let (x, y) = (middle.x - width / 2.0, middle.y - height / 2.0);
     let _ = writeln!(

@@ -6,54 +6,54 @@ use serde_json::{Value, json};
 use tests::binary::faber;
 
 use super::{super::workspace::Workspace, http::Server};
-use crate::mcp::conformance::{inspector, suite};
+use crate::mcp::conformance::{inspector_command, suite_command};
 
-const SUPPORTED: [&str; 4] =
+const SUPPORTED_SCENARIOS: [&str; 4] =
     ["server-initialize", "ping", "tools-list", "dns-rebinding-protection"];
 
-const EXAMPLE_ONLY: &str = "the scenario calls a tool of the suite's example server";
-const NO_FEATURE: &str = "Faber offers only tools, and declares that";
-const NO_SESSION: &str =
+const NEEDS_EXAMPLE_SERVER: &str = "the scenario calls a tool of the suite's example server";
+const NOT_OFFERED: &str = "Faber offers only tools, and declares that";
+const NEEDS_SESSIONS: &str =
     "requests are stateless, so there are no sessions and no streams to resume";
 
 /// Scenarios that do not apply, with the reason.
-const EXCLUDED: [(&str, &str); 28] = [
-    ("logging-set-level", NO_FEATURE),
-    ("completion-complete", NO_FEATURE),
-    ("tools-call-simple-text", EXAMPLE_ONLY),
-    ("tools-call-image", EXAMPLE_ONLY),
-    ("tools-call-audio", EXAMPLE_ONLY),
-    ("tools-call-embedded-resource", EXAMPLE_ONLY),
-    ("tools-call-mixed-content", EXAMPLE_ONLY),
-    ("tools-call-with-logging", EXAMPLE_ONLY),
-    ("tools-call-error", EXAMPLE_ONLY),
-    ("tools-call-with-progress", EXAMPLE_ONLY),
-    ("tools-call-sampling", EXAMPLE_ONLY),
-    ("tools-call-elicitation", EXAMPLE_ONLY),
-    ("json-schema-2020-12", EXAMPLE_ONLY),
-    ("elicitation-sep1034-defaults", EXAMPLE_ONLY),
-    ("server-sse-polling", NO_SESSION),
-    ("server-sse-multiple-streams", NO_SESSION),
-    ("elicitation-sep1330-enums", EXAMPLE_ONLY),
-    ("resources-list", NO_FEATURE),
-    ("resources-read-text", NO_FEATURE),
-    ("resources-read-binary", NO_FEATURE),
-    ("resources-templates-read", NO_FEATURE),
-    ("resources-subscribe", NO_FEATURE),
-    ("resources-unsubscribe", NO_FEATURE),
-    ("prompts-list", NO_FEATURE),
-    ("prompts-get-simple", NO_FEATURE),
-    ("prompts-get-with-args", NO_FEATURE),
-    ("prompts-get-embedded-resource", NO_FEATURE),
-    ("prompts-get-with-image", NO_FEATURE),
+const EXCLUDED_SCENARIOS: [(&str, &str); 28] = [
+    ("logging-set-level", NOT_OFFERED),
+    ("completion-complete", NOT_OFFERED),
+    ("tools-call-simple-text", NEEDS_EXAMPLE_SERVER),
+    ("tools-call-image", NEEDS_EXAMPLE_SERVER),
+    ("tools-call-audio", NEEDS_EXAMPLE_SERVER),
+    ("tools-call-embedded-resource", NEEDS_EXAMPLE_SERVER),
+    ("tools-call-mixed-content", NEEDS_EXAMPLE_SERVER),
+    ("tools-call-with-logging", NEEDS_EXAMPLE_SERVER),
+    ("tools-call-error", NEEDS_EXAMPLE_SERVER),
+    ("tools-call-with-progress", NEEDS_EXAMPLE_SERVER),
+    ("tools-call-sampling", NEEDS_EXAMPLE_SERVER),
+    ("tools-call-elicitation", NEEDS_EXAMPLE_SERVER),
+    ("json-schema-2020-12", NEEDS_EXAMPLE_SERVER),
+    ("elicitation-sep1034-defaults", NEEDS_EXAMPLE_SERVER),
+    ("server-sse-polling", NEEDS_SESSIONS),
+    ("server-sse-multiple-streams", NEEDS_SESSIONS),
+    ("elicitation-sep1330-enums", NEEDS_EXAMPLE_SERVER),
+    ("resources-list", NOT_OFFERED),
+    ("resources-read-text", NOT_OFFERED),
+    ("resources-read-binary", NOT_OFFERED),
+    ("resources-templates-read", NOT_OFFERED),
+    ("resources-subscribe", NOT_OFFERED),
+    ("resources-unsubscribe", NOT_OFFERED),
+    ("prompts-list", NOT_OFFERED),
+    ("prompts-get-simple", NOT_OFFERED),
+    ("prompts-get-with-args", NOT_OFFERED),
+    ("prompts-get-embedded-resource", NOT_OFFERED),
+    ("prompts-get-with-image", NOT_OFFERED),
 ];
 
 #[tokio::test]
 async fn faber_passes_the_supported_scenarios_of_the_server_suite() {
     let server = Server::new(None).await;
-    for scenario in SUPPORTED {
+    for scenario in SUPPORTED_SCENARIOS {
         let results = tempfile::tempdir().unwrap();
-        let mut command = suite();
+        let mut command = suite_command();
         command.args(["server", "--url", &server.url, "--scenario", scenario, "--output-dir"]);
         let ended = command.arg(results.path()).output().await.unwrap();
         let printed = format!(
@@ -74,13 +74,13 @@ async fn faber_passes_the_supported_scenarios_of_the_server_suite() {
 
 #[tokio::test]
 async fn every_scenario_of_the_server_suite_is_supported_or_excluded() {
-    let listed = suite().args(["list", "--server"]).output().await.unwrap().stdout;
+    let listed = suite_command().args(["list", "--server"]).output().await.unwrap().stdout;
     let listed = String::from_utf8(listed).unwrap();
     let listed: BTreeSet<_> = listed
         .lines()
         .filter_map(|line| line.trim().strip_prefix("- ")?.split_whitespace().next())
         .collect();
-    let known = EXCLUDED.iter().map(|(name, _)| *name).chain(SUPPORTED);
+    let known = EXCLUDED_SCENARIOS.iter().map(|(name, _)| *name).chain(SUPPORTED_SCENARIOS);
     assert_eq!(listed, known.collect());
 }
 
@@ -90,7 +90,7 @@ async fn the_mcp_inspector_reports_no_warning() {
     let binary = faber().display().to_string();
     for place in [&[server.url.as_str()][..], &[binary.as_str(), "mcp"]] {
         let ask = async |more: &[&str]| {
-            let mut command = inspector();
+            let mut command = inspector_command();
             command.arg("--cli").args(place).args(more).env("HOME", workspace.path("."));
             let ended = command.current_dir(workspace.path(".")).output().await.unwrap();
             let printed = String::from_utf8_lossy(&ended.stderr).into_owned();

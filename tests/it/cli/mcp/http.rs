@@ -7,14 +7,14 @@ use tokio::{
 };
 
 use super::{
-    super::{running_command::RunningCommand, workspace::SEED},
+    super::{running_command::RunningCommand, workspace::DEMO_QUERY},
     *,
 };
 
 const VIEWER: &str = "viewer-token-0123456789";
 const OPERATOR: &str = "operator-token-0123456789";
-/// An operator that may call only `flow.echo`.
-const NARROW: &str = "narrow-token-0123456789";
+/// The token of an operator that may call only `flow.echo`.
+const ONE_TOOL_OPERATOR: &str = "narrow-token-0123456789";
 
 const CONFIG: &str = "
 access:
@@ -39,7 +39,10 @@ impl Server {
             workspace.file("faber.yaml", config);
         }
         let mut command = workspace.command(&["serve", "--listen", "127.0.0.1:0"]);
-        command.env("T_VIEWER", VIEWER).env("T_OPERATOR", OPERATOR).env("T_NARROW", NARROW);
+        command
+            .env("T_VIEWER", VIEWER)
+            .env("T_OPERATOR", OPERATOR)
+            .env("T_NARROW", ONE_TOOL_OPERATOR);
         let mut process = RunningCommand::new(command.spawn().unwrap());
         let line = process.wait_for_line("listening on http://").await;
         let address = line.rsplit('/').next().unwrap().to_owned();
@@ -73,8 +76,8 @@ impl Server {
 async fn an_mcp_client_plans_and_executes_over_http() {
     let server = Server::new(None).await;
     let mut client = server.client(None).await;
-    assert_eq!(client.greeting["server"]["name"], "faber", "{}", client.greeting);
-    let answer = client.call("run", json!({ "query": SEED })).await;
+    assert_eq!(client.server_info["server"]["name"], "faber", "{}", client.server_info);
+    let answer = client.call("run", json!({ "query": DEMO_QUERY })).await;
     let done = &answer["result"]["structuredContent"];
     assert_eq!((&done["state"], &done["successful"]), (&json!("COMPLETED"), &json!(2)));
     assert!(!progress_values(&answer).is_empty(), "{answer:#}");
@@ -93,7 +96,7 @@ async fn an_mcp_client_plans_and_executes_over_http() {
     let (done, _) = other.call_ok("status", json!({ "id": id, "wait": true })).await;
     assert_eq!(done["state"], "COMPLETED");
 
-    // The same over stdio, through the server.
+    // The same plan over stdio, through the server.
     let mut third =
         Client::start_in(&server.workspace, &["--server", &format!("http://{}", server.address)])
             .await;
@@ -109,7 +112,7 @@ async fn mcp_over_http_enforces_tokens_roles_and_tool_patterns() {
     let server = Server::new(Some(CONFIG)).await;
     for token in [None, Some("nobody's-token-0123456789")] {
         let client = server.client(token).await;
-        let why = client.greeting["refused"]["message"].as_str().unwrap().to_owned();
+        let why = client.server_info["refused"]["message"].as_str().unwrap().to_owned();
         assert!(why.contains("access token"), "{why}");
     }
     let host = format!("Host: {}\r\n", server.address);
@@ -121,7 +124,7 @@ async fn mcp_over_http_enforces_tokens_roles_and_tool_patterns() {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 
     let mut eyes = server.client(Some(VIEWER)).await;
-    let (error, text) = eyes.call_refused("run", json!({ "query": SEED })).await;
+    let (error, text) = eyes.call_refused("run", json!({ "query": DEMO_QUERY })).await;
     assert_eq!(error["code"], "FORBIDDEN");
     assert!(text.contains("operator"), "{text}");
     eyes.call_ok("list_tools", json!({})).await;
@@ -129,7 +132,7 @@ async fn mcp_over_http_enforces_tokens_roles_and_tool_patterns() {
     let mut hands = server.client(Some(OPERATOR)).await;
     let echo = hands.create_plan(r#"{"tools":[{"name":"flow.echo"}]}"#).await;
     let noop = hands.create_plan(r#"{"tools":[{"name":"flow.noop"}]}"#).await;
-    let mut narrow = server.client(Some(NARROW)).await;
+    let mut narrow = server.client(Some(ONE_TOOL_OPERATOR)).await;
     let (done, _) = narrow.call_ok("execute", json!({ "id": echo })).await;
     assert_eq!(done["state"], "COMPLETED");
     let (error, _) = narrow.call_refused("execute", json!({ "id": noop })).await;
@@ -185,7 +188,7 @@ async fn the_newest_protocol_version_works_over_http_and_stdio() {
     });
     for place in [json!({ "url": server.url, "newest": true }), own] {
         let mut client = Client::connect(&place).await;
-        assert_eq!(client.greeting["protocol"], "2026-07-28", "{}", client.greeting);
+        assert_eq!(client.server_info["protocol"], "2026-07-28", "{}", client.server_info);
         let plan = client
             .create_plan(r#"{"tools":[{"id":"e","name":"flow.echo","parameters":{"n":1}}]}"#)
             .await;

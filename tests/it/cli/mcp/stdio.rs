@@ -3,15 +3,18 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, time::timeout};
 
-use super::{super::workspace::SEED, *};
+use super::{super::workspace::DEMO_QUERY, *};
 
 #[tokio::test]
 async fn an_mcp_client_plans_and_executes_over_stdio() {
     let workspace = Workspace::new();
     let mut client = Client::start_in(&workspace, &[]).await;
-    assert_eq!(client.greeting["server"]["name"], "faber", "{}", client.greeting);
+    assert_eq!(client.server_info["server"]["name"], "faber", "{}", client.server_info);
     assert!(
-        client.greeting["instructions"].as_str().unwrap().contains("Use `run` to plan and execute")
+        client.server_info["instructions"]
+            .as_str()
+            .unwrap()
+            .contains("Use `run` to plan and execute")
     );
 
     let listed = client.ask(&json!({ "do": "tools" })).await;
@@ -36,7 +39,7 @@ async fn an_mcp_client_plans_and_executes_over_stdio() {
     assert_eq!(names, BTreeSet::from(expected));
     assert!(tools.iter().all(|tool| tool["outputSchema"]["type"] == "object"), "{listed:#}");
 
-    let (plan, shown) = client.call_ok("plan", json!({ "query": SEED })).await;
+    let (plan, shown) = client.call_ok("plan", json!({ "query": DEMO_QUERY })).await;
     assert_eq!(plan["executionOrder"], json!(["createAuthor", "createBlog"]));
     assert!(shown.contains("← createAuthor"), "{shown}");
     let answer = client.call("execute", json!({ "id": plan["planId"] })).await;
@@ -48,7 +51,7 @@ async fn an_mcp_client_plans_and_executes_over_stdio() {
     assert_eq!(answer["reports"][0]["total"], 2, "{answer:#}");
     assert!(text(&answer).starts_with("COMPLETED  2 of 2 steps  exec_"), "{answer:#}");
 
-    let (again, shown) = client.call_ok("run", json!({ "query": SEED })).await;
+    let (again, shown) = client.call_ok("run", json!({ "query": DEMO_QUERY })).await;
     assert_eq!(again["state"], "FAILED", "the e-mail address is taken");
     assert_eq!(again["errors"][0]["code"], "tool.failed");
     assert!(shown.contains("error[tool.failed]: createAuthor"), "{shown}");
@@ -57,7 +60,7 @@ async fn an_mcp_client_plans_and_executes_over_stdio() {
         "{again:#}"
     );
     let (request, shown) = client.call_ok("debug", json!({ "id": again["requestId"] })).await;
-    assert_eq!(request["query"], SEED);
+    assert_eq!(request["query"], DEMO_QUERY);
     let transcript = request["transcript"].as_array().unwrap();
     assert!(transcript.iter().any(|entry| entry["kind"] == "selection"), "{request:#}");
     assert!(shown.contains("tools shown to the planner"), "{shown}");
@@ -196,7 +199,8 @@ async fn execute_returns_at_an_approval_and_approve_continues() {
     }
 }
 
-/// `createAuthor` of the demo takes longer than a millisecond, and has an output schema.
+/// The demo's `createAuthor` takes longer than the timeout of a millisecond, and has an output
+/// schema.
 #[tokio::test]
 async fn a_call_with_an_unknown_outcome_is_settled() {
     let workspace = Workspace::new();
@@ -239,7 +243,7 @@ async fn saved_plans_are_listed_and_executed_by_name() {
     assert!(text.contains("`name` is missing"), "{text}");
 }
 
-/// They were once reported as unknown methods.
+/// Regression: invalid parameters were reported as unknown methods.
 #[tokio::test]
 async fn invalid_parameters_and_unknown_methods_get_different_errors() {
     let workspace = Workspace::new();
@@ -255,7 +259,7 @@ async fn invalid_parameters_and_unknown_methods_get_different_errors() {
         ("tools/call", json!({ "name": "run", "arguments": [1] }), -32602, "are invalid"),
         ("tools/none", json!({}), -32601, "tools/none"),
     ];
-    let greeting = ask(99, "initialize", &greeting());
+    let greeting = ask(99, "initialize", &initialize_message());
     let asked = cases.iter().enumerate().map(|(id, (method, params, ..))| ask(id, method, params));
     for message in [greeting, initialized].into_iter().chain(asked) {
         stdin.write_all(format!("{message}\n").as_bytes()).await.unwrap();
@@ -280,8 +284,7 @@ async fn invalid_messages_on_stdio_get_an_error() {
         workspace.command(&["mcp"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut stdin = process.stdin.take().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-    let greeting =
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": greeting() });
+    let greeting = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_message() });
     let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     let call = format!(
@@ -302,7 +305,7 @@ async fn invalid_messages_on_stdio_get_an_error() {
     assert_eq!(answers, expected);
 }
 
-fn greeting() -> Value {
+fn initialize_message() -> Value {
     json!({ "protocolVersion": "2025-06-18", "capabilities": {},
         "clientInfo": { "name": "t", "version": "1" } })
 }
@@ -314,12 +317,12 @@ async fn standard_output_has_only_messages_and_the_log_goes_to_standard_error() 
     command.stdin(std::process::Stdio::piped()).env("FABER_LOG", "debug");
     let mut process = command.spawn().unwrap();
     let mut stdin = process.stdin.take().unwrap();
-    let version = greeting();
+    let version = initialize_message();
     for message in [
         json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": version }),
         json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
         json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call",
-            "params": { "name": "run", "arguments": { "query": SEED } } }),
+            "params": { "name": "run", "arguments": { "query": DEMO_QUERY } } }),
     ] {
         stdin.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }

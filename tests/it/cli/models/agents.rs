@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::{Model, Workspace};
+use super::{MockModel, Workspace};
 
-/// The model is asked again, however much one turn returns.
+/// The model is asked again even if one turn returns very large outputs.
 #[tokio::test]
 async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
     let workspace = Workspace::new();
@@ -13,7 +13,7 @@ async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
         { "toolCalls": vec![call; 32] },
         { "content": "These were quotation marks." },
     ]);
-    let model = Model::with_answers(&workspace, "model", answers).await;
+    let model = MockModel::with_answers(&workspace, "model", answers).await;
     let print = "head -c 32000 /dev/zero | tr '\\0' '\"'";
     let quotes = json!({
         "name": "quotes", "description": "Prints quotation marks.", "effect": "read",
@@ -39,10 +39,10 @@ async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
             "{output}"
         );
     }
-    // It needed two turns. The others were skipped, as in every agent.
-    let told = workspace.run(&["watch", ran["executionId"].as_str().unwrap()]).await;
-    assert_eq!(told.status, 0, "{told:?}");
-    assert!(told.err.contains("COMPLETED") && !told.err.contains("note: "), "{told:?}");
+    // The agent needed two turns, so the others were skipped.
+    let watched = workspace.run(&["watch", ran["executionId"].as_str().unwrap()]).await;
+    assert_eq!(watched.status, 0, "{watched:?}");
+    assert!(watched.err.contains("COMPLETED") && !watched.err.contains("note: "), "{watched:?}");
     // Turns are steps, but not tools with a usage.
     let usage = workspace.json(&["tools", "usage"], 0).await.to_string();
     assert!(usage.contains("local.quotes") && !usage.contains("faber_agent"), "{usage}");
@@ -60,7 +60,7 @@ async fn tool_descriptions_and_outputs_cannot_make_a_model_call_an_inactive_tool
     });
     let toolsets = json!([{ "name": "local", "source": { "tools": [news] } }]);
     let start_model = async |name: &str, answers: serde_json::Value| {
-        let model = Model::with_answers(&workspace, name, answers).await;
+        let model = MockModel::with_answers(&workspace, name, answers).await;
         let planner = model.planner_settings("openai");
         let config = format!(
             "store: sqlite:./faber.db\nplanner: {{ {planner}, max_repairs: 0 }}\ntoolsets: {toolsets}\n"

@@ -3,15 +3,16 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::terminal_output::answered_on_a_terminal, Model, Workspace, configure, transcript_kinds,
+    super::terminal_output::run_on_terminal_with_input, MockModel, Workspace, configure,
+    transcript_kinds,
 };
 
 const QUESTION: &str = "Should I delete the author 507f1f77bcf86cd799439011?";
 
-async fn model_that_deletes(workspace: &Workspace) -> Model {
+async fn model_that_deletes(workspace: &Workspace) -> MockModel {
     let plan = json!({ "tools": [{ "name": "deleteAuthor",
         "parameters": { "id": "507f1f77bcf86cd799439011" } }] });
-    Model::with_answers(workspace, "model", json!([{ "content": plan.to_string() }])).await
+    MockModel::with_answers(workspace, "model", json!([{ "content": plan.to_string() }])).await
 }
 
 #[tokio::test]
@@ -29,7 +30,7 @@ async fn a_model_that_acts_on_a_question_waits_for_a_person() {
     assert!(message.contains("`Should I delete the author"), "{message}");
     assert!(transcript_kinds(&request).contains(&"guard".to_owned()));
     for (typed, asked) in [("n\n", "nothing was executed"), ("y\n", "deleteAuthor")] {
-        let shown = answered_on_a_terminal(&workspace, &["run", QUESTION], typed).await;
+        let shown = run_on_terminal_with_input(&workspace, &["run", QUESTION], typed).await;
         assert!(shown.contains("Execute this plan? [y/N]") && shown.contains(asked), "{shown}");
         assert!(!shown.contains("waits: needs approval"), "{shown}");
     }

@@ -9,12 +9,12 @@ use tokio::{net::TcpListener, process::Command, task::JoinSet, time};
 
 use super::super::{
     running_command::RunningCommand,
-    workspace::{SEED, Workspace},
+    workspace::{DEMO_QUERY, Workspace},
 };
 use super::demo_plan;
 
 /// Writes its process id into the file `starts`, and answers each question with the same plan.
-const SERVER: &str = r#"#!/usr/bin/env python3
+const SERVER_SCRIPT: &str = r#"#!/usr/bin/env python3
 import http.server, json, os, sys
 folder = os.path.dirname(os.path.abspath(__file__))
 option = lambda name: sys.argv[sys.argv.index(name) + 1]
@@ -44,17 +44,17 @@ http.server.ThreadingHTTPServer((option("--host"), int(option("--port"))), Handl
 "#;
 
 /// A workspace with the program `llama-server` on its path.
-struct Machine {
+struct LocalModelTest {
     workspace: Workspace,
     path: OsString,
 }
 
-impl Machine {
+impl LocalModelTest {
     fn new() -> Self {
         let workspace = Workspace::new();
         let programs = workspace.path("bin");
         fs::create_dir(&programs).unwrap();
-        let server = workspace.file("bin/llama-server", SERVER);
+        let server = workspace.file("bin/llama-server", SERVER_SCRIPT);
         fs::set_permissions(server, fs::Permissions::from_mode(0o755)).unwrap();
         workspace.file("bin/plan", &demo_plan("alice@test.com"));
         // Other servers on this machine do not have this model.
@@ -82,7 +82,7 @@ impl Machine {
     }
 
     /// Returns the process ids of all servers that were started.
-    fn starts(&self) -> Vec<String> {
+    fn started_processes(&self) -> Vec<String> {
         let starts = fs::read_to_string(self.workspace.path("bin/starts")).unwrap_or_default();
         starts.lines().map(str::to_owned).collect()
     }
@@ -99,58 +99,57 @@ async fn wait_for_end(process: &str) {
 }
 
 /// Downloads a fixture in place of the planning model.
-async fn pull_model(machine: &Machine) {
+async fn pull_model(test: &LocalModelTest) {
     let app = Router::new().route("/tiny.gguf", get(|| async { "GGUF and the weights" }));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/tiny.gguf", listener.local_addr().unwrap());
     let mut tasks = JoinSet::new();
     tasks.spawn(async move { axum::serve(listener, app).await });
     let pull = ["models", "pull", "planner", "--url", &url];
-    let refused = machine.json(&pull, 2).await;
+    let refused = test.json(&pull, 2).await;
     assert!(refused["error"]["message"].as_str().unwrap().contains("--yes"), "{refused}");
-    let pulled = machine.json(&[&pull[..], &["--yes"]].concat(), 0).await;
+    let pulled = test.json(&[&pull[..], &["--yes"]].concat(), 0).await;
     assert_eq!((&pulled["name"], &pulled["isNew"]), (&json!("planner"), &json!(true)));
-    let listed = machine.json(&["models", "list"], 0).await;
+    let listed = test.json(&["models", "list"], 0).await;
     assert_eq!(listed[0]["name"], "planner");
 }
 
 #[tokio::test]
 async fn a_missing_local_model_names_the_command_that_downloads_one() {
-    let machine = Machine::new();
-    let failed = machine.json(&["plan", SEED], 3).await;
+    let test = LocalModelTest::new();
+    let failed = test.json(&["plan", DEMO_QUERY], 3).await;
     assert_eq!(failed["error"]["code"], "PLANNER_UNAVAILABLE");
     let message = failed["error"]["message"].as_str().unwrap();
     assert!(message.contains("faber models pull planner"), "{message}");
     assert!(message.contains("`--planner offline`"), "the draft is offered: {message}");
-    assert!(machine.starts().is_empty());
+    assert!(test.started_processes().is_empty());
 }
 
 #[tokio::test]
 async fn faber_starts_one_server_for_the_downloaded_model_and_ends_it() {
-    let machine = Machine::new();
-    pull_model(&machine).await;
-    let mut server = RunningCommand::new(
-        machine.command(&["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap(),
-    );
+    let test = LocalModelTest::new();
+    pull_model(&test).await;
+    let mut server =
+        RunningCommand::new(test.command(&["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap());
     let line = server.wait_for_line("listening on").await;
     let url = line.split_whitespace().find(|word| word.starts_with("http")).unwrap().to_owned();
-    let made = machine.json(&["plan", SEED, "--server", &url], 0).await;
+    let made = test.json(&["plan", DEMO_QUERY, "--server", &url], 0).await;
     assert_eq!(made["planner"], "local/faber-planner");
     // Another process uses the server that runs.
-    let made = machine.json(&["plan", "list all authors", "--cache", "off"], 0).await;
+    let made = test.json(&["plan", "list all authors", "--cache", "off"], 0).await;
     assert_eq!(made["planner"], "local/faber-planner");
-    let starts = machine.starts();
+    let starts = test.started_processes();
     assert_eq!(starts.len(), 1, "{starts:?}");
-    let asked = fs::read_to_string(machine.workspace.path("bin/asked")).unwrap();
+    let asked = fs::read_to_string(test.workspace.path("bin/asked")).unwrap();
     let asked: serde_json::Value = serde_json::from_str(&asked).unwrap();
     let schema = &asked["response_format"]["json_schema"]["schema"];
     assert!(schema["$defs"]["copied"]["enum"].to_string().contains("authors"), "{schema}");
     // A killed Faber ends its server, too.
     server.signal("-KILL");
     wait_for_end(&starts[0]).await;
-    let made = machine.json(&["plan", "show every author", "--cache", "off"], 0).await;
+    let made = test.json(&["plan", "show every author", "--cache", "off"], 0).await;
     assert_eq!(made["planner"], "local/faber-planner");
-    let starts = machine.starts();
+    let starts = test.started_processes();
     assert_eq!(starts.len(), 2, "{starts:?}");
     wait_for_end(&starts[1]).await;
 }

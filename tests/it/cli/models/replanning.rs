@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use tests::toolset::MAX_WAIT;
 use tokio::{net::TcpListener, time::timeout};
 
-use super::{super::mcp::Client, Model, SEED, Workspace, configure, demo_plan, transcript_kinds};
+use super::{
+    super::mcp::Client, DEMO_QUERY, MockModel, Workspace, configure, demo_plan, transcript_kinds,
+};
 
 /// Returns a plan whose second step fails, as a model writes it.
 fn failing_plan() -> String {
@@ -23,9 +25,9 @@ async fn replan_after_a_failure_reuses_the_steps_that_succeeded() {
         { "content": demo_plan("alicia@test.com") },
         { "content": demo_plan("alice@test.com") },
     ]);
-    let model = Model::with_answers(&workspace, "model", answers).await;
+    let model = MockModel::with_answers(&workspace, "model", answers).await;
     configure(&workspace, &model.planner_settings("openai"));
-    let failed = workspace.json(&["run", SEED], 1).await;
+    let failed = workspace.json(&["run", DEMO_QUERY], 1).await;
     assert_eq!((&failed["state"], &failed["successful"]), (&json!("FAILED"), &json!(1)));
     let id = failed["executionId"].as_str().unwrap();
     let offline = workspace.json(&["replan", id, "--planner", "offline"], 3).await;
@@ -85,9 +87,9 @@ async fn a_replan_reuses_a_call_that_the_model_renamed() {
         { "content": renamed.to_string() },
         { "content": demo_plan("alice@test.com") },
     ]);
-    let model = Model::with_answers(&workspace, "model", answers).await;
+    let model = MockModel::with_answers(&workspace, "model", answers).await;
     configure(&workspace, &model.planner_settings("openai"));
-    let failed = workspace.json(&["run", SEED], 1).await;
+    let failed = workspace.json(&["run", DEMO_QUERY], 1).await;
     // The model leaves the approval out, and Faber keeps it.
     let ran = workspace.json(&["replan", failed["executionId"].as_str().unwrap()], 4).await;
     assert_eq!(ran["state"], "WAITING", "{ran:#}");
@@ -99,14 +101,14 @@ async fn a_replan_reuses_a_call_that_the_model_renamed() {
 #[tokio::test]
 async fn an_agent_cannot_be_replanned() {
     let workspace = Workspace::new();
-    let model = Model::with_answers(
+    let model = MockModel::with_answers(
         &workspace,
         "model",
         json!([{ "error": { "message": "no" }, "status": 400 }]),
     )
     .await;
     configure(&workspace, &model.planner_settings("openai"));
-    let failed = workspace.json(&["agent", SEED], 1).await;
+    let failed = workspace.json(&["agent", DEMO_QUERY], 1).await;
     let refused = workspace.json(&["replan", failed["executionId"].as_str().unwrap()], 2).await;
     assert_eq!(refused["error"]["code"], "CONFLICT", "{refused:#}");
     let message = refused["error"]["message"].as_str().unwrap();
@@ -114,19 +116,19 @@ async fn an_agent_cannot_be_replanned() {
     assert_eq!(model.requests().await.len(), 1);
 }
 
-/// The request keeps the attempt in its transcript, and nothing starts.
+/// The request keeps the attempt in its transcript, and no execution starts.
 #[tokio::test]
 async fn a_replan_that_the_model_declines_leaves_the_execution_failed() {
     let workspace = Workspace::new();
     let impossible = json!({ "content": "{\"impossible\": \"the blog is closed for good\"}" });
-    let model = Model::with_answers(
+    let model = MockModel::with_answers(
         &workspace,
         "model",
         json!([{ "content": failing_plan() }, impossible]),
     )
     .await;
     configure(&workspace, &model.planner_settings("openai"));
-    let failed = workspace.json(&["run", SEED], 1).await;
+    let failed = workspace.json(&["run", DEMO_QUERY], 1).await;
     let refused = workspace.json(&["replan", failed["executionId"].as_str().unwrap()], 2).await;
     assert_eq!(refused["error"]["code"], "NO_PLAN_FOUND", "{refused:#}");
     assert_eq!(refused["error"]["requestId"], failed["requestId"]);
@@ -139,9 +141,9 @@ async fn run_follows_an_automatic_replan_of_a_failed_execution() {
     let workspace = Workspace::new();
     let answers =
         json!([{ "content": failing_plan() }, { "content": demo_plan("alice@test.com") }]);
-    let model = Model::with_answers(&workspace, "model", answers).await;
+    let model = MockModel::with_answers(&workspace, "model", answers).await;
     configure(&workspace, &model.planner_settings("openai"));
-    let ran = workspace.run(&["run", SEED, "--replans", "2"]).await;
+    let ran = workspace.run(&["run", DEMO_QUERY, "--replans", "2"]).await;
     assert_eq!(ran.status, 0, "{ran:?}");
     assert!(ran.err.contains("replanned as version 2 because `createBlog` failed"), "{ran:?}");
     assert_eq!(model.requests().await.len(), 2);
@@ -164,7 +166,7 @@ async fn run_follows_an_automatic_replan_of_a_failed_execution() {
     assert_eq!(second["outputs"]["createAuthor"], first["outputs"]["createAuthor"]);
 }
 
-/// An MCP client was once told that everything is done while the model still replanned.
+/// Regression: an MCP client was told that everything is done while the model still replanned.
 #[tokio::test]
 async fn an_mcp_client_waits_for_an_automatic_replan() {
     let workspace = Workspace::new();
@@ -174,10 +176,10 @@ async fn an_mcp_client_waits_for_an_automatic_replan() {
         { "content": fails.to_string() },
         { "content": "{\"impossible\": \"it is closed for good\"}" },
     ]);
-    let model = Model::with_answers(&workspace, "model", answers).await;
+    let model = MockModel::with_answers(&workspace, "model", answers).await;
     configure(&workspace, &model.planner_settings("openai"));
     let mut client = Client::start_in(&workspace, &[]).await;
-    let (ran, _) = client.call_ok("run", json!({ "query": SEED, "replans": 2 })).await;
+    let (ran, _) = client.call_ok("run", json!({ "query": DEMO_QUERY, "replans": 2 })).await;
     assert_eq!((&ran["state"], &ran["done"]), (&json!("COMPLETED"), &json!(true)), "{ran:#}");
     assert!(ran["outputs"]["createBlog"].is_object(), "{ran:#}");
     // The status of the first execution names the execution that continues it.
@@ -213,9 +215,9 @@ async fn flow_replan_asks_for_the_next_version_of_the_plan() {
     first["executionOrder"] = json!(["createAuthor", "look"]);
     let answers =
         json!([{ "content": first.to_string() }, { "content": demo_plan("alice@test.com") }]);
-    let model = Model::with_answers(&workspace, "model", answers).await;
+    let model = MockModel::with_answers(&workspace, "model", answers).await;
     configure(&workspace, &model.planner_settings("openai"));
-    let ran = workspace.json(&["run", SEED], 0).await;
+    let ran = workspace.json(&["run", DEMO_QUERY], 0).await;
     assert_eq!((&ran["state"], &ran["plan"]["version"]), (&json!("COMPLETED"), &json!(2)));
     assert!(ran["outputs"]["createBlog"].is_object(), "{ran:#}");
     let asked = model.requests().await;
@@ -232,14 +234,14 @@ async fn flow_replan_asks_for_the_next_version_of_the_plan() {
 async fn an_automatic_replan_that_is_given_up_leaves_the_execution_failed_with_the_reason() {
     let workspace = Workspace::new();
     let impossible = json!({ "content": "{\"impossible\": \"the blog is closed for good\"}" });
-    let model = Model::with_answers(
+    let model = MockModel::with_answers(
         &workspace,
         "model",
         json!([{ "content": failing_plan() }, impossible]),
     )
     .await;
     configure(&workspace, &model.planner_settings("openai"));
-    let failed = workspace.json(&["run", SEED, "--replans", "3"], 1).await;
+    let failed = workspace.json(&["run", DEMO_QUERY, "--replans", "3"], 1).await;
     assert_eq!(failed["replanning"]["state"], "GIVEN_UP", "{failed:#}");
     let why = failed["replanning"]["givenUp"].as_str().unwrap();
     assert!(why.contains("closed for good"), "{why}");
@@ -271,13 +273,13 @@ async fn another_process_replans_once_when_the_first_was_killed_meanwhile() {
     let [ended] = executions.as_array().unwrap().as_slice() else { panic!("{executions:#}") };
     assert_eq!(ended["state"], "FAILED");
     let id = ended["executionId"].as_str().unwrap();
-    let model = Model::with_answers(
+    let model = MockModel::with_answers(
         &workspace,
         "model",
         json!([{ "content": demo_plan("alice@test.com") }]),
     )
     .await;
-    // No words ask for the blog.
+    // No words of the query ask for the blog, so the guard is off.
     configure(&workspace, &format!("{}, guard: off", model.planner_settings("openai")));
     let ran = workspace.json(&["execute", id], 0).await;
     assert_eq!((&ran["state"], &ran["retryOf"]), (&json!("COMPLETED"), &json!(id)), "{ran:#}");

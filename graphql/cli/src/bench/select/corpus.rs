@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 pub(crate) const EXAMPLES_PER_TOOL: usize = 6;
 /// Dimensions of a vector, as in the built-in encoder.
 const DIMENSIONS: usize = 384;
-/// Words for descriptions, the most frequent first.
-const VOCABULARY: u64 = 4_096;
+/// Number of words for descriptions. The most frequent words come first.
+const VOCABULARY_WORDS: u64 = 4_096;
 const DESCRIPTION_WORDS: usize = 14;
 const VERBS: [&str; 16] = [
     "create",
@@ -41,12 +41,12 @@ impl Corpus {
         Self { topics: (tools as u64).div_ceil(VERBS.len() as u64).max(1) }
     }
 
-    pub(crate) fn tools(&self, count: usize) -> Vec<Value> {
-        (0..count as u64).map(|n| self.tool(n)).collect()
+    pub(crate) fn make_tools(&self, count: usize) -> Vec<Value> {
+        (0..count as u64).map(|n| self.make_tool(n)).collect()
     }
 
-    fn tool(&self, n: u64) -> Value {
-        let (verb, topic) = (VERBS[place(n, VERBS.len())], self.topic(n));
+    fn make_tool(&self, n: u64) -> Value {
+        let (verb, topic) = (VERBS[index_below(n, VERBS.len())], self.make_topic(n));
         let mut dice = SeededRandom::new(n);
         let about: Vec<String> = (0..DESCRIPTION_WORDS).map(|_| dice.word()).collect();
         let examples: Vec<String> = (0..EXAMPLES_PER_TOOL)
@@ -62,19 +62,19 @@ impl Corpus {
         })
     }
 
-    fn topic(&self, n: u64) -> String {
-        name_of_number(VOCABULARY + n / VERBS.len() as u64 % self.topics)
+    fn make_topic(&self, n: u64) -> String {
+        name_of_number(VOCABULARY_WORDS + n / VERBS.len() as u64 % self.topics)
     }
 
-    pub(crate) fn queries(&self, count: usize, parts: usize) -> Vec<String> {
-        (0..count).map(|n| self.query(n, parts)).collect()
+    pub(crate) fn make_queries(&self, count: usize, parts: usize) -> Vec<String> {
+        (0..count).map(|n| self.make_query(n, parts)).collect()
     }
 
-    pub(crate) fn query(&self, n: usize, parts: usize) -> String {
+    pub(crate) fn make_query(&self, n: usize, parts: usize) -> String {
         let mut dice = SeededRandom::new(!(n as u64));
         let mut part = || {
-            let verb = VERBS[place(dice.next(), VERBS.len())];
-            let topic = self.topic(dice.next() % (self.topics * VERBS.len() as u64));
+            let verb = VERBS[index_below(dice.next(), VERBS.len())];
+            let topic = self.make_topic(dice.next() % (self.topics * VERBS.len() as u64));
             format!("{verb} the {topic} with {} and {}", dice.word(), dice.word())
         };
         let parts: Vec<String> = (0..parts).map(|_| part()).collect();
@@ -88,7 +88,7 @@ impl Corpus {
 pub(crate) struct Words(AtomicUsize);
 
 impl Words {
-    pub(crate) fn embedded(&self) -> usize {
+    pub(crate) fn count_embedded_texts(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -101,11 +101,11 @@ impl Embedder for Words {
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         self.0.fetch_add(texts.len(), Ordering::Relaxed);
-        Ok(texts.iter().map(|text| vector(text)).collect())
+        Ok(texts.iter().map(|text| make_vector(text)).collect())
     }
 }
 
-fn vector(text: &str) -> Vec<f32> {
+fn make_vector(text: &str) -> Vec<f32> {
     let mut sums = vec![0.0_f32; DIMENSIONS];
     for word in
         text.split(|letter: char| !letter.is_alphanumeric()).filter(|letter| !letter.is_empty())
@@ -143,7 +143,7 @@ impl SeededRandom {
     /// Returns a word. Earlier words of the vocabulary are more frequent, as in natural language.
     fn word(&mut self) -> String {
         let drawn = self.next();
-        let room = VOCABULARY >> (drawn % 12);
+        let room = VOCABULARY_WORDS >> (drawn % 12);
         name_of_number((drawn >> 8) % room.max(1))
     }
 }
@@ -156,7 +156,7 @@ fn name_of_number(mut number: u64) -> String {
     ];
     let mut word = "q".to_owned();
     loop {
-        word.push_str(SYLLABLES[place(number, SYLLABLES.len())]);
+        word.push_str(SYLLABLES[index_below(number, SYLLABLES.len())]);
         number /= SYLLABLES.len() as u64;
         if number == 0 {
             return word;
@@ -164,6 +164,6 @@ fn name_of_number(mut number: u64) -> String {
     }
 }
 
-fn place(number: u64, of: usize) -> usize {
+fn index_below(number: u64, of: usize) -> usize {
     usize::try_from(number % of as u64).unwrap_or(0)
 }

@@ -9,12 +9,12 @@ use super::Check;
 
 const MAX_NAMES: usize = 10;
 
-/// Lists names that several tools share. This is no problem: the name means the tool of the
-/// earliest toolset.
+/// Lists names that several tools share. This is no problem, because such a name means the tool of
+/// the earliest toolset.
 pub(crate) fn check_shared_names(toolbox: &Toolbox) -> Check {
     let clashes = find_clashes(toolbox);
     let mut told: Vec<String> = clashes.iter().take(MAX_NAMES).map(Clash::describe).collect();
-    let found = match clashes.len() {
+    let result = match clashes.len() {
         0 => "every name means one tool".to_owned(),
         n => {
             if n > MAX_NAMES {
@@ -26,21 +26,21 @@ pub(crate) fn check_shared_names(toolbox: &Toolbox) -> Check {
             )
         }
     };
-    Check::new("names of tools", Ok(found), "")
+    Check::new("names of tools", Ok(result), "")
 }
 
 struct Clash {
     name: ToolName,
-    meant: String,
-    is_off: bool,
-    others: Vec<String>,
+    meant_tool: String,
+    is_inactive: bool,
+    other_tools: Vec<String>,
 }
 
 impl Clash {
     fn describe(&self) -> String {
-        let others: Vec<_> = self.others.iter().map(|name| format!("`{name}`")).collect();
-        let off = if self.is_off { ", which is inactive" } else { "" };
-        format!("`{}` is `{}`{off}, not {}", self.name, self.meant, others.join(" or "))
+        let other_tools: Vec<_> = self.other_tools.iter().map(|name| format!("`{name}`")).collect();
+        let off = if self.is_inactive { ", which is inactive" } else { "" };
+        format!("`{}` is `{}`{off}, not {}", self.name, self.meant_tool, other_tools.join(" or "))
     }
 }
 
@@ -48,27 +48,27 @@ fn find_clashes(toolbox: &Toolbox) -> Vec<Clash> {
     let sets = toolbox.sets();
     let mut tools: BTreeMap<ToolName, Vec<&ToolDefinition>> = BTreeMap::new();
     for tool in sets.iter().flat_map(|set| set.tools.iter().map(|tool| &**tool.definition())) {
-        for name in names_of(tool) {
+        for name in possible_names(tool) {
             tools.entry(name).or_default().push(tool);
         }
     }
     let several = tools.into_iter().filter(|(_, tools)| tools.len() > 1);
     let clash = |(name, tools): (ToolName, Vec<&ToolDefinition>)| {
-        let found = toolbox.find(&name);
-        let is_off = matches!(found, Found::Inactive(_));
-        let (Found::Tool(tool) | Found::Inactive(tool)) = found else { return None };
-        let meant = tool.definition().qualified_name().to_string();
-        let others = tools.iter().map(|tool| tool.qualified_name().to_string());
-        let others: Vec<String> = others.filter(|name| *name != meant).collect();
-        if others.is_empty() {
+        let result = toolbox.find(&name);
+        let is_inactive = matches!(result, Found::Inactive(_));
+        let (Found::Tool(tool) | Found::Inactive(tool)) = result else { return None };
+        let meant_tool = tool.definition().qualified_name().to_string();
+        let other_tools = tools.iter().map(|tool| tool.qualified_name().to_string());
+        let other_tools: Vec<String> = other_tools.filter(|name| *name != meant_tool).collect();
+        if other_tools.is_empty() {
             return None;
         }
-        Some(Clash { name, meant, is_off, others })
+        Some(Clash { name, meant_tool, is_inactive, other_tools })
     };
     several.filter_map(clash).collect()
 }
 
-fn names_of(tool: &ToolDefinition) -> BTreeSet<ToolName> {
+fn possible_names(tool: &ToolDefinition) -> BTreeSet<ToolName> {
     let short = tool.name.as_str().split_once('.').and_then(|(_, name)| name.parse().ok());
     [Some(tool.qualified_name()), Some(tool.name.clone()), short].into_iter().flatten().collect()
 }
@@ -81,26 +81,27 @@ mod tests {
 
     use super::*;
 
-    fn told(sets: &Value) -> String {
+    fn describe_shared_names(sets: &Value) -> String {
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, usize::MAX);
         for (name, tools) in sets.as_object().unwrap() {
             let tools = tools.as_array().unwrap().iter();
-            let tools: Vec<Value> = tools.map(|it| json!({ "name": it })).collect();
+            let tools: Vec<Value> = tools.map(|name| json!({ "name": name })).collect();
             let active = !name.starts_with("off");
             let set = json!({ "name": name, "active": active, "source": { "tools": tools } });
             sources.put(serde_json::from_value(set).unwrap());
         }
-        check_shared_names(&toolbox).found.unwrap()
+        check_shared_names(&toolbox).result.unwrap()
     }
 
     #[test]
     fn the_report_names_the_tool_that_a_shared_name_means() {
-        expect!["every name means one tool"].assert_eq(&told(&json!({ "a": ["x"], "b": ["y"] })));
+        expect!["every name means one tool"]
+            .assert_eq(&describe_shared_names(&json!({ "a": ["x"], "b": ["y"] })));
         expect!["a shared name means the tool of the earliest set, and `set.name` always works: `b.find` is `b.find`, not `a.b.find`; `find` is `b.find`, not `a.b.find`; `get` is `off.get`, which is inactive, not `a.get` or `b.get`"]
-            .assert_eq(&told(&json!({ "off": ["x", "get"], "a": ["y", "get", "b.find"], "b": ["get", "find"] })));
-        let many: Vec<String> = (0..12).map(|it| format!("t{it:02}")).collect();
-        let told = told(&json!({ "a": many, "b": many }));
+            .assert_eq(&describe_shared_names(&json!({ "off": ["x", "get"], "a": ["y", "get", "b.find"], "b": ["get", "find"] })));
+        let many: Vec<String> = (0..12).map(|name| format!("t{name:02}")).collect();
+        let told = describe_shared_names(&json!({ "a": many, "b": many }));
         assert!(told.ends_with("; `t09` is `a.t09`, not `b.t09`; and 2 more"), "{told}");
     }
 }

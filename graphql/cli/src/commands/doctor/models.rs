@@ -5,14 +5,14 @@ use planner::model::{Message, Model, ModelError, Provider, Question, Settings, l
 use super::Check;
 use crate::{config::Config, local_engine::model_settings};
 
-/// The message to a model whose provider lists no models.
-const HELLO: &str = "Answer with the word OK.";
+/// Sent to a model whose provider lists no models.
+const TEST_MESSAGE: &str = "Answer with the word OK.";
 
 /// Checks the planner. The offline planner always works.
 pub(crate) async fn check_planner(config: &Config) -> Vec<Check> {
     let Some(model) = config.planning_model() else {
-        let found = Ok("offline: no model, no network".to_owned());
-        return vec![Check::new("planner", found, "")];
+        let result = Ok("offline: no model, no network".to_owned());
+        return vec![Check::new("planner", result, "")];
     };
     let settings = model_settings(config, model);
     let mut checks = vec![check_model("planner", &settings).await];
@@ -23,10 +23,10 @@ pub(crate) async fn check_planner(config: &Config) -> Vec<Check> {
 }
 
 async fn check_model(name: &str, settings: &Settings) -> Check {
-    let found = ask_model(settings).await.map_err(|err| err.to_string());
+    let result = ask_model(settings).await.map_err(|err| err.to_string());
     let help = "correct `planner` in the configuration, set the variable that `api_key_env` names, \
                 or plan without a model: `planner: offline`";
-    Check::new(name, found, help)
+    Check::new(name, result, help)
 }
 
 async fn ask_model(settings: &Settings) -> Result<String, ModelError> {
@@ -41,7 +41,7 @@ async fn ask_model(settings: &Settings) -> Result<String, ModelError> {
         // Some providers list only some models, or none.
         Ok(false) | Err(ModelError::Refused { .. }) => (),
     }
-    let messages = vec![Message::User(HELLO.to_owned())];
+    let messages = vec![Message::User(TEST_MESSAGE.to_owned())];
     provider.ask(&Question { messages, ..Question::default() }).await?;
     Ok(format!("`{name}` answers"))
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use client::view::format::count;
+use client::view::format::count_noun;
 use toolbox::ToolSet;
 use toolsets::sources::SetConfig;
 
@@ -15,7 +15,7 @@ pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -
     let refused = sets.iter().filter(|set| set.active && set.is_refused(support));
     let refused: Vec<_> = refused.map(|set| set.name.as_str()).collect();
     let usual = support.missing_for(&sandbox::Confinement::default());
-    let found = match (refused.as_slice(), usual) {
+    let result = match (refused.as_slice(), usual) {
         ([], None) => Ok(there),
         ([], Some(missing)) => Ok(format!(
             "{there}; commands with `confine` are refused, because the kernel lacks {missing}"
@@ -27,17 +27,17 @@ pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -
     };
     let help = "run Faber on Linux 6.2 or newer, with Landlock and seccomp, or set `confine: \
                 {required: false}` for commands that may run unconfined";
-    Check::new("confinement", found, help)
+    Check::new("confinement", result, help)
 }
 
-/// Checks the access to a server at `listen`.
+/// Checks that a server which listens at this address cannot be used without a token.
 pub(crate) fn check_access(
     access: &AccessConfig,
     sets: &[SetConfig],
     listen: SocketAddr,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Check {
-    let found = match access.len() {
+    let result = match access.len() {
         0 if listen.ip().is_loopback() => {
             Ok("no tokens: only this machine may connect, and it may do everything".to_owned())
         }
@@ -46,12 +46,12 @@ pub(crate) fn check_access(
              may do everything"
         )),
         n => {
-            let said = format!("{}: every caller of `{listen}` needs one", count(n, "token"));
+            let said = format!("{}: every caller of `{listen}` needs one", count_noun(n, "token"));
             access.open(sets, variable).map(|_| said).map_err(|err| err.to_string())
         }
     };
     let help = "name tokens in `access.tokens` and set their variables, or listen on 127.0.0.1";
-    Check::new("access", found, help)
+    Check::new("access", result, help)
 }
 
 /// Reports tool patterns of access tokens that match no tool.
@@ -60,7 +60,7 @@ pub(crate) fn check_patterns(
     sets: &[SetConfig],
     there: &[ToolSet],
 ) -> Option<Check> {
-    let idle = access.idle(sets, there);
+    let idle = access.find_unmatched(sets, there);
     if idle.is_empty() {
         return None;
     }
@@ -85,14 +85,14 @@ pub(crate) fn check_secrets(
         .into_iter()
         .filter(|(secret, _)| variable(secret).is_none())
         .map(|(secret, sets)| {
-            let found = format!("it is not in the environment; `{}` needs it", sets.join("`, `"));
+            let result = format!("it is not in the environment; `{}` needs it", sets.join("`, `"));
             let help = "set it in Faber's environment, or remove it from the toolset";
-            Check::new(format!("secret {secret}"), Err(found), help)
+            Check::new(format!("secret {secret}"), Err(result), help)
         })
         .collect();
     if missing.is_empty() && named > 0 {
-        let found = Ok(format!("{named} named, all of them in the environment"));
-        missing.push(Check::new("secrets", found, ""));
+        let result = Ok(format!("{named} named, all of them in the environment"));
+        missing.push(Check::new("secrets", result, ""));
     }
     missing
 }
@@ -110,7 +110,7 @@ mod tests {
         let check = check_access(&config, &[], listen.parse().unwrap(), |name| {
             (name == "CI").then(|| "a-long-enough-token".to_owned())
         });
-        expected.assert_eq(&check.found.unwrap_or_else(|why| format!("✗ {why}")));
+        expected.assert_eq(&check.result.unwrap_or_else(|why| format!("✗ {why}")));
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
             let set = json!({ "name": "sh", "active": active, "source": source });
             serde_json::from_value(set).unwrap()
         };
-        let is_well = |set, support| check_confinement(&[set], support).found.is_ok();
+        let is_well = |set, support| check_confinement(&[set], support).result.is_ok();
         let old = sandbox::Support { files: false, ..all };
         let open = sandbox::Support { calls: false, ..all };
         assert!(is_well(set(true, json!({})), all));
@@ -164,7 +164,7 @@ mod tests {
             assert!(!is_well(set(true, json!({})), support));
             assert!(is_well(set(false, json!({})), support));
             assert!(is_well(set(true, json!({ "required": false })), support));
-            let said = check_confinement(&[], support).found.unwrap();
+            let said = check_confinement(&[], support).result.unwrap();
             assert!(said.contains("are refused"), "{said}");
         }
         assert!(is_well(set(true, json!({ "network": true, "sockets": true })), open));
@@ -181,7 +181,7 @@ mod tests {
         let there = |name: &str| (name == "THERE").then(|| "x".to_owned());
         let told = |sets: &[SetConfig]| {
             let checks = check_secrets(sets, there).into_iter();
-            checks.map(|it| (it.name, it.found)).collect::<Vec<_>>()
+            checks.map(|it| (it.name, it.result)).collect::<Vec<_>>()
         };
         let why = "it is not in the environment; `a`, `c` needs it".to_owned();
         assert_eq!(told(&sets), [("secret GONE".to_owned(), Err(why))]);

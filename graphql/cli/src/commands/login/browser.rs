@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use crate::config::Environment;
 
 /// Opens an address in the browser. Returns `false` if it started no program.
-pub(crate) fn open(environment: &Environment, is_live: bool, url: &str) -> bool {
+pub(crate) fn open_browser(environment: &Environment, is_live: bool, url: &str) -> bool {
     let Some((program, arguments)) = browser_program(environment, is_live) else { return false };
     let mut command = Command::new(program);
     command.args(arguments).arg(url);

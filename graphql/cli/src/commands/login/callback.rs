@@ -17,12 +17,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-const PATH: &str = "/callback";
+const CALLBACK_PATH: &str = "/callback";
 /// Maximum number of browsers that wait for a page.
-const MAX_WAITING: usize = 8;
+const MAX_WAITING_BROWSERS: usize = 8;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The page is not cached, loads nothing, and sends no referrer.
-const HEADERS: [(HeaderName, &str); 3] = [
+const PAGE_HEADERS: [(HeaderName, &str); 3] = [
     (header::CACHE_CONTROL, "no-store"),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"),
@@ -30,7 +30,7 @@ const HEADERS: [(HeaderName, &str); 3] = [
 
 pub(crate) struct Callback {
     address: String,
-    came: mpsc::Receiver<BrowserReturn>,
+    returns: mpsc::Receiver<BrowserReturn>,
     stop: CancellationToken,
     tasks: JoinSet<()>,
 }
@@ -48,7 +48,7 @@ pub(crate) enum Page<'a> {
 }
 
 impl Page<'_> {
-    fn html(&self) -> String {
+    fn to_html(&self) -> String {
         let text = match self {
             // Names of toolsets need no escaping in HTML.
             Self::Done(set) => {
@@ -67,18 +67,19 @@ impl Page<'_> {
 }
 
 impl Reply {
-    pub(crate) fn show(self, page: Page<'_>) {
+    pub(crate) fn send_page(self, page: Page<'_>) {
         // The browser may have closed the connection.
-        let _ = self.0.send(page.html());
+        let _ = self.0.send(page.to_html());
     }
 }
 
 impl Callback {
     pub(crate) fn serve(listener: TcpListener) -> io::Result<Self> {
         let origin = format!("http://{}", listener.local_addr()?);
-        let (sender, came) = mpsc::channel(MAX_WAITING);
-        let routes =
-            Router::new().route(PATH, get(handle_redirect)).with_state((origin.clone(), sender));
+        let (sender, returns) = mpsc::channel(MAX_WAITING_BROWSERS);
+        let routes = Router::new()
+            .route(CALLBACK_PATH, get(handle_redirect))
+            .with_state((origin.clone(), sender));
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let mut tasks = JoinSet::new();
@@ -87,15 +88,15 @@ impl Callback {
                 tracing::warn!(%err, "cannot listen for the browser");
             }
         });
-        Ok(Self { address: format!("{origin}{PATH}"), came, stop, tasks })
+        Ok(Self { address: format!("{origin}{CALLBACK_PATH}"), returns, stop, tasks })
     }
 
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    pub(crate) async fn next(&mut self) -> Option<BrowserReturn> {
-        self.came.recv().await
+    pub(crate) async fn next_return(&mut self) -> Option<BrowserReturn> {
+        self.returns.recv().await
     }
 
     /// Sends the last page, then stops.
@@ -112,6 +113,6 @@ async fn handle_redirect(
     let (reply, page) = oneshot::channel();
     let is_heard = come.try_send((format!("{origin}{uri}"), Reply(reply))).is_ok();
     let page = if is_heard { page.await.ok() } else { None };
-    let page = page.unwrap_or_else(|| Page::Stray.html());
-    (HEADERS, Html(page)).into_response()
+    let page = page.unwrap_or_else(|| Page::Stray.to_html());
+    (PAGE_HEADERS, Html(page)).into_response()
 }

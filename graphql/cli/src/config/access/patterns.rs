@@ -9,10 +9,10 @@ use super::{AccessConfig, TokenConfig};
 impl AccessConfig {
     /// Returns the patterns that match no tool, with their tokens. Omits patterns that may match a
     /// toolset whose tools are unknown.
-    pub fn idle(&self, sets: &[SetConfig], there: &[ToolSet]) -> Vec<String> {
+    pub fn find_unmatched(&self, sets: &[SetConfig], toolsets: &[ToolSet]) -> Vec<String> {
         let is_idle = |pattern: &ToolPattern| {
-            let mut meant = widened(pattern, sets);
-            !meant.any(|pattern| has_tool(&pattern, there) || may_have(&pattern, sets, there))
+            let mut meant = with_equivalents(pattern, sets);
+            !meant.any(|pattern| has_tool(&pattern, toolsets) || may_have(&pattern, sets, toolsets))
         };
         let of = |token: &TokenConfig| {
             let idle = token.tools.iter().flatten().filter(|pattern| is_idle(pattern));
@@ -25,7 +25,7 @@ impl AccessConfig {
 
 /// Returns a pattern and its equivalents. Tools of a renamed built-in toolset keep their names, so
 /// `file_tools.*` also means the tools in a toolset `files`.
-pub(super) fn widened(
+pub(super) fn with_equivalents(
     pattern: &ToolPattern,
     sets: &[SetConfig],
 ) -> impl Iterator<Item = ToolPattern> {
@@ -36,18 +36,18 @@ pub(super) fn widened(
     std::iter::once(pattern.clone()).chain(within)
 }
 
-fn has_tool(pattern: &ToolPattern, there: &[ToolSet]) -> bool {
-    let mut tools = there.iter().flat_map(|set| &set.tools);
+fn has_tool(pattern: &ToolPattern, toolsets: &[ToolSet]) -> bool {
+    let mut tools = toolsets.iter().flat_map(|set| &set.tools);
     tools.any(|tool| pattern.matches(tool.definition().qualified_name().as_str()))
 }
 
 /// Returns whether a pattern may match a toolset that is missing or not ready.
-fn may_have(pattern: &ToolPattern, sets: &[SetConfig], there: &[ToolSet]) -> bool {
+fn may_have(pattern: &ToolPattern, sets: &[SetConfig], toolsets: &[ToolSet]) -> bool {
     let known = |name: &str| {
-        let found = there.iter().find(|set| set.name.as_str() == name);
+        let found = toolsets.iter().find(|set| set.name.as_str() == name);
         found.is_some_and(|set| set.status == SetStatus::Ready)
     };
-    let all = sets.iter().map(|set| &set.name).chain(there.iter().map(|set| &set.name));
+    let all = sets.iter().map(|set| &set.name).chain(toolsets.iter().map(|set| &set.name));
     all.map(ToString::to_string)
         .any(|name| !known(&name) && pattern.can_match_prefix(&format!("{name}.")))
 }
@@ -60,32 +60,32 @@ mod tests {
 
     use super::*;
 
-    fn files() -> Value {
+    fn files_toolset() -> Value {
         json!({ "name": "files", "source": { "builtin": "file_tools" } })
     }
 
-    fn sets(written: Value) -> Vec<SetConfig> {
+    fn parse_sets(written: Value) -> Vec<SetConfig> {
         serde_json::from_value(written).unwrap()
     }
 
-    fn access(tools: &Value) -> AccessConfig {
+    fn access_with_tools(tools: &Value) -> AccessConfig {
         let token = json!({ "name": "ci", "token_env": "CI", "role": "operator", "tools": tools });
         AccessConfig::read(json!({ "tokens": [token] })).unwrap()
     }
 
-    /// Uses the example of the contract.
     #[test]
     fn a_pattern_matches_built_in_tools_by_their_own_names() {
         let may = |tools: Value, sets: &[SetConfig], tool: &str| {
-            let opened = access(&tools).open(sets, |_| Some("a-long-enough-token".to_owned()));
+            let opened =
+                access_with_tools(&tools).open(sets, |_| Some("a-long-enough-token".to_owned()));
             let peer = std::net::IpAddr::from([10, 0, 0, 1]);
-            let grant = opened.unwrap().enter(Some("a-long-enough-token"), peer).unwrap();
+            let grant = opened.unwrap().authenticate(Some("a-long-enough-token"), peer).unwrap();
             grant.allows(&tool.parse().unwrap())
         };
-        let files = sets(json!([files()]));
+        let files = parse_sets(json!([files_toolset()]));
         let blog =
             json!({ "name": "blog", "source": { "tools": [{ "name": "file_tools.glob" }] } });
-        let with_blog = sets(json!([blog.clone(), self::files()]));
+        let with_blog = parse_sets(json!([blog.clone(), self::files_toolset()]));
         for (tools, tool, expected) in [
             (json!(["file_tools.*"]), "files.file_tools.glob", true),
             (json!(["file_tools.glob"]), "files.file_tools.glob", true),
@@ -102,7 +102,7 @@ mod tests {
         }
         // A toolset of that name takes precedence.
         let other = json!({ "name": "file_tools", "source": { "tools": [{ "name": "x" }] } });
-        let named = sets(json!([self::files(), other]));
+        let named = parse_sets(json!([self::files_toolset(), other]));
         assert!(!may(json!(["file_tools.*"]), &named, "files.file_tools.glob"));
         assert!(may(json!(["file_tools.*"]), &named, "file_tools.x"));
     }
@@ -118,13 +118,14 @@ mod tests {
         });
         let shop =
             json!({ "name": "shop", "active": false, "source": { "tools": [{ "name": "buy" }] } });
-        let configured = sets(json!([files(), hidden, lost, shop]));
+        let configured = parse_sets(json!([files_toolset(), hidden, lost, shop]));
         let toolbox = Toolbox::default();
         let sources = Sources::new(&toolbox, usize::MAX);
         for set in configured.iter().filter(|set| set.condition.is_none()) {
             sources.put(set.clone());
         }
-        let idle = |tools: &Value| access(tools).idle(&configured, &toolbox.sets());
+        let idle =
+            |tools: &Value| access_with_tools(tools).find_unmatched(&configured, &toolbox.sets());
         let good = [
             "file_tools.*",
             "files.*",

@@ -67,7 +67,7 @@ fn a_child_that_waits_for_a_person_is_shown_as_its_step() {
 fn items_are_counted_and_only_a_few_are_named() {
     let mut board = ExecutionView::default();
     board.apply(&event(1, "step_started", Some("l"), &json!({ "items": 10 })));
-    let mut told = 0;
+    let mut reported = 0;
     for index in 0..10 {
         let data = json!({ "index": index });
         assert_eq!(board.apply(&event(2, "step_started", Some("l"), &data)), None);
@@ -75,7 +75,7 @@ fn items_are_counted_and_only_a_few_are_named() {
         match board.apply(&event(3, "step_failed", Some("l"), &failed)) {
             Some(News::Step { name, .. }) => {
                 assert_eq!(name, format!("l[{index}]"));
-                told += 1;
+                reported += 1;
             }
             Some(News::Progress { progress, .. }) => {
                 assert_eq!((progress.done, progress.total), (f64::from(index + 1), Some(10.0)));
@@ -83,7 +83,7 @@ fn items_are_counted_and_only_a_few_are_named() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!((told, board.steps_over), (MAX_TOLD_ITEMS, 0));
+    assert_eq!((reported, board.steps_over), (MAX_ITEM_NEWS, 0));
     let news = board.apply(&event(4, "step_succeeded", Some("l"), &json!({})));
     assert_eq!(step(news).1.detail.as_deref(), Some("10 items, 10 of them failed"));
     assert_eq!(board.steps_over, 1);

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn told(request: Value) -> String {
+fn draw_recorded_report(request: Value) -> String {
     draw_report(&serde_json::from_value(request).unwrap(), None, false, Paint::new(false))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn check(recorded: &str, expected: Expect) {
-    expected.assert_eq(&told(serde_json::from_str(recorded).unwrap()));
+    expected.assert_eq(&draw_recorded_report(serde_json::from_str(recorded).unwrap()));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn a_report_of_a_plan_without_executions() {
         Next
           faber run --plan FILE  write the plan by hand
           faber debug req_1_aaaaaaaaa --full"]]
-    .assert_eq(&told(request.clone()));
+    .assert_eq(&draw_recorded_report(request.clone()));
     request["transcript"] = json!([]);
     request["findings"] = json!([]);
     request["plans"] = json!([{ "planId": "plan_1_aaaaaaaaa", "version": 1, "planner": "offline", "tools": [{}] }]);
@@ -319,7 +319,7 @@ fn a_report_of_a_plan_without_executions() {
         Next
           faber execute plan_1_aaaaaaaaa
           faber debug req_1_aaaaaaaaa --full"]]
-    .assert_eq(&told(request.clone()));
+    .assert_eq(&draw_recorded_report(request.clone()));
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn a_full_report_does_not_recommend_itself() {
     let never = json!({ "requestId": "req_1_aaaaaaaaa", "query": "dance", "plans": [],
         "executions": [], "transcript": [] });
     for request in [completed, long.clone(), never] {
-        assert!(told(request.clone()).contains("--full"));
+        assert!(draw_recorded_report(request.clone()).contains("--full"));
         let full = full(request);
         assert!(!full.contains("--full"), "{full}");
     }
@@ -360,7 +360,7 @@ fn a_report_of_a_wait_and_of_the_next_attempt() {
     charged["durationMs"] = json!(524_406.0);
     let mut retrying = step("stock", "RETRYING");
     retrying["until"] = json!("2026-11-23T08:08:50.5Z");
-    let text = told(
+    let text = draw_recorded_report(
         json!({ "requestId": "req_1_aaaaaaaaa", "query": "charge", "transcript": [], "plans": [],
         "executions": [{ "executionId": "exec_1_aaaaaaaaa", "planId": "plan_1_aaaaaaaaa",
             "state": "WAITING", "total": 2, "successful": 1,

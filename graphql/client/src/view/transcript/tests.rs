@@ -101,7 +101,7 @@ fn planner_notes_are_drawn_as_sentences() {
     );
 }
 
-/// Regression: JSON had a `\` too many before each.
+/// Regression: the JSON had one `\` too many before each control character.
 #[test]
 fn control_characters_in_json_are_escaped_once() {
     let told = |kind: &str, content: Value| {

@@ -5,10 +5,10 @@ use toolbox::{ToolSet, function};
 use super::*;
 use crate::{
     access::{Access, Limits, Role, Token},
-    agent::tests::{agent_context, says},
+    agent::tests::{make_agent_context, reply_with},
 };
 
-async fn call(
+async fn call_tool(
     name: &str,
     agent_context: Arc<AgentContext>,
     parameters: Value,
@@ -19,13 +19,13 @@ async fn call(
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-fn given(reach: Value) -> Value {
+fn turn_parameters(reach: Value) -> Value {
     json!({ "query": "do it", "turn": 1, "of": 3, "history": [], "reach": reach })
 }
 
 #[tokio::test]
 async fn calls_are_grouped_by_effect_and_invalid_ones_rejected() {
-    let reply = says(
+    let reply = reply_with(
         "Well.",
         &[
             ("blog.make", json!({})),
@@ -37,8 +37,9 @@ async fn calls_are_grouped_by_effect_and_invalid_ones_rejected() {
             ("faber_agent.call", json!({ "tool": "off.hidden", "args": {} })),
         ],
     );
-    let (agent_context, _toolbox, model) = agent_context(vec![reply]);
-    let turn = call("faber_agent.turn", agent_context, given(json!({}))).await.unwrap();
+    let (agent_context, _toolbox, model) = make_agent_context(vec![reply]);
+    let turn =
+        call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
     let of = |key: &str| -> Vec<(u64, String)> {
         let list = turn[key].as_array().unwrap().iter();
         list.map(|call| (call["n"].as_u64().unwrap(), call["tool"].as_str().unwrap().to_owned()))
@@ -63,8 +64,8 @@ async fn calls_are_grouped_by_effect_and_invalid_ones_rejected() {
         ]
     );
     assert_eq!((turn["more"].as_bool(), turn["text"].as_str()), (Some(true), Some("Well.")));
-    let asked = model.asked.lock().unwrap();
-    let offered: Vec<_> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
+    let questions = model.questions.lock().unwrap();
+    let offered: Vec<_> = questions[0].tools.iter().map(|tool| tool.name.as_str()).collect();
     assert!(offered.contains(&"blog.look") && !offered.contains(&"off.hidden"), "{offered:?}");
     assert!(!offered.iter().any(|tool| tool.starts_with("faber_agent.")), "{offered:?}");
 }
@@ -72,44 +73,45 @@ async fn calls_are_grouped_by_effect_and_invalid_ones_rejected() {
 #[tokio::test]
 async fn only_tools_within_reach_are_offered() {
     let (agent_context, _toolbox, model) =
-        agent_context(vec![says("", &[("blog.make", json!({}))])]);
+        make_agent_context(vec![reply_with("", &[("blog.make", json!({}))])]);
     let reach = json!({ "tools": ["blog.*"], "except": ["*.make"], "sets": ["blog", "flow"] });
-    let turn = call("faber_agent.turn", agent_context, given(reach)).await.unwrap();
-    let asked = model.asked.lock().unwrap();
-    let offered: Vec<_> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
+    let turn = call_tool("faber_agent.turn", agent_context, turn_parameters(reach)).await.unwrap();
+    let questions = model.questions.lock().unwrap();
+    let offered: Vec<_> = questions[0].tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(offered, ["blog.look", "blog.keep"]);
     assert_eq!(turn["refused"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn calls_in_words_are_accepted() {
-    let reply = || says("TOOL: blog.look ARGS: {}", &[]);
-    let (native, _kept, _) = agent_context(vec![reply()]);
-    let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
+    let reply = || reply_with("TOOL: blog.look ARGS: {}", &[]);
+    let (native, _kept, _) = make_agent_context(vec![reply()]);
+    let turn = call_tool("faber_agent.turn", native, turn_parameters(json!({}))).await.unwrap();
     assert_eq!(turn["read"][0]["tool"], "blog.look");
     assert_eq!(turn["read"][0].get("id"), None);
     // A model with native calls uses this format only to talk about tools.
-    let spoken = || says("I would use blog.look() for that.", &[]);
-    let (native, _kept, _) = agent_context(vec![spoken()]);
-    let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
+    let text_reply = || reply_with("I would use blog.look() for that.", &[]);
+    let (native, _kept, _) = make_agent_context(vec![text_reply()]);
+    let turn = call_tool("faber_agent.turn", native, turn_parameters(json!({}))).await.unwrap();
     assert_eq!(turn["more"], false);
-    let (words, _kept, model) = agent_context(vec![spoken()]);
+    let (words, _kept, model) = make_agent_context(vec![text_reply()]);
     let words = AgentContext {
         model: Arc::clone(&words.model),
         toolbox: words.toolbox.clone(),
-        holders: Arc::default(),
+        server_access: Arc::default(),
         has_native_tools: false,
     };
-    let turn = call("faber_agent.turn", Arc::new(words), given(json!({}))).await.unwrap();
+    let turn =
+        call_tool("faber_agent.turn", Arc::new(words), turn_parameters(json!({}))).await.unwrap();
     assert_eq!(turn["read"][0]["tool"], "blog.look");
-    let asked = model.asked.lock().unwrap();
-    assert!(asked[0].tools.is_empty());
-    let Message::System(rules) = &asked[0].messages[0] else { panic!() };
+    let questions = model.questions.lock().unwrap();
+    assert!(questions[0].tools.is_empty());
+    let Message::System(rules) = &questions[0].messages[0] else { panic!() };
     assert!(rules.contains("- blog.look") && rules.contains("TOOL: tool_name ARGS:"), "{rules}");
 }
 
 /// Returns a toolset `files` with a tool of the name that `file_tools` has.
-fn files() -> ToolSet {
+fn files_toolset() -> ToolSet {
     let look = |_: serde_json::Map<String, Value>, _: ToolContext| async { Ok::<_, ToolError>(1) };
     let tool = function("files", "file_tools.glob", "Finds files.", Effect::Read, look);
     ToolSet::ready("files".parse().unwrap(), "builtin", "", [tool])
@@ -120,37 +122,39 @@ fn files() -> ToolSet {
 async fn a_model_always_sees_the_same_name_of_a_tool() {
     for is_native in [true, false] {
         let reply = if is_native {
-            says("", &[("file_tools.glob", json!({}))])
+            reply_with("", &[("file_tools.glob", json!({}))])
         } else {
-            says("TOOL: file_tools.glob ARGS: {}", &[])
+            reply_with("TOOL: file_tools.glob ARGS: {}", &[])
         };
-        let (kept, toolbox, model) = agent_context(vec![reply, says("One.", &[])]);
-        toolbox.put_set(files());
+        let (kept, toolbox, model) = make_agent_context(vec![reply, reply_with("One.", &[])]);
+        toolbox.put_set(files_toolset());
         let agent_context = AgentContext {
             model: Arc::clone(&kept.model),
             toolbox: toolbox.downgrade(),
-            holders: Arc::default(),
+            server_access: Arc::default(),
             has_native_tools: is_native,
         };
         let agent_context = Arc::new(agent_context);
         let turn =
-            call("faber_agent.turn", Arc::clone(&agent_context), given(json!({}))).await.unwrap();
+            call_tool("faber_agent.turn", Arc::clone(&agent_context), turn_parameters(json!({})))
+                .await
+                .unwrap();
         assert_eq!(
             turn["read"][0]["tool"], "files.file_tools.glob",
             "the history names the tool in full"
         );
-        let mut given = given(json!({}));
+        let mut given = turn_parameters(json!({}));
         given["history"] = json!([{
             "turn": turn,
             "read": [{ "tool": "files.file_tools.glob", "status": "success", "result": 1 }],
         }]);
-        call("faber_agent.turn", Arc::clone(&agent_context), given.clone()).await.unwrap();
-        let answer = call("faber_agent.answer", agent_context, given).await;
-        let asked = model.asked.lock().unwrap();
-        let told = format!("{:?}", (&asked[1].messages, &asked[1].tools));
+        call_tool("faber_agent.turn", Arc::clone(&agent_context), given.clone()).await.unwrap();
+        let answer = call_tool("faber_agent.answer", agent_context, given).await;
+        let questions = model.questions.lock().unwrap();
+        let told = format!("{:?}", (&questions[1].messages, &questions[1].tools));
         assert!(told.contains("file_tools.glob") && !told.contains("files.file_tools"), "{told}");
         assert_eq!(
-            asked[0].tools.iter().any(|tool| tool.name.as_str() == "file_tools.glob"),
+            questions[0].tools.iter().any(|tool| tool.name.as_str() == "file_tools.glob"),
             is_native
         );
         assert!(answer.is_err(), "the script has no answer left: {answer:?}");
@@ -165,41 +169,43 @@ async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
         ("TOOL: blog.look ARGS: {\"a\": \"b", "blog.look", "the call is cut off"),
         ("TOOL: blog.look ARGS: a b", "blog.look", "the arguments cannot be read"),
     ] {
-        let (native, toolbox, _) = agent_context(vec![says(text, &[])]);
+        let (native, toolbox, _) = make_agent_context(vec![reply_with(text, &[])]);
         let words = AgentContext {
             model: Arc::clone(&native.model),
             toolbox: toolbox.downgrade(),
-            holders: Arc::default(),
+            server_access: Arc::default(),
             has_native_tools: false,
         };
-        let turn = call("faber_agent.turn", Arc::new(words), given(json!({}))).await.unwrap();
+        let turn = call_tool("faber_agent.turn", Arc::new(words), turn_parameters(json!({})))
+            .await
+            .unwrap();
         let refused = &turn["refused"][0];
         assert_eq!((&turn["more"], &refused["tool"]), (&json!(true), &json!(tool)), "{text}");
         let told = refused["error"].as_str().unwrap();
         assert!(told.starts_with(error), "{told}");
         // A model with native calls only talks about the call.
-        let (native, _toolbox, _) = agent_context(vec![says(text, &[])]);
-        let turn = call("faber_agent.turn", native, given(json!({}))).await.unwrap();
+        let (native, _toolbox, _) = make_agent_context(vec![reply_with(text, &[])]);
+        let turn = call_tool("faber_agent.turn", native, turn_parameters(json!({}))).await.unwrap();
         assert_eq!(turn["more"], false, "{text}");
     }
 }
 
 /// Returns the calls after a tool returned `returned` and the model said `said`.
-async fn wanted(said: &str, returned: Value, is_native: bool) -> (Vec<String>, Value) {
-    let (kept, _toolbox, _) = agent_context(vec![says(said, &[])]);
+async fn read_calls(said: &str, returned: Value, is_native: bool) -> (Vec<String>, Value) {
+    let (kept, _toolbox, _) = make_agent_context(vec![reply_with(said, &[])]);
     let agent_context = AgentContext {
         model: Arc::clone(&kept.model),
         toolbox: kept.toolbox.clone(),
-        holders: Arc::default(),
+        server_access: Arc::default(),
         has_native_tools: is_native,
     };
-    let mut given = given(json!({}));
+    let mut given = turn_parameters(json!({}));
     given["history"] = json!([{
         "turn": { "text": "", "more": true, "model": "m", "tokens": { "input": 5, "output": 1 },
                   "read": [{ "n": 0, "tool": "blog.look", "args": {}, "id": "a" }] },
         "read": [{ "tool": "blog.look", "status": "success", "result": returned }],
     }]);
-    let turn = call("faber_agent.turn", Arc::new(agent_context), given).await.unwrap();
+    let turn = call_tool("faber_agent.turn", Arc::new(agent_context), given).await.unwrap();
     let calls = turn["call"].as_array().unwrap().iter();
     (calls.map(|call| call["tool"].as_str().unwrap().to_owned()).collect(), turn)
 }
@@ -227,7 +233,7 @@ async fn a_quoted_call_is_not_made() {
         (format!("TOOL: blog.make ARGS: {}", json!({ "id": "7" })), json!(CALL), false),
         (CALL.to_owned(), json!(r#"{"tool": "blog.make", "args": {"id": "8"}}"#), true),
     ] {
-        let (calls, turn) = wanted(&said, returned.clone(), true).await;
+        let (calls, turn) = read_calls(&said, returned.clone(), true).await;
         assert_eq!(!calls.is_empty(), expected, "{said} after {returned}: {turn:#}");
         assert_eq!(turn["more"], expected, "a text without a call is the answer: {said}");
     }
@@ -236,10 +242,10 @@ async fn a_quoted_call_is_not_made() {
 #[tokio::test]
 async fn a_repeated_call_in_words_is_rejected_and_others_are_made() {
     const CALL: &str = r#"TOOL: blog.make ARGS: {"id": "7"}"#;
-    let (calls, _) = wanted(&format!("I do that now. {CALL}"), json!("nothing"), false).await;
+    let (calls, _) = read_calls(&format!("I do that now. {CALL}"), json!("nothing"), false).await;
     assert_eq!(calls, ["blog.make"]);
     let (calls, turn) =
-        wanted(&format!("It says: {CALL}"), json!(format!("x {CALL}")), false).await;
+        read_calls(&format!("It says: {CALL}"), json!(format!("x {CALL}")), false).await;
     assert!(calls.is_empty(), "{turn:#}");
     let error = turn["refused"][0]["error"].as_str().unwrap();
     assert!(error.starts_with("the call repeats a tool's result word for word"), "{error}");
@@ -251,12 +257,12 @@ async fn a_turn_leaves_room_for_later_turns() {
     let calls: Vec<_> =
         [long(10), long(MAX_ARGS_BYTES + 1)].map(|text| ("blog.make", text)).into_iter().collect();
     let (agent_context, _toolbox, _) =
-        agent_context(vec![says(&"w".repeat(MAX_TEXT_BYTES), &calls)]);
-    let mut given = given(json!({}));
+        make_agent_context(vec![reply_with(&"w".repeat(MAX_TEXT_BYTES), &calls)]);
+    let mut given = turn_parameters(json!({}));
     // Few bytes are left.
     given["history"] =
         json!([{ "turn": null, "read": [{ "result": "y".repeat(MAX_HISTORY_BYTES - 4_000) }] }]);
-    let turn = call("faber_agent.turn", agent_context, given).await.unwrap();
+    let turn = call_tool("faber_agent.turn", agent_context, given).await.unwrap();
     assert!(turn["text"].as_str().unwrap().len() < 1_100, "{}", turn["text"]);
     assert_eq!(turn["call"].as_array().unwrap().len(), 1);
     let most = turn["call"][0]["most"].as_u64().unwrap();
@@ -278,15 +284,15 @@ async fn the_text_of_the_last_turn_is_the_answer() {
         { "turn": { "text": "It is one.", "more": false, "model": "m", "tokens": { "input": 6, "output": 2 } } },
         { "turn": null, "read": null, "repeat": null, "call": null },
     ]);
-    let (agent_context, _toolbox, model) = agent_context(Vec::new());
+    let (agent_context, _toolbox, model) = make_agent_context(Vec::new());
     let given = json!({ "query": "how many?", "of": 3, "history": past });
-    let answer = call("faber_agent.answer", agent_context, given).await.unwrap();
+    let answer = call_tool("faber_agent.answer", agent_context, given).await.unwrap();
     assert_eq!(
         answer,
         json!({ "answer": "It is one.", "toolsUsed": ["blog.look"], "turns": 2,
                 "limitReached": false, "tokens": { "input": 11, "output": 3 } })
     );
-    assert!(model.asked.lock().unwrap().is_empty());
+    assert!(model.questions.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -297,24 +303,25 @@ async fn an_agent_that_used_all_turns_answers_with_a_note() {
           "read": [{ "tool": "blog.look", "status": "success", "result": "the result" }] },
     ]);
     let (agent_context, _toolbox, model) =
-        agent_context(vec![says("About one.", &[("blog.look", json!({}))])]);
+        make_agent_context(vec![reply_with("About one.", &[("blog.look", json!({}))])]);
     let given = json!({ "query": "how many?", "of": 1, "history": past });
-    let answer = call("faber_agent.answer", agent_context, given).await.unwrap();
-    assert_eq!(answer["answer"], format!("About one.\n\n{STOPPED}"));
+    let answer = call_tool("faber_agent.answer", agent_context, given).await.unwrap();
+    assert_eq!(answer["answer"], format!("About one.\n\n{STOPPED_NOTE}"));
     assert_eq!(answer["limitReached"], true);
-    let asked = model.asked.lock().unwrap();
+    let questions = model.questions.lock().unwrap();
     assert_eq!(
-        asked[0].messages[1],
+        questions[0].messages[1],
         Message::User("how many?".to_owned()),
         "the model still gets the query"
     );
-    assert!(format!("{:?}", asked[0].messages).contains("the result"));
+    assert!(format!("{:?}", questions[0].messages).contains("the result"));
 }
 
 #[tokio::test]
 async fn a_failed_model_fails_its_turn() {
-    let (agent_context, _toolbox, _) = agent_context(Vec::new());
-    let err = call("faber_agent.turn", agent_context, given(json!({}))).await.unwrap_err();
+    let (agent_context, _toolbox, _) = make_agent_context(Vec::new());
+    let err =
+        call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap_err();
     assert_eq!((err.code.as_str(), err.retryable), ("tool.unavailable", true));
 }
 
@@ -334,9 +341,10 @@ async fn an_agent_cannot_activate_a_set_out_of_reach() {
         ),
     ] {
         let calls = [("ToolSet.activate_toolset", names.clone())];
-        let (agent_context, toolbox, _) = agent_context(vec![says("", &calls)]);
+        let (agent_context, toolbox, _) = make_agent_context(vec![reply_with("", &calls)]);
         ops(&toolbox);
-        let turn = call("faber_agent.turn", agent_context, given(reach)).await.unwrap();
+        let turn =
+            call_tool("faber_agent.turn", agent_context, turn_parameters(reach)).await.unwrap();
         assert_eq!(turn["refused"][0]["error"].as_str(), expected, "{turn:#}");
     }
 }
@@ -352,13 +360,16 @@ async fn a_truncated_answer_has_a_note() {
         ),
         (Stop::Filter, "", "(Note: the provider's content filter removed the rest of the answer)"),
     ] {
-        let (agent_context, _toolbox, _) = agent_context(vec![Reply { stop, ..says(text, &[]) }]);
-        let turn = call("faber_agent.turn", agent_context, given(json!({}))).await.unwrap();
+        let (agent_context, _toolbox, _) =
+            make_agent_context(vec![Reply { stop, ..reply_with(text, &[]) }]);
+        let turn =
+            call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
         assert_eq!(turn["text"], expected);
     }
     let many = "TOOL: blog.look ARGS: {}\n".repeat(300);
-    let (agent_context, _toolbox, _) = agent_context(vec![says(&many, &[])]);
-    let turn = call("faber_agent.turn", agent_context, given(json!({}))).await.unwrap();
+    let (agent_context, _toolbox, _) = make_agent_context(vec![reply_with(&many, &[])]);
+    let turn =
+        call_tool("faber_agent.turn", agent_context, turn_parameters(json!({}))).await.unwrap();
     let error = turn["refused"][0]["error"].as_str().unwrap();
     assert!(error.contains("more than 256 tool calls"), "{error}");
     assert_eq!(turn["more"], true);
@@ -372,16 +383,21 @@ async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
     token.limits = Limits { calls: None, per_tool: Some(rate) };
     token.tools = Some(vec!["blog.look".parse().unwrap(), "blog.keep".parse().unwrap()]);
     let access = Access::new([token]);
-    let look = || says("", &[("blog.look", json!({})), ("blog.look", json!({}))]);
-    let other =
-        says("", &[("blog.look", json!({})), ("blog.keep", json!({})), ("blog.make", json!({}))]);
-    let (agent_context, _toolbox, _) = agent_context(vec![look(), other, look()]);
-    agent_context.holders.set(access.clone()).unwrap();
-    let reach = serde_json::to_value(access.holder("ci").unwrap().reach()).unwrap();
+    let look = || reply_with("", &[("blog.look", json!({})), ("blog.look", json!({}))]);
+    let other = reply_with(
+        "",
+        &[("blog.look", json!({})), ("blog.keep", json!({})), ("blog.make", json!({}))],
+    );
+    let (agent_context, _toolbox, _) = make_agent_context(vec![look(), other, look()]);
+    agent_context.server_access.set(access.clone()).unwrap();
+    let reach =
+        serde_json::to_value(access.find_grant_by_name("ci").unwrap().agent_reach()).unwrap();
     let mut turns = Vec::new();
     for reach in [reach.clone(), reach, json!({})] {
         let turn =
-            call("faber_agent.turn", Arc::clone(&agent_context), given(reach)).await.unwrap();
+            call_tool("faber_agent.turn", Arc::clone(&agent_context), turn_parameters(reach))
+                .await
+                .unwrap();
         let count = |key: &str| turn[key].as_array().unwrap().len();
         turns.push(([count("read"), count("repeat"), count("refused")], turn));
     }
@@ -390,11 +406,11 @@ async fn calls_of_an_agent_count_for_the_limits_of_its_caller() {
     let refused = turns[1].1["refused"][0]["error"].as_str().unwrap();
     let limit = "the token `ci` has used up its limit `per_tool` of `blog.look`; try again in ";
     assert!(refused.starts_with(limit), "{refused}");
-    let figures = access.figures();
+    let figures = access.format_metrics();
     for kind in ["forbidden_tool", "limit"] {
         assert!(figures.contains(&format!("{{kind=\"{kind}\"}} 1")), "{figures}");
     }
     // The limit also applies to a direct call.
     let name = "blog.look".parse().unwrap();
-    assert!(access.holder("ci").unwrap().spend([&name]).is_err());
+    assert!(access.find_grant_by_name("ci").unwrap().count_uses([&name]).is_err());
 }

@@ -1,22 +1,22 @@
 //! Finds the line of an error message that names the cause.
 
-const MAX_BYTES: usize = 600;
+const MAX_CAUSE_BYTES: usize = 600;
 
 /// Returns the line of a message that names the cause.
 ///
-/// Programs print the cause at different places of a trace: Python last, Node.js and Java first, and
-/// Rust below `Caused by:`. The last line that begins with `Caused by:` wins, then the last one that
-/// names an error, such as `Error:` or `ValueError:`, then the last line that is no frame.
-pub fn cause_line(message: &str) -> String {
+/// Programs print the cause at different places of a trace: Python last, Node.js and Java first,
+/// and Rust below `Caused by:`. The last line that begins with `Caused by:` wins, then the last one
+/// that names an error, such as `Error:` or `ValueError:`, then the last line that is no frame.
+pub fn find_cause_line(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim_end).collect();
     let lines: Vec<&str> = lines.into_iter().filter(|line| !line.trim().is_empty()).collect();
     let found = match lines.as_slice() {
         [] => "",
         [only] => only.trim(),
-        lines => caused_by(lines)
-            .or_else(|| lines.iter().rev().find_map(|line| strip_error(line)))
+        lines => find_innermost_cause(lines)
+            .or_else(|| lines.iter().rev().find_map(|line| strip_error_prefix(line)))
             .or_else(|| {
-                lines.iter().rev().find(|line| !is_frame(line)).map(|line| strip_exit(line))
+                lines.iter().rev().find(|line| !is_frame(line)).map(|line| strip_exit_status(line))
             })
             .unwrap_or_else(|| lines[0].trim()),
     };
@@ -24,18 +24,18 @@ pub fn cause_line(message: &str) -> String {
 }
 
 /// Returns the innermost cause of a chain. Rust numbers the causes and puts them below the heading.
-fn caused_by<'a>(lines: &[&'a str]) -> Option<&'a str> {
+fn find_innermost_cause<'a>(lines: &[&'a str]) -> Option<&'a str> {
     let at = lines.iter().rposition(|line| line.trim_start().starts_with("Caused by:"))?;
     let rest = lines[at].trim_start().trim_start_matches("Caused by:").trim();
     if !rest.is_empty() {
         return Some(rest);
     }
     let below = lines[at + 1..].iter().take_while(|line| is_indented(line) && !is_frame_word(line));
-    below.last().map(|line| strip_number(line.trim()))
+    below.last().map(|line| strip_line_number(line.trim()))
 }
 
 /// Returns a line that names an error, without a bare `Error:` in front of it.
-fn strip_error(line: &str) -> Option<&str> {
+fn strip_error_prefix(line: &str) -> Option<&str> {
     let text = strip_uncaught(strip_quoted_program(line.trim_end()));
     if let Some(rest) = text.strip_prefix("Error:").or_else(|| text.strip_prefix("error:")) {
         return Some(rest.trim()).filter(|rest| !rest.is_empty());
@@ -68,7 +68,7 @@ fn strip_uncaught(text: &str) -> &str {
 }
 
 /// Removes `` `export` exited with status 1: ``, which is no part of the cause.
-fn strip_exit(line: &str) -> &str {
+fn strip_exit_status(line: &str) -> &str {
     let line = line.trim();
     let rest = strip_quoted_program(line);
     if line[..line.len() - rest.len()].contains("` exited with ") { rest } else { line }
@@ -101,13 +101,14 @@ fn is_frame_word(line: &str) -> bool {
         || line.chars().all(|letter| "^~- ".contains(letter))
 }
 
-/// Returns whether a line is a frame of Go, such as `main.main()` or `net/http.(*conn).serve(0xc0)`.
+/// Returns whether a line is a frame of Go, such as `main.main()` or
+/// `net/http.(*conn).serve(0xc0)`.
 fn is_go_call(line: &str) -> bool {
     let name = line.split_once('(').map_or("", |(name, _)| name);
     line.ends_with(')') && name.contains('.') && !name.contains([' ', ':'])
 }
 
-fn strip_number(line: &str) -> &str {
+fn strip_line_number(line: &str) -> &str {
     match line.split_once(": ") {
         Some((number, rest)) if number.chars().all(|digit| digit.is_ascii_digit()) => rest.trim(),
         _ => line,
@@ -115,10 +116,10 @@ fn strip_number(line: &str) -> &str {
 }
 
 fn clip_cause(text: &str) -> String {
-    if text.len() <= MAX_BYTES {
+    if text.len() <= MAX_CAUSE_BYTES {
         return text.to_owned();
     }
-    format!("{}…", &text[..text.floor_char_boundary(MAX_BYTES)])
+    format!("{}…", &text[..text.floor_char_boundary(MAX_CAUSE_BYTES)])
 }
 
 #[cfg(test)]
@@ -177,13 +178,13 @@ mod tests {
             ("`x` exited with status 2: Error: no file\nusage: x FILE", "no file"),
             ("  at a\n  at b", "at a"),
         ] {
-            assert_eq!(cause_line(message), expected, "{message}");
+            assert_eq!(find_cause_line(message), expected, "{message}");
         }
     }
 
     #[test]
     fn a_long_cause_is_cut_between_letters() {
-        let text = cause_line(&"ä".repeat(MAX_BYTES));
-        assert!(text.ends_with('…') && text.len() <= MAX_BYTES + '…'.len_utf8());
+        let text = find_cause_line(&"ä".repeat(MAX_CAUSE_BYTES));
+        assert!(text.ends_with('…') && text.len() <= MAX_CAUSE_BYTES + '…'.len_utf8());
     }
 }

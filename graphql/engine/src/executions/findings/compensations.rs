@@ -11,7 +11,7 @@ use shared::{
 };
 
 use super::{
-    cause_line::cause_line,
+    cause_line::find_cause_line,
     finding::{Candidates, Finding, FindingKind},
     remedy::Remedy,
     view::{View, list_names},
@@ -19,42 +19,42 @@ use super::{
 
 /// Adds the steps that were compensated and those that were not, for an execution that did not
 /// succeed.
-pub(super) fn add_compensations<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
+pub(super) fn add_compensations<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
-    add_option(view, found);
+    add_disabled_compensation(view, candidates);
     let is_undoing = matches!(execution.phase(), Phase::Compensating(_));
     let is_over =
         matches!(execution.phase(), Phase::Finished(Outcome::Failed | Outcome::Cancelled));
     if execution.options().dry_run || !(is_undoing || is_over) {
         return;
     }
-    for (task, step) in view.steps() {
-        let Some(undo) = view.planned(task).compensate.as_deref() else {
+    for (task, step) in view.list_steps() {
+        let Some(undo) = view.planned_step(task).compensate.as_deref() else {
             if is_over {
-                add_kept(view, task, step, found);
+                add_not_undoable(view, task, step, candidates);
             }
             continue;
         };
-        add_undone(view, task, step, found);
-        for (task, call) in calls_of(view, task, step) {
-            add_failed_undo(view, task, call, found);
+        add_undone(view, task, step, candidates);
+        for (task, call) in undoable_calls(view, task, step) {
+            add_failed_undo(view, task, call, candidates);
             if is_over {
-                add_not_undone(view, task, call, undo, found);
+                add_not_undone(view, task, call, undo, candidates);
             }
         }
     }
 }
 
-fn calls_of<'a>(
+fn undoable_calls<'a>(
     view: &View<'a>,
     task: Task,
     step: &'a Step,
 ) -> impl Iterator<Item = (Task, &'a Step)> + use<'a> {
     let whole = step.items.is_none().then_some((task, step));
-    whole.into_iter().chain(view.items(task))
+    whole.into_iter().chain(view.list_items(task))
 }
 
-fn is_undone(call: &Step) -> bool {
+fn has_been_undone(call: &Step) -> bool {
     call.undo.as_ref().is_some_and(|undo| undo.output().is_some())
 }
 
@@ -63,12 +63,12 @@ fn warning_finding(code: &'static str, severity: Severity, message: String) -> F
 }
 
 /// Adds why compensation is off, if a plan with `compensate` could need it.
-fn add_option<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
+fn add_disabled_compensation<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     let may_fail = execution.state() != ExecutionState::Completed && !execution.options().dry_run;
     let has_undo = execution.plan().steps().iter().any(|step| step.compensate.is_some());
-    if let (true, true, Some(why)) = (may_fail, has_undo, why_off(view)) {
-        found.add(Severity::Info, None, move || {
+    if let (true, true, Some(why)) = (may_fail, has_undo, reason_for_disabled(view)) {
+        candidates.add(Severity::Info, None, move || {
             let message = format!("a failure undoes nothing, because {why}");
             warning_finding("compensation.off", Severity::Info, message)
         });
@@ -76,7 +76,7 @@ fn add_option<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
 }
 
 /// Returns why compensation is off, if something other than the caller's wish turned it off.
-fn why_off(view: &View<'_>) -> Option<&'static str> {
+fn reason_for_disabled(view: &View<'_>) -> Option<&'static str> {
     let execution = view.execution;
     let options = execution.options();
     let asks = execution.plan().steps().iter().any(|step| step.tool.as_str() == REPLAN);
@@ -88,34 +88,43 @@ fn why_off(view: &View<'_>) -> Option<&'static str> {
     }
 }
 
-fn add_undone<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Candidates<'a>) {
+fn add_undone<'a>(view: &'a View<'a>, task: Task, step: &'a Step, candidates: &mut Candidates<'a>) {
     let undone: Vec<(Task, &Step)> =
-        calls_of(view, task, step).filter(|(_, call)| is_undone(call)).collect();
+        undoable_calls(view, task, step).filter(|(_, call)| has_been_undone(call)).collect();
     let last = undone.iter().filter_map(|(_, call)| call.undo.as_ref()?.changed).max();
     if undone.is_empty() {
         return;
     }
-    found.add(Severity::Info, last, move || {
-        let names: Vec<String> = undone.iter().map(|(task, _)| view.name(*task)).collect();
-        let planned = view.planned(task);
+    candidates.add(Severity::Info, last, move || {
+        let names: Vec<String> = undone.iter().map(|(task, _)| view.step_name(*task)).collect();
+        let planned = view.planned_step(task);
         let tool = planned.compensate.as_ref().map(|undo| undo.tool.to_string());
         let message = format!("undone by `{}`: {}", tool.unwrap_or_default(), list_names(&names));
-        warning_finding("compensation.undone", Severity::Info, message).of_step(&planned.id, None)
+        warning_finding("compensation.undone", Severity::Info, message)
+            .about_step(&planned.id, None)
     });
 }
 
-fn add_failed_undo<'a>(view: &'a View<'a>, task: Task, call: &'a Step, found: &mut Candidates<'a>) {
+fn add_failed_undo<'a>(
+    view: &'a View<'a>,
+    task: Task,
+    call: &'a Step,
+    candidates: &mut Candidates<'a>,
+) {
     let Some(undo) = call.undo.as_deref() else { return };
     let StepState::Failed(error) = &undo.state else { return };
-    found.add(Severity::Error, undo.changed, move || {
-        let planned = view.planned(task);
+    candidates.add(Severity::Error, undo.changed, move || {
+        let planned = view.planned_step(task);
         let tool = planned.call_of_part(task.part.compensation()).tool;
-        let cause = cause_line(&error.message);
-        let message =
-            format!("{} could not be undone by `{tool}`: {}: {cause}", view.name(task), error.code);
+        let cause = find_cause_line(&error.message);
+        let message = format!(
+            "{} could not be undone by `{tool}`: {}: {cause}",
+            view.step_name(task),
+            error.code
+        );
         warning_finding("compensation.failed", Severity::Error, message)
-            .of_step(&planned.id, task.part.item)
-            .helped_by(undo_by_hand(view, task))
+            .about_step(&planned.id, task.part.item)
+            .with_remedies(manual_undo_remedy(view, task))
     });
 }
 
@@ -124,17 +133,17 @@ fn add_not_undone<'a>(
     task: Task,
     call: &'a Step,
     undo: &'a Compensation,
-    found: &mut Candidates<'a>,
+    candidates: &mut Candidates<'a>,
 ) {
-    let planned = view.planned(task);
+    let planned = view.planned_step(task);
     match &call.state {
         StepState::Failed(error)
             if error.is_outcome_unknown()
                 && call.has_once_call(planned.policy.effect)
                 && call.settled() != Some(Settled::Failed) =>
         {
-            found.add(Severity::Warning, call.changed, move || {
-                let name = view.name(task);
+            candidates.add(Severity::Warning, call.changed, move || {
+                let name = view.step_name(task);
                 let effect = match call.settled() {
                     Some(_) => "took effect",
                     None => "may have taken effect",
@@ -142,25 +151,25 @@ fn add_not_undone<'a>(
                 let message =
                     format!("{name} {effect} and is not undone: `{}` undoes it", undo.tool);
                 warning_finding("compensation.unknown", Severity::Warning, message)
-                    .of_step(&planned.id, task.part.item)
+                    .about_step(&planned.id, task.part.item)
             });
         }
         StepState::Succeeded(_) if call.undo.is_none() => {
-            found.add(Severity::Warning, call.changed, move || {
-                let why = why_not_undone(view, call);
-                let message = format!("{} was not undone, because {why}", view.name(task));
+            candidates.add(Severity::Warning, call.changed, move || {
+                let why = reason_not_undone(view, call);
+                let message = format!("{} was not undone, because {why}", view.step_name(task));
                 warning_finding("compensation.not_undone", Severity::Warning, message)
-                    .of_step(&planned.id, task.part.item)
-                    .helped_by(undo_by_hand(view, task))
+                    .about_step(&planned.id, task.part.item)
+                    .with_remedies(manual_undo_remedy(view, task))
             });
         }
         _ => (),
     }
 }
 
-fn why_not_undone(view: &View<'_>, call: &Step) -> String {
+fn reason_not_undone(view: &View<'_>, call: &Step) -> String {
     if !view.execution.options().compensate_on_failure {
-        let why = why_off(view).unwrap_or("compensation was turned off");
+        let why = reason_for_disabled(view).unwrap_or("compensation was turned off");
         return why.to_owned();
     }
     if call.is_reused {
@@ -170,26 +179,32 @@ fn why_not_undone(view: &View<'_>, call: &Step) -> String {
 }
 
 /// Returns the call that undoes a task, with its parameters.
-fn undo_by_hand(view: &View<'_>, task: Task) -> Option<Remedy> {
-    let callee = view.planned(task).call_of_part(task.part.compensation());
+fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
+    let callee = view.planned_step(task).call_of_part(task.part.compensation());
     let scope = view.execution.template_scope(task.compensation());
     let rendered = callee.template.render(&scope, limits::OUTPUT_BYTES).ok()?;
     Some(Remedy::call_tool(callee.tool, &rendered.value))
 }
 
-/// Adds a step that stays done because its plan does not say how to undo it. Only if the execution
-/// undoes others, so that people may expect it.
-fn add_kept<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Candidates<'a>) {
-    let planned = view.planned(task);
+/// Adds a step that stays done because its plan does not say how to undo it. Such a step is
+/// reported only if the execution undoes others, so that people may expect it to be undone.
+fn add_not_undoable<'a>(
+    view: &'a View<'a>,
+    task: Task,
+    step: &'a Step,
+    candidates: &mut Candidates<'a>,
+) {
+    let planned = view.planned_step(task);
     let undoes = view.execution.options().compensate_on_failure
-        && view.steps().any(|(_, step)| step.has_compensation());
+        && view.list_steps().any(|(_, step)| step.has_compensation());
     let has_effect =
         planned.policy.effect != Effect::Read && !matches!(planned.kind, StepKind::Plan(_));
     if undoes && has_effect && matches!(step.state, StepState::Succeeded(_)) {
-        found.add(Severity::Info, step.changed, move || {
-            let name = view.name(task);
+        candidates.add(Severity::Info, step.changed, move || {
+            let name = view.step_name(task);
             let message = format!("{name} stays done, because the plan has no `compensate` for it");
-            warning_finding("compensation.none", Severity::Info, message).of_step(&planned.id, None)
+            warning_finding("compensation.none", Severity::Info, message)
+                .about_step(&planned.id, None)
         });
     }
 }

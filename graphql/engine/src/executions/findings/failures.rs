@@ -12,28 +12,29 @@ use shared::{
 use toolbox::Found;
 
 use super::{
-    cause_line::cause_line,
+    cause_line::find_cause_line,
     finding::{Candidates, Finding, FindingKind},
     remedy::Remedy,
     view::{View, describe_worker, list_names},
 };
 
 /// Adds what failed, was cancelled, or was taken over from a lost worker.
-pub(super) fn add_failures<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
-    for (task, step) in view.steps() {
+pub(super) fn add_failures<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
+    for (task, step) in view.list_steps() {
         if let StepState::Failed(error) = &step.state {
-            let severity = severity_of(view, task);
-            found.add(severity, step.changed, move || describe_failure(view, task, step, error));
+            let severity = failure_severity(view, task);
+            candidates
+                .add(severity, step.changed, move || describe_failure(view, task, step, error));
         }
-        add_items(view, task, found);
+        add_items(view, task, candidates);
     }
-    add_deadline(view, found);
-    add_whole(view, found);
+    add_deadline(view, candidates);
+    add_execution_failure(view, candidates);
     for takeover in &view.execution.history().takeovers {
-        found.add(Severity::Info, Some(takeover.claim), move || {
+        candidates.add(Severity::Info, Some(takeover.claim), move || {
             let (lost, new) = (describe_worker(&takeover.lost), describe_worker(&takeover.new));
             let names: Vec<String> =
-                takeover.interrupted.iter().map(|task| view.name(*task)).collect();
+                takeover.interrupted.iter().map(|task| view.step_name(*task)).collect();
             let message = format!(
                 "the worker {lost} was lost while {} ran, and {new} took the execution over",
                 list_names(&names)
@@ -43,20 +44,20 @@ pub(super) fn add_failures<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
     }
 }
 
-fn severity_of(view: &View<'_>, task: Task) -> Severity {
+fn failure_severity(view: &View<'_>, task: Task) -> Severity {
     if view.is_fatal(task) { Severity::Error } else { Severity::Warning }
 }
 
 /// Adds the failed items of a step whose failures let the execution go on. Of other steps, whose
 /// finding is about the first failed item, adds the items that a person can settle.
-fn add_items<'a>(view: &'a View<'a>, task: Task, found: &mut Candidates<'a>) {
+fn add_items<'a>(view: &'a View<'a>, task: Task, candidates: &mut Candidates<'a>) {
     let is_fatal = view.is_fatal(task);
     let list = view.execution.step(task.step).items.as_deref();
     let first = list.and_then(shared::execution::Items::first_failed);
-    for (task, item) in view.items(task) {
+    for (task, item) in view.list_items(task) {
         let StepState::Failed(error) = &item.state else { continue };
         if !is_fatal || (error.is_outcome_unknown() && task.part.item != first) {
-            found.add(severity_of(view, task), item.changed, move || {
+            candidates.add(failure_severity(view, task), item.changed, move || {
                 describe_failure(view, task, item, error)
             });
         }
@@ -64,58 +65,60 @@ fn add_items<'a>(view: &'a View<'a>, task: Task, found: &mut Candidates<'a>) {
 }
 
 /// Adds the deadline, if no step failed because of it.
-fn add_deadline<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
+fn add_deadline<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     let has_code = |step: &Step| matches!(&step.state, StepState::Failed(error) if error.code == ErrorCode::DEADLINE);
-    if execution.missed_deadline() && !view.steps().any(|(_, step)| has_code(step)) {
-        found.add(Severity::Error, execution.history().overran, move || {
+    if execution.missed_deadline() && !view.list_steps().any(|(_, step)| has_code(step)) {
+        candidates.add(Severity::Error, execution.history().overran, move || {
             let late =
-                view.steps().find(|(_, step)| !matches!(step.state, StepState::Succeeded(_)));
+                view.list_steps().find(|(_, step)| !matches!(step.state, StepState::Succeeded(_)));
             let limit = execution.options().deadline_ms.unwrap_or_default();
             let message = format!("the execution exceeded its deadline of {limit} ms");
             let code = ErrorCode::DEADLINE.to_string();
             let finding = Finding::new(FindingKind::Failure, Severity::Error, code, message)
-                .helped_by(deadline_remedies(view));
+                .with_remedies(deadline_remedies(view));
             match late {
-                Some((task, _)) => finding.of_step(&view.planned(task).id, None),
+                Some((task, _)) => finding.about_step(&view.planned_step(task).id, None),
                 None => finding,
             }
         });
     }
 }
 
-fn add_whole<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
+fn add_execution_failure<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let history = view.execution.history();
     if let Some((occurrence, error)) = &history.failed
-        && view.first_failure().is_none()
+        && view.find_first_failure().is_none()
     {
-        found.add(Severity::Error, Some(*occurrence), move || {
+        candidates.add(Severity::Error, Some(*occurrence), move || {
             let message =
-                format!("the execution could not continue: {}", cause_line(&error.message));
+                format!("the execution could not continue: {}", find_cause_line(&error.message));
             Finding::new(FindingKind::Failure, Severity::Error, error.code.to_string(), message)
-                .helped_by(is_over(view).then(|| Remedy::revise(view.execution)))
+                .with_remedies(can_be_retried(view).then(|| Remedy::revise(view.execution)))
         });
     }
     if let Some((occurrence, reason)) = &history.cancelled {
-        found.add(Severity::Warning, Some(*occurrence), move || {
-            let why = reason.as_ref().map(|why| format!(": {}", cause_line(why)));
+        candidates.add(Severity::Warning, Some(*occurrence), move || {
+            let why = reason.as_ref().map(|why| format!(": {}", find_cause_line(why)));
             let message = format!("the execution was cancelled{}", why.unwrap_or_default());
-            let can_retry = is_over(view) && view.execution.state() == ExecutionState::Cancelled;
+            let can_retry =
+                can_be_retried(view) && view.execution.state() == ExecutionState::Cancelled;
             let retry = can_retry.then(|| Remedy::retry(view.execution));
             let retry = retry.map(|retry| retry.with_label("run the steps that did not run"));
             let code = "execution.cancelled";
-            Finding::new(FindingKind::Failure, Severity::Warning, code, message).helped_by(retry)
+            Finding::new(FindingKind::Failure, Severity::Warning, code, message)
+                .with_remedies(retry)
         });
     }
 }
 
 /// Returns whether the execution has ended and could be retried.
-fn is_over(view: &View<'_>) -> bool {
+fn can_be_retried(view: &View<'_>) -> bool {
     view.is_finished() && !view.execution.options().dry_run
 }
 
 fn describe_failure(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Finding {
-    let planned = view.planned(task);
+    let planned = view.planned_step(task);
     let first_failed = step.items.as_deref().and_then(shared::execution::Items::first_failed);
     let first_failed = first_failed.filter(|_| view.is_fatal(task));
     let shown = first_failed.map_or(task, |index| task.for_item(index));
@@ -124,23 +127,23 @@ fn describe_failure(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
         0 | 1 => String::new(),
         attempts => format!(" after {attempts} attempts"),
     };
-    let mut message = format!("{} failed{attempts}", view.name(shown));
-    let cause = match unknown_call(view, failed_step, error) {
+    let mut message = format!("{} failed{attempts}", view.step_name(shown));
+    let cause = match find_unknown_child_call(view, failed_step, error) {
         // The error of this step does not know if a person settled the call.
         Some(call) => call.message.clone(),
-        None => cause_line(&error.message),
+        None => find_cause_line(&error.message),
     };
     if !cause.is_empty() {
         message = format!("{message}: {cause}");
     }
-    let more = [count_failed_items(step), why_not_retried(view, shown, failed_step, error)];
+    let more = [count_failed_items(step), reason_not_retried(view, shown, failed_step, error)];
     for more in more.into_iter().flatten() {
         message = format!("{message}; {more}");
     }
-    let severity = severity_of(view, task);
+    let severity = failure_severity(view, task);
     let finding = Finding::new(FindingKind::Failure, severity, error.code.to_string(), message)
-        .of_step(&planned.id, shown.part.item)
-        .helped_by(failure_remedies(view, shown, failed_step, error));
+        .about_step(&planned.id, shown.part.item)
+        .with_remedies(failure_remedies(view, shown, failed_step, error));
     let child = failed_step.child.filter(|_| matches!(planned.kind, StepKind::Plan(_)));
     Finding { cause_execution: child, ..finding }
 }
@@ -154,8 +157,13 @@ fn count_failed_items(step: &Step) -> Option<String> {
     (total > 1).then(|| format!("of {total} items, {failed} failed and {done} succeeded"))
 }
 
-fn why_not_retried(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Option<String> {
-    let planned = view.planned(task);
+fn reason_not_retried(
+    view: &View<'_>,
+    task: Task,
+    step: &Step,
+    error: &ToolError,
+) -> Option<String> {
+    let planned = view.planned_step(task);
     let allowed = planned.policy.retry.max_attempts;
     let has_own_reason = [
         ErrorCode::REJECTED,
@@ -193,9 +201,9 @@ fn why_not_retried(view: &View<'_>, task: Task, step: &Step, error: &ToolError) 
     Some(why)
 }
 
-fn describe_settlement(settlement: &event::Settlement) -> String {
+fn describe_settlement(settlement: &event::SettlementAnswer) -> String {
     let said = settlement.comment.as_deref().filter(|comment| !comment.trim().is_empty());
-    let said = said.map(|comment| format!(" ({})", cause_line(comment))).unwrap_or_default();
+    let said = said.map(|comment| format!(" ({})", find_cause_line(comment))).unwrap_or_default();
     match settlement.outcome {
         Settled::Succeeded => {
             format!("a person settled it as succeeded{said}, so a retry reuses its output")
@@ -207,17 +215,17 @@ fn describe_settlement(settlement: &event::Settlement) -> String {
 }
 
 fn deadline_remedies(view: &View<'_>) -> Vec<Remedy> {
-    if !is_over(view) {
+    if !can_be_retried(view) {
         return Vec::new();
     }
     // A retry has the same deadline.
     vec![Remedy::with_deadline(view.execution), Remedy::retry(view.execution)]
 }
 
-/// Returns what helps after a failure, best first. Nothing while the execution still runs, because
-/// only a finished one can be retried.
+/// Returns what helps after a failure, best first. Returns nothing while the execution still runs,
+/// because only a finished one can be retried.
 fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError) -> Vec<Remedy> {
-    let (execution, planned) = (view.execution, view.planned(task));
+    let (execution, planned) = (view.execution, view.planned_step(task));
     if execution.options().dry_run {
         return plan_remedies(view, task, error);
     }
@@ -226,15 +234,16 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     }
     let retry = || Remedy::retry(execution);
     if let (StepKind::Plan(_), Some(child)) = (planned.kind, step.child) {
-        if let Some(call) = unknown_call(view, step, error) {
-            return remedies_of_call(call, Remedy::look_at(child), retry());
+        if let Some(call) = find_unknown_child_call(view, step, error) {
+            return unknown_call_remedies(call, Remedy::show_execution(child), retry());
         }
         if error.is_outcome_unknown() {
-            let see = Remedy::look_at(child).with_label("settle the call in the child execution");
+            let see =
+                Remedy::show_execution(child).with_label("settle the call in the child execution");
             let again = retry().with_label("call it again, although it may have happened");
             return vec![see, again.mark_dangerous()];
         }
-        return vec![Remedy::look_at(child), retry()];
+        return vec![Remedy::show_execution(child), retry()];
     }
     if step.settled().is_some() {
         return vec![retry()];
@@ -254,10 +263,10 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     }
     match error.code.as_str() {
         "tool.inactive" => {
-            let set = set_of(view, task);
+            let set = find_toolset(view, task);
             set.map(|set| Remedy::activate(&set)).into_iter().chain([retry()]).collect()
         }
-        "tool.unavailable" if !error.retryable || is_missing(view, task) => {
+        "tool.unavailable" if !error.retryable || lacks_tool(view, task) => {
             vec![Remedy::doctor(), retry()]
         }
         "tool.unavailable" => vec![retry(), Remedy::doctor()],
@@ -276,20 +285,24 @@ fn failure_remedies(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
 }
 
 /// Returns the finding about the call in a child execution because of which a step failed.
-fn unknown_call<'a>(view: &View<'a>, step: &Step, error: &ToolError) -> Option<&'a Finding> {
+fn find_unknown_child_call<'a>(
+    view: &View<'a>,
+    step: &Step,
+    error: &ToolError,
+) -> Option<&'a Finding> {
     let child = step.child.filter(|_| error.is_outcome_unknown())?;
-    view.around?.children.get(&child)
+    view.node_facts?.children.get(&child)
 }
 
 /// Returns what helps with a call of a child execution, until it is settled and after that.
-fn remedies_of_call(call: &Finding, look: Remedy, retry: Remedy) -> Vec<Remedy> {
-    let settle = call.remedies.iter().filter(|remedy| remedy.settles()).cloned();
+fn unknown_call_remedies(call: &Finding, show_remedy: Remedy, retry: Remedy) -> Vec<Remedy> {
+    let settle = call.remedies.iter().filter(|remedy| remedy.is_settlement()).cloned();
     let mut remedies: Vec<Remedy> = settle.collect();
     if remedies.is_empty() {
-        return vec![retry, look];
+        return vec![retry, show_remedy];
     }
     let again = retry.with_label("call it again, although it may have happened");
-    remedies.extend([again.mark_dangerous(), look]);
+    remedies.extend([again.mark_dangerous(), show_remedy]);
     remedies
 }
 
@@ -307,13 +320,15 @@ pub(in super::super) fn children_with_unknown_call(
     })
 }
 
-/// Returns the finding about a call with an unknown outcome. Prefers a call that nobody settled.
-pub(in super::super) fn find_unknown_call(found: Vec<Finding>) -> Option<Finding> {
+/// Returns a finding about a call with an unknown outcome, preferably of a call that no person
+/// settled.
+pub(in super::super) fn find_unknown_call(candidates: Vec<Finding>) -> Option<Finding> {
     let is_unknown = |finding: &Finding| {
         finding.kind == FindingKind::Failure && finding.code == ErrorCode::OUTCOME_UNKNOWN.as_str()
     };
-    let mut unknown: Vec<Finding> = found.into_iter().filter(is_unknown).collect();
-    let open = unknown.iter().position(|finding| finding.remedies.iter().any(Remedy::settles));
+    let mut unknown: Vec<Finding> = candidates.into_iter().filter(is_unknown).collect();
+    let open =
+        unknown.iter().position(|finding| finding.remedies.iter().any(Remedy::is_settlement));
     (!unknown.is_empty()).then(|| unknown.swap_remove(open.unwrap_or(0)))
 }
 
@@ -322,7 +337,7 @@ fn plan_remedies(view: &View<'_>, task: Task, error: &ToolError) -> Vec<Remedy> 
     let execution = view.execution;
     let mut remedies = Vec::new();
     if error.code == ErrorCode::UNRESOLVED && execution.parent().is_none() {
-        let missing = missing_inputs(view, task);
+        let missing = find_missing_inputs(view, task);
         if !missing.is_empty() {
             remedies.push(Remedy::give_input(execution, &missing));
         }
@@ -335,8 +350,8 @@ fn plan_remedies(view: &View<'_>, task: Task, error: &ToolError) -> Vec<Remedy> 
 }
 
 /// Returns the fields of the input that a step needs and that were not given.
-pub(super) fn missing_inputs(view: &View<'_>, task: Task) -> Vec<String> {
-    let texts = missing_input(view.planned(task), view.execution.options());
+pub(super) fn find_missing_inputs(view: &View<'_>, task: Task) -> Vec<String> {
+    let texts = missing_input(view.planned_step(task), view.execution.options());
     let mut names: Vec<String> = Vec::new();
     for text in texts {
         let path = text.trim_start_matches("{{").trim().strip_prefix("input.");
@@ -351,17 +366,17 @@ pub(super) fn missing_inputs(view: &View<'_>, task: Task) -> Vec<String> {
 }
 
 pub(super) fn settle_remedies(view: &View<'_>, task: Task) -> [Remedy; 2] {
-    Remedy::settle_both(view.execution.id(), &view.planned(task).id, task.part)
+    Remedy::settle_either_way(view.execution.id(), &view.planned_step(task).id, task.part)
 }
 
-fn set_of(view: &View<'_>, task: Task) -> Option<ToolSetName> {
-    let tool = view.planned(task).call_of_part(task.part).tool;
+fn find_toolset(view: &View<'_>, task: Task) -> Option<ToolSetName> {
+    let tool = view.planned_step(task).call_of_part(task.part).tool;
     set_prefix(tool.as_str())?.parse().ok()
 }
 
 /// Returns whether this node lacks the tool, or its toolset failed here.
-fn is_missing(view: &View<'_>, task: Task) -> bool {
-    let tool = view.planned(task).call_of_part(task.part).tool;
-    let found = view.toolbox().map(|toolbox| toolbox.find(tool));
-    matches!(found, Some(Found::Failed { .. } | Found::Unknown))
+fn lacks_tool(view: &View<'_>, task: Task) -> bool {
+    let tool = view.planned_step(task).call_of_part(task.part).tool;
+    let candidates = view.toolbox().map(|toolbox| toolbox.find(tool));
+    matches!(candidates, Some(Found::Failed { .. } | Found::Unknown))
 }

@@ -68,11 +68,11 @@ impl Finding {
         }
     }
 
-    pub(super) fn of_step(self, step: &StepId, index: Option<u32>) -> Self {
+    pub(super) fn about_step(self, step: &StepId, index: Option<u32>) -> Self {
         Self { step: Some(step.clone()), index, ..self }
     }
 
-    pub(super) fn caused_by(self, event: Option<Occurrence>) -> Self {
+    pub(super) fn with_cause(self, event: Option<Occurrence>) -> Self {
         let (at, cause) = (event.map(|event| event.at), event.map(|event| event.seq));
         Self { at: self.at.or(at), cause: self.cause.or(cause), ..self }
     }
@@ -85,13 +85,13 @@ impl Finding {
         Self { awaited: Some(name), ..self }
     }
 
-    pub(super) fn helped_by(self, remedies: impl IntoIterator<Item = Remedy>) -> Self {
+    pub(super) fn with_remedies(self, remedies: impl IntoIterator<Item = Remedy>) -> Self {
         Self { remedies: remedies.into_iter().collect(), ..self }
     }
 }
 
-/// Findings that are rendered only if they are among the first, because an execution may have
-/// thousands of failed items and a list needs one of them.
+/// Findings that are not rendered yet. Only the first ones are rendered, because an execution may
+/// have thousands of failed items and a list needs one of them.
 #[derive(Default)]
 pub(super) struct Candidates<'a> {
     all: Vec<Candidate<'a>>,
@@ -111,15 +111,15 @@ impl<'a> Candidates<'a> {
         render: impl FnOnce() -> Finding + 'a,
     ) {
         let at = event.map(|event| event.at);
-        let render = Box::new(move || Finding { severity, ..render() }.caused_by(event));
+        let render = Box::new(move || Finding { severity, ..render() }.with_cause(event));
         self.all.push(Candidate { severity, at, render });
     }
 
     /// Renders the most severe, earliest candidates, at most [`MAX_FINDINGS`].
-    pub(super) fn render_first(mut self, most: usize) -> Vec<Finding> {
-        let most = most.min(MAX_FINDINGS);
+    pub(super) fn render_first(mut self, max_findings: usize) -> Vec<Finding> {
+        let max_findings = max_findings.min(MAX_FINDINGS);
         self.all
             .sort_by_key(|candidate| (candidate.severity, candidate.at.is_none(), candidate.at));
-        self.all.into_iter().take(most).map(|candidate| (candidate.render)()).collect()
+        self.all.into_iter().take(max_findings).map(|candidate| (candidate.render)()).collect()
     }
 }

@@ -27,7 +27,7 @@ pub fn find_planning_findings(
             let (code, message) = (text(&entry.content["code"]), text(&entry.content["message"]));
             let remedies = planning_remedies(request, &code);
             let kind = FindingKind::Failure;
-            vec![Finding::new(kind, Severity::Error, code, message).helped_by(remedies)]
+            vec![Finding::new(kind, Severity::Error, code, message).with_remedies(remedies)]
         }
         Some(diagnostics) => diagnostics.iter().map(diagnostic_finding).collect(),
     };
@@ -60,13 +60,13 @@ fn planning_remedies(request: &Request, code: &str) -> Vec<Remedy> {
     let again = format!("faber run {query}");
     match code {
         "PLANNER_UNAVAILABLE" => {
-            vec![Remedy::doctor(), Remedy::command("plan it again", &again)]
+            vec![Remedy::doctor(), Remedy::from_command("plan it again", &again)]
         }
         "NO_PLAN_FOUND" | "INVALID_PLAN" => {
-            vec![Remedy::command("write the plan by hand", "faber run --plan FILE")]
+            vec![Remedy::from_command("write the plan by hand", "faber run --plan FILE")]
         }
         "LIMIT_EXCEEDED" | "STORE_UNAVAILABLE" | "INTERNAL" => {
-            vec![Remedy::command("plan it again", &again)]
+            vec![Remedy::from_command("plan it again", &again)]
         }
         _ => Vec::new(),
     }

@@ -6,7 +6,7 @@ use shared::{
     id::{ExecutionId, Part, StepId, ToolName, ToolSetName},
 };
 
-/// An action that helps: a command, and where there is one, the mutation of the API.
+/// An action that helps: a command, and the mutation of the API that does the same if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
     pub label: String,
@@ -18,7 +18,7 @@ pub struct Remedy {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Settlement {
+enum SettlementAnswer {
     Succeeded,
     Failed,
 }
@@ -96,7 +96,7 @@ impl Remedy {
     }
 
     pub(super) fn approve(id: ExecutionId, step: &StepId, part: Part, is_approved: bool) -> Self {
-        let name = part_name(step, part.item);
+        let name = format_part_name(step, part.item);
         let (label, option) =
             if is_approved { ("approve it", "") } else { ("reject it", " --reject") };
         let command = format!("faber approve {id} {}{option}", quote_for_shell(&name));
@@ -104,10 +104,10 @@ impl Remedy {
         Self::new(label, command).with_mutation("approveStep", variables)
     }
 
-    fn settle(id: ExecutionId, step: &StepId, part: Part, answer: Settlement) -> Self {
+    fn settle(id: ExecutionId, step: &StepId, part: Part, answer: SettlementAnswer) -> Self {
         let (label, option, outcome) = match answer {
-            Settlement::Succeeded => ("it took effect", "--succeeded", "SUCCEEDED"),
-            Settlement::Failed => ("it did not take effect", "--failed", "FAILED"),
+            SettlementAnswer::Succeeded => ("it took effect", "--succeeded", "SUCCEEDED"),
+            SettlementAnswer::Failed => ("it did not take effect", "--failed", "FAILED"),
         };
         let mut variables = json!({ "executionId": id, "stepId": step, "outcome": outcome });
         let mut item = String::new();
@@ -123,17 +123,17 @@ impl Remedy {
     }
 
     /// Returns `true` if this is the answer of a person about a call whose outcome is unknown.
-    pub(super) fn settles(&self) -> bool {
+    pub(super) fn is_settlement(&self) -> bool {
         self.mutation == Some("settleStep")
     }
 
     /// Returns the two answers of a person about a call whose outcome is unknown.
-    pub(in crate::executions) fn settle_both(
+    pub(in crate::executions) fn settle_either_way(
         id: ExecutionId,
         step: &StepId,
         part: Part,
     ) -> [Self; 2] {
-        [Settlement::Succeeded, Settlement::Failed]
+        [SettlementAnswer::Succeeded, SettlementAnswer::Failed]
             .map(|settlement| Self::settle(id, step, part, settlement))
     }
 
@@ -151,7 +151,7 @@ impl Remedy {
         Self::new("see which tools are missing or unreachable", "faber doctor".to_owned())
     }
 
-    pub(super) fn look_at(id: ExecutionId) -> Self {
+    pub(super) fn show_execution(id: ExecutionId) -> Self {
         Self::new("see what happened there", format!("faber debug {id}"))
     }
 
@@ -163,13 +163,13 @@ impl Remedy {
             .mark_dangerous()
     }
 
-    pub(super) fn command(label: &str, command: &str) -> Self {
+    pub(super) fn from_command(label: &str, command: &str) -> Self {
         Self::new(label, command.to_owned())
     }
 }
 
 /// Writes the name of a step or of an item: `step[3]`.
-pub(super) fn part_name(step: &StepId, item: Option<u32>) -> String {
+pub(super) fn format_part_name(step: &StepId, item: Option<u32>) -> String {
     match item {
         Some(item) => format!("{step}[{item}]"),
         None => step.to_string(),

@@ -14,14 +14,14 @@ use super::{
     view::View,
 };
 
-/// Maximum number of characters of a value that a condition read, and of such values.
+/// Maximum length of a value that a condition read, and maximum number of such values.
 const MAX_VALUE_CHARS: usize = 60;
 const MAX_VALUES: usize = 5;
 
-pub(super) fn add_skips<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
-    for (task, step) in view.steps() {
+pub(super) fn add_skips<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
+    for (task, step) in view.list_steps() {
         if let StepState::Skipped(reason) = &step.state {
-            found.add(Severity::Info, step.changed, move || {
+            candidates.add(Severity::Info, step.changed, move || {
                 describe_skip(view, task, step, *reason)
             });
         }
@@ -29,7 +29,7 @@ pub(super) fn add_skips<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
 }
 
 fn describe_skip(view: &View<'_>, task: Task, step: &Step, reason: SkipReason) -> Finding {
-    let name = view.name(task);
+    let name = view.step_name(task);
     let (code, message, cause) = match reason {
         SkipReason::Condition => {
             let message = format!("{name} was skipped, because {}", describe_condition(view, task));
@@ -49,12 +49,12 @@ fn describe_skip(view: &View<'_>, task: Task, step: &Step, reason: SkipReason) -
         }
     };
     let finding = Finding::new(FindingKind::Skip, Severity::Info, code, message)
-        .of_step(&view.planned(task).id, None);
+        .about_step(&view.planned_step(task).id, None);
     Finding { cause: cause.or(step.changed).map(|event| event.seq), ..finding }
 }
 
 fn describe_condition(view: &View<'_>, task: Task) -> String {
-    let Some(condition) = &view.planned(task).when else {
+    let Some(condition) = &view.planned_step(task).when else {
         return "its condition does not hold".to_owned();
     };
     let execution = view.execution;
@@ -78,18 +78,18 @@ fn describe_value(place: &str, value: Option<&Value>) -> String {
     format!("`{place}` is {text}")
 }
 
-/// Finds the first step in a chain of dependencies that did not succeed.
+/// Describes the first step in the chain of dependencies that did not succeed.
 fn describe_dependency(view: &View<'_>, task: Task) -> (String, Option<Occurrence>) {
     let mut at = task;
     let mut why = None;
-    while let Some(needed) = failed_dependency(view, at) {
+    while let Some(needed) = find_failed_dependency(view, at) {
         let step = view.execution.step(needed.step);
         let what = match &step.state {
             StepState::Failed(_) => "failed",
             StepState::Cancelled => "was cancelled",
             _ => "was skipped",
         };
-        why = Some((format!("{} {what}, which it needs", view.name(needed)), step.changed));
+        why = Some((format!("{} {what}, which it needs", view.step_name(needed)), step.changed));
         let is_chain = matches!(step.state, StepState::Skipped(SkipReason::Dependency));
         if !is_chain {
             break;
@@ -99,10 +99,10 @@ fn describe_dependency(view: &View<'_>, task: Task) -> (String, Option<Occurrenc
     why.unwrap_or_else(|| ("a step that it needs did not succeed".to_owned(), None))
 }
 
-fn failed_dependency(view: &View<'_>, task: Task) -> Option<Task> {
-    let needed = view.planned(task).depends_on.iter().copied().map(Task::from);
+fn find_failed_dependency(view: &View<'_>, task: Task) -> Option<Task> {
+    let needed = view.planned_step(task).depends_on.iter().copied().map(Task::from);
     needed.into_iter().find(|needed| match &view.execution.step(needed.step).state {
-        StepState::Failed(_) => view.planned(*needed).policy.on_error != OnError::Ignore,
+        StepState::Failed(_) => view.planned_step(*needed).policy.on_error != OnError::Ignore,
         StepState::Skipped(_) | StepState::Cancelled => true,
         _ => false,
     })
@@ -115,12 +115,14 @@ fn describe_end(view: &View<'_>) -> (String, Option<Occurrence>) {
         return ("the execution could not continue".to_owned(), Some(*occurrence));
     }
     if let Some(occurrence) = history.overran
-        && view.first_failure().is_none_or(|(failure, _)| failure > occurrence)
+        && view.find_first_failure().is_none_or(|(failure, _)| failure > occurrence)
     {
         return ("the execution's deadline passed first".to_owned(), Some(occurrence));
     }
-    match view.first_failure() {
-        Some((occurrence, task)) => (format!("{} failed first", view.name(task)), Some(occurrence)),
+    match view.find_first_failure() {
+        Some((occurrence, task)) => {
+            (format!("{} failed first", view.step_name(task)), Some(occurrence))
+        }
         None => ("the execution failed first".to_owned(), None),
     }
 }

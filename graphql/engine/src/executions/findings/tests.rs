@@ -24,11 +24,11 @@ use toolbox::Toolbox;
 
 use super::*;
 
-fn at(ms: i64) -> Timestamp {
+fn at_ms(ms: i64) -> Timestamp {
     Timestamp::from_timestamp_millis(ms).unwrap()
 }
 
-fn worker(n: u32) -> WorkerId {
+fn worker_id(n: u32) -> WorkerId {
     format!("work_{n}_aaaaaaaaa").parse().unwrap()
 }
 
@@ -42,7 +42,7 @@ struct Story {
 }
 
 /// Returns a step of a plan. `fields` override its defaults.
-fn step(id: &str, needs: &[&str], fields: Value) -> Value {
+fn make_step(id: &str, needs: &[&str], fields: Value) -> Value {
     let mut step = json!({ "id": id, "tool": format!("shop.{id}"), "parameters": {},
         "depends_on": needs, "policy": { "effect": "read" } });
     for (name, value) in fields.as_object().unwrap() {
@@ -51,17 +51,17 @@ fn step(id: &str, needs: &[&str], fields: Value) -> Value {
     step
 }
 
-fn policy(fields: Value) -> Value {
+fn make_policy(fields: Value) -> Value {
     json!({ "policy": fields })
 }
 
 impl Story {
-    fn with(steps: &[Value], options: ExecutionOptions) -> Self {
-        Self::that_repeats(steps, options, Vec::new())
+    fn with_options(steps: &[Value], options: ExecutionOptions) -> Self {
+        Self::retry_of_calls(steps, options, Vec::new())
     }
 
     /// Creates a retry of an execution that had calls with an unknown outcome.
-    fn that_repeats(steps: &[Value], options: ExecutionOptions, call_keys: Vec<CallKey>) -> Self {
+    fn retry_of_calls(steps: &[Value], options: ExecutionOptions, call_keys: Vec<CallKey>) -> Self {
         let plan = json!({
             "about": { "id": "plan_1_aaaaaaaaa", "request": "req_1_aaaaaaaaa", "version": 1,
                 "query": "", "planner": "explicit", "created_at": 0 },
@@ -71,30 +71,30 @@ impl Story {
         let created =
             Created { call_keys, ..Created::new(plan.id(), plan.info().request, options) };
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
-        let (execution, _) = machine::create_execution_from(id, &plan, created, at(0)).unwrap();
+        let (execution, _) = machine::create_execution_from(id, &plan, created, at_ms(0)).unwrap();
         Self { execution, now: 0, commands: 0, child: None }
     }
 
-    fn of(steps: &[Value]) -> Self {
-        Self::with(steps, ExecutionOptions::default()).claim(1)
+    fn from_steps(steps: &[Value]) -> Self {
+        Self::with_options(steps, ExecutionOptions::default()).claim_by(1)
     }
 
-    fn input(mut self, input: Input) -> Self {
-        machine::decide(&mut self.execution, input, at(self.now));
+    fn with_input(mut self, input: Input) -> Self {
+        machine::decide(&mut self.execution, input, at_ms(self.now));
         self
     }
 
-    fn claim(self, n: u32) -> Self {
+    fn claim_by(self, n: u32) -> Self {
         let node = format!("node{n}").into();
-        self.input(Input::Claimed { worker: worker(n), node, commands_follow: false })
+        self.with_input(Input::Claimed { worker: worker_id(n), node, commands_follow: false })
     }
 
-    fn after(mut self, ms: i64) -> Self {
+    fn advance_ms(mut self, ms: i64) -> Self {
         self.now += ms;
-        self.input(Input::Woken)
+        self.with_input(Input::Woken)
     }
 
-    fn task(&self, name: &str) -> Task {
+    fn find_task(&self, name: &str) -> Task {
         let (name, item) = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
             Some((name, item)) => (name, Some(item.parse().unwrap())),
             None => (name, None),
@@ -103,60 +103,65 @@ impl Story {
         Task { step, part: Part { item, undo: false } }
     }
 
-    fn end(self, task: Task, result: Result<Value, ToolError>) -> Self {
-        let attempts = self.execution.task(task).map_or(1, |step| step.attempts);
+    fn end_call(self, task: Task, result: Result<Value, ToolError>) -> Self {
+        let attempts = self.execution.find_task(task).map_or(1, |step| step.attempts);
         let attempt = Attempt::nth_after(attempts - 1);
         let result = result.map(CallOutput::from);
-        self.input(Input::Ended { task, attempt, result })
+        self.with_input(Input::Ended { task, attempt, result })
     }
 
-    fn succeed(self, name: &str, output: Value) -> Self {
-        let task = self.task(name);
-        self.end(task, Ok(output))
+    fn succeed_step(self, name: &str, output: Value) -> Self {
+        let task = self.find_task(name);
+        self.end_call(task, Ok(output))
     }
 
-    fn fail(self, name: &str, error: ToolError) -> Self {
-        let task = self.task(name);
-        self.end(task, Err(error))
+    fn fail_step(self, name: &str, error: ToolError) -> Self {
+        let task = self.find_task(name);
+        self.end_call(task, Err(error))
     }
 
-    fn undo(self, name: &str, result: Result<Value, ToolError>) -> Self {
-        let task = self.task(name).compensation();
-        self.end(task, result)
+    fn undo_step(self, name: &str, result: Result<Value, ToolError>) -> Self {
+        let task = self.find_task(name).compensation();
+        self.end_call(task, result)
     }
 
     fn command(mut self, command: Command) -> Self {
         self.commands += 1;
         let id = format!("cmd_{}_aaaaaaaaa", self.commands).parse().unwrap();
-        let (execution, at) = (self.execution.id(), at(self.now));
-        self.input(Input::Command(SentCommand { id, execution, at, command }))
+        let (execution, at) = (self.execution.id(), at_ms(self.now));
+        self.with_input(Input::Command(SentCommand { id, execution, at, command }))
     }
 
     /// Writes the findings while worker 1 is alive.
-    fn lines(&self) -> String {
-        self.lines_with(&[], &[worker(1)], None)
+    fn finding_lines(&self) -> String {
+        self.finding_lines_with(&[], &[worker_id(1)], None)
     }
 
-    fn lines_with(
+    fn finding_lines_with(
         &self,
         inbox: &[SentCommand],
         workers: &[WorkerId],
         toolbox: Option<&Toolbox>,
     ) -> String {
         let owner = self.execution.owner().map(|owner| owner.worker);
-        let due = owner.is_none().then(|| at(0));
+        let due = owner.is_none().then(|| at_ms(0));
         let head = ExecutionHead::from_execution(&self.execution, owner, due);
         let tool = LimitedCalls::Tool("shop.limited".parse().unwrap());
         let rule = LimitRule { of: tool, key: None, concurrency: Some(1), rate: None };
         let limits = CallLimits::new(vec![rule]);
         let children = &BTreeMap::from_iter(self.child.clone());
         let head = Some(&head);
-        let around = NodeFacts { head, inbox, workers, limits: &limits, children, toolbox };
-        draw(&find_findings(&self.execution, Some(&around), at(self.now), MAX_FINDINGS))
+        let node_facts = NodeFacts { head, inbox, workers, limits: &limits, children, toolbox };
+        draw_findings(&find_findings(
+            &self.execution,
+            Some(&node_facts),
+            at_ms(self.now),
+            MAX_FINDINGS,
+        ))
     }
 }
 
-fn draw(findings: &[Finding]) -> String {
+fn draw_findings(findings: &[Finding]) -> String {
     let mut lines = String::new();
     for finding in findings {
         let Finding { code, message, remedies, cause, .. } = finding;
@@ -180,9 +185,9 @@ fn draw(findings: &[Finding]) -> String {
     lines
 }
 
-fn error(code: &str, message: &str) -> ToolError {
+fn make_error(code: &str, message: &str) -> ToolError {
     // Only codes of tools can be retried.
-    let known = [
+    let retryable_codes = [
         ErrorCode::FAILED,
         ErrorCode::TIMEOUT,
         ErrorCode::UNAVAILABLE,
@@ -191,341 +196,412 @@ fn error(code: &str, message: &str) -> ToolError {
         ErrorCode::INVALID_PARAMETERS,
         ErrorCode::OUTPUT_TOO_LARGE,
     ];
-    let found = known.into_iter().find(|known| known.as_str() == code);
+    let found =
+        retryable_codes.into_iter().find(|retryable_codes| retryable_codes.as_str() == code);
     ToolError::new(found.unwrap_or_else(|| ErrorCode::custom(code.to_owned())), message)
 }
 
-fn approve(step: &str, approved: bool) -> Command {
+fn approve_command(step: &str, approved: bool) -> Command {
     let step = step.parse().unwrap();
     Command::Approve { step, item: None, approved, comment: None }
 }
 
-fn once() -> Value {
-    policy(json!({ "effect": "once" }))
+fn once_tool() -> Value {
+    make_policy(json!({ "effect": "once" }))
 }
 
-fn undoable(effect: &str) -> Value {
+fn undoable_step(effect: &str) -> Value {
     json!({ "policy": { "effect": effect }, "compensate": { "tool": "shop.refund",
         "parameters": { "id": "{{a.id}}" }, "policy": { "effect": "idempotent" } } })
 }
 
-fn failures() -> Vec<(&'static str, String)> {
-    let one = |fields: Value| Story::of(&[step("a", &[], fields), step("b", &["a"], json!({}))]);
-    let read = || policy(json!({ "effect": "read" }));
+fn failure_cases() -> Vec<(&'static str, String)> {
+    let one = |fields: Value| {
+        Story::from_steps(&[make_step("a", &[], fields), make_step("b", &["a"], json!({}))])
+    };
+    let read = || make_policy(json!({ "effect": "read" }));
     let with_input = |options| {
-        Story::with(
-            &[step(
+        Story::with_options(
+            &[make_step(
                 "a",
                 &[],
                 json!({ "parameters": { "to": "{{input.mail}}" }, "policy": { "effect": "once" } }),
             )],
             options,
         )
-        .claim(1)
+        .claim_by(1)
     };
     let deadline = || ExecutionOptions { deadline_ms: Some(50), ..ExecutionOptions::default() };
     let retrying =
-        policy(json!({ "effect": "read", "retry": { "maxAttempts": 2, "jitter": false } }));
+        make_policy(json!({ "effect": "read", "retry": { "maxAttempts": 2, "jitter": false } }));
     let trace = "`a` exited with status 1: Traceback (most recent call last):\n  File \"a.py\"\n\
                  ValueError: unknown VAT code";
     let each = |on_error: &str| {
-        Story::of(&[
-            step("list", &[], json!({})),
-            step(
+        Story::from_steps(&[
+            make_step("list", &[], json!({})),
+            make_step(
                 "a",
                 &["list"],
                 json!({ "for_each": "{{list}}",
             "policy": { "effect": "read", "on_error": on_error } }),
             ),
         ])
-        .succeed("list", json!([1, 2, 3]))
-        .succeed("a[0]", json!(1))
-        .fail("a[1]", error("tool.failed", "no"))
-        .succeed("a[2]", json!(3))
+        .succeed_step("list", json!([1, 2, 3]))
+        .succeed_step("a[0]", json!(1))
+        .fail_step("a[1]", make_error("tool.failed", "no"))
+        .succeed_step("a[2]", json!(3))
     };
     vec![
-        ("tool.failed", one(read()).fail("a", error("tool.failed", trace)).lines()),
+        (
+            "tool.failed",
+            one(read()).fail_step("a", make_error("tool.failed", trace)).finding_lines(),
+        ),
         (
             "not retryable",
-            one(read()).fail("a", error("tool.failed", "409").without_retry()).lines(),
+            one(read())
+                .fail_step("a", make_error("tool.failed", "409").without_retry())
+                .finding_lines(),
         ),
         (
             "all attempts",
             one(retrying)
-                .fail("a", error("tool.failed", "503"))
-                .after(200)
-                .fail("a", error("tool.failed", "503"))
-                .lines(),
+                .fail_step("a", make_error("tool.failed", "503"))
+                .advance_ms(200)
+                .fail_step("a", make_error("tool.failed", "503"))
+                .finding_lines(),
         ),
-        ("tool.timeout", one(read()).fail("a", error("tool.timeout", "no answer in 5 s")).lines()),
-        ("tool.unavailable", one(read()).fail("a", error("tool.unavailable", "refused")).lines()),
-        ("tool.inactive", one(read()).fail("a", error("tool.inactive", "its set is off")).lines()),
+        (
+            "tool.timeout",
+            one(read())
+                .fail_step("a", make_error("tool.timeout", "no answer in 5 s"))
+                .finding_lines(),
+        ),
+        (
+            "tool.unavailable",
+            one(read()).fail_step("a", make_error("tool.unavailable", "refused")).finding_lines(),
+        ),
+        (
+            "tool.inactive",
+            one(read())
+                .fail_step("a", make_error("tool.inactive", "its set is off"))
+                .finding_lines(),
+        ),
         (
             "tool.invalid_parameters",
-            one(read()).fail("a", error("tool.invalid_parameters", "no id")).lines(),
+            one(read())
+                .fail_step("a", make_error("tool.invalid_parameters", "no id"))
+                .finding_lines(),
         ),
         (
             "tool.output_too_large",
-            one(read()).fail("a", error("tool.output_too_large", "9 MB")).lines(),
+            one(read()).fail_step("a", make_error("tool.output_too_large", "9 MB")).finding_lines(),
         ),
         (
             "tool.outcome_unknown",
-            one(once()).fail("a", ToolError::outcome_unknown("it broke off")).lines(),
+            one(once_tool())
+                .fail_step("a", ToolError::outcome_unknown("it broke off"))
+                .finding_lines(),
         ),
-        ("custom code", one(read()).fail("a", error("payment.declined", "declined")).lines()),
-        ("missing input", with_input(ExecutionOptions::default()).lines()),
+        (
+            "custom code",
+            one(read()).fail_step("a", make_error("payment.declined", "declined")).finding_lines(),
+        ),
+        ("missing input", with_input(ExecutionOptions::default()).finding_lines()),
         (
             "step.not_a_list",
-            Story::of(&[
-                step("list", &[], json!({})),
-                step("a", &["list"], json!({ "for_each": "{{list}}" })),
+            Story::from_steps(&[
+                make_step("list", &[], json!({})),
+                make_step("a", &["list"], json!({ "for_each": "{{list}}" })),
             ])
-            .succeed("list", json!(5))
-            .lines(),
+            .succeed_step("list", json!(5))
+            .finding_lines(),
         ),
         (
             "step.rejected",
-            one(policy(json!({ "effect": "once", "requires_approval": true })))
-                .command(approve("a", false))
-                .lines(),
+            one(make_policy(json!({ "effect": "once", "requires_approval": true })))
+                .command(approve_command("a", false))
+                .finding_lines(),
         ),
         (
             "execution.deadline",
-            Story::with(&[step("a", &[], json!({}))], deadline())
-                .claim(1)
-                .after(60)
-                .fail("a", ToolError::new(ErrorCode::CANCELLED, "told to stop"))
-                .lines(),
+            Story::with_options(&[make_step("a", &[], json!({}))], deadline())
+                .claim_by(1)
+                .advance_ms(60)
+                .fail_step("a", ToolError::new(ErrorCode::CANCELLED, "told to stop"))
+                .finding_lines(),
         ),
         (
             "deadline of a wait",
-            Story::with(
-                &[step("a", &[], policy(json!({ "requires_approval": true })))],
+            Story::with_options(
+                &[make_step("a", &[], make_policy(json!({ "requires_approval": true })))],
                 deadline(),
             )
-            .claim(1)
-            .after(60)
-            .lines(),
+            .claim_by(1)
+            .advance_ms(60)
+            .finding_lines(),
         ),
         (
             "cancelled",
             one(read())
                 .command(Command::Cancel { reason: Some("wrong shop".to_owned()) })
-                .fail("a", ToolError::new(ErrorCode::CANCELLED, "told to stop"))
-                .lines(),
+                .fail_step("a", ToolError::new(ErrorCode::CANCELLED, "told to stop"))
+                .finding_lines(),
         ),
         (
             "on_error continue",
-            one(policy(json!({ "effect": "read", "on_error": "continue" })))
-                .fail("a", error("tool.failed", "no"))
-                .lines(),
+            one(make_policy(json!({ "effect": "read", "on_error": "continue" })))
+                .fail_step("a", make_error("tool.failed", "no"))
+                .finding_lines(),
         ),
-        ("item, fail", each("fail").lines()),
-        ("item, ignore", each("ignore").lines()),
+        ("item, fail", each("fail").finding_lines()),
+        ("item, ignore", each("ignore").finding_lines()),
         ("dry run", {
             let options = ExecutionOptions { dry_run: true, ..ExecutionOptions::default() };
-            with_input(options).lines()
+            with_input(options).finding_lines()
         }),
     ]
 }
 
-fn waits() -> Vec<(&'static str, String)> {
-    let one = |fields: Value| Story::of(&[step("a", &[], fields)]);
-    let asks = || one(policy(json!({ "effect": "once", "requires_approval": true })));
-    let decide = |effect: &str| one(policy(json!({ "effect": effect, "on_error": "wait" })));
-    let wide = |options, steps: &[Value]| Story::with(steps, options).claim(1);
-    let start = ExecutionOptions { start_at: Some(at(90_000)), ..ExecutionOptions::default() };
+fn wait_cases() -> Vec<(&'static str, String)> {
+    let one = |fields: Value| Story::from_steps(&[make_step("a", &[], fields)]);
+    let asks = || one(make_policy(json!({ "effect": "once", "requires_approval": true })));
+    let decide = |effect: &str| one(make_policy(json!({ "effect": effect, "on_error": "wait" })));
+    let wide = |options, steps: &[Value]| Story::with_options(steps, options).claim_by(1);
+    let start = ExecutionOptions { start_at: Some(at_ms(90_000)), ..ExecutionOptions::default() };
     let narrow = ExecutionOptions { max_parallel: Some(1), ..ExecutionOptions::default() };
-    let retry = policy(
+    let retry = make_policy(
         json!({ "effect": "read", "retry": { "maxAttempts": 50, "backoffMs": 18_000, "jitter": false } }),
     );
     let sent = |command| {
         let id = "cmd_9_aaaaaaaaa".parse().unwrap();
-        [SentCommand { id, execution: "exec_1_aaaaaaaaa".parse().unwrap(), at: at(0), command }]
+        [SentCommand { id, execution: "exec_1_aaaaaaaaa".parse().unwrap(), at: at_ms(0), command }]
     };
-    let two = || Story::of(&[step("a", &[], once()), step("b", &[], json!({}))]);
+    let two =
+        || Story::from_steps(&[make_step("a", &[], once_tool()), make_step("b", &[], json!({}))]);
     let toolbox = Toolbox::default();
     vec![
-        ("approval", asks().lines()),
-        ("answered", asks().lines_with(&sent(approve("a", true)), &[], None)),
-        ("decision", decide("read").fail("a", error("tool.failed", "503")).lines()),
+        ("approval", asks().finding_lines()),
+        ("answered", asks().finding_lines_with(&sent(approve_command("a", true)), &[], None)),
+        (
+            "decision",
+            decide("read").fail_step("a", make_error("tool.failed", "503")).finding_lines(),
+        ),
         (
             "decision, unknown",
-            decide("once").fail("a", ToolError::outcome_unknown("it broke off")).lines(),
+            decide("once")
+                .fail_step("a", ToolError::outcome_unknown("it broke off"))
+                .finding_lines(),
         ),
-        ("signal", one(json!({ "tool": "flow.wait", "parameters": { "name": "paid" } })).lines()),
-        ("retry", one(retry).fail("a", error("tool.failed", "Error: no stock\n  at x")).lines()),
-        ("sleep", one(json!({ "tool": "flow.sleep", "parameters": { "ms": 18_000 } })).lines()),
-        ("child", one(json!({ "tool": "other", "plan": "plan_2_aaaaaaaaa" })).lines()),
+        (
+            "signal",
+            one(json!({ "tool": "flow.wait", "parameters": { "name": "paid" } })).finding_lines(),
+        ),
+        (
+            "retry",
+            one(retry)
+                .fail_step("a", make_error("tool.failed", "Error: no stock\n  at x"))
+                .finding_lines(),
+        ),
+        (
+            "sleep",
+            one(json!({ "tool": "flow.sleep", "parameters": { "ms": 18_000 } })).finding_lines(),
+        ),
+        ("child", one(json!({ "tool": "other", "plan": "plan_2_aaaaaaaaa" })).finding_lines()),
         ("child that waits", {
             let mut story = one(json!({ "tool": "other", "plan": "plan_2_aaaaaaaaa" }));
             let asks = asks();
-            let found = find_reason(find_findings(&asks.execution, None, at(0), MAX_FINDINGS));
-            let child = story.execution.task(story.task("a")).unwrap().child.unwrap();
+            let found = find_reason(find_findings(&asks.execution, None, at_ms(0), MAX_FINDINGS));
+            let child = story.execution.find_task(story.find_task("a")).unwrap().child.unwrap();
             story.child = found.map(|found| (child, found));
-            story.lines()
+            story.finding_lines()
         }),
         ("child that calls", {
-            let called = find_findings(&two().execution, None, at(0), MAX_FINDINGS);
+            let called = find_findings(&two().execution, None, at_ms(0), MAX_FINDINGS);
             assert_eq!(find_reason(called), None);
             String::new()
         }),
-        ("call", two().lines()),
+        ("call", two().finding_lines()),
         (
             "items",
-            Story::of(&[
-                step("list", &[], json!({})),
-                step("a", &["list"], json!({ "for_each": "{{list}}" })),
+            Story::from_steps(&[
+                make_step("list", &[], json!({})),
+                make_step("a", &["list"], json!({ "for_each": "{{list}}" })),
             ])
-            .succeed("list", json!([1, 2]))
-            .succeed("a[0]", json!(1))
-            .lines(),
+            .succeed_step("list", json!([1, 2]))
+            .succeed_step("a[0]", json!(1))
+            .finding_lines(),
         ),
         ("limit of calls", {
-            let mut story =
-                Story::with(&[step("limited", &[], json!({}))], ExecutionOptions::default());
+            let mut story = Story::with_options(
+                &[make_step("limited", &[], json!({}))],
+                ExecutionOptions::default(),
+            );
             let tools = ["shop.limited".parse().unwrap()].into();
             story.execution.set_limited_tools(Arc::new(tools));
-            story.claim(1).lines()
+            story.claim_by(1).finding_lines()
         }),
         (
             "limit of steps",
-            wide(narrow, &[step("a", &[], json!({})), step("b", &[], json!({}))]).lines(),
+            wide(narrow, &[make_step("a", &[], json!({})), make_step("b", &[], json!({}))])
+                .finding_lines(),
         ),
-        ("paused", one(json!({})).command(Command::Pause).lines()),
-        ("start", wide(start, &[step("a", &[], json!({}))]).lines()),
+        ("paused", one(json!({})).command(Command::Pause).finding_lines()),
+        ("start", wide(start, &[make_step("a", &[], json!({}))]).finding_lines()),
         (
             "no worker took it",
-            Story::with(&[step("a", &[], json!({}))], ExecutionOptions::default()).lines_with(
-                &[],
-                &[],
-                None,
-            ),
+            Story::with_options(&[make_step("a", &[], json!({}))], ExecutionOptions::default())
+                .finding_lines_with(&[], &[], None),
         ),
         (
             "busy workers",
-            Story::with(&[step("a", &[], json!({}))], ExecutionOptions::default()).lines(),
+            Story::with_options(&[make_step("a", &[], json!({}))], ExecutionOptions::default())
+                .finding_lines(),
         ),
-        ("its worker was lost", two().lines_with(&[], &[], None)),
-        ("a tool is missing", two().lines_with(&[], &[], Some(&toolbox))),
+        ("its worker was lost", two().finding_lines_with(&[], &[], None)),
+        ("a tool is missing", two().finding_lines_with(&[], &[], Some(&toolbox))),
     ]
 }
 
-fn others() -> Vec<(&'static str, String)> {
+fn other_cases() -> Vec<(&'static str, String)> {
     let default = ExecutionOptions::default;
     let undoing = || ExecutionOptions { compensate_on_failure: true, ..default() };
     let replanning = || ExecutionOptions { replans: ReplanOptions::times(1), ..default() };
     let when = json!({ "when": "a.total > 50 && a.vip" });
     let shop = |options, effect| {
         let steps = [
-            step("a", &[], undoable(effect)),
-            step("mail", &["a"], once()),
-            step("b", &["mail"], json!({})),
+            make_step("a", &[], undoable_step(effect)),
+            make_step("mail", &["a"], once_tool()),
+            make_step("b", &["mail"], json!({})),
         ];
-        Story::with(&steps, options).claim(1)
+        Story::with_options(&steps, options).claim_by(1)
     };
     let broken = |options| {
         shop(options, "once")
-            .succeed("a", json!({ "id": 7 }))
-            .succeed("mail", json!(1))
-            .fail("b", error("tool.failed", "no").without_retry())
+            .succeed_step("a", json!({ "id": 7 }))
+            .succeed_step("mail", json!(1))
+            .fail_step("b", make_error("tool.failed", "no").without_retry())
     };
     let loops = |options| {
-        let mut looped = undoable("once");
+        let mut looped = undoable_step("once");
         looped["for_each"] = json!("{{list}}");
         looped["compensate"]["parameters"] = json!({ "id": "{{item}}" });
-        Story::with(&[step("list", &[], json!({})), step("a", &["list"], looped)], options)
-            .claim(1)
-            .succeed("list", json!([1, 2]))
-            .succeed("a[0]", json!(1))
-            .fail("a[1]", error("tool.failed", "no").without_retry())
+        Story::with_options(
+            &[make_step("list", &[], json!({})), make_step("a", &["list"], looped)],
+            options,
+        )
+        .claim_by(1)
+        .succeed_step("list", json!([1, 2]))
+        .succeed_step("a[0]", json!(1))
+        .fail_step("a[1]", make_error("tool.failed", "no").without_retry())
     };
     let two = || {
-        Story::of(&[step("a", &[], once()), step("b", &[], json!({})), step("c", &[], json!({}))])
+        Story::from_steps(&[
+            make_step("a", &[], once_tool()),
+            make_step("b", &[], json!({})),
+            make_step("c", &[], json!({})),
+        ])
     };
-    let retry = policy(json!({ "effect": "read", "retry": { "maxAttempts": 3 } }));
+    let retry = make_policy(json!({ "effect": "read", "retry": { "maxAttempts": 3 } }));
     vec![
         (
             "skip by condition",
-            Story::of(&[step("a", &[], json!({})), step("b", &["a"], when)])
-                .succeed("a", json!({ "total": 12 }))
-                .lines(),
+            Story::from_steps(&[make_step("a", &[], json!({})), make_step("b", &["a"], when)])
+                .succeed_step("a", json!({ "total": 12 }))
+                .finding_lines(),
         ),
         ("skip by dry run", {
-            let mut story = Story::with(&[step("a", &[], json!({}))], default());
+            let mut story = Story::with_options(&[make_step("a", &[], json!({}))], default());
             let (step, part) = ("a".parse().unwrap(), Part::WHOLE);
             let event = Event::StepSkipped { step, part, reason: SkipReason::DryRun };
             let seq = story.execution.seq().next();
-            story.execution.apply(&RecordedEvent { seq, at: at(0), event }).unwrap();
-            story.claim(1).lines()
+            story.execution.apply(&RecordedEvent { seq, at: at_ms(0), event }).unwrap();
+            story.claim_by(1).finding_lines()
         }),
         (
             "skip by dependency",
-            Story::of(&[
-                step("a", &[], policy(json!({ "effect": "read", "on_error": "continue" }))),
-                step("b", &["a"], json!({})),
-                step("c", &["b"], json!({})),
+            Story::from_steps(&[
+                make_step(
+                    "a",
+                    &[],
+                    make_policy(json!({ "effect": "read", "on_error": "continue" })),
+                ),
+                make_step("b", &["a"], json!({})),
+                make_step("c", &["b"], json!({})),
             ])
-            .fail("a", error("tool.failed", "no").without_retry())
-            .lines(),
+            .fail_step("a", make_error("tool.failed", "no").without_retry())
+            .finding_lines(),
         ),
         (
             "template left standing",
-            Story::of(&[
-                step("a", &[], json!({})),
-                step("b", &["a"], json!({ "parameters": { "text": "{{a.foo}}" } })),
+            Story::from_steps(&[
+                make_step("a", &[], json!({})),
+                make_step("b", &["a"], json!({ "parameters": { "text": "{{a.foo}}" } })),
             ])
-            .succeed("a", json!({}))
-            .succeed("b", json!(1))
-            .lines(),
+            .succeed_step("a", json!({}))
+            .succeed_step("b", json!(1))
+            .finding_lines(),
         ),
         ("call with other parameters", {
-            let once = step("a", &[], policy(json!({ "effect": "once" })));
+            let once = make_step("a", &[], make_policy(json!({ "effect": "once" })));
             let place = CallPlace { step: "a".parse().unwrap(), item: None, child: None };
             let key =
                 CallKey { place, key: "exec_2_aaaaaaaaa/a".into(), parameters: "other".into() };
-            Story::that_repeats(&[once], default(), vec![key])
-                .claim(1)
-                .succeed("a", json!(1))
-                .lines()
+            Story::retry_of_calls(&[once], default(), vec![key])
+                .claim_by(1)
+                .succeed_step("a", json!(1))
+                .finding_lines()
         }),
         (
             "retried",
-            Story::of(&[step("a", &[], retry)])
-                .fail("a", error("tool.failed", "503"))
-                .after(40_000)
-                .succeed("a", json!(1))
-                .lines(),
+            Story::from_steps(&[make_step("a", &[], retry)])
+                .fail_step("a", make_error("tool.failed", "503"))
+                .advance_ms(40_000)
+                .succeed_step("a", json!(1))
+                .finding_lines(),
         ),
         ("a clock was ahead", {
             let sleep = json!({ "tool": "flow.sleep", "parameters": { "ms": 5_000 } });
-            let mut story = Story::with(&[step("a", &[], sleep)], default());
+            let mut story = Story::with_options(&[make_step("a", &[], sleep)], default());
             story.now = 7_300_000;
-            story = story.claim(1);
+            story = story.claim_by(1);
             story.now = 1_000;
-            story.claim(1).lines()
+            story.claim_by(1).finding_lines()
         }),
-        ("takeover", two().after(5_000).claim(2).lines_with(&[], &[worker(2)], None)),
+        (
+            "takeover",
+            two().advance_ms(5_000).claim_by(2).finding_lines_with(&[], &[worker_id(2)], None),
+        ),
         (
             "release",
-            Story::of(&[step("a", &[], policy(json!({ "requires_approval": true })))])
-                .claim(2)
-                .command(approve("a", true))
-                .lines_with(&[], &[worker(2)], None),
+            Story::from_steps(&[make_step(
+                "a",
+                &[],
+                make_policy(json!({ "requires_approval": true })),
+            )])
+            .claim_by(2)
+            .command(approve_command("a", true))
+            .finding_lines_with(&[], &[worker_id(2)], None),
         ),
-        ("undone", broken(undoing()).undo("a", Ok(json!(null))).lines()),
+        ("undone", broken(undoing()).undo_step("a", Ok(json!(null))).finding_lines()),
         (
             "undo failed",
-            broken(undoing()).undo("a", Err(error("tool.failed", "gone").without_retry())).lines(),
+            broken(undoing())
+                .undo_step("a", Err(make_error("tool.failed", "gone").without_retry()))
+                .finding_lines(),
         ),
-        ("not undone", broken(default()).lines()),
-        ("not undone, replans", broken(replanning()).lines()),
-        ("off while it runs", shop(replanning(), "once").lines()),
-        ("loop, undone in part", loops(undoing()).undo("a[0]", Ok(json!(null))).lines()),
-        ("loop, not undone", loops(default()).lines()),
+        ("not undone", broken(default()).finding_lines()),
+        ("not undone, replans", broken(replanning()).finding_lines()),
+        ("off while it runs", shop(replanning(), "once").finding_lines()),
+        (
+            "loop, undone in part",
+            loops(undoing()).undo_step("a[0]", Ok(json!(null))).finding_lines(),
+        ),
+        ("loop, not undone", loops(default()).finding_lines()),
         (
             "unknown, not undone",
-            shop(undoing(), "once").fail("a", ToolError::outcome_unknown("it broke off")).lines(),
+            shop(undoing(), "once")
+                .fail_step("a", ToolError::outcome_unknown("it broke off"))
+                .finding_lines(),
         ),
     ]
 }
@@ -533,7 +609,7 @@ fn others() -> Vec<(&'static str, String)> {
 #[test]
 fn every_finding_has_its_message_and_remedies() {
     let mut table = String::new();
-    for (name, lines) in failures().into_iter().chain(waits()).chain(others()) {
+    for (name, lines) in failure_cases().into_iter().chain(wait_cases()).chain(other_cases()) {
         let _ = write!(table, "{name}\n{lines}");
     }
     expect![[r#"
@@ -748,45 +824,47 @@ fn every_documented_code_has_a_test_case() {
     let (_, errors) = documented.split_once("## Step errors").unwrap();
     let (errors, _) = errors.split_once("## API errors").unwrap();
     let codes = errors.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-    let all = failures().into_iter().chain(waits()).chain(others());
+    let all = failure_cases().into_iter().chain(wait_cases()).chain(other_cases());
     let table: String = all.map(|(_, lines)| lines).collect();
     for (code, _) in codes {
-        let is_told = table.contains(&format!(" {code} "));
+        let is_tested = table.contains(&format!(" {code} "));
         // A cancelled call makes its step CANCELLED, so that no step fails with this code.
-        assert!(is_told || code == "tool.cancelled", "{code} is missing:\n{table}");
+        assert!(is_tested || code == "tool.cancelled", "{code} is missing:\n{table}");
     }
 }
 
 #[test]
 fn the_most_severe_finding_comes_first() {
-    let story = Story::of(&[
-        step("a", &[], policy(json!({ "effect": "read", "on_error": "wait" }))),
-        step("b", &[], policy(json!({ "effect": "read", "requires_approval": true }))),
-        step("c", &[], json!({})),
+    let story = Story::from_steps(&[
+        make_step("a", &[], make_policy(json!({ "effect": "read", "on_error": "wait" }))),
+        make_step("b", &[], make_policy(json!({ "effect": "read", "requires_approval": true }))),
+        make_step("c", &[], json!({})),
     ]);
-    let story = story.after(10).fail("a", error("tool.failed", "no").without_retry());
-    let all = find_findings(&story.execution, None, at(10), MAX_FINDINGS);
+    let story =
+        story.advance_ms(10).fail_step("a", make_error("tool.failed", "no").without_retry());
+    let all = find_findings(&story.execution, None, at_ms(10), MAX_FINDINGS);
     let codes: Vec<_> = all.iter().map(|finding| &*finding.code).collect();
     assert_eq!(codes, ["wait.decision", "wait.approval", "wait.call"]);
-    assert_eq!(find_findings(&story.execution, None, at(10), 1), all[..1]);
+    assert_eq!(find_findings(&story.execution, None, at_ms(10), 1), all[..1]);
 }
 
 #[test]
 fn findings_about_failed_items_are_limited() {
     let steps = [
-        step("list", &[], json!({})),
-        step(
+        make_step("list", &[], json!({})),
+        make_step(
             "a",
             &["list"],
             json!({ "for_each": "{{list}}",
             "policy": { "effect": "read", "on_error": "ignore" } }),
         ),
     ];
-    let mut story = Story::of(&steps).succeed("list", (0..1_000).collect());
+    let mut story = Story::from_steps(&steps).succeed_step("list", (0..1_000).collect());
     for n in 0..1_000 {
-        story = story.fail(&format!("a[{n}]"), error("tool.failed", "no").without_retry());
+        story =
+            story.fail_step(&format!("a[{n}]"), make_error("tool.failed", "no").without_retry());
     }
-    let found = find_findings(&story.execution, None, at(0), usize::MAX);
+    let found = find_findings(&story.execution, None, at_ms(0), usize::MAX);
     assert_eq!(found.len(), MAX_FINDINGS);
     assert_eq!(found[99].index, Some(99));
 }
@@ -796,11 +874,12 @@ fn a_failed_planning_has_a_finding() {
     let request = shared::request::Request {
         id: "req_1_aaaaaaaaa".parse().unwrap(),
         query: "pay it's bill".to_owned(),
-        created_at: at(0),
+        created_at: at_ms(0),
     };
     let found = |kind: &str, content: Value| {
-        let entry = shared::request::TranscriptEntry { at: at(1), kind: kind.to_owned(), content };
-        draw(&find_planning_findings(&request, &[entry], MAX_FINDINGS))
+        let entry =
+            shared::request::TranscriptEntry { at: at_ms(1), kind: kind.to_owned(), content };
+        draw_findings(&find_planning_findings(&request, &[entry], MAX_FINDINGS))
     };
     let refused = |code: &str| found("error", json!({ "code": code, "message": "no" }));
     let diagnostics = found(
@@ -829,15 +908,15 @@ fn a_failed_planning_has_a_finding() {
 /// execution eight seconds later and worked for one second.
 #[test]
 fn time_without_a_worker_does_not_count_as_work() {
-    let mut story = Story::of(&[step("a", &[], json!({}))]);
-    let task = story.task("a");
+    let mut story = Story::from_steps(&[make_step("a", &[], json!({}))]);
+    let task = story.find_task("a");
     story.now = 2_000;
     let progress = shared::tool::Progress { progress: 0.5, total: None, message: None };
     let attempt = Attempt::FIRST;
-    story = story.input(Input::Progressed { task, attempt, progress });
+    story = story.with_input(Input::Progressed { task, attempt, progress });
     story.now = 10_000;
-    story = story.claim(2).after(1_000).succeed("a", json!(1));
-    let step = story.execution.task(task).unwrap();
+    story = story.claim_by(2).advance_ms(1_000).succeed_step("a", json!(1));
+    let step = story.execution.find_task(task).unwrap();
     assert_eq!(step.spent.worked.num_milliseconds(), 3_000);
     assert_eq!(step.attempts, 2);
 }

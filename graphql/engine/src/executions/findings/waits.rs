@@ -15,31 +15,31 @@ use shared::{
 use toolbox::Found;
 
 use super::{
-    cause_line::cause_line,
+    cause_line::find_cause_line,
     failures::settle_remedies,
     finding::{Candidates, Finding, FindingKind, MAX_FINDINGS},
     remedy::Remedy,
-    view::{Attendance, NodeFacts, View, describe_time, describe_worker, list_names},
+    view::{NodeFacts, Ownership, View, describe_time, describe_worker, list_names},
 };
 
 /// Maximum number of tasks that are examined, because further ones wait for the same reasons.
 const MAX_TASKS: usize = 1_000;
 
 /// Adds the reasons why an unfinished execution waits.
-pub(super) fn add_waits<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
+pub(super) fn add_waits<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     if view.is_finished() {
         return;
     }
     let execution = view.execution;
     if execution.is_paused() {
-        found.add(Severity::Warning, execution.history().paused, move || {
+        candidates.add(Severity::Warning, execution.history().paused, move || {
             wait_finding("wait.paused", Severity::Warning, "it was paused".to_owned())
-                .helped_by([Remedy::resume(execution.id())])
+                .with_remedies([Remedy::resume(execution.id())])
         });
     }
     let start = execution.options().start_at.filter(|at| *at > view.now);
     match start {
-        Some(at) => found.add(Severity::Info, None, move || {
+        Some(at) => candidates.add(Severity::Info, None, move || {
             let left = describe_time(at - view.now);
             wait_finding(
                 "wait.start",
@@ -48,16 +48,16 @@ pub(super) fn add_waits<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
             )
             .with_end(at)
         }),
-        None => add_worker(view, found),
+        None => add_missing_worker(view, candidates),
     }
-    for (task, step) in view.steps() {
+    for (task, step) in view.list_steps() {
         if let StepState::Gathering { .. } = step.state {
-            found.add(Severity::Info, step.changed, move || describe_items(view, task, step));
+            candidates.add(Severity::Info, step.changed, move || describe_items(view, task, step));
         }
     }
-    for task in open_tasks(view) {
+    for task in list_open_tasks(view) {
         if let Some(step) = view.execution.task(task) {
-            add_task(view, task, step, found);
+            add_task_wait(view, task, step, candidates);
         }
     }
 }
@@ -67,39 +67,42 @@ fn wait_finding(code: &'static str, severity: Severity, message: String) -> Find
 }
 
 /// Adds that no worker runs the execution, or that this node lacks a tool for it.
-fn add_worker<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
-    let attendance = view.attendance();
-    if !matches!(attendance, Attendance::Free | Attendance::Orphaned) {
+fn add_missing_worker<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
+    let ownership = view.ownership();
+    if !matches!(ownership, Ownership::Free | Ownership::Orphaned) {
         return;
     }
-    let missing = missing_tools(view);
+    let missing = list_missing_tools(view);
     let since = view.execution.history().last;
-    found.add(Severity::Warning, since, move || {
+    candidates.add(Severity::Warning, since, move || {
         let id = view.execution.id();
-        let finding =
-            wait_finding("wait.worker", Severity::Warning, describe_absence(view, attendance));
+        let finding = wait_finding(
+            "wait.worker",
+            Severity::Warning,
+            describe_missing_worker(view, ownership),
+        );
         let doctor = (!missing.is_empty()).then(Remedy::doctor);
-        finding.helped_by([Remedy::start_worker(id)].into_iter().chain(doctor))
+        finding.with_remedies([Remedy::start_worker(id)].into_iter().chain(doctor))
     });
-    for (tool, why) in missing_tools(view) {
-        found.add(Severity::Warning, since, move || {
+    for (tool, why) in list_missing_tools(view) {
+        candidates.add(Severity::Warning, since, move || {
             let message = format!("it needs the tool `{tool}`, which this node lacks: {why}");
             wait_finding("wait.tool", Severity::Warning, message)
                 .with_awaited(tool)
-                .helped_by([Remedy::doctor(), Remedy::start_worker(view.execution.id())])
+                .with_remedies([Remedy::doctor(), Remedy::start_worker(view.execution.id())])
         });
     }
 }
 
 /// Returns the tools that the execution still needs and this node lacks, with the reasons.
-fn missing_tools(view: &View<'_>) -> Vec<(String, String)> {
+fn list_missing_tools(view: &View<'_>) -> Vec<(String, String)> {
     let Some(toolbox) = view.toolbox() else { return Vec::new() };
     let needed: BTreeSet<_> = view.execution.required_tools().collect();
     let missing = needed.into_iter().filter(|tool| !toolbox.has_all([*tool]));
     let missing = missing.filter_map(|tool| {
         let why = match toolbox.find(tool) {
             Found::Failed { set, error } => {
-                format!("its toolset `{set}` failed: {}", cause_line(&error))
+                format!("its toolset `{set}` failed: {}", find_cause_line(&error))
             }
             Found::Connecting => return None,
             _ => "no toolset of this node contains it".to_owned(),
@@ -109,21 +112,21 @@ fn missing_tools(view: &View<'_>) -> Vec<(String, String)> {
     missing.take(MAX_FINDINGS).collect()
 }
 
-fn describe_absence(view: &View<'_>, attendance: Attendance) -> String {
+fn describe_missing_worker(view: &View<'_>, ownership: Ownership) -> String {
     let calls: Vec<Task> = view
         .execution
         .agenda()
         .running()
         .iter()
         .copied()
-        .filter(|task| matches!(running_kind(view, *task), Some(AttemptKind::Calling)))
+        .filter(|task| matches!(find_running_kind(view, *task), Some(AttemptKind::Calling)))
         .collect();
-    let names: Vec<String> = calls.iter().map(|task| view.name(*task)).collect();
-    match (attendance, view.execution.owner()) {
-        (Attendance::Orphaned, Some(owner)) if names.is_empty() => {
+    let names: Vec<String> = calls.iter().map(|task| view.step_name(*task)).collect();
+    match (ownership, view.execution.owner()) {
+        (Ownership::Orphaned, Some(owner)) if names.is_empty() => {
             format!("no worker runs it: the worker {} has stopped", describe_worker(owner))
         }
-        (Attendance::Orphaned, Some(owner)) => format!(
+        (Ownership::Orphaned, Some(owner)) => format!(
             "no worker runs it: the worker {} has stopped while {} ran",
             describe_worker(owner),
             list_names(&names)
@@ -135,7 +138,7 @@ fn describe_absence(view: &View<'_>, attendance: Attendance) -> String {
     }
 }
 
-fn running_kind(view: &View<'_>, task: Task) -> Option<AttemptKind> {
+fn find_running_kind(view: &View<'_>, task: Task) -> Option<AttemptKind> {
     match view.execution.task(task)?.state {
         StepState::Running { how, .. } => Some(how),
         _ => None,
@@ -143,7 +146,7 @@ fn running_kind(view: &View<'_>, task: Task) -> Option<AttemptKind> {
 }
 
 /// Returns the open tasks. Tasks that wait for a person come first.
-fn open_tasks(view: &View<'_>) -> Vec<Task> {
+fn list_open_tasks(view: &View<'_>) -> Vec<Task> {
     let agenda = view.execution.agenda();
     let mut seen = BTreeSet::new();
     let all = agenda
@@ -159,18 +162,23 @@ fn open_tasks(view: &View<'_>) -> Vec<Task> {
     all.filter(|task| seen.insert(*task)).take(MAX_TASKS).collect()
 }
 
-fn add_task<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Candidates<'a>) {
-    let is_attended = matches!(view.attendance(), Attendance::Owned | Attendance::Parked);
+fn add_task_wait<'a>(
+    view: &'a View<'a>,
+    task: Task,
+    step: &'a Step,
+    candidates: &mut Candidates<'a>,
+) {
+    let has_owner = matches!(view.ownership(), Ownership::Owned | Ownership::Parked);
     let mut add = |severity, render: Box<dyn FnOnce() -> Finding + 'a>| {
-        let id = &view.planned(task).id;
-        found.add(severity, step.changed, move || render().of_step(id, task.part.item));
+        let id = &view.planned_step(task).id;
+        candidates.add(severity, step.changed, move || render().about_step(id, task.part.item));
     };
     match &step.state {
         StepState::Waiting(reason) => match find_answer(view, task, reason) {
             Some(answer) => {
                 add(Severity::Warning, Box::new(move || answered_finding(view, task, answer)));
             }
-            None => add_question(view, task, reason, step.changed, found),
+            None => add_question(view, task, reason, step.changed, candidates),
         },
         StepState::Retrying { until, error, .. } => {
             let until = *until;
@@ -185,38 +193,39 @@ fn add_task<'a>(view: &'a View<'a>, task: Task, step: &'a Step, found: &mut Cand
                 Severity::Info,
                 Box::new(move || {
                     let left = describe_time(until - view.now);
-                    let message = format!("{} sleeps for another {left}", name_task(view, task));
+                    let message =
+                        format!("{} sleeps for another {left}", format_task_name(view, task));
                     wait_finding("wait.sleep", Severity::Info, message).with_end(until)
                 }),
             );
         }
         StepState::Running { how: AttemptKind::Executing { child }, .. } => {
             let child = *child;
-            let reason = view.around.and_then(|around| around.children.get(&child));
+            let reason = view.node_facts.and_then(|node_facts| node_facts.children.get(&child));
             let severity = reason.map_or(Severity::Info, |reason| reason.severity);
             add(severity, Box::new(move || describe_child(view, task, child, reason)));
         }
-        // Without a worker, nothing is being called: that finding names the step.
-        StepState::Running { attempt, .. } if is_attended => {
+        // Without a worker no call runs, and the finding about the worker names the step.
+        StepState::Running { attempt, .. } if has_owner => {
             let attempt = *attempt;
             add(
                 Severity::Info,
                 Box::new(move || {
-                    let tool = view.planned(task).call_of_part(task.part).tool;
+                    let tool = view.planned_step(task).call_of_part(task.part).tool;
                     let message = format!(
                         "{} is being called (`{tool}`), attempt {attempt}",
-                        name_task(view, task)
+                        format_task_name(view, task)
                     );
                     wait_finding("wait.call", Severity::Info, message)
                 }),
             );
         }
-        StepState::Pending if view.around.is_some() && can_start(view) => {
+        StepState::Pending if view.node_facts.is_some() && can_start(view) => {
             if let Some((key, why)) = find_limit(view, task) {
                 add(
                     Severity::Info,
                     Box::new(move || {
-                        let message = format!("{} waits for {why}", name_task(view, task));
+                        let message = format!("{} waits for {why}", format_task_name(view, task));
                         wait_finding("wait.limit", Severity::Info, message).with_awaited(key)
                     }),
                 );
@@ -235,9 +244,13 @@ fn can_start(view: &View<'_>) -> bool {
     }
 }
 
-/// Names a task, and says if it undoes another one.
-fn name_task(view: &View<'_>, task: Task) -> String {
-    if task.part.undo { format!("the undo of {}", view.name(task)) } else { view.name(task) }
+/// Formats the name of a task, and says if the task undoes another one.
+fn format_task_name(view: &View<'_>, task: Task) -> String {
+    if task.part.undo {
+        format!("the undo of {}", view.step_name(task))
+    } else {
+        view.step_name(task)
+    }
 }
 
 /// Adds what a step asks a person, or the signal that it waits for.
@@ -246,46 +259,49 @@ fn add_question<'a>(
     task: Task,
     reason: &'a WaitReason,
     since: Option<Occurrence>,
-    found: &mut Candidates<'a>,
+    candidates: &mut Candidates<'a>,
 ) {
     let severity = match reason {
         WaitReason::Decision { .. } => Severity::Error,
         WaitReason::Approval | WaitReason::Signal { .. } => Severity::Warning,
     };
-    found.add(severity, since, move || {
-        let (id, planned) = (view.execution.id(), view.planned(task));
+    candidates.add(severity, since, move || {
+        let (id, planned) = (view.execution.id(), view.planned_step(task));
         let finding = match reason {
             WaitReason::Approval => {
                 let message = format!(
                     "needs approval of {}, which calls `{}`",
-                    view.name(task),
+                    view.step_name(task),
                     planned.tool
                 );
                 let answers =
                     [true, false].map(|is_yes| Remedy::approve(id, &planned.id, task.part, is_yes));
-                wait_finding("wait.approval", severity, message).helped_by(answers)
+                wait_finding("wait.approval", severity, message).with_remedies(answers)
             }
             WaitReason::Decision { error } => describe_decision(view, task, error),
             WaitReason::Signal { name, until } => {
-                let message = format!("{} waits for the signal `{name}`", view.name(task));
+                let message = format!("{} waits for the signal `{name}`", view.step_name(task));
                 let finding = wait_finding("wait.signal", severity, message)
                     .with_awaited(name.clone())
-                    .helped_by([Remedy::signal(id, name)]);
+                    .with_remedies([Remedy::signal(id, name)]);
                 match until {
                     Some(until) => finding.with_end(*until),
                     None => finding,
                 }
             }
         };
-        finding.of_step(&planned.id, task.part.item)
+        finding.about_step(&planned.id, task.part.item)
     });
 }
 
 fn describe_decision(view: &View<'_>, task: Task, error: &ToolError) -> Finding {
-    let (id, planned) = (view.execution.id(), view.planned(task));
-    let cause = cause_line(&error.message);
-    let message =
-        format!("{} failed with {} and needs a decision: {cause}", view.name(task), error.code);
+    let (id, planned) = (view.execution.id(), view.planned_step(task));
+    let cause = find_cause_line(&error.message);
+    let message = format!(
+        "{} failed with {} and needs a decision: {cause}",
+        view.step_name(task),
+        error.code
+    );
     let again = Remedy::approve(id, &planned.id, task.part, true).with_label("try it again");
     let give_up = Remedy::approve(id, &planned.id, task.part, false).with_label("let it fail");
     let is_once = |step: &Step| step.has_once_call(planned.policy.effect);
@@ -299,7 +315,7 @@ fn describe_decision(view: &View<'_>, task: Task, error: &ToolError) -> Finding 
     } else {
         vec![again.with_label("try it again, once the cause is removed"), give_up]
     };
-    wait_finding("wait.decision", Severity::Error, message).helped_by(remedies)
+    wait_finding("wait.decision", Severity::Error, message).with_remedies(remedies)
 }
 
 fn describe_retry(
@@ -310,7 +326,7 @@ fn describe_retry(
 ) -> Finding {
     let step = view.execution.task(task);
     let next = step.map_or(1, |step| step.attempts + 1);
-    let allowed = view.planned(task).call_of_part(task.part).policy.retry.max_attempts;
+    let allowed = view.planned_step(task).call_of_part(task.part).policy.retry.max_attempts;
     // Attempts that a crash interrupted do not count.
     let lost = step.map_or(0, |step| step.interruptions);
     let of =
@@ -321,10 +337,10 @@ fn describe_retry(
         format!("begins in {}", describe_time(until - view.now))
     };
     let why = match error {
-        Some(error) => format!("after {}: {}", error.code, cause_line(&error.message)),
+        Some(error) => format!("after {}: {}", error.code, find_cause_line(&error.message)),
         None => "because its worker was lost".to_owned(),
     };
-    let message = format!("{}: attempt {next}{of} {when}, {why}", name_task(view, task));
+    let message = format!("{}: attempt {next}{of} {when}, {why}", format_task_name(view, task));
     let finding = wait_finding("wait.retry", Severity::Warning, message);
     if until > view.now { finding.with_end(until) } else { finding }
 }
@@ -333,8 +349,9 @@ fn describe_items(view: &View<'_>, task: Task, step: &Step) -> Finding {
     let items = step.items.as_deref();
     let (done, total) =
         items.map_or((0, 0), |items| (items.finished_count(), items.as_slice().len()));
-    let message = format!("{} is done with {done} of {total} items", view.name(task));
-    wait_finding("wait.items", Severity::Info, message).of_step(&view.planned(task).id, None)
+    let message = format!("{} is done with {done} of {total} items", view.step_name(task));
+    wait_finding("wait.items", Severity::Info, message)
+        .about_step(&view.planned_step(task).id, None)
 }
 
 fn describe_child(
@@ -343,7 +360,7 @@ fn describe_child(
     child: ExecutionId,
     reason: Option<&Finding>,
 ) -> Finding {
-    let mut message = format!("{} waits for its execution `{child}`", name_task(view, task));
+    let mut message = format!("{} waits for its execution `{child}`", format_task_name(view, task));
     let mut remedies = Vec::new();
     let mut until = None;
     if let Some(reason) = reason {
@@ -351,23 +368,23 @@ fn describe_child(
         remedies.clone_from(&reason.remedies);
         until = reason.until;
     }
-    let is_shown = remedies.iter().any(|remedy| *remedy == Remedy::look_at(child));
-    let look_at = (!is_shown).then(|| Remedy::look_at(child));
+    let is_shown = remedies.iter().any(|remedy| *remedy == Remedy::show_execution(child));
+    let look_at = (!is_shown).then(|| Remedy::show_execution(child));
     let finding = wait_finding("wait.child", Severity::Info, message);
-    let finding = finding.helped_by(remedies.into_iter().chain(look_at));
+    let finding = finding.with_remedies(remedies.into_iter().chain(look_at));
     Finding { cause_execution: Some(child), until, ..finding }
 }
 
-/// Returns the most severe reason why an execution waits, if it does more than call its tools.
-pub(in super::super) fn find_reason(found: Vec<Finding>) -> Option<Finding> {
-    let mut waits = found.into_iter().filter(|finding| finding.kind == FindingKind::Wait);
+/// Returns the most severe reason why an execution waits, unless it only waits for its tools.
+pub(in super::super) fn find_reason(candidates: Vec<Finding>) -> Option<Finding> {
+    let mut waits = candidates.into_iter().filter(|finding| finding.kind == FindingKind::Wait);
     waits.find(|finding| !["wait.call", "wait.items"].contains(&&*finding.code))
 }
 
 /// Returns how a waiting step was answered, if no worker has read the answer yet.
 fn find_answer(view: &View<'_>, task: Task, reason: &WaitReason) -> Option<&'static str> {
-    let NodeFacts { inbox, .. } = view.around?;
-    let step = &view.planned(task).id;
+    let NodeFacts { inbox, .. } = view.node_facts?;
+    let step = &view.planned_step(task).id;
     inbox.iter().find_map(|sent| match (&sent.command, reason) {
         (
             Command::Approve { step: answered, item, approved, .. },
@@ -390,20 +407,20 @@ fn find_answer(view: &View<'_>, task: Task, reason: &WaitReason) -> Option<&'sta
 }
 
 fn answered_finding(view: &View<'_>, task: Task, answer: &str) -> Finding {
-    let message = format!("{} {answer}, and no worker has read that yet", view.name(task));
-    let is_owned = view.attendance() == Attendance::Owned;
+    let message = format!("{} {answer}, and no worker has read that yet", view.step_name(task));
+    let is_owned = view.ownership() == Ownership::Owned;
     let start = (!is_owned).then(|| Remedy::start_worker(view.execution.id()));
-    wait_finding("wait.worker", Severity::Warning, message).helped_by(start)
+    wait_finding("wait.worker", Severity::Warning, message).with_remedies(start)
 }
 
 /// Returns the limit that keeps a task from starting.
 fn find_limit(view: &View<'_>, task: Task) -> Option<(String, String)> {
     let execution = view.execution;
-    let callee = view.planned(task).call_of_part(task.part);
+    let callee = view.planned_step(task).call_of_part(task.part);
     let scope = execution.template_scope(task);
     let parameters = callee.template.render(&scope, limits::OUTPUT_BYTES).ok();
     let parameters = parameters.map(|rendered| rendered.value).unwrap_or_default();
-    let keys = view.around?.limits.limits_of_call(callee.tool, &parameters);
+    let keys = view.node_facts?.limits.limits_of_call(callee.tool, &parameters);
     if !keys.is_empty() {
         let keys = keys.into_iter().map(|limit| limit.key).collect::<Vec<_>>().join(", ");
         return Some((keys.clone(), format!("the limit `{keys}`")));

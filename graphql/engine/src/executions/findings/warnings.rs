@@ -10,18 +10,18 @@ use shared::{
 };
 
 use super::{
-    cause_line::cause_line,
-    failures::missing_inputs,
+    cause_line::find_cause_line,
+    failures::find_missing_inputs,
     finding::{Candidates, Finding, FindingKind},
     remedy::Remedy,
     view::{View, describe_time},
 };
 
-/// Adds shortened waits, the recorded warnings of steps and items, and what succeeded only at a later
-/// attempt.
-pub(super) fn add_warnings<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
+/// Adds shortened waits, the recorded warnings of steps and items, and steps that succeeded only at
+/// a later attempt.
+pub(super) fn add_warnings<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     if let Some((occurrence, ahead_ms)) = view.execution.history().shortened {
-        found.add(Severity::Warning, Some(occurrence), move || {
+        candidates.add(Severity::Warning, Some(occurrence), move || {
             let ahead = i64::try_from(ahead_ms).ok().and_then(TimeDelta::try_milliseconds);
             let ahead = describe_time(ahead.unwrap_or(TimeDelta::MAX));
             let message = format!(
@@ -31,38 +31,38 @@ pub(super) fn add_warnings<'a>(view: &'a View<'a>, found: &mut Candidates<'a>) {
             Finding::new(FindingKind::Warning, Severity::Warning, "waits_shortened", message)
         });
     }
-    for (task, step) in view.calls() {
-        for text in warnings_of(step) {
-            found.add(Severity::Warning, step.changed, move || {
-                let message = format!("{}: {text}", view.name(task));
+    for (task, step) in view.list_calls() {
+        for text in valid_warnings(step) {
+            candidates.add(Severity::Warning, step.changed, move || {
+                let message = format!("{}: {text}", view.step_name(task));
                 let (code, remedies) = if text == OTHER_PARAMETERS {
                     ("warning.idempotency_key", Vec::new())
                 } else {
                     ("warning.template", template_remedies(view, task))
                 };
                 Finding::new(FindingKind::Warning, Severity::Warning, code, message)
-                    .of_step(&view.planned(task).id, task.part.item)
-                    .helped_by(remedies)
+                    .about_step(&view.planned_step(task).id, task.part.item)
+                    .with_remedies(remedies)
             });
         }
         if step.attempts > 1 && matches!(step.state, StepState::Succeeded(_)) && !step.is_reused {
-            found.add(Severity::Info, step.changed, move || describe_attempts(view, task, step));
+            candidates
+                .add(Severity::Info, step.changed, move || describe_attempts(view, task, step));
         }
     }
 }
 
 fn template_remedies(view: &View<'_>, task: Task) -> Vec<Remedy> {
-    let missing = missing_inputs(view, task);
+    let missing = find_missing_inputs(view, task);
     let can_give = !missing.is_empty() && view.execution.parent().is_none();
     let input = can_give.then(|| Remedy::give_input(view.execution, &missing));
     input.into_iter().chain([Remedy::revise(view.execution)]).collect()
 }
 
-/// Returns the recorded warnings of a step that hold.
-///
-/// A step that failed because its templates have no value did not keep their text, so warnings that
-/// say so would contradict its error.
-pub fn warnings_of(step: &Step) -> &[String] {
+/// Returns the recorded warnings of a step that are still true. If a step failed because its
+/// templates have no value, the tool did not get their text. Warnings that say so would contradict
+/// the error.
+pub fn valid_warnings(step: &Step) -> &[String] {
     match &step.state {
         StepState::Failed(error) if error.code == ErrorCode::UNRESOLVED => &[],
         _ => &step.warnings,
@@ -71,11 +71,14 @@ pub fn warnings_of(step: &Step) -> &[String] {
 
 fn describe_attempts(view: &View<'_>, task: Task, step: &Step) -> Finding {
     let before = match &step.last_error {
-        Some(error) => format!("{}: {}", error.code, cause_line(&error.message)),
+        Some(error) => format!("{}: {}", error.code, find_cause_line(&error.message)),
         None => "its worker was lost".to_owned(),
     };
-    let message =
-        format!("{} succeeded at attempt {}; before, {before}", view.name(task), step.attempts);
+    let message = format!(
+        "{} succeeded at attempt {}; before, {before}",
+        view.step_name(task),
+        step.attempts
+    );
     Finding::new(FindingKind::Warning, Severity::Info, "retried", message)
-        .of_step(&view.planned(task).id, task.part.item)
+        .about_step(&view.planned_step(task).id, task.part.item)
 }

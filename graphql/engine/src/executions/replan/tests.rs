@@ -15,12 +15,12 @@ use toolbox::{ToolContext, ToolSet, function};
 use super::*;
 use crate::{
     Engine, Guard,
-    agent::tests::{Scripted, says},
+    agent::tests::{ScriptedModel, reply_with},
     embedded::Embedded,
 };
 
 /// Returns a set whose tools fail on request.
-fn set(name: &'static str, tools: &[&'static str]) -> ToolSet {
+fn make_toolset(name: &'static str, tools: &[&'static str]) -> ToolSet {
     let run = |given: Value, _: ToolContext| async move {
         if given["fail"] == true { Err(ToolError::failed("no")) } else { Ok(given) }
     };
@@ -28,14 +28,15 @@ fn set(name: &'static str, tools: &[&'static str]) -> ToolSet {
     ToolSet::ready(name.parse().unwrap(), "local", "", tools)
 }
 
-/// Returns an engine whose model gives these answers, which answer no words.
-fn told(faber: &Embedded, answers: &[Value]) -> Engine {
-    let answers = answers.iter().map(|answer| says(&answer.to_string(), &[])).collect();
-    let planner = Arc::new(ModelPlanner::new(Arc::new(Scripted::new(answers)), 0));
+/// Returns an engine whose model gives these answers. The guard is off, because the answers do not
+/// follow the words of the query.
+fn engine_with_answers(faber: &Embedded, answers: &[Value]) -> Engine {
+    let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
+    let planner = Arc::new(ModelPlanner::new(Arc::new(ScriptedModel::new(answers)), 0));
     faber.engine().clone().with_planner(planner).with_guard(Guard::Off)
 }
 
-async fn begin(sets: Vec<ToolSet>) -> (Embedded, Arc<Memory>) {
+async fn open_faber(sets: Vec<ToolSet>) -> (Embedded, Arc<Memory>) {
     let store = Arc::new(Memory::new());
     let over = Arc::clone(&store) as Arc<dyn Store>;
     (Embedded::open_over(over, sets, Options::default()).await.unwrap(), store)
@@ -45,8 +46,8 @@ async fn begin(sets: Vec<ToolSet>) -> (Embedded, Arc<Memory>) {
 /// plan.
 #[tokio::test]
 async fn an_approval_is_carried_over_if_the_model_saw_few_tools() {
-    let sets = vec![set("crm", &["pay", "greet"]), set("shop", &["pay"])];
-    let (faber, _) = begin(sets).await;
+    let sets = vec![make_toolset("crm", &["pay", "greet"]), make_toolset("shop", &["pay"])];
+    let (faber, _) = open_faber(sets).await;
     let earlier = json!({ "query": "greet everybody", "tools": [
         { "id": "greet", "name": "crm.greet", "parameters": { "fail": true } },
         { "id": "pay", "name": "crm.pay", "requiresApproval": true, "timeoutMs": 7000,
@@ -55,7 +56,7 @@ async fn an_approval_is_carried_over_if_the_model_saw_few_tools() {
     let ended = faber.run_plan(earlier).await.unwrap();
     assert_eq!(ended.state(), ExecutionState::Failed);
     let anew = json!({ "tools": [{ "id": "pay", "name": "pay", "parameters": { "sum": 1 } }] });
-    let engine = told(&faber, &[anew]);
+    let engine = engine_with_answers(&faber, &[anew]);
     let options = PlanningOptions { max_tools: Some(1), ..PlanningOptions::default() };
     let next = engine.executions.replan(ended.id(), &options).await.unwrap();
     let next = engine.executions.reader.expect(next).await.unwrap();
@@ -69,7 +70,7 @@ async fn an_approval_is_carried_over_if_the_model_saw_few_tools() {
 /// A node stopped after it wrote the log of the next execution and before its head.
 #[tokio::test]
 async fn a_next_execution_without_a_head_is_found_and_not_duplicated() {
-    let (faber, store) = begin(vec![set("crm", &["pay"])]).await;
+    let (faber, store) = open_faber(vec![make_toolset("crm", &["pay"])]).await;
     let steps = |id: &str| json!({ "tools": [{ "id": id, "name": "crm.pay", "parameters": { "fail": true } }] });
     let ended = faber.run_plan(steps("a")).await.unwrap();
     let lost = faber.plan(steps("lost")).await.unwrap();
@@ -77,7 +78,7 @@ async fn a_next_execution_without_a_head_is_found_and_not_duplicated() {
     let (next, now) = (next_execution(&ended), ended.created_at());
     let (_, first) = executor::machine::create_execution_from(next, &lost, created, now).unwrap();
     store.append(Append::new(next, shared::id::Seq::START, &[first])).await.unwrap();
-    let engine = told(&faber, &[steps("b")]);
+    let engine = engine_with_answers(&faber, &[steps("b")]);
     let err = engine.executions.replan(ended.id(), &PlanningOptions::default()).await.unwrap_err();
     assert_eq!(err.code(), "CONFLICT", "{err}");
     assert!(err.to_string().contains(&next.to_string()), "{err}");
@@ -89,13 +90,13 @@ async fn a_next_execution_without_a_head_is_found_and_not_duplicated() {
 /// Reused steps ran in an earlier execution, whose log has their calls.
 #[tokio::test]
 async fn a_replan_does_not_repeat_effects_of_earlier_versions() {
-    let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
+    let (faber, _) = open_faber(vec![make_toolset("crm", &["pay"])]).await;
     let pay =
         |id: &str, sum: u32| json!({ "id": id, "name": "crm.pay", "parameters": { "sum": sum } });
     let fail = |id: &str| json!({ "id": id, "name": "crm.pay", "parameters": { "fail": true } });
     let first = json!({ "tools": [pay("a", 1), fail("x")] });
     let first = faber.run_plan(first).await.unwrap();
-    let engine = told(
+    let engine = engine_with_answers(
         &faber,
         &[json!({ "tools": [pay("a", 1), fail("y")] }), json!({ "tools": [pay("b", 1)] })],
     );
@@ -115,7 +116,7 @@ async fn a_replan_does_not_repeat_effects_of_earlier_versions() {
 
 #[tokio::test]
 async fn a_replan_does_not_repeat_effects_of_sub_plans() {
-    let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
+    let (faber, _) = open_faber(vec![make_toolset("crm", &["pay"])]).await;
     let inner = json!({ "tools": [
         { "id": "a", "name": "crm.pay", "parameters": { "sum": 1 } },
         { "id": "x", "name": "crm.pay", "dependsOn": ["a"], "parameters": { "fail": true } },
@@ -123,7 +124,7 @@ async fn a_replan_does_not_repeat_effects_of_sub_plans() {
     let ended = faber.run_plan(json!({ "tools": [{ "id": "s", "plan": inner }] })).await.unwrap();
     assert_eq!(ended.state(), ExecutionState::Failed);
     let anew = json!({ "tools": [{ "id": "b", "name": "crm.pay", "parameters": { "sum": 1 } }] });
-    let engine = told(&faber, &[anew]);
+    let engine = engine_with_answers(&faber, &[anew]);
     let err = engine.executions.replan(ended.id(), &PlanningOptions::default()).await.unwrap_err();
     let EngineError::InvalidPlan { diagnostics, .. } = err else { panic!("{err}") };
     assert_eq!(diagnostics[0].code, "plan.done_twice", "{diagnostics:?}");
@@ -134,7 +135,7 @@ async fn a_replan_does_not_repeat_effects_of_sub_plans() {
 /// repetition.
 #[tokio::test]
 async fn a_repeat_guard_is_truncated_after_too_many_sub_plans() {
-    let (faber, _) = begin(vec![set("crm", &["pay"])]).await;
+    let (faber, _) = open_faber(vec![make_toolset("crm", &["pay"])]).await;
     let inner = json!({ "tools": [{ "id": "a", "name": "crm.pay", "parameters": { "sum": 1 } }] });
     let ended = faber.run_plan(json!({ "tools": [
         { "id": "list", "name": "flow.echo", "parameters": { "items": [1, 2, 3] } },

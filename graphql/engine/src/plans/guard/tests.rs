@@ -12,11 +12,11 @@ use toolbox::{ToolContext, ToolSet, function};
 use super::*;
 use crate::{
     EngineError, PlanningOptions,
-    agent::tests::{Scripted, says},
+    agent::tests::{ScriptedModel, reply_with},
     embedded::Embedded,
 };
 
-fn tool(name: &str, description: &str, effect: Effect, fields: &Value) -> CatalogTool {
+fn make_tool(name: &str, description: &str, effect: Effect, fields: &Value) -> CatalogTool {
     let definition = ToolDefinition {
         name: name.parse().unwrap(),
         set: "demo".parse().unwrap(),
@@ -30,29 +30,29 @@ fn tool(name: &str, description: &str, effect: Effect, fields: &Value) -> Catalo
     CatalogTool { definition: Arc::new(definition), is_active: true }
 }
 
-fn catalog() -> Catalog {
+fn make_catalog() -> Catalog {
     let (text, number) = (json!({ "type": "string" }), json!({ "type": "integer" }));
     let issue = json!({ "number": number });
     let state = json!({ "type": "string", "enum": ["open", "closed"] });
     let limit = json!({ "type": "integer", "default": 30 });
     Catalog::new([
-        tool("get_issue", "Gets an issue.", Effect::Read, &issue),
-        tool("list_issues", "Lists issues.", Effect::Read, &json!({ "state": state })),
-        tool("delete_issue", "Deletes an issue.", Effect::Once, &issue),
-        tool("close_issue", "Closes an issue.", Effect::Idempotent, &issue),
-        tool(
+        make_tool("get_issue", "Gets an issue.", Effect::Read, &issue),
+        make_tool("list_issues", "Lists issues.", Effect::Read, &json!({ "state": state })),
+        make_tool("delete_issue", "Deletes an issue.", Effect::Once, &issue),
+        make_tool("close_issue", "Closes an issue.", Effect::Idempotent, &issue),
+        make_tool(
             "update_issue",
             "Updates an issue.",
             Effect::Once,
             &json!({ "number": number, "title": text, "state": state, "limit": limit }),
         ),
-        tool(
+        make_tool(
             "add_comment",
             "Comments on an issue.",
             Effect::Once,
             &json!({ "number": number, "body": text }),
         ),
-        tool(
+        make_tool(
             "send_mail",
             "Sends a mail.",
             Effect::Once,
@@ -62,16 +62,16 @@ fn catalog() -> Catalog {
 }
 
 /// Returns the problems of the plan of one query, one on each line.
-fn problems(query: &str, steps: &Value) -> String {
-    let (catalog, plan) = (catalog(), compiled(query, steps));
-    let found = GuardedQuery::read(Guard::Approve, query, &catalog, &catalog).find_problems(&plan);
+fn find_problem_lines(query: &str, steps: &Value) -> String {
+    let (catalog, plan) = (make_catalog(), compile_plan(query, steps));
+    let found = GuardedQuery::new(Guard::Approve, query, &catalog, &catalog).find_problems(&plan);
     let lines = found
         .iter()
         .map(|(_, found)| [&*found.code, " ", &found.path, ": ", &found.message, "\n"].concat());
     lines.collect()
 }
 
-fn compiled(query: &str, steps: &Value) -> Plan {
+fn compile_plan(query: &str, steps: &Value) -> Plan {
     let draft: Draft = serde_json::from_value(json!({ "tools": steps })).unwrap();
     let info = PlanInfo {
         id: "plan_1_aaaaaaaaa".parse().unwrap(),
@@ -81,10 +81,10 @@ fn compiled(query: &str, steps: &Value) -> Plan {
         planner: "model".to_owned(),
         created_at: Timestamp::UNIX_EPOCH,
     };
-    compile(&draft, info, &catalog()).unwrap()
+    compile(&draft, info, &make_catalog()).unwrap()
 }
 
-fn delete(number: u32) -> Value {
+fn delete_step(number: u32) -> Value {
     json!({ "id": format!("delete_{number}"), "name": "delete_issue", "parameters": { "number": number } })
 }
 
@@ -101,10 +101,10 @@ fn a_call_that_the_query_orders_is_not_doubted() {
         "remove the issue 4",
         "delte issue 4",
     ] {
-        assert_eq!(problems(query, &json!([delete(4)])), "", "{query}");
+        assert_eq!(find_problem_lines(query, &json!([delete_step(4)])), "", "{query}");
     }
     let show = json!([{ "name": "get_issue", "parameters": { "number": 4 } }]);
-    assert_eq!(problems("Should I delete issue 4?", &show), "", "it only reads");
+    assert_eq!(find_problem_lines("Should I delete issue 4?", &show), "", "it only reads");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_call_that_the_query_does_not_order_is_doubted() {
         ("If issue 5 is closed, close issue 5, otherwise delete issue 4", "under a condition"),
         ("Delete issue 4 unless it is open", "under a condition, and the step has no `when`"),
     ] {
-        let found = problems(query, &json!([delete(4)]));
+        let found = find_problem_lines(query, &json!([delete_step(4)]));
         assert!(found.starts_with("plan.not_asked tools[0]: "), "{query}: {found}");
         assert!(
             found.contains(expected) && found.contains("demo.delete_issue"),
@@ -142,14 +142,14 @@ fn a_step_with_a_condition_does_what_the_query_makes_conditional() {
     let query = "If issue 5 is closed, delete issue 4";
     let step = json!({ "name": "delete_issue", "when": "look.state == 'closed'", "parameters": { "number": 4 } });
     let look = json!({ "id": "look", "name": "get_issue", "parameters": { "number": 5 } });
-    assert_eq!(problems(query, &json!([look, step])), "");
+    assert_eq!(find_problem_lines(query, &json!([look, step])), "");
 }
 
 #[test]
 fn the_clause_with_the_values_of_a_call_counts() {
     let query = "Close issue 4 and don't delete issue 5";
     let close = json!({ "name": "close_issue", "parameters": { "number": 4 } });
-    let found = problems(query, &json!([close, delete(5)]));
+    let found = find_problem_lines(query, &json!([close, delete_step(5)]));
     assert_eq!(
         found,
         "plan.not_asked tools[1]: `don't delete issue 5` denies a call of `demo.delete_issue`\n"
@@ -161,7 +161,7 @@ fn the_call_that_undoes_a_step_is_checked() {
     let query = "Comment on issue 4 saying done";
     let step = json!([{ "name": "add_comment", "parameters": { "number": 4, "body": "done" },
         "compensate": { "name": "delete_issue", "parameters": { "number": 4 } } }]);
-    let found = problems(query, &step);
+    let found = find_problem_lines(query, &step);
     assert!(found.starts_with("plan.not_asked tools[0].compensate: no part of"), "{found}");
 }
 
@@ -200,7 +200,7 @@ fn a_value_that_nobody_said_is_invented() {
         ("Update issue 4", update(json!({ "number": 4, "state": "closed", "limit": 30 })), ""),
         ("Update issue 4", update(json!({ "number": 4, "limit": 31 })), "limit"),
     ] {
-        let found = problems(query, &steps);
+        let found = find_problem_lines(query, &steps);
         let path = format!("plan.invented_value tools[0].parameters.{expected}: ");
         let is_right =
             if expected.is_empty() { found.is_empty() } else { found.starts_with(&path) };
@@ -213,8 +213,11 @@ fn a_template_is_said_by_an_output() {
     let look = json!({ "name": "get_issue", "parameters": { "number": 4 } });
     let mail = |to: &str, body: &str| json!([look, { "name": "send_mail", "parameters": { "to": to, "body": body } }]);
     let query = "Get issue 4 and mail its title to ann@x.com";
-    assert_eq!(problems(query, &mail("ann@x.com", "Here it is: {{get_issue.title}}")), "");
-    let found = problems(query, &mail("ann@x.com", "{{get_issue.title}} or bob@x.com"));
+    assert_eq!(
+        find_problem_lines(query, &mail("ann@x.com", "Here it is: {{get_issue.title}}")),
+        ""
+    );
+    let found = find_problem_lines(query, &mail("ann@x.com", "{{get_issue.title}} or bob@x.com"));
     assert!(
         found.contains("`body` of `send_mail` is `{{get_issue.title}} or bob@x.com`"),
         "{found}"
@@ -223,7 +226,7 @@ fn a_template_is_said_by_an_output() {
 
 #[test]
 fn a_replan_may_use_the_tools_and_values_of_the_earlier_plan() {
-    let catalog = catalog();
+    let catalog = make_catalog();
     let close =
         |number: u32| json!({ "name": "demo.close_issue", "parameters": { "number": number } });
     let found = |steps: Value, is_approved: bool| {
@@ -242,15 +245,15 @@ fn a_replan_may_use_the_tools_and_values_of_the_earlier_plan() {
             reason: String::new(),
             is_requested: false,
         };
-        let plan = compiled("demo.close_issue", &steps);
-        let guarded = GuardedQuery::read(Guard::Approve, "demo.close_issue", &catalog, &catalog);
-        let found = guarded.after(&earlier).find_problems(&plan);
+        let plan = compile_plan("demo.close_issue", &steps);
+        let guarded = GuardedQuery::new(Guard::Approve, "demo.close_issue", &catalog, &catalog);
+        let found = guarded.accept_earlier_calls(&earlier).find_problems(&plan);
         found.into_iter().map(|(_, found)| found.code.into_owned()).collect::<Vec<_>>()
     };
     assert_eq!(found(json!([close(4)]), false), [""; 0]);
     assert_eq!(found(json!([close(9)]), false), [""; 0], "an output has the number");
     assert_eq!(found(json!([close(5)]), false), ["plan.invented_value"]);
-    assert_eq!(found(json!([delete(9)]), false), ["plan.not_asked"]);
+    assert_eq!(found(json!([delete_step(9)]), false), ["plan.not_asked"]);
     assert_eq!(found(json!([close(9)]), true), ["plan.not_asked"], "a person decides again");
 }
 
@@ -261,8 +264,8 @@ async fn engine_with_model(guard: Guard, answers: usize) -> (Embedded, crate::En
     let set = ToolSet::ready("own".parse().unwrap(), "local", "", [tool]);
     let faber = Embedded::open("memory:", [set]).await.unwrap();
     let plan = json!({ "tools": [{ "name": "delete_page", "parameters": { "page": "home" } }] });
-    let answers = (0..answers).map(|_| says(&plan.to_string(), &[])).collect();
-    let planner = Arc::new(ModelPlanner::new(Arc::new(Scripted::new(answers)), 0));
+    let answers = (0..answers).map(|_| reply_with(&plan.to_string(), &[])).collect();
+    let planner = Arc::new(ModelPlanner::new(Arc::new(ScriptedModel::new(answers)), 0));
     let engine = faber.engine().clone().with_planner(planner).with_guard(guard);
     (faber, engine)
 }

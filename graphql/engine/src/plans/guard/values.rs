@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use offline::Wording;
 use serde_json::Value;
 
-/// Characters of a value or a clause that a message shows.
-const SHOWN_CHARS: usize = 200;
-/// Values of an earlier plan that are remembered.
-const MAX_TEXTS: usize = 10_000;
+/// Maximum number of characters of a value or a clause that a message shows.
+const MAX_SHOWN_CHARS: usize = 200;
+/// Maximum number of values of an earlier plan that are remembered.
+const MAX_EARLIER_VALUES: usize = 10_000;
 
-/// Collects values with their paths. Values that the schema itself gives are left out: members of an
-/// `enum`, and defaults.
-pub(super) fn collect(
+/// Collects values with their paths. Omits values that the schema itself contains, such as members
+/// of an `enum` and defaults.
+pub(super) fn collect_values(
     value: &Value,
     schema: &Value,
     path: String,
@@ -29,12 +29,12 @@ pub(super) fn collect(
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                collect(value, &schema["properties"][name], format!("{path}.{name}"), found);
+                collect_values(value, &schema["properties"][name], format!("{path}.{name}"), found);
             }
         }
         Value::Array(items) => {
             for (at, value) in items.iter().enumerate() {
-                collect(value, &schema["items"], format!("{path}[{at}]"), found);
+                collect_values(value, &schema["items"], format!("{path}[{at}]"), found);
             }
         }
         Value::String(text) => found.push((path, text.clone())),
@@ -45,7 +45,7 @@ pub(super) fn collect(
 
 /// Adds the texts of all values.
 pub(super) fn add_texts(value: &Value, texts: &mut BTreeSet<String>) {
-    if texts.len() >= MAX_TEXTS {
+    if texts.len() >= MAX_EARLIER_VALUES {
         return;
     }
     match value {
@@ -57,16 +57,16 @@ pub(super) fn add_texts(value: &Value, texts: &mut BTreeSet<String>) {
     }
 }
 
-/// Returns whether a query says a value: the same text, or all its words in any order. Of a composed
-/// text, such as the body of a mail, half of the words are enough, and with a template none. `query`
-/// is plain.
-pub(super) fn has_said(
+/// Returns whether a query says a value, with the same text or with all its words in any order. For
+/// a composed text, such as the body of a mail, half of the words are enough, and with a template
+/// none is needed. `query` is in lower case with single spaces.
+pub(super) fn says_value(
     query: &str,
     wording: &Wording<'_>,
     text: &str,
     is_composed: impl FnOnce() -> bool,
 ) -> bool {
-    let text = to_plain(text);
+    let text = to_lowercase_words(text);
     let says = |part: &str| {
         has_phrase(query, part, char::is_alphanumeric)
             || part.bytes().all(|byte| byte.is_ascii_digit())
@@ -76,7 +76,7 @@ pub(super) fn has_said(
     if text.is_empty() || says(&text) {
         return true;
     }
-    let words: Vec<String> = words_of(&text).collect();
+    let words: Vec<String> = plain_words(&text).collect();
     let said = words.iter().filter(|word| says(word)).count();
     if words.iter().any(|word| is_exact(word) && !says(word)) {
         return false;
@@ -87,7 +87,7 @@ pub(super) fn has_said(
 }
 
 /// Returns the words of a text outside templates, in lower case and without punctuation.
-pub(super) fn words_of(text: &str) -> impl Iterator<Item = String> {
+pub(super) fn plain_words(text: &str) -> impl Iterator<Item = String> {
     let mut plain = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("{{") {
@@ -105,17 +105,18 @@ pub(super) fn words_of(text: &str) -> impl Iterator<Item = String> {
     words.into_iter()
 }
 
-/// Returns whether a word is an address, a path, an id or a number, which nobody rephrases.
+/// Returns whether a word is an address, a path, an id or a number. A query must contain such a
+/// word exactly.
 fn is_exact(word: &str) -> bool {
     word.contains(|char: char| char.is_ascii_digit() || "@/\\_.:".contains(char))
 }
 
 /// Returns a text in lower case with single spaces.
-pub(super) fn to_plain(text: &str) -> String {
+pub(super) fn to_lowercase_words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase().replace('’', "'")
 }
 
-/// Returns whether a text has a phrase whose first and last characters begin and end a word.
+/// Returns whether a text contains a phrase as whole words.
 fn has_phrase(text: &str, phrase: &str, is_inside: impl Fn(char) -> bool) -> bool {
     text.match_indices(phrase).any(|(start, _)| {
         let before = text[..start].chars().next_back();
@@ -125,9 +126,9 @@ fn has_phrase(text: &str, phrase: &str, is_inside: impl Fn(char) -> bool) -> boo
 }
 
 /// Shortens a text for a message.
-pub(super) fn clip(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match text.char_indices().nth(SHOWN_CHARS) {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }

@@ -16,14 +16,14 @@ use toolbox::{ToolContext, ToolSet, function};
 use super::super::*;
 use crate::{
     Engine, Guard, Order,
-    agent::tests::{Scripted, says},
+    agent::tests::{ScriptedModel, reply_with},
     embedded::Embedded,
 };
 
-/// Time limit of every wait, for busy machines.
-const LONG: Duration = Duration::from_mins(1);
+/// Time limit of every wait, long enough for busy machines.
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
 
-fn set(name: &'static str) -> ToolSet {
+fn make_toolset(name: &'static str) -> ToolSet {
     let run = |given: Value, _: ToolContext| async move {
         if given["fail"] == true { Err(ToolError::failed("no")) } else { Ok(given) }
     };
@@ -32,50 +32,51 @@ fn set(name: &'static str) -> ToolSet {
 }
 
 /// Faber with a model that gives these answers in order, and then refuses.
-async fn faber(answers: &[Value]) -> (Embedded, Arc<Scripted>) {
-    let answers = answers.iter().map(|answer| says(&answer.to_string(), &[])).collect();
-    let model = Arc::new(Scripted::new(answers));
-    let planner = Arc::new(ModelPlanner::new(Arc::<Scripted>::clone(&model), 0));
-    // The drafts of these tests answer no words.
-    let told = |engine: Engine| engine.with_planner(planner).with_guard(Guard::Off);
-    let (store, sets) = (Arc::new(Memory::new()), vec![set("crm"), set("shop")]);
-    let faber = Embedded::settled(store, sets, Options::default(), told).await.unwrap();
+async fn open_faber(answers: &[Value]) -> (Embedded, Arc<ScriptedModel>) {
+    let answers = answers.iter().map(|answer| reply_with(&answer.to_string(), &[])).collect();
+    let model = Arc::new(ScriptedModel::new(answers));
+    let planner = Arc::new(ModelPlanner::new(Arc::<ScriptedModel>::clone(&model), 0));
+    // The drafts of these tests do not follow the words of the query.
+    let configure = |engine: Engine| engine.with_planner(planner).with_guard(Guard::Off);
+    let (store, sets) = (Arc::new(Memory::new()), vec![make_toolset("crm"), make_toolset("shop")]);
+    let faber =
+        Embedded::open_configured(store, sets, Options::default(), configure).await.unwrap();
     (faber, model)
 }
 
-fn pay(id: &str, sum: u32) -> Value {
+fn pay_step(id: &str, sum: u32) -> Value {
     json!({ "id": id, "name": "crm.pay", "parameters": { "sum": sum } })
 }
 
-fn fail(id: &str) -> Value {
+fn failing_step(id: &str) -> Value {
     json!({ "id": id, "name": "crm.pay", "parameters": { "fail": true } })
 }
 
-fn steps(steps: &[Value]) -> Value {
+fn draft_with_steps(steps: &[Value]) -> Value {
     json!({ "tools": steps })
 }
 
-fn order(times: u32) -> Order {
+fn order_with_replans(times: u32) -> Order {
     let options =
         ExecutionOptions { replans: ReplanOptions::times(times), ..ExecutionOptions::default() };
     Order { options, ..Order::default() }
 }
 
-async fn run(faber: &Embedded, plan: Value, order: Order) -> Arc<Execution> {
+async fn run_plan(faber: &Embedded, plan: Value, order: Order) -> Arc<Execution> {
     let plan: PlanId = faber.plan(plan).await.unwrap().id();
     let id = faber.engine().executions.start_plan(plan, order).await.unwrap();
     faber.ended(id).await.unwrap()
 }
 
 /// Waits until the replan of an execution is decided.
-async fn settled(faber: &Embedded, ended: &Execution) -> Replanning {
+async fn wait_for_decision(faber: &Embedded, ended: &Execution) -> Replanning {
     let wait = async {
         loop {
             let found = faber
                 .engine()
                 .executions
                 .reader
-                .replanning(ended)
+                .load_replanning(ended)
                 .await
                 .unwrap()
                 .expect("it is planned anew");
@@ -86,54 +87,68 @@ async fn settled(faber: &Embedded, ended: &Execution) -> Replanning {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(LONG, wait).await.expect("it is settled")
+    tokio::time::timeout(WAIT_LIMIT, wait).await.expect("it is settled")
 }
 
-async fn gone_on(faber: &Embedded, ended: &Execution) -> Arc<Execution> {
-    let found = settled(faber, ended).await;
+async fn wait_for_next(faber: &Embedded, ended: &Execution) -> Arc<Execution> {
+    let found = wait_for_decision(faber, ended).await;
     assert_eq!(found.stage, Stage::Begun, "{found:?}");
     let next = faber.engine().executions.reader.next(ended).await.unwrap().expect("it has begun");
     faber.ended(next.id()).await.unwrap()
 }
 
-async fn kinds(faber: &Embedded, of: &Execution) -> Vec<String> {
+async fn transcript_kinds(faber: &Embedded, of: &Execution) -> Vec<String> {
     let transcript = faber.engine().store().transcript(of.request()).await.unwrap();
     transcript.into_iter().map(|entry| entry.kind).collect()
 }
 
 #[tokio::test]
 async fn an_automatic_replan_reuses_steps_that_succeeded() {
-    let (faber, model) = faber(&[steps(&[pay("a", 1), pay("b", 2)])]).await;
-    let first = run(&faber, steps(&[pay("a", 1), fail("x")]), order(1)).await;
+    let (faber, model) =
+        open_faber(&[draft_with_steps(&[pay_step("a", 1), pay_step("b", 2)])]).await;
+    let first = run_plan(
+        &faber,
+        draft_with_steps(&[pay_step("a", 1), failing_step("x")]),
+        order_with_replans(1),
+    )
+    .await;
     assert_eq!(first.state(), ExecutionState::Failed);
-    let next = gone_on(&faber, &first).await;
+    let next = wait_for_next(&faber, &first).await;
     assert_eq!((next.state(), next.plan().info().version), (ExecutionState::Completed, 2));
     assert_eq!(next.retry_of(), Some(first.id()));
     assert!(next.steps()[0].is_reused, "what pays pays once");
     assert_eq!((next.options().replans.left, next.options().replans.before), (0, 1));
-    assert_eq!(faber.engine().executions.reader.replanning(&next).await.unwrap(), None);
-    let told = model.asked.lock().unwrap()[0]
+    assert_eq!(faber.engine().executions.reader.load_replanning(&next).await.unwrap(), None);
+    let question = model.questions.lock().unwrap()[0]
         .messages
         .iter()
         .map(|message| format!("{message:?}"))
         .collect::<Vec<_>>()
         .concat();
-    assert!(told.contains("did not complete") && !told.contains("flow.replan"), "{told}");
+    assert!(
+        question.contains("did not complete") && !question.contains("flow.replan"),
+        "{question}"
+    );
     faber.close().await;
 }
 
 #[tokio::test]
 async fn automatic_replans_stop_at_their_limit() {
-    let answers = [steps(&[fail("y")]), steps(&[fail("z")]), steps(&[pay("never", 1)])];
-    let (faber, model) = faber(&answers).await;
-    let first = run(&faber, steps(&[fail("x")]), order(2)).await;
-    let second = gone_on(&faber, &first).await;
-    let third = gone_on(&faber, &second).await;
+    let answers = [
+        draft_with_steps(&[failing_step("y")]),
+        draft_with_steps(&[failing_step("z")]),
+        draft_with_steps(&[pay_step("never", 1)]),
+    ];
+    let (faber, model) = open_faber(&answers).await;
+    let first =
+        run_plan(&faber, draft_with_steps(&[failing_step("x")]), order_with_replans(2)).await;
+    let second = wait_for_next(&faber, &first).await;
+    let third = wait_for_next(&faber, &second).await;
     assert_eq!((third.state(), third.plan().info().version), (ExecutionState::Failed, 3));
-    let found = settled(&faber, &third).await;
+    let found = wait_for_decision(&faber, &third).await;
     assert_eq!(found.stage, Stage::GivenUp);
     assert!(found.given_up.unwrap().contains("replanned 2 times"));
-    assert_eq!(model.asked.lock().unwrap().len(), 2);
+    assert_eq!(model.questions.lock().unwrap().len(), 2);
     faber.close().await;
 }
 
@@ -141,24 +156,25 @@ async fn automatic_replans_stop_at_their_limit() {
 async fn a_step_requests_one_replan_that_does_not_repeat() {
     let look =
         json!({ "id": "look", "name": "flow.replan", "parameters": { "goal": "pay the rest" } });
-    let answers = [steps(&[pay("a", 1), look.clone(), pay("b", 2)])];
-    let (faber, model) = faber(&answers).await;
-    let first = run(&faber, steps(&[pay("a", 1), look]), Order::default()).await;
+    let answers = [draft_with_steps(&[pay_step("a", 1), look.clone(), pay_step("b", 2)])];
+    let (faber, model) = open_faber(&answers).await;
+    let first =
+        run_plan(&faber, draft_with_steps(&[pay_step("a", 1), look]), Order::default()).await;
     assert_eq!(first.state(), ExecutionState::Completed);
-    let next = gone_on(&faber, &first).await;
+    let next = wait_for_next(&faber, &first).await;
     assert_eq!(next.state(), ExecutionState::Completed);
     let came = next.steps().iter().map(|step| step.is_reused).collect::<Vec<_>>();
     assert_eq!(came, [true, true, false]);
-    let found = faber.engine().executions.reader.replanning(&first).await.unwrap().unwrap();
+    let found = faber.engine().executions.reader.load_replanning(&first).await.unwrap().unwrap();
     assert_eq!(found.reason, "`look` asks for it: pay the rest");
-    let told = model.asked.lock().unwrap()[0]
+    let question = model.questions.lock().unwrap()[0]
         .messages
         .iter()
         .map(|message| format!("{message:?}"))
         .collect::<Vec<_>>()
         .concat();
-    assert!(told.contains("stopped where its author could not plan further"), "{told}");
-    assert_eq!(faber.engine().executions.reader.replanning(&next).await.unwrap(), None);
+    assert!(question.contains("stopped where its author could not plan further"), "{question}");
+    assert_eq!(faber.engine().executions.reader.load_replanning(&next).await.unwrap(), None);
     faber.close().await;
 }
 
@@ -167,13 +183,21 @@ async fn a_step_requests_one_replan_that_does_not_repeat() {
 async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
     let answers = [
         (json!({ "impossible": "closed" }), "NO_PLAN_FOUND"),
-        (steps(&[json!({ "name": "nothing.like_it", "parameters": {} })]), "INVALID_PLAN"),
-        (steps(&[pay("other", 1)]), "INVALID_PLAN"),
+        (
+            draft_with_steps(&[json!({ "name": "nothing.like_it", "parameters": {} })]),
+            "INVALID_PLAN",
+        ),
+        (draft_with_steps(&[pay_step("other", 1)]), "INVALID_PLAN"),
     ];
     for (answer, code) in answers {
-        let (faber, model) = faber(&[answer]).await;
-        let first = run(&faber, steps(&[pay("a", 1), fail("x")]), order(3)).await;
-        let found = settled(&faber, &first).await;
+        let (faber, model) = open_faber(&[answer]).await;
+        let first = run_plan(
+            &faber,
+            draft_with_steps(&[pay_step("a", 1), failing_step("x")]),
+            order_with_replans(3),
+        )
+        .await;
+        let found = wait_for_decision(&faber, &first).await;
         assert_eq!(found.stage, Stage::GivenUp, "{code}");
         let transcript = faber.engine().store().transcript(first.request()).await.unwrap();
         let last = transcript.last().unwrap();
@@ -182,7 +206,7 @@ async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
         assert!(faber.engine().executions.reader.next(&first).await.unwrap().is_none());
         // After a crash, the next worker finds the entry and asks no model.
         faber.engine().executions.replanner().replan(&first).await.unwrap();
-        assert_eq!(model.asked.lock().unwrap().len(), 1);
+        assert_eq!(model.questions.lock().unwrap().len(), 1);
         faber.close().await;
     }
 }
@@ -190,57 +214,63 @@ async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
 /// Two workers replan at the same time, as after an expired lease, and another one later.
 #[tokio::test]
 async fn two_workers_start_one_replan() {
-    let answers = [steps(&[pay("b", 1)]), steps(&[pay("c", 1)]), steps(&[pay("d", 1)])];
-    let (faber, _) = faber(&answers).await;
-    let first = run(&faber, steps(&[fail("x")]), order(1)).await;
+    let answers = [
+        draft_with_steps(&[pay_step("b", 1)]),
+        draft_with_steps(&[pay_step("c", 1)]),
+        draft_with_steps(&[pay_step("d", 1)]),
+    ];
+    let (faber, _) = open_faber(&answers).await;
+    let first =
+        run_plan(&faber, draft_with_steps(&[failing_step("x")]), order_with_replans(1)).await;
     let (engine, replanner) = (faber.engine(), faber.engine().executions.replanner());
     let (one, other) = tokio::join!(replanner.replan(&first), replanner.replan(&first));
     assert_eq!((one, other), (Ok(()), Ok(())));
-    let next = gone_on(&faber, &first).await;
+    let next = wait_for_next(&faber, &first).await;
     replanner.replan(&first).await.unwrap();
     let page = Page { first: 10, after: None };
     let heads = engine.store().list_heads(&ExecutionFilter::default(), &page).await.unwrap();
     assert_eq!(heads.items.len(), 2, "{heads:?}");
     assert_eq!(next.state(), ExecutionState::Completed);
-    assert!(!kinds(&faber, &first).await.iter().any(|kind| kind == GIVEN_UP));
+    assert!(!transcript_kinds(&faber, &first).await.iter().any(|kind| kind == GIVEN_UP));
     faber.close().await;
 }
 
 /// Each worker crashed during its attempt.
 #[tokio::test]
 async fn a_replan_is_given_up_after_repeated_crashes() {
-    let (faber, model) = faber(&[steps(&[pay("a", 1)])]).await;
-    let first = run(&faber, steps(&[fail("x")]), Order::default()).await;
+    let (faber, model) = open_faber(&[draft_with_steps(&[pay_step("a", 1)])]).await;
+    let first = run_plan(&faber, draft_with_steps(&[failing_step("x")]), Order::default()).await;
     let engine = faber.engine();
-    let told = json!({ "executionId": first.id(), "automatic": true });
-    let tries = vec![engine.plans.new_entry(ATTEMPT, told); limits::REPLAN_ATTEMPTS];
+    let content = json!({ "executionId": first.id(), "automatic": true });
+    let tries = vec![engine.plans.new_entry(ATTEMPT, content); limits::REPLAN_ATTEMPTS];
     engine.store().add_transcript(first.request(), &tries).await.unwrap();
     engine.executions.replanner().replan(&first).await.unwrap();
     let transcript = engine.store().transcript(first.request()).await.unwrap();
     assert!(Attempts::read(&transcript, first.id()).given_up.is_some());
-    assert_eq!(model.asked.lock().unwrap().len(), 0);
+    assert_eq!(model.questions.lock().unwrap().len(), 0);
     faber.close().await;
 }
 
 #[tokio::test]
 async fn an_impossible_replan_option_is_rejected_at_the_start() {
-    let (with, _) = faber(&[]).await;
-    let without = Embedded::open_over(Arc::new(Memory::new()), [set("crm")], Options::default());
+    let (with, _) = open_faber(&[]).await;
+    let without =
+        Embedded::open_over(Arc::new(Memory::new()), [make_toolset("crm")], Options::default());
     let without = without.await.unwrap();
     let asking = || json!({ "name": "flow.replan", "parameters": {} });
-    let undoing = |times| Order { compensates: Some(true), ..order(times) };
+    let undoing = |times| Order { compensates: Some(true), ..order_with_replans(times) };
     let asks_undoing = Order { compensates: Some(true), ..Order::default() };
     for (faber, step, order, code) in [
-        (&without, pay("a", 1), order(1), Some("PLANNER_UNAVAILABLE")),
-        (&without, pay("a", 1), order(0), None),
-        (&without, pay("a", 1), Order::default(), None),
+        (&without, pay_step("a", 1), order_with_replans(1), Some("PLANNER_UNAVAILABLE")),
+        (&without, pay_step("a", 1), order_with_replans(0), None),
+        (&without, pay_step("a", 1), Order::default(), None),
         (&without, asking(), Order::default(), Some("PLANNER_UNAVAILABLE")),
-        (&without, asking(), order(0), None),
-        (&with, pay("a", 1), undoing(1), Some("INVALID_ARGUMENT")),
-        (&with, pay("a", 1), undoing(0), None),
+        (&without, asking(), order_with_replans(0), None),
+        (&with, pay_step("a", 1), undoing(1), Some("INVALID_ARGUMENT")),
+        (&with, pay_step("a", 1), undoing(0), None),
         (&with, asking(), asks_undoing, Some("INVALID_ARGUMENT")),
     ] {
-        let plan = faber.plan(steps(std::slice::from_ref(&step))).await.unwrap().id();
+        let plan = faber.plan(draft_with_steps(std::slice::from_ref(&step))).await.unwrap().id();
         let begun = faber.engine().executions.start_plan(plan, order).await;
         assert_eq!(begun.as_ref().err().map(EngineError::code), code, "{step} {begun:?}");
     }
@@ -251,22 +281,22 @@ async fn an_impossible_replan_option_is_rejected_at_the_start() {
 /// A replan reuses the steps that succeeded, so compensation would undo what it needs.
 #[tokio::test]
 async fn replans_leave_compensation_off_unless_the_caller_asks_for_it() {
-    let (faber, _) = faber(&[]).await;
-    let mut undoing = pay("a", 1);
+    let (faber, _) = open_faber(&[]).await;
+    let mut undoing = pay_step("a", 1);
     undoing["compensate"] = json!({ "name": "flow.noop" });
     let asking = json!({ "name": "flow.replan", "parameters": {}, "when": "false" });
     let only = |step: &Value| vec![step.clone()];
     for (steps_of, order, compensates) in [
         (only(&undoing), Order::default(), true),
-        (only(&undoing), order(0), true),
-        (only(&undoing), order(1), false),
+        (only(&undoing), order_with_replans(0), true),
+        (only(&undoing), order_with_replans(1), false),
         (only(&undoing), Order { compensates: Some(false), ..Order::default() }, false),
-        (only(&pay("a", 1)), Order::default(), false),
-        (only(&pay("a", 1)), Order { compensates: Some(true), ..Order::default() }, true),
+        (only(&pay_step("a", 1)), Order::default(), false),
+        (only(&pay_step("a", 1)), Order { compensates: Some(true), ..Order::default() }, true),
         (vec![undoing.clone(), asking.clone()], Order::default(), false),
-        (vec![undoing.clone(), asking.clone()], order(0), true),
+        (vec![undoing.clone(), asking.clone()], order_with_replans(0), true),
     ] {
-        let ended = run(&faber, steps(&steps_of), order.clone()).await;
+        let ended = run_plan(&faber, draft_with_steps(&steps_of), order.clone()).await;
         assert_eq!(ended.options().compensate_on_failure, compensates, "{steps_of:?} {order:?}");
     }
     faber.close().await;
@@ -276,16 +306,16 @@ async fn replans_leave_compensation_off_unless_the_caller_asks_for_it() {
 #[tokio::test]
 async fn a_replan_has_the_tools_of_the_first_caller() {
     let shop = json!({ "id": "b", "name": "shop.pay", "parameters": { "sum": 1 } });
-    let (faber, _) = faber(&[steps(&[shop])]).await;
+    let (faber, _) = open_faber(&[draft_with_steps(&[shop])]).await;
     let tools = Some(vec!["crm.*".parse().unwrap()]);
     let within = ReplanPermissions { token: "t".to_owned(), tools, switches: false };
-    let engine = faber.engine().granted(Grant::kept(&within));
+    let engine = faber.engine().with_grant(Grant::for_replan(&within));
     assert_eq!(engine.grant().within(), Some(within.clone()));
-    let plan = faber.plan(steps(&[fail("x")])).await.unwrap().id();
-    let first = engine.executions.start_plan(plan, order(1)).await.unwrap();
+    let plan = faber.plan(draft_with_steps(&[failing_step("x")])).await.unwrap().id();
+    let first = engine.executions.start_plan(plan, order_with_replans(1)).await.unwrap();
     let first = faber.ended(first).await.unwrap();
     assert_eq!(first.options().replans.within, Some(within));
-    let found = settled(&faber, &first).await;
+    let found = wait_for_decision(&faber, &first).await;
     assert_eq!(found.stage, Stage::GivenUp, "{found:?}");
     faber.close().await;
 }
