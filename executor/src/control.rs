@@ -22,7 +22,7 @@ use shared::{
 };
 use tokio::sync::oneshot;
 
-use crate::{machine, orders::WorkerHandle};
+use crate::{machine, worker_handle::WorkerHandle};
 
 /// Attempts to generate an unused identifier.
 const MAX_ID_ATTEMPTS: usize = 8;
@@ -44,7 +44,7 @@ pub enum ControlError {
     Invalid(String),
     /// An argument exceeds a limit.
     #[error("{0}")]
-    TooMuch(String),
+    LimitExceeded(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -159,7 +159,7 @@ impl Control {
             let (execution, first) =
                 machine::create_execution_from(id, &plan, created.clone(), now)
                     .map_err(|err| ControlError::Invalid(err.to_string()))?;
-            match self.store_new(execution, first, finished.take()).await {
+            match self.store_new_execution(execution, first, finished.take()).await {
                 Ok(()) => return Ok(Started { id, is_new: true }),
                 Err(AppendError::Conflict) if fixed.is_some() => {
                     let is_new = !self.repair_head(id, Some(&plan)).await?;
@@ -216,7 +216,7 @@ impl Control {
         let (execution, created) =
             machine::create_execution_from(id, plan, created, self.clock.now())
                 .map_err(|err| StoreError::corrupt(id, err))?;
-        match self.store_new(execution, created, None).await {
+        match self.store_new_execution(execution, created, None).await {
             Ok(()) => Ok(()),
             Err(AppendError::Conflict) => self.repair_head(id, Some(plan)).await.map(drop),
             Err(AppendError::Store(err)) => Err(err),
@@ -238,7 +238,7 @@ impl Control {
         let plan = match plan.filter(|plan| has_plan(first, plan.id())) {
             Some(plan) => Arc::clone(plan),
             // A concurrent start had another plan and won.
-            None => self.plan_of(id, first).await?,
+            None => self.load_plan(id, first).await?,
         };
         let replay = |known: &[RecordedEvent]| {
             let replayed = Execution::replay(id, Arc::clone(&plan), known);
@@ -255,7 +255,7 @@ impl Control {
         Ok(true)
     }
 
-    async fn plan_of(
+    async fn load_plan(
         &self,
         id: ExecutionId,
         first: &RecordedEvent,
@@ -268,7 +268,7 @@ impl Control {
         plan.ok_or_else(|| StoreError::corrupt(id, missing()))
     }
 
-    async fn store_new(
+    async fn store_new_execution(
         &self,
         execution: Execution,
         created: RecordedEvent,
@@ -340,12 +340,12 @@ impl Control {
 
     /// Pauses an execution: no further step starts.
     pub async fn pause(&self, id: ExecutionId) -> Result<(), ControlError> {
-        self.check_open(id).await?;
+        self.check_unfinished(id).await?;
         self.send(id, Command::Pause).await
     }
 
     pub async fn resume(&self, id: ExecutionId) -> Result<(), ControlError> {
-        self.check_open(id).await?;
+        self.check_unfinished(id).await?;
         self.send(id, Command::Resume).await
     }
 
@@ -358,7 +358,7 @@ impl Control {
         comment: Option<String>,
     ) -> Result<(), ControlError> {
         check_text("comment", comment.as_deref())?;
-        self.check_open(id).await?;
+        self.check_unfinished(id).await?;
         self.send(id, Command::Approve { step, item, approved, comment }).await
     }
 
@@ -371,7 +371,7 @@ impl Control {
         decision: Settlement,
     ) -> Result<(), ControlError> {
         check_text("comment", decision.comment.as_deref())?;
-        self.check_open(id).await?;
+        self.check_unfinished(id).await?;
         self.send(id, Command::Settle { step, item, decision }).await
     }
 
@@ -387,7 +387,9 @@ impl Control {
         }
         if shared::json::json_size(&payload) > limits::OUTPUT_BYTES {
             let most = limits::OUTPUT_BYTES;
-            return Err(ControlError::TooMuch(format!("`payload` has more than {most} bytes")));
+            return Err(ControlError::LimitExceeded(format!(
+                "`payload` has more than {most} bytes"
+            )));
         }
         if shared::json::is_deeper_than(&payload, limits::JSON_DEPTH) {
             let most = limits::JSON_DEPTH;
@@ -395,12 +397,12 @@ impl Control {
                 "`payload` is nested deeper than {most} levels"
             )));
         }
-        self.check_open(id).await?;
+        self.check_unfinished(id).await?;
         self.send(id, Command::Signal { name, payload: Arc::new(payload) }).await
     }
 
     /// Sends a command, whatever the state of the execution.
-    pub(crate) async fn tell(
+    pub(crate) async fn send_command(
         &self,
         execution: ExecutionId,
         command: Command,
@@ -413,14 +415,14 @@ impl Control {
     }
 
     async fn send(&self, execution: ExecutionId, command: Command) -> Result<(), ControlError> {
-        Ok(self.tell(execution, command).await?)
+        Ok(self.send_command(execution, command).await?)
     }
 
     async fn require_head(&self, id: ExecutionId) -> Result<ExecutionHead, ControlError> {
         self.store.head(id).await?.ok_or(ControlError::NotFound(id))
     }
 
-    async fn check_open(&self, id: ExecutionId) -> Result<(), ControlError> {
+    async fn check_unfinished(&self, id: ExecutionId) -> Result<(), ControlError> {
         let head = self.require_head(id).await?;
         if head.state.is_finished() {
             let why = format!("`{id}` is {}: it can no longer be changed", head.state.as_str());
@@ -456,7 +458,7 @@ fn validate_start(
     }
     if shared::json::json_size(&options.input) > limits::OUTPUT_BYTES {
         let most = limits::OUTPUT_BYTES;
-        return Err(ControlError::TooMuch(format!("`input` has more than {most} bytes")));
+        return Err(ControlError::LimitExceeded(format!("`input` has more than {most} bytes")));
     }
     if shared::json::is_deeper_than(&options.input, limits::JSON_DEPTH) {
         let most = limits::JSON_DEPTH;
@@ -566,9 +568,9 @@ mod tests {
         let control = Control::new(store, clock, None);
         let large = Value::from("x".repeat(limits::OUTPUT_BYTES));
         let refused = control.signal(id, "s".to_owned(), large.clone()).await;
-        assert!(matches!(refused, Err(ControlError::TooMuch(_))), "{refused:?}");
+        assert!(matches!(refused, Err(ControlError::LimitExceeded(_))), "{refused:?}");
         let options = ExecutionOptions { input: Arc::new(large), ..ExecutionOptions::default() };
         let refused = validate_start(&options, None);
-        assert!(matches!(refused, Err(ControlError::TooMuch(_))), "{refused:?}");
+        assert!(matches!(refused, Err(ControlError::LimitExceeded(_))), "{refused:?}");
     }
 }

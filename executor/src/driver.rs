@@ -50,11 +50,11 @@ use crate::{
     call::{AttemptKey, FinishedCall},
     control::Control,
     lease::{LeaseClock, Term},
-    machine::{self, Input, Moment},
+    machine::{self, DecisionContext, Input},
     options::Options,
-    orders::WorkerHandle,
     permits::{HeldPermit, Permits},
     replan::Replanner,
+    worker_handle::WorkerHandle,
 };
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub(crate) struct WorkerContext {
 pub(crate) struct Driver {
     context: Arc<WorkerContext>,
     execution: Execution,
-    intake: ControlInputs,
+    inputs: ControlInputs,
     claim: Claim,
     pending: PendingEvents,
     /// Calls and children that wait until their start is durable.
@@ -118,7 +118,7 @@ struct Claim {
     needs_safe_lease: bool,
     /// The lease or a missing tool kept the last decision from starting tasks. The driver decides
     /// again when the lease is safe and the tool is back.
-    must_decide_again: bool,
+    needs_decision: bool,
 }
 
 struct Renewal {
@@ -175,9 +175,9 @@ impl DriveError {
 enum JobResult {
     Ended(FinishedCall),
     Permitted(Task, u64, HeldPermit),
-    Looked(Task, u64, ChildStatus),
+    ChildChecked(Task, u64, ChildStatus),
     /// A cancelled job. It has no result.
-    Nothing,
+    Cancelled,
 }
 
 enum DriverInput {
@@ -192,8 +192,8 @@ enum DriverInput {
 impl Driver {
     /// Drives a new execution. Creation, claim and first steps share one append.
     pub(crate) fn start_new(context: Arc<WorkerContext>, new: NewExecution) -> Self {
-        let NewExecution { execution, created, commands, stored, slot: place } = new;
-        let mut driver = Self::new(context, execution, Seq::START, commands, place);
+        let NewExecution { execution, created, commands, stored, slot } = new;
+        let mut driver = Self::new(context, execution, Seq::START, commands, slot);
         driver.pending.push([created]);
         driver.pending.notify_created(stored);
         driver.record_claim(false);
@@ -206,10 +206,10 @@ impl Driver {
         execution: Execution,
         inbox: Vec<SentCommand>,
         commands: mpsc::Receiver<SentCommand>,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
     ) -> Self {
         let durable = execution.seq();
-        let mut driver = Self::new(context, execution, durable, commands, place);
+        let mut driver = Self::new(context, execution, durable, commands, slot);
         driver.record_claim(!inbox.is_empty());
         driver.watch_children();
         for envelope in inbox {
@@ -225,13 +225,13 @@ impl Driver {
         context: Arc<WorkerContext>,
         execution: Execution,
         error: ToolError,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
     ) -> Self {
         let durable = execution.seq();
         // Commands stay in the inbox until the execution has finished. One of them may be the one
         // that is too large.
         let (_, commands) = mpsc::channel(1);
-        let mut driver = Self::new(context, execution, durable, commands, place);
+        let mut driver = Self::new(context, execution, durable, commands, slot);
         driver.record_claim(false);
         driver.watch_children();
         driver.decide_with(Input::Unwritable(error), false);
@@ -243,7 +243,7 @@ impl Driver {
         mut execution: Execution,
         durable: Seq,
         commands: mpsc::Receiver<SentCommand>,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
     ) -> Self {
         let term = context.lease.term();
         let (calls, tools) = (&context.options.calls, execution.plan().called_tools());
@@ -263,8 +263,8 @@ impl Driver {
             .any(|step| step.policy.effect != Effect::Read || step.compensate.is_some());
         Self {
             tool_presence: ToolPresence::default(),
-            intake: ControlInputs { commands, applied: BTreeSet::new(), is_draining: false },
-            claim: Claim { term, renewal: None, needs_safe_lease, must_decide_again: false },
+            inputs: ControlInputs { commands, applied: BTreeSet::new(), is_draining: false },
+            claim: Claim { term, renewal: None, needs_safe_lease, needs_decision: false },
             context,
             execution,
             pending: PendingEvents::new(durable),
@@ -276,7 +276,7 @@ impl Driver {
             reports: Reports::default(),
             progress_counts: BTreeMap::new(),
             cancel: CancellationToken::new(),
-            slot: place,
+            slot,
         }
     }
 
@@ -285,9 +285,9 @@ impl Driver {
         loop {
             // The drain signal comes first. Otherwise a call that the drain cancelled would be
             // handled as if the worker still started tasks.
-            self.intake.is_draining = self.context.drain.is_cancelled();
+            self.inputs.is_draining = self.context.drain.is_cancelled();
             self.check_tools();
-            if self.claim.must_decide_again && self.start_permission() == StartPermission::Now {
+            if self.claim.needs_decision && self.start_permission() == StartPermission::Now {
                 self.decide(Input::Woken);
             }
             self.process_results();
@@ -313,7 +313,7 @@ impl Driver {
             }
             match self.next_input().await {
                 DriverInput::Appended(result) => self.finish_append(result).await?,
-                DriverInput::Done(done) => self.collect_results(done),
+                DriverInput::JobEnded(done) => self.collect_results(done),
                 DriverInput::Reported(key, progress) => self.record_progress(key, progress),
                 DriverInput::Command(envelope) => self.apply_command(envelope, true),
                 DriverInput::Woken => self.decide(Input::Woken),
@@ -371,7 +371,7 @@ impl Driver {
             return self.watch_finished_child(child, envelope.id);
         }
         self.pending.mark_handled(envelope.id);
-        if !self.intake.applied.insert(envelope.id) {
+        if !self.inputs.applied.insert(envelope.id) {
             return;
         }
         self.decide_with(Input::Command(envelope), may_start);
@@ -385,11 +385,11 @@ impl Driver {
         self.check_tools();
         let begins = self.start_permission();
         if may_start {
-            self.claim.must_decide_again = begins == StartPermission::Later;
+            self.claim.needs_decision = begins == StartPermission::Later;
         }
         let may_start = may_start && begins == StartPermission::Now;
         let now = self.context.clock.now();
-        let moment = Moment { now, may_start, effects: Some(&self.context.toolbox) };
+        let moment = DecisionContext { now, may_start, effects: Some(&self.context.toolbox) };
         let events = machine::decide(&mut self.execution, input, moment);
         for RecordedEvent { seq, event, .. } in &events {
             match event {
@@ -437,15 +437,15 @@ impl Driver {
                 DriverInput::Appended(result)
             }
             Some(done) = self.jobs.join_next(), if !is_full => {
-                DriverInput::Done(done.expect("calls catch their tools' panics"))
+                DriverInput::JobEnded(done.expect("calls catch their tools' panics"))
             }
             (key, progress) = self.reports.recv(), if !is_full => DriverInput::Reported(key, progress),
-            Some(envelope) = self.intake.commands.recv(), if !is_full => DriverInput::Command(envelope),
+            Some(envelope) = self.inputs.commands.recv(), if !is_full => DriverInput::Command(envelope),
             () = time::sleep(wake.unwrap_or_default()), if wake.is_some() && !is_full => {
                 DriverInput::Woken
             }
             () = self.tool_presence.wait_for_change(), if !is_full => DriverInput::Woken,
-            () = self.context.drain.cancelled(), if !self.intake.is_draining => DriverInput::Draining,
+            () = self.context.drain.cancelled(), if !self.inputs.is_draining => DriverInput::Draining,
         }
     }
 }

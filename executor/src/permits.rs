@@ -43,9 +43,9 @@ pub(crate) struct Permits {
     /// The number of the next request. It makes the names of holders unique, so that the release of
     /// an earlier permit never releases a later one.
     next_number: AtomicU64,
-    returned: Mutex<Vec<ReleasedPermit>>,
+    released: Mutex<Vec<ReleasedPermit>>,
     has_released: Notify,
-    freed: Notify,
+    permit_freed: Notify,
 }
 
 type Queue = BTreeMap<QueuePosition, Arc<Notify>>;
@@ -57,7 +57,7 @@ type QueuePosition = (i64, String);
 pub(crate) struct HeldPermit {
     permits: Arc<Permits>,
     permit: Option<Permit>,
-    asking: Option<PendingRequest>,
+    request: Option<PendingRequest>,
 }
 
 type PendingRequest = BoxFuture<'static, Result<Permission, StoreError>>;
@@ -66,7 +66,7 @@ struct ReleasedPermit {
     permit: Permit,
     /// Its request, if that is still in flight. A release that overtook the request would have no
     /// effect, and the permit would stay held until the worker ends.
-    asking: Option<PendingRequest>,
+    request: Option<PendingRequest>,
 }
 
 impl fmt::Debug for HeldPermit {
@@ -88,10 +88,10 @@ impl HeldPermit {
         self.permit = Some(ask.permit.clone());
         let (store, now) = (Arc::clone(&self.permits.store), self.permits.clock.now());
         let ask = ask.clone();
-        let asking =
-            self.asking.insert(async move { store.acquire_permits(&ask, now).await }.boxed());
-        let answer = asking.await;
-        self.asking = None;
+        let request =
+            self.request.insert(async move { store.acquire_permits(&ask, now).await }.boxed());
+        let answer = request.await;
+        self.request = None;
         answer
     }
 }
@@ -99,8 +99,8 @@ impl HeldPermit {
 impl Drop for HeldPermit {
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
-            let asking = self.asking.take();
-            lock_mutex(&self.permits.returned).push(ReleasedPermit { permit, asking });
+            let request = self.request.take();
+            lock_mutex(&self.permits.released).push(ReleasedPermit { permit, request });
             self.permits.has_released.notify_one();
         }
     }
@@ -114,12 +114,12 @@ struct QueueEntry<'a> {
 
 impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
-        let mut lines = lock_mutex(&self.permits.queues);
-        let Some(line) = lines.get_mut(&self.queue) else { return };
-        line.remove(&self.position);
-        match line.first_key_value() {
+        let mut queues = lock_mutex(&self.permits.queues);
+        let Some(queue) = queues.get_mut(&self.queue) else { return };
+        queue.remove(&self.position);
+        match queue.first_key_value() {
             Some((_, next)) => next.notify_one(),
-            None => drop(lines.remove(&self.queue)),
+            None => drop(queues.remove(&self.queue)),
         }
     }
 }
@@ -138,9 +138,9 @@ impl Permits {
             poll,
             queues: Mutex::default(),
             next_number: AtomicU64::new(0),
-            returned: Mutex::default(),
+            released: Mutex::default(),
             has_released: Notify::new(),
-            freed: Notify::new(),
+            permit_freed: Notify::new(),
         })
     }
 
@@ -150,7 +150,7 @@ impl Permits {
         limits: Vec<CallLimit>,
         priority: i32,
     ) -> HeldPermit {
-        let mut granted = HeldPermit { permits: Arc::clone(self), permit: None, asking: None };
+        let mut granted = HeldPermit { permits: Arc::clone(self), permit: None, request: None };
         if limits.is_empty() {
             return granted;
         }
@@ -182,7 +182,7 @@ impl Permits {
             };
             tokio::select! {
                 biased;
-                () = self.freed.notified() => (),
+                () = self.permit_freed.notified() => (),
                 () = time::sleep(wait) => (),
             }
             backoff = (backoff * 2).min(self.poll);
@@ -197,44 +197,49 @@ impl Permits {
         (at - self.clock.now()).to_std().unwrap_or_default()
     }
 
-    fn enqueue(&self, line: String, holder: &str, priority: i32) -> (QueueEntry<'_>, Arc<Notify>) {
+    fn enqueue(
+        &self,
+        queue_name: String,
+        holder: &str,
+        priority: i32,
+    ) -> (QueueEntry<'_>, Arc<Notify>) {
         let head_start = i64::from(priority).saturating_mul(HEAD_START_MS);
         let now = self.clock.now().timestamp_millis();
-        let place = (now.saturating_sub(head_start), holder.to_owned());
+        let position = (now.saturating_sub(head_start), holder.to_owned());
         let turn = Arc::new(Notify::new());
-        let mut lines = lock_mutex(&self.queues);
-        lines.entry(line.clone()).or_default().insert(place.clone(), Arc::clone(&turn));
-        drop(lines);
-        (QueueEntry { permits: self, queue: line, position: place }, turn)
+        let mut queues = lock_mutex(&self.queues);
+        queues.entry(queue_name.clone()).or_default().insert(position.clone(), Arc::clone(&turn));
+        drop(queues);
+        (QueueEntry { permits: self, queue: queue_name, position }, turn)
     }
 
     pub(crate) async fn release_returned(&self) {
-        let mut asking = FuturesUnordered::new();
+        let mut requests = FuturesUnordered::new();
         loop {
-            let mut some = Vec::new();
-            for ReleasedPermit { permit, asking: question } in self.take_released() {
-                match question {
-                    Some(question) => asking.push(question.map(|_| permit)),
-                    None => some.push(permit),
+            let mut permits = Vec::new();
+            for ReleasedPermit { permit, request } in self.take_released() {
+                match request {
+                    Some(request) => requests.push(request.map(|_| permit)),
+                    None => permits.push(permit),
                 }
             }
-            if some.is_empty() {
+            if permits.is_empty() {
                 tokio::select! {
                     biased;
                     () = self.has_released.notified() => continue,
-                    Some(permit) = asking.next(), if !asking.is_empty() => some.push(permit),
+                    Some(permit) = requests.next(), if !requests.is_empty() => permits.push(permit),
                 }
             }
-            while let Err(err) = self.store.release_permits(some.clone()).await {
+            while let Err(err) = self.store.release_permits(permits.clone()).await {
                 warn!(%err, "cannot release permits yet, will retry");
                 time::sleep(self.poll).await;
             }
-            self.freed.notify_waiters();
+            self.permit_freed.notify_waiters();
         }
     }
 
     fn take_released(&self) -> Vec<ReleasedPermit> {
-        let mut released = lock_mutex(&self.returned);
+        let mut released = lock_mutex(&self.released);
         let n = released.len().min(MAX_RELEASED);
         released.drain(..n).collect()
     }
@@ -242,11 +247,11 @@ impl Permits {
 
 impl QueueEntry<'_> {
     fn is_first(&self) -> bool {
-        let lines = lock_mutex(&self.permits.queues);
-        lines
+        let queues = lock_mutex(&self.permits.queues);
+        queues
             .get(&self.queue)
             .and_then(|queue| queue.first_key_value())
-            .is_some_and(|(place, _)| *place == self.position)
+            .is_some_and(|(position, _)| *position == self.position)
     }
 }
 

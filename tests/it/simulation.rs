@@ -441,7 +441,7 @@ async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
 
 fn limits() -> CallLimits {
     let of = LimitedCalls::Tool("sim.limited".parse().expect("well-formed"));
-    CallLimits::new(vec![LimitRule { of, key: None, concurrency: Some(2), rate: None }])
+    CallLimits::new(vec![LimitRule { calls: of, key: None, concurrency: Some(2), rate: None }])
 }
 
 /// Follows a log to its end. After each failure it continues after the last event.

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Time limit for a server's start and its first list of tools.
-pub const CONNECT: Duration = Duration::from_secs(30);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay before the tools are read again, so that several changes are read once.
 const REFRESH_DELAY: Duration = Duration::from_millis(50);
@@ -39,7 +39,7 @@ pub struct Supervisor {
     launcher: Launcher,
     effects: EffectRules,
     toolbox: Toolbox,
-    most: usize,
+    max_output_bytes: usize,
     availability: Arc<Availability>,
     /// The number of short runs in a row.
     failures: u32,
@@ -51,7 +51,12 @@ enum ServerEnd {
 }
 
 impl Supervisor {
-    pub fn new(set: ToolSetName, spec: McpServer, toolbox: Toolbox, most: usize) -> Self {
+    pub fn new(
+        set: ToolSetName,
+        spec: McpServer,
+        toolbox: Toolbox,
+        max_output_bytes: usize,
+    ) -> Self {
         let (launcher, availability) = (Launcher::unconfined(), Arc::new(Availability::new()));
         let background = BackgroundTasks::default();
         Self {
@@ -62,7 +67,7 @@ impl Supervisor {
             launcher,
             effects: EffectRules::default(),
             toolbox,
-            most,
+            max_output_bytes,
             availability,
             failures: 0,
         }
@@ -125,12 +130,12 @@ impl Supervisor {
     async fn run_server(&self, stop: &CancellationToken) -> ServerEnd {
         let (logins, launcher) = (self.logins.as_ref(), &self.launcher);
         let host = ServerHost { set: &self.set, logins, background: &self.background, launcher };
-        let (mut server, wire) = match Server::open(host, &self.spec, self.most) {
+        let (mut server, wire) = match Server::open(host, &self.spec, self.max_output_bytes) {
             Ok(spawned) => spawned,
             Err(error) => return self.publish_failure(stop, error),
         };
         let connected = tokio::select! {
-            connected = timeout(CONNECT, server.connect(wire)) => connected,
+            connected = timeout(CONNECT_TIMEOUT, server.connect(wire)) => connected,
             () = stop.cancelled() => {
                 server.stop().await;
                 return ServerEnd::Stopped;
@@ -140,7 +145,7 @@ impl Supervisor {
             Ok(Ok(connected)) => connected,
             Ok(Err(error)) => return self.publish_failure(stop, error),
             Err(_) => {
-                let (name, wait) = (server.name(), CONNECT.as_secs());
+                let (name, wait) = (server.name(), CONNECT_TIMEOUT.as_secs());
                 let error = format!("`{name}` did not answer as an MCP server within {wait} s");
                 return self.publish_failure(stop, server.with_stderr_tail(error));
             }

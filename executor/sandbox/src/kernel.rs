@@ -13,7 +13,7 @@ use nix::{
     unistd::{User, geteuid, initgroups, setgid, setuid},
 };
 
-use self::landlock::Readable;
+use self::landlock::ReadablePaths;
 pub(super) use self::landlock::{SYSTEM_FOLDERS, block_outside_signals, can_restrict_files};
 use super::{LaunchOrder, Support};
 
@@ -28,16 +28,16 @@ pub(super) fn kernel_support() -> Support {
 
 pub(super) fn apply(order: &LaunchOrder) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
-    let system = Readable::read_system(&order.hidden);
+    let system = ReadablePaths::read_system(&order.hidden);
     // Mounting needs rights that the next steps give up.
-    let has_view = protected_files::protect_files(order, confinement, &system)?;
+    let has_mount_namespace = protected_files::protect_files(order, confinement, &system)?;
     if let Some(user) = &confinement.user {
         become_user(user)?;
     }
     prctl::set_no_new_privs()?;
     drop_capabilities().map_err(io::Error::other)?;
     landlock::apply(confinement, system).map_err(io::Error::other)?;
-    seccomp::apply(confinement, has_view)
+    seccomp::apply(confinement, has_mount_namespace)
 }
 
 /// Prevents other processes of the user from reading the memory and environment of this process.

@@ -258,9 +258,9 @@ impl Launcher {
         [self.hidden.as_slice(), self.kept.as_slice()].concat()
     }
 
-    pub fn note_passed_secrets(&self, pass: &[String], redaction: &mut Redaction) {
+    pub fn add_passed_secrets(&self, pass: &[String], redaction: &mut Redaction) {
         let is_passed = |secret: &&String| pass.iter().any(|listed| matches_name(listed, secret));
-        self.secrets.iter().filter(is_passed).for_each(|secret| redaction.note_variable(secret));
+        self.secrets.iter().filter(is_passed).for_each(|secret| redaction.add_variable(secret));
     }
 
     fn create_placeholders(&self, confinement: &Confinement) -> io::Result<()> {
@@ -381,12 +381,12 @@ fn clean_environment(command: &mut Command, usual: &[&str], named: &[String]) {
         }
         let is_usual = usual.iter().any(|listed| matches_name(listed, text));
         let is_proxy = text.to_ascii_lowercase().ends_with("_proxy");
-        let value = if is_proxy { without_credentials(value.to_str()?).into() } else { value };
+        let value = if is_proxy { remove_credentials(value.to_str()?).into() } else { value };
         is_usual.then_some((name, value))
     }));
 }
 
-fn without_credentials(address: &str) -> String {
+fn remove_credentials(address: &str) -> String {
     let (scheme, rest) = address
         .split_once("://")
         .map_or(("", address), |(scheme, rest)| (&address[..scheme.len() + "://".len()], rest));
@@ -543,7 +543,7 @@ mod tests {
             ("localhost,.local", "localhost,.local"),
             ("", ""),
         ] {
-            assert_eq!(without_credentials(address), expected, "{address}");
+            assert_eq!(remove_credentials(address), expected, "{address}");
         }
     }
 

@@ -160,7 +160,7 @@ impl Driver {
         match done {
             JobResult::Ended(ended) => self.finish_attempt(ended),
             JobResult::Permitted(task, number, permit) => self.handle_permit(task, number, permit),
-            JobResult::Looked(task, number, seen) => {
+            JobResult::ChildChecked(task, number, seen) => {
                 for word in self.children.finish_watch(task, number, &seen) {
                     self.pending.mark_handled(word);
                 }
@@ -168,18 +168,18 @@ impl Driver {
                     self.finish_attempt(ended);
                 }
             }
-            JobResult::Nothing => (),
+            JobResult::Cancelled => (),
         }
     }
 
     fn finish_attempt(
         &mut self,
-        FinishedCall { task, attempt, result, bytes, is_gone }: FinishedCall,
+        FinishedCall { task, attempt, result, bytes, is_tool_missing }: FinishedCall,
     ) {
         self.pending.add_bytes(bytes);
         self.progress_counts.remove(&task);
         match result {
-            Err(error) if is_gone => {
+            Err(error) if is_tool_missing => {
                 // Do this before the decision, because the decision may start the task again.
                 self.tool_presence.invalidate();
                 self.decide(Input::NotCalled { task, attempt, error });
@@ -201,7 +201,7 @@ async fn call_with_cache(context: Arc<WorkerContext>, call: Call, ttl_ms: u64) -
             let bytes = shared::json::json_size(&output);
             let result = Ok(CallOutput { cached: true, ..CallOutput::from(output) });
             let (task, attempt) = (call.task, call.attempt);
-            return FinishedCall { task, attempt, result, bytes, is_gone: false };
+            return FinishedCall { task, attempt, result, bytes, is_tool_missing: false };
         }
         Ok(None) => (),
         Err(err) => warn!(%err, "cannot read the cache"),

@@ -62,7 +62,7 @@ impl Driver {
 
     /// Returns whether tasks may start here. Nothing else decides this.
     pub(super) fn start_permission(&self) -> StartPermission {
-        if self.intake.is_draining || self.tool_presence.has_missing() {
+        if self.inputs.is_draining || self.tool_presence.has_missing() {
             StartPermission::Elsewhere
         } else if self.is_lease_doubtful() {
             StartPermission::Later
@@ -82,7 +82,7 @@ impl Driver {
         let is_held =
             self.held_starts.front().is_some_and(|start| start.0 <= self.pending.durable_seq());
         is_held
-            || self.claim.must_decide_again
+            || self.claim.needs_decision
             || (self.has_work() && self.start_permission() == StartPermission::Later)
     }
 

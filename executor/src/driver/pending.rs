@@ -61,8 +61,8 @@ impl PendingEvents {
         }
     }
 
-    pub(super) fn notify_created(&mut self, born: oneshot::Sender<Result<(), AppendError>>) {
-        self.created_notice = Some(born);
+    pub(super) fn notify_created(&mut self, notice: oneshot::Sender<Result<(), AppendError>>) {
+        self.created_notice = Some(notice);
     }
 
     pub(super) fn push(&mut self, events: impl IntoIterator<Item = RecordedEvent>) {
@@ -158,14 +158,14 @@ impl PendingEvents {
             // Commands that stay in the inbox are delivered again, and have no effect then.
             _ => Ok(()),
         };
-        if let Some(born) = self.created_notice.take() {
+        if let Some(notice) = self.created_notice.take() {
             let answer = match &result {
                 Ok(()) => Ok(()),
                 Err(DriveError::Store(err)) => Err(AppendError::Store(err.clone())),
                 Err(_) => Err(AppendError::Conflict),
             };
             // The receiver may be gone.
-            let _ = born.send(answer);
+            let _ = notice.send(answer);
         }
         result?;
         self.durable = end;
@@ -197,9 +197,9 @@ impl PendingEvents {
                     }
                 }
                 Ok(LogState::Displaced { is_ours_first }) => {
-                    if is_ours_first && let Some(born) = self.created_notice.take() {
+                    if is_ours_first && let Some(notice) = self.created_notice.take() {
                         // The execution was created, and another worker has claimed it already.
-                        let _ = born.send(Ok(()));
+                        let _ = notice.send(Ok(()));
                     }
                     return Err(DriveError::Fenced);
                 }

@@ -55,7 +55,7 @@ impl Driver {
         }
         if toolbox.has_all(self.execution.required_tools()) {
             // Tasks that the last decision could not start may start now.
-            self.claim.must_decide_again |= self.tool_presence.has_missing();
+            self.claim.needs_decision |= self.tool_presence.has_missing();
             self.tool_presence = ToolPresence { revision: Some(revision), missing: None };
             return;
         }

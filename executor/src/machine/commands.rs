@@ -201,10 +201,10 @@ impl Decision<'_> {
 
     fn start_wait(&mut self, task: Task) {
         let attempt = self.execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
-        let is_list =
+        let is_unexpanded_loop =
             task.part.is_whole() && self.execution.plan().step(task.step).for_each.is_some();
         // The parameters of each item are rendered when it starts.
-        let rendered = if is_list {
+        let rendered = if is_unexpanded_loop {
             check_parameter_size(self.unrendered_parameters(task), Vec::new())
         } else {
             self.render_parameters(task)

@@ -81,8 +81,8 @@ impl LookUpValues for NoOutputs {
     }
 }
 
-pub fn unresolved_error(texts: &[Arc<str>], place: &str) -> ToolError {
+pub fn unresolved_error(texts: &[Arc<str>], location: &str) -> ToolError {
     let texts: Vec<String> = texts.iter().map(|text| format!("`{text}`")).collect();
-    let why = format!("{} has no value {place}", texts.join(", "));
+    let why = format!("{} has no value {location}", texts.join(", "));
     ToolError::new(ErrorCode::UNRESOLVED, why)
 }

@@ -63,7 +63,7 @@ impl PendingHeads {
         retryable.into_iter().map(|pending| pending.head.clone()).collect()
     }
 
-    fn put_off(&mut self, id: ExecutionId) {
+    fn postpone(&mut self, id: ExecutionId) {
         if let Some(pending) = self.0.get_mut(&id) {
             pending.retry_at = Instant::now() + RETRY_DELAY;
         }
@@ -80,7 +80,7 @@ impl Worker {
             let id = head.execution;
             if let Err(err) = self.context.store.put_head(head).await {
                 debug!(execution = %id, %err, "its head still cannot be written");
-                self.backlog.pending_heads.put_off(id);
+                self.backlog.pending_heads.postpone(id);
                 // An unavailable store would refuse the other heads, too.
                 if !err.is_permanent() {
                     return;

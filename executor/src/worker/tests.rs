@@ -80,7 +80,7 @@ pub(crate) fn worker(store: &Arc<Memory>) -> (Worker, WorkerHandle) {
 
 fn one_at_a_time(tool: &str) -> LimitRule {
     let of = LimitedCalls::Tool(tool.parse().unwrap());
-    LimitRule { of, key: None, concurrency: Some(1), rate: None }
+    LimitRule { calls: of, key: None, concurrency: Some(1), rate: None }
 }
 
 /// A worker with three slots, and some limits.

@@ -26,7 +26,7 @@ use sandbox::{
     process::{ProcessGroup, Program, Tail, describe_status, read_tail},
     refusal_reason,
 };
-use secrets::{Redaction, Text, variables};
+use secrets::{Redaction, TextOrSecret, resolve_variables};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use shared::{
@@ -165,7 +165,7 @@ pub struct Run {
     #[serde(default)]
     pub pass: Vec<String>,
     #[serde(default)]
-    pub env: BTreeMap<String, Text>,
+    pub env: BTreeMap<String, TextOrSecret>,
     /// The sandbox of the command. By default there is none.
     pub confine: Option<Confinement>,
 }
@@ -187,7 +187,9 @@ impl CommandTool {
         match &self.run {
             None => Vec::new(),
             Some(Action::Http(run)) => run.secrets(),
-            Some(Action::Command(run)) => run.env.values().filter_map(Text::secret).collect(),
+            Some(Action::Command(run)) => {
+                run.env.values().filter_map(TextOrSecret::secret).collect()
+            }
         }
     }
 
@@ -220,7 +222,7 @@ impl CommandTool {
         let Some(Action::Command(run)) = &self.run else { return Ok(()) };
         let cwd = run.cwd.as_deref().or(run.base.as_deref());
         let (name, env) = (run.command.program(), &BTreeMap::new());
-        let program = Program { name, cwd, reads: None, pass: &[], env };
+        let program = Program { name, cwd, own_file: None, pass: &[], env };
         program.check().map_err(|why| format!("`{}`: {why}", self.name))
     }
 
@@ -301,10 +303,10 @@ impl Tool for CommandRunner {
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let run = self.run.as_ref().ok_or_else(|| self.not_callable_error())?;
         let mut redaction = Redaction::default();
-        let env = variables(&run.env, &mut redaction)?;
-        self.launcher.note_passed_secrets(&run.pass, &mut redaction);
+        let env = resolve_variables(&run.env, &mut redaction)?;
+        self.launcher.add_passed_secrets(&run.pass, &mut redaction);
         if let Some(confinement) = &run.confine {
-            self.launcher.note_passed_secrets(&confinement.pass, &mut redaction);
+            self.launcher.add_passed_secrets(&confinement.pass, &mut redaction);
         }
         let mut running = RunningProcess::start(run, &env, &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
@@ -322,7 +324,7 @@ impl Tool for CommandRunner {
         if answer.is_ok() {
             cx.aside.leave(stderr);
         }
-        redaction.clean_result(answer)
+        redaction.redact_result(answer)
     }
 }
 
@@ -366,9 +368,9 @@ impl RunningProcess {
         parameters: &Value,
         cx: &ToolContext,
     ) -> Result<Self, ToolError> {
-        let reads = run.cwd.as_deref();
-        let (name, cwd) = (run.command.program(), reads.or(run.base.as_deref()));
-        let program = Program { name, cwd, reads, pass: &run.pass, env };
+        let own_file = run.cwd.as_deref();
+        let (name, cwd) = (run.command.program(), own_file.or(run.base.as_deref()));
+        let program = Program { name, cwd, own_file, pass: &run.pass, env };
         let complain = |err: io::Error| {
             let code = match err.kind() {
                 io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {

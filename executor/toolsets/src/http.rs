@@ -10,7 +10,7 @@ mod request;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use http_client::{Http, Outgoing, Reply, host};
+use http_client::{Http, HttpReply, OutgoingRequest, host};
 use reqwest::{Method, header::HeaderValue};
 use secrets::Redaction;
 use serde::Deserialize;
@@ -81,10 +81,10 @@ impl Caller {
     pub(crate) async fn call(
         &self,
         tool: &ToolDefinition,
-        mut asked: Outgoing,
+        mut asked: OutgoingRequest,
         cx: &ToolContext,
         redaction: &Redaction,
-    ) -> Result<Reply, ToolError> {
+    ) -> Result<HttpReply, ToolError> {
         if tool.effect != Effect::Read
             && let Some(key) = cx.idempotency_key()
             && let Ok(key) = HeaderValue::from_str(&key)

@@ -51,7 +51,7 @@ fn page_text(answer: &WebResponse, extract: bool) -> Result<String, ToolError> {
     let decoded = decode_body(answer);
     let is_html = extract && (kind.contains("html") || kind.is_empty() && decoded.contains('<'));
     let text = if is_html {
-        let page = html::read(&decoded, &answer.url, MAX_TEXT_BYTES);
+        let page = html::read_page(&decoded, &answer.url, MAX_TEXT_BYTES);
         let title = if page.title.is_empty() { "No title" } else { &page.title };
         format!("{title}\n{}\n\n{}", answer.url, page.text)
     } else if extract {

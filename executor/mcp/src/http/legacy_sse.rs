@@ -55,7 +55,7 @@ async fn read_endpoint(connection: &Connection) -> Result<(EventStream, String),
     if !status.is_success() || !has_media_type(&response, "text/event-stream") {
         return Err(format!("`{host}` offers no event stream at this URL: it answered {status}"));
     }
-    let mut stream = EventStream::new(response, connection.most);
+    let mut stream = EventStream::new(response, connection.max_bytes);
     match stream.next().await {
         Some(Event { data: Some(told), is_endpoint: true, is_cut: false, .. }) => {
             Ok((stream, String::from_utf8_lossy(&told).into_owned()))

@@ -6,9 +6,9 @@ use super::*;
 use crate::machine::CurrentEffects;
 
 #[derive(Debug)]
-struct Now(BTreeMap<&'static str, Effect>);
+struct CurrentTools(BTreeMap<&'static str, Effect>);
 
-impl CurrentEffects for Now {
+impl CurrentEffects for CurrentTools {
     fn current_effect(&self, tool: &ToolName) -> Option<Effect> {
         self.0.get(tool.as_str()).copied()
     }
@@ -17,11 +17,11 @@ impl CurrentEffects for Now {
 /// Starts `set.tool` of a plan that stores `planned`, while the tool has the effect `now`.
 fn start(planned: Effect, now: Effect) -> (Execution, Vec<RecordedEvent>) {
     let mut story = Story::unclaimed(
-        vec![tries(2, effect(planned, call("a", &[])))],
+        vec![with_attempts(2, effect(planned, call("a", &[])))],
         ExecutionOptions::default(),
     );
-    let effects = Now(BTreeMap::from([("set.tool", now)]));
-    let moment = Moment { now: at(0), may_start: true, effects: Some(&effects) };
+    let effects = CurrentTools(BTreeMap::from([("set.tool", now)]));
+    let moment = DecisionContext { now: time_at(0), may_start: true, effects: Some(&effects) };
     let events = decide(&mut story.execution, claim(), moment);
     (story.execution, events)
 }
@@ -63,12 +63,12 @@ fn the_effect_at_the_start_decides_after_a_crash_and_a_timeout() {
         };
         let (mut execution, _) = start(planned, now);
         // The next owner reads the effect of the call from the log, not from its own tools.
-        let events = decide(&mut execution, claim(), at(1));
+        let events = decide(&mut execution, claim(), time_at(1));
         assert_eq!(retries(&events), is_repeated, "crash: {planned:?} {now:?}");
         let (mut execution, _) = start(planned, now);
         let task = Task::from(StepNumber::new(0));
-        let ended = Input::Ended { task, attempt: Attempt::FIRST, result: Err(timed_out()) };
-        let events = decide(&mut execution, ended, at(1));
+        let ended = Input::Ended { task, attempt: Attempt::FIRST, result: Err(timeout_error()) };
+        let events = decide(&mut execution, ended, time_at(1));
         assert_eq!(retries(&events), is_repeated, "timeout: {planned:?} {now:?}");
     }
 }
@@ -82,8 +82,8 @@ fn the_present_effect_decides_about_missing_fields() {
             ExecutionOptions::default(),
         );
         story.claim();
-        let effects = Now(BTreeMap::from([("set.tool", now)]));
-        let moment = Moment { now: at(0), may_start: true, effects: Some(&effects) };
+        let effects = CurrentTools(BTreeMap::from([("set.tool", now)]));
+        let moment = DecisionContext { now: time_at(0), may_start: true, effects: Some(&effects) };
         let task = story.task("a");
         let result = Ok(CallOutput::from(json!({ "x": 1 })));
         let ended = Input::Ended { task, attempt: Attempt::FIRST, result };

@@ -1,6 +1,6 @@
 //! Conversion of HTTP responses into outputs and errors.
 
-use http_client::{Broken, Reply};
+use http_client::{HttpError, HttpReply};
 use reqwest::{StatusCode, header};
 use secrets::Redaction;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ const SHOWN_BODY_BYTES: usize = 2 << 10;
 
 /// Returns the output of a successful response, or the error of a failed one.
 pub(crate) fn output(
-    reply: Reply,
+    reply: HttpReply,
     effect: Effect,
     most: usize,
     redaction: &Redaction,
@@ -27,12 +27,12 @@ pub(crate) fn output(
         let message = format!("`{host}` answered more than {most} bytes: ask it for less");
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
     }
-    read_value(reply, effect).map(|output| redaction.clean_value(output))
+    read_value(reply, effect).map(|output| redaction.redact_value(output))
 }
 
 /// Converts JSON to a value and text to a string. Of any other body, returns the media type and the
 /// size.
-fn read_value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
+fn read_value(reply: HttpReply, effect: Effect) -> Result<Value, ToolError> {
     if reply.body.is_empty() {
         return Ok(Value::Null);
     }
@@ -98,8 +98,8 @@ fn is_text(kind: &str) -> bool {
         )
 }
 
-fn status_error(reply: &Reply, effect: Effect, redaction: &Redaction) -> ToolError {
-    let Reply { host, status, .. } = reply;
+fn status_error(reply: &HttpReply, effect: Effect, redaction: &Redaction) -> ToolError {
+    let HttpReply { host, status, .. } = reply;
     let mut message = format!("`{host}` answered {status}");
     if let Some(wait) = reply.header(header::RETRY_AFTER) {
         let unit = if wait.bytes().all(|byte| byte.is_ascii_digit()) { " s" } else { "" };
@@ -112,11 +112,11 @@ fn status_error(reply: &Reply, effect: Effect, redaction: &Redaction) -> ToolErr
         );
     }
     let said =
-        clip_to_tail(redaction.clean(String::from_utf8_lossy(&reply.body).into_owned()).trim());
+        clip_to_tail(redaction.redact(String::from_utf8_lossy(&reply.body).into_owned()).trim());
     if !said.is_empty() {
         message = format!("{message}: {said}");
     }
-    failed_status(*status, effect, redaction.clean(message))
+    failed_status(*status, effect, redaction.redact(message))
 }
 
 /// Makes the error for an error status. Decides whether another attempt may help.
@@ -138,16 +138,20 @@ fn clip_to_tail(text: &str) -> String {
 }
 
 /// Makes the error for a missing response. Decides whether the call may have happened.
-pub(crate) fn failure(broken: &Broken, effect: Effect, redaction: &Redaction) -> ToolError {
-    let message = redaction.clean(broken.to_string());
+pub(crate) fn failure(broken: &HttpError, effect: Effect, redaction: &Redaction) -> ToolError {
+    let message = redaction.redact(broken.to_string());
     match broken {
-        Broken::Unsent(_) | Broken::Later(_) => ToolError::new(ErrorCode::UNAVAILABLE, message),
-        Broken::Refused(_) => ToolError::failed(message).without_retry(),
-        Broken::Denied(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry(),
-        Broken::Lost(_) if effect == Effect::Once => {
+        HttpError::Unsent(_) | HttpError::Later(_) => {
+            ToolError::new(ErrorCode::UNAVAILABLE, message)
+        }
+        HttpError::Refused(_) => ToolError::failed(message).without_retry(),
+        HttpError::Denied(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry(),
+        HttpError::Lost(_) if effect == Effect::Once => {
             ToolError::outcome_unknown(&message).with_unknown_outcome()
         }
-        Broken::Lost(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).with_unknown_outcome(),
+        HttpError::Lost(_) => {
+            ToolError::new(ErrorCode::UNAVAILABLE, message).with_unknown_outcome()
+        }
     }
 }
 
@@ -158,11 +162,11 @@ mod tests {
 
     use super::*;
 
-    fn reply(status: u16, headers: &[(&'static str, &str)], body: &[u8]) -> Reply {
+    fn reply(status: u16, headers: &[(&'static str, &str)], body: &[u8]) -> HttpReply {
         let headers = headers
             .iter()
             .map(|(name, value)| (header::HeaderName::from_static(name), value.parse().unwrap()));
-        Reply {
+        HttpReply {
             host: "h".to_owned(),
             status: StatusCode::from_u16(status).unwrap(),
             headers: headers.collect::<HeaderMap>(),
@@ -204,7 +208,7 @@ mod tests {
     #[test]
     fn the_status_decides_whether_an_error_is_retryable() {
         let mut redaction = Redaction::default();
-        redaction.note("KEY", "hidden");
+        redaction.add_secret("KEY", "hidden");
         for (status, effect, code, retryable, is_definite) in [
             (400, Effect::Read, ErrorCode::FAILED, false, true),
             (404, Effect::Once, ErrorCode::FAILED, false, true),

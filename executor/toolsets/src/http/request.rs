@@ -5,12 +5,12 @@ use std::{
     iter,
 };
 
-use http_client::{Outgoing, Reach, header_of};
+use http_client::{OutgoingRequest, Reach, parse_header};
 use reqwest::{
     Url,
     header::{self, HeaderMap, HeaderValue},
 };
-use secrets::{Redaction, Text, url_encoded};
+use secrets::{Redaction, TextOrSecret, percent_encode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use shared::tool::{Effect, ErrorCode, ToolError};
@@ -52,7 +52,7 @@ struct Fields(Vec<(String, Field)>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Field {
     Filled(Template),
-    Secret(Text),
+    Secret(TextOrSecret),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -102,10 +102,11 @@ impl TryFrom<Map<String, Value>> for Fields {
 
     fn try_from(written: Map<String, Value>) -> Result<Self, String> {
         let fields = written.into_iter().map(|(name, value)| {
-            let field = match Text::try_from(value).map_err(|err| format!("`{name}`: {err}"))? {
-                Text::Plain(text) => Field::Filled(Template::parse(&text)),
-                secret @ Text::Secret(_) => Field::Secret(secret),
-            };
+            let field =
+                match TextOrSecret::try_from(value).map_err(|err| format!("`{name}`: {err}"))? {
+                    TextOrSecret::Plain(text) => Field::Filled(Template::parse(&text)),
+                    secret @ TextOrSecret::Secret(_) => Field::Secret(secret),
+                };
             Ok((name, field))
         });
         fields.collect::<Result<_, String>>().map(Self)
@@ -163,13 +164,13 @@ impl HttpRun {
         &self,
         parameters: &Value,
         redaction: &mut Redaction,
-    ) -> Result<Outgoing, ToolError> {
+    ) -> Result<OutgoingRequest, ToolError> {
         let mut url = self.url.render(parameters)?;
         let mut headers = HeaderMap::new();
         for (name, field) in &self.headers.0 {
             let Some(value) = field.render(parameters, redaction)? else { continue };
             let (name, value) =
-                header_of(name, &value).map_err(|err| invalid_parameters_error(&err))?;
+                parse_header(name, &value).map_err(|err| invalid_parameters_error(&err))?;
             headers.append(name, value);
         }
         let pairs = self.query_pairs(parameters, redaction)?;
@@ -184,7 +185,13 @@ impl HttpRun {
             Some(body) => render_body(body, parameters),
         };
         let body = body.map(|body| encode_body(body, &mut headers)).transpose()?;
-        Ok(Outgoing { method: self.method.method(), url, headers, body, reach: Reach::Anywhere })
+        Ok(OutgoingRequest {
+            method: self.method.method(),
+            url,
+            headers,
+            body,
+            reach: Reach::Anywhere,
+        })
     }
 
     fn query_pairs(
@@ -236,7 +243,7 @@ impl Address {
             if value.is_none() {
                 missing = Some(name.to_owned());
             }
-            url_encoded(&value.unwrap_or_default())
+            percent_encode(&value.unwrap_or_default())
         });
         if let Some(name) = missing {
             return Err(invalid_parameters_error(&format!(
@@ -248,7 +255,7 @@ impl Address {
         }
         if let Some(query) = &self.query {
             let value = |name: &str| parameters.get(name).map(text).unwrap_or_default();
-            path = format!("{path}?{}", query.fill_with(|name| url_encoded(&value(name))));
+            path = format!("{path}?{}", query.fill_with(|name| percent_encode(&value(name))));
         }
         path.parse()
             .map_err(|err| invalid_parameters_error(&format!("the address cannot be used: {err}")))
@@ -340,20 +347,21 @@ pub(crate) fn encode_form(fields: &Map<String, Value>) -> Vec<u8> {
     for (name, value) in fields {
         add_pairs(name, value, &mut pairs);
     }
-    let pairs =
-        pairs.iter().map(|(name, value)| format!("{}={}", url_encoded(name), url_encoded(value)));
+    let pairs = pairs
+        .iter()
+        .map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)));
     pairs.collect::<Vec<_>>().join("&").into_bytes()
 }
 
 pub(crate) fn resolve_headers(
-    headers: &BTreeMap<String, Text>,
+    headers: &BTreeMap<String, TextOrSecret>,
     redaction: &mut Redaction,
 ) -> Result<HeaderMap, ToolError> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         let value = value.resolve(redaction)?;
         let (name, value) =
-            header_of(name, &value).map_err(|err| ToolError::failed(err).without_retry())?;
+            parse_header(name, &value).map_err(|err| ToolError::failed(err).without_retry())?;
         map.append(name, value);
     }
     Ok(map)

@@ -368,7 +368,7 @@ async fn an_unchanged_set_is_not_connected_again() {
     let registry = node(&store, json!([server]));
     registry.sync().await.unwrap();
     let name = "m".parse().unwrap();
-    registry.toolbox().wait_for_set(&name, CONNECT).await;
+    registry.toolbox().wait_for_set(&name, CONNECT_TIMEOUT).await;
     assert!(matches!(named(&registry, "m").await.status, SetStatus::Failed { .. }));
     registry.register_tool(None, tool("t")).await.unwrap();
     registry.switch(&strings(&["m"]), false).await.unwrap();
@@ -376,7 +376,7 @@ async fn an_unchanged_set_is_not_connected_again() {
     assert!(matches!(named(&registry, "m").await.status, SetStatus::Failed { .. }));
 }
 
-const CONNECT: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_model_can_switch_every_set_but_tool_set_itself() {

@@ -13,12 +13,12 @@ mod tool;
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use http_client::{Outgoing, Reach, ServerUrl, header_of};
+use http_client::{OutgoingRequest, Reach, ServerUrl, parse_header};
 use reqwest::{
     Method,
     header::{self, HeaderValue},
 };
-use secrets::{Redaction, Text};
+use secrets::{Redaction, TextOrSecret};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::{
@@ -44,9 +44,9 @@ const MAX_DEPTH: usize = 6;
 pub struct GraphQlConfig {
     url: ServerUrl,
     #[serde(default)]
-    headers: BTreeMap<String, Text>,
+    headers: BTreeMap<String, TextOrSecret>,
     /// A token for the header `Authorization: Bearer …`.
-    auth: Option<Text>,
+    auth: Option<TextOrSecret>,
     /// The depth to which objects are selected.
     #[serde(default = "default_depth")]
     depth: usize,
@@ -58,7 +58,7 @@ pub struct GraphQlConfig {
 
 impl GraphQlConfig {
     pub(super) fn secrets(&self) -> Vec<&str> {
-        self.headers.values().chain(&self.auth).filter_map(Text::secret).collect()
+        self.headers.values().chain(&self.auth).filter_map(TextOrSecret::secret).collect()
     }
 }
 
@@ -79,11 +79,11 @@ impl Endpoint {
         query: &str,
         variables: &Value,
         redaction: &mut Redaction,
-    ) -> Result<Outgoing, ToolError> {
+    ) -> Result<OutgoingRequest, ToolError> {
         let mut headers = resolve_headers(&self.config.headers, redaction)?;
         if let Some(auth) = &self.config.auth {
             let token = format!("Bearer {}", auth.resolve(redaction)?);
-            let (name, value) = header_of("authorization", &token)
+            let (name, value) = parse_header("authorization", &token)
                 .map_err(|why| ToolError::failed(why).without_retry())?;
             headers.insert(name, value);
         }
@@ -92,7 +92,7 @@ impl Endpoint {
         headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static(accept));
         let body = json!({ "query": query, "variables": variables }).to_string().into_bytes();
         let url = self.config.url.0.clone();
-        Ok(Outgoing {
+        Ok(OutgoingRequest {
             method: Method::POST,
             url,
             headers,

@@ -19,10 +19,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use http_client::{Http, Outgoing, Reach, ServerUrl, host};
+use http_client::{Http, OutgoingRequest, Reach, ServerUrl, host};
 use nix::libc;
 use reqwest::{Method, Url, header::HeaderMap};
-use secrets::Text;
+use secrets::TextOrSecret;
 use serde::Deserialize;
 use shared::id::ToolSetName;
 use tokio::{fs::OpenOptions, io::AsyncReadExt as _};
@@ -43,7 +43,7 @@ pub struct OpenApiConfig {
     /// The address of the API. By default that of the document.
     base_url: Option<ServerUrl>,
     #[serde(default)]
-    headers: BTreeMap<String, Text>,
+    headers: BTreeMap<String, TextOrSecret>,
     /// Credentials for the document's security schemes, by name.
     #[serde(default)]
     auth: BTreeMap<String, Credential>,
@@ -58,7 +58,7 @@ pub struct OpenApiConfig {
 
 impl OpenApiConfig {
     pub(super) fn secrets(&self) -> Vec<&str> {
-        let headers = self.headers.values().filter_map(Text::secret);
+        let headers = self.headers.values().filter_map(TextOrSecret::secret);
         headers.chain(self.auth.values().flat_map(Credential::secrets)).collect()
     }
 
@@ -101,7 +101,7 @@ async fn load(document: &str) -> Result<(Vec<u8>, Option<Url>), String> {
     }
     let url: Url =
         document.parse().map_err(|err| format!("`{document}` is not an address: {err}"))?;
-    let asked = Outgoing {
+    let asked = OutgoingRequest {
         method: Method::GET,
         url: url.clone(),
         headers: HeaderMap::new(),

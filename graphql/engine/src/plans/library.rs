@@ -246,7 +246,7 @@ pub(crate) fn refused_reuse(finished: &Execution, err: ReuseError) -> EngineErro
             let help = help.map(|help| format!(": {help}")).unwrap_or_default();
             EngineError::NotFound(format!("`{}` has no step `{name}`{help}", finished.id()))
         }
-        ReuseError::TooMuch { .. }
+        ReuseError::LimitExceeded { .. }
         | ReuseError::TooMuchSucceeded
         | ReuseError::TooMuchKept
         | ReuseError::TooManyUnknown(_) => EngineError::LimitExceeded(err.to_string()),

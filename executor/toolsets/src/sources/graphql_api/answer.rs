@@ -1,6 +1,6 @@
 //! Conversion of GraphQL responses into outputs and errors.
 
-use http_client::Reply;
+use http_client::HttpReply;
 use secrets::Redaction;
 use serde_json::Value;
 use shared::tool::{Effect, ToolError};
@@ -13,7 +13,7 @@ use crate::{
 const MAX_SHOWN_ERRORS: usize = 10;
 
 pub(super) fn data(
-    reply: Reply,
+    reply: HttpReply,
     field: &str,
     effect: Effect,
     most: usize,
@@ -46,9 +46,9 @@ pub(super) fn data(
     })
 }
 
-fn status_error(reply: &Reply, effect: Effect, redaction: &Redaction) -> Option<ToolError> {
+fn status_error(reply: &HttpReply, effect: Effect, redaction: &Redaction) -> Option<ToolError> {
     let answer: Value = serde_json::from_slice(&reply.body).ok()?;
-    let said = redaction.clean(first_error(&answer)?);
+    let said = redaction.redact(first_error(&answer)?);
     let message = format!("`{}` answered {}: {said}", reply.host, reply.status);
     Some(failed_status(reply.status, effect, message))
 }
@@ -80,7 +80,7 @@ mod tests {
     fn failure(status: u16, effect: Effect, answer: &Value) -> ToolError {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", "application/json".parse().unwrap());
-        let reply = Reply {
+        let reply = HttpReply {
             host: "h".to_owned(),
             status: StatusCode::from_u16(status).unwrap(),
             headers,

@@ -1,6 +1,6 @@
 //! Parameters of operations, and how requests write them.
 
-use secrets::url_encoded;
+use secrets::percent_encode;
 use serde_json::Value;
 
 use super::document::Document;
@@ -126,7 +126,7 @@ impl Parameter {
         }
         match self.place {
             Place::Path => {
-                let part = self.join_items(value, ",", url_encoded);
+                let part = self.join_items(value, ",", percent_encode);
                 if part.is_empty() || matches!(part.as_str(), "." | "..") {
                     return Err(format!("`{name}` is part of the address and cannot be `{part}`"));
                 }
@@ -140,7 +140,7 @@ impl Parameter {
                 self.add_query(value, &mut filled.query);
             }
             Place::Cookie => {
-                let value = self.join_items(value, ",", url_encoded);
+                let value = self.join_items(value, ",", percent_encode);
                 filled.cookies.push(format!("{name}={value}"));
             }
         }
@@ -172,8 +172,8 @@ impl Parameter {
     }
 
     fn add_query(&self, value: &Value, query: &mut Vec<String>) {
-        let name = url_encoded(&self.name);
-        let encode = if self.allow_reserved { reserved_kept } else { url_encoded };
+        let name = percent_encode(&self.name);
+        let encode = if self.allow_reserved { reserved_kept } else { percent_encode };
         let between = match self.style {
             Style::Spaces => "%20",
             Style::Bars => "%7C",
@@ -188,14 +188,12 @@ impl Parameter {
             }
             Value::Object(fields) if self.explode && self.style == Style::Form => {
                 let fields = fields.iter().filter(|(_, value)| !value.is_null());
-                query.extend(
-                    fields.map(|(key, value)| {
-                        format!("{}={}", url_encoded(key), encode(&text(value)))
-                    }),
-                );
+                query.extend(fields.map(|(key, value)| {
+                    format!("{}={}", percent_encode(key), encode(&text(value)))
+                }));
             }
             Value::Array(_) | Value::Object(_) if self.style != Style::Json => {
-                let item = if self.allow_reserved { reserved_kept_in_item } else { url_encoded };
+                let item = if self.allow_reserved { reserved_kept_in_item } else { percent_encode };
                 query.push(format!("{name}={}", self.join_items(value, between, item)));
             }
             value => query.push(format!("{name}={}", self.join_items(value, between, encode))),
@@ -236,7 +234,7 @@ fn reserved_kept(text: &str) -> String {
         if taken == 3 && next == '%' || ":/?@!$'()*,;=".contains(next) {
             kept.push_str(part);
         } else {
-            kept.push_str(&url_encoded(part));
+            kept.push_str(&percent_encode(part));
         }
         rest = after;
     }
@@ -253,7 +251,12 @@ fn add_deep_object(name: &str, value: &Value, query: &mut Vec<String>, encode: f
         Value::Null => {}
         Value::Object(fields) => {
             for (key, field) in fields {
-                add_deep_object(&format!("{name}%5B{}%5D", url_encoded(key)), field, query, encode);
+                add_deep_object(
+                    &format!("{name}%5B{}%5D", percent_encode(key)),
+                    field,
+                    query,
+                    encode,
+                );
             }
         }
         Value::Array(items) => {
@@ -353,7 +356,7 @@ mod tests {
                 assert_eq!(written("query", style(false), &value), expected, "{value}");
             }
             let apart = written("query", style(true), &json!([format!("b{sign}c")]));
-            assert_eq!(apart, format!("p%20q={}", url_encoded(&format!("b{sign}c"))));
+            assert_eq!(apart, format!("p%20q={}", percent_encode(&format!("b{sign}c"))));
         }
     }
 

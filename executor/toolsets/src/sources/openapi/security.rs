@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use secrets::{Redaction, Text, base64, url_encoded};
+use secrets::{Redaction, TextOrSecret, base64, percent_encode};
 use serde::Deserialize;
 use serde_json::Value;
 use shared::tool::ToolError;
@@ -13,15 +13,15 @@ use super::{document::Document, parameter::Filled};
 #[serde(try_from = "Value")]
 pub(super) enum Credential {
     /// A key, a token, or `user:password`.
-    Token(Text),
+    Token(TextOrSecret),
     User(User),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct User {
-    username: Text,
-    password: Text,
+    username: TextOrSecret,
+    password: TextOrSecret,
 }
 
 impl Credential {
@@ -30,7 +30,7 @@ impl Credential {
             Self::Token(token) => (token, None),
             Self::User(user) => (&user.username, Some(&user.password)),
         };
-        std::iter::once(one).chain(other).filter_map(Text::secret)
+        std::iter::once(one).chain(other).filter_map(TextOrSecret::secret)
     }
 }
 
@@ -42,7 +42,7 @@ impl TryFrom<Value> for Credential {
             let user = serde_json::from_value(written).map(Self::User);
             return user.map_err(|err| err.to_string());
         }
-        Text::try_from(written).map(Self::Token)
+        TextOrSecret::try_from(written).map(Self::Token)
     }
 }
 
@@ -134,13 +134,13 @@ impl Scheme {
         match self {
             Self::Header(header) => filled.headers.push((header.clone(), token)),
             Self::Query(key) => {
-                filled.query.push(format!("{}={}", url_encoded(key), url_encoded(&token)));
+                filled.query.push(format!("{}={}", percent_encode(key), percent_encode(&token)));
             }
-            Self::Cookie(key) => filled.cookies.push(format!("{key}={}", url_encoded(&token))),
+            Self::Cookie(key) => filled.cookies.push(format!("{key}={}", percent_encode(&token))),
             Self::Bearer => filled.headers.push((authorization, format!("Bearer {token}"))),
             Self::Basic => {
-                let encoded = base64(token.as_bytes());
-                redaction.note(name, &encoded);
+                let encoded = encode_base64(token.as_bytes());
+                redaction.add_secret(name, &encoded);
                 filled.headers.push((authorization, format!("Basic {encoded}")));
             }
         }

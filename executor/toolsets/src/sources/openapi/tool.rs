@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use http_client::{Outgoing, header_of};
+use http_client::{OutgoingRequest, parse_header};
 use reqwest::{
     Url,
     header::{self, HeaderValue},
 };
-use secrets::{Redaction, Text};
+use secrets::{Redaction, TextOrSecret};
 use serde_json::Value;
 use shared::{
     id::ToolSetName,
@@ -26,7 +26,7 @@ use crate::http::{Caller, answer::output, invalid_parameters_error, resolve_head
 #[derive(Debug)]
 pub(super) struct Api {
     pub(super) caller: Caller,
-    pub(super) headers: BTreeMap<String, Text>,
+    pub(super) headers: BTreeMap<String, TextOrSecret>,
     pub(super) auth: BTreeMap<String, Credential>,
     pub(super) schemes: BTreeMap<String, Scheme>,
     pub(super) effects: EffectRules,
@@ -92,7 +92,7 @@ impl OperationTool {
         &self,
         parameters: &Value,
         redaction: &mut Redaction,
-    ) -> Result<Outgoing, ToolError> {
+    ) -> Result<OutgoingRequest, ToolError> {
         let Call { verb, reach, body, .. } = &self.call;
         let mut filled = Filled::default();
         for (key, parameter) in &self.call.parameters {
@@ -110,13 +110,13 @@ impl OperationTool {
         let mut headers = resolve_headers(&self.api.headers, redaction)?;
         for (name, value) in &filled.headers {
             let (name, value) =
-                header_of(name, value).map_err(|why| invalid_parameters_error(&why))?;
+                parse_header(name, value).map_err(|why| invalid_parameters_error(&why))?;
             headers.insert(name, value);
         }
         if !filled.cookies.is_empty() {
             let cookies = filled.cookies.join("; ");
             let (name, value) =
-                header_of("cookie", &cookies).map_err(|why| invalid_parameters_error(&why))?;
+                parse_header("cookie", &cookies).map_err(|why| invalid_parameters_error(&why))?;
             headers.append(name, value);
         }
         let body = body.write(parameters).map(|(body, media)| {
@@ -125,7 +125,7 @@ impl OperationTool {
             }
             body
         });
-        Ok(Outgoing { method: verb.method(), url, headers, body, reach: *reach })
+        Ok(OutgoingRequest { method: verb.method(), url, headers, body, reach: *reach })
     }
 
     fn build_url(&self, filled: &Filled) -> Result<Url, ToolError> {
