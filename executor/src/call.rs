@@ -189,7 +189,7 @@ impl Call {
     ) -> Result<Value, ToolError> {
         let Self { tool: name, parameters, timeout, idle_timeout, progress, cx, .. } = self;
         let cancel = cx.cancel.clone();
-        let (reporter, reports) = progress::pipe();
+        let (reporter, reports) = progress::report_channel();
         let cx = ToolContext { reporter, ..cx };
         let mut call = pin!(catch_panic(&name, tool.tool().call(parameters, cx)));
         let overdue = tokio::select! {

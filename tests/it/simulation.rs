@@ -428,7 +428,7 @@ impl Simulation {
 /// Removes the tools with effects and restores them, until faults stop.
 async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
     let name = "sim".parse().expect("well-formed");
-    let set = toolbox.whole_set(&name).expect("the ledger has tools");
+    let set = toolbox.set_with_tools(&name).expect("the ledger has tools");
     while !world.is_calm() {
         time::sleep(Duration::from_millis(1 + world.dice.below(3_000))).await;
         toolbox.remove_set(&name);

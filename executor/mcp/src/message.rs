@@ -282,7 +282,7 @@ impl Drop for CallToken {
 mod tests {
     use futures::FutureExt;
     use secrets::Redaction;
-    use toolbox::progress::pipe;
+    use toolbox::progress::report_channel;
 
     use super::*;
 
@@ -304,9 +304,9 @@ mod tests {
     #[test]
     fn progress_reaches_only_the_call_with_its_token() {
         let tokens = Arc::new(ProgressTokens::default());
-        let (reporter, mut other) = pipe();
+        let (reporter, mut other) = report_channel();
         let _other = tokens.register_call(reporter, Arc::default());
-        let (reporter, mut listener) = pipe();
+        let (reporter, mut listener) = report_channel();
         let mut redaction = Redaction::default();
         redaction.add_secret("KEY", "the secret");
         let token = tokens.register_call(reporter, Arc::new(Secrets::new(redaction)));

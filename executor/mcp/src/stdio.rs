@@ -101,8 +101,8 @@ impl Transport<RoleClient> for StdioTransport {
             line.push(b'\n');
             let write = async {
                 let mut writer = writer.lock().await;
-                let pipe = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-                pipe.write_all(&line).await
+                let report_channel = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+                report_channel.write_all(&line).await
             };
             let written = timeout(WRITE_TIMEOUT, write).await;
             let written = written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));

@@ -18,7 +18,7 @@ use crate::{
     call_limits::{LimitRule, LimitedCalls},
     worker::{
         Worker,
-        tests::{plan, step, worker, worker_within},
+        tests::{plan, step, worker, worker_with_limits},
     },
 };
 
@@ -46,7 +46,7 @@ impl DriverTest {
         let key = Some("k".parse().unwrap());
         let rule = LimitRule { calls: of, key, concurrency: None, rate: Some(rate) };
         let store = Arc::new(Memory::new());
-        let (worker, _) = worker_within(&store, vec![rule]);
+        let (worker, _) = worker_with_limits(&store, vec![rule]);
         Self::with_store(store, &worker, plan, options).await
     }
 
@@ -199,7 +199,7 @@ async fn a_tool_that_returns_before_the_release_is_called() {
     first.policy.requires_approval = true;
     let mut test = DriverTest::new(plan(vec![first]), ExecutionOptions::default()).await;
     let (toolbox, name) = (test.context.toolbox.clone(), "set".parse().unwrap());
-    let set = toolbox.whole_set(&name).unwrap();
+    let set = toolbox.set_with_tools(&name).unwrap();
     toolbox.remove_set(&name);
     let of = "a".parse().unwrap();
     test.send_command(Command::Approve { step: of, item: None, approved: true, comment: None })
@@ -228,7 +228,7 @@ async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
     test.driver.apply_command(SentCommand { id, execution, at, command }, true);
     assert!(test.driver.is_held(numbered_task(0)), "the call waits until its start is durable");
     let (toolbox, name) = (test.context.toolbox.clone(), "set".parse().unwrap());
-    let set = toolbox.whole_set(&name).unwrap();
+    let set = toolbox.set_with_tools(&name).unwrap();
     toolbox.remove_set(&name);
     test.run_until_durable().await;
     assert_eq!(test.event_kinds().await.last(), Some(&"step_interrupted"));

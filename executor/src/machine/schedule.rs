@@ -343,7 +343,7 @@ fn wait_in_compensation_error() -> ToolError {
 
 fn parse_sleep_ms(parameters: &Value) -> Result<u64, ToolError> {
     flow::sleep_ms(parameters).ok_or_else(|| {
-        let (most, ms) = (flow::SLEEP_MS, &parameters["ms"]);
+        let (most, ms) = (flow::MAX_SLEEP_MS, &parameters["ms"]);
         let why = format!("`ms` must be a whole number of milliseconds up to {most}, not {ms}");
         ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
     })

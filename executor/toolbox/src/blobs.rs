@@ -73,14 +73,14 @@ impl Blobs {
 
     /// Replaces the references in `parameters` by the binaries in base 64.
     pub async fn restore(&self, parameters: &Arc<Value>) -> Result<Arc<Value>, ToolError> {
-        let mut places = Vec::new();
-        collect_references(parameters, &mut String::new(), &mut places);
-        if places.is_empty() {
+        let mut references = Vec::new();
+        collect_references(parameters, &mut String::new(), &mut references);
+        if references.is_empty() {
             return Ok(Arc::clone(parameters));
         }
         let mut restored = Value::clone(parameters);
         let mut room = limits::RESTORED_BYTES;
-        for (at, id) in places {
+        for (at, id) in references {
             let base64 = self.load_base64(&id).await?;
             room = room.checked_sub(base64.len()).ok_or_else(too_many_bytes_error)?;
             Binary::replace(&at, &mut restored, Value::String(base64));
@@ -138,24 +138,24 @@ fn too_many_bytes_error() -> ToolError {
 }
 
 /// Finds the references in a value, each with its JSON pointer.
-fn collect_references(value: &Value, at: &mut String, places: &mut Vec<(String, BlobId)>) {
+fn collect_references(value: &Value, at: &mut String, references: &mut Vec<(String, BlobId)>) {
     let length = at.len();
     match value {
         Value::Array(items) => {
             for (n, item) in items.iter().enumerate().filter(|(_, item)| is_nested(item)) {
                 let _ = write!(at, "/{n}");
-                collect_references(item, at, places);
+                collect_references(item, at, references);
                 at.truncate(length);
             }
         }
         Value::Object(fields) => {
             if let Some(id) = BlobId::from_reference(value) {
-                return places.push((at.clone(), id));
+                return references.push((at.clone(), id));
             }
             for (key, field) in fields.iter().filter(|(_, field)| is_nested(field)) {
                 at.push('/');
                 at.push_str(&key.replace('~', "~0").replace('/', "~1"));
-                collect_references(field, at, places);
+                collect_references(field, at, references);
                 at.truncate(length);
             }
         }

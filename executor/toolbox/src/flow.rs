@@ -23,7 +23,7 @@ use super::{Tool, ToolContext, ToolSet};
 /// The name of the set.
 pub const SET: &str = "flow";
 /// The longest sleep in milliseconds: ten years. A longer sleep has a wrong unit.
-pub const SLEEP_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
+pub const MAX_SLEEP_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
 
 /// Returns the set `flow`.
 pub fn flow() -> ToolSet {
@@ -38,7 +38,7 @@ pub fn flow() -> ToolSet {
 
 /// Returns the milliseconds in the parameters of `flow.sleep`.
 pub fn sleep_ms(parameters: &Value) -> Option<u64> {
-    read_whole_number(parameters.get("ms")?).filter(|ms| *ms <= SLEEP_MS)
+    read_whole_number(parameters.get("ms")?).filter(|ms| *ms <= MAX_SLEEP_MS)
 }
 
 /// Reads a whole number, which may be written as `1000.0`. JSON Schema calls that an integer.
@@ -99,7 +99,7 @@ const TABLE: &[Entry] = &[
                         "type": "integer",
                         "description": "Duration in milliseconds.",
                         "minimum": 0,
-                        "maximum": SLEEP_MS,
+                        "maximum": MAX_SLEEP_MS,
                     },
                 },
                 "required": ["ms"],
@@ -207,7 +207,7 @@ impl Tool for Flow {
             Kind::Noop | Kind::Effect => Ok(Value::Null),
             Kind::Sleep => sleep(&parameters, &cx).await,
             Kind::Fail => fail(Arc::unwrap_or_clone(parameters), &cx),
-            Kind::Wait => Err(wait(&parameters)),
+            Kind::Wait => Err(wait_outside_plan_error(&parameters)),
             Kind::Compute => compute::compute(parameters).await,
         }
     }
@@ -215,7 +215,7 @@ impl Tool for Flow {
 
 async fn sleep(parameters: &Value, cx: &ToolContext) -> Result<Value, ToolError> {
     let ms = sleep_ms(parameters).ok_or_else(|| {
-        let message = format!("`ms` must be a whole number from 0 to {SLEEP_MS}");
+        let message = format!("`ms` must be a whole number from 0 to {MAX_SLEEP_MS}");
         ToolError::new(ErrorCode::INVALID_PARAMETERS, message)
     })?;
     tokio::select! {
@@ -227,7 +227,7 @@ async fn sleep(parameters: &Value, cx: &ToolContext) -> Result<Value, ToolError>
     }
 }
 
-fn wait(parameters: &Value) -> ToolError {
+fn wait_outside_plan_error(parameters: &Value) -> ToolError {
     let name = parameters.get("name").and_then(Value::as_str).unwrap_or_default();
     ToolError::failed(format!(
         "`flow.wait` needs an execution that receives the signal `{name}`: \
@@ -332,7 +332,7 @@ mod tests {
 
         let cx = ToolContext::detached();
         cx.cancel.cancel();
-        let err = sleep(&json!({ "ms": SLEEP_MS }), &cx).await.unwrap_err();
+        let err = sleep(&json!({ "ms": MAX_SLEEP_MS }), &cx).await.unwrap_err();
         assert_eq!(err.code, ErrorCode::CANCELLED);
     }
 
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(sleep_ms(&json!({ "ms": 1000.0 })), Some(1_000));
         assert_eq!(sleep_ms(&json!({ "ms": 1.5 })), None);
         assert_eq!(sleep_ms(&json!({ "ms": -1 })), None);
-        assert_eq!(sleep_ms(&json!({ "ms": SLEEP_MS + 1 })), None);
+        assert_eq!(sleep_ms(&json!({ "ms": MAX_SLEEP_MS + 1 })), None);
         assert_eq!(sleep_ms(&json!({})), None);
     }
 }

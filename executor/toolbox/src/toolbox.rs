@@ -175,7 +175,7 @@ impl ReadyTool {
     }
 
     /// Returns the patterns about which no warning was logged yet.
-    fn unreported(&self, mut patterns: Vec<String>) -> Vec<String> {
+    fn unlogged_patterns(&self, mut patterns: Vec<String>) -> Vec<String> {
         patterns.retain(|pattern| !self.logged_patterns.contains(pattern));
         patterns
     }
@@ -184,7 +184,7 @@ impl ReadyTool {
         let name = self.definition().qualified_name();
         match Schema::without_large_patterns(&self.definition().input_schema) {
             Ok((schema, removed)) => {
-                for pattern in self.unreported(removed) {
+                for pattern in self.unlogged_patterns(removed) {
                     let why = costly::describe_pattern(&name, &pattern);
                     tracing::warn!(%why, "a part of a schema is not enforced");
                 }
@@ -416,7 +416,7 @@ impl Toolbox {
         Some(set.without_tools())
     }
 
-    pub fn whole_set(&self, name: &ToolSetName) -> Option<ToolSet> {
+    pub fn set_with_tools(&self, name: &ToolSetName) -> Option<ToolSet> {
         self.lock_inventory().sets.iter().find(|set| set.name == *name).cloned()
     }
 
@@ -531,36 +531,36 @@ impl Toolbox {
         self.0.changes.subscribe()
     }
 
-    /// Waits at most `most` until no set is connecting for the first time.
-    pub async fn wait_for_sets(&self, most: Duration) {
-        self.wait_until(most, || !self.has_first_connecting()).await;
+    /// Waits at most `timeout` until no set is connecting for the first time.
+    pub async fn wait_for_sets(&self, timeout: Duration) {
+        self.wait_until(timeout, || !self.has_first_connecting()).await;
     }
 
-    /// Waits at most `most` until a set is not connecting. Returns its state, or `None` for an
+    /// Waits at most `timeout` until a set is not connecting. Returns its state, or `None` for an
     /// unknown set.
-    pub async fn wait_for_set(&self, name: &ToolSetName, most: Duration) -> Option<SetStatus> {
+    pub async fn wait_for_set(&self, name: &ToolSetName, timeout: Duration) -> Option<SetStatus> {
         let status = || self.set(name).map(|set| set.status);
-        self.wait_until(most, || status() != Some(SetStatus::Connecting)).await;
+        self.wait_until(timeout, || status() != Some(SetStatus::Connecting)).await;
         status()
     }
 
-    /// Waits at most `most` until no connecting set can change the meaning of these names.
-    pub async fn wait_for_names(&self, names: &[ToolName], most: Duration) {
-        self.wait_until(most, || !names.iter().any(|name| self.may_change(name))).await;
+    /// Waits at most `timeout` until no connecting set can change the meaning of these names.
+    pub async fn wait_for_names(&self, names: &[ToolName], timeout: Duration) {
+        self.wait_until(timeout, || !names.iter().any(|name| self.may_change(name))).await;
     }
 
-    /// Waits at most `most` until a condition on the sets holds.
-    async fn wait_until(&self, most: Duration, is_so: impl Fn() -> bool) {
+    /// Waits at most `timeout` until a condition on the sets holds.
+    async fn wait_until(&self, timeout: Duration, holds: impl Fn() -> bool) {
         let mut changes = self.subscribe_changes();
         let wait = async {
             loop {
                 changes.mark_unchanged();
-                if is_so() || changes.changed().await.is_err() {
+                if holds() || changes.changed().await.is_err() {
                     return;
                 }
             }
         };
-        let _ = time::timeout(most, wait).await;
+        let _ = time::timeout(timeout, wait).await;
     }
 
     fn has_first_connecting(&self) -> bool {

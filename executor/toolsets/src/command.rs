@@ -71,7 +71,7 @@ pub struct CommandTool {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub enum Action {
-    Command(Box<Run>),
+    Command(Box<CommandRun>),
     Http(Box<HttpRun>),
 }
 
@@ -79,17 +79,17 @@ pub enum Action {
 impl TryFrom<Map<String, Value>> for Action {
     type Error = String;
 
-    fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
-        let Some(http) = written.swap_remove("http") else {
-            refuse_command_line(&written)?;
-            let is_meant = written.contains_key("command");
-            let run = serde_json::from_value(Value::Object(joined(written)));
+    fn try_from(mut settings: Map<String, Value>) -> Result<Self, String> {
+        let Some(http) = settings.swap_remove("http") else {
+            refuse_command_line(&settings)?;
+            let is_meant = settings.contains_key("command");
+            let run = serde_json::from_value(Value::Object(join_command_and_args(settings)));
             return run.map(Self::Command).map_err(|err| {
                 let hint = " (a call of a server is `{ http: { url: … } }`)";
                 format!("{err}{}", if is_meant { "" } else { hint })
             });
         };
-        if let Some(other) = written.keys().next() {
+        if let Some(other) = settings.keys().next() {
             return Err(format!(
                 "unknown field `{other}` beside `http`: a tool has either a command or `http`"
             ));
@@ -100,8 +100,8 @@ impl TryFrom<Map<String, Value>> for Action {
 }
 
 /// Refuses a program with its arguments in one text, because no shell splits it.
-fn refuse_command_line(written: &Map<String, Value>) -> Result<(), String> {
-    let Some(Value::String(line)) = written.get("command") else { return Ok(()) };
+fn refuse_command_line(settings: &Map<String, Value>) -> Result<(), String> {
+    let Some(Value::String(line)) = settings.get("command") else { return Ok(()) };
     let words: Vec<&str> = line.split_whitespace().collect();
     let [program, arguments @ ..] = words.as_slice() else { return Ok(()) };
     if arguments.is_empty() || is_path_with_spaces(program, arguments) {
@@ -119,19 +119,19 @@ fn is_path_with_spaces(program: &str, arguments: &[&str]) -> bool {
 
 /// Joins `command: date` and `args: [-u]` to `command: [date, -u]`. Configurations of MCP servers
 /// use the first form.
-fn joined(mut written: Map<String, Value>) -> Map<String, Value> {
-    if let Some(Value::String(program)) = written.get("command") {
+fn join_command_and_args(mut settings: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::String(program)) = settings.get("command") {
         let program = Value::String(program.clone());
-        written.insert("command".to_owned(), Value::Array(vec![program]));
+        settings.insert("command".to_owned(), Value::Array(vec![program]));
     }
     if let (Some(Value::Array(_)), Some(Value::Array(_))) =
-        (written.get("command"), written.get("args"))
-        && let Some(Value::Array(args)) = written.shift_remove("args")
-        && let Some(Value::Array(command)) = written.get_mut("command")
+        (settings.get("command"), settings.get("args"))
+        && let Some(Value::Array(args)) = settings.shift_remove("args")
+        && let Some(Value::Array(command)) = settings.get_mut("command")
     {
         command.extend(args);
     }
-    written
+    settings
 }
 
 impl Action {
@@ -155,7 +155,7 @@ impl Action {
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct CommandRun {
     pub command: Argv,
     pub cwd: Option<PathBuf>,
     /// The default working directory: the folder of the file that describes the tool.
@@ -193,15 +193,15 @@ impl CommandTool {
         }
     }
 
-    pub(crate) fn passed(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn passed_variables(&self) -> impl Iterator<Item = &str> {
         let run = match &self.run {
             Some(Action::Command(run)) => Some(run),
             _ => None,
         };
         let confined =
             run.into_iter().flat_map(|run| &run.confine).flat_map(|confinement| &confinement.pass);
-        let passed = run.into_iter().flat_map(|run| &run.pass);
-        passed.chain(confined).map(String::as_str)
+        let passed_variables = run.into_iter().flat_map(|run| &run.pass);
+        passed_variables.chain(confined).map(String::as_str)
     }
 
     pub(crate) fn confinement(&self) -> Option<&Confinement> {
@@ -226,12 +226,12 @@ impl CommandTool {
         program.check().map_err(|why| format!("`{}`: {why}", self.name))
     }
 
-    /// Builds the tool. Its output has at most `most` bytes. `launcher` starts confined commands.
+    /// Builds the tool. Its output has at most `max_bytes` bytes. `launcher` starts confined commands.
     /// The error says what is wrong in the configuration.
     pub(crate) fn into_tool(
         self,
         set: &ToolSetName,
-        most: usize,
+        max_bytes: usize,
         launcher: &Launcher,
     ) -> Result<Arc<dyn Tool>, String> {
         self.check(launcher)?;
@@ -246,12 +246,14 @@ impl CommandTool {
             is_callable: self.run.is_some(),
         };
         let run = match self.run {
-            Some(Action::Http(run)) => return Ok(Arc::new(HttpTool::new(definition, *run, most))),
+            Some(Action::Http(run)) => {
+                return Ok(Arc::new(HttpTool::new(definition, *run, max_bytes)));
+            }
             Some(Action::Command(run)) => Some(*run),
             None => None,
         };
         let launcher = launcher.clone();
-        Ok(Arc::new(CommandRunner { definition: Arc::new(definition), run, most, launcher }))
+        Ok(Arc::new(CommandRunner { definition: Arc::new(definition), run, max_bytes, launcher }))
     }
 
     fn check(&self, launcher: &Launcher) -> Result<(), String> {
@@ -289,8 +291,8 @@ impl CommandTool {
 #[derive(Debug)]
 struct CommandRunner {
     definition: Arc<ToolDefinition>,
-    run: Option<Run>,
-    most: usize,
+    run: Option<CommandRun>,
+    max_bytes: usize,
     launcher: Launcher,
 }
 
@@ -313,14 +315,14 @@ impl Tool for CommandRunner {
             biased;
             // A command that has exited has a result, even if the call is cancelled at the same
             // time.
-            ended = running.wait_for_end(self.most) => Some(ended),
+            ended = running.wait_for_end(self.max_bytes) => Some(ended),
             () = cx.cancel.cancelled() => None,
         };
         let Some(ended) = ended else {
             return Err(stopped_error(run.command.program(), running.group.stop().await));
         };
         let stderr = running.stderr.redacted_text(&redaction);
-        let answer = running.read_answer(run.command.program(), ended, self.most, &redaction);
+        let answer = running.read_answer(run.command.program(), ended, self.max_bytes, &redaction);
         if answer.is_ok() {
             cx.aside.leave(stderr);
         }
@@ -358,11 +360,11 @@ enum ProcessEnd {
     Lost(io::Error),
 }
 
-struct TooMuch;
+struct OutputTooLarge;
 
 impl RunningProcess {
     fn start(
-        run: &Run,
+        run: &CommandRun,
         env: &BTreeMap<String, String>,
         launcher: &Launcher,
         parameters: &Value,
@@ -371,7 +373,7 @@ impl RunningProcess {
         let own_file = run.cwd.as_deref();
         let (name, cwd) = (run.command.program(), own_file.or(run.base.as_deref()));
         let program = Program { name, cwd, own_file, pass: &run.pass, env };
-        let complain = |err: io::Error| {
+        let to_start_error = |err: io::Error| {
             let code = match err.kind() {
                 io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {
                     ErrorCode::INVALID_PARAMETERS
@@ -384,15 +386,15 @@ impl RunningProcess {
             Some(confinement) => program.confined_command(launcher, confinement),
             None => program.watched_command(launcher),
         };
-        let mut command = command.map_err(complain)?;
+        let mut command = command.map_err(to_start_error)?;
         command.args(run.command.arguments(parameters));
-        tell_context(&mut command, cx);
-        command.stdin(Stdio::from(write_parameters(parameters).map_err(complain)?));
-        let group = ProcessGroup::spawn(&mut command).map_err(complain)?;
+        set_context_variables(&mut command, cx);
+        command.stdin(Stdio::from(write_parameters(parameters).map_err(to_start_error)?));
+        let group = ProcessGroup::spawn(&mut command).map_err(to_start_error)?;
         Ok(Self { group, output: Vec::new(), stderr: Tail::default() })
     }
 
-    async fn wait_for_end(&mut self, most: usize) -> ProcessEnd {
+    async fn wait_for_end(&mut self, max_bytes: usize) -> ProcessEnd {
         let Self { group, output, stderr: tail } = self;
         let child = group.child();
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
@@ -404,19 +406,19 @@ impl RunningProcess {
                     read_tail(stderr, tail).await;
                     Ok(())
                 },
-                read_output(stdout, output, most),
+                read_output(stdout, output, max_bytes),
             )
         });
         let status = tokio::select! {
             read = &mut streams => match read {
                 Ok(_) => group.wait().await,
-                Err(TooMuch) => return ProcessEnd::PrintedTooMuch,
+                Err(OutputTooLarge) => return ProcessEnd::PrintedTooMuch,
             },
             status = group.wait() => {
                 // The processes that the command started must not outlive it or keep its pipes
                 // open.
                 group.kill();
-                if let Ok(Err(TooMuch)) = timeout(DRAIN_TIMEOUT, streams).await {
+                if let Ok(Err(OutputTooLarge)) = timeout(DRAIN_TIMEOUT, streams).await {
                     return ProcessEnd::PrintedTooMuch;
                 }
                 status
@@ -429,14 +431,14 @@ impl RunningProcess {
         self,
         program: &str,
         ended: ProcessEnd,
-        most: usize,
+        max_bytes: usize,
         redaction: &Redaction,
     ) -> Result<Value, ToolError> {
         let status = match ended {
             ProcessEnd::Exited(status) => status,
             ProcessEnd::PrintedTooMuch => {
                 let message = format!(
-                    "`{program}` printed more than {most} bytes and was stopped: \
+                    "`{program}` printed more than {max_bytes} bytes and was stopped: \
                      let it write a file and print the file's name"
                 );
                 return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
@@ -447,7 +449,7 @@ impl RunningProcess {
             }
         };
         if status.success() {
-            return Ok(parse(&self.output));
+            return Ok(parse_output(&self.output));
         }
         let text = self.stderr.redacted_text(redaction);
         if let Some(why) = refusal_reason(status.code(), &text) {
@@ -465,7 +467,7 @@ impl RunningProcess {
 }
 
 /// Sets variables that name the step, the attempt and the idempotency key of the call.
-fn tell_context(command: &mut Command, cx: &ToolContext) {
+fn set_context_variables(command: &mut Command, cx: &ToolContext) {
     let Some(call) = &cx.call else { return };
     command.env("FABER_EXECUTION_ID", call.execution.to_string());
     command.env("FABER_STEP_ID", call.step.as_str());
@@ -478,15 +480,15 @@ fn tell_context(command: &mut Command, cx: &ToolContext) {
 async fn read_output(
     stdout: impl AsyncRead + Unpin,
     output: &mut Vec<u8>,
-    most: usize,
-) -> Result<(), TooMuch> {
-    let mut stdout = stdout.take(most as u64 + 1);
+    max_bytes: usize,
+) -> Result<(), OutputTooLarge> {
+    let mut stdout = stdout.take(max_bytes as u64 + 1);
     // A broken pipe ends the output. The exit status tells the reason.
     let _ = stdout.read_to_end(output).await;
-    if output.len() > most { Err(TooMuch) } else { Ok(()) }
+    if output.len() > max_bytes { Err(OutputTooLarge) } else { Ok(()) }
 }
 
-fn parse(output: &[u8]) -> Value {
+fn parse_output(output: &[u8]) -> Value {
     parse_lenient(output).unwrap_or_else(|_| {
         let text = String::from_utf8_lossy(output);
         let text = text.strip_suffix('\n').unwrap_or(&text);
@@ -502,12 +504,12 @@ mod tests {
     fn a_command_may_have_its_arguments_in_args() {
         let read =
             |run: Value| serde_json::from_value::<Action>(run).map_err(|err| err.to_string());
-        let joined = read(json!({ "command": ["echo", "{{who}}", "-n"] })).unwrap();
+        let expected = read(json!({ "command": ["echo", "{{who}}", "-n"] })).unwrap();
         for same in [
             json!({ "command": "echo", "args": ["{{who}}", "-n"] }),
             json!({ "command": ["echo"], "args": ["{{who}}", "-n"] }),
         ] {
-            assert_eq!(read(same).unwrap(), joined);
+            assert_eq!(read(same).unwrap(), expected);
         }
         assert_eq!(read(json!({ "command": "date" })), read(json!({ "command": ["date"] })));
         for wrong in [json!({ "command": "echo", "args": "x" }), json!({ "args": ["x"] })] {

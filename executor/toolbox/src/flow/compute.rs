@@ -32,9 +32,9 @@ pub(super) fn schema() -> Value {
 /// milliseconds and has no point at which it can wait. More evaluations at once than cores would
 /// only start more threads.
 pub(super) async fn compute(parameters: Arc<Value>) -> Result<Value, ToolError> {
-    static PERMITS: LazyLock<Semaphore> =
+    static EVALUATION_PERMITS: LazyLock<Semaphore> =
         LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));
-    let _permit = PERMITS.acquire().await;
+    let _permit = EVALUATION_PERMITS.acquire().await;
     let work = tokio::task::spawn_blocking(move || evaluate(&parameters));
     work.await.unwrap_or_else(|err| Err(ToolError::failed(err.to_string()).without_retry()))
 }

@@ -138,7 +138,7 @@ fn a_tool_with_an_invalid_or_reserved_name_is_skipped() {
     let all = [&["good"][..], &bad].concat();
     toolbox.update_set(&name("m"), SetStatus::Ready, tools(&all));
     let check = |toolbox: &Toolbox| {
-        let set = toolbox.whole_set(&name("m")).unwrap();
+        let set = toolbox.set_with_tools(&name("m")).unwrap();
         assert_eq!((set.tools.len(), set.left_out.len()), (1, bad.len()), "{:?}", set.left_out);
         for (why, bad) in set.left_out.iter().zip(bad) {
             assert!(why.contains(&format!("`{bad}`")), "{why}");
@@ -155,7 +155,7 @@ fn a_tool_with_an_invalid_or_reserved_name_is_skipped() {
     assert!(error.contains("`../x` cannot name a tool"), "{error}");
     toolbox.update_set(&name("m"), SetStatus::Ready, tools(&["good"]));
     assert!(
-        toolbox.whole_set(&name("m")).unwrap().left_out.is_empty(),
+        toolbox.set_with_tools(&name("m")).unwrap().left_out.is_empty(),
         "the new list has no reason to leave tools out"
     );
 }

@@ -10,13 +10,13 @@ use shared::{
 };
 
 /// Bytes at the end of an error's body that a message shows.
-const SHOWN_BODY_BYTES: usize = 2 << 10;
+const MAX_SHOWN_BODY_BYTES: usize = 2 << 10;
 
 /// Returns the output of a successful response, or the error of a failed one.
-pub(crate) fn output(
+pub(crate) fn read_output(
     reply: HttpReply,
     effect: Effect,
-    most: usize,
+    max_bytes: usize,
     redaction: &Redaction,
 ) -> Result<Value, ToolError> {
     if !reply.status.is_success() {
@@ -24,7 +24,7 @@ pub(crate) fn output(
     }
     if reply.is_cut {
         let host = &reply.host;
-        let message = format!("`{host}` answered more than {most} bytes: ask it for less");
+        let message = format!("`{host}` answered more than {max_bytes} bytes: ask it for less");
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
     }
     read_value(reply, effect).map(|output| redaction.redact_value(output))
@@ -116,11 +116,11 @@ fn status_error(reply: &HttpReply, effect: Effect, redaction: &Redaction) -> Too
     if !said.is_empty() {
         message = format!("{message}: {said}");
     }
-    failed_status(*status, effect, redaction.redact(message))
+    error_for_status(*status, effect, redaction.redact(message))
 }
 
 /// Makes the error for an error status. Decides whether another attempt may help.
-pub(crate) fn failed_status(status: StatusCode, effect: Effect, message: String) -> ToolError {
+pub(crate) fn error_for_status(status: StatusCode, effect: Effect, message: String) -> ToolError {
     match status.as_u16() {
         // A gateway does not know the outcome of the call behind it.
         502 | 504 if effect == Effect::Once => {
@@ -132,13 +132,13 @@ pub(crate) fn failed_status(status: StatusCode, effect: Effect, message: String)
 }
 
 fn clip_to_tail(text: &str) -> String {
-    let start = text.ceil_char_boundary(text.len().saturating_sub(SHOWN_BODY_BYTES));
+    let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_SHOWN_BODY_BYTES));
     let cut = if start > 0 { "… " } else { "" };
     format!("{cut}{}", &text[start..])
 }
 
 /// Makes the error for a missing response. Decides whether the call may have happened.
-pub(crate) fn failure(broken: &HttpError, effect: Effect, redaction: &Redaction) -> ToolError {
+pub(crate) fn call_error(broken: &HttpError, effect: Effect, redaction: &Redaction) -> ToolError {
     let message = redaction.redact(broken.to_string());
     match broken {
         HttpError::Unsent(_) | HttpError::Later(_) => {
@@ -179,7 +179,7 @@ mod tests {
     fn check(kind: &str, body: &[u8], expected: Expect) {
         let headers = if kind.is_empty() { vec![] } else { vec![("content-type", kind)] };
         let reply = reply(200, &headers, body);
-        let output = output(reply, Effect::Read, 99, &Redaction::default());
+        let output = read_output(reply, Effect::Read, 99, &Redaction::default());
         expected.assert_eq(&output.map_or_else(|err| err.to_string(), |value| value.to_string()));
     }
 
@@ -219,7 +219,8 @@ mod tests {
             (504, Effect::Once, ErrorCode::OUTCOME_UNKNOWN, false, false),
             (302, Effect::Once, ErrorCode::FAILED, false, true),
         ] {
-            let err = output(reply(status, &[], b"hidden"), effect, 99, &redaction).unwrap_err();
+            let err =
+                read_output(reply(status, &[], b"hidden"), effect, 99, &redaction).unwrap_err();
             let is_unknown = err.code == ErrorCode::OUTCOME_UNKNOWN;
             assert_eq!(
                 (err.code, err.retryable, err.is_definite),
@@ -232,10 +233,10 @@ mod tests {
         }
         let busy = reply(429, &[("retry-after", "30")], b"slow down");
         expect!["tool.unavailable: `h` answered 429 Too Many Requests, and asks to wait: 30 s: slow down"]
-            .assert_eq(&output(busy, Effect::Read, 99, &redaction).unwrap_err().to_string());
+            .assert_eq(&read_output(busy, Effect::Read, 99, &redaction).unwrap_err().to_string());
         let moved = reply(302, &[("location", "/b")], b"");
         expect!["tool.failed: `h` answered 302 Found, which redirects to /b, and Faber does not follow it: write that address"]
-            .assert_eq(&output(moved, Effect::Once, 99, &redaction).unwrap_err().to_string());
+            .assert_eq(&read_output(moved, Effect::Once, 99, &redaction).unwrap_err().to_string());
     }
 
     #[test]
@@ -244,16 +245,20 @@ mod tests {
             [(Effect::Read, true), (Effect::Idempotent, true), (Effect::Once, false)]
         {
             let reply = reply(201, &[("content-type", "application/json")], b"{\"id\":");
-            let err = output(reply, effect, 99, &Redaction::default()).unwrap_err();
+            let err = read_output(reply, effect, 99, &Redaction::default()).unwrap_err();
             assert_eq!((err.code, err.retryable), (ErrorCode::FAILED, retryable), "{effect:?}");
         }
     }
 
     #[test]
     fn a_long_error_answer_keeps_its_tail() {
-        let body = format!("{}end", "ä".repeat(SHOWN_BODY_BYTES));
-        let err = output(reply(400, &[], body.as_bytes()), Effect::Read, 99, &Redaction::default());
+        let body = format!("{}end", "ä".repeat(MAX_SHOWN_BODY_BYTES));
+        let err =
+            read_output(reply(400, &[], body.as_bytes()), Effect::Read, 99, &Redaction::default());
         let message = err.unwrap_err().message;
-        assert!(message.ends_with("äend") && message.len() < SHOWN_BODY_BYTES + 100, "{message}");
+        assert!(
+            message.ends_with("äend") && message.len() < MAX_SHOWN_BODY_BYTES + 100,
+            "{message}"
+        );
     }
 }

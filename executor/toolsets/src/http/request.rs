@@ -15,22 +15,22 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use shared::tool::{Effect, ErrorCode, ToolError};
 
-use super::Verb;
+use super::HttpMethod;
 use crate::template::{Template, text};
 
 /// The word for all parameters that are not named elsewhere in the request.
-const REST_WORD: &str = "rest";
+const REST_KEYWORD: &str = "rest";
 
 /// The configuration of an HTTP call. Its texts are templates.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRun {
     #[serde(default)]
-    method: Verb,
+    method: HttpMethod,
     /// The address. The host cannot be a template.
-    url: Address,
+    url: UrlTemplate,
     #[serde(default)]
-    headers: Fields,
+    headers: NamedFields,
     #[serde(default)]
     query: Query,
     body: Option<Value>,
@@ -39,7 +39,7 @@ pub struct HttpRun {
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-struct Address {
+struct UrlTemplate {
     path: Template,
     query: Option<Template>,
 }
@@ -47,34 +47,34 @@ struct Address {
 /// Named templates or secrets, in the order of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
-struct Fields(Vec<(String, Field)>);
+struct NamedFields(Vec<(String, Field)>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Field {
-    Filled(Template),
+    Template(Template),
     Secret(TextOrSecret),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 enum Query {
-    Fields(Fields),
+    NamedFields(NamedFields),
     Rest,
 }
 
 impl Default for Query {
     fn default() -> Self {
-        Self::Fields(Fields::default())
+        Self::NamedFields(NamedFields::default())
     }
 }
 
-impl TryFrom<String> for Address {
+impl TryFrom<String> for UrlTemplate {
     type Error = String;
 
-    fn try_from(written: String) -> Result<Self, String> {
-        let (path, query) = match written.split_once('?') {
+    fn try_from(settings: String) -> Result<Self, String> {
+        let (path, query) = match settings.split_once('?') {
             Some((path, query)) => (path, Some(Template::parse(query))),
-            None => (written.as_str(), None),
+            None => (settings.as_str(), None),
         };
         let path = Template::parse(path);
         let head = path.head();
@@ -83,7 +83,7 @@ impl TryFrom<String> for Address {
         let is_whole_host = rest.is_some_and(|host| host.contains('/') || !has_holes);
         let Some(url) = head.parse::<Url>().ok().filter(|_| is_whole_host) else {
             return Err(format!(
-                "`{written}` is not an address: write `http://` or `https://` and a host, which \
+                "`{settings}` is not an address: write `http://` or `https://` and a host, which \
                  cannot be a template"
             ));
         };
@@ -97,14 +97,14 @@ impl TryFrom<String> for Address {
     }
 }
 
-impl TryFrom<Map<String, Value>> for Fields {
+impl TryFrom<Map<String, Value>> for NamedFields {
     type Error = String;
 
-    fn try_from(written: Map<String, Value>) -> Result<Self, String> {
-        let fields = written.into_iter().map(|(name, value)| {
+    fn try_from(settings: Map<String, Value>) -> Result<Self, String> {
+        let fields = settings.into_iter().map(|(name, value)| {
             let field =
                 match TextOrSecret::try_from(value).map_err(|err| format!("`{name}`: {err}"))? {
-                    TextOrSecret::Plain(text) => Field::Filled(Template::parse(&text)),
+                    TextOrSecret::Plain(text) => Field::Template(Template::parse(&text)),
                     secret @ TextOrSecret::Secret(_) => Field::Secret(secret),
                 };
             Ok((name, field))
@@ -116,10 +116,10 @@ impl TryFrom<Map<String, Value>> for Fields {
 impl TryFrom<Value> for Query {
     type Error = String;
 
-    fn try_from(written: Value) -> Result<Self, String> {
-        match written {
-            Value::String(word) if word == REST_WORD => Ok(Self::Rest),
-            Value::Object(fields) => Fields::try_from(fields).map(Self::Fields),
+    fn try_from(settings: Value) -> Result<Self, String> {
+        match settings {
+            Value::String(word) if word == REST_KEYWORD => Ok(Self::Rest),
+            Value::Object(fields) => NamedFields::try_from(fields).map(Self::NamedFields),
             _ => Err("`query` is a map of fields, or `rest`".to_owned()),
         }
     }
@@ -128,7 +128,7 @@ impl TryFrom<Value> for Query {
 impl HttpRun {
     fn iter_fields(&self) -> impl Iterator<Item = &Field> {
         let query = match &self.query {
-            Query::Fields(fields) => fields.0.as_slice(),
+            Query::NamedFields(fields) => fields.0.as_slice(),
             Query::Rest => &[],
         };
         self.headers.0.iter().chain(query).map(|(_, field)| field)
@@ -136,7 +136,7 @@ impl HttpRun {
 
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let secrets = self.iter_fields().filter_map(|field| match field {
-            Field::Filled(_) => None,
+            Field::Template(_) => None,
             Field::Secret(text) => text.secret(),
         });
         secrets.collect()
@@ -148,13 +148,13 @@ impl HttpRun {
 
     pub(crate) fn parameter_names(&self) -> BTreeSet<String> {
         let fields = self.iter_fields().filter_map(|field| match field {
-            Field::Filled(template) => Some(template),
+            Field::Template(template) => Some(template),
             Field::Secret(_) => None,
         });
         let templates = iter::once(&self.url.path).chain(&self.url.query).chain(fields);
         let mut names: BTreeSet<String> =
             templates.flat_map(Template::parameters).map(str::to_owned).collect();
-        if let Some(body) = self.body.as_ref().filter(|body| *body != REST_WORD) {
+        if let Some(body) = self.body.as_ref().filter(|body| *body != REST_KEYWORD) {
             collect_names(body, &mut names);
         }
         names
@@ -179,7 +179,7 @@ impl HttpRun {
         }
         let body = match &self.body {
             None => None,
-            Some(word) if word == REST_WORD => {
+            Some(word) if word == REST_KEYWORD => {
                 Some(Value::Object(self.unnamed_parameters(parameters)))
             }
             Some(body) => render_body(body, parameters),
@@ -206,10 +206,10 @@ impl HttpRun {
                     add_pairs(&name, &value, &mut pairs);
                 }
             }
-            Query::Fields(fields) => {
+            Query::NamedFields(fields) => {
                 for (name, field) in &fields.0 {
                     match field {
-                        Field::Filled(template) if template.whole().is_some() => {
+                        Field::Template(template) if template.whole().is_some() => {
                             let value = template.whole().and_then(|name| parameters.get(name));
                             add_pairs(name, value.unwrap_or(&Value::Null), &mut pairs);
                         }
@@ -234,7 +234,7 @@ impl HttpRun {
     }
 }
 
-impl Address {
+impl UrlTemplate {
     fn render(&self, parameters: &Value) -> Result<Url, ToolError> {
         let mut missing = None;
         let mut path = self.path.fill_with(|name| {
@@ -271,7 +271,7 @@ impl Field {
         redaction: &mut Redaction,
     ) -> Result<Option<String>, ToolError> {
         match self {
-            Self::Filled(template) => Ok(template.fill(parameters)),
+            Self::Template(template) => Ok(template.fill(parameters)),
             Self::Secret(secret) => Ok(Some(secret.resolve(redaction)?)),
         }
     }

@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolbox::{StepCall, ToolContext};
 
-use self::trial::{Served, Set};
+use self::trial::{TestServer, TestSet};
 
 /// Answers with the request as text.
 async fn echo(method: axum::http::Method, uri: Uri, headers: HeaderMap, body: Bytes) -> String {
@@ -76,8 +76,8 @@ fn tool(url: &str, http: Value) -> Value {
 }
 
 async fn check(http: Value, parameters: Value, expected: Expect) {
-    let served = Served::begin(router()).await;
-    let set = Set::begin(&tool(&served.url, http));
+    let served = TestServer::start(router()).await;
+    let set = TestSet::start(&tool(&served.url, http));
     let result = set.call("t", parameters).await;
     let port = served.url.rsplit(':').next().unwrap();
     let text = match result {
@@ -223,20 +223,20 @@ async fn a_command_gets_a_secret_in_its_environment() {
     let run = json!({ "command": ["sh", "-c", "echo $TOKEN; echo $TOKEN >&2; exit $CODE"],
         "env": { "TOKEN": { "secret": "CARGO_PKG_NAME" }, "CODE": 0 } });
     let mut source = json!({ "tools": [{ "name": "t", "run": run }] });
-    let output = Set::begin(&source).call("t", json!({})).await;
+    let output = TestSet::start(&source).call("t", json!({})).await;
     assert_eq!(output, Ok(json!("***CARGO_PKG_NAME***")));
     source["tools"][0]["run"]["env"]["CODE"] = json!(3);
-    let err = Set::begin(&source).call("t", json!({})).await.unwrap_err();
+    let err = TestSet::start(&source).call("t", json!({})).await.unwrap_err();
     assert_eq!(&*err.message, "`sh` exited with status 3: ***CARGO_PKG_NAME***");
     source["tools"][0]["run"]["env"]["CODE"] = json!({ "secret": "FABER_NO_SUCH" });
-    let err = Set::begin(&source).call("t", json!({})).await.unwrap_err();
+    let err = TestSet::start(&source).call("t", json!({})).await.unwrap_err();
     assert!(err.message.contains("`FABER_NO_SUCH`"), "{err}");
 }
 
 #[tokio::test]
 async fn an_mcp_server_with_a_missing_secret_fails_and_names_it() {
     let env = json!({ "TOKEN": { "secret": "FABER_NO_SUCH" } });
-    let set = Set::begin(&json!({ "mcp": { "command": "true", "env": env } }));
+    let set = TestSet::start(&json!({ "mcp": { "command": "true", "env": env } }));
     assert_eq!(
         set.error().await,
         "the secret `FABER_NO_SUCH` is not set: set it in Faber's environment"
@@ -256,9 +256,9 @@ fn step() -> ToolContext {
 
 #[tokio::test]
 async fn a_call_carries_its_idempotency_key() {
-    let served = Served::begin(router()).await;
+    let served = TestServer::start(router()).await;
     let said = async |http: Value| {
-        let set = Set::begin(&tool(&served.url, http));
+        let set = TestSet::start(&tool(&served.url, http));
         set.call_in("t", json!({}), step()).await.unwrap().to_string()
     };
     let key = "idempotency-key: exec_1704123456_abc123def/s";
@@ -287,13 +287,13 @@ async fn a_broken_connection_leaves_the_outcome_uncertain() {
         ("PUT", ErrorCode::UNAVAILABLE, true),
         ("GET", ErrorCode::UNAVAILABLE, true),
     ] {
-        let set = Set::begin(&tool(&url, json!({ "method": method, "url": "/" })));
+        let set = TestSet::start(&tool(&url, json!({ "method": method, "url": "/" })));
         let err = set.call("t", json!({})).await.unwrap_err();
         assert_eq!((&err.code, err.retryable, err.is_definite), (&code, retryable, false), "{err}");
     }
     tasks.shutdown().await;
     // The listener is closed, so no request is sent.
-    let set = Set::begin(&tool(&url, json!({ "method": "POST", "url": "/" })));
+    let set = TestSet::start(&tool(&url, json!({ "method": "POST", "url": "/" })));
     let err = set.call("t", json!({})).await.unwrap_err();
     assert_eq!((&err.code, err.is_definite), (&ErrorCode::UNAVAILABLE, true), "{err}");
     assert!(err.message.contains("cannot be reached"), "{err}");
@@ -301,8 +301,8 @@ async fn a_broken_connection_leaves_the_outcome_uncertain() {
 
 #[tokio::test]
 async fn a_call_that_is_cancelled_ends_at_once() {
-    let served = Served::begin(router()).await;
-    let set = Set::begin(&tool(&served.url, json!({ "method": "POST", "url": "/never" })));
+    let served = TestServer::start(router()).await;
+    let set = TestSet::start(&tool(&served.url, json!({ "method": "POST", "url": "/never" })));
     let cancel = CancellationToken::new();
     let cx = ToolContext { cancel: cancel.clone(), ..ToolContext::detached() };
     let (result, ()) = tokio::join!(set.call_in("t", json!({}), cx), async { cancel.cancel() });
@@ -317,7 +317,7 @@ fn the_http_method_decides_the_default_effect() {
         if let Some(said) = said {
             tool["tools"][0]["effect"] = json!(said);
         }
-        Set::begin(&tool).tool("t").definition().effect
+        TestSet::start(&tool).tool("t").definition().effect
     };
     assert_eq!(effect("GET", None), Effect::Read);
     assert_eq!(effect("HEAD", None), Effect::Read);
@@ -356,5 +356,5 @@ async fn a_template_of_an_unknown_parameter_fails_the_set() {
     let source =
         json!({ "tools": [{ "name": "t", "run": { "http": { "url": "http://h/{{nmae}}" } } }] });
     expect!["the HTTP call of `t` names `{{nmae}}`, but the tool has no such parameter: add it to the properties in `parameters`"]
-        .assert_eq(&Set::begin(&source).error().await);
+        .assert_eq(&TestSet::start(&source).error().await);
 }

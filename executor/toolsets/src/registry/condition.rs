@@ -15,7 +15,9 @@ use shared::{
 pub(super) type Contexts = BTreeMap<String, Value>;
 
 pub(super) fn check_syntax(condition: &str) -> Result<(), String> {
-    Condition::parse(condition, &Words::default()).map(drop).map_err(|err| err.to_string())
+    Condition::parse(condition, &VariableNumbers::default())
+        .map(drop)
+        .map_err(|err| err.to_string())
 }
 
 /// Evaluates conditions. Copies the data of all contexts at most once, when a condition needs them.
@@ -35,7 +37,7 @@ impl<'a> ConditionEvaluator<'a> {
     /// the data of all contexts. If the set has no context, a variable is the field of the first
     /// context that has it, in the order of names. Missing fields are null.
     pub(super) fn holds(&self, condition: &str, context: Option<&str>) -> Result<bool, String> {
-        let words = Words::default();
+        let words = VariableNumbers::default();
         let condition = Condition::parse(condition, &words).map_err(|err| err.to_string())?;
         let data = context.and_then(|name| self.contexts.get(name)).unwrap_or(&Value::Null);
         let field = |word: &String| match context {
@@ -49,7 +51,7 @@ impl<'a> ConditionEvaluator<'a> {
             (None, "contexts") => self.all_contexts(),
             (None, _) => &Value::Null,
         });
-        condition.evaluate(&Meanings(values.collect()), data)
+        condition.evaluate(&VariableValues(values.collect()), data)
     }
 
     fn all_contexts(&self) -> &Value {
@@ -62,9 +64,9 @@ impl<'a> ConditionEvaluator<'a> {
 
 /// Assigns a number to each variable of a condition.
 #[derive(Default)]
-struct Words(RefCell<Vec<String>>);
+struct VariableNumbers(RefCell<Vec<String>>);
 
-impl ResolveNames for Words {
+impl ResolveNames for VariableNumbers {
     fn step(&self, name: &str) -> Option<StepNumber> {
         let mut words = self.0.borrow_mut();
         let at = words.iter().position(|known| known == name).unwrap_or_else(|| {
@@ -79,9 +81,9 @@ impl ResolveNames for Words {
     }
 }
 
-struct Meanings<'a>(Vec<&'a Value>);
+struct VariableValues<'a>(Vec<&'a Value>);
 
-impl LookUpValues for Meanings<'_> {
+impl LookUpValues for VariableValues<'_> {
     fn value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Step(at) => self.0.get(at.get()).copied(),

@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownRecords {
     pub(super) sets: Vec<AddedSet>,
-    pub(super) tools: Vec<Registered>,
+    pub(super) tools: Vec<RegisteredTool>,
     /// `true` for sets that were activated, `false` for sets that were deactivated.
     pub(super) switches: BTreeMap<String, bool>,
     /// The data of each context, without its documents. Conditions read it.
@@ -36,34 +36,34 @@ pub(super) struct KnownRecords {
 #[derive(Clone, Debug)]
 pub(super) struct AddedSet {
     pub(super) name: String,
-    pub(super) written: Value,
+    pub(super) settings: Value,
     pub(super) at: Timestamp,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Registered {
+pub(super) struct RegisteredTool {
     /// The name of the record, which is the qualified name of the tool.
     pub(super) record: String,
     pub(super) set: String,
-    pub(super) written: Value,
+    pub(super) settings: Value,
     pub(super) at: Timestamp,
     /// When this tool's set was created. The tool that created it may have been removed.
     pub(super) since: Option<Timestamp>,
 }
 
-impl Registered {
+impl RegisteredTool {
     /// Returns when the tool's set was created, according to this tool.
     pub(super) fn since(&self) -> Timestamp {
         self.since.map_or(self.at, |since| since.min(self.at))
     }
 
     pub(super) fn qualified(&self) -> Option<ToolName> {
-        let tool: ToolName = self.written.get("name")?.as_str()?.parse().ok()?;
+        let tool: ToolName = self.settings.get("name")?.as_str()?.parse().ok()?;
         Some(qualified_name(&self.set.parse().ok()?, &tool))
     }
 }
 
-pub(super) type Read = BTreeMap<String, Arc<Documents>>;
+pub(super) type ReadDocuments = BTreeMap<String, Arc<Documents>>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WantedSet {
@@ -73,11 +73,11 @@ pub(super) struct WantedSet {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Merged {
+pub(super) struct MergedSets {
     pub(super) wanted: Vec<WantedSet>,
     pub(super) hidden: Vec<SetConfig>,
     pub(super) complaints: Vec<Complaint>,
-    pub(super) read: Read,
+    pub(super) read: ReadDocuments,
 }
 
 /// The name of something that cannot be a set, and the reason. It does not affect other sets.
@@ -87,21 +87,21 @@ pub(super) type Complaint = (String, String);
 type DatedSet = (SetConfig, Option<Timestamp>);
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Merge<'a> {
+pub(super) struct SetMerger<'a> {
     pub(super) configured: &'a [SetConfig],
     pub(super) base: &'a Path,
     /// The variables that added sets and tools may use. `None` allows all.
     pub(super) secrets: Option<&'a BTreeSet<String>>,
-    pub(super) known_before: &'a KnownRecords,
+    pub(super) records_before: &'a KnownRecords,
     /// The documents of the last merge. Unchanged documents are not parsed again.
-    pub(super) read_before: &'a Read,
+    pub(super) documents_before: &'a ReadDocuments,
 }
 
-impl Merge<'_> {
+impl SetMerger<'_> {
     /// Returns the sets in their order: configured sets first. Added sets, and sets that registered
     /// tools created, follow in the order of their creation.
-    pub(super) fn merge(&self, known: &KnownRecords) -> Merged {
-        let mut merged = Merged::default();
+    pub(super) fn merge(&self, known: &KnownRecords) -> MergedSets {
+        let mut merged = MergedSets::default();
         let sets = self.all_sets(known, &mut merged.complaints);
         Self::check_conditions(sets, known, &mut merged);
         self.add_documents(known, &mut merged);
@@ -111,12 +111,12 @@ impl Merge<'_> {
     fn all_sets(&self, known: &KnownRecords, complaints: &mut Vec<Complaint>) -> Vec<DatedSet> {
         let mut sets: Vec<DatedSet> =
             self.configured.iter().map(|set| (set.clone(), None)).collect();
-        for AddedSet { name, written, at } in &known.sets {
-            match serde_json::from_value::<SetConfig>(written.clone()) {
+        for AddedSet { name, settings, at } in &known.sets {
+            match serde_json::from_value::<SetConfig>(settings.clone()) {
                 Ok(_) if sets.iter().any(|(set, _)| set.name.as_str() == name) => {
                     complaints.push((name.clone(), "the configuration has one, too".to_owned()));
                 }
-                Ok(set) => match find_denied(set.variables(), self.secrets) {
+                Ok(set) => match find_forbidden_variable(set.variables(), self.secrets) {
                     Some(variable) => {
                         complaints.push((name.clone(), forbidden_variable_reason(variable)));
                     }
@@ -125,7 +125,7 @@ impl Merge<'_> {
                 Err(err) => complaints.push((name.clone(), err.to_string())),
             }
         }
-        let mut names = names_of(&sets);
+        let mut names = qualified_tool_names(&sets);
         for tool in &known.tools {
             if let Err(why) = self.add_tool(&mut sets, &mut names, tool) {
                 complaints.push((tool.set.clone(), why));
@@ -140,13 +140,13 @@ impl Merge<'_> {
         &self,
         sets: &mut Vec<DatedSet>,
         names: &mut BTreeSet<ToolName>,
-        registered: &Registered,
+        registered: &RegisteredTool,
     ) -> Result<(), String> {
-        let Registered { set, written, .. } = registered;
+        let RegisteredTool { set, settings, .. } = registered;
         let mut tool: CommandTool =
-            serde_json::from_value(written.clone()).map_err(|err| err.to_string())?;
+            serde_json::from_value(settings.clone()).map_err(|err| err.to_string())?;
         let variables = tool.secrets().into_iter().chain(tool.passed());
-        if let Some(variable) = find_denied(variables, self.secrets) {
+        if let Some(variable) = find_forbidden_variable(variables, self.secrets) {
             return Err(format!("`{}`: {}", tool.name, forbidden_variable_reason(variable)));
         }
         root(&mut tool, self.base);
@@ -169,7 +169,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    fn check_conditions(sets: Vec<DatedSet>, known: &KnownRecords, merged: &mut Merged) {
+    fn check_conditions(sets: Vec<DatedSet>, known: &KnownRecords, merged: &mut MergedSets) {
         let asked = ConditionEvaluator::new(&known.contexts);
         for (config, _) in sets {
             let name = config.name.as_str();
@@ -187,12 +187,12 @@ impl Merge<'_> {
         }
     }
 
-    fn add_documents(&self, known: &KnownRecords, merged: &mut Merged) {
-        for (context, written) in &known.documents {
-            let is_same = self.known_before.documents.get(context) == Some(written);
-            let documents = match self.read_before.get(context).filter(|_| is_same) {
+    fn add_documents(&self, known: &KnownRecords, merged: &mut MergedSets) {
+        for (context, settings) in &known.documents {
+            let is_same = self.records_before.documents.get(context) == Some(settings);
+            let documents = match self.documents_before.get(context).filter(|_| is_same) {
                 Some(documents) => Ok(Arc::clone(documents)),
-                None => Documents::read(context, written).map(Arc::new),
+                None => Documents::read(context, settings).map(Arc::new),
             };
             let offered = documents.and_then(|documents| {
                 merged.read.insert(context.clone(), Arc::clone(&documents));
@@ -223,7 +223,7 @@ fn document_set(
     if documents.is_empty() {
         return Ok(None);
     }
-    let name = Documents::set_of(context)?;
+    let name = Documents::set_name_for_context(context)?;
     if wanted.iter().any(|set| set.config.name == name) {
         return Err(format!("its documents would be the toolset `{name}`, which exists already"));
     }
@@ -239,7 +239,7 @@ fn document_set(
 }
 
 /// Returns the qualified names of all tools, because searching thousands of them takes long.
-fn names_of(sets: &[DatedSet]) -> BTreeSet<ToolName> {
+fn qualified_tool_names(sets: &[DatedSet]) -> BTreeSet<ToolName> {
     let mut names = BTreeSet::new();
     for (set, _) in sets {
         if let Source::Tools(tools) = &set.source {
@@ -250,7 +250,7 @@ fn names_of(sets: &[DatedSet]) -> BTreeSet<ToolName> {
 }
 
 /// Returns the first variable that added sets and tools may not use.
-pub(super) fn find_denied<'a>(
+pub(super) fn find_forbidden_variable<'a>(
     variables: impl IntoIterator<Item = &'a str>,
     secrets: Option<&BTreeSet<String>>,
 ) -> Option<&'a str> {
@@ -282,20 +282,20 @@ mod tests {
     use super::*;
 
     fn set(name: &str, more: &Value) -> SetConfig {
-        serde_json::from_value(written(name, more)).unwrap()
+        serde_json::from_value(settings(name, more)).unwrap()
     }
 
-    fn added(name: &str, at: i64, written: Value) -> AddedSet {
+    fn added(name: &str, at: i64, settings: Value) -> AddedSet {
         let at = Timestamp::from_timestamp(at, 0).unwrap();
-        AddedSet { name: name.to_owned(), written, at }
+        AddedSet { name: name.to_owned(), settings, at }
     }
 
-    fn registered(set: &str, at: i64, written: Value) -> Registered {
+    fn registered(set: &str, at: i64, settings: Value) -> RegisteredTool {
         let at = Timestamp::from_timestamp(at, 0).unwrap();
-        Registered { record: String::new(), set: set.to_owned(), written, at, since: None }
+        RegisteredTool { record: String::new(), set: set.to_owned(), settings, at, since: None }
     }
 
-    fn written(name: &str, more: &Value) -> Value {
+    fn settings(name: &str, more: &Value) -> Value {
         let mut set =
             json!({ "name": name, "source": { "tools": [{ "name": format!("{name}_1") }] } });
         for (key, value) in more.as_object().unwrap() {
@@ -314,14 +314,14 @@ mod tests {
                 .unwrap(),
         ];
         let secrets = BTreeSet::from(["SHOWN".to_owned()]);
-        let merge = Merge {
+        let merge = SetMerger {
             configured: &configured,
             base: Path::new("/"),
             secrets: Some(&secrets),
-            known_before: &KnownRecords::default(),
-            read_before: &Read::new(),
+            records_before: &KnownRecords::default(),
+            documents_before: &ReadDocuments::new(),
         };
-        let Merged { wanted, complaints, .. } = merge.merge(&known);
+        let MergedSets { wanted, complaints, .. } = merge.merge(&known);
         let mut lines: Vec<String> = Vec::new();
         for WantedSet { config, is_active } in wanted {
             let tools = match config.source {
@@ -355,8 +355,8 @@ mod tests {
         };
         let known = KnownRecords {
             sets: vec![
-                added("c", 1, written("c", &json!({ "active": false }))),
-                added("a", 2, written("a", &json!({}))),
+                added("c", 1, settings("c", &json!({ "active": false }))),
+                added("a", 2, settings("a", &json!({}))),
                 added("x", 3, json!({ "name": "x", "source": { "later": {} } })),
                 added(
                     "y",
@@ -400,8 +400,8 @@ mod tests {
         let tool = |name: &str| json!({ "name": name });
         let known = KnownRecords {
             sets: vec![
-                added("c", 2, written("c", &json!({}))),
-                added("d", 4, written("d", &json!({}))),
+                added("c", 2, settings("c", &json!({}))),
+                added("d", 4, settings("d", &json!({}))),
             ],
             tools: vec![
                 registered("first", 1, tool("t")),
@@ -425,9 +425,14 @@ mod tests {
 
     #[test]
     fn unchanged_documents_are_not_read_again() {
-        fn merged(known: &KnownRecords, known_before: &KnownRecords, read_before: &Read) -> Merged {
+        fn merged(
+            known: &KnownRecords,
+            records_before: &KnownRecords,
+            documents_before: &ReadDocuments,
+        ) -> MergedSets {
             let base = Path::new("/");
-            Merge { configured: &[], base, secrets: None, known_before, read_before }.merge(known)
+            SetMerger { configured: &[], base, secrets: None, records_before, documents_before }
+                .merge(known)
         }
         let known = |content: &str| {
             let rag = |text: &str| json!({ "r": [{ "content": text }] });
@@ -436,7 +441,7 @@ mod tests {
             KnownRecords { documents, ..KnownRecords::default() }
         };
         let (old, new) = (known("one"), known("two"));
-        let first = merged(&old, &KnownRecords::default(), &Read::new());
+        let first = merged(&old, &KnownRecords::default(), &ReadDocuments::new());
         let then = merged(&new, &old, &first.read);
         let is_same = |context: &str| Arc::ptr_eq(&first.read[context], &then.read[context]);
         assert_eq!(["f", "g"].map(is_same), [false, true]);

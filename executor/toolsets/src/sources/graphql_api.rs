@@ -28,11 +28,11 @@ use shared::{
 use toolbox::{Tool, effect_rules::EffectRules};
 
 use self::{
-    introspection::{QUERY, Types},
+    introspection::{INTROSPECTION_QUERY, Types},
     tool::tools,
 };
-use super::offer::{Offers, included};
-use crate::http::{Caller, answer::failure, resolve_headers};
+use super::offer::{OfferSource, include_filter};
+use crate::http::{Caller, answer::call_error, resolve_headers};
 
 /// Bytes of a schema. The largest published schemas have a third of it.
 const MAX_SCHEMA_BYTES: usize = 32 << 20;
@@ -103,28 +103,28 @@ impl Endpoint {
 
     async fn fetch_schema(&self) -> Result<Value, ToolError> {
         let mut redaction = Redaction::default();
-        let asked = self.request(QUERY, &json!({}), &mut redaction)?;
+        let asked = self.request(INTROSPECTION_QUERY, &json!({}), &mut redaction)?;
         let sent = self.caller.http.send(asked, MAX_SCHEMA_BYTES).await;
-        let reply = sent.map_err(|broken| failure(&broken, Effect::Read, &redaction))?;
-        answer::data(reply, "__schema", Effect::Read, MAX_SCHEMA_BYTES, &redaction)
+        let reply = sent.map_err(|broken| call_error(&broken, Effect::Read, &redaction))?;
+        answer::read_data(reply, "__schema", Effect::Read, MAX_SCHEMA_BYTES, &redaction)
     }
 }
 
 #[async_trait]
-impl Offers for GraphQlConfig {
+impl OfferSource for GraphQlConfig {
     async fn tools(
         &self,
         set: &ToolSetName,
         effects: &EffectRules,
-        most: usize,
+        max_bytes: usize,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         if self.depth > MAX_DEPTH {
             return Err(format!(
                 "`depth` is at most {MAX_DEPTH}, because each level multiplies the size of the query"
             ));
         }
-        let is_wanted = included(&self.include)?;
-        let caller = Caller::new(most, self.timeout_seconds);
+        let is_wanted = include_filter(&self.include)?;
+        let caller = Caller::new(max_bytes, self.timeout_seconds);
         let endpoint =
             Arc::new(Endpoint { config: self.clone(), caller, effects: effects.clone() });
         let schema = endpoint

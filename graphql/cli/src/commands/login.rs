@@ -83,7 +83,7 @@ async fn find_set(app: &App, name: &str) -> Result<SetConfig, Failure> {
         return Err(missing());
     }
     let store = open_store(app.setup()).await?;
-    registry::added_set(&*store, &parsed).await?.ok_or_else(missing)
+    registry::find_added_set(&*store, &parsed).await?.ok_or_else(missing)
 }
 
 fn mcp_server_of(set: &SetConfig) -> Result<&McpServer, Failure> {

@@ -6,17 +6,17 @@ use serde_json::Value;
 use shared::tool::{Effect, ToolError};
 
 use crate::{
-    http::answer::{failed_status, output},
+    http::answer::{error_for_status, read_output},
     template::text,
 };
 
 const MAX_SHOWN_ERRORS: usize = 10;
 
-pub(super) fn data(
+pub(super) fn read_data(
     reply: HttpReply,
     field: &str,
     effect: Effect,
-    most: usize,
+    max_bytes: usize,
     redaction: &Redaction,
 ) -> Result<Value, ToolError> {
     let host = reply.host.clone();
@@ -26,7 +26,7 @@ pub(super) fn data(
     if let Some(refused) = refused {
         return Err(refused);
     }
-    let answer = output(reply, effect, most, redaction)?;
+    let answer = read_output(reply, effect, max_bytes, redaction)?;
     let answer = match answer {
         // Some servers declare JSON as text.
         Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::Null),
@@ -50,7 +50,7 @@ fn status_error(reply: &HttpReply, effect: Effect, redaction: &Redaction) -> Opt
     let answer: Value = serde_json::from_slice(&reply.body).ok()?;
     let said = redaction.redact(first_error(&answer)?);
     let message = format!("`{}` answered {}: {said}", reply.host, reply.status);
-    Some(failed_status(reply.status, effect, message))
+    Some(error_for_status(reply.status, effect, message))
 }
 
 fn first_error(answer: &Value) -> Option<String> {
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    fn failure(status: u16, effect: Effect, answer: &Value) -> ToolError {
+    fn call_error(status: u16, effect: Effect, answer: &Value) -> ToolError {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", "application/json".parse().unwrap());
         let reply = HttpReply {
@@ -87,7 +87,7 @@ mod tests {
             body: answer.to_string().into_bytes(),
             is_cut: false,
         };
-        data(reply, "f", effect, 999, &Redaction::default()).unwrap_err()
+        read_data(reply, "f", effect, 999, &Redaction::default()).unwrap_err()
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
             (504, Effect::Once, &refused, ErrorCode::OUTCOME_UNKNOWN, false, false),
             (503, Effect::Once, &refused, ErrorCode::UNAVAILABLE, true, true),
         ] {
-            let err = failure(status, effect, answer);
+            let err = call_error(status, effect, answer);
             let found = (err.code, err.retryable, err.is_definite);
             assert_eq!(found, (code, retryable, is_definite), "{status} {effect:?} {answer}");
         }
