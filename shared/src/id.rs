@@ -22,12 +22,12 @@ const ALPHABET: [char; 36] = [
 const RANDOM_LEN: usize = 9;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Stamp {
+struct IdStamp {
     seconds: u64,
     random: [u8; RANDOM_LEN],
 }
 
-impl Stamp {
+impl IdStamp {
     fn draw(now: Timestamp) -> Self {
         let random = nanoid::nanoid!(RANDOM_LEN, &ALPHABET);
         let random = random.as_bytes().try_into().expect("nanoid draws as many as asked");
@@ -56,13 +56,13 @@ macro_rules! prefixed_id {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(Stamp);
+        pub struct $name(IdStamp);
 
         impl $name {
             /// Draws a new id. The store checks that it is unique, and the caller draws another one
             /// if not.
             pub fn draw(now: Timestamp) -> Self {
-                Self(Stamp::draw(now))
+                Self(IdStamp::draw(now))
             }
         }
 
@@ -84,7 +84,7 @@ macro_rules! prefixed_id {
             fn from_str(value: &str) -> Result<Self, Self::Err> {
                 value
                     .strip_prefix(concat!($prefix, "_"))
-                    .and_then(Stamp::parse)
+                    .and_then(IdStamp::parse)
                     .map(Self)
                     .ok_or_else(|| ParseIdError {
                         value: value.chars().take(64).collect(),
@@ -127,7 +127,7 @@ impl ExecutionId {
             left = (left / 36).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at as u64);
             letter as u8
         });
-        Self(Stamp { seconds: u64::try_from(now.timestamp()).unwrap_or(0), random })
+        Self(IdStamp { seconds: u64::try_from(now.timestamp()).unwrap_or(0), random })
     }
 }
 

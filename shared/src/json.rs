@@ -169,12 +169,12 @@ pub fn combine_patches(patch: &mut Value, later: &Value, target: Option<&Value>)
     }
 }
 
-/// Drops nulls that remove nothing from `target`, except the last `most` of them.
+/// Drops nulls that remove nothing from `target`, except the last `limit` of them.
 ///
 /// The patch may be applied to other targets where they remove something. The limit bounds the
 /// patch's size.
-pub fn prune_patch(patch: &mut Value, target: Option<&Value>, most: usize) {
-    let mut excess = count_idle_nulls(patch, target).saturating_sub(most);
+pub fn prune_patch(patch: &mut Value, target: Option<&Value>, limit: usize) {
+    let mut excess = count_idle_nulls(patch, target).saturating_sub(limit);
     drop_nulls(patch, target, &mut excess);
 }
 
@@ -277,7 +277,7 @@ mod tests {
         fn a_combined_patch_has_the_effect_of_its_parts(
             target in document(),
             patches in prop::collection::vec(document(), 1..4),
-            most in 0..4_usize,
+            limit in 0..4_usize,
         ) {
             // A null in a document would not be part of a patch.
             let mut whole = json!({});
@@ -289,7 +289,7 @@ mod tests {
             for patch in patches.iter().filter(|patch| patch.is_object()) {
                 apply_merge_patch(&mut whole, patch);
                 combine_patches(&mut one, patch, Some(&target));
-                prune_patch(&mut one, Some(&target), most);
+                prune_patch(&mut one, Some(&target), limit);
             }
             let mut composed = target;
             apply_merge_patch(&mut composed, &one);

@@ -168,7 +168,7 @@ impl Child {
         let Some(execution) = self.earlier else { return Ok(self.calls.clone()) };
         let path = ChildPath { steps: Vec::new(), execution };
         let (call_keys, settled) = context.store.calls_of_children(vec![path]).await?;
-        Ok(ChildCalls::of_earlier(call_keys, settled))
+        Ok(ChildCalls::from_earlier_child(call_keys, settled))
     }
 
     async fn cancel_if_stopped(&self, context: &WorkerContext) -> Result<(), StoreError> {

@@ -76,7 +76,7 @@ fn is_false_by_input(step: &ToolExecution, input: &Value) -> bool {
 struct NoOutputs;
 
 impl LookUpValues for NoOutputs {
-    fn value(&self, _: &Target) -> Option<&Value> {
+    fn find_value(&self, _: &Target) -> Option<&Value> {
         None
     }
 }

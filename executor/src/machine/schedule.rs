@@ -134,7 +134,7 @@ impl Decision<'_> {
         let step = self.execution.plan().step(task.step);
         let list = step.for_each.as_ref();
         let found = list.and_then(|for_each| {
-            for_each.list.path.find(self.execution.value(&for_each.list.target)?)
+            for_each.list.path.find(self.execution.find_value(&for_each.list.target)?)
         });
         let found = match found {
             None => "nothing",

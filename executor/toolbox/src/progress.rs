@@ -76,7 +76,7 @@ impl Reporter {
     pub fn report(&self, progress: Progress) {
         // The listener may have been dropped.
         let Some(newest) = self.0.as_ref().and_then(Weak::upgrade) else { return };
-        if let Some(progress) = progress.kept() {
+        if let Some(progress) = progress.shortened_for_log() {
             newest.report().replace(Report { progress, at: Instant::now() });
             newest.report_added.notify_one();
         }

@@ -47,8 +47,8 @@ impl Pattern {
     }
 }
 
-fn compile_regex(text: &str, most_bytes: usize) -> Result<Regex, String> {
-    let built = RegexBuilder::new(text).size_limit(most_bytes).build();
+fn compile_regex(text: &str, max_bytes: usize) -> Result<Regex, String> {
+    let built = RegexBuilder::new(text).size_limit(max_bytes).build();
     built.map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "it becomes too large; repeat less".to_owned(),
         other => {

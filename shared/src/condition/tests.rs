@@ -8,20 +8,20 @@ use super::*;
 use crate::id::StepNumber;
 
 /// Steps with outputs, found by their index, and two variables.
-struct World(Vec<(&'static str, Option<Value>)>);
+struct TestValues(Vec<(&'static str, Option<Value>)>);
 
-impl ResolveNames for World {
-    fn step(&self, name: &str) -> Option<StepNumber> {
+impl ResolveNames for TestValues {
+    fn find_step(&self, name: &str) -> Option<StepNumber> {
         self.0.iter().position(|(id, _)| *id == name).map(StepNumber::new)
     }
 
-    fn tool(&self, name: &str) -> Option<StepNumber> {
+    fn find_tool_step(&self, name: &str) -> Option<StepNumber> {
         matches!(name, "createAuthor" | "blog.createAuthor").then(|| StepNumber::new(0))
     }
 }
 
-impl LookUpValues for World {
-    fn value(&self, target: &Target) -> Option<&Value> {
+impl LookUpValues for TestValues {
+    fn find_value(&self, target: &Target) -> Option<&Value> {
         if let Target::Step(step) = target {
             return self.0.get(step.get())?.1.as_ref();
         }
@@ -30,14 +30,14 @@ impl LookUpValues for World {
     }
 }
 
-fn world() -> World {
+fn test_values() -> TestValues {
     let author = json!({
         "name": "Alice", "city": "Rome", "age": 42, "one": 1.0, "half": 0.5, "active": true,
         "nul": null, "tags": ["a", "b"], "mixed": [1, 2.0, "x"], "home page": "https://a.test",
         "big": 18_446_744_073_709_551_615_u64, "large": 9_007_199_254_740_993_i64,
         "address": { "zip": "00100" }, "at": "2026-01-31T08:00:00Z", "empty": [],
     });
-    World(vec![
+    TestValues(vec![
         ("author", Some(author)),
         ("list", Some(json!([{ "ok": true, "n": 1 }, { "ok": false, "n": 2 }, { "n": 3 }]))),
         ("flow.echo", Some(json!({ "ok": true }))),
@@ -50,14 +50,14 @@ fn world() -> World {
 }
 
 fn evaluate(source: &str) -> Result<bool, String> {
-    let world = world();
+    let world = test_values();
     let condition =
         Condition::parse(source, &world).unwrap_or_else(|error| panic!("{source}: {error}"));
     condition.evaluate(&world, &json!({ "dry": false, "limit": 10 }))
 }
 
 #[track_caller]
-fn all_hold(sources: &[&str]) {
+fn assert_all_hold(sources: &[&str]) {
     for source in sources {
         assert_eq!(evaluate(source), Ok(true), "{source}");
         assert_eq!(evaluate(&format!("!({source}\n)")), Ok(false), "not {source}");
@@ -66,7 +66,7 @@ fn all_hold(sources: &[&str]) {
 
 #[test]
 fn names_resolve_to_steps_variables_and_the_input() {
-    all_hold(&[
+    assert_all_hold(&[
         "author.name == \"Alice\"",
         "steps.author.name == 'Alice'",
         "steps[\"author\"].name == 'Alice'",
@@ -85,7 +85,7 @@ fn names_resolve_to_steps_variables_and_the_input() {
 
 #[test]
 fn a_step_without_output_is_null() {
-    all_hold(&[
+    assert_all_hold(&[
         "skipped == null",
         "failed == null",
         "steps.failed == null && author.nul == null",
@@ -98,7 +98,7 @@ fn a_step_without_output_is_null() {
 
 #[test]
 fn integers_and_doubles_compare_by_value() {
-    all_hold(&[
+    assert_all_hold(&[
         "author.one == 1 && 1 == author.one && author.one == 1u",
         "author.age == 42.0 && author.age > 41.5 && 42.5 > author.age",
         "author.big == 18446744073709551615u && author.big > 9223372036854775807",
@@ -117,7 +117,7 @@ fn integers_and_doubles_compare_by_value() {
 
 #[test]
 fn standard_functions_work() {
-    all_hold(&[
+    assert_all_hold(&[
         "size(author.tags) == 2 && author.tags.size() == 2 && size('añb') == 3",
         "size(author.address) == 1 && size(author.empty) == 0",
         "'a' in author.tags && !('c' in author.tags) && 'zip' in author.address",
@@ -140,7 +140,7 @@ fn standard_functions_work() {
 
 #[test]
 fn times_can_be_compared_and_added() {
-    all_hold(&[
+    assert_all_hold(&[
         "timestamp(author.at) < timestamp('2026-02-01T00:00:00+01:00')",
         "timestamp(author.at) - timestamp('2026-01-31T06:30:00Z') == duration('1h30m')",
         "timestamp(author.at) + duration('1.5s') > timestamp(author.at)",
@@ -152,7 +152,7 @@ fn times_can_be_compared_and_added() {
 
 #[test]
 fn macro_variables_hide_other_names() {
-    all_hold(&[
+    assert_all_hold(&[
         "author.tags.all(it, it.size() == 1)",
         "list.exists(it, it.n == 2) && !list.exists(it, it.n == 4)",
         "list.exists_one(it, it.n > 2) && !list.exists_one(it, it.n > 1)",
@@ -168,7 +168,7 @@ fn macro_variables_hide_other_names() {
 
 #[test]
 fn a_logical_operator_ignores_an_error_if_the_other_side_decides() {
-    all_hold(&[
+    assert_all_hold(&[
         "author.missing || true",
         "true || author.missing",
         "!(author.missing && false)",
@@ -191,7 +191,7 @@ fn targets_list_each_referenced_step_and_variable_once() {
         ("[1].all(author, author > 0)", vec![]),
         ("has(author.name)", vec![step(0)]),
     ] {
-        let condition = Condition::parse(source, &world()).unwrap();
+        let condition = Condition::parse(source, &test_values()).unwrap();
         assert_eq!(condition.targets(), targets, "{source}");
         assert_eq!(condition.source(), source);
     }
@@ -200,14 +200,14 @@ fn targets_list_each_referenced_step_and_variable_once() {
 #[test]
 fn a_condition_is_cheap_to_share_and_equal_by_its_text() {
     fn shared<T: Send + Sync + Clone>(_: &T) {}
-    let condition = Condition::parse("author.active", &world()).unwrap();
+    let condition = Condition::parse("author.active", &test_values()).unwrap();
     shared(&condition);
-    assert_eq!(condition, Condition::parse("author.active", &world()).unwrap());
-    assert_ne!(condition, Condition::parse("author.active ", &world()).unwrap());
+    assert_eq!(condition, Condition::parse("author.active", &test_values()).unwrap());
+    assert_ne!(condition, Condition::parse("author.active ", &test_values()).unwrap());
 }
 
 fn check(source: &str, expected: &Expect) {
-    let said = match Condition::parse(source, &world()) {
+    let said = match Condition::parse(source, &test_values()) {
         Ok(_) => evaluate(source).map_or_else(|why| why, |holds| format!("it is {holds}")),
         Err(error) => format!("error: {error}"),
     };
@@ -393,18 +393,18 @@ fn wrong_calls_are_reported_when_parsing() {
 
 #[test]
 fn the_cost_of_a_pattern_is_its_compiled_size() {
-    let cost = |source: &str| Condition::parse(source, &world()).unwrap().pattern_cost();
+    let cost = |source: &str| Condition::parse(source, &test_values()).unwrap().pattern_cost();
     assert_eq!(cost("author.active"), 0);
     assert_eq!(cost("author.name.matches('a') && author.name.matches('b')"), 2_000);
     let repeated = |n: usize| format!("author.name.matches('a{{{n}}}')");
     let large = [500, 1_000, 2_000, 4_000].map(repeated);
-    let large = large.iter().filter_map(|source| Condition::parse(source, &world()).ok());
+    let large = large.iter().filter_map(|source| Condition::parse(source, &test_values()).ok());
     assert_eq!(large.map(|condition| condition.pattern_cost()).max(), Some(limits::PATTERN_COST));
 }
 
 #[test]
 fn a_condition_lists_the_values_that_it_read() {
-    let world = world();
+    let world = test_values();
     let input = json!({ "dry": false });
     let read = |source: &str| {
         let condition = Condition::parse(source, &world).unwrap();

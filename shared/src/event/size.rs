@@ -4,7 +4,7 @@ use super::{Event, RecordedEvent};
 use crate::json;
 
 /// Bytes of every event, apart from the values that people supply.
-const PLAIN_BYTES: usize = 256;
+const BASE_EVENT_BYTES: usize = 256;
 
 impl RecordedEvent {
     /// Estimates the event's size as JSON.
@@ -16,7 +16,7 @@ impl RecordedEvent {
                 let settled =
                     settled.filter_map(|call| call.output.as_deref()).map(json::json_size);
                 // A key and the hash of its parameters.
-                let keys = PLAIN_BYTES * (created.call_keys.len() + created.settled.len());
+                let keys = BASE_EVENT_BYTES * (created.call_keys.len() + created.settled.len());
                 json::json_size(&created.options.input)
                     + reused.chain(settled).sum::<usize>()
                     + keys
@@ -39,7 +39,7 @@ impl RecordedEvent {
             }
             _ => 0,
         };
-        PLAIN_BYTES + carried
+        BASE_EVENT_BYTES + carried
     }
 }
 

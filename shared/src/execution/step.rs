@@ -80,7 +80,7 @@ enum Activity {
 
 impl TimeSpent {
     /// Leaves out the time from `until` to `now`, during which no worker was there.
-    pub(super) fn leave_out(&mut self, until: Timestamp, now: Timestamp) {
+    pub(super) fn exclude_gap(&mut self, until: Timestamp, now: Timestamp) {
         if let Some((Activity::Work, from)) = self.since {
             self.worked += (until - from).max(TimeDelta::zero());
             self.since = Some((Activity::Work, now.max(from)));
@@ -358,18 +358,18 @@ impl StepState {
     /// Returns the next state, or `None` if the event is not possible. This is the complete
     /// transition table.
     ///
-    /// `gathered` returns the list of the items' outputs.
+    /// `collect_outputs` returns the list of the items' outputs.
     pub(super) fn next(
         &self,
         event: &Event,
-        gathered: impl FnOnce() -> Option<Arc<Value>>,
+        collect_outputs: impl FnOnce() -> Option<Arc<Value>>,
     ) -> Option<Self> {
         Some(match (self, event) {
             (Self::Pending, Event::StepStarted(started)) if started.items.is_some() => {
                 Self::Gathering { attempt: started.attempt }
             }
             (Self::Gathering { attempt }, event) => {
-                return Self::after_items(*attempt, event, gathered);
+                return Self::after_items(*attempt, event, collect_outputs);
             }
             (Self::Pending, Event::StepChecked { .. }) => Self::Pending,
             (Self::Running { attempt, how }, Event::StepProgress { attempt: of, .. })
@@ -378,7 +378,7 @@ impl StepState {
                 Self::Running { attempt: *attempt, how: *how }
             }
             (Self::Pending | Self::Retrying { .. }, Event::StepStarted(started)) => {
-                if !self.may_begin(started.attempt) {
+                if !self.may_start_attempt(started.attempt) {
                     return None;
                 }
                 Self::Running { attempt: started.attempt, how: AttemptKind::from_started(started) }
@@ -416,7 +416,7 @@ impl StepState {
         })
     }
 
-    fn may_begin(&self, attempt: Attempt) -> bool {
+    fn may_start_attempt(&self, attempt: Attempt) -> bool {
         match self {
             Self::Retrying { attempt: last, .. } => attempt == last.next(),
             _ => true,
@@ -442,13 +442,13 @@ impl StepState {
     fn after_items(
         attempt: Attempt,
         event: &Event,
-        gathered: impl FnOnce() -> Option<Arc<Value>>,
+        collect_outputs: impl FnOnce() -> Option<Arc<Value>>,
     ) -> Option<Self> {
         // A step finishes after the last of its items.
-        let gathered = gathered()?;
+        let outputs = collect_outputs()?;
         Some(match event {
             Event::StepSucceeded { attempt: of, output: None, .. } if *of == attempt => {
-                Self::Succeeded(gathered)
+                Self::Succeeded(outputs)
             }
             Event::StepFailed { attempt: of, error, .. } if *of == attempt => {
                 Self::Failed(error.clone())

@@ -177,13 +177,13 @@ impl Execution {
 
     /// Sets the tools whose calls need a permit.
     pub fn set_limited_tools(&mut self, tools: Arc<BTreeSet<ToolName>>) {
-        self.limited = tools;
+        self.limited_tools = tools;
     }
 
     /// Returns `true` if a task's call needs a permit.
     pub fn is_limited(&self, task: Task) -> bool {
-        !self.limited.is_empty()
-            && self.limited.contains(self.plan.step(task.step).call_of_part(task.part).tool)
+        !self.limited_tools.is_empty()
+            && self.limited_tools.contains(self.plan.step(task.step).call_of_part(task.part).tool)
     }
 
     /// Sets a task aside until it gets a permit.

@@ -65,7 +65,7 @@ fn visit_schemas(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Valu
         Value::Object(fields) => {
             visit(fields);
             for (keyword, content) in fields {
-                match (Content::of_keyword(keyword), content) {
+                match (Content::from_keyword(keyword), content) {
                     (Content::Data, _) => (),
                     (Content::Map | Content::InPlaceMap, Value::Object(all)) => {
                         all.values_mut().for_each(|inner| visit_schemas(inner, visit));

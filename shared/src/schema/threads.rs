@@ -22,7 +22,8 @@ pub(super) const MAX_WAITING: usize = 64;
 const STACK_BYTES: usize = 64 << 20;
 pub(super) const USABLE_STACK: usize = STACK_BYTES - (1 << 20);
 
-pub(super) const STOPPED: &str = "the check was stopped, because the server stops: try again later";
+pub(super) const STOPPED_MESSAGE: &str =
+    "the check was stopped, because the server stops: try again later";
 
 tokio::task_local! {
     static STOP: CheckStop;
@@ -48,10 +49,10 @@ impl CheckStop {
         // Takes the lock once, so that no check is between reading the state and starting to wait.
         // Such a check would miss the notification.
         drop(lock_slots());
-        FREED.notify_all();
+        SLOT_FREED.notify_all();
     }
 
-    pub(super) fn of_task() -> Option<Self> {
+    pub(super) fn current() -> Option<Self> {
         STOP.try_with(Self::clone).ok()
     }
 
@@ -67,7 +68,7 @@ struct Slots {
 }
 
 static SLOTS: Mutex<Slots> = Mutex::new(Slots { running: 0, waiting: 0 });
-static FREED: Condvar = Condvar::new();
+static SLOT_FREED: Condvar = Condvar::new();
 
 /// The right to run a check. Dropping it frees the slot for the next check.
 struct Slot;
@@ -83,14 +84,14 @@ impl Slot {
         }
         slots.waiting += 1;
         while slots.running >= MAX_RUNNING && !is_stopped() {
-            slots = FREED.wait(slots).unwrap_or_else(PoisonError::into_inner);
+            slots = SLOT_FREED.wait(slots).unwrap_or_else(PoisonError::into_inner);
         }
         slots.waiting -= 1;
         if is_stopped() {
             // The notification was for one check. This one does not use the slot, so the next one
             // gets it.
-            FREED.notify_one();
-            return Err(STOPPED);
+            SLOT_FREED.notify_one();
+            return Err(STOPPED_MESSAGE);
         }
         slots.running += 1;
         Ok(Self)
@@ -100,7 +101,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         lock_slots().running -= 1;
-        FREED.notify_one();
+        SLOT_FREED.notify_one();
     }
 }
 
@@ -110,7 +111,7 @@ fn lock_slots() -> MutexGuard<'static, Slots> {
 
 /// Returns `true` if a check runs on one of the threads.
 #[cfg(test)]
-pub(super) fn is_busy() -> bool {
+pub(super) fn is_check_running() -> bool {
     lock_slots().running > 0
 }
 
@@ -119,7 +120,7 @@ pub(super) fn is_busy() -> bool {
 /// # Errors
 ///
 /// If `most_waiting` jobs wait already, if `stop` ends the wait, or if no thread can be started.
-pub(super) fn run_apart<T: Send>(
+pub(super) fn run_on_own_thread<T: Send>(
     most_waiting: usize,
     stop: Option<&CheckStop>,
     job: impl FnOnce() -> T + Send,

@@ -67,7 +67,7 @@ impl<'a> ConditionEvaluator<'a> {
 struct VariableNumbers(RefCell<Vec<String>>);
 
 impl ResolveNames for VariableNumbers {
-    fn step(&self, name: &str) -> Option<StepNumber> {
+    fn find_step(&self, name: &str) -> Option<StepNumber> {
         let mut words = self.0.borrow_mut();
         let at = words.iter().position(|known| known == name).unwrap_or_else(|| {
             words.push(name.to_owned());
@@ -76,7 +76,7 @@ impl ResolveNames for VariableNumbers {
         Some(StepNumber::new(at))
     }
 
-    fn tool(&self, _: &str) -> Option<StepNumber> {
+    fn find_tool_step(&self, _: &str) -> Option<StepNumber> {
         None
     }
 }
@@ -84,7 +84,7 @@ impl ResolveNames for VariableNumbers {
 struct VariableValues<'a>(Vec<&'a Value>);
 
 impl LookUpValues for VariableValues<'_> {
-    fn value(&self, target: &Target) -> Option<&Value> {
+    fn find_value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Step(at) => self.0.get(at.get()).copied(),
             _ => None,

@@ -11,7 +11,7 @@ use shared::{
 };
 use toolbox::{Tool, ToolContext};
 
-use super::{Endpoint, answer::data, arguments, introspection::Types, select::select};
+use super::{Endpoint, answer::read_data, arguments, introspection::Types, select::select};
 use crate::sources::offer::{MAX_TOOLS, UniqueNames, clip_description};
 
 /// The kind of a GraphQL operation. The configuration may give a mutation the effect of a query.
@@ -136,6 +136,6 @@ impl Tool for FieldTool {
         )?;
         let caller = &self.endpoint.caller;
         let reply = caller.call(&self.definition, asked, &cx, &redaction).await?;
-        data(reply, &self.field, self.definition.effect, caller.most, &redaction)
+        read_data(reply, &self.field, self.definition.effect, caller.max_bytes, &redaction)
     }
 }

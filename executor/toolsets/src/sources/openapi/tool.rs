@@ -76,7 +76,7 @@ impl Tool for OperationTool {
         let caller = &self.api.caller;
         let reply = caller.call(&self.definition, asked, &cx, &redaction).await?;
         let is_stranger = matches!(reply.status.as_u16(), 401 | 403);
-        let result = read_output(reply, self.definition.effect, caller.most, &redaction);
+        let result = read_output(reply, self.definition.effect, caller.max_bytes, &redaction);
         match self.call.security.missing.first() {
             Some(scheme) if is_stranger => result.map_err(|err| {
                 let hint = format!("{}; set `auth.{scheme}` of the toolset", err.message);
