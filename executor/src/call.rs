@@ -90,8 +90,8 @@ impl Call {
         FinishedCall { task, attempt, result, bytes, is_tool_missing }
     }
 
-    /// Calls the tool, and counts the call if the tool exists. The number of other names has no
-    /// bound.
+    /// Calls the tool, and counts the call if the tool exists. Calls of unknown names are not
+    /// counted, because the number of such names has no bound.
     async fn call_metered(
         self,
         toolbox: &Toolbox,
@@ -145,7 +145,7 @@ impl Call {
         }
     }
 
-    /// Finds the tool. A dispatched call finds only tools of toolsets.
+    /// Finds the tool. The call of an agent finds only tools of toolsets.
     async fn find_tool(
         &self,
         toolbox: &Toolbox,
@@ -168,7 +168,8 @@ impl Call {
 
     /// Restores blobs in the parameters, and checks the parameters against the tool's schema.
     async fn check_parameters(&self, tool: &ReadyTool) -> Result<Arc<Value>, ToolError> {
-        // `flow` passes its parameters on, and a model reads no binaries. Both keep the references.
+        // Keeps the references for `flow`, which passes its parameters on, and for models, which
+        // read no binaries.
         let is_given_all = !matches!(tool.definition().set.as_str(), flow::SET | dispatch::SET);
         let parameters = match self.cx.blobs.as_ref().filter(|_| is_given_all) {
             Some(blobs) => blobs.restore(&self.parameters).await?,
@@ -244,7 +245,7 @@ async fn catch_panic<T>(
     result.unwrap_or_else(|_| Err(panic_error(tool)))
 }
 
-/// Forwards reports until none arrives for `idle_limit`, which it returns.
+/// Forwards reports until none arrives for `idle_limit`, and then returns that limit.
 ///
 /// Pauses between two reports. The newest report of the pause follows, with the time at which the
 /// tool made it.

@@ -68,9 +68,10 @@ impl IdempotencyKey {
 #[derive(Debug)]
 pub struct Start {
     pub plan: Arc<Plan>,
-    /// Its first event: its options, and the outputs that it reuses from another execution.
+    /// The first event, with the options and the outputs that are reused from another execution.
     pub created: Created,
-    /// Its identifier. Without one, a new identifier is drawn, or the key's is taken.
+    /// The id of the execution. Without one, the id of the key's execution is used, or a new one is
+    /// drawn.
     pub id: Option<ExecutionId>,
     pub key: Option<IdempotencyKey>,
     /// Notified when a worker of this process has finished the execution. Dropped if another
@@ -81,7 +82,7 @@ pub struct Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
     pub id: ExecutionId,
-    /// False if an execution with this id or idempotency key existed already.
+    /// `false` if an execution with this id or idempotency key existed already.
     pub is_new: bool,
 }
 
@@ -195,7 +196,8 @@ impl Control {
         };
         Ok(match self.match_reservation(&found, key, options).await? {
             Some(id) => ReservedId::Taken(id),
-            // The process that reserved the key crashed before the start.
+            // Continues with the reserved id, because the process that reserved the key crashed
+            // before the start.
             None => ReservedId::Free(found.execution),
         })
     }
@@ -237,7 +239,8 @@ impl Control {
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(false) };
         let plan = match plan.filter(|plan| has_plan(first, plan.id())) {
             Some(plan) => Arc::clone(plan),
-            // A concurrent start had another plan and won.
+            // Reads the plan that the log names, because a concurrent start with another plan was
+            // first.
             None => self.load_plan(id, first).await?,
         };
         let replay = |known: &[RecordedEvent]| {
@@ -246,7 +249,8 @@ impl Control {
         };
         let mut execution = replay(if last.event.is_last() { &events } else { &events[..1] })?;
         if last.event.is_last() && execution.has_follow_up() {
-            // A worker finds the end, and notifies the parent or replans.
+            // The execution has finished. The head makes a worker find it, and that worker notifies
+            // the parent or replans.
             execution = replay(&events[..1])?;
         }
         let due = execution.options().start_at.unwrap_or(first.at);
@@ -401,7 +405,7 @@ impl Control {
         self.send(id, Command::Signal { name, payload: Arc::new(payload) }).await
     }
 
-    /// Sends a command, whatever the state of the execution.
+    /// Sends a command without checking the state of the execution.
     pub(crate) async fn send_command(
         &self,
         execution: ExecutionId,
@@ -443,7 +447,7 @@ fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
     let compensate_on_failure = key.compensates.unwrap_or(false);
     let options = ExecutionOptions { replans, compensate_on_failure, ..options.clone() };
     let mut options = serde_json::to_value(options).expect("options are JSON");
-    // The order of fields does not matter.
+    // Sorts the fields, because their order does not matter.
     options.sort_all_objects();
     json!([key.subject, options]).to_string()
 }

@@ -74,7 +74,8 @@ pub(crate) struct WorkerContext {
     pub(crate) slots: Arc<Semaphore>,
     /// Memory slots for executions that only wait for permits.
     pub(crate) waiting_slots: Arc<Semaphore>,
-    /// The worker drives only executions that this process gives it. It does not scan for others.
+    /// `true` if the worker drives only executions that this process gives it. It does not scan for
+    /// others.
     pub(crate) is_alone: bool,
     pub(crate) drain: CancellationToken,
 }
@@ -101,12 +102,12 @@ pub(crate) struct Driver {
     tool_presence: ToolPresence,
 }
 
-/// Commands and the drain signal.
+/// Inputs that control the driver: commands and the drain signal.
 struct ControlInputs {
     commands: mpsc::Receiver<SentCommand>,
-    /// Commands that were applied. The inbox may bring them again.
+    /// Commands that were applied. They are ignored when the inbox delivers them again.
     applied: BTreeSet<CommandId>,
-    /// The worker drains, so no task may start.
+    /// `true` if the worker drains, so that no task may start.
     is_draining: bool,
 }
 
@@ -114,10 +115,10 @@ struct Claim {
     term: Term,
     /// A new claim on its way to the log.
     renewal: Option<Renewal>,
-    /// The plan has effects, so no task may start while the lease is in doubt.
+    /// `true` if the plan has effects, so that no task may start while the lease is in doubt.
     needs_safe_lease: bool,
-    /// The lease or a missing tool kept the last decision from starting tasks. The driver decides
-    /// again when the lease is safe and the tool is back.
+    /// `true` if the lease or a missing tool kept the last decision from starting tasks. The driver
+    /// decides again when the lease is safe and the tool is back.
     needs_decision: bool,
 }
 
@@ -147,7 +148,7 @@ pub(crate) enum DriverStop {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DriveError {
-    /// Another worker owns the execution. This is no fault.
+    /// Another worker owns the execution. This happens in normal operation.
     #[error("another worker owns the execution")]
     Fenced,
     #[error("another worker was faster")]
@@ -228,8 +229,8 @@ impl Driver {
         slot: OwnedSemaphorePermit,
     ) -> Self {
         let durable = execution.seq();
-        // Commands stay in the inbox until the execution has finished. One of them may be the one
-        // that is too large.
+        // Takes no commands, so that they stay in the inbox until the execution has finished. One
+        // of them may be the event that is too large.
         let (_, commands) = mpsc::channel(1);
         let mut driver = Self::new(context, execution, durable, commands, slot);
         driver.record_claim(false);
@@ -249,7 +250,8 @@ impl Driver {
         let (calls, tools) = (&context.options.calls, execution.plan().called_tools());
         let mut limited: BTreeSet<ToolName> = calls.limited_tools(tools).cloned().collect();
         if !calls.is_empty() {
-            // A dispatched call chooses its tool later, so each dispatch tool counts as limited.
+            // The tool that an agent calls is chosen later, so each dispatch tool counts as
+            // limited.
             let tools = execution.plan().called_tools();
             let dispatched =
                 tools.filter(|tool| dispatch::is_dispatch_tool(&context.toolbox, tool));
@@ -283,7 +285,7 @@ impl Driver {
     /// Runs until the driver stops. Dropping the future is safe: it has the same effect as a crash.
     pub(crate) async fn run(mut self) -> Result<DriverStop, DriveError> {
         loop {
-            // The drain signal comes first. Otherwise a call that the drain cancelled would be
+            // Checks the drain signal first. Otherwise a call that the drain cancelled would be
             // handled as if the worker still started tasks.
             self.inputs.is_draining = self.context.drain.is_cancelled();
             self.check_tools();
@@ -333,7 +335,8 @@ impl Driver {
             self.renew_claim();
             self.request_permits();
             self.pending.send_append(&self.context, &self.execution);
-            // If the machine ignored all results, there is nothing to append, and more may follow.
+            // Continues if the machine ignored all results, because then there is nothing to append
+            // and more results may wait.
             if self.results.is_empty() || !self.pending.is_empty() {
                 return;
             }
@@ -345,7 +348,7 @@ impl Driver {
     fn renew_claim(&mut self) {
         let term = self.context.lease.term();
         let is_stale = self.is_lease_doubtful() && self.context.lease.is_safe(term);
-        // A claim without a start to make would only lengthen the log.
+        // Claims only if a task can start, because any other claim would only lengthen the log.
         let is_of_use =
             !self.held_starts.is_empty() || self.start_permission() != StartPermission::Elsewhere;
         if !is_stale || !is_of_use || self.claim.renewal.is_some() {
@@ -355,7 +358,7 @@ impl Driver {
         let input = Input::Renewed { worker: *worker, node: Arc::clone(node) };
         self.decide_with(input, false);
         self.claim.renewal = Some(Renewal { term, seq: self.execution.seq() });
-        // The head names the epoch of the claim.
+        // Writes the head, because it names the epoch of the claim.
         self.pending.rewrite_head();
     }
 

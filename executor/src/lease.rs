@@ -1,5 +1,5 @@
-//! The lease of this worker. Claims protect the logs. The lease keeps a worker from calling tools
-//! after other workers have declared it lost.
+//! The lease of this worker. Claims alone keep the logs correct. The lease also keeps a worker from
+//! calling tools after other workers have declared it lost.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -55,7 +55,7 @@ impl LeaseClock {
     }
 
     fn lock_state(&self) -> std::sync::MutexGuard<'_, LeaseState> {
-        // A panic cannot leave the two fields in an invalid state.
+        // Ignores a poisoned lock, because a panic cannot leave the two fields in an invalid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -39,7 +39,7 @@ pub use self::{
     schedule::OTHER_PARAMETERS_WARNING,
 };
 
-/// Clocks of nodes may differ by this much without a consequence.
+/// Maximum difference between the clocks of nodes that has no consequence.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(5);
 
 #[derive(Clone, Debug)]
@@ -100,7 +100,8 @@ impl From<Value> for CallOutput {
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionContext<'a> {
     pub now: Timestamp,
-    /// Tasks may start. `false` while the worker drains, lacks a tool, or doubts its lease.
+    /// `true` if tasks may start. `false` while the worker drains, lacks a tool, or doubts its
+    /// lease.
     pub may_start: bool,
     /// The present effects of tools. Without them, the effects of the plan hold.
     pub effects: Option<&'a dyn CurrentEffects>,
@@ -523,7 +524,8 @@ impl Decision<'_> {
         let outcome = match self.execution.phase() {
             Phase::Finished(_) => return,
             Phase::Open => Outcome::Completed,
-            // The calls that were running at the deadline succeeded, and they were the last ones.
+            // Ends as completed, because the calls that were running at the deadline succeeded and
+            // were the last ones.
             Phase::Expired if self.has_run_to_end() => Outcome::Completed,
             Phase::Failing if self.commands_follow => return,
             Phase::Failing | Phase::Expired => Outcome::Failed,

@@ -28,7 +28,8 @@ use tracing::warn;
 const HEAD_START_MS: i64 = 10_000;
 /// Delay after the first refusal. Doubles with each refusal, up to the poll interval.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(2);
-/// The longest wait for a rate. The clock of the store may differ from the clock of this node.
+/// The longest wait for a rate before the next request, because the clock of the store may differ
+/// from the clock of this node.
 const MAX_RATE_WAIT: Duration = Duration::from_secs(5);
 const MAX_RELEASED: usize = 1_024;
 
@@ -50,7 +51,7 @@ pub(crate) struct Permits {
 
 type Queue = BTreeMap<QueuePosition, Arc<Notify>>;
 
-/// The arrival time minus the head start, and the holder.
+/// The position in a queue: the arrival time minus the head start, and the holder.
 type QueuePosition = (i64, String);
 
 /// A permit. Released when dropped.
@@ -84,7 +85,8 @@ impl fmt::Debug for ReleasedPermit {
 impl HeldPermit {
     /// Sends the request. If the future is dropped, the release waits for the answer.
     async fn send_request(&mut self, ask: &PermitAsk) -> Result<Permission, StoreError> {
-        // From here on the store may grant the permit, even if this future is dropped.
+        // Stores the permit first, because from here on the store may grant it even if this future
+        // is dropped.
         self.permit = Some(ask.permit.clone());
         let (store, now) = (Arc::clone(&self.permits.store), self.permits.clock.now());
         let ask = ask.clone();
@@ -162,8 +164,9 @@ impl Permits {
         let ask = PermitAsk { permit, limits };
         let (mut backoff, mut may_hold) = (MIN_RETRY_DELAY, false);
         loop {
-            // A call with a higher priority may be in front now. After an error this call may hold
-            // a permit, and others may wait for it, so it must not wait for them.
+            // Checks the position again, because a call with a higher priority may be in front now.
+            // After an error the call continues, because it may hold a permit and others may wait
+            // for it.
             while !may_hold && !waiting.is_first() {
                 turn.notified().await;
             }
@@ -256,7 +259,8 @@ impl QueueEntry<'_> {
 }
 
 fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change is one insertion or removal, so a panic leaves the value valid.
+    // Ignores a poisoned lock, because each change is one insertion or removal and leaves the value
+    // valid.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -209,19 +209,21 @@ impl Worker {
         match result {
             Ok(DriverStop::Finished) => (),
             Ok(DriverStop::NeedsReplan) => self.queue_replan(id),
-            // A command may have arrived meanwhile.
+            // Delivers commands again, because one may have arrived meanwhile.
             Ok(DriverStop::Parked) => self.context.store.hints().wake_inbox(),
             Ok(DriverStop::HeadUnwritten(head)) => {
                 self.backlog.pending_heads.push(*head, self.context.clock.now());
                 self.context.store.hints().wake_inbox();
             }
             Err(DriveError::ClaimedElsewhere(epoch)) => {
-                // Another worker owns the execution, or the head of the execution is out of date.
+                // Does nothing, because another worker owns the execution, or its head is out of
+                // date.
                 self.backlog.given_up.insert(id, epoch);
             }
             Err(DriveError::Fenced) => {
-                // The log rejects this worker's appends: another worker owns the execution, or a late
-                // append of this worker succeeded and no worker owns it.
+                // The log rejects this worker's appends, because another worker owns the execution,
+                // or because a late append of this worker succeeded. In the second case no worker
+                // owns it.
                 info!(execution = %id, "another worker owns the execution");
                 self.backlog.give_up(id);
             }
@@ -241,7 +243,8 @@ impl Worker {
             WorkerRequest::Start { execution, created, stored, finished, permit } => {
                 let id = execution.id();
                 if self.local.contains(id) {
-                    // A second start with the same key arrived before the first was answered.
+                    // Reports a conflict, because a second start with the same key arrived before
+                    // the first was answered.
                     let _ = stored.send(Err(AppendError::Conflict));
                     return;
                 }
@@ -257,14 +260,14 @@ impl Worker {
                     if let (Ok(DriverStop::Finished | DriverStop::NeedsReplan), Some(finished)) =
                         (&result, finished)
                     {
-                        // The receiver may be gone.
+                        // Ignores the error, because the receiver may have been dropped.
                         let _ = finished.send(());
                     }
                     (id, result)
                 });
             }
             WorkerRequest::Claim(id) => {
-                // The order names this worker, so the newest known claim does not matter.
+                // Accepts any claim, because the order names this worker.
                 if !self.claim_execution(id, Epoch(u64::MAX)) {
                     self.backlog.give_up(id);
                 }
@@ -296,9 +299,10 @@ impl Worker {
     }
 
     async fn shut_down(&mut self) {
-        // A model may take long. Other workers find these executions by their owner.
+        // Does not wait for replans, because a model may take long. Other workers find these
+        // executions by their owner.
         self.replan_queue.shutdown().await;
-        // Callers that still want to start something here do so through the store.
+        // Closes the channel, so that callers that start an execution here do so through the store.
         self.orders.close();
         while self.orders.try_recv().is_ok() {}
         let all = async { while self.drivers.join_next().await.is_some() {} };
@@ -320,7 +324,8 @@ async fn drive_execution(
     let execution = load_existing(&*store, id).await?;
     let inbox = store.list_commands(Some(id)).await?;
     if execution.state().is_finished() {
-        // The head lagged, or its owner crashed before it notified the parent or replanned.
+        // The execution has finished, but its head lagged or its owner crashed before it notified
+        // the parent or replanned.
         notify_parent(&context, &execution).await?;
         store.remove_commands(inbox.iter().map(|envelope| envelope.id).collect()).await?;
         return replan_queue::keep_for_replan(&context, &execution).await;
@@ -376,7 +381,7 @@ async fn renew_lease(context: &WorkerContext) {
     }
     let asked = Instant::now();
     if let Ok(time) = context.store.shared_time().await {
-        // The store read its time about halfway between request and answer.
+        // Compares with the middle of the request, because the store read its time about then.
         let since = TimeDelta::from_std(asked.elapsed() / 2).unwrap_or_default();
         context.clock.approach(time + since);
     }
@@ -386,7 +391,7 @@ impl LocalDrivers {
     fn lock_map(
         &self,
     ) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>> {
-        // A panic cannot leave the map in an invalid state.
+        // Ignores a poisoned lock, because a panic cannot leave the map in an invalid state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -45,8 +45,8 @@ pub struct Root(Arc<RootState>, Option<Arc<SearchCache>>);
 /// Facts that one search looks up once for all its files.
 struct SearchCache {
     protected_inside: Vec<FileId>,
-    /// Sorted ids of all protected files, or the reason why they are unknown. Computed for the
-    /// first file that has several names.
+    /// Sorted ids of all protected files, or the reason why they are unknown. Computed when the
+    /// search finds the first file that has several names.
     all_protected: OnceLock<Result<Vec<FileId>, String>>,
     /// The folder of the last file. The next file usually has the same folder.
     last_folder: Mutex<Option<(PathBuf, Arc<Dir>)>>,
@@ -69,7 +69,7 @@ struct RootState {
     canonical_path: PathBuf,
     /// Absolute path as the configuration gives it.
     configured_path: PathBuf,
-    /// Held while a file changes, so that concurrent edits of this process do not overwrite each
+    /// Locked while a file changes, so that concurrent edits by this process do not overwrite each
     /// other.
     write_lock: Mutex<()>,
     file_permits: Arc<Semaphore>,
@@ -109,7 +109,7 @@ impl Root {
         Self::open_with(path, GitWrites::default())
     }
 
-    /// Opens a folder.
+    /// Opens a folder. `git_writes` says if tools may change files in its `.git`.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 //! HTTP requests to configured servers.
 //!
-//! A configured address may be private. A public server cannot redirect to a private network. No
-//! server can redirect to a link-local address of another host. Only reads follow redirects.
+//! The module decides to which addresses requests may go. A configured address may be private. A
+//! public server cannot redirect to a private network, and no server can redirect to a link-local
+//! address of another host. Only reads follow redirects.
 
 pub mod net;
 
@@ -24,7 +25,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const USER_AGENT_TEXT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 const DEFAULT_ACCEPT: &str = "application/json, text/*;q=0.9, */*;q=0.1";
 
-/// The HTTP client of one source. Its tools share connections.
+/// The HTTP client of one source, whose tools share connections.
 #[derive(Debug, Default)]
 pub struct Http {
     anywhere: OnceCell<Client>,
@@ -92,7 +93,8 @@ pub enum HttpError {
     /// The request was not sent.
     #[error("{0}")]
     Unsent(String),
-    /// The request was not sent, because the login server is unavailable.
+    /// The request was not sent, because the login server is unavailable. Another attempt may
+    /// succeed.
     #[error("{0}")]
     Later(String),
     /// The request may have been sent. Its outcome is unknown.
@@ -173,7 +175,7 @@ impl Http {
 }
 
 fn connect(reach: Reach) -> Result<Client, HttpError> {
-    // Fails if the process has a provider already, which is fine.
+    // Ignores the error, because the process may have a provider already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let built = client_builder(reach).build().or_else(|err| {
         tracing::warn!(%err, "no certificates were found, so https cannot be used");

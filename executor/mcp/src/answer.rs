@@ -13,10 +13,11 @@ use toolbox::blobs::Binary;
 
 /// The JSON-RPC code by which a transport reports an answer that is too long.
 pub(super) const TOO_LARGE_CODE: RpcCode = RpcCode(-32_099);
-/// The codes by which [`super::http`] reports the outcome of a call. [`super::message`] replaces
-/// them if a server sends them.
+/// [`super::http`] reports the outcome of a call by this code and the following ones.
+/// [`super::message`] replaces them if a server sends them, so that a server cannot fake an
+/// outcome.
 ///
-/// The server cannot have read the call.
+/// This code means that the server cannot have read the call.
 pub(super) const UNSENT_CODE: RpcCode = RpcCode(i32::MIN);
 /// The server may have read the call.
 pub(super) const LOST_CODE: RpcCode = RpcCode(i32::MIN + 1);

@@ -63,7 +63,7 @@ pub(crate) enum Transport {
     Sse,
 }
 
-/// The answer to a server's request for input during a call.
+/// The automatic answer when a server requests input during a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Elicitation {

@@ -34,7 +34,7 @@ use super::{
     session::SessionState,
 };
 
-/// Received messages that rmcp has not read yet.
+/// Maximum number of received messages that rmcp has not read yet.
 const MAX_MESSAGES: usize = 64;
 /// Time limit for running calls after the connection closed for sending.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -155,7 +155,8 @@ impl Transport<RoleClient> for HttpTransport {
             message = self.inbox.recv() => return message,
             () = drained => {}
         }
-        // The last request may have delivered a message when it ended.
+        // Checks the inbox once more, because the last request may have delivered a message when it
+        // ended.
         if let Ok(message) = self.inbox.try_recv() {
             return Some(message);
         }

@@ -50,7 +50,7 @@ pub use self::{
 #[derive(Debug)]
 struct McpTool {
     definition: Arc<ToolDefinition>,
-    /// Why the tool cannot be called, if it cannot.
+    /// The reason why the tool cannot be called. `None` if it can.
     obstacle: Option<&'static str>,
     /// The output schema, compiled at the first output.
     output_schema: OnceLock<Option<Schema>>,
@@ -130,7 +130,8 @@ fn tool_definition(
     })
 }
 
-/// Describes a name that no tool can have. It may be empty or huge, so the position says which.
+/// Describes a name that no tool can have. The message gives the position in the list, because the
+/// name may be empty or huge.
 fn name_complaint(index: usize, name: &str, err: &ParseIdError) -> String {
     let which = index + 1;
     if name.is_empty() {
@@ -196,8 +197,8 @@ impl McpTool {
         Ok(request)
     }
 
-    /// Calls the server. Calls it again if the session was lost and a second call has no second
-    /// effect.
+    /// Calls the server. If the session was lost, calls it again, unless a second call could have a
+    /// second effect.
     async fn call_server(
         &self,
         request: CallToolRequestParams,

@@ -30,8 +30,8 @@ use super::{
     redaction::Secrets,
 };
 
-/// Factor between the limits of a message and of an output. A message may contain the output twice,
-/// as structured content and as text, and escaping can turn each byte into six.
+/// Factor by which a message may be larger than the output that it contains. A message may contain
+/// the output twice, as structured content and as text, and escaping can turn each byte into six.
 pub(super) const MESSAGE_OVERHEAD: usize = 16;
 /// Bytes kept of both ends of a message that is too long. One of them contains the id.
 pub(super) const KEPT_END_BYTES: usize = 256;
@@ -55,7 +55,7 @@ pub(super) fn take_progress(
         ServerNotification::ProgressNotification(progress) => {
             tokens.deliver_report(progress.params);
         }
-        // An invalid progress report.
+        // The report is invalid, so it is dropped.
         ServerNotification::CustomNotification(custom)
             if custom.method == ProgressNotificationMethod::VALUE => {}
         _ => return Some(JsonRpcMessage::Notification(notification)),
@@ -72,7 +72,7 @@ pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>>
     let marked = mark_task_tools(text);
     let text = marked.as_deref().unwrap_or(text);
     match parse_lenient(text) {
-        // A server must not send the codes of this client.
+        // Replaces the code, because a server must not send the codes of this client.
         Ok(JsonRpcMessage::Error(mut error)) if is_own_code(error.error.code) => {
             error.error.code = rmcp::model::ErrorCode::INTERNAL_ERROR;
             Some(JsonRpcMessage::Error(error))
@@ -84,7 +84,7 @@ pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>>
         })) => Some(JsonRpcMessage::response(recover_result(result), id)),
         Ok(message) => Some(message),
         Err(err) => {
-            // The message itself may contain a secret, so the log does not show it.
+            // The log does not show the message itself, because it may contain a secret.
             tracing::debug!(%err, bytes = text.len(), "ignored an invalid message of an MCP server");
             unreadable_error(text, &err)
         }
@@ -184,7 +184,7 @@ fn recover_result(mut result: Value) -> ServerResult {
 
 /// Removes quoted parts from a message, because they may contain a secret.
 fn remove_quoted_parts(err: &str) -> String {
-    // This message quotes the name of a field only.
+    // Keeps the quotes, because this message quotes the name of a field only.
     if err.starts_with("missing field") {
         return err.to_owned();
     }

@@ -82,7 +82,7 @@ impl BackgroundTasks {
                 return None;
             }
             all.spawn(async move {
-                // The receiver may be gone.
+                // Ignores the error, because the receiver may have been dropped.
                 let _ = done.send(task.await);
             });
         }

@@ -33,11 +33,12 @@ use super::{
     stdio::{self, Child},
 };
 
-/// Pages of a server's tool list. A faulty server might send pages without end.
+/// Maximum number of pages of a server's tool list, because a faulty server might send pages
+/// without end.
 const MAX_PAGES: usize = 100;
 const MAX_TOOLS: usize = 10_000;
 
-/// A server, with the means to stop it. Only its supervisor has it.
+/// A server process or connection, with the means to stop it. Only its supervisor has it.
 pub(super) struct Server {
     endpoint: Endpoint,
     service: Option<RunningService<RoleClient, Handler>>,
@@ -224,7 +225,7 @@ impl Server {
     }
 }
 
-/// The message for an answer that belongs to another request.
+/// Describes an answer that belongs to another request.
 const WRONG_ANSWER: &str = "it is the answer to another request";
 
 fn unreadable_init(why: &str) -> String {
@@ -315,7 +316,7 @@ impl ClientHandler for Handler {
             let form = FormElicitationCapability::default();
             able.elicitation = Some(ElicitationCapability::default().with_form(form));
         }
-        // Later versions of the protocol have no `initialize` request.
+        // Offers this version, because later versions of the protocol have no `initialize` request.
         let version = ProtocolVersion::LATEST_WITH_INITIALIZE;
         ClientConfig::new(able, us).with_protocol_version(version)
     }

@@ -34,7 +34,7 @@ pub(super) struct Session {
 #[derive(Clone, Default)]
 pub(super) struct SessionState {
     pub(super) closing: CancellationToken,
-    /// Nothing more can come.
+    /// Cancelled when no further message can arrive from the server.
     pub(super) closed: CancellationToken,
     pub(super) tokens: Arc<ProgressTokens>,
     pub(super) secrets: Arc<Secrets>,
@@ -42,9 +42,9 @@ pub(super) struct SessionState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LostCall {
-    /// The server cannot have read it.
+    /// The server cannot have read the call.
     Unsent,
-    /// The server may have read it.
+    /// The server may have read the call, so its outcome is unknown.
     Sent,
 }
 
@@ -62,7 +62,7 @@ impl Session {
         &self.peer
     }
 
-    /// Returns whether nothing more may be sent.
+    /// Returns whether no further message may be sent to the server.
     pub(super) fn is_closed(&self) -> bool {
         self.session_state.closing.is_cancelled()
     }
@@ -162,12 +162,12 @@ pub struct Availability {
 pub(super) enum ServerState {
     Starting,
     Up(Arc<Session>),
-    /// It cannot be called. The next call starts it again.
+    /// The server cannot be called. After `retry_at`, the next call starts it again.
     Down {
         error: Arc<str>,
         retry_at: Instant,
     },
-    /// It was stopped and will not start again.
+    /// The server was stopped and will not start again.
     Stopped,
 }
 

@@ -106,7 +106,8 @@ impl Transport<RoleClient> for StdioTransport {
             };
             let written = timeout(WRITE_TIMEOUT, write).await;
             let written = written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-            // Half of the line may be written, so no other line can follow.
+            // Closes the pipe, because half of the line may be written and no other line can
+            // follow.
             written.inspect_err(|_| closed.cancel())
         }
     }
@@ -283,8 +284,8 @@ async fn forward_stderr(
         }
         tail.lock().unwrap_or_else(PoisonError::into_inner).push(&line);
         let is_whole = line.ends_with(b"\n");
-        // Only the first part of a long line is logged. The cut may split a secret, so the end of
-        // that part is dropped.
+        // Logs only the first part of a long line. The cut may split a secret, so the end of that
+        // part is dropped.
         if !std::mem::replace(&mut is_rest, !is_whole) {
             let text = redaction.redact(String::from_utf8_lossy(&line).into_owned());
             let end = text.len()

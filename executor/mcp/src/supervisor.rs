@@ -24,7 +24,8 @@ const REFRESH_DELAY: Duration = Duration::from_millis(50);
 /// Delay before the second start in a row. Doubles with each start, up to [`MAX_RESTART_DELAY`].
 const MIN_RESTART_DELAY: Duration = Duration::from_millis(500);
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(30);
-/// Retry interval for a server whose tools are unknown, since no call can ask for it.
+/// Retry interval for a server whose tools are unknown. No call can name such a tool, so no call
+/// triggers the retry.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 /// A server that was up for this long starts again without delay.
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
@@ -119,7 +120,8 @@ impl Supervisor {
 
     async fn wait_for_restart(&self, retry_at: Instant) {
         if self.known_tools().is_empty() {
-            // The server's tools are unknown, so no call waits for it and a timer retries.
+            // A timer retries, because the server's tools are unknown and no call waits for the
+            // server.
             let _ = timeout(RETRY_INTERVAL, self.availability.wait_for_demand()).await;
         } else {
             self.availability.wait_for_demand().await;

@@ -29,7 +29,7 @@ pub(super) fn kernel_support() -> Support {
 pub(super) fn apply(order: &LaunchOrder) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
     let system = ReadablePaths::read_system(&order.hidden);
-    // Mounting needs rights that the next steps give up.
+    // Mounts first, because mounting needs rights that the next steps give up.
     let has_mount_namespace = protected_files::protect_files(order, confinement, &system)?;
     if let Some(user) = &confinement.user {
         become_user(user)?;
@@ -56,7 +56,7 @@ fn become_user(name: &str) -> io::Result<()> {
         return Ok(());
     }
     let change = || {
-        // Groups first: the new user may not change them.
+        // Sets the groups first, because the new user may not change them.
         initgroups(&CString::new(name)?, user.gid)?;
         setgid(user.gid)?;
         Ok::<_, io::Error>(setuid(user.uid)?)
@@ -82,7 +82,7 @@ fn find_user(name: &str) -> io::Result<User> {
 /// Drops every capability. With `no_new_privs` none can come back, not even for `root`. `root`
 /// keeps access to its own files, and can no longer read other processes.
 fn drop_capabilities() -> Result<(), CapsError> {
-    // Changing the bounding set needs this capability.
+    // Only a process with this capability may change the bounding set.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
         caps::clear(None, CapSet::Bounding)?;
     }

@@ -30,7 +30,8 @@ pub(super) struct Placeholders(Mutex<BTreeMap<PathBuf, Placeholder>>);
 /// A file or folder that was created for a missing name.
 #[derive(Debug)]
 struct Placeholder {
-    /// Has a shared lock. A process that gets an exclusive lock is the last user.
+    /// Locked with a shared lock. A process that gets an exclusive lock knows that it is the last
+    /// user.
     file: File,
     folders: Vec<PathBuf>,
 }
@@ -54,7 +55,7 @@ impl Placeholders {
     ) -> io::Result<()> {
         let write = canonical_paths(write);
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another program may have removed or used it.
+        // Checks the file, because another program may have removed or used it.
         held.retain(|path, placeholder| placeholder.is_unchanged(path));
         for (path, kind) in own {
             let about = |err| unprotected_error(path, &err);
@@ -93,7 +94,8 @@ impl Placeholder {
         if self.file.try_lock().is_err() || !self.is_unchanged(path) {
             return;
         }
-        // A placeholder that cannot be removed stays. The next Faber process recognises it.
+        // Ignores the error, because the next Faber process recognises a placeholder that could not
+        // be removed.
         let _ = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
         for folder in self.folders.iter().rev() {
             let _ = fs::remove_dir(folder);
@@ -113,7 +115,7 @@ fn create_or_adopt(path: &Path, kind: Kind) -> io::Result<Option<Placeholder>> {
         let Some(file) = file.map_or_else(|| open_existing(path), |file| Ok(Some(file)))? else {
             return Ok(None);
         };
-        // On a file system without locks, the placeholder stays behind.
+        // On a file system without locks, the placeholder is not removed at the end.
         let _ = file.lock_shared();
         let held = Placeholder { file, folders };
         if held.is_unchanged(path) {
@@ -158,7 +160,7 @@ fn create_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
 fn create_placeholder(path: &Path, kind: Kind) -> io::Result<File> {
     let file = match kind {
         Kind::Folder => {
-            // Only Faber's user has access, as to the store.
+            // Gives access to Faber's user only, as for the store.
             DirBuilder::new().mode(0o700).create(path)?;
             File::open(path)?
         }
@@ -171,7 +173,7 @@ fn create_placeholder(path: &Path, kind: Kind) -> io::Result<File> {
             file
         }
     };
-    // On a file system without such a time, the placeholder stays behind.
+    // On a file system that cannot store this time, the placeholder is not removed at the end.
     let _ = file.set_modified(SystemTime::UNIX_EPOCH + MARKING_TIME);
     Ok(file)
 }

@@ -59,7 +59,7 @@ impl Program<'_> {
     /// started, if `launcher` has a binary.
     pub fn watched_command(&self, launcher: &Launcher) -> io::Result<Command> {
         let program = resolve_executable(self.name);
-        // Only this check can report that nothing was started.
+        // Checks first, because only this check can report that nothing was started.
         check_runnable(&program, self.cwd)?;
         Ok(self.with_streams(launcher.watched_command(program.as_os_str(), self.pass)?))
     }
@@ -209,7 +209,7 @@ impl ProcessGroup {
     }
 
     fn send_signal(&self, signal: Signal) {
-        // An error means that the group has ended already.
+        // Ignores the error, because it means that the group has ended already.
         if let Some(id) = self.id {
             let _ = killpg(id, signal);
         }
@@ -222,7 +222,8 @@ impl Drop for ProcessGroup {
         let left = self.id.filter(|_| self.has_reaper && child.id().is_some());
         let Some(id) = left else { return self.kill() };
         self.kill_all();
-        // A thread must wait for the reaper, so that the system does not reuse its process id.
+        // Waits for the reaper in a thread, so that the system does not reuse its process id before
+        // the kill.
         let waiting = thread::Builder::new().spawn(move || kill_after_reaper(child, id));
         if waiting.is_err() {
             self.kill();
@@ -308,7 +309,7 @@ mod tests {
         assert!(shown.contains("KEY") && !shown.contains("hush"), "{shown}");
     }
 
-    /// Uses a process that ignores signals, like a stopped reaper.
+    /// The process of this test ignores signals, as a stopped reaper does.
     #[tokio::test(start_paused = true)]
     async fn stopping_a_stopped_process_takes_less_than_the_answer_timeout() {
         let mut command = Command::new("sh");

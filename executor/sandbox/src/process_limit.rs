@@ -14,7 +14,7 @@ pub(super) fn count_all() -> Option<u64> {
 
 pub(super) struct ProcessLimit {
     pub(super) max_processes: u64,
-    /// The lowest number of processes on the machine since the start of the command or the last
+    /// The lowest number of processes on the machine since the command started, or since the last
     /// complete count.
     baseline: u64,
 }
@@ -36,7 +36,7 @@ impl ProcessLimit {
     /// Returns `true` if the command exceeds the limit. Stops counting if the machine gains many
     /// processes in the meantime.
     pub(super) fn is_exceeded(&mut self) -> bool {
-        // The command cannot have more than the machine.
+        // Skips the count if the whole machine has fewer processes than the limit.
         if count_all().is_some_and(|count| count <= self.max_processes) {
             return false;
         }
@@ -44,8 +44,8 @@ impl ProcessLimit {
         count_descendants(|| self.may_be_exceeded()).is_some_and(|count| count > max_processes)
     }
 
-    /// Counts all processes of the command, without a time limit. Processes of other programs that
-    /// exist now are not counted as new later.
+    /// Counts all processes of the command, without a time limit. The processes that exist now
+    /// become the baseline, so processes of other programs are not counted as new later.
     pub(super) fn is_certainly_exceeded(&mut self) -> bool {
         self.baseline = count_all().unwrap_or(u64::MAX);
         count_descendants(|| false).is_some_and(|count| count > self.max_processes)
@@ -64,7 +64,7 @@ fn count_descendants(mut should_stop: impl FnMut() -> bool) -> Option<u64> {
     }
     let (mut count, mut next) = (0, vec![getpid().as_raw()]);
     while let Some(id) = next.pop() {
-        // Removing the entry ends the loop if an id was reused meanwhile.
+        // Removes each visited entry, so that the loop ends even if an id was reused meanwhile.
         for (child, threads) in children.remove(&id).into_iter().flatten() {
             count += threads;
             next.push(child);

@@ -38,11 +38,11 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 pub(super) const KILL_NOW: Signal = Signal::SIGHUP;
 /// Interval of the checks for the engine and for the number of processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// The pause after a count, as a multiple of its duration. So counting takes less than a twentieth
-/// of the time.
+/// The pause after a count, as a multiple of the count's duration, so that counting takes less than
+/// a twentieth of the time.
 const PAUSE_FACTOR: u32 = 20;
 /// Maximum number of kill rounds. In each round, children of killed processes become children of
-/// the reaper. Where processes cannot be killed all at once, a fast fork bomb survives.
+/// the reaper. A fast fork bomb survives all rounds if its processes cannot be killed in one step.
 const MAX_KILL_ROUNDS: u32 = 100;
 /// Time limit for the kill rounds. The engine waits for them.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -61,10 +61,11 @@ pub(super) fn run_command(command: &mut Command, order: &LaunchOrder) -> io::Res
     let bound = bound.transpose()?;
     let child =
         if order.confinement.is_some() { spawn_isolated(command) } else { command.spawn() }?;
-    // Signals are blocked only now, because the command would inherit the blocked signals.
+    // Blocks the signals only after the start, because the command would inherit the blocked
+    // signals.
     stop_signals().thread_block()?;
     kill_now_signal().thread_block()?;
-    // The streams must end when the command closes them.
+    // Closes its own copies, because the streams must end when the command closes them.
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;
     dup2_stderr(&nothing)?;
@@ -75,11 +76,11 @@ pub(super) fn run_command(command: &mut Command, order: &LaunchOrder) -> io::Res
     has_ended.store(true, Ordering::SeqCst);
     kill_remaining(is_isolated);
     if let Some(message_lock) = message_lock {
-        // Waits for the message about the limit of processes.
+        // Waits until the message about the limit of processes is written.
         drop(message_lock.lock().unwrap_or_else(PoisonError::into_inner));
     }
     if !is_caller_alive(caller) {
-        // Without adoption, the remaining processes are in the group.
+        // Kills the group, because without adoption the remaining processes are in it.
         let _ = killpg(getpgrp(), Signal::SIGKILL);
     }
     Ok(status.map_or(ExitCode::FAILURE, exit_with_status))
@@ -153,7 +154,7 @@ impl ProcessGuard {
     }
 
     /// Ends the command when it exceeds the limit, and writes a message. The returned mutex is
-    /// locked meanwhile.
+    /// locked while it does so.
     fn spawn_enforcer(
         mut self,
         child: &Child,
@@ -201,7 +202,7 @@ impl ProcessGuard {
         }
         signal_all(self.is_isolated, Signal::SIGKILL);
         let _ = kill(child, Signal::SIGKILL);
-        // Standard error may be closed.
+        // Ignores the error, because standard error may be closed.
         let _ = writeln!(
             self.stderr,
             "the command had more than {} processes and threads, so all of them were ended: raise \
@@ -271,7 +272,8 @@ fn exit_with_status(status: WaitStatus) -> ExitCode {
         WaitStatus::Exited(_, code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         WaitStatus::Signaled(_, signal, _) => {
             let _ = SigSet::from(signal).thread_unblock();
-            // Some handlers only remove themselves at the first signal.
+            // Sends the signal again, because some handlers only remove themselves at the first
+            // one.
             for _ in 0..2 {
                 let _ = raise(signal);
             }

@@ -45,7 +45,7 @@ pub fn run_confined(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match run(arguments) {
         Ok(code) => code,
         Err((status, complaint)) => {
-            // Standard error may be closed.
+            // Ignores the error, because standard error may be closed.
             let _ = writeln!(io::stderr(), "{complaint}");
             ExitCode::from(status)
         }
@@ -94,7 +94,7 @@ fn account_variables(order: &LaunchOrder) -> io::Result<BTreeMap<&'static str, O
     Ok(home.into_iter().chain(names).collect())
 }
 
-/// Closes descriptors that Faber inherited. The sandbox does not restrict open descriptors.
+/// Closes descriptors that Faber inherited, because the sandbox does not restrict open descriptors.
 fn close_inherited() {
     let listed = fs::read_dir("/proc/self/fd").or_else(|_| fs::read_dir("/dev/fd"));
     let open: Vec<RawFd> = if let Ok(listed) = listed {
@@ -105,7 +105,7 @@ fn close_inherited() {
     };
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > LAST_INHERITED_DESCRIPTOR)
     {
-        // The descriptor of the listing itself is closed already.
+        // Ignores the error, because the descriptor of the listing itself is closed already.
         let _ = close(descriptor);
     }
 }
@@ -162,7 +162,7 @@ fn set_limits(confinement: &Confinement) -> io::Result<()> {
         (Resource::RLIMIT_DATA, confinement.memory_bytes),
         (Resource::RLIMIT_FSIZE, confinement.file_bytes),
         (Resource::RLIMIT_NOFILE, confinement.open_files),
-        // Without that number, no limit is set.
+        // Sets no limit if the number of processes is unknown.
         (Resource::RLIMIT_NPROC, all.saturating_add(confinement.processes)),
     ];
     for (resource, wanted) in limits {

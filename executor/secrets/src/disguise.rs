@@ -1,5 +1,5 @@
-//! Encodings of a secret that have too many forms to list: percent-encoding, JSON escapes, and base
-//! 64 in lines.
+//! Finds encodings of a secret that have too many forms to list: percent-encoding, JSON escapes,
+//! and base 64 in lines.
 
 /// Line breaks and indentation in base 64, also as JSON escapes.
 const LINE_BREAKS: [&[u8]; 6] = [b"\n", b"\r", b"\\n", b"\\r", b" ", b"\t"];

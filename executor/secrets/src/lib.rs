@@ -1,4 +1,4 @@
-//! Secrets of the environment, and their removal from texts.
+//! Reads secrets from the environment, and removes them from texts.
 //!
 //! The configuration contains names of secrets only: `{secret: GITHUB_TOKEN}`. A call reads the
 //! environment and forgets the value at its end. `Debug` does not show values. Outputs and errors
@@ -38,7 +38,7 @@ pub struct SecretName {
     prefix: String,
 }
 
-/// The environment lacks a secret.
+/// The environment variable of a secret is not set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the secret `{0}` is not set: set it in Faber's environment")]
 pub struct MissingSecret(pub String);
@@ -249,7 +249,8 @@ impl fmt::Debug for Redaction {
 /// Returns common forms of a secret: plain, in a URL, in a form and in JSON.
 fn common_forms(value: &str) -> Vec<String> {
     let url = percent_encode(value);
-    // Some programs encode other characters than the standard says, or write lower-case digits.
+    // Adds these forms, because some programs encode other characters than the standard says, or
+    // write lower-case digits.
     let form = url.replace("%20", "+").replace("%2A", "*").replace('~', "%7E");
     let json = Value::from(value).to_string();
     let json = json[1..json.len() - 1].to_owned();
@@ -265,7 +266,8 @@ fn base64_parts(value: &str) -> Vec<String> {
     for before in 0..3_usize {
         let padded = [vec![0; before], value.trim().as_bytes().to_vec()].concat();
         let encoded = encode_base64(&padded);
-        // A character encodes six bits. Characters that include bits of neighbours are left out.
+        // Leaves out the first and last characters that contain bits of neighbours, because a
+        // character encodes six bits.
         let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
         let part = encoded.get(from..to).unwrap_or_default();
         if part.len() >= MIN_PART_BYTES {

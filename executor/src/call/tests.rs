@@ -20,9 +20,9 @@ struct Script {
     /// The times of its reports, in milliseconds from its start.
     #[serde(default)]
     reports: Vec<u64>,
-    /// The time of its answer. Never by default.
+    /// The time of its answer in milliseconds. By default it never answers.
     answers: Option<u64>,
-    /// Its reaction to a cancellation. None by default.
+    /// Its reaction to a cancellation. By default it ignores the cancellation.
     stops: Option<StopBehavior>,
     /// Reports as fast as it can.
     #[serde(default)]
@@ -52,7 +52,7 @@ async fn run_script(script: Script, cx: ToolContext) -> Result<&'static str, Too
         }
         for number in (1_u64..).take_while(|_| script.floods) {
             cx.progress(report(number));
-            // Paused time stands still while a task can run.
+            // Yields, because paused time stands still while a task can run.
             if number % 100 == 0 { at(number / 100).await } else { yield_now().await }
         }
         match script.answers {
@@ -171,8 +171,8 @@ impl Trial {
                     assert!(reports.recv().now_or_never().is_none(), "a finished call sends no report");
                     return (story, ended.result.map(|answer| answer.output));
                 }
-                (_, it) = reports.recv() => {
-                    writeln!(story, "{} {}", begun.elapsed().as_millis(), it.progress).unwrap();
+                (_, report) = reports.recv() => {
+                    writeln!(story, "{} {}", begun.elapsed().as_millis(), report.progress).unwrap();
                 }
                 () = time::sleep_until(begun + cancel_at.unwrap_or_default()),
                     if cancel_at.is_some() && !cancel.is_cancelled() => cancel.cancel(),
@@ -427,7 +427,7 @@ mod server {
     #[tokio::test]
     async fn progress_keeps_a_slow_call_running() {
         let server = Server::ready().await;
-        // The whole call takes much longer than the idle timeout.
+        // The whole call takes much longer than the idle timeout, which each report restarts.
         let script = json!({ "every": 100, "times": 80 });
         assert_eq!(
             server.run(Trial::for_tool("s.report", script).with_idle_timeout(5_000)).await,
@@ -458,7 +458,7 @@ mod server {
             &expect!["tool.timeout: took longer than its timeout of 3.05s and was ended"],
         );
         let reports = story.lines().count() - 1;
-        // A busy machine may cut it off later.
+        // Checks no exact number, because a busy machine may cut the call off later.
         let last = story.lines().last().unwrap();
         let ms: usize = last.split(' ').next().unwrap().parse().unwrap();
         assert!((1..=ms / 100 + 1).contains(&reports), "{story}");

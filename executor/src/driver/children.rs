@@ -50,10 +50,10 @@ pub(super) struct Child {
     calls: ChildCalls,
     /// The child of the previous attempt, whose calls this one takes over.
     earlier: Option<ExecutionId>,
-    /// The parent stops, so the child must stop too.
+    /// `true` if the parent stops, so that the child must stop too.
     is_stopped: bool,
-    /// The child has sent its command, which it does once. Its log says that it has finished, even
-    /// if its head still lags behind.
+    /// `true` if the child has sent the command that reports its end. The child's log then says
+    /// that it has finished, even if its head still lags behind.
     has_ended: bool,
 }
 
@@ -203,7 +203,7 @@ impl WorkerContext {
 pub(super) enum ChildStatus {
     Finished(FinishedCall),
     Running,
-    /// The worker drains, and the watch has failed so far. The child may not even exist.
+    /// The worker drains and no watch has succeeded yet, so the child may not even exist.
     Unknown,
 }
 
@@ -213,7 +213,7 @@ pub(super) struct Children {
     pub(super) until: Option<time::Instant>,
     watches: BTreeMap<Task, Watch>,
     watch_count: u64,
-    /// A watch has failed, so another worker must look after the child.
+    /// `true` if a watch has failed, so that another worker must watch the child.
     has_unknown_status: bool,
 }
 
@@ -360,7 +360,8 @@ pub(crate) async fn notify_parent(
         }
         match context.control.send_command(parent.execution, command.clone()).await {
             Ok(()) => break,
-            // Many children have finished, and the parent has not handled their commands yet.
+            // Waits and tries again, because the parent has not handled the commands of other
+            // children yet.
             Err(StoreError::Full { .. }) => time::sleep(POLL_INTERVAL).await,
             Err(err) => return Err(err),
         }
@@ -417,7 +418,8 @@ fn required_failure(child: &Execution) -> ToolError {
     match failed.min_by_key(|(_, step, _)| step.finished_at) {
         Some((planned, _, error)) => {
             let message = format!("`{}` of `{}`: {}", planned.id, child.id(), error.message);
-            // The child has finished, so none of its calls can still have an effect.
+            // Clears the unknown outcome, because the child has finished and none of its calls can
+            // still have an effect.
             ToolError { is_definite: true, message: message.as_str().into(), ..error.clone() }
         }
         None if child.missed_deadline() => {

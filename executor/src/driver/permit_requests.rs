@@ -65,8 +65,8 @@ impl Driver {
         if held.is_empty() && self.permit_requests.waiting.is_empty() {
             return;
         }
-        // A task whose limit is full must not block a task with another limit. A sequential
-        // execution keeps the order of its tasks.
+        // Requests permits for all limits, because a task whose limit is full must not block a task
+        // with another limit. A sequential execution keeps the order of its tasks.
         let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
         let most = if is_sequential { 1 } else { MAX_WAITING_TASKS };
         let first: Vec<Task> = held.iter().take(most).copied().collect();
@@ -138,7 +138,7 @@ impl Driver {
         Arc::clone(&waiting.keys)
     }
 
-    /// Makes sure that a task has an open request, or none.
+    /// Opens a request for a task if `may_ask` is true, and cancels an open request otherwise.
     fn request_permit(&mut self, task: Task, may_ask: bool) {
         let Some(waiting) = self.permit_requests.waiting.get_mut(&task) else { return };
         if !may_ask {

@@ -28,7 +28,7 @@ struct DriverTest {
     store: Arc<Memory>,
     context: Arc<WorkerContext>,
     commands: u32,
-    /// Releases dropped permits.
+    /// The task that releases dropped permits.
     _returning: JoinSet<()>,
 }
 
@@ -122,9 +122,9 @@ fn plan_with_limited_steps(n: usize) -> Arc<Plan> {
 
 fn plan_with_child_steps(n: usize) -> Arc<Plan> {
     let part = "plan_2_aaaaaaaaa".parse().unwrap();
-    let steps = (0..n).map(|it| UncheckedStep {
+    let steps = (0..n).map(|number| UncheckedStep {
         plan: Some(part),
-        ..step(&format!("s{it}"), "set.part", json!({}))
+        ..step(&format!("s{number}"), "set.part", json!({}))
     });
     plan(steps.collect())
 }
@@ -171,7 +171,7 @@ async fn a_child_is_polled_by_one_job_at_a_time() {
     driver.watch_finished_child(child, numbered_command(2));
     driver.watch_children();
     assert_eq!(driver.jobs.len(), 3, "a newer watch replaced an older one");
-    // The plan of the children is missing, so each watch ends, and one was replaced.
+    // The plan of the children is missing, so each watch ends. One of the watches was replaced.
     let mut looked = Vec::new();
     while let Some(done) = driver.jobs.join_next().await {
         match done.unwrap() {
@@ -274,7 +274,7 @@ async fn a_command_stays_in_the_inbox_until_the_childs_result_is_logged() {
     test.run_until_durable().await;
     assert!(test.driver.execution.agenda().is_finished());
     assert_eq!(test.store.list_commands(Some(id)).await.unwrap(), []);
-    // A command that no task waits for leaves the inbox at once.
+    // A command leaves the inbox at once if no task waits for it.
     test.context.control.send_command(id, Command::ChildEnded { child }).await.unwrap();
     for envelope in test.store.list_commands(Some(id)).await.unwrap() {
         test.driver.apply_command(envelope, true);
@@ -432,7 +432,7 @@ async fn a_new_lease_term_claims_the_execution_again_in_place() {
             "step_started",
         ]
     );
-    // If another worker was faster, no task starts.
+    // No task may start if another worker was faster.
     time::advance(lease * 2).await;
     test.context.lease.extend(time::Instant::now(), lease);
     let id = test.driver.execution.id();

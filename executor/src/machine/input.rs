@@ -30,7 +30,8 @@ impl Decision<'_> {
             }
         }
         let Some((_, first)) = errors.first() else { return };
-        // The caller made the mistake, so `onError` of the step does not apply.
+        // Fails the execution, because the caller made the mistake and `onError` of the step does
+        // not apply.
         self.record_event(Event::ExecutionFailed { error: first.clone() });
         for (number, error) in errors {
             self.fail_unstarted(Task::from(number), Attempt::FIRST, error);
@@ -72,7 +73,7 @@ fn is_false_by_input(step: &ToolExecution, input: &Value) -> bool {
     condition.is_some_and(|condition| condition.evaluate(&NoOutputs, input) == Ok(false))
 }
 
-/// The outputs before the first step.
+/// The values that templates can read before the first step: none.
 struct NoOutputs;
 
 impl LookUpValues for NoOutputs {

@@ -16,7 +16,7 @@ use toolbox::flow;
 
 use super::{Decision, add_millis, attempt_name, can_start_tasks, input, is_blocked_by_permit};
 
-/// Warnings of one step about templates without a value. Keeps events small.
+/// Maximum number of a step's warnings about templates without a value. It keeps events small.
 const MAX_WARNINGS: usize = 1_000;
 
 /// Warns that a repeated call is another call than the one with an unknown outcome.
@@ -99,7 +99,7 @@ impl Decision<'_> {
             .min_by_key(|task| (task.part.item.is_some(), *task))
     }
 
-    /// Returns whether a task is a loop whose items are not known yet.
+    /// Returns whether a task is a loop whose list is not known yet.
     fn is_unexpanded_loop(&self, task: Task) -> bool {
         task.part.is_whole() && self.execution.plan().step(task.step).for_each.is_some()
     }

@@ -50,7 +50,7 @@ impl PermitTest {
             time::sleep(Duration::from_millis(ms)).await;
             drop(permit);
         });
-        // Each request is sent before the next one starts.
+        // Waits until the request is sent, so that the requests arrive in order.
         time::sleep(Duration::from_millis(10)).await;
     }
 

@@ -13,7 +13,7 @@ use tracing::{debug, info};
 use super::Worker;
 
 const RETRY_DELAY: Duration = Duration::from_secs(5);
-/// Heads that are kept. The scan claims the executions of the others again.
+/// Maximum number of heads that are kept. The scan claims the executions of the others again.
 const MAX_HEADS: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ impl Worker {
             if let Err(err) = self.context.store.put_head(head).await {
                 debug!(execution = %id, %err, "its head still cannot be written");
                 self.backlog.pending_heads.postpone(id);
-                // An unavailable store would refuse the other heads, too.
+                // Stops here, because an unavailable store would refuse the other heads, too.
                 if !err.is_permanent() {
                     return;
                 }

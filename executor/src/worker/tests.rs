@@ -216,14 +216,14 @@ impl WorkerTest {
 async fn executions_that_wait_for_a_limit_block_no_others() {
     let test = WorkerTest::new();
     let mut waiting = Vec::new();
-    // One holds the permit. More executions wait than there are slots and waiting slots.
+    // One execution holds the permit. More executions wait than there are slots and waiting slots.
     for _ in 0..8 {
         waiting.push(test.start(vec![step("a", "set.limited", json!({}))]).await);
         time::sleep(Duration::from_millis(300)).await;
     }
     let id = test.start(vec![step("a", "flow.noop", json!({}))]).await;
     test.wait_for_state(id, ExecutionState::Completed, Duration::from_secs(2)).await;
-    // Each of them gets its turn.
+    // Each execution gets its turn.
     for id in waiting {
         let log = async {
             loop {
@@ -260,7 +260,7 @@ async fn commands_for_executions_without_tools_hide_no_others() {
         }
     }
     let id = test.start(vec![step("a", "flow.wait", json!({ "name": "go" }))]).await;
-    // Its wait is parked, without an owner.
+    // The execution waits. It is parked and has no owner.
     time::sleep(Duration::from_secs(10)).await;
     test.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
     test.wait_for_state(id, ExecutionState::Completed, Duration::from_mins(1)).await;
@@ -485,7 +485,7 @@ async fn a_child_notifies_its_parent_at_the_poll_after_a_failure() {
     worker.backlog.give_up(id);
     worker.scan().await;
     assert_eq!(worker.drivers.len(), 1);
-    // The execution has no owner, so nothing is left to do.
+    // The execution has no owner, which means that no work is left.
     store.put_head(ExecutionHead { state, owner: None, parent, ..head }).await.unwrap();
     worker.drivers.shutdown().await;
     worker.local.remove(id);

@@ -104,8 +104,8 @@ impl Blobs {
     }
 }
 
-/// Stores extracted binaries and puts references in their places. Without a store, or if a binary
-/// is not base 64, the output keeps it.
+/// Stores extracted binaries and replaces them by references. An output keeps its binary if there
+/// is no store, or if the binary is not base 64.
 pub async fn store_binaries(
     blobs: Option<&Blobs>,
     owner: Option<ExecutionId>,
@@ -125,7 +125,8 @@ pub async fn store_binaries(
     Ok(output)
 }
 
-/// The call has taken effect, so it must not be repeated.
+/// The error if a binary cannot be stored. The call has taken effect, so the error is not
+/// retryable.
 fn not_stored_error(err: &StoreError) -> ToolError {
     let why = format!("the binary that the tool returned could not be stored: {err}");
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why).without_retry()

@@ -65,8 +65,8 @@ impl EffectRule {
 }
 
 impl EffectRules {
-    /// Returns the effect that the first fitting rule gives a tool, or `None` if the effect that
-    /// the source says holds.
+    /// Returns the effect that the first fitting rule gives a tool. `None` means that the effect
+    /// from the source holds.
     pub fn find_effect(&self, set: &ToolSetName, tool: &ToolName) -> Option<Effect> {
         self.0.iter().find(|rule| rule.matches_tool(set, tool)).map(|rule| rule.effect)
     }
@@ -79,7 +79,7 @@ impl EffectRules {
         ToolDefinition { effect: effect.unwrap_or(definition.effect), ..definition }
     }
 
-    /// Adds rules behind the present ones.
+    /// Adds rules that apply if none of the present ones fits.
     pub fn extend(&mut self, others: Self) {
         self.0.extend(others.0);
     }

@@ -20,12 +20,12 @@ use shared::{
 pub use self::compute::evaluate as evaluate_compute;
 use super::{Tool, ToolContext, ToolSet};
 
-/// The name of the set.
+/// The name of the set of control-flow tools.
 pub const SET: &str = "flow";
 /// The longest sleep in milliseconds: ten years. A longer sleep has a wrong unit.
 pub const MAX_SLEEP_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
 
-/// Returns the set `flow`.
+/// Makes the set `flow`, which needs no configuration.
 pub fn flow() -> ToolSet {
     let tools = TABLE.iter().map(|entry| Arc::new(Flow::new(entry)) as Arc<dyn Tool>);
     ToolSet::ready(
@@ -254,7 +254,7 @@ fn fail(parameters: Value, cx: &ToolContext) -> Result<Value, ToolError> {
         return Ok(Value::Null);
     }
     let code = fail.code.map_or(ErrorCode::FAILED, ErrorCode::custom);
-    // A code of another family is like `tool.failed`.
+    // Uses the retry rule of `tool.failed` for a code of another family.
     let is_foreign = !code.is_in_own_family();
     let mut error = ToolError::new(code, fail.message);
     error.retryable = fail.retryable.unwrap_or(error.retryable || is_foreign);

@@ -57,7 +57,7 @@ struct LatestReport {
     report_added: Notify,
 }
 
-/// A report, and the time of the report.
+/// A progress report, and the time at which the tool made it.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -65,7 +65,7 @@ pub struct Report {
     pub at: Instant,
 }
 
-/// Makes the two ends of one call's channel.
+/// Makes the channel for the reports of one call.
 pub fn report_channel() -> (Reporter, Listener) {
     let newest = Arc::new(LatestReport::default());
     (Reporter(Some(Arc::downgrade(&newest))), Listener(newest))
@@ -74,7 +74,7 @@ pub fn report_channel() -> (Reporter, Listener) {
 impl Reporter {
     /// Replaces a report that has not been received.
     pub fn report(&self, progress: Progress) {
-        // The listener may have been dropped.
+        // Ignores the report if the listener was dropped.
         let Some(newest) = self.0.as_ref().and_then(Weak::upgrade) else { return };
         if let Some(progress) = progress.shortened_for_log() {
             newest.report().replace(Report { progress, at: Instant::now() });

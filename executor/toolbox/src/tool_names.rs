@@ -1,4 +1,4 @@
-//! Valid names of tools.
+//! Rules for the names of tools.
 //!
 //! Servers and files of strangers choose the names. Models read them, plans contain them, and
 //! commands look them up. A name therefore has no spaces and no path to another folder. It also

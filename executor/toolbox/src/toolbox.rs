@@ -116,7 +116,7 @@ pub enum Found {
     Unknown,
 }
 
-/// The tools of this process. Clones share them.
+/// The tools of this process. All clones share one state.
 #[derive(Clone)]
 pub struct Toolbox(Arc<Shared>);
 
@@ -138,7 +138,7 @@ type Reconnect = Box<dyn Fn(&ToolSetName) -> bool + Send + Sync>;
 #[derive(Debug, Default)]
 struct Inventory {
     sets: Vec<ToolSet>,
-    /// Tools of no set, which only plans of this program name.
+    /// Tools that belong to no set. Only plans that this program writes name them.
     internal: BTreeMap<ToolName, ReadyTool>,
     /// Failed sets that are connecting again. Only calls that need their tools wait for them.
     reconnecting: BTreeSet<ToolSetName>,
@@ -256,7 +256,7 @@ impl Default for Toolbox {
 
 #[expect(missing_docs, reason = "the other names need no comment")]
 impl Toolbox {
-    /// Makes a toolbox.
+    /// Makes a toolbox with `sets`, in this order.
     ///
     /// # Panics
     ///
@@ -324,7 +324,7 @@ impl Toolbox {
         let is_failed = |set: &ToolSet| matches!(set.status, SetStatus::Failed { .. });
         let set = inventory.sets.iter_mut().find(|set| set.name == *name && is_failed(set));
         let Some(set) = set else { return false };
-        // The lock is held, so that the result cannot arrive before the state is `Connecting`.
+        // Keeps the lock, so that the result cannot arrive before the state is `Connecting`.
         if !self.0.reconnect.get().is_some_and(|reconnect| reconnect(name)) {
             return false;
         }
@@ -352,7 +352,7 @@ impl Toolbox {
     pub fn put_set(&self, set: ToolSet) {
         let mut set = set.without_costly_tools();
         tool_names::remove_invalid_names(&mut set);
-        // The new set has not been connected before.
+        // Forgets a reconnect of the old set, because the new set has not been connected before.
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         inventory.reconnecting.remove(&set.name);
         drop(inventory);
@@ -433,7 +433,7 @@ impl Toolbox {
         let inventory = self.lock_inventory();
         let rivals = match inventory.name_index().find(name.as_str()) {
             Some((NameOrigin::Qualified, _)) => return false,
-            // Only the tools of a set have names with the set's prefix.
+            // Checks only this set, because other sets have no tools with its prefix.
             Some((_, (set, _))) if set_prefix(name.as_str()) == Some(inventory.set_name(set)) => {
                 return inventory.sets[set].status == SetStatus::Connecting;
             }
@@ -484,8 +484,8 @@ impl Toolbox {
         Some(inventory.sets[set].tools[tool].definition().effect)
     }
 
-    /// Finds a tool by its qualified name or its own name, not by a short name. The set may be
-    /// inactive.
+    /// Finds a tool by its qualified name or the name from its source, not by a short name. The set
+    /// may be inactive.
     pub fn find_own(&self, name: &ToolName) -> Option<ReadyTool> {
         let inventory = self.lock_inventory();
         match inventory.name_index().find(name.as_str())? {
@@ -496,13 +496,13 @@ impl Toolbox {
         }
     }
 
-    /// Returns the name of a tool for people and models: see [`ToolNames::display_name`].
+    /// Returns the name of a tool as people and models read it: see [`ToolNames::display_name`].
     pub fn display_name(&self, tool: &ToolDefinition) -> ToolName {
         self.lock_inventory().name_index().display_name(tool)
     }
 
-    /// Returns the name for people and models of a qualified name. An unknown name is returned as
-    /// it is.
+    /// Returns the name that people and models read instead of a qualified name. An unknown name is
+    /// returned as it is.
     pub fn display_name_of(&self, name: &ToolName) -> ToolName {
         let inventory = self.lock_inventory();
         match inventory.find_qualified(name) {
@@ -570,7 +570,7 @@ impl Toolbox {
 
     /// Locks the inventory. No caller holds the lock across an await.
     fn lock_inventory(&self) -> RwLockReadGuard<'_, Inventory> {
-        // No change can panic half-way, so a poisoned lock is consistent.
+        // Ignores a poisoned lock, because no change can panic half-way.
         self.0.inventory.read().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -66,7 +66,7 @@ impl Meter {
             }
             added
         });
-        // All additions run at the same time, so that they share commits.
+        // Adds all counts at the same time, so that they share commits.
         join_all(additions).await.into_iter().collect()
     }
 

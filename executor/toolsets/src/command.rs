@@ -75,7 +75,8 @@ pub enum Action {
     Http(Box<HttpRun>),
 }
 
-/// A map with the key `http` is an HTTP call. Any other map describes a command.
+/// Reads the action. A map with the key `http` is an HTTP call, and any other map describes a
+/// command.
 impl TryFrom<Map<String, Value>> for Action {
     type Error = String;
 
@@ -313,8 +314,8 @@ impl Tool for CommandRunner {
         let mut running = RunningProcess::start(run, &env, &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
             biased;
-            // A command that has exited has a result, even if the call is cancelled at the same
-            // time.
+            // Checks the exit first, because a command that has exited has a result even if the
+            // call is cancelled at the same time.
             ended = running.wait_for_end(self.max_bytes) => Some(ended),
             () = cx.cancel.cancelled() => None,
         };
@@ -415,8 +416,8 @@ impl RunningProcess {
                 Err(OutputTooLarge) => return ProcessEnd::PrintedTooMuch,
             },
             status = group.wait() => {
-                // The processes that the command started must not outlive it or keep its pipes
-                // open.
+                // Kills the rest of the group, because these processes must not outlive the command
+                // or keep its pipes open.
                 group.kill();
                 if let Ok(Err(OutputTooLarge)) = timeout(DRAIN_TIMEOUT, streams).await {
                     return ProcessEnd::PrintedTooMuch;
@@ -461,7 +462,8 @@ impl RunningProcess {
             text => format!(": {text}"),
         };
         let error = ToolError::failed(format!("`{program}` {}{detail}", describe_status(status)));
-        // A command chooses its exit status itself. A signal stops it at any point.
+        // Knows the outcome only for an exit status, which the command chooses itself. A signal
+        // stops the command at any point.
         Err(if status.code().is_some() { error } else { error.with_unknown_outcome() })
     }
 }
@@ -483,7 +485,7 @@ async fn read_output(
     max_bytes: usize,
 ) -> Result<(), OutputTooLarge> {
     let mut stdout = stdout.take(max_bytes as u64 + 1);
-    // A broken pipe ends the output. The exit status tells the reason.
+    // A broken pipe ends the output without an error, because the exit status tells the reason.
     let _ = stdout.read_to_end(output).await;
     if output.len() > max_bytes { Err(OutputTooLarge) } else { Ok(()) }
 }
@@ -527,7 +529,7 @@ mod tests {
         let run = serde_json::from_value(json!({ "command": ["sh", "-c", script] })).unwrap();
         let parameters = json!({ "text": "x".repeat(1 << 20) });
         let (env, cx) = (BTreeMap::new(), ToolContext::detached());
-        // From here on, no task reads or writes for the command.
+        // The test blocks the runtime from here on, so no task reads or writes for the command.
         let running =
             RunningProcess::start(&run, &env, &Launcher::unconfined(), &parameters, &cx).unwrap();
         let until = std::time::Instant::now() + Duration::from_secs(30);

@@ -48,7 +48,8 @@ const MIN_READ_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: u32 = 10;
 /// The revision before the first read.
 const NO_REVISION: u64 = u64::MAX;
-/// Fields that a context's record may set to null although this node's configuration lacks them.
+/// Maximum number of fields that a context's record may set to null although this node's
+/// configuration lacks them.
 const MAX_REMOVED_FIELDS: usize = 1_000;
 /// Attempts to change a context while other nodes change it.
 const MAX_CONTEXT_ATTEMPTS: usize = 64;
@@ -75,8 +76,8 @@ pub struct Parts {
 #[derive(Debug)]
 struct RegistryState {
     parts: Parts,
-    /// Held during a change until this node has applied it. Only changes by other nodes can come in
-    /// between.
+    /// Locked during a change until this node has applied it, so that only changes by other nodes
+    /// can come in between.
     applied: Mutex<AppliedState>,
     /// The revision that was applied last, or [`NO_REVISION`].
     applied_revision: AtomicU64,
@@ -205,7 +206,8 @@ impl Registry {
     }
 
     async fn read_changes(&self, applied: &mut AppliedState) -> Result<(), StoreError> {
-        // The revision is read before the records. Changes in between are read again next time.
+        // Reads the revision before the records, so that changes in between are read again next
+        // time.
         let revision = self.0.parts.store.records_revision().await?;
         if applied.revision == Some(revision) {
             return Ok(());
@@ -344,7 +346,8 @@ impl Registry {
                 before.map_or_else(|| json!({}), |record| Arc::unwrap_or_clone(record.value));
             let own = self.0.parts.contexts.get(name);
             patches::combine_patches(&mut patch, data, own);
-            // Configurations of other nodes may have fields that this node's configuration lacks.
+            // Keeps some removals of fields that this node's configuration lacks, because the
+            // configurations of other nodes may have them.
             patches::prune_patch(&mut patch, own, MAX_REMOVED_FIELDS);
             let (kind, name, value) = (RecordKind::Context, name.to_owned(), Arc::new(patch));
             let record = Record { kind, name, value, at };
@@ -412,7 +415,8 @@ impl Registry {
         }
         for WantedSet { config, is_active } in &wanted {
             let before = applied.wanted.iter().find(|set| set.config.name == config.name);
-            // An inactive set must never be active, not even between two updates.
+            // Adds the set with its final state, because an inactive set must never be active, not
+            // even between two updates.
             let now = || SetConfig { active: *is_active, ..config.clone() };
             match before {
                 Some(before) if before.config == *config => (),
@@ -420,7 +424,8 @@ impl Registry {
                 None => sources.put(now()),
             }
         }
-        // Sets that an embedding program registers can be activated, too.
+        // Includes switches of sets that are not configured, because an embedding program may have
+        // registered them.
         let mut switches: BTreeMap<ToolSetName, bool> = known
             .switches
             .iter()
@@ -459,7 +464,7 @@ impl Registry {
         let is_hidden = applied.hidden.iter().any(|hidden| hidden.name == set);
         let is_there = self.toolbox().set(&set).is_some() && !offers_documents(applied, &set);
         if !checked.is_empty() && (is_hidden || is_there) {
-            // Another toolset has the name that the toolset of these documents needs.
+            // Rejects the documents, because another toolset has the name that their toolset needs.
             return Err(RegistryError::Exists { what: "a toolset", name: set.to_string() });
         }
         Ok(())

@@ -6,7 +6,7 @@ use shared::tool::ToolError;
 
 use crate::root::{Root, StopSignal};
 
-/// Largest file that can be edited, before and after. The whole file is in memory.
+/// Largest size of a file before and after an edit, because the whole file is in memory.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]

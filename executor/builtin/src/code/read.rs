@@ -11,10 +11,10 @@ use crate::{
     whole,
 };
 
-/// Largest file that is read. All its lines are counted.
+/// Largest file that can be read. The whole file is read to count its lines.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 const MAX_SHOWN_LINE_BYTES: usize = 16 << 10;
-/// Bytes per read. The call checks for cancellation after each.
+/// Bytes per read. After each read, the call checks if it was cancelled.
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -40,7 +40,7 @@ struct Page {
     lines_read: u64,
     is_full: bool,
     is_text: bool,
-    /// The start of the current line, and the length of the whole line.
+    /// The start of the current line. `bytes` is the length of the whole line.
     line: Vec<u8>,
     bytes: usize,
 }
@@ -65,7 +65,7 @@ pub(super) fn read_file(
         return Err(ToolError::failed(text).without_retry());
     }
     let mut page = Page::new(args);
-    // The file may grow while it is read.
+    // Limits the bytes again, because the file may grow while it is read.
     let mut reader = BufReader::with_capacity(CHUNK_BYTES, file.take(MAX_FILE_BYTES));
     loop {
         stop.check_cancelled()?;

@@ -369,7 +369,7 @@ fn readers_see_whole_versions() {
     let write = |letter: &str| {
         for _ in 0..50 {
             let target_path = project.root.resolve_path("a.txt").unwrap();
-            // Another writer may have replaced the file first. Then nothing is written.
+            // Nothing is written if another writer has replaced the file first.
             let _ = project
                 .root
                 .open_target(&target_path)

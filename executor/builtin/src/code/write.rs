@@ -6,7 +6,8 @@ use shared::tool::ToolError;
 
 use crate::root::{Root, StopSignal, WriteTarget};
 
-/// Maximum number of bytes that one call writes. The plan and its log contain them.
+/// Maximum number of bytes that one call writes. The limit is low, because the plan and the log
+/// contain the content.
 const MAX_CONTENT_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -1,11 +1,11 @@
-//! Patterns of definitions in the common languages, as far as one line shows them.
+//! Patterns of definitions in common languages. A pattern sees one line at a time.
 
 use std::path::Path;
 
 #[derive(Debug)]
 pub(super) struct Language {
     pub(super) extensions: &'static [&'static str],
-    /// Patterns of lines. `NAME` stands for the name.
+    /// Regular expressions for one line, in which `NAME` is replaced by the searched name.
     line_patterns: &'static [&'static str],
 }
 

@@ -39,7 +39,7 @@ pub(super) enum SeenLine<'a> {
         number: u64,
         line: &'a [u8],
     },
-    /// Lines are left out at this position.
+    /// Some lines between two reported lines are not shown.
     Gap,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum SeenLine<'a> {
 pub(super) enum SearchEnd {
     /// The search reached the end, or the callback wanted no more lines.
     Done,
-    /// The file is binary. Lines reported before do not count.
+    /// The file is binary. The caller must ignore the lines that were reported before.
     Binary,
     Unreadable,
     /// A line is longer than [`MAX_LINE_BYTES`]. The lines before it were searched.
@@ -81,7 +81,7 @@ pub(super) fn build_matcher(
     builder.size_limit(most).build(pattern).map_err(|err| invalid_pattern_error(pattern, &err))
 }
 
-/// The library reports this case only in the text of the error.
+/// ripgrep's library reports this case only in the text of the error.
 fn is_too_large(err: &grep_regex::Error) -> bool {
     err.to_string().contains("size limit")
 }
@@ -137,7 +137,7 @@ pub(super) fn search_file(
     Ok(true)
 }
 
-/// Searches a reader. Stops early if `stop` says so, even in an endless stream.
+/// Searches a reader. Even in an endless stream, the search stops soon after `stop` asks for it.
 pub(super) fn search_reader(
     from: impl Read,
     stop: &StopSignal,
@@ -171,7 +171,7 @@ impl<R: Read> Read for StoppableReader<'_, R> {
     }
 }
 
-/// The library reports this case only in the text of the error.
+/// ripgrep's library reports this case only in the text of the error.
 fn is_too_long(err: &io::Error) -> bool {
     err.to_string().contains("allocation limit")
 }

@@ -18,13 +18,13 @@ use super::{
     scope::{Key, Scope},
 };
 
-/// Longest text. Its output still fits together with a heading.
+/// Longest text of a memory. Together with a heading, it still fits into the output of a tool.
 pub(super) const MAX_VALUE_BYTES: usize = limits::OUTPUT_BYTES - (16 << 10);
 pub(super) const MAX_MEMORIES: usize = 10_000;
 pub(super) const MAX_TAGS: usize = 32;
 const MAX_TAG_BYTES: usize = 128;
 const MAX_QUERY_BYTES: usize = limits::TEXT_BYTES;
-/// Records read at once. Each may have a megabyte.
+/// Records per page. Each may have a megabyte, and a page is in memory.
 const RECORDS_PER_PAGE: usize = 32;
 const MAX_SHOWN_MATCHES: usize = 10;
 const MAX_LISTED_MEMORIES: usize = 200;
@@ -169,7 +169,7 @@ impl MemoryStore {
         let mut searched_all = true;
         while let Some(page) = pages.next(cancel).await? {
             let wanted = Arc::clone(&wanted);
-            // A page has megabytes of text, so it is searched on a blocking thread.
+            // Searches the page on a blocking thread, because it has megabytes of text.
             let looked = spawn_blocking(move || {
                 for (key, memory) in page.iter().filter_map(|record| parse_record(scope, record)) {
                     bytes += memory.value.len();

@@ -1,7 +1,7 @@
 //! Access by canonical paths without following symlinks.
 //!
-//! A path is first resolved and checked. Another process may then put a symlink into it. So the
-//! opening must not follow symlinks.
+//! A path is first resolved and checked, and then opened. Another process may put a symlink into
+//! the path in between, so opening must not follow symlinks.
 
 use std::{
     ffi::OsStr,
@@ -70,7 +70,7 @@ impl Root {
         name: &OsStr,
         options: &mut OpenOptions,
     ) -> io::Result<(File, Metadata)> {
-        // Does not open a file that is known to be protected: closing it would drop SQLite's locks.
+        // A protected file must not be opened, because closing it would drop SQLite's locks.
         let found = folder.symlink_metadata(name).ok();
         let is_link_or_search = |meta: &Metadata| meta.nlink() > 1 || self.1.is_some();
         if let Some(found) = found.filter(is_link_or_search)
@@ -87,8 +87,8 @@ impl Root {
         Ok((file, meta))
     }
 
-    /// Returns whether a file is protected. During a search, a file with one name cannot become
-    /// protected.
+    /// Returns whether a file is protected. A search compares a file that has only one name with
+    /// the protected paths of its start, because such a file is not a hard link to any other.
     fn is_protected_file(&self, meta: &Metadata) -> io::Result<bool> {
         let hidden = self.protected_files();
         let Some(seen) = &self.1 else { return hidden.is_protected(self.dir(), meta) };

@@ -33,8 +33,8 @@ impl Root {
         let rest = path.strip_prefix(there).ok()?;
         let real = match self.dir().canonicalize(os_path(there)) {
             Ok(real) => real,
-            // The symlink is broken or leads outside. The function that opens the file reports
-            // that.
+            // The symlink is broken or leads outside the root. The function that opens the file
+            // reports this error.
             Err(_) => there.to_owned(),
         };
         Some(real.join(rest))

@@ -28,7 +28,8 @@ pub(crate) struct ProtectedFiles {
 impl ProtectedFiles {
     /// Protects `paths` from tools that work below `root`. The root must have no symlinks.
     pub(crate) fn beneath_root(root: &Path, paths: &[PathBuf]) -> Self {
-        // A root that the configuration names is allowed, even if it is a protected folder.
+        // The configuration may name a protected folder as the root. Then the root itself is
+        // allowed.
         let all: Vec<_> =
             paths.iter().flat_map(|path| resolve_ends(path)).filter(|path| path != root).collect();
         let inside = all.iter().filter_map(|path| path.strip_prefix(root).ok()).map(Path::to_owned);
@@ -135,7 +136,7 @@ pub(crate) fn protected_error(caller_path: &str) -> ToolError {
     ToolError::failed(text).without_retry()
 }
 
-/// The error for a file with several names if the protected files are unknown.
+/// The error for a file with several names when it is unknown which files are protected.
 pub(crate) fn unknown_links_error(caller_path: &str, err: &io::Error) -> ToolError {
     ToolError::failed(format!("Refused: {}: {err}", display_path(Path::new(caller_path))))
         .without_retry()

@@ -29,7 +29,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) stop: &'a StopSignal,
     rules: WalkRules,
     entries_left: usize,
-    /// Entries to visit. The next one is the last.
+    /// Stack of the entries to visit. The last entry is visited next.
     pending: Vec<Entry>,
     unreadable: usize,
     left_out: BTreeMap<ExclusionReason, usize>,
@@ -287,7 +287,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Some file systems do not report the type together with the name.
+/// Asks for the metadata if the file system does not report the type together with the name.
 fn entry_kind(entry: &DirEntry) -> Kind {
     let told = entry.file_type().map_or(Kind::Other, kind_from_type);
     if told != Kind::Other {

@@ -1,8 +1,8 @@
 //! Atomic changes of files.
 //!
 //! New content goes to an unnamed file in the same folder, is synced to disk, and then replaces the
-//! old file. A symlink stays, and its target changes. A hard link does not follow: other names keep
-//! the old content.
+//! old file. If the path is a symlink, its target changes and the symlink stays. Other hard links
+//! to the file keep the old content.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -115,7 +115,7 @@ impl Sessions {
 }
 
 impl Drop for ReservedSlot<'_> {
-    /// Keeps the session, even if the call was cancelled.
+    /// Puts the session into the list, even if the call was cancelled.
     fn drop(&mut self) {
         let mut sessions = self.background.lock_sessions();
         sessions.starting -= 1;
@@ -188,7 +188,8 @@ pub(super) async fn start(
 /// Returns the status of a command that ends right after its start, else `None`.
 async fn wait_for_early_exit(session: &mut Session) -> Option<io::Result<ExitStatus>> {
     let Session { id, child } = session;
-    // The sandbox may refuse the command, and the command cannot fail before it runs.
+    // Waits until the sandbox has started the command, because the sandbox may refuse it, and the
+    // command cannot fail before it runs.
     let confining = async {
         while is_confining(*id) {
             sleep(POLL_INTERVAL).await;

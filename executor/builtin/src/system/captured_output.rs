@@ -120,7 +120,7 @@ impl CapturedOutput {
 
 async fn read(mut stream: impl AsyncRead + Unpin, output: &mut BoundedOutput) {
     let mut buffer = vec![0; 32 << 10];
-    // A broken pipe counts as the end of the output. The exit status tells the reason.
+    // A broken pipe ends the output without an error, because the exit status tells the reason.
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
         output.push(&buffer[..n]);
     }

@@ -98,7 +98,7 @@ fn kill_named(system: &System, name: &str, signal: Signal) -> Result<String, Too
     Ok(sent.join("\n"))
 }
 
-/// A zombie process no longer shows who started it.
+/// A zombie does not count as alive, because it no longer shows who started it.
 fn is_alive(process: &Process) -> bool {
     !matches!(process.status(), ProcessStatus::Zombie | ProcessStatus::Dead)
 }

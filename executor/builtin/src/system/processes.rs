@@ -55,8 +55,8 @@ impl ProcessSnapshot {
     pub(super) fn remaining_processes(&self, id: i64) -> Vec<&Process> {
         let belongs_to_session = |process: &&Process| {
             let session = process.session_id().filter(|session| i64::from(session.as_u32()) == id);
-            // In a session of an earlier Faber, only processes with the marker belong to the
-            // command.
+            // Checks the marker in a session of an earlier Faber process, because other processes
+            // may have got the session's id.
             session.is_some_and(|session| self.started_pids.contains(&session)) || {
                 session.is_some() && self.marked_pids.contains(&process.pid())
             }

@@ -81,7 +81,6 @@ impl SystemRoot {
     /// Creates a folder. A command may have put a file or a symlink at its path, and then no
     /// command could run. This function moves a file out of the way, and removes anything else.
     fn ensure_folder(&self, folder: &Path) -> io::Result<()> {
-        /// Maximum number of names that are tried.
         const MAX_ATTEMPTS: usize = 100;
         let dir = self.0.dir();
         match dir.symlink_metadata(folder) {
@@ -118,7 +117,6 @@ impl SystemRoot {
     /// Creates a log file in a folder of Faber. Returns it with its path below the root. The name
     /// is the first free number from `from` on.
     pub(super) fn create_log_file(&self, folder: &str, from: usize) -> io::Result<(File, PathBuf)> {
-        /// Maximum number of names that are tried.
         const MAX_ATTEMPTS: usize = 100_000;
         self.create_own_folder(folder)?;
         let held = self.0.open_folder(&Path::new(FABER_FOLDER).join(folder))?;

@@ -230,7 +230,7 @@ async fn bash_rejects_parameters_out_of_range() {
     let pid: i32 =
         fs::read_to_string(system_tools.folder.path().join("pid")).unwrap().trim().parse().unwrap();
     let gone = async {
-        // The process that adopts a killed process removes it later.
+        // Polls, because the process that adopts a killed process removes it later.
         while fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|stat| !stat.contains(") Z "))
         {
@@ -353,7 +353,7 @@ async fn background_commands_of_an_earlier_process_are_recognised() {
     for id in [&child, &left] {
         assert!(listed.contains(&format!("*{id:>7}")), "{listed}");
     }
-    // A file with a process id proves nothing: any program can write it.
+    // A file with a process id must have no effect, because any program can write it.
     let mut other = std::process::Command::new("sleep").arg("1003").spawn().unwrap();
     fs::write(system_tools.folder.path().join(".faber/background/9.pid"), other.id().to_string())
         .unwrap();
@@ -487,7 +487,7 @@ async fn following_a_log_reports_new_lines_until_it_is_cancelled() {
     let cancel = cx.cancel.clone();
     let call = system_tools.call_in("read_logs", json!({ "file_path": "log", "follow": true }), cx);
     let added = async {
-        // The tool may not follow the file yet. Lines that it does not report are added again.
+        // Adds lines again until one is reported, because the tool may not follow the file yet.
         let report = loop {
             let mut log = fs::File::options().append(true).open(&path).unwrap();
             std::io::Write::write_all(&mut log, b"two\n").unwrap();

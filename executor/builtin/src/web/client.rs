@@ -25,7 +25,6 @@ pub(super) struct WebClient {
 /// A response, cut at the limit.
 #[derive(Debug)]
 pub(super) struct WebResponse {
-    /// The address after all redirects.
     pub(super) url: Url,
     pub(super) content_type: String,
     pub(super) bytes: Vec<u8>,
@@ -116,7 +115,8 @@ impl WebClient {
     }
 
     fn connect(&self) -> Result<Client, ToolError> {
-        // Another part of the process may have installed a provider. Any provider works.
+        // Ignores the error, because another part of the process may have installed a provider, and
+        // any provider works.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let built = self.client_builder().build().or_else(|err| {
             tracing::warn!(%err, "no certificates were found, so https cannot be used");

@@ -7,7 +7,7 @@ use std::mem;
 use html5gum::{DefaultEmitter, EndTag, HtmlString, StartTag, Token, Tokenizer};
 use reqwest::Url;
 
-/// Longest address of a link. A longer one is data, or an attack.
+/// Longest address of a link that is kept. A longer address contains data, or is an attack.
 pub(super) const MAX_LINK_BYTES: usize = 2 << 10;
 const MAX_TITLE_BYTES: usize = 1 << 10;
 const HIDDEN_TAGS: [&[u8]; 9] = [
@@ -65,7 +65,8 @@ pub(super) fn read(html: &str, base: &Url, max_bytes: usize) -> Page {
     if is_whole && !page.text.is_empty() {
         return page;
     }
-    // The navigation has no end tag, or the page has no other text.
+    // Reads the page again with its surroundings, because a navigation element has no end tag or
+    // the page has no other text.
     PageReader::new(base, &[]).read(html, max_bytes).0
 }
 
@@ -107,11 +108,12 @@ struct PageReader<'a> {
     /// The element whose contents are left out, and its nesting depth.
     hidden: Option<(HtmlString, usize)>,
     preformatted_depth: usize,
-    /// The open link: its address, and the start of its text.
+    /// The address of the open link, and the position where its text starts.
     link: Option<(Url, usize)>,
     /// `true` if a space comes before the next word.
     needs_space: bool,
-    /// `true` after the mark of a list item. The first text of the item stays on that line.
+    /// `true` directly after the marker of a list item. The first text of the item stays on that
+    /// line.
     is_after_marker: bool,
 }
 

@@ -32,7 +32,7 @@ use crate::{
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// The header with the event after which a stream resumes.
+/// The header that names the event after which a stream resumes.
 const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 /// Time limit for a message that has no answer.
@@ -69,7 +69,7 @@ pub(super) struct Connection {
 struct Negotiated {
     session: Option<HeaderValue>,
     version: Option<HeaderValue>,
-    /// Why the connection ends.
+    /// The reason why the connection ends.
     reason: Option<String>,
 }
 
@@ -146,8 +146,8 @@ impl Connection {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Waits until a server that may send requests has a stream for them. Earlier requests are
-    /// lost.
+    /// Waits until the stream for the server's requests is open, if the server may send requests. A
+    /// request before that would be lost.
     pub(super) async fn wait_for_stream(&self) {
         if self.server_may_ask && !self.is_legacy() {
             let _ = timeout(STREAM_TIMEOUT, self.stream_tried.notified()).await;
@@ -165,9 +165,9 @@ impl Connection {
 
     /// Sends a request with a token.
     ///
-    /// A request that is refused for its token had no effect, so it is sent again with another
-    /// token. If that one came from the store, a newly granted one may follow. `limit` does not
-    /// include the time to get tokens.
+    /// The server may refuse a request because of its token. Such a request had no effect, so it is
+    /// sent again with another token. If that token came from the store and is refused too, a newly
+    /// granted one follows. `limit` does not include the time to get tokens.
     async fn send_authorized(
         &self,
         mut request: OutgoingRequest,
@@ -219,7 +219,7 @@ impl Connection {
         })
     }
 
-    /// Sends a message without an answer.
+    /// Sends a message that the server does not answer.
     pub(super) async fn send_notification(&self, body: Vec<u8>) -> Result<(), String> {
         match self.post_within(Some(NOTIFICATION_TIMEOUT), body).await {
             Ok(response) if response.status().is_success() => Ok(()),

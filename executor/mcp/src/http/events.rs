@@ -12,7 +12,7 @@ pub(super) struct Event {
     pub(super) data: Option<Vec<u8>>,
     /// `true` if the data is the endpoint for messages.
     pub(super) is_endpoint: bool,
-    /// `true` if the middle was dropped because the event was too long.
+    /// `true` if the middle of the data was dropped because the event was too long.
     pub(super) is_cut: bool,
     /// The id after which the stream can resume.
     pub(super) id: Option<String>,

@@ -22,7 +22,7 @@ use crate::{
     message::parse_message,
 };
 
-/// Attempts to resume a stream without an event in between.
+/// Attempts in a row to resume a stream, if no event arrives in between.
 const MAX_RESUMES: u32 = 20;
 
 type RequestError = (ErrorCode, String);
@@ -189,7 +189,7 @@ async fn read_stream(
                 response = Some(resumed);
             }
             Ok(resumed) if resumed.status().is_client_error() => break,
-            // A retry would refresh the token again, without success.
+            // Gives up, because a retry would only refresh the token again without success.
             Err(HttpError::Denied(_)) => break,
             Ok(_) | Err(_) => pause = (pause * 2).min(MAX_RESUME_DELAY),
         }
@@ -282,7 +282,8 @@ async fn convert_refusal(
                 ),
             )
         }
-        // A gateway does not know whether the server got the request.
+        // The outcome is unknown, because a gateway does not know whether the server got the
+        // request.
         502 | 504 => (LOST_CODE, String::new()),
         429 | 500..=599 => (BUSY_CODE, String::new()),
         _ => (REFUSED_CODE, String::new()),

@@ -17,7 +17,7 @@ use crate::message::parse_message;
 pub(super) const RESUME_DELAY: Duration = Duration::from_secs(1);
 pub(super) const MIN_RESUME_DELAY: Duration = Duration::from_millis(50);
 pub(super) const MAX_RESUME_DELAY: Duration = Duration::from_secs(30);
-/// Refusals in a row after which the stream is given up.
+/// Number of refusals in a row after which the stream is not opened again.
 const MAX_DENIALS: u32 = 3;
 
 /// Reads the server's stream once the session is initialized, for as long as the server allows it.
@@ -31,8 +31,8 @@ pub(super) async fn read_server_stream(connection: Arc<Connection>) {
     let mut denials = 0;
     let mut pause = RESUME_DELAY;
     loop {
-        // The notification must be enabled first. A request may be accepted while the server
-        // refuses the stream.
+        // The notification is enabled before the request, because another request may be accepted
+        // while the server refuses the stream.
         let mut admitted = pin!(connection.admitted.notified());
         admitted.as_mut().enable();
         let answer = connection.open_stream(last.as_deref()).await;
@@ -55,8 +55,9 @@ pub(super) async fn read_server_stream(connection: Arc<Connection>) {
                 return;
             }
             Err(HttpError::Denied(_)) if denials < MAX_DENIALS => {
-                // Calls to tools report that a login is missing. A retry before a login would
-                // refresh the token without success.
+                // Waits until another request was accepted. A retry before a login would only
+                // refresh the token without success, and calls to tools report that the login is
+                // missing.
                 denials += 1;
                 admitted.await;
                 continue;

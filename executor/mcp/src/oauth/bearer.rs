@@ -43,7 +43,7 @@ struct TokenState {
 /// A token to use instead of a refused one.
 pub(crate) struct ReplacementToken {
     pub(crate) text: String,
-    /// The token was granted now. The server may refuse a stored token, too.
+    /// `true` if the token was granted now. A stored token may be refused, too.
     pub(crate) is_new: bool,
 }
 
@@ -95,7 +95,7 @@ impl Bearer {
             && held.checked_at.is_none_or(|time| time.elapsed() >= LOGOUT_POLL_INTERVAL)
         {
             held.checked_at = Some(Instant::now());
-            // Another process may have logged out.
+            // Reads the store again, because another process may have logged out.
             if let Ok(None) = self.source.stored_token(None) {
                 held.token = None;
             }
@@ -104,7 +104,8 @@ impl Bearer {
             held.check_recent_failure()?;
             let challenge = held.challenge.clone();
             match self.request_token(None, challenge.as_deref()).await {
-                // The refusal of a request without a token may name the authorization server.
+                // Sends the request without a token, because the refusal may name the authorization
+                // server.
                 Err(TokenError::UnknownServer(_)) if challenge.is_none() => {}
                 result => held.store_result(result).map(drop)?,
             }
@@ -150,7 +151,7 @@ impl Bearer {
 
     pub(crate) async fn refusal_error(&self, answer: &Response) -> TokenError {
         let denied = self.describe_denial(bearer_challenge(answer.headers()).as_deref()).await;
-        // The server would refuse another token, too.
+        // Requests no other token, because the server would refuse that one, too.
         self.state.lock().await.record_failure(&denied);
         denied
     }

@@ -96,8 +96,8 @@ impl TokenRequest<'_> {
         Ok(granted_token(&granted.map_err(|err| TokenError::from_auth_error(&err, redaction))?))
     }
 
-    /// Requests a token with a signed assertion. rmcp's version needs a second cryptographic
-    /// library.
+    /// Requests a token with a signed assertion. Does not use rmcp's function, because it needs a
+    /// second cryptographic library.
     async fn request_with_key(
         &self,
         id: &str,
@@ -145,7 +145,7 @@ impl TokenRequest<'_> {
         let idp = EmaAuthorizationServer::new(&identity.issuer, endpoint, &identity.client_id);
         let idp = match &identity.client_secret {
             None => idp,
-            // Every server must support the header (RFC 6749, section 2.3.1).
+            // Uses the header, because every server must support it (RFC 6749, section 2.3.1).
             Some(secret) => {
                 idp.with_client_authentication(EmaClientAuthentication::ClientSecretBasic(
                     resolve_client_secret(secret, redaction)?,

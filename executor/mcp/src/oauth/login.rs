@@ -136,7 +136,8 @@ impl LoginTarget<'_> {
     async fn revoke_tokens(&self, record: &LoginRecord) -> Result<(), LoginError> {
         let Some(granted) = &record.granted else { return Ok(()) };
         let access = record.token().map(|token| token.text);
-        // Not every server revokes the access token together with the refresh token.
+        // Revokes the access token, too, because not every server revokes it together with the
+        // refresh token.
         let tokens =
             [(record.refresh_token(), "refresh_token"), (access.as_deref(), "access_token")];
         let mut redaction = Redaction::default();
@@ -213,7 +214,7 @@ impl LoginTarget<'_> {
         let reply = web.send(asked.clone()).await;
         let reply = reply.map_err(|err| LoginError::from(TokenError::from_http_error(&err)))?;
         if let Some(session) = reply.headers.get("mcp-session-id") {
-            // The answer may have started a session, which is not needed.
+            // Ends the session that the answer may have started, because it is not needed.
             let mut headers = given;
             headers.insert("mcp-session-id", session.clone());
             let asked = OutgoingRequest { method: Method::DELETE, headers, body: None, ..asked };
@@ -271,8 +272,8 @@ impl LoginTarget<'_> {
 
     /// Removes the registered client of an expired login until the new login succeeds.
     ///
-    /// A server that has forgotten the client may tell only the person. The next login then
-    /// registers another client.
+    /// A server that has forgotten the client may tell only the person, in the browser. The next
+    /// login then registers another client.
     async fn forget_ended_client(&self, client: &RegisteredClient) -> Result<(), LoginError> {
         if self.client.is_some() || self.document == Some(client.id.as_str()) {
             return Ok(());

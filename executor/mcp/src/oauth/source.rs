@@ -1,4 +1,4 @@
-//! The source of a server's tokens: the token store or the authorization server.
+//! Gets the tokens of a server from the token store or the authorization server.
 
 use std::sync::Arc;
 
@@ -119,12 +119,13 @@ impl TokenSource {
         if record.refresh_token().is_none() {
             return Ok(None);
         }
-        // The discovery comes before the lock, so that other processes do not wait for it.
+        // Discovers the server before it takes the lock, so that other processes do not wait for
+        // the discovery.
         let auth_server = discovery.discover().await;
         let auth_server = auth_server
             .map_err(|err| TokenError::from_auth_error(&err, redaction).into_unknown_server())?;
         let _lock = store.lock().await.map_err(TokenError::Unreachable)?;
-        // Another process may have stored a token meanwhile.
+        // Reads the store again, because another process may have stored a token meanwhile.
         let Some(record) = store.read().map_err(TokenError::Refused)? else { return Ok(None) };
         if let Some(token) = usable_token(&record, refused_token) {
             return Ok(Some(token));
@@ -169,13 +170,14 @@ impl TokenRefresh<'_> {
                 Ok(store.read().map_err(TokenError::Refused)?.and_then(|record| record.token()))
             }
             Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
-                // The refresh token is no longer valid.
+                // Keeps the client without the tokens, because the refresh token is no longer
+                // valid.
                 let ended = LoginRecord { granted: None, ..record };
                 store.write(&ended).map_err(TokenError::Refused)?;
                 Ok(None)
             }
             Err(err) if client.is_none() && is_unknown_client(&err) => {
-                // The next login registers another client.
+                // Removes the client, so that the next login registers another one.
                 let client = record.client.filter(|_| !is_registered);
                 let ended = LoginRecord { client, granted: None, ..record };
                 store.write(&ended).map_err(TokenError::Refused)?;

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 use super::config::is_scope;
 
 const MAX_FILE_BYTES: u64 = 256 << 10;
-/// Bytes of the URL's digest in the name of its file.
+/// Bytes of the URL's digest that the name of the file contains.
 const DIGEST_BYTES: usize = 8;
 /// Seconds before its expiry at which a token is refreshed, but at most half of its lifetime.
 const RENEWAL_MARGIN_SECONDS: u64 = 30;
@@ -258,7 +258,7 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// For rmcp. The caller holds the lock.
+/// rmcp reads and writes the tokens through this trait. The caller holds the lock.
 #[async_trait]
 impl CredentialStore for TokenStore {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {

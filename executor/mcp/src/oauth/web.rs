@@ -32,7 +32,8 @@ use super::token_error::TokenError;
 const MAX_ANSWER_BYTES: usize = 256 << 10;
 /// Default time limit for an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Requests by rmcp for one token. A server can name many others, and each gets a request.
+/// Maximum number of rmcp's requests for one token. The limit is needed because a server can name
+/// many others, and each gets a request.
 const MAX_REQUESTS: usize = 60;
 
 /// Requests metadata and tokens for one server.
@@ -40,9 +41,9 @@ const MAX_REQUESTS: usize = 60;
 pub(super) struct AuthHttp {
     shared: Arc<SharedState>,
     requests: AtomicUsize,
-    /// The error of rmcp's last request. rmcp itself drops it.
+    /// The error of the last request that rmcp made. It is kept here because rmcp drops it.
     last_error: Mutex<Option<TokenError>>,
-    /// When the secret of the registered client expires. rmcp itself drops it.
+    /// When the secret of the registered client expires. It is kept here because rmcp drops it.
     secret_until: AtomicU64,
 }
 
@@ -99,7 +100,7 @@ impl AuthHttp {
         Arc::new(Self::with_shared(Arc::clone(&self.shared)))
     }
 
-    /// Sends a request once.
+    /// Sends a request without retries and without following redirects.
     pub(super) async fn send(&self, mut request: OutgoingRequest) -> Result<HttpReply, HttpError> {
         check_secure(&request.url).map_err(|err| HttpError::Denied(err.to_string()))?;
         let host = host(&request.url);
@@ -249,7 +250,7 @@ impl OAuthHttpClient for AuthHttp {
 fn convert_reply(reply: HttpReply) -> Result<HttpResponse, http::Error> {
     let mut response = http::Response::builder().status(reply.status).body(reply.body)?;
     *response.headers_mut() = reply.headers;
-    // The body is decoded already.
+    // Removes the header, because the body is decoded already.
     for name in [header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::TRANSFER_ENCODING] {
         response.headers_mut().remove(name);
     }

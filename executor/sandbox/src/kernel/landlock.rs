@@ -33,21 +33,21 @@ pub(crate) const SYSTEM_FOLDERS: [&str; 14] = [
     "/dev/random",
     "/dev/urandom",
 ];
-/// This folder contains secrets of the system. A command reads only the parts that every user may
-/// read.
+/// The folder with the system's configuration, which includes secrets. A command reads only the
+/// parts that every user may read.
 const ETC_FOLDER: &str = "/etc";
 /// Folders of the system in which people keep programs beside their secrets. As in `/etc`, a
 /// command reads only the parts that every user may read. Packages put no secrets into the rest of
 /// `/usr`.
 const MIXED_FOLDERS: [&str; 2] = ["/opt", "/usr/local"];
 const USR_FOLDER: &str = "/usr";
-/// Files and folders of [`MIXED_FOLDERS`] that are checked for each command. A folder that is left
-/// over cannot be read unless the configuration names it.
+/// Maximum number of files and folders in [`MIXED_FOLDERS`] that are checked for each command. A
+/// command cannot read a folder beyond this limit, unless the configuration names the folder.
 const MAX_CHECKED_ENTRIES: usize = 200_000;
-/// Home folders. Permission for a folder above them does not include them.
+/// Home folders. A permission for `/` does not include them.
 const HOME_FOLDERS: [&str; 2] = ["/root", "/home"];
-/// Devices that any command may write. They store nothing. A terminal is not included, because a
-/// command could forge input.
+/// Devices that any command may write, because they store nothing. A terminal is not included,
+/// because a command could forge input.
 const WRITABLE_DEVICES: [&str; 3] = ["/dev/full", "/dev/null", "/dev/zero"];
 
 pub(super) fn landlock_support() -> Support {
@@ -112,10 +112,10 @@ pub(super) fn apply(confinement: &Confinement, system: ReadablePaths) -> Result<
 #[derive(Debug)]
 pub(super) struct ReadablePaths {
     with_contents: Vec<PathBuf>,
-    /// Folders that were split. Their names may be listed.
+    /// Folders that were split into entries. Their names may be listed.
     listed: Vec<PathBuf>,
     /// Folders that not every user may list. Landlock lists them all the same, because a right to
-    /// list holds for everything below a folder.
+    /// list applies to everything below a folder.
     pub(super) unlistable: Vec<PathBuf>,
     hidden: Vec<PathBuf>,
     checks_left: usize,

@@ -84,7 +84,7 @@ pub(super) fn bind_mount(from: &Path, to: &Path, called: &Path) -> io::Result<()
 #[derive(Debug, PartialEq)]
 struct MountPoint {
     at: PathBuf,
-    /// Flags that cannot be removed. A remount must repeat them.
+    /// Flags that a process without rights cannot remove, so a remount must repeat them.
     locked_flags: MsFlags,
 }
 
@@ -100,8 +100,8 @@ impl MountPoint {
         let matters =
             || reachable.iter().any(|path| path.starts_with(&self.at) || self.at.starts_with(path));
         match done {
-            // Another mount hides this one, or the user cannot enter it. The command cannot reach
-            // it either.
+            // Ignores the error, because another mount hides this one or the user cannot enter it.
+            // The command cannot reach it either.
             Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => {
                 Ok(true)
             }

@@ -4,9 +4,10 @@
 //! covered by unreadable files in the command's mount namespace. Programs that Faber runs are
 //! mounted read-only.
 //!
-//! A cover lies on a file. If another program replaces the file, the command sees the new one. So a
-//! background command, which may live for days, is refused. A missing file cannot be covered.
-//! Either a [placeholder](super::super::placeholders) exists, or the command is refused.
+//! A cover is mounted on a file. If another program replaces the file, the command sees the new
+//! one. So a background command, which may run for days, is refused. A missing file cannot be
+//! covered, so either a [placeholder](super::super::placeholders) exists, or the command is
+//! refused.
 
 mod hard_links;
 
@@ -58,11 +59,12 @@ impl ProtectionMounts {
     fn new(confinement: &Confinement, named: &[PathBuf], system: &ReadablePaths) -> Self {
         let reach = [named, canonical_paths(SYSTEM_FOLDERS).as_slice()].concat();
         let write = canonical_paths(&confinement.write);
-        // A command that names a file in such a folder must find the file.
+        // Leaves these folders uncovered, because a command that names a file in such a folder must
+        // find the file.
         let is_needed = |folder: &PathBuf| {
             is_within(folder, &write) || named.iter().any(|path| path.starts_with(folder))
         };
-        // The owner alone can list them, so another user needs no cover.
+        // If this user cannot list a folder, it needs no cover.
         let can_list = |folder: &PathBuf| fs::read_dir(folder).is_ok();
         let mut unlistable = system.unlistable.clone();
         unlistable.retain(|folder| !is_needed(folder) && can_list(folder));
@@ -156,7 +158,8 @@ pub(super) fn protect_files(
             false
         }
     };
-    // The process still stands in the uncovered folder. This call moves it into the namespace.
+    // The working directory is still the uncovered folder. This call enters the folder again,
+    // inside the namespace.
     env::set_current_dir(&here).map_err(|err| {
         let here = here.display();
         io::Error::other(format!("it cannot run in `{here}`: {err} (Faber's own files are hidden)"))
@@ -188,10 +191,11 @@ fn cover_hidden(mounts: &ProtectionMounts) -> io::Result<()> {
     for path in &mounts.hidden {
         pin_parents(path, &mounts.reachable)?;
     }
-    // Stays open, because the covers are created in a folder that may contain these files.
+    // Keeps the files open, because the covers are created in a folder that may contain these
+    // files.
     let held: Vec<_> =
         mounts.hidden.iter().map(|path| open_path(path)).collect::<io::Result<_>>()?;
-    // A folder that is removed meanwhile needs no cover.
+    // Skips folders that were removed meanwhile.
     let unlistable = mounts.unlistable.iter().filter(|folder| !is_within(folder, &mounts.hidden));
     let unlistable: Vec<_> =
         unlistable.filter_map(|path| Some((path, open_path(path).ok()?))).collect();

@@ -100,9 +100,10 @@ fn build_filters(
     confinement: &Confinement,
     has_mount_namespace: bool,
 ) -> Result<Vec<BpfProgram>, FilterError> {
-    // The error that a process also gets for a missing permission.
+    // Uses the error that a process also gets for a missing permission.
     let mut filters = vec![compile_filter(build_rules(confinement)?, libc::EACCES)?];
-    // A filter cannot read their arguments in memory. Programs fall back to older calls.
+    // These calls fail as unknown, because a filter cannot read their arguments in memory. Programs
+    // fall back to older calls.
     let unseen = with_x32([modes::UNFILTERABLE, libc::SYS_clone3].map(|call| (call, Vec::new())));
     filters.push(compile_filter(unseen, libc::ENOSYS)?);
     if !has_mount_namespace {
@@ -150,12 +151,12 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
     refuse(libc::SYS_socket, match_all(unknown)?.into_iter().collect());
     let mut pairs = vec![match_all([(0, SeccompCmpOp::Ne, as_argument(libc::AF_UNIX))])?];
     if !confinement.sockets {
-        // A datagram socket of a pair can still connect to a socket file.
+        // Refuses datagram pairs, because such a socket can still connect to a socket file.
         let kind = SeccompCmpOp::MaskedEq(SOCKET_TYPE_MASK);
         pairs.push(match_all([(1, kind, as_argument(libc::SOCK_DGRAM))])?);
     }
     refuse(libc::SYS_socketpair, pairs.into_iter().flatten().collect());
-    // This call can create sockets past any filter.
+    // Refuses this call, because it can create sockets past any filter.
     refuse(libc::SYS_io_uring_setup, Vec::new());
     for call in SHARED_CALLS {
         refuse(call, Vec::new());
@@ -166,7 +167,7 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
         refuse(call, match_all([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
     }
     for (call, own) in PRIORITY_CALLS {
-        // Allows only single processes, and of these only the calling one.
+        // Allows these calls for a single process only, and only for the calling one.
         let any = [(0, SeccompCmpOp::Ne, own), (1, SeccompCmpOp::Ne, 0)];
         let any = any.into_iter().map(|check| match_all([check]));
         refuse(call, any.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());

@@ -175,7 +175,7 @@ impl Story {
             }
             RandomInput::Stale { step, attempt } => {
                 let step = StepNumber::new(step % count);
-                // Only attempts that are not running. `End` is for the others.
+                // Uses only attempts that are not running, because `End` is for the others.
                 let attempt = Attempt::nth_after(self.execution.step(step).attempts + attempt);
                 let (task, result) = (step.into(), Ok(json!("stale").into()));
                 Input::Ended { task, attempt, result }
@@ -189,7 +189,7 @@ impl Story {
                 let progress = Progress { progress: 1.0, total: None, message: None };
                 let (attempt, moment) = (self.attempt(task), DecisionContext::from(self.now));
                 let input = Input::Progressed { task, attempt, progress };
-                // Each progress report adds an event, even if it is repeated.
+                // Excludes progress reports, because each adds an event even if it is repeated.
                 self.log.extend(decide(&mut self.execution, input, moment));
                 return None;
             }
@@ -328,7 +328,8 @@ impl Story {
     fn assert_undone_in_order(&self) {
         let plan = self.execution.plan();
         let task = |event: &Event| {
-            it.step().map(|id| Task { step: plan.step_number(id).unwrap(), part: it.part() })
+            let step = event.step()?;
+            Some(Task { step: plan.step_number(step).unwrap(), part: event.part() })
         };
         let (mut done, mut undone) = (Vec::new(), Vec::new());
         for RecordedEvent { event, .. } in &self.log {
@@ -424,11 +425,12 @@ proptest! {
             let options = ExecutionOptions { mode, input, ..ExecutionOptions::default() };
             let steps = steps.iter().cloned().map(|mut step| {
                 step.policy.on_error = OnError::Ignore;
-                // A wait may get either of two signals, depending on their order.
+                // Ignores waits, because each may get either of two signals, depending on their
+                // order.
                 if step.tool.as_str() == "flow.wait" {
-                    it.tool = "set.tool".parse().unwrap();
+                    step.tool = "set.tool".parse().unwrap();
                 }
-                it
+                step
             });
             let mut story = Story::unclaimed(steps.collect(), options);
             story.limit_calls(&["set.limited"]).claim();

@@ -58,7 +58,7 @@ impl Replanner for FakeReplanner {
         }
         let created = Created::new(self.plan.id(), ended.request(), ExecutionOptions::default());
         let created = Created { retry_of: Some(ended.id()), ..created };
-        // Another worker has started the same execution.
+        // Ignores a conflict, because another worker has started the same execution.
         let start = Start {
             id: Some(next_execution_id(ended.id())),
             ..Start::from_created(&self.plan, created)
@@ -185,7 +185,7 @@ async fn a_failed_execution_is_replanned_once() {
     let fails = plan(vec![step("a", "flow.fail", json!({ "message": "no" }))]);
     let left_alone = test.start(fails, ReplanOptions::times(0)).await;
     test.wait_for_head(left_alone, |head| head.state == ExecutionState::Failed).await;
-    // Longer than the sweep interval and every delay.
+    // Waits longer than the sweep interval and every delay.
     time::sleep(LONG_TIMEOUT).await;
     assert_eq!(running.call_count(), 2);
 }

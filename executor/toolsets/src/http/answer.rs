@@ -45,7 +45,8 @@ fn read_value(reply: HttpReply, effect: Effect) -> Result<Value, ToolError> {
             let error = ToolError::failed(format!(
                 "`{host}` declared its answer as JSON, but it is not: {err}"
             ));
-            // The server has carried out the request. Another attempt would repeat the effect.
+            // Fails without a retry, because the server has carried out the request and another
+            // attempt would repeat the effect.
             if effect == Effect::Once { error.without_retry() } else { error }
         });
     }
@@ -122,7 +123,8 @@ fn status_error(reply: &HttpReply, effect: Effect, redaction: &Redaction) -> Too
 /// Makes the error for an error status. Decides whether another attempt may help.
 pub(crate) fn error_for_status(status: StatusCode, effect: Effect, message: String) -> ToolError {
     match status.as_u16() {
-        // A gateway does not know the outcome of the call behind it.
+        // The outcome is unknown, because a gateway does not know the outcome of the call behind
+        // it.
         502 | 504 if effect == Effect::Once => {
             ToolError::outcome_unknown(&message).with_unknown_outcome()
         }

@@ -18,10 +18,11 @@ use shared::tool::{Effect, ErrorCode, ToolError};
 use super::HttpMethod;
 use crate::template::{Template, text};
 
-/// The word for all parameters that are not named elsewhere in the request.
+/// The value of `query` or `body` that stands for all parameters that the request does not name
+/// elsewhere.
 const REST_KEYWORD: &str = "rest";
 
-/// The configuration of an HTTP call. Its texts are templates.
+/// The configuration of an HTTP call, whose texts are templates.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRun {

@@ -292,7 +292,7 @@ async fn a_broken_connection_leaves_the_outcome_uncertain() {
         assert_eq!((&err.code, err.retryable, err.is_definite), (&code, retryable, false), "{err}");
     }
     tasks.shutdown().await;
-    // The listener is closed, so no request is sent.
+    // The listener is closed now, so that no request can be sent.
     let set = TestSet::start(&tool(&url, json!({ "method": "POST", "url": "/" })));
     let err = set.call("t", json!({})).await.unwrap_err();
     assert_eq!((&err.code, err.is_definite), (&ErrorCode::UNAVAILABLE, true), "{err}");

@@ -80,7 +80,7 @@ pub(super) struct MergedSets {
     pub(super) read: ReadDocuments,
 }
 
-/// The name of something that cannot be a set, and the reason. It does not affect other sets.
+/// The name of a set or a tool that cannot be used, and the reason. It does not affect other sets.
 pub(super) type Complaint = (String, String);
 
 /// A set, and when it was added. Configured sets have no time.
@@ -131,7 +131,7 @@ impl SetMerger<'_> {
                 complaints.push((tool.set.clone(), why));
             }
         }
-        // Configured sets have no time, so they come first.
+        // Sorts by time. Configured sets have none, so they come first.
         sets.sort_by_key(|(_, at)| *at);
         sets
     }
@@ -238,7 +238,8 @@ fn document_set(
     }))
 }
 
-/// Returns the qualified names of all tools, because searching thousands of them takes long.
+/// Returns the qualified names of all tools as a set for lookups, because searching thousands of
+/// tools takes long.
 fn qualified_tool_names(sets: &[DatedSet]) -> BTreeSet<ToolName> {
     let mut names = BTreeSet::new();
     for (set, _) in sets {

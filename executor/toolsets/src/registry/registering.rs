@@ -65,7 +65,7 @@ impl Registry {
             let mut tools = applied.known.tools.iter();
             tools.find(|tool| tool.qualified().as_ref() == Some(name))
         };
-        // The set may be hidden now, so the records are searched first.
+        // Searches the records first, because the set may be hidden now.
         let found = if let Some(found) = registered(name) {
             found
         } else {
@@ -81,7 +81,7 @@ impl Registry {
         self.read_changes(&mut applied).await?;
         let mut left = applied.wanted.iter().map(|set| &set.config).chain(&applied.hidden);
         if !left.any(|config| config.name.as_str() == set) {
-            // The last tool of a set removes the set.
+            // Removes the set's switch, because the last tool of a set removes the set.
             self.remove_switch(&applied, &set).await?;
         }
         Ok(true)
@@ -188,10 +188,11 @@ impl Registry {
         let place = applied.wanted.iter().position(|wanted| wanted.config.name == new.set);
         if let Some(place) = place
             && applied.revision.map(|revision| revision + 1) == Some(revision)
-            // Clocks differ. A tool that is older than the last one belongs before it.
+            // The new tool must be the newest one, because an older tool belongs before others.
+            // Clocks differ, so this can happen.
             && applied.known.tools.last().is_none_or(|last| last.at < at)
             && self.toolbox().set(&new.set).is_some_and(|set| set.status == SetStatus::Ready)
-            // The new tool was made without the effects that its set gives it.
+            // No rule of the set may apply to the tool, because the tool was made without them.
             && applied.wanted[place].config.effects.find_effect(&new.set, &new.tool.name).is_none()
             && let Source::Tools(tools) = &mut applied.wanted[place].config.source
         {

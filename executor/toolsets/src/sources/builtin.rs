@@ -32,7 +32,7 @@ pub enum BuiltinKind {
 
 /// Folders that contain system folders. They must not become the root of file tools by accident.
 const SYSTEM_FOLDERS: [&str; 5] = ["/", "/opt", "/usr", "/usr/local", "/var"];
-/// Folders of the system, with everything in them.
+/// Folders of the system. No folder inside them may become the root by accident.
 const SYSTEM_TREES: [&str; 13] = [
     "/bin",
     "/boot",

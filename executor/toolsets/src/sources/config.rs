@@ -202,7 +202,7 @@ impl SetConfig {
         names.into_iter().collect()
     }
 
-    /// Returns the programs of the set that are paths. Nobody without full trust may be able to
+    /// Returns the programs of the set that are paths. Only fully trusted users may be able to
     /// change them.
     pub fn programs(&self) -> Vec<PathBuf> {
         match &self.source {
@@ -326,7 +326,7 @@ pub(crate) fn resolve_tool_paths(tool: &mut CommandTool, base: &Path) {
 /// Resolves a program with a slash as a path. A bare name is found through `PATH`.
 fn resolve_program(base: &Path, program: &str) -> String {
     if program.contains('/') {
-        // Without the `.` of `./server`, because messages name the path.
+        // Removes the `.` of `./server`, because messages name the path.
         base.join(program).components().collect::<PathBuf>().display().to_string()
     } else {
         program.to_owned()

@@ -27,7 +27,7 @@ pub struct Documents {
 }
 
 impl PartialEq for Documents {
-    /// Documents that were not parsed again are equal without a comparison.
+    /// Compares the pointers first, because documents that were not parsed again are equal.
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
             || (self.context == other.context && self.collections == other.collections)

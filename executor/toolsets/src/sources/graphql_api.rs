@@ -132,7 +132,8 @@ impl OfferSource for GraphQlConfig {
             .await
             .map_err(|err| format!("the endpoint does not return its schema: {}", err.message))?;
         let set = set.clone();
-        // Reading thousands of types would block the runtime.
+        // Reads the schema on a blocking thread, because thousands of types would block the
+        // runtime.
         let made = tokio::task::spawn_blocking(move || {
             let types = Types::read(schema)?;
             tools(&set, &endpoint, &types, &is_wanted)

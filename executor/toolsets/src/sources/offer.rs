@@ -30,7 +30,7 @@ const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Retry interval for a failed source that no call needs.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 pub(super) const MAX_TOOLS: usize = 20_000;
-/// Bytes of a tool's name. Leaves space for the name of the set and a number.
+/// Maximum number of bytes of a tool's name. It leaves space for the name of the set and a number.
 const MAX_NAME_BYTES: usize = 180;
 const MAX_DESCRIPTION_BYTES: usize = 1_000;
 

@@ -40,7 +40,7 @@ const MAX_DOCUMENT_BYTES: usize = 32 << 20;
 pub struct OpenApiConfig {
     /// The document: a file, or an address.
     document: String,
-    /// The address of the API. By default that of the document.
+    /// The address of the API. By default the document's own servers are used.
     base_url: Option<ServerUrl>,
     #[serde(default)]
     headers: BTreeMap<String, TextOrSecret>,
@@ -130,7 +130,8 @@ impl OfferSource for OpenApiConfig {
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         let (text, document_url) = load_document(&self.document).await?;
         let (set, effects, config) = (set.clone(), effects.clone(), self.clone());
-        // Reading thousands of operations would block the runtime.
+        // Reads the document on a blocking thread, because thousands of operations would block the
+        // runtime.
         let read = tokio::task::spawn_blocking(move || {
             read_tools(&set, effects, &config, max_bytes, &text, document_url)
         });

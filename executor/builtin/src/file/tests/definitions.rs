@@ -1,4 +1,4 @@
-//! Lines that `find_definition` takes for a definition.
+//! Tests of the lines that `find_definition` recognises as definitions.
 
 use expect_test::expect;
 use serde_json::json;

@@ -27,7 +27,7 @@ pub(super) struct FileIdCache {
     /// Files and folders, without symlinks.
     paths: Vec<PathBuf>,
     max_entries: usize,
-    /// A listing is cached if the folder has not changed for this many seconds.
+    /// A folder's listing is cached if the folder has not changed for this many seconds.
     settling_seconds: i64,
     folders: Mutex<CachedFolders>,
 }
@@ -48,8 +48,8 @@ struct CachedFolder {
 type FolderState = (FileId, i64, i64);
 
 impl FileIdCache {
-    /// Covers files, and all files in folders.
-    pub(super) fn of(paths: Vec<PathBuf>) -> Self {
+    /// Covers the files in `paths`, and all files in the folders in `paths`.
+    pub(super) fn new(paths: Vec<PathBuf>) -> Self {
         Self {
             paths,
             max_entries: MAX_ENTRIES,
@@ -96,7 +96,7 @@ impl FileIdCache {
         let mut before = mem::take(&mut *folders);
         let seen = self.walk_folders(&mut before, &mut folders, on_list);
         if seen.is_err() {
-            // Keeps the listings of folders that were not reached.
+            // Keeps the cached listings of the folders that the walk did not reach.
             folders.append(&mut before);
         }
         seen
@@ -193,8 +193,8 @@ fn folder_state(meta: &Metadata) -> FolderState {
     (file_id(meta), meta.ctime(), meta.ctime_nsec())
 }
 
-/// Returns `None` for a missing path, and for a path that Faber may not read: Faber has no files
-/// there.
+/// Returns `None` for a missing path, and for a path that Faber may not read, because Faber cannot
+/// have files there.
 fn ignore_missing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     match found {

@@ -10,7 +10,7 @@ use toolbox::{Found, ReadyTool, SetStatus, ToolContext, Toolbox};
 
 use crate::sources::{SetConfig, Sources};
 
-/// Longer than the set's own time limit, so that the set reports the error.
+/// Longer than the set's own time limit, so that the set reports the error before the test fails.
 const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Stops the server when dropped.
@@ -29,7 +29,7 @@ impl TestServer {
     }
 }
 
-/// The set `s`.
+/// A toolset called `s`, connected to its source.
 pub(crate) struct TestSet {
     pub(crate) toolbox: Toolbox,
     _sources: Sources,

@@ -143,7 +143,7 @@ fn load_collection(documents: &Documents, id: &str, max_bytes: usize) -> Result<
     let mut text = String::new();
     for (n, Document { id, content, .. }) in collection.documents.iter().enumerate() {
         let part = format!("## {id}\n\n{}\n\n", content.trim());
-        // A character may take two bytes as JSON, and seldom more.
+        // Counts each byte twice, because a character may take two bytes as JSON, and seldom more.
         if 2 * (text.len() + part.len()) > max_bytes {
             let left = collection.documents.len() - n;
             let _ = write!(text, "({left} more documents: search them with `query_rag`)");

@@ -20,7 +20,7 @@ pub(super) fn read_data(
     redaction: &Redaction,
 ) -> Result<Value, ToolError> {
     let host = reply.host.clone();
-    // A response with an error status may have GraphQL errors, which say more than the status.
+    // Reads GraphQL errors first, because they say more than the error status.
     let refused =
         if reply.status.is_success() { None } else { status_error(&reply, effect, redaction) };
     if let Some(refused) = refused {
@@ -28,14 +28,14 @@ pub(super) fn read_data(
     }
     let answer = read_output(reply, effect, max_bytes, redaction)?;
     let answer = match answer {
-        // Some servers declare JSON as text.
+        // Parses a text, because some servers declare JSON as text.
         Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::Null),
         other => other,
     };
     if let Some(message) = first_error(&answer) {
         let error = ToolError::failed(message);
-        // Without `data`, the request is invalid and stays so. With `data`, another attempt would
-        // repeat the part of a mutation that succeeded.
+        // Forbids a retry. Without `data`, the request is invalid and stays so. With `data`,
+        // another attempt would repeat the part of a mutation that succeeded.
         let may_help = answer.get("data").is_some() && effect != Effect::Once;
         return Err(if may_help { error } else { error.without_retry() });
     }

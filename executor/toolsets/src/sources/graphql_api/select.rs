@@ -137,7 +137,7 @@ impl<'a> Selector<'a> {
             let fields: Vec<&Field> = fields.take(self.fields_left).collect();
             self.fields_left -= fields.len();
             for field in &fields {
-                // Objects of another type do not have the field.
+                // Allows the field to be absent, because objects of another type do not have it.
                 let schema =
                     self.select_value(&field.type_ref, 1).map(|(_, schema)| allow_null(schema));
                 properties.insert(field.name.clone(), schema.unwrap_or_else(|| json!({})));

@@ -56,7 +56,7 @@ pub(super) fn read<'a>(
     let find = |is: &dyn Fn(&str) -> bool| content.iter().find(|(kind, _)| is(kind));
     let plain = |kind: &str| kind.split(';').next().unwrap_or_default().trim().to_owned();
     let found = find(&|media| plain(media).eq_ignore_ascii_case("application/json"))
-        // A merge patch has the form of the object that it changes.
+        // Accepts a merge patch as JSON, because it has the form of the object that it changes.
         .or_else(|| find(&|media| plain(media) == "application/merge-patch+json"))
         .or_else(|| find(&is_json))
         .or_else(|| find(&|media| plain(media) == "application/x-www-form-urlencoded"))

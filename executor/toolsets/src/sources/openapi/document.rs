@@ -29,7 +29,8 @@ impl Document {
             serde_json::from_str(text).map_err(|err| format!("the document is not JSON: {err}"))?
         } else {
             let options = serde_saphyr::options! {
-                // Otherwise YAML would read the country `NO` and the parameter `y` as booleans.
+                // Reads YAML 1.2 booleans only. Otherwise YAML would read the country `NO` and the
+                // parameter `y` as booleans.
                 strict_booleans: true,
                 budget: serde_saphyr::budget! { max_nodes: MAX_NODES, max_events: 2 * MAX_NODES },
             };

@@ -136,7 +136,7 @@ impl<'a> SchemaConverter<'a> {
         converted: &mut Map<String, Value>,
         depth: usize,
     ) {
-        // `not` is left out, because the negation of an incomplete schema forbids too much.
+        // Leaves out `not`, because the negation of an incomplete schema forbids too much.
         for word in ["items", "additionalProperties", "contains", "propertyNames"] {
             if let Some(inner @ (Value::Object(_) | Value::Bool(_))) = source.get(word) {
                 let inner = if inner.is_boolean() {
@@ -153,7 +153,8 @@ impl<'a> SchemaConverter<'a> {
                 && all.len() <= MAX_CHOICES
             {
                 let all = all.iter().map(|inner| self.convert_schema(inner, depth + 1)).collect();
-                // Several incomplete schemas may match at once.
+                // Converts `oneOf` to `anyOf`, because several incomplete schemas may match at
+                // once.
                 let word = if word == "oneOf" { "anyOf" } else { word };
                 converted.entry(word.to_owned()).or_insert(Value::Array(all));
             }
@@ -252,7 +253,8 @@ fn copy_keywords(source: &Map<String, Value>, converted: &mut Map<String, Value>
     for (word, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
         let bound = source.get(word).filter(|bound| bound.is_number());
         match (bound, source.get(exclusive)) {
-            // In 3.0 the exclusive bound is a boolean, in 3.1 a number.
+            // Reads both forms, because the exclusive bound is a boolean in 3.0 and a number in
+            // 3.1.
             (Some(bound), Some(Value::Bool(true))) => {
                 converted.insert(exclusive.to_owned(), bound.clone());
             }
