@@ -21,7 +21,7 @@ pub trait Clock: fmt::Debug + Send + Sync {
     fn approach(&self, _reference: Timestamp) {}
 }
 
-/// Returns the next moment.
+/// Returns the moment one microsecond later.
 pub fn next_moment(at: Timestamp) -> Timestamp {
     at.checked_add_signed(TimeDelta::microseconds(1)).unwrap_or(at)
 }
@@ -61,7 +61,7 @@ impl SteadyClock {
     }
 
     fn lock_state(&self) -> std::sync::MutexGuard<'_, SteadyState> {
-        // A poisoned lock is harmless: the two numbers are always valid.
+        // Ignores a poisoned lock, because the two numbers are always valid.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,7 +82,7 @@ impl Clock for SteadyClock {
     }
 }
 
-/// A smaller difference between the clocks is not reported.
+/// Smallest difference between two clocks that is reported.
 const MIN_REPORTED_DIFFERENCE: TimeDelta = TimeDelta::seconds(5);
 
 /// Describes the difference between the time of a store and the machine's clock, if it is large.
@@ -142,7 +142,7 @@ mod tests {
     fn a_steady_clock_approaches_its_reference_slowly() {
         let clock = SteadyClock::starting_at(WallClock.now());
         let before = clock.offset();
-        // A hundred seconds have passed since the last call.
+        // Pretends that the last call was a hundred seconds ago.
         clock.lock_state().last_approach -= 100_000_000;
         clock.approach(WallClock.now() + TimeDelta::days(365));
         let moved = clock.offset() - before;

@@ -56,7 +56,7 @@ pub struct Execution {
     /// The start of the deadline, if the clock was ahead when the execution started.
     deadline_from: Option<Timestamp>,
     phase: Phase,
-    /// Set if the deadline passed while the execution was running and had not failed yet.
+    /// `true` if the deadline passed while the execution was running and had not failed yet.
     overran: bool,
     is_paused: bool,
     steps: Vec<Step>,
@@ -70,7 +70,7 @@ pub struct Execution {
     /// Finished tasks that can be undone, in the order of their success.
     undoable: Vec<Task>,
     history: Box<History>,
-    /// Tools whose calls need a permit. This is configuration of this machine and not part of the
+    /// Tools whose calls need a permit. They are configuration of this machine, and not part of the
     /// log.
     limited_tools: Arc<BTreeSet<ToolName>>,
     /// Calls of earlier executions whose outcome was unknown.
@@ -85,7 +85,7 @@ pub struct Signal {
     pub payload: Arc<Value>,
 }
 
-/// Numbers of steps by their state.
+/// The number of steps in each state.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepCounts {
@@ -186,7 +186,7 @@ impl Execution {
         Ok(execution)
     }
 
-    /// Applies one event. The state changes nowhere else.
+    /// Applies one event. All changes of the state that the log explains happen here.
     pub fn apply(&mut self, recorded: &RecordedEvent) -> Result<(), ReplayError> {
         let RecordedEvent { seq, at, event } = recorded;
         if *seq != self.seq.next() {
@@ -441,8 +441,8 @@ impl Execution {
         for dependent in plan.dependents(number) {
             let step = &mut self.steps[dependent.get()];
             step.unmet -= 1;
-            // A step with a condition waits for all its dependencies, and then evaluates the
-            // condition.
+            // Does not skip a step with a condition, because the step waits for all its
+            // dependencies and then evaluates the condition.
             step.must_skip |= !allows_dependents && plan.step(*dependent).when.is_none();
             if step.state != StepState::Pending {
                 continue;

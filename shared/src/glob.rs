@@ -21,7 +21,8 @@ impl FromStr for ToolPattern {
     type Err = GlobError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Qualified names contain a dot. A pattern without one needs a star to match.
+        // Rejects a pattern without a dot and without a star, because qualified names contain a
+        // dot.
         let can_match = text.contains('.') || text.contains('*');
         if !can_match || text.len() > MAX_PATTERN_BYTES || text.chars().any(char::is_whitespace) {
             return Err(GlobError(text.chars().take(64).collect()));

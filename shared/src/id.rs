@@ -18,7 +18,7 @@ const ALPHABET: [char; 36] = [
     'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's',
     't', 'u', 'v', 'w', 'x', 'y', 'z', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9',
 ];
-/// The length of the random part. It gives 36⁹, about 10¹⁴, ids per second.
+/// Number of characters of the random part. It gives 36⁹, about 10¹⁴, ids per second.
 const RANDOM_LEN: usize = 9;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -222,7 +222,7 @@ name!(/// Names a toolset.
     "a toolset name: letters, digits, `_`, `-`, at most 64",
     is_set_name);
 
-/// Names that cannot be step ids, because templates give them another meaning.
+/// Names that cannot be step ids, because they have another meaning in templates.
 pub const RESERVED_STEP_IDS: [&str; 4] = ["item", "index", "vars", "input"];
 /// The maximum number of characters of a step id.
 pub const STEP_ID_LEN: usize = 128;

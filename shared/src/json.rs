@@ -116,7 +116,7 @@ fn normalize_in_place(value: &mut Value) {
 /// Converts a number with a fraction or an exponent to an integer, if it is whole.
 fn to_integer(number: &Number) -> Option<Number> {
     let number = number.as_f64().filter(|value| number.is_f64() && value.fract() == 0.0)?;
-    // The digits are exact, and their length decides if an integer can hold them.
+    // Uses the digits, which are exact. Their length decides if an integer can hold them.
     let digits = format!("{number:.0}");
     let below = || digits.parse::<i64>().ok().map(Number::from);
     digits.parse::<u64>().ok().map(Number::from).or_else(below)
@@ -171,8 +171,8 @@ pub fn combine_patches(patch: &mut Value, later: &Value, target: Option<&Value>)
 
 /// Drops nulls that remove nothing from `target`, except the last `limit` of them.
 ///
-/// The patch may be applied to other targets where they remove something. The limit bounds the
-/// patch's size.
+/// The kept nulls matter when the patch is applied to other targets, where they remove something.
+/// The limit bounds the size of the patch.
 pub fn prune_patch(patch: &mut Value, target: Option<&Value>, limit: usize) {
     let mut excess = count_idle_nulls(patch, target).saturating_sub(limit);
     drop_nulls(patch, target, &mut excess);
@@ -279,7 +279,7 @@ mod tests {
             patches in prop::collection::vec(document(), 1..4),
             limit in 0..4_usize,
         ) {
-            // A null in a document would not be part of a patch.
+            // Removes nulls from the target, because applying a patch never leaves a null.
             let mut whole = json!({});
             if target.is_object() {
                 apply_merge_patch(&mut whole, &target);

@@ -26,27 +26,28 @@ use self::{
     threads::{MAX_WAITING, USABLE_STACK, run_on_own_thread},
 };
 
-/// Evaluations that one check may take, apart from those for the parts of the value.
+/// Maximum number of evaluations of one check, apart from those for the parts of the value.
 const MAX_EVALUATIONS: u64 = 1_000_000;
 const EVALUATIONS_PER_PART: u64 = 32;
-/// Like [`MAX_EVALUATIONS`], while errors are collected. Each evaluation may leave an error in
-/// memory.
+/// The limit [`MAX_EVALUATIONS`] of a check that collects errors. It is lower, because each
+/// evaluation may leave an error in memory.
 const ERROR_EVALUATIONS: u64 = 100_000;
-/// Like [`EVALUATIONS_PER_PART`], while errors are collected.
+/// The value of [`EVALUATIONS_PER_PART`] for a check that collects errors.
 const ERROR_EVALUATIONS_PER_PART: u64 = 4;
 const MAX_PLAN_EVALUATIONS: u64 = 100_000_000;
-/// Time limit of one check. The limits on evaluations keep checks far below it.
+/// Time limit of one check. The limits on evaluations stop a check long before it on a normal
+/// machine.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Evaluations that a check may take on the caller's thread.
+/// Maximum number of evaluations on the caller's thread.
 const QUICK_EVALUATIONS: u64 = 20_000;
-/// Bytes of the caller's stack that such a check may use.
+/// Maximum bytes of the caller's stack that a check on that thread may use.
 const QUICK_STACK: usize = 256 << 10;
-/// Backtracking steps that a pattern match may take.
+/// Maximum number of backtracking steps of a pattern match.
 const MAX_BACKTRACKS: usize = 20_000;
-/// Maximum number of subschemas of a schema that is checked without a meter. With [`MAX_UNMETERED_PARTS`]
-/// it keeps such a check short.
+/// Maximum number of subschemas of a schema that is checked without a meter. Together with
+/// [`MAX_UNMETERED_PARTS`], it keeps such a check short.
 const MAX_UNMETERED_SCHEMAS: usize = 256;
-/// Maximum size in bytes of such a schema. Messages may quote much of it.
+/// Maximum bytes of a schema that is checked without a meter. Messages may quote much of it.
 const MAX_UNMETERED_BYTES: usize = 64 << 10;
 /// Maximum number of parts of a value that is checked without a meter.
 const MAX_UNMETERED_PARTS: u64 = 5_000;
@@ -62,9 +63,9 @@ pub struct Schema(Arc<CompiledSchema>);
 struct CompiledSchema {
     source: Value,
     figures: SchemaFigures,
-    /// Set if a check of a small value takes a moment at most.
+    /// `true` if a check of a small value takes a moment at most.
     unmetered: Option<Validator>,
-    /// Counts its evaluations. Compiled on first use.
+    /// The validator that counts its evaluations. It is compiled on first use.
     metered: OnceLock<Result<Validator, String>>,
 }
 
@@ -116,7 +117,7 @@ pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaViolation {
-    /// The place in the value, as a JSON pointer such as `/tags/0`.
+    /// The place in the value as a JSON pointer, such as `/tags/0`.
     pub at: String,
     pub message: String,
     pub kind: ViolationKind,

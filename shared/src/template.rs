@@ -173,7 +173,7 @@ impl Template {
         }
     }
 
-    /// Fills the placeholders. A reference without a value stays as written.
+    /// Fills the placeholders. A reference without a value stays as it was written.
     ///
     /// Refuses to insert more than `most_bytes` in all, so that a small plan cannot produce a large
     /// value.
@@ -192,7 +192,7 @@ impl Template {
     }
 }
 
-/// The inserted values are larger than allowed.
+/// The error if the inserted values are larger than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the templates bring in too much")]
 pub struct RenderedTooLarge;
@@ -200,7 +200,7 @@ pub struct RenderedTooLarge;
 struct Renderer<'a> {
     values: &'a dyn LookUpValues,
     unresolved: Vec<Arc<str>>,
-    /// Bytes that may still be inserted. `None` after the limit was exceeded.
+    /// Number of bytes that may still be inserted. `None` after the limit was exceeded.
     bytes_left: Option<usize>,
 }
 

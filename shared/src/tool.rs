@@ -31,7 +31,7 @@ pub enum Effect {
     Once,
 }
 
-/// The definition of a tool.
+/// What is known about a tool without calling it.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {
@@ -42,7 +42,7 @@ pub struct ToolDefinition {
     pub output_schema: Option<Value>,
     pub effect: Effect,
     pub examples: Vec<String>,
-    /// Set if the tool can be called. Others are known for selection only.
+    /// `true` if the tool can be called. Other tools are known only for the selection.
     pub is_callable: bool,
 }
 
@@ -238,7 +238,7 @@ impl fmt::Debug for ErrorCode {
     }
 }
 
-/// The error of a call.
+/// The reason why a call failed, for people and for the retry policy.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{code}: {message}")]
@@ -246,11 +246,11 @@ pub struct ToolError {
     pub code: ErrorCode,
     /// The message for people: the problem and the remedy.
     pub message: Arc<str>,
-    /// Set if a retry can help.
+    /// `true` if a retry can help.
     pub retryable: bool,
-    /// Set if the call certainly had no effect, or certainly answered.
+    /// `true` if the call certainly had no effect, or certainly answered.
     ///
-    /// Otherwise (after a timeout or a lost connection) a `Once` tool is not called again.
+    /// If it is `false` (after a timeout or a lost connection), a `Once` tool is not called again.
     #[serde(default = "default_definite", skip_serializing_if = "is_true")]
     pub is_definite: bool,
 }

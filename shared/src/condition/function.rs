@@ -46,10 +46,11 @@ const PLAIN_STYLE: &[Style] = &[Style::Plain];
 const METHOD_STYLE: &[Style] = &[Style::Method];
 const BOTH_STYLES: &[Style] = &[Style::Plain, Style::Method];
 
-/// Arguments of `min` and `max`. No expression has room for more.
+/// Maximum number of arguments of `min` and `max`. No expression has room for more.
 const MAX_ARGUMENTS: usize = limits::CONDITION_BYTES;
 
-/// All functions: name, syntax, and the least and the most arguments with the receiver.
+/// All functions, each with its name, its syntax, and the least and the most arguments. The
+/// receiver counts as an argument.
 const FUNCTIONS: [(&str, Function, &[Style], usize, usize); 23] = [
     ("size", Function::Size, BOTH_STYLES, 1, 1),
     ("contains", Function::Contains, METHOD_STYLE, 2, 2),

@@ -86,7 +86,7 @@ impl<'a> Evaluation<'a> {
             let number = as_number(&item);
             let number = number.ok_or_else(|| describe_item(at, &item, "not a number"))?;
             sum = match (sum, number) {
-                // A hundred thousand numbers of 64 bits are far from the end of 128 bits.
+                // Adds in 128 bits, which a hundred thousand numbers of 64 bits cannot fill.
                 (Number::Integer(left), Number::Integer(right)) => Number::Integer(left + right),
                 (left, right) => Number::Double(left.to_double() + right.to_double()),
             };

@@ -12,7 +12,7 @@ use crate::limits;
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     text: String,
-    /// Operations that compiling takes. A match takes a thousandth of it for each byte.
+    /// Number of operations that compiling takes. A match takes a thousandth of it for each byte.
     cost: usize,
 }
 

@@ -63,7 +63,8 @@ impl TokenScanner<'_> {
             '/' if self.rest.starts_with("//") => {
                 self.skip_bytes(self.rest.find('\n').unwrap_or(self.rest.len()));
             }
-            // The parser makes a balanced tree of any number of these.
+            // Does not count `&&` and `||`, because the parser makes a balanced tree of any number
+            // of them.
             '&' if self.rest.starts_with("&&") => self.skip_bytes(2),
             '|' if self.rest.starts_with("||") => self.skip_bytes(2),
             '=' | '!' | '<' | '>' if self.rest[1..].starts_with('=') => {

@@ -29,10 +29,10 @@ pub(super) struct CarriedCalls {
     child_settled: BTreeMap<Task, Vec<SettledCall>>,
 }
 
-/// The key that a call must send.
+/// The idempotency key that a call must send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CarriedKey {
-    /// The key of this execution. No earlier call has an unknown outcome.
+    /// The key of this execution, because no earlier call has an unknown outcome.
     Own,
     /// The key of an earlier call with the same parameters.
     Same(Arc<str>),
@@ -228,7 +228,8 @@ impl Execution {
         let carried = carried.filter(|key| known.as_deref() != Some(&*key.key));
         let before = open.len();
         open.extend(carried.map(|key| CallKey { place: place(), ..key.clone() }));
-        // A loop fails with the error of an item. The item made the call.
+        // Ignores the loop itself, because it fails with the error of an item and the item made the
+        // call.
         let is_loop = planned.for_each.is_some() && task.part.item.is_none();
         let is_call = !is_loop && !matches!(planned.kind, StepKind::Plan(_));
         let is_open = |step: &&Step| {
@@ -257,7 +258,7 @@ impl Execution {
 }
 
 impl ChildCalls {
-    /// Adds a settled call. The output of a whole step is reused.
+    /// Adds a settled call. If it is the call of a whole step, its output is reused.
     fn add_settled(&mut self, mut call: SettledCall) {
         if call.place.child.is_none() && call.place.item.is_none() {
             let output = call.output.take().unwrap_or_default();
@@ -268,7 +269,7 @@ impl ChildCalls {
 }
 
 impl Step {
-    /// Returns the step itself, or its items.
+    /// Returns the step itself, or its items if it repeats for a list.
     pub fn parts(&self) -> impl Iterator<Item = &Self> {
         let items = self.items.as_deref();
         items.map_or(std::slice::from_ref(self), |items| items.as_slice()).iter()

@@ -30,7 +30,7 @@ pub struct Step {
     pub parameters: Option<Arc<Value>>,
     pub warnings: Vec<String>,
     pub is_approved: bool,
-    /// Set if the output was reused from another call or another execution.
+    /// `true` if the output was reused from another call or another execution.
     pub is_reused: bool,
     /// The last progress report of the last attempt.
     pub progress: Option<Box<Progress>>,
@@ -54,7 +54,7 @@ pub struct Step {
     pub undo: Option<Box<Step>>,
     /// The number of dependencies that are not finished.
     pub(super) unmet: usize,
-    /// Set if a dependency did not succeed, so that the step will be skipped.
+    /// `true` if a dependency did not succeed, so that the step will be skipped.
     pub(super) must_skip: bool,
 }
 
@@ -102,7 +102,7 @@ impl TimeSpent {
             return;
         }
         if let Some((before, from)) = self.since {
-            // Clocks of machines differ, so a negative time counts as zero.
+            // Counts a negative time as zero, because clocks of machines differ.
             let time = (at - from).max(TimeDelta::zero());
             match before {
                 Activity::Work => self.worked += time,
@@ -118,7 +118,7 @@ impl TimeSpent {
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepState {
     Pending,
-    /// An attempt is running, or was when the worker died.
+    /// An attempt is running, or was running when the worker died.
     Running {
         attempt: Attempt,
         how: AttemptKind,
@@ -294,7 +294,7 @@ impl Step {
                 self.warnings.clone_from(warnings);
             }
             Event::StepRetryScheduled { .. } => self.failures += 1,
-            // A tool that was not called cannot have crashed the worker.
+            // Counts no crash, because a tool that was not called cannot have crashed the worker.
             Event::StepInterrupted { error: None, .. } => self.interruptions += 1,
             Event::StepApproved { .. } => {
                 self.is_approved = true;
@@ -444,7 +444,8 @@ impl StepState {
         event: &Event,
         collect_outputs: impl FnOnce() -> Option<Arc<Value>>,
     ) -> Option<Self> {
-        // A step finishes after the last of its items.
+        // Rejects the end while items are unfinished, because a step finishes after the last of its
+        // items.
         let outputs = collect_outputs()?;
         Some(match event {
             Event::StepSucceeded { attempt: of, output: None, .. } if *of == attempt => {

@@ -319,7 +319,7 @@ fn running_time_and_waiting_time_are_counted_separately() {
     let done = || StepState::Succeeded(Arc::new(json!(1)));
     let approved = [(0, approval()), (500, StepState::Pending), (501, running()), (503, done())];
     assert_eq!(time_spent(&approved), (2, 500));
-    // A delay before a retry counts as neither.
+    // A delay before a retry counts neither as work nor as waiting.
     let again = [(0, running()), (3, retrying()), (60, running()), (61, done())];
     assert_eq!(time_spent(&again), (4, 0));
     let refused = [(0, approval()), (9, StepState::Failed(error()))];
@@ -328,7 +328,7 @@ fn running_time_and_waiting_time_are_counted_separately() {
     assert_eq!(time_spent(&[(0, sleeping()), (8, StepState::Cancelled)]), (0, 8));
     // A progress report does not end an attempt.
     assert_eq!(time_spent(&[(0, running()), (4, running()), (6, done())]), (6, 0));
-    // The clock of another machine may be behind.
+    // Another machine's clock may be behind, so a time may seem to be negative.
     assert_eq!(
         time_spent(&[(60, running()), (50, retrying()), (60, running()), (61, done())]),
         (1, 0)

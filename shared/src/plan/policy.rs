@@ -17,7 +17,7 @@ pub struct StepPolicy {
     pub timeout_ms: u64,
     pub retry: RetryPolicy,
     pub on_error: OnError,
-    /// Set if a person must approve the step before it starts.
+    /// `true` if a person must approve the step before it starts.
     pub requires_approval: bool,
     /// The longest time without progress in one attempt, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ impl StepPolicy {
     }
 }
 
-/// The effect of a step's failure on the execution.
+/// What a step's failure does to the execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {

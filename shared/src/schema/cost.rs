@@ -29,14 +29,15 @@ pub(super) struct SchemaFigures {
     pub(super) schemas: usize,
     pub(super) patterns: usize,
     pub(super) has_references: bool,
-    /// Set if a match of a pattern may take more than a moment.
+    /// `true` if a match of a pattern may take more than a moment.
     pub(super) has_slow_patterns: bool,
     /// The deepest nesting of `allOf`, `not` and similar keywords.
     pub(super) nesting: usize,
 }
 
 impl SchemaFigures {
-    /// Returns the bytes that each pattern may compile to, so that all of them fit into memory.
+    /// Returns the maximum bytes that each pattern may compile to, so that all of them fit into
+    /// memory together.
     pub(super) fn pattern_bytes(&self) -> usize {
         (SCHEMA_PATTERN_BYTES / self.patterns.max(1)).min(MAX_PATTERN_BYTES)
     }
@@ -124,7 +125,8 @@ impl<'a> CostEstimator<'a> {
         let address = std::ptr::from_ref(schema).addr();
         match self.costs.get(&address) {
             Some(Some(cost)) => return Ok(*cost),
-            // The references form a cycle. The check of a value stops at it.
+            // Counts one evaluation for a cycle of references, because the check of a value stops
+            // at it.
             Some(None) => return Ok(1),
             None => (),
         }

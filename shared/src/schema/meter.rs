@@ -24,11 +24,11 @@ use super::{
 use crate::json;
 
 pub(super) const METER_KEYWORD: &str = "faber:meter";
-/// Bytes of text that count as one evaluation.
+/// Number of bytes of a text that count as one evaluation.
 const BYTES_PER_EVALUATION: u64 = 16;
-/// Items or properties that count as one evaluation.
+/// Number of items or properties that count as one evaluation.
 const ITEMS_PER_EVALUATION: u64 = 8;
-/// Evaluations between two readings of the clock.
+/// Number of charges between two readings of the clock.
 const CLOCK_INTERVAL: u32 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,8 @@ pub(super) struct Allowance {
 struct RemainingBudget {
     evaluations: u64,
     deadline: Instant,
-    /// The stack's address when the check began.
+    /// The address of the top of the stack when the check began. The distance from it tells how
+    /// much stack the check uses.
     bottom: usize,
     stack: usize,
     charges_until_clock: u32,
@@ -57,7 +58,8 @@ thread_local! {
     static STOP: RefCell<Option<CheckStop>> = const { RefCell::new(None) };
 }
 
-/// Runs a check until it ends or uses up its allowance. Returns the number of evaluations, too.
+/// Runs a check until it ends or uses up its allowance. Returns its result and the number of its
+/// evaluations.
 pub(super) fn run_within<T>(
     allowance: Allowance,
     check: impl FnOnce() -> T,
@@ -72,7 +74,7 @@ pub(super) fn run_within<T>(
     };
     let before = REMAINING.replace(Some(left));
     let stop_before = STOP.replace(allowance.stop);
-    // The validator keeps nothing between two checks, so stopping one leaves nothing behind.
+    // Asserts unwind safety, because the validator keeps no state between two checks.
     let result = catch_unwind(AssertUnwindSafe(check));
     STOP.set(stop_before);
     let left = REMAINING.replace(before).map_or(0, |left| left.evaluations);
@@ -100,12 +102,12 @@ fn charge_evaluations(evaluations: u64) {
     left.evaluations = left.evaluations.saturating_sub(evaluations);
     REMAINING.set(Some(left));
     if is_over {
-        // `resume_unwind` calls no panic hook.
+        // Unwinds without a panic, so that no panic hook writes a message.
         resume_unwind(Box::new(Exhausted));
     }
 }
 
-/// Returns the evaluations that one pass over a value counts as.
+/// Returns the number of evaluations for which one pass over a value counts.
 pub(super) fn count_evaluations(value: &Value) -> u64 {
     match value {
         Value::String(text) => 1 + text.len() as u64 / BYTES_PER_EVALUATION,
@@ -126,7 +128,7 @@ struct Meter {
     text: u64,
     /// Evaluations for every [`ITEMS_PER_EVALUATION`] of an array or object.
     items: u64,
-    /// Set if the schema refers to a schema without a meter.
+    /// `true` if the schema refers to a schema without a meter.
     is_foreign: bool,
 }
 

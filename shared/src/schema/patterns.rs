@@ -26,7 +26,8 @@ pub(super) fn remove_unusable(schema: &mut Value, bytes: usize) -> Vec<String> {
             return;
         }
         all.retain(|pattern, _| !unusable.contains(pattern));
-        // Without the pattern, its properties would count as additional ones.
+        // Removes these keywords, too, because the properties of the removed patterns would count
+        // as additional ones.
         fields.remove("additionalProperties");
         fields.remove("unevaluatedProperties");
         removed.extend(unusable);

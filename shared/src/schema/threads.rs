@@ -14,11 +14,12 @@ use std::{
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Checks that run at the same time. The rest of the machine stays free for other work.
+/// Maximum number of checks that run at the same time. The rest of the machine stays free for other
+/// work.
 const MAX_RUNNING: usize = 2;
-/// Checks that may wait for a slot. Limits their memory and their waiting time.
+/// Maximum number of checks that wait for a slot. It limits their memory and their waiting time.
 pub(super) const MAX_WAITING: usize = 64;
-/// Stack size of a thread. It is only used if a value and its schema nest deeply.
+/// Stack size of a thread in bytes. Memory is used only if a value and its schema nest deeply.
 const STACK_BYTES: usize = 64 << 20;
 pub(super) const USABLE_STACK: usize = STACK_BYTES - (1 << 20);
 
@@ -46,8 +47,8 @@ impl CheckStop {
     /// count as invalid.
     pub fn stop_checks(&self) {
         self.0.store(true, Ordering::Relaxed);
-        // Takes the lock once, so that no check is between reading the state and starting to wait.
-        // Such a check would miss the notification.
+        // Takes the lock before the notification, because a check between reading the state and
+        // starting to wait would miss it.
         drop(lock_slots());
         SLOT_FREED.notify_all();
     }
@@ -88,8 +89,8 @@ impl Slot {
         }
         slots.waiting -= 1;
         if is_stopped() {
-            // The notification was for one check. This one does not use the slot, so the next one
-            // gets it.
+            // Passes the notification on, because it was for one check and this one does not use
+            // the slot.
             SLOT_FREED.notify_one();
             return Err(STOPPED_MESSAGE);
         }

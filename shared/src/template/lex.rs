@@ -16,7 +16,7 @@ pub(super) fn split_tokens(text: &str) -> Vec<Token<'_>> {
 /// The state of a search for closing braces. The meaning of a byte depends on this state only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Outside brackets, where quotes have no meaning.
+    /// Outside brackets, where a quote has no meaning.
     Plain,
     /// In brackets, where a quote starts a key.
     Brackets,
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// The same search in quadratic time, as a reference.
+    /// Searches in quadratic time, as a reference for the test.
     fn find_end_plainly(text: &str) -> Option<usize> {
         let mut quote = None;
         let mut bytes = text.bytes().enumerate().skip(2).peekable();

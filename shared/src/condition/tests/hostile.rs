@@ -166,7 +166,7 @@ fn the_sample_conditions_are_valid() {
     }
 }
 
-/// Outputs as long as a loop over an earlier list may return, and a long text.
+/// Outputs for the tests: a long list, such as a loop may return, and a long text.
 fn large_values() -> TestValues {
     let items: Vec<_> = (0..10_000).map(|n| json!({ "n": n, "ok": true, "tags": ["a"] })).collect();
     TestValues(vec![("l", Some(items.into())), ("t", Some("ab".repeat(250_000).into()))])

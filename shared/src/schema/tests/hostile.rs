@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// Far less than an unlimited check takes, and far more than a slow machine needs.
+/// A time far below that of an unlimited check, and far above what a slow machine needs.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn assert_ends_soon<T>(what: &str, run: impl FnOnce() -> T) -> T {
@@ -43,7 +43,7 @@ fn a_schema_with_too_many_references_to_itself_is_rejected() {
             json!({ "type": "object", "properties": { "a": schema.clone() }, home: schema[home] });
         assert!(check_cost(&inside).is_err(), "{keyword} {home}");
     }
-    // Old drafts ignore the keywords beside a reference.
+    // In old drafts, the keywords beside a reference have no effect.
     let mut old = exponential_schema("allOf", "definitions");
     old["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     assert!(Schema::new(&old).is_err());
