@@ -18,8 +18,8 @@ pub const OUTPUT_BYTES: usize = 1 << 20;
 /// Maximum length of a base64 text that stays in an output. Larger binaries are stored beside the
 /// log. A small icon stays below the limit.
 pub const INLINE_BINARY_BYTES: usize = 64 << 10;
-/// Maximum length of all base64 texts that replace blob references in one call. They are all in
-/// memory.
+/// Maximum total length of the base64 texts that replace blob references in one call. All of them
+/// are in memory at the same time.
 pub const RESTORED_BYTES: usize = 64 << 20;
 /// Maximum size of the rendered parameters of one call, in bytes, because one event contains them.
 pub const PARAMETER_BYTES: usize = 8 << 20;

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(result: Value, expected: Expect) {
+    fn check_read_output(result: Value, expected: Expect) {
         let result = serde_json::from_value(result).unwrap();
         let text = read_output(result, None, 60)
             .map_or_else(|err| err.to_string(), |output| output.value.to_string());
@@ -203,16 +203,19 @@ mod tests {
 
     #[test]
     fn content_becomes_a_json_value() {
-        check(json!({ "content": [] }), expect!["null"]);
-        check(json!({ "content": [text("Hi ü")] }), expect![[r#""Hi ü""#]]);
-        check(json!({ "content": [text(r#"{"b":1,"a":1.0}"#)] }), expect![[r#"{"b":1,"a":1.0}"#]]);
-        check(json!({ "content": [text("null")] }), expect!["null"]);
-        check(json!({ "content": [text("1"), text("x")] }), expect![[r#"[1,"x"]"#]]);
-        check(
+        check_read_output(json!({ "content": [] }), expect!["null"]);
+        check_read_output(json!({ "content": [text("Hi ü")] }), expect![[r#""Hi ü""#]]);
+        check_read_output(
+            json!({ "content": [text(r#"{"b":1,"a":1.0}"#)] }),
+            expect![[r#"{"b":1,"a":1.0}"#]],
+        );
+        check_read_output(json!({ "content": [text("null")] }), expect!["null"]);
+        check_read_output(json!({ "content": [text("1"), text("x")] }), expect![[r#"[1,"x"]"#]]);
+        check_read_output(
             json!({ "content": [text("x")], "structuredContent": { "id": 9_007_199_254_740_993_i64 } }),
             expect![[r#"{"id":9007199254740993}"#]],
         );
-        check(
+        check_read_output(
             json!({ "content": [{ "type": "image", "data": "AA==", "mimeType": "image/png" }] }),
             expect![[r#"{"type":"image","data":"AA==","mimeType":"image/png"}"#]],
         );
@@ -270,15 +273,15 @@ mod tests {
 
     #[test]
     fn a_failed_call_returns_the_servers_message() {
-        check(
+        check_read_output(
             json!({ "content": [text("no"), text("way")], "isError": true }),
             expect!["tool.failed: no\nway"],
         );
-        check(
+        check_read_output(
             json!({ "content": [], "structuredContent": { "e": 1 }, "isError": true }),
             expect![[r#"tool.failed: {"e":1}"#]],
         );
-        check(
+        check_read_output(
             json!({ "content": [], "isError": true }),
             expect!["tool.failed: the tool failed without a message"],
         );
@@ -287,7 +290,7 @@ mod tests {
     #[test]
     fn a_too_large_output_is_an_error() {
         let long = "x".repeat(59);
-        check(
+        check_read_output(
             json!({ "content": [text(&long)] }),
             expect![
                 "tool.output_too_large: the server answered more than 60 bytes: ask it for less, or for a file"

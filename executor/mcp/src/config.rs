@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(settings: Value, expected: Expect) {
+    fn check_config_error(settings: Value, expected: Expect) {
         let read = serde_json::from_value::<McpServer>(settings);
         expected.assert_eq(&read.unwrap_err().to_string());
     }
@@ -175,25 +175,28 @@ mod tests {
 
     #[test]
     fn a_wrong_server_configuration_is_explained() {
-        check(json!({}), expect!["missing field `command`"]);
-        check(
+        check_config_error(json!({}), expect!["missing field `command`"]);
+        check_config_error(
             json!({ "url": "http://a/mcp", "command": "x" }),
             expect![
                 "unknown field `command`, expected one of `url`, `transport`, `headers`, `auth`, `roots`, `elicitation`"
             ],
         );
-        check(
+        check_config_error(
             json!({ "url": "http://a/mcp", "transport": "ws" }),
             expect!["unknown variant `ws`, expected `http` or `sse`"],
         );
-        check(json!({ "url": "ws://a" }), expect!["`ws://a/` is neither `http` nor `https`"]);
-        check(
+        check_config_error(
+            json!({ "url": "ws://a" }),
+            expect!["`ws://a/` is neither `http` nor `https`"],
+        );
+        check_config_error(
             json!({ "url": "http://10.0.0.1/mcp", "auth": "oauth" }),
             expect![
                 "`http://10.0.0.1` is not used: Faber requests tokens by https only, or on this machine"
             ],
         );
-        check(
+        check_config_error(
             json!({ "url": "https://a/mcp", "auth": "oauth", "headers": { "Authorization": "x" } }),
             expect!["`auth` sets the header `Authorization`: remove it from `headers`"],
         );

@@ -101,20 +101,20 @@ fn with_approval(mut step: UncheckedStep) -> UncheckedStep {
     step
 }
 
-fn with(parameters: Value, mut step: UncheckedStep) -> UncheckedStep {
+fn with_parameters(parameters: Value, mut step: UncheckedStep) -> UncheckedStep {
     step.parameters = Arc::new(parameters);
     step
 }
 
 fn sleep(id: &str, ms: u64, after: &[&str]) -> UncheckedStep {
-    with(json!({ "ms": ms }), step(id, "flow.sleep", after))
+    with_parameters(json!({ "ms": ms }), step(id, "flow.sleep", after))
 }
 
 fn wait(id: &str, name: &str, after: &[&str]) -> UncheckedStep {
-    with(json!({ "name": name }), step(id, "flow.wait", after))
+    with_parameters(json!({ "name": name }), step(id, "flow.wait", after))
 }
 
-fn when(condition: &str, mut step: UncheckedStep) -> UncheckedStep {
+fn with_condition(condition: &str, mut step: UncheckedStep) -> UncheckedStep {
     step.when = Some(condition.to_owned());
     step
 }
@@ -126,7 +126,7 @@ fn for_each(list: &str, mut step: UncheckedStep) -> UncheckedStep {
 }
 
 /// Sets how many items of a loop run at the same time.
-fn width(max_parallel: u32, mut step: UncheckedStep) -> UncheckedStep {
+fn with_max_parallel(max_parallel: u32, mut step: UncheckedStep) -> UncheckedStep {
     step.policy.max_parallel = Some(max_parallel);
     step
 }
@@ -147,11 +147,11 @@ fn sub_plan(id: &str, after: &[&str]) -> UncheckedStep {
     UncheckedStep { plan, ..step(id, "set.flow", after) }
 }
 
-fn compensating() -> ExecutionOptions {
+fn compensating_options() -> ExecutionOptions {
     ExecutionOptions { compensate_on_failure: true, ..Default::default() }
 }
 
-fn sequential() -> ExecutionOptions {
+fn sequential_options() -> ExecutionOptions {
     ExecutionOptions { mode: ExecutionMode::Sequential, ..Default::default() }
 }
 
@@ -190,16 +190,16 @@ fn cancelled_error() -> ToolError {
 impl Story {
     /// Creates an execution, which a worker claims at once.
     fn new(steps: Vec<UncheckedStep>) -> Self {
-        Self::with(steps, ExecutionOptions::default())
+        Self::with_options(steps, ExecutionOptions::default())
     }
 
-    fn with(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Self {
-        let mut story = Self::unclaimed(steps, options);
+    fn with_options(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Self {
+        let mut story = Self::new_unclaimed(steps, options);
         story.claim();
         story
     }
 
-    fn unclaimed(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Self {
+    fn new_unclaimed(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Self {
         let about = plan(steps);
         let created = Created::new(about.id(), about.info().request, options);
         Self::created(&about, created)

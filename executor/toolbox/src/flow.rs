@@ -289,7 +289,7 @@ mod tests {
         tool.tool().call(Arc::new(parameters), cx).await
     }
 
-    async fn check(name: &str, parameters: Value, attempt: u32, expected: Expect) {
+    async fn check_result(name: &str, parameters: Value, attempt: u32, expected: Expect) {
         let text = match call(name, parameters, attempt).await {
             Ok(value) => value.to_string(),
             Err(err) => format!("{err} (retryable: {})", err.retryable),
@@ -300,35 +300,42 @@ mod tests {
     #[tokio::test]
     async fn echo_returns_its_parameters_and_noop_null() {
         let value = json!({ "b": [1, null], "a": "ü" });
-        check("flow.echo", value, 1, expect![[r#"{"b":[1,null],"a":"ü"}"#]]).await;
-        check("flow.noop", json!({}), 1, expect!["null"]).await;
-        check("flow.effect", json!({}), 1, expect!["null"]).await;
-        check("flow.noop", json!({ "x": 1 }), 1, expect!["null"]).await;
+        check_result("flow.echo", value, 1, expect![[r#"{"b":[1,null],"a":"ü"}"#]]).await;
+        check_result("flow.noop", json!({}), 1, expect!["null"]).await;
+        check_result("flow.effect", json!({}), 1, expect!["null"]).await;
+        check_result("flow.noop", json!({ "x": 1 }), 1, expect!["null"]).await;
     }
 
     #[tokio::test]
     async fn fail_returns_the_requested_error_the_requested_number_of_times() {
         let message = "m";
         let all = json!({ "message": message });
-        check("flow.fail", all, 7, expect!["tool.failed: m (retryable: true)"]).await;
+        check_result("flow.fail", all, 7, expect!["tool.failed: m (retryable: true)"]).await;
         let twice = json!({ "message": message, "times": 2 });
-        check("flow.fail", twice.clone(), 2, expect!["tool.failed: m (retryable: true)"]).await;
-        check("flow.fail", twice, 3, expect!["null"]).await;
+        check_result("flow.fail", twice.clone(), 2, expect!["tool.failed: m (retryable: true)"])
+            .await;
+        check_result("flow.fail", twice, 3, expect!["null"]).await;
         let own = json!({ "message": message, "code": "my.code" });
-        check("flow.fail", own, 1, expect!["my.code: m (retryable: true)"]).await;
+        check_result("flow.fail", own, 1, expect!["my.code: m (retryable: true)"]).await;
         let ours = json!({ "message": message, "code": "tool.invalid_parameters" });
-        check("flow.fail", ours, 1, expect!["tool.invalid_parameters: m (retryable: false)"]).await;
+        check_result(
+            "flow.fail",
+            ours,
+            1,
+            expect!["tool.invalid_parameters: m (retryable: false)"],
+        )
+        .await;
         let terminal = json!({ "message": message, "retryable": false });
-        check("flow.fail", terminal, 1, expect!["tool.failed: m (retryable: false)"]).await;
+        check_result("flow.fail", terminal, 1, expect!["tool.failed: m (retryable: false)"]).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn sleep_sleeps_and_can_be_cancelled() {
         let start = tokio::time::Instant::now();
-        check("flow.sleep", json!({ "ms": 90_000 }), 1, expect!["null"]).await;
+        check_result("flow.sleep", json!({ "ms": 90_000 }), 1, expect!["null"]).await;
         assert_eq!(start.elapsed().as_secs(), 90);
         let negative = json!({ "ms": -1 });
-        check("flow.sleep", negative, 1, expect!["tool.invalid_parameters: at `/ms`: -1 is less than the minimum of 0 (retryable: false)"]).await;
+        check_result("flow.sleep", negative, 1, expect!["tool.invalid_parameters: at `/ms`: -1 is less than the minimum of 0 (retryable: false)"]).await;
 
         let cx = ToolContext::detached();
         cx.cancel.cancel();
@@ -338,7 +345,7 @@ mod tests {
 
     #[tokio::test]
     async fn wait_fails_outside_of_a_plan() {
-        check("flow.wait", json!({ "name": "go" }), 1, expect!["tool.failed: `flow.wait` needs an execution that receives the signal `go`: make it a step of a plan (retryable: false)"]).await;
+        check_result("flow.wait", json!({ "name": "go" }), 1, expect!["tool.failed: `flow.wait` needs an execution that receives the signal `go`: make it a step of a plan (retryable: false)"]).await;
     }
 
     #[test]

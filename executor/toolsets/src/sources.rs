@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(source: Value, expected: Expect) {
+    fn check_config_error(source: Value, expected: Expect) {
         expected.assert_eq(&parse(source).unwrap_err().to_string());
     }
 
@@ -338,24 +338,24 @@ mod tests {
 
     #[test]
     fn a_wrong_toolset_configuration_is_explained() {
-        check(
+        check_config_error(
             json!({}),
             expect![
                 "a source is exactly one of `mcp`, `tools`, `builtin`, `openapi` and `graphql`"
             ],
         );
-        check(
+        check_config_error(
             json!({ "mpc": {} }),
             expect![
                 "unknown field `mpc`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`"
             ],
         );
-        check(json!({ "mcp": { "args": [] } }), expect!["missing field `command`"]);
+        check_config_error(json!({ "mcp": { "args": [] } }), expect!["missing field `command`"]);
         let tool = json!({ "name": "t", "run": { "foo": 1 } });
         let why = parse(json!({ "tools": [tool] })).unwrap_err().to_string();
         assert!(why.contains("`foo`") && why.ends_with("`{ http: { url: … } }`)"), "{why}");
         let tool = json!({ "name": "t", "run": { "command": [] } });
-        check(
+        check_config_error(
             json!({ "tools": [tool] }),
             expect!["`tools[0]` (`t`): a command needs a program, as in `[date, -u]`"],
         );
@@ -363,7 +363,7 @@ mod tests {
             let tool = json!({ "name": "t", "run": { "command": command } });
             json!({ "tools": [{ "name": "first" }, tool] })
         };
-        check(
+        check_config_error(
             with_command("ls -l"),
             expect!["`tools[1]` (`t`): `command` is the text `ls -l`: write a list: [ls, -l]"],
         );
@@ -371,7 +371,7 @@ mod tests {
             assert!(parse(with_command(fine)).is_ok(), "{fine}");
         }
         let tool = json!({ "name": "t", "effekt": "read" });
-        check(
+        check_config_error(
             json!({ "tools": [tool] }),
             expect![
                 "`tools[0]` (`t`): unknown field `effekt`, expected one of `name`, `description`, `examples`, `parameters`, `effect`, `run`"

@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(html: &str, expected: Expect) {
+    fn check_page_text(html: &str, expected: Expect) {
         let base = "https://example.com/a/b".parse().unwrap();
         let page = read(html, &base, usize::MAX);
         expected.assert_eq(&format!("{}\n---\n{}", page.title, page.text));
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_page_becomes_text() {
-        check(
+        check_page_text(
             r##"<!doctype html><html><head><title> A &amp; B
              </title><style>p { color: red }</style><script>if (a < b) "</p>"</script></head><body>
             <nav><ul><li><a href="/home">Home</a></ul></nav>
@@ -362,14 +362,14 @@ y</pre>
 
     #[test]
     fn an_unclosed_element_does_not_hide_text() {
-        check(
+        check_page_text(
             "<nav><p>all of it",
             expect![[r"
 
             ---
             all of it"]],
         );
-        check(
+        check_page_text(
             "<title>t</title><p>a<svg><p>b</svg>c",
             expect![[r"
             t
@@ -377,14 +377,14 @@ y</pre>
             a
             c"]],
         );
-        check(
+        check_page_text(
             "just <text & more",
             expect![[r"
 
             ---
             just"]],
         );
-        check(
+        check_page_text(
             "",
             expect![[r"
 

@@ -474,7 +474,7 @@ mod tests {
         format!("-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
     }
 
-    fn check(
+    fn check_signature(
         assertion: &str,
         algorithm: &str,
         verify: &'static dyn VerificationAlgorithm,
@@ -498,12 +498,17 @@ mod tests {
         let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &random);
         let assertion = sign_assertion(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
-        check(&assertion, "ES256", &ECDSA_P256_SHA256_FIXED, key.unwrap().public_key().as_ref());
+        check_signature(
+            &assertion,
+            "ES256",
+            &ECDSA_P256_SHA256_FIXED,
+            key.unwrap().public_key().as_ref(),
+        );
 
         let der = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
         let key = Ed25519KeyPair::from_pkcs8(der.as_ref()).unwrap();
         let assertion = sign_assertion(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
-        check(&assertion, "EdDSA", &ED25519, key.public_key().as_ref());
+        check_signature(&assertion, "EdDSA", &ED25519, key.public_key().as_ref());
         let again = sign_assertion(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
         assert_ne!(assertion, again, "no copy can be used twice");
     }

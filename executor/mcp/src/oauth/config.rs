@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(settings: Value, expected: Expect) {
+    fn check_parsed_config(settings: Value, expected: Expect) {
         let read = serde_json::from_value::<OAuth>(settings);
         let told = match read {
             Ok(oauth) => format!("{:?} {:?} {:?}", oauth.grant, oauth.scopes, oauth.secrets()),
@@ -235,21 +235,24 @@ mod tests {
 
     #[test]
     fn each_kind_of_grant_is_parsed() {
-        check(json!("oauth"), expect!["Person { client: None, document: None, port: None } [] []"]);
-        check(
+        check_parsed_config(
+            json!("oauth"),
+            expect!["Person { client: None, document: None, port: None } [] []"],
+        );
+        check_parsed_config(
             json!({ "client_id": "faber", "client_secret": { "secret": "S" }, "scopes": ["a:b"], "callback_port": 8123 }),
             expect![[
                 r#"Person { client: Some(Client { id: "faber", secret: Some(Secret(SecretName { secret: "S", prefix: "" })) }), document: None, port: Some(8123) } ["a:b"] ["S"]"#
             ]],
         );
-        check(
+        check_parsed_config(
             json!({ "grant": "client_credentials", "client_id": "c", "private_key": { "secret": "K" } }),
             expect![[
                 r#"Program { id: "c", proof: Key(Secret(SecretName { secret: "K", prefix: "" })) } [] ["K"]"#
             ]],
         );
         let identity = json!({ "issuer": "https://idp", "token_endpoint": "https://idp/token", "client_id": "i", "id_token": { "secret": "ID" } });
-        check(
+        check_parsed_config(
             json!({ "grant": "cross_app", "client_id": "c", "identity": identity }),
             expect![[
                 r#"CrossApp { client: Client { id: "c", secret: None }, identity: Identity { issuer: "https://idp", token_endpoint: ServerUrl(Url { scheme: "https", cannot_be_a_base: false, username: "", password: None, host: Some(Domain("idp")), port: None, path: "/token", query: None, fragment: None }), client_id: "i", client_secret: None, id_token: Secret(SecretName { secret: "ID", prefix: "" }) } } [] ["ID"]"#
@@ -259,54 +262,57 @@ mod tests {
 
     #[test]
     fn a_wrong_grant_is_explained() {
-        check(
+        check_parsed_config(
             json!("basic"),
             expect!["✗ `auth` must be `oauth` or a map, such as `{scopes: [read]}`"],
         );
-        check(
+        check_parsed_config(
             json!({ "client_secret": { "secret": "S" } }),
             expect!["✗ `client_secret` needs a `client_id`"],
         );
-        check(
+        check_parsed_config(
             json!({ "client_id": "c", "client_secret": "in plain sight" }),
             expect!["✗ a secret in `auth` must be named, as in `{secret: TOKEN}`"],
         );
-        check(json!({ "scopes": ["a b"] }), expect!["✗ `a b` is not a valid OAuth scope"]);
-        check(
+        check_parsed_config(
+            json!({ "scopes": ["a b"] }),
+            expect!["✗ `a b` is not a valid OAuth scope"],
+        );
+        check_parsed_config(
             json!({ "grant": "password" }),
             expect![
                 "✗ unknown variant `password`, expected one of `authorization_code`, `client_credentials`, `cross_app`"
             ],
         );
-        check(
+        check_parsed_config(
             json!({ "grant": "client_credentials", "client_id": "c" }),
             expect![
                 "✗ `grant: client_credentials` needs either a `client_secret` or a `private_key`"
             ],
         );
-        check(
+        check_parsed_config(
             json!({ "grant": "client_credentials", "callback_port": 1 }),
             expect!["✗ this `grant` has no `callback_port`"],
         );
-        check(
+        check_parsed_config(
             json!({ "grant": "cross_app", "client_id": "c" }),
             expect!["✗ `grant: cross_app` needs a `client_id` and an `identity`"],
         );
-        check(
+        check_parsed_config(
             json!({ "issuer": "example" }),
             expect!["✗ `issuer` must be the address of the authorization server, not `example`"],
         );
-        check(
+        check_parsed_config(
             json!({ "private_key": { "secret": "K" } }),
             expect!["✗ this `grant` has no `private_key`"],
         );
-        check(
+        check_parsed_config(
             json!({ "client_metadata": "http://example.com/client.json" }),
             expect![
                 "✗ `client_metadata` must be the https address of a document, not `http://example.com/client.json`"
             ],
         );
-        check(
+        check_parsed_config(
             json!({ "clientId": "c" }),
             expect![
                 "✗ unknown field `clientId`, expected one of `grant`, `issuer`, `client_id`, `client_secret`, `private_key`, `client_metadata`, `scopes`, `callback_port`, `identity`"

@@ -14,7 +14,7 @@ fn steps() -> Vec<UncheckedStep> {
 
 /// All steps before `x` have succeeded, `c` before `b`.
 fn story_before_last_step() -> Story {
-    let mut story = Story::with(steps(), compensating());
+    let mut story = Story::with_options(steps(), compensating_options());
     story.succeed("a").succeed("c").succeed("b");
     story
 }
@@ -54,7 +54,7 @@ fn succeeded_steps_are_compensated_in_reverse_order() {
 
 #[test]
 fn steps_that_run_at_the_failure_are_awaited_and_compensated() {
-    let mut story = Story::with(steps(), compensating());
+    let mut story = Story::with_options(steps(), compensating_options());
     story.succeed("a").end_step("b", Err(failed_error()));
     assert_eq!(story.state(), ExecutionState::InProgress);
     story.succeed("c").check(expect![[r#"
@@ -84,7 +84,7 @@ fn a_completed_execution_is_not_compensated() {
     story.assert_finished(ExecutionState::Completed);
     let steps =
         vec![with_compensation(call("a", &[])), on_error(OnError::Continue, call("b", &[]))];
-    let mut survived = Story::with(steps, compensating());
+    let mut survived = Story::with_options(steps, compensating_options());
     survived.succeed("a").end_step("b", Err(failed_error()));
     assert_eq!(compensated_steps(&survived), Vec::<String>::new());
     survived.assert_finished(ExecutionState::Completed);
@@ -92,7 +92,7 @@ fn a_completed_execution_is_not_compensated() {
 
 #[test]
 fn a_failure_before_any_success_compensates_nothing() {
-    let mut story = Story::with(steps(), compensating());
+    let mut story = Story::with_options(steps(), compensating_options());
     story.end_step("a", Err(failed_error())).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 failed tool.failed, b skipped ExecutionFailed, c skipped ExecutionFailed,
@@ -102,7 +102,7 @@ fn a_failure_before_any_success_compensates_nothing() {
 
 #[test]
 fn a_cancelled_execution_is_compensated_after_all_steps_stopped() {
-    let mut story = Story::with(steps(), compensating());
+    let mut story = Story::with_options(steps(), compensating_options());
     story.succeed("a").cancel().succeed("c");
     assert_eq!(story.state(), ExecutionState::InProgress, "`b` was asked to stop and still runs");
     story.end_step("b", Err(cancelled_error()));
@@ -121,7 +121,7 @@ fn a_cancelled_execution_is_compensated_after_all_steps_stopped() {
 #[test]
 fn an_execution_past_its_deadline_is_compensated_without_a_deadline() {
     let options = ExecutionOptions { deadline_ms: Some(50), ..compensating() };
-    let mut story = Story::with(steps(), options);
+    let mut story = Story::with_options(steps(), options);
     story.succeed("a").succeed("b").wake_at(50).end_step("c", Err(cancelled_error()));
     assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Compensating, None));
     story.wake_at(5_000).succeed("b/undo").succeed("a/undo").check(expect![[r#"
@@ -137,12 +137,13 @@ fn an_execution_past_its_deadline_is_compensated_without_a_deadline() {
 
 #[test]
 fn items_are_compensated_one_by_one_with_their_own_outputs() {
-    let each = with(json!({ "it": "{{item}}" }), with_compensation(call("each", &["a"])));
+    let each =
+        with_parameters(json!({ "it": "{{item}}" }), with_compensation(call("each", &["a"])));
     let mut each = for_each("{{a}}", each);
     each.compensate.as_mut().unwrap().parameters =
         Arc::new(json!({ "of": "{{each}}", "it": "{{item}}", "at": "{{index}}", "all": "{{a}}" }));
     let steps = vec![call("a", &[]), each];
-    let mut story = Story::with(steps, compensating());
+    let mut story = Story::with_options(steps, compensating_options());
     story.end_step("a", Ok(json!(["x", "y", "z"])));
     story.end_step("each[2]", Ok(json!("Z"))).end_step("each[0]", Ok(json!("X")));
     story.end_step("each[1]", Err(failed_error()));
@@ -167,7 +168,7 @@ fn a_compensation_is_retried_by_its_own_policy() {
     let mut a = with_compensation(call("a", &[]));
     let policy = &mut a.compensate.as_mut().unwrap().policy;
     (policy.retry.max_attempts, policy.retry.jitter) = (2, false);
-    let mut story = Story::with(vec![a, call("x", &["a"])], compensating());
+    let mut story = Story::with_options(vec![a, call("x", &["a"])], compensating_options());
     story.succeed("a").end_step("x", Err(failed_error())).end_step("a/undo", Err(failed_error()));
     assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Compensating, Some(100)));
     story.claim().wake_at(100).succeed("a/undo").check(expect![[r#"
@@ -216,7 +217,7 @@ fn an_interrupted_compensation_with_an_effect_is_not_repeated() {
     let mut once = with_compensation(call("b", &["a"]));
     once.compensate.as_mut().unwrap().policy.effect = Effect::Once;
     let steps = vec![with_compensation(call("a", &[])), once, call("x", &["b"])];
-    let mut story = Story::with(steps, compensating());
+    let mut story = Story::with_options(steps, compensating_options());
     story.succeed("a").succeed("b").end_step("x", Err(failed_error())).claim().check(expect![[
         r#"
         0 claimed, a#1 started
@@ -238,7 +239,7 @@ fn a_compensation_with_unresolved_parameters_fails_alone() {
     b.compensate.as_mut().unwrap().parameters = Arc::new(json!({ "of": "{{b.missing}}" }));
     let steps = vec![with_compensation(call("a", &[])), b, call("x", &["b"])];
     let options = ExecutionOptions { strict_templates: Some(true), ..compensating() };
-    let mut story = Story::with(steps, options);
+    let mut story = Story::with_options(steps, options);
     story.succeed("a").succeed("b").end_step("x", Err(failed_error())).succeed("a/undo").check(
         expect![[r#"
         0 claimed, a#1 started
@@ -260,7 +261,7 @@ fn a_compensation_may_sleep_and_may_not_wait_for_a_signal() {
     let undo = b.compensate.as_mut().unwrap();
     (undo.tool, undo.parameters) =
         ("flow.wait".parse().unwrap(), Arc::new(json!({ "name": "go" })));
-    let mut story = Story::with(vec![a, b, call("x", &["b"])], compensating());
+    let mut story = Story::with_options(vec![a, b, call("x", &["b"])], compensating_options());
     story.succeed("a").succeed("b").end_step("x", Err(failed_error())).claim().wake_at(70).check(
         expect![[r#"
         0 claimed, a#1 started
@@ -276,7 +277,7 @@ fn a_compensation_may_sleep_and_may_not_wait_for_a_signal() {
 
 #[test]
 fn a_pause_does_not_delay_compensations() {
-    let mut story = Story::with(steps(), compensating());
+    let mut story = Story::with_options(steps(), compensating_options());
     story.succeed("a").send_command(Command::Pause).succeed("b").end_step("c", Err(failed_error()));
     assert_eq!(story.state(), ExecutionState::Compensating);
     assert!(!story.execution.is_paused());
@@ -311,7 +312,7 @@ fn an_open_compensation_counts_as_work() {
 #[test]
 fn a_succeeded_sub_plan_is_compensated_by_a_call() {
     let steps = vec![with_compensation(sub_plan("p", &[])), call("x", &["p"])];
-    let mut story = Story::with(steps, compensating());
+    let mut story = Story::with_options(steps, compensating_options());
     story.end_step("p", Ok(json!({ "out": 1 }))).end_step("x", Err(failed_error()));
     assert!(story.execution.agenda().has_calls(), "a call undoes the step");
     assert_eq!(story.called_with("p/undo"), json!({ "of": { "out": 1 } }));
@@ -324,7 +325,10 @@ fn ten_thousand_items_are_compensated_with_two_events_each() {
     const ITEMS: usize = 10_000;
     let list = Value::Array((0..ITEMS).map(Value::from).collect());
     let each = for_each("{{a}}", with_compensation(call("each", &["a"])));
-    let mut story = Story::with(vec![call("a", &[]), each, call("x", &["each"])], compensating());
+    let mut story = Story::with_options(
+        vec![call("a", &[]), each, call("x", &["each"])],
+        compensating_options(),
+    );
     story.end_step("a", Ok(list)).run(|task| match task.step.get() {
         2 => Err(failed_error()),
         _ => Ok(json!(task.part.item)),

@@ -7,8 +7,8 @@ fn a_condition_is_evaluated_after_all_dependencies_finished() {
     let steps = vec![
         call("a", &[]),
         call("b", &[]),
-        when("a.by == 'a'", call("yes", &["a", "b"])),
-        when("steps['a'].by == 'b'", call("no", &["a"])),
+        with_condition("a.by == 'a'", call("yes", &["a", "b"])),
+        with_condition("steps['a'].by == 'b'", call("no", &["a"])),
         call("after_no", &["no"]),
     ];
     let mut story = Story::new(steps);
@@ -26,14 +26,17 @@ fn a_condition_is_evaluated_after_all_dependencies_finished() {
 #[test]
 fn a_dependent_of_a_skipped_step_with_a_condition_decides_itself() {
     let steps = vec![
-        when("false", call("a", &[])),
+        with_condition("false", call("a", &[])),
         call("plain", &["a"]),
-        when(
+        with_condition(
             "true",
-            with(json!({ "got": "{{a}}", "plain": "{{plain}}" }), call("own", &["a", "plain"])),
+            with_parameters(
+                json!({ "got": "{{a}}", "plain": "{{plain}}" }),
+                call("own", &["a", "plain"]),
+            ),
         ),
-        when("a == null", call("asks", &["a"])),
-        when("a != null", call("no", &["a"])),
+        with_condition("a == null", call("asks", &["a"])),
+        with_condition("a != null", call("no", &["a"])),
         call("join", &["own", "asks"]),
     ];
     let mut story = Story::new(steps);
@@ -51,7 +54,7 @@ fn a_dependent_of_a_skipped_step_with_a_condition_decides_itself() {
 fn a_condition_is_evaluated_after_a_tolerated_failure() {
     let steps = vec![
         on_error(OnError::Continue, call("a", &[])),
-        when("a == null", call("b", &["a"])),
+        with_condition("a == null", call("b", &["a"])),
         call("c", &["a"]),
     ];
     let mut story = Story::new(steps);
@@ -64,8 +67,9 @@ fn a_condition_is_evaluated_after_a_tolerated_failure() {
 
 #[test]
 fn a_condition_with_an_error_fails_its_step() {
-    let steps =
-        || vec![call("a", &[]), when("a.missing > 1", call("b", &["a"])), call("c", &["b"])];
+    let steps = || {
+        vec![call("a", &[]), with_condition("a.missing > 1", call("b", &["a"])), call("c", &["b"])]
+    };
     let mut story = Story::new(steps());
     story.succeed("a").check(expect![[r#"
         0 claimed, a#1 started
@@ -88,11 +92,11 @@ fn a_condition_can_read_the_input_and_variables() {
     a.output_mapping = vec![("by".to_owned(), "who".to_owned())];
     let steps = vec![
         a,
-        when("input.days > 3 && vars.who == 'a'", call("b", &["a"])),
-        when("input.days > 30", call("c", &[])),
+        with_condition("input.days > 3 && vars.who == 'a'", call("b", &["a"])),
+        with_condition("input.days > 30", call("c", &[])),
     ];
     let input = Arc::new(json!({ "days": 7 }));
-    let mut story = Story::with(steps, ExecutionOptions { input, ..Default::default() });
+    let mut story = Story::with_options(steps, ExecutionOptions { input, ..Default::default() });
     story.succeed("a").succeed("b").check(expect![[r#"
         0 claimed, c skipped Condition, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started
@@ -105,8 +109,8 @@ fn a_condition_is_evaluated_before_approval_and_loop() {
     let list = json!({ "list": [1, 2] });
     let steps = vec![
         call("a", &[]),
-        when("false", with_approval(for_each("{{a.list}}", call("no", &["a"])))),
-        when("true", with_approval(for_each("{{a.list}}", call("yes", &["a"])))),
+        with_condition("false", with_approval(for_each("{{a.list}}", call("no", &["a"])))),
+        with_condition("true", with_approval(for_each("{{a.list}}", call("yes", &["a"])))),
     ];
     let mut story = Story::new(steps);
     story.end_step("a", Ok(list)).approve("yes", true).run(|_| Ok(json!(0))).check(expect![[r#"
@@ -120,7 +124,7 @@ fn a_condition_is_evaluated_before_approval_and_loop() {
 
 #[test]
 fn no_condition_is_evaluated_during_a_pause_or_drain() {
-    let mut story = Story::new(vec![call("a", &[]), when("false", call("b", &["a"]))]);
+    let mut story = Story::new(vec![call("a", &[]), with_condition("false", call("b", &["a"]))]);
     story.send_command(Command::Pause).succeed("a").claim().check(expect![[r#"
         0 claimed, a#1 started
         0 paused
@@ -135,7 +139,7 @@ fn no_condition_is_evaluated_during_a_pause_or_drain() {
 
 #[test]
 fn a_step_with_a_condition_stops_like_any_other() {
-    let steps = || vec![call("a", &[]), call("x", &[]), when("true", call("b", &["a"]))];
+    let steps = || vec![call("a", &[]), call("x", &[]), with_condition("true", call("b", &["a"]))];
     let mut failing = Story::new(steps());
     failing.end_step("x", Err(failed_error())).succeed("a").check(expect![[r#"
         0 claimed, a#1 started, x#1 started

@@ -13,14 +13,22 @@ fn dry_run_story(steps: Vec<UncheckedStep>, verdicts: Vec<CheckedStep>) -> Story
     let created = Created::new(plan.id(), plan.info().request, options);
     let id = "exec_1_aaaaaaaaa".parse().unwrap();
     let (execution, log) = dry_run_events(id, &plan, created, time_at(0), verdicts).unwrap();
-    let (starts, limited) = (BTreeSet::new(), Arc::default());
-    Story { execution, log, now: time_at(0), commands: 0, told: 1, starts, limited }
+    let (decision_starts, limited_tools) = (BTreeSet::new(), Arc::default());
+    Story {
+        execution,
+        log,
+        now: time_at(0),
+        commands: 0,
+        checked_events: 1,
+        decision_starts,
+        limited_tools,
+    }
 }
 
-fn everything() -> Vec<UncheckedStep> {
+fn all_step_kinds() -> Vec<UncheckedStep> {
     vec![
         with_approval(call("a", &[])),
-        when("a == 1", call("b", &["a"])),
+        with_condition("a == 1", call("b", &["a"])),
         for_each("{{a}}", with_compensation(call("c", &["a"]))),
         sub_plan("d", &["b"]),
         sleep("e", 10, &[]),
@@ -30,7 +38,7 @@ fn everything() -> Vec<UncheckedStep> {
 
 #[test]
 fn a_dry_run_starts_no_step_and_finishes_at_once() {
-    let mut story = dry_run_story(everything(), vec![verdict(None); 6]);
+    let mut story = dry_run_story(all_step_kinds(), vec![verdict(None); 6]);
     story.check(expect![[r"
         0 a checked, a skipped DryRun, b checked, b skipped DryRun, c checked, c skipped DryRun,
           d checked, d skipped DryRun, e checked, e skipped DryRun, f checked, f skipped DryRun,
@@ -48,7 +56,7 @@ fn a_dry_run_starts_no_step_and_finishes_at_once() {
 fn a_step_that_could_not_run_fails_a_dry_run_after_all_checks() {
     let mut verdicts = vec![verdict(None); 6];
     verdicts[0].error = Some(ToolError::new(ErrorCode::INVALID_PARAMETERS, "no"));
-    let mut story = dry_run_story(everything(), verdicts);
+    let mut story = dry_run_story(all_step_kinds(), verdicts);
     story.check(expect![[r"
         0 a checked, a#1 failed tool.invalid_parameters, b checked, b skipped DryRun, c checked,
           c skipped DryRun, d checked, d skipped DryRun, e checked, e skipped DryRun, f checked,
@@ -60,7 +68,7 @@ fn a_step_that_could_not_run_fails_a_dry_run_after_all_checks() {
 
 #[test]
 fn a_dry_run_needs_a_check_of_every_step() {
-    let plan = plan(everything());
+    let plan = plan(all_step_kinds());
     let options = ExecutionOptions::default();
     let created = Created::new(plan.id(), plan.info().request, options);
     let id = "exec_1_aaaaaaaaa".parse().unwrap();

@@ -75,7 +75,7 @@ fn a_step_with_a_skipped_dependency_is_skipped_at_once() {
 fn on_error_ignore_sets_a_null_output_and_runs_dependents() {
     let steps = vec![
         on_error(OnError::Ignore, call("a", &[])),
-        with(
+        with_parameters(
             json!({ "whole": "{{a}}", "text": "a is {{a}}", "part": "{{a.x}}" }),
             effect(Effect::Read, call("b", &["a"])),
         ),
@@ -307,8 +307,11 @@ fn late_and_repeated_results_change_nothing() {
 
 #[test]
 fn templates_in_outputs_are_not_rendered() {
-    let steps =
-        vec![call("a", &[]), call("b", &["a"]), with(json!({ "x": "{{a}}" }), call("c", &["a"]))];
+    let steps = vec![
+        call("a", &[]),
+        call("b", &["a"]),
+        with_parameters(json!({ "x": "{{a}}" }), call("c", &["a"])),
+    ];
     let mut story = Story::new(steps);
     story.end_step("a", Ok(json!("{{b}}")));
     let c = story.execution.step(story.step_number("c"));
@@ -335,7 +338,10 @@ fn a_failing_execution_awaits_running_sleeps() {
 #[test]
 fn parameters_above_the_event_limit_are_invalid() {
     let large = json!({ "text": "x".repeat(limits::PARAMETER_BYTES) });
-    for step in [with(large.clone(), call("a", &[])), with(large, with_approval(call("a", &[])))] {
+    for step in [
+        with_parameters(large.clone(), call("a", &[])),
+        with_parameters(large, with_approval(call("a", &[]))),
+    ] {
         let mut story = Story::new(vec![step]);
         story.check(expect![[r"
             0 claimed, a#1 failed tool.invalid_parameters, finished Failed

@@ -37,7 +37,7 @@ fn a_long_loop_does_not_delay_the_branch_beside_it() {
         call("d", &["c"]),
     ];
     let options = ExecutionOptions { max_parallel: Some(4), ..Default::default() };
-    let mut story = Story::with(steps, options);
+    let mut story = Story::with_options(steps, options);
     story.end_step("a", Ok(list));
     story.succeed("b").succeed("each[0]");
     assert_eq!(story.execution.step(story.step_number("c")).state.name(), "running");
@@ -79,7 +79,7 @@ fn a_dependent_of_six_thousand_items_starts_after_the_last() {
     let steps = vec![
         call("a", &[]),
         for_each("{{a}}", call("each", &["a"])),
-        with(json!({ "all": "{{each}}" }), call("join", &["each"])),
+        with_parameters(json!({ "all": "{{each}}" }), call("join", &["each"])),
     ];
     let mut story = Story::new(steps);
     story.end_step("a", Ok(list));
@@ -99,8 +99,8 @@ fn a_loop_without_items_lets_its_dependents_start() {
     let steps = vec![
         call("a", &[]),
         for_each("{{a}}", call("each", &["a"])),
-        when("false", call("no", &["a"])),
-        when("each.size() == 0 && no == null", call("join", &["each", "no"])),
+        with_condition("false", call("no", &["a"])),
+        with_condition("each.size() == 0 && no == null", call("join", &["each", "no"])),
     ];
     let mut story = Story::new(steps);
     story.end_step("a", Ok(json!([]))).succeed("join").check(expect![[r#"
@@ -117,7 +117,7 @@ fn a_failed_optional_branch_does_not_start_the_join_early() {
     let steps = vec![
         on_error(OnError::Ignore, call("optional", &[])),
         call("other", &[]),
-        with(
+        with_parameters(
             json!({ "got": ["{{optional}}", "{{other.by}}"] }),
             call("join", &["optional", "other"]),
         ),
@@ -136,10 +136,10 @@ fn a_failed_optional_branch_does_not_start_the_join_early() {
 #[test]
 fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
     let steps = vec![
-        when("false", call("skipped", &[])),
+        with_condition("false", call("skipped", &[])),
         call("other", &[]),
         call("plain", &["skipped", "other"]),
-        when("other.by == 'other'", call("own", &["skipped", "other", "plain"])),
+        with_condition("other.by == 'other'", call("own", &["skipped", "other", "plain"])),
     ];
     let mut story = Story::new(steps);
     story.check(expect![[r"
@@ -160,7 +160,7 @@ fn a_suspended_branch_keeps_its_siblings_results() {
         with_approval(call("b", &[])),
         wait("w", "go", &[]),
         call("c", &[]),
-        with(
+        with_parameters(
             json!(["{{a.by}}", "{{b.by}}", "{{w}}", "{{c.by}}"]),
             call("join", &["a", "b", "w", "c"]),
         ),
@@ -177,7 +177,8 @@ fn a_suspended_branch_keeps_its_siblings_results() {
 /// Mastra: the items of a loop that are suspended resume with the data of another.
 #[test]
 fn suspended_items_keep_their_own_results() {
-    let each = on_error(OnError::Wait, with(json!({ "it": "{{item}}" }), call("each", &["a"])));
+    let each =
+        on_error(OnError::Wait, with_parameters(json!({ "it": "{{item}}" }), call("each", &["a"])));
     let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", each)]);
     story.end_step("a", Ok(json!(["x", "y", "z"])));
     story
@@ -203,7 +204,7 @@ fn a_waiting_step_holds_no_slot() {
         call("z", &[]),
     ];
     let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
-    let mut story = Story::with(steps, options);
+    let mut story = Story::with_options(steps, options);
     story.end_step("r", Err(failed_error())).end_step("d", Err(failed_error()));
     assert_eq!(story.execution.step(story.step_number("z")).state.name(), "running");
     story
@@ -232,11 +233,13 @@ fn a_waiting_step_holds_no_slot() {
 /// Kestra: a loop inside a limit of one deadlocks with itself.
 #[test]
 fn a_loop_with_one_slot_finishes() {
-    let each = width(1, with_attempts(2, on_error(OnError::Wait, call("each", &["a"]))));
-    for options in [sequential(), ExecutionOptions { max_parallel: Some(1), ..Default::default() }]
+    let each =
+        with_max_parallel(1, with_attempts(2, on_error(OnError::Wait, call("each", &["a"]))));
+    for options in
+        [sequential_options(), ExecutionOptions { max_parallel: Some(1), ..Default::default() }]
     {
         let steps = vec![call("a", &[]), for_each("{{a}}", each.clone()), call("z", &["each"])];
-        let mut story = Story::with(steps, options);
+        let mut story = Story::with_options(steps, options);
         story.end_step("a", Ok(json!([1, 2, 3])));
         story
             .end_step("each[0]", Err(failed_error()))
@@ -251,7 +254,8 @@ fn a_loop_with_one_slot_finishes() {
 /// has its own slots, and its parent needs no worker.
 #[test]
 fn a_sub_plan_does_not_need_a_slot_of_its_parent() {
-    let mut story = Story::with(vec![sub_plan("p", &[]), call("b", &[])], sequential());
+    let mut story =
+        Story::with_options(vec![sub_plan("p", &[]), call("b", &[])], sequential_options());
     assert!(!story.execution.agenda().has_calls());
     story.end_step("p", Ok(json!(1))).succeed("b");
     story.assert_finished(ExecutionState::Completed);

@@ -3,13 +3,14 @@
 use expect_test::expect;
 
 use super::{
-    loops::{a_loop, begun, begun_with, each},
+    loops::{a_loop, begun, begun_with, loop_step},
     *,
 };
 
 #[test]
 fn cancelling_during_a_loop_stops_every_item() {
-    let mut story = start_loop(width(2, with_attempts(2, each())), json!([1, 2, 3, 4]));
+    let mut story =
+        start_loop(with_max_parallel(2, with_attempts(2, loop_step())), json!([1, 2, 3, 4]));
     story
         .succeed("each[0]")
         .end_step("each[1]", Err(failed_error()))
@@ -30,7 +31,7 @@ fn cancelling_during_a_loop_stops_every_item() {
 #[test]
 fn a_deadline_during_a_loop_fails_the_step() {
     let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
-    let mut story = start_loop_with(width(1, each()), json!([1, 2]), options);
+    let mut story = start_loop_with(with_max_parallel(1, loop_step()), json!([1, 2]), options);
     story.wake_at(50).end_step("each[0]", Err(cancelled_error())).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2], each#1 started of 2, each[0]#1 started
@@ -47,7 +48,7 @@ fn a_loop_whose_items_miss_the_deadline_fails() {
         for (effect, end) in [(Effect::Read, cancelled_error()), (Effect::Once, cancelled_error())]
         {
             let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
-            let each = on_error(kind, super::effect(effect, each()));
+            let each = on_error(kind, super::effect(effect, loop_step()));
             let mut story = start_loop_with(each, json!([1, 2]), options);
             story.wake_at(50).end_step("each[0]", Err(end.clone())).end_step("each[1]", Err(end));
             story.assert_finished(ExecutionState::Failed);
@@ -66,7 +67,7 @@ fn a_loop_whose_items_miss_the_deadline_fails() {
 #[test]
 fn a_failure_elsewhere_awaits_running_items_and_starts_no_others() {
     for kind in [OnError::Fail, OnError::Continue, OnError::Ignore] {
-        let mut steps = a_loop(width(1, on_error(kind, each())));
+        let mut steps = a_loop(with_max_parallel(1, on_error(kind, loop_step())));
         steps.push(call("x", &[]));
         let mut story = Story::new(steps);
         story
@@ -85,7 +86,7 @@ fn a_failure_elsewhere_awaits_running_items_and_starts_no_others() {
 
 #[test]
 fn an_item_with_an_unknown_outcome_is_not_retried() {
-    let mut story = start_loop(effect(Effect::Once, with_attempts(3, each())), json!([1, 2]));
+    let mut story = start_loop(effect(Effect::Once, with_attempts(3, loop_step())), json!([1, 2]));
     story.succeed("each[0]").claim().check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2], each#1 started of 2, each[0]#1 started, each[1]#1 started
@@ -98,7 +99,7 @@ fn an_item_with_an_unknown_outcome_is_not_retried() {
 #[test]
 fn a_too_long_list_fails_the_step() {
     let list = Value::Array(vec![json!(0); limits::ITEMS + 1]);
-    let mut story = start_loop(each(), list);
+    let mut story = start_loop(loop_step(), list);
     let StepState::Failed(error) = &story.execution.step(story.step_number("each")).state else {
         panic!("it is not over");
     };
@@ -111,7 +112,7 @@ fn a_too_long_list_fails_the_step() {
 fn ten_thousand_items_cost_two_events_each() {
     const ITEMS: usize = 10_000;
     let list = Value::Array((0..ITEMS).map(Value::from).collect());
-    let mut story = start_loop(width(7, each()), list);
+    let mut story = start_loop(with_max_parallel(7, loop_step()), list);
     let mut events = story.log.len();
     for n in 0..ITEMS {
         let running = story.execution.agenda().running();
@@ -134,7 +135,8 @@ fn ten_thousand_items_cost_two_events_each() {
 
 #[test]
 fn a_log_with_more_items_than_the_limit_is_corrupt() {
-    let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", each()), call("x", &[])]);
+    let mut story =
+        Story::new(vec![call("a", &[]), for_each("{{a}}", loop_step()), call("x", &[])]);
     story.end_step("a", Ok(json!([1])));
     let plan = Arc::clone(story.execution.plan());
     for (step, part, items) in [

@@ -6,11 +6,11 @@ use super::*;
 pub(super) fn a_loop(each: UncheckedStep) -> Vec<UncheckedStep> {
     vec![
         call("a", &[]),
-        for_each("{{a}}", with(json!({ "it": "{{item}}", "at": "{{index}}" }), each)),
+        for_each("{{a}}", with_parameters(json!({ "it": "{{item}}", "at": "{{index}}" }), each)),
     ]
 }
 
-pub(super) fn each() -> UncheckedStep {
+pub(super) fn loop_step() -> UncheckedStep {
     call("each", &["a"])
 }
 
@@ -23,14 +23,14 @@ pub(super) fn start_loop_with(
     list: Value,
     options: ExecutionOptions,
 ) -> Story {
-    let mut story = Story::with(a_loop(each), options);
+    let mut story = Story::with_options(a_loop(each), options);
     story.end_step("a", Ok(list));
     story
 }
 
 #[test]
 fn a_loop_returns_outputs_in_item_order() {
-    let mut story = start_loop(each(), json!(["x", "y", "z"]));
+    let mut story = start_loop(loop_step(), json!(["x", "y", "z"]));
     assert_eq!(story.called_with("each[1]"), json!({ "it": "y", "at": 1 }));
     story
         .succeed("each[2]")
@@ -53,8 +53,8 @@ fn a_loop_returns_outputs_in_item_order() {
 
 #[test]
 fn a_loop_over_an_empty_list_returns_an_empty_list() {
-    let mut steps = a_loop(each());
-    steps.push(with(json!({ "got": "{{each}}" }), call("after", &["each"])));
+    let mut steps = a_loop(loop_step());
+    steps.push(with_parameters(json!({ "got": "{{each}}" }), call("after", &["each"])));
     let mut story = Story::new(steps);
     story.end_step("a", Ok(json!([])));
     assert_eq!(story.called_with("after"), json!({ "got": [] }));
@@ -74,7 +74,7 @@ fn a_loop_over_something_other_than_a_list_fails() {
         (json!("[1]"), "text"),
         (json!(7), "a number"),
     ] {
-        let mut story = start_loop(each(), found);
+        let mut story = start_loop(loop_step(), found);
         let StepState::Failed(error) = &story.execution.step(story.step_number("each")).state
         else {
             panic!("it is not over");
@@ -83,7 +83,7 @@ fn a_loop_over_something_other_than_a_list_fails() {
         assert!(error.message.contains(what) && error.message.contains("{{a}}"), "{error}");
         story.assert_finished(ExecutionState::Failed);
     }
-    let mut missing = Story::new(vec![call("a", &[]), for_each("{{a.list}}", each())]);
+    let mut missing = Story::new(vec![call("a", &[]), for_each("{{a.list}}", loop_step())]);
     missing.succeed("a").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, each#1 failed step.not_a_list, finished Failed
@@ -92,7 +92,7 @@ fn a_loop_over_something_other_than_a_list_fails() {
 
 #[test]
 fn a_failed_item_fails_the_step_and_names_the_item() {
-    let mut story = start_loop(width(2, each()), json!([1, 2, 3]));
+    let mut story = start_loop(with_max_parallel(2, loop_step()), json!([1, 2, 3]));
     story.end_step("each[1]", Err(failed_error())).succeed("each[0]").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started, each[1]#1 started
@@ -109,7 +109,7 @@ fn a_failed_item_fails_the_step_and_names_the_item() {
 
 #[test]
 fn on_error_ignore_replaces_a_failed_item_by_null() {
-    let mut story = start_loop(on_error(OnError::Ignore, each()), json!([1, 2, 3]));
+    let mut story = start_loop(on_error(OnError::Ignore, loop_step()), json!([1, 2, 3]));
     story
         .end_step("each[1]", Err(failed_error()))
         .end_step("each[0]", Ok(json!(0)))
@@ -127,7 +127,7 @@ fn on_error_ignore_replaces_a_failed_item_by_null() {
 
 #[test]
 fn on_error_continue_omits_a_failed_item() {
-    let mut story = start_loop(on_error(OnError::Continue, each()), json!([1, 2, 3]));
+    let mut story = start_loop(on_error(OnError::Continue, loop_step()), json!([1, 2, 3]));
     story
         .end_step("each[1]", Err(failed_error()))
         .end_step("each[0]", Ok(json!(0)))
@@ -140,7 +140,7 @@ fn on_error_continue_omits_a_failed_item() {
 fn a_loop_whose_items_all_fail_returns_a_list() {
     for (kind, expected) in [(OnError::Ignore, json!([null, null])), (OnError::Continue, json!([]))]
     {
-        let mut story = start_loop(on_error(kind, each()), json!([1, 2]));
+        let mut story = start_loop(on_error(kind, loop_step()), json!([1, 2]));
         story.run(|_| Err(failed_error()));
         assert_eq!(story.output("each"), expected);
         story.assert_finished(ExecutionState::Completed);
@@ -149,7 +149,7 @@ fn a_loop_whose_items_all_fail_returns_a_list() {
 
 #[test]
 fn each_item_is_retried_alone() {
-    let mut story = start_loop(with_attempts(2, each()), json!([1, 2]));
+    let mut story = start_loop(with_attempts(2, loop_step()), json!([1, 2]));
     story
         .end_step("each[0]", Err(failed_error()))
         .end_step("each[1]", Ok(json!(1)))
@@ -169,7 +169,7 @@ fn each_item_is_retried_alone() {
 
 #[test]
 fn a_loop_limits_its_parallel_items() {
-    let mut story = start_loop(width(2, each()), json!([1, 2, 3, 4, 5]));
+    let mut story = start_loop(with_max_parallel(2, loop_step()), json!([1, 2, 3, 4, 5]));
     for n in 0..5 {
         let running = story.execution.agenda().running().len();
         assert_eq!(running, (5 - n).min(2));
@@ -181,7 +181,7 @@ fn a_loop_limits_its_parallel_items() {
 
 #[test]
 fn approval_is_requested_once_before_the_loop() {
-    let mut story = start_loop(with_approval(each()), json!([1, 2]));
+    let mut story = start_loop(with_approval(loop_step()), json!([1, 2]));
     assert_eq!(story.state(), ExecutionState::Waiting);
     story.claim().approve("each", true).run(|_| Ok(json!(0))).check(expect![[r"
         0 claimed, a#1 started
@@ -191,7 +191,7 @@ fn approval_is_requested_once_before_the_loop() {
         0 each[0]#1 succeeded 0
         0 each[1]#1 succeeded 0, each#1 succeeded, finished Completed
     "]]);
-    let mut refused = start_loop(with_approval(each()), json!([1, 2]));
+    let mut refused = start_loop(with_approval(loop_step()), json!([1, 2]));
     refused.approve("each", false).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2], each waiting approval
@@ -201,7 +201,7 @@ fn approval_is_requested_once_before_the_loop() {
 
 #[test]
 fn a_person_decides_about_one_item_or_about_all() {
-    let mut one = start_loop(on_error(OnError::Wait, each()), json!([1, 2, 3]));
+    let mut one = start_loop(on_error(OnError::Wait, loop_step()), json!([1, 2, 3]));
     one.end_step("each[0]", Err(failed_error()))
         .end_step("each[2]", Err(failed_error()))
         .succeed("each[1]");
@@ -218,7 +218,7 @@ fn a_person_decides_about_one_item_or_about_all() {
     "#]]);
     one.succeed("each[2]").approve("each[0]", true).succeed("each[0]");
     one.assert_finished(ExecutionState::Completed);
-    let mut all = start_loop(on_error(OnError::Wait, each()), json!([1, 2, 3]));
+    let mut all = start_loop(on_error(OnError::Wait, loop_step()), json!([1, 2, 3]));
     all.run(|_| Err(failed_error())).approve("each", true).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started, each[1]#1 started,
@@ -231,7 +231,7 @@ fn a_person_decides_about_one_item_or_about_all() {
     "]]);
     all.run(|_| Ok(json!(0)));
     all.assert_finished(ExecutionState::Completed);
-    let mut refused = start_loop(on_error(OnError::Wait, each()), json!([1, 2, 3]));
+    let mut refused = start_loop(on_error(OnError::Wait, loop_step()), json!([1, 2, 3]));
     refused.run(|_| Err(failed_error())).approve("each[1]", false).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started, each[1]#1 started,
@@ -246,7 +246,8 @@ fn a_person_decides_about_one_item_or_about_all() {
 
 #[test]
 fn a_waiting_item_lets_the_next_start_and_continues_after_the_answer() {
-    let mut story = start_loop(width(1, on_error(OnError::Wait, each())), json!([1, 2, 3]));
+    let mut story =
+        start_loop(with_max_parallel(1, on_error(OnError::Wait, loop_step())), json!([1, 2, 3]));
     story.end_step("each[0]", Err(failed_error())).approve("each[0]", true).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started
@@ -263,9 +264,9 @@ fn a_waiting_item_lets_the_next_start_and_continues_after_the_answer() {
 #[test]
 fn an_answered_item_that_is_stopped_does_not_start() {
     for kind in [ExecutionState::Failed, ExecutionState::Cancelled] {
-        let mut steps = a_loop(width(1, on_error(OnError::Wait, each())));
+        let mut steps = a_loop(with_max_parallel(1, on_error(OnError::Wait, loop_step())));
         steps.push(call("x", &[]));
-        let mut story = Story::with(steps, compensating());
+        let mut story = Story::with_options(steps, compensating_options());
         story
             .end_step("a", Ok(json!([1, 2, 3])))
             .end_step("each[0]", Err(failed_error()))
@@ -284,7 +285,7 @@ fn an_answered_item_that_is_stopped_does_not_start() {
 
 #[test]
 fn items_sleep_in_parallel_and_survive_a_claim() {
-    let each = with(json!({ "ms": "{{item}}" }), step("each", "flow.sleep", &["a"]));
+    let each = with_parameters(json!({ "ms": "{{item}}" }), step("each", "flow.sleep", &["a"]));
     let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", each)]);
     story.end_step("a", Ok(json!([50, 20]))).claim().wake_at(20).claim().wake_at(50).check(
         expect![[r"
@@ -302,8 +303,8 @@ fn items_sleep_in_parallel_and_survive_a_claim() {
 
 #[test]
 fn each_item_waits_for_its_own_signal() {
-    let each = with(json!({ "name": "go {{item}}" }), step("each", "flow.wait", &["a"]));
-    let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", width(1, each))]);
+    let each = with_parameters(json!({ "name": "go {{item}}" }), step("each", "flow.wait", &["a"]));
+    let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", with_max_parallel(1, each))]);
     story.signal("go y", json!("early")).end_step("a", Ok(json!(["x", "y", "z"])));
     assert_eq!(story.state(), ExecutionState::Waiting);
     story.signal("go z", json!("late")).claim().signal("go x", json!("last")).check(expect![[r#"
@@ -320,7 +321,7 @@ fn each_item_waits_for_its_own_signal() {
 
 #[test]
 fn sequential_items_start_in_order() {
-    let mut story = start_loop_with(each(), json!([1, 2, 3]), sequential());
+    let mut story = start_loop_with(loop_step(), json!([1, 2, 3]), sequential_options());
     story.run(|_| Ok(json!(0))).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2,3], each#1 started of 3, each[0]#1 started

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn approval_is_requested_after_dependencies_with_rendered_parameters() {
-    let asked = with(json!({ "who": "{{a.by}}" }), with_approval(call("b", &["a"])));
+    let asked = with_parameters(json!({ "who": "{{a.by}}" }), with_approval(call("b", &["a"])));
     let mut story = Story::new(vec![call("a", &[]), asked]);
     story.approve("b", true).succeed("a").check(expect![[r#"
         0 claimed, a#1 started
@@ -131,7 +131,8 @@ fn a_wait_may_need_approval_first() {
 
 #[test]
 fn a_wait_without_a_signal_name_is_invalid() {
-    let mut story = Story::new(vec![with(json!({ "name": 7 }), step("w", "flow.wait", &[]))]);
+    let mut story =
+        Story::new(vec![with_parameters(json!({ "name": 7 }), step("w", "flow.wait", &[]))]);
     story.check(expect![[r"
         0 claimed, w#1 failed tool.invalid_parameters, finished Failed
     "]]);
@@ -159,7 +160,7 @@ fn a_repeated_command_counts_once() {
 #[test]
 fn an_approval_of_a_step_that_does_not_wait_changes_nothing() {
     let mut story = Story::new(vec![call("a", &[]), wait("w", "go", &[])]);
-    story.told = story.log.len();
+    story.checked_events = story.log.len();
     story.approve("a", true).approve("a", false).approve("w", true).approve("w", false);
     let nobody = "nobody".parse().unwrap();
     story.send_command(Command::Approve {
@@ -200,7 +201,7 @@ fn a_paused_execution_starts_no_step_and_records_results() {
 
 #[test]
 fn a_pause_before_the_first_claim_stays_in_force() {
-    let mut story = Story::unclaimed(vec![call("a", &[])], ExecutionOptions::default());
+    let mut story = Story::new_unclaimed(vec![call("a", &[])], ExecutionOptions::default());
     story.send_command(Command::Pause).claim().check(expect![[r"
         0 paused
         0 claimed

@@ -5,19 +5,19 @@ use expect_test::expect;
 use super::*;
 
 /// Returns a step that calls a tool with a limit.
-fn limited(id: &str, after: &[&str]) -> UncheckedStep {
+fn limited_step(id: &str, after: &[&str]) -> UncheckedStep {
     step(id, "set.limited", after)
 }
 
 fn start_limited(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Story {
-    let mut story = Story::unclaimed(steps, options);
+    let mut story = Story::new_unclaimed(steps, options);
     story.limit_calls(&["set.limited"]).claim();
     story
 }
 
 #[test]
 fn a_step_without_a_permit_is_pending_and_holds_no_slot() {
-    let steps = vec![limited("a", &[]), call("b", &[]), call("c", &[])];
+    let steps = vec![limited_step("a", &[]), call("b", &[]), call("c", &[])];
     let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
     let mut parallel =
         start_limited(steps.clone(), ExecutionOptions { max_parallel: Some(2), ..options });
@@ -36,8 +36,8 @@ fn a_step_without_a_permit_is_pending_and_holds_no_slot() {
 
 #[test]
 fn a_sequential_step_that_waits_for_a_permit_is_not_overtaken() {
-    let steps = vec![call("a", &[]), limited("b", &[]), call("c", &[])];
-    let mut story = start_limited(steps, sequential());
+    let steps = vec![call("a", &[]), limited_step("b", &[]), call("c", &[])];
+    let mut story = start_limited(steps, sequential_options());
     story.succeed("a").claim().grant_permit("b").succeed("b").succeed("c").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}
@@ -51,8 +51,9 @@ fn a_sequential_step_that_waits_for_a_permit_is_not_overtaken() {
 /// Regression: a retry that could not start woke the driver again and again.
 #[test]
 fn a_retry_behind_a_step_that_waits_for_a_permit_sets_no_wake_up() {
-    let steps = vec![call("a", &[]), for_each("{{a}}", with_attempts(2, limited("b", &["a"])))];
-    let mut story = start_limited(steps, sequential());
+    let steps =
+        vec![call("a", &[]), for_each("{{a}}", with_attempts(2, limited_step("b", &["a"])))];
+    let mut story = start_limited(steps, sequential_options());
     story
         .end_step("a", Ok(json!([0, 1])))
         .grant_permit("b[0]")
@@ -80,7 +81,7 @@ fn a_retry_behind_a_step_that_waits_for_a_permit_sets_no_wake_up() {
 #[test]
 fn a_permit_counts_once_and_only_for_a_waiting_task() {
     let mut story =
-        start_limited(vec![limited("a", &[]), call("b", &[])], ExecutionOptions::default());
+        start_limited(vec![limited_step("a", &[]), call("b", &[])], ExecutionOptions::default());
     let events = story.log.len();
     story.grant_permit("b");
     assert_eq!(story.log.len(), events);
@@ -96,7 +97,7 @@ fn a_permit_counts_once_and_only_for_a_waiting_task() {
 
 #[test]
 fn a_permit_without_a_slot_or_during_a_pause_starts_no_step() {
-    let steps = vec![limited("a", &[]), call("b", &[])];
+    let steps = vec![limited_step("a", &[]), call("b", &[])];
     let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
     let mut story =
         start_limited(steps.clone(), ExecutionOptions { max_parallel: Some(2), ..options });
@@ -119,7 +120,7 @@ fn a_permit_without_a_slot_or_during_a_pause_starts_no_step() {
 #[test]
 fn a_retry_needs_another_permit() {
     let mut story =
-        start_limited(vec![with_attempts(2, limited("a", &[]))], ExecutionOptions::default());
+        start_limited(vec![with_attempts(2, limited_step("a", &[]))], ExecutionOptions::default());
     story.grant_permit("a").end_step("a", Err(failed_error()));
     assert_eq!(story.next_wake_ms(), Some(100));
     story.wake_at(100);
@@ -136,7 +137,8 @@ fn a_retry_needs_another_permit() {
 
 #[test]
 fn each_item_waits_for_its_own_permit_in_order() {
-    let steps = vec![call("a", &[]), for_each("{{a}}", width(2, limited("each", &["a"])))];
+    let steps =
+        vec![call("a", &[]), for_each("{{a}}", with_max_parallel(2, limited_step("each", &["a"])))];
     let mut story = start_limited(steps, ExecutionOptions::default());
     story.end_step("a", Ok(json!([1, 2, 3])));
     assert_eq!(story.execution.agenda().without_permit().len(), 2);
@@ -162,7 +164,8 @@ fn each_item_waits_for_its_own_permit_in_order() {
 #[test]
 fn a_step_that_waits_for_a_permit_stops_like_a_ready_one() {
     for how in [ExecutionState::Cancelled, ExecutionState::Failed] {
-        let steps = vec![with_attempts(2, limited("a", &[])), limited("b", &[]), call("x", &[])];
+        let steps =
+            vec![with_attempts(2, limited_step("a", &[])), limited_step("b", &[]), call("x", &[])];
         let mut story = start_limited(steps, ExecutionOptions::default());
         story.grant_permit("a").end_step("a", Err(failed_error())).wake_at(100);
         match how {
@@ -181,7 +184,7 @@ fn a_compensation_waits_for_its_permit() {
     let undo = a.compensate.as_mut().unwrap();
     undo.tool = "set.limited".parse().unwrap();
     (undo.policy.retry.max_attempts, undo.policy.retry.jitter) = (2, false);
-    let mut story = start_limited(vec![a, call("x", &["a"])], compensating());
+    let mut story = start_limited(vec![a, call("x", &["a"])], compensating_options());
     story.succeed("a").end_step("x", Err(failed_error()));
     assert_eq!(story.state(), ExecutionState::Compensating);
     assert!(story.execution.agenda().has_work());
@@ -206,7 +209,7 @@ fn a_compensation_waits_for_its_permit() {
 
 #[test]
 fn a_worker_without_the_limit_starts_steps_that_waited() {
-    let mut story = start_limited(vec![limited("a", &[])], ExecutionOptions::default());
+    let mut story = start_limited(vec![limited_step("a", &[])], ExecutionOptions::default());
     assert_eq!(story.log.len(), 2);
     let plan = Arc::clone(story.execution.plan());
     story.execution = Execution::replay(story.execution.id(), plan, &story.log).unwrap();
@@ -217,7 +220,7 @@ fn a_worker_without_the_limit_starts_steps_that_waited() {
 /// With one slot and no fixed order, a task that waits for a permit does not block a retry.
 #[test]
 fn a_parallel_retry_is_not_blocked_by_a_wait_for_a_permit() {
-    let steps = vec![limited("a", &[]), with_attempts(2, call("b", &[]))];
+    let steps = vec![limited_step("a", &[]), with_attempts(2, call("b", &[]))];
     let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
     let mut story = start_limited(steps, options);
     story.end_step("b", Err(failed_error()));
@@ -241,7 +244,7 @@ fn a_worker_that_takes_over_starts_steps_in_the_same_order() {
         with_approval(call("first", &[])),
         with_approval(call("second", &[])),
         call("next", &["first"]),
-        with_attempts(2, limited("limited", &[])),
+        with_attempts(2, limited_step("limited", &[])),
     ];
     let mut story = start_limited(
         steps,

@@ -96,9 +96,9 @@ fn build_step(n: usize, features: &StepFeatures) -> UncheckedStep {
     let mut step = match features.kind {
         0 => sleep(&id, 400, &names),
         1 => wait(&id, &format!("go{}", n % 2), &names),
-        2 => with(inputs, sub_plan(&id, &names)),
-        3..5 => with(inputs, step(&id, "set.limited", &names)),
-        _ => with(inputs, call(&id, &names)),
+        2 => with_parameters(inputs, sub_plan(&id, &names)),
+        3..5 => with_parameters(inputs, step(&id, "set.limited", &names)),
+        _ => with_parameters(inputs, call(&id, &names)),
     };
     step.policy.effect = EFFECTS[features.effect];
     step.policy.on_error = ON_ERROR[features.on_error];
@@ -399,7 +399,7 @@ proptest! {
     fn random_executions_keep_the_invariants_and_finish(
         steps in steps(), options in options(), random_inputs in random_inputs(),
     ) {
-        let mut story = Story::unclaimed(steps, options);
+        let mut story = Story::new_unclaimed(steps, options);
         story.limit_calls(&["set.limited"]);
         for random_input in &random_inputs {
             story.apply_random_input(random_input);
@@ -432,7 +432,7 @@ proptest! {
                 }
                 step
             });
-            let mut story = Story::unclaimed(steps.collect(), options);
+            let mut story = Story::new_unclaimed(steps.collect(), options);
             story.limit_calls(&["set.limited"]).claim();
             for pick in &picks {
                 let held = story.execution.agenda().without_permit();
@@ -462,8 +462,10 @@ fn the_cost_of_a_decision_grows_with_the_tasks_it_makes_ready() {
     const STEPS: usize = 50_000;
     let mut steps = vec![call("root", &[])];
     steps.extend((1..STEPS).map(|n| call(&format!("s{n}"), &["root"])));
-    let mut story =
-        Story::with(steps, ExecutionOptions { max_parallel: Some(3), ..Default::default() });
+    let mut story = Story::with_options(
+        steps,
+        ExecutionOptions { max_parallel: Some(3), ..Default::default() },
+    );
     story.succeed("root");
     let mut events = story.log.len();
     for n in 1..STEPS {

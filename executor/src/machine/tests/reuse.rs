@@ -23,7 +23,7 @@ fn reused_steps_succeed_from_the_start_without_calls() {
     let steps = vec![
         call("a", &[]),
         call("b", &["a"]),
-        with(json!({ "got": ["{{a}}", "{{b.x}}"] }), call("c", &["a", "b"])),
+        with_parameters(json!({ "got": ["{{a}}", "{{b.x}}"] }), call("c", &["a", "b"])),
     ];
     let mut story = story_with_reused_steps(
         steps,
@@ -59,7 +59,7 @@ fn a_reused_step_may_follow_a_step_that_runs_again() {
     let steps = vec![
         on_error(OnError::Ignore, call("a", &[])),
         call("b", &["a"]),
-        when("b == 2", call("c", &["a", "b"])),
+        with_condition("b == 2", call("c", &["a", "b"])),
     ];
     let mut story = story_with_reused_steps(steps, ExecutionOptions::default(), &[("b", json!(2))]);
     story.end_step("a", Err(failed_error())).succeed("c").check(expect![[r#"
@@ -78,7 +78,7 @@ fn a_reused_step_is_not_compensated() {
         call("x", &["b"]),
     ];
     let reused = [("a", json!([1])), ("each", json!([1]))];
-    let mut story = story_with_reused_steps(steps, compensating(), &reused);
+    let mut story = story_with_reused_steps(steps, compensating_options(), &reused);
     story.succeed("b").end_step("x", Err(failed_error())).succeed("b/undo").check(expect![[r#"
         0 claimed, b#1 started
         0 b#1 succeeded {"by":"b"}, x#1 started
@@ -134,7 +134,7 @@ fn signals_without_a_waiting_step_are_limited() {
     for n in 0..limits::KEPT_SIGNALS {
         story.signal(if n == 0 { "late" } else { "go" }, json!(n));
     }
-    story.told = story.log.len();
+    story.checked_events = story.log.len();
     story.signal("go", json!("too many")).succeed("a").signal("go", json!("one again"));
     story.check(expect![[r#"
         0 signal_refused

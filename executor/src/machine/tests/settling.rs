@@ -25,7 +25,7 @@ impl Story {
 fn story_with_unknown_outcome() -> Story {
     let steps =
         vec![on_error(OnError::Wait, with_compensation(once_call("a", &[]))), call("b", &["a"])];
-    let mut story = Story::with(steps, compensating());
+    let mut story = Story::with_options(steps, compensating_options());
     story.end_step("a", Err(timeout_error())).check(expect![[r"
         0 claimed, a#1 started
         0 a waiting decision tool.outcome_unknown
@@ -67,7 +67,7 @@ fn only_a_step_with_an_unknown_outcome_can_be_settled() {
         call("c", &[]),
     ]);
     story.end_step("a", Err(failed_error().without_retry()));
-    story.told = story.log.len();
+    story.checked_events = story.log.len();
     for step in ["a", "b", "c"] {
         story.settle(step, decision(Settled::Failed, None));
     }
@@ -86,7 +86,7 @@ fn a_waiting_step_keeps_its_unknown_outcome_when_the_execution_stops() {
         0 cancel_requested, a#1 failed tool.outcome_unknown, b cancelled, finished Cancelled
     "]]);
     let options = ExecutionOptions { deadline_ms: Some(500), ..ExecutionOptions::default() };
-    let mut late = Story::with(vec![on_error(OnError::Wait, once_call("a", &[]))], options);
+    let mut late = Story::with_options(vec![on_error(OnError::Wait, once_call("a", &[]))], options);
     late.end_step("a", Err(timeout_error())).wake_at(500).check(expect![[r"
         0 claimed, a#1 started
         0 a waiting decision tool.outcome_unknown
@@ -100,7 +100,7 @@ fn items_of_a_loop_are_settled_one_by_one() {
     let each =
         for_each("{{input}}", with_compensation(on_error(OnError::Wait, once_call("each", &[]))));
     let options = ExecutionOptions { input: Arc::new(json!([1, 2])), ..compensating() };
-    let mut story = Story::with(vec![each], options);
+    let mut story = Story::with_options(vec![each], options);
     story.end_step("each[0]", Err(timeout_error())).end_step("each[1]", Err(timeout_error()));
     story.settle("each[1]", decision(Settled::Succeeded, Some(json!(2))));
     story.settle("each", decision(Settled::Failed, None));
@@ -156,7 +156,9 @@ fn sent_keys(story: &Story) -> Vec<(String, bool)> {
 
 #[test]
 fn a_retry_sends_the_key_of_the_unknown_call_if_the_parameters_are_the_same() {
-    let pay = || with(json!({ "sum": "{{input.sum}}" }), with_attempts(2, once_call("pay", &[])));
+    let pay = || {
+        with_parameters(json!({ "sum": "{{input.sum}}" }), with_attempts(2, once_call("pay", &[])))
+    };
     for (sum, expected) in [(7, ("exec_9_aaaaaaaaa/pay", false)), (8, ("own", true))] {
         let mut story = retry_story(vec![pay()], json!({ "sum": sum }), |created| {
             created.call_keys =
@@ -170,7 +172,8 @@ fn a_retry_sends_the_key_of_the_unknown_call_if_the_parameters_are_the_same() {
 
 #[test]
 fn a_retry_sends_the_key_of_an_item_to_the_same_item() {
-    let each = with(json!({ "n": "{{item}}" }), for_each("{{input}}", once_call("each", &[])));
+    let each =
+        with_parameters(json!({ "n": "{{item}}" }), for_each("{{input}}", once_call("each", &[])));
     let mut story = retry_story(vec![each], json!([5, 6, 7]), |created| {
         created.call_keys = vec![
             key("each", Some(0), "k0", &json!({ "n": 5 })),
@@ -248,7 +251,7 @@ fn a_reused_settled_step_is_compensated() {
 
 #[test]
 fn a_settled_item_is_reused_if_it_is_the_same_item() {
-    let each = with_compensation(with(
+    let each = with_compensation(with_parameters(
         json!({ "n": "{{item}}" }),
         for_each("{{input}}", once_call("each", &[])),
     ));

@@ -2,12 +2,12 @@ use expect_test::expect;
 
 use super::*;
 
-fn deadline(ms: u64) -> ExecutionOptions {
+fn deadline_options(ms: u64) -> ExecutionOptions {
     ExecutionOptions { deadline_ms: Some(ms), ..ExecutionOptions::default() }
 }
 
 /// One step of every kind that can be open.
-fn everything() -> Vec<UncheckedStep> {
+fn all_open_step_kinds() -> Vec<UncheckedStep> {
     vec![
         call("running", &[]),
         effect(Effect::Once, call("once", &[])),
@@ -20,16 +20,16 @@ fn everything() -> Vec<UncheckedStep> {
     ]
 }
 
-fn everything_open(options: ExecutionOptions) -> Story {
-    let mut story = Story::with(everything(), options);
+fn start_all_step_kinds(options: ExecutionOptions) -> Story {
+    let mut story = Story::with_options(all_open_step_kinds(), options);
     story.end_step("retrying", Err(failed_error())).end_step("deciding", Err(failed_error()));
-    story.told = story.log.len();
+    story.checked_events = story.log.len();
     story
 }
 
 #[test]
 fn cancelling_ends_waiting_steps_and_awaits_running_ones() {
-    let mut story = everything_open(ExecutionOptions::default());
+    let mut story = start_all_step_kinds(ExecutionOptions::default());
     story.cancel().cancel().check(expect![[r"
         0 cancel_requested, sleeping cancelled, retrying cancelled, asking cancelled,
           waiting cancelled, deciding cancelled, pending cancelled
@@ -69,7 +69,7 @@ fn a_once_call_that_was_cancelled_before_its_start_is_cancelled() {
 
 #[test]
 fn a_claim_ends_the_running_steps_of_a_cancelled_execution() {
-    let mut story = everything_open(ExecutionOptions::default());
+    let mut story = start_all_step_kinds(ExecutionOptions::default());
     story.cancel().claim().check(expect![[r"
         0 cancel_requested, sleeping cancelled, retrying cancelled, asking cancelled,
           waiting cancelled, deciding cancelled, pending cancelled
@@ -80,7 +80,7 @@ fn a_claim_ends_the_running_steps_of_a_cancelled_execution() {
 
 #[test]
 fn cancelling_before_the_first_claim_starts_no_step() {
-    let mut story = Story::unclaimed(everything(), ExecutionOptions::default());
+    let mut story = Story::new_unclaimed(all_open_step_kinds(), ExecutionOptions::default());
     story.claim_and_cancel().check(expect![[r"
         0 claimed, cancel_requested, running cancelled, once cancelled, retrying cancelled,
           sleeping cancelled, asking cancelled, waiting cancelled, deciding cancelled,
@@ -105,7 +105,7 @@ impl Story {
 
 #[test]
 fn a_deadline_counts_from_the_start_and_ends_every_step() {
-    let mut story = everything_open(deadline(10_000));
+    let mut story = start_all_step_kinds(deadline_options(10_000));
     assert_eq!(story.next_wake_ms(), Some(100));
     story.send_command(Command::Pause).wake_at(9_999).check(expect![[r"
         0 paused
@@ -128,7 +128,8 @@ fn a_deadline_counts_from_the_start_and_ends_every_step() {
 
 #[test]
 fn a_deadline_applies_to_a_failing_execution() {
-    let mut story = Story::with(vec![call("a", &[]), call("b", &[])], deadline(10_000));
+    let mut story =
+        Story::with_options(vec![call("a", &[]), call("b", &[])], deadline_options(10_000));
     story.end_step("a", Err(failed_error()));
     assert_eq!(story.next_wake_ms(), Some(10_000));
     story.wake_at(10_000).end_step("b", Err(cancelled_error())).check(expect![[r"
@@ -142,7 +143,7 @@ fn a_deadline_applies_to_a_failing_execution() {
 #[test]
 fn a_deadline_does_not_count_before_the_start() {
     let options = ExecutionOptions { start_at: Some(time_at(60_000)), ..deadline(10_000) };
-    let mut story = Story::with(vec![call("a", &[])], options);
+    let mut story = Story::with_options(vec![call("a", &[])], options);
     story.wake_at(30_000);
     assert_eq!(story.state(), ExecutionState::Pending);
     story.wake_at(60_000).claim().check(expect![[r"
@@ -157,7 +158,7 @@ fn cancellation_takes_precedence_over_failure_and_deadline() {
     let mut failing = Story::new(vec![call("a", &[]), call("b", &[])]);
     failing.end_step("a", Err(failed_error())).cancel().end_step("b", Err(cancelled_error()));
     failing.assert_finished(ExecutionState::Cancelled);
-    let mut expired = Story::with(vec![call("a", &[])], deadline(1));
+    let mut expired = Story::with_options(vec![call("a", &[])], deadline_options(1));
     expired.wake_at(1).cancel().end_step("a", Err(cancelled_error()));
     expired.assert_finished(ExecutionState::Cancelled);
 }
@@ -165,7 +166,7 @@ fn cancellation_takes_precedence_over_failure_and_deadline() {
 #[test]
 fn a_deadline_without_running_steps_is_recorded() {
     let steps = vec![call("a", &[]), call("b", &["a"]), call("c", &["b"])];
-    let mut story = Story::with(steps, deadline(10_000));
+    let mut story = Story::with_options(steps, deadline_options(10_000));
     story.send_command(Command::Pause).succeed("a").wake_at(10_000).check(expect![[r#"
         0 claimed, a#1 started
         0 paused
@@ -183,7 +184,7 @@ fn a_deadline_without_running_steps_is_recorded() {
 fn a_deadline_skips_steps_that_never_started() {
     for of in [Effect::Read, Effect::Once] {
         let steps = vec![effect(of, call("a", &[])), call("b", &["a"])];
-        let mut story = Story::with(steps, deadline(10_000));
+        let mut story = Story::with_options(steps, deadline_options(10_000));
         story.wake_at(10_000).end_step("a", Err(cancelled_error()));
         let code = |id: &str| match &story.execution.step(story.step_number(id)).state {
             StepState::Failed(error) => error.code.to_string(),
@@ -199,7 +200,8 @@ fn a_deadline_skips_steps_that_never_started() {
 
 #[test]
 fn an_execution_that_failed_before_its_deadline_did_not_miss_it() {
-    let mut story = Story::with(vec![call("a", &[]), call("b", &[])], deadline(10_000));
+    let mut story =
+        Story::with_options(vec![call("a", &[]), call("b", &[])], deadline_options(10_000));
     story.end_step("a", Err(failed_error())).wake_at(10_000).end_step("b", Err(cancelled_error()));
     story.assert_finished(ExecutionState::Failed);
     assert!(!story.execution.missed_deadline());
@@ -207,14 +209,15 @@ fn an_execution_that_failed_before_its_deadline_did_not_miss_it() {
 
 #[test]
 fn a_deadline_after_the_last_step_changes_nothing() {
-    let mut story = Story::with(vec![call("a", &[]), call("b", &["a"])], deadline(10_000));
+    let mut story =
+        Story::with_options(vec![call("a", &[]), call("b", &["a"])], deadline_options(10_000));
     story.now = time_at(20_000);
     story.succeed("a").check(expect![[r#"
         0 claimed, a#1 started
         20000 a#1 succeeded {"by":"a"}, deadline_passed, b skipped ExecutionFailed,
           finished Failed
     "#]]);
-    let mut story = Story::with(vec![call("a", &[])], deadline(10_000));
+    let mut story = Story::with_options(vec![call("a", &[])], deadline_options(10_000));
     story.now = time_at(20_000);
     story.succeed("a").check(expect![[r#"
         0 claimed, a#1 started
@@ -226,16 +229,16 @@ fn a_deadline_after_the_last_step_changes_nothing() {
 #[test]
 fn a_deadline_with_only_skipped_steps_left_changes_nothing() {
     let steps = || {
-        let skipped = when("a.by == 1", call("skipped", &["a"]));
+        let skipped = with_condition("a.by == 1", call("skipped", &["a"]));
         vec![call("a", &[]), skipped, on_error(OnError::Ignore, call("b", &[])), call("c", &[])]
     };
-    let mut story = Story::with(steps(), deadline(10_000));
+    let mut story = Story::with_options(steps(), deadline_options(10_000));
     story.succeed("a").end_step("b", Err(failed_error()));
     story.now = time_at(20_000);
     story.succeed("c");
     story.assert_finished(ExecutionState::Completed);
     // A step that was cut off did not finish by itself, even if it may fail.
-    let mut story = Story::with(steps(), deadline(10_000));
+    let mut story = Story::with_options(steps(), deadline_options(10_000));
     story.succeed("a").succeed("c").wake_at(10_000).end_step("b", Err(cancelled_error()));
     story.assert_finished(ExecutionState::Failed);
 }

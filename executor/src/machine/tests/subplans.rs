@@ -16,7 +16,7 @@ fn child_id(story: &Story, task: &str) -> ExecutionId {
 #[test]
 fn a_sub_plan_runs_as_a_child_and_its_result_finishes_the_step() {
     let mut story =
-        Story::new(vec![with(json!({ "x": 1 }), sub_plan("p", &[])), call("b", &["p"])]);
+        Story::new(vec![with_parameters(json!({ "x": 1 }), sub_plan("p", &[])), call("b", &["p"])]);
     let id = child_id(&story, "p");
     assert_ne!(id, story.execution.id());
     assert_eq!(story.called_with("p"), json!({ "x": 1 }));
@@ -40,7 +40,10 @@ fn the_input_of_a_sub_plan_gets_defaults_and_is_validated() {
     });
     let given = |s: &str, id: &str, after: &[&str]| {
         let step = sub_plan(id, after);
-        with(json!({ "s": s }), UncheckedStep { inputs: Some(Arc::new(inputs.clone())), ..step })
+        with_parameters(
+            json!({ "s": s }),
+            UncheckedStep { inputs: Some(Arc::new(inputs.clone())), ..step },
+        )
     };
     let lenient = on_error(OnError::Continue, given("{{a.list}}", "q", &["a"]));
     let each = for_each("{{a.list}}", given("{{item}}", "each", &["a"]));
@@ -96,7 +99,7 @@ fn each_attempt_of_a_sub_plan_is_another_execution() {
 fn each_item_of_a_sub_plan_loop_is_an_execution() {
     let steps = vec![
         call("a", &[]),
-        for_each("{{a}}", with(json!({ "x": "{{item}}" }), sub_plan("p", &["a"]))),
+        for_each("{{a}}", with_parameters(json!({ "x": "{{item}}" }), sub_plan("p", &["a"]))),
     ];
     let mut story = Story::new(steps);
     story.end_step("a", Ok(json!([1, 2])));

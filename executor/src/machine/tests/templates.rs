@@ -30,9 +30,10 @@ fn an_unresolved_template_fails_a_call_with_an_effect_by_default() {
     for of_effect in [Effect::Read, Effect::Idempotent, Effect::Once] {
         for of_step in [None, Some(false), Some(true)] {
             for of_options in [None, Some(false), Some(true)] {
-                let lacking = with(json!({ "x": "{{a.missing}}" }), call("b", &["a"]));
+                let lacking = with_parameters(json!({ "x": "{{a.missing}}" }), call("b", &["a"]));
                 let lacking = strict(of_step, effect(of_effect, lacking));
-                let mut story = Story::with(vec![call("a", &[]), lacking], options(of_options));
+                let mut story =
+                    Story::with_options(vec![call("a", &[]), lacking], options(of_options));
                 story.succeed("a");
                 let is_strict = of_step.or(of_options).unwrap_or(of_effect != Effect::Read);
                 let case = format!("{of_effect:?} {of_step:?} {of_options:?}");
@@ -52,7 +53,7 @@ fn an_unresolved_template_fails_a_call_with_an_effect_by_default() {
 
 #[test]
 fn a_missing_input_fails_the_execution_before_its_first_step() {
-    let greet = |id| with(json!({ "text": "Hello {{input.who}}" }), call(id, &["a"]));
+    let greet = |id| with_parameters(json!({ "text": "Hello {{input.who}}" }), call(id, &["a"]));
     Story::new(vec![call("a", &[]), greet("b"), call("c", &["b"])]).check(expect![[r"
         0 claimed, execution_failed, b#1 failed template.unresolved, a skipped ExecutionFailed,
           c skipped ExecutionFailed, finished Failed
@@ -65,7 +66,8 @@ fn a_missing_input_fails_the_execution_before_its_first_step() {
         assert_eq!(story.execution.step(story.step_number("a")).attempts, 0);
         story.assert_replays();
     }
-    let mut sequential = Story::with(vec![call("a", &[]), greet("b")], sequential());
+    let mut sequential =
+        Story::with_options(vec![call("a", &[]), greet("b")], sequential_options());
     assert_eq!(
         sequential
             .check(expect![[r"
@@ -79,9 +81,9 @@ fn a_missing_input_fails_the_execution_before_its_first_step() {
 
 #[test]
 fn a_missing_input_is_tolerated_where_templates_are_not_strict() {
-    let greet = || with(json!({ "text": "Hello {{input.who}}" }), call("b", &["a"]));
+    let greet = || with_parameters(json!({ "text": "Hello {{input.who}}" }), call("b", &["a"]));
     let begins = |step, options| {
-        let story = Story::with(vec![call("a", &[]), step], options);
+        let story = Story::with_options(vec![call("a", &[]), step], options);
         story.execution.step(story.step_number("a")).attempts == 1
     };
     let default = ExecutionOptions::default;
@@ -90,22 +92,25 @@ fn a_missing_input_is_tolerated_where_templates_are_not_strict() {
     assert!(begins(greet(), options(Some(false))));
     assert!(begins(strict(Some(false), greet()), options(Some(true))));
     assert!(!begins(strict(Some(true), effect(Effect::Read, greet())), default()));
-    assert!(begins(with(json!({ "all": "{{input}}" }), call("b", &["a"])), default()));
+    assert!(begins(with_parameters(json!({ "all": "{{input}}" }), call("b", &["a"])), default()));
 }
 
 #[test]
 fn missing_inputs_of_conditions_lists_and_compensations_are_found() {
     let begins = |step, options| {
-        let story = Story::with(vec![call("a", &[]), step], options);
+        let story = Story::with_options(vec![call("a", &[]), step], options);
         story.assert_replays();
         story.execution.step(story.step_number("a")).attempts == 1
     };
-    let greet = || with(json!({ "text": "Hello {{input.who}}" }), call("b", &["a"]));
+    let greet = || with_parameters(json!({ "text": "Hello {{input.who}}" }), call("b", &["a"]));
     let default = ExecutionOptions::default;
-    assert!(begins(when("has(input.who)", greet()), default()), "the step will be skipped");
-    assert!(begins(when("steps.a.x == 1 && has(input.who)", greet()), default()));
-    assert!(!begins(when("!has(input.who)", greet()), default()));
-    assert!(!begins(when("steps.a.by == \"a\"", greet()), default()), "nobody knows yet");
+    assert!(
+        begins(with_condition("has(input.who)", greet()), default()),
+        "the step will be skipped"
+    );
+    assert!(begins(with_condition("steps.a.x == 1 && has(input.who)", greet()), default()));
+    assert!(!begins(with_condition("!has(input.who)", greet()), default()));
+    assert!(!begins(with_condition("steps.a.by == \"a\"", greet()), default()), "nobody knows yet");
     assert!(!begins(for_each("{{input.list}}", call("b", &["a"])), default()));
     let mut read =
         Story::new(vec![for_each("{{input.list}}", effect(Effect::Read, call("b", &[])))]);
@@ -119,13 +124,13 @@ fn missing_inputs_of_conditions_lists_and_compensations_are_found() {
         step
     };
     assert!(begins(undo(), default()), "nothing will be undone");
-    assert!(!begins(undo(), compensating()));
+    assert!(!begins(undo(), compensating_options()));
 }
 
 #[test]
 fn an_item_without_a_field_fails_a_call_with_an_effect() {
     let steps = |of_effect| {
-        let each = with(json!({ "x": "{{item.name}}" }), call("b", &["a"]));
+        let each = with_parameters(json!({ "x": "{{item.name}}" }), call("b", &["a"]));
         vec![call("a", &[]), for_each("{{a.list}}", effect(of_effect, each))]
     };
     let list = || Ok(json!({ "list": [{ "id": 1 }] }));
@@ -139,8 +144,9 @@ fn an_item_without_a_field_fails_a_call_with_an_effect() {
 
 #[test]
 fn the_input_of_a_started_execution_is_not_checked_again() {
-    let steps = vec![call("a", &[]), with(json!({ "x": "{{input.who}}" }), call("b", &["a"]))];
-    let mut story = Story::with(steps, options(Some(false)));
+    let steps =
+        vec![call("a", &[]), with_parameters(json!({ "x": "{{input.who}}" }), call("b", &["a"]))];
+    let mut story = Story::with_options(steps, options(Some(false)));
     story.claim().check(expect![[r"
         0 claimed, a#1 started
         0 claimed, a#1 interrupted, a#2 started
@@ -150,7 +156,7 @@ fn the_input_of_a_started_execution_is_not_checked_again() {
 #[test]
 fn many_unresolved_templates_give_few_warnings() {
     let texts = vec!["{{a.missing}}"; 5_000];
-    let lacking = effect(Effect::Read, with(json!({ "x": texts }), call("b", &["a"])));
+    let lacking = effect(Effect::Read, with_parameters(json!({ "x": texts }), call("b", &["a"])));
     let mut story = Story::new(vec![call("a", &[]), lacking]);
     story.succeed("a");
     let warnings = &story.execution.step(story.step_number("b")).warnings;

@@ -2,14 +2,14 @@ use expect_test::expect;
 
 use super::*;
 
-fn width(max_parallel: u32) -> ExecutionOptions {
+fn parallel_options(max_parallel: u32) -> ExecutionOptions {
     ExecutionOptions { max_parallel: Some(max_parallel), ..ExecutionOptions::default() }
 }
 
 #[test]
 fn a_sequential_execution_runs_one_step_at_a_time_in_plan_order() {
     let steps = vec![call("a", &[]), call("b", &[]), call("c", &["a"]), call("d", &[])];
-    let mut story = Story::with(steps, sequential());
+    let mut story = Story::with_options(steps, sequential_options());
     story.succeed("a").succeed("b").succeed("c").succeed("d").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started
@@ -25,19 +25,19 @@ fn a_sequential_execution_runs_one_step_at_a_time_in_plan_order() {
 fn a_sequential_condition_is_evaluated_in_its_turn() {
     let steps = vec![
         call("a", &[]),
-        when("input.x == 1", call("b", &[])),
-        when("false", call("c", &[])),
+        with_condition("input.x == 1", call("b", &[])),
+        with_condition("false", call("c", &[])),
         call("d", &[]),
     ];
     let input = Arc::new(json!({ "x": 1 }));
-    let mut story = Story::with(steps.clone(), ExecutionOptions { input, ..sequential() });
+    let mut story = Story::with_options(steps.clone(), ExecutionOptions { input, ..sequential() });
     story.succeed("a").succeed("b").succeed("d").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started
         0 b#1 succeeded {"by":"b"}, c skipped Condition, d#1 started
         0 d#1 succeeded {"by":"d"}, finished Completed
     "#]]);
-    let mut story = Story::with(steps, sequential());
+    let mut story = Story::with_options(steps, sequential_options());
     story.succeed("a").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 failed template.unresolved, c skipped ExecutionFailed,
@@ -48,8 +48,10 @@ fn a_sequential_condition_is_evaluated_in_its_turn() {
 /// Regression: later steps ran while an earlier one waited for its retry.
 #[test]
 fn a_sequential_execution_starts_no_step_during_a_retry_delay() {
-    let mut story =
-        Story::with(vec![with_attempts(2, call("a", &[])), call("b", &[])], sequential());
+    let mut story = Story::with_options(
+        vec![with_attempts(2, call("a", &[])), call("b", &[])],
+        sequential_options(),
+    );
     story.end_step("a", Err(failed_error()));
     assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Waiting, Some(100)));
     story.wake_at(100).end_step("a", Err(failed_error())).check(expect![[r"
@@ -72,7 +74,7 @@ fn a_sequential_execution_requests_approvals_in_turn() {
         on_error(OnError::Wait, call("d", &[])),
         call("z", &[]),
     ];
-    let mut story = Story::with(steps, sequential());
+    let mut story = Story::with_options(steps, sequential_options());
     story.wake_at(300).wake_at(400);
     assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Waiting, Some(600)));
     story.wake_at(500).signal("go", json!(1)).claim();
@@ -99,7 +101,7 @@ fn a_sequential_execution_requests_approvals_in_turn() {
 #[test]
 fn a_sequential_execution_passes_over_reused_steps() {
     let plan = plan(vec![call("a", &[]), call("b", &[]), call("c", &["a"]), call("d", &["b"])]);
-    let mut created = Created::new(plan.id(), plan.info().request, sequential());
+    let mut created = Created::new(plan.id(), plan.info().request, sequential_options());
     created.reused = ["a", "c"].map(|name| (name.parse().unwrap(), Arc::new(json!(name)))).into();
     let mut story = Story::created(&plan, created);
     story.claim().succeed("b").succeed("d").check(expect![[r#"
@@ -112,7 +114,7 @@ fn a_sequential_execution_passes_over_reused_steps() {
 #[test]
 fn a_parallel_execution_runs_ready_steps_up_to_its_limit() {
     let steps = vec![call("a", &[]), call("b", &[]), call("c", &[]), call("d", &["b"])];
-    let mut story = Story::with(steps, width(2));
+    let mut story = Story::with_options(steps, parallel_options(2));
     story.succeed("b").succeed("c").check(expect![[r#"
         0 claimed, a#1 started, b#1 started
         0 b#1 succeeded {"by":"b"}, c#1 started
@@ -122,7 +124,8 @@ fn a_parallel_execution_runs_ready_steps_up_to_its_limit() {
 
 #[test]
 fn sleeps_hold_a_slot_and_survive_a_claim() {
-    let mut story = Story::with(vec![sleep("s", 1_000, &[]), call("a", &[])], width(1));
+    let mut story =
+        Story::with_options(vec![sleep("s", 1_000, &[]), call("a", &[])], parallel_options(1));
     story.wake_at(500).claim().check(expect![[r"
         0 claimed, s#1 started until 1000
         500 claimed
@@ -142,7 +145,7 @@ fn waits_approvals_and_retry_delays_hold_no_slot() {
         with_attempts(2, call("r", &[])),
         call("a", &[]),
     ];
-    let mut story = Story::with(steps, width(1));
+    let mut story = Story::with_options(steps, parallel_options(1));
     story.end_step("r", Err(failed_error())).check(expect![[r"
         0 claimed, w waiting signal go, p waiting approval, r#1 started
         0 r#1 retry_scheduled tool.failed until 100, a#1 started
@@ -166,7 +169,7 @@ fn a_sleep_of_zero_ends_at_once_and_a_long_one_at_its_timeout() {
         0 claimed, s#1 started until 1000
         1000 s#1 failed tool.timeout, finished Failed
     "]]);
-    let bad = with(json!({ "ms": -1 }), step("s", "flow.sleep", &[]));
+    let bad = with_parameters(json!({ "ms": -1 }), step("s", "flow.sleep", &[]));
     Story::new(vec![bad]).check(expect![[r"
         0 claimed, s#1 started, s#1 failed tool.invalid_parameters, finished Failed
     "]]);
@@ -186,7 +189,7 @@ fn a_sleep_of_an_hour_needs_no_configured_timeout() {
 fn no_step_starts_before_start_at() {
     let options =
         ExecutionOptions { start_at: Some(time_at(5_000)), ..ExecutionOptions::default() };
-    let mut story = Story::with(vec![call("a", &[])], options);
+    let mut story = Story::with_options(vec![call("a", &[])], options);
     story.wake_at(4_999).check(expect![[r"
         0 claimed
     "]]);
@@ -226,7 +229,7 @@ fn output_mappings_set_variables_and_the_last_step_wins() {
     let steps = vec![
         mapped("a"),
         mapped("b"),
-        with(json!({ "x": "{{vars.who}}" }), call("c", &["a", "b"])),
+        with_parameters(json!({ "x": "{{vars.who}}" }), call("c", &["a", "b"])),
     ];
     let mut story = Story::new(steps);
     story.succeed("b").succeed("a");
@@ -243,7 +246,7 @@ fn waits_that_began_by_a_fast_clock_are_corrected_at_the_next_claim() {
     signal.policy.timeout_ms = 700;
     let steps = vec![sleep("s", 400, &[]), with_attempts(2, call("r", &[])), signal];
     let deadline = ExecutionOptions { deadline_ms: Some(900), ..ExecutionOptions::default() };
-    let mut story = Story::unclaimed(steps.clone(), deadline.clone());
+    let mut story = Story::new_unclaimed(steps.clone(), deadline.clone());
     story.now = time_at(YEAR);
     story.claim().end_step("r", Err(failed_error()));
     assert_eq!(story.next_wake_ms(), Some(YEAR + 100));
@@ -261,7 +264,7 @@ fn waits_that_began_by_a_fast_clock_are_corrected_at_the_next_claim() {
         1700 w#1 failed tool.timeout, finished Failed
     "#]]);
 
-    let mut story = Story::unclaimed(vec![wait("w", "go", &[])], deadline);
+    let mut story = Story::new_unclaimed(vec![wait("w", "go", &[])], deadline);
     story.now = time_at(YEAR);
     story.claim();
     story.now = time_at(1_000);
@@ -272,7 +275,7 @@ fn waits_that_began_by_a_fast_clock_are_corrected_at_the_next_claim() {
         1900 deadline_passed, w#1 failed execution.deadline, finished Failed
     "]]);
 
-    let mut near = Story::unclaimed(steps, ExecutionOptions::default());
+    let mut near = Story::new_unclaimed(steps, ExecutionOptions::default());
     near.now = time_at(4_000);
     near.claim();
     near.now = time_at(0);
@@ -280,7 +283,7 @@ fn waits_that_began_by_a_fast_clock_are_corrected_at_the_next_claim() {
 
     let start_at = Some(time_at(2 * YEAR));
     let wish = ExecutionOptions { start_at, ..ExecutionOptions::default() };
-    let mut planned = Story::unclaimed(vec![call("a", &[])], wish);
+    let mut planned = Story::new_unclaimed(vec![call("a", &[])], wish);
     planned.now = time_at(YEAR);
     planned.claim();
     planned.now = time_at(0);

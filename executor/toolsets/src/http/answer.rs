@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(kind: &str, body: &[u8], expected: Expect) {
+    fn check_read_output(kind: &str, body: &[u8], expected: Expect) {
         let headers = if kind.is_empty() { vec![] } else { vec![("content-type", kind)] };
         let reply = reply(200, &headers, body);
         let output = read_output(reply, Effect::Read, 99, &Redaction::default());
@@ -187,18 +187,26 @@ mod tests {
 
     #[test]
     fn an_answer_is_converted_by_its_media_type() {
-        check("application/json; charset=utf-8", b"{\"a\":1}", expect![[r#"{"a":1}"#]]);
-        check("application/problem+json", b"[1]", expect!["[1]"]);
-        check("", b"[1]", expect!["[1]"]);
-        check("application/json", b"\xEF\xBB\xBF[1]", expect!["[1]"]);
-        check("", b"hi", expect![[r#""hi""#]]);
-        check("", &[0, 159], expect![[r#"{"contentType":"application/octet-stream","bytes":2}"#]]);
-        check("text/plain", b"[1]", expect![[r#""[1]""#]]);
-        check("text/html; charset=ISO-8859-1", &[0xe4], expect![[r#""ä""#]]);
-        check("image/svg+xml", b"<svg/>", expect![[r#""<svg/>""#]]);
-        check("image/png", b"PNG", expect![[r#"{"contentType":"image/png","bytes":3}"#]]);
-        check("application/json", b"", expect!["null"]);
-        check(
+        check_read_output("application/json; charset=utf-8", b"{\"a\":1}", expect![[r#"{"a":1}"#]]);
+        check_read_output("application/problem+json", b"[1]", expect!["[1]"]);
+        check_read_output("", b"[1]", expect!["[1]"]);
+        check_read_output("application/json", b"\xEF\xBB\xBF[1]", expect!["[1]"]);
+        check_read_output("", b"hi", expect![[r#""hi""#]]);
+        check_read_output(
+            "",
+            &[0, 159],
+            expect![[r#"{"contentType":"application/octet-stream","bytes":2}"#]],
+        );
+        check_read_output("text/plain", b"[1]", expect![[r#""[1]""#]]);
+        check_read_output("text/html; charset=ISO-8859-1", &[0xe4], expect![[r#""ä""#]]);
+        check_read_output("image/svg+xml", b"<svg/>", expect![[r#""<svg/>""#]]);
+        check_read_output(
+            "image/png",
+            b"PNG",
+            expect![[r#"{"contentType":"image/png","bytes":3}"#]],
+        );
+        check_read_output("application/json", b"", expect!["null"]);
+        check_read_output(
             "application/json",
             b"<html>",
             expect![

@@ -75,7 +75,7 @@ fn tool(url: &str, http: Value) -> Value {
     json!({ "tools": [{ "name": "t", "parameters": parameters, "run": { "http": http } }] })
 }
 
-async fn check(http: Value, parameters: Value, expected: Expect) {
+async fn check_result(http: Value, parameters: Value, expected: Expect) {
     let served = TestServer::start(router()).await;
     let set = TestSet::start(&tool(&served.url, http));
     let result = set.call("t", parameters).await;
@@ -90,7 +90,7 @@ async fn check(http: Value, parameters: Value, expected: Expect) {
 
 #[tokio::test]
 async fn parameters_are_sent_in_path_query_header_and_body() {
-    check(
+    check_result(
         json!({ "url": "/u/{{a}}/x?q={{b}}", "headers": { "x-a": "v{{c}}", "authorization": "{{d}}" }, "query": { "c": "{{c}}", "n": 1 } }),
         json!({ "a": "ü/../?#", "b": "x&y=z", "c": [1, "two"] }),
         expect![[r#"
@@ -99,7 +99,7 @@ async fn parameters_are_sent_in_path_query_header_and_body() {
             x-a: v[1,"two"]"#]],
     )
     .await;
-    check(
+    check_result(
         json!({ "url": "/r/{{a}}", "query": "rest" }),
         json!({ "a": 1, "b": "x y", "c": [2, null, 3], "d": null }),
         expect![[r"
@@ -107,7 +107,7 @@ async fn parameters_are_sent_in_path_query_header_and_body() {
             accept: application/json, text/*;q=0.9, */*;q=0.1"]],
     )
     .await;
-    check(
+    check_result(
         json!({ "method": "POST", "url": "/p", "body": { "a": "{{a}}", "t": "n={{a}}", "gone": "{{b}}", "l": ["{{c}}", true] } }),
         json!({ "a": 1, "c": { "k": [] } }),
         expect![[r#"
@@ -117,7 +117,7 @@ async fn parameters_are_sent_in_path_query_header_and_body() {
             {"a":1,"t":"n=1","l":[{"k":[]},true]}"#]],
     )
     .await;
-    check(
+    check_result(
         json!({ "method": "PATCH", "url": "/p/{{a}}", "body": "rest", "headers": { "content-type": "application/x-www-form-urlencoded" } }),
         json!({ "a": 1, "b": "x y", "c": ["&", 2] }),
         expect![[r"
@@ -146,9 +146,9 @@ async fn a_parameter_cannot_change_the_path_or_host() {
             expect!["tool.invalid_parameters: `a` is part of the address and cannot be empty"],
         ),
     ] {
-        check(path(), parameters, expected).await;
+        check_result(path(), parameters, expected).await;
     }
-    check(
+    check_result(
         json!({ "url": "/", "headers": { "x-a": "{{a}}" } }),
         json!({ "a": "x\r\nauthorization: y" }),
         expect!["tool.invalid_parameters: the header `x-a` cannot have a line end or a control character"],
@@ -158,34 +158,34 @@ async fn a_parameter_cannot_change_the_path_or_host() {
 
 #[tokio::test]
 async fn the_body_of_an_answer_becomes_the_output() {
-    check(json!({ "url": "/json" }), json!({}), expect![[r#"{"a":[1,null]}"#]]).await;
-    check(json!({ "method": "DELETE", "url": "/none" }), json!({}), expect!["null"]).await;
-    check(json!({ "url": "/moved" }), json!({}), expect![[r#"{"a":[1,null]}"#]]).await;
-    check(
+    check_result(json!({ "url": "/json" }), json!({}), expect![[r#"{"a":[1,null]}"#]]).await;
+    check_result(json!({ "method": "DELETE", "url": "/none" }), json!({}), expect!["null"]).await;
+    check_result(json!({ "url": "/moved" }), json!({}), expect![[r#"{"a":[1,null]}"#]]).await;
+    check_result(
         json!({ "url": "/large" }),
         json!({}),
         expect!["tool.output_too_large: `127.0.0.1:PORT` answered more than 1048576 bytes: ask it for less"],
     )
     .await;
-    check(
+    check_result(
         json!({ "method": "POST", "url": "/moved" }),
         json!({}),
         expect!["tool.failed: `127.0.0.1:PORT` answered 307 Temporary Redirect, which redirects to /json, and Faber does not follow it: write that address"],
     )
     .await;
-    check(
+    check_result(
         json!({ "url": "/circle" }),
         json!({}),
         expect!["tool.unavailable: `127.0.0.1:PORT` is behind more than 5 redirects"],
     )
     .await;
-    check(
+    check_result(
         json!({ "method": "POST", "url": "/busy" }),
         json!({}),
         expect!["tool.unavailable: `127.0.0.1:PORT` answered 429 Too Many Requests, and asks to wait: 7 s: slow"],
     )
     .await;
-    check(
+    check_result(
         json!({ "url": "/never", "timeout_seconds": 1 }),
         json!({}),
         expect!["tool.timeout: `127.0.0.1:PORT` did not answer within 1 s"],
@@ -196,19 +196,19 @@ async fn the_body_of_an_answer_becomes_the_output() {
 #[tokio::test]
 async fn secrets_are_sent_and_redacted_in_outputs() {
     let secret = || json!({ "authorization": { "secret": "CARGO_PKG_NAME", "prefix": "Bearer " } });
-    check(
+    check_result(
         json!({ "url": "/secret", "headers": secret() }),
         json!({}),
         expect![[r#"{"said":"Bearer ***CARGO_PKG_NAME***"}"#]],
     )
     .await;
-    check(
+    check_result(
         json!({ "url": "/refused", "headers": secret() }),
         json!({}),
         expect![[r#"tool.failed: `127.0.0.1:PORT` answered 403 Forbidden: no "Bearer ***CARGO_PKG_NAME***""#]],
     )
     .await;
-    check(
+    check_result(
         json!({ "url": "/", "query": { "key": { "secret": "FABER_NO_SUCH" } } }),
         json!({}),
         expect![

@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    fn check(condition: &str, expected: Result<bool, &str>) {
+    fn check_condition(condition: &str, expected: Result<bool, &str>) {
         let contexts = Contexts::from([
             ("shop".to_owned(), json!({ "adminMode": true, "users": ["ann"], "tier": 2 })),
             ("my-context".to_owned(), json!({ "adminMode": false })),
@@ -115,16 +115,16 @@ mod tests {
 
     #[test]
     fn a_condition_reads_the_data_of_its_context() {
-        check("adminMode", Ok(true));
-        check("adminMode == true && tier >= 2", Ok(true));
-        check("data.adminMode", Ok(true));
-        check("context.tier > 2", Ok(false));
-        check("'ann' in users", Ok(true));
-        check(r#"contexts["my-context"].adminMode"#, Ok(false));
-        check("contexts.shop.adminMode", Ok(true));
-        check("missing == true", Ok(false));
-        check("missing", Err("neither true nor false"));
-        check("adminMode &&", Err("line 1"));
+        check_condition("adminMode", Ok(true));
+        check_condition("adminMode == true && tier >= 2", Ok(true));
+        check_condition("data.adminMode", Ok(true));
+        check_condition("context.tier > 2", Ok(false));
+        check_condition("'ann' in users", Ok(true));
+        check_condition(r#"contexts["my-context"].adminMode"#, Ok(false));
+        check_condition("contexts.shop.adminMode", Ok(true));
+        check_condition("missing == true", Ok(false));
+        check_condition("missing", Err("neither true nor false"));
+        check_condition("adminMode &&", Err("line 1"));
     }
 
     #[test]

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(known: KnownRecords, expected: Expect) {
+    fn check_merged_sets(known: KnownRecords, expected: Expect) {
         let configured = [
             set("a", &json!({})),
             set("b", &json!({ "active": false })),
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn sets_keep_their_order_and_configured_state() {
-        check(
+        check_merged_sets(
             KnownRecords::default(),
             expect![[r"
                 a on: a_1
@@ -377,7 +377,7 @@ mod tests {
             ],
             ..KnownRecords::default()
         };
-        check(
+        check_merged_sets(
             known,
             expect![[r"
                 a on: a_1 a_2
@@ -411,7 +411,7 @@ mod tests {
             ],
             ..KnownRecords::default()
         };
-        check(
+        check_merged_sets(
             known,
             expect![[r"
                 a on: a_1
@@ -453,7 +453,7 @@ mod tests {
     fn switches_set_the_state_and_a_condition_the_existence_of_a_set() {
         let admin = |mode| Contexts::from([("shop".to_owned(), json!({ "adminMode": mode }))]);
         let switches = BTreeMap::from([("a".to_owned(), false), ("b".to_owned(), true)]);
-        check(
+        check_merged_sets(
             KnownRecords { switches, contexts: admin(json!(true)), ..KnownRecords::default() },
             expect![[r"
                 a off: a_1
@@ -461,7 +461,7 @@ mod tests {
                 admin on: admin_1
                 m on: …"]],
         );
-        check(
+        check_merged_sets(
             KnownRecords { contexts: admin(json!(false)), ..KnownRecords::default() },
             expect![[r"
                 a on: a_1

@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(place: &str, style: Value, value: Value, expected: Expect) {
+    fn check_written_parameter(place: &str, style: Value, value: Value, expected: Expect) {
         expected.assert_eq(&write_parameter(place, style, &value));
     }
 
@@ -312,39 +312,44 @@ mod tests {
     fn parameter_styles_match_the_openapi_specification() {
         let (list, object) = values();
         let exploded = |explode: bool| json!({ "explode": explode });
-        check("query", json!({}), list.clone(), expect!["p%20q=a%20b&p%20q=1"]);
-        check("query", exploded(false), list.clone(), expect!["p%20q=a%20b,1"]);
-        check("query", json!({}), object.clone(), expect!["k=v%2Fw&n=2"]);
-        check("query", exploded(false), object.clone(), expect!["p%20q=k,v%2Fw,n,2"]);
-        check(
+        check_written_parameter("query", json!({}), list.clone(), expect!["p%20q=a%20b&p%20q=1"]);
+        check_written_parameter("query", exploded(false), list.clone(), expect!["p%20q=a%20b,1"]);
+        check_written_parameter("query", json!({}), object.clone(), expect!["k=v%2Fw&n=2"]);
+        check_written_parameter(
+            "query",
+            exploded(false),
+            object.clone(),
+            expect!["p%20q=k,v%2Fw,n,2"],
+        );
+        check_written_parameter(
             "query",
             json!({ "style": "spaceDelimited" }),
             json!(["a|b", 1]),
             expect!["p%20q=a%7Cb%201"],
         );
-        check(
+        check_written_parameter(
             "query",
             json!({ "style": "pipeDelimited" }),
             list.clone(),
             expect!["p%20q=a%20b%7C1"],
         );
-        check(
+        check_written_parameter(
             "query",
             json!({ "style": "deepObject" }),
             json!({ "a": { "b": 1 }, "c": [1, 2] }),
             expect!["p%20q%5Ba%5D%5Bb%5D=1&p%20q%5Bc%5D=1&p%20q%5Bc%5D=2"],
         );
-        check(
+        check_written_parameter(
             "query",
             json!({ "content": { "application/json": {} } }),
             object.clone(),
             expect!["p%20q=%7B%22k%22%3A%22v%2Fw%22%2C%22n%22%3A2%2C%22z%22%3Anull%7D"],
         );
-        check("path", json!({}), list.clone(), expect!["a%20b,1"]);
-        check("path", exploded(true), object.clone(), expect!["k=v%2Fw,n=2"]);
-        check("header", json!({}), list, expect!["a b,1"]);
-        check("cookie", json!({}), json!("a;b"), expect!["p q=a%3Bb"]);
-        check("query", json!({}), json!(null), expect![""]);
+        check_written_parameter("path", json!({}), list.clone(), expect!["a%20b,1"]);
+        check_written_parameter("path", exploded(true), object.clone(), expect!["k=v%2Fw,n=2"]);
+        check_written_parameter("header", json!({}), list, expect!["a b,1"]);
+        check_written_parameter("cookie", json!({}), json!("a;b"), expect!["p q=a%3Bb"]);
+        check_written_parameter("query", json!({}), json!(null), expect![""]);
     }
 
     /// `["a", "b|c"]` and `["a|b", "c"]` must not be written alike.
@@ -376,39 +381,49 @@ mod tests {
             all
         };
         let odd = json!("a/b?c=d&e#f+g ü%2F%zz");
-        check(
+        check_written_parameter(
             "query",
             kept(json!({})),
             odd.clone(),
             expect!["p%20q=a/b?c=d%26e%23f%2Bg%20%C3%BC%2F%25zz"],
         );
-        check("query", kept(json!({})), json!(["a,b", "@"]), expect!["p%20q=a,b&p%20q=@"]);
-        check(
+        check_written_parameter(
+            "query",
+            kept(json!({})),
+            json!(["a,b", "@"]),
+            expect!["p%20q=a,b&p%20q=@"],
+        );
+        check_written_parameter(
             "query",
             kept(json!({ "explode": false })),
             json!(["a,b", "@"]),
             expect!["p%20q=a%2Cb,@"],
         );
-        check(
+        check_written_parameter(
             "query",
             kept(json!({ "style": "deepObject" })),
             json!({ "k": "a/b" }),
             expect!["p%20q%5Bk%5D=a/b"],
         );
-        check("path", kept(json!({})), json!("a/b"), expect!["a%2Fb"]);
-        check("cookie", kept(json!({})), json!("a;b"), expect!["p q=a%3Bb"]);
+        check_written_parameter("path", kept(json!({})), json!("a/b"), expect!["a%2Fb"]);
+        check_written_parameter("cookie", kept(json!({})), json!("a;b"), expect!["p q=a%3Bb"]);
     }
 
     #[test]
     fn a_path_parameter_cannot_leave_its_segment() {
-        check("path", json!({}), json!("../admin?x#y"), expect!["..%2Fadmin%3Fx%23y"]);
-        check(
+        check_written_parameter(
+            "path",
+            json!({}),
+            json!("../admin?x#y"),
+            expect!["..%2Fadmin%3Fx%23y"],
+        );
+        check_written_parameter(
             "path",
             json!({}),
             json!(".."),
             expect!["`p q` is part of the address and cannot be `..`"],
         );
-        check(
+        check_written_parameter(
             "path",
             json!({}),
             json!(""),
@@ -419,12 +434,17 @@ mod tests {
     #[test]
     fn an_unsupported_parameter_is_reported() {
         let matrix = json!({ "style": "matrix" });
-        check(
+        check_written_parameter(
             "path",
             matrix,
             json!(1),
             expect!["`p q` has the style `matrix`, which is not supported"],
         );
-        check("body", json!({}), json!(1), expect!["the parameter `p q` has no valid `in`"]);
+        check_written_parameter(
+            "body",
+            json!({}),
+            json!(1),
+            expect!["the parameter `p q` has no valid `in`"],
+        );
     }
 }

@@ -336,7 +336,12 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(schema: Value, components: Value, direction: Direction, expected: Expect) {
+    fn check_converted_schema(
+        schema: Value,
+        components: Value,
+        direction: Direction,
+        expected: Expect,
+    ) {
         let document = json!({ "openapi": "3.0.0", "components": { "schemas": components } });
         let document = Document::parse(document.to_string().as_bytes()).unwrap();
         let mut schemas = SchemaConverter::new(&document, direction, 50);
@@ -351,7 +356,7 @@ mod tests {
     }
 
     fn check_request(schema: Value, components: Value, expected: Expect) {
-        check(schema, components, Direction::Request, expected);
+        check_converted_schema(schema, components, Direction::Request, expected);
     }
 
     #[test]
@@ -408,7 +413,7 @@ mod tests {
             json!({}),
             expect![[r#"{"type":"object","properties":{"secret":{}},"required":["secret"]}"#]],
         );
-        check(
+        check_converted_schema(
             schema,
             json!({}),
             Direction::Response,

@@ -189,7 +189,7 @@ async fn operations_become_tools() {
         .assert_eq(&err.to_string());
 }
 
-async fn check(set: &TestSet, tool: &str, parameters: Value, expected: Expect) {
+async fn check_result(set: &TestSet, tool: &str, parameters: Value, expected: Expect) {
     let said = set.call(tool, parameters).await;
     expected
         .assert_eq(said.as_ref().map_or_else(|err| &*err.message, |value| value.as_str().unwrap()));
@@ -199,7 +199,7 @@ async fn check(set: &TestSet, tool: &str, parameters: Value, expected: Expect) {
 async fn requests_follow_the_document() {
     let trial = Trial::start(PETS).await;
     let set = trial.ready(keys()).await;
-    check(
+    check_result(
         &set,
         "listPets",
         json!({ "limit": 2, "tags": ["a b", "c"], "where": { "k": 1 }, "trace": "x" }),
@@ -210,7 +210,7 @@ async fn requests_follow_the_document() {
             x-all: 1"]],
     )
     .await;
-    check(
+    check_result(
         &set,
         "pets/create",
         json!({ "name": "Rex", "owner": null }),
@@ -222,7 +222,7 @@ async fn requests_follow_the_document() {
             {"name":"Rex","owner":null}"#]],
     )
     .await;
-    check(
+    check_result(
         &set,
         "replacePet",
         json!({ "id": 7, "body": { "id": 8 } }),
@@ -234,7 +234,7 @@ async fn requests_follow_the_document() {
             {"id":8}"#]],
     )
     .await;
-    check(
+    check_result(
         &set,
         "deletePet",
         json!({ "id": 7 }),
@@ -244,7 +244,7 @@ async fn requests_follow_the_document() {
             x-all: 1"]],
     )
     .await;
-    check(
+    check_result(
         &set,
         "login",
         json!({ "user": "a&b", "n": 1 }),
@@ -255,7 +255,7 @@ async fn requests_follow_the_document() {
             user=a%26b&n=1"]],
     )
     .await;
-    check(
+    check_result(
         &set,
         "listPets_2",
         json!({ "session": "s;1" }),
@@ -556,7 +556,7 @@ async fn a_merge_patch_body_is_preferred_for_an_object() {
     } } } }).to_string()).await;
     let set = trial.ready(json!({})).await;
     let parameters = json!({ "name": "a", "body": { "spec": { "replicas": 2 } } });
-    check(
+    check_result(
         &set,
         "patchPod",
         parameters,
