@@ -482,7 +482,7 @@ async fn following_a_log_reports_new_lines_until_it_is_cancelled() {
     let system_tools = SystemTools::new();
     let path = system_tools.folder.path().join("log");
     fs::write(&path, "one\n").unwrap();
-    let (reporter, mut reports) = toolbox::progress::pipe();
+    let (reporter, mut reports) = toolbox::progress::report_channel();
     let cx = ToolContext { reporter, ..ToolContext::detached() };
     let cancel = cx.cancel.clone();
     let call = system_tools.call_in("read_logs", json!({ "file_path": "log", "follow": true }), cx);

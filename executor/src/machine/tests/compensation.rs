@@ -120,7 +120,7 @@ fn a_cancelled_execution_is_compensated_after_all_steps_stopped() {
 
 #[test]
 fn an_execution_past_its_deadline_is_compensated_without_a_deadline() {
-    let options = ExecutionOptions { deadline_ms: Some(50), ..compensating() };
+    let options = ExecutionOptions { deadline_ms: Some(50), ..compensating_options() };
     let mut story = Story::with_options(steps(), options);
     story.succeed("a").succeed("b").wake_at(50).end_step("c", Err(cancelled_error()));
     assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Compensating, None));
@@ -238,7 +238,7 @@ fn a_compensation_with_unresolved_parameters_fails_alone() {
     let mut b = with_compensation(call("b", &["a"]));
     b.compensate.as_mut().unwrap().parameters = Arc::new(json!({ "of": "{{b.missing}}" }));
     let steps = vec![with_compensation(call("a", &[])), b, call("x", &["b"])];
-    let options = ExecutionOptions { strict_templates: Some(true), ..compensating() };
+    let options = ExecutionOptions { strict_templates: Some(true), ..compensating_options() };
     let mut story = Story::with_options(steps, options);
     story.succeed("a").succeed("b").end_step("x", Err(failed_error())).succeed("a/undo").check(
         expect![[r#"

@@ -9,7 +9,7 @@ fn verdict(error: Option<ToolError>) -> CheckedStep {
 
 fn dry_run_story(steps: Vec<UncheckedStep>, verdicts: Vec<CheckedStep>) -> Story {
     let plan = plan(steps);
-    let options = ExecutionOptions { dry_run: true, ..compensating() };
+    let options = ExecutionOptions { dry_run: true, ..compensating_options() };
     let created = Created::new(plan.id(), plan.info().request, options);
     let id = "exec_1_aaaaaaaaa".parse().unwrap();
     let (execution, log) = dry_run_events(id, &plan, created, time_at(0), verdicts).unwrap();

@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use super::{
-    loops::{a_loop, begun, begun_with, loop_step},
+    loops::{a_loop, loop_step, start_loop, start_loop_with},
     *,
 };
 

@@ -228,7 +228,7 @@ impl Story {
             assert_invariants(&replayed);
         }
         replayed.set_limited_tools(Arc::clone(&self.limited));
-        assert_eq!(essence(&replayed), essence(&self.execution));
+        assert_eq!(describe_logged_state(&replayed), describe_logged_state(&self.execution));
         self.assert_same_after_takeover(replayed);
         if self.execution.started_at().is_some() {
             let wakes = wake_at(&self.execution).is_none_or(|wake| wake > self.now);
@@ -277,7 +277,7 @@ impl Story {
         let mut here = self.execution.clone();
         let events = decide(&mut replayed, claim(), self.now);
         assert_eq!(events, decide(&mut here, claim(), self.now));
-        assert_eq!(essence(&replayed), essence(&here));
+        assert_eq!(describe_logged_state(&replayed), describe_logged_state(&here));
         assert_eq!(wake_at(&replayed), wake_at(&here));
     }
 

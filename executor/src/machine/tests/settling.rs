@@ -99,7 +99,7 @@ fn a_waiting_step_keeps_its_unknown_outcome_when_the_execution_stops() {
 fn items_of_a_loop_are_settled_one_by_one() {
     let each =
         for_each("{{input}}", with_compensation(on_error(OnError::Wait, once_call("each", &[]))));
-    let options = ExecutionOptions { input: Arc::new(json!([1, 2])), ..compensating() };
+    let options = ExecutionOptions { input: Arc::new(json!([1, 2])), ..compensating_options() };
     let mut story = Story::with_options(vec![each], options);
     story.end_step("each[0]", Err(timeout_error())).end_step("each[1]", Err(timeout_error()));
     story.settle("each[1]", decision(Settled::Succeeded, Some(json!(2))));
@@ -128,7 +128,7 @@ fn key(step: &str, item: Option<u32>, key: &str, parameters: &Value) -> CallKey 
 
 fn retry_story(steps: Vec<UncheckedStep>, input: Value, change: impl Fn(&mut Created)) -> Story {
     let plan = plan(steps);
-    let options = ExecutionOptions { input: Arc::new(input), ..compensating() };
+    let options = ExecutionOptions { input: Arc::new(input), ..compensating_options() };
     let mut created = Created::new(plan.id(), plan.info().request, options);
     created.retry_of = Some("exec_9_aaaaaaaaa".parse().unwrap());
     change(&mut created);

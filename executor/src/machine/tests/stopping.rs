@@ -142,7 +142,7 @@ fn a_deadline_applies_to_a_failing_execution() {
 
 #[test]
 fn a_deadline_does_not_count_before_the_start() {
-    let options = ExecutionOptions { start_at: Some(time_at(60_000)), ..deadline(10_000) };
+    let options = ExecutionOptions { start_at: Some(time_at(60_000)), ..deadline_options(10_000) };
     let mut story = Story::with_options(vec![call("a", &[])], options);
     story.wake_at(30_000);
     assert_eq!(story.state(), ExecutionState::Pending);

@@ -30,7 +30,8 @@ fn a_sequential_condition_is_evaluated_in_its_turn() {
         call("d", &[]),
     ];
     let input = Arc::new(json!({ "x": 1 }));
-    let mut story = Story::with_options(steps.clone(), ExecutionOptions { input, ..sequential() });
+    let mut story =
+        Story::with_options(steps.clone(), ExecutionOptions { input, ..sequential_options() });
     story.succeed("a").succeed("b").succeed("d").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started

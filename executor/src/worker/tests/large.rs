@@ -62,14 +62,14 @@ async fn execute(tool: &Arc<HugeTool>, output_bytes: usize) -> Vec<RecordedEvent
     let toolbox = worker.context.toolbox.clone();
     let mut tasks = JoinSet::new();
     tasks.spawn(worker.run());
-    let scene = Scene { store, toolbox, control, tasks };
+    let test = WorkerTest { store, toolbox, control, tasks };
     let mut large = step("a", "large.huge", json!({}));
     large.policy.effect = tool.definition.effect;
     let next = after(step("b", "flow.noop", json!({})), &["a"]);
     let options = ExecutionOptions { deadline_ms: Some(20_000), ..ExecutionOptions::default() };
-    let id = scene.start_with(vec![large, next], options).await;
-    scene.until(id, ExecutionState::Failed, Duration::from_mins(1)).await;
-    scene.store.read(id, Seq::START).await.unwrap()
+    let id = test.start_with(vec![large, next], options).await;
+    test.wait_for_state(id, ExecutionState::Failed, Duration::from_mins(1)).await;
+    test.store.read(id, Seq::START).await.unwrap()
 }
 
 fn failure_code(log: &[RecordedEvent]) -> Option<&str> {

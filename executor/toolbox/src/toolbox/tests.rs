@@ -185,5 +185,5 @@ fn a_pattern_that_is_not_enforced_is_logged_once() {
     let toolbox = Toolbox::new([set]);
     let Found::Tool(found) = toolbox.find(&"m.t".parse().unwrap()) else { panic!("it is there") };
     let others = ["^other$".to_owned()];
-    assert_eq!(found.unreported([&[LARGE.to_owned()], &others[..]].concat()), others);
+    assert_eq!(found.unlogged_patterns([&[LARGE.to_owned()], &others[..]].concat()), others);
 }

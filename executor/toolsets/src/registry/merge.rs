@@ -17,7 +17,7 @@ use toolbox::effect_rules::EffectRules;
 use super::condition::{ConditionEvaluator, Contexts};
 use crate::{
     command::CommandTool,
-    sources::{Documents, SetConfig, Source, root},
+    sources::{Documents, SetConfig, Source, resolve_tool_paths},
 };
 
 /// The records that decide which sets exist.
@@ -145,11 +145,11 @@ impl SetMerger<'_> {
         let RegisteredTool { set, settings, .. } = registered;
         let mut tool: CommandTool =
             serde_json::from_value(settings.clone()).map_err(|err| err.to_string())?;
-        let variables = tool.secrets().into_iter().chain(tool.passed());
+        let variables = tool.secrets().into_iter().chain(tool.passed_variables());
         if let Some(variable) = find_forbidden_variable(variables, self.secrets) {
             return Err(format!("`{}`: {}", tool.name, forbidden_variable_reason(variable)));
         }
-        root(&mut tool, self.base);
+        resolve_tool_paths(&mut tool, self.base);
         let name: ToolSetName = set.parse().map_err(|err| format!("{err}"))?;
         let Some((there, _)) = sets.iter_mut().find(|(set, _)| set.name == name) else {
             names.insert(qualified_name(&name, &tool.name));

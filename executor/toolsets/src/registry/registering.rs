@@ -13,7 +13,7 @@ use toolbox::{Found, ReadyTool, SetStatus, dispatch, tool_names::complaint};
 use super::{AppliedState, Registry, RegistryError, merge::RegisteredTool};
 use crate::{
     command::CommandTool,
-    sources::{Source, root},
+    sources::{Source, resolve_tool_paths},
 };
 
 /// The set of tools that are registered without a set.
@@ -91,8 +91,8 @@ impl Registry {
         let parts = &self.0.parts;
         let mut tool: CommandTool = serde_json::from_value(settings.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
-        self.check_secrets(tool.secrets().into_iter().chain(tool.passed()))?;
-        root(&mut tool, &parts.base);
+        self.check_secrets(tool.secrets().into_iter().chain(tool.passed_variables()))?;
+        resolve_tool_paths(&mut tool, &parts.base);
         let (has_set, set) = (set.is_some(), set.unwrap_or(DEFAULT_SET).parse::<ToolSetName>()?);
         let ready =
             tool.clone().into_tool(&set, parts.sources.output_bytes(), parts.sources.launcher());

@@ -175,7 +175,7 @@ impl CachedFolder {
 
 impl Default for FileIdCache {
     fn default() -> Self {
-        Self::of(Vec::new())
+        Self::new(Vec::new())
     }
 }
 

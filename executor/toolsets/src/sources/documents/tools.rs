@@ -11,7 +11,7 @@ use shared::{
 };
 use toolbox::{Tool, ToolContext, function};
 
-use super::{super::builtin::within, Document, Documents};
+use super::{super::builtin::with_set_name, Document, Documents};
 
 const DEFAULT_LIMIT: usize = 5;
 const MAX_LIMIT: usize = 100;
@@ -114,7 +114,7 @@ pub(in super::super) fn tools(
             },
         ),
     ];
-    tools.iter().map(|tool| within(set, tool)).collect()
+    tools.iter().map(|tool| with_set_name(set, tool)).collect()
 }
 
 fn list_collections(documents: &Documents) -> Vec<ListedCollection> {
