@@ -307,7 +307,7 @@ mod tests {
         }
     }
 
-    fn anything() -> impl Strategy<Value = Value> {
+    fn any_value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             any::<Option<bool>>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
@@ -331,7 +331,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn json_size_is_the_length_of_the_text(value in anything()) {
+        fn json_size_is_the_length_of_the_text(value in any_value()) {
             prop_assert_eq!(json_size(&value), value.to_string().len());
         }
     }

@@ -100,8 +100,10 @@ pub enum HttpError {
     /// The request may have been sent. Its outcome is unknown.
     #[error("{0}")]
     Lost(String),
+    /// The URL, or the target of a redirect, must not be requested.
     #[error("{0}")]
     Refused(RefusedUrl),
+    /// The request was not sent, because no token may be sent with it. Another attempt fails, too.
     #[error("{0}")]
     Denied(String),
 }

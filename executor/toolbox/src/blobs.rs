@@ -179,7 +179,7 @@ mod tests {
         Blobs::new(Arc::new(Memory::default()), Arc::new(WallClock))
     }
 
-    fn binary(at: &str, base64: &str) -> Binary {
+    fn test_binary(at: &str, base64: &str) -> Binary {
         Binary { at: at.to_owned(), base64: base64.to_owned(), mime_type: "image/png".to_owned() }
     }
 
@@ -188,7 +188,7 @@ mod tests {
         let blobs = blobs();
         let data = STANDARD.encode(vec![7; 5 << 20]);
         let output = json!([{ "data": "" }, { "a/b~": "" }]);
-        let binaries = vec![binary("/0/data", &data), binary("/1/a~1b~0", "AQID")];
+        let binaries = vec![test_binary("/0/data", &data), test_binary("/1/a~1b~0", "AQID")];
         let owner = "exec_1_aaaaaaaaa".parse().ok();
         let output = store_binaries(Some(&blobs), owner, output, binaries).await.unwrap();
         let small =
@@ -210,10 +210,11 @@ mod tests {
         let base64 = "no base 64!";
         for blobs in [Some(blobs()), None] {
             let kept =
-                store_binaries(blobs.as_ref(), None, output(), vec![binary("/data", base64)]).await;
+                store_binaries(blobs.as_ref(), None, output(), vec![test_binary("/data", base64)])
+                    .await;
             assert_eq!(kept, Ok(json!({ "data": base64 })));
         }
-        let kept = store_binaries(None, None, output(), vec![binary("/data", "AQID")]).await;
+        let kept = store_binaries(None, None, output(), vec![test_binary("/data", "AQID")]).await;
         assert_eq!(kept, Ok(json!({ "data": "AQID" })));
     }
 

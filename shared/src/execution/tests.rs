@@ -74,7 +74,7 @@ fn waiting(reason: WaitReason) -> Event {
     Event::StepWaiting { step, part, reason, parameters, warnings }
 }
 
-fn settled(outcome: Settled, command: Option<CommandId>) -> Event {
+fn settled_event(outcome: Settled, command: Option<CommandId>) -> Event {
     let (step, part, comment) = ("s".parse().unwrap(), Part::WHOLE, None);
     let output = (outcome == Settled::Succeeded).then(|| Arc::new(json!(2)));
     Event::StepSettled { step, part, attempt: SECOND_ATTEMPT, outcome, output, comment, command }
@@ -96,9 +96,9 @@ fn events() -> Vec<(&'static str, Event)> {
         ("waiting: signal", waiting(WaitReason::Signal { name: "go".to_owned(), until: None })),
         ("waiting: decision", waiting(WaitReason::Decision { error: error() })),
         ("approved", Event::StepApproved { step: step(), part, comment: None, command: command() }),
-        ("settled: succeeded", settled(Settled::Succeeded, Some(command()))),
-        ("settled: failed", settled(Settled::Failed, Some(command()))),
-        ("settled before", settled(Settled::Succeeded, None)),
+        ("settled: succeeded", settled_event(Settled::Succeeded, Some(command()))),
+        ("settled: failed", settled_event(Settled::Failed, Some(command()))),
+        ("settled before", settled_event(Settled::Succeeded, None)),
         ("skipped", Event::StepSkipped { step: step(), part, reason }),
         ("cancelled", Event::StepCancelled { step: step(), part }),
     ];

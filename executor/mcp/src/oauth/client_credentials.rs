@@ -372,7 +372,7 @@ mod tests {
         json!({ "grant": "cross_app", "client_id": "robot", "client_secret": secret, "identity": identity })
     }
 
-    fn posts(now: &ServerBehavior) -> Vec<&(String, String, String)> {
+    fn received_posts(now: &ServerBehavior) -> Vec<&(String, String, String)> {
         now.requests.iter().filter(|(what, ..)| what.starts_with("POST")).collect()
     }
 
@@ -393,7 +393,7 @@ mod tests {
             servers.base_url, other.base_url,
         );
         assert_eq!(denied.into_text(), expected);
-        assert!(posts(&other.behavior()).is_empty());
+        assert!(received_posts(&other.behavior()).is_empty());
     }
 
     #[tokio::test]
@@ -410,7 +410,11 @@ mod tests {
                 .into_text();
             assert!(denied.contains("the server names no authorization server"), "{denied}");
             let now = servers.behavior();
-            assert!(posts(&now).iter().all(|(what, ..)| what == "POST /mcp"), "{:?}", now.requests);
+            assert!(
+                received_posts(&now).iter().all(|(what, ..)| what == "POST /mcp"),
+                "{:?}",
+                now.requests
+            );
         }
     }
 
@@ -421,7 +425,7 @@ mod tests {
             json!({ "token_endpoint_auth_methods_supported": ["client_secret_post"] });
         servers.bearer(employee_auth(&servers)).current_token().await.unwrap().unwrap();
         let now = servers.behavior();
-        let all: Vec<_> = posts(&now)
+        let all: Vec<_> = received_posts(&now)
             .into_iter()
             .map(|(what, who, body)| {
                 (what.as_str(), who.starts_with("Basic "), body.contains("client_secret=mcp"))

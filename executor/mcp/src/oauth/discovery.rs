@@ -193,7 +193,10 @@ mod tests {
 
     /// Returns what discovery finds for these metadata, in which `HERE` stands for the server's
     /// URL.
-    async fn discovered(at: &str, metadata: Value) -> Result<AuthorizationMetadata, AuthError> {
+    async fn discover_metadata(
+        at: &str,
+        metadata: Value,
+    ) -> Result<AuthorizationMetadata, AuthError> {
         DocumentServer::new(at, metadata).await.discover(None).await
     }
 
@@ -208,20 +211,21 @@ mod tests {
     #[tokio::test]
     async fn metadata_of_another_issuer_is_rejected() {
         let at = "/.well-known/oauth-authorization-server";
-        let good = discovered(at, metadata("HERE", "HERE/token")).await.unwrap();
+        let good = discover_metadata(at, metadata("HERE", "HERE/token")).await.unwrap();
         assert!(good.token_endpoint.ends_with("/token"));
-        let below = discovered(at, metadata("HERE/oauth", "HERE/oauth/token")).await.unwrap();
+        let below =
+            discover_metadata(at, metadata("HERE/oauth", "HERE/oauth/token")).await.unwrap();
         assert!(below.token_endpoint.ends_with("/oauth/token"));
         for (issuer, token) in [
             ("https://example.com", "HERE/token"),
             ("HERE/oauth", "https://example.com/token"),
             ("HERE.example.com/oauth", "HERE/token"),
         ] {
-            let err = discovered(at, metadata(issuer, token)).await.unwrap_err();
+            let err = discover_metadata(at, metadata(issuer, token)).await.unwrap_err();
             let is_other = matches!(err, AuthError::AuthorizationServerMismatch { .. });
             assert!(is_other, "{issuer} {token}: {err}");
         }
-        let plain = discovered(at, metadata("HERE", "http://example.com/token")).await;
+        let plain = discover_metadata(at, metadata("HERE", "http://example.com/token")).await;
         assert!(matches!(plain.unwrap_err(), AuthError::MetadataError(_)));
     }
 
@@ -230,7 +234,7 @@ mod tests {
         let at = "/.well-known/oauth-protected-resource/mcp";
         let other = "https://example.com";
         let about = json!({ "resource": format!("{other}/mcp"), "authorization_servers": [other] });
-        let own = discovered(at, about).await.unwrap();
+        let own = discover_metadata(at, about).await.unwrap();
         for endpoint in [&own.authorization_endpoint, &own.token_endpoint] {
             assert!(endpoint.starts_with("http://127.0.0.1:"), "{endpoint}");
         }
@@ -240,7 +244,8 @@ mod tests {
     async fn a_metadata_answer_above_the_size_limit_is_rejected() {
         let mut long = metadata("HERE", "HERE/token");
         long["x"] = json!("x".repeat(300 << 10));
-        let err = discovered("/.well-known/oauth-authorization-server", long).await.unwrap_err();
+        let err =
+            discover_metadata("/.well-known/oauth-authorization-server", long).await.unwrap_err();
         assert!(
             error_text(&err).ends_with("answered more than 262144 bytes"),
             "{}",

@@ -260,7 +260,7 @@ fn a_worker_that_takes_over_starts_steps_in_the_same_order() {
 
     let plan = Arc::clone(story.execution.plan());
     let mut other = Execution::replay(story.execution.id(), plan, &story.log).unwrap();
-    other.set_limited_tools(Arc::clone(&story.limited));
+    other.set_limited_tools(Arc::clone(&story.limited_tools));
     assert_eq!(other.agenda().without_permit().len(), 0);
     let (task, attempt) = (story.task("first"), story.attempt(story.task("first")));
     let input = Input::Ended { task, attempt, result: Ok(Value::Null.into()) };

@@ -227,7 +227,7 @@ impl Story {
             replayed.apply(recorded).unwrap();
             assert_invariants(&replayed);
         }
-        replayed.set_limited_tools(Arc::clone(&self.limited));
+        replayed.set_limited_tools(Arc::clone(&self.limited_tools));
         assert_eq!(describe_logged_state(&replayed), describe_logged_state(&self.execution));
         self.assert_same_after_takeover(replayed);
         if self.execution.started_at().is_some() {

@@ -29,7 +29,7 @@ impl Tool for HugeTool {
     }
 }
 
-fn huge(effect: Effect) -> Arc<HugeTool> {
+fn huge_tool(effect: Effect) -> Arc<HugeTool> {
     let definition = ToolDefinition {
         name: "huge".parse().unwrap(),
         set: "large".parse().unwrap(),
@@ -84,7 +84,7 @@ fn failure_code(log: &[RecordedEvent]) -> Option<&str> {
 #[tokio::test(start_paused = true)]
 async fn an_output_that_exceeds_the_limit_when_stored_fails_its_step() {
     for effect in [Effect::Read, Effect::Once] {
-        let tool = huge(effect);
+        let tool = huge_tool(effect);
         let log = execute(&tool, limits::APPEND_BYTES).await;
         assert_eq!(failure_code(&log), Some("tool.output_too_large"), "{log:#?}");
         assert_eq!(tool.calls.load(Ordering::Relaxed), 1);
@@ -95,7 +95,7 @@ async fn an_output_that_exceeds_the_limit_when_stored_fails_its_step() {
 #[tokio::test(start_paused = true)]
 async fn an_event_that_can_never_be_stored_finishes_its_execution() {
     for effect in [Effect::Read, Effect::Once] {
-        let tool = huge(effect);
+        let tool = huge_tool(effect);
         let log = execute(&tool, usize::MAX).await;
         let expected =
             if effect == Effect::Read { "tool.output_too_large" } else { "tool.outcome_unknown" };

@@ -268,7 +268,7 @@ async fn a_call_carries_its_idempotency_key() {
 }
 
 /// Reads a request and ends the connection.
-async fn broken(listener: TcpListener) {
+async fn break_connections(listener: TcpListener) {
     while let Ok((mut connection, _)) = listener.accept().await {
         let mut bytes = [0; 4096];
         let _ = connection.read(&mut bytes).await;
@@ -281,7 +281,7 @@ async fn a_broken_connection_leaves_the_outcome_uncertain() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut tasks = JoinSet::new();
-    tasks.spawn(broken(listener));
+    tasks.spawn(break_connections(listener));
     for (method, code, retryable) in [
         ("POST", ErrorCode::OUTCOME_UNKNOWN, false),
         ("PUT", ErrorCode::UNAVAILABLE, true),

@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn unchanged_documents_are_not_read_again() {
-        fn merged(
+        fn merge_records(
             known: &KnownRecords,
             records_before: &KnownRecords,
             documents_before: &ReadDocuments,
@@ -442,8 +442,8 @@ mod tests {
             KnownRecords { documents, ..KnownRecords::default() }
         };
         let (old, new) = (known("one"), known("two"));
-        let first = merged(&old, &KnownRecords::default(), &ReadDocuments::new());
-        let then = merged(&new, &old, &first.read);
+        let first = merge_records(&old, &KnownRecords::default(), &ReadDocuments::new());
+        let then = merge_records(&new, &old, &first.read);
         let is_same = |context: &str| Arc::ptr_eq(&first.read[context], &then.read[context]);
         assert_eq!(["f", "g"].map(is_same), [false, true]);
         assert_eq!(then.wanted.len(), 2);

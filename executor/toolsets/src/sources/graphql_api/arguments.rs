@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     /// Input objects that each contain all others, as in endpoints over databases.
-    fn database(tables: usize) -> Types {
+    fn database_types(tables: usize) -> Types {
         let input = |n: usize| json!({ "kind": "INPUT_OBJECT", "name": format!("i{n}") });
         let all = || (0..tables).map(|n| json!({ "name": format!("f{n}"), "type": input(n) }));
         let inputs = (0..tables).map(|n| {
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn argument_schemas_of_a_large_endpoint_stay_within_a_budget() {
-        let types = database(300);
+        let types = database_types(300);
         let fields = types.fields(types.query.as_deref());
         let most = nodes_per_tool(fields.len());
         let sizes =
@@ -201,7 +201,7 @@ mod tests {
         // Without the budget there are 300 schemas with 60 input objects of 300 fields each.
         assert!(bytes < 60 << 20, "{bytes}");
         assert!(nodes_per_tool(1) <= 4_000 && nodes_per_tool(1_000_000) >= 40);
-        let whole = build_schema(&database(5), &fields[0].args, nodes_per_tool(1));
+        let whole = build_schema(&database_types(5), &fields[0].args, nodes_per_tool(1));
         assert_eq!(whole["$defs"].as_object().unwrap().len(), 5, "all arguments that fit are kept");
         assert!(Schema::new(&build_schema(&types, &fields[0].args, 1)).is_ok());
     }

@@ -401,7 +401,7 @@ async fn a_document_that_appears_later_is_loaded_on_retry() {
 }
 
 /// A document with features of 3.1, and with mistakes.
-fn hostile() -> Value {
+fn hostile_document() -> Value {
     json!({
         "openapi": "3.1.0",
         "paths": {
@@ -425,7 +425,7 @@ fn hostile() -> Value {
 
 #[tokio::test]
 async fn a_malformed_document_fails_the_set() {
-    let trial = Trial::start(&hostile().to_string()).await;
+    let trial = Trial::start(&hostile_document().to_string()).await;
     let set = trial.ready(json!({})).await;
     assert_eq!(set.names(), ["b", "c", "get_d", "e", "e_2", "h"]);
     let whole = set.call("b", json!({ "body": [1] })).await.unwrap();
@@ -442,7 +442,7 @@ async fn a_malformed_document_fails_the_set() {
 
 #[tokio::test]
 async fn a_public_document_cannot_name_a_private_server() {
-    let mut document = hostile();
+    let mut document = hostile_document();
     document["servers"] = json!([{ "url": "/api" }]);
     let router = Router::new()
         .route("/openapi.json", get(|State(document): State<Value>| async move { Json(document) }))
@@ -474,7 +474,7 @@ async fn an_unauthorized_answer_names_the_missing_credentials() {
 }
 
 /// Twelve hundred operations whose schemas refer to each other.
-fn large() -> Value {
+fn large_document() -> Value {
     let reference = |at: usize| json!({ "$ref": format!("#/components/schemas/S{}", at % 700) });
     let schemas: Map<String, Value> = (0..700)
         .map(|at| {
@@ -499,7 +499,7 @@ fn large() -> Value {
 }
 
 /// A thousand operations with examples and without references.
-fn inlined() -> Value {
+fn inlined_document() -> Value {
     let film = json!({ "adult": false, "title": "x".repeat(40), "overview": "y".repeat(300) });
     let text =
         |n: usize| json!({ "type": "string", "description": "z", "example": format!("{n}") });
@@ -529,7 +529,7 @@ fn inlined() -> Value {
 /// The set must be ready in time even in a debug build on a busy machine.
 #[tokio::test]
 async fn a_document_with_many_repetitions_loads_in_time() {
-    let json = inlined().to_string();
+    let json = inlined_document().to_string();
     assert!(json.len() > 3 << 20, "{}", json.len());
     // A document that starts with a comment is YAML.
     for document in [json.clone(), format!("# films\n{json}")] {
@@ -571,7 +571,7 @@ async fn a_merge_patch_body_is_preferred_for_an_object() {
 /// The expanded schemas would be infinite.
 #[tokio::test]
 async fn many_mutually_recursive_schemas_load_in_time() {
-    let trial = Trial::start(&large().to_string()).await;
+    let trial = Trial::start(&large_document().to_string()).await;
     let set = trial.ready(json!({})).await;
     assert_eq!(set.names().len(), 1_200);
     let tool = set.tool("post7");
