@@ -60,7 +60,7 @@ impl StepNames {
 
     /// Resolves a name in a dependency.
     pub fn find(&self, name: &str) -> Option<StepNumber> {
-        self.step(name).or_else(|| self.tool(name))
+        self.find_step(name).or_else(|| self.find_tool_step(name))
     }
 }
 
