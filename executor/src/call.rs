@@ -53,7 +53,7 @@ pub(crate) struct FinishedCall {
     /// The approximate size of the result in the log.
     pub(crate) bytes: usize,
     /// The plan's tool was missing, so no tool was called.
-    pub(crate) is_gone: bool,
+    pub(crate) is_tool_missing: bool,
 }
 
 struct CallOutcome {
@@ -73,7 +73,7 @@ impl Call {
             None => {
                 let CallOutcome { is_found, result } =
                     self.call_metered(&toolbox, &options, None).await;
-                is_tool_missing = !is_found && result.as_ref().is_err_and(says_absent);
+                is_tool_missing = !is_found && result.as_ref().is_err_and(is_absent_error);
                 result
             }
             Some(Err(err)) => Err(err),
@@ -87,11 +87,11 @@ impl Call {
         let beside = stderr.as_ref().map_or(0, String::len);
         let bytes = result.as_ref().map_or(256, json::json_size) + beside;
         let result = result.map(|output| CallOutput { stderr, ..CallOutput::from(output) });
-        FinishedCall { task, attempt, result, bytes, is_gone: is_tool_missing }
+        FinishedCall { task, attempt, result, bytes, is_tool_missing }
     }
 
-    /// Calls the tool, and counts the call if the tool exists. The number of other names has no
-    /// bound.
+    /// Calls the tool, and counts the call if the tool exists. Calls of unknown names are not
+    /// counted, because the number of such names has no bound.
     async fn call_metered(
         self,
         toolbox: &Toolbox,
@@ -115,40 +115,41 @@ impl Call {
         options: &Options,
         dispatch: Option<&Dispatch>,
     ) -> CallOutcome {
-        let mut whole = pin!(time::sleep(self.timeout));
+        let mut timer = pin!(time::sleep(self.timeout));
         let found = self.find_tool(toolbox, options.connect, dispatch);
-        let tool = match self.before_call(whole.as_mut(), found).await {
+        let tool = match self.run_before_call(timer.as_mut(), found).await {
             Ok(tool) => tool,
             Err(error) => return CallOutcome { is_found: false, result: Err(error) },
         };
-        let result = match self.before_call(whole.as_mut(), self.check_parameters(&tool)).await {
+        let result = match self.run_before_call(timer.as_mut(), self.check_parameters(&tool)).await
+        {
             Ok(_) if self.cx.cancel.is_cancelled() => Err(not_started_error()),
             Ok(parameters) => {
-                Self { parameters, ..self }.call_tool(&tool, whole, options.cancel_grace).await
+                Self { parameters, ..self }.call_tool(&tool, timer, options.cancel_grace).await
             }
             Err(error) => Err(error),
         };
         CallOutcome { is_found: true, result }
     }
 
-    async fn before_call<T>(
+    async fn run_before_call<T>(
         &self,
-        whole: Pin<&mut Sleep>,
+        timer: Pin<&mut Sleep>,
         work: impl Future<Output = Result<T, ToolError>>,
     ) -> Result<T, ToolError> {
         tokio::select! {
             biased;
             result = catch_panic(&self.tool, work) => result,
             () = self.cx.cancel.cancelled() => Err(not_started_error()),
-            () = whole => Err(timeout_error(self.timeout)),
+            () = timer => Err(timeout_error(self.timeout)),
         }
     }
 
-    /// Finds the tool. A dispatched call finds only tools of toolsets.
+    /// Finds the tool. The call of an agent finds only tools of toolsets.
     async fn find_tool(
         &self,
         toolbox: &Toolbox,
-        connect: Duration,
+        connect_timeout: Duration,
         dispatch: Option<&Dispatch>,
     ) -> Result<ReadyTool, ToolError> {
         if let Some(tool) = &self.pinned {
@@ -157,17 +158,18 @@ impl Call {
         let Some(dispatch) = dispatch else {
             return match toolbox.find_internal_tool(&self.tool) {
                 Some(tool) => Ok(tool),
-                None => find_or_wait(toolbox, &self.tool, connect).await,
+                None => find_or_wait(toolbox, &self.tool, connect_timeout).await,
             };
         };
-        let tool = find_or_wait(toolbox, &self.tool, connect).await?;
+        let tool = find_or_wait(toolbox, &self.tool, connect_timeout).await?;
         dispatch.check(toolbox, tool.definition())?;
         Ok(tool)
     }
 
     /// Restores blobs in the parameters, and checks the parameters against the tool's schema.
     async fn check_parameters(&self, tool: &ReadyTool) -> Result<Arc<Value>, ToolError> {
-        // `flow` passes its parameters on, and a model reads no binaries. Both keep the references.
+        // Keeps the references for `flow`, which passes its parameters on, and for models, which
+        // read no binaries.
         let is_given_all = !matches!(tool.definition().set.as_str(), flow::SET | dispatch::SET);
         let parameters = match self.cx.blobs.as_ref().filter(|_| is_given_all) {
             Some(blobs) => blobs.restore(&self.parameters).await?,
@@ -183,20 +185,20 @@ impl Call {
     async fn call_tool(
         self,
         tool: &ReadyTool,
-        whole: Pin<&mut Sleep>,
+        timer: Pin<&mut Sleep>,
         grace: Duration,
     ) -> Result<Value, ToolError> {
         let Self { tool: name, parameters, timeout, idle_timeout, progress, cx, .. } = self;
         let cancel = cx.cancel.clone();
-        let (reporter, reports) = progress::pipe();
+        let (reporter, reports) = progress::report_channel();
         let cx = ToolContext { reporter, ..cx };
         let mut call = pin!(catch_panic(&name, tool.tool().call(parameters, cx)));
         let overdue = tokio::select! {
             biased;
             result = &mut call => return result.map_err(with_unknown_outcome_if_stopped),
             () = cancel.cancelled() => None,
-            () = whole => Some(timeout_error(timeout)),
-            idle = forward_reports(reports, &progress, idle_timeout) => Some(silence_error(idle)),
+            () = timer => Some(timeout_error(timeout)),
+            idle_limit = forward_reports(reports, &progress, idle_timeout) => Some(silence_error(idle_limit)),
         };
         cancel.cancel();
         let last = time::timeout(grace, call).await;
@@ -243,23 +245,24 @@ async fn catch_panic<T>(
     result.unwrap_or_else(|_| Err(panic_error(tool)))
 }
 
-/// Forwards reports until none arrives for `idle`, which it returns.
+/// Forwards reports until none arrives for `idle_limit`, and then returns that limit.
 ///
 /// Pauses between two reports. The newest report of the pause follows, with the time at which the
 /// tool made it.
 async fn forward_reports(
     mut reports: Listener,
     sink: &ProgressSink<AttemptKey>,
-    idle: Option<Duration>,
+    idle_limit: Option<Duration>,
 ) -> Duration {
     let mut heard = Instant::now();
     loop {
-        let until = idle.and_then(|idle| Some((idle, heard.checked_add(idle)?)));
+        let until =
+            idle_limit.and_then(|idle_limit| Some((idle_limit, heard.checked_add(idle_limit)?)));
         let report = match until {
             None => reports.next().await,
-            Some((idle, until)) => match time::timeout_at(until, reports.next()).await {
+            Some((idle_limit, until)) => match time::timeout_at(until, reports.next()).await {
                 Ok(report) => report,
-                Err(_) => return idle,
+                Err(_) => return idle_limit,
             },
         };
         heard = report.at;
@@ -268,11 +271,11 @@ async fn forward_reports(
     }
 }
 
-/// Finds a tool. Waits up to `connect` for a toolset that connects, or connects again.
+/// Finds a tool. Waits up to `connect_timeout` for a toolset that connects, or connects again.
 async fn find_or_wait(
     toolbox: &Toolbox,
     name: &ToolName,
-    connect: Duration,
+    connect_timeout: Duration,
 ) -> Result<ReadyTool, ToolError> {
     if let Some(known) = resolve_tool(toolbox, name) {
         let is_asked_again = matches!(toolbox.find_planned(name), Found::Failed { set, .. } if toolbox.reconnect_set(&set));
@@ -288,11 +291,13 @@ async fn find_or_wait(
                 return known;
             }
             if changes.changed().await.is_err() {
-                return Err(connect_timeout_error(name, connect));
+                return Err(connect_timeout_error(name, connect_timeout));
             }
         }
     };
-    time::timeout(connect, wait).await.unwrap_or_else(|_| Err(connect_timeout_error(name, connect)))
+    time::timeout(connect_timeout, wait)
+        .await
+        .unwrap_or_else(|_| Err(connect_timeout_error(name, connect_timeout)))
 }
 
 /// Returns the tool of a name or the error, or `None` while the toolset connects.
@@ -313,7 +318,7 @@ fn resolve_tool(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, 
 }
 
 /// Returns whether the lookup of a tool failed because this node does not have the tool now.
-fn says_absent(error: &ToolError) -> bool {
+fn is_absent_error(error: &ToolError) -> bool {
     error.code == ErrorCode::UNAVAILABLE
 }
 
@@ -326,8 +331,8 @@ pub fn failed_set_error(set: &ToolSetName, error: &str) -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, format!("the toolset `{set}` has failed: {error}"))
 }
 
-pub fn connect_timeout_error(name: &ToolName, connect: Duration) -> ToolError {
-    let why = format!("the toolset of `{name}` did not connect within {connect:?}");
+pub fn connect_timeout_error(name: &ToolName, connect_timeout: Duration) -> ToolError {
+    let why = format!("the toolset of `{name}` did not connect within {connect_timeout:?}");
     ToolError::new(ErrorCode::UNAVAILABLE, why)
 }
 
@@ -350,8 +355,8 @@ fn timeout_error(timeout: Duration) -> ToolError {
     ToolError::new(ErrorCode::TIMEOUT, why)
 }
 
-fn silence_error(idle: Duration) -> ToolError {
-    let why = format!("no answer and no progress for {idle:?}, so the call was ended");
+fn silence_error(idle_limit: Duration) -> ToolError {
+    let why = format!("no answer and no progress for {idle_limit:?}, so the call was ended");
     ToolError::new(ErrorCode::TIMEOUT, why)
 }
 
@@ -360,11 +365,11 @@ fn panic_error(tool: &ToolName) -> ToolError {
         .with_unknown_outcome()
 }
 
-fn check_output(output: Value, most: usize) -> Result<Value, ToolError> {
+fn check_output(output: Value, max_bytes: usize) -> Result<Value, ToolError> {
     let bytes = json::json_size(&output);
-    if bytes > most {
+    if bytes > max_bytes {
         let why = format!(
-            "returned {bytes} bytes as JSON, the limit is {most}: return less, or the name of a \
+            "returned {bytes} bytes as JSON, the limit is {max_bytes}: return less, or the name of a \
              file"
         );
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));

@@ -23,7 +23,7 @@ pub struct CallLimits {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitRule {
-    pub of: LimitedCalls,
+    pub calls: LimitedCalls,
     /// The path of a grouping value in the parameters. Calls with the same value count together.
     pub key: Option<Path>,
     pub concurrency: Option<u32>,
@@ -43,7 +43,7 @@ impl CallLimits {
             let name = rule.limit_name();
             let n = uses.entry(name.clone()).or_default();
             *n += 1;
-            // Rules with the same name are, for example, a rate for a second and one for a day.
+            // Numbers the rules with the same name, such as a rate for a second and one for a day.
             if *n > 1 { format!("{name}#{n}") } else { name }
         });
         let names = names.collect();
@@ -59,7 +59,7 @@ impl CallLimits {
     }
 
     pub fn has_limit(&self, tool: &ToolName) -> bool {
-        self.rules.iter().any(|rule| rule.of.includes_tool(tool))
+        self.rules.iter().any(|rule| rule.calls.includes_tool(tool))
     }
 
     pub fn limited_tools<'a>(
@@ -71,7 +71,7 @@ impl CallLimits {
 
     pub fn limits_of_call(&self, tool: &ToolName, parameters: &Value) -> Vec<CallLimit> {
         let holding =
-            self.rules.iter().zip(&self.names).filter(|(rule, _)| rule.of.includes_tool(tool));
+            self.rules.iter().zip(&self.names).filter(|(rule, _)| rule.calls.includes_tool(tool));
         let limits = holding.map(|(rule, name)| CallLimit {
             key: match &rule.key {
                 Some(path) => format!("{name}={}", grouping_text(path.find(parameters))),
@@ -97,13 +97,13 @@ impl LimitedCalls {
 
 impl LimitRule {
     fn limit_name(&self) -> String {
-        let of = match &self.of {
+        let calls = match &self.calls {
             LimitedCalls::Tool(name) => format!("tool:{name}"),
             LimitedCalls::Set(set) => format!("set:{set}"),
         };
         match &self.key {
-            Some(path) => format!("{of}/{}", path.to_string().trim_start_matches('.')),
-            None => of,
+            Some(path) => format!("{calls}/{}", path.to_string().trim_start_matches('.')),
+            None => calls,
         }
     }
 }
@@ -128,9 +128,9 @@ mod tests {
 
     use super::*;
 
-    fn rule(of: LimitedCalls, key: Option<&str>) -> LimitRule {
+    fn rule(calls: LimitedCalls, key: Option<&str>) -> LimitRule {
         let key = key.map(|path| path.parse().unwrap());
-        LimitRule { of, key, concurrency: Some(1), rate: None }
+        LimitRule { calls, key, concurrency: Some(1), rate: None }
     }
 
     fn tool(name: &str) -> LimitedCalls {

@@ -22,7 +22,7 @@ use shared::{
 };
 use tokio::sync::oneshot;
 
-use crate::{machine, orders::WorkerHandle};
+use crate::{machine, worker_handle::WorkerHandle};
 
 /// Attempts to generate an unused identifier.
 const MAX_ID_ATTEMPTS: usize = 8;
@@ -44,7 +44,7 @@ pub enum ControlError {
     Invalid(String),
     /// An argument exceeds a limit.
     #[error("{0}")]
-    TooMuch(String),
+    LimitExceeded(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -68,9 +68,10 @@ impl IdempotencyKey {
 #[derive(Debug)]
 pub struct Start {
     pub plan: Arc<Plan>,
-    /// Its first event: its options, and the outputs that it reuses from another execution.
+    /// The first event, with the options and the outputs that are reused from another execution.
     pub created: Created,
-    /// Its identifier. Without one, a new identifier is drawn, or the key's is taken.
+    /// The id of the execution. Without one, the id of the key's execution is used, or a new one is
+    /// drawn.
     pub id: Option<ExecutionId>,
     pub key: Option<IdempotencyKey>,
     /// Notified when a worker of this process has finished the execution. Dropped if another
@@ -81,7 +82,7 @@ pub struct Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
     pub id: ExecutionId,
-    /// False if an execution with this id or idempotency key existed already.
+    /// `false` if an execution with this id or idempotency key existed already.
     pub is_new: bool,
 }
 
@@ -159,7 +160,7 @@ impl Control {
             let (execution, first) =
                 machine::create_execution_from(id, &plan, created.clone(), now)
                     .map_err(|err| ControlError::Invalid(err.to_string()))?;
-            match self.store_new(execution, first, finished.take()).await {
+            match self.store_new_execution(execution, first, finished.take()).await {
                 Ok(()) => return Ok(Started { id, is_new: true }),
                 Err(AppendError::Conflict) if fixed.is_some() => {
                     let is_new = !self.repair_head(id, Some(&plan)).await?;
@@ -195,7 +196,8 @@ impl Control {
         };
         Ok(match self.match_reservation(&found, key, options).await? {
             Some(id) => ReservedId::Taken(id),
-            // The process that reserved the key crashed before the start.
+            // Continues with the reserved id, because the process that reserved the key crashed
+            // before the start.
             None => ReservedId::Free(found.execution),
         })
     }
@@ -216,7 +218,7 @@ impl Control {
         let (execution, created) =
             machine::create_execution_from(id, plan, created, self.clock.now())
                 .map_err(|err| StoreError::corrupt(id, err))?;
-        match self.store_new(execution, created, None).await {
+        match self.store_new_execution(execution, created, None).await {
             Ok(()) => Ok(()),
             Err(AppendError::Conflict) => self.repair_head(id, Some(plan)).await.map(drop),
             Err(AppendError::Store(err)) => Err(err),
@@ -237,8 +239,9 @@ impl Control {
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(false) };
         let plan = match plan.filter(|plan| has_plan(first, plan.id())) {
             Some(plan) => Arc::clone(plan),
-            // A concurrent start had another plan and won.
-            None => self.plan_of(id, first).await?,
+            // Reads the plan that the log names, because a concurrent start with another plan was
+            // first.
+            None => self.load_plan(id, first).await?,
         };
         let replay = |known: &[RecordedEvent]| {
             let replayed = Execution::replay(id, Arc::clone(&plan), known);
@@ -246,7 +249,8 @@ impl Control {
         };
         let mut execution = replay(if last.event.is_last() { &events } else { &events[..1] })?;
         if last.event.is_last() && execution.has_follow_up() {
-            // A worker finds the end, and notifies the parent or replans.
+            // The execution has finished. The head makes a worker find it, and that worker notifies
+            // the parent or replans.
             execution = replay(&events[..1])?;
         }
         let due = execution.options().start_at.unwrap_or(first.at);
@@ -255,7 +259,7 @@ impl Control {
         Ok(true)
     }
 
-    async fn plan_of(
+    async fn load_plan(
         &self,
         id: ExecutionId,
         first: &RecordedEvent,
@@ -268,7 +272,7 @@ impl Control {
         plan.ok_or_else(|| StoreError::corrupt(id, missing()))
     }
 
-    async fn store_new(
+    async fn store_new_execution(
         &self,
         execution: Execution,
         created: RecordedEvent,
@@ -340,12 +344,12 @@ impl Control {
 
     /// Pauses an execution: no further step starts.
     pub async fn pause(&self, id: ExecutionId) -> Result<(), ControlError> {
-        self.check_open(id).await?;
+        self.check_unfinished(id).await?;
         self.send(id, Command::Pause).await
     }
 
     pub async fn resume(&self, id: ExecutionId) -> Result<(), ControlError> {
-        self.check_open(id).await?;
+        self.check_unfinished(id).await?;
         self.send(id, Command::Resume).await
     }
 
@@ -358,7 +362,7 @@ impl Control {
         comment: Option<String>,
     ) -> Result<(), ControlError> {
         check_text("comment", comment.as_deref())?;
-        self.check_open(id).await?;
+        self.check_unfinished(id).await?;
         self.send(id, Command::Approve { step, item, approved, comment }).await
     }
 
@@ -371,7 +375,7 @@ impl Control {
         decision: Settlement,
     ) -> Result<(), ControlError> {
         check_text("comment", decision.comment.as_deref())?;
-        self.check_open(id).await?;
+        self.check_unfinished(id).await?;
         self.send(id, Command::Settle { step, item, decision }).await
     }
 
@@ -387,7 +391,9 @@ impl Control {
         }
         if shared::json::json_size(&payload) > limits::OUTPUT_BYTES {
             let most = limits::OUTPUT_BYTES;
-            return Err(ControlError::TooMuch(format!("`payload` has more than {most} bytes")));
+            return Err(ControlError::LimitExceeded(format!(
+                "`payload` has more than {most} bytes"
+            )));
         }
         if shared::json::is_deeper_than(&payload, limits::JSON_DEPTH) {
             let most = limits::JSON_DEPTH;
@@ -395,12 +401,12 @@ impl Control {
                 "`payload` is nested deeper than {most} levels"
             )));
         }
-        self.check_open(id).await?;
+        self.check_unfinished(id).await?;
         self.send(id, Command::Signal { name, payload: Arc::new(payload) }).await
     }
 
-    /// Sends a command, whatever the state of the execution.
-    pub(crate) async fn tell(
+    /// Sends a command without checking the state of the execution.
+    pub(crate) async fn send_command(
         &self,
         execution: ExecutionId,
         command: Command,
@@ -413,14 +419,14 @@ impl Control {
     }
 
     async fn send(&self, execution: ExecutionId, command: Command) -> Result<(), ControlError> {
-        Ok(self.tell(execution, command).await?)
+        Ok(self.send_command(execution, command).await?)
     }
 
     async fn require_head(&self, id: ExecutionId) -> Result<ExecutionHead, ControlError> {
         self.store.head(id).await?.ok_or(ControlError::NotFound(id))
     }
 
-    async fn check_open(&self, id: ExecutionId) -> Result<(), ControlError> {
+    async fn check_unfinished(&self, id: ExecutionId) -> Result<(), ControlError> {
         let head = self.require_head(id).await?;
         if head.state.is_finished() {
             let why = format!("`{id}` is {}: it can no longer be changed", head.state.as_str());
@@ -441,7 +447,7 @@ fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
     let compensate_on_failure = key.compensates.unwrap_or(false);
     let options = ExecutionOptions { replans, compensate_on_failure, ..options.clone() };
     let mut options = serde_json::to_value(options).expect("options are JSON");
-    // The order of fields does not matter.
+    // Sorts the fields, because their order does not matter.
     options.sort_all_objects();
     json!([key.subject, options]).to_string()
 }
@@ -456,7 +462,7 @@ fn validate_start(
     }
     if shared::json::json_size(&options.input) > limits::OUTPUT_BYTES {
         let most = limits::OUTPUT_BYTES;
-        return Err(ControlError::TooMuch(format!("`input` has more than {most} bytes")));
+        return Err(ControlError::LimitExceeded(format!("`input` has more than {most} bytes")));
     }
     if shared::json::is_deeper_than(&options.input, limits::JSON_DEPTH) {
         let most = limits::JSON_DEPTH;
@@ -566,9 +572,9 @@ mod tests {
         let control = Control::new(store, clock, None);
         let large = Value::from("x".repeat(limits::OUTPUT_BYTES));
         let refused = control.signal(id, "s".to_owned(), large.clone()).await;
-        assert!(matches!(refused, Err(ControlError::TooMuch(_))), "{refused:?}");
+        assert!(matches!(refused, Err(ControlError::LimitExceeded(_))), "{refused:?}");
         let options = ExecutionOptions { input: Arc::new(large), ..ExecutionOptions::default() };
         let refused = validate_start(&options, None);
-        assert!(matches!(refused, Err(ControlError::TooMuch(_))), "{refused:?}");
+        assert!(matches!(refused, Err(ControlError::LimitExceeded(_))), "{refused:?}");
     }
 }

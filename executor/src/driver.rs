@@ -50,11 +50,11 @@ use crate::{
     call::{AttemptKey, FinishedCall},
     control::Control,
     lease::{LeaseClock, Term},
-    machine::{self, Input, Moment},
+    machine::{self, DecisionContext, Input},
     options::Options,
-    orders::WorkerHandle,
     permits::{HeldPermit, Permits},
     replan::Replanner,
+    worker_handle::WorkerHandle,
 };
 
 #[derive(Debug)]
@@ -74,7 +74,8 @@ pub(crate) struct WorkerContext {
     pub(crate) slots: Arc<Semaphore>,
     /// Memory slots for executions that only wait for permits.
     pub(crate) waiting_slots: Arc<Semaphore>,
-    /// The worker drives only executions that this process gives it. It does not scan for others.
+    /// `true` if the worker drives only executions that this process gives it. It does not scan for
+    /// others.
     pub(crate) is_alone: bool,
     pub(crate) drain: CancellationToken,
 }
@@ -82,7 +83,7 @@ pub(crate) struct WorkerContext {
 pub(crate) struct Driver {
     context: Arc<WorkerContext>,
     execution: Execution,
-    intake: ControlInputs,
+    inputs: ControlInputs,
     claim: Claim,
     pending: PendingEvents,
     /// Calls and children that wait until their start is durable.
@@ -101,12 +102,12 @@ pub(crate) struct Driver {
     tool_presence: ToolPresence,
 }
 
-/// Commands and the drain signal.
+/// Inputs that control the driver: commands and the drain signal.
 struct ControlInputs {
     commands: mpsc::Receiver<SentCommand>,
-    /// Commands that were applied. The inbox may bring them again.
+    /// Commands that were applied. They are ignored when the inbox delivers them again.
     applied: BTreeSet<CommandId>,
-    /// The worker drains, so no task may start.
+    /// `true` if the worker drains, so that no task may start.
     is_draining: bool,
 }
 
@@ -114,11 +115,11 @@ struct Claim {
     term: Term,
     /// A new claim on its way to the log.
     renewal: Option<Renewal>,
-    /// The plan has effects, so no task may start while the lease is in doubt.
+    /// `true` if the plan has effects, so that no task may start while the lease is in doubt.
     needs_safe_lease: bool,
-    /// The lease or a missing tool kept the last decision from starting tasks. The driver decides
-    /// again when the lease is safe and the tool is back.
-    must_decide_again: bool,
+    /// `true` if the lease or a missing tool kept the last decision from starting tasks. The driver
+    /// decides again when the lease is safe and the tool is back.
+    needs_decision: bool,
 }
 
 struct Renewal {
@@ -147,7 +148,7 @@ pub(crate) enum DriverStop {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DriveError {
-    /// Another worker owns the execution. This is no fault.
+    /// Another worker owns the execution. This happens in normal operation.
     #[error("another worker owns the execution")]
     Fenced,
     #[error("another worker was faster")]
@@ -175,9 +176,9 @@ impl DriveError {
 enum JobResult {
     Ended(FinishedCall),
     Permitted(Task, u64, HeldPermit),
-    Looked(Task, u64, ChildStatus),
+    ChildChecked(Task, u64, ChildStatus),
     /// A cancelled job. It has no result.
-    Nothing,
+    Cancelled,
 }
 
 enum DriverInput {
@@ -192,8 +193,8 @@ enum DriverInput {
 impl Driver {
     /// Drives a new execution. Creation, claim and first steps share one append.
     pub(crate) fn start_new(context: Arc<WorkerContext>, new: NewExecution) -> Self {
-        let NewExecution { execution, created, commands, stored, slot: place } = new;
-        let mut driver = Self::new(context, execution, Seq::START, commands, place);
+        let NewExecution { execution, created, commands, stored, slot } = new;
+        let mut driver = Self::new(context, execution, Seq::START, commands, slot);
         driver.pending.push([created]);
         driver.pending.notify_created(stored);
         driver.record_claim(false);
@@ -206,10 +207,10 @@ impl Driver {
         execution: Execution,
         inbox: Vec<SentCommand>,
         commands: mpsc::Receiver<SentCommand>,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
     ) -> Self {
         let durable = execution.seq();
-        let mut driver = Self::new(context, execution, durable, commands, place);
+        let mut driver = Self::new(context, execution, durable, commands, slot);
         driver.record_claim(!inbox.is_empty());
         driver.watch_children();
         for envelope in inbox {
@@ -225,13 +226,13 @@ impl Driver {
         context: Arc<WorkerContext>,
         execution: Execution,
         error: ToolError,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
     ) -> Self {
         let durable = execution.seq();
-        // Commands stay in the inbox until the execution has finished. One of them may be the one
-        // that is too large.
+        // Takes no commands, so that they stay in the inbox until the execution has finished. One
+        // of them may be the event that is too large.
         let (_, commands) = mpsc::channel(1);
-        let mut driver = Self::new(context, execution, durable, commands, place);
+        let mut driver = Self::new(context, execution, durable, commands, slot);
         driver.record_claim(false);
         driver.watch_children();
         driver.decide_with(Input::Unwritable(error), false);
@@ -243,13 +244,14 @@ impl Driver {
         mut execution: Execution,
         durable: Seq,
         commands: mpsc::Receiver<SentCommand>,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
     ) -> Self {
         let term = context.lease.term();
         let (calls, tools) = (&context.options.calls, execution.plan().called_tools());
         let mut limited: BTreeSet<ToolName> = calls.limited_tools(tools).cloned().collect();
         if !calls.is_empty() {
-            // A dispatched call chooses its tool later, so each dispatch tool counts as limited.
+            // The tool that an agent calls is chosen later, so each dispatch tool counts as
+            // limited.
             let tools = execution.plan().called_tools();
             let dispatched =
                 tools.filter(|tool| dispatch::is_dispatch_tool(&context.toolbox, tool));
@@ -263,8 +265,8 @@ impl Driver {
             .any(|step| step.policy.effect != Effect::Read || step.compensate.is_some());
         Self {
             tool_presence: ToolPresence::default(),
-            intake: ControlInputs { commands, applied: BTreeSet::new(), is_draining: false },
-            claim: Claim { term, renewal: None, needs_safe_lease, must_decide_again: false },
+            inputs: ControlInputs { commands, applied: BTreeSet::new(), is_draining: false },
+            claim: Claim { term, renewal: None, needs_safe_lease, needs_decision: false },
             context,
             execution,
             pending: PendingEvents::new(durable),
@@ -276,18 +278,18 @@ impl Driver {
             reports: Reports::default(),
             progress_counts: BTreeMap::new(),
             cancel: CancellationToken::new(),
-            slot: place,
+            slot,
         }
     }
 
     /// Runs until the driver stops. Dropping the future is safe: it has the same effect as a crash.
     pub(crate) async fn run(mut self) -> Result<DriverStop, DriveError> {
         loop {
-            // The drain signal comes first. Otherwise a call that the drain cancelled would be
+            // Checks the drain signal first. Otherwise a call that the drain cancelled would be
             // handled as if the worker still started tasks.
-            self.intake.is_draining = self.context.drain.is_cancelled();
+            self.inputs.is_draining = self.context.drain.is_cancelled();
             self.check_tools();
-            if self.claim.must_decide_again && self.start_permission() == StartPermission::Now {
+            if self.claim.needs_decision && self.start_permission() == StartPermission::Now {
                 self.decide(Input::Woken);
             }
             self.process_results();
@@ -313,7 +315,7 @@ impl Driver {
             }
             match self.next_input().await {
                 DriverInput::Appended(result) => self.finish_append(result).await?,
-                DriverInput::Done(done) => self.collect_results(done),
+                DriverInput::JobEnded(done) => self.collect_results(done),
                 DriverInput::Reported(key, progress) => self.record_progress(key, progress),
                 DriverInput::Command(envelope) => self.apply_command(envelope, true),
                 DriverInput::Woken => self.decide(Input::Woken),
@@ -333,7 +335,8 @@ impl Driver {
             self.renew_claim();
             self.request_permits();
             self.pending.send_append(&self.context, &self.execution);
-            // If the machine ignored all results, there is nothing to append, and more may follow.
+            // Continues if the machine ignored all results, because then there is nothing to append
+            // and more results may wait.
             if self.results.is_empty() || !self.pending.is_empty() {
                 return;
             }
@@ -345,7 +348,7 @@ impl Driver {
     fn renew_claim(&mut self) {
         let term = self.context.lease.term();
         let is_stale = self.is_lease_doubtful() && self.context.lease.is_safe(term);
-        // A claim without a start to make would only lengthen the log.
+        // Claims only if a task can start, because any other claim would only lengthen the log.
         let is_of_use =
             !self.held_starts.is_empty() || self.start_permission() != StartPermission::Elsewhere;
         if !is_stale || !is_of_use || self.claim.renewal.is_some() {
@@ -355,7 +358,7 @@ impl Driver {
         let input = Input::Renewed { worker: *worker, node: Arc::clone(node) };
         self.decide_with(input, false);
         self.claim.renewal = Some(Renewal { term, seq: self.execution.seq() });
-        // The head names the epoch of the claim.
+        // Writes the head, because it names the epoch of the claim.
         self.pending.rewrite_head();
     }
 
@@ -371,7 +374,7 @@ impl Driver {
             return self.watch_finished_child(child, envelope.id);
         }
         self.pending.mark_handled(envelope.id);
-        if !self.intake.applied.insert(envelope.id) {
+        if !self.inputs.applied.insert(envelope.id) {
             return;
         }
         self.decide_with(Input::Command(envelope), may_start);
@@ -385,11 +388,11 @@ impl Driver {
         self.check_tools();
         let begins = self.start_permission();
         if may_start {
-            self.claim.must_decide_again = begins == StartPermission::Later;
+            self.claim.needs_decision = begins == StartPermission::Later;
         }
         let may_start = may_start && begins == StartPermission::Now;
         let now = self.context.clock.now();
-        let moment = Moment { now, may_start, effects: Some(&self.context.toolbox) };
+        let moment = DecisionContext { now, may_start, effects: Some(&self.context.toolbox) };
         let events = machine::decide(&mut self.execution, input, moment);
         for RecordedEvent { seq, event, .. } in &events {
             match event {
@@ -437,15 +440,15 @@ impl Driver {
                 DriverInput::Appended(result)
             }
             Some(done) = self.jobs.join_next(), if !is_full => {
-                DriverInput::Done(done.expect("calls catch their tools' panics"))
+                DriverInput::JobEnded(done.expect("calls catch their tools' panics"))
             }
             (key, progress) = self.reports.recv(), if !is_full => DriverInput::Reported(key, progress),
-            Some(envelope) = self.intake.commands.recv(), if !is_full => DriverInput::Command(envelope),
+            Some(envelope) = self.inputs.commands.recv(), if !is_full => DriverInput::Command(envelope),
             () = time::sleep(wake.unwrap_or_default()), if wake.is_some() && !is_full => {
                 DriverInput::Woken
             }
             () = self.tool_presence.wait_for_change(), if !is_full => DriverInput::Woken,
-            () = self.context.drain.cancelled(), if !self.intake.is_draining => DriverInput::Draining,
+            () = self.context.drain.cancelled(), if !self.inputs.is_draining => DriverInput::Draining,
         }
     }
 }

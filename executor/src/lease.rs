@@ -1,5 +1,5 @@
-//! The lease of this worker. Claims protect the logs. The lease keeps a worker from calling tools
-//! after other workers have declared it lost.
+//! The lease of this worker. Claims alone keep the logs correct. The lease also keeps a worker from
+//! calling tools after other workers have declared it lost.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 #[derive(Debug)]
 pub(crate) struct LeaseClock {
-    state: Mutex<State>,
+    state: Mutex<LeaseState>,
     margin: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
-    until: Option<Instant>,
+struct LeaseState {
+    valid_until: Option<Instant>,
     term: Term,
 }
 
@@ -32,14 +32,14 @@ impl LeaseClock {
         Self { state: Mutex::default(), margin: lease / 5 }
     }
 
-    /// Records a lease that the store granted. It counts from the request at `asked`.
-    pub(crate) fn extend(&self, asked: Instant, lease: Duration) {
+    /// Records a lease that the store granted. It counts from the request at `requested_at`.
+    pub(crate) fn extend(&self, requested_at: Instant, lease: Duration) {
         let mut state = self.lock_state();
         // The exact time of the grant is unknown. It is between the request and now.
-        if state.until.is_none_or(|until| until <= Instant::now()) {
+        if state.valid_until.is_none_or(|valid_until| valid_until <= Instant::now()) {
             state.term.0 += 1;
         }
-        state.until = Some(asked + lease);
+        state.valid_until = Some(requested_at + lease);
     }
 
     /// Returns the current term. A claim belongs to the term in which it is made.
@@ -49,12 +49,13 @@ impl LeaseClock {
 
     /// Returns whether claims of `term` are valid for long enough to start a call.
     pub(crate) fn is_safe(&self, term: Term) -> bool {
-        let State { until, term: current } = *self.lock_state();
-        current == term && until.is_some_and(|until| Instant::now() + self.margin < until)
+        let LeaseState { valid_until, term: current } = *self.lock_state();
+        current == term
+            && valid_until.is_some_and(|valid_until| Instant::now() + self.margin < valid_until)
     }
 
-    fn lock_state(&self) -> std::sync::MutexGuard<'_, State> {
-        // A panic cannot leave the two fields in an invalid state.
+    fn lock_state(&self) -> std::sync::MutexGuard<'_, LeaseState> {
+        // Ignores a poisoned lock, because a panic cannot leave the two fields in an invalid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

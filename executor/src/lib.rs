@@ -7,10 +7,10 @@ mod driver;
 mod lease;
 pub mod machine;
 pub mod options;
-mod orders;
 mod permits;
 pub mod replan;
 mod required_tools;
 pub mod worker;
+mod worker_handle;
 
 pub use required_tools::can_continue;

@@ -36,10 +36,10 @@ use shared::{
 pub use self::{
     dry_run::{CheckedStep, dry_run_events},
     input::{missing_input, unresolved_error},
-    schedule::OTHER_PARAMETERS,
+    schedule::OTHER_PARAMETERS_WARNING,
 };
 
-/// Clocks of nodes may differ by this much without a consequence.
+/// Maximum difference between the clocks of nodes that has no consequence.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(5);
 
 #[derive(Clone, Debug)]
@@ -98,15 +98,16 @@ impl From<Value> for CallOutput {
 
 /// The time of a decision, its permission to start tasks, and the tools at that time.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment<'a> {
+pub struct DecisionContext<'a> {
     pub now: Timestamp,
-    /// Tasks may start. `false` while the worker drains, lacks a tool, or doubts its lease.
+    /// `true` if tasks may start. `false` while the worker drains, lacks a tool, or doubts its
+    /// lease.
     pub may_start: bool,
     /// The present effects of tools. Without them, the effects of the plan hold.
     pub effects: Option<&'a dyn CurrentEffects>,
 }
 
-impl From<Timestamp> for Moment<'_> {
+impl From<Timestamp> for DecisionContext<'_> {
     fn from(now: Timestamp) -> Self {
         Self { now, may_start: true, effects: None }
     }
@@ -147,7 +148,7 @@ pub fn create_execution_from(
 pub fn decide<'a>(
     execution: &'a mut Execution,
     input: Input,
-    moment: impl Into<Moment<'a>>,
+    moment: impl Into<DecisionContext<'a>>,
 ) -> Vec<RecordedEvent> {
     if let Phase::Finished(_) = execution.phase() {
         return Vec::new();
@@ -248,7 +249,7 @@ fn is_blocked_by_permit(execution: &Execution, task: Task) -> bool {
 /// A decision in progress: the state so far, and the events that led to it.
 struct Decision<'a> {
     execution: &'a mut Execution,
-    moment: Moment<'a>,
+    moment: DecisionContext<'a>,
     events: Vec<RecordedEvent>,
     commands_follow: bool,
 }
@@ -523,7 +524,8 @@ impl Decision<'_> {
         let outcome = match self.execution.phase() {
             Phase::Finished(_) => return,
             Phase::Open => Outcome::Completed,
-            // The calls that were running at the deadline succeeded, and they were the last ones.
+            // Ends as completed, because the calls that were running at the deadline succeeded and
+            // were the last ones.
             Phase::Expired if self.has_run_to_end() => Outcome::Completed,
             Phase::Failing if self.commands_follow => return,
             Phase::Failing | Phase::Expired => Outcome::Failed,

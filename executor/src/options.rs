@@ -8,7 +8,7 @@ use crate::call_limits::CallLimits;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Lifetime of its lease. After that, other workers claim its executions.
+    /// Lifetime of the worker's lease. After that, other workers claim its executions.
     pub lease: Duration,
     /// Interval between scans without a hint. Also the limit of most retry delays.
     pub poll: Duration,

@@ -28,7 +28,8 @@ use tracing::warn;
 const HEAD_START_MS: i64 = 10_000;
 /// Delay after the first refusal. Doubles with each refusal, up to the poll interval.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(2);
-/// The longest wait for a rate. The clock of the store may differ from the clock of this node.
+/// The longest wait for a rate before the next request, because the clock of the store may differ
+/// from the clock of this node.
 const MAX_RATE_WAIT: Duration = Duration::from_secs(5);
 const MAX_RELEASED: usize = 1_024;
 
@@ -43,21 +44,21 @@ pub(crate) struct Permits {
     /// The number of the next request. It makes the names of holders unique, so that the release of
     /// an earlier permit never releases a later one.
     next_number: AtomicU64,
-    returned: Mutex<Vec<ReleasedPermit>>,
+    released: Mutex<Vec<ReleasedPermit>>,
     has_released: Notify,
-    freed: Notify,
+    permit_freed: Notify,
 }
 
 type Queue = BTreeMap<QueuePosition, Arc<Notify>>;
 
-/// The arrival time minus the head start, and the holder.
+/// The position in a queue: the arrival time minus the head start, and the holder.
 type QueuePosition = (i64, String);
 
 /// A permit. Released when dropped.
 pub(crate) struct HeldPermit {
     permits: Arc<Permits>,
     permit: Option<Permit>,
-    asking: Option<PendingRequest>,
+    request: Option<PendingRequest>,
 }
 
 type PendingRequest = BoxFuture<'static, Result<Permission, StoreError>>;
@@ -66,7 +67,7 @@ struct ReleasedPermit {
     permit: Permit,
     /// Its request, if that is still in flight. A release that overtook the request would have no
     /// effect, and the permit would stay held until the worker ends.
-    asking: Option<PendingRequest>,
+    request: Option<PendingRequest>,
 }
 
 impl fmt::Debug for HeldPermit {
@@ -84,14 +85,15 @@ impl fmt::Debug for ReleasedPermit {
 impl HeldPermit {
     /// Sends the request. If the future is dropped, the release waits for the answer.
     async fn send_request(&mut self, ask: &PermitAsk) -> Result<Permission, StoreError> {
-        // From here on the store may grant the permit, even if this future is dropped.
+        // Stores the permit first, because from here on the store may grant it even if this future
+        // is dropped.
         self.permit = Some(ask.permit.clone());
         let (store, now) = (Arc::clone(&self.permits.store), self.permits.clock.now());
         let ask = ask.clone();
-        let asking =
-            self.asking.insert(async move { store.acquire_permits(&ask, now).await }.boxed());
-        let answer = asking.await;
-        self.asking = None;
+        let request =
+            self.request.insert(async move { store.acquire_permits(&ask, now).await }.boxed());
+        let answer = request.await;
+        self.request = None;
         answer
     }
 }
@@ -99,8 +101,8 @@ impl HeldPermit {
 impl Drop for HeldPermit {
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
-            let asking = self.asking.take();
-            lock_mutex(&self.permits.returned).push(ReleasedPermit { permit, asking });
+            let request = self.request.take();
+            lock_mutex(&self.permits.released).push(ReleasedPermit { permit, request });
             self.permits.has_released.notify_one();
         }
     }
@@ -114,12 +116,12 @@ struct QueueEntry<'a> {
 
 impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
-        let mut lines = lock_mutex(&self.permits.queues);
-        let Some(line) = lines.get_mut(&self.queue) else { return };
-        line.remove(&self.position);
-        match line.first_key_value() {
+        let mut queues = lock_mutex(&self.permits.queues);
+        let Some(queue) = queues.get_mut(&self.queue) else { return };
+        queue.remove(&self.position);
+        match queue.first_key_value() {
             Some((_, next)) => next.notify_one(),
-            None => drop(lines.remove(&self.queue)),
+            None => drop(queues.remove(&self.queue)),
         }
     }
 }
@@ -138,9 +140,9 @@ impl Permits {
             poll,
             queues: Mutex::default(),
             next_number: AtomicU64::new(0),
-            returned: Mutex::default(),
+            released: Mutex::default(),
             has_released: Notify::new(),
-            freed: Notify::new(),
+            permit_freed: Notify::new(),
         })
     }
 
@@ -150,7 +152,7 @@ impl Permits {
         limits: Vec<CallLimit>,
         priority: i32,
     ) -> HeldPermit {
-        let mut granted = HeldPermit { permits: Arc::clone(self), permit: None, asking: None };
+        let mut granted = HeldPermit { permits: Arc::clone(self), permit: None, request: None };
         if limits.is_empty() {
             return granted;
         }
@@ -162,8 +164,9 @@ impl Permits {
         let ask = PermitAsk { permit, limits };
         let (mut backoff, mut may_hold) = (MIN_RETRY_DELAY, false);
         loop {
-            // A call with a higher priority may be in front now. After an error this call may hold
-            // a permit, and others may wait for it, so it must not wait for them.
+            // Checks the position again, because a call with a higher priority may be in front now.
+            // After an error the call continues, because it may hold a permit and others may wait
+            // for it.
             while !may_hold && !waiting.is_first() {
                 turn.notified().await;
             }
@@ -182,7 +185,7 @@ impl Permits {
             };
             tokio::select! {
                 biased;
-                () = self.freed.notified() => (),
+                () = self.permit_freed.notified() => (),
                 () = time::sleep(wait) => (),
             }
             backoff = (backoff * 2).min(self.poll);
@@ -197,44 +200,49 @@ impl Permits {
         (at - self.clock.now()).to_std().unwrap_or_default()
     }
 
-    fn enqueue(&self, line: String, holder: &str, priority: i32) -> (QueueEntry<'_>, Arc<Notify>) {
+    fn enqueue(
+        &self,
+        queue_name: String,
+        holder: &str,
+        priority: i32,
+    ) -> (QueueEntry<'_>, Arc<Notify>) {
         let head_start = i64::from(priority).saturating_mul(HEAD_START_MS);
         let now = self.clock.now().timestamp_millis();
-        let place = (now.saturating_sub(head_start), holder.to_owned());
+        let position = (now.saturating_sub(head_start), holder.to_owned());
         let turn = Arc::new(Notify::new());
-        let mut lines = lock_mutex(&self.queues);
-        lines.entry(line.clone()).or_default().insert(place.clone(), Arc::clone(&turn));
-        drop(lines);
-        (QueueEntry { permits: self, queue: line, position: place }, turn)
+        let mut queues = lock_mutex(&self.queues);
+        queues.entry(queue_name.clone()).or_default().insert(position.clone(), Arc::clone(&turn));
+        drop(queues);
+        (QueueEntry { permits: self, queue: queue_name, position }, turn)
     }
 
     pub(crate) async fn release_returned(&self) {
-        let mut asking = FuturesUnordered::new();
+        let mut requests = FuturesUnordered::new();
         loop {
-            let mut some = Vec::new();
-            for ReleasedPermit { permit, asking: question } in self.take_released() {
-                match question {
-                    Some(question) => asking.push(question.map(|_| permit)),
-                    None => some.push(permit),
+            let mut permits = Vec::new();
+            for ReleasedPermit { permit, request } in self.take_released() {
+                match request {
+                    Some(request) => requests.push(request.map(|_| permit)),
+                    None => permits.push(permit),
                 }
             }
-            if some.is_empty() {
+            if permits.is_empty() {
                 tokio::select! {
                     biased;
                     () = self.has_released.notified() => continue,
-                    Some(permit) = asking.next(), if !asking.is_empty() => some.push(permit),
+                    Some(permit) = requests.next(), if !requests.is_empty() => permits.push(permit),
                 }
             }
-            while let Err(err) = self.store.release_permits(some.clone()).await {
+            while let Err(err) = self.store.release_permits(permits.clone()).await {
                 warn!(%err, "cannot release permits yet, will retry");
                 time::sleep(self.poll).await;
             }
-            self.freed.notify_waiters();
+            self.permit_freed.notify_waiters();
         }
     }
 
     fn take_released(&self) -> Vec<ReleasedPermit> {
-        let mut released = lock_mutex(&self.returned);
+        let mut released = lock_mutex(&self.released);
         let n = released.len().min(MAX_RELEASED);
         released.drain(..n).collect()
     }
@@ -242,16 +250,17 @@ impl Permits {
 
 impl QueueEntry<'_> {
     fn is_first(&self) -> bool {
-        let lines = lock_mutex(&self.permits.queues);
-        lines
+        let queues = lock_mutex(&self.permits.queues);
+        queues
             .get(&self.queue)
             .and_then(|queue| queue.first_key_value())
-            .is_some_and(|(place, _)| *place == self.position)
+            .is_some_and(|(position, _)| *position == self.position)
     }
 }
 
 fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change is one insertion or removal, so a panic leaves the value valid.
+    // Ignores a poisoned lock, because each change is one insertion or removal and leaves the value
+    // valid.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

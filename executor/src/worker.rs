@@ -40,12 +40,12 @@ use crate::{
     },
     lease::LeaseClock,
     options::Options,
-    orders::{MAX_ORDERS, WorkerRequest},
     permits::Permits,
     replan::Replanner,
+    worker_handle::{MAX_ORDERS, WorkerRequest},
 };
 
-pub use crate::orders::{CallPermit, WorkerHandle};
+pub use crate::worker_handle::{CallPermit, WorkerHandle};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerScope {
@@ -92,12 +92,12 @@ impl Worker {
     pub fn new(parts: WorkerParts, id: WorkerId, drain: CancellationToken) -> (Self, WorkerHandle) {
         let WorkerParts { node, store, toolbox, clock, options, scope } = parts;
         let (sender, orders) = mpsc::channel(MAX_ORDERS);
-        let [room, patience] = [(); 2].map(|()| Arc::new(Semaphore::new(options.executions)));
+        let [slots, waiting_slots] = [(); 2].map(|()| Arc::new(Semaphore::new(options.executions)));
         let lease = LeaseClock::new(options.lease);
         let permits = Permits::new(id, Arc::clone(&store), Arc::clone(&clock), options.poll);
         let handle = WorkerHandle {
             orders: sender,
-            slots: Arc::clone(&room),
+            slots: Arc::clone(&slots),
             toolbox: toolbox.clone(),
             permits: Arc::clone(&permits),
             worker: id,
@@ -118,8 +118,8 @@ impl Worker {
             handle: handle.clone(),
             permits,
             replanner: OnceLock::new(),
-            slots: Arc::clone(&room),
-            waiting_slots: patience,
+            slots: Arc::clone(&slots),
+            waiting_slots,
             is_alone: scope == WorkerScope::Given,
         };
         let (context, local) = (Arc::new(context), Arc::default());
@@ -127,7 +127,7 @@ impl Worker {
         let worker = Self {
             context,
             scope,
-            slots: room,
+            slots,
             local,
             orders,
             drivers,
@@ -148,11 +148,11 @@ impl Worker {
     pub async fn run(mut self) {
         let context = Arc::clone(&self.context);
         renew_lease(&context).await;
-        let beats = async {
-            let mut beats = time::interval(context.options.lease / 3);
-            beats.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        let heartbeat = async {
+            let mut heartbeat = time::interval(context.options.lease / 3);
+            heartbeat.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
             loop {
-                beats.tick().await;
+                heartbeat.tick().await;
                 renew_lease(&context).await;
             }
         };
@@ -163,7 +163,7 @@ impl Worker {
         tokio::select! {
             biased;
             () = work => (),
-            () = beats => unreachable!("the lease is renewed until the work is done"),
+            () = heartbeat => unreachable!("the lease is renewed until the work is done"),
             () = context.permits.release_returned() => unreachable!("permits are released until the work is done"),
         }
         if let Err(err) = context.store.remove_worker(context.worker).await {
@@ -209,19 +209,21 @@ impl Worker {
         match result {
             Ok(DriverStop::Finished) => (),
             Ok(DriverStop::NeedsReplan) => self.queue_replan(id),
-            // A command may have arrived meanwhile.
+            // Delivers commands again, because one may have arrived meanwhile.
             Ok(DriverStop::Parked) => self.context.store.hints().wake_inbox(),
             Ok(DriverStop::HeadUnwritten(head)) => {
                 self.backlog.pending_heads.push(*head, self.context.clock.now());
                 self.context.store.hints().wake_inbox();
             }
             Err(DriveError::ClaimedElsewhere(epoch)) => {
-                // Another worker owns the execution, or the head of the execution is out of date.
+                // Does nothing, because another worker owns the execution, or its head is out of
+                // date.
                 self.backlog.given_up.insert(id, epoch);
             }
             Err(DriveError::Fenced) => {
-                // The log rejects this worker's appends: another worker owns the execution, or a late
-                // append of this worker succeeded and no worker owns it.
+                // The log rejects this worker's appends, because another worker owns the execution,
+                // or because a late append of this worker succeeded. In the second case no worker
+                // owns it.
                 info!(execution = %id, "another worker owns the execution");
                 self.backlog.give_up(id);
             }
@@ -241,7 +243,8 @@ impl Worker {
             WorkerRequest::Start { execution, created, stored, finished, permit } => {
                 let id = execution.id();
                 if self.local.contains(id) {
-                    // A second start with the same key arrived before the first was answered.
+                    // Reports a conflict, because a second start with the same key arrived before
+                    // the first was answered.
                     let _ = stored.send(Err(AppendError::Conflict));
                     return;
                 }
@@ -257,14 +260,14 @@ impl Worker {
                     if let (Ok(DriverStop::Finished | DriverStop::NeedsReplan), Some(finished)) =
                         (&result, finished)
                     {
-                        // The receiver may be gone.
+                        // Ignores the error, because the receiver may have been dropped.
                         let _ = finished.send(());
                     }
                     (id, result)
                 });
             }
             WorkerRequest::Claim(id) => {
-                // The order names this worker, so the newest known claim does not matter.
+                // Accepts any claim, because the order names this worker.
                 if !self.claim_execution(id, Epoch(u64::MAX)) {
                     self.backlog.give_up(id);
                 }
@@ -274,9 +277,9 @@ impl Worker {
 
     /// Claims a stored execution, unless it is driven here already. Returns whether there was room.
     ///
-    /// `seen` is the newest claim that the caller knows. If the log has a newer one, its worker is
+    /// `known_epoch` is the newest claim that the caller knows. If the log has a newer one, its worker is
     /// alive and keeps the execution.
-    fn claim_execution(&mut self, id: ExecutionId, seen: Epoch) -> bool {
+    fn claim_execution(&mut self, id: ExecutionId, known_epoch: Epoch) -> bool {
         if self.local.contains(id) {
             return true;
         }
@@ -286,7 +289,8 @@ impl Worker {
         self.local.insert(id, sender);
         let context = Arc::clone(&self.context);
         self.drivers.spawn(async move {
-            let result = drive_execution(Arc::clone(&context), id, seen, commands, permit).await;
+            let result =
+                drive_execution(Arc::clone(&context), id, known_epoch, commands, permit).await;
             let result = fail_unwritable(&context, id, result).await;
             scan::postpone_if_damaged(&context, id, &result).await;
             (id, result)
@@ -295,9 +299,10 @@ impl Worker {
     }
 
     async fn shut_down(&mut self) {
-        // A model may take long. Other workers find these executions by their owner.
+        // Does not wait for replans, because a model may take long. Other workers find these
+        // executions by their owner.
         self.replan_queue.shutdown().await;
-        // Callers that still want to start something here do so through the store.
+        // Closes the channel, so that callers that start an execution here do so through the store.
         self.orders.close();
         while self.orders.try_recv().is_ok() {}
         let all = async { while self.drivers.join_next().await.is_some() {} };
@@ -311,25 +316,26 @@ impl Worker {
 async fn drive_execution(
     context: Arc<WorkerContext>,
     id: ExecutionId,
-    seen: Epoch,
+    known_epoch: Epoch,
     commands: mpsc::Receiver<SentCommand>,
-    place: OwnedSemaphorePermit,
+    slot: OwnedSemaphorePermit,
 ) -> Result<DriverStop, DriveError> {
     let store = Arc::clone(&context.store);
     let execution = load_existing(&*store, id).await?;
     let inbox = store.list_commands(Some(id)).await?;
     if execution.state().is_finished() {
-        // The head lagged, or its owner crashed before it notified the parent or replanned.
+        // The execution has finished, but its head lagged or its owner crashed before it notified
+        // the parent or replanned.
         notify_parent(&context, &execution).await?;
         store.remove_commands(inbox.iter().map(|envelope| envelope.id).collect()).await?;
         return replan_queue::keep_for_replan(&context, &execution).await;
     }
-    if seen < execution.epoch() {
+    if known_epoch < execution.epoch() {
         repair_owner(&*store, &execution).await?;
         return Err(DriveError::ClaimedElsewhere(execution.epoch()));
     }
     debug!(execution = %id, seq = %execution.seq(), "claiming");
-    Driver::resume(context, execution, inbox, commands, place).run().await
+    Driver::resume(context, execution, inbox, commands, slot).run().await
 }
 
 /// Ends an execution whose next events are too large for the store. Otherwise each claim would call
@@ -341,15 +347,15 @@ async fn fail_unwritable(
 ) -> Result<DriverStop, DriveError> {
     let Err(DriveError::Store(err @ StoreError::TooLarge { .. })) = &result else { return result };
     error!(execution = %id, %err, "its next events cannot be written, so the execution fails");
-    let place = Arc::clone(&context.slots).acquire_owned().await;
-    let place = place.expect("the room of a worker is never closed");
+    let slot = Arc::clone(&context.slots).acquire_owned().await;
+    let slot = slot.expect("the slots of a worker are never closed");
     let execution = load_existing(&*context.store, id).await?;
     if execution.state().is_finished() {
         return Ok(DriverStop::Finished);
     }
     let why = format!("the next events cannot be written: {err}");
     let error = ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why);
-    Driver::fail_unwritable(Arc::clone(context), execution, error, place).run().await
+    Driver::fail_unwritable(Arc::clone(context), execution, error, slot).run().await
 }
 
 /// Writes the owner into a head that lags behind a claim. The claiming worker may have crashed
@@ -375,7 +381,7 @@ async fn renew_lease(context: &WorkerContext) {
     }
     let asked = Instant::now();
     if let Ok(time) = context.store.shared_time().await {
-        // The store read its time about halfway between request and answer.
+        // Compares with the middle of the request, because the store read its time about then.
         let since = TimeDelta::from_std(asked.elapsed() / 2).unwrap_or_default();
         context.clock.approach(time + since);
     }
@@ -385,7 +391,7 @@ impl LocalDrivers {
     fn lock_map(
         &self,
     ) -> std::sync::MutexGuard<'_, BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>> {
-        // A panic cannot leave the map in an invalid state.
+        // Ignores a poisoned lock, because a panic cannot leave the map in an invalid state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -23,7 +23,7 @@ pub const REFERENCE_FIELD: &str = "$blob";
 /// Replaces the execution in the id of a blob that a call outside plans returned.
 const NO_EXECUTION: &str = "call";
 const SHA256_DIGITS: usize = 64;
-/// Bytes of content in one record, far below the size limit of a document.
+/// Maximum bytes of content in one record. It is far below the size limit of a document.
 const PART_BYTES: usize = 4 << 20;
 const PAGE_SIZE: usize = 256;
 

@@ -21,7 +21,7 @@ pub trait Clock: fmt::Debug + Send + Sync {
     fn approach(&self, _reference: Timestamp) {}
 }
 
-/// Returns the next moment.
+/// Returns the moment one microsecond later.
 pub fn next_moment(at: Timestamp) -> Timestamp {
     at.checked_add_signed(TimeDelta::microseconds(1)).unwrap_or(at)
 }
@@ -38,7 +38,7 @@ struct SteadyState {
     /// The offset that is added to the time since boot.
     offset: i64,
     /// The time since boot at the last call of `approach`.
-    approached: i64,
+    last_approach: i64,
 }
 
 /// A steady clock corrects its time by at most one hundredth of the elapsed time.
@@ -52,7 +52,7 @@ impl SteadyClock {
 
     /// Makes a clock that adds `offset` microseconds to the time since boot.
     pub fn with_offset(offset: i64) -> Self {
-        Self(Mutex::new(SteadyState { offset, approached: micros_since_boot() }))
+        Self(Mutex::new(SteadyState { offset, last_approach: micros_since_boot() }))
     }
 
     /// Returns the offset in microseconds.
@@ -61,7 +61,7 @@ impl SteadyClock {
     }
 
     fn lock_state(&self) -> std::sync::MutexGuard<'_, SteadyState> {
-        // A poisoned lock is harmless: the two numbers are always valid.
+        // Ignores a poisoned lock, because the two numbers are always valid.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -75,21 +75,21 @@ impl Clock for SteadyClock {
     fn approach(&self, reference: Timestamp) {
         let mut state = self.lock_state();
         let boot = micros_since_boot();
-        let most = (boot - state.approached).max(0) / CORRECTION_DIVISOR;
+        let most = (boot - state.last_approach).max(0) / CORRECTION_DIVISOR;
         let away = reference.timestamp_micros().saturating_sub(boot.saturating_add(state.offset));
         state.offset = state.offset.saturating_add(away.clamp(-most, most));
-        state.approached = boot;
+        state.last_approach = boot;
     }
 }
 
-/// A smaller difference between the clocks is not reported.
-const TOLERANCE: TimeDelta = TimeDelta::seconds(5);
+/// Smallest difference between two clocks that is reported.
+const MIN_REPORTED_DIFFERENCE: TimeDelta = TimeDelta::seconds(5);
 
 /// Describes the difference between the time of a store and the machine's clock, if it is large.
 pub fn describe_difference(store: Timestamp, machine: Timestamp) -> Option<String> {
     let difference = machine - store;
     let side = if difference > TimeDelta::zero() { "behind" } else { "ahead of" };
-    (difference.abs() > TOLERANCE).then(|| {
+    (difference.abs() > MIN_REPORTED_DIFFERENCE).then(|| {
         format!(
             "the time of the store is {} s {side} the clock of this machine; `startAt` and the times \
              of events follow the store",
@@ -142,14 +142,14 @@ mod tests {
     fn a_steady_clock_approaches_its_reference_slowly() {
         let clock = SteadyClock::starting_at(WallClock.now());
         let before = clock.offset();
-        // A hundred seconds have passed since the last call.
-        clock.lock_state().approached -= 100_000_000;
+        // Pretends that the last call was a hundred seconds ago.
+        clock.lock_state().last_approach -= 100_000_000;
         clock.approach(WallClock.now() + TimeDelta::days(365));
         let moved = clock.offset() - before;
         assert!((1_000_000..1_100_000).contains(&moved), "{moved}");
         clock.approach(WallClock.now() - TimeDelta::days(365));
         assert!(before + moved - clock.offset() < 100_000, "little time has passed since");
-        clock.lock_state().approached -= 1_000_000_000_000;
+        clock.lock_state().last_approach -= 1_000_000_000_000;
         clock.approach(WallClock.now());
         assert!((clock.now() - WallClock.now()).abs() < TimeDelta::seconds(10));
     }

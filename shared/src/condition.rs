@@ -25,7 +25,7 @@ use serde_json::Value;
 
 pub use self::expression::{COMPUTE, Expression, ExpressionError};
 use self::{
-    compile::{Compiler, Names},
+    compile::{Compiler, NameSource},
     eval::Evaluation,
     expr::Expr,
     pattern::Pattern,
@@ -38,9 +38,9 @@ use crate::{
 
 /// A parsed condition. Two conditions are equal if their texts are equal.
 #[derive(Clone)]
-pub struct Condition(Arc<Parsed>);
+pub struct Condition(Arc<ParsedSource>);
 
-struct Parsed {
+struct ParsedSource {
     source: String,
     expr: Expr,
     targets: Vec<Target>,
@@ -105,7 +105,7 @@ pub enum ConditionError {
 
 impl Condition {
     pub fn parse(source: &str, names: &dyn ResolveNames) -> Result<Self, ConditionError> {
-        let parsed = Parsed::parse(source, Names::Plan(names))?;
+        let parsed = ParsedSource::parse(source, NameSource::Plan(names))?;
         if parsed.expr.is_never_bool() {
             return Err(ConditionError::NeverBool);
         }
@@ -149,8 +149,8 @@ impl Condition {
     }
 }
 
-impl Parsed {
-    fn parse(source: &str, names: Names<'_>) -> Result<Self, ConditionError> {
+impl ParsedSource {
+    fn parse(source: &str, names: NameSource<'_>) -> Result<Self, ConditionError> {
         shape::check_source(source)?;
         let tree = parse_tree(source)?;
         let mut compiler = Compiler::new(names);

@@ -27,7 +27,7 @@ pub enum Severity {
     Error,
     /// The draft gives a plan, but its author should know this.
     Warning,
-    /// Worth knowing, and nothing needs to be done.
+    /// The author may want to know this, but needs to do nothing.
     Info,
 }
 

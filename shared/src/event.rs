@@ -507,14 +507,14 @@ impl Event {
     }
 }
 
-/// Reads an output that may be null. A null output differs from an absent one.
+/// Reads an output that is present, so that a null output differs from an absent one.
 fn deserialize_nullable<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Arc<Value>>, D::Error> {
     Arc::<Value>::deserialize(deserializer).map(Some)
 }
 
-/// An event as a store keeps it. Its position follows from its append.
+/// An event as a store keeps it. It has no position, because the place of the append gives it.
 #[derive(Deserialize)]
 struct StoredEvent {
     #[serde(with = "chrono::serde::ts_microseconds")]
@@ -532,7 +532,8 @@ pub fn encode_events(events: &[RecordedEvent]) -> String {
         write!(json, "{separator}{{\"at\":{}", at.timestamp_micros()).expect("memory is writable");
         let object = json.len();
         serde_json::to_writer(&mut json, event).expect("events are JSON");
-        // The event's fields continue the object that begins with `at`.
+        // Replaces the opening brace, because the event's fields continue the object that begins
+        // with `at`.
         json[object] = b',';
     }
     json.push(b']');

@@ -56,7 +56,7 @@ pub struct Execution {
     /// The start of the deadline, if the clock was ahead when the execution started.
     deadline_from: Option<Timestamp>,
     phase: Phase,
-    /// Set if the deadline passed while the execution was running and had not failed yet.
+    /// `true` if the deadline passed while the execution was running and had not failed yet.
     overran: bool,
     is_paused: bool,
     steps: Vec<Step>,
@@ -70,11 +70,11 @@ pub struct Execution {
     /// Finished tasks that can be undone, in the order of their success.
     undoable: Vec<Task>,
     history: Box<History>,
-    /// Tools whose calls need a permit. This is configuration of this machine and not part of the
+    /// Tools whose calls need a permit. They are configuration of this machine, and not part of the
     /// log.
-    limited: Arc<BTreeSet<ToolName>>,
+    limited_tools: Arc<BTreeSet<ToolName>>,
     /// Calls of earlier executions whose outcome was unknown.
-    carried: Arc<CarriedCalls>,
+    carried_calls: Arc<CarriedCalls>,
 }
 
 /// A signal that no step has taken yet.
@@ -85,7 +85,7 @@ pub struct Signal {
     pub payload: Arc<Value>,
 }
 
-/// Numbers of steps by their state.
+/// The number of steps in each state.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepCounts {
@@ -137,8 +137,8 @@ impl Execution {
             retry_of: created.retry_of,
             undoable: Vec::new(),
             history: Box::default(),
-            limited: Arc::default(),
-            carried: Arc::default(),
+            limited_tools: Arc::default(),
+            carried_calls: Arc::default(),
             plan,
         };
         for number in (0..execution.steps.len()).map(StepNumber::new) {
@@ -152,7 +152,7 @@ impl Execution {
         }
         if !(created.call_keys.is_empty() && created.settled.is_empty()) {
             execution.reuse_settled(&created.settled)?;
-            execution.carried = Arc::new(CarriedCalls::of_created(created, &execution)?);
+            execution.carried_calls = Arc::new(CarriedCalls::from_created(created, &execution)?);
         }
         Ok(execution)
     }
@@ -186,7 +186,7 @@ impl Execution {
         Ok(execution)
     }
 
-    /// Applies one event. The state changes nowhere else.
+    /// Applies one event. All changes of the state that the log explains happen here.
     pub fn apply(&mut self, recorded: &RecordedEvent) -> Result<(), ReplayError> {
         let RecordedEvent { seq, at, event } = recorded;
         if *seq != self.seq.next() {
@@ -229,8 +229,8 @@ impl Execution {
         }
         let Some(entry) = find_task(&mut self.steps, task) else { return Err(illegal("unknown")) };
         let on_error = plan.step(task.step).policy.on_error;
-        let gathered = || entry.items.as_deref()?.collect_outputs(on_error);
-        let Some(next) = entry.state.next(event, gathered) else {
+        let collect_outputs = || entry.items.as_deref()?.collect_outputs(on_error);
+        let Some(next) = entry.state.next(event, collect_outputs) else {
             return Err(illegal(entry.state.name()));
         };
         let was_there = self.agenda.remove_task(task, &entry.state);
@@ -277,7 +277,7 @@ impl Execution {
             let whole = Task::from(task.step);
             for task in [*task, whole] {
                 if let Some(step) = find_task(&mut self.steps, task) {
-                    step.spent.leave_out(last_at, claim.at);
+                    step.spent.exclude_gap(last_at, claim.at);
                 }
             }
         }
@@ -441,8 +441,8 @@ impl Execution {
         for dependent in plan.dependents(number) {
             let step = &mut self.steps[dependent.get()];
             step.unmet -= 1;
-            // A step with a condition waits for all its dependencies, and then evaluates the
-            // condition.
+            // Does not skip a step with a condition, because the step waits for all its
+            // dependencies and then evaluates the condition.
             step.must_skip |= !allows_dependents && plan.step(*dependent).when.is_none();
             if step.state != StepState::Pending {
                 continue;
@@ -453,7 +453,7 @@ impl Execution {
                 self.unblock_step(*dependent);
             }
         }
-        self.pass_turn();
+        self.advance_turn();
         let must_succeed = matches!(on_error, OnError::Fail | OnError::Wait);
         if is_failed && must_succeed && self.phase == Phase::Open {
             self.phase = Phase::Failing;
@@ -467,7 +467,7 @@ impl Execution {
 
     /// In sequential mode, advances to the first step that is not finished. Its dependencies come
     /// before it.
-    fn pass_turn(&mut self) {
+    fn advance_turn(&mut self) {
         if self.options.mode == ExecutionMode::Parallel {
             return;
         }

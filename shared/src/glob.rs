@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-const MAX_BYTES: usize = 256;
+const MAX_PATTERN_BYTES: usize = 256;
 
 /// A pattern of qualified tool names. `*` matches any text, dots included, and `?` matches one
 /// character.
@@ -21,9 +21,10 @@ impl FromStr for ToolPattern {
     type Err = GlobError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Qualified names contain a dot. A pattern without one needs a star to match.
+        // Rejects a pattern without a dot and without a star, because qualified names contain a
+        // dot.
         let can_match = text.contains('.') || text.contains('*');
-        if !can_match || text.len() > MAX_BYTES || text.chars().any(char::is_whitespace) {
+        if !can_match || text.len() > MAX_PATTERN_BYTES || text.chars().any(char::is_whitespace) {
             return Err(GlobError(text.chars().take(64).collect()));
         }
         Ok(Self(text.to_owned()))
@@ -53,7 +54,10 @@ impl fmt::Display for ToolPattern {
 impl ToolPattern {
     /// Parses a pattern that may also match names without a set, such as `pay`.
     pub fn for_short_names(text: &str) -> Result<Self, GlobError> {
-        if text.is_empty() || text.len() > MAX_BYTES || text.chars().any(char::is_whitespace) {
+        if text.is_empty()
+            || text.len() > MAX_PATTERN_BYTES
+            || text.chars().any(char::is_whitespace)
+        {
             return Err(GlobError(text.chars().take(64).collect()));
         }
         Ok(Self(text.to_owned()))

@@ -18,16 +18,16 @@ const ALPHABET: [char; 36] = [
     'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's',
     't', 'u', 'v', 'w', 'x', 'y', 'z', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9',
 ];
-/// The length of the random part. It gives 36⁹, about 10¹⁴, ids per second.
+/// Number of characters of the random part. It gives 36⁹, about 10¹⁴, ids per second.
 const RANDOM_LEN: usize = 9;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Stamp {
+struct IdStamp {
     seconds: u64,
     random: [u8; RANDOM_LEN],
 }
 
-impl Stamp {
+impl IdStamp {
     fn draw(now: Timestamp) -> Self {
         let random = nanoid::nanoid!(RANDOM_LEN, &ALPHABET);
         let random = random.as_bytes().try_into().expect("nanoid draws as many as asked");
@@ -56,13 +56,13 @@ macro_rules! prefixed_id {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(Stamp);
+        pub struct $name(IdStamp);
 
         impl $name {
             /// Draws a new id. The store checks that it is unique, and the caller draws another one
             /// if not.
             pub fn draw(now: Timestamp) -> Self {
-                Self(Stamp::draw(now))
+                Self(IdStamp::draw(now))
             }
         }
 
@@ -84,7 +84,7 @@ macro_rules! prefixed_id {
             fn from_str(value: &str) -> Result<Self, Self::Err> {
                 value
                     .strip_prefix(concat!($prefix, "_"))
-                    .and_then(Stamp::parse)
+                    .and_then(IdStamp::parse)
                     .map(Self)
                     .ok_or_else(|| ParseIdError {
                         value: value.chars().take(64).collect(),
@@ -127,7 +127,7 @@ impl ExecutionId {
             left = (left / 36).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at as u64);
             letter as u8
         });
-        Self(Stamp { seconds: u64::try_from(now.timestamp()).unwrap_or(0), random })
+        Self(IdStamp { seconds: u64::try_from(now.timestamp()).unwrap_or(0), random })
     }
 }
 
@@ -222,7 +222,7 @@ name!(/// Names a toolset.
     "a toolset name: letters, digits, `_`, `-`, at most 64",
     is_set_name);
 
-/// Names that cannot be step ids, because templates give them another meaning.
+/// Names that cannot be step ids, because they have another meaning in templates.
 pub const RESERVED_STEP_IDS: [&str; 4] = ["item", "index", "vars", "input"];
 /// The maximum number of characters of a step id.
 pub const STEP_ID_LEN: usize = 128;

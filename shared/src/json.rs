@@ -116,7 +116,7 @@ fn normalize_in_place(value: &mut Value) {
 /// Converts a number with a fraction or an exponent to an integer, if it is whole.
 fn to_integer(number: &Number) -> Option<Number> {
     let number = number.as_f64().filter(|value| number.is_f64() && value.fract() == 0.0)?;
-    // The digits are exact, and their length decides if an integer can hold them.
+    // Uses the digits, which are exact. Their length decides if an integer can hold them.
     let digits = format!("{number:.0}");
     let below = || digits.parse::<i64>().ok().map(Number::from);
     digits.parse::<u64>().ok().map(Number::from).or_else(below)
@@ -169,12 +169,12 @@ pub fn combine_patches(patch: &mut Value, later: &Value, target: Option<&Value>)
     }
 }
 
-/// Drops nulls that remove nothing from `target`, except the last `most` of them.
+/// Drops nulls that remove nothing from `target`, except the last `limit` of them.
 ///
-/// The patch may be applied to other targets where they remove something. The limit bounds the
-/// patch's size.
-pub fn prune_patch(patch: &mut Value, target: Option<&Value>, most: usize) {
-    let mut excess = count_idle_nulls(patch, target).saturating_sub(most);
+/// The kept nulls matter when the patch is applied to other targets, where they remove something.
+/// The limit bounds the size of the patch.
+pub fn prune_patch(patch: &mut Value, target: Option<&Value>, limit: usize) {
+    let mut excess = count_idle_nulls(patch, target).saturating_sub(limit);
     drop_nulls(patch, target, &mut excess);
 }
 
@@ -277,9 +277,9 @@ mod tests {
         fn a_combined_patch_has_the_effect_of_its_parts(
             target in document(),
             patches in prop::collection::vec(document(), 1..4),
-            most in 0..4_usize,
+            limit in 0..4_usize,
         ) {
-            // A null in a document would not be part of a patch.
+            // Removes nulls from the target, because applying a patch never leaves a null.
             let mut whole = json!({});
             if target.is_object() {
                 apply_merge_patch(&mut whole, &target);
@@ -289,7 +289,7 @@ mod tests {
             for patch in patches.iter().filter(|patch| patch.is_object()) {
                 apply_merge_patch(&mut whole, patch);
                 combine_patches(&mut one, patch, Some(&target));
-                prune_patch(&mut one, Some(&target), most);
+                prune_patch(&mut one, Some(&target), limit);
             }
             let mut composed = target;
             apply_merge_patch(&mut composed, &one);
@@ -307,7 +307,7 @@ mod tests {
         }
     }
 
-    fn anything() -> impl Strategy<Value = Value> {
+    fn any_value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             any::<Option<bool>>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
@@ -331,7 +331,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn json_size_is_the_length_of_the_text(value in anything()) {
+        fn json_size_is_the_length_of_the_text(value in any_value()) {
             prop_assert_eq!(json_size(&value), value.to_string().len());
         }
     }

@@ -2,145 +2,160 @@
 
 use std::time::Duration;
 
-/// Bytes of JSON of a plan. A larger draft is a mistake or an attack.
+/// Maximum size of a plan as JSON, in bytes. A larger draft is a mistake or an attack.
 pub const PLAN_BYTES: usize = 256 << 20;
-/// Steps of a plan: four times as many as the benchmark compiles.
+/// Maximum number of steps of a plan: four times as many as the benchmark compiles.
 pub const PLAN_STEPS: usize = 400_000;
-/// Nesting of a step's parameters. Events add a few levels, and `serde_json` reads 127.
+/// Maximum nesting of a step's parameters. It is below the 127 levels that `serde_json` reads,
+/// because events add a few levels.
 pub const JSON_DEPTH: usize = 96;
-/// Nesting of a record, which may contain such parameters.
+/// Maximum nesting of a record. It is above [`JSON_DEPTH`], because a record may contain a step's
+/// parameters.
 pub const RECORD_DEPTH: usize = JSON_DEPTH + 8;
-/// Bytes of a tool's output. A larger output belongs in a file that the output names.
+/// Maximum size of a tool's output, in bytes. A larger output belongs in a file that the output
+/// names.
 pub const OUTPUT_BYTES: usize = 1 << 20;
-/// Bytes of base64 that an output contains itself. Larger binaries are kept beside the log. A small
-/// icon still fits.
+/// Maximum length of a base64 text that stays in an output. Larger binaries are stored beside the
+/// log. A small icon stays below the limit.
 pub const INLINE_BINARY_BYTES: usize = 64 << 10;
-/// Bytes of base64 that replace references in one call. They are in memory.
+/// Maximum total length of the base64 texts that replace blob references in one call. All of them
+/// are in memory at the same time.
 pub const RESTORED_BYTES: usize = 64 << 20;
-/// Bytes of the rendered parameters of one call. They are one event.
+/// Maximum size of the rendered parameters of one call, in bytes, because one event contains them.
 pub const PARAMETER_BYTES: usize = 8 << 20;
 pub const QUERY_BYTES: usize = 64 << 10;
-/// Bytes of an idempotency key, a signal's name, a comment or a reason.
+/// Maximum bytes of an idempotency key, a signal's name, a comment or a reason.
 pub const TEXT_BYTES: usize = 4 << 10;
-/// Bytes of events in one document of a store. `MongoDB` refuses documents above 16 MiB.
+/// Maximum bytes of events in one document of a store. One event may exceed it, up to
+/// [`DOCUMENT_BYTES`].
 pub const APPEND_BYTES: usize = 8 << 20;
-/// Bytes of one document. A single event may be larger than [`APPEND_BYTES`].
+/// Maximum size of one document of a store, in bytes.
 ///
-/// `MongoDB` refuses documents above 16 MiB. The limit holds for every store, so that data can move
-/// between stores.
+/// It stays below 16 MiB, above which `MongoDB` refuses documents. The limit holds for every store,
+/// so that data can move between stores.
 pub const DOCUMENT_BYTES: usize = 15 << 20;
-/// Events that one read of a log returns, apart from the rest of the last document.
+/// Maximum number of events that one read of a log returns. The read always completes its last
+/// document, and may exceed the limit by the rest of it.
 pub const READ_EVENTS: usize = 4_096;
-/// Bytes of an event's error message. The middle of a longer message is dropped.
+/// Maximum bytes of an event's error message. A longer message loses its middle.
 pub const MESSAGE_BYTES: usize = 8 << 10;
-/// Bytes of a progress message. There are many, and one line is enough.
+/// Maximum bytes of a progress message. The limit is low, because a call makes many of them.
 pub const PROGRESS_BYTES: usize = 512;
-/// Minimum time between two progress reports of a call. Closer reports replace each other.
+/// Minimum time between two progress reports of a call. If reports are closer, the newer one
+/// replaces the older one.
 ///
-/// People do not read faster, and each report is an event.
+/// People do not read faster, and each report adds an event to the log.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// Progress reports of an attempt that are recorded at full rate. Later ones are recorded every
-/// [`LATE_PROGRESS_INTERVAL`], to limit the log.
+/// Number of progress reports of an attempt that are recorded at full rate. Later ones are recorded
+/// every [`LATE_PROGRESS_INTERVAL`], so that the log of a long attempt stays short.
 pub const FULL_RATE_PROGRESS_EVENTS: u32 = 600;
 /// Time between two recorded reports of a long attempt.
 pub const LATE_PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
-/// Attempts of a step, whatever its policy allows.
+/// Maximum number of attempts of a step, even if its policy allows more.
 pub const ATTEMPTS: u32 = 1_000;
-/// Times that a step may crash its worker before it fails.
+/// Number of times that a step may crash its worker before the step fails.
 pub const INTERRUPTIONS: u32 = 100;
-/// Steps that run at the same time if `maxParallel` is not set.
+/// Maximum number of steps that run at the same time if `maxParallel` is not set.
 pub const DEFAULT_MAX_PARALLEL: u32 = 256;
-/// Automatic replans in a row, whatever the plan or the caller asks for.
+/// Maximum number of automatic replans in a row, even if the plan or the caller asks for more.
 pub const REPLANS: u32 = 16;
-/// Automatic replans in a row if the plan asks for them and the start set no limit.
+/// Number of automatic replans in a row if the plan asks for replans and the caller set no number.
 pub const DEFAULT_REPLANS: u32 = 4;
-/// Attempts to replan one execution that may stop without a known result, as after a crash.
+/// Maximum number of attempts to replan one execution. Only attempts that stop without a known
+/// result count, such as after a crash.
 pub const REPLAN_ATTEMPTS: usize = 5;
 pub const STEP_TIMEOUT: Duration = Duration::from_mins(5);
 pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
-/// Time without a heartbeat after which others take over a worker's executions.
+/// Time without a heartbeat after which other workers take over a worker's executions.
 pub const LEASE_TIME: Duration = Duration::from_secs(5);
-/// Poll interval of a waiting reader that gets no wake-up.
+/// Interval at which a waiting reader polls the store if it is not notified.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Executions that one worker drives at the same time.
+/// Maximum number of executions that one worker drives at the same time.
 pub const EXECUTIONS: usize = 4_096;
-/// An execution that only waits leaves memory if the wait is longer than this.
+/// Shortest wait for which an execution that only waits is removed from memory.
 pub const PARK_AFTER: Duration = Duration::from_secs(2);
-/// Items of a list that a step repeats for. Each is a line in the log.
+/// Maximum number of items of the list that a step repeats for. Each item adds events to the log.
 pub const ITEMS: usize = 100_000;
-/// Ancestors of an execution. A plan cannot contain itself, but many plans can be nested.
+/// Maximum number of executions above a child execution. A plan cannot contain itself, but plans
+/// can be nested deeply.
 pub const ANCESTORS: u32 = 16;
-/// Signals that an execution keeps for later steps.
+/// Maximum number of signals that an execution keeps for later steps.
 pub const KEPT_SIGNALS: usize = 1_000;
-/// Bytes of the outputs that an execution reuses from another one.
+/// Maximum bytes of the outputs that an execution reuses from another one.
 pub const REUSED_BYTES: usize = 8 << 20;
-/// Idempotency keys of calls with an unknown outcome that a retry takes over.
+/// Maximum number of idempotency keys that a retry takes over from calls with an unknown outcome.
 pub const CALL_KEYS: usize = 10_000;
-/// Commands that wait for one execution. A client that exceeds it does not wait for answers.
+/// Maximum number of commands that wait for one execution. Only a client that sends commands
+/// without waiting for answers reaches it.
 pub const INBOX_COMMANDS: usize = 1_000;
-/// Commands that one poll of all inboxes returns. Polls repeat.
+/// Maximum number of commands that one poll of all inboxes returns. Later polls return the others.
 pub const INBOX_POLL_COMMANDS: usize = 4_096;
-/// Approximate bytes of commands that one poll of all inboxes returns.
+/// Approximate maximum bytes of commands that one poll of all inboxes returns.
 pub const INBOX_POLL_BYTES: usize = 16 << 20;
-/// Outputs in the output cache. The ones that expire first are dropped.
+/// Maximum number of outputs in the output cache. Beyond it, the outputs that expire first are
+/// dropped.
 pub const OUTPUT_CACHE_ENTRIES: usize = 100_000;
-/// Bytes of a record's name. Keys of indexes stay small.
+/// Maximum bytes of a record's name. The names are keys of indexes.
 pub const NAME_BYTES: usize = 512;
-/// Calls outside plans whose records are kept.
+/// Maximum number of calls outside plans whose records are kept.
 pub const CALL_HISTORY: usize = 10_000;
-/// Simultaneous calls that one limit can count. All holders are in one document.
+/// Maximum number of simultaneous calls that one limit can allow, because one document of the store
+/// names all of them.
 pub const LIMIT_HOLDERS: u32 = 10_000;
-/// Bytes of a condition. More is unreadable.
+/// Maximum bytes of a condition. Nobody can read a longer one.
 pub const CONDITION_BYTES: usize = 4 << 10;
-/// Nesting of brackets in a condition. The parser recurses about ten calls per level.
+/// Maximum nesting of brackets in a condition. The parser makes about ten nested calls per level.
 pub const CONDITION_DEPTH: usize = 24;
-/// Operators, dots and brackets in a condition, except `&&` and `||`. A chain of them nests in the
-/// parser's tree.
+/// Maximum number of operators, dots and brackets in a condition, except `&&` and `||`. A chain of
+/// them nests in the parser's tree.
 pub const CONDITION_OPERATORS: usize = 128;
-/// Operations of one evaluation of a condition: a few dozen milliseconds.
+/// Maximum number of operations of one evaluation of a condition. They take a few dozen
+/// milliseconds.
 ///
-/// Enough to read each of 10,000 items ten times, but not for nested loops over long lists.
+/// This is enough to read each of 10,000 items ten times, but not for nested loops over long lists.
 pub const CONDITION_WORK: usize = 1_000_000;
-/// Bytes that a pattern in a condition may compile to. The time of a match grows with it.
+/// Maximum bytes that a pattern in a condition may compile to. The time of a match grows with them.
 pub const CONDITION_PATTERN_BYTES: usize = 256 << 10;
-/// Toolsets that are added to the configured ones. Every node connects to each.
+/// Maximum number of toolsets that are added to the configured ones. Every node connects to each of
+/// them.
 pub const TOOL_SETS: usize = 1_000;
 pub const REGISTERED_TOOLS: usize = 100_000;
-/// Contexts. Conditions of toolsets read their data.
+/// Maximum number of contexts. Conditions of toolsets read their data.
 pub const CONTEXTS: usize = 1_000;
-/// Bytes of a model's reply that are read for tool calls: four times the longest reply of a model.
+/// Maximum bytes of a model's reply that are read for tool calls: four times the longest reply of a
+/// model.
 pub const REPLY_BYTES: usize = 4 << 20;
-/// Tool calls in one reply. A model that writes more repeats itself.
+/// Maximum number of tool calls in one reply. A model that writes more repeats itself.
 pub const REPLY_CALLS: usize = 256;
-/// Priorities that a search for work visits. Each is an index lookup. Later work is ordered by due
-/// time only.
+/// Maximum number of priorities that a search for work visits, because each needs an index lookup.
+/// Work of the others is ordered by due time only.
 pub const PRIORITIES: usize = 32;
-/// Different words of a search. Each is looked up in every query.
+/// Maximum number of different words of a search, because each is looked up in every query.
 pub const SEARCH_WORDS: usize = 64;
-/// Approximate bytes of events, inputs and outputs in one field of an answer. Several copies are in
-/// memory while it is written.
+/// Approximate maximum bytes of events, inputs and outputs in one field of an answer. Several
+/// copies are in memory while the answer is written.
 pub const ANSWER_BYTES: usize = 32 << 20;
 /// Cost of compiling the largest pattern, in operations of a condition.
 pub const PATTERN_COST: usize = 8_000;
-/// Total cost of compiling the patterns of a plan. A small pattern costs 1,000 and a large one
-/// 8,000. The limit takes seconds, not minutes.
+/// Maximum total cost of compiling the patterns of a plan. A small pattern costs 1,000 and a large
+/// one 8,000. The limit takes seconds, not minutes.
 pub const PLAN_PATTERNS: usize = 16_000_000;
-/// Actions and tools in the toolkit graph. A larger graph is of no use to people.
+/// Maximum number of actions and tools in the toolkit graph. A larger graph is of no use to people.
 pub const TOOLKIT_NODES: usize = 10_000;
 pub const TOOLKIT_EDGES: usize = 50_000;
-/// Actions and tools in one drawing. A larger drawing is unreadable.
+/// Maximum number of actions and tools in one drawing. A larger drawing is unreadable.
 pub const DRAWN_NODES: usize = 4_000;
 pub const DRAWN_EDGES: usize = 20_000;
-/// Length of a text's vector: twice the length of the largest models.
+/// Maximum length of a text's vector: twice that of the longest vectors of known models.
 pub const VECTOR_LEN: usize = 8_192;
-/// Bytes of a JSON Schema. No model reads more for one tool.
+/// Maximum bytes of a JSON Schema. No model reads more for one tool.
 pub const SCHEMA_BYTES: usize = 1 << 20;
-/// Nesting of a JSON Schema. `serde_json` reads 127.
+/// Maximum nesting of a JSON Schema, set by the 127 levels that `serde_json` reads.
 pub const SCHEMA_DEPTH: usize = 128;
-/// Evaluations of schemas for one value, without its parts. Unions of hundreds of types stay far
-/// below.
+/// Maximum number of schemas that are evaluated for one value, without its parts. Unions of
+/// hundreds of types stay far below.
 pub const SCHEMA_EXPANSION: u64 = 20_000;
-/// Schemas in a chain of references for the same value. Each uses stack.
+/// Maximum number of schemas in a chain of references for the same value, because each uses stack.
 pub const SCHEMA_CHAIN: usize = 128;
-/// Bytes that all patterns of a JSON Schema may compile to.
+/// Maximum bytes that all patterns of a JSON Schema may compile to.
 pub const SCHEMA_PATTERN_BYTES: usize = 64 << 20;

@@ -38,7 +38,7 @@ pub struct Plan {
     steps: Vec<ToolExecution>,
     /// The steps in the order of the draft.
     written: Vec<StepNumber>,
-    numbers: IndexMap<StepId, StepNumber>,
+    step_numbers: IndexMap<StepId, StepNumber>,
     dependents: Vec<Vec<StepNumber>>,
     /// The steps that fill each variable, in plan order. The last successful step wins.
     variables: BTreeMap<Arc<str>, Vec<StepNumber>>,
@@ -207,7 +207,7 @@ impl Plan {
     }
 
     pub fn step_number(&self, id: &StepId) -> Option<StepNumber> {
-        self.numbers.get(id).copied()
+        self.step_numbers.get(id).copied()
     }
 
     pub fn dependents(&self, number: StepNumber) -> &[StepNumber] {

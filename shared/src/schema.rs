@@ -21,50 +21,51 @@ use serde_json::Value;
 
 pub use self::threads::CheckStop;
 use self::{
-    cost::Figures,
+    cost::SchemaFigures,
     meter::{Allowance, Exhausted, run_within},
-    threads::{MAX_WAITING, USABLE_STACK, run_apart},
+    threads::{MAX_WAITING, USABLE_STACK, run_on_own_thread},
 };
 
-/// Evaluations that one check may take, apart from those for the parts of the value.
+/// Maximum number of evaluations of one check, apart from those for the parts of the value.
 const MAX_EVALUATIONS: u64 = 1_000_000;
-const PER_PART: u64 = 32;
-/// Like [`MAX_EVALUATIONS`], while errors are collected. Each evaluation may leave an error in
-/// memory.
+const EVALUATIONS_PER_PART: u64 = 32;
+/// The limit [`MAX_EVALUATIONS`] of a check that collects errors. It is lower, because each
+/// evaluation may leave an error in memory.
 const ERROR_EVALUATIONS: u64 = 100_000;
-/// Like [`PER_PART`], while errors are collected.
-const ERRORS_PER_PART: u64 = 4;
-const PLAN_EVALUATIONS: u64 = 100_000_000;
-/// Time limit of one check. The limits on evaluations keep checks far below it.
-const MAX_TIME: Duration = Duration::from_secs(5);
-/// Evaluations that a check may take on the caller's thread.
+/// The value of [`EVALUATIONS_PER_PART`] for a check that collects errors.
+const ERROR_EVALUATIONS_PER_PART: u64 = 4;
+const MAX_PLAN_EVALUATIONS: u64 = 100_000_000;
+/// Time limit of one check. The limits on evaluations stop a check long before it on a normal
+/// machine.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of evaluations on the caller's thread.
 const QUICK_EVALUATIONS: u64 = 20_000;
-/// Bytes of the caller's stack that such a check may use.
+/// Maximum bytes of the caller's stack that a check on that thread may use.
 const QUICK_STACK: usize = 256 << 10;
-/// Backtracking steps that a pattern match may take.
+/// Maximum number of backtracking steps of a pattern match.
 const MAX_BACKTRACKS: usize = 20_000;
-/// Maximum number of subschemas of a schema that is checked without a meter. With [`PLAIN_PARTS`]
-/// it keeps such a check short.
-const PLAIN_SCHEMAS: usize = 256;
-/// Maximum size in bytes of such a schema. Messages may quote much of it.
-const PLAIN_BYTES: usize = 64 << 10;
+/// Maximum number of subschemas of a schema that is checked without a meter. Together with
+/// [`MAX_UNMETERED_PARTS`], it keeps such a check short.
+const MAX_UNMETERED_SCHEMAS: usize = 256;
+/// Maximum bytes of a schema that is checked without a meter. Messages may quote much of it.
+const MAX_UNMETERED_BYTES: usize = 64 << 10;
 /// Maximum number of parts of a value that is checked without a meter.
-const PLAIN_PARTS: u64 = 5_000;
+const MAX_UNMETERED_PARTS: u64 = 5_000;
 /// Maximum nesting of a schema that is checked without a meter. Each level is evaluated again to
 /// collect errors.
-const PLAIN_NESTING: usize = 3;
+const MAX_UNMETERED_NESTING: usize = 3;
 const QUICK_SCHEMAS: usize = 1_000;
 const QUICK_PATTERNS: usize = 32;
 
 #[derive(Clone)]
-pub struct Schema(Arc<Compiled>);
+pub struct Schema(Arc<CompiledSchema>);
 
-struct Compiled {
+struct CompiledSchema {
     source: Value,
-    figures: Figures,
-    /// Set if a check of a small value takes a moment at most.
-    plain: Option<Validator>,
-    /// Counts its evaluations. Compiled on first use.
+    figures: SchemaFigures,
+    /// `true` if a check of a small value takes a moment at most.
+    unmetered: Option<Validator>,
+    /// The validator that counts its evaluations. It is compiled on first use.
     metered: OnceLock<Result<Validator, String>>,
 }
 
@@ -85,7 +86,7 @@ impl Budget {
     }
 
     pub fn for_plan() -> Self {
-        Self { evaluations: PLAN_EVALUATIONS }
+        Self { evaluations: MAX_PLAN_EVALUATIONS }
     }
 }
 
@@ -116,7 +117,7 @@ pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaViolation {
-    /// The place in the value, as a JSON pointer such as `/tags/0`.
+    /// The place in the value as a JSON pointer, such as `/tags/0`.
     pub at: String,
     pub message: String,
     pub kind: ViolationKind,
@@ -151,22 +152,22 @@ pub fn fill_defaults(schema: &Value, value: &mut Value) {
     }
 }
 
-const MAX_MISFITS: usize = 20;
+const MAX_VIOLATIONS: usize = 20;
 /// The maximum number of errors that are examined for one report.
 const MAX_ERRORS: usize = 1_000;
 /// The maximum size of a value, in parts, that a message quotes.
-const SHOWN_PARTS: u64 = 500;
+const MAX_SHOWN_PARTS: u64 = 500;
 
 impl Schema {
     pub fn new(schema: &Value) -> Result<Self, String> {
         let figures = cost::measure_schema(schema)?;
         let is_quick = figures.schemas <= QUICK_SCHEMAS && figures.patterns <= QUICK_PATTERNS;
-        let compile = || Compiled::new(schema, figures);
+        let compile = || CompiledSchema::new(schema, figures);
         let compiled = if is_quick {
             compile()
         } else {
             // A tool is compiled once, so this job may wait for a slot without limit.
-            run_apart(usize::MAX, None, compile).map_err(|err| err.to_string())?
+            run_on_own_thread(usize::MAX, None, compile).map_err(|err| err.to_string())?
         };
         Ok(Self(Arc::new(compiled?)))
     }
@@ -180,7 +181,8 @@ impl Schema {
         };
         let bytes = cost::measure_schema(schema)?.pattern_bytes();
         let mut rest = schema.clone();
-        let removed = run_apart(usize::MAX, None, || patterns::remove_unusable(&mut rest, bytes));
+        let removed =
+            run_on_own_thread(usize::MAX, None, || patterns::remove_unusable(&mut rest, bytes));
         let removed = removed.map_err(|err| err.to_string())?;
         if removed.is_empty() { Err(why) } else { Ok((Self::new(&rest)?, removed)) }
     }
@@ -194,7 +196,7 @@ impl Schema {
         self.check_value(value, budget).unwrap_or(false)
     }
 
-    pub fn misfits(&self, value: &Value) -> Vec<SchemaViolation> {
+    pub fn violations(&self, value: &Value) -> Vec<SchemaViolation> {
         self.violations_where(value, &mut Budget::for_check(), |_| true)
     }
 
@@ -207,14 +209,14 @@ impl Schema {
     ) -> Vec<SchemaViolation> {
         match self.check_value(value, budget) {
             Ok(true) => Vec::new(),
-            Ok(false) => self.find_misfits(value, budget, &keep),
-            Err(why) => vec![SchemaViolation::of_whole(ViolationKind::Unchecked, why)],
+            Ok(false) => self.find_violations(value, budget, &keep),
+            Err(why) => vec![SchemaViolation::for_whole_value(ViolationKind::Unchecked, why)],
         }
     }
 
     /// Describes all violations in one line, or returns `None` if the value fits.
     pub fn complaint(&self, value: &Value) -> Option<String> {
-        let misfits = self.misfits(value).into_iter().map(|misfit| match misfit.at.as_str() {
+        let misfits = self.violations(value).into_iter().map(|misfit| match misfit.at.as_str() {
             "" => misfit.message,
             at => format!("at `{at}`: {}", misfit.message),
         });
@@ -226,11 +228,11 @@ impl Schema {
         if let Some(plain) = self.unmetered_validator(value) {
             return Ok(plain.is_valid(value));
         }
-        let limit = Limit { fixed: MAX_EVALUATIONS, per_part: PER_PART };
+        let limit = Limit { fixed: MAX_EVALUATIONS, per_part: EVALUATIONS_PER_PART };
         self.check_metered(value, budget, limit, |valid| valid.is_valid(value))
     }
 
-    fn find_misfits(
+    fn find_violations(
         &self,
         value: &Value,
         budget: &mut Budget,
@@ -239,23 +241,23 @@ impl Schema {
         let find = |valid: &Validator| {
             let errors = valid.iter_errors(value).take(MAX_ERRORS);
             let misfits = errors.map(|err| SchemaViolation::new(&err)).filter(keep);
-            misfits.take(MAX_MISFITS).collect::<Vec<_>>()
+            misfits.take(MAX_VIOLATIONS).collect::<Vec<_>>()
         };
         if let Some(plain) = self.unmetered_validator(value) {
             return find(plain);
         }
-        let limit = Limit { fixed: ERROR_EVALUATIONS, per_part: ERRORS_PER_PART };
+        let limit = Limit { fixed: ERROR_EVALUATIONS, per_part: ERROR_EVALUATIONS_PER_PART };
         self.check_metered(value, budget, limit, find).unwrap_or_else(|_| {
             let why = "it does not fit the schema (the reasons are too long to list)";
-            let misfit = SchemaViolation::of_whole(ViolationKind::Other, why.to_owned());
+            let misfit = SchemaViolation::for_whole_value(ViolationKind::Other, why.to_owned());
             Some(misfit).into_iter().filter(keep).collect()
         })
     }
 
     /// Returns the validator without a meter, if a check of the value takes a moment at most.
     fn unmetered_validator(&self, value: &Value) -> Option<&Validator> {
-        let plain = self.0.plain.as_ref()?;
-        is_small(value, &mut { PLAIN_PARTS }).then_some(plain)
+        let plain = self.0.unmetered.as_ref()?;
+        is_small(value, &mut { MAX_UNMETERED_PARTS }).then_some(plain)
     }
 
     /// Runs a check on the caller's thread first, and on its own thread if it needs more
@@ -277,7 +279,8 @@ impl Schema {
         let most = most.min(budget.evaluations);
         let mut run = |evaluations: u64, stack: usize, stop: Option<&CheckStop>| {
             let evaluations = evaluations.min(budget.evaluations);
-            let allowance = Allowance { evaluations, time: MAX_TIME, stack, stop: stop.cloned() };
+            let allowance =
+                Allowance { evaluations, time: CHECK_TIMEOUT, stack, stop: stop.cloned() };
             let (result, taken) = run_within(allowance, || check(metered));
             budget.evaluations -= taken;
             result
@@ -285,13 +288,13 @@ impl Schema {
         if let Ok(result) = run(QUICK_EVALUATIONS.min(most), QUICK_STACK, None) {
             return Ok(result);
         }
-        let stop = CheckStop::of_task();
+        let stop = CheckStop::current();
         let stop = stop.as_ref();
-        let result = run_apart(MAX_WAITING, stop, || run(most, USABLE_STACK, stop))
+        let result = run_on_own_thread(MAX_WAITING, stop, || run(most, USABLE_STACK, stop))
             .map_err(|err| err.to_string())?;
         result.map_err(|Exhausted| {
             if stop.is_some_and(CheckStop::is_stopped) {
-                return threads::STOPPED.to_owned();
+                return threads::STOPPED_MESSAGE.to_owned();
             }
             format!(
                 "it takes too long to check it against the schema: more than {most} evaluations"
@@ -300,17 +303,17 @@ impl Schema {
     }
 }
 
-impl Compiled {
-    fn new(schema: &Value, figures: Figures) -> Result<Self, String> {
+impl CompiledSchema {
+    fn new(schema: &Value, figures: SchemaFigures) -> Result<Self, String> {
         let is_plain = !figures.has_references
             && !figures.has_slow_patterns
-            && figures.bytes <= PLAIN_BYTES
-            && figures.schemas <= PLAIN_SCHEMAS
-            && figures.nesting <= PLAIN_NESTING;
+            && figures.bytes <= MAX_UNMETERED_BYTES
+            && figures.schemas <= MAX_UNMETERED_SCHEMAS
+            && figures.nesting <= MAX_UNMETERED_NESTING;
         let compiled = Self {
             source: schema.clone(),
             figures,
-            plain: is_plain.then(|| build(schema, figures.pattern_bytes())).transpose()?,
+            unmetered: is_plain.then(|| build(schema, figures.pattern_bytes())).transpose()?,
             metered: OnceLock::new(),
         };
         if !is_plain {
@@ -331,7 +334,7 @@ impl Compiled {
 fn build(schema: &Value, bytes: usize) -> Result<Validator, String> {
     let patterns = PatternOptions::fancy_regex();
     let patterns = patterns.backtrack_limit(MAX_BACKTRACKS).size_limit(bytes).dfa_size_limit(bytes);
-    let options = jsonschema::options().with_keyword(meter::METER, meter::make_meter);
+    let options = jsonschema::options().with_keyword(meter::METER_KEYWORD, meter::make_meter);
     options.with_pattern_options(patterns).build(schema).map_err(|err| err.to_string())
 }
 
@@ -354,7 +357,7 @@ fn is_small(value: &Value, left: &mut u64) -> bool {
 }
 
 impl SchemaViolation {
-    fn of_whole(kind: ViolationKind, message: String) -> Self {
+    fn for_whole_value(kind: ViolationKind, message: String) -> Self {
         Self { at: String::new(), message, kind, is_conditional: false }
     }
 
@@ -372,7 +375,7 @@ impl SchemaViolation {
         let evaluated = err.evaluation_path().to_string();
         let is_conditional = evaluated.split('/').any(|name| matches!(name, "then" | "else"));
         let at = err.instance_path().to_string();
-        let is_shown = is_small(err.instance(), &mut { SHOWN_PARTS });
+        let is_shown = is_small(err.instance(), &mut { MAX_SHOWN_PARTS });
         let message = if is_shown { err.to_string() } else { err.masked().to_string() };
         Self { at, message, kind, is_conditional }
     }
@@ -399,7 +402,7 @@ mod tests {
             schema.complaint(&json!({ "a": 1, "c": 2 })).as_deref(),
             Some("Additional properties are not allowed ('c' was unexpected)")
         );
-        let misfits = schema.misfits(&json!({ "a": "x", "b": "y" }));
+        let misfits = schema.violations(&json!({ "a": "x", "b": "y" }));
         let kinds: Vec<_> = misfits.into_iter().map(|misfit| (misfit.at, misfit.kind)).collect();
         assert!(kinds.contains(&("/a".to_owned(), ViolationKind::Type)), "{kinds:?}");
         let missing = ViolationKind::Missing { property: "c".to_owned() };
@@ -413,7 +416,7 @@ mod tests {
             "then": { "required": ["b"] },
             "required": ["c"],
         });
-        let misfits = Schema::new(&schema).unwrap().misfits(&json!({ "a": 1 }));
+        let misfits = Schema::new(&schema).unwrap().violations(&json!({ "a": 1 }));
         let conditional: Vec<_> =
             misfits.into_iter().map(|misfit| (misfit.kind, misfit.is_conditional)).collect();
         let missing = |name: &str| ViolationKind::Missing { property: name.to_owned() };

@@ -59,15 +59,15 @@ pub enum Target {
 }
 
 pub trait ResolveNames {
-    fn step(&self, name: &str) -> Option<StepNumber>;
+    fn find_step(&self, name: &str) -> Option<StepNumber>;
 
     /// Returns the step that uses the tool `name`, if exactly one does. Called only if no step has
     /// this id.
-    fn tool(&self, name: &str) -> Option<StepNumber>;
+    fn find_tool_step(&self, name: &str) -> Option<StepNumber>;
 }
 
 pub trait LookUpValues {
-    fn value(&self, target: &Target) -> Option<&Value>;
+    fn find_value(&self, target: &Target) -> Option<&Value>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,7 +173,7 @@ impl Template {
         }
     }
 
-    /// Fills the placeholders. A reference without a value stays as written.
+    /// Fills the placeholders. A reference without a value stays as it was written.
     ///
     /// Refuses to insert more than `most_bytes` in all, so that a small plan cannot produce a large
     /// value.
@@ -192,7 +192,7 @@ impl Template {
     }
 }
 
-/// The inserted values are larger than allowed.
+/// The error if the inserted values are larger than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the templates bring in too much")]
 pub struct RenderedTooLarge;
@@ -200,7 +200,7 @@ pub struct RenderedTooLarge;
 struct Renderer<'a> {
     values: &'a dyn LookUpValues,
     unresolved: Vec<Arc<str>>,
-    /// Bytes that may still be inserted. `None` after the limit was exceeded.
+    /// Number of bytes that may still be inserted. `None` after the limit was exceeded.
     bytes_left: Option<usize>,
 }
 
@@ -210,7 +210,7 @@ impl<'a> Renderer<'a> {
             Template::Literal(value) => (**value).clone(),
             Template::Whole(reference) => match self.find(reference) {
                 Some(found) => found.clone(),
-                None => Value::String(self.keep_unresolved(reference)),
+                None => Value::String(self.record_unresolved(reference)),
             },
             Template::Text(parts) => {
                 Value::String(parts.iter().map(|part| self.render_part(part)).collect())
@@ -230,20 +230,20 @@ impl<'a> Renderer<'a> {
             Part::Reference(reference) => match self.find(reference) {
                 Some(Value::String(text)) => text.clone(),
                 Some(other) => other.to_string(),
-                None => self.keep_unresolved(reference),
+                None => self.record_unresolved(reference),
             },
         }
     }
 
     /// Returns the value of a reference. Returns null once the limit is exceeded.
     fn find(&mut self, reference: &Reference) -> Option<&'a Value> {
-        let found = reference.path.find(self.values.value(&reference.target)?)?;
+        let found = reference.path.find(self.values.find_value(&reference.target)?)?;
         self.bytes_left =
             self.bytes_left.and_then(|bytes_left| bytes_left.checked_sub(json::json_size(found)));
         Some(if self.bytes_left.is_some() { found } else { &Value::Null })
     }
 
-    fn keep_unresolved(&mut self, reference: &Reference) -> String {
+    fn record_unresolved(&mut self, reference: &Reference) -> String {
         self.unresolved.push(Arc::clone(&reference.text));
         (*reference.text).to_owned()
     }
@@ -355,7 +355,7 @@ impl<'a> Parser<'a> {
         let text: Arc<str> = whole.into();
         let invalid = |why| TemplateErrorKind::Invalid { text: whole.to_owned(), why };
         let step = path::split_names(inner)
-            .find_map(|(name, rest)| Some((self.names.step(name)?, rest)))
+            .find_map(|(name, rest)| Some((self.names.find_step(name)?, rest)))
             .or_else(|| self.find_tool(inner));
         if let Some((step, rest)) = step {
             let path = Path::parse(rest).map_err(invalid)?;
@@ -381,7 +381,7 @@ impl<'a> Parser<'a> {
         let is_reserved =
             path::split_first_name(inner).is_ok_and(|(name, _)| RESERVED_STEP_IDS.contains(&name));
         let mut splits = path::split_names(inner).filter(|_| !is_reserved);
-        splits.find_map(|(name, rest)| Some((self.names.tool(name)?, rest)))
+        splits.find_map(|(name, rest)| Some((self.names.find_tool_step(name)?, rest)))
     }
 }
 

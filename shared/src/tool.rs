@@ -31,7 +31,7 @@ pub enum Effect {
     Once,
 }
 
-/// The definition of a tool.
+/// What is known about a tool without calling it.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {
@@ -42,7 +42,7 @@ pub struct ToolDefinition {
     pub output_schema: Option<Value>,
     pub effect: Effect,
     pub examples: Vec<String>,
-    /// Set if the tool can be called. Others are known for selection only.
+    /// `true` if the tool can be called. Other tools are known only for the selection.
     pub is_callable: bool,
 }
 
@@ -76,7 +76,7 @@ pub fn qualified_name(set: &ToolSetName, name: &ToolName) -> ToolName {
 pub struct ToolNames<T> {
     /// All sets, including those without tools.
     sets: BTreeSet<ToolSetName>,
-    meanings: BTreeMap<ToolName, (NameOrigin, T)>,
+    tools_by_name: BTreeMap<ToolName, (NameOrigin, T)>,
 }
 
 /// The origin of a name. A lower rank wins.
@@ -98,7 +98,7 @@ pub fn set_prefix(name: &str) -> Option<&str> {
 #[expect(missing_docs, reason = "the other names need no comment")]
 impl<T: Copy + Ord> ToolNames<T> {
     pub fn for_sets(sets: impl IntoIterator<Item = ToolSetName>) -> Self {
-        Self { sets: sets.into_iter().collect(), meanings: BTreeMap::new() }
+        Self { sets: sets.into_iter().collect(), tools_by_name: BTreeMap::new() }
     }
 
     pub fn sets(&self) -> &BTreeSet<ToolSetName> {
@@ -136,7 +136,7 @@ impl<T: Copy + Ord> ToolNames<T> {
 
     fn add_name(&mut self, name: ToolName, rank: NameOrigin, at: T) {
         let new = (rank, at);
-        self.meanings.entry(name).and_modify(|known| *known = new.min(*known)).or_insert(new);
+        self.tools_by_name.entry(name).and_modify(|known| *known = new.min(*known)).or_insert(new);
     }
 
     pub fn get(&self, name: &str) -> Option<T> {
@@ -156,7 +156,7 @@ impl<T: Copy + Ord> ToolNames<T> {
 
     /// Returns the position of the tool with a name, and the origin of the name.
     pub fn find(&self, name: &str) -> Option<(NameOrigin, T)> {
-        self.meanings.get(name).copied()
+        self.tools_by_name.get(name).copied()
     }
 }
 
@@ -238,7 +238,7 @@ impl fmt::Debug for ErrorCode {
     }
 }
 
-/// The error of a call.
+/// The reason why a call failed, for people and for the retry policy.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{code}: {message}")]
@@ -246,11 +246,11 @@ pub struct ToolError {
     pub code: ErrorCode,
     /// The message for people: the problem and the remedy.
     pub message: Arc<str>,
-    /// Set if a retry can help.
+    /// `true` if a retry can help.
     pub retryable: bool,
-    /// Set if the call certainly had no effect, or certainly answered.
+    /// `true` if the call certainly had no effect, or certainly answered.
     ///
-    /// Otherwise (after a timeout or a lost connection) a `Once` tool is not called again.
+    /// If it is `false` (after a timeout or a lost connection), a `Once` tool is not called again.
     #[serde(default = "default_definite", skip_serializing_if = "is_true")]
     pub is_definite: bool,
 }
@@ -324,7 +324,7 @@ impl Progress {
     ///
     /// A long message loses its middle. A total that is not finite is dropped, and so is the whole
     /// report if its amount is not finite.
-    pub fn kept(self) -> Option<Self> {
+    pub fn shortened_for_log(self) -> Option<Self> {
         let message = match self.message {
             Some(text) if text.len() > limits::PROGRESS_BYTES => {
                 Some(clip_middle(&text, limits::PROGRESS_BYTES))
@@ -336,13 +336,13 @@ impl Progress {
     }
 }
 
-/// Drops the middle of a text that is longer than `most` bytes.
-fn clip_middle(text: &str, most: usize) -> Arc<str> {
-    if text.len() <= most {
+/// Drops the middle of a text that is longer than `max_bytes` bytes.
+fn clip_middle(text: &str, max_bytes: usize) -> Arc<str> {
+    if text.len() <= max_bytes {
         return text.into();
     }
-    let head = text.floor_char_boundary(most / 4);
-    let tail = text.ceil_char_boundary(text.len() - most / 2);
+    let head = text.floor_char_boundary(max_bytes / 4);
+    let tail = text.ceil_char_boundary(text.len() - max_bytes / 2);
     format!("{} … {}", &text[..head], &text[tail..]).into()
 }
 
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn a_progress_report_is_shortened_for_the_log() {
         let kept = |progress, total: Option<f64>, message: Option<&str>| {
-            Progress { progress, total, message: message.map(Into::into) }.kept()
+            Progress { progress, total, message: message.map(Into::into) }.shortened_for_log()
         };
         let whole = kept(1.0, Some(2.0), Some("half")).unwrap();
         assert_eq!(

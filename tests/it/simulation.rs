@@ -431,7 +431,7 @@ impl Simulation {
 /// Removes the tools with effects and restores them, until faults stop.
 async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
     let name = "sim".parse().expect("well-formed");
-    let set = toolbox.whole_set(&name).expect("the ledger has tools");
+    let set = toolbox.set_with_tools(&name).expect("the ledger has tools");
     while !world.is_calm() {
         time::sleep(Duration::from_millis(1 + world.dice.draw_below(3_000))).await;
         toolbox.remove_set(&name);
@@ -444,7 +444,7 @@ async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
 
 fn limits() -> CallLimits {
     let of = LimitedCalls::Tool("sim.limited".parse().expect("well-formed"));
-    CallLimits::new(vec![LimitRule { of, key: None, concurrency: Some(2), rate: None }])
+    CallLimits::new(vec![LimitRule { calls: of, key: None, concurrency: Some(2), rate: None }])
 }
 
 /// Follows a log to its end. After each failure it continues after the last event.

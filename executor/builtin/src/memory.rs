@@ -21,7 +21,7 @@ use shared::{
 use toolbox::{Tool, ToolContext, function};
 
 use self::{
-    memory_store::{MemoryStore, SEARCH_BYTES},
+    memory_store::{MAX_SEARCH_BYTES, MemoryStore},
     scope::{Key, Scope},
 };
 
@@ -117,7 +117,7 @@ where
 #[serde(deny_unknown_fields)]
 struct ClearMemory {
     /// Key of the memory to forget. Default: all memories of the scope.
-    #[serde(default, deserialize_with = "required_key")]
+    #[serde(default, deserialize_with = "read_required_key")]
     #[schemars(with = "Key")]
     key: Option<Key>,
     /// Scope of the memory.
@@ -126,7 +126,7 @@ struct ClearMemory {
 }
 
 /// Reads a key. Rejects null, so a value that was lost on the way does not clear a scope.
-fn required_key<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Key>, D::Error> {
+fn read_required_key<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Key>, D::Error> {
     Key::deserialize(from).map(Some)
 }
 
@@ -269,5 +269,5 @@ async fn search_memory(
     args: SearchMemory,
     cx: ToolContext,
 ) -> Result<String, ToolError> {
-    memory_store.search_memories(args.scope, &args.query, SEARCH_BYTES, &cx.cancel).await
+    memory_store.search_memories(args.scope, &args.query, MAX_SEARCH_BYTES, &cx.cancel).await
 }

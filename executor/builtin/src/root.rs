@@ -44,12 +44,12 @@ pub struct Root(Arc<RootState>, Option<Arc<SearchCache>>);
 
 /// Facts that one search looks up once for all its files.
 struct SearchCache {
-    own: Vec<FileId>,
-    /// Sorted ids of all protected files, or the reason why they are unknown. Computed for the
-    /// first file that has several names.
-    all: OnceLock<Result<Vec<FileId>, String>>,
+    protected_inside: Vec<FileId>,
+    /// Sorted ids of all protected files, or the reason why they are unknown. Computed when the
+    /// search finds the first file that has several names.
+    all_protected: OnceLock<Result<Vec<FileId>, String>>,
     /// The folder of the last file. The next file usually has the same folder.
-    folder: Mutex<Option<(PathBuf, Arc<Dir>)>>,
+    last_folder: Mutex<Option<(PathBuf, Arc<Dir>)>>,
 }
 
 /// Permission to change files in `.git`. Git runs the hooks and settings in it as its user.
@@ -63,17 +63,17 @@ pub enum GitWrites {
 
 struct RootState {
     dir: Dir,
-    git: GitWrites,
-    hidden: ProtectedFiles,
+    git_writes: GitWrites,
+    protected: ProtectedFiles,
     /// Path without symlinks.
-    real: PathBuf,
+    canonical_path: PathBuf,
     /// Absolute path as the configuration gives it.
-    called: PathBuf,
-    /// Held while a file changes, so that concurrent edits of this process do not overwrite each
+    configured_path: PathBuf,
+    /// Locked while a file changes, so that concurrent edits by this process do not overwrite each
     /// other.
-    writing: Mutex<()>,
-    files: Arc<Semaphore>,
-    searches: Arc<Semaphore>,
+    write_lock: Mutex<()>,
+    file_permits: Arc<Semaphore>,
+    search_permits: Arc<Semaphore>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +86,7 @@ pub struct RootError {
 /// A path from a caller, resolved inside the root.
 #[derive(Clone, Debug)]
 pub(crate) struct RootPath {
-    pub(crate) given: String,
+    pub(crate) caller_path: String,
     /// Relative to the root, without `.` and `..`. Empty for the root itself.
     pub(crate) path: PathBuf,
     /// Metadata of the target, behind symlinks. `None` if the path does not exist.
@@ -95,7 +95,7 @@ pub(crate) struct RootPath {
 
 impl fmt::Debug for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Root").field(&self.0.real).finish()
+        f.debug_tuple("Root").field(&self.0.canonical_path).finish()
     }
 }
 
@@ -109,12 +109,12 @@ impl Root {
         Self::open_with(path, GitWrites::default())
     }
 
-    /// Opens a folder.
+    /// Opens a folder. `git_writes` says if tools may change files in its `.git`.
     ///
     /// # Errors
     ///
     /// If the folder cannot be opened.
-    pub fn open_with(path: impl AsRef<Path>, git: GitWrites) -> Result<Self, RootError> {
+    pub fn open_with(path: impl AsRef<Path>, git_writes: GitWrites) -> Result<Self, RootError> {
         let path = path.as_ref();
         let open = || {
             let real = path.canonicalize()?;
@@ -125,13 +125,13 @@ impl Root {
             open().map_err(|reason| RootError { path: path.to_owned(), reason })?;
         let inner = RootState {
             dir,
-            git,
-            hidden: ProtectedFiles::default(),
-            called: normalize_path(&called).unwrap_or(called),
-            real,
-            writing: Mutex::new(()),
-            files: Arc::new(Semaphore::new(call_queue::FILE_CALLS)),
-            searches: Arc::new(Semaphore::new(call_queue::SEARCH_CALLS)),
+            git_writes,
+            protected: ProtectedFiles::default(),
+            configured_path: normalize_path(&called).unwrap_or(called),
+            canonical_path: real,
+            write_lock: Mutex::new(()),
+            file_permits: Arc::new(Semaphore::new(call_queue::MAX_FILE_CALLS)),
+            search_permits: Arc::new(Semaphore::new(call_queue::MAX_SEARCH_CALLS)),
         };
         Ok(Self(Arc::new(inner), None))
     }
@@ -140,28 +140,32 @@ impl Root {
     #[must_use]
     pub fn with_protected(mut self, paths: &[PathBuf]) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.hidden = ProtectedFiles::beneath_root(&inner.real, paths);
+            inner.protected = ProtectedFiles::beneath_root(&inner.canonical_path, paths);
         }
         self
     }
 
     fn for_search(&self) -> Self {
         let own = self.protected_files().inner_file_ids(self.dir()).collect();
-        let seen = SearchCache { own, all: OnceLock::new(), folder: Mutex::default() };
+        let seen = SearchCache {
+            protected_inside: own,
+            all_protected: OnceLock::new(),
+            last_folder: Mutex::default(),
+        };
         Self(Arc::clone(&self.0), Some(Arc::new(seen)))
     }
 
     pub(crate) fn protected_files(&self) -> &ProtectedFiles {
-        &self.0.hidden
+        &self.0.protected
     }
 
     pub fn path(&self) -> &Path {
-        &self.0.real
+        &self.0.canonical_path
     }
 
     pub(crate) fn path_prefixes(&self) -> [String; 2] {
         let prefix = |path: &Path| format!("{}/", path.to_string_lossy().trim_end_matches('/'));
-        [prefix(&self.0.called), prefix(&self.0.real)]
+        [prefix(&self.0.configured_path), prefix(&self.0.canonical_path)]
     }
 
     /// Returns the open folder. Every path is resolved below it.
@@ -171,52 +175,62 @@ impl Root {
 
     /// Locks out other changes of files.
     pub(crate) fn lock_writes(&self) -> MutexGuard<'_, ()> {
-        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.write_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Resolves a path from a caller. Rejects paths outside the root and protected paths.
-    pub(crate) fn resolve_path(&self, given: &str) -> Result<RootPath, ToolError> {
-        let place = self.look_up(given)?;
-        self.protected_files().check_path(self.dir(), &place.path, given)?;
-        Ok(place)
+    pub(crate) fn resolve_path(&self, caller_path: &str) -> Result<RootPath, ToolError> {
+        let target_path = self.resolve_inside_root(caller_path)?;
+        self.protected_files().check_path(self.dir(), &target_path.path, caller_path)?;
+        Ok(target_path)
     }
 
-    fn look_up(&self, given: &str) -> Result<RootPath, ToolError> {
-        let path = self.relative_path(given).ok_or_else(|| outside_error(given))?;
-        let place = |path, meta| RootPath { given: display_path(Path::new(given)), path, meta };
+    fn resolve_inside_root(&self, caller_path: &str) -> Result<RootPath, ToolError> {
+        let path = self.relative_path(caller_path).ok_or_else(|| outside_error(caller_path))?;
+        let target_path =
+            |path, meta| RootPath { caller_path: display_path(Path::new(caller_path)), path, meta };
         match self.dir().metadata(os_path(&path)) {
-            Ok(meta) => Ok(place(path, Some(meta))),
-            Err(err) if is_escape(&err) => {
-                let path =
-                    self.follow_absolute_symlink(&path).ok_or_else(|| outside_error(given))?;
-                let meta = self.dir().metadata(os_path(&path)).map_err(|_| outside_error(given))?;
-                Ok(place(path, Some(meta)))
+            Ok(meta) => Ok(target_path(path, Some(meta))),
+            Err(err) if is_outside_error(&err) => {
+                let path = self
+                    .follow_absolute_symlink(&path)
+                    .ok_or_else(|| outside_error(caller_path))?;
+                let meta =
+                    self.dir().metadata(os_path(&path)).map_err(|_| outside_error(caller_path))?;
+                Ok(target_path(path, Some(meta)))
             }
-            Err(err) if is_absence(&err) => Ok(place(path, None)),
-            Err(err) => Err(io_failure("look at", given, &err)),
+            Err(err) if is_missing_error(&err) => Ok(target_path(path, None)),
+            Err(err) => Err(io_failure("look at", caller_path, &err)),
         }
     }
 
     /// Like [`Self::resolve_path`]. The path must exist and defaults to the root.
-    pub(crate) fn resolve_existing(&self, given: Option<&str>) -> Result<RootPath, ToolError> {
-        let place = self.resolve_path(given.unwrap_or("."))?;
-        match place.meta {
-            Some(_) => Ok(place),
-            None => Err(ToolError::failed(format!("Path not found: {}", place.given))),
+    pub(crate) fn resolve_existing(
+        &self,
+        caller_path: Option<&str>,
+    ) -> Result<RootPath, ToolError> {
+        let target_path = self.resolve_path(caller_path.unwrap_or("."))?;
+        match target_path.meta {
+            Some(_) => Ok(target_path),
+            None => Err(ToolError::failed(format!("Path not found: {}", target_path.caller_path))),
         }
     }
 
-    pub(crate) fn resolve_folder(&self, given: Option<&str>) -> Result<RootPath, ToolError> {
-        let place = self.resolve_existing(given)?;
-        if place.meta.as_ref().is_some_and(Metadata::is_dir) {
-            return Ok(place);
+    pub(crate) fn resolve_folder(&self, caller_path: Option<&str>) -> Result<RootPath, ToolError> {
+        let target_path = self.resolve_existing(caller_path)?;
+        if target_path.meta.as_ref().is_some_and(Metadata::is_dir) {
+            return Ok(target_path);
         }
-        Err(ToolError::failed(format!("Not a folder: {}", place.given)).without_retry())
+        Err(ToolError::failed(format!("Not a folder: {}", target_path.caller_path)).without_retry())
     }
 
-    pub(crate) fn open_regular(&self, place: &RootPath) -> Result<(fs::File, Metadata), ToolError> {
-        place.regular_file()?;
-        self.open_file(&place.path).map_err(|err| io_failure("read", &place.given, &err))
+    pub(crate) fn open_regular(
+        &self,
+        target_path: &RootPath,
+    ) -> Result<(fs::File, Metadata), ToolError> {
+        target_path.regular_file()?;
+        self.open_file(&target_path.path)
+            .map_err(|err| io_failure("read", &target_path.caller_path, &err))
     }
 
     /// Opens a regular file for reading, by its path inside the root. Never blocks on a FIFO.
@@ -228,18 +242,20 @@ impl Root {
     }
 
     /// Makes a path relative to the root without a look at the file system.
-    fn relative_path(&self, given: &str) -> Option<PathBuf> {
-        let path = normalize_path(Path::new(given))?;
+    fn relative_path(&self, caller_path: &str) -> Option<PathBuf> {
+        let path = normalize_path(Path::new(caller_path))?;
         if !path.is_absolute() {
             return Some(path);
         }
-        let inside = path.strip_prefix(&self.0.called).or_else(|_| path.strip_prefix(&self.0.real));
+        let inside = path
+            .strip_prefix(&self.0.configured_path)
+            .or_else(|_| path.strip_prefix(&self.0.canonical_path));
         inside.ok().map(Path::to_owned)
     }
 
-    pub(crate) fn metadata_behind(&self, path: &Path) -> Option<Metadata> {
+    pub(crate) fn target_metadata(&self, path: &Path) -> Option<Metadata> {
         match self.dir().metadata(os_path(path)) {
-            Err(err) if is_escape(&err) => {
+            Err(err) if is_outside_error(&err) => {
                 self.dir().metadata(os_path(&self.follow_absolute_symlink(path)?)).ok()
             }
             found => found.ok(),
@@ -249,29 +265,29 @@ impl Root {
     /// Resolves absolute symlinks if they lead inside the root. The descriptor rejects all of them.
     /// The returned path is opened below the descriptor like any other.
     fn follow_absolute_symlink(&self, path: &Path) -> Option<PathBuf> {
-        let real = self.0.real.join(path).canonicalize().ok()?;
-        real.strip_prefix(&self.0.real).ok().map(Path::to_owned)
+        let real = self.0.canonical_path.join(path).canonicalize().ok()?;
+        real.strip_prefix(&self.0.canonical_path).ok().map(Path::to_owned)
     }
 }
 
 impl RootPath {
     pub(crate) fn regular_file(&self) -> Result<&Metadata, ToolError> {
         let Some(meta) = &self.meta else {
-            return Err(ToolError::failed(format!("File not found: {}", self.given)));
+            return Err(ToolError::failed(format!("File not found: {}", self.caller_path)));
         };
-        if meta.is_file() && self.given.ends_with('/') {
-            return Err(trailing_slash_error(&self.given));
+        if meta.is_file() && self.caller_path.ends_with('/') {
+            return Err(trailing_slash_error(&self.caller_path));
         }
         if meta.is_file() {
             return Ok(meta);
         }
-        let text = format!("Not a file: {} (it is {})", self.given, kind_name(meta));
+        let text = format!("Not a file: {} (it is {})", self.caller_path, kind_name(meta));
         Err(ToolError::failed(text).without_retry())
     }
 }
 
-fn trailing_slash_error(given: &str) -> ToolError {
-    ToolError::failed(format!("Not a file: {given} (it ends in `/`)")).without_retry()
+fn trailing_slash_error(caller_path: &str) -> ToolError {
+    ToolError::failed(format!("Not a file: {caller_path} (it ends in `/`)")).without_retry()
 }
 
 /// Returns the kind of a file as text, such as `a folder`.
@@ -293,23 +309,23 @@ pub(crate) fn kind_name(meta: &Metadata) -> &'static str {
 }
 
 /// Converts an error of the file system. `what` completes "Cannot …".
-pub(crate) fn io_failure(what: &str, given: &str, err: &io::Error) -> ToolError {
-    if is_escape(err) {
-        return outside_error(given);
+pub(crate) fn io_failure(what: &str, caller_path: &str, err: &io::Error) -> ToolError {
+    if is_outside_error(err) {
+        return outside_error(caller_path);
     }
     if err.kind() == io::ErrorKind::NotFound {
-        return ToolError::failed(format!("File not found: {given}"));
+        return ToolError::failed(format!("File not found: {caller_path}"));
     }
-    ToolError::failed(format!("Cannot {what} {}: {err}", display_path(Path::new(given))))
+    ToolError::failed(format!("Cannot {what} {}: {err}", display_path(Path::new(caller_path))))
 }
 
-pub(crate) fn outside_error(given: &str) -> ToolError {
-    let given = display_path(Path::new(given));
-    ToolError::failed(format!("Refused: Path outside project root: {given}")).without_retry()
+pub(crate) fn outside_error(caller_path: &str) -> ToolError {
+    let caller_path = display_path(Path::new(caller_path));
+    ToolError::failed(format!("Refused: Path outside project root: {caller_path}")).without_retry()
 }
 
 /// Sets flags so that opening never blocks and never takes a controlling terminal.
-pub(crate) fn nonblocking(options: &mut OpenOptions) -> &mut OpenOptions {
+pub(crate) fn set_nonblocking(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags(O_NONBLOCK | O_NOCTTY)
 }
 
@@ -319,11 +335,11 @@ pub(crate) fn os_path(path: &Path) -> &Path {
 }
 
 /// The descriptor's error for a path that leads outside has no error number.
-fn is_escape(err: &io::Error) -> bool {
+fn is_outside_error(err: &io::Error) -> bool {
     err.kind() == io::ErrorKind::PermissionDenied && err.raw_os_error().is_none()
 }
 
-fn is_absence(err: &io::Error) -> bool {
+fn is_missing_error(err: &io::Error) -> bool {
     matches!(err.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 

@@ -61,7 +61,8 @@ pub fn tools(
             Effect::Once,
             background::start,
         ),
-        // The system may have given the process id to another process since.
+        // A kill is `once`, because the system may have given the process id to another process
+        // since.
         make_tool(shared, "process_kill", kill::DESCRIPTION, Effect::Once, kill::kill_processes),
         make_tool(shared, "process_list", list::DESCRIPTION, Effect::Read, list::list_processes),
         make_tool(shared, "read_logs", logs::DESCRIPTION, Effect::Read, logs::read_logs),
@@ -90,7 +91,7 @@ where
 
 #[derive(Debug)]
 struct System {
-    place: SystemRoot,
+    system_root: SystemRoot,
     launcher: Launcher,
     confinement: Confinement,
     kill_any: bool,
@@ -99,11 +100,11 @@ struct System {
 
 impl System {
     fn new(root: &Path, config: SystemConfig, launcher: Launcher) -> io::Result<Self> {
-        let place = SystemRoot::new(root, &launcher.protected_paths())?;
+        let system_root = SystemRoot::new(root, &launcher.protected_paths())?;
         let mut confinement = config.confine;
-        confinement.write.push(place.root_path().to_owned());
+        confinement.write.push(system_root.root_path().to_owned());
         Ok(Self {
-            place,
+            system_root,
             launcher,
             confinement,
             kill_any: config.kill_any,
@@ -114,31 +115,36 @@ impl System {
     /// Returns the secrets that commands find in their environment.
     fn passed_secrets(&self) -> Redaction {
         let mut redaction = Redaction::default();
-        self.launcher.note_passed_secrets(&self.confinement.pass, &mut redaction);
+        self.launcher.add_passed_secrets(&self.confinement.pass, &mut redaction);
         redaction
     }
 
     fn redact_result(&self, result: Result<String, ToolError>) -> Result<String, ToolError> {
         let redaction = self.passed_secrets();
-        result.map(|text| redaction.clean(text)).map_err(|err| {
-            let message = redaction.clean(err.message.to_string()).into();
+        result.map(|text| redaction.redact(text)).map_err(|err| {
+            let message = redaction.redact(err.message.to_string()).into();
             ToolError { message, ..err }
         })
     }
 
     /// Prepares a shell command. Its temporary files are below the root.
-    fn shell_command(&self, text: &str, life: Lifetime, cwd: &Path) -> Result<Command, ToolError> {
+    fn shell_command(
+        &self,
+        text: &str,
+        lifetime: Lifetime,
+        cwd: &Path,
+    ) -> Result<Command, ToolError> {
         let unusable = |err: io::Error| {
             let message = format!("`bash` cannot be prepared: {err}");
             ToolError::new(ErrorCode::UNAVAILABLE, message)
         };
-        let temporary = self.place.own_folder("tmp").map_err(unusable)?;
+        let temporary = self.system_root.create_own_folder("tmp").map_err(unusable)?;
         if self.confinement.user.is_some() {
-            self.place.open_to_all("tmp").map_err(unusable)?;
+            self.system_root.make_writable_by_all("tmp").map_err(unusable)?;
         }
         let mut command = self
             .launcher
-            .confined_command(&self.confinement, life, OsStr::new("bash"))
+            .confined_command(&self.confinement, lifetime, OsStr::new("bash"))
             .map_err(unusable)?;
         command.arg("-c").arg(text).current_dir(cwd).env("TMPDIR", temporary);
         Ok(command)

@@ -10,7 +10,7 @@ mod search;
 
 use std::{sync::Arc, time::Duration};
 
-use http_client::net::Refused;
+use http_client::net::RefusedUrl;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -57,7 +57,7 @@ impl Default for WebConfig {
 #[error("`{name}` of `{SET}`: {refused}")]
 pub struct WebConfigError {
     pub name: &'static str,
-    pub refused: Refused,
+    pub refused: RefusedUrl,
 }
 
 /// Returns the tools. Connects to nothing yet.

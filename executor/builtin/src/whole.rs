@@ -4,14 +4,14 @@ use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Number;
 
 pub(crate) fn read_number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    to_whole(&Number::deserialize(from)?)
+    to_whole_number(&Number::deserialize(from)?)
 }
 
 pub(crate) fn read_option<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    Option::<Number>::deserialize(from)?.as_ref().map(to_whole).transpose()
+    Option::<Number>::deserialize(from)?.as_ref().map(to_whole_number).transpose()
 }
 
-fn to_whole<E: Error>(number: &Number) -> Result<u64, E> {
+fn to_whole_number<E: Error>(number: &Number) -> Result<u64, E> {
     let fraction = || number.as_f64().filter(|number| number.fract() == 0.0);
     number
         .as_u64()

@@ -1,7 +1,8 @@
 //! HTTP requests to configured servers.
 //!
-//! A configured address may be private. A public server cannot redirect to a private network. No
-//! server can redirect to a link-local address of another host. Only reads follow redirects.
+//! The module decides to which addresses requests may go. A configured address may be private. A
+//! public server cannot redirect to a private network, and no server can redirect to a link-local
+//! address of another host. Only reads follow redirects.
 
 pub mod net;
 
@@ -15,14 +16,16 @@ use reqwest::{
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
-use self::net::{PublicOnly, Refused, check, check_led, is_link_local, is_public};
+use self::net::{
+    CheckedResolver, RefusedUrl, check_redirect_url, check_url, is_link_local, is_public,
+};
 
 const MAX_REDIRECTS: usize = 5;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const USER_AGENT_TEXT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
 const DEFAULT_ACCEPT: &str = "application/json, text/*;q=0.9, */*;q=0.1";
 
-/// The HTTP client of one source. Its tools share connections.
+/// The HTTP client of one source, whose tools share connections.
 #[derive(Debug, Default)]
 pub struct Http {
     anywhere: OnceCell<Client>,
@@ -38,11 +41,11 @@ pub struct ServerUrl(pub Url);
 impl TryFrom<String> for ServerUrl {
     type Error = String;
 
-    fn try_from(written: String) -> Result<Self, String> {
-        let url = written.parse().map_err(|_| {
-            format!("`{written}` is not a URL: write one such as `https://example.com/api`")
+    fn try_from(text: String) -> Result<Self, String> {
+        let url = text.parse().map_err(|_| {
+            format!("`{text}` is not a URL: write one such as `https://example.com/api`")
         })?;
-        check(&url, true).map_err(|err| err.to_string())?;
+        check_url(&url, true).map_err(|err| err.to_string())?;
         Ok(Self(url))
     }
 }
@@ -60,14 +63,14 @@ pub enum Reach {
 
 impl Reach {
     /// Rejects URLs with a forbidden address. Does not resolve names.
-    fn check_url(self, url: &Url) -> Result<(), Refused> {
-        check(url, self != Self::Public)?;
-        if self == Self::Near { check_led(url) } else { Ok(()) }
+    fn check_url(self, url: &Url) -> Result<(), RefusedUrl> {
+        check_url(url, self != Self::Public)?;
+        if self == Self::Near { check_redirect_url(url) } else { Ok(()) }
     }
 }
 
 #[derive(Clone)]
-pub struct Outgoing {
+pub struct OutgoingRequest {
     pub method: Method,
     pub url: Url,
     pub headers: HeaderMap,
@@ -76,7 +79,7 @@ pub struct Outgoing {
 }
 
 #[derive(Clone, Debug)]
-pub struct Reply {
+pub struct HttpReply {
     /// The host and port of the server.
     pub host: String,
     pub status: StatusCode,
@@ -86,73 +89,84 @@ pub struct Reply {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum HttpError {
     /// The request was not sent.
     #[error("{0}")]
     Unsent(String),
-    /// The request was not sent, because the login server is unavailable.
+    /// The request was not sent, because the login server is unavailable. Another attempt may
+    /// succeed.
     #[error("{0}")]
     Later(String),
     /// The request may have been sent. Its outcome is unknown.
     #[error("{0}")]
     Lost(String),
+    /// The URL, or the target of a redirect, must not be requested.
     #[error("{0}")]
-    Refused(Refused),
+    Refused(RefusedUrl),
+    /// The request was not sent, because no token may be sent with it. Another attempt fails, too.
     #[error("{0}")]
     Denied(String),
 }
 
-impl Reply {
+impl HttpReply {
     pub fn header(&self, name: HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
 impl Http {
-    /// Sends a request, follows redirects of reads, and reads at most `most` bytes of the body.
-    pub async fn send(&self, mut asked: Outgoing, most: usize) -> Result<Reply, Broken> {
+    /// Sends a request, follows redirects of reads, and reads at most `max_bytes` bytes of the body.
+    pub async fn send(
+        &self,
+        mut request: OutgoingRequest,
+        max_bytes: usize,
+    ) -> Result<HttpReply, HttpError> {
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.hop(&asked).await?;
-            match next(&asked, &response)? {
-                Some(next) => asked = next,
-                None => return read(&asked.url, response, most).await,
+            let response = self.open_response(&request).await?;
+            match next_request(&request, &response)? {
+                Some(next) => request = next,
+                None => return read_body(&request.url, response, max_bytes).await,
             }
         }
-        Err(Broken::Unsent(format!(
+        Err(HttpError::Unsent(format!(
             "`{}` is behind more than {MAX_REDIRECTS} redirects",
-            host(&asked.url)
+            host(&request.url)
         )))
     }
 
-    /// Sends a request without following redirects, and reads at most `most` bytes. The body of an
+    /// Sends a request without following redirects, and reads at most `max_bytes` bytes. The body of an
     /// event stream is not read, because it may never end.
-    pub async fn once(&self, asked: &Outgoing, most: usize) -> Result<Reply, Broken> {
-        let response = self.hop(asked).await?;
+    pub async fn send_without_redirects(
+        &self,
+        request: &OutgoingRequest,
+        max_bytes: usize,
+    ) -> Result<HttpReply, HttpError> {
+        let response = self.open_response(request).await?;
         let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
         if kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
             let (status, headers) = (response.status(), response.headers().clone());
-            let host = host(&asked.url);
-            return Ok(Reply { host, status, headers, body: Vec::new(), is_cut: false });
+            let host = host(&request.url);
+            return Ok(HttpReply { host, status, headers, body: Vec::new(), is_cut: false });
         }
-        read(&asked.url, response, most).await
+        read_body(&request.url, response, max_bytes).await
     }
 
     /// Sends a request without following redirects. The caller reads the body.
-    pub async fn hop(&self, asked: &Outgoing) -> Result<Response, Broken> {
-        asked.reach.check_url(&asked.url).map_err(Broken::Refused)?;
-        let client = self.client_for(asked.reach).await?;
-        let mut request = client.request(asked.method.clone(), asked.url.clone());
-        if !asked.headers.contains_key(header::ACCEPT) {
-            request = request.header(header::ACCEPT, DEFAULT_ACCEPT);
+    pub async fn open_response(&self, request: &OutgoingRequest) -> Result<Response, HttpError> {
+        request.reach.check_url(&request.url).map_err(HttpError::Refused)?;
+        let client = self.client_for(request.reach).await?;
+        let mut builder = client.request(request.method.clone(), request.url.clone());
+        if !request.headers.contains_key(header::ACCEPT) {
+            builder = builder.header(header::ACCEPT, DEFAULT_ACCEPT);
         }
-        request = request.headers(asked.headers.clone());
-        if let Some(body) = &asked.body {
-            request = request.body(body.clone());
+        builder = builder.headers(request.headers.clone());
+        if let Some(body) = &request.body {
+            builder = builder.body(body.clone());
         }
-        request.send().await.map_err(|err| send_error(&asked.url, &err))
+        builder.send().await.map_err(|err| send_error(&request.url, &err))
     }
 
-    async fn client_for(&self, reach: Reach) -> Result<&Client, Broken> {
+    async fn client_for(&self, reach: Reach) -> Result<&Client, HttpError> {
         let cell = match reach {
             Reach::Anywhere => &self.anywhere,
             Reach::Near => &self.near,
@@ -162,15 +176,15 @@ impl Http {
     }
 }
 
-fn connect(reach: Reach) -> Result<Client, Broken> {
-    // Fails if the process has a provider already, which is fine.
+fn connect(reach: Reach) -> Result<Client, HttpError> {
+    // Ignores the error, because the process may have a provider already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let built = client_builder(reach).build().or_else(|err| {
         tracing::warn!(%err, "no certificates were found, so https cannot be used");
-        client_builder(reach).tls_backend_preconfigured(no_roots()).build()
+        client_builder(reach).tls_backend_preconfigured(tls_without_certificates()).build()
     });
     built.map_err(|err| {
-        Broken::Unsent(format!("the HTTP client cannot be created: {}", describe_error(&err)))
+        HttpError::Unsent(format!("the HTTP client cannot be created: {}", describe_error(&err)))
     })
 }
 
@@ -180,80 +194,92 @@ fn client_builder(reach: Reach) -> ClientBuilder {
         .redirect(redirect::Policy::none())
         .no_proxy()
         .connect_timeout(CONNECT_TIMEOUT)
-        .dns_resolver(Arc::new(PublicOnly {
+        .dns_resolver(Arc::new(CheckedResolver {
             allow_private: reach != Reach::Public,
             allow_link_local: reach == Reach::Anywhere,
         }))
 }
 
 /// Configures TLS without certificates, for machines that have none. Plain HTTP still works.
-fn no_roots() -> rustls::ClientConfig {
+fn tls_without_certificates() -> rustls::ClientConfig {
     rustls::ClientConfig::builder()
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth()
 }
 
-fn next(asked: &Outgoing, response: &Response) -> Result<Option<Outgoing>, Broken> {
+fn next_request(
+    request: &OutgoingRequest,
+    response: &Response,
+) -> Result<Option<OutgoingRequest>, HttpError> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
-    let only_looks = matches!(asked.method, Method::GET | Method::HEAD);
+    let only_looks = matches!(request.method, Method::GET | Method::HEAD);
     let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
     if !is_redirect || !only_looks {
         return Ok(None);
     }
     let location = String::from_utf8_lossy(location.as_bytes());
-    let url = asked.url.join(&location);
-    let url = url.map_err(|_| Broken::Refused(Refused::no_url(&location)))?;
+    let url = request.url.join(&location);
+    let url = url.map_err(|_| HttpError::Refused(RefusedUrl::not_a_url(&location)))?;
     let from = response.remote_addr().map(|address| address.ip());
-    follow_redirect(asked, url, from).map(Some).map_err(Broken::Refused)
+    follow_redirect(request, url, from).map(Some).map_err(HttpError::Refused)
 }
 
 /// Makes the request to a redirect's target. A public server cannot lead into a private network,
 /// and no server to a link-local address of another host. Another server gets no headers of the
 /// first one except `accept`.
-fn follow_redirect(asked: &Outgoing, url: Url, from: Option<IpAddr>) -> Result<Outgoing, Refused> {
-    let stays = || url.host_str() == asked.url.host_str() || from.is_some_and(is_link_local);
-    let reach = match asked.reach {
+fn follow_redirect(
+    request: &OutgoingRequest,
+    url: Url,
+    from: Option<IpAddr>,
+) -> Result<OutgoingRequest, RefusedUrl> {
+    let is_same_host =
+        || url.host_str() == request.url.host_str() || from.is_some_and(is_link_local);
+    let reach = match request.reach {
         _ if from.is_none_or(is_public) => Reach::Public,
-        Reach::Anywhere if !stays() => Reach::Near,
+        Reach::Anywhere if !is_same_host() => Reach::Near,
         reach => reach,
     };
     reach.check_url(&url)?;
-    let headers = if url.origin() == asked.url.origin() {
-        asked.headers.clone()
+    let headers = if url.origin() == request.url.origin() {
+        request.headers.clone()
     } else {
-        let accept = asked.headers.get(header::ACCEPT).cloned();
+        let accept = request.headers.get(header::ACCEPT).cloned();
         accept.map(|value| (header::ACCEPT, value)).into_iter().collect()
     };
-    Ok(Outgoing { url, headers, reach, ..asked.clone() })
+    Ok(OutgoingRequest { url, headers, reach, ..request.clone() })
 }
 
-async fn read(url: &Url, mut response: Response, most: usize) -> Result<Reply, Broken> {
+async fn read_body(
+    url: &Url,
+    mut response: Response,
+    max_bytes: usize,
+) -> Result<HttpReply, HttpError> {
     let (status, headers) = (response.status(), response.headers().clone());
     let mut body = Vec::new();
     let mut is_cut = false;
     // Chunks are decompressed one by one, so no buffer exceeds the limit.
     while let Some(chunk) = response.chunk().await.map_err(|err| lost_error(url, &err))? {
-        let room = most - body.len();
+        let room = max_bytes - body.len();
         is_cut = chunk.len() > room;
         body.extend_from_slice(&chunk[..chunk.len().min(room)]);
         if is_cut {
             break;
         }
     }
-    Ok(Reply { host: host(url), status, headers, body, is_cut })
+    Ok(HttpReply { host: host(url), status, headers, body, is_cut })
 }
 
-fn send_error(url: &Url, err: &reqwest::Error) -> Broken {
+fn send_error(url: &Url, err: &reqwest::Error) -> HttpError {
     let mut source = err.source();
     while let Some(cause) = source {
         let own = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
-        if let Some(refused) = own.and_then(|error| error.downcast_ref::<Refused>()) {
-            return Broken::Refused(refused.clone());
+        if let Some(refused) = own.and_then(|error| error.downcast_ref::<RefusedUrl>()) {
+            return HttpError::Refused(refused.clone());
         }
         source = cause.source();
     }
     if err.is_connect() || err.is_builder() {
-        return Broken::Unsent(format!(
+        return HttpError::Unsent(format!(
             "`{}` cannot be reached: {}",
             host(url),
             describe_error(err)
@@ -262,8 +288,8 @@ fn send_error(url: &Url, err: &reqwest::Error) -> Broken {
     lost_error(url, err)
 }
 
-fn lost_error(url: &Url, err: &reqwest::Error) -> Broken {
-    Broken::Lost(format!("the connection to `{}` broke: {}", host(url), describe_error(err)))
+fn lost_error(url: &Url, err: &reqwest::Error) -> HttpError {
+    HttpError::Lost(format!("the connection to `{}` broke: {}", host(url), describe_error(err)))
 }
 
 /// Returns the host and the port of a URL for messages. The rest of a URL may be secret.
@@ -282,7 +308,7 @@ fn describe_error(err: &reqwest::Error) -> String {
 }
 
 /// Parses a header. The error names an invalid header.
-pub fn header_of(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+pub fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let parsed = HeaderName::from_bytes(name.as_bytes());
     let name = parsed.map_err(|_| format!("`{name}` cannot be the name of a header"))?;
     let mut value = HeaderValue::from_str(value).map_err(|_| {
@@ -302,9 +328,9 @@ mod tests {
     const PUBLIC: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)));
     const PRIVATE: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
 
-    fn asked() -> Outgoing {
-        let (name, value) = header_of("authorization", "Bearer x").unwrap();
-        Outgoing {
+    fn request() -> OutgoingRequest {
+        let (name, value) = parse_header("authorization", "Bearer x").unwrap();
+        OutgoingRequest {
             method: Method::GET,
             url: "http://10.0.0.1:80/a".parse().unwrap(),
             headers: [(name, value)].into_iter().collect(),
@@ -316,29 +342,34 @@ mod tests {
     #[test]
     fn a_redirect_from_a_public_server_to_a_private_one_is_rejected() {
         let metadata: Url = "http://169.254.169.254/latest".parse().unwrap();
-        assert!(matches!(follow_redirect(&asked(), metadata, PUBLIC), Err(Refused::Private(_))));
+        assert!(matches!(
+            follow_redirect(&request(), metadata, PUBLIC),
+            Err(RefusedUrl::Private(_))
+        ));
         let named: Url = "http://localhost/x".parse().unwrap();
         // The name is checked when it is resolved.
-        assert_eq!(follow_redirect(&asked(), named, PUBLIC).unwrap().reach, Reach::Public);
-        assert!(follow_redirect(&asked(), "file:///etc/passwd".parse().unwrap(), PRIVATE).is_err());
+        assert_eq!(follow_redirect(&request(), named, PUBLIC).unwrap().reach, Reach::Public);
+        assert!(
+            follow_redirect(&request(), "file:///etc/passwd".parse().unwrap(), PRIVATE).is_err()
+        );
     }
 
     /// A configured private server must not lead to the metadata service of a cloud.
     #[test]
     fn only_a_link_local_server_redirects_to_link_local_addresses() {
         let reach = |from: &str, to: &str, at: Option<IpAddr>| {
-            let asked = Outgoing { url: from.parse().unwrap(), ..asked() };
-            follow_redirect(&asked, to.parse().unwrap(), at).map(|outgoing| outgoing.reach)
+            let request = OutgoingRequest { url: from.parse().unwrap(), ..request() };
+            follow_redirect(&request, to.parse().unwrap(), at).map(|outgoing| outgoing.reach)
         };
         let (near, cloud) = ("http://10.0.0.1/a", "http://169.254.169.254/latest");
         for to in [cloud, "http://[::ffff:169.254.169.254]/", "http://[fe80::1]/"] {
-            assert!(matches!(reach(near, to, PRIVATE), Err(Refused::LinkLocal(_))), "{to}");
+            assert!(matches!(reach(near, to, PRIVATE), Err(RefusedUrl::LinkLocal(_))), "{to}");
         }
         assert_eq!(reach(near, "http://10.0.0.2/b", PRIVATE), Ok(Reach::Near));
         assert_eq!(reach(near, "http://10.0.0.1:81/b", PRIVATE), Ok(Reach::Anywhere));
-        let led_once = Outgoing { reach: Reach::Near, ..asked() };
+        let led_once = OutgoingRequest { reach: Reach::Near, ..request() };
         let again = follow_redirect(&led_once, cloud.parse().unwrap(), PRIVATE);
-        assert!(matches!(again, Err(Refused::LinkLocal(_))));
+        assert!(matches!(again, Err(RefusedUrl::LinkLocal(_))));
         let own = Some(IpAddr::from([169, 254, 169, 254]));
         assert_eq!(reach(cloud, "http://169.254.169.253/", own), Ok(Reach::Anywhere));
     }
@@ -346,7 +377,7 @@ mod tests {
     #[test]
     fn a_redirect_to_another_origin_drops_the_headers() {
         let keeps = |url: &str| {
-            !follow_redirect(&asked(), url.parse().unwrap(), PRIVATE).unwrap().headers.is_empty()
+            !follow_redirect(&request(), url.parse().unwrap(), PRIVATE).unwrap().headers.is_empty()
         };
         assert!(keeps("http://10.0.0.1/b"));
         for other in ["https://10.0.0.1/b", "http://10.0.0.1:81/b", "http://10.0.0.2/b"] {
@@ -356,12 +387,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_redirect_to_a_name_with_a_private_address_is_rejected() {
-        let asked = Outgoing {
+        let request = OutgoingRequest {
             url: "http://localhost:9/x".parse().unwrap(),
             reach: Reach::Public,
-            ..asked()
+            ..request()
         };
-        let err = Http::default().send(asked, 100).await.unwrap_err();
-        assert!(matches!(err, Broken::Refused(Refused::Private(_))), "{err}");
+        let err = Http::default().send(request, 100).await.unwrap_err();
+        assert!(matches!(err, HttpError::Refused(RefusedUrl::Private(_))), "{err}");
     }
 }

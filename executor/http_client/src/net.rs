@@ -1,9 +1,9 @@
 //! Checks of network addresses.
 //!
-//! A model or a page could name an address that only this machine can reach: a neighbour, a cloud's
-//! metadata service, or Faber itself. [`PublicOnly`] resolves a name once and connects to the
-//! checked address. [`check`] checks literal addresses in URLs. Every redirect needs both
-//! checks.
+//! A model or a page could name an address that only this machine can reach: a neighbour, the
+//! metadata service of a cloud, or Faber itself. [`CheckedResolver`] resolves a name once and
+//! connects to the checked address, so that a second lookup cannot return another one.
+//! [`check_url`] checks literal addresses in URLs. Every redirect needs both checks.
 
 use std::{
     io,
@@ -83,10 +83,10 @@ fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum RefusedUrl {
     /// The text is not a URL.
     #[error("`{0}` is not a URL: write one such as `https://example.com/page`")]
-    NoUrl(String),
+    NotUrl(String),
     #[error("`{0}` is neither `http` nor `https`")]
     Scheme(Url),
     #[error("the URL of `{0}` has credentials in it: leave them out")]
@@ -104,45 +104,45 @@ pub enum Refused {
     LinkLocal(String),
 }
 
-impl Refused {
+impl RefusedUrl {
     /// Makes the error for a text that is not a URL. Leaves out credentials.
-    pub fn no_url(text: &str) -> Self {
+    pub fn not_a_url(text: &str) -> Self {
         let (scheme, rest) = text.split_once("//").unwrap_or(("", text));
         let shown = match rest.rsplit_once('@') {
             Some((_, rest)) => format!("{scheme}//…@{rest}"),
             None => text.to_owned(),
         };
-        Self::NoUrl(shown)
+        Self::NotUrl(shown)
     }
 }
 
-/// Checks the scheme, the credentials and a literal address of a URL. [`PublicOnly`] checks
+/// Checks the scheme, the credentials and a literal address of a URL. [`CheckedResolver`] checks
 /// names.
-pub fn check(url: &Url, allow_private: bool) -> Result<(), Refused> {
+pub fn check_url(url: &Url, allow_private: bool) -> Result<(), RefusedUrl> {
     if !matches!(url.scheme(), "http" | "https") {
         let mut url = url.clone();
         // The calls fail for URLs that cannot have credentials.
         let _ = (url.set_username(""), url.set_password(None));
-        return Err(Refused::Scheme(url));
+        return Err(RefusedUrl::Scheme(url));
     }
     let host = url.host_str().unwrap_or_default();
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(Refused::Credentials(host.to_owned()));
+        return Err(RefusedUrl::Credentials(host.to_owned()));
     }
     match literal_address(url) {
         Some(address) if !allow_private && !is_public(address) => {
-            Err(Refused::Private(host.to_owned()))
+            Err(RefusedUrl::Private(host.to_owned()))
         }
-        _ if host.is_empty() => Err(Refused::no_url(url.as_str())),
+        _ if host.is_empty() => Err(RefusedUrl::not_a_url(url.as_str())),
         _ => Ok(()),
     }
 }
 
 /// Rejects redirects to link-local addresses. Checks literal addresses only.
-pub fn check_led(url: &Url) -> Result<(), Refused> {
+pub fn check_redirect_url(url: &Url) -> Result<(), RefusedUrl> {
     match literal_address(url) {
         Some(address) if is_link_local(address) => {
-            Err(Refused::LinkLocal(url.host_str().unwrap_or_default().to_owned()))
+            Err(RefusedUrl::LinkLocal(url.host_str().unwrap_or_default().to_owned()))
         }
         _ => Ok(()),
     }
@@ -155,12 +155,12 @@ fn literal_address(url: &Url) -> Option<IpAddr> {
 
 /// Resolves names to allowed addresses. The connection uses the checked address.
 #[derive(Clone, Copy, Debug)]
-pub struct PublicOnly {
+pub struct CheckedResolver {
     pub allow_private: bool,
     pub allow_link_local: bool,
 }
 
-impl PublicOnly {
+impl CheckedResolver {
     async fn resolve_addresses(self, name: &str) -> io::Result<Vec<SocketAddr>> {
         let all = tokio::net::lookup_host((name, 0)).await?;
         let mut found: Vec<_> = all.collect();
@@ -171,14 +171,14 @@ impl PublicOnly {
         if is_known && found.is_empty() {
             let name = name.to_owned();
             let refused =
-                if is_private { Refused::Private(name) } else { Refused::LinkLocal(name) };
+                if is_private { RefusedUrl::Private(name) } else { RefusedUrl::LinkLocal(name) };
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused));
         }
         Ok(found)
     }
 }
 
-impl Resolve for PublicOnly {
+impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let resolver = *self;
         Box::pin(async move {
@@ -288,11 +288,11 @@ mod tests {
             "http://１２７.0.0.1/",
         ] {
             let url: Url = url.parse().unwrap();
-            assert!(matches!(check(&url, false), Err(Refused::Private(_))), "{url}");
-            assert_eq!(check(&url, true), Ok(()), "{url}");
+            assert!(matches!(check_url(&url, false), Err(RefusedUrl::Private(_))), "{url}");
+            assert_eq!(check_url(&url, true), Ok(()), "{url}");
         }
         for url in ["http://1.1.1.1/", "https://example.com:8443/x?y#z", "http://[2606:4700::1]/"] {
-            assert_eq!(check(&url.parse().unwrap(), false), Ok(()), "{url}");
+            assert_eq!(check_url(&url.parse().unwrap(), false), Ok(()), "{url}");
         }
     }
 
@@ -313,29 +313,31 @@ mod tests {
             assert!(!is_link_local(address.parse().unwrap()), "{address}");
         }
         for url in ["http://169.254.169.254/latest", "http://0xa9fea9fe/", "http://[fe80::1]:80/"] {
-            let refused = check_led(&url.parse().unwrap());
-            assert!(matches!(refused, Err(Refused::LinkLocal(_))), "{url}");
+            let refused = check_redirect_url(&url.parse().unwrap());
+            assert!(matches!(refused, Err(RefusedUrl::LinkLocal(_))), "{url}");
         }
-        assert_eq!(check_led(&"http://10.0.0.1/".parse().unwrap()), Ok(()));
+        assert_eq!(check_redirect_url(&"http://10.0.0.1/".parse().unwrap()), Ok(()));
     }
 
     #[test]
     fn a_rejected_url_is_explained() {
-        let complaint = |url: &str| check(&url.parse().unwrap(), false).unwrap_err().to_string();
-        expect!["`ftp://host/` is neither `http` nor `https`"].assert_eq(&complaint("ftp://host/"));
+        let error_text =
+            |url: &str| check_url(&url.parse().unwrap(), false).unwrap_err().to_string();
+        expect!["`ftp://host/` is neither `http` nor `https`"]
+            .assert_eq(&error_text("ftp://host/"));
         expect!["the URL of `host` has credentials in it: leave them out"]
-            .assert_eq(&complaint("https://me:secret@host/"));
+            .assert_eq(&error_text("https://me:secret@host/"));
         expect!["`10.0.0.1` is not a public address: private addresses are refused unless the configuration allows them (`allow_private` of web tools, `base_url` of an OpenAPI document)"]
-            .assert_eq(&complaint("http://10.0.0.1/"));
+            .assert_eq(&error_text("http://10.0.0.1/"));
     }
 
     #[tokio::test]
     async fn names_of_private_addresses_do_not_resolve() {
-        let all = PublicOnly { allow_private: true, allow_link_local: false };
+        let all = CheckedResolver { allow_private: true, allow_link_local: false };
         let found = all.resolve_addresses("localhost").await.unwrap();
         assert!(found.iter().all(|address| address.ip().is_loopback()) && !found.is_empty());
         let refused =
-            PublicOnly { allow_private: false, ..all }.resolve_addresses("localhost").await;
+            CheckedResolver { allow_private: false, ..all }.resolve_addresses("localhost").await;
         let refused = refused.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
         assert!(refused.to_string().starts_with("`localhost` is not a public address"));

@@ -12,23 +12,24 @@ use shared::{
 use toolbox::blobs::Binary;
 
 /// The JSON-RPC code by which a transport reports an answer that is too long.
-pub(super) const TOO_LARGE: RpcCode = RpcCode(-32_099);
-/// The codes by which [`super::http`] reports the outcome of a call. [`super::message`] replaces
-/// them if a server sends them.
+pub(super) const TOO_LARGE_CODE: RpcCode = RpcCode(-32_099);
+/// [`super::http`] reports the outcome of a call by this code and the following ones.
+/// [`super::message`] replaces them if a server sends them, so that a server cannot fake an
+/// outcome.
 ///
-/// The server cannot have read the call.
-pub(super) const UNSENT: RpcCode = RpcCode(i32::MIN);
+/// This code means that the server cannot have read the call.
+pub(super) const UNSENT_CODE: RpcCode = RpcCode(i32::MIN);
 /// The server may have read the call.
-pub(super) const LOST: RpcCode = RpcCode(i32::MIN + 1);
+pub(super) const LOST_CODE: RpcCode = RpcCode(i32::MIN + 1);
 /// The server refuses the call, and will refuse it again.
-pub(super) const REFUSED: RpcCode = RpcCode(i32::MIN + 2);
+pub(super) const REFUSED_CODE: RpcCode = RpcCode(i32::MIN + 2);
 /// The server refuses the call for now.
-pub(super) const BUSY: RpcCode = RpcCode(i32::MIN + 3);
+pub(super) const BUSY_CODE: RpcCode = RpcCode(i32::MIN + 3);
 
-pub(super) const UNREADABLE: RpcCode = RpcCode(i32::MIN + 4);
+pub(super) const UNREADABLE_CODE: RpcCode = RpcCode(i32::MIN + 4);
 
 pub(super) fn is_own_code(code: RpcCode) -> bool {
-    matches!(code, UNSENT | LOST | REFUSED | BUSY | UNREADABLE)
+    matches!(code, UNSENT_CODE | LOST_CODE | REFUSED_CODE | BUSY_CODE | UNREADABLE_CODE)
 }
 
 const CONTENT_FIELD: &str = "$content";
@@ -51,13 +52,13 @@ pub(super) struct Output {
 /// call fails without a retry, since the server has already carried it out.
 pub(super) fn read_output(
     result: CallToolResult,
-    promised: Option<&Schema>,
-    most: usize,
+    output_schema: Option<&Schema>,
+    max_bytes: usize,
 ) -> Result<Output, ToolError> {
     if result.is_error == Some(true) {
         return Err(ToolError::failed(failure_text(&result)));
     }
-    let misfit = promised.zip(result.structured_content.as_ref());
+    let misfit = output_schema.zip(result.structured_content.as_ref());
     if let Some(why) = misfit.and_then(|(schema, value)| schema.complaint(value)) {
         let message = format!("the server's output does not fit the tool's `outputSchema`: {why}");
         return Err(ToolError::failed(message).without_retry());
@@ -66,20 +67,20 @@ pub(super) fn read_output(
         Some(value) => structured_output(value, result.content),
         None => content_output(result.content),
     };
-    if json::json_size(&output.value) > most {
-        return Err(too_large_error(most));
+    if json::json_size(&output.value) > max_bytes {
+        return Err(too_large_error(max_bytes));
     }
     Ok(output)
 }
 
-pub(super) fn convert_error(error: &ErrorData, most: usize) -> ToolError {
+pub(super) fn convert_error(error: &ErrorData, max_bytes: usize) -> ToolError {
     let message = error.message.as_ref();
     match error.code {
-        TOO_LARGE => too_large_error(most),
+        TOO_LARGE_CODE => too_large_error(max_bytes),
         // The server may have carried out the call.
-        UNREADABLE => ToolError::failed(message).with_unknown_outcome(),
-        REFUSED => ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry(),
-        BUSY | RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
+        UNREADABLE_CODE => ToolError::failed(message).with_unknown_outcome(),
+        REFUSED_CODE => ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry(),
+        BUSY_CODE | RpcCode::METHOD_NOT_FOUND => ToolError::new(ErrorCode::UNAVAILABLE, message),
         RpcCode::INVALID_PARAMS if is_unknown_tool(message) => {
             ToolError::new(ErrorCode::UNAVAILABLE, message)
         }
@@ -94,9 +95,9 @@ fn is_unknown_tool(message: &str) -> bool {
     message.contains("unknown tool") || (message.contains("tool") && message.contains("not found"))
 }
 
-fn too_large_error(most: usize) -> ToolError {
+fn too_large_error(max_bytes: usize) -> ToolError {
     let message =
-        format!("the server answered more than {most} bytes: ask it for less, or for a file");
+        format!("the server answered more than {max_bytes} bytes: ask it for less, or for a file");
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message)
 }
 
@@ -119,7 +120,7 @@ fn failure_text(result: &CallToolResult) -> String {
 fn structured_output(mut value: Value, contents: Vec<ContentBlock>) -> Output {
     let beside = contents.into_iter().filter(|block| block.as_text().is_none());
     let (places, values): (Vec<_>, Vec<_>) =
-        beside.map(|block| (binary_place(&block), content_value(block))).unzip();
+        beside.map(|block| (binary_pointer(&block), content_value(block))).unzip();
     let mut binaries = Vec::new();
     match &mut value {
         Value::Object(fields) if !values.is_empty() && !fields.contains_key(CONTENT_FIELD) => {
@@ -140,7 +141,7 @@ fn structured_output(mut value: Value, contents: Vec<ContentBlock>) -> Output {
 
 fn content_output(contents: Vec<ContentBlock>) -> Output {
     let (places, mut values): (Vec<_>, Vec<_>) =
-        contents.into_iter().map(|block| (binary_place(&block), content_value(block))).unzip();
+        contents.into_iter().map(|block| (binary_pointer(&block), content_value(block))).unzip();
     let is_one = values.len() == 1;
     let mut value = match values.len() {
         0 => Value::Null,
@@ -157,7 +158,7 @@ fn content_output(contents: Vec<ContentBlock>) -> Output {
 }
 
 /// Returns the JSON pointer of a content's binary, and its media type.
-fn binary_place(content: &ContentBlock) -> Option<(&'static str, String)> {
+fn binary_pointer(content: &ContentBlock) -> Option<(&'static str, String)> {
     let unknown = || "application/octet-stream".to_owned();
     match content {
         ContentBlock::Image(image) => Some(("/data", image.mime_type.clone())),
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(result: Value, expected: Expect) {
+    fn check_read_output(result: Value, expected: Expect) {
         let result = serde_json::from_value(result).unwrap();
         let text = read_output(result, None, 60)
             .map_or_else(|err| err.to_string(), |output| output.value.to_string());
@@ -202,16 +203,19 @@ mod tests {
 
     #[test]
     fn content_becomes_a_json_value() {
-        check(json!({ "content": [] }), expect!["null"]);
-        check(json!({ "content": [text("Hi ü")] }), expect![[r#""Hi ü""#]]);
-        check(json!({ "content": [text(r#"{"b":1,"a":1.0}"#)] }), expect![[r#"{"b":1,"a":1.0}"#]]);
-        check(json!({ "content": [text("null")] }), expect!["null"]);
-        check(json!({ "content": [text("1"), text("x")] }), expect![[r#"[1,"x"]"#]]);
-        check(
+        check_read_output(json!({ "content": [] }), expect!["null"]);
+        check_read_output(json!({ "content": [text("Hi ü")] }), expect![[r#""Hi ü""#]]);
+        check_read_output(
+            json!({ "content": [text(r#"{"b":1,"a":1.0}"#)] }),
+            expect![[r#"{"b":1,"a":1.0}"#]],
+        );
+        check_read_output(json!({ "content": [text("null")] }), expect!["null"]);
+        check_read_output(json!({ "content": [text("1"), text("x")] }), expect![[r#"[1,"x"]"#]]);
+        check_read_output(
             json!({ "content": [text("x")], "structuredContent": { "id": 9_007_199_254_740_993_i64 } }),
             expect![[r#"{"id":9007199254740993}"#]],
         );
-        check(
+        check_read_output(
             json!({ "content": [{ "type": "image", "data": "AA==", "mimeType": "image/png" }] }),
             expect![[r#"{"type":"image","data":"AA==","mimeType":"image/png"}"#]],
         );
@@ -269,15 +273,15 @@ mod tests {
 
     #[test]
     fn a_failed_call_returns_the_servers_message() {
-        check(
+        check_read_output(
             json!({ "content": [text("no"), text("way")], "isError": true }),
             expect!["tool.failed: no\nway"],
         );
-        check(
+        check_read_output(
             json!({ "content": [], "structuredContent": { "e": 1 }, "isError": true }),
             expect![[r#"tool.failed: {"e":1}"#]],
         );
-        check(
+        check_read_output(
             json!({ "content": [], "isError": true }),
             expect!["tool.failed: the tool failed without a message"],
         );
@@ -286,7 +290,7 @@ mod tests {
     #[test]
     fn a_too_large_output_is_an_error() {
         let long = "x".repeat(59);
-        check(
+        check_read_output(
             json!({ "content": [text(&long)] }),
             expect![
                 "tool.output_too_large: the server answered more than 60 bytes: ask it for less, or for a file"

@@ -6,7 +6,7 @@ use std::{
 };
 
 use http_client::ServerUrl;
-use secrets::Text;
+use secrets::TextOrSecret;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -31,7 +31,7 @@ pub struct McpCommand {
     #[serde(default)]
     pub pass: Vec<String>,
     #[serde(default)]
-    pub env: BTreeMap<String, Text>,
+    pub env: BTreeMap<String, TextOrSecret>,
     pub cwd: Option<PathBuf>,
     /// The MCP roots: folders that the server should work in.
     #[serde(default)]
@@ -47,7 +47,7 @@ pub struct McpHttp {
     /// The transport. By default Faber detects it.
     pub(crate) transport: Option<Transport>,
     #[serde(default)]
-    pub(crate) headers: BTreeMap<String, Text>,
+    pub(crate) headers: BTreeMap<String, TextOrSecret>,
     pub(crate) auth: Option<Box<OAuth>>,
     #[serde(default)]
     pub(crate) roots: Vec<PathBuf>,
@@ -63,7 +63,7 @@ pub(crate) enum Transport {
     Sse,
 }
 
-/// The answer to a server's request for input during a call.
+/// The automatic answer when a server requests input during a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Elicitation {
@@ -74,15 +74,15 @@ pub enum Elicitation {
 impl TryFrom<Map<String, Value>> for McpServer {
     type Error = serde_json::Error;
 
-    fn try_from(written: Map<String, Value>) -> Result<Self, Self::Error> {
-        let is_remote = written.contains_key("url");
-        let written = Value::Object(written);
+    fn try_from(settings: Map<String, Value>) -> Result<Self, Self::Error> {
+        let is_remote = settings.contains_key("url");
+        let settings = Value::Object(settings);
         if is_remote {
-            let server = McpHttp::deserialize(written)?;
+            let server = McpHttp::deserialize(settings)?;
             server.check_auth().map_err(serde::de::Error::custom)?;
             Ok(Self::Http(server))
         } else {
-            McpCommand::deserialize(written).map(Self::Command)
+            McpCommand::deserialize(settings).map(Self::Command)
         }
     }
 }
@@ -113,7 +113,7 @@ impl McpServer {
             Self::Http(http) => (&http.headers, http.auth.as_deref()),
         };
         let granted = auth.into_iter().flat_map(OAuth::secrets);
-        texts.values().filter_map(Text::secret).chain(granted).collect()
+        texts.values().filter_map(TextOrSecret::secret).chain(granted).collect()
     }
 
     pub fn resolve_roots(&mut self, base: &Path) {
@@ -149,21 +149,21 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(written: Value, expected: Expect) {
-        let read = serde_json::from_value::<McpServer>(written);
+    fn check_config_error(settings: Value, expected: Expect) {
+        let read = serde_json::from_value::<McpServer>(settings);
         expected.assert_eq(&read.unwrap_err().to_string());
     }
 
     #[test]
     fn a_server_with_a_url_is_configured_as_http() {
-        let written = json!({
+        let settings = json!({
             "url": "https://example.com/mcp",
             "headers": { "authorization": { "secret": "T", "prefix": "Bearer " } },
             "roots": ["./a", "/b"],
             "transport": "sse",
             "elicitation": "defaults",
         });
-        let mut server: McpServer = serde_json::from_value(written).unwrap();
+        let mut server: McpServer = serde_json::from_value(settings).unwrap();
         server.resolve_roots(Path::new("/etc"));
         assert_eq!(server.roots(), [Path::new("/etc/./a"), Path::new("/b")]);
         let McpServer::Http(http) = server else { panic!("it has an address") };
@@ -175,25 +175,28 @@ mod tests {
 
     #[test]
     fn a_wrong_server_configuration_is_explained() {
-        check(json!({}), expect!["missing field `command`"]);
-        check(
+        check_config_error(json!({}), expect!["missing field `command`"]);
+        check_config_error(
             json!({ "url": "http://a/mcp", "command": "x" }),
             expect![
                 "unknown field `command`, expected one of `url`, `transport`, `headers`, `auth`, `roots`, `elicitation`"
             ],
         );
-        check(
+        check_config_error(
             json!({ "url": "http://a/mcp", "transport": "ws" }),
             expect!["unknown variant `ws`, expected `http` or `sse`"],
         );
-        check(json!({ "url": "ws://a" }), expect!["`ws://a/` is neither `http` nor `https`"]);
-        check(
+        check_config_error(
+            json!({ "url": "ws://a" }),
+            expect!["`ws://a/` is neither `http` nor `https`"],
+        );
+        check_config_error(
             json!({ "url": "http://10.0.0.1/mcp", "auth": "oauth" }),
             expect![
                 "`http://10.0.0.1` is not used: Faber requests tokens by https only, or on this machine"
             ],
         );
-        check(
+        check_config_error(
             json!({ "url": "https://a/mcp", "auth": "oauth", "headers": { "Authorization": "x" } }),
             expect!["`auth` sets the header `Authorization`: remove it from `headers`"],
         );

@@ -30,10 +30,11 @@ use tokio::{
 pub(super) use self::connection::configured_headers;
 use self::{connection::Connection, exchange::run_request, server_stream::read_server_stream};
 use super::{
-    McpHttp, answer::UNSENT, message::restore_progress_token, oauth::Caller, session::SessionState,
+    McpHttp, answer::UNSENT_CODE, message::restore_progress_token, oauth::Caller,
+    session::SessionState,
 };
 
-/// Received messages that rmcp has not read yet.
+/// Maximum number of received messages that rmcp has not read yet.
 const MAX_MESSAGES: usize = 64;
 /// Time limit for running calls after the connection closed for sending.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,19 +48,19 @@ impl Remote {
     pub(super) fn open(
         spec: &McpHttp,
         caller: Caller<'_>,
-        most: usize,
-        ends: &mut SessionState,
+        max_bytes: usize,
+        session_state: &mut SessionState,
     ) -> Result<(Self, HttpTransport), String> {
         let (out, inbox) = mpsc::channel(MAX_MESSAGES);
-        let connection = Arc::new(Connection::new(spec, caller, most, ends, out)?);
-        let mut hearing = JoinSet::new();
-        hearing.spawn(read_server_stream(Arc::clone(&connection)));
+        let connection = Arc::new(Connection::new(spec, caller, max_bytes, session_state, out)?);
+        let mut stream_task = JoinSet::new();
+        stream_task.spawn(read_server_stream(Arc::clone(&connection)));
         let wire = HttpTransport {
             connection: Arc::clone(&connection),
             inbox,
             exchanges: JoinSet::new(),
             calls: BTreeMap::new(),
-            hearing,
+            stream_task,
             deadline: None,
         };
         Ok((Self { connection }, wire))
@@ -82,24 +83,24 @@ pub(super) struct HttpTransport {
     exchanges: JoinSet<()>,
     calls: BTreeMap<RequestKey, AbortHandle>,
     /// The task that reads the server's stream.
-    hearing: JoinSet<()>,
+    stream_task: JoinSet<()>,
     deadline: Option<Instant>,
 }
 
 type RequestKey = String;
 
 impl HttpTransport {
-    fn spawn_request(&mut self, id: RequestId, is_greeting: bool, body: Vec<u8>) {
+    fn spawn_request(&mut self, id: RequestId, is_initialize: bool, body: Vec<u8>) {
         while self.exchanges.try_join_next().is_some() {}
         self.calls.retain(|_, call| !call.is_finished());
         let connection = Arc::clone(&self.connection);
         let key = id.to_string();
-        let handle = if connection.is_closing() && !is_greeting {
-            let error = ErrorData::new(UNSENT, "the connection has ended", None);
+        let handle = if connection.is_closing() && !is_initialize {
+            let error = ErrorData::new(UNSENT_CODE, "the connection has ended", None);
             let answer = JsonRpcMessage::error(error, Some(id));
             self.exchanges.spawn(async move { connection.deliver_message(answer).await })
         } else {
-            self.exchanges.spawn(run_request(connection, id, body, is_greeting))
+            self.exchanges.spawn(run_request(connection, id, body, is_initialize))
         };
         self.calls.insert(key, handle);
     }
@@ -154,7 +155,8 @@ impl Transport<RoleClient> for HttpTransport {
             message = self.inbox.recv() => return message,
             () = drained => {}
         }
-        // The last request may have delivered a message when it ended.
+        // Checks the inbox once more, because the last request may have delivered a message when it
+        // ended.
         if let Ok(message) = self.inbox.try_recv() {
             return Some(message);
         }
@@ -163,7 +165,7 @@ impl Transport<RoleClient> for HttpTransport {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        self.hearing.abort_all();
+        self.stream_task.abort_all();
         self.exchanges.abort_all();
         self.connection.end_session().await;
         self.connection.close();

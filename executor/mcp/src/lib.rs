@@ -38,22 +38,22 @@ use toolbox::{
 
 use self::{
     answer::Output,
-    message::DEMANDS_TASK,
+    message::DEMANDS_TASK_FIELD,
     session::{LostCall, Session},
 };
 pub use self::{
     config::{Elicitation, McpCommand, McpHttp, McpServer},
     session::Availability,
-    supervisor::{CONNECT, Supervisor},
+    supervisor::{CONNECT_TIMEOUT, Supervisor},
 };
 
 #[derive(Debug)]
 struct McpTool {
     definition: Arc<ToolDefinition>,
-    /// Why the tool cannot be called, if it cannot.
+    /// The reason why the tool cannot be called. `None` if it can.
     obstacle: Option<&'static str>,
     /// The output schema, compiled at the first output.
-    promised: OnceLock<Option<Schema>>,
+    output_schema: OnceLock<Option<Schema>>,
     availability: Arc<Availability>,
 }
 
@@ -66,9 +66,9 @@ fn make_tools(
 ) -> SourceTools {
     let mut names = BTreeSet::new();
     let mut made = SourceTools::ready(Vec::new());
-    for (place, offer) in offers.into_iter().enumerate() {
+    for (index, offer) in offers.into_iter().enumerate() {
         let obstacle = call_obstacle(&offer);
-        let definition = match tool_definition(set, place, offer) {
+        let definition = match tool_definition(set, index, offer) {
             Ok(definition) => effects.apply(definition),
             Err(why) => {
                 tracing::warn!(target: LOG_TARGET, %set, %why, "a tool is left out");
@@ -82,28 +82,28 @@ fn make_tools(
             continue;
         }
         let availability = Arc::clone(availability);
-        let (definition, promised) = (Arc::new(definition), OnceLock::new());
-        let tool = McpTool { definition, obstacle, promised, availability };
+        let (definition, output_schema) = (Arc::new(definition), OnceLock::new());
+        let tool = McpTool { definition, obstacle, output_schema, availability };
         made.tools.push(ReadyTool::new(Arc::new(tool)));
     }
     made
 }
 
 fn call_obstacle(offer: &Offer) -> Option<&'static str> {
-    let mark = offer.meta.as_ref().and_then(|meta| meta.0.get(DEMANDS_TASK));
+    let mark = offer.meta.as_ref().and_then(|meta| meta.0.get(DEMANDS_TASK_FIELD));
     let is_marked = mark == Some(&Value::Bool(true));
     is_marked.then_some("it demands a task (`execution.taskSupport`), which is not supported")
 }
 
-/// Returns the definition of an offered tool, or the reason why it cannot be listed. `place` is its
+/// Returns the definition of an offered tool, or the reason why it cannot be listed. `index` is its
 /// position in the server's list.
 fn tool_definition(
     set: &ToolSetName,
-    place: usize,
+    index: usize,
     offer: Offer,
 ) -> Result<ToolDefinition, String> {
     let name: Result<ToolName, _> = offer.name.parse();
-    let name = name.map_err(|err| name_complaint(place, &offer.name, &err))?;
+    let name = name.map_err(|err| name_complaint(index, &offer.name, &err))?;
     let obstacle = call_obstacle(&offer);
     let about: String = offer.description.map(Into::into).or(offer.title).unwrap_or_default();
     let description = match obstacle {
@@ -130,9 +130,10 @@ fn tool_definition(
     })
 }
 
-/// Describes a name that no tool can have. It may be empty or huge, so the position says which.
-fn name_complaint(place: usize, name: &str, err: &ParseIdError) -> String {
-    let which = place + 1;
+/// Describes a name that no tool can have. The message gives the position in the list, because the
+/// name may be empty or huge.
+fn name_complaint(index: usize, name: &str, err: &ParseIdError) -> String {
+    let which = index + 1;
     if name.is_empty() {
         return format!("tool {which} of the server has an empty name: let the server name it");
     }
@@ -140,11 +141,12 @@ fn name_complaint(place: usize, name: &str, err: &ParseIdError) -> String {
 }
 
 /// The field of a tool's `_meta` with example requests of users. MCP has no field for them.
-pub const EXAMPLES: &str = "faber/examples";
+pub const EXAMPLES_FIELD: &str = "faber/examples";
 const MAX_EXAMPLES: usize = 100;
 
 fn read_examples(meta: Option<&MetaObject>) -> Vec<String> {
-    let written = meta.and_then(|meta| meta.0.get(EXAMPLES)?.as_array()).into_iter().flatten();
+    let written =
+        meta.and_then(|meta| meta.0.get(EXAMPLES_FIELD)?.as_array()).into_iter().flatten();
     let texts = written.filter_map(Value::as_str).filter(|text| text.len() <= limits::TEXT_BYTES);
     texts.take(MAX_EXAMPLES).map(str::to_owned).collect()
 }
@@ -195,8 +197,8 @@ impl McpTool {
         Ok(request)
     }
 
-    /// Calls the server. Calls it again if the session was lost and a second call has no second
-    /// effect.
+    /// Calls the server. If the session was lost, calls it again, unless a second call could have a
+    /// second effect.
     async fn call_server(
         &self,
         request: CallToolRequestParams,
@@ -234,7 +236,7 @@ impl McpTool {
             })
             .ok()
         };
-        self.promised.get_or_init(make).as_ref()
+        self.output_schema.get_or_init(make).as_ref()
     }
 
     fn lost_error_code(&self) -> ErrorCode {
@@ -261,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    fn make(offers: Vec<Offer>) -> SourceTools {
+    fn make_test_tools(offers: Vec<Offer>) -> SourceTools {
         let (set, rules) =
             ("s".parse().unwrap(), json!({ "find_*": "read", "s.pay": "idempotent" }));
         let rules = serde_json::from_value(rules).unwrap();
@@ -276,7 +278,7 @@ mod tests {
     #[test]
     fn configured_effects_override_annotations() {
         let says_once = json!({ "readOnlyHint": false, "idempotentHint": false });
-        let made = make(vec![
+        let made = make_test_tools(vec![
             offer("find_customer", &says_once),
             offer("pay", &Value::Null),
             offer("look", &json!({ "readOnlyHint": true })),
@@ -289,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_tool_with_an_invalid_name_is_skipped_with_a_warning() {
-        let made = make(vec![
+        let made = make_test_tools(vec![
             offer("", &Value::Null),
             offer("good", &Value::Null),
             offer(&"x".repeat(100_000), &Value::Null),
@@ -311,7 +313,7 @@ mod tests {
             let offer = json!({ "name": name, "description": description, "inputSchema": {} });
             serde_json::from_value(offer).unwrap()
         });
-        let kept = make(offers.into()).tools;
+        let kept = make_test_tools(offers.into()).tools;
         let kept: Vec<_> = kept.iter().map(|tool| tool.definition().description.as_str()).collect();
         assert_eq!(kept, ["one", "four"]);
     }
@@ -331,7 +333,7 @@ mod tests {
             panic!("no answer")
         };
         let ServerResult::ListToolsResult(listed) = answer.result else { panic!("no list") };
-        let tools = make(listed.tools).tools;
+        let tools = make_test_tools(listed.tools).tools;
         let said = tools.iter().map(|tool| {
             let about = tool.definition();
             (about.is_callable, about.description.as_str())

@@ -26,15 +26,15 @@ use shared::{json::parse_lenient, tool::Progress};
 use toolbox::progress::Reporter;
 
 use super::{
-    answer::{TOO_LARGE, UNREADABLE, is_own_code},
+    answer::{TOO_LARGE_CODE, UNREADABLE_CODE, is_own_code},
     redaction::Secrets,
 };
 
-/// Factor between the limits of a message and of an output. A message may contain the output twice,
-/// as structured content and as text, and escaping can turn each byte into six.
-pub(super) const OVERHEAD: usize = 16;
+/// Factor by which a message may be larger than the output that it contains. A message may contain
+/// the output twice, as structured content and as text, and escaping can turn each byte into six.
+pub(super) const MESSAGE_OVERHEAD: usize = 16;
 /// Bytes kept of both ends of a message that is too long. One of them contains the id.
-pub(super) const END_BYTES: usize = 256;
+pub(super) const KEPT_END_BYTES: usize = 256;
 
 /// Replaces the progress token that rmcp generates for each request by the token of the call.
 pub(super) fn restore_progress_token(message: &mut TxJsonRpcMessage<RoleClient>) {
@@ -55,7 +55,7 @@ pub(super) fn take_progress(
         ServerNotification::ProgressNotification(progress) => {
             tokens.deliver_report(progress.params);
         }
-        // An invalid progress report.
+        // The report is invalid, so it is dropped.
         ServerNotification::CustomNotification(custom)
             if custom.method == ProgressNotificationMethod::VALUE => {}
         _ => return Some(JsonRpcMessage::Notification(notification)),
@@ -72,7 +72,7 @@ pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>>
     let marked = mark_task_tools(text);
     let text = marked.as_deref().unwrap_or(text);
     match parse_lenient(text) {
-        // A server must not send the codes of this client.
+        // Replaces the code, because a server must not send the codes of this client.
         Ok(JsonRpcMessage::Error(mut error)) if is_own_code(error.error.code) => {
             error.error.code = rmcp::model::ErrorCode::INTERNAL_ERROR;
             Some(JsonRpcMessage::Error(error))
@@ -84,7 +84,7 @@ pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>>
         })) => Some(JsonRpcMessage::response(recover_result(result), id)),
         Ok(message) => Some(message),
         Err(err) => {
-            // The message itself may contain a secret, so the log does not show it.
+            // The log does not show the message itself, because it may contain a secret.
             tracing::debug!(%err, bytes = text.len(), "ignored an invalid message of an MCP server");
             unreadable_error(text, &err)
         }
@@ -92,9 +92,9 @@ pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>>
 }
 
 /// The field of `_meta` that marks a tool which requires a task. rmcp drops `taskSupport`.
-pub(super) const DEMANDS_TASK: &str = "faber/demandsTask";
+pub(super) const DEMANDS_TASK_FIELD: &str = "faber/demandsTask";
 
-/// Marks the tools of a list that [require a task](DEMANDS_TASK). Returns `None` if none does.
+/// Marks the tools of a list that [require a task](DEMANDS_TASK_FIELD). Returns `None` if none does.
 fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
     const TASK_SUPPORT_KEY: &[u8] = b"\"taskSupport\"";
     if !text.windows(TASK_SUPPORT_KEY.len()).any(|word| word == TASK_SUPPORT_KEY) {
@@ -110,7 +110,7 @@ fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
             if !meta.is_object() {
                 *meta = json!({});
             }
-            meta[DEMANDS_TASK] = json!(true);
+            meta[DEMANDS_TASK_FIELD] = json!(true);
             is_any = true;
         }
     }
@@ -130,7 +130,7 @@ fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMes
         Err(_) => answered_id_in_text(text)?,
     };
     let why = format!("the server's answer is not MCP: {err}");
-    Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE, why, None), Some(id)))
+    Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE_CODE, why, None), Some(id)))
 }
 
 fn answered_id(message: &Value) -> Option<RequestId> {
@@ -142,11 +142,11 @@ fn answered_id(message: &Value) -> Option<RequestId> {
 
 /// Returns the id of the call that a text answers which is not JSON. Reads its two ends.
 fn answered_id_in_text(text: &[u8]) -> Option<RequestId> {
-    let head = String::from_utf8_lossy(&text[..text.len().min(END_BYTES)]);
+    let head = String::from_utf8_lossy(&text[..text.len().min(KEPT_END_BYTES)]);
     let body = ["\"result\"", "\"error\""].into_iter().filter_map(|field| head.find(field)).min();
     let is_answer = !head[..body.unwrap_or(head.len())].contains("\"method\"")
         && (body.is_some() || head.contains("\"jsonrpc\""));
-    let tail = &text[text.len().saturating_sub(END_BYTES)..];
+    let tail = &text[text.len().saturating_sub(KEPT_END_BYTES)..];
     let id = find_id(text, MessageEnd::Head).or_else(|| find_id(tail, MessageEnd::Tail));
     id.filter(|_| is_answer).map(RequestId::Number)
 }
@@ -160,7 +160,7 @@ fn recover_result(mut result: Value) -> ServerResult {
             number += 1;
             let problem = Tool::deserialize(tool).err();
             if let Some(err) = &problem {
-                let why = without_quotes(&err.to_string());
+                let why = remove_quoted_parts(&err.to_string());
                 tracing::warn!(number, %why, "skipped an invalid tool in the server's list");
             }
             problem.is_none()
@@ -183,8 +183,8 @@ fn recover_result(mut result: Value) -> ServerResult {
 }
 
 /// Removes quoted parts from a message, because they may contain a secret.
-fn without_quotes(err: &str) -> String {
-    // This message quotes the name of a field only.
+fn remove_quoted_parts(err: &str) -> String {
+    // Keeps the quotes, because this message quotes the name of a field only.
     if err.starts_with("missing field") {
         return err.to_owned();
     }
@@ -198,9 +198,9 @@ fn without_quotes(err: &str) -> String {
 /// Returns an error for the call whose answer is too long. `line` has both ends of the answer, and
 /// one contains the id. A text inside the answer cannot imitate it, because its quotes are escaped.
 pub(super) fn too_long_error(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
-    let (head, tail) = line.split_at(END_BYTES.min(line.len()));
+    let (head, tail) = line.split_at(KEPT_END_BYTES.min(line.len()));
     let id = find_id(head, MessageEnd::Head).or_else(|| find_id(tail, MessageEnd::Tail))?;
-    let error = ErrorData::new(TOO_LARGE, "the answer is too long", None);
+    let error = ErrorData::new(TOO_LARGE_CODE, "the answer is too long", None);
     Some(JsonRpcMessage::error(error, Some(RequestId::Number(id))))
 }
 
@@ -210,11 +210,12 @@ enum MessageEnd {
     Tail,
 }
 
-fn find_id(end: &[u8], place: MessageEnd) -> Option<i64> {
-    let end = if place == MessageEnd::Head { &end[..end.len().min(END_BYTES)] } else { end };
+fn find_id(end: &[u8], message_end: MessageEnd) -> Option<i64> {
+    let end =
+        if message_end == MessageEnd::Head { &end[..end.len().min(KEPT_END_BYTES)] } else { end };
     let text = String::from_utf8_lossy(end);
     let key = "\"id\":";
-    let at = if place == MessageEnd::Head {
+    let at = if message_end == MessageEnd::Head {
         // The result starts here, and it may contain other ids.
         text[..text.find("\"result\"").unwrap_or(text.len())].find(key)
     } else {
@@ -256,7 +257,7 @@ impl ProgressTokens {
     pub(super) fn deliver_report(&self, report: ProgressNotificationParam) {
         let ProgressToken(NumberOrString::Number(number)) = report.progress_token else { return };
         let Some((reporter, secrets)) = self.lock_calls().get(&number).cloned() else { return };
-        let message = report.message.map(|text| secrets.clean(text).into());
+        let message = report.message.map(|text| secrets.redact(text).into());
         reporter.report(Progress { progress: report.progress, total: report.total, message });
     }
 
@@ -266,7 +267,7 @@ impl ProgressTokens {
 }
 
 impl CallToken {
-    pub(super) fn value(&self) -> ProgressToken {
+    pub(super) fn progress_token(&self) -> ProgressToken {
         ProgressToken(NumberOrString::Number(self.number))
     }
 }
@@ -281,7 +282,7 @@ impl Drop for CallToken {
 mod tests {
     use futures::FutureExt;
     use secrets::Redaction;
-    use toolbox::progress::pipe;
+    use toolbox::progress::report_channel;
 
     use super::*;
 
@@ -296,18 +297,18 @@ mod tests {
             ("unknown variant `sesame`, expected `a` or `b`", "unknown variant …"),
             ("invalid length 1", "invalid length 1"),
         ] {
-            assert_eq!(without_quotes(said), expected);
+            assert_eq!(remove_quoted_parts(said), expected);
         }
     }
 
     #[test]
     fn progress_reaches_only_the_call_with_its_token() {
         let tokens = Arc::new(ProgressTokens::default());
-        let (reporter, mut other) = pipe();
+        let (reporter, mut other) = report_channel();
         let _other = tokens.register_call(reporter, Arc::default());
-        let (reporter, mut listener) = pipe();
+        let (reporter, mut listener) = report_channel();
         let mut redaction = Redaction::default();
-        redaction.note("KEY", "the secret");
+        redaction.add_secret("KEY", "the secret");
         let token = tokens.register_call(reporter, Arc::new(Secrets::new(redaction)));
         let mut hear = |token: ProgressToken| {
             tokens.deliver_report(
@@ -317,10 +318,10 @@ mod tests {
         };
         let expected =
             Progress { progress: 1.0, total: None, message: Some("x: ***KEY***".into()) };
-        assert_eq!(hear(token.value()), Some(expected));
+        assert_eq!(hear(token.progress_token()), Some(expected));
         assert_eq!(hear(ProgressToken(NumberOrString::Number(i64::MAX))), None);
         assert_eq!(hear(ProgressToken(NumberOrString::String("1".into()))), None);
-        let late = token.value();
+        let late = token.progress_token();
         drop(token);
         assert_eq!(hear(late), None);
         assert!(other.next().now_or_never().is_none());

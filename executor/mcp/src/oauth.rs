@@ -11,10 +11,10 @@
 mod bearer;
 mod client_credentials;
 mod config;
-mod denied;
 mod discovery;
 mod login;
 mod source;
+mod token_error;
 mod token_store;
 mod web;
 
@@ -72,7 +72,7 @@ impl BackgroundTasks {
     /// many tasks are running or the tasks were stopped.
     pub(super) async fn run_task<T: Send + 'static>(
         &self,
-        errand: impl Future<Output = T> + Send + 'static,
+        task: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let (done, told) = oneshot::channel();
         {
@@ -82,8 +82,8 @@ impl BackgroundTasks {
                 return None;
             }
             all.spawn(async move {
-                // The receiver may be gone.
-                let _ = done.send(errand.await);
+                // Ignores the error, because the receiver may have been dropped.
+                let _ = done.send(task.await);
             });
         }
         told.await.ok()
@@ -120,7 +120,7 @@ pub(super) mod tests {
     async fn background_tasks_are_awaited_for_a_limited_time() {
         let (background, go, is_done) =
             (BackgroundTasks::default(), Arc::new(Notify::new()), Arc::default());
-        let errand = {
+        let task = {
             let (go, is_done) = (Arc::clone(&go), Arc::<AtomicBool>::clone(&is_done));
             async move {
                 go.notified().await;
@@ -128,7 +128,7 @@ pub(super) mod tests {
             }
         };
         assert!(
-            timeout(Duration::ZERO, background.run_task(errand)).await.is_err(),
+            timeout(Duration::ZERO, background.run_task(task)).await.is_err(),
             "it is given up"
         );
         go.notify_one();

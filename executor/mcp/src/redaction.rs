@@ -11,30 +11,30 @@ use rmcp::model::Tool as Offer;
 use secrets::Redaction;
 use serde_json::{Map, Value};
 
-use super::EXAMPLES;
+use super::EXAMPLES_FIELD;
 
 /// Tokens that are removed from texts. Older ones are no longer valid.
 const MAX_TOKENS: usize = 4;
 const PLACEHOLDER: &str = "ACCESS_TOKEN";
 
 #[derive(Default)]
-pub(super) struct Secrets(RwLock<Known>);
+pub(super) struct Secrets(RwLock<KnownSecrets>);
 
 #[derive(Default)]
-struct Known {
-    fixed: Redaction,
+struct KnownSecrets {
+    configured: Redaction,
     tokens: VecDeque<String>,
-    all: Arc<Redaction>,
+    combined: Arc<Redaction>,
 }
 
 impl Secrets {
-    pub(super) fn new(fixed: Redaction) -> Self {
-        let all = Arc::new(fixed.clone());
-        Self(RwLock::new(Known { fixed, tokens: VecDeque::new(), all }))
+    pub(super) fn new(configured: Redaction) -> Self {
+        let all = Arc::new(configured.clone());
+        Self(RwLock::new(KnownSecrets { configured, tokens: VecDeque::new(), combined: all }))
     }
 
     pub(super) fn redaction(&self) -> Arc<Redaction> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).all)
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).combined)
     }
 
     pub(super) fn add_token(&self, token: &str) {
@@ -46,13 +46,13 @@ impl Secrets {
         if known.tokens.len() > MAX_TOKENS {
             known.tokens.pop_front();
         }
-        let mut all = known.fixed.clone();
-        known.tokens.iter().for_each(|token| all.note(PLACEHOLDER, token));
-        known.all = Arc::new(all);
+        let mut all = known.configured.clone();
+        known.tokens.iter().for_each(|token| all.add_secret(PLACEHOLDER, token));
+        known.combined = Arc::new(all);
     }
 
-    pub(super) fn clean(&self, text: String) -> String {
-        self.redaction().clean(text)
+    pub(super) fn redact(&self, text: String) -> String {
+        self.redaction().redact(text)
     }
 }
 
@@ -72,9 +72,9 @@ const SCHEMA_MAPS: [&str; 5] =
 /// a secret is removed, because its placeholder would be a wrong value.
 pub(super) fn redact_offers(offers: Vec<Offer>, server: &str, redaction: &Redaction) -> Vec<Offer> {
     let cleaned = offers.into_iter().filter_map(|mut offer| {
-        let is_fit = !redaction.is_in(&offer.name) && redact_offer(&mut offer, redaction);
+        let is_fit = !redaction.occurs_in(&offer.name) && redact_offer(&mut offer, redaction);
         if !is_fit {
-            let tool = redaction.clean(offer.name.into_owned());
+            let tool = redaction.redact(offer.name.into_owned());
             tracing::warn!(
                 %server, %tool,
                 "skipped a tool of the server: one of its names contains a secret"
@@ -89,11 +89,11 @@ pub(super) fn redact_offers(offers: Vec<Offer>, server: &str, redaction: &Redact
 /// Removes secrets from one tool. Returns whether its names contain none.
 fn redact_offer(offer: &mut Offer, redaction: &Redaction) -> bool {
     offer.description =
-        offer.description.take().map(|text| redaction.clean(text.into_owned()).into());
-    offer.title = offer.title.take().map(|title| redaction.clean(title));
+        offer.description.take().map(|text| redaction.redact(text.into_owned()).into());
+    offer.title = offer.title.take().map(|title| redaction.redact(title));
     for (key, value) in offer.meta.iter_mut().flat_map(|meta| &mut meta.0) {
-        if key == EXAMPLES {
-            *value = redaction.clean_value(value.take());
+        if key == EXAMPLES_FIELD {
+            *value = redaction.redact_value(value.take());
         }
     }
     let mut schemas = std::iter::once(&mut offer.input_schema).chain(&mut offer.output_schema);
@@ -101,25 +101,25 @@ fn redact_offer(offer: &mut Offer, redaction: &Redaction) -> bool {
 }
 
 fn redact_schema(schema: &mut Map<String, Value>, redaction: &Redaction) -> bool {
-    let mut is_fit = !schema.keys().any(|key| redaction.is_in(key));
+    let mut is_fit = !schema.keys().any(|key| redaction.occurs_in(key));
     schema.retain(|key, value| match (key.as_str(), value) {
         ("description" | "title" | "$comment", Value::String(text)) => {
-            *text = redaction.clean(std::mem::take(text));
+            *text = redaction.redact(std::mem::take(text));
             true
         }
         ("required", names) => {
-            is_fit &= !redaction.is_in_value(names);
+            is_fit &= !redaction.occurs_in_value(names);
             true
         }
         ("enum" | "examples", Value::Array(values)) => {
-            values.retain(|value| !redaction.is_in_value(value));
+            values.retain(|value| !redaction.occurs_in_value(value));
             !values.is_empty()
         }
         ("default" | "const" | "example" | "enum" | "examples", value) => {
-            !redaction.is_in_value(value)
+            !redaction.occurs_in_value(value)
         }
         (map, Value::Object(schemas)) if SCHEMA_MAPS.contains(&map) => {
-            is_fit &= !schemas.keys().any(|key| redaction.is_in(key));
+            is_fit &= !schemas.keys().any(|key| redaction.occurs_in(key));
             let mut schemas = schemas.values_mut().filter_map(Value::as_object_mut);
             is_fit &= schemas.all(|schema| redact_schema(schema, redaction));
             true
@@ -134,11 +134,11 @@ fn redact_schema(schema: &mut Map<String, Value>, redaction: &Redaction) -> bool
                     is_fit &= redact_schema(schema, redaction);
                     true
                 }
-                other => !redaction.is_in_value(other),
+                other => !redaction.occurs_in_value(other),
             });
             true
         }
-        (_, other) => !redaction.is_in_value(other),
+        (_, other) => !redaction.occurs_in_value(other),
     });
     is_fit
 }
@@ -151,20 +151,20 @@ mod tests {
 
     #[test]
     fn tokens_that_are_learned_later_are_redacted() {
-        let mut fixed = Redaction::default();
-        fixed.note("KEY", "the key");
-        let secrets = Secrets::new(fixed);
+        let mut configured = Redaction::default();
+        configured.add_secret("KEY", "the key");
+        let secrets = Secrets::new(configured);
         secrets.add_token("token-0");
-        assert_eq!(secrets.clean("token-0 the key".to_owned()), "***ACCESS_TOKEN*** ***KEY***");
+        assert_eq!(secrets.redact("token-0 the key".to_owned()), "***ACCESS_TOKEN*** ***KEY***");
         (1..=MAX_TOKENS).for_each(|n| secrets.add_token(&format!("token-{n}")));
-        let said = secrets.clean("token-0 token-1 token-4 the key".to_owned());
+        let said = secrets.redact("token-0 token-1 token-4 the key".to_owned());
         assert_eq!(said, "token-0 ***ACCESS_TOKEN*** ***ACCESS_TOKEN*** ***KEY***");
         assert!(!format!("{secrets:?}").contains("token-"));
     }
 
     fn redaction() -> Redaction {
         let mut redaction = Redaction::default();
-        redaction.note("KEY", "sesame");
+        redaction.add_secret("KEY", "sesame");
         redaction
     }
 
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn secrets_in_tool_descriptions_are_redacted() {
-        let of = |word: &str| {
+        let redacted_offer = |word: &str| {
             let schema = json!({
                 "type": "object", "title": word,
                 "properties": { "title": { "enum": ["door"], "description": format!("the {word}") } },
@@ -183,10 +183,13 @@ mod tests {
             offer(json!({
                 "name": "open", "title": word, "description": format!("says {word}"),
                 "inputSchema": schema, "outputSchema": schema,
-                "_meta": { EXAMPLES: [format!("open {word}")], "other": "sesame" },
+                "_meta": { EXAMPLES_FIELD: [format!("open {word}")], "other": "sesame" },
             }))
         };
-        assert_eq!(redact_offers(vec![of("sesame")], "s", &redaction()), [of("***KEY***")]);
+        assert_eq!(
+            redact_offers(vec![redacted_offer("sesame")], "s", &redaction()),
+            [redacted_offer("***KEY***")]
+        );
     }
 
     #[test]
@@ -213,8 +216,11 @@ mod tests {
             },
             "required": ["b"],
         });
-        let of = |schema: &Value| offer(json!({ "name": "t", "inputSchema": schema }));
-        assert_eq!(redact_offers(vec![of(&schema)], "s", &redaction()), [of(&left)]);
+        let redacted_offer = |schema: &Value| offer(json!({ "name": "t", "inputSchema": schema }));
+        assert_eq!(
+            redact_offers(vec![redacted_offer(&schema)], "s", &redaction()),
+            [redacted_offer(&left)]
+        );
     }
 
     #[test]

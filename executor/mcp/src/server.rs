@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 
 use super::{
     Elicitation, McpServer,
-    answer::{UNREADABLE, is_own_code},
+    answer::{UNREADABLE_CODE, is_own_code},
     http::{HttpTransport, Remote},
     oauth::{BackgroundTasks, Caller, Logins},
     redaction::redact_offers,
@@ -33,17 +33,18 @@ use super::{
     stdio::{self, Child},
 };
 
-/// Pages of a server's tool list. A faulty server might send pages without end.
+/// Maximum number of pages of a server's tool list, because a faulty server might send pages
+/// without end.
 const MAX_PAGES: usize = 100;
 const MAX_TOOLS: usize = 10_000;
 
-/// A server, with the means to stop it. Only its supervisor has it.
+/// A server process or connection, with the means to stop it. Only its supervisor has it.
 pub(super) struct Server {
-    body: Endpoint,
+    endpoint: Endpoint,
     service: Option<RunningService<RoleClient, Handler>>,
-    ends: SessionState,
-    most: usize,
-    changed: Arc<Notify>,
+    session_state: SessionState,
+    max_output_bytes: usize,
+    tools_changed: Arc<Notify>,
     handler: Handler,
 }
 
@@ -77,27 +78,39 @@ impl Server {
     pub(super) fn open(
         ServerHost { set, logins, background, launcher }: ServerHost<'_>,
         spec: &McpServer,
-        most: usize,
+        max_output_bytes: usize,
     ) -> Result<(Self, ServerTransport), String> {
-        let changed = Arc::new(Notify::new());
-        let handler = Handler::new(Arc::clone(&changed), spec);
-        let mut ends = SessionState::default();
-        let (body, wire) = match spec {
+        let tools_changed = Arc::new(Notify::new());
+        let handler = Handler::new(Arc::clone(&tools_changed), spec);
+        let mut session_state = SessionState::default();
+        let (endpoint, wire) = match spec {
             McpServer::Command(spec) => {
-                let (child, wire) = Child::spawn(set, launcher, spec, most, &mut ends)?;
+                let (child, wire) =
+                    Child::spawn(set, launcher, spec, max_output_bytes, &mut session_state)?;
                 (Endpoint::Child(Box::new(child)), ServerTransport::Pipes(Box::new(wire)))
             }
             McpServer::Http(spec) => {
                 let caller = Caller { set, logins, background };
-                let (remote, wire) = Remote::open(spec, caller, most, &mut ends)?;
+                let (remote, wire) =
+                    Remote::open(spec, caller, max_output_bytes, &mut session_state)?;
                 (Endpoint::Remote(remote), ServerTransport::Http(Box::new(wire)))
             }
         };
-        Ok((Self { body, service: None, ends, most, changed, handler }, wire))
+        Ok((
+            Self {
+                endpoint,
+                service: None,
+                session_state,
+                max_output_bytes,
+                tools_changed,
+                handler,
+            },
+            wire,
+        ))
     }
 
     pub(super) fn name(&self) -> &str {
-        match &self.body {
+        match &self.endpoint {
             Endpoint::Child(child) => child.name(),
             Endpoint::Remote(remote) => remote.name(),
         }
@@ -117,8 +130,13 @@ impl Server {
             Ok(service) => service,
             Err(err) => return Err(self.describe_init_error(&err).await),
         };
-        let is_remote = matches!(self.body, Endpoint::Remote(_));
-        let session = Session::new(service.peer().clone(), self.ends.clone(), self.most, is_remote);
+        let is_remote = matches!(self.endpoint, Endpoint::Remote(_));
+        let session = Session::new(
+            service.peer().clone(),
+            self.session_state.clone(),
+            self.max_output_bytes,
+            is_remote,
+        );
         self.service = Some(service);
         let offers = self.list_tools(&session).await?;
         Ok((session, offers))
@@ -133,8 +151,10 @@ impl Server {
                 return self.describe_failure(&err.to_string()).await;
             }
             ClientInitializeError::JsonRpcError(err) => match classify_error(err) {
-                ServerError::Described(text) => return self.ends.secrets.clean(text),
-                ServerError::Unexpected(what) if err.code == UNREADABLE => unreadable_init(&what),
+                ServerError::Described(text) => return self.session_state.secrets.redact(text),
+                ServerError::Unexpected(what) if err.code == UNREADABLE_CODE => {
+                    unreadable_init(&what)
+                }
                 ServerError::Unexpected(what) => what,
             },
             ClientInitializeError::ExpectedInitResult(Some(ServerResult::CustomResult(result))) => {
@@ -145,49 +165,51 @@ impl Server {
             | ClientInitializeError::ExpectedInitResponse(_) => unreadable_init(WRONG_ANSWER),
             err => err.to_string(),
         };
-        let complaint = match &self.body {
+        let complaint = match &self.endpoint {
             Endpoint::Child(child) => {
                 child.with_stderr_tail(format!("`{}` does not serve MCP: {what}", child.name()))
             }
             Endpoint::Remote(remote) => remote.describe_failure(&what),
         };
-        self.ends.secrets.clean(complaint)
+        self.session_state.secrets.redact(complaint)
     }
 
     pub(super) async fn list_tools(&mut self, session: &Session) -> Result<Vec<Offer>, String> {
         match fetch_tools(session.peer()).await {
-            Ok(offers) => Ok(redact_offers(offers, self.name(), &self.ends.secrets.redaction())),
-            Err(trouble) => Err(self.describe_error(trouble).await),
+            Ok(offers) => {
+                Ok(redact_offers(offers, self.name(), &self.session_state.secrets.redaction()))
+            }
+            Err(error) => Err(self.describe_error(error).await),
         }
     }
 
     pub(super) async fn wait_for_change(&self) {
-        self.changed.notified().await;
+        self.tools_changed.notified().await;
     }
 
     pub(super) async fn wait_for_close(&self) {
-        self.ends.closed.cancelled().await;
+        self.session_state.closed.cancelled().await;
     }
 
     pub(super) async fn describe_failure(&mut self, what: &str) -> String {
-        let complaint = match &mut self.body {
+        let complaint = match &mut self.endpoint {
             Endpoint::Child(child) => child.describe_failure(what).await,
             Endpoint::Remote(remote) => remote.describe_failure(what),
         };
-        self.ends.secrets.clean(complaint)
+        self.session_state.secrets.redact(complaint)
     }
 
-    async fn describe_error(&mut self, trouble: ServerError) -> String {
-        match trouble {
-            ServerError::Described(text) => self.ends.secrets.clean(text),
+    async fn describe_error(&mut self, error: ServerError) -> String {
+        match error {
+            ServerError::Described(text) => self.session_state.secrets.redact(text),
             ServerError::Unexpected(what) => self.describe_failure(&what).await,
         }
     }
 
-    pub(super) fn with_stderr_tail(&self, how: String) -> String {
-        match &self.body {
-            Endpoint::Child(child) => child.with_stderr_tail(how),
-            Endpoint::Remote(_) => how,
+    pub(super) fn with_stderr_tail(&self, message: String) -> String {
+        match &self.endpoint {
+            Endpoint::Child(child) => child.with_stderr_tail(message),
+            Endpoint::Remote(_) => message,
         }
     }
 
@@ -197,13 +219,13 @@ impl Server {
         if let Some(mut service) = self.service.take() {
             let _ = service.close_with_timeout(STOP_GRACE).await;
         }
-        if let Endpoint::Child(child) = self.body {
+        if let Endpoint::Child(child) = self.endpoint {
             child.stop().await;
         }
     }
 }
 
-/// The message for an answer that belongs to another request.
+/// Describes an answer that belongs to another request.
 const WRONG_ANSWER: &str = "it is the answer to another request";
 
 fn unreadable_init(why: &str) -> String {
@@ -211,7 +233,7 @@ fn unreadable_init(why: &str) -> String {
 }
 
 fn classify_error(err: &ErrorData) -> ServerError {
-    if is_own_code(err.code) && err.code != UNREADABLE {
+    if is_own_code(err.code) && err.code != UNREADABLE_CODE {
         ServerError::Described(err.message.to_string())
     } else {
         ServerError::Unexpected(err.message.to_string())
@@ -249,15 +271,15 @@ async fn fetch_tools(peer: &Peer<RoleClient>) -> Result<Vec<Offer>, ServerError>
 /// Answers a server's requests, and receives its notifications about changed tools.
 #[derive(Clone)]
 pub(super) struct Handler {
-    changed: Arc<Notify>,
+    tools_changed: Arc<Notify>,
     roots: Vec<Root>,
     elicitation: Option<Elicitation>,
 }
 
 impl Handler {
-    pub(super) fn new(changed: Arc<Notify>, spec: &McpServer) -> Self {
+    pub(super) fn new(tools_changed: Arc<Notify>, spec: &McpServer) -> Self {
         let roots = spec.roots().iter().filter_map(to_root).collect();
-        Self { changed, roots, elicitation: spec.elicitation() }
+        Self { tools_changed, roots, elicitation: spec.elicitation() }
     }
 }
 
@@ -294,7 +316,7 @@ impl ClientHandler for Handler {
             let form = FormElicitationCapability::default();
             able.elicitation = Some(ElicitationCapability::default().with_form(form));
         }
-        // Later versions of the protocol have no `initialize` request.
+        // Offers this version, because later versions of the protocol have no `initialize` request.
         let version = ProtocolVersion::LATEST_WITH_INITIALIZE;
         ClientConfig::new(able, us).with_protocol_version(version)
     }
@@ -308,7 +330,7 @@ impl ClientHandler for Handler {
 
     async fn create_elicitation(
         &self,
-        asked: ElicitRequestParams,
+        request: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, rmcp::ErrorData> {
         let Some(Elicitation::Defaults) = self.elicitation else {
@@ -316,7 +338,7 @@ impl ClientHandler for Handler {
         };
         // Only forms are answered. The other kind asks a person to open a URL, and a plan runs
         // without a person.
-        let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = asked else {
+        let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = request else {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
         let form = serde_json::to_value(requested_schema).unwrap_or_default();
@@ -329,7 +351,7 @@ impl ClientHandler for Handler {
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.changed.notify_one();
+        self.tools_changed.notify_one();
     }
 }
 
@@ -347,21 +369,21 @@ mod tests {
         let told = to_root(&own.join("../größe 1/.")).unwrap();
         assert!(told.uri.starts_with("file:///") && told.uri.ends_with("/gr%C3%B6%C3%9Fe%201"));
         assert_eq!(told.name.as_deref(), Some("größe 1"));
-        let able = able(json!({ "command": "x", "roots": [own] }));
+        let able = announced_capabilities(json!({ "command": "x", "roots": [own] }));
         assert!(able.roots.is_some() && able.elicitation.is_none());
     }
 
-    fn able(spec: Value) -> ClientCapabilities {
+    fn announced_capabilities(spec: Value) -> ClientCapabilities {
         let spec: McpServer = serde_json::from_value(spec).unwrap();
         Handler::new(Arc::default(), &spec).get_info().capabilities
     }
 
     #[test]
     fn only_configured_capabilities_are_announced() {
-        let able = |spec| serde_json::to_value(able(spec)).unwrap();
-        assert_eq!(able(json!({ "command": "x" })), json!({}));
+        let able = |spec| serde_json::to_value(announced_capabilities(spec)).unwrap();
+        assert_eq!(announced_capabilities(json!({ "command": "x" })), json!({}));
         let input = json!({ "url": "http://a/mcp", "elicitation": "defaults" });
-        assert_eq!(able(input), json!({ "elicitation": { "form": {} } }));
+        assert_eq!(announced_capabilities(input), json!({ "elicitation": { "form": {} } }));
     }
 
     #[test]

@@ -18,23 +18,23 @@ use tokio_util::sync::CancellationToken;
 use toolbox::{blobs::Binary, progress::Reporter};
 
 use super::{
-    answer::{self, LOST, Output, UNSENT},
+    answer::{self, LOST_CODE, Output, UNSENT_CODE},
     message::ProgressTokens,
     redaction::Secrets,
 };
 
 pub(super) struct Session {
     peer: Peer<RoleClient>,
-    ends: SessionState,
+    session_state: SessionState,
     /// Maximum size of an output in bytes.
-    most: usize,
+    max_output_bytes: usize,
     is_remote: bool,
 }
 
 #[derive(Clone, Default)]
 pub(super) struct SessionState {
     pub(super) closing: CancellationToken,
-    /// Nothing more can come.
+    /// Cancelled when no further message can arrive from the server.
     pub(super) closed: CancellationToken,
     pub(super) tokens: Arc<ProgressTokens>,
     pub(super) secrets: Arc<Secrets>,
@@ -42,29 +42,29 @@ pub(super) struct SessionState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LostCall {
-    /// The server cannot have read it.
+    /// The server cannot have read the call.
     Unsent,
-    /// The server may have read it.
+    /// The server may have read the call, so its outcome is unknown.
     Sent,
 }
 
 impl Session {
     pub(super) fn new(
         peer: Peer<RoleClient>,
-        ends: SessionState,
-        most: usize,
+        session_state: SessionState,
+        max_output_bytes: usize,
         is_remote: bool,
     ) -> Self {
-        Self { peer, ends, most, is_remote }
+        Self { peer, session_state, max_output_bytes, is_remote }
     }
 
     pub(super) fn peer(&self) -> &Peer<RoleClient> {
         &self.peer
     }
 
-    /// Returns whether nothing more may be sent.
+    /// Returns whether no further message may be sent to the server.
     pub(super) fn is_closed(&self) -> bool {
-        self.ends.closing.is_cancelled()
+        self.session_state.closing.is_cancelled()
     }
 
     /// Returns the verb for a lost server: a remote one broke off, a process ended.
@@ -78,10 +78,10 @@ impl Session {
             Ok(output) => (Ok(output.value), output.binaries),
             Err(err) => (Err(err), Vec::new()),
         };
-        let redaction = self.ends.secrets.redaction();
-        let value = redaction.clean_result(result)?;
+        let redaction = self.session_state.secrets.redaction();
+        let value = redaction.redact_result(result)?;
         let binaries = binaries.into_iter().map(|binary| {
-            let base64 = redaction.clean_base64(binary.base64);
+            let base64 = redaction.redact_base64(binary.base64);
             Binary { base64, ..binary }
         });
         Ok(Output { value, binaries: binaries.collect() })
@@ -92,31 +92,38 @@ impl Session {
     pub(super) async fn call_tool(
         &self,
         mut request: CallToolRequestParams,
-        promised: Option<&Schema>,
+        output_schema: Option<&Schema>,
         reporter: Reporter,
     ) -> Result<Result<Output, ToolError>, LostCall> {
         if self.is_closed() {
             return Err(LostCall::Unsent);
         }
-        let token = self.ends.tokens.register_call(reporter, Arc::clone(&self.ends.secrets));
-        request.set_progress_token(token.value());
+        let token = self
+            .session_state
+            .tokens
+            .register_call(reporter, Arc::clone(&self.session_state.secrets));
+        request.set_progress_token(token.progress_token());
         match self.peer.call_tool_once(request).await {
-            Ok(CallToolResponse::Complete(result)) => {
-                Ok(self.redact_result(answer::read_output(result, promised, self.most)))
-            }
+            Ok(CallToolResponse::Complete(result)) => Ok(self.redact_result(answer::read_output(
+                result,
+                output_schema,
+                self.max_output_bytes,
+            ))),
             Ok(_) => Ok(Err(ToolError::failed(
                 "the tool asks for more input during its call, and a plan cannot answer",
             ))),
-            Err(ServiceError::McpError(error)) if error.code == UNSENT => Err(LostCall::Unsent),
-            Err(ServiceError::McpError(error)) if error.code == LOST => Err(LostCall::Sent),
+            Err(ServiceError::McpError(error)) if error.code == UNSENT_CODE => {
+                Err(LostCall::Unsent)
+            }
+            Err(ServiceError::McpError(error)) if error.code == LOST_CODE => Err(LostCall::Sent),
             Err(ServiceError::McpError(error)) => {
-                Ok(self.redact_result(Err(answer::convert_error(&error, self.most))))
+                Ok(self.redact_result(Err(answer::convert_error(&error, self.max_output_bytes))))
             }
             Err(ServiceError::TransportSend(err)) => Err(lost_in_sending(err.error.as_ref())),
             Err(ServiceError::TransportClosed) => Err(LostCall::Sent),
             Err(ServiceError::Cancelled { reason }) => {
                 let reason = reason.unwrap_or_else(|| "the server cancelled the call".to_owned());
-                let reason = self.ends.secrets.clean(reason);
+                let reason = self.session_state.secrets.redact(reason);
                 Ok(Err(ToolError::new(ErrorCode::CANCELLED, reason).with_unknown_outcome()))
             }
             Err(err) => {
@@ -143,30 +150,30 @@ fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> LostCall {
 }
 
 /// Time limit for a call that waits for a delayed start.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+const MAX_START_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Availability {
     state: watch::Sender<ServerState>,
-    wanted: Notify,
+    demand: Notify,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum ServerState {
     Starting,
     Up(Arc<Session>),
-    /// It cannot be called. The next call starts it again.
+    /// The server cannot be called. After `retry_at`, the next call starts it again.
     Down {
         error: Arc<str>,
         retry_at: Instant,
     },
-    /// It was stopped and will not start again.
+    /// The server was stopped and will not start again.
     Stopped,
 }
 
 impl Availability {
     pub(super) fn new() -> Self {
-        Self { state: watch::Sender::new(ServerState::Starting), wanted: Notify::new() }
+        Self { state: watch::Sender::new(ServerState::Starting), demand: Notify::new() }
     }
 
     pub(super) fn set_state(&self, state: ServerState) {
@@ -175,7 +182,7 @@ impl Availability {
 
     /// Waits until a call needs the server.
     pub(super) async fn wait_for_demand(&self) {
-        self.wanted.notified().await;
+        self.demand.notified().await;
     }
 
     /// Requests a start of a server that is down. Returns whether it starts.
@@ -189,7 +196,7 @@ impl Availability {
             is_due
         });
         if is_due {
-            self.wanted.notify_one();
+            self.demand.notify_one();
         }
         is_due
     }
@@ -203,11 +210,11 @@ impl Availability {
                 ServerState::Up(session) if !session.is_closed() => return Ok(session),
                 ServerState::Up(_) | ServerState::Starting => {}
                 ServerState::Down { error, retry_at } => {
-                    if has_asked || retry_at > Instant::now() + MAX_WAIT {
+                    if has_asked || retry_at > Instant::now() + MAX_START_WAIT {
                         return Err(down_error(&error, retry_at));
                     }
                     has_asked = true;
-                    self.wanted.notify_one();
+                    self.demand.notify_one();
                 }
                 ServerState::Stopped => return Err(stopped_error()),
             }

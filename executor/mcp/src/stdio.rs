@@ -32,15 +32,15 @@ use tokio_util::sync::CancellationToken;
 use super::{
     McpCommand,
     message::{
-        END_BYTES, OVERHEAD, ProgressTokens, parse_message, restore_progress_token, take_progress,
-        too_long_error,
+        KEPT_END_BYTES, MESSAGE_OVERHEAD, ProgressTokens, parse_message, restore_progress_token,
+        take_progress, too_long_error,
     },
     redaction::Secrets,
     session::SessionState,
 };
 
 /// Bytes of the line buffer that stay allocated between lines.
-const KEPT_BYTES: usize = 1 << 20;
+const KEPT_BUFFER_BYTES: usize = 1 << 20;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct StdioTransport {
@@ -59,13 +59,13 @@ impl StdioTransport {
     pub(super) fn new(
         stdout: ChildStdout,
         stdin: ChildStdin,
-        most: usize,
+        max_bytes: usize,
         closed: CancellationToken,
         tokens: Arc<ProgressTokens>,
     ) -> Self {
         Self {
             reader: BufReader::with_capacity(64 << 10, stdout),
-            line: LineBuffer::new(most.saturating_mul(OVERHEAD)),
+            line: LineBuffer::new(max_bytes.saturating_mul(MESSAGE_OVERHEAD)),
             writer: Arc::new(Mutex::new(Some(stdin))),
             closed,
             tokens,
@@ -101,12 +101,13 @@ impl Transport<RoleClient> for StdioTransport {
             line.push(b'\n');
             let write = async {
                 let mut writer = writer.lock().await;
-                let pipe = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-                pipe.write_all(&line).await
+                let report_channel = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+                report_channel.write_all(&line).await
             };
             let written = timeout(WRITE_TIMEOUT, write).await;
             let written = written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-            // Half of the line may be written, so no other line can follow.
+            // Closes the pipe, because half of the line may be written and no other line can
+            // follow.
             written.inspect_err(|_| closed.cancel())
         }
     }
@@ -143,22 +144,22 @@ impl Transport<RoleClient> for StdioTransport {
 }
 
 struct LineBuffer {
-    most: usize,
+    max_bytes: usize,
     bytes: Vec<u8>,
     /// `true` if the middle was dropped.
     is_cut: bool,
 }
 
 impl LineBuffer {
-    fn new(most: usize) -> Self {
-        Self { most: most.max(2 * END_BYTES), bytes: Vec::new(), is_cut: false }
+    fn new(max_bytes: usize) -> Self {
+        Self { max_bytes: max_bytes.max(2 * KEPT_END_BYTES), bytes: Vec::new(), is_cut: false }
     }
 
     fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        if self.bytes.len() > self.most {
+        if self.bytes.len() > self.max_bytes {
             self.is_cut = true;
-            self.bytes.drain(END_BYTES..self.bytes.len() - END_BYTES);
+            self.bytes.drain(KEPT_END_BYTES..self.bytes.len() - KEPT_END_BYTES);
         }
     }
 
@@ -167,7 +168,7 @@ impl LineBuffer {
         let is_cut = std::mem::take(&mut self.is_cut);
         let message = if is_cut { too_long_error(&self.bytes) } else { parse_message(&self.bytes) };
         self.bytes.clear();
-        self.bytes.shrink_to(KEPT_BYTES);
+        self.bytes.shrink_to(KEPT_BUFFER_BYTES);
         message
     }
 }
@@ -192,16 +193,16 @@ impl Child {
         set: &ToolSetName,
         launcher: &Launcher,
         spec: &McpCommand,
-        most: usize,
-        ends: &mut SessionState,
+        max_bytes: usize,
+        session_state: &mut SessionState,
     ) -> Result<(Self, StdioTransport), String> {
         let mut redaction = Redaction::default();
         let env = variables(&spec.env, &mut redaction).map_err(|err| err.to_string())?;
-        launcher.note_passed_secrets(&spec.pass, &mut redaction);
+        launcher.add_passed_secrets(&spec.pass, &mut redaction);
         let (name, cwd) = (spec.command.as_str(), spec.cwd.as_deref());
-        let program = Program { name, cwd, reads: None, pass: &spec.pass, env: &env };
-        let unfit = |err: std::io::Error| program.start_error(&err);
-        let mut command = program.watched_command(launcher).map_err(unfit)?;
+        let program = Program { name, cwd, own_file: None, pass: &spec.pass, env: &env };
+        let to_start_error = |err: std::io::Error| program.start_error(&err);
+        let mut command = program.watched_command(launcher).map_err(to_start_error)?;
         command.args(&spec.args);
         let mut group =
             ProcessGroup::spawn(&mut command).map_err(|err| program.start_error(&err))?;
@@ -212,15 +213,21 @@ impl Child {
             return Err(format!("the streams of `{}` are not piped", spec.command));
         };
         // A server that has closed its output cannot answer, so its session ends.
-        ends.closing = ends.closed.clone();
-        ends.secrets = Arc::new(Secrets::new(redaction));
-        let tokens = Arc::clone(&ends.tokens);
-        let wire = StdioTransport::new(stdout, stdin, most, ends.closed.clone(), tokens);
+        session_state.closing = session_state.closed.clone();
+        session_state.secrets = Arc::new(Secrets::new(redaction));
+        let tokens = Arc::clone(&session_state.tokens);
+        let wire =
+            StdioTransport::new(stdout, stdin, max_bytes, session_state.closed.clone(), tokens);
         let tail = Arc::new(std::sync::Mutex::new(Tail::default()));
         let mut log = JoinSet::new();
-        log.spawn(forward_stderr(set.clone(), stderr, Arc::clone(&tail), ends.secrets.redaction()));
+        log.spawn(forward_stderr(
+            set.clone(),
+            stderr,
+            Arc::clone(&tail),
+            session_state.secrets.redaction(),
+        ));
         let command = spec.command.clone();
-        let redaction = ends.secrets.redaction();
+        let redaction = session_state.secrets.redaction();
         Ok((Self { set: set.clone(), command, group, stderr: tail, redaction, _log: log }, wire))
     }
 
@@ -231,22 +238,22 @@ impl Child {
     pub(super) async fn describe_failure(&mut self, what: &str) -> String {
         let command = &self.command;
         let ended = timeout(EXIT_TIMEOUT, self.group.wait()).await;
-        let how = match ended {
+        let message = match ended {
             Ok(Ok(status)) => format!("`{command}` {}", describe_status(status)),
             Ok(Err(_)) | Err(_) => format!("`{command}` does not serve MCP: {what}"),
         };
-        self.with_stderr_tail(how)
+        self.with_stderr_tail(message)
     }
 
-    pub(super) fn with_stderr_tail(&self, how: String) -> String {
+    pub(super) fn with_stderr_tail(&self, message: String) -> String {
         match self
             .stderr
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .redacted_text(&self.redaction)
         {
-            text if text.is_empty() => how,
-            text => format!("{how}: {text}"),
+            text if text.is_empty() => message,
+            text => format!("{message}: {text}"),
         }
     }
 
@@ -277,11 +284,12 @@ async fn forward_stderr(
         }
         tail.lock().unwrap_or_else(PoisonError::into_inner).push(&line);
         let is_whole = line.ends_with(b"\n");
-        // Only the first part of a long line is logged. The cut may split a secret, so the end of
-        // that part is dropped.
+        // Logs only the first part of a long line. The cut may split a secret, so the end of that
+        // part is dropped.
         if !std::mem::replace(&mut is_rest, !is_whole) {
-            let text = redaction.clean(String::from_utf8_lossy(&line).into_owned());
-            let end = text.len() - if is_whole { 0 } else { redaction.longest().min(text.len()) };
+            let text = redaction.redact(String::from_utf8_lossy(&line).into_owned());
+            let end = text.len()
+                - if is_whole { 0 } else { redaction.max_secret_bytes().min(text.len()) };
             tracing::debug!(%set, "{}", text[..text.floor_char_boundary(end)].trim_end());
         }
     }
@@ -293,10 +301,10 @@ mod tests {
 
     use super::*;
 
-    const MOST: usize = 4 << 10;
+    const MAX_BYTES: usize = 4 << 10;
 
     fn answer(line: &str) -> Option<(String, i64)> {
-        let mut buffer = LineBuffer::new(MOST);
+        let mut buffer = LineBuffer::new(MAX_BYTES);
         for chunk in line.as_bytes().chunks(1_000) {
             buffer.push(chunk);
         }
@@ -311,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_fails_its_call() {
-        let text = "x".repeat(MOST + 1);
+        let text = "x".repeat(MAX_BYTES + 1);
         let tail =
             format!(r#"{{"result":{{"content":[{{"id":3}},"{text}"]}},"jsonrpc":"2.0","id":7}}"#);
         assert_eq!(answer(&tail).unwrap().1, 7);
@@ -354,7 +362,7 @@ mod tests {
     #[test]
     fn a_line_that_is_cut_inside_a_character_is_read() {
         for text in [&br"cut \ud83d"[..], b"cut \xe9"] {
-            let mut line = LineBuffer::new(MOST);
+            let mut line = LineBuffer::new(MAX_BYTES);
             line.push(br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":""#);
             line.push(text);
             line.push(br#""}]}}"#);

@@ -17,14 +17,15 @@ use super::{
 };
 
 /// Time limit for a server's start and its first list of tools.
-pub const CONNECT: Duration = Duration::from_secs(30);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay before the tools are read again, so that several changes are read once.
 const REFRESH_DELAY: Duration = Duration::from_millis(50);
 /// Delay before the second start in a row. Doubles with each start, up to [`MAX_RESTART_DELAY`].
 const MIN_RESTART_DELAY: Duration = Duration::from_millis(500);
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(30);
-/// Retry interval for a server whose tools are unknown, since no call can ask for it.
+/// Retry interval for a server whose tools are unknown. No call can name such a tool, so no call
+/// triggers the retry.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 /// A server that was up for this long starts again without delay.
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
@@ -39,7 +40,7 @@ pub struct Supervisor {
     launcher: Launcher,
     effects: EffectRules,
     toolbox: Toolbox,
-    most: usize,
+    max_output_bytes: usize,
     availability: Arc<Availability>,
     /// The number of short runs in a row.
     failures: u32,
@@ -51,7 +52,12 @@ enum ServerEnd {
 }
 
 impl Supervisor {
-    pub fn new(set: ToolSetName, spec: McpServer, toolbox: Toolbox, most: usize) -> Self {
+    pub fn new(
+        set: ToolSetName,
+        spec: McpServer,
+        toolbox: Toolbox,
+        max_output_bytes: usize,
+    ) -> Self {
         let (launcher, availability) = (Launcher::unconfined(), Arc::new(Availability::new()));
         let background = BackgroundTasks::default();
         Self {
@@ -62,7 +68,7 @@ impl Supervisor {
             launcher,
             effects: EffectRules::default(),
             toolbox,
-            most,
+            max_output_bytes,
             availability,
             failures: 0,
         }
@@ -114,7 +120,8 @@ impl Supervisor {
 
     async fn wait_for_restart(&self, retry_at: Instant) {
         if self.known_tools().is_empty() {
-            // The server's tools are unknown, so no call waits for it and a timer retries.
+            // A timer retries, because the server's tools are unknown and no call waits for the
+            // server.
             let _ = timeout(RETRY_INTERVAL, self.availability.wait_for_demand()).await;
         } else {
             self.availability.wait_for_demand().await;
@@ -125,12 +132,12 @@ impl Supervisor {
     async fn run_server(&self, stop: &CancellationToken) -> ServerEnd {
         let (logins, launcher) = (self.logins.as_ref(), &self.launcher);
         let host = ServerHost { set: &self.set, logins, background: &self.background, launcher };
-        let (mut server, wire) = match Server::open(host, &self.spec, self.most) {
+        let (mut server, wire) = match Server::open(host, &self.spec, self.max_output_bytes) {
             Ok(spawned) => spawned,
             Err(error) => return self.publish_failure(stop, error),
         };
         let connected = tokio::select! {
-            connected = timeout(CONNECT, server.connect(wire)) => connected,
+            connected = timeout(CONNECT_TIMEOUT, server.connect(wire)) => connected,
             () = stop.cancelled() => {
                 server.stop().await;
                 return ServerEnd::Stopped;
@@ -140,7 +147,7 @@ impl Supervisor {
             Ok(Ok(connected)) => connected,
             Ok(Err(error)) => return self.publish_failure(stop, error),
             Err(_) => {
-                let (name, wait) = (server.name(), CONNECT.as_secs());
+                let (name, wait) = (server.name(), CONNECT_TIMEOUT.as_secs());
                 let error = format!("`{name}` did not answer as an MCP server within {wait} s");
                 return self.publish_failure(stop, server.with_stderr_tail(error));
             }

@@ -13,7 +13,7 @@ use nix::{
     unistd::{User, geteuid, initgroups, setgid, setuid},
 };
 
-use self::landlock::Readable;
+use self::landlock::ReadablePaths;
 pub(super) use self::landlock::{SYSTEM_FOLDERS, block_outside_signals, can_restrict_files};
 use super::{LaunchOrder, Support};
 
@@ -28,16 +28,16 @@ pub(super) fn kernel_support() -> Support {
 
 pub(super) fn apply(order: &LaunchOrder) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
-    let system = Readable::read_system(&order.hidden);
-    // Mounting needs rights that the next steps give up.
-    let has_view = protected_files::protect_files(order, confinement, &system)?;
+    let system = ReadablePaths::read_system(&order.hidden);
+    // Mounts first, because mounting needs rights that the next steps give up.
+    let has_mount_namespace = protected_files::protect_files(order, confinement, &system)?;
     if let Some(user) = &confinement.user {
         become_user(user)?;
     }
     prctl::set_no_new_privs()?;
     drop_capabilities().map_err(io::Error::other)?;
     landlock::apply(confinement, system).map_err(io::Error::other)?;
-    seccomp::apply(confinement, has_view)
+    seccomp::apply(confinement, has_mount_namespace)
 }
 
 /// Prevents other processes of the user from reading the memory and environment of this process.
@@ -56,7 +56,7 @@ fn become_user(name: &str) -> io::Result<()> {
         return Ok(());
     }
     let change = || {
-        // Groups first: the new user may not change them.
+        // Sets the groups first, because the new user may not change them.
         initgroups(&CString::new(name)?, user.gid)?;
         setgid(user.gid)?;
         Ok::<_, io::Error>(setuid(user.uid)?)
@@ -82,7 +82,7 @@ fn find_user(name: &str) -> io::Result<User> {
 /// Drops every capability. With `no_new_privs` none can come back, not even for `root`. `root`
 /// keeps access to its own files, and can no longer read other processes.
 fn drop_capabilities() -> Result<(), CapsError> {
-    // Changing the bounding set needs this capability.
+    // Only a process with this capability may change the bounding set.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
         caps::clear(None, CapSet::Bounding)?;
     }

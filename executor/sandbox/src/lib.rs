@@ -152,16 +152,17 @@ impl Default for Confinement {
             network: false,
             sockets: false,
             required: true,
-            // Six times the longest timeout of `bash`, because each core counts.
+            // Six times the longest timeout of `bash`, because the limit counts the time of each
+            // core.
             cpu_seconds: 3_600,
             // Enough for a large build. A leaking program fails before the machine runs out of
             // memory.
             memory_bytes: 4 << 30,
-            // Endless output does not fill the disk.
+            // Keeps endless output from filling the disk.
             file_bytes: 4 << 30,
-            // The usual soft limit is 1024. Some servers need more.
+            // More than the usual soft limit of 1024, because some servers need more.
             open_files: 4_096,
-            // A build has hundreds. A fork bomb has any number.
+            // Enough for a build, which has hundreds, and low enough to stop a fork bomb.
             processes: 4_096,
             pass: Vec::new(),
         }
@@ -211,7 +212,7 @@ impl Launcher {
     /// Starts commands through [`SUBCOMMAND`] of this process's own binary. Only `faber` has that
     /// subcommand, so other programs must not call this function.
     pub fn this_binary() -> Self {
-        // This path refers to the running file, even after the binary was replaced.
+        // Uses this path because it refers to the running file, even after the binary was replaced.
         let own = PathBuf::from("/proc/self/exe");
         let binary = if own.exists() { Some(own) } else { std::env::current_exe().ok() };
         Self { binary, ..Self::default() }
@@ -226,14 +227,15 @@ impl Launcher {
         Self::default()
     }
 
-    /// Hides Faber's own files and folders from tools, even inside folders that tools may use. The
-    /// configuration and the store control Faber.
+    /// Hides Faber's own files and folders from tools, even inside folders that tools may use. A
+    /// tool that could change the configuration or the store would control Faber.
     #[must_use]
     pub fn with_hidden(self, hidden: Vec<PathBuf>) -> Self {
         Self { hidden, ..self }
     }
 
-    /// Names the hidden paths that are folders. A missing path does not show its kind.
+    /// Names the hidden paths that are folders. This is needed because a missing path does not show
+    /// its kind.
     #[must_use]
     pub fn with_folders(self, folders: Vec<PathBuf>) -> Self {
         Self { folders, ..self }
@@ -246,8 +248,8 @@ impl Launcher {
         Self { secrets, ..self }
     }
 
-    /// Keeps programs that Faber runs read-only. A changed program would run with all rights of
-    /// Faber.
+    /// Keeps programs that Faber runs read-only, because a changed program would run with all
+    /// rights of Faber.
     #[must_use]
     pub fn with_read_only(self, kept: Vec<PathBuf>) -> Self {
         Self { kept, ..self }
@@ -258,9 +260,9 @@ impl Launcher {
         [self.hidden.as_slice(), self.kept.as_slice()].concat()
     }
 
-    pub fn note_passed_secrets(&self, pass: &[String], redaction: &mut Redaction) {
+    pub fn add_passed_secrets(&self, pass: &[String], redaction: &mut Redaction) {
         let is_passed = |secret: &&String| pass.iter().any(|listed| matches_name(listed, secret));
-        self.secrets.iter().filter(is_passed).for_each(|secret| redaction.note_variable(secret));
+        self.secrets.iter().filter(is_passed).for_each(|secret| redaction.add_variable(secret));
     }
 
     fn create_placeholders(&self, confinement: &Confinement) -> io::Result<()> {
@@ -305,7 +307,8 @@ impl Launcher {
             }
             return Ok(command);
         };
-        // A background command may outlive its placeholders, so the subcommand refuses it instead.
+        // Creates no placeholders for a background command, because it may outlive them. The
+        // subcommand refuses it instead.
         if life == Lifetime::Watched || !confinement.required {
             let taken = self.create_placeholders(confinement);
             taken.or_else(|err| if confinement.required { Err(err) } else { Ok(()) })?;
@@ -317,7 +320,7 @@ impl Launcher {
             life,
             caller: std::process::id(),
         };
-        // Another user must not get Faber's `HOME`, wherever it leads. The subcommand sets its own.
+        // Another user must not get Faber's `HOME`, so the subcommand sets that user's own.
         let is_usual = |name: &&str| *name != HOME || confinement.user.is_none();
         let usual: Vec<&str> = CONFINED_VARIABLES.into_iter().filter(is_usual).collect();
         subcommand_for(binary, program, &order, &usual, &confinement.pass)
@@ -381,12 +384,12 @@ fn clean_environment(command: &mut Command, usual: &[&str], named: &[String]) {
         }
         let is_usual = usual.iter().any(|listed| matches_name(listed, text));
         let is_proxy = text.to_ascii_lowercase().ends_with("_proxy");
-        let value = if is_proxy { without_credentials(value.to_str()?).into() } else { value };
+        let value = if is_proxy { remove_credentials(value.to_str()?).into() } else { value };
         is_usual.then_some((name, value))
     }));
 }
 
-fn without_credentials(address: &str) -> String {
+fn remove_credentials(address: &str) -> String {
     let (scheme, rest) = address
         .split_once("://")
         .map_or(("", address), |(scheme, rest)| (&address[..scheme.len() + "://".len()], rest));
@@ -543,7 +546,7 @@ mod tests {
             ("localhost,.local", "localhost,.local"),
             ("", ""),
         ] {
-            assert_eq!(without_credentials(address), expected, "{address}");
+            assert_eq!(remove_credentials(address), expected, "{address}");
         }
     }
 

@@ -19,7 +19,7 @@ use nix::libc;
 
 use super::resolved_path::{ResolvedPath, canonical_paths, is_within};
 
-const MARK_TIME: Duration = Duration::from_secs(1);
+const MARKING_TIME: Duration = Duration::from_secs(1);
 /// The content of placeholders that people may open.
 const FILE_TEXT: &str = "# Faber keeps this name while it runs, so that no command takes it.\n";
 const MAX_ATTEMPTS: usize = 8;
@@ -30,7 +30,8 @@ pub(super) struct Placeholders(Mutex<BTreeMap<PathBuf, Placeholder>>);
 /// A file or folder that was created for a missing name.
 #[derive(Debug)]
 struct Placeholder {
-    /// Has a shared lock. A process that gets an exclusive lock is the last user.
+    /// Locked with a shared lock. A process that gets an exclusive lock knows that it is the last
+    /// user.
     file: File,
     folders: Vec<PathBuf>,
 }
@@ -54,7 +55,7 @@ impl Placeholders {
     ) -> io::Result<()> {
         let write = canonical_paths(write);
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another program may have removed or used it.
+        // Checks the file, because another program may have removed or used it.
         held.retain(|path, placeholder| placeholder.is_unchanged(path));
         for (path, kind) in own {
             let about = |err| unprotected_error(path, &err);
@@ -62,7 +63,7 @@ impl Placeholders {
             if held.contains_key(&resolved.end) || !is_within(&resolved.end, &write) {
                 continue;
             }
-            if !resolved.can_be_created() && !is_marked(&resolved.end) {
+            if !resolved.can_be_created() && !is_unused_placeholder(&resolved.end) {
                 continue;
             }
             if let Some(placeholder) = create_or_adopt(&resolved.end, kind).map_err(about)? {
@@ -93,7 +94,8 @@ impl Placeholder {
         if self.file.try_lock().is_err() || !self.is_unchanged(path) {
             return;
         }
-        // A placeholder that cannot be removed stays. The next Faber process recognises it.
+        // Ignores the error, because the next Faber process recognises a placeholder that could not
+        // be removed.
         let _ = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
         for folder in self.folders.iter().rev() {
             let _ = fs::remove_dir(folder);
@@ -113,7 +115,7 @@ fn create_or_adopt(path: &Path, kind: Kind) -> io::Result<Option<Placeholder>> {
         let Some(file) = file.map_or_else(|| open_existing(path), |file| Ok(Some(file)))? else {
             return Ok(None);
         };
-        // On a file system without locks, the placeholder stays behind.
+        // On a file system without locks, the placeholder is not removed at the end.
         let _ = file.lock_shared();
         let held = Placeholder { file, folders };
         if held.is_unchanged(path) {
@@ -131,7 +133,7 @@ fn create_or_adopt(path: &Path, kind: Kind) -> io::Result<Option<Placeholder>> {
 /// Opens an existing placeholder. Does not open another file: closing the store's file would drop
 /// the locks that SQLite holds on it.
 fn open_existing(path: &Path) -> io::Result<Option<File>> {
-    if !is_marked(path) {
+    if !is_unused_placeholder(path) {
         return Ok(None);
     }
     let mut options = OpenOptions::new();
@@ -158,7 +160,7 @@ fn create_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
 fn create_placeholder(path: &Path, kind: Kind) -> io::Result<File> {
     let file = match kind {
         Kind::Folder => {
-            // Only Faber's user has access, as to the store.
+            // Gives access to Faber's user only, as for the store.
             DirBuilder::new().mode(0o700).create(path)?;
             File::open(path)?
         }
@@ -171,8 +173,8 @@ fn create_placeholder(path: &Path, kind: Kind) -> io::Result<File> {
             file
         }
     };
-    // On a file system without such a time, the placeholder stays behind.
-    let _ = file.set_modified(SystemTime::UNIX_EPOCH + MARK_TIME);
+    // On a file system that cannot store this time, the placeholder is not removed at the end.
+    let _ = file.set_modified(SystemTime::UNIX_EPOCH + MARKING_TIME);
     Ok(file)
 }
 
@@ -180,15 +182,15 @@ fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-fn is_marked(path: &Path) -> bool {
+fn is_unused_placeholder(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|meta| is_unused(&meta))
 }
 
 /// Returns whether a file is a placeholder that no program has written to.
 fn is_unused(meta: &Metadata) -> bool {
     let is_bare = meta.is_dir() || meta.len() == 0 || meta.len() == FILE_TEXT.len() as u64;
-    let marked = i64::try_from(MARK_TIME.as_secs()).unwrap_or_default();
-    is_bare && !meta.is_symlink() && meta.mtime() == marked
+    let marking_seconds = i64::try_from(MARKING_TIME.as_secs()).unwrap_or_default();
+    is_bare && !meta.is_symlink() && meta.mtime() == marking_seconds
 }
 
 pub(super) fn unprotected_error(path: &Path, err: &io::Error) -> io::Error {
@@ -203,11 +205,11 @@ pub(super) fn unprotected_error(path: &Path, err: &io::Error) -> io::Error {
 mod tests {
     use super::*;
 
-    struct World {
+    struct TestFolder {
         folder: tempfile::TempDir,
     }
 
-    impl World {
+    impl TestFolder {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             fs::create_dir(folder.path().join("root")).unwrap();
@@ -218,7 +220,7 @@ mod tests {
             self.folder.path().join("root")
         }
 
-        fn take(&self, places: &Placeholders, own: &[&str]) -> io::Result<()> {
+        fn create_placeholders(&self, places: &Placeholders, own: &[&str]) -> io::Result<()> {
             let own: Vec<_> = own.iter().map(|name| self.root().join(name)).collect();
             let own = own.iter().map(|path| {
                 let kind = if path.ends_with("data") { Kind::Folder } else { Kind::File };
@@ -245,66 +247,69 @@ mod tests {
 
     #[test]
     fn missing_protected_paths_get_placeholders_until_the_end() {
-        let world = World::new();
-        fs::write(world.root().join("store.db"), "pages").unwrap();
+        let test_folder = TestFolder::new();
+        fs::write(test_folder.root().join("store.db"), "pages").unwrap();
         let own = ["store.db", "store.db-journal", "faber.yaml", "data", "bin/x/run.sh", "../not"];
         let places = Placeholders::default();
-        world.take(&places, &own).unwrap();
+        test_folder.create_placeholders(&places, &own).unwrap();
         let taken = "root root/bin root/bin/x root/bin/x/run.sh root/data root/faber.yaml \
                      root/store.db root/store.db-journal";
-        assert_eq!(world.names(), taken);
+        assert_eq!(test_folder.names(), taken);
         // SQLite rolls back the contents of a journal.
-        assert_eq!(fs::read(world.root().join("store.db-journal")).unwrap(), b"");
-        assert_eq!(fs::read_to_string(world.root().join("faber.yaml")).unwrap(), FILE_TEXT);
-        fs::remove_file(world.root().join("faber.yaml")).unwrap();
-        world.take(&places, &own).unwrap();
-        assert_eq!(world.names(), taken, "a removed placeholder is created again");
+        assert_eq!(fs::read(test_folder.root().join("store.db-journal")).unwrap(), b"");
+        assert_eq!(fs::read_to_string(test_folder.root().join("faber.yaml")).unwrap(), FILE_TEXT);
+        fs::remove_file(test_folder.root().join("faber.yaml")).unwrap();
+        test_folder.create_placeholders(&places, &own).unwrap();
+        assert_eq!(test_folder.names(), taken, "a removed placeholder is created again");
         drop(places);
-        assert_eq!(world.names(), "root root/store.db");
+        assert_eq!(test_folder.names(), "root root/store.db");
     }
 
     #[test]
     fn a_placeholder_that_got_content_stays() {
-        let world = World::new();
+        let test_folder = TestFolder::new();
         let places = Placeholders::default();
         let own = ["faber.yaml", "run.sh", "data", "bin/tool"];
-        world.take(&places, &own).unwrap();
-        fs::write(world.root().join("faber.yaml"), "store: memory").unwrap();
-        fs::write(world.root().join("data/file"), "").unwrap();
-        fs::write(world.root().join("bin/other"), "").unwrap();
-        world.take(&places, &own).unwrap();
+        test_folder.create_placeholders(&places, &own).unwrap();
+        fs::write(test_folder.root().join("faber.yaml"), "store: memory").unwrap();
+        fs::write(test_folder.root().join("data/file"), "").unwrap();
+        fs::write(test_folder.root().join("bin/other"), "").unwrap();
+        test_folder.create_placeholders(&places, &own).unwrap();
         drop(places);
         let left = "root root/bin root/bin/other root/data root/data/file root/faber.yaml";
-        assert_eq!(world.names(), left);
+        assert_eq!(test_folder.names(), left);
     }
 
     #[test]
     fn the_last_process_removes_a_placeholder() {
-        let world = World::new();
+        let test_folder = TestFolder::new();
         let (first, second) = (Placeholders::default(), Placeholders::default());
-        world.take(&first, &["faber.yaml"]).unwrap();
-        world.take(&second, &["faber.yaml"]).unwrap();
+        test_folder.create_placeholders(&first, &["faber.yaml"]).unwrap();
+        test_folder.create_placeholders(&second, &["faber.yaml"]).unwrap();
         drop(first);
-        assert_eq!(world.names(), "root root/faber.yaml");
+        assert_eq!(test_folder.names(), "root root/faber.yaml");
         drop(second);
-        assert_eq!(world.names(), "root");
+        assert_eq!(test_folder.names(), "root");
         // The placeholder of a killed process stays, and the next process recognises it.
         let killed = Placeholders::default();
-        world.take(&killed, &["faber.yaml"]).unwrap();
+        test_folder.create_placeholders(&killed, &["faber.yaml"]).unwrap();
         drop(std::mem::take(&mut *killed.0.lock().unwrap()));
         drop(killed);
-        fs::write(world.root().join("empty.yaml"), "").unwrap();
+        fs::write(test_folder.root().join("empty.yaml"), "").unwrap();
         let next = Placeholders::default();
-        world.take(&next, &["faber.yaml", "empty.yaml"]).unwrap();
+        test_folder.create_placeholders(&next, &["faber.yaml", "empty.yaml"]).unwrap();
         drop(next);
-        assert_eq!(world.names(), "root root/empty.yaml");
+        assert_eq!(test_folder.names(), "root root/empty.yaml");
     }
 
     #[test]
     fn a_placeholder_that_cannot_be_created_is_an_error() {
-        let world = World::new();
-        fs::write(world.root().join("file"), "").unwrap();
-        let err = world.take(&Placeholders::default(), &["file/run.sh"]).unwrap_err().to_string();
+        let test_folder = TestFolder::new();
+        fs::write(test_folder.root().join("file"), "").unwrap();
+        let err = test_folder
+            .create_placeholders(&Placeholders::default(), &["file/run.sh"])
+            .unwrap_err()
+            .to_string();
         assert!(err.contains("file/run.sh`, and this cannot be prevented"), "{err}");
         assert!(err.contains("root: ./work"), "{err}");
     }

@@ -37,7 +37,7 @@ pub struct Program<'a> {
     /// A name on the search path, or a path.
     pub name: &'a str,
     pub cwd: Option<&'a Path>,
-    pub reads: Option<&'a Path>,
+    pub own_file: Option<&'a Path>,
     pub pass: &'a [String],
     pub env: &'a BTreeMap<String, String>,
 }
@@ -59,7 +59,7 @@ impl Program<'_> {
     /// started, if `launcher` has a binary.
     pub fn watched_command(&self, launcher: &Launcher) -> io::Result<Command> {
         let program = resolve_executable(self.name);
-        // Only this check can report that nothing was started.
+        // Checks first, because only this check can report that nothing was started.
         check_runnable(&program, self.cwd)?;
         Ok(self.with_streams(launcher.watched_command(program.as_os_str(), self.pass)?))
     }
@@ -73,7 +73,7 @@ impl Program<'_> {
         let program = resolve_executable(self.name);
         let file = Some(program.as_path()).filter(|path| path.is_absolute());
         let mut confinement = confinement.clone();
-        confinement.read.extend(file.into_iter().chain(self.reads).map(Path::to_path_buf));
+        confinement.read.extend(file.into_iter().chain(self.own_file).map(Path::to_path_buf));
         confinement.pass.extend_from_slice(self.pass);
         Ok(self.with_streams(launcher.confined_command(
             &confinement,
@@ -123,7 +123,7 @@ fn resolve_executable(name: &str) -> PathBuf {
     if name == "faber" { own().unwrap_or_else(|| name.into()) } else { name.into() }
 }
 
-const USUAL_PATH: &str = "/bin:/usr/bin";
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Fails with the same error as starting a program that does not exist or is not executable.
 fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
@@ -133,7 +133,7 @@ fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
     let files: Vec<PathBuf> = if program.components().count() > 1 || program.is_absolute() {
         vec![cwd.map_or_else(|| program.to_owned(), |cwd| cwd.join(program))]
     } else {
-        let path = std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
+        let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
         std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
     };
     if files.iter().any(|path| is_program(path)) {
@@ -209,7 +209,7 @@ impl ProcessGroup {
     }
 
     fn send_signal(&self, signal: Signal) {
-        // An error means that the group has ended already.
+        // Ignores the error, because it means that the group has ended already.
         if let Some(id) = self.id {
             let _ = killpg(id, signal);
         }
@@ -222,7 +222,8 @@ impl Drop for ProcessGroup {
         let left = self.id.filter(|_| self.has_reaper && child.id().is_some());
         let Some(id) = left else { return self.kill() };
         self.kill_all();
-        // A thread must wait for the reaper, so that the system does not reuse its process id.
+        // Waits for the reaper in a thread, so that the system does not reuse its process id before
+        // the kill.
         let waiting = thread::Builder::new().spawn(move || kill_after_reaper(child, id));
         if waiting.is_err() {
             self.kill();
@@ -263,12 +264,12 @@ pub struct Tail {
 }
 
 impl Tail {
-    const BYTES: usize = 4 << 10;
+    const MAX_BYTES: usize = 4 << 10;
 
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        if self.bytes.len() > 4 * Self::BYTES {
-            self.bytes.drain(..self.bytes.len() - 2 * Self::BYTES);
+        if self.bytes.len() > 4 * Self::MAX_BYTES {
+            self.bytes.drain(..self.bytes.len() - 2 * Self::MAX_BYTES);
             self.is_cut = true;
         }
     }
@@ -276,9 +277,9 @@ impl Tail {
     /// Returns the trimmed text without secrets. Secrets are removed before the text is cut,
     /// because a part of a secret could not be recognised.
     pub fn redacted_text(&self, redaction: &Redaction) -> String {
-        let text = redaction.clean(String::from_utf8_lossy(&self.bytes).into_owned());
-        let broken = if self.is_cut { redaction.longest().min(text.len()) } else { 0 };
-        let start = text.len().saturating_sub(Self::BYTES).max(broken);
+        let text = redaction.redact(String::from_utf8_lossy(&self.bytes).into_owned());
+        let broken = if self.is_cut { redaction.max_secret_bytes().min(text.len()) } else { 0 };
+        let start = text.len().saturating_sub(Self::MAX_BYTES).max(broken);
         text[text.ceil_char_boundary(start)..].trim().to_owned()
     }
 }
@@ -303,12 +304,12 @@ mod tests {
     #[test]
     fn a_command_line_is_shown_without_secrets() {
         let env = BTreeMap::from([("KEY".to_owned(), "hush".to_owned())]);
-        let program = Program { name: "x", cwd: None, reads: None, pass: &[], env: &env };
+        let program = Program { name: "x", cwd: None, own_file: None, pass: &[], env: &env };
         let shown = format!("{program:?}");
         assert!(shown.contains("KEY") && !shown.contains("hush"), "{shown}");
     }
 
-    /// Uses a process that ignores signals, like a stopped reaper.
+    /// The process of this test ignores signals, as a stopped reaper does.
     #[tokio::test(start_paused = true)]
     async fn stopping_a_stopped_process_takes_less_than_the_answer_timeout() {
         let mut command = Command::new("sh");
@@ -332,15 +333,15 @@ mod tests {
         }
         tail.push("ende \u{e4}\n".as_bytes());
         let text = tail.redacted_text(&Redaction::default());
-        assert!(text.ends_with("noise ende \u{e4}") && text.len() <= Tail::BYTES, "{text}");
+        assert!(text.ends_with("noise ende \u{e4}") && text.len() <= Tail::MAX_BYTES, "{text}");
     }
 
     #[test]
     fn a_tail_contains_no_part_of_a_secret() {
         let secret = "0123456789abcdef".repeat(64);
         let mut redaction = Redaction::default();
-        redaction.note("KEY", &secret);
-        for noise in [0, Tail::BYTES - 100, 3 * Tail::BYTES - 100, 3 * Tail::BYTES] {
+        redaction.add_secret("KEY", &secret);
+        for noise in [0, Tail::MAX_BYTES - 100, 3 * Tail::MAX_BYTES - 100, 3 * Tail::MAX_BYTES] {
             let mut tail = Tail::default();
             let text = format!("{secret}{}", "!".repeat(noise));
             text.as_bytes().chunks(1_000).for_each(|chunk| tail.push(chunk));

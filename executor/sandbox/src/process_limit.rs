@@ -13,58 +13,58 @@ pub(super) fn count_all() -> Option<u64> {
 }
 
 pub(super) struct ProcessLimit {
-    pub(super) most: u64,
-    /// The lowest number of processes on the machine since the start of the command or the last
+    pub(super) max_processes: u64,
+    /// The lowest number of processes on the machine since the command started, or since the last
     /// complete count.
-    before: u64,
+    baseline: u64,
 }
 
 impl ProcessLimit {
     /// Must be called before the command starts.
-    pub(super) fn new(most: u64) -> Self {
-        Self { most, before: count_all().unwrap_or(u64::MAX) }
+    pub(super) fn new(max_processes: u64) -> Self {
+        Self { max_processes, baseline: count_all().unwrap_or(u64::MAX) }
     }
 
     /// Returns `true` if the machine has gained more processes than the limit. This check is cheap:
     /// during a fork bomb, counting the command's own processes takes too long.
     pub(super) fn may_be_exceeded(&mut self) -> bool {
         let Some(now) = count_all() else { return false };
-        self.before = self.before.min(now);
-        now - self.before > self.most
+        self.baseline = self.baseline.min(now);
+        now - self.baseline > self.max_processes
     }
 
     /// Returns `true` if the command exceeds the limit. Stops counting if the machine gains many
     /// processes in the meantime.
     pub(super) fn is_exceeded(&mut self) -> bool {
-        // The command cannot have more than the machine.
-        if count_all().is_some_and(|count| count <= self.most) {
+        // Skips the count if the whole machine has fewer processes than the limit.
+        if count_all().is_some_and(|count| count <= self.max_processes) {
             return false;
         }
-        let most = self.most;
-        count_descendants(|| self.may_be_exceeded()).is_some_and(|count| count > most)
+        let max_processes = self.max_processes;
+        count_descendants(|| self.may_be_exceeded()).is_some_and(|count| count > max_processes)
     }
 
-    /// Counts all processes of the command, without a time limit. Processes of other programs that
-    /// exist now are not counted as new later.
+    /// Counts all processes of the command, without a time limit. The processes that exist now
+    /// become the baseline, so processes of other programs are not counted as new later.
     pub(super) fn is_certainly_exceeded(&mut self) -> bool {
-        self.before = count_all().unwrap_or(u64::MAX);
-        count_descendants(|| false).is_some_and(|count| count > self.most)
+        self.baseline = count_all().unwrap_or(u64::MAX);
+        count_descendants(|| false).is_some_and(|count| count > self.max_processes)
     }
 }
 
 /// Counts the processes and threads that descend from this process. Returns `None` if `should_stop`
 /// says so.
-fn count_descendants(mut is_useless: impl FnMut() -> bool) -> Option<u64> {
+fn count_descendants(mut should_stop: impl FnMut() -> bool) -> Option<u64> {
     let mut children: BTreeMap<i32, Vec<(i32, u64)>> = BTreeMap::new();
     for (n, (id, parent, threads)) in list_processes().enumerate() {
-        if n % CHECK_INTERVAL == 0 && is_useless() {
+        if n % CHECK_INTERVAL == 0 && should_stop() {
             return None;
         }
         children.entry(parent).or_default().push((id, threads));
     }
     let (mut count, mut next) = (0, vec![getpid().as_raw()]);
     while let Some(id) = next.pop() {
-        // Removing the entry ends the loop if an id was reused meanwhile.
+        // Removes each visited entry, so that the loop ends even if an id was reused meanwhile.
         for (child, threads) in children.remove(&id).into_iter().flatten() {
             count += threads;
             next.push(child);

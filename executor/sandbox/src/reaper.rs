@@ -38,12 +38,12 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 pub(super) const KILL_NOW: Signal = Signal::SIGHUP;
 /// Interval of the checks for the engine and for the number of processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// The pause after a count, as a multiple of its duration. So counting takes less than a twentieth
-/// of the time.
-const REST_FACTOR: u32 = 20;
+/// The pause after a count, as a multiple of the count's duration, so that counting takes less than
+/// a twentieth of the time.
+const PAUSE_FACTOR: u32 = 20;
 /// Maximum number of kill rounds. In each round, children of killed processes become children of
-/// the reaper. Where processes cannot be killed all at once, a fast fork bomb survives.
-const KILL_ROUNDS: u32 = 100;
+/// the reaper. A fast fork bomb survives all rounds if its processes cannot be killed in one step.
+const MAX_KILL_ROUNDS: u32 = 100;
 /// Time limit for the kill rounds. The engine waits for them.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause after each round, in which killed processes can end.
@@ -53,36 +53,37 @@ pub(super) fn run_command(command: &mut Command, order: &LaunchOrder) -> io::Res
     let caller = order.caller;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     adopt_orphans()?;
-    let is_apart = order.confinement.is_some() && is_isolated(caller);
+    let is_isolated = order.confinement.is_some() && is_isolated(caller);
     let bound = order
         .confinement
         .as_ref()
-        .map(|confinement| ProcessGuard::new(confinement.processes, is_apart));
+        .map(|confinement| ProcessGuard::new(confinement.processes, is_isolated));
     let bound = bound.transpose()?;
     let child =
         if order.confinement.is_some() { spawn_isolated(command) } else { command.spawn() }?;
-    // Signals are blocked only now, because the command would inherit the blocked signals.
+    // Blocks the signals only after the start, because the command would inherit the blocked
+    // signals.
     stop_signals().thread_block()?;
     kill_now_signal().thread_block()?;
-    // The streams must end when the command closes them.
+    // Closes its own copies, because the streams must end when the command closes them.
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;
     dup2_stderr(&nothing)?;
-    let over = Arc::new(AtomicBool::new(false));
-    spawn_guards(&child, caller, &over)?;
-    let message_lock = bound.map(|bound| bound.spawn_enforcer(&child, &over)).transpose()?;
+    let has_ended = Arc::new(AtomicBool::new(false));
+    spawn_guards(&child, caller, &has_ended)?;
+    let message_lock = bound.map(|bound| bound.spawn_enforcer(&child, &has_ended)).transpose()?;
     let status = reap_until_command(as_pid(child.id()));
-    over.store(true, Ordering::SeqCst);
-    kill_remaining(is_apart);
+    has_ended.store(true, Ordering::SeqCst);
+    kill_remaining(is_isolated);
     if let Some(message_lock) = message_lock {
-        // Waits for the message about the limit of processes.
+        // Waits until the message about the limit of processes is written.
         drop(message_lock.lock().unwrap_or_else(PoisonError::into_inner));
     }
     if !is_caller_alive(caller) {
-        // Without adoption, the remaining processes are in the group.
+        // Kills the group, because without adoption the remaining processes are in it.
         let _ = killpg(getpgrp(), Signal::SIGKILL);
     }
-    Ok(status.map_or(ExitCode::FAILURE, exit_as))
+    Ok(status.map_or(ExitCode::FAILURE, exit_with_status))
 }
 
 /// Starts the command in a thread that is restricted so that the command cannot signal the reaper.
@@ -116,11 +117,11 @@ fn adopt_orphans() -> io::Result<()> {
 }
 
 /// Kills the command if it ignores a request to stop, and if the engine ends.
-fn spawn_guards(child: &Child, caller: u32, over: &Arc<AtomicBool>) -> io::Result<()> {
+fn spawn_guards(child: &Child, caller: u32, has_ended: &Arc<AtomicBool>) -> io::Result<()> {
     let kill_after = |should_kill: fn(u32) -> bool| {
-        let (over, child) = (Arc::clone(over), as_pid(child.id()));
+        let (has_ended, child) = (Arc::clone(has_ended), as_pid(child.id()));
         let spawned = thread::Builder::new().spawn(move || {
-            if should_kill(caller) && !over.load(Ordering::SeqCst) {
+            if should_kill(caller) && !has_ended.load(Ordering::SeqCst) {
                 let _ = kill(child, Signal::SIGKILL);
             }
         });
@@ -142,38 +143,39 @@ fn spawn_guards(child: &Child, caller: u32, over: &Arc<AtomicBool>) -> io::Resul
 
 struct ProcessGuard {
     limit: ProcessLimit,
-    is_apart: bool,
+    is_isolated: bool,
     stderr: File,
 }
 
 impl ProcessGuard {
-    fn new(most: u64, is_apart: bool) -> io::Result<Self> {
+    fn new(max_processes: u64, is_isolated: bool) -> io::Result<Self> {
         let stderr = io::stderr().as_fd().try_clone_to_owned()?;
-        Ok(Self { limit: ProcessLimit::new(most), is_apart, stderr: stderr.into() })
+        Ok(Self { limit: ProcessLimit::new(max_processes), is_isolated, stderr: stderr.into() })
     }
 
     /// Ends the command when it exceeds the limit, and writes a message. The returned mutex is
-    /// locked meanwhile.
+    /// locked while it does so.
     fn spawn_enforcer(
         mut self,
         child: &Child,
-        over: &Arc<AtomicBool>,
+        has_ended: &Arc<AtomicBool>,
     ) -> io::Result<Arc<Mutex<()>>> {
-        let (child, over) = (as_pid(child.id()), Arc::clone(over));
+        let (child, has_ended) = (as_pid(child.id()), Arc::clone(has_ended));
         let lock = Arc::new(Mutex::new(()));
         let message_lock = Arc::clone(&lock);
         thread::Builder::new().spawn(move || {
-            while !over.load(Ordering::SeqCst) {
+            while !has_ended.load(Ordering::SeqCst) {
                 let begun = Instant::now();
                 if self.is_exceeded() {
                     let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
-                    return self.kill_command(child, &over);
+                    return self.kill_command(child, &has_ended);
                 }
-                let rest = Instant::now() + begun.elapsed() * REST_FACTOR;
+                let pause_end = Instant::now() + begun.elapsed() * PAUSE_FACTOR;
                 loop {
                     thread::sleep(POLL_INTERVAL);
-                    let is_urgent = over.load(Ordering::SeqCst) || self.limit.may_be_exceeded();
-                    if is_urgent || Instant::now() > rest {
+                    let is_urgent =
+                        has_ended.load(Ordering::SeqCst) || self.limit.may_be_exceeded();
+                    if is_urgent || Instant::now() > pause_end {
                         break;
                     }
                 }
@@ -186,26 +188,26 @@ impl ProcessGuard {
         if !self.limit.may_be_exceeded() {
             return self.limit.is_exceeded();
         }
-        signal_all(self.is_apart, Signal::SIGSTOP);
+        signal_all(self.is_isolated, Signal::SIGSTOP);
         let is_over = self.limit.is_certainly_exceeded();
         if !is_over {
-            signal_all(self.is_apart, Signal::SIGCONT);
+            signal_all(self.is_isolated, Signal::SIGCONT);
         }
         is_over
     }
 
-    fn kill_command(mut self, child: Pid, over: &AtomicBool) {
-        if over.load(Ordering::SeqCst) {
+    fn kill_command(mut self, child: Pid, has_ended: &AtomicBool) {
+        if has_ended.load(Ordering::SeqCst) {
             return;
         }
-        signal_all(self.is_apart, Signal::SIGKILL);
+        signal_all(self.is_isolated, Signal::SIGKILL);
         let _ = kill(child, Signal::SIGKILL);
-        // Standard error may be closed.
+        // Ignores the error, because standard error may be closed.
         let _ = writeln!(
             self.stderr,
             "the command had more than {} processes and threads, so all of them were ended: raise \
              `processes` of its confinement to allow more",
-            self.limit.most
+            self.limit.max_processes
         );
     }
 }
@@ -218,8 +220,8 @@ fn is_isolated(caller: u32) -> bool {
 
 /// Signals all descendants in one step, so no fork escapes. Does nothing if the signal could reach
 /// other processes.
-fn signal_all(is_apart: bool, signal: Signal) {
-    if is_apart {
+fn signal_all(is_isolated: bool, signal: Signal) {
+    if is_isolated {
         let _ = kill(Pid::from_raw(-1), signal);
     }
 }
@@ -243,9 +245,9 @@ fn reap_until_command(command: Pid) -> Option<WaitStatus> {
     }
 }
 
-fn kill_remaining(is_apart: bool) {
+fn kill_remaining(is_isolated: bool) {
     let until = Instant::now() + KILL_TIMEOUT;
-    for _ in 0..KILL_ROUNDS {
+    for _ in 0..MAX_KILL_ROUNDS {
         if Instant::now() > until {
             return;
         }
@@ -256,7 +258,7 @@ fn kill_remaining(is_apart: bool) {
                 Err(_) => return,
             }
         }
-        signal_all(is_apart, Signal::SIGKILL);
+        signal_all(is_isolated, Signal::SIGKILL);
         for child in process_limit::list_children() {
             let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
         }
@@ -265,12 +267,13 @@ fn kill_remaining(is_apart: bool) {
 }
 
 /// Exits with the status of the command, or by its signal.
-fn exit_as(status: WaitStatus) -> ExitCode {
+fn exit_with_status(status: WaitStatus) -> ExitCode {
     match status {
         WaitStatus::Exited(_, code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         WaitStatus::Signaled(_, signal, _) => {
             let _ = SigSet::from(signal).thread_unblock();
-            // Some handlers only remove themselves at the first signal.
+            // Sends the signal again, because some handlers only remove themselves at the first
+            // one.
             for _ in 0..2 {
                 let _ = raise(signal);
             }

@@ -40,7 +40,7 @@ impl ResolvedPath {
                 Err(err) if is_missing(&err) => {
                     resolved.exists = false;
                     resolved.end = next;
-                    // A missing path has no symlinks.
+                    // Stops here, because a missing path has no symlinks.
                     resolved.end.extend(rest);
                     return Ok(resolved);
                 }

@@ -24,17 +24,17 @@ use super::{
 };
 
 /// The last descriptor that the program inherits.
-const STDERR: RawFd = 2;
+const LAST_INHERITED_DESCRIPTOR: RawFd = 2;
 /// Descriptors that are closed if the system cannot list the open ones.
 const MAX_DESCRIPTORS: u64 = 1 << 16;
 const PATH: &str = "PATH";
 const HOME: &str = "HOME";
 /// The search path if the sandbox allows no folder of `PATH`.
-const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Exit status if the program cannot be run, as in shells.
-const NOT_RUNNABLE: u8 = 126;
+const NOT_RUNNABLE_STATUS: u8 = 126;
 /// Exit status if the program does not exist, as in shells.
-const NOT_FOUND: u8 = 127;
+const NOT_FOUND_STATUS: u8 = 127;
 
 /// Restricts this process and runs the program that `arguments` name after `--`.
 ///
@@ -45,7 +45,7 @@ pub fn run_confined(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match run(arguments) {
         Ok(code) => code,
         Err((status, complaint)) => {
-            // Standard error may be closed.
+            // Ignores the error, because standard error may be closed.
             let _ = writeln!(io::stderr(), "{complaint}");
             ExitCode::from(status)
         }
@@ -94,7 +94,7 @@ fn account_variables(order: &LaunchOrder) -> io::Result<BTreeMap<&'static str, O
     Ok(home.into_iter().chain(names).collect())
 }
 
-/// Closes descriptors that Faber inherited. The sandbox does not restrict open descriptors.
+/// Closes descriptors that Faber inherited, because the sandbox does not restrict open descriptors.
 fn close_inherited() {
     let listed = fs::read_dir("/proc/self/fd").or_else(|_| fs::read_dir("/dev/fd"));
     let open: Vec<RawFd> = if let Ok(listed) = listed {
@@ -103,8 +103,9 @@ fn close_inherited() {
         let (most, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((MAX_DESCRIPTORS, 0));
         (0..RawFd::try_from(most.min(MAX_DESCRIPTORS)).unwrap_or(0)).collect()
     };
-    for descriptor in open.into_iter().filter(|descriptor| *descriptor > STDERR) {
-        // The descriptor of the listing itself is closed already.
+    for descriptor in open.into_iter().filter(|descriptor| *descriptor > LAST_INHERITED_DESCRIPTOR)
+    {
+        // Ignores the error, because the descriptor of the listing itself is closed already.
         let _ = close(descriptor);
     }
 }
@@ -134,7 +135,7 @@ fn readable_search_path(path: &OsStr, confinement: &Confinement) -> OsString {
     let left: Vec<_> = env::split_paths(path).filter(may_read).collect();
     match env::join_paths(left) {
         Ok(path) if !path.is_empty() => path,
-        _ => USUAL_PATH.into(),
+        _ => DEFAULT_PATH.into(),
     }
 }
 
@@ -161,7 +162,7 @@ fn set_limits(confinement: &Confinement) -> io::Result<()> {
         (Resource::RLIMIT_DATA, confinement.memory_bytes),
         (Resource::RLIMIT_FSIZE, confinement.file_bytes),
         (Resource::RLIMIT_NOFILE, confinement.open_files),
-        // Without that number, no limit is set.
+        // Sets no limit if the number of processes is unknown.
         (Resource::RLIMIT_NPROC, all.saturating_add(confinement.processes)),
     ];
     for (resource, wanted) in limits {
@@ -174,17 +175,18 @@ fn set_limits(confinement: &Confinement) -> io::Result<()> {
 
 fn start_error(name: &str, err: &io::Error) -> (u8, String) {
     match err.kind() {
-        io::ErrorKind::NotFound => {
-            (NOT_FOUND, format!("`{name}` was not found: install it, or write its full path"))
-        }
+        io::ErrorKind::NotFound => (
+            NOT_FOUND_STATUS,
+            format!("`{name}` was not found: install it, or write its full path"),
+        ),
         io::ErrorKind::PermissionDenied => (
-            NOT_RUNNABLE,
+            NOT_RUNNABLE_STATUS,
             format!(
                 "`{name}` may not be run: is it an executable file, below a folder that the \
                  confinement lets it read? ({err})"
             ),
         ),
-        _ => (NOT_RUNNABLE, format!("`{name}` could not be started: {err}")),
+        _ => (NOT_RUNNABLE_STATUS, format!("`{name}` could not be started: {err}")),
     }
 }
 
@@ -220,7 +222,7 @@ mod tests {
             &[&bin, &shims, &tools, &away, &linked, "", &new, "/usr/local/sbin"],
             &[&bin, &tools, &linked, &new, "/usr/local/sbin"],
         );
-        check(&[&shims], &[USUAL_PATH]);
-        check(&[""], &[USUAL_PATH]);
+        check(&[&shims], &[DEFAULT_PATH]);
+        check(&[""], &[DEFAULT_PATH]);
     }
 }

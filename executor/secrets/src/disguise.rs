@@ -1,12 +1,12 @@
-//! Encodings of a secret that have too many forms to list: percent-encoding, JSON escapes, and base
-//! 64 in lines.
+//! Finds encodings of a secret that have too many forms to list: percent-encoding, JSON escapes,
+//! and base 64 in lines.
 
 /// Line breaks and indentation in base 64, also as JSON escapes.
-const BREAKS: [&[u8]; 6] = [b"\n", b"\r", b"\\n", b"\\r", b" ", b"\t"];
+const LINE_BREAKS: [&[u8]; 6] = [b"\n", b"\r", b"\\n", b"\\r", b" ", b"\t"];
 /// The longest separator between two lines of base 64.
-const BREAK_BYTES: usize = 64;
+const MAX_BREAK_BYTES: usize = 64;
 /// Bytes of an escaped code unit: `\u00dc`.
-const UNIT_BYTES: usize = 6;
+const ESCAPED_UNIT_BYTES: usize = 6;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EncodedSecret {
@@ -25,16 +25,16 @@ impl EncodedSecret {
         }
     }
 
-    pub(super) fn longest(&self) -> usize {
+    pub(super) fn max_secret_bytes(&self) -> usize {
         match self {
             Self::Percent(text) => text.len() * 3,
-            Self::Escaped(text) => text.encode_utf16().count() * UNIT_BYTES,
+            Self::Escaped(text) => text.encode_utf16().count() * ESCAPED_UNIT_BYTES,
             // The shortest common lines have 60 characters.
             Self::Lines(text) => text.len() + text.len() / 8,
         }
     }
 
-    pub(super) fn taken_out(&self, from: String, instead: &str) -> String {
+    pub(super) fn replace_in(&self, from: String, replacement: &str) -> String {
         let is_possible = match self {
             Self::Percent(text) => from.contains('%') || (text.contains(' ') && from.contains('+')),
             Self::Escaped(_) => from.contains('\\'),
@@ -51,7 +51,7 @@ impl EncodedSecret {
             match end.and_then(|end| Some((end, from.get(seen..at)?, from.get(end..)?))) {
                 Some((end, before, _)) => {
                     left.push_str(before);
-                    left.push_str(instead);
+                    left.push_str(replacement);
                     (seen, at) = (end, end);
                 }
                 None => at += 1,
@@ -104,9 +104,9 @@ fn match_percent_encoded(text: &[u8], byte: u8) -> Option<usize> {
 fn match_json_escaped(text: &[u8], char: char) -> Option<usize> {
     let mut units = [0; 2];
     let units = char.encode_utf16(&mut units);
-    let mut escaped = text.chunks(UNIT_BYTES).map(read_unit);
+    let mut escaped = text.chunks(ESCAPED_UNIT_BYTES).map(parse_escaped_unit);
     if units.iter().all(|unit| escaped.next().flatten() == Some(*unit)) {
-        return Some(units.len() * UNIT_BYTES);
+        return Some(units.len() * ESCAPED_UNIT_BYTES);
     }
     let mut buffer = [0; 4];
     let plain = char.encode_utf8(&mut buffer).as_bytes();
@@ -124,7 +124,7 @@ fn match_json_escaped(text: &[u8], char: char) -> Option<usize> {
 }
 
 /// Parses `\\uXXXX`.
-fn read_unit(escaped: &[u8]) -> Option<u16> {
+fn parse_escaped_unit(escaped: &[u8]) -> Option<u16> {
     let digits = escaped.strip_prefix(b"\\u").filter(|digits| digits.len() == 4)?;
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
@@ -132,8 +132,8 @@ fn read_unit(escaped: &[u8]) -> Option<u16> {
 /// Returns the length of a line separator at the start of a text.
 fn break_length(text: &[u8]) -> usize {
     let mut at = 0;
-    while let Some(mark) = BREAKS.iter().find(|mark| text[at..].starts_with(mark))
-        && at < BREAK_BYTES
+    while let Some(mark) = LINE_BREAKS.iter().find(|mark| text[at..].starts_with(mark))
+        && at < MAX_BREAK_BYTES
     {
         at += mark.len();
     }
@@ -156,9 +156,9 @@ mod tests {
             ("100% ä", "100% ä"),
             ("", ""),
         ] {
-            assert_eq!(disguise.taken_out(text.to_owned(), "X"), expected, "{text}");
+            assert_eq!(disguise.replace_in(text.to_owned(), "X"), expected, "{text}");
         }
-        assert_eq!(disguise.longest(), 24);
+        assert_eq!(disguise.max_secret_bytes(), 24);
     }
 
     #[test]
@@ -172,10 +172,10 @@ mod tests {
             (r"g\", r"g\"),
             ("", ""),
         ] {
-            assert_eq!(disguise.taken_out(text.to_owned(), "X"), expected, "{text}");
+            assert_eq!(disguise.replace_in(text.to_owned(), "X"), expected, "{text}");
         }
         let bytes: usize = "g/A&<\\Ü😀\n\"x".encode_utf16().count() * 6;
-        assert_eq!(disguise.longest(), bytes);
+        assert_eq!(disguise.max_secret_bytes(), bytes);
     }
 
     #[test]
@@ -188,9 +188,9 @@ mod tests {
             ("\nQUJDxREVG\n", "\nQUJDxREVG\n"),
             ("QUJD\n", "QUJD\n"),
         ] {
-            assert_eq!(disguise.taken_out(text.to_owned(), "X"), expected, "{text}");
+            assert_eq!(disguise.replace_in(text.to_owned(), "X"), expected, "{text}");
         }
         let far = format!("QUJD{}REVG", "\n".repeat(100));
-        assert_eq!(disguise.taken_out(far.clone(), "X"), far);
+        assert_eq!(disguise.replace_in(far.clone(), "X"), far);
     }
 }

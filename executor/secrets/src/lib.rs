@@ -1,4 +1,4 @@
-//! Secrets of the environment, and their removal from texts.
+//! Reads secrets from the environment, and removes them from texts.
 //!
 //! The configuration contains names of secrets only: `{secret: GITHUB_TOKEN}`. A call reads the
 //! environment and forgets the value at its end. `Debug` does not show values. Outputs and errors
@@ -18,12 +18,12 @@ use self::disguise::EncodedSecret;
 /// The shortest secret that is redacted. A shorter one would match everywhere.
 const MIN_SECRET_BYTES: usize = 4;
 /// The shortest redacted part: a line of a secret, or base 64 of a part.
-const SHORTEST_PART: usize = 12;
+const MIN_PART_BYTES: usize = 12;
 
 /// A text or the name of a secret, in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
-pub enum Text {
+pub enum TextOrSecret {
     Plain(String),
     /// The value of an environment variable.
     Secret(SecretName),
@@ -38,25 +38,25 @@ pub struct SecretName {
     prefix: String,
 }
 
-/// The environment lacks a secret.
+/// The environment variable of a secret is not set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the secret `{0}` is not set: set it in Faber's environment")]
-pub struct Missing(pub String);
+pub struct MissingSecret(pub String);
 
-impl From<Missing> for ToolError {
-    fn from(err: Missing) -> Self {
+impl From<MissingSecret> for ToolError {
+    fn from(err: MissingSecret) -> Self {
         Self::new(ErrorCode::UNAVAILABLE, err.to_string()).without_retry()
     }
 }
 
-impl TryFrom<Value> for Text {
+impl TryFrom<Value> for TextOrSecret {
     type Error = String;
 
-    fn try_from(written: Value) -> Result<Self, String> {
-        match written {
+    fn try_from(value: Value) -> Result<Self, String> {
+        match value {
             Value::String(text) => Ok(Self::Plain(text)),
-            Value::Number(_) | Value::Bool(_) => Ok(Self::Plain(written.to_string())),
-            Value::Object(_) => SecretName::deserialize(written)
+            Value::Number(_) | Value::Bool(_) => Ok(Self::Plain(value.to_string())),
+            Value::Object(_) => SecretName::deserialize(value)
                 .map(Self::Secret)
                 .map_err(|err| format!("{err}: name a secret as in `{{secret: TOKEN}}`")),
             _ => Err("expected a string, or a secret as in `{secret: TOKEN}`".to_owned()),
@@ -64,7 +64,7 @@ impl TryFrom<Value> for Text {
     }
 }
 
-impl Text {
+impl TextOrSecret {
     pub fn secret(&self) -> Option<&str> {
         match self {
             Self::Plain(_) => None,
@@ -73,7 +73,7 @@ impl Text {
     }
 
     /// Returns the text, and adds a secret to `redaction` so that it can be redacted.
-    pub fn resolve(&self, redaction: &mut Redaction) -> Result<String, Missing> {
+    pub fn resolve(&self, redaction: &mut Redaction) -> Result<String, MissingSecret> {
         match self {
             Self::Plain(text) => Ok(text.clone()),
             Self::Secret(name) => name.resolve(redaction),
@@ -82,18 +82,18 @@ impl Text {
 }
 
 impl SecretName {
-    fn resolve(&self, redaction: &mut Redaction) -> Result<String, Missing> {
+    fn resolve(&self, redaction: &mut Redaction) -> Result<String, MissingSecret> {
         let value = read_variable(&self.secret).filter(|value| !value.is_empty());
-        let value = value.ok_or_else(|| Missing(self.secret.clone()))?;
-        redaction.note(&self.secret, &value);
+        let value = value.ok_or_else(|| MissingSecret(self.secret.clone()))?;
+        redaction.add_secret(&self.secret, &value);
         Ok(format!("{}{value}", self.prefix))
     }
 }
 
-pub fn variables(
-    texts: &BTreeMap<String, Text>,
+pub fn resolve_variables(
+    texts: &BTreeMap<String, TextOrSecret>,
     redaction: &mut Redaction,
-) -> Result<BTreeMap<String, String>, Missing> {
+) -> Result<BTreeMap<String, String>, MissingSecret> {
     texts.iter().map(|(name, text)| Ok((name.clone(), text.resolve(redaction)?))).collect()
 }
 
@@ -107,7 +107,7 @@ fn read_variable(name: &str) -> Option<String> {
 pub struct Redaction(Vec<(String, String)>, Vec<(String, EncodedSecret)>);
 
 impl Redaction {
-    pub fn note(&mut self, name: &str, value: &str) {
+    pub fn add_secret(&mut self, name: &str, value: &str) {
         let mut add = |value: String| {
             let is_known = self.0.iter().any(|(_, known)| *known == value);
             if value.len() >= MIN_SECRET_BYTES && !is_known {
@@ -130,7 +130,7 @@ impl Redaction {
         }
         // Programs print a key line by line. The lines that frame a key are not secret.
         let lines = value.lines().map(str::trim);
-        let lines = lines.filter(|line| line.len() >= SHORTEST_PART && !line.starts_with("-----"));
+        let lines = lines.filter(|line| line.len() >= MIN_PART_BYTES && !line.starts_with("-----"));
         lines.map(str::to_owned).for_each(&mut add);
         // One secret may contain another, so longer ones are redacted first.
         self.0.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
@@ -138,64 +138,69 @@ impl Redaction {
     }
 
     /// Adds a variable of the environment that a program gets, if it is set.
-    pub fn note_variable(&mut self, name: &str) {
+    pub fn add_variable(&mut self, name: &str) {
         if let Some(value) = read_variable(name) {
-            self.note(name, &value);
+            self.add_secret(name, &value);
         }
     }
 
-    pub fn clean(&self, mut text: String) -> String {
+    pub fn redact(&self, mut text: String) -> String {
         for (name, value) in &self.0 {
             if text.contains(value.as_str()) {
                 text = text.replace(value.as_str(), &format!("***{name}***"));
             }
         }
         for (name, disguise) in &self.1 {
-            text = disguise.taken_out(text, &format!("***{name}***"));
+            text = disguise.replace_in(text, &format!("***{name}***"));
         }
         text
     }
 
     /// Redacts bytes, which may be a text.
-    pub fn clean_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+    pub fn redact_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
         let bytes = match String::from_utf8(bytes) {
-            Ok(text) => return self.clean(text).into_bytes(),
+            Ok(text) => return self.redact(text).into_bytes(),
             Err(err) => err.into_bytes(),
         };
         // Each byte becomes a character, so that the bytes can be searched as text.
-        let wide = |bytes: &[u8]| bytes.iter().copied().map(char::from).collect::<String>();
-        let texts =
-            self.0.iter().map(|(name, value)| (wide(name.as_bytes()), wide(value.as_bytes())));
-        let disguised =
-            self.1.iter().map(|(name, disguise)| (wide(name.as_bytes()), disguise.clone()));
-        let cleaned = Self(texts.collect(), disguised.collect()).clean(wide(&bytes));
+        let bytes_to_chars =
+            |bytes: &[u8]| bytes.iter().copied().map(char::from).collect::<String>();
+        let texts = self.0.iter().map(|(name, value)| {
+            (bytes_to_chars(name.as_bytes()), bytes_to_chars(value.as_bytes()))
+        });
+        let disguised = self
+            .1
+            .iter()
+            .map(|(name, disguise)| (bytes_to_chars(name.as_bytes()), disguise.clone()));
+        let cleaned = Self(texts.collect(), disguised.collect()).redact(bytes_to_chars(&bytes));
         cleaned.chars().filter_map(|letter| u8::try_from(letter).ok()).collect()
     }
 
-    pub fn clean_base64(&self, base64: String) -> String {
+    pub fn redact_base64(&self, base64: String) -> String {
         if self.0.is_empty() {
             return base64;
         }
-        let Ok(bytes) = STANDARD.decode(&base64) else { return self.clean(base64) };
-        STANDARD.encode(self.clean_bytes(bytes))
+        let Ok(bytes) = STANDARD.decode(&base64) else { return self.redact(base64) };
+        STANDARD.encode(self.redact_bytes(bytes))
     }
 
-    pub fn is_in(&self, text: &str) -> bool {
-        self.clean(text.to_owned()) != text
+    pub fn occurs_in(&self, text: &str) -> bool {
+        self.redact(text.to_owned()) != text
     }
 
-    pub fn is_in_value(&self, value: &Value) -> bool {
-        self.clean_value(value.clone()) != *value
+    pub fn occurs_in_value(&self, value: &Value) -> bool {
+        self.redact_value(value.clone()) != *value
     }
 
     /// Returns the length of the longest form of a secret in bytes.
-    pub fn longest(&self) -> usize {
+    pub fn max_secret_bytes(&self) -> usize {
         let as_text = self.0.first().map_or(0, |(_, value)| value.len());
-        let disguised = self.1.iter().map(|(_, disguise)| disguise.longest()).max().unwrap_or(0);
+        let disguised =
+            self.1.iter().map(|(_, disguise)| disguise.max_secret_bytes()).max().unwrap_or(0);
         as_text.max(disguised)
     }
 
-    fn clean_number(&self, number: Number) -> Value {
+    fn redact_number(&self, number: Number) -> Value {
         let is_secret = |value: &str| match value.parse::<f64>() {
             Ok(secret) => number.as_f64() == Some(secret),
             Err(_) => false,
@@ -206,29 +211,30 @@ impl Redaction {
         }
     }
 
-    pub fn clean_value(&self, value: Value) -> Value {
+    pub fn redact_value(&self, value: Value) -> Value {
         if self.0.is_empty() {
             return value;
         }
         match value {
-            Value::String(text) => Value::String(self.clean(text)),
-            Value::Number(number) => self.clean_number(number),
-            Value::Array(items) => items.into_iter().map(|item| self.clean_value(item)).collect(),
+            Value::String(text) => Value::String(self.redact(text)),
+            Value::Number(number) => self.redact_number(number),
+            Value::Array(items) => items.into_iter().map(|item| self.redact_value(item)).collect(),
             Value::Object(fields) => {
                 let fields = fields.into_iter();
-                let fields = fields.map(|(key, value)| (self.clean(key), self.clean_value(value)));
+                let fields =
+                    fields.map(|(key, value)| (self.redact(key), self.redact_value(value)));
                 Value::Object(fields.collect::<Map<_, _>>())
             }
             other => other,
         }
     }
 
-    pub fn clean_result(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
+    pub fn redact_result(&self, result: Result<Value, ToolError>) -> Result<Value, ToolError> {
         if self.0.is_empty() {
             return result;
         }
-        result.map(|output| self.clean_value(output)).map_err(|err| {
-            let message = self.clean(err.message.to_string()).into();
+        result.map(|output| self.redact_value(output)).map_err(|err| {
+            let message = self.redact(err.message.to_string()).into();
             ToolError { message, ..err }
         })
     }
@@ -242,14 +248,15 @@ impl fmt::Debug for Redaction {
 
 /// Returns common forms of a secret: plain, in a URL, in a form and in JSON.
 fn common_forms(value: &str) -> Vec<String> {
-    let url = url_encoded(value);
-    // Some programs encode other characters than the standard says, or write lower-case digits.
+    let url = percent_encode(value);
+    // Adds these forms, because some programs encode other characters than the standard says, or
+    // write lower-case digits.
     let form = url.replace("%20", "+").replace("%2A", "*").replace('~', "%7E");
     let json = Value::from(value).to_string();
     let json = json[1..json.len() - 1].to_owned();
     let slashes = json.replace('/', "\\/");
     let mut forms = vec![value.to_owned(), value.trim().to_owned(), json, slashes];
-    forms.extend([small_hex(&url), small_hex(&form), url, form]);
+    forms.extend([lower_case_hex(&url), lower_case_hex(&form), url, form]);
     forms
 }
 
@@ -258,11 +265,12 @@ fn base64_parts(value: &str) -> Vec<String> {
     let mut parts = Vec::new();
     for before in 0..3_usize {
         let padded = [vec![0; before], value.trim().as_bytes().to_vec()].concat();
-        let encoded = base64(&padded);
-        // A character encodes six bits. Characters that include bits of neighbours are left out.
+        let encoded = encode_base64(&padded);
+        // Leaves out the first and last characters that contain bits of neighbours, because a
+        // character encodes six bits.
         let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
         let part = encoded.get(from..to).unwrap_or_default();
-        if part.len() >= SHORTEST_PART {
+        if part.len() >= MIN_PART_BYTES {
             parts.extend([part.to_owned(), part.replace('+', "-").replace('/', "_")]);
         }
     }
@@ -270,7 +278,7 @@ fn base64_parts(value: &str) -> Vec<String> {
 }
 
 /// Converts percent-encoded digits to lower case.
-fn small_hex(encoded: &str) -> String {
+fn lower_case_hex(encoded: &str) -> String {
     let mut after = usize::MAX;
     let small = |letter: char| {
         after = if letter == '%' { 0 } else { after.saturating_add(1) };
@@ -280,7 +288,7 @@ fn small_hex(encoded: &str) -> String {
 }
 
 /// Percent-encodes all but unreserved characters (RFC 3986).
-pub fn url_encoded(text: &str) -> String {
+pub fn percent_encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
@@ -294,7 +302,7 @@ pub fn url_encoded(text: &str) -> String {
 }
 
 /// Encodes bytes in base 64 (RFC 4648), as basic authentication needs.
-pub fn base64(bytes: &[u8]) -> String {
+pub fn encode_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
@@ -306,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_read_from_its_variable_on_use() {
-        let text: Text =
+        let text: TextOrSecret =
             serde_json::from_value(json!({ "secret": "CARGO_PKG_NAME", "prefix": "Bearer " }))
                 .unwrap();
         let mut redaction = Redaction::default();
@@ -314,21 +322,22 @@ mod tests {
         assert!(!format!("{text:?} {redaction:?}").contains("secrets"));
         let output = json!({ "secrets": ["my secrets!", 1], "b": "x" });
         let expected = json!({ "***CARGO_PKG_NAME***": ["my ***CARGO_PKG_NAME***!", 1], "b": "x" });
-        assert_eq!(redaction.clean_value(output), expected);
+        assert_eq!(redaction.redact_value(output), expected);
         let failed =
-            redaction.clean_result(Err(ToolError::failed("no secrets here").without_retry()));
+            redaction.redact_result(Err(ToolError::failed("no secrets here").without_retry()));
         assert_eq!(failed, Err(ToolError::failed("no ***CARGO_PKG_NAME*** here").without_retry()));
     }
 
     #[test]
     fn secrets_are_redacted_in_binaries() {
         let mut redaction = Redaction::default();
-        redaction.note("KEY", "ein größerer Schlüssel");
+        redaction.add_secret("KEY", "ein größerer Schlüssel");
         let secret = "ein größerer Schlüssel";
-        let encoded = url_encoded(secret);
-        let cleaned =
-            |bytes: &[u8]| STANDARD.decode(redaction.clean_base64(STANDARD.encode(bytes))).unwrap();
-        for hidden in [secret, &encoded, &base64(secret.as_bytes())] {
+        let encoded = percent_encode(secret);
+        let cleaned = |bytes: &[u8]| {
+            STANDARD.decode(redaction.redact_base64(STANDARD.encode(bytes))).unwrap()
+        };
+        for hidden in [secret, &encoded, &encode_base64(secret.as_bytes())] {
             let is_clean = |bytes: &[u8]| {
                 let text = String::from_utf8_lossy(bytes);
                 text.contains("***KEY***") && !text.contains(&hidden[..8])
@@ -342,14 +351,15 @@ mod tests {
         let binary: Vec<u8> = (0..=255).collect();
         assert_eq!(cleaned(&binary), binary);
         assert_eq!(
-            redaction.clean_base64(format!("no base 64: {secret}")),
+            redaction.redact_base64(format!("no base 64: {secret}")),
             "no base 64: ***KEY***"
         );
     }
 
     #[test]
     fn a_missing_secret_is_named() {
-        let text: Text = serde_json::from_value(json!({ "secret": "FABER_NO_SUCH" })).unwrap();
+        let text: TextOrSecret =
+            serde_json::from_value(json!({ "secret": "FABER_NO_SUCH" })).unwrap();
         let err = ToolError::from(text.resolve(&mut Redaction::default()).unwrap_err());
         assert_eq!(
             err.to_string(),
@@ -360,20 +370,24 @@ mod tests {
 
     #[test]
     fn a_secret_that_is_no_text_is_rejected() {
-        for written in [json!(null), json!([]), json!({}), json!({ "secert": "X" })] {
-            let err = serde_json::from_value::<Text>(written.clone()).unwrap_err().to_string();
-            assert!(err.contains("`{secret: TOKEN}`"), "{written}: {err}");
+        for value in [json!(null), json!([]), json!({}), json!({ "secert": "X" })] {
+            let err =
+                serde_json::from_value::<TextOrSecret>(value.clone()).unwrap_err().to_string();
+            assert!(err.contains("`{secret: TOKEN}`"), "{value}: {err}");
         }
-        assert_eq!(serde_json::from_value::<Text>(json!(1)).unwrap(), Text::Plain("1".to_owned()));
+        assert_eq!(
+            serde_json::from_value::<TextOrSecret>(json!(1)).unwrap(),
+            TextOrSecret::Plain("1".to_owned())
+        );
     }
 
     #[test]
     fn the_longest_secret_is_redacted_first_in_every_form() {
         let mut redaction = Redaction::default();
-        redaction.note("SHORT", "abc");
-        redaction.note("INNER", "pass");
-        redaction.note("OUTER", "pass/word\n");
-        let cleaned = redaction.clean("abc pass pass/word pass%2Fword%0A".to_owned());
+        redaction.add_secret("SHORT", "abc");
+        redaction.add_secret("INNER", "pass");
+        redaction.add_secret("OUTER", "pass/word\n");
+        let cleaned = redaction.redact("abc pass pass/word pass%2Fword%0A".to_owned());
         assert_eq!(cleaned, "abc ***INNER*** ***OUTER*** ***OUTER***");
     }
 
@@ -381,9 +395,9 @@ mod tests {
     fn a_secret_is_redacted_in_every_printed_form() {
         let mut redaction = Redaction::default();
         let secret = "a~b c/\"d\"*\nsecond line of it\n";
-        redaction.note("KEY", secret);
+        redaction.add_secret("KEY", secret);
         let quoted = json!(secret).to_string();
-        let encoded = base64(format!("user:{secret}").as_bytes());
+        let encoded = encode_base64(format!("user:{secret}").as_bytes());
         for printed in [
             secret.to_owned(),
             secret.trim().to_owned(),
@@ -393,11 +407,11 @@ mod tests {
             "a%7eb+c%2f%22d%22*%0asecond+line+of+it%0a".to_owned(),
             quoted[1..quoted.len() - 1].to_owned(),
             quoted[1..quoted.len() - 1].replace('/', "\\/"),
-            base64(secret.trim().as_bytes()),
+            encode_base64(secret.trim().as_bytes()),
             encoded.replace('+', "-").replace('/', "_"),
             encoded,
         ] {
-            let cleaned = redaction.clean(format!("before {printed} behind"));
+            let cleaned = redaction.redact(format!("before {printed} behind"));
             assert!(cleaned.contains("***KEY***"), "{printed}: {cleaned}");
             assert!(!cleaned.contains("second") && cleaned.len() < 45, "{printed}: {cleaned}");
         }
@@ -409,10 +423,10 @@ mod tests {
     fn a_secret_is_redacted_in_every_encoding() {
         let mut redaction = Redaction::default();
         let secret = "p@ss(w)o!rd*'x~y of a length that takes more than one line of base 64";
-        redaction.note("KEY", secret);
+        redaction.add_secret("KEY", secret);
         let rest = "%20of%20a%20length%20that%20takes%20more%20than%20one%20line%20of%20base%2064";
         let in_lines = |by: usize, end: &str| {
-            let encoded = base64(format!("user:{secret}").as_bytes());
+            let encoded = encode_base64(format!("user:{secret}").as_bytes());
             let lines = encoded.as_bytes().chunks(by).map(|line| str::from_utf8(line).unwrap());
             lines.collect::<Vec<_>>().join(end)
         };
@@ -426,29 +440,29 @@ mod tests {
             in_lines(60, "\n  "),
             in_lines(76, "\\n"),
         ] {
-            let cleaned = redaction.clean(format!("before {printed} behind"));
+            let cleaned = redaction.redact(format!("before {printed} behind"));
             assert!(cleaned.contains("***KEY***") && cleaned.len() < 45, "{printed}: {cleaned}");
-            assert!(printed.len() <= redaction.longest() + 10, "{printed}");
+            assert!(printed.len() <= redaction.max_secret_bytes() + 10, "{printed}");
         }
         let plain = "100% of\nit";
-        assert_eq!(redaction.clean(plain.to_owned()), plain);
+        assert_eq!(redaction.redact(plain.to_owned()), plain);
     }
 
     #[test]
     fn a_numeric_secret_is_redacted_as_a_json_number() {
         let mut redaction = Redaction::default();
-        redaction.note("PIN", "98765432109");
-        redaction.note("LONG", "987654321098765432109876");
+        redaction.add_secret("PIN", "98765432109");
+        redaction.add_secret("LONG", "987654321098765432109876");
         let output: Value =
             serde_json::from_str("[98765432109, 98765432109.0, 987654321098765432109876, 1]")
                 .unwrap();
         let expected = json!(["***PIN***", "***PIN***", "***LONG***", 1]);
-        assert_eq!(redaction.clean_value(output), expected);
+        assert_eq!(redaction.redact_value(output), expected);
     }
 
     #[test]
     fn encodings_match_the_standards() {
-        assert_eq!(url_encoded("a b/ä~?"), "a%20b%2F%C3%A4~%3F");
+        assert_eq!(percent_encode("a b/ä~?"), "a%20b%2F%C3%A4~%3F");
         for (text, expected) in [
             ("", ""),
             ("f", "Zg=="),
@@ -456,7 +470,7 @@ mod tests {
             ("foo", "Zm9v"),
             ("user:pass", "dXNlcjpwYXNz"),
         ] {
-            assert_eq!(base64(text.as_bytes()), expected);
+            assert_eq!(encode_base64(text.as_bytes()), expected);
         }
     }
 }

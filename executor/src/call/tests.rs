@@ -13,17 +13,17 @@ use toolbox::{Tool, ToolSet, function, progress::Reports};
 
 use super::*;
 
-const LONG: Duration = Duration::from_mins(5);
+const LONG_TIMEOUT: Duration = Duration::from_mins(5);
 
 #[derive(Deserialize, JsonSchema)]
 struct Script {
     /// The times of its reports, in milliseconds from its start.
     #[serde(default)]
     reports: Vec<u64>,
-    /// The time of its answer. Never by default.
+    /// The time of its answer in milliseconds. By default it never answers.
     answers: Option<u64>,
-    /// Its reaction to a cancellation. None by default.
-    stops: Option<Stops>,
+    /// Its reaction to a cancellation. By default it ignores the cancellation.
+    stops: Option<StopBehavior>,
     /// Reports as fast as it can.
     #[serde(default)]
     floods: bool,
@@ -31,7 +31,7 @@ struct Script {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Stops {
+enum StopBehavior {
     Saying,
     Answering,
     Panicking,
@@ -42,7 +42,7 @@ fn report(number: u64) -> Progress {
     Progress { progress: number as f64, total: None, message: None }
 }
 
-async fn act(script: Script, cx: ToolContext) -> Result<&'static str, ToolError> {
+async fn run_script(script: Script, cx: ToolContext) -> Result<&'static str, ToolError> {
     let begun = Instant::now();
     let at = |ms| time::sleep_until(begun + Duration::from_millis(ms));
     let work = async {
@@ -52,7 +52,7 @@ async fn act(script: Script, cx: ToolContext) -> Result<&'static str, ToolError>
         }
         for number in (1_u64..).take_while(|_| script.floods) {
             cx.progress(report(number));
-            // Paused time stands still while a task can run.
+            // Yields, because paused time stands still while a task can run.
             if number % 100 == 0 { at(number / 100).await } else { yield_now().await }
         }
         match script.answers {
@@ -69,14 +69,14 @@ async fn act(script: Script, cx: ToolContext) -> Result<&'static str, ToolError>
         () = cx.cancel.cancelled() => {}
     }
     match stops {
-        Stops::Saying => Err(ToolError::new(ErrorCode::CANCELLED, "stopped")),
-        Stops::Answering => Ok("stopped half way"),
-        Stops::Panicking => panic!("stopped"),
+        StopBehavior::Saying => Err(ToolError::new(ErrorCode::CANCELLED, "stopped")),
+        StopBehavior::Answering => Ok("stopped half way"),
+        StopBehavior::Panicking => panic!("stopped"),
     }
 }
 
 fn toolbox() -> Toolbox {
-    let tool: Arc<dyn Tool> = function("t", "act", "Does as told.", Effect::Read, act);
+    let tool: Arc<dyn Tool> = function("t", "act", "Does as told.", Effect::Read, run_script);
     Toolbox::new([ToolSet::ready("t".parse().unwrap(), "builtin", "", [tool])])
 }
 
@@ -116,10 +116,10 @@ struct Trial {
 
 impl Trial {
     fn new(script: Value) -> Self {
-        Self::of("t.act", script)
+        Self::for_tool("t.act", script)
     }
 
-    fn of(tool: &str, parameters: Value) -> Self {
+    fn for_tool(tool: &str, parameters: Value) -> Self {
         let reports = Reports::default();
         let key = (Task::from(StepNumber::new(0)), Attempt::FIRST);
         let call = Call {
@@ -128,7 +128,7 @@ impl Trial {
             tool: tool.parse().unwrap(),
             pinned: None,
             parameters: Arc::new(parameters),
-            timeout: LONG,
+            timeout: LONG_TIMEOUT,
             idle_timeout: None,
             progress: reports.sink(key),
             cx: ToolContext::detached(),
@@ -136,12 +136,12 @@ impl Trial {
         Self { call, reports, cancel_at: None }
     }
 
-    fn timeout(mut self, timeout: Duration) -> Self {
+    fn with_timeout(mut self, timeout: Duration) -> Self {
         self.call.timeout = timeout;
         self
     }
 
-    fn idle(mut self, ms: u64) -> Self {
+    fn with_idle_timeout(mut self, ms: u64) -> Self {
         self.call.idle_timeout = Some(Duration::from_millis(ms));
         self
     }
@@ -171,8 +171,8 @@ impl Trial {
                     assert!(reports.recv().now_or_never().is_none(), "a finished call sends no report");
                     return (story, ended.result.map(|answer| answer.output));
                 }
-                (_, it) = reports.recv() => {
-                    writeln!(story, "{} {}", begun.elapsed().as_millis(), it.progress).unwrap();
+                (_, report) = reports.recv() => {
+                    writeln!(story, "{} {}", begun.elapsed().as_millis(), report.progress).unwrap();
                 }
                 () = time::sleep_until(begun + cancel_at.unwrap_or_default()),
                     if cancel_at.is_some() && !cancel.is_cancelled() => cancel.cancel(),
@@ -212,7 +212,7 @@ async fn frequent_progress_reports_are_merged_and_the_last_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_call_without_progress_ends_at_its_idle_timeout() {
     Trial::new(json!({ "stops": "saying" }))
-        .idle(2_000)
+        .with_idle_timeout(2_000)
         .check(expect![[r"
         2000 tool.timeout: no answer and no progress for 2s, so the call was ended
     "]])
@@ -223,7 +223,7 @@ async fn a_call_without_progress_ends_at_its_idle_timeout() {
 async fn each_progress_report_restarts_the_idle_timeout() {
     let reports = [900, 1_800, 2_700];
     Trial::new(json!({ "reports": reports, "answers": 3_600 }))
-        .idle(1_000)
+        .with_idle_timeout(1_000)
         .check(expect![[r#"
             900 1
             1800 2
@@ -232,7 +232,7 @@ async fn each_progress_report_restarts_the_idle_timeout() {
         "#]])
         .await;
     Trial::new(json!({ "reports": reports, "stops": "saying" }))
-        .idle(1_000)
+        .with_idle_timeout(1_000)
         .check(expect![[r"
             900 1
             1800 2
@@ -243,7 +243,7 @@ async fn each_progress_report_restarts_the_idle_timeout() {
     // The second report arrives during the pause. Its time is that of the tool.
     let reports = [0, 50];
     Trial::new(json!({ "reports": reports, "stops": "saying" }))
-        .idle(1_000)
+        .with_idle_timeout(1_000)
         .check(expect![[r"
             0 1
             100 2
@@ -256,8 +256,8 @@ async fn each_progress_report_restarts_the_idle_timeout() {
 async fn progress_does_not_extend_the_timeout() {
     let script = json!({ "floods": true, "stops": "saying" });
     Trial::new(script)
-        .idle(1_000)
-        .timeout(Duration::from_millis(350))
+        .with_idle_timeout(1_000)
+        .with_timeout(Duration::from_millis(350))
         .check(expect![[r"
         0 1
         100 10001
@@ -273,14 +273,15 @@ async fn a_result_after_the_timeout_is_still_a_timeout() {
     for stops in ["saying", "answering", "panicking"] {
         let script = json!({ "stops": stops });
         Trial::new(script)
-            .timeout(Duration::from_secs(1))
+            .with_timeout(Duration::from_secs(1))
             .check(expect![[r"
             1000 tool.timeout: took longer than its timeout of 1s and was ended
         "]])
             .await;
     }
     // A tool that ignores the cancellation is cut off.
-    let (story, _) = Trial::new(json!({})).timeout(Duration::from_secs(1)).run(toolbox()).await;
+    let (story, _) =
+        Trial::new(json!({})).with_timeout(Duration::from_secs(1)).run(toolbox()).await;
     expect![[r"
         6000 tool.timeout: took longer than its timeout of 1s and was ended
     "]]
@@ -290,7 +291,10 @@ async fn a_result_after_the_timeout_is_still_a_timeout() {
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_call_may_still_return_its_own_result() {
     let check = |stops: &str, expected| {
-        Trial::new(json!({ "stops": stops })).idle(2_000).cancel_at(500).check(expected)
+        Trial::new(json!({ "stops": stops }))
+            .with_idle_timeout(2_000)
+            .cancel_at(500)
+            .check(expected)
     };
     check(
         "saying",
@@ -314,7 +318,7 @@ async fn a_cancelled_call_may_still_return_its_own_result() {
     )
     .await;
     Trial::new(json!({}))
-        .idle(2_000)
+        .with_idle_timeout(2_000)
         .cancel_at(500)
         .check(expect![[r"
         5500 tool.cancelled: cancelled, and ended after 5s because it did not stop
@@ -332,7 +336,8 @@ async fn a_call_that_never_started_has_a_definite_failure() {
         toolbox
     };
     let trial = || Trial::new(json!({}));
-    let (story, _) = trial().idle(1).timeout(Duration::from_secs(2)).run(waiting()).await;
+    let (story, _) =
+        trial().with_idle_timeout(1).with_timeout(Duration::from_secs(2)).run(waiting()).await;
     expect![[r"
         2000 tool.timeout: took longer than its timeout of 2s and was ended (definite)
     "]]
@@ -346,7 +351,8 @@ async fn a_call_that_never_started_has_a_definite_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn the_longest_timeouts_do_not_panic() {
-    let trial = Trial::new(json!({ "answers": 1 })).timeout(Duration::MAX).idle(u64::MAX);
+    let trial =
+        Trial::new(json!({ "answers": 1 })).with_timeout(Duration::MAX).with_idle_timeout(u64::MAX);
     assert_eq!(trial.run(toolbox()).await.1, Ok(json!("done")));
 }
 
@@ -375,7 +381,7 @@ mod server {
             let sources = Sources::new(&toolbox, limits::OUTPUT_BYTES);
             sources.put(set);
             let server = Self { toolbox, _sources: sources, _folder: folder };
-            let started = server.run(Trial::of("s.starts", json!({}))).await;
+            let started = server.run(Trial::for_tool("s.starts", json!({}))).await;
             started.expect("node starts: run `./tests/run`, which names what is missing");
             server
         }
@@ -386,7 +392,7 @@ mod server {
 
         /// Waits until the server has received cancel notifications, and returns their number.
         async fn cancelled(&self) -> Value {
-            self.run(Trial::of("s.cancelled", json!({})).timeout(Duration::from_mins(1)))
+            self.run(Trial::for_tool("s.cancelled", json!({})).with_timeout(Duration::from_mins(1)))
                 .await
                 .unwrap()
         }
@@ -403,14 +409,14 @@ mod server {
     #[tokio::test]
     async fn a_hanging_call_times_out_and_the_server_gets_a_cancellation() {
         let server = Server::ready().await;
-        let hung = server.run(Trial::of("s.hang", json!({})).idle(200)).await;
+        let hung = server.run(Trial::for_tool("s.hang", json!({})).with_idle_timeout(200)).await;
         assert_timed_out(
             hung,
             &expect!["tool.timeout: no answer and no progress for 200ms, so the call was ended"],
         );
         assert_eq!(server.cancelled().await, json!(1));
         let timeout = Duration::from_millis(300);
-        let hung = server.run(Trial::of("s.hang", json!({})).timeout(timeout)).await;
+        let hung = server.run(Trial::for_tool("s.hang", json!({})).with_timeout(timeout)).await;
         assert_timed_out(
             hung,
             &expect!["tool.timeout: took longer than its timeout of 300ms and was ended"],
@@ -421,12 +427,17 @@ mod server {
     #[tokio::test]
     async fn progress_keeps_a_slow_call_running() {
         let server = Server::ready().await;
-        // The whole call takes much longer than the idle timeout.
+        // The whole call takes much longer than the idle timeout, which each report restarts.
         let script = json!({ "every": 100, "times": 80 });
-        assert_eq!(server.run(Trial::of("s.report", script).idle(5_000)).await, Ok(json!(80)));
+        assert_eq!(
+            server.run(Trial::for_tool("s.report", script).with_idle_timeout(5_000)).await,
+            Ok(json!(80))
+        );
         let script = json!({ "every": 1, "times": 3, "hang": true });
-        let (story, result) =
-            Trial::of("s.report", script).idle(3_000).run(server.toolbox.clone()).await;
+        let (story, result) = Trial::for_tool("s.report", script)
+            .with_idle_timeout(3_000)
+            .run(server.toolbox.clone())
+            .await;
         assert!(story.contains(" 3\n"), "{story}");
         assert_timed_out(
             result,
@@ -439,14 +450,15 @@ mod server {
     async fn a_flood_of_progress_reports_is_throttled() {
         let server = Server::ready().await;
         let timeout = Duration::from_millis(3_050);
-        let flood = Trial::of("s.flood", json!({ "times": 1_u64 << 50 })).timeout(timeout);
+        let flood =
+            Trial::for_tool("s.flood", json!({ "times": 1_u64 << 50 })).with_timeout(timeout);
         let (story, result) = flood.run(server.toolbox.clone()).await;
         assert_timed_out(
             result,
             &expect!["tool.timeout: took longer than its timeout of 3.05s and was ended"],
         );
         let reports = story.lines().count() - 1;
-        // A busy machine may cut it off later.
+        // Checks no exact number, because a busy machine may cut the call off later.
         let last = story.lines().last().unwrap();
         let ms: usize = last.split(' ').next().unwrap().parse().unwrap();
         assert!((1..=ms / 100 + 1).contains(&reports), "{story}");

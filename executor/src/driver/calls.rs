@@ -64,8 +64,8 @@ impl Driver {
                 if started.effect.unwrap_or(callee.policy.effect) == Effect::Read {
                     self.launch_call(call, callee.policy.cache_ttl_ms);
                 } else {
-                    // When the plan was compiled, all its tools may have been reads. The claim then
-                    // began without a safe lease.
+                    // Checks the lease from now on. All tools of the plan may have been reads when
+                    // it was compiled, and the claim then began without a safe lease.
                     self.claim.needs_safe_lease = true;
                     self.held_starts.push_back((seq, HeldStart::Call(Box::new(call))));
                 }
@@ -160,7 +160,7 @@ impl Driver {
         match done {
             JobResult::Ended(ended) => self.finish_attempt(ended),
             JobResult::Permitted(task, number, permit) => self.handle_permit(task, number, permit),
-            JobResult::Looked(task, number, seen) => {
+            JobResult::ChildChecked(task, number, seen) => {
                 for word in self.children.finish_watch(task, number, &seen) {
                     self.pending.mark_handled(word);
                 }
@@ -168,19 +168,20 @@ impl Driver {
                     self.finish_attempt(ended);
                 }
             }
-            JobResult::Nothing => (),
+            JobResult::Cancelled => (),
         }
     }
 
     fn finish_attempt(
         &mut self,
-        FinishedCall { task, attempt, result, bytes, is_gone }: FinishedCall,
+        FinishedCall { task, attempt, result, bytes, is_tool_missing }: FinishedCall,
     ) {
         self.pending.add_bytes(bytes);
         self.progress_counts.remove(&task);
         match result {
-            Err(error) if is_gone => {
-                // Do this before the decision, because the decision may start the task again.
+            Err(error) if is_tool_missing => {
+                // Checks the tools before the decision, because the decision may start the task
+                // again.
                 self.tool_presence.invalidate();
                 self.decide(Input::NotCalled { task, attempt, error });
             }
@@ -191,7 +192,8 @@ impl Driver {
 
 async fn call_with_cache(context: Arc<WorkerContext>, call: Call, ttl_ms: u64) -> FinishedCall {
     if matches!(context.toolbox.find_planned(&call.tool), Found::Inactive(_)) {
-        // An inactive tool returns an error, even if the cache has an output.
+        // Skips the cache, because an inactive tool returns an error even if the cache has an
+        // output.
         return call.run_call(context.toolbox.clone(), Arc::clone(&context.options)).await;
     }
     let key = cache_key(&call.tool, &call.parameters);
@@ -201,7 +203,7 @@ async fn call_with_cache(context: Arc<WorkerContext>, call: Call, ttl_ms: u64) -
             let bytes = shared::json::json_size(&output);
             let result = Ok(CallOutput { cached: true, ..CallOutput::from(output) });
             let (task, attempt) = (call.task, call.attempt);
-            return FinishedCall { task, attempt, result, bytes, is_gone: false };
+            return FinishedCall { task, attempt, result, bytes, is_tool_missing: false };
         }
         Ok(None) => (),
         Err(err) => warn!(%err, "cannot read the cache"),
@@ -227,7 +229,8 @@ fn expires_at(now: Timestamp, ttl: Duration) -> Timestamp {
 fn cache_key(tool: &ToolName, parameters: &Value) -> String {
     let mut hash = Sha256::new();
     hash.update(tool.as_str());
-    // Names contain no zero byte, so the text of each call is unique.
+    // Separates the parts by a zero byte, which no name contains, so that the text of each call is
+    // unique.
     hash.update([0]);
     hash.update(parameters.to_string());
     let mut key = String::with_capacity(64);

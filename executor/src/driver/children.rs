@@ -50,15 +50,15 @@ pub(super) struct Child {
     calls: ChildCalls,
     /// The child of the previous attempt, whose calls this one takes over.
     earlier: Option<ExecutionId>,
-    /// The parent stops, so the child must stop too.
+    /// `true` if the parent stops, so that the child must stop too.
     is_stopped: bool,
-    /// The child has sent its command, which it does once. Its log says that it has finished, even
-    /// if its head still lags behind.
+    /// `true` if the child has sent the command that reports its end. The child's log then says
+    /// that it has finished, even if its head still lags behind.
     has_ended: bool,
 }
 
 impl Child {
-    pub(super) fn of_task(execution: &Execution, task: Task) -> Option<Self> {
+    pub(super) fn for_task(execution: &Execution, task: Task) -> Option<Self> {
         let state = execution.task(task)?;
         let StepState::Running { attempt, how: AttemptKind::Executing { child } } = state.state
         else {
@@ -104,7 +104,8 @@ impl Child {
                     let bytes =
                         result.as_ref().map_or(256, |output| json::json_size(&output.output));
                     let (task, attempt) = (self.task, self.attempt);
-                    let ended = FinishedCall { task, attempt, result, bytes, is_gone: false };
+                    let ended =
+                        FinishedCall { task, attempt, result, bytes, is_tool_missing: false };
                     return ChildStatus::Finished(ended);
                 }
                 Ok(None) if context.is_alone || self.has_ended => true,
@@ -167,7 +168,7 @@ impl Child {
         let Some(execution) = self.earlier else { return Ok(self.calls.clone()) };
         let path = ChildPath { steps: Vec::new(), execution };
         let (call_keys, settled) = context.store.calls_of_children(vec![path]).await?;
-        Ok(ChildCalls::of_earlier(call_keys, settled))
+        Ok(ChildCalls::from_earlier_child(call_keys, settled))
     }
 
     async fn cancel_if_stopped(&self, context: &WorkerContext) -> Result<(), StoreError> {
@@ -175,7 +176,7 @@ impl Child {
             return Ok(());
         }
         let reason = Some(format!("`{}`, its parent, stops", self.parent.execution));
-        context.control.tell(self.id, Command::Cancel { reason }).await
+        context.control.send_command(self.id, Command::Cancel { reason }).await
     }
 }
 
@@ -202,7 +203,7 @@ impl WorkerContext {
 pub(super) enum ChildStatus {
     Finished(FinishedCall),
     Running,
-    /// The worker drains, and the watch has failed so far. The child may not even exist.
+    /// The worker drains and no watch has succeeded yet, so the child may not even exist.
     Unknown,
 }
 
@@ -212,7 +213,7 @@ pub(super) struct Children {
     pub(super) until: Option<time::Instant>,
     watches: BTreeMap<Task, Watch>,
     watch_count: u64,
-    /// A watch has failed, so another worker must look after the child.
+    /// `true` if a watch has failed, so that another worker must watch the child.
     has_unknown_status: bool,
 }
 
@@ -222,7 +223,7 @@ struct Watch {
     child: ExecutionId,
     has_ended: bool,
     is_stopped: bool,
-    words: BTreeSet<CommandId>,
+    commands: BTreeSet<CommandId>,
     stop_token: CancellationToken,
 }
 
@@ -232,22 +233,22 @@ impl Children {
         &mut self,
         task: Task,
         number: u64,
-        seen: &ChildStatus,
+        status: &ChildStatus,
     ) -> BTreeSet<CommandId> {
-        self.has_unknown_status |= matches!(seen, ChildStatus::Unknown);
+        self.has_unknown_status |= matches!(status, ChildStatus::Unknown);
         if self.watches.get(&task).is_none_or(|watch| watch.number != number) {
             return BTreeSet::new();
         }
-        self.watches.remove(&task).map(|watch| watch.words).unwrap_or_default()
+        self.watches.remove(&task).map(|watch| watch.commands).unwrap_or_default()
     }
 
     pub(super) fn has_unknown(&self) -> bool {
         self.has_unknown_status
     }
 
-    fn keep_command(&mut self, task: Task, word: CommandId) {
+    fn keep_command(&mut self, task: Task, command: CommandId) {
         if let Some(look) = self.watches.get_mut(&task) {
-            look.words.insert(word);
+            look.commands.insert(command);
         }
     }
 
@@ -265,7 +266,7 @@ impl Children {
             }
             child.has_ended |= before.has_ended;
             child.is_stopped |= before.is_stopped;
-            commands = mem::take(&mut before.words);
+            commands = mem::take(&mut before.commands);
         }
         self.watch_count += 1;
         let (number, cut) = (self.watch_count, CancellationToken::new());
@@ -274,7 +275,7 @@ impl Children {
             child: child.id,
             has_ended: child.has_ended,
             is_stopped: child.is_stopped,
-            words: commands,
+            commands,
             stop_token: cut.clone(),
         };
         if let Some(before) = self.watches.insert(child.task, look) {
@@ -296,17 +297,17 @@ impl Driver {
 
     /// Watches a child that has finished, as an inbox command reports. The command leaves the inbox
     /// with the child's result, or at once if no task waits for the child.
-    pub(super) fn watch_finished_child(&mut self, child: ExecutionId, word: CommandId) {
+    pub(super) fn watch_finished_child(&mut self, child: ExecutionId, command: CommandId) {
         let is_it =
             |task: &Task| self.execution.task(*task).and_then(|step| step.child) == Some(child);
         let task = self.execution.agenda().in_children().iter().copied().find(is_it);
-        match task.and_then(|task| Child::of_task(&self.execution, task)) {
+        match task.and_then(|task| Child::for_task(&self.execution, task)) {
             Some(child) => {
                 let task = child.task;
                 self.spawn_watch(Child { has_ended: true, ..child });
-                self.children.keep_command(task, word);
+                self.children.keep_command(task, command);
             }
-            None => self.pending.mark_handled(word),
+            None => self.pending.mark_handled(command),
         }
     }
 
@@ -322,7 +323,7 @@ impl Driver {
     }
 
     pub(super) fn watch_child(&mut self, task: Task) {
-        if let Some(child) = Child::of_task(&self.execution, task) {
+        if let Some(child) = Child::for_task(&self.execution, task) {
             self.spawn_watch(child);
         }
     }
@@ -338,8 +339,8 @@ impl Driver {
         self.jobs.spawn(async move {
             tokio::select! {
                 biased;
-                () = cut.cancelled() => JobResult::Nothing,
-                seen = child.watch(context) => JobResult::Looked(task, number, seen),
+                () = cut.cancelled() => JobResult::Cancelled,
+                status = child.watch(context) => JobResult::ChildChecked(task, number, status),
             }
         });
     }
@@ -357,9 +358,10 @@ pub(crate) async fn notify_parent(
         if head.is_none_or(|head| head.state.is_finished()) {
             break;
         }
-        match context.control.tell(parent.execution, command.clone()).await {
+        match context.control.send_command(parent.execution, command.clone()).await {
             Ok(()) => break,
-            // Many children have finished, and the parent has not handled their commands yet.
+            // Waits and tries again, because the parent has not handled the commands of other
+            // children yet.
             Err(StoreError::Full { .. }) => time::sleep(POLL_INTERVAL).await,
             Err(err) => return Err(err),
         }
@@ -368,14 +370,14 @@ pub(crate) async fn notify_parent(
 }
 
 /// Converts the end of a child into the result of its parent's step.
-fn child_result(child: &Execution, most: usize) -> Result<CallOutput, ToolError> {
+fn child_result(child: &Execution, max_bytes: usize) -> Result<CallOutput, ToolError> {
     match child.state() {
         ExecutionState::Completed => {
             let output = child.outputs();
             let bytes = json::json_size(&output);
-            if bytes > most {
+            if bytes > max_bytes {
                 let why = format!(
-                    "its steps returned {bytes} bytes as JSON, the limit is {most}: let them \
+                    "its steps returned {bytes} bytes as JSON, the limit is {max_bytes}: let them \
                      return less"
                 );
                 return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
@@ -391,7 +393,7 @@ fn child_result(child: &Execution, most: usize) -> Result<CallOutput, ToolError>
 }
 
 /// Returns the first failure of a child in which every required step succeeded.
-fn any_failure(child: &Execution) -> ToolError {
+fn first_failure(child: &Execution) -> ToolError {
     let errors = child.steps().iter().filter_map(|step| match &step.state {
         StepState::Failed(error) => Some((step.finished_at, error)),
         _ => None,
@@ -416,13 +418,14 @@ fn required_failure(child: &Execution) -> ToolError {
     match failed.min_by_key(|(_, step, _)| step.finished_at) {
         Some((planned, _, error)) => {
             let message = format!("`{}` of `{}`: {}", planned.id, child.id(), error.message);
-            // The child has finished, so none of its calls can still have an effect.
+            // Clears the unknown outcome, because the child has finished and none of its calls can
+            // still have an effect.
             ToolError { is_definite: true, message: message.as_str().into(), ..error.clone() }
         }
         None if child.missed_deadline() => {
             let why = format!("the deadline of `{}` passed", child.id());
             ToolError::new(ErrorCode::DEADLINE, why)
         }
-        None => any_failure(child),
+        None => first_failure(child),
     }
 }

@@ -17,22 +17,25 @@ pub(super) const CROWDED_DELAY: TimeDelta = TimeDelta::minutes(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartPermission {
     Now,
-    /// Not while the lease is in doubt, because another worker may have claimed the execution. The
-    /// driver then records no start, since it could not call the tool after the append.
+    /// No task may start until the lease is safe, because another worker may have claimed the
+    /// execution. The driver records no start meanwhile, since it could not call the tool after the
+    /// append.
     Later,
-    /// Not on this worker, because it drains or lacks a tool.
+    /// No task may start on this worker, because it drains or lacks a tool.
     Elsewhere,
 }
 
 impl Driver {
     pub(super) fn wake_delay(&self) -> Option<Duration> {
-        // An execution with a later start is parked, and the next claim starts it.
+        // Needs no timer for a planned start, because such an execution is parked and the next
+        // claim starts it.
         self.execution.started_at()?;
         let until = |due: Timestamp| (due - self.context.clock.now()).to_std().unwrap_or_default();
         let due = machine::wake_at(&self.execution).map(until);
         let held_up = self.is_delayed_by_lease().then_some(self.context.options.poll);
         let wait = due.into_iter().chain(self.linger_time()).chain(held_up).min()?;
-        // A due task that may not start must not keep the driver busy.
+        // Waits for a poll interval, because a due task that may not start must not keep the driver
+        // busy.
         let begins = self.start_permission() == StartPermission::Now;
         let least = if begins { Duration::ZERO } else { self.context.options.poll };
         Some(wait.max(least))
@@ -52,7 +55,8 @@ impl Driver {
         if self.is_delayed_by_lease() {
             return false;
         }
-        // Without other workers nobody would find a child again, so it stays until it finishes.
+        // Keeps the execution in memory until the child finishes, because no other worker would
+        // find the child again.
         if self.linger_time().is_some() || (self.context.is_alone && self.is_child()) {
             return false;
         }
@@ -60,9 +64,9 @@ impl Driver {
         self.next_due_at().is_none_or(|due| due - self.context.clock.now() > soon)
     }
 
-    /// Returns whether tasks may start here. Nothing else decides this.
+    /// Returns whether tasks may start here. No other function decides this.
     pub(super) fn start_permission(&self) -> StartPermission {
-        if self.intake.is_draining || self.tool_presence.has_missing() {
+        if self.inputs.is_draining || self.tool_presence.has_missing() {
             StartPermission::Elsewhere
         } else if self.is_lease_doubtful() {
             StartPermission::Later
@@ -82,7 +86,7 @@ impl Driver {
         let is_held =
             self.held_starts.front().is_some_and(|start| start.0 <= self.pending.durable_seq());
         is_held
-            || self.claim.must_decide_again
+            || self.claim.needs_decision
             || (self.has_work() && self.start_permission() == StartPermission::Later)
     }
 
@@ -107,9 +111,9 @@ impl Driver {
         let other = if only_waits { patience } else { room };
         match Arc::clone(other).try_acquire_owned() {
             Ok(place) => self.slot = place,
-            // Without other workers nobody would find the execution again.
+            // Keeps the execution in memory, because no other worker would find it again.
             Err(_) if only_waits => return *is_alone,
-            // The execution has waited long enough, so it may exceed the limit.
+            // Moves the execution even beyond the limit, because it has waited long enough.
             Err(_) => (),
         }
         true
@@ -132,7 +136,8 @@ impl Driver {
     pub(super) fn next_due_at(&self) -> Option<Timestamp> {
         let is_for_others = self.has_work() || self.children.has_unknown();
         if self.start_permission() == StartPermission::Elsewhere && is_for_others {
-            // A time in the past is due by the clocks of all other workers, too.
+            // Uses the creation time, because a time in the past is due by the clocks of all other
+            // workers, too.
             return Some(self.execution.created_at());
         }
         machine::wake_at(&self.execution)

@@ -14,8 +14,8 @@ use tracing::{debug, warn};
 
 use super::{DriveError, WorkerContext};
 
-/// Events that may wait for an append. Calls of reads do not wait for the disk, so they need a
-/// limit.
+/// Maximum number of events that wait for an append. The limit is needed because calls of reads do
+/// not wait for the disk.
 const MAX_EVENTS: usize = 4_096;
 /// Bytes of call results that may wait for an append.
 const MAX_BYTES: usize = 8 << 20;
@@ -61,8 +61,8 @@ impl PendingEvents {
         }
     }
 
-    pub(super) fn notify_created(&mut self, born: oneshot::Sender<Result<(), AppendError>>) {
-        self.created_notice = Some(born);
+    pub(super) fn notify_created(&mut self, notice: oneshot::Sender<Result<(), AppendError>>) {
+        self.created_notice = Some(notice);
     }
 
     pub(super) fn push(&mut self, events: impl IntoIterator<Item = RecordedEvent>) {
@@ -100,7 +100,7 @@ impl PendingEvents {
         if self.in_flight.is_some() {
             return;
         }
-        // Results that the machine ignored are not part of the append.
+        // Resets the counter, because results that the machine ignored are not part of the append.
         self.bytes = 0;
         if self.queue.is_empty() && self.handled_commands.is_empty() {
             return;
@@ -110,8 +110,8 @@ impl PendingEvents {
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
             let (id, end) = (execution.id(), self.durable);
-            // The commands have no effect here. If another worker has claimed the execution, they
-            // are meant for that worker and must stay in the inbox.
+            // Removes the commands, which have no effect here. Another worker that has claimed the
+            // execution still needs them, so they stay in the inbox then.
             let discard = async move {
                 if !store.read(id, end).await?.is_empty() {
                     return Err(AppendError::Conflict);
@@ -155,17 +155,18 @@ impl PendingEvents {
                 self.recover_append(flight, err, context, id).await
             }
             Err(AppendError::Conflict) => Err(DriveError::Fenced),
-            // Commands that stay in the inbox are delivered again, and have no effect then.
+            // Ignores the error, because commands that stay in the inbox are delivered again and
+            // have no effect then.
             _ => Ok(()),
         };
-        if let Some(born) = self.created_notice.take() {
+        if let Some(notice) = self.created_notice.take() {
             let answer = match &result {
                 Ok(()) => Ok(()),
                 Err(DriveError::Store(err)) => Err(AppendError::Store(err.clone())),
                 Err(_) => Err(AppendError::Conflict),
             };
-            // The receiver may be gone.
-            let _ = born.send(answer);
+            // Ignores the error, because the receiver may have been dropped.
+            let _ = notice.send(answer);
         }
         result?;
         self.durable = end;
@@ -181,7 +182,7 @@ impl PendingEvents {
         id: ExecutionId,
     ) -> Result<(), DriveError> {
         if let AppendError::Store(err @ StoreError::TooLarge { .. }) = err {
-            // The store wrote nothing, and will refuse the same events again.
+            // Gives up, because the store wrote nothing and will refuse the same events again.
             return Err(err.into());
         }
         debug!(execution = %id, %err, "an append failed, reading the log");
@@ -197,9 +198,10 @@ impl PendingEvents {
                     }
                 }
                 Ok(LogState::Displaced { is_ours_first }) => {
-                    if is_ours_first && let Some(born) = self.created_notice.take() {
-                        // The execution was created, and another worker has claimed it already.
-                        let _ = born.send(Ok(()));
+                    if is_ours_first && let Some(notice) = self.created_notice.take() {
+                        // Reports success, because the execution was created, and another worker
+                        // has claimed it already.
+                        let _ = notice.send(Ok(()));
                     }
                     return Err(DriveError::Fenced);
                 }

@@ -21,7 +21,7 @@ use crate::{
     permits::HeldPermit,
 };
 
-const MAX_TASKS: usize = 256;
+const MAX_WAITING_TASKS: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct PermitRequests {
@@ -65,17 +65,17 @@ impl Driver {
         if held.is_empty() && self.permit_requests.waiting.is_empty() {
             return;
         }
-        // A task whose limit is full must not block a task with another limit. A sequential
-        // execution keeps the order of its tasks.
+        // Requests permits for all limits, because a task whose limit is full must not block a task
+        // with another limit. A sequential execution keeps the order of its tasks.
         let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
-        let most = if is_sequential { 1 } else { MAX_TASKS };
+        let most = if is_sequential { 1 } else { MAX_WAITING_TASKS };
         let first: Vec<Task> = held.iter().take(most).copied().collect();
         self.permit_requests.waiting.retain(|task, _| first.binary_search(task).is_ok());
-        self.start_permitted(&first);
+        self.start_tasks_with_permits(&first);
         let slots = self.free_slots();
         if slots == 0 {
             let is_later = self.start_permission() == StartPermission::Later;
-            self.claim.must_decide_again |= is_later && !first.is_empty();
+            self.claim.needs_decision |= is_later && !first.is_empty();
             let keeps = !is_later && machine::can_start_tasks(&self.execution);
             let asks = self.permit_requests.waiting.values_mut();
             asks.filter(|waiting| !(keeps && waiting.has_only_rates()))
@@ -92,7 +92,7 @@ impl Driver {
         }
     }
 
-    fn start_permitted(&mut self, first: &[Task]) {
+    fn start_tasks_with_permits(&mut self, first: &[Task]) {
         for task in first {
             if self.free_slots() == 0 {
                 return;
@@ -138,7 +138,7 @@ impl Driver {
         Arc::clone(&waiting.keys)
     }
 
-    /// Makes sure that a task has an open request, or none.
+    /// Opens a request for a task if `may_ask` is true, and cancels an open request otherwise.
     fn request_permit(&mut self, task: Task, may_ask: bool) {
         let Some(waiting) = self.permit_requests.waiting.get_mut(&task) else { return };
         if !may_ask {
@@ -158,7 +158,7 @@ impl Driver {
         self.jobs.spawn(async move {
             tokio::select! {
                 biased;
-                () = cut.cancelled() => JobResult::Nothing,
+                () = cut.cancelled() => JobResult::Cancelled,
                 permit = permits.acquire_permit(holder, limits, priority) => {
                     JobResult::Permitted(task, number, permit)
                 }

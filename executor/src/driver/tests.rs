@@ -18,39 +18,39 @@ use crate::{
     call_limits::{LimitRule, LimitedCalls},
     worker::{
         Worker,
-        tests::{plan, step, worker, worker_within},
+        tests::{plan, step, worker, worker_with_limits},
     },
 };
 
 /// A driver that the test runs step by step, with its worker context.
-struct Scene {
+struct DriverTest {
     driver: Driver,
     store: Arc<Memory>,
     context: Arc<WorkerContext>,
     commands: u32,
-    /// Releases dropped permits.
+    /// The task that releases dropped permits.
     _returning: JoinSet<()>,
 }
 
-impl Scene {
+impl DriverTest {
     /// Starts an execution. Its first append is durable.
     async fn new(plan: Arc<Plan>, options: ExecutionOptions) -> Self {
         let store = Arc::new(Memory::new());
         let (worker, _) = worker(&store);
-        Self::with(store, &worker, plan, options).await
+        Self::with_store(store, &worker, plan, options).await
     }
 
     /// Starts an execution with a rate limit on `set.limited` for each value of `k`.
-    async fn rated(rate: Rate, plan: Arc<Plan>, options: ExecutionOptions) -> Self {
+    async fn with_rate_limit(rate: Rate, plan: Arc<Plan>, options: ExecutionOptions) -> Self {
         let of = LimitedCalls::Tool("set.limited".parse().unwrap());
         let key = Some("k".parse().unwrap());
-        let rule = LimitRule { of, key, concurrency: None, rate: Some(rate) };
+        let rule = LimitRule { calls: of, key, concurrency: None, rate: Some(rate) };
         let store = Arc::new(Memory::new());
-        let (worker, _) = worker_within(&store, vec![rule]);
-        Self::with(store, &worker, plan, options).await
+        let (worker, _) = worker_with_limits(&store, vec![rule]);
+        Self::with_store(store, &worker, plan, options).await
     }
 
-    async fn with(
+    async fn with_store(
         store: Arc<Memory>,
         worker: &Worker,
         plan: Arc<Plan>,
@@ -72,13 +72,13 @@ impl Scene {
         let mut returning = JoinSet::new();
         let permits = Arc::clone(&context.permits);
         returning.spawn(async move { permits.release_returned().await });
-        let mut scene = Self { driver, store, context, commands: 0, _returning: returning };
-        scene.write().await;
-        scene
+        let mut test = Self { driver, store, context, commands: 0, _returning: returning };
+        test.run_until_durable().await;
+        test
     }
 
     /// Runs the driver until all its decisions are durable.
-    async fn write(&mut self) {
+    async fn run_until_durable(&mut self) {
         self.driver.process_results();
         while !self.driver.pending.is_empty() {
             let result = self.driver.pending.wait_for_append().await;
@@ -87,15 +87,15 @@ impl Scene {
         }
     }
 
-    async fn tell(&mut self, command: Command) {
+    async fn send_command(&mut self, command: Command) {
         self.commands += 1;
-        let (id, execution) = (numbered(self.commands), self.driver.execution.id());
+        let (id, execution) = (numbered_command(self.commands), self.driver.execution.id());
         let envelope = SentCommand { id, execution, at: self.context.clock.now(), command };
         self.driver.apply_command(envelope, true);
-        self.write().await;
+        self.run_until_durable().await;
     }
 
-    async fn kinds(&self) -> Vec<&'static str> {
+    async fn event_kinds(&self) -> Vec<&'static str> {
         let log = self.store.read(self.driver.execution.id(), Seq::START).await.unwrap();
         log.iter().map(|recorded| recorded.event.kind()).collect()
     }
@@ -106,86 +106,90 @@ async fn a_head_shows_that_a_person_is_needed_in_every_state() {
     let steps =
         [("s", "flow.sleep", json!({ "ms": 60_000 })), ("w", "flow.wait", json!({ "name": "go" }))];
     let plan = plan(steps.map(|(id, tool, parameters)| step(id, tool, parameters)).to_vec());
-    let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
-    let head = async |scene: &Scene| {
-        let head = scene.store.head(scene.driver.execution.id()).await.unwrap().unwrap();
+    let mut test = DriverTest::new(plan, ExecutionOptions::default()).await;
+    let head = async |test: &DriverTest| {
+        let head = test.store.head(test.driver.execution.id()).await.unwrap().unwrap();
         (head.state, head.needs_person)
     };
-    assert_eq!(head(&scene).await, (ExecutionState::InProgress, true));
-    scene.tell(Command::Signal { name: "go".to_owned(), payload: Arc::default() }).await;
-    assert_eq!(head(&scene).await, (ExecutionState::InProgress, false));
+    assert_eq!(head(&test).await, (ExecutionState::InProgress, true));
+    test.send_command(Command::Signal { name: "go".to_owned(), payload: Arc::default() }).await;
+    assert_eq!(head(&test).await, (ExecutionState::InProgress, false));
 }
 
-fn limited(n: usize) -> Arc<Plan> {
+fn plan_with_limited_steps(n: usize) -> Arc<Plan> {
     plan((0..n).map(|number| step(&format!("s{number}"), "set.limited", json!({}))).collect())
 }
 
-fn parts(n: usize) -> Arc<Plan> {
+fn plan_with_child_steps(n: usize) -> Arc<Plan> {
     let part = "plan_2_aaaaaaaaa".parse().unwrap();
-    let steps = (0..n).map(|it| UncheckedStep {
+    let steps = (0..n).map(|number| UncheckedStep {
         plan: Some(part),
-        ..step(&format!("s{it}"), "set.part", json!({}))
+        ..step(&format!("s{number}"), "set.part", json!({}))
     });
     plan(steps.collect())
 }
 
-fn numbered(n: u32) -> CommandId {
+fn numbered_command(n: u32) -> CommandId {
     format!("cmd_{n}_aaaaaaaaa").parse().unwrap()
 }
 
-fn task(n: usize) -> Task {
+fn numbered_task(n: usize) -> Task {
     Task::from(StepNumber::new(n))
 }
 
-fn ended(task: Task, attempt: u32, bytes: usize) -> JobResult {
+fn ended_call(task: Task, attempt: u32, bytes: usize) -> JobResult {
     let (attempt, result) = (Attempt::nth_after(attempt - 1), Ok(Value::Null.into()));
-    JobResult::Ended(FinishedCall { task, attempt, result, bytes, is_gone: false })
+    JobResult::Ended(FinishedCall { task, attempt, result, bytes, is_tool_missing: false })
 }
 
 /// Regression: the ignored result counted as waiting bytes, and the driver took no more input.
 #[tokio::test(start_paused = true)]
 async fn an_ignored_result_does_not_count_as_waiting_bytes() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
-    let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
+    let mut test = DriverTest::new(plan, ExecutionOptions::default()).await;
     for _ in 0..3 {
-        scene.driver.results.push_back(ended(task(0), 7, 9 << 20));
+        test.driver.results.push_back(ended_call(numbered_task(0), 7, 9 << 20));
     }
-    scene.write().await;
-    assert!(scene.driver.results.is_empty() && !scene.driver.pending.is_full());
-    scene.driver.results.push_back(ended(task(0), 1, 4));
-    scene.write().await;
-    assert_eq!(scene.kinds().await.last(), Some(&"finished"));
+    test.run_until_durable().await;
+    assert!(test.driver.results.is_empty() && !test.driver.pending.is_full());
+    test.driver.results.push_back(ended_call(numbered_task(0), 1, 4));
+    test.run_until_durable().await;
+    assert_eq!(test.event_kinds().await.last(), Some(&"finished"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_child_is_polled_by_one_job_at_a_time() {
-    let mut scene = Scene::new(parts(2), ExecutionOptions::default()).await;
-    let driver = &mut scene.driver;
+    let mut test = DriverTest::new(plan_with_child_steps(2), ExecutionOptions::default()).await;
+    let driver = &mut test.driver;
     assert_eq!(driver.jobs.len(), 2);
     driver.watch_children();
     driver.watch_children();
     assert_eq!(driver.jobs.len(), 2, "as many as before");
     let child = driver.execution.step(StepNumber::new(0)).child.unwrap();
-    driver.watch_finished_child(child, numbered(1));
-    driver.watch_finished_child(child, numbered(1));
-    driver.watch_finished_child(child, numbered(2));
+    driver.watch_finished_child(child, numbered_command(1));
+    driver.watch_finished_child(child, numbered_command(1));
+    driver.watch_finished_child(child, numbered_command(2));
     driver.watch_children();
     assert_eq!(driver.jobs.len(), 3, "a newer watch replaced an older one");
-    // The plan of the children is missing, so each watch ends, and one was replaced.
+    // The plan of the children is missing, so each watch ends. One of the watches was replaced.
     let mut looked = Vec::new();
     while let Some(done) = driver.jobs.join_next().await {
         match done.unwrap() {
-            JobResult::Looked(task, number, seen) => {
+            JobResult::ChildChecked(task, number, seen) => {
                 let words = driver.children.finish_watch(task, number, &seen);
-                assert_eq!(words.len(), if task == self::task(0) { 2 } else { 0 }, "{task:?}");
+                assert_eq!(
+                    words.len(),
+                    if task == self::numbered_task(0) { 2 } else { 0 },
+                    "{task:?}"
+                );
                 looked.push(task);
             }
-            JobResult::Nothing => (),
+            JobResult::Cancelled => (),
             other => panic!("{other:?}"),
         }
     }
     looked.sort();
-    assert_eq!(looked, [task(0), task(1)]);
+    assert_eq!(looked, [numbered_task(0), numbered_task(1)]);
 }
 
 /// Regression: the execution was parked without a due time, although the tool was back.
@@ -193,20 +197,20 @@ async fn a_child_is_polled_by_one_job_at_a_time() {
 async fn a_tool_that_returns_before_the_release_is_called() {
     let mut first = step("a", "set.endless", json!({}));
     first.policy.requires_approval = true;
-    let mut scene = Scene::new(plan(vec![first]), ExecutionOptions::default()).await;
-    let (toolbox, name) = (scene.context.toolbox.clone(), "set".parse().unwrap());
-    let set = toolbox.whole_set(&name).unwrap();
+    let mut test = DriverTest::new(plan(vec![first]), ExecutionOptions::default()).await;
+    let (toolbox, name) = (test.context.toolbox.clone(), "set".parse().unwrap());
+    let set = toolbox.set_with_tools(&name).unwrap();
     toolbox.remove_set(&name);
     let of = "a".parse().unwrap();
-    scene.tell(Command::Approve { step: of, item: None, approved: true, comment: None }).await;
-    assert_eq!(scene.kinds().await.last(), Some(&"step_approved"));
-    assert!(scene.driver.can_park());
+    test.send_command(Command::Approve { step: of, item: None, approved: true, comment: None })
+        .await;
+    assert_eq!(test.event_kinds().await.last(), Some(&"step_approved"));
+    assert!(test.driver.can_park());
     toolbox.put_set(set);
-    scene.driver.check_tools();
-    assert!(!scene.driver.can_park());
+    test.driver.check_tools();
+    assert!(!test.driver.can_park());
     assert!(
-        scene.driver.claim.must_decide_again
-            && scene.driver.start_permission() == StartPermission::Now
+        test.driver.claim.needs_decision && test.driver.start_permission() == StartPermission::Now
     );
 }
 
@@ -216,67 +220,67 @@ async fn a_tool_that_returns_before_the_release_is_called() {
 async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
     let mut first = step("a", "set.endless", json!({}));
     first.policy.requires_approval = true;
-    let mut scene = Scene::new(plan(vec![first]), ExecutionOptions::default()).await;
-    let (id, execution) = (numbered(1), scene.driver.execution.id());
+    let mut test = DriverTest::new(plan(vec![first]), ExecutionOptions::default()).await;
+    let (id, execution) = (numbered_command(1), test.driver.execution.id());
     let of = "a".parse().unwrap();
     let command = Command::Approve { step: of, item: None, approved: true, comment: None };
-    let at = scene.context.clock.now();
-    scene.driver.apply_command(SentCommand { id, execution, at, command }, true);
-    assert!(scene.driver.is_held(task(0)), "the call waits until its start is durable");
-    let (toolbox, name) = (scene.context.toolbox.clone(), "set".parse().unwrap());
-    let set = toolbox.whole_set(&name).unwrap();
+    let at = test.context.clock.now();
+    test.driver.apply_command(SentCommand { id, execution, at, command }, true);
+    assert!(test.driver.is_held(numbered_task(0)), "the call waits until its start is durable");
+    let (toolbox, name) = (test.context.toolbox.clone(), "set".parse().unwrap());
+    let set = toolbox.set_with_tools(&name).unwrap();
     toolbox.remove_set(&name);
-    scene.write().await;
-    assert_eq!(scene.kinds().await.last(), Some(&"step_interrupted"));
+    test.run_until_durable().await;
+    assert_eq!(test.event_kinds().await.last(), Some(&"step_interrupted"));
     assert!(
-        scene.driver.can_park() && scene.driver.next_due_at() <= Some(at),
+        test.driver.can_park() && test.driver.next_due_at() <= Some(at),
         "the execution is parked"
     );
     let StepState::Retrying { error: Some(error), .. } =
-        &scene.driver.execution.step(StepNumber::new(0)).state
+        &test.driver.execution.step(StepNumber::new(0)).state
     else {
         panic!("it begins again")
     };
     assert!(error.message.contains("`set.endless`"), "{error}");
     toolbox.put_set(set);
     assert!(
-        matches!(scene.driver.next_input().await, DriverInput::Woken),
+        matches!(test.driver.next_input().await, DriverInput::Woken),
         "the driver wakes when the tool is back"
     );
-    scene.driver.decide(Input::Woken);
-    scene.write().await;
-    assert_eq!(scene.kinds().await.last(), Some(&"step_started"));
-    assert_eq!(scene.driver.jobs.len(), 1, "the tool is called");
+    test.driver.decide(Input::Woken);
+    test.run_until_durable().await;
+    assert_eq!(test.event_kinds().await.last(), Some(&"step_started"));
+    assert_eq!(test.driver.jobs.len(), 1, "the tool is called");
 }
 
 /// Regression: the command left the inbox at once. A driver that crashed before it had read the
 /// child's log lost the notification.
 #[tokio::test(start_paused = true)]
 async fn a_command_stays_in_the_inbox_until_the_childs_result_is_logged() {
-    let mut scene = Scene::new(parts(1), ExecutionOptions::default()).await;
-    let id = scene.driver.execution.id();
-    let child = scene.driver.execution.step(StepNumber::new(0)).child.unwrap();
-    scene.context.control.tell(id, Command::ChildEnded { child }).await.unwrap();
+    let mut test = DriverTest::new(plan_with_child_steps(1), ExecutionOptions::default()).await;
+    let id = test.driver.execution.id();
+    let child = test.driver.execution.step(StepNumber::new(0)).child.unwrap();
+    test.context.control.send_command(id, Command::ChildEnded { child }).await.unwrap();
     for _ in 0..2 {
-        for envelope in scene.store.list_commands(Some(id)).await.unwrap() {
-            scene.driver.apply_command(envelope, true);
+        for envelope in test.store.list_commands(Some(id)).await.unwrap() {
+            test.driver.apply_command(envelope, true);
         }
-        scene.write().await;
-        assert_eq!(scene.store.list_commands(Some(id)).await.unwrap().len(), 1);
+        test.run_until_durable().await;
+        assert_eq!(test.store.list_commands(Some(id)).await.unwrap().len(), 1);
     }
-    while let Some(done) = scene.driver.jobs.join_next().await {
-        scene.driver.collect_results(done.unwrap());
+    while let Some(done) = test.driver.jobs.join_next().await {
+        test.driver.collect_results(done.unwrap());
     }
-    scene.write().await;
-    assert!(scene.driver.execution.agenda().is_finished());
-    assert_eq!(scene.store.list_commands(Some(id)).await.unwrap(), []);
-    // A command that no task waits for leaves the inbox at once.
-    scene.context.control.tell(id, Command::ChildEnded { child }).await.unwrap();
-    for envelope in scene.store.list_commands(Some(id)).await.unwrap() {
-        scene.driver.apply_command(envelope, true);
+    test.run_until_durable().await;
+    assert!(test.driver.execution.agenda().is_finished());
+    assert_eq!(test.store.list_commands(Some(id)).await.unwrap(), []);
+    // A command leaves the inbox at once if no task waits for it.
+    test.context.control.send_command(id, Command::ChildEnded { child }).await.unwrap();
+    for envelope in test.store.list_commands(Some(id)).await.unwrap() {
+        test.driver.apply_command(envelope, true);
     }
-    scene.write().await;
-    assert_eq!(scene.store.list_commands(Some(id)).await.unwrap(), []);
+    test.run_until_durable().await;
+    assert_eq!(test.store.list_commands(Some(id)).await.unwrap(), []);
 }
 
 /// Regression: the parent was parked until its deadline, or without a due time, before its child
@@ -284,14 +288,14 @@ async fn a_command_stays_in_the_inbox_until_the_childs_result_is_logged() {
 #[tokio::test(start_paused = true)]
 async fn a_draining_worker_leaves_its_unstarted_child_to_others() {
     for (seen, is_due) in [(ChildStatus::Running, false), (ChildStatus::Unknown, true)] {
-        let mut scene = Scene::new(parts(1), ExecutionOptions::default()).await;
-        scene.driver.jobs.shutdown().await;
-        scene.context.drain.cancel();
-        scene.driver.intake.is_draining = true;
-        scene.driver.collect_results(JobResult::Looked(task(0), 1, seen));
-        scene.write().await;
-        assert!(scene.driver.can_park());
-        assert_eq!(scene.driver.next_due_at().is_some(), is_due);
+        let mut test = DriverTest::new(plan_with_child_steps(1), ExecutionOptions::default()).await;
+        test.driver.jobs.shutdown().await;
+        test.context.drain.cancel();
+        test.driver.inputs.is_draining = true;
+        test.driver.collect_results(JobResult::ChildChecked(numbered_task(0), 1, seen));
+        test.run_until_durable().await;
+        assert!(test.driver.can_park());
+        assert_eq!(test.driver.next_due_at().is_some(), is_due);
     }
 }
 
@@ -299,20 +303,20 @@ async fn a_draining_worker_leaves_its_unstarted_child_to_others() {
 #[tokio::test(start_paused = true)]
 async fn a_driver_requests_only_permits_that_have_a_slot() {
     let options = ExecutionOptions { max_parallel: Some(2), ..ExecutionOptions::default() };
-    let mut scene = Scene::new(limited(5), options).await;
-    assert_eq!(scene.driver.permit_requests.open_requests(), 2);
-    scene.tell(Command::Pause).await;
-    assert_eq!(scene.driver.permit_requests.open_requests(), 0, "nothing may begin");
-    scene.tell(Command::Resume).await;
-    assert_eq!(scene.driver.permit_requests.open_requests(), 2);
+    let mut test = DriverTest::new(plan_with_limited_steps(5), options).await;
+    assert_eq!(test.driver.permit_requests.open_requests(), 2);
+    test.send_command(Command::Pause).await;
+    assert_eq!(test.driver.permit_requests.open_requests(), 0, "nothing may begin");
+    test.send_command(Command::Resume).await;
+    assert_eq!(test.driver.permit_requests.open_requests(), 2);
     // One call holds the only permit, so one more may wait for it.
-    while scene.driver.execution.agenda().running().is_empty() {
-        let done = scene.driver.jobs.join_next().await.unwrap().unwrap();
-        scene.driver.collect_results(done);
-        scene.write().await;
+    while test.driver.execution.agenda().running().is_empty() {
+        let done = test.driver.jobs.join_next().await.unwrap().unwrap();
+        test.driver.collect_results(done);
+        test.run_until_durable().await;
     }
-    assert_eq!(scene.driver.execution.agenda().running().len(), 1);
-    assert_eq!(scene.driver.permit_requests.open_requests(), 1);
+    assert_eq!(test.driver.execution.agenda().running().len(), 1);
+    assert_eq!(test.driver.permit_requests.open_requests(), 1);
 }
 
 /// Regression: rates counted permits of steps without a slot, which then had to wait again.
@@ -323,20 +327,20 @@ async fn a_permit_of_a_rate_is_kept_until_a_slot_is_free() {
         (0..5).map(|number| step(&format!("s{number}"), "set.limited", json!({ "k": number })));
     let options = ExecutionOptions { max_parallel: Some(1), ..ExecutionOptions::default() };
     let rate = Rate { calls: 1, per_ms: 3_600_000 };
-    let mut scene = Scene::rated(rate, plan(steps.collect()), options).await;
+    let mut test = DriverTest::with_rate_limit(rate, plan(steps.collect()), options).await;
     for n in 0..5 {
-        while scene.driver.permit_requests.open_requests() > 0 {
-            let done = scene.driver.jobs.join_next().await.unwrap().unwrap();
-            scene.driver.collect_results(done);
-            scene.write().await;
+        while test.driver.permit_requests.open_requests() > 0 {
+            let done = test.driver.jobs.join_next().await.unwrap().unwrap();
+            test.driver.collect_results(done);
+            test.run_until_durable().await;
         }
-        let running = scene.driver.execution.agenda().running().iter().copied();
+        let running = test.driver.execution.agenda().running().iter().copied();
         let running: Vec<Task> = running.collect();
         assert_eq!(running.len(), 1, "{n} are over");
-        scene.driver.results.push_back(ended(running[0], 1, 4));
-        scene.write().await;
+        test.driver.results.push_back(ended_call(running[0], 1, 4));
+        test.run_until_durable().await;
     }
-    assert!(scene.driver.execution.agenda().is_finished());
+    assert!(test.driver.execution.agenda().is_finished());
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
@@ -345,33 +349,30 @@ async fn a_permit_of_a_rate_is_kept_until_a_slot_is_free() {
 #[tokio::test(start_paused = true)]
 async fn a_call_held_for_the_lease_starts_when_the_lease_is_safe() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
-    let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
-    let call = scene.driver.execution.agenda().running().first().copied().unwrap();
-    scene
-        .driver
-        .held_starts
-        .push_back((scene.driver.pending.durable_seq(), HeldStart::Child(call)));
-    let lease = scene.context.options.lease;
+    let mut test = DriverTest::new(plan, ExecutionOptions::default()).await;
+    let call = test.driver.execution.agenda().running().first().copied().unwrap();
+    test.driver.held_starts.push_back((test.driver.pending.durable_seq(), HeldStart::Child(call)));
+    let lease = test.context.options.lease;
     time::advance(lease.checked_sub(lease / 100).unwrap()).await;
-    scene.driver.process_results();
-    assert!(scene.driver.is_lease_doubtful() && !scene.driver.held_starts.is_empty());
-    scene.context.lease.extend(time::Instant::now(), lease);
-    assert!(!scene.driver.is_lease_doubtful());
-    assert!(scene.driver.wake_delay().is_some() && !scene.driver.can_park());
+    test.driver.process_results();
+    assert!(test.driver.is_lease_doubtful() && !test.driver.held_starts.is_empty());
+    test.context.lease.extend(time::Instant::now(), lease);
+    assert!(!test.driver.is_lease_doubtful());
+    assert!(test.driver.wake_delay().is_some() && !test.driver.can_park());
 }
 
 /// A permit of a cancelled request is released, even if another request is open.
 #[tokio::test(start_paused = true)]
 async fn a_permit_of_a_cancelled_request_starts_no_step() {
-    let mut scene = Scene::new(limited(1), ExecutionOptions::default()).await;
-    let permit = scene.driver.jobs.join_next().await.unwrap().unwrap();
+    let mut test = DriverTest::new(plan_with_limited_steps(1), ExecutionOptions::default()).await;
+    let permit = test.driver.jobs.join_next().await.unwrap().unwrap();
     assert!(matches!(permit, JobResult::Permitted(..)));
-    scene.tell(Command::Pause).await;
-    scene.tell(Command::Resume).await;
-    scene.driver.collect_results(permit);
-    scene.write().await;
-    assert!(scene.driver.execution.agenda().running().is_empty());
-    assert_eq!(scene.driver.permit_requests.open_requests(), 1, "the later request still runs");
+    test.send_command(Command::Pause).await;
+    test.send_command(Command::Resume).await;
+    test.driver.collect_results(permit);
+    test.run_until_durable().await;
+    assert!(test.driver.execution.agenda().running().is_empty());
+    assert_eq!(test.driver.permit_requests.open_requests(), 1, "the later request still runs");
 }
 
 /// Regression: a compensation waited for the permit of a step that would never start.
@@ -390,16 +391,16 @@ async fn a_sequential_compensation_requests_its_own_permit() {
         compensate_on_failure: true,
         ..ExecutionOptions::default()
     };
-    let mut scene = Scene::new(plan(vec![done, next]), options).await;
-    scene.driver.results.push_back(ended(task(0), 1, 4));
-    scene.write().await;
-    assert_eq!(scene.driver.execution.agenda().without_permit().first(), Some(&task(1)));
-    assert_eq!(scene.driver.permit_requests.open_requests(), 1);
-    scene.tell(Command::Cancel { reason: None }).await;
-    let undo = Task { part: Part { undo: true, ..Part::WHOLE }, ..task(0) };
-    let held = scene.driver.execution.agenda().without_permit();
+    let mut test = DriverTest::new(plan(vec![done, next]), options).await;
+    test.driver.results.push_back(ended_call(numbered_task(0), 1, 4));
+    test.run_until_durable().await;
+    assert_eq!(test.driver.execution.agenda().without_permit().first(), Some(&numbered_task(1)));
+    assert_eq!(test.driver.permit_requests.open_requests(), 1);
+    test.send_command(Command::Cancel { reason: None }).await;
+    let undo = Task { part: Part { undo: true, ..Part::WHOLE }, ..numbered_task(0) };
+    let held = test.driver.execution.agenda().without_permit();
     assert_eq!(held.iter().collect::<Vec<_>>(), [&undo]);
-    assert_eq!(scene.driver.permit_requests.open_requests(), 1, "for what undoes the first step");
+    assert_eq!(test.driver.permit_requests.open_requests(), 1, "for what undoes the first step");
 }
 
 /// Regression: after a short failure of the store, an execution stood still until its longest call
@@ -410,17 +411,17 @@ async fn a_new_lease_term_claims_the_execution_again_in_place() {
     let mut next = step("next", "set.endless", json!({}));
     next.depends_on = vec!["short".parse().unwrap()];
     let plan = plan(vec![long, step("short", "set.endless", json!({})), next]);
-    let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
-    let lease = scene.context.options.lease;
+    let mut test = DriverTest::new(plan, ExecutionOptions::default()).await;
+    let lease = test.context.options.lease;
     time::advance(lease * 2).await;
-    scene.driver.results.push_back(ended(task(1), 1, 4));
-    scene.write().await;
-    assert_eq!(scene.driver.execution.agenda().running().len(), 1, "the lease is in doubt");
-    scene.context.lease.extend(time::Instant::now(), lease);
-    scene.write().await;
-    assert_eq!(scene.driver.execution.agenda().running().len(), 2);
+    test.driver.results.push_back(ended_call(numbered_task(1), 1, 4));
+    test.run_until_durable().await;
+    assert_eq!(test.driver.execution.agenda().running().len(), 1, "the lease is in doubt");
+    test.context.lease.extend(time::Instant::now(), lease);
+    test.run_until_durable().await;
+    assert_eq!(test.driver.execution.agenda().running().len(), 2);
     assert_eq!(
-        scene.kinds().await,
+        test.event_kinds().await,
         [
             "created",
             "claimed",
@@ -431,22 +432,22 @@ async fn a_new_lease_term_claims_the_execution_again_in_place() {
             "step_started",
         ]
     );
-    // If another worker was faster, no task starts.
+    // No task may start if another worker was faster.
     time::advance(lease * 2).await;
-    scene.context.lease.extend(time::Instant::now(), lease);
-    let id = scene.driver.execution.id();
-    let mut other = scene.driver.execution.clone();
+    test.context.lease.extend(time::Instant::now(), lease);
+    let id = test.driver.execution.id();
+    let mut other = test.driver.execution.clone();
     let input = Input::Claimed {
         worker: "work_1_bbbbbbbbb".parse().unwrap(),
         node: "b".into(),
         commands_follow: false,
     };
-    let events = machine::decide(&mut other, input, scene.context.clock.now());
-    let append = shared::store::Append::new(id, scene.driver.execution.seq(), &events);
-    scene.store.append(append).await.unwrap();
-    scene.driver.process_results();
-    let result = scene.driver.pending.wait_for_append().await;
-    assert!(matches!(scene.driver.finish_append(result).await, Err(DriveError::Fenced)));
+    let events = machine::decide(&mut other, input, test.context.clock.now());
+    let append = shared::store::Append::new(id, test.driver.execution.seq(), &events);
+    test.store.append(append).await.unwrap();
+    test.driver.process_results();
+    let result = test.driver.pending.wait_for_append().await;
+    assert!(matches!(test.driver.finish_append(result).await, Err(DriveError::Fenced)));
 }
 
 #[test]
@@ -478,16 +479,16 @@ fn only_the_owner_renews_its_claim() {
 #[tokio::test(start_paused = true)]
 async fn an_event_that_no_store_can_write_is_not_appended_again() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
-    let mut scene = Scene::new(plan, ExecutionOptions::default()).await;
+    let mut test = DriverTest::new(plan, ExecutionOptions::default()).await;
     let begun = time::Instant::now();
     let payload = Arc::new(json!("x".repeat(shared::limits::DOCUMENT_BYTES)));
     let signal = Command::Signal { name: "go".to_owned(), payload };
-    let (id, execution) = (numbered(1), scene.driver.execution.id());
-    let at = scene.context.clock.now();
-    scene.driver.apply_command(SentCommand { id, execution, at, command: signal }, true);
-    scene.driver.process_results();
-    let result = scene.driver.pending.wait_for_append().await;
-    let err = scene.driver.finish_append(result).await.unwrap_err();
+    let (id, execution) = (numbered_command(1), test.driver.execution.id());
+    let at = test.context.clock.now();
+    test.driver.apply_command(SentCommand { id, execution, at, command: signal }, true);
+    test.driver.process_results();
+    let result = test.driver.pending.wait_for_append().await;
+    let err = test.driver.finish_append(result).await.unwrap_err();
     assert!(err.is_damage(), "{err}");
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }

@@ -54,8 +54,8 @@ impl Driver {
             return;
         }
         if toolbox.has_all(self.execution.required_tools()) {
-            // Tasks that the last decision could not start may start now.
-            self.claim.must_decide_again |= self.tool_presence.has_missing();
+            // Decides again, because tasks that the last decision could not start may start now.
+            self.claim.needs_decision |= self.tool_presence.has_missing();
             self.tool_presence = ToolPresence { revision: Some(revision), missing: None };
             return;
         }
@@ -64,7 +64,8 @@ impl Driver {
         }
         let mut changes = toolbox.subscribe_changes();
         if toolbox.revision() != revision {
-            // A change between the check and the subscription must not be lost.
+            // Marks the subscription, because a change between the check and the subscription must
+            // not be lost.
             changes.mark_changed();
         }
         self.tool_presence =
@@ -79,7 +80,7 @@ impl Driver {
             return;
         };
         if *is_alone {
-            // The command line reports a missing tool itself, so this is only a log entry.
+            // Only logs the missing tool, because the command line reports it itself.
             warn!(target: toolbox::LOG_TARGET, %execution, %tool, "the execution waits: its tool is missing");
         } else {
             info!(%execution, %tool, "released to other nodes: its tool is missing here");

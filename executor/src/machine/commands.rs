@@ -32,11 +32,13 @@ impl Decision<'_> {
             Command::Approve { approved: true, .. } => "approve",
             Command::Approve { .. } => "reject",
             Command::Settle { .. } => "settle",
-            // A signal always adds an event. The other commands may be applied again at any time.
+            // Records nothing else, because a signal always adds an event and the other commands
+            // may be applied again at any time.
             _ => return self.change_by_command(id, command),
         };
         self.change_by_command(id, command);
-        // The inbox may deliver the command again. Without this event it could take effect then.
+        // Records the command, because the inbox may deliver it again and it could take effect
+        // then.
         if self.events.len() == before {
             self.record_event(Event::CommandIgnored { asked: asked.to_owned(), command: id });
         }
@@ -60,7 +62,7 @@ impl Decision<'_> {
                 self.settle_waiting(id, &step, item, decision);
             }
             Command::Signal { name, payload } => self.receive_signal(id, &name, payload),
-            // The driver reads the log of the child.
+            // Does nothing, because the driver reads the log of the child.
             Command::Pause | Command::Resume | Command::ChildEnded { .. } => (),
         }
     }
@@ -201,10 +203,11 @@ impl Decision<'_> {
 
     fn start_wait(&mut self, task: Task) {
         let attempt = self.execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
-        let is_list =
+        let is_unexpanded_loop =
             task.part.is_whole() && self.execution.plan().step(task.step).for_each.is_some();
-        // The parameters of each item are rendered when it starts.
-        let rendered = if is_list {
+        // Renders nothing for a loop, because the parameters of each item are rendered when it
+        // starts.
+        let rendered = if is_unexpanded_loop {
             check_parameter_size(self.unrendered_parameters(task), Vec::new())
         } else {
             self.render_parameters(task)

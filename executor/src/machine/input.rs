@@ -30,7 +30,8 @@ impl Decision<'_> {
             }
         }
         let Some((_, first)) = errors.first() else { return };
-        // The caller made the mistake, so `onError` of the step does not apply.
+        // Fails the execution, because the caller made the mistake and `onError` of the step does
+        // not apply.
         self.record_event(Event::ExecutionFailed { error: first.clone() });
         for (number, error) in errors {
             self.fail_unstarted(Task::from(number), Attempt::FIRST, error);
@@ -72,17 +73,17 @@ fn is_false_by_input(step: &ToolExecution, input: &Value) -> bool {
     condition.is_some_and(|condition| condition.evaluate(&NoOutputs, input) == Ok(false))
 }
 
-/// The outputs before the first step.
+/// The values that templates can read before the first step: none.
 struct NoOutputs;
 
 impl LookUpValues for NoOutputs {
-    fn value(&self, _: &Target) -> Option<&Value> {
+    fn find_value(&self, _: &Target) -> Option<&Value> {
         None
     }
 }
 
-pub fn unresolved_error(texts: &[Arc<str>], place: &str) -> ToolError {
+pub fn unresolved_error(texts: &[Arc<str>], location: &str) -> ToolError {
     let texts: Vec<String> = texts.iter().map(|text| format!("`{text}`")).collect();
-    let why = format!("{} has no value {place}", texts.join(", "));
+    let why = format!("{} has no value {location}", texts.join(", "));
     ToolError::new(ErrorCode::UNRESOLVED, why)
 }

@@ -43,7 +43,7 @@ impl Decision<'_> {
             (Phase::Expired, None) => {
                 Event::StepFailed { step, part, attempt, error: deadline_error(), command: None }
             }
-            // The execution stopped before every item had run, so no item is to blame.
+            // Reports no failed item, because the execution stopped before every item had run.
             (_, None) => Event::StepCancelled { step, part },
         };
         self.record_event(event);

@@ -16,11 +16,11 @@ use toolbox::flow;
 
 use super::{Decision, add_millis, attempt_name, can_start_tasks, input, is_blocked_by_permit};
 
-/// Warnings of one step about templates without a value. Keeps events small.
+/// Maximum number of a step's warnings about templates without a value. It keeps events small.
 const MAX_WARNINGS: usize = 1_000;
 
 /// Warns that a repeated call is another call than the one with an unknown outcome.
-pub const OTHER_PARAMETERS: &str = "an earlier call of this step has an unknown outcome and had other \
+pub const OTHER_PARAMETERS_WARNING: &str = "an earlier call of this step has an unknown outcome and had other \
     parameters, so this call sends a new idempotency key";
 
 pub(super) struct RenderedParameters {
@@ -39,7 +39,7 @@ impl Decision<'_> {
         while self.has_slot() {
             self.queue_for_permits();
             let Some(task) = self.next_to_start() else { return };
-            if self.is_list(task) {
+            if self.is_unexpanded_loop(task) {
                 self.expand_loop(task);
             } else if self.execution.is_limited(task) {
                 self.execution.set_task_aside(task);
@@ -69,14 +69,14 @@ impl Decision<'_> {
     /// The queue is not in the log. The next owner must start the other tasks in the same order, so
     /// queued tasks must not block them.
     fn queue_for_permits(&mut self) {
-        while let Some(task) = self.first_due()
+        while let Some(task) = self.first_due_retry()
             && self.execution.is_limited(task)
         {
             self.execution.set_task_aside(task);
         }
     }
 
-    fn first_due(&self) -> Option<Task> {
+    fn first_due_retry(&self) -> Option<Task> {
         let (until, task) = self.execution.agenda().retrying().first()?;
         (*until <= self.moment.now).then_some(*task)
     }
@@ -87,7 +87,7 @@ impl Decision<'_> {
     /// permit. With more slots, whole steps come before items of loops.
     fn next_to_start(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
-        let due = self.first_due();
+        let due = self.first_due_retry();
         if self.execution.options().width() == 1 {
             let next = agenda.ready().first().copied().into_iter().chain(due).min()?;
             return (!is_blocked_by_permit(self.execution, next)).then_some(next);
@@ -99,8 +99,8 @@ impl Decision<'_> {
             .min_by_key(|task| (task.part.item.is_some(), *task))
     }
 
-    /// Returns whether a task is a loop whose items are not known yet.
-    fn is_list(&self, task: Task) -> bool {
+    /// Returns whether a task is a loop whose list is not known yet.
+    fn is_unexpanded_loop(&self, task: Task) -> bool {
         task.part.is_whole() && self.execution.plan().step(task.step).for_each.is_some()
     }
 
@@ -134,7 +134,7 @@ impl Decision<'_> {
         let step = self.execution.plan().step(task.step);
         let list = step.for_each.as_ref();
         let found = list.and_then(|for_each| {
-            for_each.list.path.find(self.execution.value(&for_each.list.target)?)
+            for_each.list.path.find(self.execution.find_value(&for_each.list.target)?)
         });
         let found = match found {
             None => "nothing",
@@ -210,7 +210,7 @@ impl Decision<'_> {
             CarriedKey::Own => None,
             CarriedKey::Same(key) => Some(key),
             CarriedKey::OtherParameters => {
-                warnings.push(OTHER_PARAMETERS.to_owned());
+                warnings.push(OTHER_PARAMETERS_WARNING.to_owned());
                 None
             }
         }
@@ -343,7 +343,7 @@ fn wait_in_compensation_error() -> ToolError {
 
 fn parse_sleep_ms(parameters: &Value) -> Result<u64, ToolError> {
     flow::sleep_ms(parameters).ok_or_else(|| {
-        let (most, ms) = (flow::SLEEP_MS, &parameters["ms"]);
+        let (most, ms) = (flow::MAX_SLEEP_MS, &parameters["ms"]);
         let why = format!("`ms` must be a whole number of milliseconds up to {most}, not {ms}");
         ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
     })

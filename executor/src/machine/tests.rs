@@ -40,10 +40,10 @@ struct Story {
     log: Vec<RecordedEvent>,
     now: Timestamp,
     commands: u32,
-    told: usize,
+    checked_events: usize,
     /// The positions in the log at which decisions start.
-    starts: BTreeSet<usize>,
-    limited: Arc<BTreeSet<ToolName>>,
+    decision_starts: BTreeSet<usize>,
+    limited_tools: Arc<BTreeSet<ToolName>>,
 }
 
 fn claim() -> Input {
@@ -55,7 +55,7 @@ fn claim() -> Input {
 }
 
 /// Returns a time some milliseconds after the start of the story.
-fn at(ms: i64) -> Timestamp {
+fn time_at(ms: i64) -> Timestamp {
     Timestamp::from_timestamp_millis(1_700_000_000_000 + ms).unwrap()
 }
 
@@ -90,31 +90,31 @@ fn effect(effect: Effect, mut step: UncheckedStep) -> UncheckedStep {
     step
 }
 
-fn tries(max_attempts: u32, mut step: UncheckedStep) -> UncheckedStep {
+fn with_attempts(max_attempts: u32, mut step: UncheckedStep) -> UncheckedStep {
     step.policy.retry.max_attempts = max_attempts;
     step.policy.retry.jitter = false;
     step
 }
 
-fn approved(mut step: UncheckedStep) -> UncheckedStep {
+fn with_approval(mut step: UncheckedStep) -> UncheckedStep {
     step.policy.requires_approval = true;
     step
 }
 
-fn with(parameters: Value, mut step: UncheckedStep) -> UncheckedStep {
+fn with_parameters(parameters: Value, mut step: UncheckedStep) -> UncheckedStep {
     step.parameters = Arc::new(parameters);
     step
 }
 
 fn sleep(id: &str, ms: u64, after: &[&str]) -> UncheckedStep {
-    with(json!({ "ms": ms }), step(id, "flow.sleep", after))
+    with_parameters(json!({ "ms": ms }), step(id, "flow.sleep", after))
 }
 
 fn wait(id: &str, name: &str, after: &[&str]) -> UncheckedStep {
-    with(json!({ "name": name }), step(id, "flow.wait", after))
+    with_parameters(json!({ "name": name }), step(id, "flow.wait", after))
 }
 
-fn when(condition: &str, mut step: UncheckedStep) -> UncheckedStep {
+fn with_condition(condition: &str, mut step: UncheckedStep) -> UncheckedStep {
     step.when = Some(condition.to_owned());
     step
 }
@@ -126,13 +126,13 @@ fn for_each(list: &str, mut step: UncheckedStep) -> UncheckedStep {
 }
 
 /// Sets how many items of a loop run at the same time.
-fn width(max_parallel: u32, mut step: UncheckedStep) -> UncheckedStep {
+fn with_max_parallel(max_parallel: u32, mut step: UncheckedStep) -> UncheckedStep {
     step.policy.max_parallel = Some(max_parallel);
     step
 }
 
 /// Adds a compensation by `set.undo`, which gets the output of the step.
-fn undoable(mut step: UncheckedStep) -> UncheckedStep {
+fn with_compensation(mut step: UncheckedStep) -> UncheckedStep {
     step.compensate = Some(Box::new(UncheckedCompensation {
         tool: "set.undo".parse().unwrap(),
         parameters: Arc::new(json!({ "of": format!("{{{{{}}}}}", step.id) })),
@@ -147,11 +147,11 @@ fn sub_plan(id: &str, after: &[&str]) -> UncheckedStep {
     UncheckedStep { plan, ..step(id, "set.flow", after) }
 }
 
-fn compensating() -> ExecutionOptions {
+fn compensating_options() -> ExecutionOptions {
     ExecutionOptions { compensate_on_failure: true, ..Default::default() }
 }
 
-fn sequential() -> ExecutionOptions {
+fn sequential_options() -> ExecutionOptions {
     ExecutionOptions { mode: ExecutionMode::Sequential, ..Default::default() }
 }
 
@@ -162,7 +162,7 @@ fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
         version: 1,
         query: "q".to_owned(),
         planner: "explicit".to_owned(),
-        created_at: at(0),
+        created_at: time_at(0),
     };
     Arc::new(
         Plan::try_from(UncheckedPlan {
@@ -175,31 +175,31 @@ fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
     )
 }
 
-fn failed() -> ToolError {
+fn failed_error() -> ToolError {
     ToolError::failed("no")
 }
 
-fn timed_out() -> ToolError {
+fn timeout_error() -> ToolError {
     ToolError::new(ErrorCode::TIMEOUT, "slow").with_unknown_outcome()
 }
 
-fn stopped() -> ToolError {
+fn cancelled_error() -> ToolError {
     ToolError::new(ErrorCode::CANCELLED, "stopped").with_unknown_outcome()
 }
 
 impl Story {
     /// Creates an execution, which a worker claims at once.
     fn new(steps: Vec<UncheckedStep>) -> Self {
-        Self::with(steps, ExecutionOptions::default())
+        Self::with_options(steps, ExecutionOptions::default())
     }
 
-    fn with(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Self {
-        let mut story = Self::unclaimed(steps, options);
+    fn with_options(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Self {
+        let mut story = Self::new_unclaimed(steps, options);
         story.claim();
         story
     }
 
-    fn unclaimed(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Self {
+    fn new_unclaimed(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Self {
         let about = plan(steps);
         let created = Created::new(about.id(), about.info().request, options);
         Self::created(&about, created)
@@ -207,14 +207,22 @@ impl Story {
 
     fn created(plan: &Arc<Plan>, created: Created) -> Self {
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
-        let (execution, created) = create_execution_from(id, plan, created, at(0)).unwrap();
+        let (execution, created) = create_execution_from(id, plan, created, time_at(0)).unwrap();
         let (starts, limited) = (BTreeSet::new(), Arc::default());
-        Self { execution, log: vec![created], now: at(0), commands: 0, told: 1, starts, limited }
+        Self {
+            execution,
+            log: vec![created],
+            now: time_at(0),
+            commands: 0,
+            checked_events: 1,
+            decision_starts: starts,
+            limited_tools: limited,
+        }
     }
 
     fn decide(&mut self, input: &Input) -> &mut Self {
-        let moment = Moment::from(self.now);
-        self.starts.insert(self.log.len());
+        let moment = DecisionContext::from(self.now);
+        self.decision_starts.insert(self.log.len());
         self.log.extend(decide(&mut self.execution, input.clone(), moment));
         if !matches!(input, Input::Claimed { .. }) {
             let again = decide(&mut self.execution, input.clone(), moment);
@@ -228,11 +236,11 @@ impl Story {
         self.decide(&claim())
     }
 
-    fn number(&self, id: &str) -> StepNumber {
+    fn step_number(&self, id: &str) -> StepNumber {
         self.execution.plan().step_number(&id.parse().unwrap()).unwrap()
     }
 
-    fn end(&mut self, id: &str, result: Result<Value, ToolError>) -> &mut Self {
+    fn end_step(&mut self, id: &str, result: Result<Value, ToolError>) -> &mut Self {
         self.end_task(self.task(id), result)
     }
 
@@ -243,7 +251,7 @@ impl Story {
     }
 
     /// Reports that the tool of a running task was removed.
-    fn uncalled(&mut self, id: &str, error: ToolError) -> &mut Self {
+    fn end_uncalled(&mut self, id: &str, error: ToolError) -> &mut Self {
         let task = self.task(id);
         let attempt = self.attempt(task);
         self.decide(&Input::NotCalled { task, attempt, error })
@@ -260,11 +268,11 @@ impl Story {
             Some((name, item)) => (name, Some(item.trim_end_matches(']').parse().unwrap())),
             None => (name, None),
         };
-        Task { step: self.number(name), part: Part { item, undo } }
+        Task { step: self.step_number(name), part: Part { item, undo } }
     }
 
-    fn ok(&mut self, id: &str) -> &mut Self {
-        self.end(id, Ok(json!({ "by": id })))
+    fn succeed(&mut self, id: &str) -> &mut Self {
+        self.end_step(id, Ok(json!({ "by": id })))
     }
 
     fn envelope(&mut self, command: Command) -> SentCommand {
@@ -273,28 +281,28 @@ impl Story {
         SentCommand { id, execution: self.execution.id(), at: self.now, command }
     }
 
-    fn tell(&mut self, command: Command) -> &mut Self {
+    fn send_command(&mut self, command: Command) -> &mut Self {
         let envelope = self.envelope(command);
         self.decide(&Input::Command(envelope))
     }
 
     fn cancel(&mut self) -> &mut Self {
-        self.tell(Command::Cancel { reason: None })
+        self.send_command(Command::Cancel { reason: None })
     }
 
     fn approve(&mut self, id: &str, approved: bool) -> &mut Self {
         let task = self.task(id);
         let (step, item) = (self.execution.plan().step(task.step).id.clone(), task.part.item);
-        self.tell(Command::Approve { step, item, approved, comment: None })
+        self.send_command(Command::Approve { step, item, approved, comment: None })
     }
 
     fn signal(&mut self, name: &str, payload: Value) -> &mut Self {
-        self.tell(Command::Signal { name: name.to_owned(), payload: Arc::new(payload) })
+        self.send_command(Command::Signal { name: name.to_owned(), payload: Arc::new(payload) })
     }
 
     /// Sets the time to some milliseconds after the start of the story.
-    fn wake(&mut self, ms: i64) -> &mut Self {
-        self.now = at(ms);
+    fn wake_at(&mut self, ms: i64) -> &mut Self {
+        self.now = time_at(ms);
         self.decide(&Input::Woken)
     }
 
@@ -303,9 +311,9 @@ impl Story {
     #[expect(clippy::needless_pass_by_value, reason = "`expect![…]` is written where it is used")]
     fn check(&mut self, expected: Expect) -> &mut Self {
         let mut lines: Vec<String> = Vec::new();
-        for (n, recorded) in self.log.iter().enumerate().skip(self.told) {
+        for (n, recorded) in self.log.iter().enumerate().skip(self.checked_events) {
             let event = describe_event(&recorded.event);
-            let is_start = self.starts.contains(&n) || self.log[n - 1].at != recorded.at;
+            let is_start = self.decision_starts.contains(&n) || self.log[n - 1].at != recorded.at;
             match lines.last_mut().filter(|_| !is_start) {
                 Some(line) if line.len() + event.len() <= 85 => write!(line, ", {event}").unwrap(),
                 Some(line) => {
@@ -315,27 +323,27 @@ impl Story {
                 None => lines.push(format!("{} {event}", millis(recorded.at))),
             }
         }
-        self.told = self.log.len();
+        self.checked_events = self.log.len();
         expected
             .assert_eq(&lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect::<String>());
-        self.replays();
+        self.assert_replays();
         if let Some(Event::Finished { outcome }) = self.log.last().map(|last| &last.event) {
             let state = match outcome {
                 Outcome::Completed => ExecutionState::Completed,
                 Outcome::Failed => ExecutionState::Failed,
                 Outcome::Cancelled => ExecutionState::Cancelled,
             };
-            self.is_over(state);
+            self.assert_finished(state);
         }
         self
     }
 
     /// Asserts that a replay of the log gives the same state.
-    fn replays(&self) {
+    fn assert_replays(&self) {
         let plan = Arc::clone(self.execution.plan());
         let mut replayed = Execution::replay(self.execution.id(), plan, &self.log).unwrap();
-        replayed.set_limited_tools(Arc::clone(&self.limited));
-        assert_eq!(essence(&replayed), essence(&self.execution));
+        replayed.set_limited_tools(Arc::clone(&self.limited_tools));
+        assert_eq!(describe_logged_state(&replayed), describe_logged_state(&self.execution));
     }
 
     fn state(&self) -> ExecutionState {
@@ -343,19 +351,19 @@ impl Story {
     }
 
     /// Makes the calls of some tools need permits.
-    fn limit(&mut self, tools: &[&str]) -> &mut Self {
+    fn limit_calls(&mut self, tools: &[&str]) -> &mut Self {
         let tools: BTreeSet<ToolName> = tools.iter().map(|name| name.parse().unwrap()).collect();
-        self.limited = Arc::new(tools);
-        self.execution.set_limited_tools(Arc::clone(&self.limited));
+        self.limited_tools = Arc::new(tools);
+        self.execution.set_limited_tools(Arc::clone(&self.limited_tools));
         self
     }
 
-    fn permit(&mut self, task: &str) -> &mut Self {
+    fn grant_permit(&mut self, task: &str) -> &mut Self {
         self.decide(&Input::Permitted(self.task(task)))
     }
 
     fn output(&self, id: &str) -> Value {
-        self.execution.step(self.number(id)).output().unwrap().clone()
+        self.execution.step(self.step_number(id)).output().unwrap().clone()
     }
 
     /// Returns the parameters that a task was last called with.
@@ -375,13 +383,19 @@ impl Story {
 
     /// Continues every prefix of the log: another worker claims it, and all calls succeed. The
     /// execution must finish in each case.
-    fn survives_every_cut(&self) {
+    fn assert_survives_every_cut(&self) {
         let plan = self.execution.plan();
         for cut in 1..self.log.len() {
             let log = &self.log[..cut];
             let execution = Execution::replay(self.execution.id(), Arc::clone(plan), log).unwrap();
             let (starts, limited) = (BTreeSet::new(), Arc::default());
-            let mut story = Self { execution, log: log.to_vec(), starts, limited, ..*self };
+            let mut story = Self {
+                execution,
+                log: log.to_vec(),
+                decision_starts: starts,
+                limited_tools: limited,
+                ..*self
+            };
             story.claim();
             for _ in 0..100 {
                 story.run(|_| Ok(json!("again")));
@@ -391,17 +405,17 @@ impl Story {
             }
             let state = story.state();
             assert!(state.is_finished(), "cut after {cut}: {state:?}");
-            story.is_over(state);
+            story.assert_finished(state);
         }
     }
 
-    fn wakes_at(&self) -> Option<i64> {
+    fn next_wake_ms(&self) -> Option<i64> {
         wake_at(&self.execution).map(millis)
     }
 
     /// Asserts that the execution has finished, that all steps are counted, and that no event
     /// follows.
-    fn is_over(&mut self, state: ExecutionState) -> StepCounts {
+    fn assert_finished(&mut self, state: ExecutionState) -> StepCounts {
         assert_eq!(self.state(), state);
         let finished = self.log.iter().filter(|recorded| recorded.event.is_last()).count();
         assert_eq!(finished, 1);
@@ -410,9 +424,9 @@ impl Story {
         let StepCounts { total, successful, failed, skipped, cancelled } = tally;
         assert_eq!(total, successful + failed + skipped + cancelled);
         let (events, now) = (self.log.len(), self.now);
-        self.claim().cancel().tell(Command::Pause).signal("go", json!(1)).wake(1 << 40);
+        self.claim().cancel().send_command(Command::Pause).signal("go", json!(1)).wake_at(1 << 40);
         assert_eq!(self.log.len(), events, "nothing follows the end");
-        assert_eq!(self.wakes_at(), None);
+        assert_eq!(self.next_wake_ms(), None);
         self.now = now;
         tally
     }
@@ -420,7 +434,7 @@ impl Story {
 
 /// Describes the parts of an execution that its log determines. Tasks in the permit queue and
 /// conditions that were true are not in the log. A replay finds them again.
-fn essence(execution: &Execution) -> String {
+fn describe_logged_state(execution: &Execution) -> String {
     let agenda = execution.agenda();
     let retrying: BTreeSet<Task> = agenda.retrying().iter().map(|retry| retry.1).collect();
     let due = [agenda.ready(), agenda.without_permit(), agenda.to_wait(), &retrying];
@@ -440,7 +454,7 @@ fn essence(execution: &Execution) -> String {
 }
 
 fn millis(moment: Timestamp) -> i64 {
-    (moment - at(0)).num_milliseconds()
+    (moment - time_at(0)).num_milliseconds()
 }
 
 /// Describes an event, such as `a[2]#1 succeeded 7`.

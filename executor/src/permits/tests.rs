@@ -5,15 +5,15 @@ use super::*;
 
 /// A clock that follows paused time.
 #[derive(Debug)]
-struct Paused(Instant);
+struct PausedClock(Instant);
 
-impl Clock for Paused {
+impl Clock for PausedClock {
     fn now(&self) -> Timestamp {
         Timestamp::UNIX_EPOCH + self.0.elapsed()
     }
 }
 
-struct Scene {
+struct PermitTest {
     permits: Arc<Permits>,
     begun: Instant,
     tasks: JoinSet<()>,
@@ -21,14 +21,14 @@ struct Scene {
     turns: Arc<Mutex<Vec<(String, Duration)>>>,
 }
 
-impl Scene {
+impl PermitTest {
     async fn new() -> Self {
-        Self::looking_every(Duration::from_millis(100)).await
+        Self::with_poll_interval(Duration::from_millis(100)).await
     }
 
-    async fn looking_every(poll: Duration) -> Self {
+    async fn with_poll_interval(poll: Duration) -> Self {
         let begun = Instant::now();
-        let (store, clock) = (Arc::new(Memory::new()), Arc::new(Paused(begun)));
+        let (store, clock) = (Arc::new(Memory::new()), Arc::new(PausedClock(begun)));
         let worker = WorkerId::draw(clock.now());
         let until = Timestamp::MAX_UTC;
         store.renew_lease(Lease { worker, node: "a".to_owned(), until }).await.unwrap();
@@ -40,7 +40,7 @@ impl Scene {
     }
 
     /// Waits for the permit, holds it for a while, and releases it.
-    async fn comes(&mut self, who: &str, priority: i32, ms: u64) {
+    async fn queue_holder(&mut self, who: &str, priority: i32, ms: u64) {
         let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
         let (permits, turns) = (Arc::clone(&self.permits), Arc::clone(&self.turns));
         let (who, begun) = (who.to_owned(), self.begun);
@@ -50,12 +50,12 @@ impl Scene {
             time::sleep(Duration::from_millis(ms)).await;
             drop(permit);
         });
-        // Each request is sent before the next one starts.
+        // Waits until the request is sent, so that the requests arrive in order.
         time::sleep(Duration::from_millis(10)).await;
     }
 
     /// Waits for the turn of a holder.
-    async fn turn_of(&self, who: &str) -> Duration {
+    async fn wait_for_turn(&self, who: &str) -> Duration {
         let mut look = time::interval(Duration::from_millis(1));
         let looking = async {
             loop {
@@ -74,69 +74,69 @@ impl Scene {
 /// Regression: a worker with a long poll interval waited too long between two requests.
 #[tokio::test(start_paused = true)]
 async fn a_worker_with_a_long_poll_interval_gets_its_permit_in_time() {
-    let scene = Scene::looking_every(Duration::from_mins(1)).await;
+    let test = PermitTest::with_poll_interval(Duration::from_mins(1)).await;
     let rate = Some(Rate { calls: 1, per_ms: 600_000 });
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: None, rate };
     for _ in 0..2 {
-        drop(scene.permits.acquire_permit("a".to_owned(), vec![limit.clone()], 0).await);
+        drop(test.permits.acquire_permit("a".to_owned(), vec![limit.clone()], 0).await);
     }
-    let waited = scene.begun.elapsed();
+    let waited = test.begun.elapsed();
     assert!(waited >= Duration::from_mins(10) && waited < Duration::from_mins(11), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_with_a_higher_priority_overtakes_the_first() {
-    let mut scene = Scene::new().await;
+    let mut test = PermitTest::new().await;
     let coming = [("holder", 0), ("a", 0), ("b", 0), ("urgent", 2), ("soon", 1), ("sooner", 2)];
     for (who, priority) in coming {
-        scene.comes(who, priority, 1_000).await;
+        test.queue_holder(who, priority, 1_000).await;
     }
-    scene.turn_of("b").await;
-    let turns: Vec<String> = lock_mutex(&scene.turns).iter().map(|turn| turn.0.clone()).collect();
+    test.wait_for_turn("b").await;
+    let turns: Vec<String> = lock_mutex(&test.turns).iter().map(|turn| turn.0.clone()).collect();
     assert_eq!(turns, ["holder", "urgent", "sooner", "soon", "a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_of_urgent_requests_starves_no_other() {
-    let mut scene = Scene::new().await;
-    scene.comes("holder", 0, 100).await;
-    scene.comes("patient", 0, 100).await;
+    let mut test = PermitTest::new().await;
+    test.queue_holder("holder", 0, 100).await;
+    test.queue_holder("patient", 0, 100).await;
     // More calls arrive than the limit allows, and all of them have a higher priority.
     for n in 0..300 {
-        scene.comes(&format!("urgent {n}"), 1, 150).await;
+        test.queue_holder(&format!("urgent {n}"), 1, 150).await;
         time::sleep(Duration::from_millis(90)).await;
     }
-    let at = scene.turn_of("patient").await.as_millis();
+    let at = test.wait_for_turn("patient").await.as_millis();
     // Only the hundred calls of the first ten seconds overtake.
     assert!((10_000..17_000).contains(&at), "{at}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_request_blocks_no_other() {
-    let mut scene = Scene::new().await;
-    scene.comes("holder", 0, 1_000).await;
+    let mut test = PermitTest::new().await;
+    test.queue_holder("holder", 0, 1_000).await;
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
     for n in 0..3 {
-        let waiting = scene.permits.acquire_permit(format!("hasty {n}"), vec![limit.clone()], 1);
+        let waiting = test.permits.acquire_permit(format!("hasty {n}"), vec![limit.clone()], 1);
         let waited = time::timeout(Duration::from_millis(50), waiting).await;
         assert!(waited.is_err(), "another call holds the permit");
     }
-    scene.comes("patient", 0, 0).await;
-    let at = scene.turn_of("patient").await.as_millis();
+    test.queue_holder("patient", 0, 0).await;
+    let at = test.wait_for_turn("patient").await.as_millis();
     assert!((1_000..1_200).contains(&at), "{at}");
-    assert_eq!(lock_mutex(&scene.permits.queues).len(), 0, "no line is left behind");
+    assert_eq!(lock_mutex(&test.permits.queues).len(), 0, "no line is left behind");
 }
 
 /// Regression: a call was cancelled while its request was in flight, and its permit was never
 /// released.
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_arrives_after_its_request_was_cancelled_is_released() {
-    let mut scene = Scene::new().await;
+    let mut test = PermitTest::new().await;
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
-    let worker = scene.permits.worker;
+    let worker = test.permits.worker;
     let permit = Permit { holder: "gone".to_owned(), worker, limits: vec![limit.key.clone()] };
     let ask = PermitAsk { permit: permit.clone(), limits: vec![limit] };
-    let (store, now) = (Arc::clone(&scene.permits.store), scene.permits.clock.now());
+    let (store, now) = (Arc::clone(&test.permits.store), test.permits.clock.now());
     let is_answered = Arc::new(AtomicU64::new(0));
     let answered = Arc::clone(&is_answered);
     let slow = async move {
@@ -145,19 +145,19 @@ async fn a_permit_that_arrives_after_its_request_was_cancelled_is_released() {
         store.acquire_permits(&ask, now).await
     };
     let asking = Some(slow.boxed());
-    drop(HeldPermit { permits: Arc::clone(&scene.permits), permit: Some(permit), asking });
+    drop(HeldPermit { permits: Arc::clone(&test.permits), permit: Some(permit), asking });
     time::sleep(Duration::from_secs(2)).await;
     assert_eq!(is_answered.load(Ordering::Relaxed), 1, "a request that was sent is answered");
-    scene.comes("next", 0, 0).await;
-    let at = scene.turn_of("next").await;
+    test.queue_holder("next", 0, 0).await;
+    let at = test.wait_for_turn("next").await;
     assert!(at < Duration::from_secs(3), "{at:?}");
 }
 
 /// A clock that counts its reads: one for each request, and one for the wait.
 #[derive(Debug)]
-struct Counting(Paused, AtomicU64);
+struct CountingClock(PausedClock, AtomicU64);
 
-impl Clock for Counting {
+impl Clock for CountingClock {
     fn now(&self) -> Timestamp {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.now()
@@ -166,11 +166,11 @@ impl Clock for Counting {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_sleeps_until_its_rate_allows_a_call() {
-    let clock = Arc::new(Counting(Paused(Instant::now()), AtomicU64::new(0)));
+    let clock = Arc::new(CountingClock(PausedClock(Instant::now()), AtomicU64::new(0)));
     let worker = WorkerId::draw(Timestamp::UNIX_EPOCH);
     let store = Arc::new(Memory::new());
     let poll = Duration::from_millis(100);
-    let permits = Permits::new(worker, store, Arc::<Counting>::clone(&clock), poll);
+    let permits = Permits::new(worker, store, Arc::<CountingClock>::clone(&clock), poll);
     let rate = shared::store::Rate { calls: 1, per_ms: 4_000 };
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: None, rate: Some(rate) };
     let begun = Instant::now();

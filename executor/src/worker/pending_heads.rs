@@ -13,7 +13,7 @@ use tracing::{debug, info};
 use super::Worker;
 
 const RETRY_DELAY: Duration = Duration::from_secs(5);
-/// Heads that are kept. The scan claims the executions of the others again.
+/// Maximum number of heads that are kept. The scan claims the executions of the others again.
 const MAX_HEADS: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl PendingHeads {
         retryable.into_iter().map(|pending| pending.head.clone()).collect()
     }
 
-    fn put_off(&mut self, id: ExecutionId) {
+    fn postpone(&mut self, id: ExecutionId) {
         if let Some(pending) = self.0.get_mut(&id) {
             pending.retry_at = Instant::now() + RETRY_DELAY;
         }
@@ -80,8 +80,8 @@ impl Worker {
             let id = head.execution;
             if let Err(err) = self.context.store.put_head(head).await {
                 debug!(execution = %id, %err, "its head still cannot be written");
-                self.backlog.pending_heads.put_off(id);
-                // An unavailable store would refuse the other heads, too.
+                self.backlog.pending_heads.postpone(id);
+                // Stops here, because an unavailable store would refuse the other heads, too.
                 if !err.is_permanent() {
                     return;
                 }

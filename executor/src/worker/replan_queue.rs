@@ -20,7 +20,7 @@ use super::{DriveError, DriverStop, Worker, WorkerContext, load_existing};
 /// Replans that run at the same time. Keeps capacity of the model's provider free for other
 /// requests.
 const MAX_RUNNING: usize = 4;
-/// Executions that wait. The scan finds the others again.
+/// Maximum number of executions that wait. The scan finds the others again.
 const MAX_WAITING: usize = 4_096;
 /// Delay before the first retry. Doubles with each retry, up to [`MAX_RETRY_DELAY`].
 const RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -139,7 +139,8 @@ pub(super) async fn keep_for_replan(
     ended: &Execution,
 ) -> Result<DriverStop, DriveError> {
     let head = context.store.head(ended.id()).await?;
-    // A finished execution without an owner was replanned, or needs no replan.
+    // Queues no replan for a finished execution without an owner, because it was replanned or needs
+    // no replan.
     let is_settled = head.is_some_and(|head| head.state.is_finished() && head.owner.is_none());
     let needs_replan = ended.replan_cause().is_some() && !is_settled;
     let owner = needs_replan.then_some(context.worker);

@@ -104,8 +104,8 @@ impl Worker {
     async fn reclaim_given_up(&mut self) -> Result<(), StoreError> {
         for (id, known) in self.backlog.given_up.clone() {
             let head = self.context.store.head(id).await?;
-            // A finished execution with an owner still has to notify its parent, or to be
-            // replanned.
+            // A finished execution with an owner counts, too, because it still has to notify its
+            // parent or to be replanned.
             let is_ours = |head: &ExecutionHead| !head.state.is_finished() || head.owner.is_some();
             let free = head.filter(|head| is_ours(head) && self.is_claimable(head));
             if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known))) {
@@ -123,7 +123,7 @@ impl Worker {
         }
         self.backlog.swept_at = Instant::now();
         let worker = self.context.worker;
-        // The limit leaves room for executions that this worker drives.
+        // Raises the limit, so that executions that this worker already drives do not hide others.
         let known = self.drivers.len() + self.backlog.owned() + self.replan_queue.len();
         for head in
             self.context.store.find_heads(HeadQuery::OwnedBy(worker), MAX_HEADS + known).await?
@@ -135,8 +135,8 @@ impl Worker {
                 continue;
             }
             if self.backlog.is_damaged(id) {
-                // Postponing the damaged execution has failed before. Another claim would only
-                // lengthen its log.
+                // Postpones the damaged execution again, because another claim would only lengthen
+                // its log.
                 if let Err(err) = postpone_damaged(&self.context, id).await {
                     warn!(execution = %id, %err, "cannot postpone a damaged execution");
                 }
@@ -167,7 +167,8 @@ impl Worker {
                 room + self.backlog.missing_tools.min(MAX_MISSING_TOOLS),
             )
             .await?;
-        // Executions that are driven here or lack tools must not hide others.
+        // Counts executions that are driven here or lack tools. The next scan reads as many more
+        // heads, so that these executions do not hide others.
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
         let (n_due, lacking) = self.claim_heads(due).await?;
         self.backlog.missing_tools = lacking.len() + n_local;
@@ -208,7 +209,8 @@ impl Worker {
             if self.is_left_to_others(&head) {
                 continue;
             }
-            // A finished execution only notifies its parent or is replanned, which needs no tools.
+            // Checks no tools for a finished execution, because it only notifies its parent or is
+            // replanned.
             let needs_tools = !head.state.is_finished() && !self.local.contains(head.execution);
             if needs_tools && !self.has_tools(&head).await? {
                 lacking.push(head);
@@ -317,7 +319,8 @@ impl Worker {
             };
             match head {
                 Some(head) if head.state.is_finished() => settled.push(envelope.id),
-                // Recording a command needs no tools. Commands that stay would fill the inbox.
+                // Claims the execution even without its tools, because recording a command needs
+                // none, and commands that stay would fill the inbox.
                 Some(head) if self.is_claimable(head) && !self.backlog.is_damaged(id) => {
                     self.claim_execution(id, head.epoch);
                 }

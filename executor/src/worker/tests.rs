@@ -25,25 +25,25 @@ use crate::{
 
 /// A clock that follows paused time.
 #[derive(Debug)]
-pub(crate) struct Paused(Instant);
+pub(crate) struct PausedClock(Instant);
 
-impl Paused {
+impl PausedClock {
     pub(crate) fn new() -> Self {
         Self(Instant::now())
     }
 }
 
-impl Clock for Paused {
+impl Clock for PausedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_timestamp(1_700_000_000, 0).unwrap() + self.0.elapsed()
     }
 }
 
 #[derive(Debug)]
-struct Endless(Arc<ToolDefinition>);
+struct EndlessTool(Arc<ToolDefinition>);
 
 #[async_trait]
-impl Tool for Endless {
+impl Tool for EndlessTool {
     fn definition(&self) -> &Arc<ToolDefinition> {
         &self.0
     }
@@ -67,7 +67,7 @@ fn toolbox() -> Toolbox {
             examples: Vec::new(),
             is_callable: true,
         };
-        Arc::new(Endless(Arc::new(definition))) as Arc<dyn Tool>
+        Arc::new(EndlessTool(Arc::new(definition))) as Arc<dyn Tool>
     });
     let set = ToolSet::ready("set".parse().unwrap(), "test", "", tools);
     Toolbox::new([set, flow::flow()])
@@ -75,23 +75,26 @@ fn toolbox() -> Toolbox {
 
 /// A worker with three slots, and a limit of one call of `set.limited`.
 pub(crate) fn worker(store: &Arc<Memory>) -> (Worker, WorkerHandle) {
-    worker_within(store, vec![one_at_a_time("set.limited")])
+    worker_with_limits(store, vec![limit_of_one_call("set.limited")])
 }
 
-fn one_at_a_time(tool: &str) -> LimitRule {
+fn limit_of_one_call(tool: &str) -> LimitRule {
     let of = LimitedCalls::Tool(tool.parse().unwrap());
-    LimitRule { of, key: None, concurrency: Some(1), rate: None }
+    LimitRule { calls: of, key: None, concurrency: Some(1), rate: None }
 }
 
 /// A worker with three slots, and some limits.
-pub(crate) fn worker_within(store: &Arc<Memory>, rules: Vec<LimitRule>) -> (Worker, WorkerHandle) {
+pub(crate) fn worker_with_limits(
+    store: &Arc<Memory>,
+    rules: Vec<LimitRule>,
+) -> (Worker, WorkerHandle) {
     let options = Options {
         executions: 3,
         poll: Duration::from_millis(100),
         calls: Arc::new(CallLimits::new(rules)),
         ..Options::default()
     };
-    let clock = Arc::new(Paused::new());
+    let clock = Arc::new(PausedClock::new());
     let id = WorkerId::draw(clock.now());
     let parts = WorkerParts {
         node: "a".to_owned(),
@@ -138,21 +141,21 @@ pub(crate) fn plan(steps: Vec<UncheckedStep>) -> Arc<Plan> {
     )
 }
 
-struct Scene {
+struct WorkerTest {
     store: Arc<Memory>,
     toolbox: Toolbox,
     control: Control,
     tasks: JoinSet<()>,
 }
 
-impl Scene {
+impl WorkerTest {
     fn new() -> Self {
-        Self::within(vec![one_at_a_time("set.limited")])
+        Self::with_limits(vec![limit_of_one_call("set.limited")])
     }
 
-    fn within(rules: Vec<LimitRule>) -> Self {
+    fn with_limits(rules: Vec<LimitRule>) -> Self {
         let store = Arc::new(Memory::new());
-        let (worker, _) = worker_within(&store, rules);
+        let (worker, _) = worker_with_limits(&store, rules);
         let clock = Arc::clone(&worker.context.clock);
         let control = Control::new(Arc::<Memory>::clone(&store), clock, None);
         let toolbox = worker.context.toolbox.clone();
@@ -175,21 +178,21 @@ impl Scene {
         self.control.start(Start::new(&plan, options)).await.unwrap().id
     }
 
-    async fn kinds(&self, id: ExecutionId) -> Vec<&'static str> {
+    async fn event_kinds(&self, id: ExecutionId) -> Vec<&'static str> {
         let log = self.store.read(id, Seq::START).await.unwrap();
         log.iter().map(|recorded| recorded.event.kind()).collect()
     }
 
     /// Waits until a log has an event of this kind. Fails after a time limit.
-    async fn until_told(&self, id: ExecutionId, kind: &str, within: Duration) {
+    async fn wait_for_event(&self, id: ExecutionId, kind: &str, within: Duration) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
-            while !self.kinds(id).await.contains(&kind) {
+            while !self.event_kinds(id).await.contains(&kind) {
                 look.tick().await;
             }
         };
         let is_so = time::timeout(within, wait).await;
-        assert!(is_so.is_ok(), "{:?}", self.kinds(id).await);
+        assert!(is_so.is_ok(), "{:?}", self.event_kinds(id).await);
     }
 
     async fn state(&self, id: ExecutionId) -> ExecutionState {
@@ -197,7 +200,7 @@ impl Scene {
     }
 
     /// Waits until an execution is in a state. Fails after a time limit.
-    async fn until(&self, id: ExecutionId, state: ExecutionState, within: Duration) {
+    async fn wait_for_state(&self, id: ExecutionId, state: ExecutionState, within: Duration) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
             while self.state(id).await != state {
@@ -211,20 +214,20 @@ impl Scene {
 
 #[tokio::test(start_paused = true)]
 async fn executions_that_wait_for_a_limit_block_no_others() {
-    let scene = Scene::new();
+    let test = WorkerTest::new();
     let mut waiting = Vec::new();
-    // One holds the permit. More executions wait than there are slots and waiting slots.
+    // One execution holds the permit. More executions wait than there are slots and waiting slots.
     for _ in 0..8 {
-        waiting.push(scene.start(vec![step("a", "set.limited", json!({}))]).await);
+        waiting.push(test.start(vec![step("a", "set.limited", json!({}))]).await);
         time::sleep(Duration::from_millis(300)).await;
     }
-    let id = scene.start(vec![step("a", "flow.noop", json!({}))]).await;
-    scene.until(id, ExecutionState::Completed, Duration::from_secs(2)).await;
-    // Each of them gets its turn.
+    let id = test.start(vec![step("a", "flow.noop", json!({}))]).await;
+    test.wait_for_state(id, ExecutionState::Completed, Duration::from_secs(2)).await;
+    // Each execution gets its turn.
     for id in waiting {
         let log = async {
             loop {
-                let log = scene.store.read(id, Seq::START).await.unwrap();
+                let log = test.store.read(id, Seq::START).await.unwrap();
                 if log.iter().any(|recorded| recorded.event.kind() == "step_started") {
                     return log;
                 }
@@ -233,57 +236,57 @@ async fn executions_that_wait_for_a_limit_block_no_others() {
         };
         let log = time::timeout(Duration::from_mins(3), log).await.expect("its turn comes");
         assert!(log.len() < 10, "{log:#?}");
-        scene.control.cancel(id, None).await.unwrap();
+        test.control.cancel(id, None).await.unwrap();
     }
 }
 
 /// Regression: the permit of a sleep was held for as long as its execution was in memory.
 #[tokio::test(start_paused = true)]
 async fn a_finished_sleep_releases_its_permit() {
-    let scene = Scene::within(vec![one_at_a_time("flow.sleep")]);
+    let test = WorkerTest::with_limits(vec![limit_of_one_call("flow.sleep")]);
     let sleeps = ["a", "b"].map(|id| step(id, "flow.sleep", json!({ "ms": 500 })));
-    let id = scene.start(sleeps.to_vec()).await;
-    scene.until(id, ExecutionState::Completed, Duration::from_secs(10)).await;
+    let id = test.start(sleeps.to_vec()).await;
+    test.wait_for_state(id, ExecutionState::Completed, Duration::from_secs(10)).await;
 }
 
 /// Regression: commands of executions with missing tools hid all later ones.
 #[tokio::test(start_paused = true)]
 async fn commands_for_executions_without_tools_hide_no_others() {
-    let scene = Scene::new();
+    let test = WorkerTest::new();
     for _ in 0..=shared::limits::INBOX_POLL_COMMANDS / 900 {
-        let id = scene.start(vec![step("a", "other.tool", json!({}))]).await;
+        let id = test.start(vec![step("a", "other.tool", json!({}))]).await;
         for n in 0..900 {
-            scene.control.signal(id, "go".to_owned(), json!(n)).await.unwrap();
+            test.control.signal(id, "go".to_owned(), json!(n)).await.unwrap();
         }
     }
-    let id = scene.start(vec![step("a", "flow.wait", json!({ "name": "go" }))]).await;
-    // Its wait is parked, without an owner.
+    let id = test.start(vec![step("a", "flow.wait", json!({ "name": "go" }))]).await;
+    // The execution waits. It is parked and has no owner.
     time::sleep(Duration::from_secs(10)).await;
-    scene.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
-    scene.until(id, ExecutionState::Completed, Duration::from_mins(1)).await;
+    test.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
+    test.wait_for_state(id, ExecutionState::Completed, Duration::from_mins(1)).await;
 }
 
 /// A worker that lacks a tool records commands, and leaves the rest to other workers.
 #[tokio::test(start_paused = true)]
 async fn a_worker_without_the_tools_records_commands() {
-    let mut scene = Scene::new();
-    let id = scene.start(vec![step("a", "other.tool", json!({}))]).await;
-    scene.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
+    let mut test = WorkerTest::new();
+    let id = test.start(vec![step("a", "other.tool", json!({}))]).await;
+    test.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
     time::sleep(Duration::from_secs(5)).await;
-    assert!(scene.store.list_commands(Some(id)).await.unwrap().is_empty());
-    let head = scene.store.head(id).await.unwrap().unwrap();
+    assert!(test.store.list_commands(Some(id)).await.unwrap().is_empty());
+    let head = test.store.head(id).await.unwrap().unwrap();
     assert_eq!((head.owner, head.state.is_finished()), (None, false));
     assert!(head.due.is_some_and(|due| due <= head.created_at), "others find it");
-    let log = scene.store.read(id, Seq::START).await.unwrap();
+    let log = test.store.read(id, Seq::START).await.unwrap();
     assert_eq!(log.len(), 3, "created, claimed, the signal: {log:#?}");
-    scene.tasks.shutdown().await;
+    test.tasks.shutdown().await;
 }
 
 #[derive(Debug)]
-struct Short(Arc<ToolDefinition>);
+struct ShortTool(Arc<ToolDefinition>);
 
 #[async_trait]
-impl Tool for Short {
+impl Tool for ShortTool {
     fn definition(&self) -> &Arc<ToolDefinition> {
         &self.0
     }
@@ -293,7 +296,7 @@ impl Tool for Short {
     }
 }
 
-fn door() -> ToolSet {
+fn door_tools() -> ToolSet {
     let definition = ToolDefinition {
         name: "open".parse().unwrap(),
         set: "door".parse().unwrap(),
@@ -304,12 +307,12 @@ fn door() -> ToolSet {
         examples: Vec::new(),
         is_callable: true,
     };
-    let tool = Arc::new(Short(Arc::new(definition))) as Arc<dyn Tool>;
+    let tool = Arc::new(ShortTool(Arc::new(definition))) as Arc<dyn Tool>;
     ToolSet::ready("door".parse().unwrap(), "test", "", [tool])
 }
 
-fn close(toolbox: &Toolbox) {
-    assert!(toolbox.remove_set(&door().name), "the set was registered");
+fn remove_door_tools(toolbox: &Toolbox) {
+    assert!(toolbox.remove_set(&door_tools().name), "the set was registered");
 }
 
 fn after(step: UncheckedStep, others: &[&str]) -> UncheckedStep {
@@ -324,81 +327,83 @@ fn sleep(id: &str, ms: u64) -> UncheckedStep {
 /// Regression: the execution failed, although the tool could come back.
 #[tokio::test(start_paused = true)]
 async fn an_execution_whose_tool_disappears_waits_for_it() {
-    let scene = Scene::new();
-    scene.toolbox.put_set(door());
+    let test = WorkerTest::new();
+    test.toolbox.put_set(door_tools());
     let open = after(step("b", "door.open", json!({})), &["a"]);
-    let id = scene.start(vec![sleep("a", 500), open]).await;
-    scene.until_told(id, "step_started", Duration::from_secs(5)).await;
-    close(&scene.toolbox);
-    scene.until_told(id, "step_succeeded", Duration::from_secs(5)).await;
+    let id = test.start(vec![sleep("a", 500), open]).await;
+    test.wait_for_event(id, "step_started", Duration::from_secs(5)).await;
+    remove_door_tools(&test.toolbox);
+    test.wait_for_event(id, "step_succeeded", Duration::from_secs(5)).await;
     time::sleep(Duration::from_secs(1)).await;
-    let head = scene.store.head(id).await.unwrap().unwrap();
+    let head = test.store.head(id).await.unwrap().unwrap();
     assert_eq!((head.owner, head.state), (None, ExecutionState::InProgress));
     assert!(head.due.is_some_and(|due| due <= head.created_at), "others find it");
     time::sleep(Duration::from_mins(1)).await;
     let expected = ["created", "claimed", "step_started", "step_succeeded"];
-    assert_eq!(scene.kinds(id).await, expected, "no worker claims it without a reason");
-    scene.toolbox.put_set(door());
-    scene.until(id, ExecutionState::Completed, Duration::from_secs(5)).await;
-    assert!(!scene.kinds(id).await.contains(&"step_interrupted"));
+    assert_eq!(test.event_kinds(id).await, expected, "no worker claims it without a reason");
+    test.toolbox.put_set(door_tools());
+    test.wait_for_state(id, ExecutionState::Completed, Duration::from_secs(5)).await;
+    assert!(!test.event_kinds(id).await.contains(&"step_interrupted"));
 }
 
 /// A running call keeps the driver here, and the driver must notice that the tool is back.
 #[tokio::test(start_paused = true)]
 async fn a_returned_tool_is_called_while_other_steps_run() {
-    let scene = Scene::new();
-    scene.toolbox.put_set(door());
+    let test = WorkerTest::new();
+    test.toolbox.put_set(door_tools());
     let open = after(step("c", "door.open", json!({})), &["b"]);
-    let id = scene.start(vec![step("a", "set.endless", json!({})), sleep("b", 500), open]).await;
-    scene.until_told(id, "step_started", Duration::from_secs(5)).await;
-    close(&scene.toolbox);
+    let id = test.start(vec![step("a", "set.endless", json!({})), sleep("b", 500), open]).await;
+    test.wait_for_event(id, "step_started", Duration::from_secs(5)).await;
+    remove_door_tools(&test.toolbox);
     time::sleep(Duration::from_secs(10)).await;
-    let told = scene.kinds(id).await;
+    let told = test.event_kinds(id).await;
     assert_eq!(told.iter().filter(|kind| **kind == "step_started").count(), 2, "{told:?}");
-    scene.toolbox.put_set(door());
+    test.toolbox.put_set(door_tools());
     let both = async {
-        while scene.kinds(id).await.iter().filter(|kind| **kind == "step_succeeded").count() < 2 {
+        while test.event_kinds(id).await.iter().filter(|kind| **kind == "step_succeeded").count()
+            < 2
+        {
             time::sleep(Duration::from_millis(10)).await;
         }
     };
     time::timeout(Duration::from_secs(5), both).await.expect("it is called");
-    assert_eq!(scene.state(id).await, ExecutionState::InProgress);
-    scene.control.cancel(id, None).await.unwrap();
-    scene.until(id, ExecutionState::Cancelled, Duration::from_secs(20)).await;
+    assert_eq!(test.state(id).await, ExecutionState::InProgress);
+    test.control.cancel(id, None).await.unwrap();
+    test.wait_for_state(id, ExecutionState::Cancelled, Duration::from_secs(20)).await;
 }
 
 /// Regression: no worker claimed the execution.
 #[tokio::test(start_paused = true)]
 async fn an_execution_without_its_tool_fails_at_its_deadline() {
-    let scene = Scene::new();
-    scene.toolbox.put_set(door());
+    let test = WorkerTest::new();
+    test.toolbox.put_set(door_tools());
     let open = after(step("b", "door.open", json!({})), &["a"]);
     let options = ExecutionOptions { deadline_ms: Some(20_000), ..ExecutionOptions::default() };
-    let id = scene.start_with(vec![sleep("a", 500), open], options).await;
-    scene.until_told(id, "step_started", Duration::from_secs(5)).await;
-    close(&scene.toolbox);
-    scene.until_told(id, "deadline_passed", Duration::from_secs(25)).await;
-    scene.until(id, ExecutionState::Failed, Duration::from_secs(5)).await;
-    assert_eq!(scene.kinds(id).await.iter().filter(|kind| **kind == "claimed").count(), 2);
+    let id = test.start_with(vec![sleep("a", 500), open], options).await;
+    test.wait_for_event(id, "step_started", Duration::from_secs(5)).await;
+    remove_door_tools(&test.toolbox);
+    test.wait_for_event(id, "deadline_passed", Duration::from_secs(25)).await;
+    test.wait_for_state(id, ExecutionState::Failed, Duration::from_secs(5)).await;
+    assert_eq!(test.event_kinds(id).await.iter().filter(|kind| **kind == "claimed").count(), 2);
 }
 
 /// Servers remove tools after their use, such as a tool to log in.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_only_finished_steps_used_is_not_required() {
-    let scene = Scene::new();
-    scene.toolbox.put_set(door());
+    let test = WorkerTest::new();
+    test.toolbox.put_set(door_tools());
     let last = after(step("c", "flow.noop", json!({})), &["b"]);
     let steps = vec![step("a", "door.open", json!({})), after(sleep("b", 30_000), &["a"]), last];
-    let id = scene.start(steps).await;
-    scene.until_told(id, "step_succeeded", Duration::from_secs(5)).await;
-    close(&scene.toolbox);
+    let id = test.start(steps).await;
+    test.wait_for_event(id, "step_succeeded", Duration::from_secs(5)).await;
+    remove_door_tools(&test.toolbox);
     time::sleep(Duration::from_secs(5)).await;
     assert_eq!(
-        scene.store.head(id).await.unwrap().unwrap().owner,
+        test.store.head(id).await.unwrap().unwrap().owner,
         None,
         "the worker released the execution"
     );
-    scene.until(id, ExecutionState::Completed, Duration::from_secs(40)).await;
+    test.wait_for_state(id, ExecutionState::Completed, Duration::from_secs(40)).await;
 }
 
 /// Regression: a worker whose executions ended all the time never scanned for others.
@@ -425,7 +430,7 @@ async fn a_busy_worker_still_scans_for_work() {
 }
 
 /// Returns a stored execution whose plan is missing.
-async fn without_plan(store: &Memory, clock: &dyn Clock) -> ExecutionId {
+async fn store_execution_without_plan(store: &Memory, clock: &dyn Clock) -> ExecutionId {
     let plan = plan(vec![step("a", "flow.noop", json!({}))]);
     let id = ExecutionId::draw(clock.now());
     let (execution, created) =
@@ -441,7 +446,7 @@ async fn without_plan(store: &Memory, clock: &dyn Clock) -> ExecutionId {
 async fn a_damaged_execution_is_not_claimed_at_every_poll() {
     let store = Arc::new(Memory::new());
     let (mut worker, _) = worker(&store);
-    let id = without_plan(&store, &*worker.context.clock).await;
+    let id = store_execution_without_plan(&store, &*worker.context.clock).await;
     let at = worker.context.clock.now();
     let command = Command::Pause;
     store
@@ -472,7 +477,7 @@ async fn a_child_notifies_its_parent_at_the_poll_after_a_failure() {
     let store = Arc::new(Memory::new());
     let (mut worker, _) = worker(&store);
     renew_lease(&worker.context).await;
-    let id = without_plan(&store, &*worker.context.clock).await;
+    let id = store_execution_without_plan(&store, &*worker.context.clock).await;
     let head = store.head(id).await.unwrap().unwrap();
     let state = ExecutionState::Completed;
     let (me, parent) = (Some(worker.context.worker), Some(id));
@@ -480,7 +485,7 @@ async fn a_child_notifies_its_parent_at_the_poll_after_a_failure() {
     worker.backlog.give_up(id);
     worker.scan().await;
     assert_eq!(worker.drivers.len(), 1);
-    // The execution has no owner, so nothing is left to do.
+    // The execution has no owner, which means that no work is left.
     store.put_head(ExecutionHead { state, owner: None, parent, ..head }).await.unwrap();
     worker.drivers.shutdown().await;
     worker.local.remove(id);

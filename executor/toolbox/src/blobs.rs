@@ -73,14 +73,14 @@ impl Blobs {
 
     /// Replaces the references in `parameters` by the binaries in base 64.
     pub async fn restore(&self, parameters: &Arc<Value>) -> Result<Arc<Value>, ToolError> {
-        let mut places = Vec::new();
-        collect_references(parameters, &mut String::new(), &mut places);
-        if places.is_empty() {
+        let mut references = Vec::new();
+        collect_references(parameters, &mut String::new(), &mut references);
+        if references.is_empty() {
             return Ok(Arc::clone(parameters));
         }
         let mut restored = Value::clone(parameters);
         let mut room = limits::RESTORED_BYTES;
-        for (at, id) in places {
+        for (at, id) in references {
             let base64 = self.load_base64(&id).await?;
             room = room.checked_sub(base64.len()).ok_or_else(too_many_bytes_error)?;
             Binary::replace(&at, &mut restored, Value::String(base64));
@@ -104,8 +104,8 @@ impl Blobs {
     }
 }
 
-/// Stores extracted binaries and puts references in their places. Without a store, or if a binary
-/// is not base 64, the output keeps it.
+/// Stores extracted binaries and replaces them by references. An output keeps its binary if there
+/// is no store, or if the binary is not base 64.
 pub async fn store_binaries(
     blobs: Option<&Blobs>,
     owner: Option<ExecutionId>,
@@ -125,7 +125,8 @@ pub async fn store_binaries(
     Ok(output)
 }
 
-/// The call has taken effect, so it must not be repeated.
+/// The error if a binary cannot be stored. The call has taken effect, so the error is not
+/// retryable.
 fn not_stored_error(err: &StoreError) -> ToolError {
     let why = format!("the binary that the tool returned could not be stored: {err}");
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why).without_retry()
@@ -138,24 +139,24 @@ fn too_many_bytes_error() -> ToolError {
 }
 
 /// Finds the references in a value, each with its JSON pointer.
-fn collect_references(value: &Value, at: &mut String, places: &mut Vec<(String, BlobId)>) {
+fn collect_references(value: &Value, at: &mut String, references: &mut Vec<(String, BlobId)>) {
     let length = at.len();
     match value {
         Value::Array(items) => {
             for (n, item) in items.iter().enumerate().filter(|(_, item)| is_nested(item)) {
                 let _ = write!(at, "/{n}");
-                collect_references(item, at, places);
+                collect_references(item, at, references);
                 at.truncate(length);
             }
         }
         Value::Object(fields) => {
             if let Some(id) = BlobId::from_reference(value) {
-                return places.push((at.clone(), id));
+                return references.push((at.clone(), id));
             }
             for (key, field) in fields.iter().filter(|(_, field)| is_nested(field)) {
                 at.push('/');
                 at.push_str(&key.replace('~', "~0").replace('/', "~1"));
-                collect_references(field, at, places);
+                collect_references(field, at, references);
                 at.truncate(length);
             }
         }
@@ -178,7 +179,7 @@ mod tests {
         Blobs::new(Arc::new(Memory::default()), Arc::new(WallClock))
     }
 
-    fn binary(at: &str, base64: &str) -> Binary {
+    fn test_binary(at: &str, base64: &str) -> Binary {
         Binary { at: at.to_owned(), base64: base64.to_owned(), mime_type: "image/png".to_owned() }
     }
 
@@ -187,7 +188,7 @@ mod tests {
         let blobs = blobs();
         let data = STANDARD.encode(vec![7; 5 << 20]);
         let output = json!([{ "data": "" }, { "a/b~": "" }]);
-        let binaries = vec![binary("/0/data", &data), binary("/1/a~1b~0", "AQID")];
+        let binaries = vec![test_binary("/0/data", &data), test_binary("/1/a~1b~0", "AQID")];
         let owner = "exec_1_aaaaaaaaa".parse().ok();
         let output = store_binaries(Some(&blobs), owner, output, binaries).await.unwrap();
         let small =
@@ -209,10 +210,11 @@ mod tests {
         let base64 = "no base 64!";
         for blobs in [Some(blobs()), None] {
             let kept =
-                store_binaries(blobs.as_ref(), None, output(), vec![binary("/data", base64)]).await;
+                store_binaries(blobs.as_ref(), None, output(), vec![test_binary("/data", base64)])
+                    .await;
             assert_eq!(kept, Ok(json!({ "data": base64 })));
         }
-        let kept = store_binaries(None, None, output(), vec![binary("/data", "AQID")]).await;
+        let kept = store_binaries(None, None, output(), vec![test_binary("/data", "AQID")]).await;
         assert_eq!(kept, Ok(json!({ "data": "AQID" })));
     }
 

@@ -23,7 +23,7 @@ use super::{
     tool_names::{ACTIVATE, SET_NAMES, TOOL_SET},
 };
 
-/// The set name of the dispatch tools.
+/// The set name of the tools with which steps of an agent call other tools.
 pub const SET: &str = "faber_agent";
 /// Bytes of a result that a model reads. Each turn repeats them.
 pub const RESULT_BYTES: usize = 32 << 10;
@@ -67,7 +67,7 @@ pub struct Reach {
     pub token: Option<String>,
 }
 
-/// The call of the named tool.
+/// The call that a dispatch tool makes for an agent.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct Dispatch {
@@ -141,7 +141,7 @@ impl Reach {
     }
 
     fn objection_to_set(&self, toolbox: &Toolbox, name: &str) -> Option<String> {
-        // An unknown name is harmless, because it is removed before the call.
+        // Allows an unknown name, because it is removed before the call.
         let set = name.parse().ok().and_then(|name| toolbox.set(&name))?;
         if set.acts_on_this_machine && !self.sets.contains(&set.name) {
             return Some(format!("`{name}` acts on this machine: only a person can activate it"));
@@ -212,7 +212,7 @@ impl Dispatch {
             return Err(ToolError::failed(why).without_retry());
         }
         if tool.effect > self.effect {
-            // The tool has changed since the model asked for it.
+            // The tool's effect has changed since the model asked for the call.
             let why = format!(
                 "the effect of `{}` has changed, and this step does not allow the new one: call \
                  it again",
@@ -267,7 +267,7 @@ fn clip_result(result: &Value, most: usize) -> Option<String> {
     Some(format!("{}… (cut: {} of {} bytes)", &text[..end], end, text.len()))
 }
 
-/// Placeholder of a dispatch tool in the catalog. It is never called.
+/// The definition of a dispatch tool for the compiler. It is never called.
 #[derive(Debug)]
 struct CatalogEntry(Arc<ToolDefinition>);
 
@@ -373,7 +373,7 @@ mod tests {
         assert!(anything.check(&toolbox(), &tool("x.y", Effect::Once)).is_ok());
     }
 
-    /// The rule does not depend on the name or the state of the set.
+    /// The rule does not depend on the name or the state of the set, because both can change.
     #[test]
     fn an_agent_cannot_activate_sets_that_act_on_this_machine() {
         let toolbox = toolbox();
@@ -398,7 +398,7 @@ mod tests {
         let machine =
             |name| Some(format!("`{name}` acts on this machine: only a person can activate it"));
         assert_eq!(told(json!(["web", "ops"]), json!({})), machine("ops"));
-        // A person may deactivate it at any time.
+        // A person may deactivate a set at any time.
         assert_eq!(told(json!(["files"]), json!({})), machine("files"));
         assert_eq!(told(json!(["ops"]), json!({ "sets": ["ops", "ToolSet"] })), None);
         assert_eq!(told(json!(["web", "crm"]), json!({})), None);
@@ -418,7 +418,7 @@ mod tests {
         let given = json!({ "tool": "ToolSet.activate_toolset", "args": args });
         let step = "faber_agent.repeat".parse().unwrap();
         let call = Dispatch::parse(&toolbox, &step, &given).unwrap().unwrap();
-        // A set of this name could exist at the time of the call.
+        // The name is removed, because a set of this name could exist at the time of the call.
         assert_eq!(*call.args, json!({ "toolSetNames": ["web", 1] }));
         let result = json!({ "success": true, "changed": ["web"], "notFound": [] });
         let told = call.report(Ok(result)).unwrap();

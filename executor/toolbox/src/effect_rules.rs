@@ -31,8 +31,8 @@ struct EffectRule {
 impl TryFrom<Map<String, Value>> for EffectRules {
     type Error = String;
 
-    fn try_from(written: Map<String, Value>) -> Result<Self, String> {
-        let rules = written.iter().map(|(pattern, effect)| EffectRule::read(pattern, effect));
+    fn try_from(settings: Map<String, Value>) -> Result<Self, String> {
+        let rules = settings.iter().map(|(pattern, effect)| EffectRule::read(pattern, effect));
         rules.collect::<Result<_, _>>().map(Self)
     }
 }
@@ -58,38 +58,38 @@ impl EffectRule {
         Ok(Self { pattern: parsed, effect })
     }
 
-    fn fits(&self, set: &ToolSetName, tool: &ToolName) -> bool {
+    fn matches_tool(&self, set: &ToolSetName, tool: &ToolName) -> bool {
         self.pattern.matches(tool.as_str())
             || self.pattern.matches(shared::tool::qualified_name(set, tool).as_str())
     }
 }
 
 impl EffectRules {
-    /// Returns the effect that the first fitting rule gives a tool, or `None` if the effect that
-    /// the source says holds.
-    pub fn effect_of(&self, set: &ToolSetName, tool: &ToolName) -> Option<Effect> {
-        self.0.iter().find(|rule| rule.fits(set, tool)).map(|rule| rule.effect)
+    /// Returns the effect that the first fitting rule gives a tool. `None` means that the effect
+    /// from the source holds.
+    pub fn find_effect(&self, set: &ToolSetName, tool: &ToolName) -> Option<Effect> {
+        self.0.iter().find(|rule| rule.matches_tool(set, tool)).map(|rule| rule.effect)
     }
 
     /// Replaces the effect of a new definition. The tool must be made of the result, because its
     /// errors depend on the effect, too.
     #[must_use]
     pub fn apply(&self, definition: ToolDefinition) -> ToolDefinition {
-        let effect = self.effect_of(&definition.set, &definition.name);
+        let effect = self.find_effect(&definition.set, &definition.name);
         ToolDefinition { effect: effect.unwrap_or(definition.effect), ..definition }
     }
 
-    /// Adds rules behind the present ones.
+    /// Adds rules that apply if none of the present ones fits.
     pub fn extend(&mut self, others: Self) {
         self.0.extend(others.0);
     }
 
     /// Returns the patterns that fit no tool of a set.
     pub fn unmatched_patterns(&self, set: &ToolSet) -> Vec<String> {
-        let is_idle = |rule: &&EffectRule| {
-            !set.tools.iter().any(|tool| rule.fits(&set.name, &tool.definition().name))
+        let is_unmatched = |rule: &&EffectRule| {
+            !set.tools.iter().any(|tool| rule.matches_tool(&set.name, &tool.definition().name))
         };
-        self.0.iter().filter(is_idle).map(|rule| rule.pattern.to_string()).collect()
+        self.0.iter().filter(is_unmatched).map(|rule| rule.pattern.to_string()).collect()
     }
 }
 
@@ -99,14 +99,14 @@ mod tests {
 
     use super::*;
 
-    fn rules(written: &Value) -> Result<EffectRules, String> {
-        EffectRules::deserialize(written).map_err(|err| err.to_string())
+    fn rules(settings: &Value) -> Result<EffectRules, String> {
+        EffectRules::deserialize(settings).map_err(|err| err.to_string())
     }
 
     #[test]
     fn the_first_matching_effect_rule_wins() {
-        let written = json!({ "find_*": "read", "mail.find_?": "once", "mail.*": "idempotent" });
-        let rules = rules(&written).unwrap();
+        let settings = json!({ "find_*": "read", "mail.find_?": "once", "mail.*": "idempotent" });
+        let rules = rules(&settings).unwrap();
         for (set, tool, expected) in [
             ("mail", "find_customer", Some(Effect::Read)),
             ("mail", "find_x", Some(Effect::Read)),
@@ -115,7 +115,7 @@ mod tests {
             ("post", "send", None),
             ("post", "Find_x", None),
         ] {
-            let effect = rules.effect_of(&set.parse().unwrap(), &tool.parse().unwrap());
+            let effect = rules.find_effect(&set.parse().unwrap(), &tool.parse().unwrap());
             assert_eq!(effect, expected, "{set}.{tool}");
         }
     }
@@ -123,13 +123,13 @@ mod tests {
     #[test]
     fn a_plain_name_matches_as_a_pattern() {
         let rules = rules(&json!({ "pay": "idempotent" })).unwrap();
-        let effect = |tool: &str| rules.effect_of(&"s".parse().unwrap(), &tool.parse().unwrap());
+        let effect = |tool: &str| rules.find_effect(&"s".parse().unwrap(), &tool.parse().unwrap());
         assert_eq!((effect("pay"), effect("payback")), (Some(Effect::Idempotent), None));
     }
 
     #[test]
     fn wrong_effect_rules_are_rejected() {
-        for (written, expected) in [
+        for (settings, expected) in [
             (json!({ "flow.*": "once" }), "the effects of `flow.*` and of built-in sets"),
             (json!({ "file_tools.glob": "once" }), "sets such as `file_tools` cannot be set"),
             (json!({ "a b": "read" }), "`effects.a b`: write the name of a tool"),
@@ -140,8 +140,8 @@ mod tests {
             ),
             (json!({ "a": true }), "`effects.a` is true: write `read`"),
         ] {
-            let why = rules(&written).unwrap_err();
-            assert!(why.contains(expected), "{written}: {why}");
+            let why = rules(&settings).unwrap_err();
+            assert!(why.contains(expected), "{settings}: {why}");
         }
     }
 }

@@ -20,12 +20,12 @@ use shared::{
 pub use self::compute::evaluate as evaluate_compute;
 use super::{Tool, ToolContext, ToolSet};
 
-/// The name of the set.
+/// The name of the set of control-flow tools.
 pub const SET: &str = "flow";
 /// The longest sleep in milliseconds: ten years. A longer sleep has a wrong unit.
-pub const SLEEP_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
+pub const MAX_SLEEP_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
 
-/// Returns the set `flow`.
+/// Makes the set `flow`, which needs no configuration.
 pub fn flow() -> ToolSet {
     let tools = TABLE.iter().map(|entry| Arc::new(Flow::new(entry)) as Arc<dyn Tool>);
     ToolSet::ready(
@@ -38,7 +38,7 @@ pub fn flow() -> ToolSet {
 
 /// Returns the milliseconds in the parameters of `flow.sleep`.
 pub fn sleep_ms(parameters: &Value) -> Option<u64> {
-    read_whole_number(parameters.get("ms")?).filter(|ms| *ms <= SLEEP_MS)
+    read_whole_number(parameters.get("ms")?).filter(|ms| *ms <= MAX_SLEEP_MS)
 }
 
 /// Reads a whole number, which may be written as `1000.0`. JSON Schema calls that an integer.
@@ -99,7 +99,7 @@ const TABLE: &[Entry] = &[
                         "type": "integer",
                         "description": "Duration in milliseconds.",
                         "minimum": 0,
-                        "maximum": SLEEP_MS,
+                        "maximum": MAX_SLEEP_MS,
                     },
                 },
                 "required": ["ms"],
@@ -207,7 +207,7 @@ impl Tool for Flow {
             Kind::Noop | Kind::Effect => Ok(Value::Null),
             Kind::Sleep => sleep(&parameters, &cx).await,
             Kind::Fail => fail(Arc::unwrap_or_clone(parameters), &cx),
-            Kind::Wait => Err(wait(&parameters)),
+            Kind::Wait => Err(wait_outside_plan_error(&parameters)),
             Kind::Compute => compute::compute(parameters).await,
         }
     }
@@ -215,7 +215,7 @@ impl Tool for Flow {
 
 async fn sleep(parameters: &Value, cx: &ToolContext) -> Result<Value, ToolError> {
     let ms = sleep_ms(parameters).ok_or_else(|| {
-        let message = format!("`ms` must be a whole number from 0 to {SLEEP_MS}");
+        let message = format!("`ms` must be a whole number from 0 to {MAX_SLEEP_MS}");
         ToolError::new(ErrorCode::INVALID_PARAMETERS, message)
     })?;
     tokio::select! {
@@ -227,7 +227,7 @@ async fn sleep(parameters: &Value, cx: &ToolContext) -> Result<Value, ToolError>
     }
 }
 
-fn wait(parameters: &Value) -> ToolError {
+fn wait_outside_plan_error(parameters: &Value) -> ToolError {
     let name = parameters.get("name").and_then(Value::as_str).unwrap_or_default();
     ToolError::failed(format!(
         "`flow.wait` needs an execution that receives the signal `{name}`: \
@@ -254,7 +254,7 @@ fn fail(parameters: Value, cx: &ToolContext) -> Result<Value, ToolError> {
         return Ok(Value::Null);
     }
     let code = fail.code.map_or(ErrorCode::FAILED, ErrorCode::custom);
-    // A code of another family is like `tool.failed`.
+    // Uses the retry rule of `tool.failed` for a code of another family.
     let is_foreign = !code.is_in_own_family();
     let mut error = ToolError::new(code, fail.message);
     error.retryable = fail.retryable.unwrap_or(error.retryable || is_foreign);
@@ -289,7 +289,7 @@ mod tests {
         tool.tool().call(Arc::new(parameters), cx).await
     }
 
-    async fn check(name: &str, parameters: Value, attempt: u32, expected: Expect) {
+    async fn check_result(name: &str, parameters: Value, attempt: u32, expected: Expect) {
         let text = match call(name, parameters, attempt).await {
             Ok(value) => value.to_string(),
             Err(err) => format!("{err} (retryable: {})", err.retryable),
@@ -300,45 +300,52 @@ mod tests {
     #[tokio::test]
     async fn echo_returns_its_parameters_and_noop_null() {
         let value = json!({ "b": [1, null], "a": "ü" });
-        check("flow.echo", value, 1, expect![[r#"{"b":[1,null],"a":"ü"}"#]]).await;
-        check("flow.noop", json!({}), 1, expect!["null"]).await;
-        check("flow.effect", json!({}), 1, expect!["null"]).await;
-        check("flow.noop", json!({ "x": 1 }), 1, expect!["null"]).await;
+        check_result("flow.echo", value, 1, expect![[r#"{"b":[1,null],"a":"ü"}"#]]).await;
+        check_result("flow.noop", json!({}), 1, expect!["null"]).await;
+        check_result("flow.effect", json!({}), 1, expect!["null"]).await;
+        check_result("flow.noop", json!({ "x": 1 }), 1, expect!["null"]).await;
     }
 
     #[tokio::test]
     async fn fail_returns_the_requested_error_the_requested_number_of_times() {
         let message = "m";
         let all = json!({ "message": message });
-        check("flow.fail", all, 7, expect!["tool.failed: m (retryable: true)"]).await;
+        check_result("flow.fail", all, 7, expect!["tool.failed: m (retryable: true)"]).await;
         let twice = json!({ "message": message, "times": 2 });
-        check("flow.fail", twice.clone(), 2, expect!["tool.failed: m (retryable: true)"]).await;
-        check("flow.fail", twice, 3, expect!["null"]).await;
+        check_result("flow.fail", twice.clone(), 2, expect!["tool.failed: m (retryable: true)"])
+            .await;
+        check_result("flow.fail", twice, 3, expect!["null"]).await;
         let own = json!({ "message": message, "code": "my.code" });
-        check("flow.fail", own, 1, expect!["my.code: m (retryable: true)"]).await;
+        check_result("flow.fail", own, 1, expect!["my.code: m (retryable: true)"]).await;
         let ours = json!({ "message": message, "code": "tool.invalid_parameters" });
-        check("flow.fail", ours, 1, expect!["tool.invalid_parameters: m (retryable: false)"]).await;
+        check_result(
+            "flow.fail",
+            ours,
+            1,
+            expect!["tool.invalid_parameters: m (retryable: false)"],
+        )
+        .await;
         let terminal = json!({ "message": message, "retryable": false });
-        check("flow.fail", terminal, 1, expect!["tool.failed: m (retryable: false)"]).await;
+        check_result("flow.fail", terminal, 1, expect!["tool.failed: m (retryable: false)"]).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn sleep_sleeps_and_can_be_cancelled() {
         let start = tokio::time::Instant::now();
-        check("flow.sleep", json!({ "ms": 90_000 }), 1, expect!["null"]).await;
+        check_result("flow.sleep", json!({ "ms": 90_000 }), 1, expect!["null"]).await;
         assert_eq!(start.elapsed().as_secs(), 90);
         let negative = json!({ "ms": -1 });
-        check("flow.sleep", negative, 1, expect!["tool.invalid_parameters: at `/ms`: -1 is less than the minimum of 0 (retryable: false)"]).await;
+        check_result("flow.sleep", negative, 1, expect!["tool.invalid_parameters: at `/ms`: -1 is less than the minimum of 0 (retryable: false)"]).await;
 
         let cx = ToolContext::detached();
         cx.cancel.cancel();
-        let err = sleep(&json!({ "ms": SLEEP_MS }), &cx).await.unwrap_err();
+        let err = sleep(&json!({ "ms": MAX_SLEEP_MS }), &cx).await.unwrap_err();
         assert_eq!(err.code, ErrorCode::CANCELLED);
     }
 
     #[tokio::test]
     async fn wait_fails_outside_of_a_plan() {
-        check("flow.wait", json!({ "name": "go" }), 1, expect!["tool.failed: `flow.wait` needs an execution that receives the signal `go`: make it a step of a plan (retryable: false)"]).await;
+        check_result("flow.wait", json!({ "name": "go" }), 1, expect!["tool.failed: `flow.wait` needs an execution that receives the signal `go`: make it a step of a plan (retryable: false)"]).await;
     }
 
     #[test]
@@ -356,7 +363,7 @@ mod tests {
         assert_eq!(sleep_ms(&json!({ "ms": 1000.0 })), Some(1_000));
         assert_eq!(sleep_ms(&json!({ "ms": 1.5 })), None);
         assert_eq!(sleep_ms(&json!({ "ms": -1 })), None);
-        assert_eq!(sleep_ms(&json!({ "ms": SLEEP_MS + 1 })), None);
+        assert_eq!(sleep_ms(&json!({ "ms": MAX_SLEEP_MS + 1 })), None);
         assert_eq!(sleep_ms(&json!({})), None);
     }
 }

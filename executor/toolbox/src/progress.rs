@@ -54,10 +54,10 @@ pub struct Listener(Arc<LatestReport>);
 #[derive(Debug, Default)]
 struct LatestReport {
     report: Mutex<Option<Report>>,
-    news: Notify,
+    report_added: Notify,
 }
 
-/// A report, and the time of the report.
+/// A progress report, and the time at which the tool made it.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -65,8 +65,8 @@ pub struct Report {
     pub at: Instant,
 }
 
-/// Makes the two ends of one call's channel.
-pub fn pipe() -> (Reporter, Listener) {
+/// Makes the channel for the reports of one call.
+pub fn report_channel() -> (Reporter, Listener) {
     let newest = Arc::new(LatestReport::default());
     (Reporter(Some(Arc::downgrade(&newest))), Listener(newest))
 }
@@ -74,11 +74,11 @@ pub fn pipe() -> (Reporter, Listener) {
 impl Reporter {
     /// Replaces a report that has not been received.
     pub fn report(&self, progress: Progress) {
-        // The listener may have been dropped.
+        // Ignores the report if the listener was dropped.
         let Some(newest) = self.0.as_ref().and_then(Weak::upgrade) else { return };
-        if let Some(progress) = progress.kept() {
+        if let Some(progress) = progress.shortened_for_log() {
             newest.report().replace(Report { progress, at: Instant::now() });
-            newest.news.notify_one();
+            newest.report_added.notify_one();
         }
     }
 }
@@ -92,7 +92,7 @@ impl Listener {
             if let Some(report) = self.0.report().take() {
                 return report;
             }
-            self.0.news.notified().await;
+            self.0.report_added.notified().await;
         }
     }
 }
@@ -106,7 +106,7 @@ impl LatestReport {
 /// Reports of many calls, each with a key.
 #[derive(Debug)]
 pub struct Reports<K: Copy + Ord> {
-    board: Arc<Board<K>>,
+    latest_reports: Arc<LatestReports<K>>,
     /// The call whose report was read last. Calls take turns, so that no report waits forever.
     last: Option<K>,
 }
@@ -115,27 +115,28 @@ pub struct Reports<K: Copy + Ord> {
 #[derive(Debug)]
 pub struct ProgressSink<K: Copy + Ord> {
     key: K,
-    board: Arc<Board<K>>,
+    latest_reports: Arc<LatestReports<K>>,
 }
 
 /// The newest report of each running call.
 #[derive(Debug)]
-struct Board<K> {
+struct LatestReports<K> {
     unread: Mutex<BTreeMap<K, Progress>>,
-    news: Notify,
+    report_added: Notify,
 }
 
 impl<K: Copy + Ord> Default for Reports<K> {
     fn default() -> Self {
-        let board = Board { unread: Mutex::default(), news: Notify::new() };
-        Self { board: Arc::new(board), last: None }
+        let latest_reports =
+            LatestReports { unread: Mutex::default(), report_added: Notify::new() };
+        Self { latest_reports: Arc::new(latest_reports), last: None }
     }
 }
 
 impl<K: Copy + Ord> Reports<K> {
     /// Makes the sink of a call. Running calls must have different keys.
     pub fn sink(&self, key: K) -> ProgressSink<K> {
-        ProgressSink { key, board: Arc::clone(&self.board) }
+        ProgressSink { key, latest_reports: Arc::clone(&self.latest_reports) }
     }
 
     /// Waits for a report of a running call.
@@ -146,12 +147,12 @@ impl<K: Copy + Ord> Reports<K> {
             if let Some(report) = self.take() {
                 return report;
             }
-            self.board.news.notified().await;
+            self.latest_reports.report_added.notified().await;
         }
     }
 
     fn take(&mut self) -> Option<(K, Progress)> {
-        let mut unread = self.board.lock_unread();
+        let mut unread = self.latest_reports.lock_unread();
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let next = unread.range((after, Bound::Unbounded)).next().or(unread.iter().next());
         let key = *next?.0;
@@ -163,18 +164,18 @@ impl<K: Copy + Ord> Reports<K> {
 impl<K: Copy + Ord> ProgressSink<K> {
     /// Replaces a report that has not been read.
     pub fn send(&self, progress: Progress) {
-        self.board.lock_unread().insert(self.key, progress);
-        self.board.news.notify_one();
+        self.latest_reports.lock_unread().insert(self.key, progress);
+        self.latest_reports.report_added.notify_one();
     }
 }
 
 impl<K: Copy + Ord> Drop for ProgressSink<K> {
     fn drop(&mut self) {
-        self.board.lock_unread().remove(&self.key);
+        self.latest_reports.lock_unread().remove(&self.key);
     }
 }
 
-impl<K> Board<K> {
+impl<K> LatestReports<K> {
     fn lock_unread(&self) -> MutexGuard<'_, BTreeMap<K, Progress>> {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_newer_report_replaces_an_unread_one() {
-        let (reporter, mut listener) = pipe();
+        let (reporter, mut listener) = report_channel();
         assert!(listener.next().now_or_never().is_none());
         for progress in [1.0, 2.0, f64::NAN, 3.0, f64::INFINITY] {
             reporter.report(report(progress));
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn reports_without_a_reader_are_dropped() {
         Reporter::default().report(report(1.0));
-        let (reporter, listener) = pipe();
+        let (reporter, listener) = report_channel();
         drop(listener);
         reporter.report(report(1.0));
         assert!(reporter.0.unwrap().upgrade().is_none());

@@ -63,7 +63,7 @@ use super::{blobs::Blobs, progress::Reporter};
 /// A function, command or remote tool that plans can call.
 #[async_trait]
 pub trait Tool: fmt::Debug + Send + Sync {
-    /// Returns the definition of the tool.
+    /// Returns the name, the schemas and the effect of the tool.
     fn definition(&self) -> &Arc<ToolDefinition>;
 
     /// Calls the tool.
@@ -114,7 +114,7 @@ impl Aside {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 
-    /// Takes the text.
+    /// Removes and returns the text.
     pub fn take(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -250,7 +250,7 @@ mod tests {
 
     use super::*;
 
-    /// A comment that only readers of the code see.
+    /// This comment must not be in the schema, because only readers of the code need it.
     #[derive(JsonSchema)]
     #[expect(dead_code, reason = "only its schema is looked at")]
     struct Args {

@@ -1,4 +1,4 @@
-//! Valid names of tools.
+//! Rules for the names of tools.
 //!
 //! Servers and files of strangers choose the names. Models read them, plans contain them, and
 //! commands look them up. A name therefore has no spaces and no path to another folder. It also
@@ -18,7 +18,7 @@ pub const ACTIVATE: &str = "activate_toolset";
 /// The parameter with the names of the sets.
 pub const SET_NAMES: &str = "toolSetNames";
 
-const CONTROLS: [&str; 3] = ["list_toolset", ACTIVATE, "deactivate_toolset"];
+const CONTROL_TOOLS: [&str; 3] = ["list_toolset", ACTIVATE, "deactivate_toolset"];
 
 /// The names of the built-in toolsets, which prefix their tools' names even if the set is renamed:
 /// the set `files` has `file_tools.glob`.
@@ -26,11 +26,11 @@ pub(super) const BUILTIN_SETS: [&str; 5] =
     ["code_tools", "file_tools", "system_tools", "web_tools", "memory_tools"];
 
 /// The `source` of the built-in sets.
-const OWN_SOURCE: &str = "builtin";
+const BUILTIN_SOURCE: &str = "builtin";
 
 /// Returns `true` for a valid name: letters and digits of any script, with `_`, `-`, `.`, `/` and
 /// `:` between them.
-pub fn is_word(name: &str) -> bool {
+pub fn is_valid_name(name: &str) -> bool {
     let is_letter = |c: char| c.is_alphanumeric() || c == '_';
     name.chars().all(|c| is_letter(c) || matches!(c, '-' | '.' | '/' | ':'))
         && name.starts_with(is_letter)
@@ -41,13 +41,13 @@ pub fn is_word(name: &str) -> bool {
 /// Returns the reason why a tool of a foreign set cannot have a name.
 pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
     let written = name.as_str();
-    if !is_word(written) {
+    if !is_valid_name(written) {
         return Some(format!(
             "`{written}` cannot name a tool: use letters, digits, `_` and `-`, and `.`, `/` and \
              `:` between them"
         ));
     }
-    if written.rsplit('.').next().is_some_and(|plain| CONTROLS.contains(&plain)) {
+    if written.rsplit('.').next().is_some_and(|plain| CONTROL_TOOLS.contains(&plain)) {
         return Some(format!("`{written}` is the name of one of Faber's own tools: rename it"));
     }
     let begins_like = set_prefix(written).filter(|of| *of != set.as_str());
@@ -57,7 +57,7 @@ pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
 
 /// Removes tools with invalid names from a set.
 pub(super) fn remove_invalid_names(set: &mut ToolSet) {
-    if set.source == OWN_SOURCE {
+    if set.source == BUILTIN_SOURCE {
         return;
     }
     let mut refused = Vec::new();
@@ -92,7 +92,7 @@ mod tests {
             "_x",
             "7",
         ] {
-            assert!(is_word(name), "{name}");
+            assert!(is_valid_name(name), "{name}");
         }
         for name in [
             "",
@@ -111,7 +111,7 @@ mod tests {
             "a,b",
             "x/.ssh",
         ] {
-            assert!(!is_word(name), "{name}");
+            assert!(!is_valid_name(name), "{name}");
         }
     }
 

@@ -116,7 +116,7 @@ pub enum Found {
     Unknown,
 }
 
-/// The tools of this process. Clones share them.
+/// The tools of this process. All clones share one state.
 #[derive(Clone)]
 pub struct Toolbox(Arc<Shared>);
 
@@ -138,7 +138,7 @@ type Reconnect = Box<dyn Fn(&ToolSetName) -> bool + Send + Sync>;
 #[derive(Debug, Default)]
 struct Inventory {
     sets: Vec<ToolSet>,
-    /// Tools of no set, which only plans of this program name.
+    /// Tools that belong to no set. Only plans that this program writes name them.
     internal: BTreeMap<ToolName, ReadyTool>,
     /// Failed sets that are connecting again. Only calls that need their tools wait for them.
     reconnecting: BTreeSet<ToolSetName>,
@@ -175,7 +175,7 @@ impl ReadyTool {
     }
 
     /// Returns the patterns about which no warning was logged yet.
-    fn unreported(&self, mut patterns: Vec<String>) -> Vec<String> {
+    fn unlogged_patterns(&self, mut patterns: Vec<String>) -> Vec<String> {
         patterns.retain(|pattern| !self.logged_patterns.contains(pattern));
         patterns
     }
@@ -184,7 +184,7 @@ impl ReadyTool {
         let name = self.definition().qualified_name();
         match Schema::without_large_patterns(&self.definition().input_schema) {
             Ok((schema, removed)) => {
-                for pattern in self.unreported(removed) {
+                for pattern in self.unlogged_patterns(removed) {
                     let why = costly::describe_pattern(&name, &pattern);
                     tracing::warn!(%why, "a part of a schema is not enforced");
                 }
@@ -256,7 +256,7 @@ impl Default for Toolbox {
 
 #[expect(missing_docs, reason = "the other names need no comment")]
 impl Toolbox {
-    /// Makes a toolbox.
+    /// Makes a toolbox with `sets`, in this order.
     ///
     /// # Panics
     ///
@@ -324,7 +324,7 @@ impl Toolbox {
         let is_failed = |set: &ToolSet| matches!(set.status, SetStatus::Failed { .. });
         let set = inventory.sets.iter_mut().find(|set| set.name == *name && is_failed(set));
         let Some(set) = set else { return false };
-        // The lock is held, so that the result cannot arrive before the state is `Connecting`.
+        // Keeps the lock, so that the result cannot arrive before the state is `Connecting`.
         if !self.0.reconnect.get().is_some_and(|reconnect| reconnect(name)) {
             return false;
         }
@@ -352,7 +352,7 @@ impl Toolbox {
     pub fn put_set(&self, set: ToolSet) {
         let mut set = set.without_costly_tools();
         tool_names::remove_invalid_names(&mut set);
-        // The new set has not been connected before.
+        // Forgets a reconnect of the old set, because the new set has not been connected before.
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         inventory.reconnecting.remove(&set.name);
         drop(inventory);
@@ -416,7 +416,7 @@ impl Toolbox {
         Some(set.without_tools())
     }
 
-    pub fn whole_set(&self, name: &ToolSetName) -> Option<ToolSet> {
+    pub fn set_with_tools(&self, name: &ToolSetName) -> Option<ToolSet> {
         self.lock_inventory().sets.iter().find(|set| set.name == *name).cloned()
     }
 
@@ -433,7 +433,7 @@ impl Toolbox {
         let inventory = self.lock_inventory();
         let rivals = match inventory.name_index().find(name.as_str()) {
             Some((NameOrigin::Qualified, _)) => return false,
-            // Only the tools of a set have names with the set's prefix.
+            // Checks only this set, because other sets have no tools with its prefix.
             Some((_, (set, _))) if set_prefix(name.as_str()) == Some(inventory.set_name(set)) => {
                 return inventory.sets[set].status == SetStatus::Connecting;
             }
@@ -484,8 +484,8 @@ impl Toolbox {
         Some(inventory.sets[set].tools[tool].definition().effect)
     }
 
-    /// Finds a tool by its qualified name or its own name, not by a short name. The set may be
-    /// inactive.
+    /// Finds a tool by its qualified name or the name from its source, not by a short name. The set
+    /// may be inactive.
     pub fn find_own(&self, name: &ToolName) -> Option<ReadyTool> {
         let inventory = self.lock_inventory();
         match inventory.name_index().find(name.as_str())? {
@@ -496,13 +496,13 @@ impl Toolbox {
         }
     }
 
-    /// Returns the name of a tool for people and models: see [`ToolNames::display_name`].
+    /// Returns the name of a tool as people and models read it: see [`ToolNames::display_name`].
     pub fn display_name(&self, tool: &ToolDefinition) -> ToolName {
         self.lock_inventory().name_index().display_name(tool)
     }
 
-    /// Returns the name for people and models of a qualified name. An unknown name is returned as
-    /// it is.
+    /// Returns the name that people and models read instead of a qualified name. An unknown name is
+    /// returned as it is.
     pub fn display_name_of(&self, name: &ToolName) -> ToolName {
         let inventory = self.lock_inventory();
         match inventory.find_qualified(name) {
@@ -531,36 +531,36 @@ impl Toolbox {
         self.0.changes.subscribe()
     }
 
-    /// Waits at most `most` until no set is connecting for the first time.
-    pub async fn wait_for_sets(&self, most: Duration) {
-        self.wait_until(most, || !self.has_first_connecting()).await;
+    /// Waits at most `timeout` until no set is connecting for the first time.
+    pub async fn wait_for_sets(&self, timeout: Duration) {
+        self.wait_until(timeout, || !self.has_first_connecting()).await;
     }
 
-    /// Waits at most `most` until a set is not connecting. Returns its state, or `None` for an
+    /// Waits at most `timeout` until a set is not connecting. Returns its state, or `None` for an
     /// unknown set.
-    pub async fn wait_for_set(&self, name: &ToolSetName, most: Duration) -> Option<SetStatus> {
+    pub async fn wait_for_set(&self, name: &ToolSetName, timeout: Duration) -> Option<SetStatus> {
         let status = || self.set(name).map(|set| set.status);
-        self.wait_until(most, || status() != Some(SetStatus::Connecting)).await;
+        self.wait_until(timeout, || status() != Some(SetStatus::Connecting)).await;
         status()
     }
 
-    /// Waits at most `most` until no connecting set can change the meaning of these names.
-    pub async fn wait_for_names(&self, names: &[ToolName], most: Duration) {
-        self.wait_until(most, || !names.iter().any(|name| self.may_change(name))).await;
+    /// Waits at most `timeout` until no connecting set can change the meaning of these names.
+    pub async fn wait_for_names(&self, names: &[ToolName], timeout: Duration) {
+        self.wait_until(timeout, || !names.iter().any(|name| self.may_change(name))).await;
     }
 
-    /// Waits at most `most` until a condition on the sets holds.
-    async fn wait_until(&self, most: Duration, is_so: impl Fn() -> bool) {
+    /// Waits at most `timeout` until a condition on the sets holds.
+    async fn wait_until(&self, timeout: Duration, holds: impl Fn() -> bool) {
         let mut changes = self.subscribe_changes();
         let wait = async {
             loop {
                 changes.mark_unchanged();
-                if is_so() || changes.changed().await.is_err() {
+                if holds() || changes.changed().await.is_err() {
                     return;
                 }
             }
         };
-        let _ = time::timeout(most, wait).await;
+        let _ = time::timeout(timeout, wait).await;
     }
 
     fn has_first_connecting(&self) -> bool {
@@ -570,7 +570,7 @@ impl Toolbox {
 
     /// Locks the inventory. No caller holds the lock across an await.
     fn lock_inventory(&self) -> RwLockReadGuard<'_, Inventory> {
-        // No change can panic half-way, so a poisoned lock is consistent.
+        // Ignores a poisoned lock, because no change can panic half-way.
         self.0.inventory.read().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -23,7 +23,7 @@ use shared::{
 pub struct Meter {
     tallies: Mutex<BTreeMap<ToolName, Tally>>,
     /// Locked while counts are added, so that a later reader finds them in the store.
-    adding: tokio::sync::Mutex<()>,
+    flush_lock: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ struct Tally {
 
 impl Meter {
     /// Counts a finished call.
-    pub fn count(&self, name: &ToolName, took: Duration, is_failure: bool) {
+    pub fn count(&self, name: &ToolName, duration: Duration, is_failure: bool) {
         let last = Instant::now();
         let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
         if !tallies.contains_key(name) {
@@ -47,13 +47,13 @@ impl Meter {
             tally.calls += 1;
             tally.failures += u64::from(is_failure);
             tally.last = last;
-            *tally.times.entry(Usage::bucket(took)).or_default() += 1;
+            *tally.times.entry(Usage::bucket(duration)).or_default() += 1;
         }
     }
 
     /// Adds the counts to the store. After an error, the counts remain for the next flush.
     pub async fn flush(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
-        let _adding = self.adding.lock().await;
+        let _adding = self.flush_lock.lock().await;
         let taken =
             std::mem::take(&mut *self.tallies.lock().unwrap_or_else(PoisonError::into_inner));
         if taken.is_empty() {
@@ -66,7 +66,7 @@ impl Meter {
             }
             added
         });
-        // All additions run at the same time, so that they share commits.
+        // Adds all counts at the same time, so that they share commits.
         join_all(additions).await.into_iter().collect()
     }
 

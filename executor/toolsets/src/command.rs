@@ -26,7 +26,7 @@ use sandbox::{
     process::{ProcessGroup, Program, Tail, describe_status, read_tail},
     refusal_reason,
 };
-use secrets::{Redaction, Text, variables};
+use secrets::{Redaction, TextOrSecret, resolve_variables};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use shared::{
@@ -71,25 +71,26 @@ pub struct CommandTool {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub enum Action {
-    Command(Box<Run>),
+    Command(Box<CommandRun>),
     Http(Box<HttpRun>),
 }
 
-/// A map with the key `http` is an HTTP call. Any other map describes a command.
+/// Reads the action. A map with the key `http` is an HTTP call, and any other map describes a
+/// command.
 impl TryFrom<Map<String, Value>> for Action {
     type Error = String;
 
-    fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
-        let Some(http) = written.swap_remove("http") else {
-            refuse_command_line(&written)?;
-            let is_meant = written.contains_key("command");
-            let run = serde_json::from_value(Value::Object(joined(written)));
+    fn try_from(mut settings: Map<String, Value>) -> Result<Self, String> {
+        let Some(http) = settings.swap_remove("http") else {
+            refuse_command_line(&settings)?;
+            let is_meant = settings.contains_key("command");
+            let run = serde_json::from_value(Value::Object(join_command_and_args(settings)));
             return run.map(Self::Command).map_err(|err| {
                 let hint = " (a call of a server is `{ http: { url: … } }`)";
                 format!("{err}{}", if is_meant { "" } else { hint })
             });
         };
-        if let Some(other) = written.keys().next() {
+        if let Some(other) = settings.keys().next() {
             return Err(format!(
                 "unknown field `{other}` beside `http`: a tool has either a command or `http`"
             ));
@@ -100,8 +101,8 @@ impl TryFrom<Map<String, Value>> for Action {
 }
 
 /// Refuses a program with its arguments in one text, because no shell splits it.
-fn refuse_command_line(written: &Map<String, Value>) -> Result<(), String> {
-    let Some(Value::String(line)) = written.get("command") else { return Ok(()) };
+fn refuse_command_line(settings: &Map<String, Value>) -> Result<(), String> {
+    let Some(Value::String(line)) = settings.get("command") else { return Ok(()) };
     let words: Vec<&str> = line.split_whitespace().collect();
     let [program, arguments @ ..] = words.as_slice() else { return Ok(()) };
     if arguments.is_empty() || is_path_with_spaces(program, arguments) {
@@ -119,19 +120,19 @@ fn is_path_with_spaces(program: &str, arguments: &[&str]) -> bool {
 
 /// Joins `command: date` and `args: [-u]` to `command: [date, -u]`. Configurations of MCP servers
 /// use the first form.
-fn joined(mut written: Map<String, Value>) -> Map<String, Value> {
-    if let Some(Value::String(program)) = written.get("command") {
+fn join_command_and_args(mut settings: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::String(program)) = settings.get("command") {
         let program = Value::String(program.clone());
-        written.insert("command".to_owned(), Value::Array(vec![program]));
+        settings.insert("command".to_owned(), Value::Array(vec![program]));
     }
     if let (Some(Value::Array(_)), Some(Value::Array(_))) =
-        (written.get("command"), written.get("args"))
-        && let Some(Value::Array(args)) = written.shift_remove("args")
-        && let Some(Value::Array(command)) = written.get_mut("command")
+        (settings.get("command"), settings.get("args"))
+        && let Some(Value::Array(args)) = settings.shift_remove("args")
+        && let Some(Value::Array(command)) = settings.get_mut("command")
     {
         command.extend(args);
     }
-    written
+    settings
 }
 
 impl Action {
@@ -155,7 +156,7 @@ impl Action {
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct CommandRun {
     pub command: Argv,
     pub cwd: Option<PathBuf>,
     /// The default working directory: the folder of the file that describes the tool.
@@ -165,7 +166,7 @@ pub struct Run {
     #[serde(default)]
     pub pass: Vec<String>,
     #[serde(default)]
-    pub env: BTreeMap<String, Text>,
+    pub env: BTreeMap<String, TextOrSecret>,
     /// The sandbox of the command. By default there is none.
     pub confine: Option<Confinement>,
 }
@@ -187,19 +188,21 @@ impl CommandTool {
         match &self.run {
             None => Vec::new(),
             Some(Action::Http(run)) => run.secrets(),
-            Some(Action::Command(run)) => run.env.values().filter_map(Text::secret).collect(),
+            Some(Action::Command(run)) => {
+                run.env.values().filter_map(TextOrSecret::secret).collect()
+            }
         }
     }
 
-    pub(crate) fn passed(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn passed_variables(&self) -> impl Iterator<Item = &str> {
         let run = match &self.run {
             Some(Action::Command(run)) => Some(run),
             _ => None,
         };
         let confined =
             run.into_iter().flat_map(|run| &run.confine).flat_map(|confinement| &confinement.pass);
-        let passed = run.into_iter().flat_map(|run| &run.pass);
-        passed.chain(confined).map(String::as_str)
+        let passed_variables = run.into_iter().flat_map(|run| &run.pass);
+        passed_variables.chain(confined).map(String::as_str)
     }
 
     pub(crate) fn confinement(&self) -> Option<&Confinement> {
@@ -220,16 +223,16 @@ impl CommandTool {
         let Some(Action::Command(run)) = &self.run else { return Ok(()) };
         let cwd = run.cwd.as_deref().or(run.base.as_deref());
         let (name, env) = (run.command.program(), &BTreeMap::new());
-        let program = Program { name, cwd, reads: None, pass: &[], env };
+        let program = Program { name, cwd, own_file: None, pass: &[], env };
         program.check().map_err(|why| format!("`{}`: {why}", self.name))
     }
 
-    /// Builds the tool. Its output has at most `most` bytes. `launcher` starts confined commands.
+    /// Builds the tool. Its output has at most `max_bytes` bytes. `launcher` starts confined commands.
     /// The error says what is wrong in the configuration.
     pub(crate) fn into_tool(
         self,
         set: &ToolSetName,
-        most: usize,
+        max_bytes: usize,
         launcher: &Launcher,
     ) -> Result<Arc<dyn Tool>, String> {
         self.check(launcher)?;
@@ -244,12 +247,14 @@ impl CommandTool {
             is_callable: self.run.is_some(),
         };
         let run = match self.run {
-            Some(Action::Http(run)) => return Ok(Arc::new(HttpTool::new(definition, *run, most))),
+            Some(Action::Http(run)) => {
+                return Ok(Arc::new(HttpTool::new(definition, *run, max_bytes)));
+            }
             Some(Action::Command(run)) => Some(*run),
             None => None,
         };
         let launcher = launcher.clone();
-        Ok(Arc::new(CommandRunner { definition: Arc::new(definition), run, most, launcher }))
+        Ok(Arc::new(CommandRunner { definition: Arc::new(definition), run, max_bytes, launcher }))
     }
 
     fn check(&self, launcher: &Launcher) -> Result<(), String> {
@@ -287,8 +292,8 @@ impl CommandTool {
 #[derive(Debug)]
 struct CommandRunner {
     definition: Arc<ToolDefinition>,
-    run: Option<Run>,
-    most: usize,
+    run: Option<CommandRun>,
+    max_bytes: usize,
     launcher: Launcher,
 }
 
@@ -301,28 +306,28 @@ impl Tool for CommandRunner {
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let run = self.run.as_ref().ok_or_else(|| self.not_callable_error())?;
         let mut redaction = Redaction::default();
-        let env = variables(&run.env, &mut redaction)?;
-        self.launcher.note_passed_secrets(&run.pass, &mut redaction);
+        let env = resolve_variables(&run.env, &mut redaction)?;
+        self.launcher.add_passed_secrets(&run.pass, &mut redaction);
         if let Some(confinement) = &run.confine {
-            self.launcher.note_passed_secrets(&confinement.pass, &mut redaction);
+            self.launcher.add_passed_secrets(&confinement.pass, &mut redaction);
         }
         let mut running = RunningProcess::start(run, &env, &self.launcher, &parameters, &cx)?;
         let ended = tokio::select! {
             biased;
-            // A command that has exited has a result, even if the call is cancelled at the same
-            // time.
-            ended = running.wait_for_end(self.most) => Some(ended),
+            // Checks the exit first, because a command that has exited has a result even if the
+            // call is cancelled at the same time.
+            ended = running.wait_for_end(self.max_bytes) => Some(ended),
             () = cx.cancel.cancelled() => None,
         };
         let Some(ended) = ended else {
             return Err(stopped_error(run.command.program(), running.group.stop().await));
         };
         let stderr = running.stderr.redacted_text(&redaction);
-        let answer = running.read_answer(run.command.program(), ended, self.most, &redaction);
+        let answer = running.read_answer(run.command.program(), ended, self.max_bytes, &redaction);
         if answer.is_ok() {
             cx.aside.leave(stderr);
         }
-        redaction.clean_result(answer)
+        redaction.redact_result(answer)
     }
 }
 
@@ -356,20 +361,20 @@ enum ProcessEnd {
     Lost(io::Error),
 }
 
-struct TooMuch;
+struct OutputTooLarge;
 
 impl RunningProcess {
     fn start(
-        run: &Run,
+        run: &CommandRun,
         env: &BTreeMap<String, String>,
         launcher: &Launcher,
         parameters: &Value,
         cx: &ToolContext,
     ) -> Result<Self, ToolError> {
-        let reads = run.cwd.as_deref();
-        let (name, cwd) = (run.command.program(), reads.or(run.base.as_deref()));
-        let program = Program { name, cwd, reads, pass: &run.pass, env };
-        let complain = |err: io::Error| {
+        let own_file = run.cwd.as_deref();
+        let (name, cwd) = (run.command.program(), own_file.or(run.base.as_deref()));
+        let program = Program { name, cwd, own_file, pass: &run.pass, env };
+        let to_start_error = |err: io::Error| {
             let code = match err.kind() {
                 io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => {
                     ErrorCode::INVALID_PARAMETERS
@@ -382,15 +387,15 @@ impl RunningProcess {
             Some(confinement) => program.confined_command(launcher, confinement),
             None => program.watched_command(launcher),
         };
-        let mut command = command.map_err(complain)?;
+        let mut command = command.map_err(to_start_error)?;
         command.args(run.command.arguments(parameters));
-        tell_context(&mut command, cx);
-        command.stdin(Stdio::from(write_parameters(parameters).map_err(complain)?));
-        let group = ProcessGroup::spawn(&mut command).map_err(complain)?;
+        set_context_variables(&mut command, cx);
+        command.stdin(Stdio::from(write_parameters(parameters).map_err(to_start_error)?));
+        let group = ProcessGroup::spawn(&mut command).map_err(to_start_error)?;
         Ok(Self { group, output: Vec::new(), stderr: Tail::default() })
     }
 
-    async fn wait_for_end(&mut self, most: usize) -> ProcessEnd {
+    async fn wait_for_end(&mut self, max_bytes: usize) -> ProcessEnd {
         let Self { group, output, stderr: tail } = self;
         let child = group.child();
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
@@ -402,19 +407,19 @@ impl RunningProcess {
                     read_tail(stderr, tail).await;
                     Ok(())
                 },
-                read_output(stdout, output, most),
+                read_output(stdout, output, max_bytes),
             )
         });
         let status = tokio::select! {
             read = &mut streams => match read {
                 Ok(_) => group.wait().await,
-                Err(TooMuch) => return ProcessEnd::PrintedTooMuch,
+                Err(OutputTooLarge) => return ProcessEnd::PrintedTooMuch,
             },
             status = group.wait() => {
-                // The processes that the command started must not outlive it or keep its pipes
-                // open.
+                // Kills the rest of the group, because these processes must not outlive the command
+                // or keep its pipes open.
                 group.kill();
-                if let Ok(Err(TooMuch)) = timeout(DRAIN_TIMEOUT, streams).await {
+                if let Ok(Err(OutputTooLarge)) = timeout(DRAIN_TIMEOUT, streams).await {
                     return ProcessEnd::PrintedTooMuch;
                 }
                 status
@@ -427,14 +432,14 @@ impl RunningProcess {
         self,
         program: &str,
         ended: ProcessEnd,
-        most: usize,
+        max_bytes: usize,
         redaction: &Redaction,
     ) -> Result<Value, ToolError> {
         let status = match ended {
             ProcessEnd::Exited(status) => status,
             ProcessEnd::PrintedTooMuch => {
                 let message = format!(
-                    "`{program}` printed more than {most} bytes and was stopped: \
+                    "`{program}` printed more than {max_bytes} bytes and was stopped: \
                      let it write a file and print the file's name"
                 );
                 return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
@@ -445,7 +450,7 @@ impl RunningProcess {
             }
         };
         if status.success() {
-            return Ok(parse(&self.output));
+            return Ok(parse_output(&self.output));
         }
         let text = self.stderr.redacted_text(redaction);
         if let Some(why) = refusal_reason(status.code(), &text) {
@@ -457,13 +462,14 @@ impl RunningProcess {
             text => format!(": {text}"),
         };
         let error = ToolError::failed(format!("`{program}` {}{detail}", describe_status(status)));
-        // A command chooses its exit status itself. A signal stops it at any point.
+        // Knows the outcome only for an exit status, which the command chooses itself. A signal
+        // stops the command at any point.
         Err(if status.code().is_some() { error } else { error.with_unknown_outcome() })
     }
 }
 
 /// Sets variables that name the step, the attempt and the idempotency key of the call.
-fn tell_context(command: &mut Command, cx: &ToolContext) {
+fn set_context_variables(command: &mut Command, cx: &ToolContext) {
     let Some(call) = &cx.call else { return };
     command.env("FABER_EXECUTION_ID", call.execution.to_string());
     command.env("FABER_STEP_ID", call.step.as_str());
@@ -476,15 +482,15 @@ fn tell_context(command: &mut Command, cx: &ToolContext) {
 async fn read_output(
     stdout: impl AsyncRead + Unpin,
     output: &mut Vec<u8>,
-    most: usize,
-) -> Result<(), TooMuch> {
-    let mut stdout = stdout.take(most as u64 + 1);
-    // A broken pipe ends the output. The exit status tells the reason.
+    max_bytes: usize,
+) -> Result<(), OutputTooLarge> {
+    let mut stdout = stdout.take(max_bytes as u64 + 1);
+    // A broken pipe ends the output without an error, because the exit status tells the reason.
     let _ = stdout.read_to_end(output).await;
-    if output.len() > most { Err(TooMuch) } else { Ok(()) }
+    if output.len() > max_bytes { Err(OutputTooLarge) } else { Ok(()) }
 }
 
-fn parse(output: &[u8]) -> Value {
+fn parse_output(output: &[u8]) -> Value {
     parse_lenient(output).unwrap_or_else(|_| {
         let text = String::from_utf8_lossy(output);
         let text = text.strip_suffix('\n').unwrap_or(&text);
@@ -500,12 +506,12 @@ mod tests {
     fn a_command_may_have_its_arguments_in_args() {
         let read =
             |run: Value| serde_json::from_value::<Action>(run).map_err(|err| err.to_string());
-        let joined = read(json!({ "command": ["echo", "{{who}}", "-n"] })).unwrap();
+        let expected = read(json!({ "command": ["echo", "{{who}}", "-n"] })).unwrap();
         for same in [
             json!({ "command": "echo", "args": ["{{who}}", "-n"] }),
             json!({ "command": ["echo"], "args": ["{{who}}", "-n"] }),
         ] {
-            assert_eq!(read(same).unwrap(), joined);
+            assert_eq!(read(same).unwrap(), expected);
         }
         assert_eq!(read(json!({ "command": "date" })), read(json!({ "command": ["date"] })));
         for wrong in [json!({ "command": "echo", "args": "x" }), json!({ "args": ["x"] })] {
@@ -523,7 +529,7 @@ mod tests {
         let run = serde_json::from_value(json!({ "command": ["sh", "-c", script] })).unwrap();
         let parameters = json!({ "text": "x".repeat(1 << 20) });
         let (env, cx) = (BTreeMap::new(), ToolContext::detached());
-        // From here on, no task reads or writes for the command.
+        // The test blocks the runtime from here on, so no task reads or writes for the command.
         let running =
             RunningProcess::start(&run, &env, &Launcher::unconfined(), &parameters, &cx).unwrap();
         let until = std::time::Instant::now() + Duration::from_secs(30);

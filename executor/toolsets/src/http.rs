@@ -10,7 +10,7 @@ mod request;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use http_client::{Http, Outgoing, Reply, host};
+use http_client::{Http, HttpReply, OutgoingRequest, host};
 use reqwest::{Method, header::HeaderValue};
 use secrets::Redaction;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ use shared::tool::{Effect, ErrorCode, ToolDefinition, ToolError};
 use tokio::time::timeout;
 use toolbox::{Tool, ToolContext};
 
-use self::answer::{failure, output};
+use self::answer::{call_error, read_output};
 pub use self::request::HttpRun;
 pub(crate) use self::request::{encode_form, invalid_parameters_error, resolve_headers};
 
@@ -28,7 +28,7 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub enum Verb {
+pub enum HttpMethod {
     #[default]
     Get,
     Head,
@@ -39,7 +39,7 @@ pub enum Verb {
     Patch,
 }
 
-impl Verb {
+impl HttpMethod {
     /// Returns the effect that RFC 9110 gives to the method.
     pub fn effect(self) -> Effect {
         match self {
@@ -67,24 +67,24 @@ impl Verb {
 pub(crate) struct Caller {
     pub(crate) http: Arc<Http>,
     /// The greatest size of a response.
-    pub(crate) most: usize,
+    pub(crate) max_bytes: usize,
     /// Time limit for a response. The step's timeout may be shorter.
-    pub(crate) patience: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl Caller {
-    pub(crate) fn new(most: usize, seconds: Option<u64>) -> Self {
-        Self { http: Arc::default(), most, patience: seconds.map(Duration::from_secs) }
+    pub(crate) fn new(max_bytes: usize, seconds: Option<u64>) -> Self {
+        Self { http: Arc::default(), max_bytes, timeout: seconds.map(Duration::from_secs) }
     }
 
     /// Sends a request for a tool and waits for the response, the time limit or the cancellation.
     pub(crate) async fn call(
         &self,
         tool: &ToolDefinition,
-        mut asked: Outgoing,
+        mut asked: OutgoingRequest,
         cx: &ToolContext,
         redaction: &Redaction,
-    ) -> Result<Reply, ToolError> {
+    ) -> Result<HttpReply, ToolError> {
         if tool.effect != Effect::Read
             && let Some(key) = cx.idempotency_key()
             && let Ok(key) = HeaderValue::from_str(&key)
@@ -93,18 +93,18 @@ impl Caller {
         }
         let host = host(&asked.url);
         let sent = async {
-            match self.patience {
-                Some(patience) => timeout(patience, self.http.send(asked, self.most)).await,
-                None => Ok(self.http.send(asked, self.most).await),
+            match self.timeout {
+                Some(timeout) => timeout(timeout, self.http.send(asked, self.max_bytes)).await,
+                None => Ok(self.http.send(asked, self.max_bytes).await),
             }
         };
         tokio::select! {
             biased;
             sent = sent => match sent {
                 Ok(Ok(reply)) => Ok(reply),
-                Ok(Err(broken)) => Err(failure(&broken, tool.effect, redaction)),
+                Ok(Err(broken)) => Err(call_error(&broken, tool.effect, redaction)),
                 Err(_) => {
-                    let seconds = self.patience.unwrap_or_default().as_secs();
+                    let seconds = self.timeout.unwrap_or_default().as_secs();
                     let message = format!("`{host}` did not answer within {seconds} s");
                     Err(ToolError::new(ErrorCode::TIMEOUT, message).with_unknown_outcome())
                 }
@@ -125,8 +125,8 @@ pub(crate) struct HttpTool {
 }
 
 impl HttpTool {
-    pub(crate) fn new(definition: ToolDefinition, run: HttpRun, most: usize) -> Self {
-        let caller = Caller::new(most, run.timeout_seconds);
+    pub(crate) fn new(definition: ToolDefinition, run: HttpRun, max_bytes: usize) -> Self {
+        let caller = Caller::new(max_bytes, run.timeout_seconds);
         Self { definition: Arc::new(definition), run, caller }
     }
 }
@@ -141,7 +141,7 @@ impl Tool for HttpTool {
         let mut redaction = Redaction::default();
         let asked = self.run.build_request(&parameters, &mut redaction)?;
         let reply = self.caller.call(&self.definition, asked, &cx, &redaction).await?;
-        output(reply, self.definition.effect, self.caller.most, &redaction)
+        read_output(reply, self.definition.effect, self.caller.max_bytes, &redaction)
     }
 }
 

@@ -36,9 +36,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolbox::{LOG_TARGET, SetStatus, ToolSet, Toolbox, dispatch, flow, tool_names::TOOL_SET};
 
-use self::merge::{Complaint, KnownRecords, Merge, Merged, Read, WantedSet};
-pub use self::{activation::SwitchResult, records::added_set};
-use crate::sources::{Documents, SetConfig, Source, Sources, documents::FIELD};
+use self::merge::{Complaint, KnownRecords, MergedSets, ReadDocuments, SetMerger, WantedSet};
+pub use self::{activation::SwitchResult, records::find_added_set};
+use crate::sources::{Documents, SetConfig, Source, Sources, documents::DOCUMENTS_FIELD};
 
 /// Poll interval for changes by other nodes. A hint arrives earlier.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -48,14 +48,15 @@ const MIN_READ_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: u32 = 10;
 /// The revision before the first read.
 const NO_REVISION: u64 = u64::MAX;
-/// Fields that a context's record may set to null although this node's configuration lacks them.
+/// Maximum number of fields that a context's record may set to null although this node's
+/// configuration lacks them.
 const MAX_REMOVED_FIELDS: usize = 1_000;
 /// Attempts to change a context while other nodes change it.
 const MAX_CONTEXT_ATTEMPTS: usize = 64;
 
 /// The toolsets of this process. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Registry(Arc<Inner>);
+pub struct Registry(Arc<RegistryState>);
 
 #[derive(Debug)]
 pub struct Parts {
@@ -73,22 +74,22 @@ pub struct Parts {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct RegistryState {
     parts: Parts,
-    /// Held during a change until this node has applied it. Only changes by other nodes can come in
-    /// between.
-    applied: Mutex<Applied>,
+    /// Locked during a change until this node has applied it, so that only changes by other nodes
+    /// can come in between.
+    applied: Mutex<AppliedState>,
     /// The revision that was applied last, or [`NO_REVISION`].
-    seen: AtomicU64,
+    applied_revision: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Applied {
+struct AppliedState {
     revision: Option<u64>,
     known: KnownRecords,
     wanted: Vec<WantedSet>,
     hidden: Vec<SetConfig>,
-    read: Read,
+    read: ReadDocuments,
     /// Complaints that are already logged.
     complaints: Vec<Complaint>,
 }
@@ -110,7 +111,7 @@ pub enum RegistryError {
     Secret(String),
     /// The set or the tool was not added or registered.
     #[error("`{name}` cannot be removed: {hint}")]
-    Elsewhere {
+    NotAdded {
         name: String,
         /// The origin, and what to do.
         hint: String,
@@ -138,10 +139,14 @@ impl Registry {
     /// Makes a registry. Until the first [`sync`](Self::sync), the toolbox has the sets `flow` and
     /// `ToolSet` only.
     pub fn new(parts: Parts) -> Self {
-        let inner = Arc::new_cyclic(|registry: &Weak<Inner>| {
+        let inner = Arc::new_cyclic(|registry: &Weak<RegistryState>| {
             parts.toolbox.put_set(flow::flow());
             parts.toolbox.put_set(activation::tool_set(registry.clone()));
-            Inner { parts, applied: Mutex::default(), seen: AtomicU64::new(NO_REVISION) }
+            RegistryState {
+                parts,
+                applied: Mutex::default(),
+                applied_revision: AtomicU64::new(NO_REVISION),
+            }
         });
         Self(inner)
     }
@@ -157,7 +162,7 @@ impl Registry {
     /// Updates the toolbox if records have changed.
     pub async fn sync(&self) -> Result<(), StoreError> {
         let revision = self.0.parts.store.records_revision().await?;
-        if self.0.seen.load(Ordering::Acquire) == revision {
+        if self.0.applied_revision.load(Ordering::Acquire) == revision {
             return Ok(());
         }
         self.lock_latest().await.map(drop)
@@ -186,7 +191,7 @@ impl Registry {
         let applied = self.lock_latest().await?;
         let mut idle = Vec::new();
         for WantedSet { config, .. } in &applied.wanted {
-            let set = self.toolbox().whole_set(&config.name);
+            let set = self.toolbox().set_with_tools(&config.name);
             let Some(set) = set.filter(|set| set.status == SetStatus::Ready) else { continue };
             let patterns = config.effects.unmatched_patterns(&set).into_iter();
             idle.extend(patterns.map(|pattern| format!("`{pattern}` of `{}`", config.name)));
@@ -194,14 +199,15 @@ impl Registry {
         Ok(idle)
     }
 
-    async fn lock_latest(&self) -> Result<MutexGuard<'_, Applied>, StoreError> {
+    async fn lock_latest(&self) -> Result<MutexGuard<'_, AppliedState>, StoreError> {
         let mut applied = self.0.applied.lock().await;
         self.read_changes(&mut applied).await?;
         Ok(applied)
     }
 
-    async fn read_changes(&self, applied: &mut Applied) -> Result<(), StoreError> {
-        // The revision is read before the records. Changes in between are read again next time.
+    async fn read_changes(&self, applied: &mut AppliedState) -> Result<(), StoreError> {
+        // Reads the revision before the records, so that changes in between are read again next
+        // time.
         let revision = self.0.parts.store.records_revision().await?;
         if applied.revision == Some(revision) {
             return Ok(());
@@ -212,9 +218,9 @@ impl Registry {
         Ok(())
     }
 
-    fn set_revision(&self, applied: &mut Applied, revision: u64) {
+    fn set_revision(&self, applied: &mut AppliedState, revision: u64) {
         applied.revision = Some(revision);
-        self.0.seen.store(revision, Ordering::Release);
+        self.0.applied_revision.store(revision, Ordering::Release);
     }
 
     /// Applies changes of other nodes until `stop` is cancelled.
@@ -239,8 +245,8 @@ impl Registry {
 
     /// Adds a set from its configuration, and returns its present state. If its condition does not
     /// hold, the set has no tools and is inactive.
-    pub async fn add_set(&self, written: Value) -> Result<ToolSet, RegistryError> {
-        let set: SetConfig = serde_json::from_value(written.clone())
+    pub async fn add_set(&self, settings: Value) -> Result<ToolSet, RegistryError> {
+        let set: SetConfig = serde_json::from_value(settings.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
         self.check_secrets(set.variables())?;
         if let Some(condition) = &set.condition {
@@ -248,7 +254,7 @@ impl Registry {
                 .map_err(|why| RegistryError::Invalid(format!("`condition`: {why}")))?;
         }
         if let Source::Tools(tools) = set.clone().rooted(&self.0.parts.base).source
-            && let Some(why) = self.sources().complaint(&set.name, tools)
+            && let Some(why) = self.sources().find_mistake(&set.name, tools)
         {
             return Err(RegistryError::Invalid(why));
         }
@@ -263,9 +269,9 @@ impl Registry {
         if is_hidden || is_known || set.name.as_str() == dispatch::SET {
             return Err(exists());
         }
-        self.forget_switch(&applied, &name).await?;
+        self.remove_switch(&applied, &name).await?;
         if self
-            .put_record(RecordKind::ToolSet, &name, written, WriteCondition::Exists)
+            .put_record(RecordKind::ToolSet, &name, settings, WriteCondition::Exists)
             .await?
             .is_none()
         {
@@ -277,7 +283,7 @@ impl Registry {
             is_active: false,
             ..set.empty_set(SetStatus::Hidden)
         };
-        Ok(self.toolbox().whole_set(&set.name).unwrap_or_else(hidden))
+        Ok(self.toolbox().set_with_tools(&set.name).unwrap_or_else(hidden))
     }
 
     /// Removes an added set and the tools that were registered into it. Returns `false` if no set
@@ -285,7 +291,7 @@ impl Registry {
     pub async fn remove_set(&self, name: &ToolSetName) -> Result<bool, RegistryError> {
         let store = &self.0.parts.store;
         let mut applied = self.lock_latest().await?;
-        let elsewhere = |hint: String| RegistryError::Elsewhere { name: name.to_string(), hint };
+        let elsewhere = |hint: String| RegistryError::NotAdded { name: name.to_string(), hint };
         if self.is_configured(name) {
             let hint = "it is configured: remove it from the configuration, or deactivate it";
             return Err(elsewhere(hint.to_owned()));
@@ -302,7 +308,7 @@ impl Registry {
                 None => Ok(false),
             };
         }
-        self.forget_switch(&applied, name.as_str()).await?;
+        self.remove_switch(&applied, name.as_str()).await?;
         self.read_changes(&mut applied).await?;
         Ok(true)
     }
@@ -317,7 +323,7 @@ impl Registry {
 
     /// Removes the stored activation of a set that is gone. A later set of the same name starts
     /// with its default.
-    async fn forget_switch(&self, applied: &Applied, name: &str) -> Result<(), StoreError> {
+    async fn remove_switch(&self, applied: &AppliedState, name: &str) -> Result<(), StoreError> {
         if applied.known.switches.contains_key(name) {
             self.0.parts.store.remove_record(RecordKind::Switch, name).await?;
         }
@@ -340,16 +346,17 @@ impl Registry {
                 before.map_or_else(|| json!({}), |record| Arc::unwrap_or_clone(record.value));
             let own = self.0.parts.contexts.get(name);
             patches::combine_patches(&mut patch, data, own);
-            // Configurations of other nodes may have fields that this node's configuration lacks.
+            // Keeps some removals of fields that this node's configuration lacks, because the
+            // configurations of other nodes may have them.
             patches::prune_patch(&mut patch, own, MAX_REMOVED_FIELDS);
             let (kind, name, value) = (RecordKind::Context, name.to_owned(), Arc::new(patch));
             let record = Record { kind, name, value, at };
             if self.0.parts.store.put_record(&record, unless).await? {
-                let documents = Documents::set_of(&record.name).ok();
+                let documents = Documents::set_name_for_context(&record.name).ok();
                 let had = documents.filter(|set| offers_documents(&applied, set));
                 self.read_changes(&mut applied).await?;
                 if let Some(set) = had.filter(|set| !offers_documents(&applied, set)) {
-                    self.forget_switch(&applied, set.as_str()).await?;
+                    self.remove_switch(&applied, set.as_str()).await?;
                 }
                 return Ok(());
             }
@@ -369,7 +376,7 @@ impl Registry {
         &self,
         variables: impl IntoIterator<Item = &'a str>,
     ) -> Result<(), RegistryError> {
-        match merge::find_denied(variables, self.0.parts.secrets.as_ref()) {
+        match merge::find_forbidden_variable(variables, self.0.parts.secrets.as_ref()) {
             Some(name) => Err(RegistryError::Secret(name.to_owned())),
             None => Ok(()),
         }
@@ -388,16 +395,16 @@ impl Registry {
     }
 
     /// Updates the toolbox. Does not touch unchanged sets.
-    fn update_toolbox(&self, applied: &mut Applied, known: KnownRecords) {
+    fn update_toolbox(&self, applied: &mut AppliedState, known: KnownRecords) {
         let Parts { sources, toolbox, configured, base, secrets, .. } = &self.0.parts;
-        let merge = Merge {
+        let merge = SetMerger {
             configured,
             base,
             secrets: secrets.as_ref(),
-            known_before: &applied.known,
-            read_before: &applied.read,
+            records_before: &applied.known,
+            documents_before: &applied.read,
         };
-        let Merged { wanted, hidden, complaints, read } = merge.merge(&known);
+        let MergedSets { wanted, hidden, complaints, read } = merge.merge(&known);
         for (name, why) in
             complaints.iter().filter(|complaint| !applied.complaints.contains(complaint))
         {
@@ -408,7 +415,8 @@ impl Registry {
         }
         for WantedSet { config, is_active } in &wanted {
             let before = applied.wanted.iter().find(|set| set.config.name == config.name);
-            // An inactive set must never be active, not even between two updates.
+            // Adds the set with its final state, because an inactive set must never be active, not
+            // even between two updates.
             let now = || SetConfig { active: *is_active, ..config.clone() };
             match before {
                 Some(before) if before.config == *config => (),
@@ -416,7 +424,8 @@ impl Registry {
                 None => sources.put(now()),
             }
         }
-        // Sets that an embedding program registers can be activated, too.
+        // Includes switches of sets that are not configured, because an embedding program may have
+        // registered them.
         let mut switches: BTreeMap<ToolSetName, bool> = known
             .switches
             .iter()
@@ -437,7 +446,7 @@ impl Registry {
 
     fn check_context(
         &self,
-        applied: &Applied,
+        applied: &AppliedState,
         name: &str,
         data: &Value,
     ) -> Result<(), RegistryError> {
@@ -445,37 +454,37 @@ impl Registry {
         if known.contexts.len() >= limits::CONTEXTS && !known.contexts.contains_key(name) {
             return Err(RegistryError::Full { what: "contexts", most: limits::CONTEXTS });
         }
-        let Some(change) = data.get(FIELD).filter(|change| !change.is_null()) else {
+        let Some(change) = data.get(DOCUMENTS_FIELD).filter(|change| !change.is_null()) else {
             return Ok(());
         };
         let mut documents = known.documents.get(name).cloned().unwrap_or_default();
         patches::apply_merge_patch(&mut documents, change);
         let checked = Documents::read(name, &documents).map_err(RegistryError::Invalid)?;
-        let set = Documents::set_of(name).map_err(RegistryError::Invalid)?;
+        let set = Documents::set_name_for_context(name).map_err(RegistryError::Invalid)?;
         let is_hidden = applied.hidden.iter().any(|hidden| hidden.name == set);
         let is_there = self.toolbox().set(&set).is_some() && !offers_documents(applied, &set);
         if !checked.is_empty() && (is_hidden || is_there) {
-            // Another toolset has the name that the toolset of these documents needs.
+            // Rejects the documents, because another toolset has the name that their toolset needs.
             return Err(RegistryError::Exists { what: "a toolset", name: set.to_string() });
         }
         Ok(())
     }
 }
 
-fn offers_documents(applied: &Applied, name: &ToolSetName) -> bool {
+fn offers_documents(applied: &AppliedState, name: &ToolSetName) -> bool {
     let is_it = |set: &WantedSet| matches!(set.config.source, Source::Documents(_));
     applied.wanted.iter().any(|set| set.config.name == *name && is_it(set))
 }
 
 /// Describes the origin of a set that was not configured or added, and what to do instead.
-fn describe_origin(applied: &Applied, name: &ToolSetName) -> String {
+fn describe_origin(applied: &AppliedState, name: &ToolSetName) -> String {
     if Registry::is_fixed(name) {
         return "it is part of Faber".to_owned();
     }
     let wanted = applied.wanted.iter().find(|set| set.config.name == *name);
     match wanted.and_then(|set| set.config.context.as_deref()) {
         Some(context) => format!(
-            "it has the documents of the context `{context}`: set its `{FIELD}` to null, or \
+            "it has the documents of the context `{context}`: set its `{DOCUMENTS_FIELD}` to null, or \
              deactivate the toolset"
         ),
         None => "this program added it: deactivate it".to_owned(),

@@ -31,8 +31,8 @@ use toolbox::{
 };
 
 use self::builtin::Dependencies;
-pub(crate) use self::config::root;
-use self::offer::{OfferPoller, Offers};
+pub(crate) use self::config::resolve_tool_paths;
+use self::offer::{OfferPoller, OfferSource};
 pub use self::{
     builtin::{BuiltinKind, BuiltinSet, renamed, with_builtin},
     config::{SetConfig, Source},
@@ -41,7 +41,7 @@ pub use self::{
 use crate::command::CommandTool;
 
 /// Time limit for connecting a set. Calls wait for a connecting set at most this long.
-pub const CONNECT_TIMEOUT: Duration = mcp::CONNECT;
+pub const CONNECT_TIMEOUT: Duration = mcp::CONNECT_TIMEOUT;
 
 /// The sources of a toolbox. Dropping them kills their servers. [`close`](Self::close) ends the
 /// servers properly.
@@ -49,14 +49,14 @@ pub const CONNECT_TIMEOUT: Duration = mcp::CONNECT;
 pub struct Sources {
     toolbox: Toolbox,
     output_bytes: usize,
-    needs: Dependencies,
+    dependencies: Dependencies,
     logins: Option<Logins>,
-    live: Arc<Mutex<Live>>,
+    live: Arc<Mutex<LiveConnections>>,
     stop: CancellationToken,
 }
 
 #[derive(Debug, Default)]
-struct Live {
+struct LiveConnections {
     by_set: BTreeMap<ToolSetName, Connection>,
     tasks: JoinSet<()>,
 }
@@ -74,12 +74,12 @@ impl fmt::Debug for Connection {
 }
 
 #[derive(Debug, Default)]
-struct MadeTools {
+struct BuiltTools {
     tools: Vec<ReadyTool>,
     left_out: Vec<String>,
 }
 
-impl MadeTools {
+impl BuiltTools {
     /// Puts the tools into a set. The set has failed if tools were configured and none is left.
     fn into_tool_set(self, set: ToolSet) -> ToolSet {
         let Self { tools, left_out } = self;
@@ -96,7 +96,7 @@ impl MadeTools {
 
 impl Sources {
     pub fn new(toolbox: &Toolbox, output_bytes: usize) -> Self {
-        let live: Arc<Mutex<Live>> = Arc::default();
+        let live: Arc<Mutex<LiveConnections>> = Arc::default();
         let weak = Arc::downgrade(&live);
         toolbox.set_reconnect(move |name| {
             let Some(live) = weak.upgrade() else { return false };
@@ -106,7 +106,7 @@ impl Sources {
         Self {
             toolbox: toolbox.clone(),
             output_bytes,
-            needs: Dependencies { launcher: Launcher::unconfined(), store: None },
+            dependencies: Dependencies { launcher: Launcher::unconfined(), store: None },
             logins: None,
             live,
             stop: CancellationToken::new(),
@@ -116,13 +116,13 @@ impl Sources {
     /// Sets the launcher of confined commands. The default launcher cannot confine.
     #[must_use]
     pub fn with_launcher(mut self, launcher: Launcher) -> Self {
-        self.needs.launcher = launcher;
+        self.dependencies.launcher = launcher;
         self
     }
 
     #[must_use]
     pub fn with_store(mut self, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        self.needs.store = Some((store, clock));
+        self.dependencies.store = Some((store, clock));
         self
     }
 
@@ -134,7 +134,7 @@ impl Sources {
     }
 
     pub(crate) fn launcher(&self) -> &Launcher {
-        &self.needs.launcher
+        &self.dependencies.launcher
     }
 
     pub(crate) fn output_bytes(&self) -> usize {
@@ -144,7 +144,7 @@ impl Sources {
     /// Registers a set, or replaces the set with its name, and starts to connect it. Commands are
     /// ready at once. Servers connect concurrently, which needs a Tokio runtime.
     pub fn put(&self, config: SetConfig) {
-        self.let_go(&config.name);
+        self.stop_connection(&config.name);
         let mut set = config.empty_set(SetStatus::Connecting);
         if let Source::Tools(tools) = &config.source {
             let made =
@@ -160,13 +160,13 @@ impl Sources {
                 let supervisor = Supervisor::new(name.clone(), server, toolbox, self.output_bytes)
                     .with_logins(self.logins.clone())
                     .with_effects(effects)
-                    .with_launcher(self.needs.launcher.clone());
+                    .with_launcher(self.dependencies.launcher.clone());
                 let availability = supervisor.availability();
                 let reconnect = move || availability.request_start();
                 self.keep_connected(name, reconnect, |stop| supervisor.run(stop));
             }
-            Source::OpenApi(api) => self.ask_for_tools(set, api, effects),
-            Source::GraphQl(api) => self.ask_for_tools(set, api, effects),
+            Source::OpenApi(api) => self.poll_offers(set, api, effects),
+            Source::GraphQl(api) => self.poll_offers(set, api, effects),
             Source::Tools(_) => {}
             Source::Documents(documents) => {
                 let tools = documents::tools(&name, &documents, self.output_bytes);
@@ -175,7 +175,7 @@ impl Sources {
                 self.toolbox.put_set(set);
             }
             Source::Builtin(builtin) => {
-                match builtin.tools(&name, &self.needs) {
+                match builtin.tools(&name, &self.dependencies) {
                     Ok(tools) => {
                         set.status = SetStatus::Ready;
                         set.tools = tools.into_iter().map(ReadyTool::new).collect();
@@ -206,7 +206,7 @@ impl Sources {
         self.toolbox.put_set(made.into_tool_set(config.empty_set(SetStatus::Ready)));
     }
 
-    fn ask_for_tools(&self, set: ToolSet, source: Box<dyn Offers>, effects: EffectRules) {
+    fn poll_offers(&self, set: ToolSet, source: Box<dyn OfferSource>, effects: EffectRules) {
         let name = set.name.clone();
         self.toolbox.put_set(set);
         let asker = OfferPoller::new(name.clone(), source, self.toolbox.clone(), self.output_bytes)
@@ -233,17 +233,17 @@ impl Sources {
     /// Removes a set and lets its server end in the background. Returns `false` if no set has the
     /// name.
     pub fn remove(&self, name: &ToolSetName) -> bool {
-        self.let_go(name);
+        self.stop_connection(name);
         self.toolbox.remove_set(name)
     }
 
-    fn let_go(&self, name: &ToolSetName) {
+    fn stop_connection(&self, name: &ToolSetName) {
         if let Some(connection) = self.lock_live().by_set.remove(name) {
             connection.stop.cancel();
         }
     }
 
-    fn lock_live(&self) -> MutexGuard<'_, Live> {
+    fn lock_live(&self) -> MutexGuard<'_, LiveConnections> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -254,7 +254,11 @@ impl Sources {
         while tasks.join_next().await.is_some() {}
     }
 
-    pub(crate) fn complaint(&self, set: &ToolSetName, tools: Vec<CommandTool>) -> Option<String> {
+    pub(crate) fn find_mistake(
+        &self,
+        set: &ToolSetName,
+        tools: Vec<CommandTool>,
+    ) -> Option<String> {
         self.build_commands(set, tools, &BTreeMap::new()).left_out.into_iter().next()
     }
 
@@ -265,9 +269,9 @@ impl Sources {
         set: &ToolSetName,
         tools: Vec<CommandTool>,
         kept: &BTreeMap<&ToolName, (&CommandTool, &ReadyTool)>,
-    ) -> MadeTools {
+    ) -> BuiltTools {
         let mut names = BTreeSet::new();
-        let mut made = MadeTools::default();
+        let mut made = BuiltTools::default();
         for tool in tools {
             if let Some(why) = complaint(set, &tool.name) {
                 made.left_out.push(why);
@@ -280,7 +284,7 @@ impl Sources {
             let ready = match kept.get(&tool.name) {
                 Some((old, ready)) if **old == tool => Ok(ReadyTool::clone(ready)),
                 _ => {
-                    let launcher = &self.needs.launcher;
+                    let launcher = &self.dependencies.launcher;
                     tool.into_tool(set, self.output_bytes, launcher).map(ReadyTool::new)
                 }
             };
@@ -310,7 +314,7 @@ mod tests {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(source: Value, expected: Expect) {
+    fn check_config_error(source: Value, expected: Expect) {
         expected.assert_eq(&parse(source).unwrap_err().to_string());
     }
 
@@ -334,24 +338,24 @@ mod tests {
 
     #[test]
     fn a_wrong_toolset_configuration_is_explained() {
-        check(
+        check_config_error(
             json!({}),
             expect![
                 "a source is exactly one of `mcp`, `tools`, `builtin`, `openapi` and `graphql`"
             ],
         );
-        check(
+        check_config_error(
             json!({ "mpc": {} }),
             expect![
                 "unknown field `mpc`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`"
             ],
         );
-        check(json!({ "mcp": { "args": [] } }), expect!["missing field `command`"]);
+        check_config_error(json!({ "mcp": { "args": [] } }), expect!["missing field `command`"]);
         let tool = json!({ "name": "t", "run": { "foo": 1 } });
         let why = parse(json!({ "tools": [tool] })).unwrap_err().to_string();
         assert!(why.contains("`foo`") && why.ends_with("`{ http: { url: … } }`)"), "{why}");
         let tool = json!({ "name": "t", "run": { "command": [] } });
-        check(
+        check_config_error(
             json!({ "tools": [tool] }),
             expect!["`tools[0]` (`t`): a command needs a program, as in `[date, -u]`"],
         );
@@ -359,7 +363,7 @@ mod tests {
             let tool = json!({ "name": "t", "run": { "command": command } });
             json!({ "tools": [{ "name": "first" }, tool] })
         };
-        check(
+        check_config_error(
             with_command("ls -l"),
             expect!["`tools[1]` (`t`): `command` is the text `ls -l`: write a list: [ls, -l]"],
         );
@@ -367,7 +371,7 @@ mod tests {
             assert!(parse(with_command(fine)).is_ok(), "{fine}");
         }
         let tool = json!({ "name": "t", "effekt": "read" });
-        check(
+        check_config_error(
             json!({ "tools": [tool] }),
             expect![
                 "`tools[0]` (`t`): unknown field `effekt`, expected one of `name`, `description`, `examples`, `parameters`, `effect`, `run`"

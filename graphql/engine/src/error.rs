@@ -99,7 +99,7 @@ impl From<ControlError> for EngineError {
             ControlError::NotFound(id) => Self::not_found("execution", id),
             ControlError::Conflict(why) => Self::Conflict(why),
             ControlError::Invalid(why) => Self::InvalidArgument(why),
-            ControlError::TooMuch(why) => Self::LimitExceeded(why),
+            ControlError::LimitExceeded(why) => Self::LimitExceeded(why),
             ControlError::Store(err) => Self::Store(err),
         }
     }

@@ -229,7 +229,7 @@ impl From<RegistryError> for EngineError {
         let message = err.to_string();
         match err {
             RegistryError::Exists { .. }
-            | RegistryError::Elsewhere { .. }
+            | RegistryError::NotAdded { .. }
             | RegistryError::Hidden(_)
             | RegistryError::Busy(_) => Self::Conflict(message),
             RegistryError::Invalid(why) => Self::InvalidArgument(explain_unknown_field(&why)),

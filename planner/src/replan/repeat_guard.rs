@@ -274,7 +274,7 @@ impl<'a> KnownValues<'a> {
 }
 
 impl LookUpValues for KnownValues<'_> {
-    fn value(&self, target: &Target) -> Option<&Value> {
+    fn find_value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Index => self.item.as_ref().map(|(_, index)| index),
             _ => self.find(target),

@@ -15,10 +15,10 @@ use cel::common::ast::{
     SelectExpr, operators,
 };
 
-type Compiled = Result<Expr, ConditionError>;
+type CompileResult = Result<Expr, ConditionError>;
 
 #[derive(Clone, Copy)]
-pub(super) enum Names<'a> {
+pub(super) enum NameSource<'a> {
     /// Steps, variables and the input of a plan.
     Plan(&'a dyn ResolveNames),
     /// The fields of one object, which this function knows.
@@ -26,7 +26,7 @@ pub(super) enum Names<'a> {
 }
 
 pub(super) struct Compiler<'a> {
-    names: Names<'a>,
+    names: NameSource<'a>,
     targets: Vec<Target>,
     patterns: Vec<Pattern>,
     /// Names that the enclosing macros define, outermost first.
@@ -41,7 +41,7 @@ enum Scope {
 }
 
 impl<'a> Compiler<'a> {
-    pub(super) fn new(names: Names<'a>) -> Self {
+    pub(super) fn new(names: NameSource<'a>) -> Self {
         Self { names, targets: Vec::new(), patterns: Vec::new(), locals: Vec::new() }
     }
 
@@ -49,7 +49,7 @@ impl<'a> Compiler<'a> {
         (self.targets, self.patterns)
     }
 
-    pub(super) fn compile_expr(&mut self, tree: &IdedExpr) -> Compiled {
+    pub(super) fn compile_expr(&mut self, tree: &IdedExpr) -> CompileResult {
         match &tree.expr {
             Tree::Literal(value) => compile_literal(value),
             Tree::Ident(name) => self.compile_name(name),
@@ -59,10 +59,10 @@ impl<'a> Compiler<'a> {
                     return self.compile_target(scope, &select.field, false);
                 }
                 let key = Key { name: select.field.clone(), quoted: false };
-                let of = self
+                let operand = self
                     .compile_boxed(&select.operand)
                     .map_err(|error| self.explain_dots(tree, error))?;
-                Ok(Expr::Field(of, key))
+                Ok(Expr::Field(operand, key))
             }
             Tree::Call(call) => self.compile_call(call),
             Tree::List(list) => Ok(Expr::List(self.compile_all(&list.elements)?)),
@@ -84,11 +84,11 @@ impl<'a> Compiler<'a> {
     }
 
     /// Resolves a single name: a macro's variable first, then a step, then a type.
-    fn compile_name(&mut self, name: &str) -> Compiled {
+    fn compile_name(&mut self, name: &str) -> CompileResult {
         if let Some(index) = self.locals.iter().rposition(|local| **local == *name) {
             return Ok(Expr::Local(index, Arc::clone(&self.locals[index])));
         }
-        if let Names::Fields(is_field) = self.names {
+        if let NameSource::Fields(is_field) = self.names {
             return match (is_field(name), Kind::from_name(name)) {
                 (true, _) => Ok(self.add_target(Target::Variable(name.into()), name.into())),
                 (false, Some(kind)) => Ok(Expr::Type(kind)),
@@ -109,8 +109,8 @@ impl<'a> Compiler<'a> {
     }
 
     fn find_step(&self, name: &str) -> Option<Target> {
-        let Names::Plan(names) = self.names else { return None };
-        names.step(name).or_else(|| names.tool(name)).map(Target::Step)
+        let NameSource::Plan(names) = self.names else { return None };
+        names.find_step(name).or_else(|| names.find_tool_step(name)).map(Target::Step)
     }
 
     /// Replaces the error for an unknown name if `tree` is a step's id with dots. CEL reads the
@@ -124,7 +124,9 @@ impl<'a> Compiler<'a> {
 
     /// Returns the scope that `tree` names, unless a macro's variable hides it.
     fn find_scope(&self, tree: &IdedExpr) -> Option<Scope> {
-        let (Tree::Ident(name), Names::Plan(_)) = (&tree.expr, self.names) else { return None };
+        let (Tree::Ident(name), NameSource::Plan(_)) = (&tree.expr, self.names) else {
+            return None;
+        };
         let scope = match name.as_str() {
             "steps" => Scope::Steps,
             "vars" => Scope::Variables,
@@ -134,7 +136,7 @@ impl<'a> Compiler<'a> {
         (!is_local).then_some(scope)
     }
 
-    fn compile_target(&mut self, scope: Scope, name: &str, quoted: bool) -> Compiled {
+    fn compile_target(&mut self, scope: Scope, name: &str, quoted: bool) -> CompileResult {
         let target = match scope {
             Scope::Steps => self
                 .find_step(name)
@@ -153,7 +155,7 @@ impl<'a> Compiler<'a> {
         Expr::Target(index, text)
     }
 
-    fn compile_call(&mut self, call: &CallExpr) -> Compiled {
+    fn compile_call(&mut self, call: &CallExpr) -> CompileResult {
         let name = call.func_name.as_str();
         match (&call.target, call.args.as_slice()) {
             (None, [left, right]) if find_operator(name).is_some() || is_logical(name) => {
@@ -164,11 +166,15 @@ impl<'a> Compiler<'a> {
                     None => Expr::Or(left, right),
                 })
             }
-            (None, [of]) if name == operators::LOGICAL_NOT => {
-                Ok(Expr::Not(self.compile_boxed(of)?))
+            (None, [operand]) if name == operators::LOGICAL_NOT => {
+                Ok(Expr::Not(self.compile_boxed(operand)?))
             }
-            (None, [of]) if name == operators::NEGATE => Ok(Expr::Negate(self.compile_boxed(of)?)),
-            (None, [of, index]) if name == operators::INDEX => self.compile_index(of, index),
+            (None, [operand]) if name == operators::NEGATE => {
+                Ok(Expr::Negate(self.compile_boxed(operand)?))
+            }
+            (None, [operand, index]) if name == operators::INDEX => {
+                self.compile_index(operand, index)
+            }
             (None, [when, then, otherwise]) if name == operators::CONDITIONAL => {
                 let parts = [
                     self.compile_expr(when)?,
@@ -180,28 +186,30 @@ impl<'a> Compiler<'a> {
             (Some(_), _) if LoopKind::from_name(name).is_some() => {
                 Err(ConditionError::Arguments { name: name.to_owned(), least: 2, most: 2 })
             }
-            (of, arguments) if name == "matches" => {
-                let of = of.as_deref().into_iter().chain(arguments);
-                self.compile_matches(&of.collect::<Vec<_>>())
+            (operand, arguments) if name == "matches" => {
+                let operand = operand.as_deref().into_iter().chain(arguments);
+                self.compile_matches(&operand.collect::<Vec<_>>())
             }
-            (of, arguments) => self.compile_function(name, of.as_deref(), arguments),
+            (operand, arguments) => self.compile_function(name, operand.as_deref(), arguments),
         }
     }
 
-    fn compile_index(&mut self, of: &IdedExpr, index: &IdedExpr) -> Compiled {
+    fn compile_index(&mut self, operand: &IdedExpr, index: &IdedExpr) -> CompileResult {
         let text = as_text(index);
-        match (self.find_scope(of), text) {
+        match (self.find_scope(operand), text) {
             (Some(scope), Some(name)) => self.compile_target(scope, name, true),
             (Some(scope), None) => Err(ConditionError::Computed { name: scope.name() }),
             (None, Some(name)) => {
                 let key = Key { name: name.to_owned(), quoted: true };
-                Ok(Expr::Field(self.compile_boxed(of)?, key))
+                Ok(Expr::Field(self.compile_boxed(operand)?, key))
             }
-            (None, None) => Ok(Expr::Index(self.compile_boxed(of)?, self.compile_boxed(index)?)),
+            (None, None) => {
+                Ok(Expr::Index(self.compile_boxed(operand)?, self.compile_boxed(index)?))
+            }
         }
     }
 
-    fn compile_has(&mut self, select: &SelectExpr) -> Compiled {
+    fn compile_has(&mut self, select: &SelectExpr) -> CompileResult {
         let Some(scope) = self.find_scope(&select.operand) else {
             let key = Key { name: select.field.clone(), quoted: false };
             return Ok(Expr::Has(self.compile_boxed(&select.operand)?, key));
@@ -212,7 +220,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn compile_loop(&mut self, comprehension: &ComprehensionExpr) -> Compiled {
+    fn compile_loop(&mut self, comprehension: &ComprehensionExpr) -> CompileResult {
         let Some(Macro { kind, test, make }) = recognize_macro(comprehension) else {
             return Err(unsupported_part("such loops"));
         };
@@ -226,8 +234,8 @@ impl<'a> Compiler<'a> {
 
     /// Compiles `a.matches("pattern")`. The pattern must be a literal, so that it is checked before
     /// anything runs.
-    fn compile_matches(&mut self, arguments: &[&IdedExpr]) -> Compiled {
-        let [of, pattern] = arguments else {
+    fn compile_matches(&mut self, arguments: &[&IdedExpr]) -> CompileResult {
+        let [operand, pattern] = arguments else {
             return Err(ConditionError::Arguments {
                 name: "matches".to_owned(),
                 least: 1,
@@ -235,24 +243,24 @@ impl<'a> Compiler<'a> {
             });
         };
         let Some(pattern) = as_text(pattern) else { return Err(ConditionError::ComputedPattern) };
-        let of = self.compile_boxed(of)?;
+        let operand = self.compile_boxed(operand)?;
         self.patterns.push(Pattern::parse(pattern)?);
-        Ok(Expr::Matches(of, self.patterns.len() - 1))
+        Ok(Expr::Matches(operand, self.patterns.len() - 1))
     }
 
     fn compile_function(
         &mut self,
         name: &str,
-        of: Option<&IdedExpr>,
+        operand: Option<&IdedExpr>,
         arguments: &[IdedExpr],
-    ) -> Compiled {
-        let style = if of.is_some() { Style::Method } else { Style::Plain };
+    ) -> CompileResult {
+        let style = if operand.is_some() { Style::Method } else { Style::Plain };
         let Some((function, takes)) = Function::from_name(name, style) else {
             return Err(ConditionError::UnknownFunction { name: name.to_owned() });
         };
-        let arguments: Vec<_> = of.into_iter().chain(arguments).collect();
+        let arguments: Vec<_> = operand.into_iter().chain(arguments).collect();
         if !takes.contains(&arguments.len()) {
-            let receiver = usize::from(of.is_some());
+            let receiver = usize::from(operand.is_some());
             let (least, most) = (takes.start() - receiver, takes.end() - receiver);
             return Err(ConditionError::Arguments { name: name.to_owned(), least, most });
         }
@@ -260,7 +268,7 @@ impl<'a> Compiler<'a> {
         Ok(Expr::Call(function, arguments.collect::<Result<_, _>>()?))
     }
 
-    fn compile_map(&mut self, map: &MapExpr) -> Compiled {
+    fn compile_map(&mut self, map: &MapExpr) -> CompileResult {
         let entries = map.entries.iter().map(|entry| match &entry.expr {
             EntryExpr::MapEntry(entry) => {
                 Ok((self.compile_expr(&entry.key)?, self.compile_expr(&entry.value)?))
@@ -280,7 +288,7 @@ impl Scope {
     }
 }
 
-fn compile_literal(literal: &LiteralValue) -> Compiled {
+fn compile_literal(literal: &LiteralValue) -> CompileResult {
     Ok(match literal {
         LiteralValue::Boolean(value) => Expr::Bool(*value.inner()),
         LiteralValue::Int(value) => Expr::Integer((*value.inner()).into()),

@@ -10,7 +10,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::{
-    Parsed,
+    ParsedSource,
     expr::{Expr, Key, Loop, LoopKind, Operator},
     fault::Fault,
     function::Function,
@@ -23,7 +23,7 @@ use crate::{
     template::{LookUpValues, Target},
 };
 
-pub(super) type Outcome<'a> = Result<Val<'a>, Fault<'a>>;
+pub(super) type EvalResult<'a> = Result<Val<'a>, Fault<'a>>;
 
 const BYTES_PER_OPERATION: usize = 32;
 
@@ -37,7 +37,11 @@ pub(super) struct Evaluation<'a> {
 }
 
 impl<'a> Evaluation<'a> {
-    pub(super) fn new(parsed: &'a Parsed, values: &'a dyn LookUpValues, input: &'a Value) -> Self {
+    pub(super) fn new(
+        parsed: &'a ParsedSource,
+        values: &'a dyn LookUpValues,
+        input: &'a Value,
+    ) -> Self {
         Self {
             targets: &parsed.targets,
             values,
@@ -48,24 +52,24 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    pub(super) fn eval_expr(&mut self, expr: &'a Expr) -> Outcome<'a> {
+    pub(super) fn eval_expr(&mut self, expr: &'a Expr) -> EvalResult<'a> {
         self.spend(1)?;
         match expr {
             Expr::Null => Ok(Val::Null),
             Expr::Bool(value) => Ok(Val::Bool(*value)),
             Expr::Integer(value) => Ok(Val::Integer(*value)),
             Expr::Double(value) => Ok(Val::Double(*value)),
-            Expr::Text(text) => Ok(Val::Text(Text::Found(text))),
+            Expr::Text(text) => Ok(Val::Text(Text::Borrowed(text))),
             Expr::Type(kind) => Ok(Val::Type(*kind)),
             Expr::Target(index, _) => self.target_value(expr, *index),
             Expr::HasTarget(index) => Ok(Val::Bool(self.has_target(*index))),
             Expr::Input => Ok(Val::from_json(self.input)),
             Expr::Local(index, _) => Ok(self.locals.get(*index).cloned().unwrap_or(Val::Null)),
-            Expr::Field(of, key) => self.eval_field(of, key),
-            Expr::Has(of, key) => self.eval_has(of, key),
-            Expr::Index(of, index) => self.eval_index(of, index),
-            Expr::Not(of) => self.eval_bool(of).map(|value| Val::Bool(!value)),
-            Expr::Negate(of) => self.eval_negation(of),
+            Expr::Field(operand, key) => self.eval_field(operand, key),
+            Expr::Has(operand, key) => self.eval_has(operand, key),
+            Expr::Index(operand, index) => self.eval_index(operand, index),
+            Expr::Not(operand) => self.eval_bool(operand).map(|value| Val::Bool(!value)),
+            Expr::Negate(operand) => self.eval_negation(operand),
             Expr::And(left, right) => self.eval_logical(left, right, false),
             Expr::Or(left, right) => self.eval_logical(left, right, true),
             Expr::Choice(parts) => {
@@ -74,7 +78,7 @@ impl<'a> Evaluation<'a> {
             }
             Expr::Binary(operator, left, right) => self.eval_binary(*operator, left, right),
             Expr::Call(function, arguments) => self.eval_call(*function, arguments),
-            Expr::Matches(of, pattern) => self.eval_matches(of, *pattern),
+            Expr::Matches(operand, pattern) => self.eval_matches(operand, *pattern),
             Expr::List(items) => {
                 let items = items.iter().map(|item| self.eval_expr(item));
                 Ok(Val::from_items(items.collect::<Result<_, _>>()?))
@@ -94,15 +98,15 @@ impl<'a> Evaluation<'a> {
         self.spend(bytes / BYTES_PER_OPERATION)
     }
 
-    fn eval_bool(&mut self, of: &'a Expr) -> Result<bool, Fault<'a>> {
-        match self.eval_expr(of)? {
+    fn eval_bool(&mut self, operand: &'a Expr) -> Result<bool, Fault<'a>> {
+        match self.eval_expr(operand)? {
             Val::Bool(value) => Ok(value),
-            other => Err(Fault::Kind { of, is: other.kind(), needs: "true or false" }),
+            other => Err(Fault::Kind { operand, found_kind: other.kind(), needs: "true or false" }),
         }
     }
 
     /// Returns the output of a step, or null if the step failed or was skipped.
-    fn target_value(&mut self, expr: &'a Expr, index: usize) -> Outcome<'a> {
+    fn target_value(&mut self, expr: &'a Expr, index: usize) -> EvalResult<'a> {
         match (self.find_value(index), self.targets.get(index)) {
             (Some(found), _) => Ok(Val::from_json(found)),
             (None, Some(Target::Step(_))) => Ok(Val::Null),
@@ -111,7 +115,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn find_value(&self, index: usize) -> Option<&'a Value> {
-        self.values.value(self.targets.get(index)?)
+        self.values.find_value(self.targets.get(index)?)
     }
 
     fn has_target(&self, index: usize) -> bool {
@@ -121,19 +125,19 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn eval_field(&mut self, of: &'a Expr, key: &'a Key) -> Outcome<'a> {
+    fn eval_field(&mut self, operand: &'a Expr, key: &'a Key) -> EvalResult<'a> {
         let name = || Cow::Borrowed(key.name.as_str());
-        match self.eval_expr(of)? {
+        match self.eval_expr(operand)? {
             Val::Map(entries) => self
-                .look_up(&entries, &Val::Text(Text::Found(&key.name)))?
-                .ok_or_else(|| Fault::Missing { of, key: name(), dotted: !key.quoted }),
-            other => Err(Fault::NoFields { of, is: other.kind(), key: name() }),
+                .look_up(&entries, &Val::Text(Text::Borrowed(&key.name)))?
+                .ok_or_else(|| Fault::Missing { operand, key: name(), dotted: !key.quoted }),
+            other => Err(Fault::NoFields { operand, found_kind: other.kind(), key: name() }),
         }
     }
 
-    fn eval_has(&mut self, of: &'a Expr, key: &'a Key) -> Outcome<'a> {
-        let Val::Map(entries) = self.eval_expr(of)? else { return Ok(Val::Bool(false)) };
-        let found = self.look_up(&entries, &Val::Text(Text::Found(&key.name)))?;
+    fn eval_has(&mut self, operand: &'a Expr, key: &'a Key) -> EvalResult<'a> {
+        let Val::Map(entries) = self.eval_expr(operand)? else { return Ok(Val::Bool(false)) };
+        let found = self.look_up(&entries, &Val::Text(Text::Borrowed(&key.name)))?;
         Ok(Val::Bool(found.is_some()))
     }
 
@@ -147,31 +151,35 @@ impl<'a> Evaluation<'a> {
         Ok(entries.get(key))
     }
 
-    fn eval_index(&mut self, of: &'a Expr, at: &'a Expr) -> Outcome<'a> {
-        let container = self.eval_expr(of)?;
+    fn eval_index(&mut self, operand: &'a Expr, at: &'a Expr) -> EvalResult<'a> {
+        let container = self.eval_expr(operand)?;
         let index = self.eval_expr(at)?;
         match (container, &index) {
             (Val::List(list), Val::Integer(_) | Val::Double(_)) => {
                 let position = as_integral(&index).ok_or(Fault::Kind {
-                    of: at,
-                    is: index.kind(),
+                    operand: at,
+                    found_kind: index.kind(),
                     needs: "a whole number",
                 })?;
                 let item = usize::try_from(position).ok().and_then(|index| list.get(index));
-                item.ok_or(Fault::TooShort { of, index: position, length: list.len() })
+                item.ok_or(Fault::TooShort { operand, index: position, length: list.len() })
             }
-            (Val::List(_), _) => {
-                Err(Fault::Kind { of: at, is: index.kind(), needs: "a place in a list" })
-            }
+            (Val::List(_), _) => Err(Fault::Kind {
+                operand: at,
+                found_kind: index.kind(),
+                needs: "a place in a list",
+            }),
             (Val::Map(entries), _) => self
                 .look_up(&entries, &index)?
-                .ok_or_else(|| Fault::Missing { of, key: show_key(&index), dotted: false }),
-            (other, _) => Err(Fault::NoFields { of, is: other.kind(), key: show_key(&index) }),
+                .ok_or_else(|| Fault::Missing { operand, key: show_key(&index), dotted: false }),
+            (other, _) => {
+                Err(Fault::NoFields { operand, found_kind: other.kind(), key: show_key(&index) })
+            }
         }
     }
 
-    fn eval_negation(&mut self, of: &'a Expr) -> Outcome<'a> {
-        match self.eval_expr(of)? {
+    fn eval_negation(&mut self, operand: &'a Expr) -> EvalResult<'a> {
+        match self.eval_expr(operand)? {
             Val::Double(number) => Ok(Val::Double(-number)),
             Val::Span(span) => Ok(Val::Span(-span)),
             Val::Integer(number) => {
@@ -180,26 +188,37 @@ impl<'a> Evaluation<'a> {
                     why: "the result is too large",
                 })
             }
-            other => Err(Fault::Kind { of, is: other.kind(), needs: "a number" }),
+            other => Err(Fault::Kind { operand, found_kind: other.kind(), needs: "a number" }),
         }
     }
 
     /// Evaluates `&&` (false decides) or `||` (true decides). One side that decides is enough, even
     /// if the other side has no value.
-    fn eval_logical(&mut self, left: &'a Expr, right: &'a Expr, decides: bool) -> Outcome<'a> {
+    fn eval_logical(
+        &mut self,
+        left: &'a Expr,
+        right: &'a Expr,
+        deciding_value: bool,
+    ) -> EvalResult<'a> {
         let first = self.eval_bool(left);
-        if matches!(first, Ok(value) if value == decides) || matches!(first, Err(Fault::Exhausted))
+        if matches!(first, Ok(value) if value == deciding_value)
+            || matches!(first, Err(Fault::Exhausted))
         {
             return first.map(Val::Bool);
         }
         match self.eval_bool(right) {
-            Ok(second) if second == decides => Ok(Val::Bool(decides)),
+            Ok(second) if second == deciding_value => Ok(Val::Bool(deciding_value)),
             Err(Fault::Exhausted) => Err(Fault::Exhausted),
             second => first.and(second).map(Val::Bool),
         }
     }
 
-    fn eval_binary(&mut self, operator: Operator, left: &'a Expr, right: &'a Expr) -> Outcome<'a> {
+    fn eval_binary(
+        &mut self,
+        operator: Operator,
+        left: &'a Expr,
+        right: &'a Expr,
+    ) -> EvalResult<'a> {
         let (first, second) = (self.eval_expr(left)?, self.eval_expr(right)?);
         self.spend_on_text(first.text_bytes().min(second.text_bytes()))?;
         let kinds = (first.kind(), second.kind());
@@ -324,7 +343,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn eval_call(&mut self, function: Function, arguments: &'a [Expr]) -> Outcome<'a> {
+    fn eval_call(&mut self, function: Function, arguments: &'a [Expr]) -> EvalResult<'a> {
         let values = arguments
             .iter()
             .map(|argument| self.eval_expr(argument))
@@ -333,14 +352,16 @@ impl<'a> Evaluation<'a> {
         if function.is_about_lists() {
             return self.call_list_function(function, arguments, &values);
         }
-        let fault = |why| Fault::Call { name: function.name(), of: arguments.first(), why };
+        let fault = |why| Fault::Call { name: function.name(), operand: arguments.first(), why };
         function.call(&values).map_err(fault)
     }
 
-    fn eval_matches(&mut self, of: &'a Expr, index: usize) -> Outcome<'a> {
-        let text = match self.eval_expr(of)? {
+    fn eval_matches(&mut self, operand: &'a Expr, index: usize) -> EvalResult<'a> {
+        let text = match self.eval_expr(operand)? {
             Val::Text(text) => text,
-            other => return Err(Fault::Kind { of, is: other.kind(), needs: "a string" }),
+            other => {
+                return Err(Fault::Kind { operand, found_kind: other.kind(), needs: "a string" });
+            }
         };
         let pattern = self.patterns.get(index).map(|(pattern, _)| pattern);
         let cost = pattern.map_or(0, |pattern| pattern.match_cost(text.len()));
@@ -354,33 +375,33 @@ impl<'a> Evaluation<'a> {
         Ok(Val::Bool(compiled.is_some_and(|regex| regex.is_match(&text))))
     }
 
-    fn eval_map(&mut self, entries: &'a [(Expr, Expr)]) -> Outcome<'a> {
+    fn eval_map(&mut self, entries: &'a [(Expr, Expr)]) -> EvalResult<'a> {
         let mut made: Vec<(Val<'a>, Val<'a>)> = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             let key = self.eval_expr(key)?;
             if !matches!(key.kind(), Kind::Bool | Kind::Integer | Kind::Unsigned | Kind::Text) {
-                return Err(Fault::Key { is: key.kind(), twice: false });
+                return Err(Fault::Key { found_kind: key.kind(), twice: false });
             }
             self.spend(made.len())?;
             self.spend_on_text(key.text_bytes().saturating_mul(made.len()))?;
             if made.iter().any(|(other, _)| other.order_with(&key) == Some(Ordering::Equal)) {
-                return Err(Fault::Key { is: key.kind(), twice: true });
+                return Err(Fault::Key { found_kind: key.kind(), twice: true });
             }
             made.push((key, self.eval_expr(value)?));
         }
-        Ok(Val::Map(Entries::Made(made.into())))
+        Ok(Val::Map(Entries::Owned(made.into())))
     }
 
-    fn eval_loop(&mut self, expr: &'a Loop) -> Outcome<'a> {
+    fn eval_loop(&mut self, expr: &'a Loop) -> EvalResult<'a> {
         let items = match self.eval_expr(&expr.range)? {
             Val::List(list) => list,
             Val::Map(entries) => {
                 self.spend(entries.len())?;
-                List::Made(entries.keys().into())
+                List::Owned(entries.keys().into())
             }
             other => {
                 let needs = "a list or an object";
-                return Err(Fault::Kind { of: &expr.range, is: other.kind(), needs });
+                return Err(Fault::Kind { operand: &expr.range, found_kind: other.kind(), needs });
             }
         };
         match expr.kind {
@@ -400,11 +421,16 @@ impl<'a> Evaluation<'a> {
 
     /// Evaluates `all` (false decides) or `exists` (true decides), in the same way as
     /// [`Self::eval_logical`].
-    fn eval_quantifier(&mut self, expr: &'a Loop, items: &List<'a>, decides: bool) -> Outcome<'a> {
-        let mut result = Ok(Val::Bool(!decides));
+    fn eval_quantifier(
+        &mut self,
+        expr: &'a Loop,
+        items: &List<'a>,
+        deciding_value: bool,
+    ) -> EvalResult<'a> {
+        let mut result = Ok(Val::Bool(!deciding_value));
         for item in items.iter() {
             match self.with_local(&item, |this| this.eval_bool(&expr.test)) {
-                Ok(found) if found == decides => return Ok(Val::Bool(decides)),
+                Ok(found) if found == deciding_value => return Ok(Val::Bool(deciding_value)),
                 Ok(_) => (),
                 Err(Fault::Exhausted) => return Err(Fault::Exhausted),
                 Err(fault) => result = Err(fault),
@@ -413,7 +439,7 @@ impl<'a> Evaluation<'a> {
         result
     }
 
-    fn collect_items(&mut self, expr: &'a Loop, items: &List<'a>) -> Outcome<'a> {
+    fn collect_items(&mut self, expr: &'a Loop, items: &List<'a>) -> EvalResult<'a> {
         let mut made = Vec::new();
         for item in items.iter() {
             let taken = self.with_local(&item, |this| {
@@ -450,21 +476,21 @@ fn compare_values<'a>(operator: Operator, left: &Val<'a>, right: &Val<'a>) -> Op
     })))
 }
 
-pub(super) fn as_number(of: &Val<'_>) -> Option<Number> {
-    match of {
+pub(super) fn as_number(operand: &Val<'_>) -> Option<Number> {
+    match operand {
         Val::Integer(number) => Some(Number::Integer(*number)),
         Val::Double(number) => Some(Number::Double(*number)),
         _ => None,
     }
 }
 
-fn as_integral(of: &Val<'_>) -> Option<i128> {
-    as_number(of)?.as_integral()
+fn as_integral(operand: &Val<'_>) -> Option<i128> {
+    as_number(operand)?.as_integral()
 }
 
 fn show_key<'a>(key: &Val<'a>) -> Cow<'a, str> {
     match key {
-        Val::Text(Text::Found(text)) if text.len() <= 64 => Cow::Borrowed(text),
+        Val::Text(Text::Borrowed(text)) if text.len() <= 64 => Cow::Borrowed(text),
         Val::Text(text) => Cow::Owned(text.chars().take(64).collect()),
         Val::Integer(number) => Cow::Owned(number.to_string()),
         other => Cow::Borrowed(match other.kind() {

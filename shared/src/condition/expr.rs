@@ -27,13 +27,13 @@ pub(super) enum Expr {
     Negate(Box<Expr>),
     And(Box<Expr>, Box<Expr>),
     Or(Box<Expr>, Box<Expr>),
-    /// `when ? then : otherwise`.
+    /// A choice: `when ? then : otherwise`.
     Choice(Box<[Expr; 3]>),
-    /// `left operator right`.
+    /// An operation with two operands: `left operator right`.
     Binary(Operator, Box<Expr>, Box<Expr>),
-    /// `function(…)` or `of.function(…)`. The receiver is the first argument.
+    /// A call: `function(…)` or `of.function(…)`. The receiver is the first argument.
     Call(Function, Vec<Expr>),
-    /// `of.matches("pattern")`: an index into the condition's patterns.
+    /// A match, `of.matches("pattern")`: an index into the condition's patterns.
     Matches(Box<Expr>, usize),
     List(Vec<Expr>),
     Map(Vec<(Expr, Expr)>),
@@ -81,7 +81,7 @@ pub(super) enum LoopKind {
     All,
     Exists,
     ExistsOne,
-    /// Both `map` and `filter`: the parser turns a `filter` into a `map`.
+    /// `map` or `filter`, because the parser turns a `filter` into a `map`.
     Map,
 }
 

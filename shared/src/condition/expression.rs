@@ -4,13 +4,13 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::{ConditionError, Parsed, compile::Names, eval::Evaluation, output, shape};
+use super::{ConditionError, ParsedSource, compile::NameSource, eval::Evaluation, output, shape};
 use crate::template::{LookUpValues, Target};
 
 /// The name of the tool that evaluates an [`Expression`].
 pub const COMPUTE: &str = "flow.compute";
 
-pub struct Expression(Parsed);
+pub struct Expression(ParsedSource);
 
 /// The reason why a text is not a valid expression, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct ExpressionError {
 
 impl Expression {
     pub fn parse(source: &str, is_field: &dyn Fn(&str) -> bool) -> Result<Self, ExpressionError> {
-        Parsed::parse(source, Names::Fields(is_field))
+        ParsedSource::parse(source, NameSource::Fields(is_field))
             .map(Self)
             .map_err(|kind| ExpressionError::locate(kind, source))
     }
@@ -44,7 +44,7 @@ impl Expression {
 }
 
 impl ExpressionError {
-    /// Finds the place of an error. Unlike [`Parsed::parse`], the parser's tree has no places.
+    /// Finds the place of an error. Unlike [`ParsedSource::parse`], the parser's tree has no places.
     fn locate(kind: ConditionError, source: &str) -> Self {
         let place = match &kind {
             ConditionError::Syntax { line, column, why } => {
@@ -85,7 +85,7 @@ impl std::error::Error for ExpressionError {}
 struct Fields<'a>(&'a Map<String, Value>);
 
 impl LookUpValues for Fields<'_> {
-    fn value(&self, target: &Target) -> Option<&Value> {
+    fn find_value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Variable(name) => self.0.get(&**name),
             _ => None,

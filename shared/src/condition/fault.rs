@@ -15,25 +15,25 @@ pub(super) enum Fault<'a> {
     NotFilled(&'a Expr),
     /// An object without the field.
     Missing {
-        of: &'a Expr,
+        operand: &'a Expr,
         key: Cow<'a, str>,
         dotted: bool,
     },
     /// A value that is not an object, so it has no fields.
     NoFields {
-        of: &'a Expr,
-        is: Kind,
+        operand: &'a Expr,
+        found_kind: Kind,
         key: Cow<'a, str>,
     },
     /// A list that is shorter than the index.
     TooShort {
-        of: &'a Expr,
+        operand: &'a Expr,
         index: i128,
         length: usize,
     },
     Kind {
-        of: &'a Expr,
-        is: Kind,
+        operand: &'a Expr,
+        found_kind: Kind,
         needs: &'static str,
     },
     /// Operands that the operator does not take.
@@ -48,12 +48,12 @@ pub(super) enum Fault<'a> {
     },
     Call {
         name: &'static str,
-        of: Option<&'a Expr>,
+        operand: Option<&'a Expr>,
         why: String,
     },
     /// A map with a duplicate key, or with a key of a wrong kind.
     Key {
-        is: Kind,
+        found_kind: Kind,
         twice: bool,
     },
 }
@@ -70,28 +70,32 @@ impl fmt::Display for Fault<'_> {
             Self::NotFilled(name) => {
                 write!(f, "`{name}` has no value; check `has({name})` first")
             }
-            Self::Missing { of, key, dotted: true } => {
-                write!(f, "`{of}` has no `{key}`; check `has({of}.{key})` first")
+            Self::Missing { operand, key, dotted: true } => {
+                write!(f, "`{operand}` has no `{key}`; check `has({operand}.{key})` first")
             }
-            Self::Missing { of, key, dotted: false } => {
-                write!(f, "`{of}` has no `{key}`; check `{key:?} in {of}` first")
+            Self::Missing { operand, key, dotted: false } => {
+                write!(f, "`{operand}` has no `{key}`; check `{key:?} in {operand}` first")
             }
-            Self::NoFields { of, is: Kind::Null, key } => {
+            Self::NoFields { operand, found_kind: Kind::Null, key } => {
                 write!(
                     f,
-                    "`{of}` is null, as is the output of a skipped step, and has no `{key}`; "
+                    "`{operand}` is null, as is the output of a skipped step, and has no `{key}`; "
                 )?;
-                write!(f, "check `{of} != null` first")
+                write!(f, "check `{operand} != null` first")
             }
-            Self::NoFields { of, is, key } => write!(f, "`{of}` is {is} and has no `{key}`"),
-            Self::TooShort { of, index, length } => {
-                write!(f, "`{of}` has no item {index}: there are {length}, counted from 0; ")?;
-                write!(f, "check `size({of})` first")
+            Self::NoFields { operand, found_kind, key } => {
+                write!(f, "`{operand}` is {found_kind} and has no `{key}`")
             }
-            Self::Kind { of, is, needs } => write!(f, "`{of}` is {is}, not {needs}"),
-            Self::Operands { left: (left, is), operator, right: (right, other) } => {
+            Self::TooShort { operand, index, length } => {
+                write!(f, "`{operand}` has no item {index}: there are {length}, counted from 0; ")?;
+                write!(f, "check `size({operand})` first")
+            }
+            Self::Kind { operand, found_kind, needs } => {
+                write!(f, "`{operand}` is {found_kind}, not {needs}")
+            }
+            Self::Operands { left: (left, found_kind), operator, right: (right, other) } => {
                 let operator = operator.as_str();
-                write!(f, "`{operator}` takes no {}", Pair(*is, *other))?;
+                write!(f, "`{operator}` takes no {}", Pair(*found_kind, *other))?;
                 write!(f, " (`{left}` {operator} `{right}`)")?;
                 if operator == "in" && *other == Kind::Text {
                     write!(f, "; write `text.contains(part)`")?;
@@ -99,10 +103,14 @@ impl fmt::Display for Fault<'_> {
                 Ok(())
             }
             Self::Arithmetic { operator, why } => write!(f, "`{}`: {why}", operator.as_str()),
-            Self::Call { name, of: Some(of), why } => write!(f, "`{name}` of `{of}`: {why}"),
-            Self::Call { name, of: None, why } => write!(f, "`{name}`: {why}"),
-            Self::Key { is: _, twice: true } => f.write_str("a map has one key twice"),
-            Self::Key { is, twice: false } => write!(f, "{is} cannot be the key of a map"),
+            Self::Call { name, operand: Some(operand), why } => {
+                write!(f, "`{name}` of `{operand}`: {why}")
+            }
+            Self::Call { name, operand: None, why } => write!(f, "`{name}`: {why}"),
+            Self::Key { found_kind: _, twice: true } => f.write_str("a map has one key twice"),
+            Self::Key { found_kind, twice: false } => {
+                write!(f, "{found_kind} cannot be the key of a map")
+            }
         }
     }
 }

@@ -42,38 +42,39 @@ pub(super) enum Style {
     Method,
 }
 
-const PLAIN: &[Style] = &[Style::Plain];
-const METHOD: &[Style] = &[Style::Method];
-const BOTH: &[Style] = &[Style::Plain, Style::Method];
+const PLAIN_STYLE: &[Style] = &[Style::Plain];
+const METHOD_STYLE: &[Style] = &[Style::Method];
+const BOTH_STYLES: &[Style] = &[Style::Plain, Style::Method];
 
-/// Arguments of `min` and `max`. No expression has room for more.
+/// Maximum number of arguments of `min` and `max`. No expression has room for more.
 const MAX_ARGUMENTS: usize = limits::CONDITION_BYTES;
 
-/// All functions: name, syntax, and the least and the most arguments with the receiver.
+/// All functions, each with its name, its syntax, and the least and the most arguments. The
+/// receiver counts as an argument.
 const FUNCTIONS: [(&str, Function, &[Style], usize, usize); 23] = [
-    ("size", Function::Size, BOTH, 1, 1),
-    ("contains", Function::Contains, METHOD, 2, 2),
-    ("startsWith", Function::StartsWith, METHOD, 2, 2),
-    ("endsWith", Function::EndsWith, METHOD, 2, 2),
-    ("int", Function::Integer, PLAIN, 1, 1),
-    ("uint", Function::Unsigned, PLAIN, 1, 1),
-    ("double", Function::Double, PLAIN, 1, 1),
-    ("string", Function::Text, PLAIN, 1, 1),
-    ("bool", Function::Bool, PLAIN, 1, 1),
-    ("type", Function::Type, PLAIN, 1, 1),
-    ("dyn", Function::Dyn, PLAIN, 1, 1),
-    ("timestamp", Function::Timestamp, PLAIN, 1, 1),
-    ("duration", Function::Duration, PLAIN, 1, 1),
-    ("sum", Function::Sum, BOTH, 1, 1),
-    ("min", Function::Least, PLAIN, 1, MAX_ARGUMENTS),
-    ("min", Function::Least, METHOD, 1, 1),
-    ("max", Function::Greatest, PLAIN, 1, MAX_ARGUMENTS),
-    ("max", Function::Greatest, METHOD, 1, 1),
-    ("join", Function::Join, BOTH, 1, 2),
-    ("split", Function::Split, BOTH, 2, 2),
-    ("sort", Function::Sort, BOTH, 1, 1),
-    ("distinct", Function::Distinct, BOTH, 1, 1),
-    ("flatten", Function::Flatten, BOTH, 1, 1),
+    ("size", Function::Size, BOTH_STYLES, 1, 1),
+    ("contains", Function::Contains, METHOD_STYLE, 2, 2),
+    ("startsWith", Function::StartsWith, METHOD_STYLE, 2, 2),
+    ("endsWith", Function::EndsWith, METHOD_STYLE, 2, 2),
+    ("int", Function::Integer, PLAIN_STYLE, 1, 1),
+    ("uint", Function::Unsigned, PLAIN_STYLE, 1, 1),
+    ("double", Function::Double, PLAIN_STYLE, 1, 1),
+    ("string", Function::Text, PLAIN_STYLE, 1, 1),
+    ("bool", Function::Bool, PLAIN_STYLE, 1, 1),
+    ("type", Function::Type, PLAIN_STYLE, 1, 1),
+    ("dyn", Function::Dyn, PLAIN_STYLE, 1, 1),
+    ("timestamp", Function::Timestamp, PLAIN_STYLE, 1, 1),
+    ("duration", Function::Duration, PLAIN_STYLE, 1, 1),
+    ("sum", Function::Sum, BOTH_STYLES, 1, 1),
+    ("min", Function::Least, PLAIN_STYLE, 1, MAX_ARGUMENTS),
+    ("min", Function::Least, METHOD_STYLE, 1, 1),
+    ("max", Function::Greatest, PLAIN_STYLE, 1, MAX_ARGUMENTS),
+    ("max", Function::Greatest, METHOD_STYLE, 1, 1),
+    ("join", Function::Join, BOTH_STYLES, 1, 2),
+    ("split", Function::Split, BOTH_STYLES, 2, 2),
+    ("sort", Function::Sort, BOTH_STYLES, 1, 1),
+    ("distinct", Function::Distinct, BOTH_STYLES, 1, 1),
+    ("flatten", Function::Flatten, BOTH_STYLES, 1, 1),
 ];
 
 impl Function {
@@ -119,33 +120,35 @@ impl Function {
     /// Calls a function that [`super::lists`] does not have. Returns a message if that fails.
     pub(super) fn call<'a>(self, arguments: &[Val<'a>]) -> Result<Val<'a>, String> {
         match (self, arguments) {
-            (Self::Size, [of]) => size_of(of),
-            (Self::Type, [of]) => Ok(Val::Type(of.kind())),
-            (Self::Dyn, [of]) => Ok(of.clone()),
-            (Self::Contains, [Val::Text(of), Val::Text(part)]) => {
-                Ok(Val::Bool(of.contains(&**part)))
+            (Self::Size, [operand]) => size_of(operand),
+            (Self::Type, [operand]) => Ok(Val::Type(operand.kind())),
+            (Self::Dyn, [operand]) => Ok(operand.clone()),
+            (Self::Contains, [Val::Text(operand), Val::Text(part)]) => {
+                Ok(Val::Bool(operand.contains(&**part)))
             }
-            (Self::StartsWith, [Val::Text(of), Val::Text(part)]) => {
-                Ok(Val::Bool(of.starts_with(&**part)))
+            (Self::StartsWith, [Val::Text(operand), Val::Text(part)]) => {
+                Ok(Val::Bool(operand.starts_with(&**part)))
             }
-            (Self::EndsWith, [Val::Text(of), Val::Text(part)]) => {
-                Ok(Val::Bool(of.ends_with(&**part)))
+            (Self::EndsWith, [Val::Text(operand), Val::Text(part)]) => {
+                Ok(Val::Bool(operand.ends_with(&**part)))
             }
             (Self::Contains, [Val::List(_), _]) => {
                 Err("looks into strings; write `x in list` for lists".to_owned())
             }
-            (Self::Contains | Self::StartsWith | Self::EndsWith, [of, part]) => {
-                Err(format!("needs two strings, and got {} and {}", of.kind(), part.kind()))
+            (Self::Contains | Self::StartsWith | Self::EndsWith, [operand, part]) => {
+                Err(format!("needs two strings, and got {} and {}", operand.kind(), part.kind()))
             }
-            (_, [of]) => self.convert(of).unwrap_or_else(|| Err(conversion_error(of))),
+            (_, [operand]) => {
+                self.convert(operand).unwrap_or_else(|| Err(conversion_error(operand)))
+            }
             _ => Err("got too many or too few arguments".to_owned()),
         }
     }
 
-    fn convert<'a>(self, of: &Val<'a>) -> Option<Result<Val<'a>, String>> {
-        Some(match (self, of) {
-            (Self::Integer, of) => to_integer(of)?.map(Val::Integer),
-            (Self::Unsigned, of) => match to_integer(of)? {
+    fn convert<'a>(self, operand: &Val<'a>) -> Option<Result<Val<'a>, String>> {
+        Some(match (self, operand) {
+            (Self::Integer, operand) => to_integer(operand)?.map(Val::Integer),
+            (Self::Unsigned, operand) => match to_integer(operand)? {
                 Ok(number) if number < 0 => Err(format!("`{number}` is negative")),
                 number => number.map(Val::Integer),
             },
@@ -154,20 +157,20 @@ impl Function {
             }
             (Self::Double, Val::Double(value)) => Ok(Val::Double(*value)),
             (Self::Double, Val::Text(value)) => {
-                value.parse().map(Val::Double).map_err(|_| describe_value(of, "no number"))
+                value.parse().map(Val::Double).map_err(|_| describe_value(operand, "no number"))
             }
-            (Self::Text, of) => return convert_to_text(of).map(Ok),
+            (Self::Text, operand) => return convert_to_text(operand).map(Ok),
             (Self::Bool, Val::Bool(_))
             | (Self::Timestamp, Val::Time(_))
-            | (Self::Duration, Val::Span(_)) => Ok(of.clone()),
+            | (Self::Duration, Val::Span(_)) => Ok(operand.clone()),
             (Self::Bool, Val::Text(text)) => match &**text {
                 "true" => Ok(Val::Bool(true)),
                 "false" => Ok(Val::Bool(false)),
-                _ => Err(describe_value(of, "neither `true` nor `false`")),
+                _ => Err(describe_value(operand, "neither `true` nor `false`")),
             },
             (Self::Timestamp, Val::Text(text)) => DateTime::parse_from_rfc3339(text)
                 .map(|time| Val::Time(time.with_timezone(&Utc)))
-                .map_err(|_| describe_value(of, "not a time such as `2026-01-31T08:00:00Z`")),
+                .map_err(|_| describe_value(operand, "not a time such as `2026-01-31T08:00:00Z`")),
             (Self::Timestamp, Val::Integer(seconds)) => i64::try_from(*seconds)
                 .ok()
                 .and_then(|seconds| DateTime::from_timestamp(seconds, 0))
@@ -175,15 +178,15 @@ impl Function {
                 .ok_or_else(|| format!("`{seconds}` seconds are outside the range of timestamps")),
             (Self::Duration, Val::Text(text)) => parse_duration(text)
                 .map(Val::Span)
-                .ok_or_else(|| describe_value(of, "not a duration such as `1h30m`")),
+                .ok_or_else(|| describe_value(operand, "not a duration such as `1h30m`")),
             _ => return None,
         })
     }
 }
 
-pub(super) fn convert_to_text<'a>(of: &Val<'a>) -> Option<Val<'a>> {
-    Some(match of {
-        Val::Text(_) => of.clone(),
+pub(super) fn convert_to_text<'a>(operand: &Val<'a>) -> Option<Val<'a>> {
+    Some(match operand {
+        Val::Text(_) => operand.clone(),
         Val::Bool(value) => Val::from_text(value.to_string()),
         Val::Integer(value) => Val::from_text(value.to_string()),
         Val::Double(value) => Val::from_text(value.to_string()),
@@ -196,25 +199,27 @@ pub(super) fn format_time(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
-fn size_of<'a>(of: &Val<'a>) -> Result<Val<'a>, String> {
-    let size = match of {
+fn size_of<'a>(operand: &Val<'a>) -> Result<Val<'a>, String> {
+    let size = match operand {
         Val::Text(text) => text.chars().count(),
         Val::List(list) => list.len(),
         Val::Map(map) => map.len(),
-        _ => return Err(format!("needs a string, a list or an object, and got {}", of.kind())),
+        _ => {
+            return Err(format!("needs a string, a list or an object, and got {}", operand.kind()));
+        }
     };
     Ok(Val::Integer(size as i128))
 }
 
-fn to_integer(of: &Val<'_>) -> Option<Result<i128, String>> {
-    let found = match of {
+fn to_integer(operand: &Val<'_>) -> Option<Result<i128, String>> {
+    let found = match operand {
         Val::Integer(number) => Some(*number),
         Val::Double(number) => Number::Double(*number).whole_part(),
         Val::Text(text) => text.parse().ok().and_then(number::checked_integer),
         Val::Time(time) => Some(time.timestamp().into()),
         _ => return None,
     };
-    Some(found.ok_or_else(|| describe_value(of, "not a 64-bit integer")))
+    Some(found.ok_or_else(|| describe_value(operand, "not a 64-bit integer")))
 }
 
 /// Parses a duration as Go and CEL write it: numbers with units, such as `1h30m`, `1.5s` or
@@ -248,18 +253,18 @@ fn parse_duration(text: &str) -> Option<TimeDelta> {
     }
 }
 
-fn conversion_error(of: &Val<'_>) -> String {
-    format!("cannot convert {}", of.kind())
+fn conversion_error(operand: &Val<'_>) -> String {
+    format!("cannot convert {}", operand.kind())
 }
 
-fn describe_value(of: &Val<'_>, what: &str) -> String {
-    match of {
+fn describe_value(operand: &Val<'_>, what: &str) -> String {
+    match operand {
         Val::Text(text) => {
             let shown: String = text.chars().take(40).collect();
             let more = if shown.len() < text.len() { "…" } else { "" };
             format!("`{shown}{more}` is {what}")
         }
         Val::Double(number) => format!("`{number}` is {what}"),
-        _ => format!("{} is {what}", of.kind()),
+        _ => format!("{} is {what}", operand.kind()),
     }
 }

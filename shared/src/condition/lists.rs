@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    eval::{Evaluation, Outcome, as_number},
+    eval::{EvalResult, Evaluation, as_number},
     expr::Expr,
     fault::Fault,
     function::{Function, convert_to_text},
@@ -25,7 +25,7 @@ enum Failure<'a> {
     Reason(String),
 }
 
-type Attempt<'a, T> = Result<T, Failure<'a>>;
+type ListResult<'a, T> = Result<T, Failure<'a>>;
 
 impl<'a> From<Fault<'a>> for Failure<'a> {
     fn from(fault: Fault<'a>) -> Self {
@@ -45,46 +45,48 @@ impl<'a> Evaluation<'a> {
         function: Function,
         arguments: &'a [Expr],
         values: &[Val<'a>],
-    ) -> Outcome<'a> {
+    ) -> EvalResult<'a> {
         let result = match (function, values) {
-            (Function::Sum, [of]) => self.sum_items(of),
+            (Function::Sum, [operand]) => self.sum_items(operand),
             (Function::Least, values) => self.find_extreme(values, Ordering::Less),
             (Function::Greatest, values) => self.find_extreme(values, Ordering::Greater),
-            (Function::Join, [of]) => self.join_items(of, ""),
-            (Function::Join, [of, Val::Text(separator)]) => self.join_items(of, separator),
+            (Function::Join, [operand]) => self.join_items(operand, ""),
+            (Function::Join, [operand, Val::Text(separator)]) => {
+                self.join_items(operand, separator)
+            }
             (Function::Join, [_, other]) => {
                 Err(format!("needs a string between the items, and got {}", other.kind()).into())
             }
             (Function::Split, [Val::Text(text), Val::Text(separator)]) => {
                 self.split_text(text, separator)
             }
-            (Function::Split, [of, separator]) => {
-                let kinds = (of.kind(), separator.kind());
+            (Function::Split, [operand, separator]) => {
+                let kinds = (operand.kind(), separator.kind());
                 Err(format!("needs two strings, and got {} and {}", kinds.0, kinds.1).into())
             }
-            (Function::Sort, [of]) => self.sort_items(of),
-            (Function::Distinct, [of]) => self.drop_repetitions(of),
-            (Function::Flatten, [of]) => self.flatten_items(of),
+            (Function::Sort, [operand]) => self.sort_items(operand),
+            (Function::Distinct, [operand]) => self.drop_repetitions(operand),
+            (Function::Flatten, [operand]) => self.flatten_items(operand),
             _ => Err("got too many or too few arguments".to_owned().into()),
         };
         result.map_err(|failure| match failure {
             Failure::Fault(fault) => fault,
             Failure::Reason(why) => {
-                Fault::Call { name: function.name(), of: arguments.first(), why }
+                Fault::Call { name: function.name(), operand: arguments.first(), why }
             }
         })
     }
 
     /// Adds integers exactly. From the first double on, adds doubles from left to right.
-    fn sum_items(&mut self, of: &Val<'a>) -> Attempt<'a, Val<'a>> {
-        let list = as_list(of)?;
+    fn sum_items(&mut self, operand: &Val<'a>) -> ListResult<'a, Val<'a>> {
+        let list = as_list(operand)?;
         self.spend(list.len())?;
         let mut sum = Number::Integer(0);
         for (at, item) in list.iter().enumerate() {
             let number = as_number(&item);
             let number = number.ok_or_else(|| describe_item(at, &item, "not a number"))?;
             sum = match (sum, number) {
-                // A hundred thousand numbers of 64 bits are far from the end of 128 bits.
+                // Adds in 128 bits, which a hundred thousand numbers of 64 bits cannot fill.
                 (Number::Integer(left), Number::Integer(right)) => Number::Integer(left + right),
                 (left, right) => Number::Double(left.to_double() + right.to_double()),
             };
@@ -98,23 +100,23 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Returns the first of the smallest or greatest values of a list, or of several arguments.
-    fn find_extreme(&mut self, values: &[Val<'a>], wanted: Ordering) -> Attempt<'a, Val<'a>> {
+    fn find_extreme(&mut self, values: &[Val<'a>], extreme: Ordering) -> ListResult<'a, Val<'a>> {
         let list = match values {
-            [of] => as_list(of)?.clone(),
-            several => List::Made(several.into()),
+            [operand] => as_list(operand)?.clone(),
+            several => List::Owned(several.into()),
         };
         self.check_order(&list)?;
         let mut best: Option<Val<'a>> = None;
         for item in list.iter() {
-            if best.as_ref().is_none_or(|best| item.order_with(best) == Some(wanted)) {
+            if best.as_ref().is_none_or(|best| item.order_with(best) == Some(extreme)) {
                 best = Some(item);
             }
         }
         best.ok_or_else(|| "the list is empty; check `size(list) > 0` first".to_owned().into())
     }
 
-    fn sort_items(&mut self, of: &Val<'a>) -> Attempt<'a, Val<'a>> {
-        let list = as_list(of)?;
+    fn sort_items(&mut self, operand: &Val<'a>) -> ListResult<'a, Val<'a>> {
+        let list = as_list(operand)?;
         self.check_order(list)?;
         let mut items: Vec<Val<'a>> = list.iter().collect();
         let bytes: usize = items.iter().map(Val::text_bytes).sum();
@@ -125,7 +127,7 @@ impl<'a> Evaluation<'a> {
         Ok(Val::from_items(items))
     }
 
-    fn check_order(&mut self, list: &List<'a>) -> Attempt<'a, ()> {
+    fn check_order(&mut self, list: &List<'a>) -> ListResult<'a, ()> {
         self.spend(list.len())?;
         let Some(first) = list.get(0) else { return Ok(()) };
         for (at, item) in list.iter().enumerate() {
@@ -141,9 +143,9 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    fn join_items(&mut self, of: &Val<'a>, separator: &str) -> Attempt<'a, Val<'a>> {
+    fn join_items(&mut self, operand: &Val<'a>, separator: &str) -> ListResult<'a, Val<'a>> {
         const BYTES_PER_OPERATION: usize = 8;
-        let list = as_list(of)?;
+        let list = as_list(operand)?;
         let mut joined = String::new();
         for (at, item) in list.iter().enumerate() {
             let Some(Val::Text(text)) = convert_to_text(&item) else {
@@ -158,10 +160,12 @@ impl<'a> Evaluation<'a> {
         Ok(Val::from_text(joined))
     }
 
-    fn split_text(&mut self, text: &Text<'a>, separator: &str) -> Attempt<'a, Val<'a>> {
+    fn split_text(&mut self, text: &Text<'a>, separator: &str) -> ListResult<'a, Val<'a>> {
         match text {
-            Text::Found(text) => self.collect_parts(text, separator, Text::Found),
-            Text::Made(text) => self.collect_parts(text, separator, |part| Text::Made(part.into())),
+            Text::Borrowed(text) => self.collect_parts(text, separator, Text::Borrowed),
+            Text::Owned(text) => {
+                self.collect_parts(text, separator, |part| Text::Owned(part.into()))
+            }
         }
     }
 
@@ -170,7 +174,7 @@ impl<'a> Evaluation<'a> {
         text: &'t str,
         separator: &str,
         make: impl Fn(&'t str) -> Text<'a>,
-    ) -> Attempt<'a, Val<'a>> {
+    ) -> ListResult<'a, Val<'a>> {
         let mut parts = Vec::new();
         let mut rest = Some(text).filter(|text| !(text.is_empty() && separator.is_empty()));
         while let Some(text) = rest {
@@ -182,8 +186,8 @@ impl<'a> Evaluation<'a> {
         Ok(Val::from_items(parts))
     }
 
-    fn drop_repetitions(&mut self, of: &Val<'a>) -> Attempt<'a, Val<'a>> {
-        let list = as_list(of)?;
+    fn drop_repetitions(&mut self, operand: &Val<'a>) -> ListResult<'a, Val<'a>> {
+        let list = as_list(operand)?;
         let mut kept: Vec<Val<'a>> = Vec::new();
         let mut places: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         for item in list.iter() {
@@ -247,8 +251,8 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Replaces each item that is a list by its items, one level deep.
-    fn flatten_items(&mut self, of: &Val<'a>) -> Attempt<'a, Val<'a>> {
-        let list = as_list(of)?;
+    fn flatten_items(&mut self, operand: &Val<'a>) -> ListResult<'a, Val<'a>> {
+        let list = as_list(operand)?;
         let mut items = Vec::new();
         for item in list.iter() {
             match item {
@@ -276,8 +280,8 @@ fn split_first<'t>(text: &'t str, separator: &str) -> (&'t str, Option<&'t str>)
     text.split_once(separator).map_or((text, None), |(part, rest)| (part, Some(rest)))
 }
 
-fn as_list<'v, 'a>(of: &'v Val<'a>) -> Attempt<'a, &'v List<'a>> {
-    match of {
+fn as_list<'v, 'a>(operand: &'v Val<'a>) -> ListResult<'a, &'v List<'a>> {
+    match operand {
         Val::List(list) => Ok(list),
         other => Err(format!("needs a list, and got {}", other.kind()).into()),
     }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use super::expr::Operator;
 
-const INTEGERS: std::ops::RangeInclusive<i128> = (i64::MIN as i128)..=(u64::MAX as i128);
+const INTEGER_RANGE: std::ops::RangeInclusive<i128> = (i64::MIN as i128)..=(u64::MAX as i128);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Number {
@@ -64,7 +64,7 @@ fn calculate_integers(operator: Operator, left: i128, right: i128) -> Result<Num
 }
 
 pub(super) fn checked_integer(value: i128) -> Option<i128> {
-    INTEGERS.contains(&value).then_some(value)
+    INTEGER_RANGE.contains(&value).then_some(value)
 }
 
 impl Number {

@@ -11,20 +11,20 @@ use crate::{json, limits};
 /// A result of a few bytes in memory can be huge as JSON, because lists share their items. So this
 /// function counts what it makes.
 pub(super) fn to_json(result: &Val<'_>) -> Result<Value, String> {
-    let mut output = Output { bytes_left: limits::OUTPUT_BYTES };
+    let mut output = JsonConverter { bytes_left: limits::OUTPUT_BYTES };
     let value = output.convert(result, limits::JSON_DEPTH)?;
     if json::json_size(&value) > limits::OUTPUT_BYTES {
-        return Err(too_large());
+        return Err(too_large_message());
     }
     Ok(value)
 }
 
-struct Output {
+struct JsonConverter {
     /// Bytes of JSON that the result may still have, at least.
     bytes_left: usize,
 }
 
-impl Output {
+impl JsonConverter {
     fn convert(&mut self, value: &Val<'_>, levels_left: usize) -> Result<Value, String> {
         self.count_bytes(1)?;
         Ok(match value {
@@ -44,12 +44,12 @@ impl Output {
             Val::Time(time) => Value::from(format_time(*time)),
             Val::Span(span) => Value::from(format_span(*span)),
             Val::List(items) => {
-                let levels_left = go_deeper(levels_left)?;
+                let levels_left = enter_level(levels_left)?;
                 let items = items.iter().map(|item| self.convert(&item, levels_left));
                 Value::Array(items.collect::<Result<_, _>>()?)
             }
             Val::Map(entries) => {
-                let levels_left = go_deeper(levels_left)?;
+                let levels_left = enter_level(levels_left)?;
                 let mut fields = Map::new();
                 for (key, value) in entries.pairs() {
                     let key = key_text(&key);
@@ -65,17 +65,17 @@ impl Output {
     }
 
     fn count_bytes(&mut self, bytes: usize) -> Result<(), String> {
-        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or_else(too_large)?;
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or_else(too_large_message)?;
         Ok(())
     }
 }
 
-fn go_deeper(levels_left: usize) -> Result<usize, String> {
+fn enter_level(levels_left: usize) -> Result<usize, String> {
     let too_deep = || format!("the result nests deeper than {} levels", limits::JSON_DEPTH);
     levels_left.checked_sub(1).ok_or_else(too_deep)
 }
 
-fn too_large() -> String {
+fn too_large_message() -> String {
     format!("the result has more than {} bytes; return less", limits::OUTPUT_BYTES)
 }
 

@@ -12,7 +12,7 @@ use crate::limits;
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     text: String,
-    /// Operations that compiling takes. A match takes a thousandth of it for each byte.
+    /// Number of operations that compiling takes. A match takes a thousandth of it for each byte.
     cost: usize,
 }
 
@@ -47,8 +47,8 @@ impl Pattern {
     }
 }
 
-fn compile_regex(text: &str, most_bytes: usize) -> Result<Regex, String> {
-    let built = RegexBuilder::new(text).size_limit(most_bytes).build();
+fn compile_regex(text: &str, max_bytes: usize) -> Result<Regex, String> {
+    let built = RegexBuilder::new(text).size_limit(max_bytes).build();
     built.map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "it becomes too large; repeat less".to_owned(),
         other => {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    Parsed,
+    ParsedSource,
     expr::{Expr, Key},
 };
 use crate::template::LookUpValues;
@@ -11,29 +11,29 @@ use crate::template::LookUpValues;
 /// Returns each place that a condition reads, as it is written, with its value. Places inside
 /// macros that depend on the item are left out.
 pub(super) fn values_read<'a>(
-    parsed: &Parsed,
+    parsed: &ParsedSource,
     values: &'a dyn LookUpValues,
     input: &'a Value,
 ) -> Vec<(String, Option<&'a Value>)> {
-    let mut reader = Reader { parsed, values, input, found: Vec::new() };
+    let mut reader = Reader { parsed, values, input, places: Vec::new() };
     reader.visit(&parsed.expr);
-    reader.found
+    reader.places
 }
 
 struct Reader<'p, 'a> {
-    parsed: &'p Parsed,
+    parsed: &'p ParsedSource,
     values: &'a dyn LookUpValues,
     input: &'a Value,
-    found: Vec<(String, Option<&'a Value>)>,
+    places: Vec<(String, Option<&'a Value>)>,
 }
 
-type Place<'a> = (String, Option<&'a Value>);
+type ReadPlace<'a> = (String, Option<&'a Value>);
 
 impl<'a> Reader<'_, 'a> {
     fn visit(&mut self, expr: &Expr) {
         if let Some(place) = self.find_place(expr) {
-            if self.found.iter().all(|(text, _)| *text != place.0) {
-                self.found.push(place);
+            if self.places.iter().all(|(text, _)| *text != place.0) {
+                self.places.push(place);
             }
             return;
         }
@@ -64,11 +64,11 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    fn find_place(&self, expr: &Expr) -> Option<Place<'a>> {
+    fn find_place(&self, expr: &Expr) -> Option<ReadPlace<'a>> {
         match expr {
             Expr::Target(index, name) => {
                 let target = self.parsed.targets.get(*index)?;
-                Some((name.to_string(), self.values.value(target)))
+                Some((name.to_string(), self.values.find_value(target)))
             }
             Expr::Input => Some(("input".to_owned(), Some(self.input))),
             Expr::Field(of, key) | Expr::Has(of, key) => {

@@ -12,7 +12,7 @@ pub(super) fn check_source(source: &str) -> Result<(), ConditionError> {
     if source.len() > limits::CONDITION_BYTES {
         return Err(ConditionError::TooLong { bytes: source.len() });
     }
-    let mut scan = Scan { source, rest: source, depth: 0, operators: 0 };
+    let mut scan = TokenScanner { source, rest: source, depth: 0, operators: 0 };
     while let Some(first) = scan.rest.chars().next() {
         scan.read_token(first)?;
     }
@@ -22,13 +22,13 @@ pub(super) fn check_source(source: &str) -> Result<(), ConditionError> {
 /// Returns the line and the column of a word in a text that [`check_source`] accepts. Without
 /// `is_method`, a word behind a dot is the name of a field and does not count.
 pub(super) fn find_word(source: &str, word: &str, is_method: bool) -> Option<(usize, usize)> {
-    let mut scan = Scan { source, rest: source, depth: 0, operators: 0 };
+    let mut scan = TokenScanner { source, rest: source, depth: 0, operators: 0 };
     let mut is_behind_dot = false;
     while let Some(first) = scan.rest.chars().next() {
         let begins_word = first.is_ascii_alphabetic() || first == '_';
         let end = scan.rest.find(|char| !is_word_char(char)).unwrap_or(scan.rest.len());
         if begins_word && scan.rest[..end] == *word && (is_method || !is_behind_dot) {
-            return Some(scan.place());
+            return Some(scan.position());
         }
         is_behind_dot = first == '.' || is_behind_dot && first.is_ascii_whitespace();
         scan.read_token(first).ok()?;
@@ -36,14 +36,14 @@ pub(super) fn find_word(source: &str, word: &str, is_method: bool) -> Option<(us
     None
 }
 
-struct Scan<'a> {
+struct TokenScanner<'a> {
     source: &'a str,
     rest: &'a str,
     depth: usize,
     operators: usize,
 }
 
-impl Scan<'_> {
+impl TokenScanner<'_> {
     fn read_token(&mut self, first: char) -> Result<(), ConditionError> {
         match first {
             'a'..='z' | 'A'..='Z' | '_' => self.read_word()?,
@@ -63,7 +63,8 @@ impl Scan<'_> {
             '/' if self.rest.starts_with("//") => {
                 self.skip_bytes(self.rest.find('\n').unwrap_or(self.rest.len()));
             }
-            // The parser makes a balanced tree of any number of these.
+            // Does not count `&&` and `||`, because the parser makes a balanced tree of any number
+            // of them.
             '&' if self.rest.starts_with("&&") => self.skip_bytes(2),
             '|' if self.rest.starts_with("||") => self.skip_bytes(2),
             '=' | '!' | '<' | '>' if self.rest[1..].starts_with('=') => {
@@ -150,11 +151,11 @@ impl Scan<'_> {
     }
 
     fn syntax_error(&self, why: &str) -> ConditionError {
-        let (line, column) = self.place();
+        let (line, column) = self.position();
         ConditionError::Syntax { line, column, why: why.to_owned() }
     }
 
-    fn place(&self) -> (usize, usize) {
+    fn position(&self) -> (usize, usize) {
         let before = &self.source[..self.source.len() - self.rest.len()];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;

@@ -8,20 +8,20 @@ use super::*;
 use crate::id::StepNumber;
 
 /// Steps with outputs, found by their index, and two variables.
-struct World(Vec<(&'static str, Option<Value>)>);
+struct TestValues(Vec<(&'static str, Option<Value>)>);
 
-impl ResolveNames for World {
-    fn step(&self, name: &str) -> Option<StepNumber> {
+impl ResolveNames for TestValues {
+    fn find_step(&self, name: &str) -> Option<StepNumber> {
         self.0.iter().position(|(id, _)| *id == name).map(StepNumber::new)
     }
 
-    fn tool(&self, name: &str) -> Option<StepNumber> {
+    fn find_tool_step(&self, name: &str) -> Option<StepNumber> {
         matches!(name, "createAuthor" | "blog.createAuthor").then(|| StepNumber::new(0))
     }
 }
 
-impl LookUpValues for World {
-    fn value(&self, target: &Target) -> Option<&Value> {
+impl LookUpValues for TestValues {
+    fn find_value(&self, target: &Target) -> Option<&Value> {
         if let Target::Step(step) = target {
             return self.0.get(step.get())?.1.as_ref();
         }
@@ -30,14 +30,14 @@ impl LookUpValues for World {
     }
 }
 
-fn world() -> World {
+fn test_values() -> TestValues {
     let author = json!({
         "name": "Alice", "city": "Rome", "age": 42, "one": 1.0, "half": 0.5, "active": true,
         "nul": null, "tags": ["a", "b"], "mixed": [1, 2.0, "x"], "home page": "https://a.test",
         "big": 18_446_744_073_709_551_615_u64, "large": 9_007_199_254_740_993_i64,
         "address": { "zip": "00100" }, "at": "2026-01-31T08:00:00Z", "empty": [],
     });
-    World(vec![
+    TestValues(vec![
         ("author", Some(author)),
         ("list", Some(json!([{ "ok": true, "n": 1 }, { "ok": false, "n": 2 }, { "n": 3 }]))),
         ("flow.echo", Some(json!({ "ok": true }))),
@@ -50,14 +50,14 @@ fn world() -> World {
 }
 
 fn evaluate(source: &str) -> Result<bool, String> {
-    let world = world();
+    let world = test_values();
     let condition =
         Condition::parse(source, &world).unwrap_or_else(|error| panic!("{source}: {error}"));
     condition.evaluate(&world, &json!({ "dry": false, "limit": 10 }))
 }
 
 #[track_caller]
-fn all_hold(sources: &[&str]) {
+fn assert_all_hold(sources: &[&str]) {
     for source in sources {
         assert_eq!(evaluate(source), Ok(true), "{source}");
         assert_eq!(evaluate(&format!("!({source}\n)")), Ok(false), "not {source}");
@@ -66,7 +66,7 @@ fn all_hold(sources: &[&str]) {
 
 #[test]
 fn names_resolve_to_steps_variables_and_the_input() {
-    all_hold(&[
+    assert_all_hold(&[
         "author.name == \"Alice\"",
         "steps.author.name == 'Alice'",
         "steps[\"author\"].name == 'Alice'",
@@ -85,7 +85,7 @@ fn names_resolve_to_steps_variables_and_the_input() {
 
 #[test]
 fn a_step_without_output_is_null() {
-    all_hold(&[
+    assert_all_hold(&[
         "skipped == null",
         "failed == null",
         "steps.failed == null && author.nul == null",
@@ -98,7 +98,7 @@ fn a_step_without_output_is_null() {
 
 #[test]
 fn integers_and_doubles_compare_by_value() {
-    all_hold(&[
+    assert_all_hold(&[
         "author.one == 1 && 1 == author.one && author.one == 1u",
         "author.age == 42.0 && author.age > 41.5 && 42.5 > author.age",
         "author.big == 18446744073709551615u && author.big > 9223372036854775807",
@@ -117,7 +117,7 @@ fn integers_and_doubles_compare_by_value() {
 
 #[test]
 fn standard_functions_work() {
-    all_hold(&[
+    assert_all_hold(&[
         "size(author.tags) == 2 && author.tags.size() == 2 && size('añb') == 3",
         "size(author.address) == 1 && size(author.empty) == 0",
         "'a' in author.tags && !('c' in author.tags) && 'zip' in author.address",
@@ -140,7 +140,7 @@ fn standard_functions_work() {
 
 #[test]
 fn times_can_be_compared_and_added() {
-    all_hold(&[
+    assert_all_hold(&[
         "timestamp(author.at) < timestamp('2026-02-01T00:00:00+01:00')",
         "timestamp(author.at) - timestamp('2026-01-31T06:30:00Z') == duration('1h30m')",
         "timestamp(author.at) + duration('1.5s') > timestamp(author.at)",
@@ -152,7 +152,7 @@ fn times_can_be_compared_and_added() {
 
 #[test]
 fn macro_variables_hide_other_names() {
-    all_hold(&[
+    assert_all_hold(&[
         "author.tags.all(it, it.size() == 1)",
         "list.exists(it, it.n == 2) && !list.exists(it, it.n == 4)",
         "list.exists_one(it, it.n > 2) && !list.exists_one(it, it.n > 1)",
@@ -168,7 +168,7 @@ fn macro_variables_hide_other_names() {
 
 #[test]
 fn a_logical_operator_ignores_an_error_if_the_other_side_decides() {
-    all_hold(&[
+    assert_all_hold(&[
         "author.missing || true",
         "true || author.missing",
         "!(author.missing && false)",
@@ -191,7 +191,7 @@ fn targets_list_each_referenced_step_and_variable_once() {
         ("[1].all(author, author > 0)", vec![]),
         ("has(author.name)", vec![step(0)]),
     ] {
-        let condition = Condition::parse(source, &world()).unwrap();
+        let condition = Condition::parse(source, &test_values()).unwrap();
         assert_eq!(condition.targets(), targets, "{source}");
         assert_eq!(condition.source(), source);
     }
@@ -200,14 +200,14 @@ fn targets_list_each_referenced_step_and_variable_once() {
 #[test]
 fn a_condition_is_cheap_to_share_and_equal_by_its_text() {
     fn shared<T: Send + Sync + Clone>(_: &T) {}
-    let condition = Condition::parse("author.active", &world()).unwrap();
+    let condition = Condition::parse("author.active", &test_values()).unwrap();
     shared(&condition);
-    assert_eq!(condition, Condition::parse("author.active", &world()).unwrap());
-    assert_ne!(condition, Condition::parse("author.active ", &world()).unwrap());
+    assert_eq!(condition, Condition::parse("author.active", &test_values()).unwrap());
+    assert_ne!(condition, Condition::parse("author.active ", &test_values()).unwrap());
 }
 
-fn check(source: &str, expected: &Expect) {
-    let said = match Condition::parse(source, &world()) {
+fn check_outcome(source: &str, expected: &Expect) {
+    let said = match Condition::parse(source, &test_values()) {
         Ok(_) => evaluate(source).map_or_else(|why| why, |holds| format!("it is {holds}")),
         Err(error) => format!("error: {error}"),
     };
@@ -216,128 +216,143 @@ fn check(source: &str, expected: &Expect) {
 
 #[test]
 fn evaluation_errors_are_explained() {
-    check(
+    check_outcome(
         "author.missing == 1",
         &expect!["`author` has no `missing`; check `has(author.missing)` first"],
     );
-    check(
+    check_outcome(
         "steps[\"flow.echo\"].done",
         &expect![[
             r#"`steps["flow.echo"]` has no `done`; check `has(steps["flow.echo"].done)` first"#
         ]],
     );
-    check(
+    check_outcome(
         "author['not there'] == 1",
         &expect![[r#"`author` has no `not there`; check `"not there" in author` first"#]],
     );
-    check(
+    check_outcome(
         "author[author.name] == 1",
         &expect![[r#"`author` has no `Alice`; check `"Alice" in author` first"#]],
     );
-    check(
+    check_outcome(
         "skipped.ok",
         &expect![
             "`skipped` is null, as is the output of a skipped step, and has no `ok`; check `skipped != null` first"
         ],
     );
-    check("author.name.first == 'A'", &expect!["`author.name` is a string and has no `first`"]);
-    check(
+    check_outcome(
+        "author.name.first == 'A'",
+        &expect!["`author.name` is a string and has no `first`"],
+    );
+    check_outcome(
         "author.tags[2] == 'c'",
         &expect![
             "`author.tags` has no item 2: there are 2, counted from 0; check `size(author.tags)` first"
         ],
     );
-    check(
+    check_outcome(
         "author.tags[-1] == 'c'",
         &expect![
             "`author.tags` has no item -1: there are 2, counted from 0; check `size(author.tags)` first"
         ],
     );
-    check("author.tags['0'] == 'c'", &expect!["`author.tags` is a list and has no `0`"]);
-    check("list[0.5] == 'c'", &expect!["`0.5` is a number, not a whole number"]);
-    check(
+    check_outcome("author.tags['0'] == 'c'", &expect!["`author.tags` is a list and has no `0`"]);
+    check_outcome("list[0.5] == 'c'", &expect!["`0.5` is a number, not a whole number"]);
+    check_outcome(
         "vars.town == 'Rome'",
         &expect!["`vars.town` has no value; check `has(vars.town)` first"],
     );
-    check("author.name", &expect!["its value is a string, neither true nor false"]);
-    check("author.name && true", &expect!["`author.name` is a string, not true or false"]);
-    check(
+    check_outcome("author.name", &expect!["its value is a string, neither true nor false"]);
+    check_outcome("author.name && true", &expect!["`author.name` is a string, not true or false"]);
+    check_outcome(
         "author.age > '41'",
         &expect![[r#"`>` takes no number and string (`author.age` > `"41"`)"#]],
     );
-    check(
+    check_outcome(
         "author.name + 1 == 'Alice1'",
         &expect!["`+` takes no string and number (`author.name` + `1`)"],
     );
-    check(
+    check_outcome(
         "'lic' in author.name",
         &expect![[
             r#"`in` takes no string and string (`"lic"` in `author.name`); write `text.contains(part)`"#
         ]],
     );
-    check(
+    check_outcome(
         "author.tags.contains('a')",
         &expect!["`contains` of `author.tags`: looks into strings; write `x in list` for lists"],
     );
-    check("author.age / 0 == 1", &expect!["`/`: division by zero"]);
+    check_outcome("author.age / 0 == 1", &expect!["`/`: division by zero"]);
 }
 
 #[test]
 fn calculation_errors_are_explained() {
-    check("author.big + 1 > 0", &expect!["`+`: the result is too large"]);
-    check("author.half % 2 == 0", &expect!["`%`: needs whole numbers"]);
-    check("int('12x') == 12", &expect![[r#"`int` of `"12x"`: `12x` is not a 64-bit integer"#]]);
-    check(
+    check_outcome("author.big + 1 > 0", &expect!["`+`: the result is too large"]);
+    check_outcome("author.half % 2 == 0", &expect!["`%`: needs whole numbers"]);
+    check_outcome(
+        "int('12x') == 12",
+        &expect![[r#"`int` of `"12x"`: `12x` is not a 64-bit integer"#]],
+    );
+    check_outcome(
         "timestamp('yesterday') == null",
         &expect![[
             r#"`timestamp` of `"yesterday"`: `yesterday` is not a time such as `2026-01-31T08:00:00Z`"#
         ]],
     );
-    check(
+    check_outcome(
         "size(n) == 1",
         &expect!["`size` of `n`: needs a string, a list or an object, and got a number"],
     );
-    check("n.all(it, true)", &expect!["`n` is a number, not a list or an object"]);
-    check("{'a': 1, 'a': 2} == null", &expect!["a map has one key twice"]);
-    check("{1.5: 1} == null", &expect!["a number cannot be the key of a map"]);
-    check("list.all(it, it.ok)", &expect!["it is false"]);
+    check_outcome("n.all(it, true)", &expect!["`n` is a number, not a list or an object"]);
+    check_outcome("{'a': 1, 'a': 2} == null", &expect!["a map has one key twice"]);
+    check_outcome("{1.5: 1} == null", &expect!["a number cannot be the key of a map"]);
+    check_outcome("list.all(it, it.ok)", &expect!["it is false"]);
 }
 
 #[test]
 fn syntax_and_name_errors_are_reported_when_parsing() {
-    check("", &expect!["error: line 1, column 1: it ends too early"]);
-    check("author.age >", &expect!["error: line 1, column 13: it ends too early"]);
-    check("author.age = 1", &expect!["error: line 1, column 12: `=` does not compare; write `==`"]);
-    check(
+    check_outcome("", &expect!["error: line 1, column 1: it ends too early"]);
+    check_outcome("author.age >", &expect!["error: line 1, column 13: it ends too early"]);
+    check_outcome(
+        "author.age = 1",
+        &expect!["error: line 1, column 12: `=` does not compare; write `==`"],
+    );
+    check_outcome(
         "author.age == 1 & true",
         &expect!["error: line 1, column 17: `&` is not an operator; write `&&`"],
     );
-    check("author.name == \"Alice", &expect!["error: line 1, column 22: a string is not closed"]);
-    check(
+    check_outcome(
+        "author.name == \"Alice",
+        &expect!["error: line 1, column 22: a string is not closed"],
+    );
+    check_outcome(
         "author.name == 'a\\q'",
         &expect![[r"error: line 1, column 18: `\` begins no known escape"]],
     );
-    check("author.age == 1\n  && )", &expect!["error: line 2, column 6: unexpected token"]);
-    check("athor.age == 1", &expect!["error: `athor` names no step of the plan"]);
-    check("steps.athor.age == 1", &expect!["error: `athor` names no step of the plan"]);
-    check("steps['flow.eco'].ok", &expect!["error: `flow.eco` names no step of the plan"]);
-    check(
+    check_outcome("author.age == 1\n  && )", &expect!["error: line 2, column 6: unexpected token"]);
+    check_outcome("athor.age == 1", &expect!["error: `athor` names no step of the plan"]);
+    check_outcome("steps.athor.age == 1", &expect!["error: `athor` names no step of the plan"]);
+    check_outcome("steps['flow.eco'].ok", &expect!["error: `flow.eco` names no step of the plan"]);
+    check_outcome(
         "flow.echo.ok",
         &expect![[r#"error: `flow.echo` has a dot in its name; write `steps["flow.echo"]`"#]],
     );
-    check("item == 1", &expect!["error: `item` names no step of the plan"]);
-    check(
+    check_outcome("item == 1", &expect!["error: `item` names no step of the plan"]);
+    check_outcome(
         "steps[author.name].ok",
         &expect![
             "error: `steps[…]` needs a name in quotes, so that the plan shows which value it reads"
         ],
     );
-    check(
+    check_outcome(
         "size(steps) == 1",
         &expect![[r#"error: `steps` has no value by itself; write `steps.x` or `steps["x"]`"#]],
     );
-    check("has(vars)", &expect!["error: line 1, column 5: `has` needs a field, as in `has(a.b)`"]);
-    check(
+    check_outcome(
+        "has(vars)",
+        &expect!["error: line 1, column 5: `has` needs a field, as in `has(a.b)`"],
+    );
+    check_outcome(
         "has(author)",
         &expect!["error: line 1, column 5: `has` needs a field, as in `has(a.b)`"],
     );
@@ -345,66 +360,81 @@ fn syntax_and_name_errors_are_reported_when_parsing() {
 
 #[test]
 fn wrong_calls_are_reported_when_parsing() {
-    check(
+    check_outcome(
         "package == 7",
         &expect![[
             r#"error: line 1, column 1: `package` is a word of CEL; write `steps["package"]`"#
         ]],
     );
-    check("author.name.upper() == 'ALICE'", &expect!["error: there is no function `upper`"]);
-    check("size(1, 2) == 1", &expect!["error: `size` takes 1 argument"]);
-    check(
+    check_outcome(
+        "author.name.upper() == 'ALICE'",
+        &expect!["error: there is no function `upper`"],
+    );
+    check_outcome("size(1, 2) == 1", &expect!["error: `size` takes 1 argument"]);
+    check_outcome(
         "list.all(it.x, true)",
         &expect![
             "error: line 1, column 12: a name for the item comes first, as in `list.all(it, it > 0)`"
         ],
     );
-    check("list.all(it)", &expect!["error: `all` takes 2 arguments"]);
-    check(
+    check_outcome("list.all(it)", &expect!["error: `all` takes 2 arguments"]);
+    check_outcome(
         "author.name.matches(author.city)",
         &expect![[
             r#"error: `matches` needs its pattern written out, as in `a.matches("^[a-z]+$")`"#
         ]],
     );
-    check("author.name.matches('(')", &expect!["error: the pattern of `matches`: unclosed group"]);
-    check(
+    check_outcome(
+        "author.name.matches('(')",
+        &expect!["error: the pattern of `matches`: unclosed group"],
+    );
+    check_outcome(
         "author.name.matches('(a{1000}){1000}')",
         &expect!["error: the pattern of `matches`: it becomes too large; repeat less"],
     );
-    check("b'abc' == b'abc'", &expect!["error: expressions have no bytes"]);
-    check("Author{name: 'x'} == 1", &expect!["error: expressions have no `Author {…}`"]);
-    check("author.?name == 1", &expect!["error: line 1, column 7: unsupported syntax '.?'"]);
-    check(
+    check_outcome("b'abc' == b'abc'", &expect!["error: expressions have no bytes"]);
+    check_outcome("Author{name: 'x'} == 1", &expect!["error: expressions have no `Author {…}`"]);
+    check_outcome(
+        "author.?name == 1",
+        &expect!["error: line 1, column 7: unsupported syntax '.?'"],
+    );
+    check_outcome(
         "'Alice'",
         &expect!["error: its value is neither true nor false; compare it with something"],
     );
-    check(
+    check_outcome(
         "author.age + 1",
         &expect!["error: its value is neither true nor false; compare it with something"],
     );
-    check(
+    check_outcome(
         "author.name == {{author.name}}",
         &expect!["error: line 1, column 29: expected ':' in map entry"],
     );
-    check("author.name == ünknown", &expect!["error: line 1, column 16: `ü` is not allowed here"]);
-    check(".author.active", &expect!["error: `.author` names no step of the plan"]);
-    check("99999999999999999999 == 1", &expect!["error: line 1, column 1: invalid int literal"]);
+    check_outcome(
+        "author.name == ünknown",
+        &expect!["error: line 1, column 16: `ü` is not allowed here"],
+    );
+    check_outcome(".author.active", &expect!["error: `.author` names no step of the plan"]);
+    check_outcome(
+        "99999999999999999999 == 1",
+        &expect!["error: line 1, column 1: invalid int literal"],
+    );
 }
 
 #[test]
 fn the_cost_of_a_pattern_is_its_compiled_size() {
-    let cost = |source: &str| Condition::parse(source, &world()).unwrap().pattern_cost();
+    let cost = |source: &str| Condition::parse(source, &test_values()).unwrap().pattern_cost();
     assert_eq!(cost("author.active"), 0);
     assert_eq!(cost("author.name.matches('a') && author.name.matches('b')"), 2_000);
     let repeated = |n: usize| format!("author.name.matches('a{{{n}}}')");
     let large = [500, 1_000, 2_000, 4_000].map(repeated);
-    let large = large.iter().filter_map(|source| Condition::parse(source, &world()).ok());
+    let large = large.iter().filter_map(|source| Condition::parse(source, &test_values()).ok());
     assert_eq!(large.map(|condition| condition.pattern_cost()).max(), Some(limits::PATTERN_COST));
 }
 
 #[test]
 fn a_condition_lists_the_values_that_it_read() {
-    let world = world();
+    let world = test_values();
     let input = json!({ "dry": false });
     let read = |source: &str| {
         let condition = Condition::parse(source, &world).unwrap();

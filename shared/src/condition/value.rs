@@ -25,21 +25,21 @@ pub(super) enum Val<'a> {
 
 #[derive(Clone, Debug)]
 pub(super) enum Text<'a> {
-    Found(&'a str),
-    Made(Rc<str>),
+    Borrowed(&'a str),
+    Owned(Rc<str>),
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum List<'a> {
-    Found(&'a [Value]),
-    Made(Rc<[Val<'a>]>),
+    Borrowed(&'a [Value]),
+    Owned(Rc<[Val<'a>]>),
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Entries<'a> {
-    Found(&'a Map<String, Value>),
+    Borrowed(&'a Map<String, Value>),
     /// A map that the expression itself writes out, so it is short.
-    Made(Rc<[(Val<'a>, Val<'a>)]>),
+    Owned(Rc<[(Val<'a>, Val<'a>)]>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,18 +67,18 @@ impl<'a> Val<'a> {
                 (None, Some(integer)) => Self::Integer(integer.into()),
                 (None, None) => Self::Double(value.as_f64().unwrap_or(f64::NAN)),
             },
-            Value::String(text) => Self::Text(Text::Found(text)),
-            Value::Array(items) => Self::List(List::Found(items)),
-            Value::Object(fields) => Self::Map(Entries::Found(fields)),
+            Value::String(text) => Self::Text(Text::Borrowed(text)),
+            Value::Array(items) => Self::List(List::Borrowed(items)),
+            Value::Object(fields) => Self::Map(Entries::Borrowed(fields)),
         }
     }
 
     pub(super) fn from_text(made: impl Into<Rc<str>>) -> Self {
-        Self::Text(Text::Made(made.into()))
+        Self::Text(Text::Owned(made.into()))
     }
 
     pub(super) fn from_items(made: Vec<Self>) -> Self {
-        Self::List(List::Made(made.into()))
+        Self::List(List::Owned(made.into()))
     }
 
     pub(super) fn kind(&self) -> Kind {
@@ -135,8 +135,8 @@ impl Deref for Text<'_> {
 
     fn deref(&self) -> &str {
         match self {
-            Self::Found(text) => text,
-            Self::Made(text) => text,
+            Self::Borrowed(text) => text,
+            Self::Owned(text) => text,
         }
     }
 }
@@ -144,15 +144,15 @@ impl Deref for Text<'_> {
 impl<'a> List<'a> {
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Found(items) => items.len(),
-            Self::Made(items) => items.len(),
+            Self::Borrowed(items) => items.len(),
+            Self::Owned(items) => items.len(),
         }
     }
 
     pub(super) fn get(&self, index: usize) -> Option<Val<'a>> {
         match self {
-            Self::Found(items) => items.get(index).map(Val::from_json),
-            Self::Made(items) => items.get(index).cloned(),
+            Self::Borrowed(items) => items.get(index).map(Val::from_json),
+            Self::Owned(items) => items.get(index).cloned(),
         }
     }
 
@@ -164,16 +164,16 @@ impl<'a> List<'a> {
 impl<'a> Entries<'a> {
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Found(entries) => entries.len(),
-            Self::Made(entries) => entries.len(),
+            Self::Borrowed(entries) => entries.len(),
+            Self::Owned(entries) => entries.len(),
         }
     }
 
     pub(super) fn get(&self, key: &Val<'a>) -> Option<Val<'a>> {
         match (self, key) {
-            (Self::Found(fields), Val::Text(key)) => fields.get(&**key).map(Val::from_json),
-            (Self::Found(_), _) => None,
-            (Self::Made(entries), key) => entries
+            (Self::Borrowed(fields), Val::Text(key)) => fields.get(&**key).map(Val::from_json),
+            (Self::Borrowed(_), _) => None,
+            (Self::Owned(entries), key) => entries
                 .iter()
                 .find(|(known, _)| known.order_with(key) == Some(Ordering::Equal))
                 .map(|(_, value)| value.clone()),
@@ -183,25 +183,27 @@ impl<'a> Entries<'a> {
     /// Returns the number of entries that a lookup may compare.
     pub(super) fn lookup_cost(&self) -> usize {
         match self {
-            Self::Found(_) => 0,
-            Self::Made(entries) => entries.len(),
+            Self::Borrowed(_) => 0,
+            Self::Owned(entries) => entries.len(),
         }
     }
 
     pub(super) fn pairs(&self) -> Vec<(Val<'a>, Val<'a>)> {
         match self {
-            Self::Found(fields) => fields
+            Self::Borrowed(fields) => fields
                 .iter()
-                .map(|(key, value)| (Val::Text(Text::Found(key)), Val::from_json(value)))
+                .map(|(key, value)| (Val::Text(Text::Borrowed(key)), Val::from_json(value)))
                 .collect(),
-            Self::Made(entries) => entries.to_vec(),
+            Self::Owned(entries) => entries.to_vec(),
         }
     }
 
     pub(super) fn keys(&self) -> Vec<Val<'a>> {
         match self {
-            Self::Found(fields) => fields.keys().map(|key| Val::Text(Text::Found(key))).collect(),
-            Self::Made(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
+            Self::Borrowed(fields) => {
+                fields.keys().map(|key| Val::Text(Text::Borrowed(key))).collect()
+            }
+            Self::Owned(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
         }
     }
 }

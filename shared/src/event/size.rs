@@ -3,8 +3,8 @@
 use super::{Event, RecordedEvent};
 use crate::json;
 
-/// Bytes of every event, apart from the values that people supply.
-const PLAIN_BYTES: usize = 256;
+/// Estimated bytes of an event as JSON, without the values that people supply.
+const BASE_EVENT_BYTES: usize = 256;
 
 impl RecordedEvent {
     /// Estimates the event's size as JSON.
@@ -15,8 +15,8 @@ impl RecordedEvent {
                 let settled = created.settled.iter();
                 let settled =
                     settled.filter_map(|call| call.output.as_deref()).map(json::json_size);
-                // A key and the hash of its parameters.
-                let keys = PLAIN_BYTES * (created.call_keys.len() + created.settled.len());
+                // Counts a key and the hash of its parameters.
+                let keys = BASE_EVENT_BYTES * (created.call_keys.len() + created.settled.len());
                 json::json_size(&created.options.input)
                     + reused.chain(settled).sum::<usize>()
                     + keys
@@ -39,7 +39,7 @@ impl RecordedEvent {
             }
             _ => 0,
         };
-        PLAIN_BYTES + carried
+        BASE_EVENT_BYTES + carried
     }
 }
 
@@ -52,7 +52,8 @@ mod tests {
     use super::*;
     use crate::{clock::Timestamp, id::Seq};
 
-    /// Every event in memory takes this much. `created` is the largest, and there is one in a log.
+    /// Each event in memory takes as much as the largest variant. The largest is `created`, of
+    /// which a log has only one.
     #[test]
     fn an_event_is_small() {
         assert!(size_of::<Event>() <= 200, "{}", size_of::<Event>());

@@ -123,7 +123,7 @@ pub fn hash_parameters(parameters: &Value) -> String {
     sorted.sort_all_objects();
     let mut hash = String::with_capacity(64);
     for byte in Sha256::digest(sorted.to_string()) {
-        // Writing to a string never fails.
+        // Ignores the result, because writing to a string never fails.
         let _ = write!(hash, "{byte:02x}");
     }
     hash

@@ -29,19 +29,19 @@ pub struct Agenda {
     retrying: BTreeSet<(Timestamp, Task)>,
     waiting: BTreeSet<Task>,
     /// Waiting tasks that wait for a signal, by the signal's name.
-    awaiting: BTreeMap<String, BTreeSet<Task>>,
+    awaiting_signal: BTreeMap<String, BTreeSet<Task>>,
     expiring: BTreeSet<(Timestamp, Task)>,
     /// Steps whose items are running.
     gathering: BTreeSet<StepNumber>,
     items_finished: BTreeSet<StepNumber>,
     /// The next task to undo, if it has not started.
     undoing: Option<Task>,
-    open: usize,
+    open_tasks: usize,
 }
 
 impl Agenda {
     pub(super) fn new(steps: usize) -> Self {
-        Self { open: steps, ..Self::default() }
+        Self { open_tasks: steps, ..Self::default() }
     }
 
     /// Removes a task from the set of its state. Returns `false` if it was in none.
@@ -97,7 +97,7 @@ impl Agenda {
             StepState::Retrying { until, .. } => drop(self.retrying.insert((*until, task))),
             StepState::Waiting(reason) => {
                 if let WaitReason::Signal { name, until } = reason {
-                    self.awaiting.entry(name.clone()).or_default().insert(task);
+                    self.awaiting_signal.entry(name.clone()).or_default().insert(task);
                     self.expiring.extend(until.map(|until| (until, task)));
                 }
                 self.waiting.insert(task);
@@ -108,10 +108,10 @@ impl Agenda {
 
     fn stop_awaiting(&mut self, task: Task, reason: &WaitReason) {
         let WaitReason::Signal { name, until } = reason else { return };
-        if let Some(tasks) = self.awaiting.get_mut(name) {
+        if let Some(tasks) = self.awaiting_signal.get_mut(name) {
             tasks.remove(&task);
             if tasks.is_empty() {
-                self.awaiting.remove(name);
+                self.awaiting_signal.remove(name);
             }
         }
         if let Some(until) = until {
@@ -121,11 +121,11 @@ impl Agenda {
 
     /// Counts a finished task. Compensations are not counted here, because `undoable` holds them.
     fn close_task(&mut self, task: Task) {
-        self.open -= usize::from(!task.part.undo);
+        self.open_tasks -= usize::from(!task.part.undo);
     }
 
     pub(super) fn expect_items(&mut self, items: usize) {
-        self.open += items;
+        self.open_tasks += items;
     }
 
     pub(super) fn mark_items_finished(&mut self, step: StepNumber) {
@@ -216,7 +216,7 @@ impl Agenda {
 
     /// Returns the first task in plan order that waits for the signal `name`.
     pub fn first_awaiting(&self, name: &str) -> Option<Task> {
-        self.awaiting.get(name)?.first().copied()
+        self.awaiting_signal.get(name)?.first().copied()
     }
 
     /// Returns the tasks that wait for a signal for a limited time, earliest first.
@@ -255,12 +255,12 @@ impl Agenda {
 
     /// Returns `true` if every step is finished.
     pub fn is_finished(&self) -> bool {
-        self.open == 0
+        self.open_tasks == 0
     }
 
     /// Returns `true` if a task is open that does not run and is not a list.
     pub fn has_waiting_tasks(&self) -> bool {
-        self.open > self.running.len() + self.gathering.len()
+        self.open_tasks > self.running.len() + self.gathering.len()
     }
 
     /// Returns `true` if a running task does more than wait for a time or a child execution.

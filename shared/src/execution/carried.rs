@@ -29,10 +29,10 @@ pub(super) struct CarriedCalls {
     child_settled: BTreeMap<Task, Vec<SettledCall>>,
 }
 
-/// The key that a call must send.
+/// The idempotency key that a call must send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CarriedKey {
-    /// The key of this execution. No earlier call has an unknown outcome.
+    /// The key of this execution, because no earlier call has an unknown outcome.
     Own,
     /// The key of an earlier call with the same parameters.
     Same(Arc<str>),
@@ -51,7 +51,7 @@ pub struct ChildCalls {
 
 impl ChildCalls {
     /// Returns the calls of a child execution that failed, for the child that repeats it.
-    pub fn of_earlier(call_keys: Vec<CallKey>, settled: Vec<SettledCall>) -> Self {
+    pub fn from_earlier_child(call_keys: Vec<CallKey>, settled: Vec<SettledCall>) -> Self {
         let mut calls = Self { call_keys, ..Self::default() };
         for call in settled {
             calls.add_settled(call);
@@ -68,13 +68,13 @@ impl ChildCalls {
 }
 
 impl CarriedCalls {
-    pub(super) fn of_created(
+    pub(super) fn from_created(
         created: &Created,
         execution: &Execution,
     ) -> Result<Self, ReplayError> {
         let mut carried = Self::default();
         for key in &created.call_keys {
-            let task = execution.task_of_place(&key.place)?;
+            let task = execution.find_task_at(&key.place)?;
             let CallKey { place, key, parameters } = key.clone();
             let (keys, place) = match place.child {
                 Some(inner) => (&mut carried.child_keys, *inner),
@@ -83,7 +83,7 @@ impl CarriedCalls {
             keys.entry(task).or_default().push(CallKey { place, key, parameters });
         }
         for call in &created.settled {
-            let task = execution.task_of_place(&call.place)?;
+            let task = execution.find_task_at(&call.place)?;
             let call = call.clone();
             if let Some(inner) = call.place.child {
                 let call = SettledCall { place: *inner, ..call };
@@ -97,7 +97,7 @@ impl CarriedCalls {
 }
 
 impl Execution {
-    fn task_of_place(&self, place: &CallPlace) -> Result<Task, ReplayError> {
+    fn find_task_at(&self, place: &CallPlace) -> Result<Task, ReplayError> {
         let step = self.plan.step_number(&place.step);
         let step = step.ok_or_else(|| ReplayError::UnknownStep(place.step.clone()))?;
         Ok(Task { step, part: Part { item: place.item, undo: false } })
@@ -107,7 +107,7 @@ impl Execution {
     /// execution includes them, because the earlier execution did not undo them.
     pub(super) fn reuse_settled(&mut self, settled: &[SettledCall]) -> Result<(), ReplayError> {
         for call in settled.iter().filter(|call| call.place.child.is_none()) {
-            let task = self.task_of_place(&call.place)?;
+            let task = self.find_task_at(&call.place)?;
             let step = &mut self.steps[task.step.get()];
             let (true, StepState::Succeeded(output)) = (task.part.is_whole(), &step.state) else {
                 continue;
@@ -126,7 +126,7 @@ impl Execution {
 
     /// Returns the key that a call of a task sends with its rendered parameters.
     pub fn carried_key(&self, task: Task, parameters: &Value) -> CarriedKey {
-        let Some(keys) = self.carried.keys.get(&task) else { return CarriedKey::Own };
+        let Some(keys) = self.carried_calls.keys.get(&task) else { return CarriedKey::Own };
         let hash = hash_parameters(parameters);
         match keys.iter().find(|key| key.parameters == hash) {
             Some(found) => CarriedKey::Same(Arc::clone(&found.key)),
@@ -136,15 +136,15 @@ impl Execution {
 
     /// Returns the decision about an earlier call of an item, if it had the same parameters.
     pub fn settled_item(&self, task: Task, parameters: &Value) -> Option<&SettledCall> {
-        let call = self.carried.items.get(&task)?;
+        let call = self.carried_calls.items.get(&task)?;
         (call.parameters == hash_parameters(parameters)).then_some(call)
     }
 
     /// Returns the calls that the child execution of a task takes over.
     pub fn calls_for_child(&self, task: Task) -> ChildCalls {
-        let call_keys = self.carried.child_keys.get(&task).cloned().unwrap_or_default();
-        let settled = self.carried.child_settled.get(&task).cloned().unwrap_or_default();
-        ChildCalls::of_earlier(call_keys, settled)
+        let call_keys = self.carried_calls.child_keys.get(&task).cloned().unwrap_or_default();
+        let settled = self.carried_calls.child_settled.get(&task).cloned().unwrap_or_default();
+        ChildCalls::from_earlier_child(call_keys, settled)
     }
 
     /// Records decisions of people about calls of a finished step. The store keeps these decisions
@@ -155,7 +155,7 @@ impl Execution {
     ) {
         for (step, item, settlement) in settlements {
             let place = CallPlace { step, item, child: None };
-            let Ok(task) = self.task_of_place(&place) else { continue };
+            let Ok(task) = self.find_task_at(&place) else { continue };
             let is_repeated = self.repeats_open_call(task);
             let Some(step) = super::find_task(&mut self.steps, task) else { continue };
             if (step.is_outcome_unknown() || is_repeated) && step.settlement.is_none() {
@@ -169,7 +169,7 @@ impl Execution {
     pub fn repeats_open_call(&self, task: Task) -> bool {
         let Some(step) = self.task(task) else { return false };
         let is_failed = matches!(step.state, StepState::Failed(_)) && !step.is_outcome_unknown();
-        let mut carried = self.carried.keys.get(&task).into_iter().flatten();
+        let mut carried = self.carried_calls.keys.get(&task).into_iter().flatten();
         is_failed && step.key.as_ref().is_some_and(|sent| carried.any(|call| call.key == *sent))
     }
 
@@ -179,13 +179,13 @@ impl Execution {
         let step = self.task(task).filter(|step| step.is_outcome_known());
         let id = &self.plan.step(task.step).id;
         let known = step.map(|step| step.sent_key(self.id, id, task.part));
-        let mut carried = self.carried.keys.get(&task).into_iter().flatten();
+        let mut carried = self.carried_calls.keys.get(&task).into_iter().flatten();
         carried.find(|call| known.as_deref() != Some(&*call.key))
     }
 
     /// Returns `true` if a person may settle a call of this finished execution.
     pub fn has_unknown_outcome(&self) -> bool {
-        !self.carried.keys.is_empty()
+        !self.carried_calls.keys.is_empty()
             || self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))
     }
 
@@ -202,9 +202,9 @@ impl Execution {
                 items.map(|index| Task::from(number).for_item(index)).collect();
             parts.insert(number.into());
             let of_step = Task::from(number)..Task::from(number.next());
-            let carried = self.carried.keys.range(of_step.clone());
+            let carried = self.carried_calls.keys.range(of_step.clone());
             parts.extend(carried.map(|(task, _)| *task));
-            parts.extend(self.carried.child_keys.range(of_step).map(|(task, _)| *task));
+            parts.extend(self.carried_calls.child_keys.range(of_step).map(|(task, _)| *task));
             for task in parts {
                 self.add_open_keys(&mut open, task, planned);
             }
@@ -216,17 +216,20 @@ impl Execution {
         let state = self.task(task);
         let place = || CallPlace { step: planned.id.clone(), item: task.part.item, child: None };
         let has_child = state.is_some_and(|step| step.child.is_some());
-        for key in self.carried.child_keys.get(&task).into_iter().flatten().filter(|_| !has_child) {
+        for key in
+            self.carried_calls.child_keys.get(&task).into_iter().flatten().filter(|_| !has_child)
+        {
             let place = key.place.clone().under(planned.id.clone(), task.part.item);
             open.push(CallKey { place, ..key.clone() });
         }
         let known = state.filter(|step| step.is_outcome_known());
         let known = known.map(|step| step.sent_key(self.id, &planned.id, task.part));
-        let carried = self.carried.keys.get(&task).into_iter().flatten();
+        let carried = self.carried_calls.keys.get(&task).into_iter().flatten();
         let carried = carried.filter(|key| known.as_deref() != Some(&*key.key));
         let before = open.len();
         open.extend(carried.map(|key| CallKey { place: place(), ..key.clone() }));
-        // A loop fails with the error of an item. The item made the call.
+        // Ignores the loop itself, because it fails with the error of an item and the item made the
+        // call.
         let is_loop = planned.for_each.is_some() && task.part.item.is_none();
         let is_call = !is_loop && !matches!(planned.kind, StepKind::Plan(_));
         let is_open = |step: &&Step| {
@@ -255,7 +258,7 @@ impl Execution {
 }
 
 impl ChildCalls {
-    /// Adds a settled call. The output of a whole step is reused.
+    /// Adds a settled call. If it is the call of a whole step, its output is reused.
     fn add_settled(&mut self, mut call: SettledCall) {
         if call.place.child.is_none() && call.place.item.is_none() {
             let output = call.output.take().unwrap_or_default();
@@ -266,7 +269,7 @@ impl ChildCalls {
 }
 
 impl Step {
-    /// Returns the step itself, or its items.
+    /// Returns the step itself, or its items if it repeats for a list.
     pub fn parts(&self) -> impl Iterator<Item = &Self> {
         let items = self.items.as_deref();
         items.map_or(std::slice::from_ref(self), |items| items.as_slice()).iter()

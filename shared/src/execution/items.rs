@@ -16,14 +16,14 @@ use crate::plan::OnError;
 pub struct Items {
     pub(super) tasks: Vec<Step>,
     /// Index of the first item that never had a turn.
-    next: u32,
+    next_index: u32,
     /// Items that waited for a person or a signal and may continue.
-    returned: BTreeSet<u32>,
+    returned_items: BTreeSet<u32>,
     /// The number of items that have a turn.
-    held: u32,
-    open: u32,
-    waiting: u32,
-    sleeping: u32,
+    held_turns: u32,
+    open_items: u32,
+    waiting_items: u32,
+    sleeping_items: u32,
     pub(super) failed: Option<u32>,
 }
 
@@ -33,12 +33,12 @@ impl Items {
         let tasks = (0..n).map(|_| Step::new(0)).collect();
         Self {
             tasks,
-            next: 0,
-            returned: BTreeSet::new(),
-            held: 0,
-            open: n,
-            waiting: 0,
-            sleeping: 0,
+            next_index: 0,
+            returned_items: BTreeSet::new(),
+            held_turns: 0,
+            open_items: n,
+            waiting_items: 0,
+            sleeping_items: 0,
             failed: None,
         }
     }
@@ -57,28 +57,28 @@ impl Items {
     }
 
     pub fn finished_count(&self) -> usize {
-        self.tasks.len() - self.open as usize
+        self.tasks.len() - self.open_items as usize
     }
 
     pub fn is_finished(&self) -> bool {
-        self.open == 0
+        self.open_items == 0
     }
 
     /// Returns `true` if all unfinished items wait for a person or a signal.
     pub fn only_waits(&self) -> bool {
-        !self.is_finished() && self.waiting == self.open
+        !self.is_finished() && self.waiting_items == self.open_items
     }
 
     /// Returns `true` if all unfinished items wait or sleep, so that none of them works.
     pub(super) fn is_idle(&self) -> bool {
-        !self.is_finished() && self.waiting + self.sleeping == self.open
+        !self.is_finished() && self.waiting_items + self.sleeping_items == self.open_items
     }
 
     pub(super) fn count_waiting(&mut self, before: &StepState, after: &StepState) {
-        self.waiting += u32::from(matches!(after, StepState::Waiting(_)));
-        self.waiting -= u32::from(matches!(before, StepState::Waiting(_)));
-        self.sleeping += u32::from(after.is_sleeping());
-        self.sleeping -= u32::from(before.is_sleeping());
+        self.waiting_items += u32::from(matches!(after, StepState::Waiting(_)));
+        self.waiting_items -= u32::from(matches!(before, StepState::Waiting(_)));
+        self.sleeping_items += u32::from(after.is_sleeping());
+        self.sleeping_items -= u32::from(before.is_sleeping());
     }
 
     pub(super) fn collect_outputs(&self, on_error: OnError) -> Option<Arc<Value>> {
@@ -91,29 +91,29 @@ impl Items {
     }
 
     pub(super) fn count_finished(&mut self) {
-        self.open -= 1;
+        self.open_items -= 1;
     }
 
     pub(super) fn end_turn(&mut self) {
-        self.held -= 1;
+        self.held_turns -= 1;
     }
 
     pub(super) fn requeue_item(&mut self, index: u32) {
-        self.returned.insert(index);
+        self.returned_items.insert(index);
     }
 
     /// Gives the next item a turn, if fewer than `width` items have one. Returns its index.
     pub(super) fn start_turn(&mut self, width: u32) -> Option<u32> {
-        if self.held >= width {
+        if self.held_turns >= width {
             return None;
         }
         let next = self.next_returned().or_else(|| self.next_pending())?;
-        self.held += 1;
+        self.held_turns += 1;
         Some(next)
     }
 
     fn next_returned(&mut self) -> Option<u32> {
-        while let Some(index) = self.returned.pop_first() {
+        while let Some(index) = self.returned_items.pop_first() {
             if self.get(index).is_some_and(|item| item.state == StepState::Pending) {
                 return Some(index);
             }
@@ -122,10 +122,10 @@ impl Items {
     }
 
     fn next_pending(&mut self) -> Option<u32> {
-        while let Some(task) = self.tasks.get(self.next as usize) {
-            self.next += 1;
+        while let Some(task) = self.tasks.get(self.next_index as usize) {
+            self.next_index += 1;
             if task.state == StepState::Pending {
-                return Some(self.next - 1);
+                return Some(self.next_index - 1);
             }
         }
         None

@@ -20,7 +20,7 @@ pub struct ExecutionOptions {
     /// The execution's deadline, in milliseconds after its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// Set to fail a step if a template has no value. By default the called tool's effect decides.
+    /// `true` fails a step if a template has no value. By default the called tool's effect decides.
     ///
     /// Logs of earlier versions left `false` out, so these logs now follow the effect.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,10 +37,10 @@ pub struct ExecutionOptions {
     /// The input, as in `{{input.x}}`.
     #[serde(skip_serializing_if = "is_default")]
     pub input: Arc<Value>,
-    /// Set to undo successful steps if the execution does not succeed.
+    /// `true` undoes successful steps if the execution does not succeed.
     #[serde(skip_serializing_if = "is_default")]
     pub compensate_on_failure: bool,
-    /// Set to check everything and call nothing.
+    /// `true` checks everything and calls nothing.
     #[serde(skip_serializing_if = "is_default")]
     pub dry_run: bool,
     #[serde(skip_serializing_if = "is_default")]

@@ -20,7 +20,7 @@ pub const REPLAN: &str = "flow.replan";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplanOptions {
-    /// Set to replan after a failure too, and not only if a step asks for it.
+    /// `true` replans after a failure, too, and not only if a step asks for it.
     pub after_failure: bool,
     /// The number of replans that are left.
     pub left: u32,
@@ -44,7 +44,7 @@ pub struct ReplanPermissions {
     /// Patterns of allowed tools. `None` means all tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolPattern>>,
-    /// Set if the plans may switch toolsets on and off.
+    /// `true` if the plans may switch toolsets on and off.
     #[serde(default)]
     pub switches: bool,
 }
@@ -207,7 +207,7 @@ mod tests {
             (default(), false, true),
             (times(0), false, false),
             (times(1), true, true),
-            // The planner reports that no replan is left.
+            // A cause exists even if no replan is left, because the planner reports that.
             (used(2), true, true),
             (dry(times(1)), false, false),
             (undoing(times(1)), false, false),

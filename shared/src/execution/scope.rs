@@ -15,7 +15,7 @@ pub struct TemplateScope<'a> {
     item: Option<&'a Value>,
     index: Option<Value>,
     /// The output of the task that this task undoes, with its step.
-    own: Option<(StepNumber, &'a Value)>,
+    own_output: Option<(StepNumber, &'a Value)>,
 }
 
 impl Execution {
@@ -28,30 +28,30 @@ impl Execution {
             execution: self,
             item: list.and_then(|(index, list)| list.get(index as usize)),
             index: task.part.item.map(Value::from),
-            own: own.map(|output| (task.step, &**output)),
+            own_output: own.map(|output| (task.step, &**output)),
         }
     }
 
     /// Returns the list that a step repeats for, if it is a list.
     pub fn list(&self, step: StepNumber) -> Option<&Vec<Value>> {
         let list = &self.plan().step(step).for_each.as_ref()?.list;
-        list.path.find(self.value(&list.target)?)?.as_array()
+        list.path.find(self.find_value(&list.target)?)?.as_array()
     }
 }
 
 impl LookUpValues for TemplateScope<'_> {
-    fn value(&self, target: &Target) -> Option<&Value> {
-        match (target, self.own) {
+    fn find_value(&self, target: &Target) -> Option<&Value> {
+        match (target, self.own_output) {
             (Target::Step(step), Some((own, output))) if *step == own => Some(output),
             (Target::Item, _) => self.item,
             (Target::Index, _) => self.index.as_ref(),
-            _ => self.execution.value(target),
+            _ => self.execution.find_value(target),
         }
     }
 }
 
 impl LookUpValues for Execution {
-    fn value(&self, target: &Target) -> Option<&Value> {
+    fn find_value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Step(number) => self.output(*number),
             Target::Variable(name) => self.variable(name),

@@ -30,7 +30,7 @@ pub struct Step {
     pub parameters: Option<Arc<Value>>,
     pub warnings: Vec<String>,
     pub is_approved: bool,
-    /// Set if the output was reused from another call or another execution.
+    /// `true` if the output was reused from another call or another execution.
     pub is_reused: bool,
     /// The last progress report of the last attempt.
     pub progress: Option<Box<Progress>>,
@@ -54,7 +54,7 @@ pub struct Step {
     pub undo: Option<Box<Step>>,
     /// The number of dependencies that are not finished.
     pub(super) unmet: usize,
-    /// Set if a dependency did not succeed, so that the step will be skipped.
+    /// `true` if a dependency did not succeed, so that the step will be skipped.
     pub(super) must_skip: bool,
 }
 
@@ -80,7 +80,7 @@ enum Activity {
 
 impl TimeSpent {
     /// Leaves out the time from `until` to `now`, during which no worker was there.
-    pub(super) fn leave_out(&mut self, until: Timestamp, now: Timestamp) {
+    pub(super) fn exclude_gap(&mut self, until: Timestamp, now: Timestamp) {
         if let Some((Activity::Work, from)) = self.since {
             self.worked += (until - from).max(TimeDelta::zero());
             self.since = Some((Activity::Work, now.max(from)));
@@ -102,7 +102,7 @@ impl TimeSpent {
             return;
         }
         if let Some((before, from)) = self.since {
-            // Clocks of machines differ, so a negative time counts as zero.
+            // Counts a negative time as zero, because clocks of machines differ.
             let time = (at - from).max(TimeDelta::zero());
             match before {
                 Activity::Work => self.worked += time,
@@ -118,7 +118,7 @@ impl TimeSpent {
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepState {
     Pending,
-    /// An attempt is running, or was when the worker died.
+    /// An attempt is running, or was running when the worker died.
     Running {
         attempt: Attempt,
         how: AttemptKind,
@@ -294,7 +294,7 @@ impl Step {
                 self.warnings.clone_from(warnings);
             }
             Event::StepRetryScheduled { .. } => self.failures += 1,
-            // A tool that was not called cannot have crashed the worker.
+            // Counts no crash, because a tool that was not called cannot have crashed the worker.
             Event::StepInterrupted { error: None, .. } => self.interruptions += 1,
             Event::StepApproved { .. } => {
                 self.is_approved = true;
@@ -358,18 +358,18 @@ impl StepState {
     /// Returns the next state, or `None` if the event is not possible. This is the complete
     /// transition table.
     ///
-    /// `gathered` returns the list of the items' outputs.
+    /// `collect_outputs` returns the list of the items' outputs.
     pub(super) fn next(
         &self,
         event: &Event,
-        gathered: impl FnOnce() -> Option<Arc<Value>>,
+        collect_outputs: impl FnOnce() -> Option<Arc<Value>>,
     ) -> Option<Self> {
         Some(match (self, event) {
             (Self::Pending, Event::StepStarted(started)) if started.items.is_some() => {
                 Self::Gathering { attempt: started.attempt }
             }
             (Self::Gathering { attempt }, event) => {
-                return Self::after_items(*attempt, event, gathered);
+                return Self::after_items(*attempt, event, collect_outputs);
             }
             (Self::Pending, Event::StepChecked { .. }) => Self::Pending,
             (Self::Running { attempt, how }, Event::StepProgress { attempt: of, .. })
@@ -378,7 +378,7 @@ impl StepState {
                 Self::Running { attempt: *attempt, how: *how }
             }
             (Self::Pending | Self::Retrying { .. }, Event::StepStarted(started)) => {
-                if !self.may_begin(started.attempt) {
+                if !self.may_start_attempt(started.attempt) {
                     return None;
                 }
                 Self::Running { attempt: started.attempt, how: AttemptKind::from_started(started) }
@@ -416,7 +416,7 @@ impl StepState {
         })
     }
 
-    fn may_begin(&self, attempt: Attempt) -> bool {
+    fn may_start_attempt(&self, attempt: Attempt) -> bool {
         match self {
             Self::Retrying { attempt: last, .. } => attempt == last.next(),
             _ => true,
@@ -442,13 +442,14 @@ impl StepState {
     fn after_items(
         attempt: Attempt,
         event: &Event,
-        gathered: impl FnOnce() -> Option<Arc<Value>>,
+        collect_outputs: impl FnOnce() -> Option<Arc<Value>>,
     ) -> Option<Self> {
-        // A step finishes after the last of its items.
-        let gathered = gathered()?;
+        // Rejects the end while items are unfinished, because a step finishes after the last of its
+        // items.
+        let outputs = collect_outputs()?;
         Some(match event {
             Event::StepSucceeded { attempt: of, output: None, .. } if *of == attempt => {
-                Self::Succeeded(gathered)
+                Self::Succeeded(outputs)
             }
             Event::StepFailed { attempt: of, error, .. } if *of == attempt => {
                 Self::Failed(error.clone())

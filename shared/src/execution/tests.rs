@@ -12,7 +12,7 @@ use crate::{
     tool::{Progress, ToolError},
 };
 
-const SECOND: Attempt = Attempt::nth_after(1);
+const SECOND_ATTEMPT: Attempt = Attempt::nth_after(1);
 
 fn command() -> CommandId {
     "cmd_1_aaaaaaaaa".parse().unwrap()
@@ -31,14 +31,17 @@ fn states() -> Vec<(&'static str, StepState)> {
     let unknown = WaitReason::Decision { error: ToolError::outcome_unknown("no answer") };
     vec![
         ("pending", StepState::Pending),
-        ("running", StepState::Running { attempt: SECOND, how: AttemptKind::Calling }),
-        ("sleeping", StepState::Running { attempt: SECOND, how: AttemptKind::Sleeping { until } }),
+        ("running", StepState::Running { attempt: SECOND_ATTEMPT, how: AttemptKind::Calling }),
+        (
+            "sleeping",
+            StepState::Running { attempt: SECOND_ATTEMPT, how: AttemptKind::Sleeping { until } },
+        ),
         (
             "delegated",
-            StepState::Running { attempt: SECOND, how: AttemptKind::Executing { child } },
+            StepState::Running { attempt: SECOND_ATTEMPT, how: AttemptKind::Executing { child } },
         ),
-        ("gathering", StepState::Gathering { attempt: SECOND }),
-        ("retrying", StepState::Retrying { attempt: SECOND, until, error: Some(error()) }),
+        ("gathering", StepState::Gathering { attempt: SECOND_ATTEMPT }),
+        ("retrying", StepState::Retrying { attempt: SECOND_ATTEMPT, until, error: Some(error()) }),
         ("waiting: approval", StepState::Waiting(WaitReason::Approval)),
         ("waiting: signal", StepState::Waiting(signal)),
         ("waiting: decision", StepState::Waiting(decision)),
@@ -71,10 +74,10 @@ fn waiting(reason: WaitReason) -> Event {
     Event::StepWaiting { step, part, reason, parameters, warnings }
 }
 
-fn settled(outcome: Settled, command: Option<CommandId>) -> Event {
+fn settled_event(outcome: Settled, command: Option<CommandId>) -> Event {
     let (step, part, comment) = ("s".parse().unwrap(), Part::WHOLE, None);
     let output = (outcome == Settled::Succeeded).then(|| Arc::new(json!(2)));
-    Event::StepSettled { step, part, attempt: SECOND, outcome, output, comment, command }
+    Event::StepSettled { step, part, attempt: SECOND_ATTEMPT, outcome, output, comment, command }
 }
 
 /// One event of each kind, and events of another attempt if that makes a difference.
@@ -85,17 +88,17 @@ fn events() -> Vec<(&'static str, Event)> {
     let (output, cached) = (Some(Arc::new(json!(2))), false);
     let reason = SkipReason::ExecutionFailed;
     let mut events = vec![
-        ("started #2", started(SECOND, None)),
-        ("started #3", started(SECOND.next(), None)),
-        ("started, a list", started(SECOND, Some(3))),
+        ("started #2", started(SECOND_ATTEMPT, None)),
+        ("started #3", started(SECOND_ATTEMPT.next(), None)),
+        ("started, a list", started(SECOND_ATTEMPT, Some(3))),
         ("checked", Event::StepChecked { step: step(), parameters, warnings: Vec::new() }),
         ("waiting: approval", waiting(WaitReason::Approval)),
         ("waiting: signal", waiting(WaitReason::Signal { name: "go".to_owned(), until: None })),
         ("waiting: decision", waiting(WaitReason::Decision { error: error() })),
         ("approved", Event::StepApproved { step: step(), part, comment: None, command: command() }),
-        ("settled: succeeded", settled(Settled::Succeeded, Some(command()))),
-        ("settled: failed", settled(Settled::Failed, Some(command()))),
-        ("settled before", settled(Settled::Succeeded, None)),
+        ("settled: succeeded", settled_event(Settled::Succeeded, Some(command()))),
+        ("settled: failed", settled_event(Settled::Failed, Some(command()))),
+        ("settled before", settled_event(Settled::Succeeded, None)),
         ("skipped", Event::StepSkipped { step: step(), part, reason }),
         ("cancelled", Event::StepCancelled { step: step(), part }),
     ];
@@ -120,7 +123,7 @@ fn events() -> Vec<(&'static str, Event)> {
                 "interrupted #2",
                 "progress #2",
             ],
-            SECOND,
+            SECOND_ATTEMPT,
         ),
     ] {
         let output = output.clone();
@@ -145,12 +148,12 @@ fn events() -> Vec<(&'static str, Event)> {
 }
 
 /// Formats the next state for each state and event.
-fn table(gathered: Option<&Arc<Value>>) -> String {
+fn table(outputs: Option<&Arc<Value>>) -> String {
     let mut table = String::new();
     for (name, state) in states() {
         writeln!(table, "{name}").unwrap();
         for (event_name, event) in events() {
-            let Some(next) = state.next(&event, || gathered.cloned()) else { continue };
+            let Some(next) = state.next(&event, || outputs.cloned()) else { continue };
             let next = match &next {
                 StepState::Gathering { .. } => "gathering",
                 StepState::Waiting(WaitReason::Approval) => "waiting: approval",
@@ -294,7 +297,7 @@ fn events_without_a_step_change_no_step() {
 }
 
 /// Returns the seconds that a task worked and waited. Each state starts at its second.
-fn spent(states: &[(i64, StepState)]) -> (i64, i64) {
+fn time_spent(states: &[(i64, StepState)]) -> (i64, i64) {
     let mut spent = TimeSpent::default();
     for (second, state) in states {
         spent.record_state(Timestamp::from_timestamp(*second, 0).unwrap(), state, None);
@@ -304,34 +307,38 @@ fn spent(states: &[(i64, StepState)]) -> (i64, i64) {
 
 #[test]
 fn running_time_and_waiting_time_are_counted_separately() {
-    let running = || StepState::Running { attempt: SECOND, how: AttemptKind::Calling };
+    let running = || StepState::Running { attempt: SECOND_ATTEMPT, how: AttemptKind::Calling };
     let retrying = || {
         let until = Timestamp::UNIX_EPOCH;
-        StepState::Retrying { attempt: SECOND, until, error: Some(error()) }
+        StepState::Retrying { attempt: SECOND_ATTEMPT, until, error: Some(error()) }
     };
     let approval = || StepState::Waiting(WaitReason::Approval);
     let until = Timestamp::UNIX_EPOCH;
-    let sleeping = || StepState::Running { attempt: SECOND, how: AttemptKind::Sleeping { until } };
+    let sleeping =
+        || StepState::Running { attempt: SECOND_ATTEMPT, how: AttemptKind::Sleeping { until } };
     let done = || StepState::Succeeded(Arc::new(json!(1)));
     let approved = [(0, approval()), (500, StepState::Pending), (501, running()), (503, done())];
-    assert_eq!(spent(&approved), (2, 500));
-    // A delay before a retry counts as neither.
+    assert_eq!(time_spent(&approved), (2, 500));
+    // A delay before a retry counts neither as work nor as waiting.
     let again = [(0, running()), (3, retrying()), (60, running()), (61, done())];
-    assert_eq!(spent(&again), (4, 0));
+    assert_eq!(time_spent(&again), (4, 0));
     let refused = [(0, approval()), (9, StepState::Failed(error()))];
-    assert_eq!(spent(&refused), (0, 9));
+    assert_eq!(time_spent(&refused), (0, 9));
     // No worker needs to be there during a sleep.
-    assert_eq!(spent(&[(0, sleeping()), (8, StepState::Cancelled)]), (0, 8));
+    assert_eq!(time_spent(&[(0, sleeping()), (8, StepState::Cancelled)]), (0, 8));
     // A progress report does not end an attempt.
-    assert_eq!(spent(&[(0, running()), (4, running()), (6, done())]), (6, 0));
-    // The clock of another machine may be behind.
-    assert_eq!(spent(&[(60, running()), (50, retrying()), (60, running()), (61, done())]), (1, 0));
+    assert_eq!(time_spent(&[(0, running()), (4, running()), (6, done())]), (6, 0));
+    // Another machine's clock may be behind, so a time may seem to be negative.
+    assert_eq!(
+        time_spent(&[(60, running()), (50, retrying()), (60, running()), (61, done())]),
+        (1, 0)
+    );
 }
 
 #[test]
 fn a_loop_counts_as_waiting_only_if_all_unfinished_items_wait() {
     let mut items = Items::new(2);
-    let gathering = StepState::Gathering { attempt: SECOND };
+    let gathering = StepState::Gathering { attempt: SECOND_ATTEMPT };
     let waiting = StepState::Waiting(WaitReason::Approval);
     let mut spent = TimeSpent::default();
     let at = |second| Timestamp::from_timestamp(second, 0).unwrap();

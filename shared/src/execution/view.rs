@@ -177,13 +177,13 @@ impl Execution {
 
     /// Sets the tools whose calls need a permit.
     pub fn set_limited_tools(&mut self, tools: Arc<BTreeSet<ToolName>>) {
-        self.limited = tools;
+        self.limited_tools = tools;
     }
 
     /// Returns `true` if a task's call needs a permit.
     pub fn is_limited(&self, task: Task) -> bool {
-        !self.limited.is_empty()
-            && self.limited.contains(self.plan.step(task.step).call_of_part(task.part).tool)
+        !self.limited_tools.is_empty()
+            && self.limited_tools.contains(self.plan.step(task.step).call_of_part(task.part).tool)
     }
 
     /// Sets a task aside until it gets a permit.
@@ -192,7 +192,8 @@ impl Execution {
     pub fn set_task_aside(&mut self, task: Task) {
         match self.task(task).map(|step| step.state.clone()) {
             Some(state) => self.agenda.hold_for_permit(task, &state),
-            // The task of a compensation is created when it starts.
+            // Holds a compensation that has no task yet, because its task is created when it
+            // starts.
             None if task.part.undo => self.agenda.hold_for_permit(task, &StepState::Pending),
             None => (),
         }

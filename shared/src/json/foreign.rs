@@ -32,7 +32,8 @@ fn replace_lone_surrogates(text: &str) -> Cow<'_, str> {
                 seen = at + 6;
                 6
             }
-            // The character after a backslash never starts an escape.
+            // Skips the next character, too, because the character after a backslash never starts
+            // an escape.
             _ => 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
         };
     }

@@ -60,7 +60,7 @@ impl StepNames {
 
     /// Resolves a name in a dependency.
     pub fn find(&self, name: &str) -> Option<StepNumber> {
-        self.step(name).or_else(|| self.tool(name))
+        self.find_step(name).or_else(|| self.find_tool_step(name))
     }
 }
 
@@ -69,11 +69,11 @@ fn plain_name(tool: &ToolName) -> Option<ToolName> {
 }
 
 impl ResolveNames for StepNames {
-    fn step(&self, name: &str) -> Option<StepNumber> {
+    fn find_step(&self, name: &str) -> Option<StepNumber> {
         self.steps.get(name).copied()
     }
 
-    fn tool(&self, name: &str) -> Option<StepNumber> {
+    fn find_tool_step(&self, name: &str) -> Option<StepNumber> {
         self.tools.get(name).copied().flatten()
     }
 }

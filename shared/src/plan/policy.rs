@@ -17,7 +17,7 @@ pub struct StepPolicy {
     pub timeout_ms: u64,
     pub retry: RetryPolicy,
     pub on_error: OnError,
-    /// Set if a person must approve the step before it starts.
+    /// `true` if a person must approve the step before it starts.
     pub requires_approval: bool,
     /// The longest time without progress in one attempt, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ impl StepPolicy {
     }
 }
 
-/// The effect of a step's failure on the execution.
+/// What a step's failure does to the execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
@@ -132,8 +132,8 @@ impl Default for RetryPolicy {
 impl RetryPolicy {
     /// Returns the delay after `failures` failed attempts, or `None` after the last one.
     ///
-    /// `dice` is any number. The same number gives the same delay.
-    pub fn delay(&self, failures: u32, dice: u64) -> Option<TimeDelta> {
+    /// `random_number` is any number. The same number gives the same delay.
+    pub fn delay(&self, failures: u32, random_number: u64) -> Option<TimeDelta> {
         if failures >= self.max_attempts.min(limits::ATTEMPTS) {
             return None;
         }
@@ -142,7 +142,7 @@ impl RetryPolicy {
         let (base, most) = (self.backoff_ms as f64, self.max_backoff_ms as f64);
         let wait = (base * self.multiplier.max(0.0).powi(exponent)).min(most);
         #[expect(clippy::cast_precision_loss, reason = "a fraction needs few bits")]
-        let share = if self.jitter { 0.5 + (dice % 1_024) as f64 / 2_048.0 } else { 1.0 };
+        let share = if self.jitter { 0.5 + (random_number % 1_024) as f64 / 2_048.0 } else { 1.0 };
         #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
         Some(TimeDelta::microseconds((wait * share * 1_000.0) as i64))
     }

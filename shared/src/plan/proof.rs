@@ -47,14 +47,22 @@ impl Plan {
         let mut dependents = vec![Vec::new(); steps.len()];
         for (at, step) in steps.iter().enumerate() {
             let number = StepNumber::new(at);
-            Proof { number, step, steps: &steps, variables: &variables }.check_step()?;
+            StepCheck { number, step, steps: &steps, variables: &variables }.check_step()?;
             for on in &step.depends_on {
                 dependents[on.get()].push(number);
             }
         }
         let written = (0..steps.len()).map(StepNumber::new).collect();
         let numbers = names.steps;
-        Ok(Self { about, steps, written, numbers, dependents, variables, diagnostics })
+        Ok(Self {
+            about,
+            steps,
+            written,
+            step_numbers: numbers,
+            dependents,
+            variables,
+            diagnostics,
+        })
     }
 
     /// Sets the order of the draft, if it differs from the plan's order.
@@ -88,14 +96,14 @@ fn collect_variables(steps: &[ToolExecution]) -> Variables {
     variables
 }
 
-struct Proof<'a> {
+struct StepCheck<'a> {
     number: StepNumber,
     step: &'a ToolExecution,
     steps: &'a [ToolExecution],
     variables: &'a Variables,
 }
 
-impl Proof<'_> {
+impl StepCheck<'_> {
     fn check_step(&self) -> Result<(), PlanError> {
         let step = self.step;
         self.check_order()?;

@@ -9,40 +9,41 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::keywords::{Content, REFERENCES, resolve_reference};
+use super::keywords::{Content, REFERENCE_KEYWORDS, resolve_reference};
 use crate::{
     json,
     limits::{SCHEMA_BYTES, SCHEMA_CHAIN, SCHEMA_DEPTH, SCHEMA_EXPANSION, SCHEMA_PATTERN_BYTES},
 };
 
 /// Limit on the evaluations of all parts of a schema together. Compiling visits each of them.
-const MAX_TOTAL: u64 = 100 * SCHEMA_EXPANSION;
+const MAX_TOTAL_EVALUATIONS: u64 = 100 * SCHEMA_EXPANSION;
 /// Limit on the bytes that one pattern may compile to.
-const PATTERN_BYTES: usize = 4 << 20;
+const MAX_PATTERN_BYTES: usize = 4 << 20;
 /// Limit on the patterns of a schema. Each takes memory.
 const MAX_PATTERNS: usize = 2_000;
 
 /// Measurements of a schema that decide how it is compiled and checked.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct SchemaFigures {
     pub(super) bytes: usize,
     pub(super) schemas: usize,
     pub(super) patterns: usize,
     pub(super) has_references: bool,
-    /// Set if a match of a pattern may take more than a moment.
+    /// `true` if a match of a pattern may take more than a moment.
     pub(super) has_slow_patterns: bool,
     /// The deepest nesting of `allOf`, `not` and similar keywords.
     pub(super) nesting: usize,
 }
 
-impl Figures {
-    /// Returns the bytes that each pattern may compile to, so that all of them fit into memory.
+impl SchemaFigures {
+    /// Returns the maximum bytes that each pattern may compile to, so that all of them fit into
+    /// memory together.
     pub(super) fn pattern_bytes(&self) -> usize {
-        (SCHEMA_PATTERN_BYTES / self.patterns.max(1)).min(PATTERN_BYTES)
+        (SCHEMA_PATTERN_BYTES / self.patterns.max(1)).min(MAX_PATTERN_BYTES)
     }
 }
 
-pub(super) fn measure_schema(schema: &Value) -> Result<Figures, String> {
+pub(super) fn measure_schema(schema: &Value) -> Result<SchemaFigures, String> {
     if json::is_deeper_than(schema, SCHEMA_DEPTH) {
         return Err(format!("it nests deeper than {SCHEMA_DEPTH} levels"));
     }
@@ -50,8 +51,8 @@ pub(super) fn measure_schema(schema: &Value) -> Result<Figures, String> {
     if bytes > SCHEMA_BYTES {
         return Err(format!("it has more than {SCHEMA_BYTES} bytes"));
     }
-    let figures = Figures { bytes, ..Figures::default() };
-    let mut cost = Cost { root: schema, known: BTreeMap::new(), figures };
+    let figures = SchemaFigures { bytes, ..SchemaFigures::default() };
+    let mut cost = CostEstimator { root: schema, costs: BTreeMap::new(), figures };
     let mut total = 0_u64;
     cost.visit_all(schema, 0, &mut total)?;
     if cost.figures.patterns > MAX_PATTERNS {
@@ -60,14 +61,14 @@ pub(super) fn measure_schema(schema: &Value) -> Result<Figures, String> {
     Ok(cost.figures)
 }
 
-struct Cost<'a> {
+struct CostEstimator<'a> {
     root: &'a Value,
     /// The cost of each schema, by its address. `None` while the schema is being estimated.
-    known: BTreeMap<usize, Option<u64>>,
-    figures: Figures,
+    costs: BTreeMap<usize, Option<u64>>,
+    figures: SchemaFigures,
 }
 
-impl<'a> Cost<'a> {
+impl<'a> CostEstimator<'a> {
     fn visit_all(
         &mut self,
         schema: &'a Value,
@@ -84,15 +85,15 @@ impl<'a> Cost<'a> {
         self.figures.nesting = self.figures.nesting.max(nesting);
         let cost = self.estimate_cost(schema, 0)?;
         *total = total.saturating_add(cost);
-        if cost > SCHEMA_EXPANSION || *total > MAX_TOTAL {
+        if cost > SCHEMA_EXPANSION || *total > MAX_TOTAL_EVALUATIONS {
             return Err(format!(
                 "a check of one value takes more than {SCHEMA_EXPANSION} evaluations: \
                  its schemas refer to each other too often"
             ));
         }
         for (keyword, content) in fields {
-            self.note_keyword(keyword, content);
-            let kind = Content::of_keyword(keyword);
+            self.record_keyword(keyword, content);
+            let kind = Content::from_keyword(keyword);
             let is_in_place = matches!(kind, Content::InPlace | Content::InPlaceMap);
             for inner in kind.schemas(content) {
                 self.visit_all(inner, nesting + usize::from(is_in_place), total)?;
@@ -101,17 +102,17 @@ impl<'a> Cost<'a> {
         Ok(())
     }
 
-    fn note_keyword(&mut self, keyword: &str, content: &Value) {
+    fn record_keyword(&mut self, keyword: &str, content: &Value) {
         let figures = &mut self.figures;
-        figures.has_references |= REFERENCES.contains(&keyword);
-        let mut note_pattern = |pattern: &str| {
+        figures.has_references |= REFERENCE_KEYWORDS.contains(&keyword);
+        let mut record_pattern = |pattern: &str| {
             figures.patterns += 1;
             figures.has_slow_patterns |= is_slow(pattern);
         };
         match (keyword, content) {
-            ("pattern", Value::String(pattern)) => note_pattern(pattern),
+            ("pattern", Value::String(pattern)) => record_pattern(pattern),
             ("patternProperties", Value::Object(all)) => {
-                all.keys().for_each(|pattern| note_pattern(pattern));
+                all.keys().for_each(|pattern| record_pattern(pattern));
             }
             ("format", Value::String(format)) => figures.has_slow_patterns |= format == "regex",
             _ => (),
@@ -122,9 +123,10 @@ impl<'a> Cost<'a> {
     fn estimate_cost(&mut self, schema: &'a Value, chain: usize) -> Result<u64, String> {
         let Value::Object(fields) = schema else { return Ok(1) };
         let address = std::ptr::from_ref(schema).addr();
-        match self.known.get(&address) {
+        match self.costs.get(&address) {
             Some(Some(cost)) => return Ok(*cost),
-            // The references form a cycle. The check of a value stops at it.
+            // Counts one evaluation for a cycle of references, because the check of a value stops
+            // at it.
             Some(None) => return Ok(1),
             None => (),
         }
@@ -132,23 +134,24 @@ impl<'a> Cost<'a> {
             let why = "schemas that hold for one value refer to each other";
             return Err(format!("more than {SCHEMA_CHAIN} {why} in a row"));
         }
-        self.known.insert(address, None);
+        self.costs.insert(address, None);
         let mut cost = 1_u64;
         for (keyword, content) in fields {
-            let kind = Content::of_keyword(keyword);
+            let kind = Content::from_keyword(keyword);
             if matches!(kind, Content::InPlace | Content::InPlaceMap) {
                 for inner in kind.schemas(content) {
                     cost = cost.saturating_add(self.estimate_cost(inner, chain + 1)?);
                 }
             }
-            let reference = content.as_str().filter(|_| REFERENCES.contains(&keyword.as_str()));
+            let reference =
+                content.as_str().filter(|_| REFERENCE_KEYWORDS.contains(&keyword.as_str()));
             if let Some(target) =
                 reference.and_then(|reference| resolve_reference(self.root, reference))
             {
                 cost = cost.saturating_add(self.estimate_cost(target, chain + 1)?);
             }
         }
-        self.known.insert(address, Some(cost));
+        self.costs.insert(address, Some(cost));
         Ok(cost)
     }
 }

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 /// Keywords that name a schema or change how references are resolved.
-pub(super) const IDENTITY: [&str; 7] =
+pub(super) const IDENTITY_KEYWORDS: [&str; 7] =
     ["$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"];
-pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+pub(super) const REFERENCE_KEYWORDS: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
@@ -22,7 +22,7 @@ pub(super) enum Content {
 }
 
 impl Content {
-    pub(super) fn of_keyword(keyword: &str) -> Self {
+    pub(super) fn from_keyword(keyword: &str) -> Self {
         match keyword {
             "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" => Self::InPlace,
             "dependentSchemas" | "dependencies" => Self::InPlaceMap,

@@ -16,17 +16,19 @@ use serde_json::{Map, Value, json};
 
 use super::{
     cost::count_repetitions,
-    keywords::{Content, IDENTITY, REFERENCES, decode_fragment, resolve_reference},
+    keywords::{
+        Content, IDENTITY_KEYWORDS, REFERENCE_KEYWORDS, decode_fragment, resolve_reference,
+    },
     threads::CheckStop,
 };
 use crate::json;
 
-pub(super) const METER: &str = "faber:meter";
-/// Bytes of text that count as one evaluation.
+pub(super) const METER_KEYWORD: &str = "faber:meter";
+/// Number of bytes of a text that count as one evaluation.
 const BYTES_PER_EVALUATION: u64 = 16;
-/// Items or properties that count as one evaluation.
+/// Number of items or properties that count as one evaluation.
 const ITEMS_PER_EVALUATION: u64 = 8;
-/// Evaluations between two readings of the clock.
+/// Number of charges between two readings of the clock.
 const CLOCK_INTERVAL: u32 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,18 +46,20 @@ pub(super) struct Allowance {
 struct RemainingBudget {
     evaluations: u64,
     deadline: Instant,
-    /// The stack's address when the check began.
+    /// The address of the top of the stack when the check began. The distance from it tells how
+    /// much stack the check uses.
     bottom: usize,
     stack: usize,
-    until_clock: u32,
+    charges_until_clock: u32,
 }
 
 thread_local! {
-    static LEFT: Cell<Option<RemainingBudget>> = const { Cell::new(None) };
+    static REMAINING: Cell<Option<RemainingBudget>> = const { Cell::new(None) };
     static STOP: RefCell<Option<CheckStop>> = const { RefCell::new(None) };
 }
 
-/// Runs a check until it ends or uses up its allowance. Returns the number of evaluations, too.
+/// Runs a check until it ends or uses up its allowance. Returns its result and the number of its
+/// evaluations.
 pub(super) fn run_within<T>(
     allowance: Allowance,
     check: impl FnOnce() -> T,
@@ -66,14 +70,14 @@ pub(super) fn run_within<T>(
         deadline: Instant::now() + allowance.time,
         bottom: std::ptr::from_ref(&marker).addr(),
         stack: allowance.stack,
-        until_clock: CLOCK_INTERVAL,
+        charges_until_clock: CLOCK_INTERVAL,
     };
-    let before = LEFT.replace(Some(left));
+    let before = REMAINING.replace(Some(left));
     let stop_before = STOP.replace(allowance.stop);
-    // The validator keeps nothing between two checks, so stopping one leaves nothing behind.
+    // Asserts unwind safety, because the validator keeps no state between two checks.
     let result = catch_unwind(AssertUnwindSafe(check));
     STOP.set(stop_before);
-    let left = LEFT.replace(before).map_or(0, |left| left.evaluations);
+    let left = REMAINING.replace(before).map_or(0, |left| left.evaluations);
     let taken = allowance.evaluations - left;
     match result {
         Ok(result) => (Ok(result), taken),
@@ -86,24 +90,24 @@ pub(super) fn run_within<T>(
 fn charge_evaluations(evaluations: u64) {
     let marker = 0_u8;
     let here = std::ptr::from_ref(&marker).addr();
-    let Some(mut left) = LEFT.get() else { return };
-    left.until_clock = left.until_clock.saturating_sub(1);
+    let Some(mut left) = REMAINING.get() else { return };
+    left.charges_until_clock = left.charges_until_clock.saturating_sub(1);
     let is_stopped = || STOP.with_borrow(|stop| stop.as_ref().is_some_and(CheckStop::is_stopped));
-    let is_late = left.until_clock == 0 && (Instant::now() > left.deadline || is_stopped());
-    if left.until_clock == 0 {
-        left.until_clock = CLOCK_INTERVAL;
+    let is_late = left.charges_until_clock == 0 && (Instant::now() > left.deadline || is_stopped());
+    if left.charges_until_clock == 0 {
+        left.charges_until_clock = CLOCK_INTERVAL;
     }
     let is_deep = left.bottom.abs_diff(here) > left.stack;
     let is_over = evaluations > left.evaluations || is_late || is_deep;
     left.evaluations = left.evaluations.saturating_sub(evaluations);
-    LEFT.set(Some(left));
+    REMAINING.set(Some(left));
     if is_over {
-        // `resume_unwind` calls no panic hook.
+        // Unwinds without a panic, so that no panic hook writes a message.
         resume_unwind(Box::new(Exhausted));
     }
 }
 
-/// Returns the evaluations that one pass over a value counts as.
+/// Returns the number of evaluations for which one pass over a value counts.
 pub(super) fn count_evaluations(value: &Value) -> u64 {
     match value {
         Value::String(text) => 1 + text.len() as u64 / BYTES_PER_EVALUATION,
@@ -124,7 +128,7 @@ struct Meter {
     text: u64,
     /// Evaluations for every [`ITEMS_PER_EVALUATION`] of an array or object.
     items: u64,
-    /// Set if the schema refers to a schema without a meter.
+    /// `true` if the schema refers to a schema without a meter.
     is_foreign: bool,
 }
 
@@ -163,11 +167,11 @@ impl<'i> Keyword<'i> for Meter {
 #[expect(clippy::unnecessary_wraps, reason = "a factory may fail")]
 pub(super) fn make_meter<'a>(
     _: &'a Map<String, Value>,
-    written: &'a Value,
+    argument: &'a Value,
     _: jsonschema::paths::Location,
 ) -> Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>> {
-    let figure = |at: usize| written[at].as_u64().unwrap_or(1);
-    let is_foreign = written[3].as_bool().unwrap_or(true);
+    let figure = |at: usize| argument[at].as_u64().unwrap_or(1);
+    let is_foreign = argument[3].as_bool().unwrap_or(true);
     Ok(Box::new(Meter { fixed: figure(0), text: figure(1), items: figure(2), is_foreign }))
 }
 
@@ -191,21 +195,21 @@ impl MeterBuilder<'_> {
         let mut is_foreign = false;
         for (keyword, content) in fields {
             let name = keyword.as_str();
-            if IDENTITY.contains(&name) && !content.is_object() {
+            if IDENTITY_KEYWORDS.contains(&name) && !content.is_object() {
                 outer.insert(keyword.clone(), content.clone());
                 continue;
             }
-            let reference = content.as_str().filter(|_| REFERENCES.contains(&name));
+            let reference = content.as_str().filter(|_| REFERENCE_KEYWORDS.contains(&name));
             let made = if let Some(reference) = reference {
                 let moved = self.move_reference(reference)?;
                 is_foreign |= moved.is_none();
                 Value::from(moved.unwrap_or_else(|| reference.to_owned()))
             } else {
-                self.meter_content(Content::of_keyword(name), content)?
+                self.meter_content(Content::from_keyword(name), content)?
             };
             inner.insert(keyword.clone(), made);
         }
-        let meter = json!({ METER: meter_arguments(fields, is_foreign) });
+        let meter = json!({ METER_KEYWORD: meter_arguments(fields, is_foreign) });
         outer.insert("allOf".to_owned(), Value::Array(vec![meter, Value::Object(inner)]));
         Ok(Value::Object(outer))
     }
@@ -252,7 +256,7 @@ impl MeterBuilder<'_> {
             kind = match at {
                 _ if kind == Content::Data => Content::Data,
                 Value::Object(_) if is_map => Content::Unknown,
-                Value::Object(_) => Content::of_keyword(&name),
+                Value::Object(_) => Content::from_keyword(&name),
                 _ => Content::Unknown,
             };
             let Some(next) = at.pointer(&format!("/{token}")) else { return Ok(None) };
@@ -287,7 +291,7 @@ fn encode_fragment(token: &str) -> String {
 /// Returns the arguments of the `faber:meter` keyword: cost of any value, of text, of items, and if
 /// a reference leaves the document.
 fn meter_arguments(fields: &Map<String, Value>, is_foreign: bool) -> Value {
-    let data = fields.iter().filter(|(keyword, _)| Content::of_keyword(keyword) == Content::Data);
+    let data = fields.iter().filter(|(keyword, _)| Content::from_keyword(keyword) == Content::Data);
     let bytes: usize = data.map(|(_, content)| json::json_size(content)).sum();
     let count = |keyword: &str| {
         fields.get(keyword).and_then(Value::as_object).map_or(0, |all| all.len() as u64)

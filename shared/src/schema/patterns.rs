@@ -26,7 +26,8 @@ pub(super) fn remove_unusable(schema: &mut Value, bytes: usize) -> Vec<String> {
             return;
         }
         all.retain(|pattern, _| !unusable.contains(pattern));
-        // Without the pattern, its properties would count as additional ones.
+        // Removes these keywords, too, because the properties of the removed patterns would count
+        // as additional ones.
         fields.remove("additionalProperties");
         fields.remove("unevaluatedProperties");
         removed.extend(unusable);
@@ -65,7 +66,7 @@ fn visit_schemas(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Valu
         Value::Object(fields) => {
             visit(fields);
             for (keyword, content) in fields {
-                match (Content::of_keyword(keyword), content) {
+                match (Content::from_keyword(keyword), content) {
                     (Content::Data, _) => (),
                     (Content::Map | Content::InPlaceMap, Value::Object(all)) => {
                         all.values_mut().for_each(|inner| visit_schemas(inner, visit));

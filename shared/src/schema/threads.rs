@@ -14,15 +14,17 @@ use std::{
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Checks that run at the same time. The rest of the machine stays free for other work.
+/// Maximum number of checks that run at the same time. The rest of the machine stays free for other
+/// work.
 const MAX_RUNNING: usize = 2;
-/// Checks that may wait for a slot. Limits their memory and their waiting time.
+/// Maximum number of checks that wait for a slot. It limits their memory and their waiting time.
 pub(super) const MAX_WAITING: usize = 64;
-/// Stack size of a thread. It is only used if a value and its schema nest deeply.
+/// Stack size of a thread in bytes. Memory is used only if a value and its schema nest deeply.
 const STACK_BYTES: usize = 64 << 20;
 pub(super) const USABLE_STACK: usize = STACK_BYTES - (1 << 20);
 
-pub(super) const STOPPED: &str = "the check was stopped, because the server stops: try again later";
+pub(super) const STOPPED_MESSAGE: &str =
+    "the check was stopped, because the server stops: try again later";
 
 tokio::task_local! {
     static STOP: CheckStop;
@@ -45,13 +47,13 @@ impl CheckStop {
     /// count as invalid.
     pub fn stop_checks(&self) {
         self.0.store(true, Ordering::Relaxed);
-        // Takes the lock once, so that no check is between reading the state and starting to wait.
-        // Such a check would miss the notification.
+        // Takes the lock before the notification, because a check between reading the state and
+        // starting to wait would miss it.
         drop(lock_slots());
-        FREED.notify_all();
+        SLOT_FREED.notify_all();
     }
 
-    pub(super) fn of_task() -> Option<Self> {
+    pub(super) fn current() -> Option<Self> {
         STOP.try_with(Self::clone).ok()
     }
 
@@ -67,7 +69,7 @@ struct Slots {
 }
 
 static SLOTS: Mutex<Slots> = Mutex::new(Slots { running: 0, waiting: 0 });
-static FREED: Condvar = Condvar::new();
+static SLOT_FREED: Condvar = Condvar::new();
 
 /// The right to run a check. Dropping it frees the slot for the next check.
 struct Slot;
@@ -83,14 +85,14 @@ impl Slot {
         }
         slots.waiting += 1;
         while slots.running >= MAX_RUNNING && !is_stopped() {
-            slots = FREED.wait(slots).unwrap_or_else(PoisonError::into_inner);
+            slots = SLOT_FREED.wait(slots).unwrap_or_else(PoisonError::into_inner);
         }
         slots.waiting -= 1;
         if is_stopped() {
-            // The notification was for one check. This one does not use the slot, so the next one
-            // gets it.
-            FREED.notify_one();
-            return Err(STOPPED);
+            // Passes the notification on, because it was for one check and this one does not use
+            // the slot.
+            SLOT_FREED.notify_one();
+            return Err(STOPPED_MESSAGE);
         }
         slots.running += 1;
         Ok(Self)
@@ -100,7 +102,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         lock_slots().running -= 1;
-        FREED.notify_one();
+        SLOT_FREED.notify_one();
     }
 }
 
@@ -110,7 +112,7 @@ fn lock_slots() -> MutexGuard<'static, Slots> {
 
 /// Returns `true` if a check runs on one of the threads.
 #[cfg(test)]
-pub(super) fn is_busy() -> bool {
+pub(super) fn is_check_running() -> bool {
     lock_slots().running > 0
 }
 
@@ -119,7 +121,7 @@ pub(super) fn is_busy() -> bool {
 /// # Errors
 ///
 /// If `most_waiting` jobs wait already, if `stop` ends the wait, or if no thread can be started.
-pub(super) fn run_apart<T: Send>(
+pub(super) fn run_on_own_thread<T: Send>(
     most_waiting: usize,
     stop: Option<&CheckStop>,
     job: impl FnOnce() -> T + Send,

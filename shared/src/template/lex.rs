@@ -16,7 +16,7 @@ pub(super) fn split_tokens(text: &str) -> Vec<Token<'_>> {
 /// The state of a search for closing braces. The meaning of a byte depends on this state only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Outside brackets, where quotes have no meaning.
+    /// Outside brackets, where a quote has no meaning.
     Plain,
     /// In brackets, where a quote starts a key.
     Brackets,
@@ -28,7 +28,7 @@ struct Lexer<'a> {
     text: &'a str,
     /// For each position, the states from which a search ends in an unclosed quote. Searches that
     /// reach the same position in the same state have the same result.
-    doomed: Vec<u8>,
+    unclosed_states: Vec<u8>,
     /// The number of bytes read. A test checks that it grows linearly.
     #[cfg(test)]
     bytes_read: usize,
@@ -61,7 +61,7 @@ impl<'a> Lexer<'a> {
     fn new(text: &'a str) -> Self {
         Self {
             text,
-            doomed: Vec::new(),
+            unclosed_states: Vec::new(),
             #[cfg(test)]
             bytes_read: 0,
         }
@@ -96,7 +96,7 @@ impl<'a> Lexer<'a> {
     fn find_end(&mut self, from: usize) -> Option<usize> {
         let bytes = self.text.as_bytes();
         let (mut at, mut state) = (from, State::Plain);
-        while at < bytes.len() && !self.is_doomed(at, state) {
+        while at < bytes.len() && !self.is_known_unclosed(at, state) {
             self.count_byte();
             let is_quoted = matches!(state, State::Quoted(_));
             if !is_quoted && bytes[at..].starts_with(b"}}") {
@@ -108,22 +108,22 @@ impl<'a> Lexer<'a> {
         if at >= bytes.len() && !matches!(state, State::Quoted(_)) {
             return None;
         }
-        self.mark_doomed(from, at);
+        self.mark_unclosed(from, at);
         self.text[from..].find("}}").map(|offset| from + offset + 2)
     }
 
-    fn is_doomed(&self, at: usize, state: State) -> bool {
-        self.doomed.get(at).is_some_and(|states| states & state.bit() != 0)
+    fn is_known_unclosed(&self, at: usize, state: State) -> bool {
+        self.unclosed_states.get(at).is_some_and(|states| states & state.bit() != 0)
     }
 
     /// Marks the states of a search that ended in an unclosed quote.
-    fn mark_doomed(&mut self, from: usize, to: usize) {
+    fn mark_unclosed(&mut self, from: usize, to: usize) {
         let bytes = self.text.as_bytes();
-        self.doomed.resize(bytes.len(), 0);
+        self.unclosed_states.resize(bytes.len(), 0);
         let (mut at, mut state) = (from, State::Plain);
         while at < to.min(bytes.len()) {
             self.count_byte();
-            self.doomed[at] |= state.bit();
+            self.unclosed_states[at] |= state.bit();
             let (len, next) = state.next(&bytes[at..]);
             (at, state) = (at + len, next);
         }
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// The same search in quadratic time, as a reference.
+    /// Searches in quadratic time, as a reference for the test.
     fn find_end_plainly(text: &str) -> Option<usize> {
         let mut quote = None;
         let mut bytes = text.bytes().enumerate().skip(2).peekable();

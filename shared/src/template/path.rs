@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::id::is_step_id_char;
 
 /// The maximum size of the name of a step or a tool.
-const NAME_BYTES: usize = 1 << 10;
+const MAX_NAME_BYTES: usize = 1 << 10;
 
 /// A path into a JSON value. The empty path is the value itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,7 +114,7 @@ pub(super) fn split_names(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let end = text.find('[').unwrap_or(text.len());
     let dots = text[..end].rmatch_indices('.').map(|(at, _)| at);
     let splits = std::iter::once(end).chain(dots).map(|at| (text[..at].trim_end(), &text[at..]));
-    splits.filter(|(name, _)| name.len() <= NAME_BYTES)
+    splits.filter(|(name, _)| name.len() <= MAX_NAME_BYTES)
 }
 
 pub(super) fn split_first_name(text: &str) -> Result<(&str, &str), PathError> {
@@ -197,7 +197,7 @@ mod tests {
     fn names_that_are_too_long_are_not_looked_up() {
         let text = "a.".repeat(100_000);
         let longest = split_names(&text).map(|(name, _)| name.len()).max();
-        assert!(longest.is_some_and(|length| length <= NAME_BYTES), "{longest:?}");
+        assert!(longest.is_some_and(|length| length <= MAX_NAME_BYTES), "{longest:?}");
         assert_eq!(
             split_names("a.b [0].c").collect::<Vec<_>>(),
             [("a.b", "[0].c"), ("a", ".b [0].c")]

@@ -3,20 +3,20 @@ use serde_json::json;
 use super::*;
 
 /// Steps with an output each, found by their index.
-struct World(Vec<(&'static str, Value)>);
+struct TestSteps(Vec<(&'static str, Value)>);
 
-impl ResolveNames for World {
-    fn step(&self, name: &str) -> Option<StepNumber> {
+impl ResolveNames for TestSteps {
+    fn find_step(&self, name: &str) -> Option<StepNumber> {
         self.0[..4].iter().position(|(id, _)| *id == name).map(StepNumber::new)
     }
 
-    fn tool(&self, name: &str) -> Option<StepNumber> {
+    fn find_tool_step(&self, name: &str) -> Option<StepNumber> {
         (name == "blog.listAuthors" || name == "flow.other").then(|| StepNumber::new(1))
     }
 }
 
-impl LookUpValues for World {
-    fn value(&self, target: &Target) -> Option<&Value> {
+impl LookUpValues for TestSteps {
+    fn find_value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Step(step) => self.0.get(step.get()).map(|(_, output)| output),
             Target::Variable(name) => (&**name == "who").then_some(&self.0[0].1["name"]),
@@ -27,14 +27,14 @@ impl LookUpValues for World {
     }
 }
 
-fn world() -> World {
+fn test_steps() -> TestSteps {
     let author = json!({
         "_id": "507f", "name": "Alice", "email": "alice@test.com", "age": 0, "active": false,
         "bio": "", "address": { "city": "Rome" }, "tags": ["a", "b"], "nul": null,
         "any key": 1, "x}}y": 2, "big": 9_007_199_254_740_993_u64, "a\"b": 3,
         "trap": "{{createAuthor.name}}",
     });
-    World(vec![
+    TestSteps(vec![
         ("createAuthor", author),
         ("list", json!([{ "_id": "x1" }, { "_id": "x2" }])),
         ("flow.echo", json!({ "v": 1 })),
@@ -47,9 +47,9 @@ fn world() -> World {
 }
 
 fn render(value: &Value) -> Value {
-    let world = world();
-    let template = Template::parse(value, &world).expect("a good template");
-    let rendered = template.render(&world, 1 << 20).unwrap();
+    let test_steps = test_steps();
+    let template = Template::parse(value, &test_steps).expect("a good template");
+    let rendered = template.render(&test_steps, 1 << 20).unwrap();
     assert_eq!(rendered.unresolved, Vec::<Arc<str>>::new());
     rendered.value
 }
@@ -89,8 +89,8 @@ fn a_whole_reference_keeps_its_type() {
     ] {
         assert_eq!(render(&json!(template)), expected, "{template}");
     }
-    let world = world();
-    assert_eq!(render(&json!("{{createAuthor}}")), world.0[0].1);
+    let test_steps = test_steps();
+    assert_eq!(render(&json!("{{createAuthor}}")), test_steps.0[0].1);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn templates_work_at_any_depth_and_never_in_keys() {
 
 #[test]
 fn references_without_a_value_stay_as_written() {
-    let world = world();
+    let test_steps = test_steps();
     for template in [
         "{{createAuthor.missing}}",
         "{{createAuthor.missing.deep}}",
@@ -137,8 +137,8 @@ fn references_without_a_value_stay_as_written() {
         "{{item.nobody}}",
         "{{index.nobody}}",
     ] {
-        let parsed = Template::parse(&json!(template), &world).unwrap();
-        let rendered = parsed.render(&world, 1 << 20).unwrap();
+        let parsed = Template::parse(&json!(template), &test_steps).unwrap();
+        let rendered = parsed.render(&test_steps, 1 << 20).unwrap();
         assert_eq!(rendered.value, json!(template));
         assert_eq!(rendered.unresolved, [Arc::from(template)]);
     }
@@ -146,7 +146,7 @@ fn references_without_a_value_stay_as_written() {
 
 #[test]
 fn braces_around_an_invalid_reference_are_rejected() {
-    let world = world();
+    let test_steps = test_steps();
     for (template, is_unknown) in [
         ("{{}}", false),
         ("{{ }}", false),
@@ -162,7 +162,7 @@ fn braces_around_an_invalid_reference_are_rejected() {
         ("{{vars}}", true),
     ] {
         let value = json!({ "a": [{ "b c": template }] });
-        let errors = Template::parse(&value, &world).expect_err(template);
+        let errors = Template::parse(&value, &test_steps).expect_err(template);
         assert_eq!(errors.len(), 1, "{template}");
         assert_eq!(errors[0].at, ".a[0][\"b c\"]");
         let unknown = matches!(errors[0].kind, TemplateErrorKind::Unknown { .. });
@@ -172,10 +172,10 @@ fn braces_around_an_invalid_reference_are_rejected() {
 
 #[test]
 fn inserted_values_are_limited() {
-    let world = world();
+    let test_steps = test_steps();
     let template =
-        Template::parse(&json!(["{{createAuthor.name}}", "{{createAuthor.name}}"]), &world);
+        Template::parse(&json!(["{{createAuthor.name}}", "{{createAuthor.name}}"]), &test_steps);
     let template = template.unwrap();
-    assert!(template.render(&world, 14).is_ok());
-    assert_eq!(template.render(&world, 13), Err(RenderedTooLarge));
+    assert!(template.render(&test_steps, 14).is_ok());
+    assert_eq!(template.render(&test_steps, 13), Err(RenderedTooLarge));
 }

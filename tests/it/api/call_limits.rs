@@ -11,7 +11,7 @@ use super::test_api::{TestApi, limited, texts_of_field};
 
 async fn api_with_one_call_at_a_time() -> TestApi {
     let rule = LimitRule {
-        of: LimitedCalls::Set("flow".parse().unwrap()),
+        calls: LimitedCalls::Set("flow".parse().unwrap()),
         key: None,
         concurrency: Some(1),
         rate: None,
@@ -26,7 +26,7 @@ const CALL_MUTATION: &str = "mutation ($name: String!, $p: JSON) {
 #[tokio::test(start_paused = true)]
 async fn single_calls_and_steps_share_a_limit() {
     let rule = LimitRule {
-        of: LimitedCalls::Tool("flow.echo".parse().unwrap()),
+        calls: LimitedCalls::Tool("flow.echo".parse().unwrap()),
         key: None,
         concurrency: None,
         rate: Some(Rate { calls: 2, per_ms: 86_400_000 }),
@@ -82,7 +82,7 @@ async fn a_single_call_without_a_permit_in_time_is_refused() {
 #[tokio::test]
 async fn a_step_that_waits_for_a_limit_names_it_and_blocks_no_other_step() {
     let rule = LimitRule {
-        of: LimitedCalls::Tool("flow.echo".parse().unwrap()),
+        calls: LimitedCalls::Tool("flow.echo".parse().unwrap()),
         key: Some("customer".parse().unwrap()),
         concurrency: None,
         rate: Some(Rate { calls: 1, per_ms: 86_400_000 }),

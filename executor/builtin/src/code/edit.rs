@@ -6,8 +6,8 @@ use shared::tool::ToolError;
 
 use crate::root::{Root, StopSignal};
 
-/// Largest file that can be edited, before and after. The whole file is in memory.
-const FILE_BYTES: usize = 16 << 20;
+/// Largest size of a file before and after an edit, because the whole file is in memory.
+const MAX_FILE_BYTES: usize = 16 << 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -31,10 +31,10 @@ pub(super) fn edit_file(
     check_strings(args)?;
     let _alone = root.lock_writes();
     stop.check_cancelled()?;
-    let place = root.resolve_path(&args.file_path)?;
-    place.regular_file()?;
-    let target = root.open_target(&place)?;
-    let old = String::from_utf8(target.read(FILE_BYTES as u64)?).map_err(|_| {
+    let target_path = root.resolve_path(&args.file_path)?;
+    target_path.regular_file()?;
+    let target = root.open_target(&target_path)?;
+    let old = String::from_utf8(target.read(MAX_FILE_BYTES as u64)?).map_err(|_| {
         permanent_error(format!(
             "Not UTF-8 text: {}: only text files can be edited",
             args.file_path
@@ -73,9 +73,9 @@ fn replace_occurrences(text: &str, args: &EditFile) -> Result<(String, usize), T
         )));
     }
     let grown = new.len().saturating_mul(count).saturating_add(text.len());
-    if grown.saturating_sub(old.len() * count) > FILE_BYTES {
+    if grown.saturating_sub(old.len() * count) > MAX_FILE_BYTES {
         return Err(permanent_error(format!(
-            "{file_path} would become larger than {FILE_BYTES} bytes"
+            "{file_path} would become larger than {MAX_FILE_BYTES} bytes"
         )));
     }
     Ok((text.replace(old, new), count))

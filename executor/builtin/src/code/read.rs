@@ -11,10 +11,10 @@ use crate::{
     whole,
 };
 
-/// Largest file that is read. All its lines are counted.
-const FILE_BYTES: u64 = 256 << 20;
+/// Largest file that can be read. The whole file is read to count its lines.
+const MAX_FILE_BYTES: u64 = 256 << 20;
 const MAX_SHOWN_LINE_BYTES: usize = 16 << 10;
-/// Bytes per read. The call checks for cancellation after each.
+/// Bytes per read. After each read, the call checks if it was cancelled.
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -36,11 +36,11 @@ struct Page {
     last: u64,
     lines: OutputLines,
     /// Number of the last line that fitted into the output.
-    shown: u64,
-    passed: u64,
+    last_shown: u64,
+    lines_read: u64,
     is_full: bool,
     is_text: bool,
-    /// The start of the current line, and the length of the whole line.
+    /// The start of the current line. `bytes` is the length of the whole line.
     line: Vec<u8>,
     bytes: usize,
 }
@@ -54,19 +54,19 @@ pub(super) fn read_file(
         let why = "`limit` is 0: write the number of lines to read, or leave it out to read all";
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
     }
-    let place = root.resolve_path(&args.file_path)?;
-    let (file, meta) = root.open_regular(&place)?;
-    if meta.len() > FILE_BYTES {
+    let target_path = root.resolve_path(&args.file_path)?;
+    let (file, meta) = root.open_regular(&target_path)?;
+    if meta.len() > MAX_FILE_BYTES {
         let text = format!(
-            "File too large: {} has {} bytes (at most {FILE_BYTES}): use grep to find lines in it",
+            "File too large: {} has {} bytes (at most {MAX_FILE_BYTES}): use grep to find lines in it",
             args.file_path,
             meta.len()
         );
         return Err(ToolError::failed(text).without_retry());
     }
     let mut page = Page::new(args);
-    // The file may grow while it is read.
-    let mut reader = BufReader::with_capacity(CHUNK_BYTES, file.take(FILE_BYTES));
+    // Limits the bytes again, because the file may grow while it is read.
+    let mut reader = BufReader::with_capacity(CHUNK_BYTES, file.take(MAX_FILE_BYTES));
     loop {
         stop.check_cancelled()?;
         let chunk = reader.fill_buf().map_err(|err| io_failure("read", &args.file_path, &err))?;
@@ -77,7 +77,7 @@ pub(super) fn read_file(
         let bytes = chunk.len();
         reader.consume(bytes);
     }
-    page.end();
+    page.end_last_line();
     page.into_output(args)
 }
 
@@ -89,8 +89,8 @@ impl Page {
             first,
             last: first.saturating_add(count).saturating_sub(1),
             lines: OutputLines::new(usize::MAX),
-            shown: first - 1,
-            passed: 0,
+            last_shown: first - 1,
+            lines_read: 0,
             is_full: false,
             is_text: true,
             line: Vec::new(),
@@ -100,7 +100,7 @@ impl Page {
 
     fn push_chunk(&mut self, chunk: &[u8]) {
         for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
-            if self.is_wanted() {
+            if self.is_requested() {
                 let room = (MAX_SHOWN_LINE_BYTES + 1).saturating_sub(self.line.len());
                 self.line.extend_from_slice(&piece[..piece.len().min(room)]);
             }
@@ -111,15 +111,15 @@ impl Page {
         }
     }
 
-    fn is_wanted(&self) -> bool {
-        let number = self.passed + 1;
+    fn is_requested(&self) -> bool {
+        let number = self.lines_read + 1;
         !self.is_full && (self.first..=self.last).contains(&number)
     }
 
     fn end_line(&mut self) {
-        let is_wanted = self.is_wanted();
-        self.passed += 1;
-        if is_wanted {
+        let is_requested = self.is_requested();
+        self.lines_read += 1;
+        if is_requested {
             self.show_line();
         }
         self.line.clear();
@@ -129,33 +129,34 @@ impl Page {
     fn show_line(&mut self) {
         let text = clip_line(&self.line, self.bytes, MAX_SHOWN_LINE_BYTES);
         self.is_text &= !text.contains(['\u{fffd}', '\0']);
-        self.is_full = !self.lines.push(&format!("{:>6}→{text}", self.passed));
+        self.is_full = !self.lines.push(&format!("{:>6}→{text}", self.lines_read));
         if !self.is_full {
-            self.shown = self.passed;
+            self.last_shown = self.lines_read;
         }
     }
 
     /// Ends a last line that has no line break.
-    fn end(&mut self) {
+    fn end_last_line(&mut self) {
         if self.bytes > 0 {
             self.end_line();
         }
     }
 
     fn into_output(self, args: &ReadFile) -> Result<String, ToolError> {
-        let Self { first, last, lines, shown, passed, is_text, .. } = self;
-        if passed == 0 && first == 1 {
+        let Self { first, last, lines, last_shown, lines_read, is_text, .. } = self;
+        if lines_read == 0 && first == 1 {
             return Ok("(the file is empty)".to_owned());
         }
-        if passed < first {
-            let text = format!("No line {first} in {}: it has {passed}", args.file_path);
+        if lines_read < first {
+            let text = format!("No line {first} in {}: it has {lines_read}", args.file_path);
             return Err(ToolError::failed(text).without_retry());
         }
-        let is_part = args.offset.is_some() || args.limit.is_some() || shown < passed;
-        let heading = is_part.then(|| format!("Showing lines {first}-{shown} of {passed}"));
+        let is_part = args.offset.is_some() || args.limit.is_some() || last_shown < lines_read;
+        let heading =
+            is_part.then(|| format!("Showing lines {first}-{last_shown} of {lines_read}"));
         let mut notes = Vec::new();
-        if shown < passed.min(last) {
-            notes.push(format!("(cut: read on with offset={})", shown + 1));
+        if last_shown < lines_read.min(last) {
+            notes.push(format!("(cut: read on with offset={})", last_shown + 1));
         }
         if !is_text {
             notes.push("(not all of this is UTF-8 text: other bytes are shown as �)".to_owned());

@@ -39,7 +39,7 @@ fn code_tools_have_their_documented_names_and_parameters() {
 
 #[tokio::test]
 async fn read_file_shows_line_numbers() {
-    let project = Project::with(&[("a.txt", "one\ntwo\r\n\nfour"), ("empty", "")]);
+    let project = Project::with_files(&[("a.txt", "one\ntwo\r\n\nfour"), ("empty", "")]);
     let read = async |args, expected| project.check("read_file", args, expected).await;
     let whole = project.call("read_file", json!({ "file_path": "a.txt" })).await;
     assert_eq!(whole, "     1→one\n     2→two\n     3→\n     4→four");
@@ -101,22 +101,22 @@ async fn read_file_shows_line_numbers() {
 
 #[tokio::test]
 async fn a_path_may_be_absolute_inside_the_root() {
-    let project = Project::with(&[("a.txt", "one\n")]);
+    let project = Project::with_files(&[("a.txt", "one\n")]);
     let path = project.path("a.txt");
     project.check("read_file", json!({ "file_path": path }), expect!["     1→one"]).await;
     let (to, other) = (project.path(""), project.path("../other"));
     std::os::unix::fs::symlink(to, &other).unwrap();
     let root = crate::Root::open(&other).unwrap();
-    let place = root.resolve_path(other.join("a.txt").to_str().unwrap()).unwrap();
-    assert_eq!(place.path.to_str(), Some("a.txt"));
+    let target_path = root.resolve_path(other.join("a.txt").to_str().unwrap()).unwrap();
+    assert_eq!(target_path.path.to_str(), Some("a.txt"));
     assert!(root.resolve_path(path.to_str().unwrap()).unwrap().meta.is_some());
 }
 
 #[tokio::test]
 async fn read_file_shows_invalid_utf8_with_a_note() {
     let project = Project::new();
-    project.file("latin", b"caf\xe9\nok\n");
-    project.file("zero", b"a\0b\n");
+    project.write_file("latin", b"caf\xe9\nok\n");
+    project.write_file("zero", b"a\0b\n");
     project
         .check(
             "read_file",
@@ -144,7 +144,7 @@ async fn read_file_shows_invalid_utf8_with_a_note() {
 async fn a_huge_file_is_cut_and_its_rest_can_be_read() {
     let project = Project::new();
     let line = |number: usize| format!("line {number} {}\n", "x".repeat(80));
-    project.file("big", (1..=20_000).map(line).collect::<String>());
+    project.write_file("big", (1..=20_000).map(line).collect::<String>());
     let first = project.call("read_file", json!({ "file_path": "big" })).await;
     assert!(first.len() < limits::OUTPUT_BYTES / 6);
     let (last, note) = first.rsplit_once('\n').unwrap();
@@ -158,7 +158,7 @@ async fn a_huge_file_is_cut_and_its_rest_can_be_read() {
         .await;
     assert!(next.starts_with(&format!("Showing lines {0}-{0} of 20000\n", last + 1)), "{next}");
 
-    project.file("wide", format!("{}é\nshort\n", "x".repeat(16 * 1024 - 1)));
+    project.write_file("wide", format!("{}é\nshort\n", "x".repeat(16 * 1024 - 1)));
     let wide = project.call("read_file", json!({ "file_path": "wide" })).await;
     let lines: Vec<_> = wide.lines().collect();
     assert!(lines[0].ends_with("xx … (line cut: 16386 bytes)"), "{}", &lines[0][16_300..]);
@@ -171,7 +171,7 @@ async fn a_huge_file_is_cut_and_its_rest_can_be_read() {
 
 #[tokio::test]
 async fn write_file_replaces_the_whole_file() {
-    let project = Project::with(&[("a.txt", "old"), ("dir/x", "")]);
+    let project = Project::with_files(&[("a.txt", "old"), ("dir/x", "")]);
     let write = async |path: &str, content: &str, expected| {
         let args = json!({ "file_path": path, "content": content });
         project.check("write_file", args, expected).await;
@@ -190,8 +190,8 @@ async fn write_file_replaces_the_whole_file() {
     .await;
     write("dir/new/", "x", expect!["tool.failed: Not a file: dir/new/ (it ends in `/`)"]).await;
     write(".", "x", expect!["tool.failed: Not a file: . (it is a folder)"]).await;
-    assert_eq!(project.text("a.txt"), "new\nlines\n");
-    assert_eq!(project.text("deep/er/b.txt"), "ü");
+    assert_eq!(project.read_text("a.txt"), "new\nlines\n");
+    assert_eq!(project.read_text("deep/er/b.txt"), "ü");
     assert!(!project.path("dir/new").exists());
     let names = fs::read_dir(project.path("")).unwrap().count();
     assert_eq!(names, 3, "nothing temporary stays behind");
@@ -199,7 +199,8 @@ async fn write_file_replaces_the_whole_file() {
 
 #[tokio::test]
 async fn writing_keeps_permissions_and_symlinks() {
-    let project = Project::with(&[("run.sh", "echo a\n"), ("real/a.txt", "a"), ("locked", "a")]);
+    let project =
+        Project::with_files(&[("run.sh", "echo a\n"), ("real/a.txt", "a"), ("locked", "a")]);
     let mode = |path, mode| {
         fs::set_permissions(project.path(path), fs::Permissions::from_mode(mode)).unwrap();
     };
@@ -221,15 +222,15 @@ async fn writing_keeps_permissions_and_symlinks() {
         .check("write_file", args, expect!["tool.failed: Cannot write locked: it is read-only"])
         .await;
 
-    project.link("real/a.txt", "relative");
-    project.link(project.path("real/a.txt"), "absolute");
-    project.link("nothing", "dangling");
+    project.create_symlink("real/a.txt", "relative");
+    project.create_symlink(project.path("real/a.txt"), "absolute");
+    project.create_symlink("nothing", "dangling");
     for name in ["relative", "absolute"] {
         let args = json!({ "file_path": name, "content": name });
         expect!["Wrote 8 bytes (1 lines) to real/a.txt"]
             .assert_eq(&project.call("write_file", args).await);
         assert!(fs::symlink_metadata(project.path(name)).unwrap().is_symlink());
-        assert_eq!(project.text("real/a.txt"), name);
+        assert_eq!(project.read_text("real/a.txt"), name);
     }
     let args = json!({ "file_path": "dangling", "content": "x" });
     project
@@ -239,8 +240,8 @@ async fn writing_keeps_permissions_and_symlinks() {
 
 #[tokio::test]
 async fn an_edit_whose_text_does_not_match_once_changes_nothing() {
-    let project = Project::with(&[("a.txt", "one two one\n"), ("crlf.txt", "a\r\nb\r\n")]);
-    project.file("latin", b"caf\xe9");
+    let project = Project::with_files(&[("a.txt", "one two one\n"), ("crlf.txt", "a\r\nb\r\n")]);
+    project.write_file("latin", b"caf\xe9");
     let edit = async |path: &str, (old, new): (&str, &str), all: bool, expected| {
         let args = json!({
             "file_path": path, "old_string": old, "new_string": new, "replace_all": all,
@@ -306,7 +307,7 @@ async fn an_edit_whose_text_does_not_match_once_changes_nothing() {
 
 #[tokio::test]
 async fn an_edit_saves_the_earlier_content_in_a_backup() {
-    let project = Project::with(&[("a.txt", "one two one\n")]);
+    let project = Project::with_files(&[("a.txt", "one two one\n")]);
     let edit = async |path: &str, (old, new): (&str, &str), all: bool, expected| {
         let args = json!({
             "file_path": path, "old_string": old, "new_string": new, "replace_all": all,
@@ -327,13 +328,13 @@ async fn an_edit_saves_the_earlier_content_in_a_backup() {
         expect!["Replaced 2 occurrence(s) in a.txt (before the edit: a.txt.bak)"],
     )
     .await;
-    assert_eq!(project.text("a.txt"), "1 2 1\n");
-    assert_eq!(project.text("a.txt.bak"), "one 2 one\n");
+    assert_eq!(project.read_text("a.txt"), "1 2 1\n");
+    assert_eq!(project.read_text("a.txt.bak"), "one 2 one\n");
 }
 
 #[tokio::test]
 async fn an_edit_whose_result_is_too_large_is_rejected() {
-    let project = Project::with(&[("a.txt", &"a".repeat(100_000))]);
+    let project = Project::with_files(&[("a.txt", &"a".repeat(100_000))]);
     let args = json!({
         "file_path": "a.txt", "old_string": "a", "new_string": "b".repeat(100_000),
         "replace_all": true,
@@ -349,7 +350,7 @@ async fn an_edit_whose_result_is_too_large_is_rejected() {
 
 #[tokio::test]
 async fn append_adds_content_at_the_end_of_a_file() {
-    let project = Project::with(&[("a.txt", "one\n")]);
+    let project = Project::with_files(&[("a.txt", "one\n")]);
     for (path, expected) in [
         ("a.txt", expect!["Appended 4 bytes (1 lines) to a.txt"]),
         ("new/b.txt", expect!["Appended 4 bytes (1 lines) to new/b.txt (a new file)"]),
@@ -358,20 +359,20 @@ async fn append_adds_content_at_the_end_of_a_file() {
             .check("append_file", json!({ "file_path": path, "content": "two\n" }), expected)
             .await;
     }
-    assert_eq!(project.text("a.txt"), "one\ntwo\n");
-    assert_eq!(project.text("new/b.txt"), "two\n");
+    assert_eq!(project.read_text("a.txt"), "one\ntwo\n");
+    assert_eq!(project.read_text("new/b.txt"), "two\n");
 }
 
 #[test]
 fn readers_see_whole_versions() {
-    let project = Project::with(&[("a.txt", &"a".repeat(100_000))]);
+    let project = Project::with_files(&[("a.txt", &"a".repeat(100_000))]);
     let write = |letter: &str| {
         for _ in 0..50 {
-            let place = project.root.resolve_path("a.txt").unwrap();
-            // Another writer may have replaced the file first. Then nothing is written.
+            let target_path = project.root.resolve_path("a.txt").unwrap();
+            // Nothing is written if another writer has replaced the file first.
             let _ = project
                 .root
-                .open_target(&place)
+                .open_target(&target_path)
                 .unwrap()
                 .replace_content(letter.repeat(100_000).as_bytes());
         }
@@ -379,7 +380,7 @@ fn readers_see_whole_versions() {
     thread::scope(|scope| {
         let writers = [scope.spawn(|| write("a")), scope.spawn(|| write("b"))];
         while !writers.iter().all(thread::ScopedJoinHandle::is_finished) {
-            let text = project.text("a.txt");
+            let text = project.read_text("a.txt");
             assert_eq!(text.len(), 100_000);
             assert_eq!(text, text[..1].repeat(100_000));
         }
@@ -389,34 +390,34 @@ fn readers_see_whole_versions() {
 #[tokio::test]
 async fn parallel_edits_are_all_applied() {
     let tokens: Vec<_> = (0..20).map(|number| format!("<{number}>")).collect();
-    let project = Project::with(&[("a.txt", &tokens.join(" "))]);
+    let project = Project::with_files(&[("a.txt", &tokens.join(" "))]);
     let edits = tokens.iter().map(|token| {
         let args = json!({ "file_path": "a.txt", "old_string": token, "new_string": "x" });
         project.try_call("edit_file", args)
     });
     futures::future::try_join_all(edits).await.unwrap();
-    assert_eq!(project.text("a.txt"), vec!["x"; 20].join(" "));
+    assert_eq!(project.read_text("a.txt"), vec!["x"; 20].join(" "));
 }
 
 #[test]
 fn a_file_that_another_program_changed_is_not_overwritten() {
-    let project = Project::with(&[("a.txt", "one")]);
+    let project = Project::with_files(&[("a.txt", "one")]);
     let target = project.root.open_target(&project.root.resolve_path("a.txt").unwrap()).unwrap();
-    project.file("a.txt", "theirs");
+    project.write_file("a.txt", "theirs");
     let error = target.replace_content(b"ours").unwrap_err();
     expect!["tool.failed: a.txt changed meanwhile: read it again"].assert_eq(&error.to_string());
-    assert_eq!(project.text("a.txt"), "theirs");
+    assert_eq!(project.read_text("a.txt"), "theirs");
 }
 
 #[tokio::test]
 async fn protected_files_are_neither_read_nor_changed() {
     let mut project =
-        Project::with(&[("faber.yaml", "own"), ("data/x.db", "own"), ("a.txt", "free own")]);
+        Project::with_files(&[("faber.yaml", "own"), ("data/x.db", "own"), ("a.txt", "free own")]);
     let own = ["faber.yaml", "data", "data/x.db-wal", "new.db"].map(|name| project.path(name));
     project.root = Root::open(project.path("")).unwrap().with_protected(&own);
-    project.link("faber.yaml", "link");
-    project.link("data", "folder");
-    project.link(project.path("data/x.db"), "absolute");
+    project.create_symlink("faber.yaml", "link");
+    project.create_symlink("data", "folder");
+    project.create_symlink(project.path("data/x.db"), "absolute");
     fs::hard_link(project.path("faber.yaml"), project.path("twin")).unwrap();
     fs::hard_link(project.path("data/x.db"), project.path("inner")).unwrap();
     for path in [
@@ -446,7 +447,7 @@ async fn protected_files_are_neither_read_nor_changed() {
         }
     }
     assert_eq!(
-        (project.text("faber.yaml"), project.text("data/x.db")),
+        (project.read_text("faber.yaml"), project.read_text("data/x.db")),
         ("own".into(), "own".into())
     );
     assert!(!project.path("new.db").exists() && !project.path("data/more").exists());
@@ -462,7 +463,7 @@ async fn protected_files_are_neither_read_nor_changed() {
 /// open it.
 #[tokio::test]
 async fn protected_files_are_not_opened_through_a_symlink_to_a_folder() {
-    let mut project = Project::with(&[
+    let mut project = Project::with_files(&[
         ("faber.yaml", "own"),
         ("data/x.db", "own"),
         ("src/a.txt", "free own"),
@@ -470,8 +471,8 @@ async fn protected_files_are_not_opened_through_a_symlink_to_a_folder() {
     ]);
     let own = ["faber.yaml", "data"].map(|name| project.path(name));
     project.root = Root::open(project.path("")).unwrap().with_protected(&own);
-    project.link(".", "link");
-    project.link("src", "source");
+    project.create_symlink(".", "link");
+    project.create_symlink("src", "source");
     let calls = [
         ("grep", json!({ "path": "link", "pattern": "own" })),
         ("grep", json!({ "path": "link/link", "pattern": "own" })),
@@ -515,13 +516,14 @@ async fn protected_files_are_not_opened_through_a_symlink_to_a_folder() {
 /// Files are swapped for symlinks to protected files while tools read and append to them.
 #[test]
 fn swapping_symlinks_during_a_call_reaches_no_protected_file() {
-    let mut project = Project::with(&[("data/own", "hush"), ("own", "hush"), ("real/own", "free")]);
+    let mut project =
+        Project::with_files(&[("data/own", "hush"), ("own", "hush"), ("real/own", "free")]);
     project.root = Root::open(project.path(""))
         .unwrap()
         .with_protected(&["data", "own"].map(|name| project.path(name)));
-    project.file("file", "free");
-    project.link("own", "file.link");
-    project.link("data", "real.link");
+    project.write_file("file", "free");
+    project.create_symlink("own", "file.link");
+    project.create_symlink("data", "real.link");
     let done = AtomicBool::new(false);
     let swap = || {
         while !done.load(Ordering::Relaxed) {
@@ -541,8 +543,13 @@ fn swapping_symlinks_during_a_call_reaches_no_protected_file() {
             let text = runtime.block_on(project.call("read_file", json!({ "file_path": path })));
             assert!(!text.contains("hush"), "{text}");
             // Skips a missing file, because creating it would stop the swapping thread.
-            let place = project.root.resolve_path(path).ok().filter(|place| place.meta.is_some());
-            if let Some(target) = place.and_then(|place| project.root.open_target(&place).ok())
+            let target_path = project
+                .root
+                .resolve_path(path)
+                .ok()
+                .filter(|target_path| target_path.meta.is_some());
+            if let Some(target) =
+                target_path.and_then(|target_path| project.root.open_target(&target_path).ok())
                 && target.exists()
                 && path != "door"
             {
@@ -551,5 +558,8 @@ fn swapping_symlinks_during_a_call_reaches_no_protected_file() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    assert_eq!((project.text("data/own"), project.text("own")), ("hush".into(), "hush".into()));
+    assert_eq!(
+        (project.read_text("data/own"), project.read_text("own")),
+        ("hush".into(), "hush".into())
+    );
 }

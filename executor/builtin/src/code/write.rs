@@ -6,8 +6,9 @@ use shared::tool::ToolError;
 
 use crate::root::{Root, StopSignal, WriteTarget};
 
-/// Maximum number of bytes that one call writes. The plan and its log contain them.
-const CONTENT_BYTES: usize = 8 << 20;
+/// Maximum number of bytes that one call writes. The limit is low, because the plan and the log
+/// contain the content.
+const MAX_CONTENT_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -35,9 +36,14 @@ pub(super) fn write_file(
     check_size(&args.content)?;
     let _alone = root.lock_writes();
     stop.check_cancelled()?;
-    let target = root.new_target(&root.resolve_path(&args.file_path)?)?;
+    let target = root.create_target(&root.resolve_path(&args.file_path)?)?;
     target.replace_content(args.content.as_bytes())?;
-    Ok(format!("Wrote {} to {}{}", describe_size(&args.content), target.display(), new(&target)))
+    Ok(format!(
+        "Wrote {} to {}{}",
+        describe_size(&args.content),
+        target.display(),
+        new_file_note(&target)
+    ))
 }
 
 pub(super) fn append_file(
@@ -48,20 +54,25 @@ pub(super) fn append_file(
     check_size(&args.content)?;
     let _alone = root.lock_writes();
     stop.check_cancelled()?;
-    let target = root.new_target(&root.resolve_path(&args.file_path)?)?;
+    let target = root.create_target(&root.resolve_path(&args.file_path)?)?;
     target.append(args.content.as_bytes())?;
-    Ok(format!("Appended {} to {}{}", describe_size(&args.content), target.display(), new(&target)))
+    Ok(format!(
+        "Appended {} to {}{}",
+        describe_size(&args.content),
+        target.display(),
+        new_file_note(&target)
+    ))
 }
 
 fn check_size(content: &str) -> Result<(), ToolError> {
-    if content.len() <= CONTENT_BYTES {
+    if content.len() <= MAX_CONTENT_BYTES {
         return Ok(());
     }
-    let text = format!("Content too large: {} bytes (at most {CONTENT_BYTES})", content.len());
+    let text = format!("Content too large: {} bytes (at most {MAX_CONTENT_BYTES})", content.len());
     Err(ToolError::failed(text).without_retry())
 }
 
-fn new(target: &WriteTarget) -> &'static str {
+fn new_file_note(target: &WriteTarget) -> &'static str {
     if target.exists() { "" } else { " (a new file)" }
 }
 

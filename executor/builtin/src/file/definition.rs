@@ -18,7 +18,7 @@ use crate::root::{
 
 const MAX_DEFINITIONS: usize = 200;
 const MAX_SHOWN_LINE_BYTES: usize = 500;
-const NAME_BYTES: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -44,15 +44,15 @@ pub(super) fn find_definition(
     args: &FindDefinition,
     stop: &StopSignal,
 ) -> Result<String, ToolError> {
-    let name = last_part(&args.name);
-    let is_no_name = |char: char| char.is_whitespace() || "()[]{}\"';,".contains(char);
-    if name.is_empty() || name.len() > NAME_BYTES || name.contains(is_no_name) {
+    let name = strip_qualifier(&args.name);
+    let is_invalid_char = |char: char| char.is_whitespace() || "()[]{}\"';,".contains(char);
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(is_invalid_char) {
         let text = format!("Invalid name '{}': give the name of one definition", args.name);
         return Err(ToolError::failed(text).without_retry());
     }
-    let place = root.resolve_existing(args.path.as_deref())?;
+    let target_path = root.resolve_existing(args.path.as_deref())?;
     let mut walk = Walk::new(root, WalkRules::Hidden, stop);
-    walk.start_at(&place)?;
+    walk.start_at(&target_path)?;
     let mut definition_search = DefinitionSearch {
         name,
         matchers: BTreeMap::new(),
@@ -61,7 +61,7 @@ pub(super) fn find_definition(
         is_full: false,
     };
     while let Some(entry) = walk.next()? {
-        let language = languages::language_of(&entry.path).filter(|_| entry.kind == Kind::File);
+        let language = languages::find_language(&entry.path).filter(|_| entry.kind == Kind::File);
         let Some(language) = language else { continue };
         definition_search.search_file(&entry.path, language, &mut walk)?;
         if definition_search.is_full {
@@ -83,10 +83,10 @@ impl DefinitionSearch<'_> {
             let matcher = search::build_matcher(&language.definition_pattern(self.name), false)?;
             self.matchers.insert(key, matcher);
         }
-        let shown = display_path(&walk.as_given(path));
+        let shown = display_path(&walk.to_caller_path(path));
         let mut found = Vec::new();
         let (name, room) = (self.name, MAX_DEFINITIONS - self.lines.len());
-        let see = |seen: SeenLine<'_>| {
+        let on_line = |seen: SeenLine<'_>| {
             if let SeenLine::Match { number, line } = seen {
                 let text = clip_line(line, line.len(), MAX_SHOWN_LINE_BYTES);
                 if !languages::is_statement(&text, name) {
@@ -96,7 +96,7 @@ impl DefinitionSearch<'_> {
             found.len() <= room
         };
         let matcher = &self.matchers[key];
-        if search::search_file(walk, path, &mut self.searcher, matcher, see)? {
+        if search::search_file(walk, path, &mut self.searcher, matcher, on_line)? {
             self.is_full = !found.iter().all(|line| self.lines.push(line));
         }
         Ok(())
@@ -114,7 +114,7 @@ impl DefinitionSearch<'_> {
 }
 
 /// Removes the type, class or module before a name, and parentheses after it.
-fn last_part(name: &str) -> &str {
+fn strip_qualifier(name: &str) -> &str {
     let name = name.trim();
     let name = name.strip_suffix("()").or(name.strip_suffix('(')).unwrap_or(name);
     name.rsplit(['.', ':', '#']).next().unwrap_or(name)

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use shared::tool::ToolError;
 
-use super::search::{bad_pattern, check_pattern};
+use super::search::{check_pattern, invalid_pattern_error};
 use crate::root::{
     Kind, OutputLines, Root, StopSignal, Walk, WalkRules, display_path, os_path, outside_error,
 };
@@ -19,7 +19,7 @@ use crate::root::{
 const MAX_PATHS: usize = 1_000;
 
 /// Deepest nesting of braces. The parser of the resulting expression is recursive.
-const BRACE_DEPTH: usize = 16;
+const MAX_BRACE_DEPTH: usize = 16;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -35,7 +35,7 @@ struct Pattern {
     /// The deepest folder that contains every possible match.
     from: PathBuf,
     matcher: GlobSet,
-    is_of_names: bool,
+    matches_names_only: bool,
 }
 
 struct FoundFile {
@@ -49,14 +49,14 @@ pub(super) fn find_files(root: &Root, args: &Glob, stop: &StopSignal) -> Result<
     let mut walk = Walk::new(root, WalkRules::Git, stop);
     let mut matches = Vec::new();
     if root.dir().metadata(os_path(&pattern.from)).is_ok_and(|meta| meta.is_dir()) {
-        walk.start_entry(&pattern.from, Kind::Folder)?;
+        walk.set_start(&pattern.from, Kind::Folder)?;
     }
     while let Some(entry) = walk.next()? {
-        let path = walk.as_given(&entry.path);
+        let path = walk.to_caller_path(&entry.path);
         if !pattern.is_match(&path) {
             continue;
         }
-        if let Some(meta) = file_metadata(root, &entry.path, entry.kind) {
+        if let Some(meta) = regular_file_metadata(root, &entry.path, entry.kind) {
             matches.push(FoundFile { modified: meta.modified().ok(), path: path.into_owned() });
         }
     }
@@ -67,10 +67,10 @@ pub(super) fn find_files(root: &Root, args: &Glob, stop: &StopSignal) -> Result<
 }
 
 /// Returns the metadata of a regular file. Follows a symlink if its target is inside the root.
-fn file_metadata(root: &Root, path: &Path, kind: Kind) -> Option<Metadata> {
+fn regular_file_metadata(root: &Root, path: &Path, kind: Kind) -> Option<Metadata> {
     let meta = match kind {
         Kind::File => root.dir().symlink_metadata(path).ok(),
-        Kind::Symlink => root.metadata_behind(path),
+        Kind::Symlink => root.target_metadata(path),
         Kind::Folder | Kind::Other => None,
     };
     meta.filter(Metadata::is_file)
@@ -104,7 +104,7 @@ impl Pattern {
         } else {
             (folder, args.pattern.trim_start_matches("./"))
         };
-        let is_of_names = !args.pattern.contains('/');
+        let matches_names_only = !args.pattern.contains('/');
         while let Some((first, rest)) = text.split_once('/').filter(|(part, _)| is_literal(part)) {
             from.push(first);
             text = rest;
@@ -112,19 +112,19 @@ impl Pattern {
         if Path::new(text).components().any(|part| part == Component::ParentDir) {
             return Err(outside_error(&args.pattern));
         }
-        if brace_depth(text) > BRACE_DEPTH {
-            let why = format!("it has more than {BRACE_DEPTH} nested braces");
-            return Err(bad_pattern(&args.pattern, why));
+        if brace_depth(text) > MAX_BRACE_DEPTH {
+            let why = format!("it has more than {MAX_BRACE_DEPTH} nested braces");
+            return Err(invalid_pattern_error(&args.pattern, why));
         }
         let glob = GlobBuilder::new(text).literal_separator(true).build();
         // `compile_matcher` panics if the pattern is too large.
         let set = glob.and_then(|glob| GlobSetBuilder::new().add(glob).build());
-        let matcher = set.map_err(|err| bad_pattern(&args.pattern, err.kind()))?;
-        Ok(Self { from, matcher, is_of_names })
+        let matcher = set.map_err(|err| invalid_pattern_error(&args.pattern, err.kind()))?;
+        Ok(Self { from, matcher, matches_names_only })
     }
 
     fn is_match(&self, path: &Path) -> bool {
-        if self.is_of_names {
+        if self.matches_names_only {
             return path.file_name().is_some_and(|name| self.matcher.is_match(name));
         }
         path.strip_prefix(&self.from).is_ok_and(|rest| self.matcher.is_match(rest))

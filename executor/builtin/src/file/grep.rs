@@ -66,7 +66,7 @@ struct FileMatches<'a> {
     mode: OutputMode,
     matcher: &'a RegexMatcher,
     path: &'a str,
-    room: usize,
+    lines_left: usize,
     lines: Vec<String>,
     count: u64,
     /// `true` if the file has more lines than the output can hold.
@@ -79,7 +79,7 @@ pub(super) fn search_contents(
     stop: &StopSignal,
 ) -> Result<String, ToolError> {
     let matcher = search::build_matcher(&args.pattern, args.case_insensitive)?;
-    let place = root.resolve_existing(args.path.as_deref())?;
+    let target_path = root.resolve_existing(args.path.as_deref())?;
     let context = match args.output_mode {
         OutputMode::Content => args.context_lines.min(MAX_CONTEXT),
         OutputMode::FilesWithMatches | OutputMode::Count => 0,
@@ -93,7 +93,7 @@ pub(super) fn search_contents(
         is_full: false,
     };
     let mut walk = Walk::new(root, WalkRules::Hidden, stop);
-    walk.start_at(&place)?;
+    walk.start_at(&target_path)?;
     while let Some(entry) = walk.next()? {
         if entry.kind == Kind::File && !content_search.search_file(&entry.path, &mut walk)? {
             break;
@@ -104,18 +104,18 @@ pub(super) fn search_contents(
 
 impl ContentSearch {
     fn search_file(&mut self, path: &Path, walk: &mut Walk<'_>) -> Result<bool, ToolError> {
-        let shown = display_path(&walk.as_given(path));
+        let shown = display_path(&walk.to_caller_path(path));
         let mut page = FileMatches {
             mode: self.mode,
             matcher: &self.matcher,
             path: &shown,
-            room: MAX_LINES - self.lines.len(),
+            lines_left: MAX_LINES - self.lines.len(),
             lines: Vec::new(),
             count: 0,
             is_full: false,
         };
-        let see = |seen: SeenLine<'_>| page.record_line(&seen);
-        let is_text = search::search_file(walk, path, &mut self.searcher, &self.matcher, see)?;
+        let on_line = |seen: SeenLine<'_>| page.record_line(&seen);
+        let is_text = search::search_file(walk, path, &mut self.searcher, &self.matcher, on_line)?;
         let FileMatches { lines, count, is_full, .. } = page;
         if is_text && count > 0 {
             match self.mode {
@@ -162,7 +162,7 @@ impl FileMatches<'_> {
         match self.mode {
             OutputMode::FilesWithMatches => false,
             OutputMode::Count => true,
-            OutputMode::Content if self.lines.len() == self.room => {
+            OutputMode::Content if self.lines.len() == self.lines_left => {
                 self.is_full = true;
                 false
             }

@@ -17,8 +17,8 @@ use shared::tool::ToolError;
 use crate::root::{Root, StopSignal, display_path, io_failure, kind_name, os_path};
 
 /// Largest file whose lines are counted.
-const COUNTED_BYTES: u64 = 64 << 20;
-const COUNTED_ENTRIES: usize = 100_000;
+const MAX_COUNTED_BYTES: u64 = 64 << 20;
+const MAX_COUNTED_ENTRIES: usize = 100_000;
 /// A NUL byte among these first bytes makes a file binary, as in git and grep.
 const SNIFFED_BYTES: usize = 8_000;
 
@@ -34,13 +34,13 @@ pub(super) fn describe_path(
     args: &FileInfo,
     stop: &StopSignal,
 ) -> Result<String, ToolError> {
-    let place = root.resolve_path(&args.file_path)?;
-    let Some(meta) = &place.meta else {
+    let target_path = root.resolve_path(&args.file_path)?;
+    let Some(meta) = &target_path.meta else {
         return Err(ToolError::failed(format!("File not found: {}", args.file_path)));
     };
     let mut lines = vec![
-        format!("Path: {}", display_path(&place.path)),
-        format!("Type: {}", describe_type(root, &place.path, meta)),
+        format!("Path: {}", display_path(&target_path.path)),
+        format!("Type: {}", describe_type(root, &target_path.path, meta)),
         format!("Size: {}", format_size(meta.len())),
     ];
     let times =
@@ -49,11 +49,11 @@ pub(super) fn describe_path(
     lines.extend(known.map(|(name, time)| format!("{name}: {}", format_time(time))));
     lines.push(format!("Permissions: {}", format_permissions(meta.mode())));
     if meta.is_file() {
-        lines.push(describe_content(root, &place.path, stop)?);
+        lines.push(describe_content(root, &target_path.path, stop)?);
     } else if meta.is_dir() {
-        let count = count_entries(root, &place.path);
+        let count = count_entries(root, &target_path.path);
         let count = count.map_err(|err| io_failure("read", &args.file_path, &err))?;
-        let more = if count == COUNTED_ENTRIES { " or more" } else { "" };
+        let more = if count == MAX_COUNTED_ENTRIES { " or more" } else { "" };
         lines.push(format!("Entries: {count}{more}"));
     }
     Ok(lines.join("\n"))
@@ -102,10 +102,10 @@ fn describe_content(root: &Root, path: &Path, stop: &StopSignal) -> Result<Strin
     let Ok((file, meta)) = root.open_file(path) else {
         return Ok("Lines: not counted (the file cannot be read)".to_owned());
     };
-    if meta.len() > COUNTED_BYTES {
-        return Ok(format!("Lines: not counted (more than {})", format_size(COUNTED_BYTES)));
+    if meta.len() > MAX_COUNTED_BYTES {
+        return Ok(format!("Lines: not counted (more than {})", format_size(MAX_COUNTED_BYTES)));
     }
-    match count_lines(file.take(COUNTED_BYTES), stop)? {
+    match count_lines(file.take(MAX_COUNTED_BYTES), stop)? {
         Ok(Some(count)) => Ok(format!("Lines: {count}")),
         Ok(None) => Ok("Content: binary".to_owned()),
         Err(err) => Ok(format!("Lines: not counted ({err})")),
@@ -138,5 +138,5 @@ fn count_lines(
 }
 
 fn count_entries(root: &Root, path: &Path) -> io::Result<usize> {
-    Ok(root.dir().read_dir(os_path(path))?.take(COUNTED_ENTRIES).count())
+    Ok(root.dir().read_dir(os_path(path))?.take(MAX_COUNTED_ENTRIES).count())
 }

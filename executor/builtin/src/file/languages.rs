@@ -1,16 +1,16 @@
-//! Patterns of definitions in the common languages, as far as one line shows them.
+//! Patterns of definitions in common languages. A pattern sees one line at a time.
 
 use std::path::Path;
 
 #[derive(Debug)]
 pub(super) struct Language {
     pub(super) extensions: &'static [&'static str],
-    /// Patterns of lines. `NAME` stands for the name.
-    definitions: &'static [&'static str],
+    /// Regular expressions for one line, in which `NAME` is replaced by the searched name.
+    line_patterns: &'static [&'static str],
 }
 
 /// First words of lines that match a definition in C syntax but are statements.
-const STATEMENTS: [&str; 21] = [
+const STATEMENT_KEYWORDS: [&str; 21] = [
     "return",
     "new",
     "throw",
@@ -37,21 +37,21 @@ const STATEMENTS: [&str; 21] = [
 const LANGUAGES: [Language; 19] = [
     Language {
         extensions: &["rs"],
-        definitions: &[
+        line_patterns: &[
             r#"^\s*(?:pub(?:\s*\([^)]*\))?\s+)?(?:(?:default|const|async|unsafe|safe|auto|extern(?:\s+"[^"]*")?)\s+)*(?:fn|struct|enum|union|trait|type|mod|const|static(?:\s+mut)?)\s+(?:r#)?NAME"#,
             r"^\s*macro_rules!\s*NAME",
         ],
     },
     Language {
         extensions: &["py", "pyi", "pyx"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*(?:async\s+)?(?:def|class|cdef|cpdef)\s+NAME",
             r"^(?:type\s+)?NAME\s*(?::[^=]+)?=(?:[^=]|$)",
         ],
     },
     Language {
         extensions: &["js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts", "vue", "svelte"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*(?:(?:export|default|declare|async|abstract|const)\s+)*(?:function\s*\*?|class|interface|type|enum|namespace|module)\s+NAME",
             r"^\s*(?:(?:export|declare)\s+)*(?:const|let|var)\s+NAME",
             r"^\s*(?:(?:public|private|protected|static|async|readonly|abstract|override|get|set)\s+)*[*#]?\s*NAME\s*(?:<[^(]*>)?\([^;]*\{\s*$",
@@ -60,7 +60,7 @@ const LANGUAGES: [Language; 19] = [
     },
     Language {
         extensions: &["go"],
-        definitions: &[
+        line_patterns: &[
             r"^func\s+(?:\([^)]*\)\s*)?NAME",
             r"^\s*(?:type|var|const)\s+NAME",
             r"^\t+NAME\s+(?:struct|interface|func)",
@@ -68,7 +68,7 @@ const LANGUAGES: [Language; 19] = [
     },
     Language {
         extensions: &["java", "cs", "dart", "groovy"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*(?:[@\[][^\s]*\s+|\w+\s+)*(?:class|interface|enum|record|struct|mixin|extension|namespace|delegate|@interface)\s+NAME",
             r"^\s*(?:@\w+\s+)*(?:[A-Za-z_][\w<>,.?\[\]]*\s+)+NAME\s*(?:<[^(]*>)?\(",
             r"^\s*(?:(?:public|private|protected|internal|static|final|const|readonly)\s+)+[\w<>,.?\[\]]+\s+NAME\s*(?:[=;{]|$)",
@@ -76,7 +76,7 @@ const LANGUAGES: [Language; 19] = [
     },
     Language {
         extensions: &["c", "h", "cc", "cpp", "cxx", "hh", "hpp", "hxx", "m", "mm", "cu"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*#\s*define\s+NAME",
             r"^\s*(?:typedef\s+)?(?:template\s*<.*>\s*)?(?:struct|union|enum(?:\s+class|\s+struct)?|class|namespace|concept|@interface|@implementation|@protocol)\s+(?:\w+\s+)*?NAME\s*(?:final\s*)?(?:[:{=<]|$)",
             r"^\s*typedef\s.*NAME\s*;",
@@ -89,7 +89,7 @@ const LANGUAGES: [Language; 19] = [
     },
     Language {
         extensions: &["rb", "rake"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*(?:\w+\s+)?def\s+(?:\w+\.)?NAME",
             r"^\s*(?:class|module)\s+(?:\w+::)*NAME",
             r"^\s*(?:attr_\w+|define_method|alias_method|scope)[\s(]+:NAME",
@@ -97,7 +97,7 @@ const LANGUAGES: [Language; 19] = [
     },
     Language {
         extensions: &["kt", "kts", "scala", "sc"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*(?:@\w+\s+|\w+(?:\[\w+\])?\s+)*(?:class|interface|object|trait|typealias|type|enum|given)\s+NAME",
             r"^\s*(?:\w+\s+)*(?:fun|def)\s+(?:<[^>]*>\s*)?(?:[\w<>?]+\.)?NAME",
             r"^\s*(?:\w+\s+)*va[lr]\s+NAME",
@@ -105,20 +105,20 @@ const LANGUAGES: [Language; 19] = [
     },
     Language {
         extensions: &["swift"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*(?:@\w+\s+|\w+(?:\(\w+\))?\s+)*(?:class|struct|enum|protocol|extension|actor|typealias|func|var|let|macro)\s+NAME",
         ],
     },
     Language {
         extensions: &["php"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*(?:\w+\s+)*(?:function\s*&?|class|interface|trait|enum|const)\s+NAME",
             r"^\s*define\(\s*['\x22]NAME",
         ],
     },
     Language {
         extensions: &["sh", "bash", "zsh", "ksh"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*NAME\s*\(\)",
             r"^\s*function\s+NAME",
             r"^\s*(?:export\s+|readonly\s+|declare\s+(?:-\w+\s+)*)?NAME=",
@@ -126,7 +126,7 @@ const LANGUAGES: [Language; 19] = [
     },
     Language {
         extensions: &["lua"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*(?:local\s+)?function\s+(?:[\w.]+[.:])?NAME",
             r"^\s*(?:local\s+)?(?:[\w.]+\.)?NAME\s*=\s*function",
             r"^local\s+NAME",
@@ -134,20 +134,20 @@ const LANGUAGES: [Language; 19] = [
     },
     Language {
         extensions: &["ex", "exs"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*(?:def|defp|defmacro|defmacrop|defguard|defguardp|defdelegate)\s+NAME",
             r"^\s*(?:defmodule|defprotocol|defimpl)\s+(?:\w+\.)*NAME",
         ],
     },
     Language {
         extensions: &["zig"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*(?:(?:pub|export|extern|inline|threadlocal|comptime)\s+)*(?:fn|const|var)\s+NAME",
         ],
     },
     Language {
         extensions: &["hs", "ml", "mli", "fs", "elm"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*NAME\s*::",
             r"^\s*(?:data|newtype|type|class|module|exception)\s+(?:\w+\.)*NAME",
             r"^\s*(?:let|val|and|external)\s+(?:rec\s+|inline\s+|mutable\s+)*NAME",
@@ -156,7 +156,7 @@ const LANGUAGES: [Language; 19] = [
     },
     Language {
         extensions: &["pl", "pm", "r", "jl"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*(?:sub|function|macro|(?:mutable\s+)?struct|module|package|abstract\s+type)\s+(?:[\w.:]+[.:])?NAME",
             r"^\s*NAME\s*(?:<-|=)\s*function",
             r"^NAME\([^=]*\)\s*=[^=]",
@@ -164,26 +164,26 @@ const LANGUAGES: [Language; 19] = [
     },
     Language {
         extensions: &["sql"],
-        definitions: &[
+        line_patterns: &[
             r"(?i)^\s*create\s+(?:or\s+replace\s+)?(?:\w+\s+){1,3}?(?:if\s+not\s+exists\s+)?(?:\w+\.)?[\x22`\[]?NAME",
         ],
     },
     Language {
         extensions: &["proto", "thrift"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*(?:message|enum|service|rpc|struct|union|exception|typedef\s.*)\s*NAME",
         ],
     },
     Language {
         extensions: &["graphql", "gql"],
-        definitions: &[
+        line_patterns: &[
             r"^\s*(?:extend\s+)?(?:type|input|enum|interface|union|scalar|fragment|query|mutation|subscription)\s+NAME",
             r"^\s*directive\s+@NAME",
         ],
     },
 ];
 
-pub(super) fn language_of(path: &Path) -> Option<&'static Language> {
+pub(super) fn find_language(path: &Path) -> Option<&'static Language> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     LANGUAGES.iter().find(|language| language.extensions.contains(&extension.as_str()))
 }
@@ -192,7 +192,7 @@ pub(super) fn language_of(path: &Path) -> Option<&'static Language> {
 pub(super) fn is_statement(line: &str, name: &str) -> bool {
     let line = line.trim_start();
     let word = line.split(|char: char| !char.is_alphanumeric() && char != '_').next();
-    word.is_some_and(|word| word != name && STATEMENTS.contains(&word))
+    word.is_some_and(|word| word != name && STATEMENT_KEYWORDS.contains(&word))
 }
 
 impl Language {
@@ -202,8 +202,8 @@ impl Language {
             _ => "",
         };
         let name = format!("{}{end}", escape_pattern(name));
-        let definitions = self.definitions.iter().map(|pattern| pattern.replace("NAME", &name));
-        definitions.map(|pattern| format!("(?:{pattern})")).collect::<Vec<_>>().join("|")
+        let line_patterns = self.line_patterns.iter().map(|pattern| pattern.replace("NAME", &name));
+        line_patterns.map(|pattern| format!("(?:{pattern})")).collect::<Vec<_>>().join("|")
     }
 }
 

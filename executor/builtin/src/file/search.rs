@@ -15,18 +15,18 @@ use shared::tool::ToolError;
 
 use crate::root::{StopReason, StopSignal, Walk, display_path};
 
-const PATTERN_BYTES: usize = 4 << 10;
+const MAX_PATTERN_BYTES: usize = 4 << 10;
 /// Largest compiled pattern. Ordinary patterns need a fraction of this, even with Unicode classes.
-const COMPILED_BYTES: usize = 4 << 20;
+const MAX_COMPILED_BYTES: usize = 4 << 20;
 /// Largest compiled pattern with byte classes instead of Unicode classes. A larger pattern has
 /// thousands of simultaneous states, and each byte of a file costs as many steps.
-const STATES_BYTES: usize = 128 << 10;
+const MAX_BYTE_CLASS_BYTES: usize = 128 << 10;
 /// Largest compiled pattern if it cannot be compiled with byte classes.
-const CLASSES_BYTES: usize = 1 << 20;
+const MAX_UNICODE_CLASS_BYTES: usize = 1 << 20;
 /// Deepest nesting of a pattern. The parser is recursive.
-const PATTERN_DEPTH: u32 = 100;
+const MAX_PATTERN_DEPTH: u32 = 100;
 /// Longest line that is searched. Minified code and exported data have lines of a few megabytes.
-pub(super) const LINE_BYTES: usize = 16 << 20;
+pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// A line that a search reports, in the order of the file.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) enum SeenLine<'a> {
         number: u64,
         line: &'a [u8],
     },
-    /// Lines are left out at this position.
+    /// Some lines between two reported lines are not shown.
     Gap,
 }
 
@@ -47,10 +47,10 @@ pub(super) enum SeenLine<'a> {
 pub(super) enum SearchEnd {
     /// The search reached the end, or the callback wanted no more lines.
     Done,
-    /// The file is binary. Lines reported before do not count.
+    /// The file is binary. The caller must ignore the lines that were reported before.
     Binary,
     Unreadable,
-    /// A line is longer than [`LINE_BYTES`]. The lines before it were searched.
+    /// A line is longer than [`MAX_LINE_BYTES`]. The lines before it were searched.
     TooLong,
     Halted(StopReason),
 }
@@ -65,20 +65,23 @@ pub(super) fn build_matcher(
         .case_insensitive(is_case_insensitive)
         .multi_line(true)
         .crlf(true)
-        .dfa_size_limit(COMPILED_BYTES)
-        .nest_limit(PATTERN_DEPTH);
-    let by_bytes = builder.clone().unicode(false).size_limit(STATES_BYTES).build(pattern);
+        .dfa_size_limit(MAX_COMPILED_BYTES)
+        .nest_limit(MAX_PATTERN_DEPTH);
+    let by_bytes = builder.clone().unicode(false).size_limit(MAX_BYTE_CLASS_BYTES).build(pattern);
     let most = match by_bytes {
-        Ok(_) => COMPILED_BYTES,
+        Ok(_) => MAX_COMPILED_BYTES,
         Err(err) if is_too_large(&err) => {
-            return Err(bad_pattern(pattern, "it is too large: repeat less, or search for a part"));
+            return Err(invalid_pattern_error(
+                pattern,
+                "it is too large: repeat less, or search for a part",
+            ));
         }
-        Err(_) => CLASSES_BYTES,
+        Err(_) => MAX_UNICODE_CLASS_BYTES,
     };
-    builder.size_limit(most).build(pattern).map_err(|err| bad_pattern(pattern, &err))
+    builder.size_limit(most).build(pattern).map_err(|err| invalid_pattern_error(pattern, &err))
 }
 
-/// The library reports this case only in the text of the error.
+/// ripgrep's library reports this case only in the text of the error.
 fn is_too_large(err: &grep_regex::Error) -> bool {
     err.to_string().contains("size limit")
 }
@@ -87,7 +90,7 @@ pub(super) fn build_searcher(context: usize) -> Searcher {
     SearcherBuilder::new()
         .line_terminator(LineTerminator::crlf())
         .binary_detection(BinaryDetection::quit(0))
-        .heap_limit(Some(LINE_BYTES))
+        .heap_limit(Some(MAX_LINE_BYTES))
         .before_context(context)
         .after_context(context)
         .build()
@@ -95,27 +98,30 @@ pub(super) fn build_searcher(context: usize) -> Searcher {
 
 pub(super) fn check_pattern(pattern: &str) -> Result<(), ToolError> {
     match pattern.len() {
-        0 => Err(bad_pattern(pattern, "it is empty")),
-        1..=PATTERN_BYTES => Ok(()),
-        _ => Err(bad_pattern(pattern, format_args!("it is longer than {PATTERN_BYTES} bytes"))),
+        0 => Err(invalid_pattern_error(pattern, "it is empty")),
+        1..=MAX_PATTERN_BYTES => Ok(()),
+        _ => Err(invalid_pattern_error(
+            pattern,
+            format_args!("it is longer than {MAX_PATTERN_BYTES} bytes"),
+        )),
     }
 }
 
-pub(super) fn bad_pattern(pattern: &str, why: impl fmt::Display) -> ToolError {
+pub(super) fn invalid_pattern_error(pattern: &str, why: impl fmt::Display) -> ToolError {
     ToolError::failed(format!("Invalid pattern '{pattern}': {why}")).without_retry()
 }
 
-/// Searches a file of a walk until `see` returns `false`. The walk counts files that cannot be
+/// Searches a file of a walk until `on_line` returns `false`. The walk counts files that cannot be
 /// searched to their end. Returns `false` for a binary file: lines seen in it do not count.
 pub(super) fn search_file(
     walk: &mut Walk<'_>,
     path: &Path,
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
-    see: impl FnMut(SeenLine<'_>) -> bool,
+    on_line: impl FnMut(SeenLine<'_>) -> bool,
 ) -> Result<bool, ToolError> {
     let outcome = match walk.root.open_canonical(path) {
-        Ok((file, _)) => search_reader(file, walk.stop, searcher, matcher, see),
+        Ok((file, _)) => search_reader(file, walk.stop, searcher, matcher, on_line),
         Err(_) => SearchEnd::Unreadable,
     };
     match outcome {
@@ -123,7 +129,7 @@ pub(super) fn search_file(
         SearchEnd::Binary => return Ok(false),
         SearchEnd::Unreadable => walk.count_unreadable(),
         SearchEnd::TooLong => {
-            let shown = display_path(&walk.as_given(path));
+            let shown = display_path(&walk.to_caller_path(path));
             walk.count_unfinished(&shown);
         }
         SearchEnd::Halted(_) => drop(walk.should_stop()?),
@@ -131,15 +137,15 @@ pub(super) fn search_file(
     Ok(true)
 }
 
-/// Searches a reader. Stops early if `stop` says so, even in an endless stream.
+/// Searches a reader. Even in an endless stream, the search stops soon after `stop` asks for it.
 pub(super) fn search_reader(
     from: impl Read,
     stop: &StopSignal,
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
-    see: impl FnMut(SeenLine<'_>) -> bool,
+    on_line: impl FnMut(SeenLine<'_>) -> bool,
 ) -> SearchEnd {
-    let mut eye = MatchSink { see, is_binary: false };
+    let mut eye = MatchSink { on_line, is_binary: false };
     let result = searcher.search_reader(matcher, StoppableReader { from, stop }, &mut eye);
     match (result, stop.stop_reason()) {
         (Err(err), Some(halt)) if is_halt(&err) => SearchEnd::Halted(halt),
@@ -165,7 +171,7 @@ impl<R: Read> Read for StoppableReader<'_, R> {
     }
 }
 
-/// The library reports this case only in the text of the error.
+/// ripgrep's library reports this case only in the text of the error.
 fn is_too_long(err: &io::Error) -> bool {
     err.to_string().contains("allocation limit")
 }
@@ -175,7 +181,7 @@ fn is_halt(err: &io::Error) -> bool {
 }
 
 struct MatchSink<F> {
-    see: F,
+    on_line: F,
     is_binary: bool,
 }
 
@@ -184,16 +190,16 @@ impl<F: FnMut(SeenLine<'_>) -> bool> Sink for MatchSink<F> {
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         let number = found.line_number().unwrap_or_default();
-        Ok((self.see)(SeenLine::Match { number, line: found.bytes() }))
+        Ok((self.on_line)(SeenLine::Match { number, line: found.bytes() }))
     }
 
     fn context(&mut self, _: &Searcher, beside: &SinkContext<'_>) -> io::Result<bool> {
         let number = beside.line_number().unwrap_or_default();
-        Ok((self.see)(SeenLine::Context { number, line: beside.bytes() }))
+        Ok((self.on_line)(SeenLine::Context { number, line: beside.bytes() }))
     }
 
     fn context_break(&mut self, _: &Searcher) -> io::Result<bool> {
-        Ok((self.see)(SeenLine::Gap))
+        Ok((self.on_line)(SeenLine::Gap))
     }
 
     fn finish(&mut self, _: &Searcher, end: &SinkFinish) -> io::Result<()> {

@@ -40,7 +40,7 @@ fn file_tools_have_their_documented_names_and_parameters() {
 }
 
 /// Sets modification times, the oldest first.
-fn age(project: &Project, paths: &[&str]) {
+fn set_modification_times(project: &Project, paths: &[&str]) {
     for (index, path) in paths.iter().enumerate() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + index as u64);
         File::open(project.path(path)).unwrap().set_modified(time).unwrap();
@@ -50,11 +50,11 @@ fn age(project: &Project, paths: &[&str]) {
 #[tokio::test]
 async fn glob_finds_the_newest_first() {
     let files = ["src/a.py", "b.py", "src/deep/c.py", ".hidden/d.py", "e.txt", "node_modules/f.js"];
-    let project = Project::with(&files.map(|path| (path, "x")));
-    age(&project, &files);
-    project.file(".git/hook.py", "");
-    project.file(".gitignore", "node_modules\n");
-    project.link("src/a.py", "link.py");
+    let project = Project::with_files(&files.map(|path| (path, "x")));
+    set_modification_times(&project, &files);
+    project.write_file(".git/hook.py", "");
+    project.write_file(".gitignore", "node_modules\n");
+    project.create_symlink("src/a.py", "link.py");
     let glob = async |args, expected| project.check("glob", args, expected).await;
     glob(
         json!({ "pattern": "*.py" }),
@@ -152,14 +152,14 @@ async fn glob_finds_the_newest_first() {
 
 #[tokio::test]
 async fn grep_returns_files_lines_or_counts() {
-    let project = Project::with(&[
+    let project = Project::with_files(&[
         ("a.txt", "one\nTwo\nthree\nfour\nfive\nsix\nseven two\n"),
         ("b/crlf.txt", "two\r\nsecond two\r\n"),
         ("c.txt", "nothing\n"),
         (".hidden", "two"),
     ]);
-    project.file("binary", b"two\0two\n");
-    project.file(
+    project.write_file("binary", b"two\0two\n");
+    project.write_file(
         "utf16",
         "\u{feff}two\n".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>(),
     );
@@ -220,7 +220,7 @@ async fn grep_returns_files_lines_or_counts() {
 
 #[tokio::test]
 async fn grep_searches_only_the_given_path() {
-    let project = Project::with(&[("a.txt", "two"), ("b/c.txt", "two"), (".hidden", "two")]);
+    let project = Project::with_files(&[("a.txt", "two"), ("b/c.txt", "two"), (".hidden", "two")]);
     let grep = async |args, expected| project.check("grep", args, expected).await;
     grep(
         json!({ "pattern": "two", "path": ".hidden" }),
@@ -263,7 +263,7 @@ async fn grep_searches_only_the_given_path() {
 
 #[tokio::test]
 async fn grep_skips_files_that_git_ignores() {
-    let project = Project::with(&[
+    let project = Project::with_files(&[
         (".gitignore", "*.log\n/build\n!keep.log\n"),
         ("a.log", "x"),
         ("keep.log", "x"),
@@ -312,10 +312,10 @@ async fn grep_skips_files_that_git_ignores() {
 
 #[tokio::test]
 async fn glob_finds_symlinks_whose_targets_are_inside_the_root() {
-    let project = Project::with(&[("src/a.py", "")]);
-    project.link("src/a.py", "near.py");
-    project.link(project.path("src/a.py"), "far.py");
-    project.link("/etc/passwd", "out.py");
+    let project = Project::with_files(&[("src/a.py", "")]);
+    project.create_symlink("src/a.py", "near.py");
+    project.create_symlink(project.path("src/a.py"), "far.py");
+    project.create_symlink("/etc/passwd", "out.py");
     let found = project.call("glob", json!({ "pattern": "*.py" })).await;
     let mut lines: Vec<_> = found.lines().collect();
     lines.sort_unstable();
@@ -327,7 +327,7 @@ async fn glob_finds_symlinks_whose_targets_are_inside_the_root() {
 async fn tree_counts_entries_below_its_depth() {
     let project = Project::new();
     for number in 0..250 {
-        project.file(&format!("many/{number}.txt"), "");
+        project.write_file(&format!("many/{number}.txt"), "");
     }
     let tree = project.call("tree", json!({})).await;
     assert!(tree.contains("    └── … 50 more\n\n1 folder(s), 250 file(s)"), "{tree}");
@@ -336,7 +336,7 @@ async fn tree_counts_entries_below_its_depth() {
 /// Regression: the output said `2 left out by .gitignore` in a folder that had only Faber's store.
 #[tokio::test]
 async fn tree_explains_why_entries_are_left_out() {
-    let mut project = Project::with(&[("faber.db", ""), ("faber.db-wal", "")]);
+    let mut project = Project::with_files(&[("faber.db", ""), ("faber.db-wal", "")]);
     let own = ["faber.db", "faber.db-wal"].map(|name| project.path(name));
     project.root = Root::open(project.path("")).unwrap().with_protected(&own);
     let check = async |project: &Project, tool, args, expected| {
@@ -355,7 +355,7 @@ async fn tree_explains_why_entries_are_left_out() {
         ("c.tmp", ""),
         (".git/config", ""),
     ] {
-        project.file(path, text);
+        project.write_file(path, text);
     }
     let tree = expect![[r"
         ./
@@ -368,7 +368,7 @@ async fn tree_explains_why_entries_are_left_out() {
 
 #[tokio::test]
 async fn tree_shows_folders_first() {
-    let project = Project::with(&[
+    let project = Project::with_files(&[
         ("b.txt", ""),
         ("src/deep/er/x.rs", ""),
         ("src/main.rs", ""),
@@ -377,7 +377,7 @@ async fn tree_shows_folders_first() {
         (".gitignore", "target\n"),
         (".git/config", ""),
     ]);
-    project.link("b.txt", "link");
+    project.create_symlink("b.txt", "link");
     fs::create_dir(project.path("empty")).unwrap();
     let tree = async |args, expected| project.check("tree", args, expected).await;
     tree(
@@ -435,7 +435,7 @@ async fn tree_shows_folders_first() {
 }
 
 /// Returns the output of `file_info` without parts that differ between machines.
-async fn info(project: &Project, path: &str) -> String {
+async fn describe_without_machine_details(project: &Project, path: &str) -> String {
     let text = project.call("file_info", json!({ "file_path": path })).await;
     let names = ["Path", "Type", "Size", "Modified", "Permissions", "Lines", "Content", "Entries"];
     let is_known =
@@ -445,11 +445,11 @@ async fn info(project: &Project, path: &str) -> String {
 
 #[tokio::test]
 async fn file_info_names_the_type_of_an_entry() {
-    let project = Project::with(&[("a.txt", "one\ntwo"), ("b/c", "")]);
-    project.link("a.txt", "link");
+    let project = Project::with_files(&[("a.txt", "one\ntwo"), ("b/c", "")]);
+    project.create_symlink("a.txt", "link");
     fs::set_permissions(project.path("a.txt"), fs::Permissions::from_mode(0o640)).unwrap();
     let info = async |path: &str, expected: Expect| {
-        let text = info(&project, path).await;
+        let text = describe_without_machine_details(&project, path).await;
         let lines = text.lines().filter(|line| path != "b" || !line.starts_with("Size"));
         expected.assert_eq(&lines.collect::<Vec<_>>().join("\n"));
     };
@@ -457,7 +457,7 @@ async fn file_info_names_the_type_of_an_entry() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         File::open(project.path(path)).unwrap().set_modified(time).unwrap();
     }
-    info(
+    describe_without_machine_details(
         "a.txt",
         expect![[r"
             Path: a.txt
@@ -468,7 +468,7 @@ async fn file_info_names_the_type_of_an_entry() {
             Lines: 2"]],
     )
     .await;
-    info(
+    describe_without_machine_details(
         "link",
         expect![[r"
             Path: link
@@ -479,7 +479,7 @@ async fn file_info_names_the_type_of_an_entry() {
             Lines: 2"]],
     )
     .await;
-    info(
+    describe_without_machine_details(
         "b",
         expect![[r"
             Path: b
@@ -493,15 +493,17 @@ async fn file_info_names_the_type_of_an_entry() {
 
 #[tokio::test]
 async fn file_info_counts_lines_of_text() {
-    let project = Project::with(&[("big", &"x\n".repeat(1_000_000))]);
-    project.file("binary", b"a\0b");
-    project.fifo("fifo");
+    let project = Project::with_files(&[("big", &"x\n".repeat(1_000_000))]);
+    project.write_file("binary", b"a\0b");
+    project.create_fifo("fifo");
     for path in ["big", "binary"] {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         File::open(project.path(path)).unwrap().set_modified(time).unwrap();
     }
-    let info = async |path: &str, expected: Expect| expected.assert_eq(&info(&project, path).await);
-    info(
+    let info = async |path: &str, expected: Expect| {
+        expected.assert_eq(&describe_without_machine_details(&project, path).await)
+    };
+    describe_without_machine_details(
         "big",
         expect![[r"
             Path: big
@@ -512,7 +514,7 @@ async fn file_info_counts_lines_of_text() {
             Lines: 1000000"]],
     )
     .await;
-    info(
+    describe_without_machine_details(
         "binary",
         expect![[r"
             Path: binary
@@ -523,7 +525,7 @@ async fn file_info_counts_lines_of_text() {
             Content: binary"]],
     )
     .await;
-    info("none", expect!["tool.failed: File not found: none"]).await;
+    describe_without_machine_details("none", expect!["tool.failed: File not found: none"]).await;
     let fifo = project.call("file_info", json!({ "file_path": "fifo" })).await;
     assert!(fifo.starts_with("Path: fifo\nType: FIFO\n"), "{fifo}");
 }

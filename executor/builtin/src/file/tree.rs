@@ -42,9 +42,9 @@ struct TreeDrawing<'a> {
 }
 
 pub(super) fn draw_tree(root: &Root, args: &Tree, stop: &StopSignal) -> Result<String, ToolError> {
-    let place = root.resolve_folder(args.path.as_deref())?;
+    let target_path = root.resolve_folder(args.path.as_deref())?;
     let mut walk = Walk::new(root, WalkRules::Ignored, stop);
-    let start = walk.start_entry(&place.path, Kind::Folder)?;
+    let start = walk.set_start(&target_path.path, Kind::Folder)?;
     let mut drawing = TreeDrawing {
         root,
         walk,
@@ -54,7 +54,7 @@ pub(super) fn draw_tree(root: &Root, args: &Tree, stop: &StopSignal) -> Result<S
         is_full: false,
     };
     drawing.draw_folder(&start, "", args.depth.clamp(1, MAX_DEPTH))?;
-    Ok(drawing.into_output(&place.path))
+    Ok(drawing.into_output(&target_path.path))
 }
 
 impl TreeDrawing<'_> {

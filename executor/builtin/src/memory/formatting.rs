@@ -27,21 +27,21 @@ pub(super) fn format_snippet(name: &Key, memory: &Memory) -> String {
     text
 }
 
-/// Returns a line of a list. The excerpt is around the match if `wanted` is given.
-pub(super) fn format_line(key: &Key, memory: &Memory, wanted: Option<&str>) -> String {
+/// Returns a line of a list. The excerpt is around the match if `query` is given.
+pub(super) fn format_line(key: &Key, memory: &Memory, query: Option<&str>) -> String {
     let mut line = format!("- {key}");
     if let Some(language) = memory.language.as_deref().filter(|language| !language.is_empty()) {
-        line.extend([" (", &excerpt(language, 0), ")"]);
+        line.extend([" (", &make_excerpt(language, 0), ")"]);
     }
     if !memory.tags.is_empty() {
         let more = if memory.tags.len() > MAX_SHOWN_TAGS { ", …" } else { "" };
         let shown = &memory.tags[..memory.tags.len().min(MAX_SHOWN_TAGS)];
-        line.extend([" [", &excerpt(&shown.join(", "), 0), more, "]"]);
+        line.extend([" [", &make_excerpt(&shown.join(", "), 0), more, "]"]);
     }
-    let at = wanted.and_then(|word| find_ignoring_case(&memory.value, word));
+    let at = query.and_then(|word| find_ignoring_case(&memory.value, word));
     let text = match (&memory.description, at) {
-        (Some(description), None) if !description.is_empty() => excerpt(description, 0),
-        _ => excerpt(&memory.value, at.unwrap_or_default()),
+        (Some(description), None) if !description.is_empty() => make_excerpt(description, 0),
+        _ => make_excerpt(&memory.value, at.unwrap_or_default()),
     };
     if !text.is_empty() {
         line.extend([": ", &text]);
@@ -56,7 +56,7 @@ fn find_ignoring_case(text: &str, word: &str) -> Option<usize> {
 }
 
 /// Returns an excerpt on one line that contains the position `at`.
-fn excerpt(text: &str, at: usize) -> String {
+fn make_excerpt(text: &str, at: usize) -> String {
     let from = if at > EXCERPT_CHARACTERS - CHARACTERS_BEFORE_MATCH {
         at - CHARACTERS_BEFORE_MATCH
     } else {
@@ -92,17 +92,17 @@ mod tests {
     fn an_excerpt_is_one_short_line_around_the_match() {
         for (text, at, line) in [("", 0, ""), ("  a \n\n\tb\u{0}c ", 0, "a b c"), ("…  a", 0, "…a")]
         {
-            assert_eq!(excerpt(text, at), line, "{text}");
+            assert_eq!(make_excerpt(text, at), line, "{text}");
         }
         let long = format!("{}NEEDLE{}", "ö ".repeat(500), "x".repeat(500));
-        let line = excerpt(&long, find_ignoring_case(&long, "needle").unwrap());
+        let line = make_excerpt(&long, find_ignoring_case(&long, "needle").unwrap());
         assert!(line.starts_with('…') && line.contains("NEEDLE") && line.ends_with('…'), "{line}");
         assert!(line.chars().count() <= EXCERPT_CHARACTERS + 2);
-        assert!(excerpt(&long, 0).starts_with("ö ö"));
+        assert!(make_excerpt(&long, 0).starts_with("ö ö"));
         // Lower case changes the length of this text, so the position is not exact.
         let text = "İ".repeat(100);
         assert!(find_ignoring_case(&text, "i").is_some());
-        assert!(!excerpt(&text, 199).is_empty());
+        assert!(!make_excerpt(&text, 199).is_empty());
     }
 
     #[test]

@@ -18,18 +18,18 @@ use super::{
     scope::{Key, Scope},
 };
 
-/// Longest text. Its output still fits together with a heading.
-pub(super) const VALUE_BYTES: usize = limits::OUTPUT_BYTES - (16 << 10);
+/// Longest text of a memory. Together with a heading, it still fits into the output of a tool.
+pub(super) const MAX_VALUE_BYTES: usize = limits::OUTPUT_BYTES - (16 << 10);
 pub(super) const MAX_MEMORIES: usize = 10_000;
 pub(super) const MAX_TAGS: usize = 32;
-const TAG_BYTES: usize = 128;
-const WORDS_BYTES: usize = limits::TEXT_BYTES;
-/// Records read at once. Each may have a megabyte.
-const PAGE_RECORDS: usize = 32;
-const SHOWN_MATCHES: usize = 10;
-const LISTED_MEMORIES: usize = 200;
+const MAX_TAG_BYTES: usize = 128;
+const MAX_QUERY_BYTES: usize = limits::TEXT_BYTES;
+/// Records per page. Each may have a megabyte, and a page is in memory.
+const RECORDS_PER_PAGE: usize = 32;
+const MAX_SHOWN_MATCHES: usize = 10;
+const MAX_LISTED_MEMORIES: usize = 200;
 /// Bytes of text that one search reads. That takes about a second.
-pub(super) const SEARCH_BYTES: usize = 256 << 20;
+pub(super) const MAX_SEARCH_BYTES: usize = 256 << 20;
 
 #[derive(Debug)]
 pub(super) struct MemoryStore {
@@ -57,7 +57,7 @@ impl MemoryStore {
         let (kind, at) = (RecordKind::Memory, self.clock.now());
         let record = Record { kind, name, value: Arc::new(value), at };
         let put = self.store.put_record(&record, WriteCondition::Never).await;
-        put.map_err(|err| store_failure(&err)).map(drop)
+        put.map_err(|err| store_error(&err)).map(drop)
     }
 
     async fn check_capacity(&self, scope: Scope, name: &str) -> Result<(), ToolError> {
@@ -72,19 +72,19 @@ impl MemoryStore {
         Err(ToolError::failed(why).without_retry())
     }
 
-    async fn count_memories(&self, scope: Scope, most: usize) -> Result<usize, ToolError> {
-        let count = self.store.count_records(RecordKind::Memory, &scope.name_prefix(), most).await;
-        count.map_err(|err| store_failure(&err))
+    async fn count_memories(&self, scope: Scope, limit: usize) -> Result<usize, ToolError> {
+        let count = self.store.count_records(RecordKind::Memory, &scope.name_prefix(), limit).await;
+        count.map_err(|err| store_error(&err))
     }
 
     async fn find_record(&self, name: &str) -> Result<Option<Record>, ToolError> {
-        self.store.find_record(RecordKind::Memory, name).await.map_err(|err| store_failure(&err))
+        self.store.find_record(RecordKind::Memory, name).await.map_err(|err| store_error(&err))
     }
 
     /// Returns the memory of a key. The error names another scope that has the key.
     pub(super) async fn recall_memory(&self, scope: Scope, key: &Key) -> Result<Memory, ToolError> {
         if let Some(record) = self.find_record(&scope.record_name(key)).await? {
-            return parse_memory(&record).map_err(|err| store_failure(&err));
+            return parse_memory(&record).map_err(|err| store_error(&err));
         }
         let why = format!("nothing is saved as '{key}' in {scope}");
         for other in Scope::ALL.into_iter().filter(|other| *other != scope) {
@@ -99,7 +99,7 @@ impl MemoryStore {
 
     pub(super) async fn remove(&self, scope: Scope, key: &Key) -> Result<bool, ToolError> {
         let removed = self.store.remove_record(RecordKind::Memory, &scope.record_name(key)).await;
-        removed.map_err(|err| store_failure(&err))
+        removed.map_err(|err| store_error(&err))
     }
 
     pub(super) async fn clear(
@@ -113,7 +113,7 @@ impl MemoryStore {
             let removals = page
                 .iter()
                 .map(|record| self.store.remove_record(RecordKind::Memory, &record.name));
-            let removed = try_join_all(removals).await.map_err(|err| store_failure(&err))?;
+            let removed = try_join_all(removals).await.map_err(|err| store_error(&err))?;
             cleared += removed.into_iter().filter(|removed| *removed).count();
         }
         Ok(cleared)
@@ -127,7 +127,7 @@ impl MemoryStore {
     ) -> Result<String, ToolError> {
         let mut pages = RecordPages::in_scope(self, scope);
         let mut lines = Vec::new();
-        while lines.len() < LISTED_MEMORIES
+        while lines.len() < MAX_LISTED_MEMORIES
             && let Some(page) = pages.next(cancel).await?
         {
             for (key, memory) in page.iter().filter_map(|record| parse_record(scope, record)) {
@@ -135,10 +135,10 @@ impl MemoryStore {
             }
         }
         let mut count = lines.len();
-        if !pages.is_over {
+        if !pages.is_finished {
             count = count.max(self.count_memories(scope, usize::MAX).await?);
         }
-        lines.truncate(LISTED_MEMORIES);
+        lines.truncate(MAX_LISTED_MEMORIES);
         if lines.is_empty() {
             return Ok(format!("No memories in {scope}"));
         }
@@ -150,26 +150,26 @@ impl MemoryStore {
     }
 
     /// Returns the first matches as text: matches in keys first, then in tags, then in texts. Reads
-    /// about `most` bytes of texts.
+    /// about `limit` bytes of texts.
     pub(super) async fn search_memories(
         &self,
         scope: Scope,
         query: &str,
-        most: usize,
+        limit: usize,
         cancel: &CancellationToken,
     ) -> Result<String, ToolError> {
         if query.trim().is_empty() {
             let why = "`query` is empty: `list_memories` shows all memories";
             return Err(ToolError::failed(why).without_retry());
         }
-        check_bytes("`query`", query.len(), WORDS_BYTES)?;
+        check_bytes("`query`", query.len(), MAX_QUERY_BYTES)?;
         let wanted: Arc<str> = query.trim().to_lowercase().into();
         let (mut pages, mut matches, mut bytes) =
             (RecordPages::in_scope(self, scope), Matches::default(), 0);
-        let mut is_whole = true;
+        let mut searched_all = true;
         while let Some(page) = pages.next(cancel).await? {
             let wanted = Arc::clone(&wanted);
-            // A page has megabytes of text, so it is searched on a blocking thread.
+            // Searches the page on a blocking thread, because it has megabytes of text.
             let looked = spawn_blocking(move || {
                 for (key, memory) in page.iter().filter_map(|record| parse_record(scope, record)) {
                     bytes += memory.value.len();
@@ -180,12 +180,12 @@ impl MemoryStore {
             (matches, bytes) = looked
                 .await
                 .map_err(|err| ToolError::failed(format!("the search ended early: {err}")))?;
-            if bytes > most {
-                is_whole = false;
+            if bytes > limit {
+                searched_all = false;
                 break;
             }
         }
-        Ok(matches.into_text(query.trim(), scope, is_whole))
+        Ok(matches.into_text(query.trim(), scope, searched_all))
     }
 }
 
@@ -212,27 +212,27 @@ impl Matches {
             return;
         };
         self.count += 1;
-        if self.lines[rank].len() < SHOWN_MATCHES {
+        if self.lines[rank].len() < MAX_SHOWN_MATCHES {
             self.lines[rank].push(formatting::format_line(key, memory, Some(wanted)));
         }
     }
 
-    fn into_text(self, query: &str, scope: Scope, is_whole: bool) -> String {
+    fn into_text(self, query: &str, scope: Scope, searched_all: bool) -> String {
         let Self { seen, count, lines } = self;
         let mut text = match count {
             0 => format!("No memories matching '{query}' in {scope}"),
-            1..=SHOWN_MATCHES => {
+            1..=MAX_SHOWN_MATCHES => {
                 format!("Found {} matching '{query}' in {scope}:", formatting::format_count(count))
             }
             _ => format!(
-                "Found {} matching '{query}' in {scope}, the first {SHOWN_MATCHES}:",
+                "Found {} matching '{query}' in {scope}, the first {MAX_SHOWN_MATCHES}:",
                 formatting::format_count(count)
             ),
         };
-        for line in lines.into_iter().flatten().take(SHOWN_MATCHES) {
+        for line in lines.into_iter().flatten().take(MAX_SHOWN_MATCHES) {
             text.extend(["\n", &line]);
         }
-        if !is_whole {
+        if !searched_all {
             let seen = formatting::format_count(seen);
             text.extend(["\n(only the first ", &seen, " were searched: there is too much text)"]);
         }
@@ -244,12 +244,12 @@ struct RecordPages<'a> {
     memory_store: &'a MemoryStore,
     prefix: String,
     after: Option<String>,
-    is_over: bool,
+    is_finished: bool,
 }
 
 impl<'a> RecordPages<'a> {
     fn in_scope(memory_store: &'a MemoryStore, scope: Scope) -> Self {
-        Self { memory_store, prefix: scope.name_prefix(), after: None, is_over: false }
+        Self { memory_store, prefix: scope.name_prefix(), after: None, is_finished: false }
     }
 
     async fn next(&mut self, cancel: &CancellationToken) -> Result<Option<Vec<Record>>, ToolError> {
@@ -259,15 +259,15 @@ impl<'a> RecordPages<'a> {
                 "stopped before everything was searched",
             ));
         }
-        if self.is_over {
+        if self.is_finished {
             return Ok(None);
         }
         let page =
-            RecordPage { after: self.after.take(), ..RecordPage::first_records(PAGE_RECORDS) };
+            RecordPage { after: self.after.take(), ..RecordPage::first_records(RECORDS_PER_PAGE) };
         let page = page.with_prefix(&self.prefix);
         let records = self.memory_store.store.list_records(RecordKind::Memory, page).await;
-        let records = records.map_err(|err| store_failure(&err))?;
-        self.is_over = records.len() < PAGE_RECORDS;
+        let records = records.map_err(|err| store_error(&err))?;
+        self.is_finished = records.len() < RECORDS_PER_PAGE;
         self.after = records.last().map(|record| record.name.clone());
         Ok(Some(records))
     }
@@ -275,23 +275,24 @@ impl<'a> RecordPages<'a> {
 
 impl Memory {
     fn check_sizes(&self) -> Result<(), ToolError> {
-        check_bytes("the text", self.value.len(), VALUE_BYTES)?;
-        check_bytes("the language", self.language.as_ref().map_or(0, String::len), TAG_BYTES)?;
+        check_bytes("the text", self.value.len(), MAX_VALUE_BYTES)?;
+        check_bytes("the language", self.language.as_ref().map_or(0, String::len), MAX_TAG_BYTES)?;
         let description = self.description.as_ref().map_or(0, String::len);
-        check_bytes("the description", description, WORDS_BYTES)?;
+        check_bytes("the description", description, MAX_QUERY_BYTES)?;
         if self.tags.len() > MAX_TAGS {
             let why = format!("{} tags are too many: at most {MAX_TAGS}", self.tags.len());
             return Err(ToolError::failed(why).without_retry());
         }
-        self.tags.iter().try_for_each(|tag| check_bytes("a tag", tag.len(), TAG_BYTES))
+        self.tags.iter().try_for_each(|tag| check_bytes("a tag", tag.len(), MAX_TAG_BYTES))
     }
 }
 
-fn check_bytes(what: &str, bytes: usize, most: usize) -> Result<(), ToolError> {
-    if bytes <= most {
+fn check_bytes(what: &str, bytes: usize, limit: usize) -> Result<(), ToolError> {
+    if bytes <= limit {
         return Ok(());
     }
-    let why = format!("{what} has {bytes} bytes, and the limit is {most}: shorten it, or split it");
+    let why =
+        format!("{what} has {bytes} bytes, and the limit is {limit}: shorten it, or split it");
     Err(ToolError::failed(why).without_retry())
 }
 
@@ -310,7 +311,7 @@ fn parse_record(scope: Scope, record: &Record) -> Option<(Key, Memory)> {
     }
 }
 
-fn store_failure(err: &StoreError) -> ToolError {
+fn store_error(err: &StoreError) -> ToolError {
     match err {
         StoreError::Unavailable(_) => {
             ToolError::new(ErrorCode::UNAVAILABLE, err.to_string()).with_unknown_outcome()

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use shared::limits;
 
-const KEY_BYTES: usize = 256;
+const MAX_KEY_BYTES: usize = 256;
 const ESCAPE: char = '%';
 
 /// A group of memories.
@@ -78,9 +78,9 @@ impl TryFrom<String> for Key {
         let key = Self(text);
         // An escaped character takes two characters, so a few shorter keys are rejected, too.
         let longest = Scope::Snippets.record_name(&key).len();
-        if bytes > KEY_BYTES || longest > limits::NAME_BYTES {
+        if bytes > MAX_KEY_BYTES || longest > limits::NAME_BYTES {
             return Err(format!(
-                "a key has at most {KEY_BYTES} bytes, this has {bytes}: use a short name, and put \
+                "a key has at most {MAX_KEY_BYTES} bytes, this has {bytes}: use a short name, and put \
                  the text into the value"
             ));
         }
@@ -108,8 +108,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// Returns the character that follows the escape, if `char` needs an escape. C0 control characters
-/// use the caret notation, C1 control characters use letters of Latin-1.
+/// Returns the letter to write after the escape character, if `char` needs an escape. C0 control
+/// characters use the caret notation, C1 control characters use letters of Latin-1.
 fn escape_char(char: char) -> Option<char> {
     match char {
         ESCAPE => Some(ESCAPE),
@@ -166,8 +166,8 @@ mod tests {
     #[test]
     fn a_key_must_not_be_empty_or_too_long() {
         assert!(Key::try_from(String::new()).unwrap_err().contains("not empty"));
-        assert!(Key::try_from("ö".repeat(KEY_BYTES / 2)).is_ok());
-        assert!(Key::try_from("x".repeat(KEY_BYTES + 1)).unwrap_err().contains("257"));
+        assert!(Key::try_from("ö".repeat(MAX_KEY_BYTES / 2)).is_ok());
+        assert!(Key::try_from("x".repeat(MAX_KEY_BYTES + 1)).unwrap_err().contains("257"));
         assert!(Key::try_from("/".repeat(250)).is_ok());
     }
 

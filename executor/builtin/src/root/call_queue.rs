@@ -16,11 +16,11 @@ use toolbox::{Tool, ToolContext, function};
 use super::Root;
 
 /// Concurrent calls for single files. They are short.
-pub(super) const FILE_CALLS: usize = 8;
+pub(super) const MAX_FILE_CALLS: usize = 8;
 /// Concurrent searches. Each keeps a core and a disk busy.
-pub(super) const SEARCH_CALLS: usize = 4;
+pub(super) const MAX_SEARCH_CALLS: usize = 4;
 /// Time limit of a search. After it, the search returns the results so far.
-pub(crate) const SEARCH_TIME: Duration = Duration::from_secs(30);
+pub(crate) const SEARCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The queue of a call. Long searches do not delay short calls.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ pub(crate) enum Queue {
 #[derive(Clone, Debug)]
 pub(crate) struct StopSignal {
     cancel: CancellationToken,
-    until: Option<Instant>,
+    deadline: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,14 +71,14 @@ impl ToolEntry {
 
 impl StopSignal {
     pub(crate) fn new(cancel: CancellationToken, limit: Option<Duration>) -> Self {
-        Self { cancel, until: limit.and_then(|limit| Instant::now().checked_add(limit)) }
+        Self { cancel, deadline: limit.and_then(|limit| Instant::now().checked_add(limit)) }
     }
 
     pub(crate) fn stop_reason(&self) -> Option<StopReason> {
         if self.cancel.is_cancelled() {
             return Some(StopReason::Cancelled);
         }
-        let is_late = self.until.is_some_and(|until| Instant::now() >= until);
+        let is_late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         is_late.then_some(StopReason::TimeUp)
     }
 
@@ -124,8 +124,8 @@ impl Root {
 
     pub(super) fn queue_permits(&self, queue: Queue) -> Arc<Semaphore> {
         let queue = match queue {
-            Queue::File => &self.0.files,
-            Queue::Search => &self.0.searches,
+            Queue::File => &self.0.file_permits,
+            Queue::Search => &self.0.search_permits,
         };
         Arc::clone(queue)
     }
@@ -135,7 +135,7 @@ impl Queue {
     fn time_limit(self) -> Option<Duration> {
         match self {
             Self::File => None,
-            Self::Search => Some(SEARCH_TIME),
+            Self::Search => Some(SEARCH_TIMEOUT),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Access by canonical paths without following symlinks.
 //!
-//! A path is first resolved and checked. Another process may then put a symlink into it. So the
-//! opening must not follow symlinks.
+//! A path is first resolved and checked, and then opened. Another process may put a symlink into
+//! the path in between, so opening must not follow symlinks.
 
 use std::{
     ffi::OsStr,
@@ -13,7 +13,7 @@ use std::{
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{Dir, File, Metadata, MetadataExt as _, OpenOptions};
 
-use super::{Root, file_id, kind_name, nonblocking, os_path};
+use super::{Root, file_id, kind_name, os_path, set_nonblocking};
 
 impl Root {
     /// Resolves a path to one without symlinks, relative to the root. The last part need not exist.
@@ -44,8 +44,9 @@ impl Root {
     /// Opens a regular file for reading, by its canonical path. Never blocks on a FIFO.
     pub(crate) fn open_canonical(&self, path: &Path) -> io::Result<(fs::File, Metadata)> {
         let (file, meta) = if self.protected_files().is_empty() {
-            let file =
-                self.dir().open_with(os_path(path), nonblocking(OpenOptions::new().read(true)))?;
+            let file = self
+                .dir()
+                .open_with(os_path(path), set_nonblocking(OpenOptions::new().read(true)))?;
             let meta = file.metadata()?;
             (file, meta)
         } else {
@@ -54,7 +55,7 @@ impl Root {
             }
             let folder = self.parent_folder(path)?;
             let name = path.file_name().unwrap_or(OsStr::new("."));
-            self.open_in(&folder, name, OpenOptions::new().read(true))?
+            self.open_in_folder(&folder, name, OpenOptions::new().read(true))?
         };
         if !meta.is_file() {
             return Err(io::Error::other(format!("it is {}", kind_name(&meta))));
@@ -63,39 +64,40 @@ impl Root {
     }
 
     /// Opens a file in an open folder. Rejects a hard link to a protected file.
-    pub(super) fn open_in(
+    pub(super) fn open_in_folder(
         &self,
         folder: &Dir,
         name: &OsStr,
         options: &mut OpenOptions,
     ) -> io::Result<(File, Metadata)> {
-        // Does not open a file that is known to be protected: closing it would drop SQLite's locks.
+        // A protected file must not be opened, because closing it would drop SQLite's locks.
         let found = folder.symlink_metadata(name).ok();
-        let is_told = |meta: &Metadata| meta.nlink() > 1 || self.1.is_some();
-        if let Some(found) = found.filter(is_told)
-            && self.is_own(&found)?
+        let is_link_or_search = |meta: &Metadata| meta.nlink() > 1 || self.1.is_some();
+        if let Some(found) = found.filter(is_link_or_search)
+            && self.is_protected_file(&found)?
         {
             return Err(protected_io_error());
         }
-        let options = nonblocking(options).clone().follow(FollowSymlinks::No).clone();
+        let options = set_nonblocking(options).clone().follow(FollowSymlinks::No).clone();
         let file = folder.open_with(name, &options)?;
         let meta = file.metadata()?;
-        if self.is_own(&meta)? {
+        if self.is_protected_file(&meta)? {
             return Err(protected_io_error());
         }
         Ok((file, meta))
     }
 
-    /// Returns whether a file is protected. During a search, a file with one name cannot become
-    /// protected.
-    fn is_own(&self, meta: &Metadata) -> io::Result<bool> {
+    /// Returns whether a file is protected. A search compares a file that has only one name with
+    /// the protected paths of its start, because such a file is not a hard link to any other.
+    fn is_protected_file(&self, meta: &Metadata) -> io::Result<bool> {
         let hidden = self.protected_files();
         let Some(seen) = &self.1 else { return hidden.is_protected(self.dir(), meta) };
-        let is_inside = seen.own.contains(&file_id(meta));
+        let is_inside = seen.protected_inside.contains(&file_id(meta));
         if is_inside || meta.nlink() == 1 {
             return Ok(is_inside);
         }
-        let all = seen.all.get_or_init(|| hidden.all_file_ids().map_err(|err| err.to_string()));
+        let all =
+            seen.all_protected.get_or_init(|| hidden.all_file_ids().map_err(|err| err.to_string()));
         let all = all.as_ref().map_err(|err| io::Error::other(err.clone()))?;
         Ok(all.binary_search(&file_id(meta)).is_ok()
             || hidden.is_protected_inside(self.dir(), meta))
@@ -105,7 +107,7 @@ impl Root {
     fn parent_folder(&self, path: &Path) -> io::Result<Arc<Dir>> {
         let path = path.parent().unwrap_or(Path::new(""));
         let Some(seen) = &self.1 else { return Ok(Arc::new(self.open_folder(path)?)) };
-        let mut last = seen.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = seen.last_folder.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, folder)) = last.as_ref().filter(|(of, _)| of == path) {
             return Ok(Arc::clone(folder));
         }

@@ -15,12 +15,12 @@ const GIT: &str = ".git";
 
 impl Root {
     /// Rejects a path that leads into `.git`, by its names or behind symlinks.
-    pub(super) fn check_git_writes(&self, given: &str, path: &Path) -> Result<(), ToolError> {
-        if self.0.git == GitWrites::Allowed {
+    pub(super) fn check_git_writes(&self, caller_path: &str, path: &Path) -> Result<(), ToolError> {
+        if self.0.git_writes == GitWrites::Allowed {
             return Ok(());
         }
-        if is_git(path) || self.real_path(path).is_none_or(|real| is_git(&real)) {
-            return Err(git_error(given));
+        if is_inside_git(path) || self.real_path(path).is_none_or(|real| is_inside_git(&real)) {
+            return Err(git_error(caller_path));
         }
         Ok(())
     }
@@ -33,8 +33,8 @@ impl Root {
         let rest = path.strip_prefix(there).ok()?;
         let real = match self.dir().canonicalize(os_path(there)) {
             Ok(real) => real,
-            // The symlink is broken or leads outside. The function that opens the file reports
-            // that.
+            // The symlink is broken or leads outside the root. The function that opens the file
+            // reports this error.
             Err(_) => there.to_owned(),
         };
         Some(real.join(rest))
@@ -42,17 +42,17 @@ impl Root {
 }
 
 /// Returns whether a part of a path is `.git`. Ignores case, because some file systems do.
-fn is_git(path: &Path) -> bool {
+fn is_inside_git(path: &Path) -> bool {
     path.components().any(|part| match part {
         Component::Normal(name) => name.eq_ignore_ascii_case(GIT),
         _ => false,
     })
 }
 
-fn git_error(given: &str) -> ToolError {
-    let given = display_path(Path::new(given));
+fn git_error(caller_path: &str) -> ToolError {
+    let caller_path = display_path(Path::new(caller_path));
     let text = format!(
-        "Refused: Path inside .git: {given} (files there can run programs; `git: allowed` in the \
+        "Refused: Path inside .git: {caller_path} (files there can run programs; `git: allowed` in the \
          toolset's `source` lets tools change them)"
     );
     ToolError::failed(text).without_retry()
@@ -66,20 +66,20 @@ mod tests {
     use super::super::{GitWrites, Root};
     use crate::tests::project::Project;
 
-    fn repository() -> Project {
-        let project = Project::with(&[
+    fn project_with_repository() -> Project {
+        let project = Project::with_files(&[
             (".git/config", "[core]\n"),
             (".git/hooks/pre-commit.sample", "#!/bin/sh\n"),
             ("module/.git", "gitdir: ../.git/modules/module\n"),
             ("module/a.txt", "a\n"),
         ]);
-        project.link(".git", "folder");
-        project.link(".git/config", "file");
-        project.link(project.path(".git"), "absolute");
+        project.create_symlink(".git", "folder");
+        project.create_symlink(".git/config", "file");
+        project.create_symlink(project.path(".git"), "absolute");
         project
     }
 
-    fn changes(path: &str) -> [(&'static str, Value); 3] {
+    fn write_calls(path: &str) -> [(&'static str, Value); 3] {
         let edit = json!({ "file_path": path, "old_string": "core", "new_string": "alias" });
         [
             ("write_file", json!({ "file_path": path, "content": "x" })),
@@ -90,7 +90,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_tool_writes_into_a_git_directory() {
-        let project = repository();
+        let project = project_with_repository();
         let ways = [
             ".git/hooks/pre-commit",
             ".git/config",
@@ -105,7 +105,7 @@ mod tests {
             "new/.git/config",
         ];
         for (path, (tool, args)) in
-            ways.iter().flat_map(|path| changes(path).map(|call| (path, call)))
+            ways.iter().flat_map(|path| write_calls(path).map(|call| (path, call)))
         {
             let said = project.call(tool, args).await;
             let is_absent = tool == "edit_file" && said.contains("File not found: ");
@@ -114,8 +114,8 @@ mod tests {
                 "{tool} {path}: {said}"
             );
         }
-        assert_eq!(project.text(".git/config"), "[core]\n");
-        assert_eq!(project.text("module/.git"), "gitdir: ../.git/modules/module\n");
+        assert_eq!(project.read_text(".git/config"), "[core]\n");
+        assert_eq!(project.read_text("module/.git"), "gitdir: ../.git/modules/module\n");
         for path in [".git/hooks/pre-commit", ".git/new", ".GIT", "new", ".git/config.bak"] {
             assert!(!project.path(path).exists(), "{path}");
         }
@@ -125,7 +125,7 @@ mod tests {
 
     #[tokio::test]
     async fn names_that_resemble_git_can_be_written() {
-        let project = repository();
+        let project = project_with_repository();
         for path in [".gitignore", ".github/workflows/ci.yaml", "a.git/config", "module/a.txt"] {
             let args = json!({ "file_path": path, "content": "x" });
             let said = project.call("write_file", args).await;
@@ -137,12 +137,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_root_that_allows_git_writes_can_change_git_files() {
-        let mut project = repository();
+        let mut project = project_with_repository();
         project.root = Root::open_with(project.path(""), GitWrites::Allowed).unwrap();
-        for (tool, args) in changes("folder/config").into_iter().rev() {
+        for (tool, args) in write_calls("folder/config").into_iter().rev() {
             let said = project.call(tool, args).await;
             assert!(!said.contains("Refused"), "{said}");
         }
-        assert_eq!(project.text(".git/config"), "x");
+        assert_eq!(project.read_text(".git/config"), "x");
     }
 }

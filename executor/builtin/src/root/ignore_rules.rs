@@ -9,7 +9,7 @@ use ignore::{
 
 use super::{Root, os_path};
 
-const RULES_BYTES: u64 = 1 << 20;
+const MAX_RULES_BYTES: u64 = 1 << 20;
 const GIT_FILES: [&str; 2] = [".git/info/exclude", ".gitignore"];
 /// Files with rules of search tools. They take precedence over Git's.
 const SEARCH_FILES: [&str; 2] = [".ignore", ".rgignore"];
@@ -20,60 +20,60 @@ pub(crate) struct IgnoreRules {
     git_rules: Gitignore,
     /// `true` if Git's rules of the parent folders do not apply here.
     is_repository: bool,
-    above: Option<Arc<Self>>,
+    parent: Option<Arc<Self>>,
 }
 
 impl IgnoreRules {
     pub(crate) fn rules_above(root: &Root, folder: &Path) -> Option<Arc<Self>> {
-        let mut above = None;
+        let mut parent = None;
         let mut folders: Vec<_> = folder.ancestors().skip(1).collect();
         folders.reverse();
         for folder in folders {
-            above = Self::add_folder(root, folder, above, |_| true);
+            parent = Self::add_folder(root, folder, parent, |_| true);
         }
-        above
+        parent
     }
 
     /// Adds the rules of a folder. `has` says which names the folder contains.
     pub(crate) fn add_folder(
         root: &Root,
         folder: &Path,
-        above: Option<Arc<Self>>,
+        parent: Option<Arc<Self>>,
         has: impl Fn(&str) -> bool,
     ) -> Option<Arc<Self>> {
-        let is_there = |name| has(name) && root.dir().metadata(os_path(&folder.join(name))).is_ok();
-        let is_repository = is_there(".git");
+        let exists = |name| has(name) && root.dir().metadata(os_path(&folder.join(name))).is_ok();
+        let is_repository = exists(".git");
         let names = GIT_FILES.iter().chain(&SEARCH_FILES);
         if !is_repository && !names.into_iter().any(|name| has(name)) {
-            return above;
+            return parent;
         }
         let search_rules = read_rules(root, folder, &SEARCH_FILES);
         let git_rules = read_rules(root, folder, &GIT_FILES);
-        Some(Arc::new(Self { search_rules, git_rules, is_repository, above }))
+        Some(Arc::new(Self { search_rules, git_rules, is_repository, parent }))
     }
 
     /// Applies the nearest matching rule. Returns `None` if no rule matches.
-    pub(crate) fn decide(&self, path: &Path, is_folder: bool) -> Option<Verdict> {
-        let by_search_rules = self
-            .iter_levels()
-            .find_map(|level| match_rules(&level.search_rules, path, is_folder, Reason::Ignore));
+    pub(crate) fn find_verdict(&self, path: &Path, is_folder: bool) -> Option<Verdict> {
+        let by_search_rules = self.iter_levels().find_map(|level| {
+            match_rules(&level.search_rules, path, is_folder, ExclusionReason::Ignore)
+        });
         by_search_rules.or_else(|| {
             let outer =
                 self.iter_levels().position(|level| level.is_repository).unwrap_or(usize::MAX);
             let levels = self.iter_levels().take(outer.saturating_add(1));
-            levels
-                .into_iter()
-                .find_map(|level| match_rules(&level.git_rules, path, is_folder, Reason::Gitignore))
+            levels.into_iter().find_map(|level| {
+                match_rules(&level.git_rules, path, is_folder, ExclusionReason::Gitignore)
+            })
         })
     }
 
     fn iter_levels(&self) -> impl Iterator<Item = &Self> {
-        std::iter::successors(Some(self), |level| level.above.as_deref())
+        std::iter::successors(Some(self), |level| level.parent.as_deref())
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reason {
+pub(crate) enum ExclusionReason {
     Gitignore,
     /// A rule of `.ignore` or `.rgignore` matches.
     Ignore,
@@ -81,7 +81,7 @@ pub(crate) enum Reason {
     Own,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for ExclusionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Gitignore => "by .gitignore",
@@ -94,16 +94,21 @@ impl fmt::Display for Reason {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    Out(Reason),
+    Out(ExclusionReason),
     /// The entry stays, even if its name is hidden.
     Kept,
 }
 
-fn match_rules(rules: &Gitignore, path: &Path, is_folder: bool, reason: Reason) -> Option<Verdict> {
+fn match_rules(
+    rules: &Gitignore,
+    path: &Path,
+    is_folder: bool,
+    reason: ExclusionReason,
+) -> Option<Verdict> {
     match rules.matched(path, is_folder) {
         Match::None => None,
-        Match::Ignore(_) => Some(Verdict::Out(reason)),
-        Match::Whitelist(_) => Some(Verdict::Kept),
+        Match::Ignore(_) => Some(Verdict::Excluded(reason)),
+        Match::Whitelist(_) => Some(Verdict::Included),
     }
 }
 
@@ -121,6 +126,6 @@ fn read_rules(root: &Root, folder: &Path, names: &[&str]) -> Gitignore {
 fn read_text(root: &Root, path: &Path) -> Option<String> {
     let (file, _) = root.open_file(path).ok()?;
     let mut bytes = Vec::new();
-    file.take(RULES_BYTES).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_RULES_BYTES).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }

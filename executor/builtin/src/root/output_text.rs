@@ -10,16 +10,16 @@ pub(crate) const TEXT_BYTES: usize = 128 << 10;
 pub(crate) struct OutputLines {
     text: String,
     count: usize,
-    most: usize,
+    max_bytes: usize,
 }
 
 impl OutputLines {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { text: String::new(), count: 0, most }
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self { text: String::new(), count: 0, max_bytes }
     }
 
     pub(crate) fn push(&mut self, line: &str) -> bool {
-        if self.count == self.most || self.text.len() + line.len() >= TEXT_BYTES {
+        if self.count == self.max_bytes || self.text.len() + line.len() >= TEXT_BYTES {
             return false;
         }
         self.text.push_str(line);
@@ -58,16 +58,16 @@ pub(crate) fn display_path(path: &Path) -> String {
     shown
 }
 
-/// Returns a line as text, cut after `most` bytes.
+/// Returns a line as text, cut after `max_bytes` bytes.
 ///
 /// The caller may pass only the start of a line. `bytes` is the length of the whole line.
-pub(crate) fn clip_line(line: &[u8], bytes: usize, most: usize) -> Cow<'_, str> {
+pub(crate) fn clip_line(line: &[u8], bytes: usize, max_bytes: usize) -> Cow<'_, str> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.len() <= most {
+    if line.len() <= max_bytes {
         return String::from_utf8_lossy(line);
     }
-    let head = &line[..most];
+    let head = &line[..max_bytes];
     let whole = match std::str::from_utf8(head) {
         Err(err) if err.error_len().is_none() => &head[..err.valid_up_to()],
         _ => head,

@@ -28,11 +28,12 @@ pub(crate) struct ProtectedFiles {
 impl ProtectedFiles {
     /// Protects `paths` from tools that work below `root`. The root must have no symlinks.
     pub(crate) fn beneath_root(root: &Path, paths: &[PathBuf]) -> Self {
-        // A root that the configuration names is allowed, even if it is a protected folder.
+        // The configuration may name a protected folder as the root. Then the root itself is
+        // allowed.
         let all: Vec<_> =
             paths.iter().flat_map(|path| resolve_ends(path)).filter(|path| path != root).collect();
         let inside = all.iter().filter_map(|path| path.strip_prefix(root).ok()).map(Path::to_owned);
-        Self { inside: inside.collect(), all: FileIdCache::of(all) }
+        Self { inside: inside.collect(), all: FileIdCache::new(all) }
     }
 
     /// Returns whether a path without symlinks is a protected path or below one.
@@ -40,12 +41,18 @@ impl ProtectedFiles {
         self.inside.iter().any(|own| path.starts_with(own))
     }
 
-    pub(crate) fn check_path(&self, dir: &Dir, path: &Path, given: &str) -> Result<(), ToolError> {
+    pub(crate) fn check_path(
+        &self,
+        dir: &Dir,
+        path: &Path,
+        caller_path: &str,
+    ) -> Result<(), ToolError> {
         if self.is_empty() {
             return Ok(());
         }
-        let is_one = self.leads_inside(dir, path) || self.is_other_name(dir, path, given)?;
-        if is_one { Err(protected_error(given)) } else { Ok(()) }
+        let is_one =
+            self.has_target_inside(dir, path) || self.is_other_name(dir, path, caller_path)?;
+        if is_one { Err(protected_error(caller_path)) } else { Ok(()) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -84,7 +91,7 @@ impl ProtectedFiles {
         self.all.sorted_ids().map_err(|err| unknown_owner_error(&err))
     }
 
-    fn leads_inside(&self, dir: &Dir, path: &Path) -> bool {
+    fn has_target_inside(&self, dir: &Dir, path: &Path) -> bool {
         let there =
             path.ancestors().find(|ancestor| dir.symlink_metadata(os_path(ancestor)).is_ok());
         let Some(there) = there else { return self.covers(path) };
@@ -96,13 +103,13 @@ impl ProtectedFiles {
     }
 
     /// Returns whether a file is a hard link to a protected file.
-    fn is_other_name(&self, dir: &Dir, path: &Path, given: &str) -> Result<bool, ToolError> {
+    fn is_other_name(&self, dir: &Dir, path: &Path, caller_path: &str) -> Result<bool, ToolError> {
         let Ok(meta) = dir.metadata(os_path(path)) else { return Ok(false) };
         // Folders have no hard links.
         if meta.is_dir() {
             return Ok(self.is_protected_inside(dir, &meta));
         }
-        self.is_protected(dir, &meta).map_err(|err| undecided_error(given, &err))
+        self.is_protected(dir, &meta).map_err(|err| unknown_links_error(caller_path, &err))
     }
 }
 
@@ -120,18 +127,19 @@ fn resolve_ends(path: &Path) -> Vec<PathBuf> {
     loose.into_iter().chain([resolved.end]).collect()
 }
 
-pub(crate) fn protected_error(given: &str) -> ToolError {
-    let given = display_path(Path::new(given));
+pub(crate) fn protected_error(caller_path: &str) -> ToolError {
+    let caller_path = display_path(Path::new(caller_path));
     let text = format!(
-        "Refused: Path is Faber's own: {given} (its configuration, its data, or a program of its \
+        "Refused: Path is Faber's own: {caller_path} (its configuration, its data, or a program of its \
          tools: no tool may read or write it)"
     );
     ToolError::failed(text).without_retry()
 }
 
-/// The error for a file with several names if the protected files are unknown.
-pub(crate) fn undecided_error(given: &str, err: &io::Error) -> ToolError {
-    ToolError::failed(format!("Refused: {}: {err}", display_path(Path::new(given)))).without_retry()
+/// The error for a file with several names when it is unknown which files are protected.
+pub(crate) fn unknown_links_error(caller_path: &str, err: &io::Error) -> ToolError {
+    ToolError::failed(format!("Refused: {}: {err}", display_path(Path::new(caller_path))))
+        .without_retry()
 }
 
 fn unknown_owner_error(err: &io::Error) -> io::Error {

@@ -21,7 +21,7 @@ use super::{Queue, Root, display_path};
 use crate::tests::project::Project;
 
 /// Returns a call of every tool that takes a path.
-fn calls(path: &str) -> Vec<(&'static str, Value)> {
+fn calls_of_path_tools(path: &str) -> Vec<(&'static str, Value)> {
     let edit = json!({ "file_path": path, "old_string": "secret", "new_string": "x" });
     vec![
         ("append_file", json!({ "file_path": path, "content": "x" })),
@@ -37,21 +37,21 @@ fn calls(path: &str) -> Vec<(&'static str, Value)> {
 }
 
 /// A project with symlinks that lead outside.
-fn with_ways_out() -> Project {
-    let project = Project::with(&[("dir/a.txt", "inside\n")]);
-    project.file("../out/secret.txt", "secret\n");
-    project.file("../out/secret.py", "def secret(): pass\n");
-    project.link("../out/secret.txt", "relative");
-    project.link(project.path("../out/secret.txt"), "absolute");
-    project.link("../out", "folder");
-    project.link("../../out/none.txt", "dir/none");
-    project.link("relative", "twice");
+fn project_with_escaping_symlinks() -> Project {
+    let project = Project::with_files(&[("dir/a.txt", "inside\n")]);
+    project.write_file("../out/secret.txt", "secret\n");
+    project.write_file("../out/secret.py", "def secret(): pass\n");
+    project.create_symlink("../out/secret.txt", "relative");
+    project.create_symlink(project.path("../out/secret.txt"), "absolute");
+    project.create_symlink("../out", "folder");
+    project.create_symlink("../../out/none.txt", "dir/none");
+    project.create_symlink("relative", "twice");
     project
 }
 
 #[tokio::test]
 async fn no_path_leads_outside_the_root() {
-    let project = with_ways_out();
+    let project = project_with_escaping_symlinks();
     let outside = project.path("../out/secret.txt").to_str().unwrap().to_owned();
     let ways = [
         "..",
@@ -70,7 +70,7 @@ async fn no_path_leads_outside_the_root() {
         "dir/none",
     ];
     for way in ways {
-        for (tool, args) in calls(way) {
+        for (tool, args) in calls_of_path_tools(way) {
             let error = project.try_call(tool, args).await.expect_err(way);
             let expected = format!("tool.failed: Refused: Path outside project root: {way}");
             assert_eq!(error.to_string(), expected, "{tool}");
@@ -81,13 +81,13 @@ async fn no_path_leads_outside_the_root() {
         let error = project.try_call("glob", json!({ "pattern": pattern })).await.unwrap_err();
         assert!(error.message.starts_with("Refused: Path outside"), "{pattern}: {error}");
     }
-    assert_eq!(project.text("../out/secret.txt"), "secret\n");
+    assert_eq!(project.read_text("../out/secret.txt"), "secret\n");
     assert_eq!(fs::read_dir(project.path("../out")).unwrap().count(), 2);
 }
 
 #[tokio::test]
 async fn searches_do_not_follow_links_outside_the_root() {
-    let project = with_ways_out();
+    let project = project_with_escaping_symlinks();
     let check = async |tool, args, expected| project.check(tool, args, expected).await;
     check(
         "grep",
@@ -138,9 +138,9 @@ async fn searches_do_not_follow_links_outside_the_root() {
 /// A folder is swapped for a symlink that leads outside while tools read and write files in it.
 #[test]
 fn swapping_symlinks_during_a_call_leads_to_no_file_outside() {
-    let project = Project::with(&[("real/secret", "inside")]);
-    project.file("../out/secret", "outside");
-    project.link("../out", "link");
+    let project = Project::with_files(&[("real/secret", "inside")]);
+    project.write_file("../out/secret", "outside");
+    project.create_symlink("../out", "link");
     let done = AtomicBool::new(false);
     let swap = || {
         while !done.load(Ordering::Relaxed) {
@@ -171,18 +171,18 @@ fn swapping_symlinks_during_a_call_leads_to_no_file_outside() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    assert_eq!(project.text("../out/secret"), "outside");
+    assert_eq!(project.read_text("../out/secret"), "outside");
     assert_eq!(fs::read_dir(project.path("../out")).unwrap().count(), 1);
     assert!(read > 0 && refused > 0, "the race was none: {read} read, {refused} refused");
 }
 
 #[tokio::test]
 async fn reading_a_pipe_socket_or_device_fails_at_once() {
-    let project = Project::with(&[("a.txt", "needle")]);
-    project.fifo("fifo");
-    project.fifo(".gitignore");
+    let project = Project::with_files(&[("a.txt", "needle")]);
+    project.create_fifo("fifo");
+    project.create_fifo(".gitignore");
     let _listener = UnixListener::bind(project.path("socket")).unwrap();
-    project.link("/dev/zero", "zero");
+    project.create_symlink("/dev/zero", "zero");
     let check = async |tool, args, expected| {
         let call = project.check(tool, args, expected);
         time::timeout(Duration::from_secs(20), call).await.expect("it blocks");
@@ -225,10 +225,10 @@ async fn reading_a_pipe_socket_or_device_fails_at_once() {
 
 #[tokio::test]
 async fn searches_skip_pipes_sockets_and_devices() {
-    let project = Project::with(&[("a.txt", "needle")]);
-    project.fifo("fifo");
-    project.fifo(".gitignore");
-    project.link("/dev/zero", "zero");
+    let project = Project::with_files(&[("a.txt", "needle")]);
+    project.create_fifo("fifo");
+    project.create_fifo(".gitignore");
+    project.create_symlink("/dev/zero", "zero");
     let _listener = UnixListener::bind(project.path("socket")).unwrap();
     let check = async |tool, args, expected| {
         let call = project.check(tool, args, expected);
@@ -274,7 +274,7 @@ async fn searches_skip_pipes_sockets_and_devices() {
 
 #[test]
 fn a_root_must_be_a_folder() {
-    let project = Project::with(&[("a.txt", "")]);
+    let project = Project::with_files(&[("a.txt", "")]);
     let error = |path| Root::open(project.path(path)).unwrap_err().to_string();
     let path = |text: String| text.replace(project.path("").to_str().unwrap(), "P/");
     expect!["cannot open the project root `P/none`: No such file or directory (os error 2): create the folder, or name another"]
@@ -297,13 +297,13 @@ fn a_name_with_control_characters_is_shown_on_one_line() {
 
 #[tokio::test]
 async fn a_call_that_is_cancelled_or_dropped_stops() {
-    let project = Project::with(&[("a.txt", "old")]);
+    let project = Project::with_files(&[("a.txt", "old")]);
     let cx = ToolContext::detached();
     cx.cancel.cancel();
     let args = json!({ "file_path": "a.txt", "content": "new" });
     let error = project.call_in("write_file", args, cx).await.unwrap_err();
     expect!["tool.cancelled: the work on files was interrupted"].assert_eq(&error.to_string());
-    assert_eq!(project.text("a.txt"), "old");
+    assert_eq!(project.read_text("a.txt"), "old");
 
     let (begun, begins) = mpsc::channel();
     let (ended, ends) = mpsc::channel();
@@ -327,7 +327,7 @@ async fn a_call_that_is_cancelled_or_dropped_stops() {
 
 #[tokio::test]
 async fn parallel_searches_do_not_delay_file_tools() {
-    let project = Project::with(&[("a.txt", "text")]);
+    let project = Project::with_files(&[("a.txt", "text")]);
     let cx = ToolContext::detached();
     let (end, ends) = mpsc::channel::<()>();
     let ends = std::sync::Arc::new(std::sync::Mutex::new(ends));

@@ -14,13 +14,13 @@ use shared::tool::ToolError;
 
 use super::{
     Root, RootPath, StopReason, StopSignal,
-    call_queue::{self, SEARCH_TIME},
-    ignore_rules::{IgnoreRules, Reason, Verdict},
+    call_queue::{self, SEARCH_TIMEOUT},
+    ignore_rules::{ExclusionReason, IgnoreRules, Verdict},
     io_failure,
 };
 
 /// Maximum number of entries of one walk. Memory grows with them.
-pub(crate) const ENTRIES: usize = 500_000;
+pub(crate) const MAX_ENTRIES: usize = 500_000;
 const MAX_DEPTH: usize = 200;
 
 #[derive(Debug)]
@@ -28,11 +28,11 @@ pub(crate) struct Walk<'a> {
     pub(crate) root: &'a Root,
     pub(crate) stop: &'a StopSignal,
     rules: WalkRules,
-    left: usize,
-    /// Entries to visit. The next one is the last.
-    ahead: Vec<Entry>,
+    entries_left: usize,
+    /// Stack of the entries to visit. The last entry is visited next.
+    pending: Vec<Entry>,
     unreadable: usize,
-    left_out: BTreeMap<Reason, usize>,
+    left_out: BTreeMap<ExclusionReason, usize>,
     /// Number of files that were searched only in part, and the name of the first.
     unfinished: (usize, String),
     cut: Option<CutReason>,
@@ -79,8 +79,8 @@ pub(crate) enum CutReason {
 impl CutReason {
     pub(crate) fn describe(self) -> String {
         let why = match self {
-            Self::TimeUp => format!("stopped after {} s", SEARCH_TIME.as_secs()),
-            Self::Entries => format!("stopped after {ENTRIES} files and folders"),
+            Self::TimeUp => format!("stopped after {} s", SEARCH_TIMEOUT.as_secs()),
+            Self::Entries => format!("stopped after {MAX_ENTRIES} files and folders"),
             Self::Full(most, what) => format!("stopped at {most} {what}"),
         };
         format!("({why}: there may be more; narrow the pattern or the path)")
@@ -93,8 +93,8 @@ impl<'a> Walk<'a> {
             root,
             stop,
             rules,
-            left: ENTRIES,
-            ahead: Vec::new(),
+            entries_left: MAX_ENTRIES,
+            pending: Vec::new(),
             unreadable: 0,
             left_out: BTreeMap::new(),
             unfinished: (0, String::new()),
@@ -104,48 +104,51 @@ impl<'a> Walk<'a> {
     }
 
     #[cfg(test)]
-    pub(crate) fn with_limit(self, left: usize) -> Self {
-        Self { left, ..self }
+    pub(crate) fn with_limit(self, entries_left: usize) -> Self {
+        Self { entries_left, ..self }
     }
 
     /// Sets the start. Rules do not apply to the start itself. The walk uses the canonical path, so
     /// protected files are found behind symlinks.
-    pub(crate) fn start_entry(&mut self, path: &Path, kind: Kind) -> Result<Entry, ToolError> {
-        let given = path.to_owned();
+    pub(crate) fn set_start(&mut self, path: &Path, kind: Kind) -> Result<Entry, ToolError> {
+        let caller_path = path.to_owned();
         let real = self.root.canonical_path(path);
-        let path = real.map_err(|err| io_failure("look at", &given.to_string_lossy(), &err))?;
+        let path =
+            real.map_err(|err| io_failure("look at", &caller_path.to_string_lossy(), &err))?;
         let ignored = match self.rules {
             WalkRules::Git => None,
             WalkRules::Ignored | WalkRules::Hidden => IgnoreRules::rules_above(self.root, &path),
         };
-        self.start = (path.clone(), given);
+        self.start = (path.clone(), caller_path);
         let entry = Entry { path, kind, ignored };
-        self.ahead.push(entry.clone());
+        self.pending.push(entry.clone());
         Ok(entry)
     }
 
     /// Returns the path of an entry below the start as the caller gave it.
-    pub(crate) fn as_given<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
-        let (real, given) = &self.start;
+    pub(crate) fn to_caller_path<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
+        let (real, caller_path) = &self.start;
         match path.strip_prefix(real) {
-            Ok(rest) if real != given && rest.as_os_str().is_empty() => given.clone().into(),
-            Ok(rest) if real != given => given.join(rest).into(),
+            Ok(rest) if real != caller_path && rest.as_os_str().is_empty() => {
+                caller_path.clone().into()
+            }
+            Ok(rest) if real != caller_path => caller_path.join(rest).into(),
             _ => path.into(),
         }
     }
 
     /// Sets the start to a folder or a regular file.
-    pub(crate) fn start_at(&mut self, place: &RootPath) -> Result<(), ToolError> {
-        let is_folder = place.meta.as_ref().is_some_and(Metadata::is_dir);
+    pub(crate) fn start_at(&mut self, target_path: &RootPath) -> Result<(), ToolError> {
+        let is_folder = target_path.meta.as_ref().is_some_and(Metadata::is_dir);
         if !is_folder {
-            place.regular_file()?;
+            target_path.regular_file()?;
         }
-        self.start_entry(&place.path, if is_folder { Kind::Folder } else { Kind::File })?;
+        self.set_start(&target_path.path, if is_folder { Kind::Folder } else { Kind::File })?;
         Ok(())
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, ToolError> {
-        while let Some(entry) = self.ahead.pop() {
+        while let Some(entry) = self.pending.pop() {
             if self.should_stop()? {
                 return Ok(None);
             }
@@ -154,7 +157,7 @@ impl<'a> Walk<'a> {
             }
             let mut entries = self.list_folder(&entry)?;
             entries.reverse();
-            self.ahead.append(&mut entries);
+            self.pending.append(&mut entries);
         }
         Ok(None)
     }
@@ -170,11 +173,11 @@ impl<'a> Walk<'a> {
             return Ok(Vec::new());
         };
         self.should_stop()?;
-        let ignored = self.rules_in(folder, &names);
+        let ignored = self.ignore_rules_in(folder, &names);
         let mut entries = Vec::new();
         for (name, kind) in names.into_iter().filter(|(name, _)| name != ".git") {
             let path = folder.path.join(&name);
-            match self.find_reason(&name, &path, kind, ignored.as_deref()) {
+            match self.find_exclusion_reason(&name, &path, kind, ignored.as_deref()) {
                 Some(reason) => *self.left_out.entry(reason).or_default() += 1,
                 None => entries.push(Entry { path, kind, ignored: ignored.clone() }),
             }
@@ -233,21 +236,25 @@ impl<'a> Walk<'a> {
         let mut names = Vec::new();
         for entry in self.root.open_folder(folder)?.entries()? {
             let entry = entry?;
-            if self.left == 0 {
+            if self.entries_left == 0 {
                 self.cut = Some(CutReason::Entries);
                 break;
             }
             if self.stop.stop_reason().is_some() {
                 break;
             }
-            self.left -= 1;
+            self.entries_left -= 1;
             names.push((entry.file_name(), entry_kind(&entry)));
         }
         names.sort_unstable();
         Ok(names)
     }
 
-    fn rules_in(&self, folder: &Entry, names: &[(OsString, Kind)]) -> Option<Arc<IgnoreRules>> {
+    fn ignore_rules_in(
+        &self,
+        folder: &Entry,
+        names: &[(OsString, Kind)],
+    ) -> Option<Arc<IgnoreRules>> {
         if self.rules == WalkRules::Git {
             return None;
         }
@@ -259,37 +266,37 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the reason to leave an entry out, or `None` to keep it.
-    fn find_reason(
+    fn find_exclusion_reason(
         &self,
         name: &OsStr,
         path: &Path,
         kind: Kind,
         ignored: Option<&IgnoreRules>,
-    ) -> Option<Reason> {
+    ) -> Option<ExclusionReason> {
         if self.root.protected_files().covers(path) {
-            return Some(Reason::Own);
+            return Some(ExclusionReason::Own);
         }
-        match ignored.and_then(|rules| rules.decide(path, kind == Kind::Folder)) {
-            Some(Verdict::Out(reason)) => Some(reason),
-            Some(Verdict::Kept) => None,
+        match ignored.and_then(|rules| rules.find_verdict(path, kind == Kind::Folder)) {
+            Some(Verdict::Excluded(reason)) => Some(reason),
+            Some(Verdict::Included) => None,
             None => {
                 let is_hidden = name.as_encoded_bytes().starts_with(b".");
-                (self.rules == WalkRules::Hidden && is_hidden).then_some(Reason::Hidden)
+                (self.rules == WalkRules::Hidden && is_hidden).then_some(ExclusionReason::Hidden)
             }
         }
     }
 }
 
-/// Some file systems do not report the type together with the name.
+/// Asks for the metadata if the file system does not report the type together with the name.
 fn entry_kind(entry: &DirEntry) -> Kind {
-    let told = entry.file_type().map_or(Kind::Other, kind_of_type);
+    let told = entry.file_type().map_or(Kind::Other, kind_from_type);
     if told != Kind::Other {
         return told;
     }
-    entry.metadata().map_or(Kind::Other, |meta| kind_of_type(meta.file_type()))
+    entry.metadata().map_or(Kind::Other, |meta| kind_from_type(meta.file_type()))
 }
 
-fn kind_of_type(kind: FileType) -> Kind {
+fn kind_from_type(kind: FileType) -> Kind {
     if kind.is_dir() {
         Kind::Folder
     } else if kind.is_file() {

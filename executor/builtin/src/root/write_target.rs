@@ -1,8 +1,8 @@
 //! Atomic changes of files.
 //!
 //! New content goes to an unnamed file in the same folder, is synced to disk, and then replaces the
-//! old file. A symlink stays, and its target changes. A hard link does not follow: other names keep
-//! the old content.
+//! old file. If the path is a symlink, its target changes and the symlink stays. Other hard links
+//! to the file keep the old content.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,59 +19,65 @@ use shared::tool::ToolError;
 
 use super::{
     Root, RootPath, display_path, io_failure, kind_name, os_path,
-    protected_files::{protected_error, undecided_error},
+    protected_files::{protected_error, unknown_links_error},
     trailing_slash_error,
 };
 
 #[derive(Debug)]
 pub(crate) struct WriteTarget {
     root: Root,
-    given: String,
+    caller_path: String,
     dir: Dir,
     name: OsString,
     path: PathBuf,
-    was: Option<Metadata>,
+    old_metadata: Option<Metadata>,
 }
 
 impl Root {
     /// Opens the target of a change. Creates missing parent folders.
-    pub(crate) fn new_target(&self, place: &RootPath) -> Result<WriteTarget, ToolError> {
-        if place.given.ends_with('/') {
-            return Err(trailing_slash_error(&place.given));
+    pub(crate) fn create_target(&self, target_path: &RootPath) -> Result<WriteTarget, ToolError> {
+        if target_path.caller_path.ends_with('/') {
+            return Err(trailing_slash_error(&target_path.caller_path));
         }
-        self.check_git_writes(&place.given, &place.path)?;
-        if let Some(folder) = place.path.parent().filter(|_| place.meta.is_none()) {
+        self.check_git_writes(&target_path.caller_path, &target_path.path)?;
+        if let Some(folder) = target_path.path.parent().filter(|_| target_path.meta.is_none()) {
             let made = self.dir().create_dir_all(os_path(folder));
-            made.map_err(|err| io_failure("make the folder of", &place.given, &err))?;
+            made.map_err(|err| io_failure("make the folder of", &target_path.caller_path, &err))?;
         }
-        self.open_target(place)
+        self.open_target(target_path)
     }
 
-    pub(crate) fn open_target(&self, place: &RootPath) -> Result<WriteTarget, ToolError> {
-        if place.meta.is_some() {
-            place.regular_file()?;
+    pub(crate) fn open_target(&self, target_path: &RootPath) -> Result<WriteTarget, ToolError> {
+        if target_path.meta.is_some() {
+            target_path.regular_file()?;
         }
-        let fail = |err: io::Error| io_failure("write", &place.given, &err);
-        let path = self.canonical_path(&place.path).map_err(|err| match err.kind() {
+        let fail = |err: io::Error| io_failure("write", &target_path.caller_path, &err);
+        let path = self.canonical_path(&target_path.path).map_err(|err| match err.kind() {
             io::ErrorKind::NotFound => {
-                let text = format!("{} is a symlink to a missing file", place.given);
+                let text = format!("{} is a symlink to a missing file", target_path.caller_path);
                 ToolError::failed(text).without_retry()
             }
-            _ => io_failure("follow", &place.given, &err),
+            _ => io_failure("follow", &target_path.caller_path, &err),
         })?;
-        self.check_git_writes(&place.given, &path)?;
+        self.check_git_writes(&target_path.caller_path, &path)?;
         if self.protected_files().covers(&path) {
-            return Err(protected_error(&place.given));
+            return Err(protected_error(&target_path.caller_path));
         }
         let name = path.file_name().unwrap_or_default().to_owned();
         let dir = self.open_folder(path.parent().unwrap_or(Path::new(""))).map_err(fail)?;
-        let was = match dir.symlink_metadata(&name) {
+        let old_metadata = match dir.symlink_metadata(&name) {
             Ok(meta) => Some(meta),
             Err(err) if err.kind() == io::ErrorKind::NotFound => None,
             Err(err) => return Err(fail(err)),
         };
-        let target =
-            WriteTarget { root: self.clone(), given: place.given.clone(), dir, name, path, was };
+        let target = WriteTarget {
+            root: self.clone(),
+            caller_path: target_path.caller_path.clone(),
+            dir,
+            name,
+            path,
+            old_metadata,
+        };
         target.check_writable()?;
         Ok(target)
     }
@@ -83,20 +89,21 @@ impl WriteTarget {
     }
 
     pub(crate) fn exists(&self) -> bool {
-        self.was.is_some()
+        self.old_metadata.is_some()
     }
 
-    /// Reads the whole file. Fails if it has more than `most` bytes.
-    pub(crate) fn read(&self, most: u64) -> Result<Vec<u8>, ToolError> {
+    /// Reads the whole file. Fails if it has more than `max_bytes` bytes.
+    pub(crate) fn read(&self, max_bytes: u64) -> Result<Vec<u8>, ToolError> {
         let read = || {
             let (file, _) = self.open(OpenOptions::new().read(true))?;
             let mut bytes = Vec::new();
-            file.take(most + 1).read_to_end(&mut bytes)?;
+            file.take(max_bytes + 1).read_to_end(&mut bytes)?;
             Ok(bytes)
         };
-        let bytes: Vec<u8> = read().map_err(|err| io_failure("read", &self.given, &err))?;
-        if bytes.len() as u64 > most {
-            let text = format!("File too large: {} (more than {most} bytes)", self.given);
+        let bytes: Vec<u8> = read().map_err(|err| io_failure("read", &self.caller_path, &err))?;
+        if bytes.len() as u64 > max_bytes {
+            let text =
+                format!("File too large: {} (more than {max_bytes} bytes)", self.caller_path);
             return Err(ToolError::failed(text).without_retry());
         }
         Ok(bytes)
@@ -105,10 +112,11 @@ impl WriteTarget {
     /// Replaces the content. Fails if another program changed the file meanwhile.
     pub(crate) fn replace_content(&self, content: &[u8]) -> Result<(), ToolError> {
         if !self.is_unchanged() {
-            let text = format!("{} changed meanwhile: read it again", self.given);
+            let text = format!("{} changed meanwhile: read it again", self.caller_path);
             return Err(ToolError::failed(text));
         }
-        self.put_file(&self.name, content).map_err(|err| io_failure("write", &self.given, &err))
+        self.write_new_file(&self.name, content)
+            .map_err(|err| io_failure("write", &self.caller_path, &err))
     }
 
     /// Saves content beside the file as `FILE.bak`, and returns that path.
@@ -116,15 +124,16 @@ impl WriteTarget {
         let mut name = self.name.clone();
         name.push(".bak");
         if self.root.protected_files().covers(&self.path.with_file_name(&name)) {
-            return Err(protected_error(&format!("{}.bak", self.given)));
+            return Err(protected_error(&format!("{}.bak", self.caller_path)));
         }
-        self.put_file(&name, content).map_err(|err| io_failure("back up", &self.given, &err))?;
+        self.write_new_file(&name, content)
+            .map_err(|err| io_failure("back up", &self.caller_path, &err))?;
         Ok(display_path(&self.path.with_file_name(name)))
     }
 
     /// Appends content. On an error, part of it may be written.
     pub(crate) fn append(&self, content: &[u8]) -> Result<(), ToolError> {
-        let fail = |err: io::Error| io_failure("append to", &self.given, &err);
+        let fail = |err: io::Error| io_failure("append to", &self.caller_path, &err);
         let opened = self.open(OpenOptions::new().append(true).create(true));
         let (mut file, meta) = opened.map_err(fail)?;
         if !meta.is_file() {
@@ -139,28 +148,28 @@ impl WriteTarget {
     /// Rejects a read-only file. The system would let a process replace it, because that needs only
     /// write permission for the folder.
     fn check_writable(&self) -> Result<(), ToolError> {
-        let Some(meta) = &self.was else { return Ok(()) };
+        let Some(meta) = &self.old_metadata else { return Ok(()) };
         if !meta.is_file() {
             return Err(self.not_regular_error(meta));
         }
         if meta.mode() & 0o222 == 0 {
-            let text = format!("Cannot write {}: it is read-only", self.given);
+            let text = format!("Cannot write {}: it is read-only", self.caller_path);
             return Err(ToolError::failed(text));
         }
-        let is_own = self.root.protected_files().is_protected(self.root.dir(), meta);
-        if is_own.map_err(|err| undecided_error(&self.given, &err))? {
-            return Err(protected_error(&self.given));
+        let is_protected_file = self.root.protected_files().is_protected(self.root.dir(), meta);
+        if is_protected_file.map_err(|err| unknown_links_error(&self.caller_path, &err))? {
+            return Err(protected_error(&self.caller_path));
         }
         let opened = self.open(OpenOptions::new().write(true));
-        opened.map(drop).map_err(|err| io_failure("write", &self.given, &err))
+        opened.map(drop).map_err(|err| io_failure("write", &self.caller_path, &err))
     }
 
     fn open(&self, options: &mut OpenOptions) -> io::Result<(File, Metadata)> {
-        self.root.open_in(&self.dir, &self.name, options)
+        self.root.open_in_folder(&self.dir, &self.name, options)
     }
 
     fn not_regular_error(&self, meta: &Metadata) -> ToolError {
-        let text = format!("Not a file: {} (it is {})", self.given, kind_name(meta));
+        let text = format!("Not a file: {} (it is {})", self.caller_path, kind_name(meta));
         ToolError::failed(text).without_retry()
     }
 
@@ -169,14 +178,14 @@ impl WriteTarget {
         let mark = |meta: &Metadata| {
             (meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec())
         };
-        now.as_ref().map(mark) == self.was.as_ref().map(mark)
+        now.as_ref().map(mark) == self.old_metadata.as_ref().map(mark)
     }
 
-    fn put_file(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
+    fn write_new_file(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
         let mut file = TempFile::new(&self.dir)?;
         file.write_all(content)?;
-        if let Some(was) = &self.was {
-            copy_owner(file.as_file(), was)?;
+        if let Some(old_metadata) = &self.old_metadata {
+            copy_owner(file.as_file(), old_metadata)?;
         }
         file.as_file().sync_all()?;
         file.replace(name)?;
@@ -191,10 +200,10 @@ impl WriteTarget {
 }
 
 /// Copies permissions, and the owner if Faber has the right to.
-fn copy_owner(file: &File, was: &Metadata) -> io::Result<()> {
+fn copy_owner(file: &File, old_metadata: &Metadata) -> io::Result<()> {
     let now = file.metadata()?;
-    if (now.uid(), now.gid()) != (was.uid(), was.gid()) {
-        let _ = fchown(file.as_fd(), Some(was.uid()), Some(was.gid()));
+    if (now.uid(), now.gid()) != (old_metadata.uid(), old_metadata.gid()) {
+        let _ = fchown(file.as_fd(), Some(old_metadata.uid()), Some(old_metadata.gid()));
     }
-    file.set_permissions(Permissions::from_mode(was.mode() & 0o777))
+    file.set_permissions(Permissions::from_mode(old_metadata.mode() & 0o777))
 }

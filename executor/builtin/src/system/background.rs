@@ -30,7 +30,7 @@ const EARLY_EXIT_WAIT: Duration = Duration::from_millis(200);
 /// Time limit for the sandbox process to become the command, even on a busy machine.
 const CONFINING_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-const FOLDER: &str = "background";
+const LOG_FOLDER: &str = "background";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,7 +57,7 @@ pub(super) struct Background(Mutex<Sessions>);
 
 #[derive(Debug, Default)]
 struct Sessions {
-    beginning: usize,
+    starting: usize,
     running: Vec<Session>,
 }
 
@@ -88,11 +88,11 @@ impl Background {
     fn reserve_slot(&self) -> Result<(ReservedSlot<'_>, usize), usize> {
         let mut sessions = self.lock_sessions();
         sessions.remove_ended();
-        let count = sessions.running.len() + sessions.beginning;
+        let count = sessions.running.len() + sessions.starting;
         if count >= MAX_SESSIONS {
             return Err(count);
         }
-        sessions.beginning += 1;
+        sessions.starting += 1;
         Ok((ReservedSlot { background: self, session: None }, count))
     }
 
@@ -115,10 +115,10 @@ impl Sessions {
 }
 
 impl Drop for ReservedSlot<'_> {
-    /// Keeps the session, even if the call was cancelled.
+    /// Puts the session into the list, even if the call was cancelled.
     fn drop(&mut self) {
         let mut sessions = self.background.lock_sessions();
-        sessions.beginning -= 1;
+        sessions.starting -= 1;
         sessions.running.extend(self.session.take());
     }
 }
@@ -155,39 +155,41 @@ pub(super) async fn start(
     args: BashBackground,
     _cx: ToolContext,
 ) -> Result<String, ToolError> {
-    let (mut place, running) = system.background.reserve_slot().map_err(|running| {
+    let (mut slot, running) = system.background.reserve_slot().map_err(|running| {
         let message = format!(
             "{running} background commands are running already: end some with `process_kill`"
         );
         ToolError::new(ErrorCode::UNAVAILABLE, message)
     })?;
-    let cwd = system.place.command_folder(args.cwd.as_deref())?;
+    let cwd = system.system_root.command_folder(args.cwd.as_deref())?;
     let mut command = system.shell_command(&args.command, Lifetime::Background, &cwd)?;
     let no_log = |err: io::Error| ToolError::failed(format!("no log file can be made: {err}"));
-    let (log, path) = system.place.own_file(FOLDER, running + 1).map_err(no_log)?;
+    let (log, path) =
+        system.system_root.create_log_file(LOG_FOLDER, running + 1).map_err(no_log)?;
     let errors = log.try_clone().map_err(no_log)?;
-    command.env(MARKER, system.place.root_path());
+    command.env(MARKER, system.system_root.root_path());
     command.stdin(Stdio::null()).stdout(log).stderr(errors);
     let child = command.spawn().map_err(|err| start_error(&err))?;
     let id = child.id().unwrap_or_default();
     tracing::info!(id, description = args.description, "a background command has started");
-    let session = place.session.insert(Session { id, child });
-    let ended = early_exit(session).await;
+    let session = slot.session.insert(Session { id, child });
+    let ended = wait_for_early_exit(session).await;
     let path = path.display().to_string();
     let Some(status) = ended else {
         return Ok(format!("Started background process (PID: {id})\nLog file: {path}"));
     };
-    let goes_on = live_sessions().is_some_and(|live| live.contains(&id));
-    if !goes_on {
-        place.session = None;
+    let has_processes = live_sessions().is_some_and(|live| live.contains(&id));
+    if !has_processes {
+        slot.session = None;
     }
-    describe_early_exit(&system, id, goes_on, status, &path)
+    describe_early_exit(&system, id, has_processes, status, &path)
 }
 
 /// Returns the status of a command that ends right after its start, else `None`.
-async fn early_exit(session: &mut Session) -> Option<io::Result<ExitStatus>> {
+async fn wait_for_early_exit(session: &mut Session) -> Option<io::Result<ExitStatus>> {
     let Session { id, child } = session;
-    // The sandbox may refuse the command, and the command cannot fail before it runs.
+    // Waits until the sandbox has started the command, because the sandbox may refuse it, and the
+    // command cannot fail before it runs.
     let confining = async {
         while is_confining(*id) {
             sleep(POLL_INTERVAL).await;
@@ -204,7 +206,7 @@ async fn early_exit(session: &mut Session) -> Option<io::Result<ExitStatus>> {
 fn describe_early_exit(
     system: &System,
     id: u32,
-    goes_on: bool,
+    has_processes: bool,
     status: io::Result<ExitStatus>,
     log: &str,
 ) -> Result<String, ToolError> {
@@ -212,7 +214,7 @@ fn describe_early_exit(
         ToolError::failed(format!("it is unknown how process {id} ended: {err}"))
             .with_unknown_outcome()
     })?;
-    let rest = if goes_on {
+    let rest = if has_processes {
         "\nProcesses that it started still run: end them with `process_kill` and this PID"
     } else {
         ""
@@ -225,8 +227,10 @@ fn describe_early_exit(
         return Ok(text);
     }
     let redaction = system.passed_secrets();
-    let said =
-        system.place.open(log).and_then(|mut file| logs::read_tail(&mut file, log, 20, &redaction));
+    let said = system
+        .system_root
+        .open(log)
+        .and_then(|mut file| logs::read_tail(&mut file, log, 20, &redaction));
     let said = said.unwrap_or_default().text;
     if let Some(why) = refusal_reason(status.code(), &said) {
         return Err(confinement_error(why));

@@ -36,14 +36,14 @@ pub(super) struct Bash {
     #[serde(default)]
     cwd: Option<String>,
     /// Maximum execution time in seconds (default: 120, max: 600).
-    #[serde(default = "usual_timeout", deserialize_with = "whole::read_number")]
+    #[serde(default = "default_timeout", deserialize_with = "whole::read_number")]
     timeout: u64,
     /// Purpose of the command, for people.
     #[serde(default)]
     description: Option<String>,
 }
 
-fn usual_timeout() -> u64 {
+fn default_timeout() -> u64 {
     120
 }
 
@@ -63,22 +63,22 @@ pub(super) async fn run_bash(
         1..=MAX_TIMEOUT_SECONDS => Duration::from_secs(args.timeout),
         _ => return Err(invalid_timeout("timeout cannot exceed 600 seconds (10 minutes)")),
     };
-    let cwd = system.place.command_folder(args.cwd.as_deref())?;
+    let cwd = system.system_root.command_folder(args.cwd.as_deref())?;
     let mut command = system.shell_command(&args.command, Lifetime::Watched, &cwd)?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut group = ProcessGroup::spawn(&mut command).map_err(|err| start_error(&err))?;
     tracing::debug!(description = args.description, "a shell command runs");
     let mut printed = CapturedOutput::default();
     let ended = tokio::select! {
-        status = printed.read(&mut group) => Completion::Itself(status),
+        status = printed.read(&mut group) => Completion::Exited(status),
         () = tokio::time::sleep(most) => Completion::TimedOut,
         () = cx.cancel.cancelled() => Completion::Cancelled,
     };
     match ended {
-        Completion::Itself(status) => format_result(status, printed, &system.passed_secrets()),
+        Completion::Exited(status) => format_result(status, printed, &system.passed_secrets()),
         Completion::TimedOut => {
             group.stop().await;
-            let text = printed.text(&system.passed_secrets());
+            let text = printed.into_text(&system.passed_secrets());
             let message = format!("Command timed out after {} seconds\n\n{text}", args.timeout);
             let message = message.trim_end();
             Err(ToolError::new(ErrorCode::TIMEOUT, message).with_unknown_outcome())

@@ -20,7 +20,7 @@ pub(super) struct BoundedOutput {
     head: Vec<u8>,
     tail: Vec<u8>,
     /// Number of bytes dropped between them.
-    lost: u64,
+    dropped_bytes: u64,
 }
 
 impl BoundedOutput {
@@ -35,33 +35,33 @@ impl BoundedOutput {
 
     fn drop_front(&mut self, bytes: usize) {
         self.tail.drain(..bytes);
-        self.lost += bytes as u64;
+        self.dropped_bytes += bytes as u64;
     }
 
     /// Returns the text without secrets. Shows no part of a secret that was cut.
-    pub(super) fn text(mut self, redaction: &Redaction) -> String {
+    pub(super) fn into_text(mut self, redaction: &Redaction) -> String {
         self.drop_front(self.tail.len().saturating_sub(KEPT_BYTES));
-        if self.lost == 0 {
+        if self.dropped_bytes == 0 {
             self.head.append(&mut self.tail);
-            return redaction.clean(String::from_utf8_lossy(&self.head).into_owned());
+            return redaction.redact(String::from_utf8_lossy(&self.head).into_owned());
         }
-        let mut head = redaction.clean(String::from_utf8_lossy(&self.head).into_owned());
+        let mut head = redaction.redact(String::from_utf8_lossy(&self.head).into_owned());
         head.truncate(head.floor_char_boundary(head.len().saturating_sub(cut_margin(redaction))));
         let tail = clean_after_cut(&self.tail, redaction);
-        format!("{head}\n… ({} bytes left out) …\n{tail}", self.lost)
+        format!("{head}\n… ({} bytes left out) …\n{tail}", self.dropped_bytes)
     }
 }
 
 /// Removes secrets from text after a cut, including the rest of a secret that was cut.
 pub(super) fn clean_after_cut(bytes: &[u8], redaction: &Redaction) -> String {
-    let text = redaction.clean(String::from_utf8_lossy(bytes).into_owned());
+    let text = redaction.redact(String::from_utf8_lossy(bytes).into_owned());
     text[text.ceil_char_boundary(cut_margin(redaction).min(text.len()))..].to_owned()
 }
 
 /// Returns the number of bytes beside a cut that may belong to a secret. Decoding a cut character
 /// adds bytes: each of up to three bytes becomes a replacement character of three bytes.
 fn cut_margin(redaction: &Redaction) -> usize {
-    match redaction.longest() {
+    match redaction.max_secret_bytes() {
         0 => 0,
         longest => longest + 3 * 3,
     }
@@ -99,14 +99,16 @@ impl CapturedOutput {
 
     /// Returns the text of both streams, or a note that they are empty.
     pub(super) fn into_output(self, redaction: &Redaction) -> String {
-        let text = self.text(redaction);
+        let text = self.into_text(redaction);
         if text.is_empty() { "(Command completed with no output)".to_owned() } else { text }
     }
 
     /// Returns the text of both streams. Omits an empty stream.
-    pub(super) fn text(self, redaction: &Redaction) -> String {
-        let parts =
-            [("STDOUT", self.stdout.text(redaction)), ("STDERR", self.stderr.text(redaction))];
+    pub(super) fn into_text(self, redaction: &Redaction) -> String {
+        let parts = [
+            ("STDOUT", self.stdout.into_text(redaction)),
+            ("STDERR", self.stderr.into_text(redaction)),
+        ];
         let parts: Vec<_> = parts
             .into_iter()
             .filter(|(_, text)| !text.is_empty())
@@ -116,11 +118,11 @@ impl CapturedOutput {
     }
 }
 
-async fn read(mut stream: impl AsyncRead + Unpin, kept: &mut BoundedOutput) {
+async fn read(mut stream: impl AsyncRead + Unpin, output: &mut BoundedOutput) {
     let mut buffer = vec![0; 32 << 10];
-    // A broken pipe counts as the end of the output. The exit status tells the reason.
+    // A broken pipe ends the output without an error, because the exit status tells the reason.
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
-        kept.push(&buffer[..n]);
+        output.push(&buffer[..n]);
     }
 }
 
@@ -130,22 +132,22 @@ mod tests {
 
     #[test]
     fn a_long_output_keeps_its_beginning_and_end() {
-        let mut kept = BoundedOutput::default();
+        let mut output = BoundedOutput::default();
         for number in 0..1_000_000_u32 {
-            kept.push(format!("{number}\n").as_bytes());
-            assert!(kept.head.len() <= KEPT_BYTES && kept.tail.len() <= 2 * KEPT_BYTES);
+            output.push(format!("{number}\n").as_bytes());
+            assert!(output.head.len() <= KEPT_BYTES && output.tail.len() <= 2 * KEPT_BYTES);
         }
-        let text = kept.text(&Redaction::default());
+        let text = output.into_text(&Redaction::default());
         assert!(text.starts_with("0\n1\n2\n") && text.ends_with("\n999998\n999999\n"));
         assert!(text.contains("… (6790586 bytes left out) …"), "{text}");
     }
 
     #[test]
     fn a_short_output_is_kept_whole() {
-        let mut kept = BoundedOutput::default();
+        let mut output = BoundedOutput::default();
         let text = "ä".repeat(KEPT_BYTES);
-        text.as_bytes().chunks(7).for_each(|chunk| kept.push(chunk));
-        assert_eq!(kept.text(&Redaction::default()), text);
+        text.as_bytes().chunks(7).for_each(|chunk| output.push(chunk));
+        assert_eq!(output.into_text(&Redaction::default()), text);
         assert_eq!(
             CapturedOutput::default().into_output(&Redaction::default()),
             "(Command completed with no output)"
@@ -154,27 +156,27 @@ mod tests {
     #[test]
     fn a_secret_across_a_cut_is_not_shown() {
         let mut redaction = Redaction::default();
-        redaction.note("TOK", "SECRETVALUE0123456789");
+        redaction.add_secret("TOK", "SECRETVALUE0123456789");
         // At every offset, a secret lies across each cut.
         for offset in 0..21 {
-            let mut kept = BoundedOutput::default();
-            kept.push(&b"x".repeat(offset));
-            kept.push(&b"SECRETVALUE0123456789".repeat(20_000));
-            kept.push(&b"y".repeat(offset));
-            let text = kept.text(&redaction);
+            let mut output = BoundedOutput::default();
+            output.push(&b"x".repeat(offset));
+            output.push(&b"SECRETVALUE0123456789".repeat(20_000));
+            output.push(&b"y".repeat(offset));
+            let text = output.into_text(&redaction);
             assert!(text.contains("***TOK***") && text.contains("bytes left out"));
             for part in ["SECRET", "VALUE", "0123", "6789"] {
                 assert!(!text.contains(part), "{offset} {part}");
             }
         }
         let mut redaction = Redaction::default();
-        redaction.note("TOK", "s€cr€t€");
+        redaction.add_secret("TOK", "s€cr€t€");
         for offset in 0..13 {
-            let mut kept = BoundedOutput::default();
-            kept.push(&b"x".repeat(offset));
-            kept.push("s€cr€t€".repeat(20_000).as_bytes());
-            kept.push(&b"y".repeat(offset));
-            let text = kept.text(&redaction).replace("bytes left out", "");
+            let mut output = BoundedOutput::default();
+            output.push(&b"x".repeat(offset));
+            output.push("s€cr€t€".repeat(20_000).as_bytes());
+            output.push(&b"y".repeat(offset));
+            let text = output.into_text(&redaction).replace("bytes left out", "");
             assert!(text.contains("***TOK***"));
             for part in ['s', '€', 'c', 'r', 't'] {
                 assert!(!text.contains(part), "{offset} {part}");

@@ -63,11 +63,11 @@ fn kill_remaining(
     id: i64,
     signal: Signal,
 ) -> Result<String, ToolError> {
-    let left = processes.remaining_of(id);
-    let may = |process: &&&Process| !processes.is_ancestor(process);
+    let left = processes.remaining_processes(id);
+    let is_allowed = |process: &&&Process| !processes.is_ancestor(process);
     let sent: Vec<_> = left
         .iter()
-        .filter(may)
+        .filter(is_allowed)
         .filter_map(|process| send_signal(processes, process, signal).ok())
         .collect();
     if sent.is_empty() {
@@ -84,10 +84,10 @@ fn kill_named(system: &System, name: &str, signal: Signal) -> Result<String, Too
     if name.is_empty() || found.is_empty() {
         return Err(ToolError::failed(format!("No processes found matching: {name}")));
     }
-    let may = |process: &&&Process| find_objection(system, &processes, process).is_none();
+    let is_allowed = |process: &&&Process| find_objection(system, &processes, process).is_none();
     let sent: Vec<_> = found
         .iter()
-        .filter(may)
+        .filter(is_allowed)
         .filter_map(|process| send_signal(&processes, process, signal).ok())
         .collect();
     if sent.is_empty() {
@@ -98,7 +98,7 @@ fn kill_named(system: &System, name: &str, signal: Signal) -> Result<String, Too
     Ok(sent.join("\n"))
 }
 
-/// A zombie process no longer shows who started it.
+/// A zombie does not count as alive, because it no longer shows who started it.
 fn is_alive(process: &Process) -> bool {
     !matches!(process.status(), ProcessStatus::Zombie | ProcessStatus::Dead)
 }
@@ -138,7 +138,7 @@ fn send_signal(
 ) -> Result<String, ToolError> {
     let id = process.pid();
     let pid = i32::try_from(id.as_u32()).map(Pid::from_raw).map_err(|_| not_found_error(id))?;
-    let sent = if processes.leads_group(process) {
+    let sent = if processes.is_group_leader(process) {
         killpg(pid, signal)
     } else {
         signal::kill(pid, signal)

@@ -14,8 +14,8 @@ use super::{
 
 pub(super) const DESCRIPTION: &str = "List running processes, optionally filtered by name.";
 
-const MAX_SHOWN: usize = 200;
-const LINE_BYTES: usize = 160;
+const MAX_SHOWN_PROCESSES: usize = 200;
+const MAX_LINE_BYTES: usize = 160;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -53,7 +53,7 @@ fn format_processes(processes: &ProcessSnapshot, filter: Option<&str>) -> String
         return format!("No processes found matching: {}", filter.unwrap_or_default());
     }
     let mut text = format!("{:>8}  {:>6}  {:>9}  COMMAND", "PID", "CPU %", "MEMORY MB");
-    for process in found.iter().take(MAX_SHOWN) {
+    for process in found.iter().take(MAX_SHOWN_PROCESSES) {
         let mark = if processes.is_started(process) { "*" } else { " " };
         // Writing into a string cannot fail.
         let _ = write!(
@@ -62,11 +62,15 @@ fn format_processes(processes: &ProcessSnapshot, filter: Option<&str>) -> String
             process.pid().as_u32(),
             process.cpu_usage(),
             process.memory() >> 20,
-            clip_text(&command_line(process), LINE_BYTES)
+            clip_text(&command_line(process), MAX_LINE_BYTES)
         );
     }
-    if found.len() > MAX_SHOWN {
-        let _ = write!(text, "\n… and {} more: use `filter_pattern`", found.len() - MAX_SHOWN);
+    if found.len() > MAX_SHOWN_PROCESSES {
+        let _ = write!(
+            text,
+            "\n… and {} more: use `filter_pattern`",
+            found.len() - MAX_SHOWN_PROCESSES
+        );
     }
     if found.iter().any(|process| processes.is_started(process)) {
         text.push_str("\n(* started by bash_background)");

@@ -25,11 +25,11 @@ pub(super) const DESCRIPTION: &str = "Read the last lines of a log file, like `t
 const MAX_LINES: usize = 10_000;
 const MAX_BYTES: u64 = 256 << 10;
 /// Maximum number of line ends that are checked for a secret that crosses them.
-const MAX_SPLITS: usize = 64;
+const MAX_CHECKED_LINE_ENDS: usize = 64;
 /// Bytes per read. The file is read backwards.
 const BLOCK_BYTES: u64 = 16 << 10;
-/// Time for which a file is followed: half of the usual timeout of a call.
-const FOLLOW_TIME: Duration = Duration::from_secs(30);
+/// Duration for which a file is followed. It is half of the usual timeout of a call.
+const FOLLOW_DURATION: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -38,14 +38,14 @@ pub(super) struct ReadLogs {
     /// Path to the log file, below the project root.
     file_path: String,
     /// Number of lines to show (default: 50).
-    #[serde(default = "usual_lines", deserialize_with = "whole::read_number")]
+    #[serde(default = "default_lines", deserialize_with = "whole::read_number")]
     lines: u64,
     /// If true, wait 30 seconds for new lines and show them, too.
     #[serde(default)]
     follow: bool,
 }
 
-fn usual_lines() -> u64 {
+fn default_lines() -> u64 {
     50
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn read_logs(
     let read = {
         let (path, redaction) = (path.clone(), redaction.clone());
         move || {
-            let mut file = system.place.open(&path)?;
+            let mut file = system.system_root.open(&path)?;
             let tail = read_tail(&mut file, &path, lines, &redaction)?;
             Ok((file, tail))
         }
@@ -87,7 +87,7 @@ pub(super) async fn read_logs(
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     pub(super) text: String,
-    /// Length of the file at that time.
+    /// Length of the file when it was read. Following starts here.
     end: u64,
 }
 
@@ -98,14 +98,14 @@ pub(super) fn read_tail(
     lines: usize,
     redaction: &Redaction,
 ) -> Result<Tail, ToolError> {
-    last_lines(file, lines, redaction).map_err(|err| unreadable_error(path, &err))
+    read_last_lines(file, lines, redaction).map_err(|err| unreadable_error(path, &err))
 }
 
 fn unreadable_error(path: &str, err: &io::Error) -> ToolError {
     ToolError::failed(format!("{path} cannot be read: {err}"))
 }
 
-fn last_lines(file: &mut File, lines: usize, redaction: &Redaction) -> io::Result<Tail> {
+fn read_last_lines(file: &mut File, lines: usize, redaction: &Redaction) -> io::Result<Tail> {
     let end = file.metadata()?.len();
     let lowest = end.saturating_sub(MAX_BYTES);
     let mut start = end;
@@ -125,7 +125,7 @@ fn last_lines(file: &mut File, lines: usize, redaction: &Redaction) -> io::Resul
     let text = if is_cut {
         clean_after_cut(&kept, redaction)
     } else {
-        redaction.clean(String::from_utf8_lossy(&kept[first..]).into_owned())
+        redaction.redact(String::from_utf8_lossy(&kept[first..]).into_owned())
     };
     Ok(Tail { text, end })
 }
@@ -134,7 +134,7 @@ fn count_breaks(bytes: &[u8]) -> usize {
     bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n').count() - 1
 }
 
-/// Returns the text that is added to a file within [`FOLLOW_TIME`]. A file that becomes shorter is
+/// Returns the text that is added to a file within [`FOLLOW_DURATION`]. A file that becomes shorter is
 /// read from its start.
 async fn follow_file(
     file: File,
@@ -146,7 +146,7 @@ async fn follow_file(
     let file = Arc::new(file);
     let (mut added, mut line) = (BoundedOutput::default(), Vec::new());
     let (mut reports, mut is_dropping) = (0_u32, false);
-    let until = Instant::now() + FOLLOW_TIME;
+    let until = Instant::now() + FOLLOW_DURATION;
     while Instant::now() < until {
         sleep(POLL_INTERVAL).await;
         let (file, path) = (Arc::clone(&file), path.to_owned());
@@ -175,7 +175,7 @@ async fn follow_file(
             continue;
         }
         reports += 1;
-        let message = redaction.clean(String::from_utf8_lossy(&told).into_owned());
+        let message = redaction.redact(String::from_utf8_lossy(&told).into_owned());
         cx.progress(Progress {
             progress: f64::from(reports),
             total: None,
@@ -188,16 +188,16 @@ async fn follow_file(
 /// Returns the length of the part that can be reported now. The part consists of complete lines. No
 /// secret lies across its end, and none can after the next read.
 fn reportable_len(read: &[u8], redaction: &Redaction) -> usize {
-    let sure = read.len() - redaction.longest().min(read.len());
+    let sure = read.len() - redaction.max_secret_bytes().min(read.len());
     let lines = read[..sure].iter().enumerate().rev();
     let mut ends = lines.filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
-    if redaction.longest() == 0 {
+    if redaction.max_secret_bytes() == 0 {
         return ends.next().unwrap_or(0);
     }
-    let clean = |bytes: &[u8]| redaction.clean(String::from_utf8_lossy(bytes).into_owned());
+    let clean = |bytes: &[u8]| redaction.redact(String::from_utf8_lossy(bytes).into_owned());
     let all = clean(read);
     let is_between = |at: &usize| clean(&read[..*at]) + &clean(&read[*at..]) == all;
-    ends.take(MAX_SPLITS).find(is_between).unwrap_or(0)
+    ends.take(MAX_CHECKED_LINE_ENDS).find(is_between).unwrap_or(0)
 }
 
 fn read_added(mut file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    fn last(text: &[u8], lines: usize) -> Tail {
+    fn tail_of(text: &[u8], lines: usize) -> Tail {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
         read_tail(&mut File::open(file.path()).unwrap(), "log", lines, &Redaction::default())
@@ -227,8 +227,8 @@ mod tests {
     fn a_report_ends_before_an_incomplete_secret() {
         assert_eq!(reportable_len(b"a\nb\nc", &Redaction::default()), 4);
         let mut redaction = Redaction::default();
-        redaction.note("KEY", "short-1\nshort-2");
-        let pad = vec![b'x'; redaction.longest()];
+        redaction.add_secret("KEY", "short-1\nshort-2");
+        let pad = vec![b'x'; redaction.max_secret_bytes()];
         let read = |text: &str| [text.as_bytes(), &pad].concat();
         assert_eq!(reportable_len(&read("one\nshort-1\nshort-2\ntwo\n"), &redaction), 24);
         assert_eq!(
@@ -251,17 +251,17 @@ mod tests {
             ("a\n\n\n", 2, "\n\n"),
             ("a\nb\n", 9, "a\nb\n"),
         ] {
-            assert_eq!(last(text.as_bytes(), lines).text, expected, "{text:?} {lines}");
+            assert_eq!(tail_of(text.as_bytes(), lines).text, expected, "{text:?} {lines}");
         }
         let many: Vec<_> = (0..100_000).map(|number| format!("line {number}")).collect();
-        let text = last((many.join("\n") + "\n").as_bytes(), 5_000).text;
+        let text = tail_of((many.join("\n") + "\n").as_bytes(), 5_000).text;
         assert!(text.starts_with("line 95000\n") && text.ends_with("line 99999\n"));
         assert_eq!(text.lines().count(), 5_000);
     }
 
     #[test]
     fn a_huge_line_of_a_log_is_cut() {
-        let text = last(&vec![b'x'; 3 << 20], 50).text;
+        let text = tail_of(&vec![b'x'; 3 << 20], 50).text;
         assert_eq!(text.len() as u64, MAX_BYTES);
     }
 

@@ -8,30 +8,30 @@ use super::{System, background::marker_variable};
 
 pub(super) struct ProcessSnapshot {
     machine: Machine,
-    own: Pid,
-    started: BTreeSet<Pid>,
+    own_pid: Pid,
+    started_pids: BTreeSet<Pid>,
     /// Processes with the marker of a background command, possibly of an earlier Faber.
-    marked: BTreeSet<Pid>,
+    marked_pids: BTreeSet<Pid>,
 }
 
 impl ProcessSnapshot {
     /// Takes a snapshot. With CPU usage it takes two and waits between them.
-    pub(super) fn take_snapshot(system: &System, with_use: bool) -> Option<Self> {
+    pub(super) fn take_snapshot(system: &System, with_cpu_usage: bool) -> Option<Self> {
         let mut machine = Machine::new().ok()?;
         refresh_processes(&mut machine);
-        if with_use {
+        if with_cpu_usage {
             std::thread::sleep(sysinfo::MINIMUM_CPU_UPDATE_INTERVAL);
             refresh_processes(&mut machine);
         }
         let started = system.background.session_ids().into_iter().map(Pid::from_u32).collect();
-        let mark = marker_variable(system.place.root_path());
+        let mark = marker_variable(system.system_root.root_path());
         let is_marked = |process: &&Process| process.environ().contains(&mark);
         let marked = machine.processes().values().filter(is_marked).map(Process::pid).collect();
-        Some(Self { machine, own: Pid::from_u32(std::process::id()), started, marked })
+        Some(Self { machine, own_pid: Pid::from_u32(std::process::id()), started, marked })
     }
 
     pub(super) fn user_processes(&self) -> Vec<&Process> {
-        let user = self.machine.process(self.own).and_then(Process::effective_user_id);
+        let user = self.machine.process(self.own_pid).and_then(Process::effective_user_id);
         let all = self.machine.processes().values();
         let mut all: Vec<_> = all
             .filter(|process| user.is_some() && process.effective_user_id() == user)
@@ -43,38 +43,38 @@ impl ProcessSnapshot {
 
     /// Returns whether Faber started a process or one of its ancestors.
     pub(super) fn is_started(&self, process: &Process) -> bool {
-        let is_ours = |pid: &Pid| self.started.contains(pid);
+        let is_ours = |pid: &Pid| self.started_pids.contains(pid);
         process.session_id().as_ref().is_some_and(is_ours)
             || self
                 .with_ancestors(process.pid())
                 .iter()
-                .any(|pid| is_ours(pid) || self.marked.contains(pid))
+                .any(|pid| is_ours(pid) || self.marked_pids.contains(pid))
     }
 
     /// Returns the remaining processes of a background command that has ended.
-    pub(super) fn remaining_of(&self, id: i64) -> Vec<&Process> {
-        let is_its = |process: &&Process| {
+    pub(super) fn remaining_processes(&self, id: i64) -> Vec<&Process> {
+        let belongs_to_session = |process: &&Process| {
             let session = process.session_id().filter(|session| i64::from(session.as_u32()) == id);
-            // In a session of an earlier Faber, only processes with the marker belong to the
-            // command.
-            session.is_some_and(|session| self.started.contains(&session)) || {
-                session.is_some() && self.marked.contains(&process.pid())
+            // Checks the marker in a session of an earlier Faber process, because other processes
+            // may have got the session's id.
+            session.is_some_and(|session| self.started_pids.contains(&session)) || {
+                session.is_some() && self.marked_pids.contains(&process.pid())
             }
         };
-        self.user_processes().into_iter().filter(is_its).collect()
+        self.user_processes().into_iter().filter(belongs_to_session).collect()
     }
 
-    pub(super) fn leads_group(&self, process: &Process) -> bool {
+    pub(super) fn is_group_leader(&self, process: &Process) -> bool {
         let id = process.pid();
-        let leads_group = || {
+        let is_group_leader = || {
             let pid = i32::try_from(id.as_u32()).ok().map(nix::unistd::Pid::from_raw);
             pid.is_some() && nix::unistd::getpgid(pid).ok() == pid
         };
-        self.started.contains(&id) || (self.marked.contains(&id) && leads_group())
+        self.started_pids.contains(&id) || (self.marked_pids.contains(&id) && is_group_leader())
     }
 
     pub(super) fn is_ancestor(&self, process: &Process) -> bool {
-        self.with_ancestors(self.own).contains(&process.pid())
+        self.with_ancestors(self.own_pid).contains(&process.pid())
     }
 
     fn with_ancestors(&self, from: Pid) -> BTreeSet<Pid> {

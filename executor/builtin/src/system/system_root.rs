@@ -19,46 +19,46 @@ const FABER_FOLDER: &str = ".faber";
 pub(super) struct SystemRoot(Root);
 
 impl SystemRoot {
-    pub(super) fn new(root: &Path, hidden: &[PathBuf]) -> io::Result<Self> {
-        Ok(Self(Root::open(root).map_err(io::Error::other)?.with_protected(hidden)))
+    pub(super) fn new(root: &Path, protected_paths: &[PathBuf]) -> io::Result<Self> {
+        Ok(Self(Root::open(root).map_err(io::Error::other)?.with_protected(protected_paths)))
     }
 
     pub(super) fn root_path(&self) -> &Path {
         self.0.path()
     }
 
-    pub(super) fn command_folder(&self, given: Option<&str>) -> Result<PathBuf, ToolError> {
-        let Some(given) = given.filter(|folder| !folder.is_empty()) else {
+    pub(super) fn command_folder(&self, caller_path: Option<&str>) -> Result<PathBuf, ToolError> {
+        let Some(caller_path) = caller_path.filter(|folder| !folder.is_empty()) else {
             return Ok(self.root_path().to_owned());
         };
-        let place = self.0.resolve_path(given)?;
-        let path = self.0.canonical_path(&place.path);
+        let target_path = self.0.resolve_path(caller_path)?;
+        let path = self.0.canonical_path(&target_path.path);
         match path {
-            Ok(path) if place.meta.as_ref().is_some_and(Metadata::is_dir) => {
+            Ok(path) if target_path.meta.as_ref().is_some_and(Metadata::is_dir) => {
                 Ok(self.root_path().join(path))
             }
-            _ => Err(ToolError::failed(format!("Directory not found: {given}"))),
+            _ => Err(ToolError::failed(format!("Directory not found: {caller_path}"))),
         }
     }
 
     /// Opens a regular file for reading. Reading another kind of file may never end.
-    pub(super) fn open(&self, given: &str) -> Result<File, ToolError> {
-        let place = self.0.resolve_path(given)?;
-        match place.meta {
-            None => return Err(ToolError::failed(format!("Log file not found: {given}"))),
+    pub(super) fn open(&self, caller_path: &str) -> Result<File, ToolError> {
+        let target_path = self.0.resolve_path(caller_path)?;
+        match target_path.meta {
+            None => return Err(ToolError::failed(format!("Log file not found: {caller_path}"))),
             Some(meta) if !meta.is_file() => {
-                return Err(ToolError::failed(format!("Not a file: {given}")));
+                return Err(ToolError::failed(format!("Not a file: {caller_path}")));
             }
             Some(_) => {}
         }
-        let opened = self.0.open_file(&place.path);
-        let (file, _) =
-            opened.map_err(|err| ToolError::failed(format!("{given} cannot be read: {err}")))?;
+        let opened = self.0.open_file(&target_path.path);
+        let (file, _) = opened
+            .map_err(|err| ToolError::failed(format!("{caller_path} cannot be read: {err}")))?;
         Ok(file)
     }
 
     /// Creates a folder in Faber's folder. Version control ignores it.
-    pub(super) fn own_folder(&self, name: &str) -> io::Result<PathBuf> {
+    pub(super) fn create_own_folder(&self, name: &str) -> io::Result<PathBuf> {
         let folder = Path::new(FABER_FOLDER).join(name);
         self.ensure_folder(Path::new(FABER_FOLDER))?;
         self.ensure_folder(&folder)?;
@@ -73,7 +73,7 @@ impl SystemRoot {
 
     /// Lets every user write into a folder, and remove only their own files. A command may run as
     /// another user.
-    pub(super) fn open_to_all(&self, name: &str) -> io::Result<()> {
+    pub(super) fn make_writable_by_all(&self, name: &str) -> io::Result<()> {
         let folder = Path::new(FABER_FOLDER).join(name);
         self.0.dir().set_permissions(folder, Permissions::from_mode(0o1777))
     }
@@ -81,8 +81,7 @@ impl SystemRoot {
     /// Creates a folder. A command may have put a file or a symlink at its path, and then no
     /// command could run. This function moves a file out of the way, and removes anything else.
     fn ensure_folder(&self, folder: &Path) -> io::Result<()> {
-        /// Maximum number of names that are tried.
-        const TRIES: usize = 100;
+        const MAX_ATTEMPTS: usize = 100;
         let dir = self.0.dir();
         match dir.symlink_metadata(folder) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => {}
@@ -96,7 +95,7 @@ impl SystemRoot {
                 return Ok(());
             }
             Ok(meta) if meta.is_file() => {
-                let free = (1..=TRIES)
+                let free = (1..=MAX_ATTEMPTS)
                     .map(|number| PathBuf::from(format!("{}.{number}", folder.display())))
                     .find(|path| dir.symlink_metadata(path).is_err());
                 let free = free.ok_or_else(|| {
@@ -117,14 +116,13 @@ impl SystemRoot {
 
     /// Creates a log file in a folder of Faber. Returns it with its path below the root. The name
     /// is the first free number from `from` on.
-    pub(super) fn own_file(&self, folder: &str, from: usize) -> io::Result<(File, PathBuf)> {
-        /// Maximum number of names that are tried.
-        const TRIES: usize = 100_000;
-        self.own_folder(folder)?;
+    pub(super) fn create_log_file(&self, folder: &str, from: usize) -> io::Result<(File, PathBuf)> {
+        const MAX_ATTEMPTS: usize = 100_000;
+        self.create_own_folder(folder)?;
         let held = self.0.open_folder(&Path::new(FABER_FOLDER).join(folder))?;
         let mut options = OpenOptions::new();
         options.append(true).create_new(true);
-        for number in from..from.saturating_add(TRIES) {
+        for number in from..from.saturating_add(MAX_ATTEMPTS) {
             let name = format!("{number}.log");
             match held.open_with(&name, &options) {
                 Ok(file) => {

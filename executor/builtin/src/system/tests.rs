@@ -10,21 +10,21 @@ use toolbox::{Found, ToolSet, Toolbox};
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The tools with a temporary folder and without a sandbox. Integration tests with the real binary
 /// cover the sandbox.
-struct World {
+struct SystemTools {
     folder: TempDir,
     toolbox: Toolbox,
 }
 
-impl World {
+impl SystemTools {
     fn new() -> Self {
-        Self::over(tempfile::tempdir().unwrap())
+        Self::in_folder(tempfile::tempdir().unwrap())
     }
 
-    fn over(folder: TempDir) -> Self {
+    fn in_folder(folder: TempDir) -> Self {
         let tools = tools(folder.path(), SystemConfig::default(), Launcher::unconfined()).unwrap();
         let set = ToolSet::ready(SET.parse().unwrap(), "builtin", "", tools);
         Self { folder, toolbox: Toolbox::new([set]) }
@@ -60,17 +60,17 @@ impl World {
 
 #[test]
 fn a_confinement_error_names_a_folder_that_works() {
-    let told = |why: &str| confinement_error(why).message.to_string();
+    let error_text = |why: &str| confinement_error(why).message.to_string();
     let here = format!("`/x/faber.yaml` is Faber's own: {OWN_FOLDER_ADVICE}");
     expect!["`bash` was not started: `/x/faber.yaml` is Faber's own: give the tool a separate folder, such as `root: ./work` (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, source: { builtin: system_tools, root: ./work } }]`)"]
-        .assert_eq(&told(&here));
-    expect!["`bash` was not started: no Landlock"].assert_eq(&told("no Landlock"));
+        .assert_eq(&error_text(&here));
+    expect!["`bash` was not started: no Landlock"].assert_eq(&error_text("no Landlock"));
 }
 
 #[test]
 fn system_tools_have_their_documented_names_and_parameters() {
-    let world = World::new();
-    let shape: Vec<_> = world.toolbox.sets()[0]
+    let system_tools = SystemTools::new();
+    let shape: Vec<_> = system_tools.toolbox.sets()[0]
         .tools
         .iter()
         .map(|tool| {
@@ -101,9 +101,9 @@ fn system_tools_have_their_documented_names_and_parameters() {
 
 #[tokio::test]
 async fn bash_returns_the_output_and_the_exit_status() {
-    let world = World::new();
+    let system_tools = SystemTools::new();
     let run = |command: &str| json!({ "command": command });
-    world
+    system_tools
         .check(
             "bash",
             run("echo hi; echo no >&2"),
@@ -117,7 +117,7 @@ async fn bash_returns_the_output_and_the_exit_status() {
         Return code: 0"]],
         )
         .await;
-    world
+    system_tools
         .check(
             "bash",
             run("true"),
@@ -127,7 +127,7 @@ async fn bash_returns_the_output_and_the_exit_status() {
         Return code: 0"]],
         )
         .await;
-    world
+    system_tools
         .check(
             "bash",
             run("echo a; exit 3"),
@@ -138,7 +138,7 @@ async fn bash_returns_the_output_and_the_exit_status() {
         Return code: 3 (retryable: true)"]],
         )
         .await;
-    world
+    system_tools
         .check(
             "bash",
             run("kill -9 $$"),
@@ -148,7 +148,7 @@ async fn bash_returns_the_output_and_the_exit_status() {
         Return code: -9 (retryable: true)"]],
         )
         .await;
-    world
+    system_tools
         .check(
             "bash",
             run("read x; echo \"got '$x' $?\""),
@@ -163,11 +163,11 @@ async fn bash_returns_the_output_and_the_exit_status() {
 
 #[tokio::test]
 async fn bash_runs_below_the_root() {
-    let world = World::new();
-    fs::create_dir(world.folder.path().join("sub")).unwrap();
-    std::os::unix::fs::symlink("/etc", world.folder.path().join("link")).unwrap();
+    let system_tools = SystemTools::new();
+    fs::create_dir(system_tools.folder.path().join("sub")).unwrap();
+    std::os::unix::fs::symlink("/etc", system_tools.folder.path().join("link")).unwrap();
     let pwd = |cwd: &str| json!({ "command": "pwd", "cwd": cwd });
-    world
+    system_tools
         .check(
             "bash",
             pwd("sub"),
@@ -178,7 +178,7 @@ async fn bash_runs_below_the_root() {
         Return code: 0"]],
         )
         .await;
-    world
+    system_tools
         .check(
             "bash",
             pwd("nowhere"),
@@ -186,7 +186,7 @@ async fn bash_runs_below_the_root() {
         )
         .await;
     for outside in ["/etc", "..", "sub/../..", "link"] {
-        let err = world.call("bash", pwd(outside)).await.unwrap_err();
+        let err = system_tools.call("bash", pwd(outside)).await.unwrap_err();
         let expected = format!("Refused: Path outside project root: {outside}");
         assert_eq!((&*err.message, err.retryable), (expected.as_str(), false));
     }
@@ -194,9 +194,9 @@ async fn bash_runs_below_the_root() {
 
 #[tokio::test]
 async fn bash_rejects_parameters_out_of_range() {
-    let world = World::new();
-    world.check("bash", json!({ "command": "x", "timeout": 601 }), expect!["tool.invalid_parameters: timeout cannot exceed 600 seconds (10 minutes) (retryable: false)"]).await;
-    world
+    let system_tools = SystemTools::new();
+    system_tools.check("bash", json!({ "command": "x", "timeout": 601 }), expect!["tool.invalid_parameters: timeout cannot exceed 600 seconds (10 minutes) (retryable: false)"]).await;
+    system_tools
         .check(
             "bash",
             json!({ "command": "x", "timeout": 0 }),
@@ -205,10 +205,10 @@ async fn bash_rejects_parameters_out_of_range() {
             ],
         )
         .await;
-    world.check("bash", json!({ "command": "x", "shell": 0 }), expect!["tool.invalid_parameters: Additional properties are not allowed ('shell' was unexpected) (retryable: false)"]).await;
+    system_tools.check("bash", json!({ "command": "x", "shell": 0 }), expect!["tool.invalid_parameters: Additional properties are not allowed ('shell' was unexpected) (retryable: false)"]).await;
     let start = Instant::now();
     let slow = json!({ "command": "echo begun; sleep 1000 & echo $! > pid; wait", "timeout": 3 });
-    world
+    system_tools
         .check(
             "bash",
             slow,
@@ -219,8 +219,8 @@ async fn bash_rejects_parameters_out_of_range() {
         begun (retryable: true)"]],
         )
         .await;
-    assert!(start.elapsed() < PATIENCE);
-    world
+    assert!(start.elapsed() < TEST_TIMEOUT);
+    system_tools
         .check(
             "bash",
             json!({ "command": "sleep 1000", "timeout": 1 }),
@@ -228,23 +228,23 @@ async fn bash_rejects_parameters_out_of_range() {
         )
         .await;
     let pid: i32 =
-        fs::read_to_string(world.folder.path().join("pid")).unwrap().trim().parse().unwrap();
+        fs::read_to_string(system_tools.folder.path().join("pid")).unwrap().trim().parse().unwrap();
     let gone = async {
-        // The process that adopts a killed process removes it later.
+        // Polls, because the process that adopts a killed process removes it later.
         while fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|stat| !stat.contains(") Z "))
         {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, gone).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_gigabyte_of_output_is_read_and_mostly_dropped() {
-    let world = World::new();
+    let system_tools = SystemTools::new();
     let command = "yes | head -c 1000000000; echo end";
-    let text = world.call("bash", json!({ "command": command })).await.unwrap();
+    let text = system_tools.call("bash", json!({ "command": command })).await.unwrap();
     assert!(text.len() < 128 << 10, "{}", text.len());
     assert!(text.starts_with("STDOUT:\ny\ny\n") && text.ends_with("y\nend\n\nReturn code: 0"));
     assert!(text.contains("bytes left out"));
@@ -252,18 +252,18 @@ async fn a_gigabyte_of_output_is_read_and_mostly_dropped() {
 
 #[tokio::test]
 async fn a_cancelled_call_ends_its_command() {
-    let world = World::new();
+    let system_tools = SystemTools::new();
     let cx = ToolContext::detached();
     let cancel = cx.cancel.clone();
-    let begun = world.folder.path().join("begun");
-    let call = world.call_in("bash", json!({ "command": "touch begun; sleep 1000" }), cx);
+    let begun = system_tools.folder.path().join("begun");
+    let call = system_tools.call_in("bash", json!({ "command": "touch begun; sleep 1000" }), cx);
     let stop = async {
         while !begun.exists() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         cancel.cancel();
     };
-    let stop = tokio::time::timeout(PATIENCE, stop);
+    let stop = tokio::time::timeout(TEST_TIMEOUT, stop);
     let (result, stopped) = tokio::join!(call, stop);
     stopped.expect("it begins");
     let err = result.unwrap_err();
@@ -272,21 +272,23 @@ async fn a_cancelled_call_ends_its_command() {
 
 #[tokio::test]
 async fn background_commands_are_listed_read_and_killed() {
-    let world = World::new();
+    let system_tools = SystemTools::new();
     let command = "trap 'echo bye; exit' TERM; echo started; while :; do sleep 0.05; done";
-    let text = world.call("bash_background", json!({ "command": command })).await.unwrap();
+    let text = system_tools.call("bash_background", json!({ "command": command })).await.unwrap();
     let pid = text.split("PID: ").nth(1).unwrap().split(')').next().unwrap().to_owned();
     assert!(text.ends_with("Log file: .faber/background/1.log"), "{text}");
-    let listed = world.call("process_list", json!({ "filter_pattern": "ECHO BYE" })).await.unwrap();
+    let listed =
+        system_tools.call("process_list", json!({ "filter_pattern": "ECHO BYE" })).await.unwrap();
     assert!(listed.contains(&format!("*{pid:>7}")), "{listed}");
     let log = json!({ "file_path": ".faber/background/1.log" });
     let says = async |text: &str| {
-        let said =
-            async { while !world.call("read_logs", log.clone()).await.unwrap().contains(text) {} };
-        tokio::time::timeout(PATIENCE, said).await.unwrap_or_else(|_| panic!("never: {text}"));
+        let said = async {
+            while !system_tools.call("read_logs", log.clone()).await.unwrap().contains(text) {}
+        };
+        tokio::time::timeout(TEST_TIMEOUT, said).await.unwrap_or_else(|_| panic!("never: {text}"));
     };
     says("started").await;
-    world
+    system_tools
         .check(
             "read_logs",
             log.clone(),
@@ -297,17 +299,17 @@ async fn background_commands_are_listed_read_and_killed() {
     "]],
         )
         .await;
-    let killed = world.call("process_kill", json!({ "pid_or_name": pid })).await.unwrap();
+    let killed = system_tools.call("process_kill", json!({ "pid_or_name": pid })).await.unwrap();
     assert_eq!(killed, format!("Killed process {pid} (SIGTERM)"));
     says("bye").await;
     let nothing = json!({ "file_path": ".faber/background/1.log", "lines": 0 });
-    world.check("read_logs", nothing, expect!["tool.invalid_parameters: `lines` is 0: write the number of lines to read, or leave it out to read 50 (retryable: false)"]).await;
+    system_tools.check("read_logs", nothing, expect!["tool.invalid_parameters: `lines` is 0: write the number of lines to read, or leave it out to read 50 (retryable: false)"]).await;
 }
 
 /// Regression: Faber did not recognise its own zombie processes.
 #[tokio::test]
 async fn a_zombie_process_is_reported_as_not_found() {
-    let world = World::new();
+    let system_tools = SystemTools::new();
     let mut dead = std::process::Command::new("true").spawn().unwrap();
     let stat = format!("/proc/{}/stat", dead.id());
     let dies = async {
@@ -315,52 +317,54 @@ async fn a_zombie_process_is_reported_as_not_found() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, dies).await.expect("it ends");
+    tokio::time::timeout(TEST_TIMEOUT, dies).await.expect("it ends");
     let id = dead.id().to_string();
-    let err = world.call("process_kill", json!({ "pid_or_name": id })).await.unwrap_err();
+    let err = system_tools.call("process_kill", json!({ "pid_or_name": id })).await.unwrap_err();
     assert_eq!(err.to_string(), format!("tool.failed: Process not found: {id}"));
     dead.wait().unwrap();
 }
 
 #[tokio::test]
 async fn background_commands_of_an_earlier_process_are_recognised() {
-    let world = World::new();
+    let system_tools = SystemTools::new();
     let started =
         |text: &str| text.split("PID: ").nth(1).unwrap().split(')').next().unwrap().to_owned();
     let command = json!({ "command": "sleep 1001 & echo $! > child; wait" });
-    let pid = started(&world.call("bash_background", command).await.unwrap());
+    let pid = started(&system_tools.call("bash_background", command).await.unwrap());
     let left = json!({ "command": "sleep 1002 & echo $! > left" });
-    world.call("bash_background", left).await.unwrap();
-    let elsewhere = World::new();
+    system_tools.call("bash_background", left).await.unwrap();
+    let elsewhere = SystemTools::new();
     let refused = elsewhere.call("process_kill", json!({ "pid_or_name": pid })).await.unwrap_err();
     assert!(refused.message.contains("was not started by `bash_background`"), "{refused}");
-    let world = World::over(world.folder);
+    let system_tools = SystemTools::in_folder(system_tools.folder);
     let number = async |name: &str| {
-        let read = || fs::read_to_string(world.folder.path().join(name)).unwrap_or_default();
+        let read = || fs::read_to_string(system_tools.folder.path().join(name)).unwrap_or_default();
         let written = async {
             while !read().ends_with('\n') {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, written).await.unwrap_or_else(|_| panic!("no {name}"));
+        tokio::time::timeout(TEST_TIMEOUT, written).await.unwrap_or_else(|_| panic!("no {name}"));
         read().trim().to_owned()
     };
     let (child, left) = (number("child").await, number("left").await);
     let listed =
-        world.call("process_list", json!({ "filter_pattern": "sleep 100" })).await.unwrap();
+        system_tools.call("process_list", json!({ "filter_pattern": "sleep 100" })).await.unwrap();
     for id in [&child, &left] {
         assert!(listed.contains(&format!("*{id:>7}")), "{listed}");
     }
-    // A file with a process id proves nothing: any program can write it.
+    // A file with a process id must have no effect, because any program can write it.
     let mut other = std::process::Command::new("sleep").arg("1003").spawn().unwrap();
-    fs::write(world.folder.path().join(".faber/background/9.pid"), other.id().to_string()).unwrap();
-    let err = world.call("process_kill", json!({ "pid_or_name": other.id().to_string() })).await;
+    fs::write(system_tools.folder.path().join(".faber/background/9.pid"), other.id().to_string())
+        .unwrap();
+    let err =
+        system_tools.call("process_kill", json!({ "pid_or_name": other.id().to_string() })).await;
     assert!(err.unwrap_err().message.contains("was not started"));
     assert!(other.try_wait().unwrap().is_none(), "the other process still runs");
     other.kill().unwrap();
     other.wait().unwrap();
     for id in [&pid, &left] {
-        let killed = world.call("process_kill", json!({ "pid_or_name": id })).await.unwrap();
+        let killed = system_tools.call("process_kill", json!({ "pid_or_name": id })).await.unwrap();
         assert_eq!(killed, format!("Killed process {id} (SIGTERM)"));
     }
     let is_dead = |id: &str| {
@@ -372,22 +376,22 @@ async fn background_commands_of_an_earlier_process_are_recognised() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, dead).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, dead).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_background_command_that_fails_at_once_returns_its_error() {
-    let world = World::new();
+    let system_tools = SystemTools::new();
     let failed = async {
         loop {
             // On a busy machine the command may outlast the wait for an early exit.
             let command = json!({ "command": "echo oops; exit 7" });
-            if let Err(err) = world.call("bash_background", command).await {
+            if let Err(err) = system_tools.call("bash_background", command).await {
                 return err.message;
             }
         }
     };
-    let message = tokio::time::timeout(PATIENCE, failed).await.expect("it fails");
+    let message = tokio::time::timeout(TEST_TIMEOUT, failed).await.expect("it fails");
     assert!(
         message.contains("it exited with status 7\n") && message.ends_with("\n\noops\n"),
         "{message}"
@@ -396,7 +400,7 @@ async fn a_background_command_that_fails_at_once_returns_its_error() {
 
 #[tokio::test]
 async fn process_kill_refuses_processes_that_faber_did_not_start() {
-    let world = World::new();
+    let system_tools = SystemTools::new();
     let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let own = std::process::id().to_string();
     let parent = nix::unistd::getppid().to_string();
@@ -412,7 +416,9 @@ async fn process_kill_refuses_processes_that_faber_did_not_start() {
         ("no-such-program", "No processes found matching: no-such-program"),
         ("", "No processes found matching: "),
     ] {
-        let err = world.call("process_kill", json!({ "pid_or_name": target, "force": true })).await;
+        let err = system_tools
+            .call("process_kill", json!({ "pid_or_name": target, "force": true }))
+            .await;
         let message = err.unwrap_err().message;
         assert!(message.contains(reason), "{target}: {message}");
     }
@@ -423,12 +429,15 @@ async fn process_kill_refuses_processes_that_faber_did_not_start() {
 
 #[tokio::test]
 async fn logs_outside_the_root_are_rejected() {
-    let world = World::new();
-    std::os::unix::fs::symlink("/etc/passwd", world.folder.path().join("link")).unwrap();
-    std::process::Command::new("mkfifo").arg(world.folder.path().join("pipe")).status().unwrap();
-    fs::write(world.folder.path().join("empty"), "").unwrap();
+    let system_tools = SystemTools::new();
+    std::os::unix::fs::symlink("/etc/passwd", system_tools.folder.path().join("link")).unwrap();
+    std::process::Command::new("mkfifo")
+        .arg(system_tools.folder.path().join("pipe"))
+        .status()
+        .unwrap();
+    fs::write(system_tools.folder.path().join("empty"), "").unwrap();
     let read = |path: &str| json!({ "file_path": path });
-    world
+    system_tools
         .check(
             "read_logs",
             read("/etc/passwd"),
@@ -437,29 +446,29 @@ async fn logs_outside_the_root_are_rejected() {
             ],
         )
         .await;
-    world
+    system_tools
         .check(
             "read_logs",
             read("../x"),
             expect!["tool.failed: Refused: Path outside project root: ../x (retryable: false)"],
         )
         .await;
-    world
+    system_tools
         .check(
             "read_logs",
             read("link"),
             expect!["tool.failed: Refused: Path outside project root: link (retryable: false)"],
         )
         .await;
-    world
+    system_tools
         .check(
             "read_logs",
             read("pipe"),
             expect!["tool.failed: Not a file: pipe (retryable: true)"],
         )
         .await;
-    world.check("read_logs", read("empty"), expect!["Log file is empty: empty"]).await;
-    world
+    system_tools.check("read_logs", read("empty"), expect!["Log file is empty: empty"]).await;
+    system_tools
         .check(
             "read_logs",
             read("none"),
@@ -470,15 +479,15 @@ async fn logs_outside_the_root_are_rejected() {
 
 #[tokio::test]
 async fn following_a_log_reports_new_lines_until_it_is_cancelled() {
-    let world = World::new();
-    let path = world.folder.path().join("log");
+    let system_tools = SystemTools::new();
+    let path = system_tools.folder.path().join("log");
     fs::write(&path, "one\n").unwrap();
-    let (reporter, mut reports) = toolbox::progress::pipe();
+    let (reporter, mut reports) = toolbox::progress::report_channel();
     let cx = ToolContext { reporter, ..ToolContext::detached() };
     let cancel = cx.cancel.clone();
-    let call = world.call_in("read_logs", json!({ "file_path": "log", "follow": true }), cx);
+    let call = system_tools.call_in("read_logs", json!({ "file_path": "log", "follow": true }), cx);
     let added = async {
-        // The tool may not follow the file yet. Lines that it does not report are added again.
+        // Adds lines again until one is reported, because the tool may not follow the file yet.
         let report = loop {
             let mut log = fs::File::options().append(true).open(&path).unwrap();
             std::io::Write::write_all(&mut log, b"two\n").unwrap();
@@ -496,7 +505,7 @@ async fn following_a_log_reports_new_lines_until_it_is_cancelled() {
 
 #[tokio::test]
 async fn system_info_describes_the_machine() {
-    let text = World::new().call("system_info", json!({})).await.unwrap();
+    let text = SystemTools::new().call("system_info", json!({})).await.unwrap();
     for part in ["CPU Cores: ", "Memory: ", "Disk: ", " MB used ("] {
         assert!(text.contains(part), "{text}");
     }
@@ -504,13 +513,13 @@ async fn system_info_describes_the_machine() {
 
 #[tokio::test]
 async fn todo_write_summarises_the_list() {
-    let world = World::new();
+    let system_tools = SystemTools::new();
     let todos = json!([
         { "content": "Install", "status": "completed", "activeForm": "Installing" },
         { "content": "Start", "status": "in_progress", "activeForm": "Starting" },
         { "content": "Test", "status": "pending" },
     ]);
-    world
+    system_tools
         .check(
             "todo_write",
             json!({ "todos": todos }),
@@ -525,16 +534,16 @@ async fn todo_write_summarises_the_list() {
         )
         .await;
     let wrong = json!({ "todos": [{ "content": "x", "status": "done" }] });
-    let err = world.call("todo_write", wrong).await.unwrap_err();
+    let err = system_tools.call("todo_write", wrong).await.unwrap_err();
     assert_eq!(err.code, ErrorCode::INVALID_PARAMETERS);
 }
 
 /// Regression: a command that replaced Faber's folder made all later commands fail.
 #[tokio::test]
 async fn a_file_in_place_of_fabers_folder_is_removed() {
-    let world = World::new();
-    let at = |name: &str| world.folder.path().join(name);
-    let run = async |command: &str| world.call("bash", json!({ "command": command })).await;
+    let system_tools = SystemTools::new();
+    let at = |name: &str| system_tools.folder.path().join(name);
+    let run = async |command: &str| system_tools.call("bash", json!({ "command": command })).await;
     for broken in [
         "rm -rf .faber; ln -s /tmp .faber",
         "rm -rf .faber; ln -s nowhere .faber",
@@ -555,7 +564,7 @@ async fn a_file_in_place_of_fabers_folder_is_removed() {
     }
     let background = json!({ "command": "echo again" });
     run("rm -rf .faber/background; ln -s /tmp .faber/background").await.unwrap();
-    world.call("bash_background", background).await.unwrap();
+    system_tools.call("bash_background", background).await.unwrap();
 }
 
 /// Regression: outputs showed secrets that `pass` passes on.

@@ -23,25 +23,25 @@ pub(crate) struct Project {
 
 impl Project {
     pub(crate) fn new() -> Self {
-        Self::within(tempfile::tempdir().unwrap())
+        Self::in_folder(tempfile::tempdir().unwrap())
     }
 
     /// Uses a file system in memory if the machine has one. For tests with very many files.
     pub(crate) fn in_memory() -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-        Self::within(folder.unwrap())
+        Self::in_folder(folder.unwrap())
     }
 
-    fn within(folder: tempfile::TempDir) -> Self {
+    fn in_folder(folder: tempfile::TempDir) -> Self {
         fs::create_dir(folder.path().join("p")).unwrap();
         let root = Root::open(folder.path().join("p")).unwrap();
         Self { folder, root }
     }
 
-    pub(crate) fn with(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn with_files(files: &[(&str, &str)]) -> Self {
         let project = Self::new();
         for (path, content) in files {
-            project.file(path, content);
+            project.write_file(path, content);
         }
         project
     }
@@ -54,21 +54,21 @@ impl Project {
         }
     }
 
-    pub(crate) fn file(&self, path: &str, content: impl AsRef<[u8]>) {
+    pub(crate) fn write_file(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
 
-    pub(crate) fn text(&self, path: &str) -> String {
+    pub(crate) fn read_text(&self, path: &str) -> String {
         fs::read_to_string(self.path(path)).unwrap()
     }
 
-    pub(crate) fn link(&self, to: impl AsRef<Path>, at: &str) {
+    pub(crate) fn create_symlink(&self, to: impl AsRef<Path>, at: &str) {
         symlink(to, self.path(at)).unwrap();
     }
 
-    pub(crate) fn fifo(&self, path: &str) {
+    pub(crate) fn create_fifo(&self, path: &str) {
         assert!(Command::new("mkfifo").arg(self.path(path)).status().unwrap().success());
     }
 

@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, sync::Arc, time::Duration};
 
-use http_client::net::{PublicOnly, Refused, check};
+use http_client::net::{CheckedResolver, RefusedUrl, check_url};
 use reqwest::{Client, ClientBuilder, Response, StatusCode, Url, header, redirect};
 use shared::{
     json::parse_lenient,
@@ -12,7 +12,7 @@ use tokio::{sync::OnceCell, time::timeout};
 
 const MAX_REDIRECTS: usize = 5;
 const USER_AGENT: &str = concat!("faber/", env!("CARGO_PKG_VERSION"));
-const ERROR_BODY_BYTES: usize = 200;
+const MAX_ERROR_BODY_BYTES: usize = 200;
 
 #[derive(Debug)]
 pub(super) struct WebClient {
@@ -25,7 +25,6 @@ pub(super) struct WebClient {
 /// A response, cut at the limit.
 #[derive(Debug)]
 pub(super) struct WebResponse {
-    /// The address after all redirects.
     pub(super) url: Url,
     pub(super) content_type: String,
     pub(super) bytes: Vec<u8>,
@@ -34,13 +33,13 @@ pub(super) struct WebResponse {
 }
 
 impl WebClient {
-    pub(super) fn new(allow_private: bool, patience: Duration, most: usize) -> Self {
-        Self { allow_private, timeout: patience, max_bytes: most, client: OnceCell::new() }
+    pub(super) fn new(allow_private: bool, timeout: Duration, max_bytes: usize) -> Self {
+        Self { allow_private, timeout, max_bytes, client: OnceCell::new() }
     }
 
-    pub(super) fn parse_url(&self, text: &str) -> Result<Url, Refused> {
-        let url: Url = text.trim().parse().map_err(|_| Refused::no_url(text))?;
-        check(&url, self.allow_private)?;
+    pub(super) fn parse_url(&self, text: &str) -> Result<Url, RefusedUrl> {
+        let url: Url = text.trim().parse().map_err(|_| RefusedUrl::not_a_url(text))?;
+        check_url(&url, self.allow_private)?;
         Ok(url)
     }
 
@@ -76,19 +75,19 @@ impl WebClient {
         let client = self.client.get_or_try_init(|| async { self.connect() }).await?;
         for _ in 0..=MAX_REDIRECTS {
             // The URL may come from a redirect, so each one is checked.
-            check(&url, self.allow_private).map_err(|err| refused_error(&err))?;
+            check_url(&url, self.allow_private).map_err(|err| refused_error(&err))?;
             let asked = client.get(url.clone()).header(header::ACCEPT, accept).send().await;
             let response = asked.map_err(|err| unreachable_error(&url, &err))?;
             match redirect_target(&url, &response)? {
                 Some(next) => url = next,
-                None => return self.read(url, response).await,
+                None => return self.read_body(url, response).await,
             }
         }
         let message = format!("`{url}` is behind more than {MAX_REDIRECTS} redirects");
         Err(ToolError::failed(message).without_retry())
     }
 
-    async fn read(&self, url: Url, mut response: Response) -> Result<WebResponse, ToolError> {
+    async fn read_body(&self, url: Url, mut response: Response) -> Result<WebResponse, ToolError> {
         let status = response.status();
         let content_type = response.headers().get(header::CONTENT_TYPE);
         let content_type =
@@ -116,11 +115,12 @@ impl WebClient {
     }
 
     fn connect(&self) -> Result<Client, ToolError> {
-        // Another part of the process may have installed a provider. Any provider works.
+        // Ignores the error, because another part of the process may have installed a provider, and
+        // any provider works.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let built = self.client_builder().build().or_else(|err| {
             tracing::warn!(%err, "no certificates were found, so https cannot be used");
-            self.client_builder().tls_backend_preconfigured(no_roots()).build()
+            self.client_builder().tls_backend_preconfigured(tls_without_certificates()).build()
         });
         built.map_err(|err| {
             let message = format!("the HTTP client cannot be created: {}", root_cause(&err));
@@ -129,8 +129,10 @@ impl WebClient {
     }
 
     fn client_builder(&self) -> ClientBuilder {
-        let resolver =
-            PublicOnly { allow_private: self.allow_private, allow_link_local: self.allow_private };
+        let resolver = CheckedResolver {
+            allow_private: self.allow_private,
+            allow_link_local: self.allow_private,
+        };
         Client::builder()
             .user_agent(USER_AGENT)
             .redirect(redirect::Policy::none())
@@ -142,13 +144,13 @@ impl WebClient {
     #[cfg(test)]
     pub(super) fn pin_address(&self, name: &str, address: std::net::SocketAddr) {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = self.client_builder().tls_backend_preconfigured(no_roots());
+        let builder = self.client_builder().tls_backend_preconfigured(tls_without_certificates());
         self.client.set(builder.resolve(name, address).build().unwrap()).unwrap();
     }
 }
 
 /// Plain HTTP needs no certificates, and a machine may have none.
-fn no_roots() -> rustls::ClientConfig {
+fn tls_without_certificates() -> rustls::ClientConfig {
     rustls::ClientConfig::builder()
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth()
@@ -160,11 +162,11 @@ fn redirect_target(url: &Url, response: &Response) -> Result<Option<Url>, ToolEr
     }
     let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
     let location = String::from_utf8_lossy(location.as_bytes());
-    let next = url.join(&location).map_err(|_| refused_error(&Refused::no_url(&location)))?;
+    let next = url.join(&location).map_err(|_| refused_error(&RefusedUrl::not_a_url(&location)))?;
     Ok(Some(next))
 }
 
-pub(super) fn refused_error(refused: &Refused) -> ToolError {
+pub(super) fn refused_error(refused: &RefusedUrl) -> ToolError {
     ToolError::failed(format!("Refused: {refused}")).without_retry()
 }
 
@@ -172,7 +174,7 @@ fn unreachable_error(url: &Url, err: &reqwest::Error) -> ToolError {
     let mut source = err.source();
     while let Some(cause) = source {
         let own = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
-        if let Some(refusal) = own.and_then(|inner| inner.downcast_ref::<Refused>()) {
+        if let Some(refusal) = own.and_then(|inner| inner.downcast_ref::<RefusedUrl>()) {
             return refused_error(refusal);
         }
         source = cause.source();
@@ -195,7 +197,8 @@ fn root_cause(err: &reqwest::Error) -> String {
 
 /// Returns the error for an HTTP status. Overload and server errors can be retried.
 fn status_error(host: &str, answer: &WebResponse) -> ToolError {
-    let body = String::from_utf8_lossy(&answer.bytes[..answer.bytes.len().min(ERROR_BODY_BYTES)]);
+    let body =
+        String::from_utf8_lossy(&answer.bytes[..answer.bytes.len().min(MAX_ERROR_BODY_BYTES)]);
     let is_markup = answer.content_type.contains("html");
     let detail = match body.trim() {
         text if text.is_empty() || is_markup => String::new(),

@@ -7,10 +7,10 @@ use std::mem;
 use html5gum::{DefaultEmitter, EndTag, HtmlString, StartTag, Token, Tokenizer};
 use reqwest::Url;
 
-/// Longest address of a link. A longer one is data, or an attack.
-pub(super) const LINK_BYTES: usize = 2 << 10;
-const TITLE_BYTES: usize = 1 << 10;
-const UNSEEN_TAGS: [&[u8]; 9] = [
+/// Longest address of a link that is kept. A longer address contains data, or is an attack.
+pub(super) const MAX_LINK_BYTES: usize = 2 << 10;
+const MAX_TITLE_BYTES: usize = 1 << 10;
+const HIDDEN_TAGS: [&[u8]; 9] = [
     b"canvas",
     b"head",
     b"iframe",
@@ -59,22 +59,23 @@ pub(super) struct Page {
     pub(super) text: String,
 }
 
-/// Reads a page until the text has about `most` bytes. Keeps links, resolved against `base`.
-pub(super) fn read(html: &str, base: &Url, most: usize) -> Page {
-    let (page, is_whole) = PageReader::new(base, &SURROUNDING_TAGS).read(html, most);
+/// Reads a page until the text has about `max_bytes` bytes. Keeps links, resolved against `base`.
+pub(super) fn read(html: &str, base: &Url, max_bytes: usize) -> Page {
+    let (page, is_whole) = PageReader::new(base, &SURROUNDING_TAGS).read(html, max_bytes);
     if is_whole && !page.text.is_empty() {
         return page;
     }
-    // The navigation has no end tag, or the page has no other text.
-    PageReader::new(base, &[]).read(html, most).0
+    // Reads the page again with its surroundings, because a navigation element has no end tag or
+    // the page has no other text.
+    PageReader::new(base, &[]).read(html, max_bytes).0
 }
 
 /// Resolves a link. Returns `None` if the address is too long.
 pub(super) fn join_link(base: &Url, href: &str) -> Option<Url> {
     // Checks the lengths before joining: many short links with a long base would produce much data.
-    let is_short = href.len() <= LINK_BYTES && base.as_str().len() <= LINK_BYTES;
+    let is_short = href.len() <= MAX_LINK_BYTES && base.as_str().len() <= MAX_LINK_BYTES;
     let url = is_short.then(|| base.join(href.trim()).ok())??;
-    (url.as_str().len() <= LINK_BYTES).then_some(url)
+    (url.as_str().len() <= MAX_LINK_BYTES).then_some(url)
 }
 
 pub(super) fn strip_tags(html: &str) -> String {
@@ -101,39 +102,40 @@ pub(super) fn get_attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
 
 struct PageReader<'a> {
     base: &'a Url,
-    around: &'a [&'static [u8]],
+    surrounding_tags: &'a [&'static [u8]],
     page: Page,
     is_title: bool,
     /// The element whose contents are left out, and its nesting depth.
     hidden: Option<(HtmlString, usize)>,
-    preformatted: usize,
-    /// The open link: its address, and the start of its text.
+    preformatted_depth: usize,
+    /// The address of the open link, and the position where its text starts.
     link: Option<(Url, usize)>,
     /// `true` if a space comes before the next word.
-    space: bool,
-    /// `true` after the mark of a list item. The first text of the item stays on that line.
-    is_marked: bool,
+    needs_space: bool,
+    /// `true` directly after the marker of a list item. The first text of the item stays on that
+    /// line.
+    is_after_marker: bool,
 }
 
 impl<'a> PageReader<'a> {
-    fn new(base: &'a Url, around: &'a [&'static [u8]]) -> Self {
+    fn new(base: &'a Url, surrounding_tags: &'a [&'static [u8]]) -> Self {
         Self {
             base,
-            around,
+            surrounding_tags,
             page: Page::default(),
             is_title: false,
             hidden: None,
-            preformatted: 0,
+            preformatted_depth: 0,
             link: None,
-            space: false,
-            is_marked: false,
+            needs_space: false,
+            is_after_marker: false,
         }
     }
 
     /// Returns the page, and whether every hidden element had an end tag.
-    fn read(mut self, html: &str, most: usize) -> (Page, bool) {
+    fn read(mut self, html: &str, max_bytes: usize) -> (Page, bool) {
         for token in html_tokens(html) {
-            if self.page.text.len() > most {
+            if self.page.text.len() > max_bytes {
                 break;
             }
             match token {
@@ -163,7 +165,7 @@ impl<'a> PageReader<'a> {
             *depth += usize::from(*hidden == tag.name && !tag.self_closing);
             return;
         }
-        if UNSEEN_TAGS.contains(&name) || self.around.contains(&name) {
+        if HIDDEN_TAGS.contains(&name) || self.surrounding_tags.contains(&name) {
             self.break_lines(1);
             if !tag.self_closing {
                 self.hidden = Some((tag.name.clone(), 1));
@@ -179,25 +181,25 @@ impl<'a> PageReader<'a> {
                 self.break_lines(2);
                 let marks = usize::from(level - b'0');
                 self.page.text.push_str(&"#".repeat(marks));
-                self.space = true;
+                self.needs_space = true;
             }
             b"br" | b"tr" => self.break_lines(1),
             b"li" => {
-                self.is_marked = false;
+                self.is_after_marker = false;
                 self.break_lines(1);
                 self.page.text.push('-');
-                self.space = true;
-                self.is_marked = true;
+                self.needs_space = true;
+                self.is_after_marker = true;
             }
             b"td" | b"th" => {
                 if !self.is_line_start() {
                     self.page.text.push_str(" |");
                 }
-                self.space = true;
+                self.needs_space = true;
             }
             b"pre" => {
                 self.break_lines(2);
-                self.preformatted += 1;
+                self.preformatted_depth += 1;
             }
             b"a" => self.open_link(tag),
             b"img" => {
@@ -228,7 +230,7 @@ impl<'a> PageReader<'a> {
         match name {
             b"a" => self.close_link(),
             b"pre" => {
-                self.preformatted = self.preformatted.saturating_sub(1);
+                self.preformatted_depth = self.preformatted_depth.saturating_sub(1);
                 self.break_lines(2);
             }
             [b'h', b'1'..=b'6'] => self.break_lines(2),
@@ -240,27 +242,27 @@ impl<'a> PageReader<'a> {
 
     fn push_text(&mut self, text: &str) {
         if self.is_title {
-            let room = TITLE_BYTES.saturating_sub(self.page.title.len());
+            let room = MAX_TITLE_BYTES.saturating_sub(self.page.title.len());
             self.page.title.push_str(&text[..text.floor_char_boundary(room)]);
             return;
         }
         if self.hidden.is_some() {
             return;
         }
-        if self.preformatted > 0 {
+        if self.preformatted_depth > 0 {
             self.page.text.push_str(text);
-            self.is_marked = false;
+            self.is_after_marker = false;
             return;
         }
         let mut words = text.split_whitespace().peekable();
-        self.space |= text.starts_with(char::is_whitespace);
+        self.needs_space |= text.starts_with(char::is_whitespace);
         while let Some(word) = words.next() {
-            if mem::take(&mut self.space) && !self.is_line_start() {
+            if mem::take(&mut self.needs_space) && !self.is_line_start() {
                 self.page.text.push(' ');
             }
             self.page.text.push_str(word);
-            self.is_marked = false;
-            self.space = words.peek().is_some() || text.ends_with(char::is_whitespace);
+            self.is_after_marker = false;
+            self.needs_space = words.peek().is_some() || text.ends_with(char::is_whitespace);
         }
     }
 
@@ -268,17 +270,17 @@ impl<'a> PageReader<'a> {
         self.page.text.is_empty() || self.page.text.ends_with('\n')
     }
 
-    fn break_lines(&mut self, wanted: usize) {
-        if self.is_marked {
+    fn break_lines(&mut self, line_breaks: usize) {
+        if self.is_after_marker {
             return;
         }
-        self.space = false;
+        self.needs_space = false;
         let text = &mut self.page.text;
         if text.is_empty() {
             return;
         }
-        let there = text.bytes().rev().take(wanted).take_while(|byte| *byte == b'\n').count();
-        text.push_str(&"\n".repeat(wanted - there));
+        let there = text.bytes().rev().take(line_breaks).take_while(|byte| *byte == b'\n').count();
+        text.push_str(&"\n".repeat(line_breaks - there));
     }
 
     fn open_link(&mut self, tag: &StartTag<()>) {
@@ -288,7 +290,7 @@ impl<'a> PageReader<'a> {
         };
         let Some(url) = join_link(self.base, &href) else { return };
         if matches!(url.scheme(), "http" | "https") {
-            if mem::take(&mut self.space) && !self.is_line_start() {
+            if mem::take(&mut self.needs_space) && !self.is_line_start() {
                 self.page.text.push(' ');
             }
             self.link = Some((url, self.page.text.len()));
@@ -318,7 +320,7 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(html: &str, expected: Expect) {
+    fn check_page_text(html: &str, expected: Expect) {
         let base = "https://example.com/a/b".parse().unwrap();
         let page = read(html, &base, usize::MAX);
         expected.assert_eq(&format!("{}\n---\n{}", page.title, page.text));
@@ -326,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_page_becomes_text() {
-        check(
+        check_page_text(
             r##"<!doctype html><html><head><title> A &amp; B
              </title><style>p { color: red }</style><script>if (a < b) "</p>"</script></head><body>
             <nav><ul><li><a href="/home">Home</a></ul></nav>
@@ -360,14 +362,14 @@ y</pre>
 
     #[test]
     fn an_unclosed_element_does_not_hide_text() {
-        check(
+        check_page_text(
             "<nav><p>all of it",
             expect![[r"
 
             ---
             all of it"]],
         );
-        check(
+        check_page_text(
             "<title>t</title><p>a<svg><p>b</svg>c",
             expect![[r"
             t
@@ -375,14 +377,14 @@ y</pre>
             a
             c"]],
         );
-        check(
+        check_page_text(
             "just <text & more",
             expect![[r"
 
             ---
             just"]],
         );
-        check(
+        check_page_text(
             "",
             expect![[r"
 
@@ -409,15 +411,15 @@ y</pre>
         let html = "<a href=?>x</a> ".repeat(10_000);
         assert_eq!(read(&html, &base, usize::MAX).text, "x ".repeat(10_000).trim_end());
         let base: Url = "https://example.com/".parse().unwrap();
-        let most = 10_000;
+        let max_bytes = 10_000;
         let long = format!("<title>{}</title>{html}", "t ".repeat(10_000));
-        let page = read(&long, &base, most);
+        let page = read(&long, &base, max_bytes);
         assert!(
-            page.title.len() <= TITLE_BYTES && page.text.len() < most + LINK_BYTES,
+            page.title.len() <= MAX_TITLE_BYTES && page.text.len() < max_bytes + MAX_LINK_BYTES,
             "{}",
             page.text.len()
         );
-        let href = "b".repeat(LINK_BYTES + 1);
-        assert_eq!(read(&format!("<a href={href}>x</a>"), &base, most).text, "x");
+        let href = "b".repeat(MAX_LINK_BYTES + 1);
+        assert_eq!(read(&format!("<a href={href}>x</a>"), &base, max_bytes).text, "x");
     }
 }

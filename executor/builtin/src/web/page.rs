@@ -36,7 +36,7 @@ pub(super) async fn fetch_url(
 ) -> Result<String, ToolError> {
     let url = services.web.parse_url(&args.url).map_err(|err| refused_error(&err))?;
     let answer = services.web.get(url, "text/html, text/*;q=0.9, */*;q=0.1").await?;
-    // Converting megabytes takes a while.
+    // Converts the page on a blocking thread, because megabytes take a while.
     let read = tokio::task::spawn_blocking(move || page_text(&answer, args.extract_text));
     read.await.unwrap_or_else(|err| Err(ToolError::failed(format!("it ended early: {err}"))))
 }
@@ -51,7 +51,7 @@ fn page_text(answer: &WebResponse, extract: bool) -> Result<String, ToolError> {
     let decoded = decode_body(answer);
     let is_html = extract && (kind.contains("html") || kind.is_empty() && decoded.contains('<'));
     let text = if is_html {
-        let page = html::read(&decoded, &answer.url, MAX_TEXT_BYTES);
+        let page = html::read_page(&decoded, &answer.url, MAX_TEXT_BYTES);
         let title = if page.title.is_empty() { "No title" } else { &page.title };
         format!("{title}\n{}\n\n{}", answer.url, page.text)
     } else if extract {

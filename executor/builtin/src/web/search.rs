@@ -10,7 +10,7 @@ use shared::tool::{ErrorCode, ToolError};
 
 use super::{
     WebServices,
-    html::{self, LINK_BYTES, get_attribute},
+    html::{self, MAX_LINK_BYTES, get_attribute},
 };
 use crate::whole;
 
@@ -22,9 +22,9 @@ pub(super) const WIKI: &str = "Look up a topic on Wikipedia.";
 
 const MAX_RESULTS: usize = 20;
 /// Maximum number of bytes that are read of a title or a snippet.
-const FIELD_BYTES: usize = 4 << 10;
-const DOCS_RESULTS: usize = 5;
-const SUMMARY_BYTES: usize = 3_000;
+const MAX_FIELD_BYTES: usize = 4 << 10;
+const MAX_DOCS_RESULTS: usize = 5;
+const MAX_SUMMARY_BYTES: usize = 3_000;
 /// Documentation sites of common libraries. Other libraries are searched by name.
 const LIBRARIES: [(&str, &str); 18] = [
     ("angular", "angular.dev"),
@@ -53,7 +53,7 @@ pub(super) struct Search {
     /// Search query.
     query: String,
     /// Number of results to return (default: 5, max: 20).
-    #[serde(default = "usual_results", deserialize_with = "whole::read_number")]
+    #[serde(default = "default_results", deserialize_with = "whole::read_number")]
     max_results: u64,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct WikiLookup {
     topic: String,
 }
 
-fn usual_results() -> u64 {
+fn default_results() -> u64 {
     5
 }
 
@@ -101,7 +101,7 @@ pub(super) async fn search_docs(
         Some((_, site)) => format!("site:{site} {}", args.query),
         None => format!("{} documentation {}", args.library.trim(), args.query),
     };
-    search_pages(&services, &services.docs, &query, DOCS_RESULTS).await
+    search_pages(&services, &services.docs, &query, MAX_DOCS_RESULTS).await
 }
 
 fn require_text<'a>(name: &str, text: &'a str) -> Result<&'a str, ToolError> {
@@ -117,7 +117,7 @@ async fn search_pages(
     services: &WebServices,
     base: &Url,
     query: &str,
-    most: usize,
+    limit: usize,
 ) -> Result<String, ToolError> {
     let mut url = base.clone();
     if !url.path().ends_with('/') {
@@ -127,19 +127,19 @@ async fn search_pages(
     url.query_pairs_mut().append_pair("q", query);
     let answer = services.web.get(url, "text/html").await?;
     let text = String::from_utf8_lossy(&answer.bytes).into_owned();
-    let ResultPage { mut found, is_one } = read_results(&text, &answer.url);
+    let ResultPage { mut results, is_result_page } = read_results(&text, &answer.url);
     let is_asked = answer.status == StatusCode::ACCEPTED || text.contains("anomaly-modal");
     let host = base.host_str().unwrap_or_default();
-    if found.is_empty() && is_asked {
+    if results.is_empty() && is_asked {
         let what = "requires a CAPTCHA: try again later, or configure another search service";
         return Err(ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` {what}")));
     }
-    if !is_one {
+    if !is_result_page {
         let text = format!("`{host}` answered something unexpected: no list of results");
         return Err(ToolError::failed(text));
     }
-    found.truncate(most);
-    Ok(format_results(query, &found))
+    results.truncate(limit);
+    Ok(format_results(query, &results))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -150,15 +150,15 @@ enum ResultPart {
 
 #[derive(Default)]
 struct ResultPage {
-    found: Vec<SearchResult>,
+    results: Vec<SearchResult>,
     /// `true` if the page has results or adverts, or says that it has no results.
-    is_one: bool,
+    is_result_page: bool,
 }
 
 const NO_RESULTS_CLASSES: [&str; 2] = ["no-results", "result--no-result"];
 
 fn read_results(html: &str, base: &Url) -> ResultPage {
-    let ResultPage { mut found, mut is_one } = ResultPage::default();
+    let ResultPage { mut results, mut is_result_page } = ResultPage::default();
     let mut part = None;
     let mut is_advert = false;
     for token in html::html_tokens(html) {
@@ -166,8 +166,8 @@ fn read_results(html: &str, base: &Url) -> ResultPage {
             Token::StartTag(tag) => {
                 let classes = get_attribute(&tag, b"class").unwrap_or_default();
                 let has = |class: &str| classes.split_whitespace().any(|name| name == class);
-                is_one |= has("result__a") || NO_RESULTS_CLASSES.into_iter().any(has);
-                if has("result__a") && found.len() == MAX_RESULTS {
+                is_result_page |= has("result__a") || NO_RESULTS_CLASSES.into_iter().any(has);
+                if has("result__a") && results.len() == MAX_RESULTS {
                     break;
                 }
                 if has("result__a") {
@@ -175,14 +175,14 @@ fn read_results(html: &str, base: &Url) -> ResultPage {
                         get_attribute(&tag, b"href").and_then(|href| result_link(base, &href));
                     is_advert = url.is_none();
                     part = (!is_advert).then_some(ResultPart::Title);
-                    found.extend(url.map(|url| SearchResult { url, ..SearchResult::default() }));
+                    results.extend(url.map(|url| SearchResult { url, ..SearchResult::default() }));
                 } else if has("result__snippet") && !is_advert {
                     part = Some(ResultPart::Snippet);
                 }
             }
             Token::String(text) => {
                 let text = String::from_utf8_lossy(&text);
-                match (part, found.last_mut()) {
+                match (part, results.last_mut()) {
                     (Some(ResultPart::Title), Some(result)) => {
                         push_limited(&mut result.title, &text);
                     }
@@ -197,15 +197,15 @@ fn read_results(html: &str, base: &Url) -> ResultPage {
             _ => (),
         }
     }
-    for result in &mut found {
-        result.title = one_line(&mem::take(&mut result.title));
-        result.snippet = one_line(&mem::take(&mut result.snippet));
+    for result in &mut results {
+        result.title = collapse_whitespace(&mem::take(&mut result.title));
+        result.snippet = collapse_whitespace(&mem::take(&mut result.snippet));
     }
-    ResultPage { found, is_one }
+    ResultPage { results, is_result_page }
 }
 
 fn push_limited(to: &mut String, text: &str) {
-    let room = FIELD_BYTES.saturating_sub(to.len());
+    let room = MAX_FIELD_BYTES.saturating_sub(to.len());
     to.push_str(&text[..text.floor_char_boundary(room)]);
 }
 
@@ -221,7 +221,7 @@ fn result_link(base: &Url, href: &str) -> Option<String> {
     (url.path() != "/y.js").then(|| url.to_string())
 }
 
-fn one_line(text: &str) -> String {
+fn collapse_whitespace(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -257,12 +257,12 @@ pub(super) async fn search_github(
     args: Search,
 ) -> Result<String, ToolError> {
     require_text("query", &args.query)?;
-    let most = args.result_limit().to_string();
+    let limit = args.result_limit().to_string();
     let pairs =
-        [("q", args.query.as_str()), ("sort", "stars"), ("order", "desc"), ("per_page", &most)];
+        [("q", args.query.as_str()), ("sort", "stars"), ("order", "desc"), ("per_page", &limit)];
     let url = service_url(&services.github, "search/repositories", pairs);
     let answer: Items<Repository> = services.web.get_json(url).await?;
-    let found = answer.items.into_iter().take(args.result_limit()).map(|repository| {
+    let results = answer.items.into_iter().take(args.result_limit()).map(|repository| {
         let language = repository.language.as_deref().unwrap_or("Unknown");
         let description = repository.description.as_deref().unwrap_or("No description");
         SearchResult {
@@ -271,11 +271,11 @@ pub(super) async fn search_github(
             snippet: format!(
                 "{} stars, {language}: {}",
                 repository.stargazers_count,
-                one_line(description)
+                collapse_whitespace(description)
             ),
         }
     });
-    Ok(format_results(&args.query, &found.collect::<Vec<_>>()))
+    Ok(format_results(&args.query, &results.collect::<Vec<_>>()))
 }
 
 #[derive(Deserialize)]
@@ -297,17 +297,17 @@ pub(super) async fn search_stack_overflow(
     args: Search,
 ) -> Result<String, ToolError> {
     require_text("query", &args.query)?;
-    let most = args.result_limit().to_string();
+    let limit = args.result_limit().to_string();
     let pairs = [
         ("order", "desc"),
         ("sort", "relevance"),
         ("q", args.query.as_str()),
         ("site", "stackoverflow"),
-        ("pagesize", &most),
+        ("pagesize", &limit),
     ];
     let url = service_url(&services.stack_overflow, "search/advanced", pairs);
     let answer: Items<Question> = services.web.get_json(url).await?;
-    let found = answer.items.into_iter().take(args.result_limit()).map(|question| {
+    let results = answer.items.into_iter().take(args.result_limit()).map(|question| {
         let answered = if question.is_answered { "answered" } else { "not answered" };
         let (score, answers, views) = (question.score, question.answer_count, question.view_count);
         SearchResult {
@@ -316,7 +316,7 @@ pub(super) async fn search_stack_overflow(
             snippet: format!("score {score}, {answered}, {answers} answers, {views} views"),
         }
     });
-    Ok(format_results(&args.query, &found.collect::<Vec<_>>()))
+    Ok(format_results(&args.query, &results.collect::<Vec<_>>()))
 }
 
 #[derive(Deserialize)]
@@ -373,7 +373,8 @@ pub(super) async fn look_up_topic(
         if let Some(article) =
             pages.into_iter().find(|article| !article.missing && !article.extract.is_empty())
         {
-            let summary = &article.extract[..article.extract.floor_char_boundary(SUMMARY_BYTES)];
+            let summary =
+                &article.extract[..article.extract.floor_char_boundary(MAX_SUMMARY_BYTES)];
             return Ok(format!("{}\n{}\n\n{}", article.title, article.fullurl, summary.trim()));
         }
     }
@@ -387,21 +388,24 @@ struct SearchResult {
     snippet: String,
 }
 
-const TITLE_BYTES: usize = 400;
-const SNIPPET_BYTES: usize = 400;
+const MAX_TITLE_BYTES: usize = 400;
+const MAX_SNIPPET_BYTES: usize = 400;
 
-fn format_results(query: &str, found: &[SearchResult]) -> String {
-    if found.is_empty() {
+fn format_results(query: &str, results: &[SearchResult]) -> String {
+    if results.is_empty() {
         return format!("No results found for: {query}");
     }
     let mut text = format!("Results for: {query}");
-    for (at, result) in found.iter().enumerate() {
+    for (at, result) in results.iter().enumerate() {
         // Writing into a string cannot fail.
-        let title = &result.title[..result.title.floor_char_boundary(TITLE_BYTES)];
-        let url =
-            if result.url.len() > LINK_BYTES { "(its address is too long)" } else { &result.url };
+        let title = &result.title[..result.title.floor_char_boundary(MAX_TITLE_BYTES)];
+        let url = if result.url.len() > MAX_LINK_BYTES {
+            "(its address is too long)"
+        } else {
+            &result.url
+        };
         let _ = write!(text, "\n\n{}. {title}\n   {url}", at + 1);
-        let snippet = &result.snippet[..result.snippet.floor_char_boundary(SNIPPET_BYTES)];
+        let snippet = &result.snippet[..result.snippet.floor_char_boundary(MAX_SNIPPET_BYTES)];
         if !snippet.is_empty() {
             let more = if snippet.len() < result.snippet.len() { "…" } else { "" };
             let _ = write!(text, "\n   {snippet}{more}");
@@ -416,10 +420,11 @@ mod tests {
 
     #[test]
     fn results_and_titles_are_limited() {
-        let one = format!(r#"<a class="result__a" href="/x">{}</a>"#, "t".repeat(FIELD_BYTES + 1));
+        let one =
+            format!(r#"<a class="result__a" href="/x">{}</a>"#, "t".repeat(MAX_FIELD_BYTES + 1));
         let base = "https://example.com/".parse().unwrap();
-        let found = read_results(&one.repeat(1_000), &base).found;
-        assert_eq!((found.len(), found[0].title.len()), (MAX_RESULTS, FIELD_BYTES));
+        let results = read_results(&one.repeat(1_000), &base).results;
+        assert_eq!((results.len(), results[0].title.len()), (MAX_RESULTS, MAX_FIELD_BYTES));
     }
 
     #[test]
@@ -436,15 +441,15 @@ mod tests {
             <a class="result__snippet" href="x">A <b>language</b>.</a></div>
           <div class="result"><a class="result__a" href="https://b.example/">B</a></div>"#;
         let base = "https://html.duckduckgo.com/html/".parse().unwrap();
-        let found = read_results(html, &base).found;
+        let results = read_results(html, &base).results;
         let expected = [
             ("Rust & Cargo", "https://rust-lang.org/?a=1", "A language."),
             ("B", "https://b.example/", ""),
         ];
-        let found: Vec<_> = found
+        let results: Vec<_> = results
             .iter()
             .map(|result| (result.title.as_str(), result.url.as_str(), result.snippet.as_str()))
             .collect();
-        assert_eq!(found, expected);
+        assert_eq!(results, expected);
     }
 }

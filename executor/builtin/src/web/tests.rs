@@ -19,18 +19,18 @@ use toolbox::{Found, ToolSet, Toolbox};
 
 use super::*;
 
-struct World {
+struct WebTools {
     toolbox: Toolbox,
     base: String,
     _server: JoinSet<()>,
 }
 
-impl World {
+impl WebTools {
     async fn new() -> Self {
-        Self::with(|_| ()).await
+        Self::with_config(|_| ()).await
     }
 
-    async fn with(change: impl FnOnce(&mut WebConfig)) -> Self {
+    async fn with_config(change: impl FnOnce(&mut WebConfig)) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let mut server = JoinSet::new();
@@ -50,8 +50,8 @@ impl World {
     }
 
     /// Tools with the default configuration, which cannot reach the server.
-    async fn strict() -> Self {
-        Self::with(|config| {
+    async fn with_default_config() -> Self {
+        Self::with_config(|config| {
             let usual = WebConfig::default();
             *config = usual;
         })
@@ -100,7 +100,7 @@ fn services() -> Router {
         .route("/gone", get(|| async { (StatusCode::GONE, "no more") }))
         .route("/busy", get(|| async { (StatusCode::TOO_MANY_REQUESTS, "later") }))
         .route("/slow", get(std::future::pending::<()>))
-        .route("/bomb", get(bomb))
+        .route("/bomb", get(gzip_bomb))
         .route("/hops/{n}", get(|Path(n): Path<u32>| async move {
             let next = if n == 0 { "/page".to_owned() } else { format!("/hops/{}", n - 1) };
             Redirect::temporary(&next)
@@ -115,7 +115,7 @@ fn services() -> Router {
 }
 
 /// 64 MB of zeros, compressed to about 64 kB.
-async fn bomb() -> impl IntoResponse {
+async fn gzip_bomb() -> impl IntoResponse {
     let packed = Command::new("sh").args(["-c", "head -c 67108864 /dev/zero | gzip -9"]).output();
     let headers = [(header::CONTENT_TYPE, "text/plain"), (header::CONTENT_ENCODING, "gzip")];
     (headers, packed.unwrap().stdout)
@@ -175,8 +175,8 @@ async fn wiki(RawQuery(query): RawQuery) -> impl IntoResponse {
 
 #[tokio::test]
 async fn web_tools_have_their_documented_names_and_parameters() {
-    let world = World::new().await;
-    let shape: Vec<_> = world.toolbox.sets()[0]
+    let web_tools = WebTools::new().await;
+    let shape: Vec<_> = web_tools.toolbox.sets()[0]
         .tools
         .iter()
         .map(|tool| {
@@ -198,9 +198,9 @@ async fn web_tools_have_their_documented_names_and_parameters() {
 
 #[tokio::test]
 async fn fetch_url_returns_the_text_of_a_page() {
-    let world = World::new().await;
-    let url = |path: &str| json!({ "url": format!("{}{path}", world.base) });
-    world
+    let web_tools = WebTools::new().await;
+    let url = |path: &str| json!({ "url": format!("{}{path}", web_tools.base) });
+    web_tools
         .check(
             "fetch_url",
             url("/page"),
@@ -213,9 +213,9 @@ async fn fetch_url_returns_the_text_of_a_page() {
         World & [more](BASE/x)"]],
         )
         .await;
-    let raw = json!({ "url": format!("{}/page", world.base), "extract_text": false });
-    world.check("fetch_url", raw, expect!["<title>A page</title><nav>menu</nav><h1>Hello</h1><p>World &amp; <a href=/x>more</a>"]).await;
-    world
+    let raw = json!({ "url": format!("{}/page", web_tools.base), "extract_text": false });
+    web_tools.check("fetch_url", raw, expect!["<title>A page</title><nav>menu</nav><h1>Hello</h1><p>World &amp; <a href=/x>more</a>"]).await;
+    web_tools
         .check(
             "fetch_url",
             url("/latin"),
@@ -226,7 +226,7 @@ async fn fetch_url_returns_the_text_of_a_page() {
         café"]],
         )
         .await;
-    world
+    web_tools
         .check(
             "fetch_url",
             url("/hops/4"),
@@ -243,9 +243,9 @@ async fn fetch_url_returns_the_text_of_a_page() {
 
 #[tokio::test]
 async fn fetch_url_explains_why_a_page_cannot_be_read() {
-    let world = World::new().await;
-    let url = |path: &str| json!({ "url": format!("{}{path}", world.base) });
-    world
+    let web_tools = WebTools::new().await;
+    let url = |path: &str| json!({ "url": format!("{}{path}", web_tools.base) });
+    web_tools
         .check(
             "fetch_url",
             url("/image"),
@@ -254,32 +254,32 @@ async fn fetch_url_explains_why_a_page_cannot_be_read() {
             ],
         )
         .await;
-    world
+    web_tools
         .check(
             "fetch_url",
             url("/gone"),
             expect!["tool.failed: `127.0.0.1` answered 410 Gone: no more (retryable: false)"],
         )
         .await;
-    world.check("fetch_url", url("/busy"), expect!["tool.unavailable: `127.0.0.1` answered 429 Too Many Requests: later (retryable: true)"]).await;
-    world
+    web_tools.check("fetch_url", url("/busy"), expect!["tool.unavailable: `127.0.0.1` answered 429 Too Many Requests: later (retryable: true)"]).await;
+    web_tools
         .check(
             "fetch_url",
             url("/hops/5"),
             expect!["tool.failed: `BASE/page` is behind more than 5 redirects (retryable: false)"],
         )
         .await;
-    world.check("fetch_url", url("/to?file:///etc/passwd"), expect!["tool.failed: Refused: `file:///etc/passwd` is neither `http` nor `https` (retryable: false)"]).await;
-    world.check("fetch_url", json!({ "url": "file:///etc/passwd" }), expect!["tool.failed: Refused: `file:///etc/passwd` is neither `http` nor `https` (retryable: false)"]).await;
-    world.check("fetch_url", json!({ "url": "example" }), expect!["tool.failed: Refused: `example` is not a URL: write one such as `https://example.com/page` (retryable: false)"]).await;
-    world.check("fetch_url", json!({ "url": "http://a:b@1.1.1.1" }), expect!["tool.failed: Refused: the URL of `1.1.1.1` has credentials in it: leave them out (retryable: false)"]).await;
-    world.check("fetch_url", json!({ "url": "http://127.0.0.1:1/" }), expect!["tool.unavailable: `127.0.0.1` cannot be reached: Connection refused (os error 111) (retryable: true)"]).await;
+    web_tools.check("fetch_url", url("/to?file:///etc/passwd"), expect!["tool.failed: Refused: `file:///etc/passwd` is neither `http` nor `https` (retryable: false)"]).await;
+    web_tools.check("fetch_url", json!({ "url": "file:///etc/passwd" }), expect!["tool.failed: Refused: `file:///etc/passwd` is neither `http` nor `https` (retryable: false)"]).await;
+    web_tools.check("fetch_url", json!({ "url": "example" }), expect!["tool.failed: Refused: `example` is not a URL: write one such as `https://example.com/page` (retryable: false)"]).await;
+    web_tools.check("fetch_url", json!({ "url": "http://a:b@1.1.1.1" }), expect!["tool.failed: Refused: the URL of `1.1.1.1` has credentials in it: leave them out (retryable: false)"]).await;
+    web_tools.check("fetch_url", json!({ "url": "http://127.0.0.1:1/" }), expect!["tool.unavailable: `127.0.0.1` cannot be reached: Connection refused (os error 111) (retryable: true)"]).await;
 }
 
 #[tokio::test]
 async fn private_addresses_are_rejected_in_every_notation() {
-    let world = World::strict().await;
-    let port = world.base.rsplit(':').next().unwrap();
+    let web_tools = WebTools::with_default_config().await;
+    let port = web_tools.base.rsplit(':').next().unwrap();
     for host in [
         "127.0.0.1",
         "localhost",
@@ -300,7 +300,7 @@ async fn private_addresses_are_rejected_in_every_notation() {
         "[fd00::1]",
     ] {
         let url = json!({ "url": format!("http://{host}:{port}/page") });
-        let err = world.call("fetch_url", url).await.unwrap_err();
+        let err = web_tools.call("fetch_url", url).await.unwrap_err();
         assert!(err.message.contains("is not a public address"), "{host}: {err}");
         assert!(!err.retryable, "{host}");
     }
@@ -335,9 +335,9 @@ async fn redirects_to_private_addresses_are_rejected() {
 
 #[tokio::test]
 async fn a_too_large_answer_is_cut_or_rejected() {
-    let world = World::with(|config| config.max_bytes = 1 << 20).await;
+    let web_tools = WebTools::with_config(|config| config.max_bytes = 1 << 20).await;
     for path in ["/long", "/bomb"] {
-        let text = world.fetch(path).await.unwrap();
+        let text = web_tools.fetch(path).await.unwrap();
         assert!(text.ends_with("… (cut off: the page is longer)"), "{path}");
         assert!(text.len() < 200 << 10, "{path}");
     }
@@ -345,12 +345,12 @@ async fn a_too_large_answer_is_cut_or_rejected() {
 
 #[tokio::test]
 async fn a_slow_answer_times_out() {
-    let world = World::with(|config| config.timeout_seconds = 1).await;
+    let web_tools = WebTools::with_config(|config| config.timeout_seconds = 1).await;
     let start = Instant::now();
-    world
+    web_tools
         .check(
             "fetch_url",
-            json!({ "url": format!("{}/slow", world.base) }),
+            json!({ "url": format!("{}/slow", web_tools.base) }),
             expect!["tool.timeout: `127.0.0.1` did not answer within 1 s (retryable: true)"],
         )
         .await;
@@ -366,26 +366,27 @@ async fn a_slow_answer_times_out() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
-    let err = world.call("fetch_url", json!({ "url": url })).await.unwrap_err();
+    let err = web_tools.call("fetch_url", json!({ "url": url })).await.unwrap_err();
     assert_eq!(err.code, ErrorCode::TIMEOUT);
     assert!(start.elapsed() < Duration::from_secs(10));
 }
 
 #[tokio::test]
 async fn a_cancelled_fetch_stops() {
-    let world = World::new().await;
+    let web_tools = WebTools::new().await;
     let cx = ToolContext::detached();
     let cancel = cx.cancel.clone();
-    let url = json!({ "url": format!("{}/slow", world.base) });
-    let (result, ()) = tokio::join!(world.call_in("fetch_url", url, cx), async { cancel.cancel() });
+    let url = json!({ "url": format!("{}/slow", web_tools.base) });
+    let (result, ()) =
+        tokio::join!(web_tools.call_in("fetch_url", url, cx), async { cancel.cancel() });
     assert_eq!(result.unwrap_err().code, ErrorCode::CANCELLED);
 }
 
 #[tokio::test]
 async fn a_web_search_returns_a_list_of_results() {
-    let world = World::new().await;
+    let web_tools = WebTools::new().await;
     let query = |query: &str| json!({ "query": query });
-    world
+    web_tools
         .check(
             "web_search",
             query("rust lang"),
@@ -400,7 +401,7 @@ async fn a_web_search_returns_a_list_of_results() {
            https://b.example/"]],
         )
         .await;
-    world
+    web_tools
         .check(
             "web_search",
             json!({ "query": "x", "max_results": 1 }),
@@ -412,25 +413,25 @@ async fn a_web_search_returns_a_list_of_results() {
            You asked q=x"]],
         )
         .await;
-    world.check("web_search", query("nothing"), expect!["No results found for: nothing"]).await;
-    world.check("web_search", query("adverts"), expect!["No results found for: adverts"]).await;
+    web_tools.check("web_search", query("nothing"), expect!["No results found for: nothing"]).await;
+    web_tools.check("web_search", query("adverts"), expect!["No results found for: adverts"]).await;
     for odd in ["blocked", "json"] {
-        world.check("web_search", query(odd), expect!["tool.failed: `127.0.0.1` answered something unexpected: no list of results (retryable: true)"]).await;
+        web_tools.check("web_search", query(odd), expect!["tool.failed: `127.0.0.1` answered something unexpected: no list of results (retryable: true)"]).await;
     }
-    world.check("web_search", query("robot"), expect!["tool.unavailable: `127.0.0.1` requires a CAPTCHA: try again later, or configure another search service (retryable: true)"]).await;
+    web_tools.check("web_search", query("robot"), expect!["tool.unavailable: `127.0.0.1` requires a CAPTCHA: try again later, or configure another search service (retryable: true)"]).await;
     let docs =
-        world.call("docs_search", json!({ "library": "Flask", "query": "sse" })).await.unwrap();
+        web_tools.call("docs_search", json!({ "library": "Flask", "query": "sse" })).await.unwrap();
     assert!(docs.starts_with("Results for: site:flask.palletsprojects.com sse\n"), "{docs}");
     let docs =
-        world.call("docs_search", json!({ "library": "axum", "query": "sse" })).await.unwrap();
+        web_tools.call("docs_search", json!({ "library": "axum", "query": "sse" })).await.unwrap();
     assert!(docs.starts_with("Results for: axum documentation sse\n"), "{docs}");
 }
 
 #[tokio::test]
 async fn each_search_tool_queries_its_service() {
-    let world = World::new().await;
+    let web_tools = WebTools::new().await;
     let query = |query: &str| json!({ "query": query });
-    world
+    web_tools
         .check(
             "github_search",
             query("x"),
@@ -446,8 +447,10 @@ async fn each_search_tool_queries_its_service() {
            3 stars, Unknown: No description"]],
         )
         .await;
-    world.check("github_search", query("nothing"), expect!["No results found for: nothing"]).await;
-    world
+    web_tools
+        .check("github_search", query("nothing"), expect!["No results found for: nothing"])
+        .await;
+    web_tools
         .check(
             "stack_overflow_search",
             query("x"),
@@ -465,12 +468,12 @@ async fn each_search_tool_queries_its_service() {
         ("stack_overflow_search", "query"),
         ("wiki_lookup", "topic"),
     ] {
-        let error = world.call(tool, json!({ name: " \n" })).await.expect_err(tool).to_string();
+        let error = web_tools.call(tool, json!({ name: " \n" })).await.expect_err(tool).to_string();
         let expected = format!("tool.invalid_parameters: `{name}` is empty: enter a search term");
         assert_eq!(error, expected, "{tool}");
     }
     for topic in ["Rust", "rusty"] {
-        world
+        web_tools
             .check(
                 "wiki_lookup",
                 json!({ "topic": topic }),
@@ -482,7 +485,7 @@ async fn each_search_tool_queries_its_service() {
             )
             .await;
     }
-    world
+    web_tools
         .check("wiki_lookup", json!({ "topic": "qqq" }), expect!["No results found for: qqq"])
         .await;
 }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use http_client::{Broken, Http, Outgoing, Reach, header_of, host};
+use http_client::{Http, HttpError, OutgoingRequest, Reach, host, parse_header};
 use reqwest::{
     Method, Response, StatusCode, Url,
     header::{self, HeaderMap, HeaderName, HeaderValue},
@@ -24,7 +24,7 @@ use super::events::EventStream;
 use crate::{
     McpHttp,
     config::Transport,
-    message::{OVERHEAD, take_progress},
+    message::{MESSAGE_OVERHEAD, take_progress},
     oauth::{Bearer, Caller},
     redaction::Secrets,
     session::SessionState,
@@ -32,15 +32,15 @@ use crate::{
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// The header with the event after which a stream resumes.
+/// The header that names the event after which a stream resumes.
 const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 /// Time limit for a message that has no answer.
-const NOTIFY_TIMEOUT: Duration = Duration::from_secs(30);
+const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for the stream on which a server sends its requests.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
-const REFUSAL_BYTES: usize = 4 << 10;
+const END_SESSION_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_REFUSAL_BYTES: usize = 4 << 10;
 
 pub(super) struct Connection {
     http: Http,
@@ -52,16 +52,16 @@ pub(super) struct Connection {
     bearer: Option<Bearer>,
     pub(super) host: String,
     /// Maximum size of a message in bytes.
-    pub(super) most: usize,
+    pub(super) max_bytes: usize,
     /// Notified when the session is initialized, so that the server may send requests.
     pub(super) initialized: Notify,
     /// Notified after the first attempt to open the server's stream.
     pub(super) stream_tried: Notify,
     pub(super) admitted: Notify,
     /// `true` if the server may send requests.
-    may_ask: bool,
-    ends: SessionState,
-    out: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
+    server_may_ask: bool,
+    session_state: SessionState,
+    messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     negotiated: Mutex<Negotiated>,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Connection {
 struct Negotiated {
     session: Option<HeaderValue>,
     version: Option<HeaderValue>,
-    /// Why the connection ends.
+    /// The reason why the connection ends.
     reason: Option<String>,
 }
 
@@ -77,19 +77,19 @@ impl Connection {
     pub(super) fn new(
         spec: &McpHttp,
         caller: Caller<'_>,
-        most: usize,
-        ends: &mut SessionState,
-        out: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
+        max_bytes: usize,
+        session_state: &mut SessionState,
+        messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     ) -> Result<Self, String> {
         let mut redaction = Redaction::default();
         let mut headers = configured_headers(spec, &mut redaction)?;
         headers.insert(header::ACCEPT, ACCEPT);
-        ends.secrets = Arc::new(Secrets::new(redaction));
+        session_state.secrets = Arc::new(Secrets::new(redaction));
         let url = spec.url.0.clone();
         let bearer = spec
             .auth
             .as_ref()
-            .map(|oauth| Bearer::new(caller, &url, oauth, Arc::clone(&ends.secrets)));
+            .map(|oauth| Bearer::new(caller, &url, oauth, Arc::clone(&session_state.secrets)));
         Ok(Self {
             bearer,
             http: Http::default(),
@@ -99,35 +99,35 @@ impl Connection {
             endpoint: OnceLock::new(),
             stream: Mutex::default(),
             headers,
-            most: most.saturating_mul(OVERHEAD),
+            max_bytes: max_bytes.saturating_mul(MESSAGE_OVERHEAD),
             initialized: Notify::new(),
             stream_tried: Notify::new(),
             admitted: Notify::new(),
-            may_ask: spec.elicitation.is_some() || !spec.roots.is_empty(),
-            ends: ends.clone(),
-            out,
+            server_may_ask: spec.elicitation.is_some() || !spec.roots.is_empty(),
+            session_state: session_state.clone(),
+            messages,
             negotiated: Mutex::default(),
         })
     }
 
-    pub(super) async fn post(&self, body: Vec<u8>) -> Result<Response, Broken> {
+    pub(super) async fn post(&self, body: Vec<u8>) -> Result<Response, HttpError> {
         // A legacy server sends the answer on its stream, and only confirms the message here.
-        self.post_within(self.is_legacy().then_some(NOTIFY_TIMEOUT), body).await
+        self.post_within(self.is_legacy().then_some(NOTIFICATION_TIMEOUT), body).await
     }
 
     async fn post_within(
         &self,
         limit: Option<Duration>,
         body: Vec<u8>,
-    ) -> Result<Response, Broken> {
-        let mut asked = self.new_request(Method::POST);
+    ) -> Result<Response, HttpError> {
+        let mut request = self.new_request(Method::POST);
         let json = HeaderValue::from_static("application/json");
-        asked.headers.insert(header::CONTENT_TYPE, json);
-        asked.body = Some(body);
+        request.headers.insert(header::CONTENT_TYPE, json);
+        request.body = Some(body);
         if let Some(endpoint) = self.endpoint.get() {
-            asked.url = endpoint.clone();
+            request.url = endpoint.clone();
         }
-        self.send_authorized(asked, limit).await
+        self.send_authorized(request, limit).await
     }
 
     pub(super) fn switch_to_legacy(&self, endpoint: Url, stream: EventStream) {
@@ -146,47 +146,47 @@ impl Connection {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Waits until a server that may send requests has a stream for them. Earlier requests are
-    /// lost.
+    /// Waits until the stream for the server's requests is open, if the server may send requests. A
+    /// request before that would be lost.
     pub(super) async fn wait_for_stream(&self) {
-        if self.may_ask && !self.is_legacy() {
+        if self.server_may_ask && !self.is_legacy() {
             let _ = timeout(STREAM_TIMEOUT, self.stream_tried.notified()).await;
         }
     }
 
     /// Opens the server's stream, after the event `last` if there is one.
-    pub(super) async fn open_stream(&self, last: Option<&str>) -> Result<Response, Broken> {
-        let mut asked = self.new_request(Method::GET);
+    pub(super) async fn open_stream(&self, last: Option<&str>) -> Result<Response, HttpError> {
+        let mut request = self.new_request(Method::GET);
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
-            asked.headers.insert(LAST_EVENT_HEADER, last);
+            request.headers.insert(LAST_EVENT_HEADER, last);
         }
-        self.send_authorized(asked, None).await
+        self.send_authorized(request, None).await
     }
 
     /// Sends a request with a token.
     ///
-    /// A request that is refused for its token had no effect, so it is sent again with another
-    /// token. If that one came from the store, a newly granted one may follow. `limit` does not
-    /// include the time to get tokens.
+    /// The server may refuse a request because of its token. Such a request had no effect, so it is
+    /// sent again with another token. If that token came from the store and is refused too, a newly
+    /// granted one follows. `limit` does not include the time to get tokens.
     async fn send_authorized(
         &self,
-        mut asked: Outgoing,
+        mut request: OutgoingRequest,
         limit: Option<Duration>,
-    ) -> Result<Response, Broken> {
-        let Some(bearer) = &self.bearer else { return self.send_once(&asked, limit).await };
+    ) -> Result<Response, HttpError> {
+        let Some(bearer) = &self.bearer else { return self.send_once(&request, limit).await };
         let token = bearer.current_token().await?;
         if let Some(token) = &token {
-            set_token(&mut asked, token)?;
+            set_token(&mut request, token)?;
         }
-        let mut answer = self.send_once(&asked, limit).await?;
+        let mut answer = self.send_once(&request, limit).await?;
         let mut shown = token;
         for _ in 0..2 {
             if answer.status() != StatusCode::UNAUTHORIZED {
                 break;
             }
             let other = bearer.replace_token(shown.as_deref(), &answer).await?;
-            set_token(&mut asked, &other.text)?;
-            answer = self.send_once(&asked, limit).await?;
+            set_token(&mut request, &other.text)?;
+            answer = self.send_once(&request, limit).await?;
             if other.is_new {
                 break;
             }
@@ -209,19 +209,19 @@ impl Connection {
 
     async fn send_once(
         &self,
-        asked: &Outgoing,
+        request: &OutgoingRequest,
         limit: Option<Duration>,
-    ) -> Result<Response, Broken> {
-        let Some(limit) = limit else { return self.http.hop(asked).await };
+    ) -> Result<Response, HttpError> {
+        let Some(limit) = limit else { return self.http.open_response(request).await };
         let (host, seconds) = (&self.host, limit.as_secs());
-        timeout(limit, self.http.hop(asked)).await.unwrap_or_else(|_| {
-            Err(Broken::Lost(format!("`{host}` did not accept a message within {seconds} s")))
+        timeout(limit, self.http.open_response(request)).await.unwrap_or_else(|_| {
+            Err(HttpError::Lost(format!("`{host}` did not accept a message within {seconds} s")))
         })
     }
 
-    /// Sends a message without an answer.
+    /// Sends a message that the server does not answer.
     pub(super) async fn send_notification(&self, body: Vec<u8>) -> Result<(), String> {
-        match self.post_within(Some(NOTIFY_TIMEOUT), body).await {
+        match self.post_within(Some(NOTIFICATION_TIMEOUT), body).await {
             Ok(response) if response.status().is_success() => Ok(()),
             Ok(response) => Err(format!("`{}` answered {}", self.host, response.status())),
             Err(broken) => Err(broken.to_string()),
@@ -230,22 +230,22 @@ impl Connection {
 
     pub(super) async fn end_session(&self) {
         if self.lock_negotiated().session.is_some() && !self.is_closing() {
-            let _ = timeout(LEAVE_TIMEOUT, self.delete_session()).await;
+            let _ = timeout(END_SESSION_TIMEOUT, self.delete_session()).await;
         }
     }
 
     /// Ends the session. Uses the last token, and requests no other.
-    async fn delete_session(&self) -> Result<(), Broken> {
-        let mut asked = self.new_request(Method::DELETE);
+    async fn delete_session(&self) -> Result<(), HttpError> {
+        let mut request = self.new_request(Method::DELETE);
         if let Some(bearer) = &self.bearer
             && let Some(token) = bearer.last_token().await
         {
-            set_token(&mut asked, &token)?;
+            set_token(&mut request, &token)?;
         }
-        self.http.hop(&asked).await.map(drop)
+        self.http.open_response(&request).await.map(drop)
     }
 
-    fn new_request(&self, method: Method) -> Outgoing {
+    fn new_request(&self, method: Method) -> OutgoingRequest {
         let mut headers = self.headers.clone();
         let agreed = self.lock_negotiated();
         for (name, value) in [(SESSION_HEADER, &agreed.session), (VERSION_HEADER, &agreed.version)]
@@ -255,10 +255,10 @@ impl Connection {
             }
         }
         let url = self.url.clone();
-        Outgoing { method, url, headers, body: None, reach: Reach::Anywhere }
+        OutgoingRequest { method, url, headers, body: None, reach: Reach::Anywhere }
     }
 
-    pub(super) fn note_session(&self, response: &Response) {
+    pub(super) fn record_session(&self, response: &Response) {
         let mut agreed = self.lock_negotiated();
         if agreed.session.is_none() {
             agreed.session = response.headers().get(SESSION_HEADER).cloned();
@@ -273,8 +273,8 @@ impl Connection {
             let version = HeaderValue::from_str(greeting.protocol_version.as_str());
             self.lock_negotiated().version = version.ok();
         }
-        if let Some(message) = take_progress(message, &self.ends.tokens) {
-            let _ = self.out.send(message).await;
+        if let Some(message) = take_progress(message, &self.session_state.tokens) {
+            let _ = self.messages.send(message).await;
         }
     }
 
@@ -286,24 +286,24 @@ impl Connection {
         let mut agreed = self.lock_negotiated();
         agreed.reason.get_or_insert(reason);
         drop(agreed);
-        self.ends.closing.cancel();
+        self.session_state.closing.cancel();
     }
 
     pub(super) fn close(&self) {
-        self.ends.closing.cancel();
-        self.ends.closed.cancel();
+        self.session_state.closing.cancel();
+        self.session_state.closed.cancel();
     }
 
     pub(super) fn is_closing(&self) -> bool {
-        self.ends.closing.is_cancelled()
+        self.session_state.closing.is_cancelled()
     }
 
     pub(super) async fn wait_for_closing(&self) {
-        self.ends.closing.cancelled().await;
+        self.session_state.closing.cancelled().await;
     }
 
-    pub(super) fn clean(&self, text: String) -> String {
-        self.ends.secrets.clean(text)
+    pub(super) fn redact(&self, text: String) -> String {
+        self.session_state.secrets.redact(text)
     }
 
     pub(super) fn reason(&self) -> Option<String> {
@@ -322,29 +322,31 @@ pub(crate) fn configured_headers(
     let mut headers = HeaderMap::new();
     for (name, text) in &spec.headers {
         let value = text.resolve(redaction).map_err(|err| err.to_string())?;
-        let (name, value) = header_of(name, &value)?;
+        let (name, value) = parse_header(name, &value)?;
         headers.append(name, value);
     }
     Ok(headers)
 }
 
-fn set_token(asked: &mut Outgoing, token: &str) -> Result<(), Broken> {
+fn set_token(request: &mut OutgoingRequest, token: &str) -> Result<(), HttpError> {
     let value = HeaderValue::from_str(&format!("Bearer {token}"));
     let mut value = value.map_err(|_| {
-        Broken::Denied("the granted token contains characters that a header cannot have".to_owned())
+        HttpError::Denied(
+            "the granted token contains characters that a header cannot have".to_owned(),
+        )
     })?;
     // Logs do not show sensitive headers.
     value.set_sensitive(true);
-    asked.headers.insert(header::AUTHORIZATION, value);
+    request.headers.insert(header::AUTHORIZATION, value);
     Ok(())
 }
 
 pub(super) async fn read_refusal(response: &mut Response) -> String {
     let mut body = Vec::new();
-    while body.len() < REFUSAL_BYTES
+    while body.len() < MAX_REFUSAL_BYTES
         && let Ok(Some(chunk)) = response.chunk().await
     {
-        body.extend_from_slice(&chunk[..chunk.len().min(REFUSAL_BYTES - body.len())]);
+        body.extend_from_slice(&chunk[..chunk.len().min(MAX_REFUSAL_BYTES - body.len())]);
     }
     String::from_utf8_lossy(&body).trim().to_owned()
 }
@@ -363,19 +365,19 @@ pub(super) mod tests {
     use super::*;
     use crate::{
         McpServer,
-        oauth::tests::test_server::{World, set},
+        oauth::tests::test_server::{TestServers, set},
     };
 
     /// Returns a connection with a login, and the messages of the server.
     pub(in super::super) fn connection(
-        world: &World,
+        servers: &TestServers,
     ) -> (Arc<Connection>, mpsc::Receiver<RxJsonRpcMessage<RoleClient>>) {
-        let McpServer::Http(spec) = world.configured(json!("oauth")) else { unreachable!() };
-        let (out, inbox) = mpsc::channel(8);
+        let McpServer::Http(spec) = servers.server_config(json!("oauth")) else { unreachable!() };
+        let (messages, inbox) = mpsc::channel(8);
         let caller =
-            Caller { set: &set(), logins: Some(&world.logins), background: &world.background };
+            Caller { set: &set(), logins: Some(&servers.logins), background: &servers.background };
         let connection =
-            Connection::new(&spec, caller, 1_000, &mut SessionState::default(), out).unwrap();
+            Connection::new(&spec, caller, 1_000, &mut SessionState::default(), messages).unwrap();
         (Arc::new(connection), inbox)
     }
 
@@ -383,51 +385,51 @@ pub(super) mod tests {
     /// failure.
     #[tokio::test]
     async fn the_request_timeout_starts_after_the_token_arrived() {
-        let world = World::new().await;
-        world.keep(Some("refresh-0"));
-        world.now().is_held = true;
-        let (connection, _inbox) = connection(&world);
-        connection.endpoint.set(world.url()).unwrap();
+        let servers = TestServers::new().await;
+        servers.store_expired_login(Some("refresh-0"));
+        servers.behavior().holds_next_answer = true;
+        let (connection, _inbox) = connection(&servers);
+        connection.endpoint.set(servers.url()).unwrap();
         let mut call = Box::pin(connection.post(b"{}".to_vec()));
         tokio::select! {
             answer = &mut call => panic!("{answer:?} was not held back"),
-            () = world.gate.arrived.notified() => {}
+            () = servers.gate.arrived.notified() => {}
         }
         tokio::time::pause();
-        tokio::time::advance(NOTIFY_TIMEOUT + Duration::from_secs(1)).await;
+        tokio::time::advance(NOTIFICATION_TIMEOUT + Duration::from_secs(1)).await;
         tokio::time::resume();
-        world.gate.opened.notify_one();
+        servers.gate.opened.notify_one();
         let broken = call.await.unwrap_err();
-        assert!(matches!(broken, Broken::Later(_)), "{broken:?}");
-        assert_eq!(world.heard("POST /mcp"), 0);
+        assert!(matches!(broken, HttpError::Later(_)), "{broken:?}");
+        assert_eq!(servers.count_requests("POST /mcp"), 0);
     }
 
     #[tokio::test]
     async fn an_authorized_request_counts_as_admitted_only_if_it_succeeds() {
-        let world = World::new().await;
-        world.keep(Some("refresh-0"));
-        let (connection, _inbox) = connection(&world);
+        let servers = TestServers::new().await;
+        servers.store_expired_login(Some("refresh-0"));
+        let (connection, _inbox) = connection(&servers);
         for (path, expected) in [("/nothing", false), ("/mcp", true)] {
             let mut admitted = Box::pin(connection.admitted.notified());
             admitted.as_mut().enable();
-            let mut asked = connection.new_request(Method::GET);
-            asked.url.set_path(path);
-            connection.send_authorized(asked, None).await.unwrap();
+            let mut request = connection.new_request(Method::GET);
+            request.url.set_path(path);
+            connection.send_authorized(request, None).await.unwrap();
             assert_eq!(admitted.now_or_never().is_some(), expected, "{path}");
         }
     }
 
     #[tokio::test]
     async fn ending_a_session_requests_no_new_token() {
-        let world = World::new().await;
-        world.keep(Some("refresh-0"));
-        let (connection, _inbox) = connection(&world);
+        let servers = TestServers::new().await;
+        servers.store_expired_login(Some("refresh-0"));
+        let (connection, _inbox) = connection(&servers);
         let answer = connection.post(b"{}".to_vec()).await.unwrap();
-        connection.note_session(&answer);
-        world.now().access.clear();
-        world.now().heard.clear();
+        connection.record_session(&answer);
+        servers.behavior().access.clear();
+        servers.behavior().requests.clear();
         connection.end_session().await;
-        let heard = world.now().heard.clone();
+        let heard = servers.behavior().requests.clone();
         let farewell = ("DELETE /mcp".to_owned(), "Bearer access-1".to_owned(), String::new());
         assert_eq!(heard, [farewell]);
     }

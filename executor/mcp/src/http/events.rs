@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use reqwest::Response;
 
-use crate::message::END_BYTES;
+use crate::message::KEPT_END_BYTES;
 
 /// One event, with the fields that MCP uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) struct Event {
     pub(super) data: Option<Vec<u8>>,
     /// `true` if the data is the endpoint for messages.
     pub(super) is_endpoint: bool,
-    /// `true` if the middle was dropped because the event was too long.
+    /// `true` if the middle of the data was dropped because the event was too long.
     pub(super) is_cut: bool,
     /// The id after which the stream can resume.
     pub(super) id: Option<String>,
@@ -34,7 +34,7 @@ enum Kind {
 /// Splits a stream into events. Chunks may end anywhere.
 #[derive(Debug)]
 pub(super) struct Events {
-    most: usize,
+    max_bytes: usize,
     line: Vec<u8>,
     /// The last byte was a `\r`. A `\n` after it belongs to the same line end.
     is_after_cr: bool,
@@ -47,9 +47,9 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn new(most: usize) -> Self {
+    pub(super) fn new(max_bytes: usize) -> Self {
         Self {
-            most,
+            max_bytes,
             line: Vec::new(),
             is_after_cr: false,
             data: None,
@@ -76,7 +76,7 @@ impl Events {
             }
             let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             self.line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
-            if self.line.len() + self.data.as_ref().map_or(0, Vec::len) > self.most {
+            if self.line.len() + self.data.as_ref().map_or(0, Vec::len) > self.max_bytes {
                 self.cut_middle();
                 fits = Err(TooLong);
             }
@@ -92,8 +92,8 @@ impl Events {
     fn cut_middle(&mut self) {
         self.is_cut = true;
         for part in self.data.iter_mut().chain([&mut self.line]) {
-            if part.len() > 2 * END_BYTES {
-                part.drain(END_BYTES..part.len() - END_BYTES);
+            if part.len() > 2 * KEPT_END_BYTES {
+                part.drain(KEPT_END_BYTES..part.len() - KEPT_END_BYTES);
             }
         }
     }
@@ -159,8 +159,8 @@ pub(super) struct EventStream {
 }
 
 impl EventStream {
-    pub(super) fn new(response: Response, most: usize) -> Self {
-        Self { response, events: Events::new(most) }
+    pub(super) fn new(response: Response, max_bytes: usize) -> Self {
+        Self { response, events: Events::new(max_bytes) }
     }
 
     /// Returns the next event with data, or `None` at the end of the stream.
@@ -192,18 +192,21 @@ mod tests {
         std::iter::from_fn(|| events.next()).collect()
     }
 
-    fn said(data: &str) -> Event {
+    fn data_event(data: &str) -> Event {
         Event { data: Some(data.into()), ..Event::default() }
     }
 
     #[test]
     fn events_are_parsed_in_chunks_of_any_size() {
         let stream = "\u{feff}: hello\n\nid: 7\nretry: 250\ndata\n\ndata: a\r\ndata:b\r\n\r\nevent: ping\ndata: x\n\nevent: message\rdata: ä\r\rdata: never whole";
-        let first =
-            Event { id: Some("7".into()), retry: Some(Duration::from_millis(250)), ..said("") };
+        let first = Event {
+            id: Some("7".into()),
+            retry: Some(Duration::from_millis(250)),
+            ..data_event("")
+        };
         for chunk in 1..stream.len() {
             let events = read(stream.as_bytes(), chunk);
-            assert_eq!(events, [first.clone(), said("a\nb"), said("ä")], "{chunk}");
+            assert_eq!(events, [first.clone(), data_event("a\nb"), data_event("ä")], "{chunk}");
         }
     }
 
@@ -235,7 +238,7 @@ mod tests {
             let data = event.data.unwrap();
             assert!(event.is_cut && data.starts_with(b"{\"id\":7,") && data.ends_with(b"bbb"));
             assert!(data.len() <= 1_000, "{}", data.len());
-            assert_eq!(events.next(), Some(said("next")));
+            assert_eq!(events.next(), Some(data_event("next")));
         }
     }
 
@@ -243,8 +246,8 @@ mod tests {
     fn an_endpoint_event_names_the_url_for_messages() {
         let [endpoint, message] =
             read(b"event: endpoint\ndata: /m\n\ndata: x\n\n", 7).try_into().unwrap();
-        assert_eq!(endpoint, Event { is_endpoint: true, ..said("/m") });
-        assert_eq!(message, said("x"));
+        assert_eq!(endpoint, Event { is_endpoint: true, ..data_event("/m") });
+        assert_eq!(message, data_event("x"));
     }
 
     proptest! {

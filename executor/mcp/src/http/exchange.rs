@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http_client::Broken;
+use http_client::HttpError;
 use reqwest::{Response, StatusCode, header};
 use rmcp::{
     model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId},
@@ -17,12 +17,12 @@ use super::{
     server_stream::{MAX_RESUME_DELAY, MIN_RESUME_DELAY, RESUME_DELAY},
 };
 use crate::{
-    answer::{BUSY, LOST, REFUSED, TOO_LARGE, UNSENT},
+    answer::{BUSY_CODE, LOST_CODE, REFUSED_CODE, TOO_LARGE_CODE, UNSENT_CODE},
     config::Transport,
     message::parse_message,
 };
 
-/// Attempts to resume a stream without an event in between.
+/// Attempts in a row to resume a stream, if no event arrives in between.
 const MAX_RESUMES: u32 = 20;
 
 type RequestError = (ErrorCode, String);
@@ -32,15 +32,15 @@ pub(super) async fn run_request(
     connection: Arc<Connection>,
     id: RequestId,
     body: Vec<u8>,
-    is_greeting: bool,
+    is_initialize: bool,
 ) {
-    let ended = if is_greeting {
+    let ended = if is_initialize {
         send_initialize(&connection, &id, body).await
     } else {
         send_request(&connection, &id, body).await
     };
     if let Err((code, text)) = ended {
-        let text = connection.clean(text);
+        let text = connection.redact(text);
         tracing::debug!(host = %connection.host, %text, "a request has no answer");
         connection
             .deliver_message(JsonRpcMessage::error(ErrorData::new(code, text, None), Some(id)))
@@ -65,7 +65,7 @@ async fn send_initialize(
     body: Vec<u8>,
 ) -> Result<(), RequestError> {
     if connection.transport == Some(Transport::Sse) {
-        legacy_sse::open_legacy(connection).await.map_err(|text| (REFUSED, text))?;
+        legacy_sse::open_legacy(connection).await.map_err(|text| (REFUSED_CODE, text))?;
         return send_request(connection, id, body).await;
     }
     let response =
@@ -81,17 +81,17 @@ async fn send_initialize(
     read_response(connection, id, response).await
 }
 
-fn request_error(connection: &Connection, broken: &Broken) -> RequestError {
+fn request_error(connection: &Connection, broken: &HttpError) -> RequestError {
     let text = broken.to_string();
     match broken {
-        Broken::Unsent(_) => {
+        HttpError::Unsent(_) => {
             connection.close_with_reason(text.clone());
-            (UNSENT, text)
+            (UNSENT_CODE, text)
         }
         // The connection still works, and running calls continue.
-        Broken::Later(_) => (BUSY, text),
-        Broken::Refused(_) | Broken::Denied(_) => (REFUSED, text),
-        Broken::Lost(_) => (LOST, text),
+        HttpError::Later(_) => (BUSY_CODE, text),
+        HttpError::Refused(_) | HttpError::Denied(_) => (REFUSED_CODE, text),
+        HttpError::Lost(_) => (LOST_CODE, text),
     }
 }
 
@@ -108,7 +108,7 @@ async fn read_response(
         // A legacy server sends the answer on its stream.
         return Ok(());
     }
-    connection.note_session(&response);
+    connection.record_session(&response);
     if has_media_type(&response, "text/event-stream") {
         return read_stream(connection, id, response).await;
     }
@@ -119,7 +119,7 @@ async fn read_response(
     let kind = response.headers().get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or("nothing");
     // The server accepted the request, and its answer is unreadable.
-    Err((LOST, format!("`{host}` does not serve MCP: it answered {status} with {kind}")))
+    Err((LOST_CODE, format!("`{host}` does not serve MCP: it answered {status} with {kind}")))
 }
 
 async fn read_document(
@@ -130,7 +130,7 @@ async fn read_document(
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
-            Ok(Some(chunk)) if body.len() + chunk.len() > connection.most => {
+            Ok(Some(chunk)) if body.len() + chunk.len() > connection.max_bytes => {
                 return Err(too_long_error());
             }
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
@@ -146,7 +146,7 @@ async fn read_document(
         _ => {
             let text =
                 format!("`{}` does not serve MCP: its answer is not a message", connection.host);
-            Err((LOST, text))
+            Err((LOST_CODE, text))
         }
     }
 }
@@ -154,7 +154,7 @@ async fn read_document(
 enum StreamEnd {
     Answered,
     /// The stream broke. A request may resume it after this event and this delay.
-    Broken(Option<String>, Duration),
+    Interrupted(Option<String>, Duration),
 }
 
 /// Reads a stream, and the streams that resume it, until the request is answered.
@@ -172,8 +172,8 @@ async fn read_stream(
         if let Some(response) = response.take() {
             match read_events(connection, id, response, pause).await? {
                 StreamEnd::Answered => return Ok(()),
-                StreamEnd::Broken(None, wait) => pause = wait,
-                StreamEnd::Broken(behind, wait) => {
+                StreamEnd::Interrupted(None, wait) => pause = wait,
+                StreamEnd::Interrupted(behind, wait) => {
                     quiet = 0;
                     (last, pause) = (behind, wait);
                 }
@@ -189,8 +189,8 @@ async fn read_stream(
                 response = Some(resumed);
             }
             Ok(resumed) if resumed.status().is_client_error() => break,
-            // A retry would refresh the token again, without success.
-            Err(Broken::Denied(_)) => break,
+            // Gives up, because a retry would only refresh the token again without success.
+            Err(HttpError::Denied(_)) => break,
             Ok(_) | Err(_) => pause = (pause * 2).min(MAX_RESUME_DELAY),
         }
     }
@@ -203,7 +203,7 @@ async fn read_events(
     mut response: Response,
     mut pause: Duration,
 ) -> Result<StreamEnd, RequestError> {
-    let mut events = Events::new(connection.most);
+    let mut events = Events::new(connection.max_bytes);
     let mut last = None;
     while let Ok(Some(chunk)) = response.chunk().await {
         let pushed = events.push(&chunk);
@@ -222,7 +222,7 @@ async fn read_events(
             return Err(too_long_error());
         }
     }
-    Ok(StreamEnd::Broken(last, pause))
+    Ok(StreamEnd::Interrupted(last, pause))
 }
 
 fn is_answer(message: &RxJsonRpcMessage<RoleClient>, id: &RequestId) -> bool {
@@ -258,7 +258,7 @@ async fn convert_refusal(
     if has_expired && connection.has_session() {
         let text = format!("the session with `{host}` has expired");
         connection.close_with_reason(text.clone());
-        return Err((UNSENT, text));
+        return Err((UNSENT_CODE, text));
     }
     if status.is_client_error()
         && let Some(JsonRpcMessage::Error(mut error)) = parse_message(said.as_bytes())
@@ -269,43 +269,44 @@ async fn convert_refusal(
         return Ok(());
     }
     let (code, hint) = match status.as_u16() {
-        401 | 403 => (REFUSED, ": look at the `headers` of the server".to_owned()),
+        401 | 403 => (REFUSED_CODE, ": look at the `headers` of the server".to_owned()),
         404 | 405 => {
-            (REFUSED, ": is the `url` that of an endpoint for streamable HTTP?".to_owned())
+            (REFUSED_CODE, ": is the `url` that of an endpoint for streamable HTTP?".to_owned())
         }
         300..=399 => {
             let to = leads.unwrap_or_else(|| "nowhere".to_owned());
             (
-                REFUSED,
+                REFUSED_CODE,
                 format!(
                     ", which redirects to {to}, and Faber does not follow it: write that address"
                 ),
             )
         }
-        // A gateway does not know whether the server got the request.
-        502 | 504 => (LOST, String::new()),
-        429 | 500..=599 => (BUSY, String::new()),
-        _ => (REFUSED, String::new()),
+        // The outcome is unknown, because a gateway does not know whether the server got the
+        // request.
+        502 | 504 => (LOST_CODE, String::new()),
+        429 | 500..=599 => (BUSY_CODE, String::new()),
+        _ => (REFUSED_CODE, String::new()),
     };
     let said = if said.is_empty() { said } else { format!(": {said}") };
     Err((code, format!("`{host}` answered {status}{hint}{said}")))
 }
 
 fn broken_stream_error(connection: &Connection) -> RequestError {
-    (LOST, format!("`{}` closed the connection in the middle of its answer", connection.host))
+    (LOST_CODE, format!("`{}` closed the connection in the middle of its answer", connection.host))
 }
 
 fn too_long_error() -> RequestError {
-    (TOO_LARGE, "the answer is too long".to_owned())
+    (TOO_LARGE_CODE, "the answer is too long".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::{super::connection::tests::connection, *};
-    use crate::oauth::tests::test_server::World;
+    use crate::oauth::tests::test_server::TestServers;
 
     /// Returns the error of a request, or `None` if it was answered.
-    async fn outcome(
+    async fn request_outcome(
         connection: &Arc<Connection>,
         inbox: &mut tokio::sync::mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
     ) -> Option<(ErrorCode, String)> {
@@ -321,28 +322,31 @@ mod tests {
 
     #[tokio::test]
     async fn a_failed_token_request_leaves_the_connection_open() {
-        let world = World::new().await;
-        world.keep(Some("refresh-0"));
-        world.now().is_down = true;
-        let (connection, mut inbox) = connection(&world);
-        let (code, text) = outcome(&connection, &mut inbox).await.unwrap();
-        assert_eq!(code, BUSY, "{text}");
+        let servers = TestServers::new().await;
+        servers.store_expired_login(Some("refresh-0"));
+        servers.behavior().fails_every_request = true;
+        let (connection, mut inbox) = connection(&servers);
+        let (code, text) = request_outcome(&connection, &mut inbox).await.unwrap();
+        assert_eq!(code, BUSY_CODE, "{text}");
         assert!(text.ends_with("answered 503 Service Unavailable"), "{text}");
         assert!(!connection.is_closing(), "{:?}", connection.reason());
-        assert_eq!(world.heard("POST /mcp"), 0);
+        assert_eq!(servers.count_requests("POST /mcp"), 0);
     }
 
     #[tokio::test]
     async fn an_unauthorized_stream_is_resumed_only_once() {
-        let world = World::new().await;
-        world.keep(Some("refresh-0"));
-        let (connection, mut inbox) = connection(&world);
-        assert_eq!(outcome(&connection, &mut inbox).await, None);
-        world.now().is_deaf = true;
-        world.now().stream = Some("id: 7\nretry: 50\n\n".to_owned());
-        world.now().heard.clear();
-        assert_eq!(outcome(&connection, &mut inbox).await.unwrap().0, LOST);
+        let servers = TestServers::new().await;
+        servers.store_expired_login(Some("refresh-0"));
+        let (connection, mut inbox) = connection(&servers);
+        assert_eq!(request_outcome(&connection, &mut inbox).await, None);
+        servers.behavior().rejects_stream = true;
+        servers.behavior().stream = Some("id: 7\nretry: 50\n\n".to_owned());
+        servers.behavior().requests.clear();
+        assert_eq!(request_outcome(&connection, &mut inbox).await.unwrap().0, LOST_CODE);
         // Once with the rejected token, and once with a new one.
-        assert_eq!((world.heard("GET /mcp"), world.heard("POST /token")), (2, 1));
+        assert_eq!(
+            (servers.count_requests("GET /mcp"), servers.count_requests("POST /token")),
+            (2, 1)
+        );
     }
 }

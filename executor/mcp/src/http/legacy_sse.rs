@@ -18,7 +18,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns whether a server that answers `initialize` with this status may be a legacy server.
 pub(super) fn can_be_legacy(status: StatusCode) -> bool {
-    // The other codes are about authorization or rates.
+    // The other codes from 400 on are about authorization or rates, not about the transport.
     status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 407 | 429)
 }
 
@@ -55,7 +55,7 @@ async fn read_endpoint(connection: &Connection) -> Result<(EventStream, String),
     if !status.is_success() || !has_media_type(&response, "text/event-stream") {
         return Err(format!("`{host}` offers no event stream at this URL: it answered {status}"));
     }
-    let mut stream = EventStream::new(response, connection.most);
+    let mut stream = EventStream::new(response, connection.max_bytes);
     match stream.next().await {
         Some(Event { data: Some(told), is_endpoint: true, is_cut: false, .. }) => {
             Ok((stream, String::from_utf8_lossy(&told).into_owned()))

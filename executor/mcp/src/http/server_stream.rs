@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use http_client::Broken;
+use http_client::HttpError;
 use reqwest::Response;
 use tokio::time::sleep;
 
@@ -17,7 +17,7 @@ use crate::message::parse_message;
 pub(super) const RESUME_DELAY: Duration = Duration::from_secs(1);
 pub(super) const MIN_RESUME_DELAY: Duration = Duration::from_millis(50);
 pub(super) const MAX_RESUME_DELAY: Duration = Duration::from_secs(30);
-/// Refusals in a row after which the stream is given up.
+/// Number of refusals in a row after which the stream is not opened again.
 const MAX_DENIALS: u32 = 3;
 
 /// Reads the server's stream once the session is initialized, for as long as the server allows it.
@@ -31,8 +31,8 @@ pub(super) async fn read_server_stream(connection: Arc<Connection>) {
     let mut denials = 0;
     let mut pause = RESUME_DELAY;
     loop {
-        // The notification must be enabled first. A request may be accepted while the server
-        // refuses the stream.
+        // The notification is enabled before the request, because another request may be accepted
+        // while the server refuses the stream.
         let mut admitted = pin!(connection.admitted.notified());
         admitted.as_mut().enable();
         let answer = connection.open_stream(last.as_deref()).await;
@@ -54,14 +54,15 @@ pub(super) async fn read_server_stream(connection: Arc<Connection>) {
                 }
                 return;
             }
-            Err(Broken::Denied(_)) if denials < MAX_DENIALS => {
-                // Calls to tools report that a login is missing. A retry before a login would
-                // refresh the token without success.
+            Err(HttpError::Denied(_)) if denials < MAX_DENIALS => {
+                // Waits until another request was accepted. A retry before a login would only
+                // refresh the token without success, and calls to tools report that the login is
+                // missing.
                 denials += 1;
                 admitted.await;
                 continue;
             }
-            Err(Broken::Denied(_)) => return,
+            Err(HttpError::Denied(_)) => return,
             Err(_) => pause = (pause * 2).min(MAX_RESUME_DELAY),
         }
         sleep(pause).await;
@@ -78,7 +79,7 @@ async fn read_stream(
     mut response: Response,
     last: &mut Option<String>,
 ) -> Duration {
-    let mut events = Events::new(connection.most);
+    let mut events = Events::new(connection.max_bytes);
     let mut pause = RESUME_DELAY;
     while let Ok(Some(chunk)) = response.chunk().await {
         let is_over = events.push(&chunk).is_err();
@@ -103,47 +104,47 @@ mod tests {
     use tokio::{task::JoinSet, time::timeout};
 
     use super::{super::connection::tests::connection, *};
-    use crate::oauth::tests::test_server::World;
+    use crate::oauth::tests::test_server::TestServers;
 
     #[tokio::test]
     async fn the_server_stream_reopens_after_an_accepted_request() {
-        let world = World::new().await;
-        world.keep(Some("refresh-0"));
-        world.now().takes_none = true;
-        let (connection, _inbox) = connection(&world);
+        let servers = TestServers::new().await;
+        servers.store_expired_login(Some("refresh-0"));
+        servers.behavior().rejects_every_token = true;
+        let (connection, _inbox) = connection(&servers);
         connection.initialized.notify_one();
-        let mut hearing = JoinSet::new();
-        hearing.spawn(read_server_stream(Arc::clone(&connection)));
+        let mut stream_task = JoinSet::new();
+        stream_task.spawn(read_server_stream(Arc::clone(&connection)));
         connection.stream_tried.notified().await;
-        let denied = world.heard("GET /mcp");
+        let denied = servers.count_requests("GET /mcp");
         assert!(denied > 0);
-        world.now().takes_none = false;
-        while world.heard("GET /mcp") == denied {
+        servers.behavior().rejects_every_token = false;
+        while servers.count_requests("GET /mcp") == denied {
             // An accepted request opens the stream again.
             let _ = connection.post(b"{}".to_vec()).await;
             tokio::task::yield_now().await;
         }
         connection.stream_tried.notified().await;
-        assert!(hearing.try_join_next().is_none(), "it goes on");
+        assert!(stream_task.try_join_next().is_none(), "it goes on");
     }
 
     #[tokio::test]
     async fn an_admission_during_a_stream_request_is_not_missed() {
-        let world = World::new().await;
-        world.keep(Some("refresh-0"));
-        world.now().is_deaf = true;
-        world.now().is_held = true;
-        let (connection, _inbox) = connection(&world);
+        let servers = TestServers::new().await;
+        servers.store_expired_login(Some("refresh-0"));
+        servers.behavior().rejects_stream = true;
+        servers.behavior().holds_next_answer = true;
+        let (connection, _inbox) = connection(&servers);
         connection.initialized.notify_one();
-        let mut hearing = JoinSet::new();
-        hearing.spawn(read_server_stream(Arc::clone(&connection)));
-        world.gate.arrived.notified().await;
+        let mut stream_task = JoinSet::new();
+        stream_task.spawn(read_server_stream(Arc::clone(&connection)));
+        servers.gate.arrived.notified().await;
         connection.admitted.notify_waiters();
-        let before = world.heard("GET /mcp");
-        world.gate.opened.notify_one();
+        let before = servers.count_requests("GET /mcp");
+        servers.gate.opened.notify_one();
         let again = async {
             // Once with the token that was held back, and once more after the admission.
-            while world.heard("GET /mcp") < before + 2 {
+            while servers.count_requests("GET /mcp") < before + 2 {
                 tokio::task::yield_now().await;
             }
         };

@@ -11,8 +11,8 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     BackgroundTasks, Caller, NEEDS_LOGIN, OAuth,
-    denied::{Denied, to_printable},
     source::TokenSource,
+    token_error::{TokenError, to_printable},
     token_store::AccessToken,
     unix_time,
 };
@@ -20,7 +20,7 @@ use crate::redaction::Secrets;
 
 /// Delay after a failed token request. Calls in this time get the same error, without a request.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
-const LOGOUT_POLL: Duration = Duration::from_secs(30);
+const LOGOUT_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Provides the token for each request to a server.
 pub(crate) struct Bearer {
@@ -34,7 +34,7 @@ pub(crate) struct Bearer {
 struct TokenState {
     /// The token that was sent last.
     token: Option<AccessToken>,
-    failed: Option<(Instant, Denied)>,
+    last_failure: Option<(Instant, TokenError)>,
     challenge: Option<String>,
     /// The time of the last check for a logout.
     checked_at: Option<Instant>,
@@ -43,32 +43,32 @@ struct TokenState {
 /// A token to use instead of a refused one.
 pub(crate) struct ReplacementToken {
     pub(crate) text: String,
-    /// The token was granted now. The server may refuse a stored token, too.
+    /// `true` if the token was granted now. A stored token may be refused, too.
     pub(crate) is_new: bool,
 }
 
 impl TokenState {
     fn valid_token(&self) -> Option<&AccessToken> {
-        self.token.as_ref().filter(|token| token.is_good(unix_time()))
+        self.token.as_ref().filter(|token| token.is_usable(unix_time()))
     }
 
-    fn check_recent_failure(&self) -> Result<(), Denied> {
-        match &self.failed {
+    fn check_recent_failure(&self) -> Result<(), TokenError> {
+        match &self.last_failure {
             Some((since, denied)) if since.elapsed() < FAILURE_PAUSE => Err(denied.clone()),
             _ => Ok(()),
         }
     }
 
-    fn record_failure(&mut self, denied: &Denied) {
-        self.failed = Some((Instant::now(), denied.clone()));
+    fn record_failure(&mut self, denied: &TokenError) {
+        self.last_failure = Some((Instant::now(), denied.clone()));
     }
 
     fn store_result(
         &mut self,
-        got: Result<Option<AccessToken>, Denied>,
-    ) -> Result<Option<&AccessToken>, Denied> {
-        let token = got.inspect_err(|denied| self.record_failure(denied))?;
-        self.failed = None;
+        result: Result<Option<AccessToken>, TokenError>,
+    ) -> Result<Option<&AccessToken>, TokenError> {
+        let token = result.inspect_err(|denied| self.record_failure(denied))?;
+        self.last_failure = None;
         self.token = token;
         Ok(self.token.as_ref())
     }
@@ -87,15 +87,15 @@ impl Bearer {
     }
 
     /// Returns the token of the next request, or `None` to send it without one.
-    pub(crate) async fn current_token(&self) -> Result<Option<String>, Denied> {
+    pub(crate) async fn current_token(&self) -> Result<Option<String>, TokenError> {
         let mut held = self.state.lock().await;
         if held.valid_token().is_none() {
             held.token = self.source.stored_token(None)?;
         } else if self.source.oauth.is_for_people()
-            && held.checked_at.is_none_or(|time| time.elapsed() >= LOGOUT_POLL)
+            && held.checked_at.is_none_or(|time| time.elapsed() >= LOGOUT_POLL_INTERVAL)
         {
             held.checked_at = Some(Instant::now());
-            // Another process may have logged out.
+            // Reads the store again, because another process may have logged out.
             if let Ok(None) = self.source.stored_token(None) {
                 held.token = None;
             }
@@ -104,9 +104,10 @@ impl Bearer {
             held.check_recent_failure()?;
             let challenge = held.challenge.clone();
             match self.request_token(None, challenge.as_deref()).await {
-                // The refusal of a request without a token may name the authorization server.
-                Err(Denied::Unfound(_)) if challenge.is_none() => {}
-                got => held.store_result(got).map(drop)?,
+                // Sends the request without a token, because the refusal may name the authorization
+                // server.
+                Err(TokenError::UnknownServer(_)) if challenge.is_none() => {}
+                result => held.store_result(result).map(drop)?,
             }
         }
         Ok(held.token.as_ref().map(|token| token.text.clone()))
@@ -120,25 +121,25 @@ impl Bearer {
     /// Returns a token to use instead of the refused one, or an error.
     pub(crate) async fn replace_token(
         &self,
-        refused: Option<&str>,
+        refused_token: Option<&str>,
         answer: &Response,
-    ) -> Result<ReplacementToken, Denied> {
+    ) -> Result<ReplacementToken, TokenError> {
         let challenge = bearer_challenge(answer.headers());
         let mut held = self.state.lock().await;
         if challenge.is_some() {
             held.challenge.clone_from(&challenge);
         }
-        let is_other = |token: &&AccessToken| Some(token.text.as_str()) != refused;
+        let is_other = |token: &&AccessToken| Some(token.text.as_str()) != refused_token;
         if let Some(token) = held.valid_token().filter(is_other) {
             return Ok(ReplacementToken { text: token.text.clone(), is_new: false });
         }
-        let (got, is_new) = if let Some(token) = self.source.stored_token(refused)? {
+        let (result, is_new) = if let Some(token) = self.source.stored_token(refused_token)? {
             (Ok(Some(token)), false)
         } else {
             held.check_recent_failure()?;
-            (self.request_token(refused, challenge.as_deref()).await, true)
+            (self.request_token(refused_token, challenge.as_deref()).await, true)
         };
-        if let Some(token) = held.store_result(got)?.filter(is_other) {
+        if let Some(token) = held.store_result(result)?.filter(is_other) {
             return Ok(ReplacementToken { text: token.text.clone(), is_new });
         }
         let denied = self.describe_denial(challenge.as_deref()).await;
@@ -148,14 +149,14 @@ impl Bearer {
         Err(denied)
     }
 
-    pub(crate) async fn refusal_error(&self, answer: &Response) -> Denied {
+    pub(crate) async fn refusal_error(&self, answer: &Response) -> TokenError {
         let denied = self.describe_denial(bearer_challenge(answer.headers()).as_deref()).await;
-        // The server would refuse another token, too.
+        // Requests no other token, because the server would refuse that one, too.
         self.state.lock().await.record_failure(&denied);
         denied
     }
 
-    pub(crate) async fn missing_scope_error(&self, answer: &Response) -> Option<Denied> {
+    pub(crate) async fn missing_scope_error(&self, answer: &Response) -> Option<TokenError> {
         let challenge = bearer_challenge(answer.headers())?;
         let params = WWWAuthenticateParams::parse(&challenge, &self.source.server);
         if !params.is_insufficient_scope() {
@@ -165,7 +166,7 @@ impl Bearer {
     }
 
     /// Describes what the user has to do. Records the wanted scopes for the next login.
-    async fn describe_denial(&self, challenge: Option<&str>) -> Denied {
+    async fn describe_denial(&self, challenge: Option<&str>) -> TokenError {
         let TokenSource { set, server, oauth, store, .. } = &*self.source;
         let params = challenge.map(|challenge| WWWAuthenticateParams::parse(challenge, server));
         let params = params.unwrap_or_default();
@@ -189,25 +190,26 @@ impl Bearer {
                 format!("`{set}` {NEEDS_LOGIN}{more}: run `faber login {set}`")
             }
         };
-        Denied::Refused(text)
+        TokenError::Refused(text)
     }
 
-    /// Requests a token other than `refused`. The request continues if the call is cancelled. It
+    /// Requests a token other than `refused_token`. The request continues if the call is cancelled. It
     /// may use up a refresh token, and the new token would be lost.
     async fn request_token(
         &self,
-        refused: Option<&str>,
+        refused_token: Option<&str>,
         challenge: Option<&str>,
-    ) -> Result<Option<AccessToken>, Denied> {
+    ) -> Result<Option<AccessToken>, TokenError> {
         let source = Arc::clone(&self.source);
-        let (refused, challenge) =
-            (refused.map(ToOwned::to_owned), challenge.map(ToOwned::to_owned));
-        let getting =
-            async move { source.obtain_token(refused.as_deref(), challenge.as_deref()).await };
+        let (refused_token, challenge) =
+            (refused_token.map(ToOwned::to_owned), challenge.map(ToOwned::to_owned));
+        let getting = async move {
+            source.obtain_token(refused_token.as_deref(), challenge.as_deref()).await
+        };
         self.background.run_task(getting).await.unwrap_or_else(|| {
             let why =
                 "too many token requests are running, or the server is stopping: try again later";
-            Err(self.source.with_set_name(Denied::Unreachable(why.to_owned())))
+            Err(self.source.with_set_name(TokenError::Unreachable(why.to_owned())))
         })
     }
 }
@@ -234,27 +236,27 @@ impl fmt::Debug for Bearer {
 
 #[cfg(test)]
 mod tests {
-    use http_client::Broken;
+    use http_client::HttpError;
     use serde_json::{Value, json};
 
-    use super::{super::tests::test_server::World, *};
+    use super::{super::tests::test_server::TestServers, *};
 
-    fn people() -> Value {
+    fn person_auth() -> Value {
         json!("oauth")
     }
 
-    fn program() -> Value {
+    fn program_auth() -> Value {
         let secret = json!({ "secret": "CARGO_PKG_NAME" });
         json!({ "grant": "client_credentials", "client_id": "robot", "client_secret": secret })
     }
 
     /// Sends a request as a connection does. Returns the token that the server accepted.
-    async fn call(world: &World, bearer: &Bearer) -> Result<String, Denied> {
+    async fn call(servers: &TestServers, bearer: &Bearer) -> Result<String, TokenError> {
         let mut token = bearer.current_token().await?;
-        let mut answer = world.post(token.as_deref()).await;
+        let mut answer = servers.post(token.as_deref()).await;
         while answer.status() != 200 {
             let other = bearer.replace_token(token.as_deref(), &answer).await?;
-            answer = world.post(Some(&other.text)).await;
+            answer = servers.post(Some(&other.text)).await;
             if answer.status() != 200 && other.is_new {
                 return Err(bearer.refusal_error(&answer).await);
             }
@@ -263,180 +265,183 @@ mod tests {
         Ok(token.unwrap())
     }
 
-    fn wants_login() -> Denied {
-        Denied::Refused("`s` needs a login: run `faber login s`".to_owned())
+    fn needs_login_error() -> TokenError {
+        TokenError::Refused("`s` needs a login: run `faber login s`".to_owned())
     }
 
     #[tokio::test]
     async fn a_refreshed_token_is_stored_after_its_caller_is_cancelled() {
-        let world = World::new().await;
-        world.keep(Some("refresh-0"));
-        world.now().is_held = true;
-        let bearer = world.bearer(people());
+        let servers = TestServers::new().await;
+        servers.store_expired_login(Some("refresh-0"));
+        servers.behavior().holds_next_answer = true;
+        let bearer = servers.bearer(person_auth());
         let mut call = Box::pin(bearer.current_token());
         tokio::select! {
             token = &mut call => panic!("{token:?} was not held back"),
-            () = world.gate.arrived.notified() => {}
+            () = servers.gate.arrived.notified() => {}
         }
         drop(call);
-        world.gate.opened.notify_one();
+        servers.gate.opened.notify_one();
         assert_eq!(bearer.current_token().await.unwrap().as_deref(), Some("access-1"));
-        assert_eq!(world.heard("POST /token"), 1);
+        assert_eq!(servers.count_requests("POST /token"), 1);
     }
 
     /// Regression: the user was told to log in, although the login could be refreshed.
     #[tokio::test]
     async fn a_rejected_token_that_another_process_renewed_is_renewed_again() {
-        let world = World::new().await;
-        world.keep(Some("refresh-0"));
-        let bearer = world.bearer(people());
-        let first = call(&world, &bearer).await.unwrap();
+        let servers = TestServers::new().await;
+        servers.store_expired_login(Some("refresh-0"));
+        let bearer = servers.bearer(person_auth());
+        let first = call(&servers, &bearer).await.unwrap();
         // Another process logs in, and then the server drops every token.
-        let record = serde_json::to_string(&world.store().read().unwrap().unwrap()).unwrap();
+        let record = serde_json::to_string(&servers.store().read().unwrap().unwrap()).unwrap();
         let record = record.replace(&first, "of-another-process");
-        world.store().write(&serde_json::from_str(&record).unwrap()).unwrap();
-        world.now().access.clear();
-        world.now().heard.clear();
-        let renewed = call(&world, &bearer).await.unwrap();
+        servers.store().write(&serde_json::from_str(&record).unwrap()).unwrap();
+        servers.behavior().access.clear();
+        servers.behavior().requests.clear();
+        let renewed = call(&servers, &bearer).await.unwrap();
         assert_ne!(renewed, first);
-        assert_eq!(world.heard("POST /token"), 1);
+        assert_eq!(servers.count_requests("POST /token"), 1);
     }
 
     /// Regression: the token was sent until it expired.
     #[tokio::test]
     async fn a_token_is_not_sent_after_a_logout() {
-        let world = World::new().await;
-        world.keep(Some("refresh-0"));
-        let bearer = world.bearer(people());
-        call(&world, &bearer).await.unwrap();
-        world.store().remove().unwrap();
+        let servers = TestServers::new().await;
+        servers.store_expired_login(Some("refresh-0"));
+        let bearer = servers.bearer(person_auth());
+        call(&servers, &bearer).await.unwrap();
+        servers.store().remove().unwrap();
         bearer.state.lock().await.checked_at = None;
         assert_eq!(bearer.current_token().await, Ok(None));
-        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+        assert_eq!(call(&servers, &bearer).await, Err(needs_login_error()));
     }
 
     #[tokio::test]
     async fn a_forgotten_client_needs_a_new_login() {
-        let world = World::new().await;
-        world.keep(Some("refresh-0"));
-        world.now().clients.clear();
-        let bearer = world.bearer(people());
-        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
-        let record = world.store().read().unwrap().unwrap();
+        let servers = TestServers::new().await;
+        servers.store_expired_login(Some("refresh-0"));
+        servers.behavior().clients.clear();
+        let bearer = servers.bearer(person_auth());
+        assert_eq!(call(&servers, &bearer).await, Err(needs_login_error()));
+        let record = servers.store().read().unwrap().unwrap();
         assert!(record.client.is_none() && record.granted.is_none());
-        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
-        assert_eq!(world.heard("POST /token"), 1, "nobody asks again");
+        assert_eq!(call(&servers, &bearer).await, Err(needs_login_error()));
+        assert_eq!(servers.count_requests("POST /token"), 1, "nobody asks again");
     }
 
     #[tokio::test]
     async fn a_refreshed_token_is_stored_after_its_connection_is_dropped() {
-        let world = World::new().await;
-        world.keep(Some("refresh-0"));
-        world.now().is_held = true;
-        let bearer = world.bearer(people());
+        let servers = TestServers::new().await;
+        servers.store_expired_login(Some("refresh-0"));
+        servers.behavior().holds_next_answer = true;
+        let bearer = servers.bearer(person_auth());
         let mut call = Box::pin(bearer.current_token());
         tokio::select! {
             token = &mut call => panic!("{token:?} was not held back"),
-            () = world.gate.arrived.notified() => {}
+            () = servers.gate.arrived.notified() => {}
         }
         drop(call);
         drop(bearer);
-        world.gate.opened.notify_one();
-        world.background.finish_all().await;
-        assert_eq!(world.store().read().unwrap().unwrap().token().unwrap().text, "access-1");
+        servers.gate.opened.notify_one();
+        servers.background.finish_all().await;
+        assert_eq!(servers.store().read().unwrap().unwrap().token().unwrap().text, "access-1");
     }
 
     #[tokio::test]
     async fn an_expired_login_keeps_its_client_for_the_next_login() {
-        let world = World::new().await;
-        world.keep(None);
-        world.now().access.clear();
-        let bearer = world.bearer(people());
-        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
-        assert!(world.store().read().unwrap().unwrap().client.is_some());
+        let servers = TestServers::new().await;
+        servers.store_expired_login(None);
+        servers.behavior().access.clear();
+        let bearer = servers.bearer(person_auth());
+        assert_eq!(call(&servers, &bearer).await, Err(needs_login_error()));
+        assert!(servers.store().read().unwrap().unwrap().client.is_some());
     }
 
     #[tokio::test]
     async fn a_failed_token_server_is_asked_once_for_all_callers() {
-        let world = World::new().await;
-        for auth in [people(), program()] {
-            world.keep(Some("refresh-0"));
-            world.now().is_down = true;
-            world.now().heard.clear();
-            let bearer = world.bearer(auth);
+        let servers = TestServers::new().await;
+        for auth in [person_auth(), program_auth()] {
+            servers.store_expired_login(Some("refresh-0"));
+            servers.behavior().fails_every_request = true;
+            servers.behavior().requests.clear();
+            let bearer = servers.bearer(auth);
             let down = bearer.current_token().await.unwrap_err();
             assert!(
-                matches!(&down, Denied::Unreachable(text) if text.ends_with("503 Service Unavailable"))
+                matches!(&down, TokenError::Unreachable(text) if text.ends_with("503 Service Unavailable"))
             );
             let all = futures::future::join_all((0..100).map(|_| bearer.current_token())).await;
             assert!(all.iter().all(|answer| answer.as_ref() == Err(&down)));
-            assert_eq!(world.heard("POST /token"), 1);
+            assert_eq!(servers.count_requests("POST /token"), 1);
         }
-        assert!(matches!(Denied::Unreachable(String::new()).into(), Broken::Later(_)));
+        assert!(matches!(TokenError::Unreachable(String::new()).into(), HttpError::Later(_)));
     }
 
     /// Accepts the first token, and one renewal for each pause after a failure. A slow machine
     /// makes the calls take longer than one pause.
-    fn assert_renewed_once_in_a_pause(world: &World, begun: Instant) {
+    fn assert_renewed_once_in_a_pause(servers: &TestServers, begun: Instant) {
         let pauses = begun.elapsed().as_secs() / FAILURE_PAUSE.as_secs();
-        let renewals = world.heard("POST /token") as u64;
+        let renewals = servers.count_requests("POST /token") as u64;
         assert!((2..=2 + pauses).contains(&renewals), "{renewals} renewals in {pauses} pauses");
     }
 
     #[tokio::test]
     async fn a_server_that_rejects_every_token_causes_no_endless_renewal() {
-        let world = World::new().await;
-        world.now().takes_none = true;
-        world.keep(Some("refresh-0"));
-        let bearer = world.bearer(people());
+        let servers = TestServers::new().await;
+        servers.behavior().rejects_every_token = true;
+        servers.store_expired_login(Some("refresh-0"));
+        let bearer = servers.bearer(person_auth());
         let begun = Instant::now();
         for _ in 0..20 {
-            assert_eq!(call(&world, &bearer).await, Err(wants_login()));
+            assert_eq!(call(&servers, &bearer).await, Err(needs_login_error()));
         }
-        assert_renewed_once_in_a_pause(&world, begun);
-        let bearer = world.bearer(program());
-        world.now().heard.clear();
+        assert_renewed_once_in_a_pause(&servers, begun);
+        let bearer = servers.bearer(program_auth());
+        servers.behavior().requests.clear();
         let begun = Instant::now();
         for _ in 0..20 {
-            let why = call(&world, &bearer).await.unwrap_err().into_text();
+            let why = call(&servers, &bearer).await.unwrap_err().into_text();
             assert!(why.starts_with("`s` rejects the token"), "{why}");
         }
-        assert_renewed_once_in_a_pause(&world, begun);
+        assert_renewed_once_in_a_pause(&servers, begun);
         // A new login is used at once.
-        world.now().takes_none = false;
-        let bearer = world.bearer(people());
-        world.now().access.clear();
-        world.now().refresh = None;
-        assert_eq!(call(&world, &bearer).await, Err(wants_login()));
-        world.keep(Some("refresh-8"));
-        world.now().refresh = Some("refresh-8".to_owned());
-        call(&world, &bearer).await.unwrap();
+        servers.behavior().rejects_every_token = false;
+        let bearer = servers.bearer(person_auth());
+        servers.behavior().access.clear();
+        servers.behavior().refresh = None;
+        assert_eq!(call(&servers, &bearer).await, Err(needs_login_error()));
+        servers.store_expired_login(Some("refresh-8"));
+        servers.behavior().refresh = Some("refresh-8".to_owned());
+        call(&servers, &bearer).await.unwrap();
     }
 
     #[tokio::test]
     async fn the_authorization_server_may_be_named_only_in_a_rejection() {
-        let world = World::new().await;
-        world.now().is_hidden = true;
-        world.now().issuer = Some(format!("{}/as", world.here));
-        world.keep(Some("refresh-0"));
-        world.now().access.clear();
-        let bearer = world.bearer(people());
-        assert_eq!(call(&world, &bearer).await.unwrap(), "access-1");
-        let bearer = world.bearer(program());
-        assert_eq!(call(&world, &bearer).await.unwrap(), "access-2");
+        let servers = TestServers::new().await;
+        servers.behavior().is_hidden = true;
+        servers.behavior().issuer = Some(format!("{}/as", servers.base_url));
+        servers.store_expired_login(Some("refresh-0"));
+        servers.behavior().access.clear();
+        let bearer = servers.bearer(person_auth());
+        assert_eq!(call(&servers, &bearer).await.unwrap(), "access-1");
+        let bearer = servers.bearer(program_auth());
+        assert_eq!(call(&servers, &bearer).await.unwrap(), "access-2");
         // From then on the authorization server is known.
-        world.now().access.clear();
-        world.now().heard.clear();
-        assert_eq!(call(&world, &bearer).await.unwrap(), "access-3");
-        assert_eq!((world.heard("POST /mcp"), world.heard("POST /token")), (2, 1));
+        servers.behavior().access.clear();
+        servers.behavior().requests.clear();
+        assert_eq!(call(&servers, &bearer).await.unwrap(), "access-3");
+        assert_eq!(
+            (servers.count_requests("POST /mcp"), servers.count_requests("POST /token")),
+            (2, 1)
+        );
     }
 
     #[tokio::test]
     async fn the_scopes_of_a_rejection_are_shown_shortened() {
-        let world = World::new().await;
+        let servers = TestServers::new().await;
         let text = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", "x".repeat(9_000));
-        let denied = world.bearer(people()).describe_denial(Some(&text)).await.into_text();
+        let denied = servers.bearer(person_auth()).describe_denial(Some(&text)).await.into_text();
         assert!(denied.len() < 600, "{denied}");
-        assert!(world.store().read().unwrap().is_none());
+        assert!(servers.store().read().unwrap().is_none());
     }
 }

@@ -5,7 +5,7 @@ use base64::{
     Engine,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
-use http_client::{Outgoing, Reach};
+use http_client::{OutgoingRequest, Reach};
 use oauth2::{ClientSecret, TokenResponse as _};
 use reqwest::{
     Method,
@@ -23,20 +23,20 @@ use rmcp::transport::auth::{
     enterprise::{EmaAuthorizationServer, EmaClientAuthentication, EmaExchangeRequest},
 };
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
-use secrets::{Redaction, Text, url_encoded};
+use secrets::{Redaction, TextOrSecret, percent_encode};
 use serde_json::{Value, json};
 
 use super::{
     config::{Client, Credential, Identity},
-    denied::{Denied, to_printable},
     discovery::{AuthServer, Discovery},
+    token_error::{TokenError, to_printable},
     token_store::AccessToken,
     unix_time,
     web::{AuthHttp, resource_url},
 };
 
 pub(super) struct TokenRequest<'a> {
-    pub(super) sought: Discovery<'a>,
+    pub(super) discovery: Discovery<'a>,
     /// The scopes to request. Default: the scopes that the server names.
     pub(super) scopes: &'a [String],
 }
@@ -46,27 +46,28 @@ impl TokenRequest<'_> {
     /// so that a configured issuer can be compared.
     async fn discover(
         &self,
-        tells_secret: bool,
+        sends_secret: bool,
         redaction: &Redaction,
-    ) -> Result<AuthServer, Denied> {
-        let found = self.sought.discover().await;
-        let found = found.map_err(|err| Denied::from_auth_error(&err, redaction).into_unfound())?;
-        if tells_secret && found.metadata.issuer.is_none() {
+    ) -> Result<AuthServer, TokenError> {
+        let auth_server = self.discovery.discover().await;
+        let auth_server = auth_server
+            .map_err(|err| TokenError::from_auth_error(&err, redaction).into_unknown_server())?;
+        if sends_secret && auth_server.metadata.issuer.is_none() {
             let why = "the server names no authorization server, so Faber does not send the secret";
-            return Err(Denied::Unfound(why.to_owned()));
+            return Err(TokenError::UnknownServer(why.to_owned()));
         }
-        Ok(found)
+        Ok(auth_server)
     }
 
-    async fn wanted_scopes(&self, found: &AuthServer) -> Vec<String> {
+    async fn select_scopes(&self, auth_server: &AuthServer) -> Vec<String> {
         match self.scopes {
-            [] => found.manager.select_initial_scopes(&[]).await,
+            [] => auth_server.manager.select_initial_scopes(&[]).await,
             some => some.to_vec(),
         }
     }
 
     fn resource_text(&self) -> String {
-        resource_url(self.sought.server).to_string()
+        resource_url(self.discovery.server).to_string()
     }
 
     pub(super) async fn request_as_program(
@@ -74,42 +75,43 @@ impl TokenRequest<'_> {
         id: &str,
         proof: &Credential,
         redaction: &mut Redaction,
-    ) -> Result<AccessToken, Denied> {
+    ) -> Result<AccessToken, TokenError> {
         let secret = match proof {
             Credential::Key(key) => return self.request_with_key(id, key, redaction).await,
             Credential::Secret(secret) => secret,
         };
-        let mut found = self.discover(true, redaction).await?;
+        let mut auth_server = self.discover(true, redaction).await?;
         let client = ClientCredentialsConfig::ClientSecret {
             client_id: id.to_owned(),
             client_secret: resolve_secret(secret, redaction)?,
-            scopes: self.wanted_scopes(&found).await,
+            scopes: self.select_scopes(&auth_server).await,
             resource: Some(self.resource_text()),
         };
-        let manager = &mut found.manager;
+        let manager = &mut auth_server.manager;
         let checked = manager.validate_client_credentials_metadata(&client);
         checked
             .and_then(|()| manager.configure_client_credentials(&client))
-            .map_err(|err| Denied::from_auth_error(&err, redaction))?;
+            .map_err(|err| TokenError::from_auth_error(&err, redaction))?;
         let granted = manager.exchange_client_credentials(&client).await;
-        Ok(granted_token(&granted.map_err(|err| Denied::from_auth_error(&err, redaction))?))
+        Ok(granted_token(&granted.map_err(|err| TokenError::from_auth_error(&err, redaction))?))
     }
 
-    /// Requests a token with a signed assertion. rmcp's version needs a second cryptographic
-    /// library.
+    /// Requests a token with a signed assertion. Does not use rmcp's function, because it needs a
+    /// second cryptographic library.
     async fn request_with_key(
         &self,
         id: &str,
-        key: &Text,
+        key: &TextOrSecret,
         redaction: &mut Redaction,
-    ) -> Result<AccessToken, Denied> {
-        let found = self.discover(false, redaction).await?;
-        let metadata = &found.metadata;
+    ) -> Result<AccessToken, TokenError> {
+        let auth_server = self.discover(false, redaction).await?;
+        let metadata = &auth_server.metadata;
         let audience = metadata.issuer.as_deref().unwrap_or(&metadata.token_endpoint);
         let assertion = sign_assertion(&resolve_secret(key, redaction)?, id, audience, unix_time());
-        let assertion = assertion.map_err(|err| Denied::Refused(err.to_string()))?;
-        redaction.note("ASSERTION", &assertion);
-        let (scope, resource) = (self.wanted_scopes(&found).await.join(" "), self.resource_text());
+        let assertion = assertion.map_err(|err| TokenError::Refused(err.to_string()))?;
+        redaction.add_secret("ASSERTION", &assertion);
+        let (scope, resource) =
+            (self.select_scopes(&auth_server).await.join(" "), self.resource_text());
         let mut fields = vec![
             ("grant_type", "client_credentials"),
             ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
@@ -120,10 +122,11 @@ impl TokenRequest<'_> {
             fields.push(("scope", &scope));
         }
         let answer =
-            post_form(self.sought.web, &metadata.token_endpoint, &fields, None, redaction).await?;
+            post_form(self.discovery.web, &metadata.token_endpoint, &fields, None, redaction)
+                .await?;
         let granted = serde_json::from_slice::<OAuthTokenResponse>(&answer);
         let granted = granted.map_err(|_| {
-            Denied::Refused("the answer of the authorization server is not a token".to_owned())
+            TokenError::Refused("the answer of the authorization server is not a token".to_owned())
         })?;
         Ok(granted_token(&granted))
     }
@@ -134,15 +137,15 @@ impl TokenRequest<'_> {
         client: &Client,
         identity: &Identity,
         redaction: &mut Redaction,
-    ) -> Result<AccessToken, Denied> {
-        let found = self.discover(true, redaction).await?;
-        let (scopes, metadata) = (self.wanted_scopes(&found).await, &found.metadata);
+    ) -> Result<AccessToken, TokenError> {
+        let auth_server = self.discover(true, redaction).await?;
+        let (scopes, metadata) = (self.select_scopes(&auth_server).await, &auth_server.metadata);
         let id_token = resolve_secret(&identity.id_token, redaction)?;
         let endpoint = identity.token_endpoint.0.as_str();
         let idp = EmaAuthorizationServer::new(&identity.issuer, endpoint, &identity.client_id);
         let idp = match &identity.client_secret {
             None => idp,
-            // Every server must support the header (RFC 6749, section 2.3.1).
+            // Uses the header, because every server must support it (RFC 6749, section 2.3.1).
             Some(secret) => {
                 idp.with_client_authentication(EmaClientAuthentication::ClientSecretBasic(
                     resolve_client_secret(secret, redaction)?,
@@ -163,21 +166,24 @@ impl TokenRequest<'_> {
         };
         let resource = self.resource_text();
         let request = EmaExchangeRequest::new_with_id_token(idp, own, &resource, &id_token);
-        let web = &**self.sought.web;
+        let web = &**self.discovery.web;
         let granted = request.with_scopes(scopes).exchange(web, web).await;
         let granted = granted
-            .map_err(|err| Denied::Refused(to_printable(&redaction.clean(err.to_string()))))?;
+            .map_err(|err| TokenError::Refused(to_printable(&redaction.redact(err.to_string()))))?;
         let text = granted.access_token.secret();
         Ok(AccessToken::new(text, Some(unix_time()), granted.expires_in))
     }
 }
 
-fn resolve_client_secret(text: &Text, redaction: &mut Redaction) -> Result<ClientSecret, Denied> {
+fn resolve_client_secret(
+    text: &TextOrSecret,
+    redaction: &mut Redaction,
+) -> Result<ClientSecret, TokenError> {
     resolve_secret(text, redaction).map(ClientSecret::new)
 }
 
-fn resolve_secret(text: &Text, redaction: &mut Redaction) -> Result<String, Denied> {
-    text.resolve(redaction).map_err(|err| Denied::Refused(err.to_string()))
+fn resolve_secret(text: &TextOrSecret, redaction: &mut Redaction) -> Result<String, TokenError> {
+    text.resolve(redaction).map_err(|err| TokenError::Refused(err.to_string()))
 }
 
 fn granted_token(granted: &OAuthTokenResponse) -> AccessToken {
@@ -201,23 +207,28 @@ pub(super) async fn post_form(
     fields: &[(&str, &str)],
     client: Option<(&str, &str)>,
     redaction: &Redaction,
-) -> Result<Vec<u8>, Denied> {
-    let url = url.parse().map_err(|_| Denied::Refused(format!("`{url}` is not a URL")))?;
+) -> Result<Vec<u8>, TokenError> {
+    let url = url.parse().map_err(|_| TokenError::Refused(format!("`{url}` is not a URL")))?;
     let mut headers = HeaderMap::new();
     let form = HeaderValue::from_static("application/x-www-form-urlencoded");
     headers.insert(CONTENT_TYPE, form);
     if let Some((id, secret)) = client {
-        let pair = format!("{}:{}", url_encoded(id), url_encoded(secret));
+        let pair = format!("{}:{}", percent_encode(id), percent_encode(secret));
         let value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(pair)));
-        let mut value = value.map_err(|err| Denied::Refused(err.to_string()))?;
+        let mut value = value.map_err(|err| TokenError::Refused(err.to_string()))?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
-    let fields = fields.iter().map(|(name, value)| format!("{name}={}", url_encoded(value)));
+    let fields = fields.iter().map(|(name, value)| format!("{name}={}", percent_encode(value)));
     let body = fields.collect::<Vec<_>>().join("&").into_bytes();
-    let asked =
-        Outgoing { method: Method::POST, url, headers, body: Some(body), reach: Reach::Public };
-    let reply = web.send(asked).await.map_err(|err| Denied::from_broken(&err))?;
+    let asked = OutgoingRequest {
+        method: Method::POST,
+        url,
+        headers,
+        body: Some(body),
+        reach: Reach::Public,
+    };
+    let reply = web.send(asked).await.map_err(|err| TokenError::from_http_error(&err))?;
     if reply.status.is_success() {
         return Ok(reply.body);
     }
@@ -225,9 +236,13 @@ pub(super) async fn post_form(
     let said = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default();
     let said = ["error", "error_description"].map(|field| said[field].as_str().unwrap_or_default());
     let why =
-        format!("`{host}` answered {status}: {}", to_printable(&redaction.clean(said.join(" "))));
+        format!("`{host}` answered {status}: {}", to_printable(&redaction.redact(said.join(" "))));
     let why = why.trim_end_matches([' ', ':']).to_owned();
-    Err(if status.is_server_error() { Denied::Unreachable(why) } else { Denied::Refused(why) })
+    Err(if status.is_server_error() {
+        TokenError::Unreachable(why)
+    } else {
+        TokenError::Refused(why)
+    })
 }
 
 /// Lifetime of an assertion in seconds. Long enough for clocks that differ.
@@ -338,18 +353,18 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        super::tests::test_server::{Now, World},
+        super::tests::test_server::{ServerBehavior, TestServers},
         *,
     };
 
-    fn program() -> Value {
+    fn program_auth() -> Value {
         let secret = json!({ "secret": "CARGO_PKG_NAME" });
         json!({ "grant": "client_credentials", "client_id": "robot", "client_secret": secret })
     }
 
-    fn employee(world: &World) -> Value {
+    fn employee_auth(servers: &TestServers) -> Value {
         let secret = json!({ "secret": "CARGO_PKG_NAME" });
-        let company = format!("{}/company", world.here);
+        let company = format!("{}/company", servers.base_url);
         let identity = json!({
             "issuer": "https://company", "token_endpoint": company, "client_id": "faber",
             "client_secret": secret, "id_token": { "secret": "CARGO_MANIFEST_DIR" },
@@ -357,53 +372,60 @@ mod tests {
         json!({ "grant": "cross_app", "client_id": "robot", "client_secret": secret, "identity": identity })
     }
 
-    fn posts(now: &Now) -> Vec<&(String, String, String)> {
-        now.heard.iter().filter(|(what, ..)| what.starts_with("POST")).collect()
+    fn received_posts(now: &ServerBehavior) -> Vec<&(String, String, String)> {
+        now.requests.iter().filter(|(what, ..)| what.starts_with("POST")).collect()
     }
 
     #[tokio::test]
     async fn the_client_secret_goes_only_to_the_configured_issuer() {
-        let (world, other) = (World::new().await, World::new().await);
-        let mut auth = program();
-        auth["issuer"] = world.here.clone().into();
-        world.bearer(auth.clone()).current_token().await.unwrap().unwrap();
-        assert_eq!(world.heard("POST /token"), 1);
-        world.now().issuer = Some(other.here.clone());
-        let bearer = world.bearer(auth);
+        let (servers, other) = (TestServers::new().await, TestServers::new().await);
+        let mut auth = program_auth();
+        auth["issuer"] = servers.base_url.clone().into();
+        servers.bearer(auth.clone()).current_token().await.unwrap().unwrap();
+        assert_eq!(servers.count_requests("POST /token"), 1);
+        servers.behavior().issuer = Some(other.base_url.clone());
+        let bearer = servers.bearer(auth);
         // The server is then asked without a token, and rejects it with the same issuer.
         assert_eq!(bearer.current_token().await, Ok(None));
-        let denied = bearer.replace_token(None, &world.post(None).await).await.unwrap_err();
+        let denied = bearer.replace_token(None, &servers.post(None).await).await.unwrap_err();
         let expected = format!(
             "no token for `s`: authorization server issuer mismatch: expected {}, received {}",
-            world.here, other.here,
+            servers.base_url, other.base_url,
         );
         assert_eq!(denied.into_text(), expected);
-        assert!(posts(&other.now()).is_empty());
+        assert!(received_posts(&other.behavior()).is_empty());
     }
 
     #[tokio::test]
     async fn a_server_without_an_issuer_gets_no_client_secret() {
-        for kind in [|_: &World| program(), employee] {
-            let world = World::new().await;
-            world.now().is_bare = true;
-            let bearer = world.bearer(kind(&world));
+        for kind in [|_: &TestServers| program_auth(), employee_auth] {
+            let servers = TestServers::new().await;
+            servers.behavior().has_no_metadata = true;
+            let bearer = servers.bearer(kind(&servers));
             assert_eq!(bearer.current_token().await, Ok(None));
-            let denied =
-                bearer.replace_token(None, &world.post(None).await).await.unwrap_err().into_text();
+            let denied = bearer
+                .replace_token(None, &servers.post(None).await)
+                .await
+                .unwrap_err()
+                .into_text();
             assert!(denied.contains("the server names no authorization server"), "{denied}");
-            let now = world.now();
-            assert!(posts(&now).iter().all(|(what, ..)| what == "POST /mcp"), "{:?}", now.heard);
+            let now = servers.behavior();
+            assert!(
+                received_posts(&now).iter().all(|(what, ..)| what == "POST /mcp"),
+                "{:?}",
+                now.requests
+            );
         }
     }
 
     #[tokio::test]
     async fn the_client_secret_is_sent_with_the_supported_method() {
-        let world = World::new().await;
-        world.now().more =
+        let servers = TestServers::new().await;
+        servers.behavior().more =
             json!({ "token_endpoint_auth_methods_supported": ["client_secret_post"] });
-        world.bearer(employee(&world)).current_token().await.unwrap().unwrap();
-        let now = world.now();
-        let all: Vec<_> = posts(&now)
+        servers.bearer(employee_auth(&servers)).current_token().await.unwrap().unwrap();
+        let now = servers.behavior();
+        let all: Vec<_> = received_posts(&now)
             .into_iter()
             .map(|(what, who, body)| {
                 (what.as_str(), who.starts_with("Basic "), body.contains("client_secret=mcp"))
@@ -414,29 +436,31 @@ mod tests {
 
     #[tokio::test]
     async fn the_query_of_the_server_url_is_not_sent_to_others() {
-        let world = World::new().await;
-        let server: Url = format!("{}?key=sesame", world.url()).parse().unwrap();
-        for auth in [program(), employee(&world)] {
-            world.bearer_of(&server, auth).current_token().await.unwrap().unwrap();
+        let servers = TestServers::new().await;
+        let server: Url = format!("{}?key=sesame", servers.url()).parse().unwrap();
+        for auth in [program_auth(), employee_auth(&servers)] {
+            servers.bearer_for(&server, auth).current_token().await.unwrap().unwrap();
         }
-        let now = world.now();
-        for (what, _, body) in &now.heard {
+        let now = servers.behavior();
+        for (what, _, body) in &now.requests {
             let is_server = what.ends_with(" /mcp?key=sesame");
             assert!(is_server || !format!("{what} {body}").contains("sesame"), "{what} {body}");
         }
-        assert!(now.heard.iter().any(|(what, ..)| what == "GET /mcp?key=sesame"));
+        assert!(now.requests.iter().any(|(what, ..)| what == "GET /mcp?key=sesame"));
         assert!(
-            now.heard.iter().any(|(.., body)| body.contains("%2Fmcp&") || body.ends_with("%2Fmcp"))
+            now.requests
+                .iter()
+                .any(|(.., body)| body.contains("%2Fmcp&") || body.ends_with("%2Fmcp"))
         );
     }
 
     #[tokio::test]
     async fn posted_secrets_are_redacted_in_errors() {
-        let world = World::new().await;
+        let servers = TestServers::new().await;
         let mut redaction = Redaction::default();
-        redaction.note("CLIENT_SECRET", "sesame-open");
-        let token = format!("{}/token", world.here);
-        let web = AuthHttp::new(world.url());
+        redaction.add_secret("CLIENT_SECRET", "sesame-open");
+        let token = format!("{}/token", servers.base_url);
+        let web = AuthHttp::new(servers.url());
         for before in 0..60 {
             let fields = [
                 ("grant_type", "refresh_token"),
@@ -454,7 +478,7 @@ mod tests {
         format!("-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
     }
 
-    fn check(
+    fn check_signature(
         assertion: &str,
         algorithm: &str,
         verify: &'static dyn VerificationAlgorithm,
@@ -478,12 +502,17 @@ mod tests {
         let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &random);
         let assertion = sign_assertion(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
-        check(&assertion, "ES256", &ECDSA_P256_SHA256_FIXED, key.unwrap().public_key().as_ref());
+        check_signature(
+            &assertion,
+            "ES256",
+            &ECDSA_P256_SHA256_FIXED,
+            key.unwrap().public_key().as_ref(),
+        );
 
         let der = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
         let key = Ed25519KeyPair::from_pkcs8(der.as_ref()).unwrap();
         let assertion = sign_assertion(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
-        check(&assertion, "EdDSA", &ED25519, key.public_key().as_ref());
+        check_signature(&assertion, "EdDSA", &ED25519, key.public_key().as_ref());
         let again = sign_assertion(&pem(der.as_ref()), "me", "https://as", 1_000).unwrap();
         assert_ne!(assertion, again, "no copy can be used twice");
     }

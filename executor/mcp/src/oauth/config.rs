@@ -2,7 +2,7 @@
 
 use http_client::ServerUrl;
 use reqwest::Url;
-use secrets::Text;
+use secrets::TextOrSecret;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ pub struct OAuth {
     pub(super) grant: Grant,
     /// The scopes to request. Default: the scopes that the server names.
     pub(super) scopes: Vec<String>,
-    /// The issuer, compared byte by byte. No other server gets a secret.
+    /// The expected issuer, compared byte by byte. No other server gets a secret.
     pub(super) issuer: Option<String>,
 }
 
@@ -31,14 +31,14 @@ pub(super) enum Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Client {
     pub(super) id: String,
-    pub(super) secret: Option<Text>,
+    pub(super) secret: Option<TextOrSecret>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Credential {
-    Secret(Text),
+    Secret(TextOrSecret),
     /// A private key in PEM (PKCS#8) that signs an assertion.
-    Key(Text),
+    Key(TextOrSecret),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -47,8 +47,8 @@ pub(super) struct Identity {
     pub(super) issuer: String,
     pub(super) token_endpoint: ServerUrl,
     pub(super) client_id: String,
-    pub(super) client_secret: Option<Text>,
-    pub(super) id_token: Text,
+    pub(super) client_secret: Option<TextOrSecret>,
+    pub(super) id_token: TextOrSecret,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -57,8 +57,8 @@ struct OAuthFields {
     grant: GrantKind,
     issuer: Option<String>,
     client_id: Option<String>,
-    client_secret: Option<Text>,
-    private_key: Option<Text>,
+    client_secret: Option<TextOrSecret>,
+    private_key: Option<TextOrSecret>,
     client_metadata: Option<String>,
     scopes: Vec<String>,
     callback_port: Option<u16>,
@@ -77,36 +77,39 @@ enum GrantKind {
 impl TryFrom<Value> for OAuth {
     type Error = String;
 
-    fn try_from(written: Value) -> Result<Self, String> {
-        let written = match written {
+    fn try_from(settings: Value) -> Result<Self, String> {
+        let settings = match settings {
             Value::String(word) if word == "oauth" => OAuthFields::default(),
-            Value::Object(_) => OAuthFields::deserialize(written).map_err(|err| err.to_string())?,
+            Value::Object(_) => {
+                OAuthFields::deserialize(settings).map_err(|err| err.to_string())?
+            }
             _ => {
                 let why = "`auth` must be `oauth` or a map, such as `{scopes: [read]}`";
                 return Err(why.to_owned());
             }
         };
-        if let Some(scope) = written.scopes.iter().find(|scope| !is_scope(scope)) {
+        if let Some(scope) = settings.scopes.iter().find(|scope| !is_scope(scope)) {
             return Err(format!("`{scope}` is not a valid OAuth scope"));
         }
-        for text in written.secret_texts() {
+        for text in settings.secret_texts() {
             if text.secret().is_none() {
                 let why = "a secret in `auth` must be named, as in `{secret: TOKEN}`";
                 return Err(why.to_owned());
             }
         }
-        if let Some(issuer) = written.issuer.as_ref().filter(|issuer| Url::parse(issuer).is_err()) {
+        if let Some(issuer) = settings.issuer.as_ref().filter(|issuer| Url::parse(issuer).is_err())
+        {
             return Err(format!(
                 "`issuer` must be the address of the authorization server, not `{issuer}`"
             ));
         }
-        let (scopes, issuer) = (written.scopes.clone(), written.issuer.clone());
-        Ok(Self { grant: written.into_grant()?, scopes, issuer })
+        let (scopes, issuer) = (settings.scopes.clone(), settings.issuer.clone());
+        Ok(Self { grant: settings.into_grant()?, scopes, issuer })
     }
 }
 
 impl OAuthFields {
-    fn secret_texts(&self) -> Vec<&Text> {
+    fn secret_texts(&self) -> Vec<&TextOrSecret> {
         let identity = self.identity.iter();
         let identity =
             identity.flat_map(|identity| identity.client_secret.iter().chain([&identity.id_token]));
@@ -173,23 +176,23 @@ impl OAuthFields {
     }
 }
 
-fn check_document(written: String) -> Result<String, String> {
-    let url = Url::parse(&written).ok();
+fn check_document(settings: String) -> Result<String, String> {
+    let url = Url::parse(&settings).ok();
     if url.is_some_and(|url| url.scheme() == "https" && url.path() != "/") {
-        return Ok(written);
+        return Ok(settings);
     }
-    Err(format!("`client_metadata` must be the https address of a document, not `{written}`"))
+    Err(format!("`client_metadata` must be the https address of a document, not `{settings}`"))
 }
 
 /// Returns whether a text is a valid scope (RFC 6749, section 3.3).
 pub(super) fn is_scope(text: &str) -> bool {
-    let is_part = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
-    !text.is_empty() && text.bytes().all(is_part)
+    let is_scope_byte = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    !text.is_empty() && text.bytes().all(is_scope_byte)
 }
 
 impl OAuth {
     pub(crate) fn secrets(&self) -> Vec<&str> {
-        let texts: Vec<&Text> = match &self.grant {
+        let texts: Vec<&TextOrSecret> = match &self.grant {
             Grant::Person { client, .. } => {
                 client.iter().filter_map(|client| client.secret.as_ref()).collect()
             }
@@ -201,7 +204,7 @@ impl OAuth {
                 texts.chain([&identity.id_token]).collect()
             }
         };
-        texts.into_iter().filter_map(Text::secret).collect()
+        texts.into_iter().filter_map(TextOrSecret::secret).collect()
     }
 
     pub fn has_port(&self) -> bool {
@@ -221,8 +224,8 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(written: Value, expected: Expect) {
-        let read = serde_json::from_value::<OAuth>(written);
+    fn check_parsed_config(settings: Value, expected: Expect) {
+        let read = serde_json::from_value::<OAuth>(settings);
         let told = match read {
             Ok(oauth) => format!("{:?} {:?} {:?}", oauth.grant, oauth.scopes, oauth.secrets()),
             Err(err) => format!("✗ {err}"),
@@ -232,21 +235,24 @@ mod tests {
 
     #[test]
     fn each_kind_of_grant_is_parsed() {
-        check(json!("oauth"), expect!["Person { client: None, document: None, port: None } [] []"]);
-        check(
+        check_parsed_config(
+            json!("oauth"),
+            expect!["Person { client: None, document: None, port: None } [] []"],
+        );
+        check_parsed_config(
             json!({ "client_id": "faber", "client_secret": { "secret": "S" }, "scopes": ["a:b"], "callback_port": 8123 }),
             expect![[
                 r#"Person { client: Some(Client { id: "faber", secret: Some(Secret(SecretName { secret: "S", prefix: "" })) }), document: None, port: Some(8123) } ["a:b"] ["S"]"#
             ]],
         );
-        check(
+        check_parsed_config(
             json!({ "grant": "client_credentials", "client_id": "c", "private_key": { "secret": "K" } }),
             expect![[
                 r#"Program { id: "c", proof: Key(Secret(SecretName { secret: "K", prefix: "" })) } [] ["K"]"#
             ]],
         );
         let identity = json!({ "issuer": "https://idp", "token_endpoint": "https://idp/token", "client_id": "i", "id_token": { "secret": "ID" } });
-        check(
+        check_parsed_config(
             json!({ "grant": "cross_app", "client_id": "c", "identity": identity }),
             expect![[
                 r#"CrossApp { client: Client { id: "c", secret: None }, identity: Identity { issuer: "https://idp", token_endpoint: ServerUrl(Url { scheme: "https", cannot_be_a_base: false, username: "", password: None, host: Some(Domain("idp")), port: None, path: "/token", query: None, fragment: None }), client_id: "i", client_secret: None, id_token: Secret(SecretName { secret: "ID", prefix: "" }) } } [] ["ID"]"#
@@ -256,54 +262,57 @@ mod tests {
 
     #[test]
     fn a_wrong_grant_is_explained() {
-        check(
+        check_parsed_config(
             json!("basic"),
             expect!["✗ `auth` must be `oauth` or a map, such as `{scopes: [read]}`"],
         );
-        check(
+        check_parsed_config(
             json!({ "client_secret": { "secret": "S" } }),
             expect!["✗ `client_secret` needs a `client_id`"],
         );
-        check(
+        check_parsed_config(
             json!({ "client_id": "c", "client_secret": "in plain sight" }),
             expect!["✗ a secret in `auth` must be named, as in `{secret: TOKEN}`"],
         );
-        check(json!({ "scopes": ["a b"] }), expect!["✗ `a b` is not a valid OAuth scope"]);
-        check(
+        check_parsed_config(
+            json!({ "scopes": ["a b"] }),
+            expect!["✗ `a b` is not a valid OAuth scope"],
+        );
+        check_parsed_config(
             json!({ "grant": "password" }),
             expect![
                 "✗ unknown variant `password`, expected one of `authorization_code`, `client_credentials`, `cross_app`"
             ],
         );
-        check(
+        check_parsed_config(
             json!({ "grant": "client_credentials", "client_id": "c" }),
             expect![
                 "✗ `grant: client_credentials` needs either a `client_secret` or a `private_key`"
             ],
         );
-        check(
+        check_parsed_config(
             json!({ "grant": "client_credentials", "callback_port": 1 }),
             expect!["✗ this `grant` has no `callback_port`"],
         );
-        check(
+        check_parsed_config(
             json!({ "grant": "cross_app", "client_id": "c" }),
             expect!["✗ `grant: cross_app` needs a `client_id` and an `identity`"],
         );
-        check(
+        check_parsed_config(
             json!({ "issuer": "example" }),
             expect!["✗ `issuer` must be the address of the authorization server, not `example`"],
         );
-        check(
+        check_parsed_config(
             json!({ "private_key": { "secret": "K" } }),
             expect!["✗ this `grant` has no `private_key`"],
         );
-        check(
+        check_parsed_config(
             json!({ "client_metadata": "http://example.com/client.json" }),
             expect![
                 "✗ `client_metadata` must be the https address of a document, not `http://example.com/client.json`"
             ],
         );
-        check(
+        check_parsed_config(
             json!({ "clientId": "c" }),
             expect![
                 "✗ unknown field `clientId`, expected one of `grant`, `issuer`, `client_id`, `client_secret`, `private_key`, `client_metadata`, `scopes`, `callback_port`, `identity`"

@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http_client::{Outgoing, Reach};
+use http_client::{OutgoingRequest, Reach};
 use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{
-    denied::Denied,
+    token_error::TokenError,
     web::{AuthHttp, check_secure, is_loopback, resource_url},
 };
 
@@ -41,7 +41,7 @@ impl Discovery<'_> {
         let mut manager = AuthorizationManager::new_with_oauth_http_client(server, web).await?;
         let Ok(found) = timeout(limit, self.resolve_metadata(&manager)).await else {
             let late = "the servers that it names do not answer in time".to_owned();
-            self.web.set_error(Some(Denied::Unreachable(late.clone())));
+            self.web.set_error(Some(TokenError::Unreachable(late.clone())));
             return Err(AuthError::MetadataError(late));
         };
         let metadata = found?;
@@ -68,7 +68,7 @@ impl Discovery<'_> {
         match manager.resolve_metadata_from_challenge(self.challenge).await {
             Ok(found) => Ok(found.metadata),
             Err(AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer }) => {
-                let whole = own_metadata(self.web, self.server, &received_issuer).await;
+                let whole = fetch_own_metadata(self.web, self.server, &received_issuer).await;
                 whole.ok_or(AuthError::AuthorizationServerMismatch {
                     expected_issuer,
                     received_issuer,
@@ -92,7 +92,11 @@ pub(super) fn check_endpoint(server: &Url, endpoint: &str) -> Result<(), String>
 /// Returns the metadata of a server that grants its own tokens, with an issuer below its root. MCP
 /// allowed that before June 2025. All endpoints must have the server's origin, so that it cannot
 /// pose as another issuer.
-async fn own_metadata(web: &AuthHttp, server: &Url, issuer: &str) -> Option<AuthorizationMetadata> {
+async fn fetch_own_metadata(
+    web: &AuthHttp,
+    server: &Url,
+    issuer: &str,
+) -> Option<AuthorizationMetadata> {
     let at = |path: &str| {
         let mut url = server.clone();
         url.set_query(None);
@@ -101,7 +105,7 @@ async fn own_metadata(web: &AuthHttp, server: &Url, issuer: &str) -> Option<Auth
     };
     let get = async |url: Url| {
         let headers = reqwest::header::HeaderMap::new();
-        let asked = Outgoing {
+        let asked = OutgoingRequest {
             method: reqwest::Method::GET,
             url,
             headers,
@@ -151,18 +155,18 @@ mod tests {
     use tokio::{net::TcpListener, task::JoinSet};
 
     use super::{
-        super::denied::{MAX_CHARACTERS, describe_auth_error},
+        super::token_error::{MAX_ERROR_CHARACTERS, describe_auth_error},
         *,
     };
 
     /// A server with one document, in which `HERE` stands for its own URL.
-    struct World {
+    struct DocumentServer {
         server: Url,
         asked: Arc<AtomicUsize>,
         _tasks: JoinSet<std::io::Result<()>>,
     }
 
-    impl World {
+    impl DocumentServer {
         async fn new(at: &str, document: Value) -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let here = format!("http://{}", listener.local_addr().unwrap());
@@ -180,20 +184,23 @@ mod tests {
             Self { server: format!("{here}/mcp").parse().unwrap(), asked, _tasks: tasks }
         }
 
-        async fn found(&self, issuer: Option<&str>) -> Result<AuthorizationMetadata, AuthError> {
+        async fn discover(&self, issuer: Option<&str>) -> Result<AuthorizationMetadata, AuthError> {
             let (server, web) = (&self.server, Arc::new(AuthHttp::new(self.server.clone())));
-            let sought = Discovery { web: &web, server, challenge: None, issuer };
-            sought.discover().await.map(|found| found.metadata)
+            let discovery = Discovery { web: &web, server, challenge: None, issuer };
+            discovery.discover().await.map(|found| found.metadata)
         }
     }
 
     /// Returns what discovery finds for these metadata, in which `HERE` stands for the server's
     /// URL.
-    async fn discovered(at: &str, metadata: Value) -> Result<AuthorizationMetadata, AuthError> {
-        World::new(at, metadata).await.found(None).await
+    async fn discover_metadata(
+        at: &str,
+        metadata: Value,
+    ) -> Result<AuthorizationMetadata, AuthError> {
+        DocumentServer::new(at, metadata).await.discover(None).await
     }
 
-    fn said(err: &AuthError) -> String {
+    fn error_text(err: &AuthError) -> String {
         describe_auth_error(err, &Redaction::default())
     }
 
@@ -204,20 +211,21 @@ mod tests {
     #[tokio::test]
     async fn metadata_of_another_issuer_is_rejected() {
         let at = "/.well-known/oauth-authorization-server";
-        let good = discovered(at, metadata("HERE", "HERE/token")).await.unwrap();
+        let good = discover_metadata(at, metadata("HERE", "HERE/token")).await.unwrap();
         assert!(good.token_endpoint.ends_with("/token"));
-        let below = discovered(at, metadata("HERE/oauth", "HERE/oauth/token")).await.unwrap();
+        let below =
+            discover_metadata(at, metadata("HERE/oauth", "HERE/oauth/token")).await.unwrap();
         assert!(below.token_endpoint.ends_with("/oauth/token"));
         for (issuer, token) in [
             ("https://example.com", "HERE/token"),
             ("HERE/oauth", "https://example.com/token"),
             ("HERE.example.com/oauth", "HERE/token"),
         ] {
-            let err = discovered(at, metadata(issuer, token)).await.unwrap_err();
+            let err = discover_metadata(at, metadata(issuer, token)).await.unwrap_err();
             let is_other = matches!(err, AuthError::AuthorizationServerMismatch { .. });
             assert!(is_other, "{issuer} {token}: {err}");
         }
-        let plain = discovered(at, metadata("HERE", "http://example.com/token")).await;
+        let plain = discover_metadata(at, metadata("HERE", "http://example.com/token")).await;
         assert!(matches!(plain.unwrap_err(), AuthError::MetadataError(_)));
     }
 
@@ -226,7 +234,7 @@ mod tests {
         let at = "/.well-known/oauth-protected-resource/mcp";
         let other = "https://example.com";
         let about = json!({ "resource": format!("{other}/mcp"), "authorization_servers": [other] });
-        let own = discovered(at, about).await.unwrap();
+        let own = discover_metadata(at, about).await.unwrap();
         for endpoint in [&own.authorization_endpoint, &own.token_endpoint] {
             assert!(endpoint.starts_with("http://127.0.0.1:"), "{endpoint}");
         }
@@ -236,35 +244,46 @@ mod tests {
     async fn a_metadata_answer_above_the_size_limit_is_rejected() {
         let mut long = metadata("HERE", "HERE/token");
         long["x"] = json!("x".repeat(300 << 10));
-        let err = discovered("/.well-known/oauth-authorization-server", long).await.unwrap_err();
-        assert!(said(&err).ends_with("answered more than 262144 bytes"), "{}", said(&err));
+        let err =
+            discover_metadata("/.well-known/oauth-authorization-server", long).await.unwrap_err();
+        assert!(
+            error_text(&err).ends_with("answered more than 262144 bytes"),
+            "{}",
+            error_text(&err)
+        );
     }
 
     #[tokio::test]
     async fn an_issuer_other_than_the_configured_one_is_rejected() {
         let at = "/.well-known/oauth-authorization-server";
-        let world = World::new(at, metadata("HERE", "HERE/token")).await;
-        let here = world.server.origin().ascii_serialization();
-        world.found(Some(&here)).await.unwrap();
-        let err = world.found(Some("https://example.com")).await.unwrap_err();
+        let server = DocumentServer::new(at, metadata("HERE", "HERE/token")).await;
+        let here = server.server.origin().ascii_serialization();
+        server.discover(Some(&here)).await.unwrap();
+        let err = server.discover(Some("https://example.com")).await.unwrap_err();
         let expected =
             "authorization server issuer mismatch: expected https://example.com, received";
-        assert_eq!(said(&err), format!("{expected} {here}"));
-        let none = World::new("/nothing", Value::Null).await;
-        let err = none.found(Some("https://example.com")).await.unwrap_err();
-        assert_eq!(said(&err), format!("{expected} nobody"));
+        assert_eq!(error_text(&err), format!("{expected} {here}"));
+        let none = DocumentServer::new("/nothing", Value::Null).await;
+        let err = none.discover(Some("https://example.com")).await.unwrap_err();
+        assert_eq!(error_text(&err), format!("{expected} nobody"));
     }
 
     #[tokio::test]
     async fn discovery_follows_a_limited_number_of_addresses() {
         let at = "/.well-known/oauth-protected-resource/mcp";
         let many: Vec<_> = (0..1_000).map(|n| format!("HERE/as/{n}")).collect();
-        let world =
-            World::new(at, json!({ "resource": "HERE/mcp", "authorization_servers": many }));
-        let world = world.await;
-        let err = world.found(None).await.unwrap_err();
-        assert!(said(&err).ends_with("leads to more than 60 addresses"), "{}", said(&err));
-        assert!(world.asked.load(Ordering::Relaxed) < 60);
+        let server = DocumentServer::new(
+            at,
+            json!({ "resource": "HERE/mcp", "authorization_servers": many }),
+        );
+        let server = server.await;
+        let err = server.discover(None).await.unwrap_err();
+        assert!(
+            error_text(&err).ends_with("leads to more than 60 addresses"),
+            "{}",
+            error_text(&err)
+        );
+        assert!(server.asked.load(Ordering::Relaxed) < 60);
     }
 
     #[tokio::test]
@@ -272,25 +291,34 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
         let web = Arc::new(AuthHttp::new(server.clone()));
-        let sought = Discovery { web: &web, server: &server, challenge: None, issuer: None };
-        let err = sought.discover_within(Duration::ZERO).await.err().unwrap();
-        assert_eq!(said(&err), "metadata error: the servers that it names do not answer in time");
-        assert!(matches!(web.take_error(), Some(Denied::Unreachable(_))), "it may answer later");
+        let discovery = Discovery { web: &web, server: &server, challenge: None, issuer: None };
+        let err = discovery.discover_within(Duration::ZERO).await.err().unwrap();
+        assert_eq!(
+            error_text(&err),
+            "metadata error: the servers that it names do not answer in time"
+        );
+        assert!(
+            matches!(web.take_error(), Some(TokenError::Unreachable(_))),
+            "it may answer later"
+        );
     }
 
     #[test]
     fn control_characters_in_a_servers_error_are_removed() {
         let err = AuthError::RegistrationFailed(format!("\u{1b}[31m{}", "x".repeat(9_000)));
-        let told = said(&err);
-        assert!(told.contains(" [31mxxx") && told.chars().count() == MAX_CHARACTERS, "{told}");
+        let told = error_text(&err);
+        assert!(
+            told.contains(" [31mxxx") && told.chars().count() == MAX_ERROR_CHARACTERS,
+            "{told}"
+        );
     }
 
     #[test]
     fn a_secret_at_the_cut_of_a_message_is_redacted() {
         let mut redaction = Redaction::default();
-        redaction.note("REFRESH_TOKEN", "refresh-me-once");
+        redaction.add_secret("REFRESH_TOKEN", "refresh-me-once");
         let text = |before: usize| format!("{}refresh-me-once", "x".repeat(before));
-        for before in (MAX_CHARACTERS - 60)..MAX_CHARACTERS {
+        for before in (MAX_ERROR_CHARACTERS - 60)..MAX_ERROR_CHARACTERS {
             let told =
                 describe_auth_error(&AuthError::TokenRefreshFailed(text(before)), &redaction);
             assert!(!told.contains("refresh-m"), "{told}");

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http_client::{Outgoing, Reach};
+use http_client::{OutgoingRequest, Reach};
 use oauth2::TokenResponse as _;
 use reqwest::{
     Method, Url,
@@ -21,9 +21,9 @@ use super::{
     bearer::bearer_challenge,
     client_credentials::post_form,
     config::{Client, Grant},
-    denied::{Denied, describe_auth_error, to_printable},
     discovery::{AuthServer, Discovery, add_offline_access, check_endpoint, extra_endpoint},
     source::is_unknown_client,
+    token_error::{TokenError, describe_auth_error, to_printable},
     token_store::{LoginRecord, RegisteredClient, TokenStore},
     unix_time,
     web::AuthHttp,
@@ -49,9 +49,9 @@ pub struct LoggedIn {
     pub issuer: Option<String>,
     pub scopes: Vec<String>,
     /// The lifetime of the access token, if it is known.
-    pub lasts: Option<Duration>,
+    pub lifetime: Option<Duration>,
     /// `true` if there is a refresh token.
-    pub is_renewed: bool,
+    pub has_refresh_token: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,13 +61,13 @@ pub enum LoginError {
     NotForPeople(String),
     /// The callback does not belong to this login, which continues.
     #[error("this is not an answer to the current login")]
-    Stray,
+    UnrelatedCallback,
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
     Unreachable(String),
     #[error("{0}")]
-    Unkept(String),
+    NotStored(String),
 }
 
 struct LoginTarget<'a> {
@@ -92,7 +92,7 @@ fn login_target<'a>(
         return Err(why("its `grant` is for programs"));
     };
     Ok(LoginTarget {
-        store: logins.store_of(set, &server.url.0),
+        store: logins.store_for(set, &server.url.0),
         server,
         scopes: &oauth.scopes,
         issuer: oauth.issuer.as_deref(),
@@ -111,7 +111,7 @@ impl Logins {
         server: &McpServer,
     ) -> Result<Option<u16>, LoginError> {
         let to = login_target(self, set, server)?;
-        let record = to.store.read().map_err(LoginError::Unkept)?;
+        let record = to.store.read().map_err(LoginError::NotStored)?;
         let before = record.and_then(|record| record.client?.redirect.parse::<Url>().ok()?.port());
         Ok(to.port.or(before))
     }
@@ -120,9 +120,9 @@ impl Logins {
     /// was one.
     pub async fn log_out(&self, set: &ToolSetName, server: &McpServer) -> Result<bool, LoginError> {
         let to = login_target(self, set, server)?;
-        let lock = to.store.lock().await.map_err(LoginError::Unkept)?;
+        let lock = to.store.lock().await.map_err(LoginError::NotStored)?;
         let record = to.store.read();
-        let is_removed = to.store.remove().map_err(LoginError::Unkept)?;
+        let is_removed = to.store.remove().map_err(LoginError::NotStored)?;
         drop(lock);
         let Ok(Some(record)) = record else { return Ok(is_removed) };
         if let Err(why) = to.revoke_tokens(&record).await {
@@ -136,12 +136,13 @@ impl LoginTarget<'_> {
     async fn revoke_tokens(&self, record: &LoginRecord) -> Result<(), LoginError> {
         let Some(granted) = &record.granted else { return Ok(()) };
         let access = record.token().map(|token| token.text);
-        // Not every server revokes the access token together with the refresh token.
+        // Revokes the access token, too, because not every server revokes it together with the
+        // refresh token.
         let tokens =
             [(record.refresh_token(), "refresh_token"), (access.as_deref(), "access_token")];
         let mut redaction = Redaction::default();
         for token in tokens.iter().filter_map(|entry| entry.0) {
-            redaction.note("TOKEN", token);
+            redaction.add_secret("TOKEN", token);
         }
         let web = Arc::new(AuthHttp::new(self.server.url.0.clone()));
         let challenge = self.request_challenge(&web).await?;
@@ -203,15 +204,20 @@ impl LoginTarget<'_> {
         });
         let url = self.server.url.0.clone();
         let body = Some(greeting.to_string().into_bytes());
-        let asked =
-            Outgoing { method: Method::POST, url, headers: all, body, reach: Reach::Anywhere };
+        let asked = OutgoingRequest {
+            method: Method::POST,
+            url,
+            headers: all,
+            body,
+            reach: Reach::Anywhere,
+        };
         let reply = web.send(asked.clone()).await;
-        let reply = reply.map_err(|err| LoginError::from(Denied::from_broken(&err)))?;
+        let reply = reply.map_err(|err| LoginError::from(TokenError::from_http_error(&err)))?;
         if let Some(session) = reply.headers.get("mcp-session-id") {
-            // The answer may have started a session, which is not needed.
+            // Ends the session that the answer may have started, because it is not needed.
             let mut headers = given;
             headers.insert("mcp-session-id", session.clone());
-            let asked = Outgoing { method: Method::DELETE, headers, body: None, ..asked };
+            let asked = OutgoingRequest { method: Method::DELETE, headers, body: None, ..asked };
             let _ = web.send(asked).await;
         }
         Ok(bearer_challenge(&reply.headers).filter(|_| reply.status == 401))
@@ -219,7 +225,7 @@ impl LoginTarget<'_> {
 
     /// Returns the scopes to request: those of the configuration or of the server, and those that
     /// were missing before.
-    async fn wanted_scopes(
+    async fn select_scopes(
         &self,
         manager: &AuthorizationManager,
         metadata: &AuthorizationMetadata,
@@ -266,21 +272,21 @@ impl LoginTarget<'_> {
 
     /// Removes the registered client of an expired login until the new login succeeds.
     ///
-    /// A server that has forgotten the client may tell only the person. The next login then
-    /// registers another client.
+    /// A server that has forgotten the client may tell only the person, in the browser. The next
+    /// login then registers another client.
     async fn forget_ended_client(&self, client: &RegisteredClient) -> Result<(), LoginError> {
         if self.client.is_some() || self.document == Some(client.id.as_str()) {
             return Ok(());
         }
-        let _lock = self.store.lock().await.map_err(LoginError::Unkept)?;
-        match self.store.read().map_err(LoginError::Unkept)? {
+        let _lock = self.store.lock().await.map_err(LoginError::NotStored)?;
+        match self.store.read().map_err(LoginError::NotStored)? {
             Some(record)
-                if record.has_ended(unix_time())
+                if record.has_expired(unix_time())
                     && record.client.as_ref().is_some_and(|known| known.id == client.id) =>
             {
                 self.store
                     .write(&LoginRecord { client: None, ..record })
-                    .map_err(LoginError::Unkept)
+                    .map_err(LoginError::NotStored)
             }
             _ => Ok(()),
         }
@@ -299,7 +305,7 @@ impl LoginTarget<'_> {
         };
         let secret = secret.map_err(|err| LoginError::Refused(err.to_string()))?;
         if let Some(secret) = &secret {
-            redaction.note("CLIENT_SECRET", secret);
+            redaction.add_secret("CLIENT_SECRET", secret);
         }
         Ok(secret)
     }
@@ -314,13 +320,13 @@ impl Login {
         redirect: &str,
     ) -> Result<Self, LoginError> {
         let to = login_target(logins, set, server)?;
-        let before = to.store.read().map_err(LoginError::Unkept)?.unwrap_or_default();
+        let before = to.store.read().map_err(LoginError::NotStored)?.unwrap_or_default();
         let mut redaction = Redaction::default();
         let web = Arc::new(AuthHttp::new(to.server.url.0.clone()));
         let challenge = to.request_challenge(&web).await?;
         let AuthServer { mut manager, metadata } =
             to.discover(&web, challenge.as_deref(), &redaction).await?;
-        let scopes = to.wanted_scopes(&manager, &metadata, &before).await;
+        let scopes = to.select_scopes(&manager, &metadata, &before).await;
         let client = match to.known_client(&metadata, &before, redirect) {
             Some(client) => client,
             None => register_client(&web, &mut manager, &metadata, redirect, &scopes)
@@ -350,7 +356,7 @@ impl Login {
     /// Finishes the login with the URL to which the browser returned.
     pub async fn finish(&self, callback: &str) -> Result<LoggedIn, LoginError> {
         if query_parameter(callback, "state").as_deref() != Some(&self.state) {
-            return Err(LoginError::Stray);
+            return Err(LoginError::UnrelatedCallback);
         }
         if let Some(error) = query_parameter(callback, "error") {
             let why = query_parameter(callback, "error_description").unwrap_or_default();
@@ -358,8 +364,8 @@ impl Login {
             return Err(LoginError::Refused(format!("the login was refused: {said}")));
         }
         let back = AuthorizationCallback::from_redirect_url(callback);
-        let back = back.map_err(|_| LoginError::Stray)?;
-        let _lock = self.store.lock().await.map_err(LoginError::Unkept)?;
+        let back = back.map_err(|_| LoginError::UnrelatedCallback)?;
+        let _lock = self.store.lock().await.map_err(LoginError::NotStored)?;
         let issuer = back.issuer.as_deref();
         let granted =
             self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
@@ -369,14 +375,14 @@ impl Login {
         };
         let scopes = self.manager.get_current_scopes().await;
         let client = Some(self.client.clone());
-        let earlier = self.store.read().map_err(LoginError::Unkept)?.unwrap_or_default();
+        let earlier = self.store.read().map_err(LoginError::NotStored)?.unwrap_or_default();
         let record = LoginRecord { client, granted: earlier.granted, wanted: Vec::new() };
-        self.store.write(&record).map_err(LoginError::Unkept)?;
+        self.store.write(&record).map_err(LoginError::NotStored)?;
         Ok(LoggedIn {
             issuer: self.client.issuer.clone(),
             scopes,
-            lasts: granted.expires_in(),
-            is_renewed: granted.refresh_token().is_some(),
+            lifetime: granted.expires_in(),
+            has_refresh_token: granted.refresh_token().is_some(),
         })
     }
 
@@ -388,10 +394,10 @@ impl Login {
             && let Ok(Some(record)) = self.store.read()
             && let Err(why) = self.store.write(&LoginRecord { client: None, ..record })
         {
-            return LoginError::Unkept(why);
+            return LoginError::NotStored(why);
         }
         let mut redaction = self.redaction.clone();
-        redaction.note("CODE", code);
+        redaction.add_secret("CODE", code);
         convert_error(err, &redaction)
     }
 }
@@ -433,18 +439,18 @@ fn login_error(web: &AuthHttp, err: &AuthError, redaction: &Redaction) -> LoginE
     web.take_error().map_or_else(|| convert_error(err, redaction), LoginError::from)
 }
 
-impl From<Denied> for LoginError {
-    fn from(denied: Denied) -> Self {
+impl From<TokenError> for LoginError {
+    fn from(denied: TokenError) -> Self {
         match denied {
-            Denied::Unreachable(text) => Self::Unreachable(text),
-            Denied::Refused(text) | Denied::Unfound(text) => Self::Refused(text),
+            TokenError::Unreachable(text) => Self::Unreachable(text),
+            TokenError::Refused(text) | TokenError::UnknownServer(text) => Self::Refused(text),
         }
     }
 }
 
 fn convert_error(err: &AuthError, redaction: &Redaction) -> LoginError {
     match err {
-        AuthError::CredentialStoreError(why) => LoginError::Unkept(why.clone()),
+        AuthError::CredentialStoreError(why) => LoginError::NotStored(why.clone()),
         err => LoginError::Refused(describe_auth_error(err, redaction)),
     }
 }
@@ -458,104 +464,104 @@ impl std::fmt::Debug for Login {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::tests::test_server::{World, set},
+        super::tests::test_server::{TestServers, set},
         *,
     };
 
-    const BACK: &str = "http://127.0.0.1:1/callback";
+    const REDIRECT_URL: &str = "http://127.0.0.1:1/callback";
 
-    async fn begun(world: &World) -> Login {
-        let server = world.configured(json!("oauth"));
-        Login::start(&world.logins, &set(), &server, BACK).await.unwrap()
+    async fn start_login(servers: &TestServers) -> Login {
+        let server = servers.server_config(json!("oauth"));
+        Login::start(&servers.logins, &set(), &server, REDIRECT_URL).await.unwrap()
     }
 
     #[tokio::test]
     async fn a_logout_revokes_tokens_only_at_their_issuer() {
         for is_other in [false, true] {
-            let (world, other) = (World::new().await, World::new().await);
-            world.keep(Some("refresh-0"));
+            let (servers, other) = (TestServers::new().await, TestServers::new().await);
+            servers.store_expired_login(Some("refresh-0"));
             if is_other {
-                world.now().issuer = Some(other.here.clone());
+                servers.behavior().issuer = Some(other.base_url.clone());
             }
-            let server = world.configured(json!("oauth"));
-            assert!(world.logins.log_out(&set(), &server).await.unwrap());
-            assert!(world.store().read().unwrap().is_none());
+            let server = servers.server_config(json!("oauth"));
+            assert!(servers.logins.log_out(&set(), &server).await.unwrap());
+            assert!(servers.store().read().unwrap().is_none());
             // The refresh token and the access token.
-            assert_eq!(world.heard("POST /revoke"), if is_other { 0 } else { 2 });
+            assert_eq!(servers.count_requests("POST /revoke"), if is_other { 0 } else { 2 });
             let told = other
                 .now()
-                .heard
+                .requests
                 .iter()
                 .filter(|(request, ..)| request.starts_with("POST"))
                 .count();
-            assert_eq!(told, 0, "{:?}", other.now().heard);
+            assert_eq!(told, 0, "{:?}", other.behavior().requests);
         }
     }
 
     #[tokio::test]
     async fn a_forgotten_client_is_replaced_at_the_next_login() {
-        let world = World::new().await;
-        world.keep(Some("refresh-0"));
-        let login = begun(&world).await;
+        let servers = TestServers::new().await;
+        servers.store_expired_login(Some("refresh-0"));
+        let login = start_login(&servers).await;
         assert_eq!(query_parameter(login.url(), "client_id").as_deref(), Some("client-0"));
-        world.now().clients.clear();
-        let back = format!("{BACK}?code=code-0&state={}", login.state);
+        servers.behavior().clients.clear();
+        let back = format!("{REDIRECT_URL}?code=code-0&state={}", login.state);
         let why = login.finish(&back).await.unwrap_err().to_string();
         assert!(why.contains("invalid_client") && !why.contains("code-0"), "{why}");
-        let login = begun(&world).await;
+        let login = start_login(&servers).await;
         assert_ne!(query_parameter(login.url(), "client_id").as_deref(), Some("client-0"));
-        let back = format!("{BACK}?code=code-0&state={}", login.state);
+        let back = format!("{REDIRECT_URL}?code=code-0&state={}", login.state);
         login.finish(&back).await.unwrap();
-        assert!(world.store().read().unwrap().unwrap().token().is_some());
+        assert!(servers.store().read().unwrap().unwrap().token().is_some());
     }
 
-    fn client_of(login: &Login) -> String {
+    fn client_id_of(login: &Login) -> String {
         query_parameter(login.url(), "client_id").unwrap()
     }
 
     #[tokio::test]
     async fn the_client_of_an_expired_login_is_tried_once() {
-        let world = World::new().await;
-        world.keep(None);
-        let login = begun(&world).await;
-        assert_eq!(client_of(&login), "client-0");
-        login.finish(&format!("{BACK}?code=code-0&state={}", login.state)).await.unwrap();
-        let client = || world.store().read().unwrap().unwrap().client.map(|client| client.id);
+        let servers = TestServers::new().await;
+        servers.store_expired_login(None);
+        let login = start_login(&servers).await;
+        assert_eq!(client_id_of(&login), "client-0");
+        login.finish(&format!("{REDIRECT_URL}?code=code-0&state={}", login.state)).await.unwrap();
+        let client = || servers.store().read().unwrap().unwrap().client.map(|client| client.id);
         assert_eq!(client().as_deref(), Some("client-0"), "it has served, and stays");
-        world.keep(None);
-        begun(&world).await;
+        servers.store_expired_login(None);
+        start_login(&servers).await;
         assert_eq!(client(), None);
-        let login = begun(&world).await;
-        assert_ne!(client_of(&login), "client-0", "the server may not know it any more");
-        assert_eq!(world.heard("POST /register"), 1);
+        let login = start_login(&servers).await;
+        assert_ne!(client_id_of(&login), "client-0", "the server may not know it any more");
+        assert_eq!(servers.count_requests("POST /register"), 1);
         // A refresh token needs the client that it was issued to.
-        world.keep(Some("refresh-0"));
+        servers.store_expired_login(Some("refresh-0"));
         for _ in 0..2 {
-            assert_eq!(client_of(&begun(&world).await), "client-0");
+            assert_eq!(client_id_of(&start_login(&servers).await), "client-0");
         }
     }
 
     #[tokio::test]
     async fn a_client_with_an_expired_secret_is_replaced() {
-        let world = World::new().await;
-        world.now().secret_until = 7;
-        assert_eq!(begun(&world).await.client.secret_until, Some(7));
+        let servers = TestServers::new().await;
+        servers.behavior().secret_until = 7;
+        assert_eq!(start_login(&servers).await.client.secret_until, Some(7));
         for (until, expected) in [(None, true), (Some(u64::MAX), true), (Some(1), false)] {
-            world.keep(Some("refresh-0"));
-            let mut record = world.store().read().unwrap().unwrap();
+            servers.store_expired_login(Some("refresh-0"));
+            let mut record = servers.store().read().unwrap().unwrap();
             record.client.as_mut().unwrap().secret_until = until;
-            world.store().write(&record).unwrap();
-            let client = client_of(&begun(&world).await);
+            servers.store().write(&record).unwrap();
+            let client = client_id_of(&start_login(&servers).await);
             assert_eq!(client == "client-0", expected, "{until:?}");
         }
     }
 
     #[tokio::test]
     async fn a_rejection_may_list_other_schemes_before_bearer() {
-        let world = World::new().await;
-        world.now().is_hidden = true;
-        world.now().issuer = Some(format!("{}/as", world.here));
-        let login = begun(&world).await;
-        assert_eq!(login.client.issuer, Some(format!("{}/as", world.here)));
+        let servers = TestServers::new().await;
+        servers.behavior().is_hidden = true;
+        servers.behavior().issuer = Some(format!("{}/as", servers.base_url));
+        let login = start_login(&servers).await;
+        assert_eq!(login.client.issuer, Some(format!("{}/as", servers.base_url)));
     }
 }

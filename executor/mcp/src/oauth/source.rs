@@ -1,4 +1,4 @@
-//! The source of a server's tokens: the token store or the authorization server.
+//! Gets the tokens of a server from the token store or the authorization server.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::{
     Logins, OAuth,
     client_credentials::TokenRequest,
     config::{Client, Grant},
-    denied::Denied,
     discovery::{AuthServer, Discovery},
+    token_error::TokenError,
     token_store::{AccessToken, LoginRecord, TokenStore},
     unix_time,
     web::AuthHttp,
@@ -52,39 +52,39 @@ impl TokenSource {
             set: set.clone(),
             server: server.clone(),
             oauth: oauth.clone(),
-            store: logins.map(|logins| logins.store_of(set, server)),
-            web: AuthHttp::with_second(server.clone(), company),
+            store: logins.map(|logins| logins.store_for(set, server)),
+            web: AuthHttp::with_second_server(server.clone(), company),
             secrets,
         }
     }
 
-    /// Returns a stored token other than `refused`, without a request.
+    /// Returns a stored token other than `refused_token`, without a request.
     pub(super) fn stored_token(
         &self,
-        refused: Option<&str>,
-    ) -> Result<Option<AccessToken>, Denied> {
+        refused_token: Option<&str>,
+    ) -> Result<Option<AccessToken>, TokenError> {
         let Some(store) = self.store.as_ref().filter(|_| self.oauth.is_for_people()) else {
             return Ok(None);
         };
-        let record = store.read().map_err(|err| self.with_set_name(Denied::Refused(err)))?;
-        let token = record.and_then(|record| usable_token(&record, refused));
+        let record = store.read().map_err(|err| self.with_set_name(TokenError::Refused(err)))?;
+        let token = record.and_then(|record| usable_token(&record, refused_token));
         Ok(token.inspect(|token| self.secrets.add_token(&token.text)))
     }
 
-    /// Returns a token other than `refused`, from the store or from the authorization server.
+    /// Returns a token other than `refused_token`, from the store or from the authorization server.
     pub(super) async fn obtain_token(
         &self,
-        refused: Option<&str>,
+        refused_token: Option<&str>,
         challenge: Option<&str>,
-    ) -> Result<Option<AccessToken>, Denied> {
+    ) -> Result<Option<AccessToken>, TokenError> {
         let mut redaction = Redaction::default();
         let (web, server) = (self.web.for_next_token(), &self.server);
         let issuer = self.oauth.issuer.as_deref();
-        let sought = Discovery { web: &web, server, challenge, issuer };
-        let wish = TokenRequest { sought, scopes: &self.oauth.scopes };
+        let discovery = Discovery { web: &web, server, challenge, issuer };
+        let wish = TokenRequest { discovery, scopes: &self.oauth.scopes };
         let got = match &self.oauth.grant {
             Grant::Person { client, .. } => {
-                self.refresh_login(client.as_ref(), refused, &sought, &mut redaction).await
+                self.refresh_login(client.as_ref(), refused_token, &discovery, &mut redaction).await
             }
             Grant::Program { id, proof } => {
                 wish.request_as_program(id, proof, &mut redaction).await.map(Some)
@@ -94,50 +94,54 @@ impl TokenSource {
             }
         };
         let got = got.map_err(|denied| {
-            let denied = denied.or_cause(web.take_error());
-            self.with_set_name(denied.map_text(|text| redaction.clean(text)))
+            let denied = denied.or_recorded_error(web.take_error());
+            self.with_set_name(denied.map_text(|text| redaction.redact(text)))
         })?;
         Ok(got.inspect(|token| self.secrets.add_token(&token.text)))
     }
 
-    pub(super) fn with_set_name(&self, denied: Denied) -> Denied {
+    pub(super) fn with_set_name(&self, denied: TokenError) -> TokenError {
         denied.map_text(|text| format!("no token for `{}`: {text}", self.set))
     }
 
     async fn refresh_login(
         &self,
         client: Option<&Client>,
-        refused: Option<&str>,
-        sought: &Discovery<'_>,
+        refused_token: Option<&str>,
+        discovery: &Discovery<'_>,
         redaction: &mut Redaction,
-    ) -> Result<Option<AccessToken>, Denied> {
+    ) -> Result<Option<AccessToken>, TokenError> {
         let Some(store) = &self.store else { return Ok(None) };
-        let Some(record) = store.read().map_err(Denied::Refused)? else { return Ok(None) };
-        if let Some(token) = usable_token(&record, refused) {
+        let Some(record) = store.read().map_err(TokenError::Refused)? else { return Ok(None) };
+        if let Some(token) = usable_token(&record, refused_token) {
             return Ok(Some(token));
         }
         if record.refresh_token().is_none() {
             return Ok(None);
         }
-        // The discovery comes before the lock, so that other processes do not wait for it.
-        let found = sought.discover().await;
-        let found = found.map_err(|err| Denied::from_auth_error(&err, redaction).into_unfound())?;
-        let _lock = store.lock().await.map_err(Denied::Unreachable)?;
-        // Another process may have stored a token meanwhile.
-        let Some(record) = store.read().map_err(Denied::Refused)? else { return Ok(None) };
-        if let Some(token) = usable_token(&record, refused) {
+        // Discovers the server before it takes the lock, so that other processes do not wait for
+        // the discovery.
+        let auth_server = discovery.discover().await;
+        let auth_server = auth_server
+            .map_err(|err| TokenError::from_auth_error(&err, redaction).into_unknown_server())?;
+        let _lock = store.lock().await.map_err(TokenError::Unreachable)?;
+        // Reads the store again, because another process may have stored a token meanwhile.
+        let Some(record) = store.read().map_err(TokenError::Refused)? else { return Ok(None) };
+        if let Some(token) = usable_token(&record, refused_token) {
             return Ok(Some(token));
         }
         let issuer = record.granted.as_ref().and_then(|granted| granted.issuer.as_ref());
-        if issuer.is_some() && issuer != found.metadata.issuer.as_ref() {
+        if issuer.is_some() && issuer != auth_server.metadata.issuer.as_ref() {
             // Without a challenge, the discovery may have found the wrong server.
-            if sought.challenge.is_some() {
+            if discovery.challenge.is_some() {
                 tracing::warn!(set = %self.set, "the authorization server has changed: log in again");
             }
             return Ok(None);
         }
         let is_registered = self.is_registered(&record);
-        TokenRefresh { store, record, client, is_registered }.refresh_token(found, redaction).await
+        TokenRefresh { store, record, client, is_registered }
+            .refresh_token(auth_server, redaction)
+            .await
     }
 
     fn is_registered(&self, record: &LoginRecord) -> bool {
@@ -149,41 +153,44 @@ impl TokenSource {
 impl TokenRefresh<'_> {
     async fn refresh_token(
         self,
-        found: AuthServer,
+        auth_server: AuthServer,
         redaction: &mut Redaction,
-    ) -> Result<Option<AccessToken>, Denied> {
+    ) -> Result<Option<AccessToken>, TokenError> {
         let Self { store, record, client, is_registered } = self;
         let (Some(granted), Some(token)) = (&record.granted, record.refresh_token()) else {
             return Ok(None);
         };
-        redaction.note("REFRESH_TOKEN", token);
-        let AuthServer { mut manager, .. } = found;
+        redaction.add_secret("REFRESH_TOKEN", token);
+        let AuthServer { mut manager, .. } = auth_server;
         manager.set_credential_store(store.clone());
         let by = client_config(&record, client, &granted.client_id, redaction)?;
-        manager.configure_client(by).map_err(|err| Denied::from_auth_error(&err, redaction))?;
+        manager.configure_client(by).map_err(|err| TokenError::from_auth_error(&err, redaction))?;
         match manager.refresh_token().await {
-            Ok(_) => Ok(store.read().map_err(Denied::Refused)?.and_then(|record| record.token())),
+            Ok(_) => {
+                Ok(store.read().map_err(TokenError::Refused)?.and_then(|record| record.token()))
+            }
             Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
-                // The refresh token is no longer valid.
+                // Keeps the client without the tokens, because the refresh token is no longer
+                // valid.
                 let ended = LoginRecord { granted: None, ..record };
-                store.write(&ended).map_err(Denied::Refused)?;
+                store.write(&ended).map_err(TokenError::Refused)?;
                 Ok(None)
             }
             Err(err) if client.is_none() && is_unknown_client(&err) => {
-                // The next login registers another client.
+                // Removes the client, so that the next login registers another one.
                 let client = record.client.filter(|_| !is_registered);
                 let ended = LoginRecord { client, granted: None, ..record };
-                store.write(&ended).map_err(Denied::Refused)?;
+                store.write(&ended).map_err(TokenError::Refused)?;
                 Ok(None)
             }
-            Err(err) => Err(Denied::from_auth_error(&err, redaction)),
+            Err(err) => Err(TokenError::from_auth_error(&err, redaction)),
         }
     }
 }
 
-fn usable_token(record: &LoginRecord, refused: Option<&str>) -> Option<AccessToken> {
-    let is_other = |token: &AccessToken| Some(token.text.as_str()) != refused;
-    record.token().filter(|token| token.is_good(unix_time()) && is_other(token))
+fn usable_token(record: &LoginRecord, refused_token: Option<&str>) -> Option<AccessToken> {
+    let is_other = |token: &AccessToken| Some(token.text.as_str()) != refused_token;
+    record.token().filter(|token| token.is_usable(unix_time()) && is_other(token))
 }
 
 /// Returns whether an authorization server has forgotten its client (RFC 6749, section 5.2).
@@ -199,19 +206,19 @@ fn client_config(
     client: Option<&Client>,
     granted_to: &str,
     redaction: &mut Redaction,
-) -> Result<OAuthClientConfig, Denied> {
+) -> Result<OAuthClientConfig, TokenError> {
     let registered = record.client.as_ref();
     let (id, secret) = match (client, registered) {
         (Some(client), _) => {
             let secret = client.secret.as_ref().map(|secret| secret.resolve(redaction)).transpose();
-            let secret = secret.map_err(|err| Denied::Refused(err.to_string()))?;
+            let secret = secret.map_err(|err| TokenError::Refused(err.to_string()))?;
             (client.id.clone(), secret)
         }
         (None, Some(registered)) => (registered.id.clone(), registered.secret.clone()),
         (None, None) => (granted_to.to_owned(), None),
     };
     if let Some(secret) = &secret {
-        redaction.note("CLIENT_SECRET", secret);
+        redaction.add_secret("CLIENT_SECRET", secret);
     }
     let redirect = registered.map_or("http://127.0.0.1/callback", |client| &client.redirect);
     let by = OAuthClientConfig::new(id, redirect);

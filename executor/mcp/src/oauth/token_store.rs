@@ -20,16 +20,16 @@ use tokio::time::{Instant, sleep};
 
 use super::config::is_scope;
 
-const MAX_BYTES: u64 = 256 << 10;
-/// Bytes of the URL's digest in the name of its file.
+const MAX_FILE_BYTES: u64 = 256 << 10;
+/// Bytes of the URL's digest that the name of the file contains.
 const DIGEST_BYTES: usize = 8;
 /// Seconds before its expiry at which a token is refreshed, but at most half of its lifetime.
-const RENEWAL_MARGIN: u64 = 30;
+const RENEWAL_MARGIN_SECONDS: u64 = 30;
 const MAX_SCOPES: usize = 64;
-const SCOPE_BYTES: usize = 256;
+const MAX_SCOPE_BYTES: usize = 256;
 /// Time limit for the lock. Covers two requests of another process.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(75);
-const LOCK_POLL: Duration = Duration::from_millis(20);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The folder of all logins of a person: one file for each toolset and server.
 #[derive(Clone, Debug)]
@@ -76,27 +76,27 @@ pub(super) struct RegisteredClient {
 pub(super) struct AccessToken {
     pub(super) text: String,
     /// Time until which the token is used, in seconds since 1970. It expires a little later.
-    good_until: Option<u64>,
+    use_until: Option<u64>,
 }
 
 impl AccessToken {
     /// Creates a token with the time of its grant and its lifetime, if they are known.
-    pub(super) fn new(text: &str, since: Option<u64>, lasts: Option<Duration>) -> Self {
-        let good_until = since.zip(lasts).map(|(since, lasts)| {
-            let lasts = lasts.as_secs();
-            since.saturating_add(lasts - RENEWAL_MARGIN.min(lasts.div_ceil(2)))
+    pub(super) fn new(text: &str, granted_at: Option<u64>, lifetime: Option<Duration>) -> Self {
+        let use_until = granted_at.zip(lifetime).map(|(granted_at, lifetime)| {
+            let lifetime = lifetime.as_secs();
+            granted_at.saturating_add(lifetime - RENEWAL_MARGIN_SECONDS.min(lifetime.div_ceil(2)))
         });
-        Self { text: text.to_owned(), good_until }
+        Self { text: text.to_owned(), use_until }
     }
 
-    pub(super) fn is_good(&self, now: u64) -> bool {
-        self.good_until.is_none_or(|until| now < until)
+    pub(super) fn is_usable(&self, now: u64) -> bool {
+        self.use_until.is_none_or(|until| now < until)
     }
 }
 
 /// Locks a login against changes until it is dropped.
 #[derive(Debug)]
-pub(super) struct Lock(#[expect(dead_code, reason = "it is held open")] File);
+pub(super) struct LoginLock(#[expect(dead_code, reason = "it is held open")] File);
 
 impl Logins {
     /// Stores logins in a folder, which the first login creates.
@@ -104,7 +104,7 @@ impl Logins {
         Self { folder }
     }
 
-    pub(super) fn store_of(&self, set: &ToolSetName, server: &Url) -> TokenStore {
+    pub(super) fn store_for(&self, set: &ToolSetName, server: &Url) -> TokenStore {
         let digest = Sha256::digest(server.as_str().as_bytes());
         let digest = digest.iter().take(DIGEST_BYTES).fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
@@ -122,7 +122,7 @@ impl TokenStore {
             Err(err) => return Err(self.io_error(&err)),
         };
         let mut text = Vec::new();
-        file.take(MAX_BYTES).read_to_end(&mut text).map_err(|err| self.io_error(&err))?;
+        file.take(MAX_FILE_BYTES).read_to_end(&mut text).map_err(|err| self.io_error(&err))?;
         let record = serde_json::from_slice(&text);
         record.map(Some).map_err(|_| {
             format!("`{}` is not a stored login: remove it and log in again", self.file.display())
@@ -132,22 +132,22 @@ impl TokenStore {
     /// Replaces the login atomically.
     pub(super) fn write(&self, record: &LoginRecord) -> Result<(), String> {
         let text = serde_json::to_vec_pretty(record).map_err(|err| err.to_string())?;
-        if u64::try_from(text.len()).is_ok_and(|bytes| bytes > MAX_BYTES) {
-            return Err(format!("the login has more than {MAX_BYTES} bytes"));
+        if u64::try_from(text.len()).is_ok_and(|bytes| bytes > MAX_FILE_BYTES) {
+            return Err(format!("the login has more than {MAX_FILE_BYTES} bytes"));
         }
         self.replace_file(&text).map_err(|err| self.io_error(&err))
     }
 
     fn replace_file(&self, text: &[u8]) -> io::Result<()> {
-        self.make_folder()?;
+        self.create_folder()?;
         let new = self.file.with_extension("new");
-        let mut file = private_file().truncate(true).open(&new)?;
+        let mut file = private_file_options().truncate(true).open(&new)?;
         file.write_all(text)?;
         file.sync_all()?;
         fs::rename(&new, &*self.file)
     }
 
-    fn make_folder(&self) -> io::Result<()> {
+    fn create_folder(&self) -> io::Result<()> {
         let Some(folder) = self.file.parent() else { return Ok(()) };
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
@@ -167,22 +167,24 @@ impl TokenStore {
 
     /// Locks the login against changes by other processes and tasks. They hold the lock for one or
     /// two requests.
-    pub(super) async fn lock(&self) -> Result<Lock, String> {
+    pub(super) async fn lock(&self) -> Result<LoginLock, String> {
         self.lock_within(LOCK_TIMEOUT).await
     }
 
-    async fn lock_within(&self, limit: Duration) -> Result<Lock, String> {
+    async fn lock_within(&self, limit: Duration) -> Result<LoginLock, String> {
         let open = || {
-            self.make_folder()?;
-            private_file().open(self.file.with_extension("lock"))
+            self.create_folder()?;
+            private_file_options().open(self.file.with_extension("lock"))
         };
         let file = open().map_err(|err| self.io_error(&err))?;
         let end = Instant::now() + limit;
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Lock(file)),
+                Ok(()) => return Ok(LoginLock(file)),
                 Err(TryLockError::Error(err)) => return Err(self.io_error(&err)),
-                Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(LOCK_POLL).await,
+                Err(TryLockError::WouldBlock) if Instant::now() < end => {
+                    sleep(LOCK_POLL_INTERVAL).await
+                }
                 Err(TryLockError::WouldBlock) => {
                     let file = self.file.display();
                     return Err(format!("`{file}` is in use by another process: try again later"));
@@ -193,7 +195,7 @@ impl TokenStore {
 
     /// Records scopes that the server demands, for the next login.
     pub(super) async fn add_wanted_scopes(&self, scopes: &str) -> Result<(), String> {
-        let may_be = |scope: &&str| is_scope(scope) && scope.len() <= SCOPE_BYTES;
+        let may_be = |scope: &&str| is_scope(scope) && scope.len() <= MAX_SCOPE_BYTES;
         let scopes: Vec<&str> = scopes.split_whitespace().filter(may_be).collect();
         if scopes.is_empty() {
             return Ok(());
@@ -215,7 +217,7 @@ impl TokenStore {
     }
 }
 
-fn private_file() -> OpenOptions {
+fn private_file_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true);
     #[cfg(unix)]
@@ -233,9 +235,9 @@ impl LoginRecord {
     }
 
     /// Returns whether the token has expired and cannot be refreshed.
-    pub(super) fn has_ended(&self, now: u64) -> bool {
-        let is_good = self.token().is_some_and(|token| token.is_good(now));
-        !is_good && self.refresh_token().is_none()
+    pub(super) fn has_expired(&self, now: u64) -> bool {
+        let is_usable = self.token().is_some_and(|token| token.is_usable(now));
+        !is_usable && self.refresh_token().is_none()
     }
 
     pub(super) fn refresh_token(&self) -> Option<&str> {
@@ -252,11 +254,11 @@ impl fmt::Debug for LoginRecord {
 
 impl fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").field("good_until", &self.good_until).finish_non_exhaustive()
+        f.debug_struct("Token").field("good_until", &self.use_until).finish_non_exhaustive()
     }
 }
 
-/// For rmcp. The caller holds the lock.
+/// rmcp reads and writes the tokens through this trait. The caller holds the lock.
 #[async_trait]
 impl CredentialStore for TokenStore {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
@@ -287,7 +289,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(in super::super) fn record(token: &str, received_at: u64, lasts: u64) -> LoginRecord {
+    pub(in super::super) fn record(token: &str, received_at: u64, lifetime: u64) -> LoginRecord {
         serde_json::from_value(json!({
             "client": { "id": "c", "redirect": "http://127.0.0.1:1/callback" },
             "granted": {
@@ -296,7 +298,7 @@ pub(super) mod tests {
                 "token_received_at": received_at,
                 "token_response": {
                     "access_token": token, "token_type": "bearer",
-                    "expires_in": lasts, "refresh_token": "the-refresh-token",
+                    "expires_in": lifetime, "refresh_token": "the-refresh-token",
                 },
             },
         }))
@@ -308,14 +310,14 @@ pub(super) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().join("deep/logins"));
         let of =
-            |set: &str, url: &str| logins.store_of(&set.parse().unwrap(), &url.parse().unwrap());
+            |set: &str, url: &str| logins.store_for(&set.parse().unwrap(), &url.parse().unwrap());
         let store = of("s", "https://a/mcp");
         assert!(store.read().unwrap().is_none() && !store.remove().unwrap());
         store.write(&record("the-token", 1_000, 60)).unwrap();
         let read = store.read().unwrap().unwrap();
         let token = read.token().unwrap();
         assert_eq!(token.text, "the-token");
-        assert!(token.is_good(1_029) && !token.is_good(1_030));
+        assert!(token.is_usable(1_029) && !token.is_usable(1_030));
         assert_eq!(read.refresh_token(), Some("the-refresh-token"));
         for shown in [format!("{read:?}"), format!("{:?}", read.token()), format!("{store:?}")] {
             assert!(!shown.contains("the-"), "{shown}");
@@ -328,13 +330,13 @@ pub(super) mod tests {
 
     #[test]
     fn a_token_is_renewed_before_it_expires() {
-        for (lasts, good_until) in [(0, 100), (1, 100), (10, 105), (60, 130), (3_600, 3_670)] {
-            let token = AccessToken::new("x", Some(100), Some(Duration::from_secs(lasts)));
-            assert!(token.is_good(good_until - 1) && !token.is_good(good_until), "{lasts}");
+        for (lifetime, use_until) in [(0, 100), (1, 100), (10, 105), (60, 130), (3_600, 3_670)] {
+            let token = AccessToken::new("x", Some(100), Some(Duration::from_secs(lifetime)));
+            assert!(token.is_usable(use_until - 1) && !token.is_usable(use_until), "{lifetime}");
         }
-        assert!(AccessToken::new("x", None, None).is_good(u64::MAX));
+        assert!(AccessToken::new("x", None, None).is_usable(u64::MAX));
         let far = AccessToken::new("x", Some(100), Some(Duration::from_secs(u64::MAX)));
-        assert!(far.is_good(u64::MAX - 1));
+        assert!(far.is_usable(u64::MAX - 1));
     }
 
     #[cfg(unix)]
@@ -344,7 +346,7 @@ pub(super) mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().join("logins"));
-        let store = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        let store = logins.store_for(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
         store.add_wanted_scopes("read").await.unwrap();
         store.write(&record("x", 0, 0)).unwrap();
         let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -359,7 +361,7 @@ pub(super) mod tests {
     async fn wanted_scopes_are_stored_once_and_limited() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        let store = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        let store = logins.store_for(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
         store.add_wanted_scopes("  ").await.unwrap();
         assert!(store.read().unwrap().is_none());
         store.add_wanted_scopes("a b a \"x\" \u{7f}").await.unwrap();
@@ -374,7 +376,7 @@ pub(super) mod tests {
     async fn a_too_large_login_is_rejected_and_the_stored_one_stays() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        let store = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        let store = logins.store_for(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
         store.add_wanted_scopes(&format!("a {}", "x".repeat(300 << 10))).await.unwrap();
         assert_eq!(store.read().unwrap().unwrap().wanted, ["a"]);
         let why = store.write(&record(&"x".repeat(300 << 10), 0, 0)).unwrap_err();
@@ -386,7 +388,7 @@ pub(super) mod tests {
     async fn a_damaged_login_file_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        let store = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        let store = logins.store_for(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
         fs::write(&*store.file, "{").unwrap();
         let why = store.read().unwrap_err();
         assert!(why.ends_with("is not a stored login: remove it and log in again"), "{why}");
@@ -396,7 +398,7 @@ pub(super) mod tests {
     async fn a_login_is_locked_by_one_process_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
-        let store = logins.store_of(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
+        let store = logins.store_for(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
         let first = store.lock().await.unwrap();
         let other = File::open(store.file.with_extension("lock")).unwrap();
         assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));

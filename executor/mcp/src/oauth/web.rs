@@ -16,8 +16,8 @@ use std::{
 };
 
 use http_client::{
-    Broken, Http, Outgoing, Reach, Reply, host,
-    net::{Refused, is_public},
+    Http, HttpError, HttpReply, OutgoingRequest, Reach, host,
+    net::{RefusedUrl, is_public},
 };
 use oauth2::{HttpRequest, HttpResponse, http};
 use reqwest::{Method, Url, header};
@@ -27,12 +27,13 @@ use rmcp::transport::auth::{
 use serde::Deserialize;
 use tokio::{sync::OnceCell, time::timeout};
 
-use super::denied::Denied;
+use super::token_error::TokenError;
 
-const MAX_BYTES: usize = 256 << 10;
+const MAX_ANSWER_BYTES: usize = 256 << 10;
 /// Default time limit for an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Requests by rmcp for one token. A server can name many others, and each gets a request.
+/// Maximum number of rmcp's requests for one token. The limit is needed because a server can name
+/// many others, and each gets a request.
 const MAX_REQUESTS: usize = 60;
 
 /// Requests metadata and tokens for one server.
@@ -40,9 +41,9 @@ const MAX_REQUESTS: usize = 60;
 pub(super) struct AuthHttp {
     shared: Arc<SharedState>,
     requests: AtomicUsize,
-    /// The error of rmcp's last request. rmcp itself drops it.
-    trouble: Mutex<Option<Denied>>,
-    /// When the secret of the registered client expires. rmcp itself drops it.
+    /// The error of the last request that rmcp made. It is kept here because rmcp drops it.
+    last_error: Mutex<Option<TokenError>>,
+    /// When the secret of the registered client expires. It is kept here because rmcp drops it.
     secret_until: AtomicU64,
 }
 
@@ -51,36 +52,36 @@ pub(super) struct AuthHttp {
 struct SharedState {
     http: Http,
     server: Url,
-    second: Option<Url>,
+    second_server: Option<Url>,
     is_private: OnceCell<bool>,
 }
 
 /// The expiry of a client's secret in a registration response (RFC 7591, section 3.2.1).
 #[derive(Deserialize)]
-struct Registered {
+struct RegistrationResponse {
     client_secret_expires_at: u64,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not used: Faber requests tokens by https only, or on this machine")]
-pub(super) struct Insecure(String);
+pub(super) struct InsecureUrl(String);
 
 impl AuthHttp {
     pub(super) fn new(server: Url) -> Self {
         Self::with_shared(SharedState {
             http: Http::default(),
             server,
-            second: None,
+            second_server: None,
             is_private: OnceCell::new(),
         })
     }
 
     /// Creates a client with a second configured server.
-    pub(super) fn with_second(server: Url, also: Option<Url>) -> Self {
+    pub(super) fn with_second_server(server: Url, second_server: Option<Url>) -> Self {
         Self::with_shared(SharedState {
             http: Http::default(),
             server,
-            second: also,
+            second_server,
             is_private: OnceCell::new(),
         })
     }
@@ -89,7 +90,7 @@ impl AuthHttp {
         Self {
             shared: shared.into(),
             requests: AtomicUsize::new(0),
-            trouble: Mutex::default(),
+            last_error: Mutex::default(),
             secret_until: AtomicU64::new(0),
         }
     }
@@ -99,34 +100,36 @@ impl AuthHttp {
         Arc::new(Self::with_shared(Arc::clone(&self.shared)))
     }
 
-    /// Sends a request once.
-    pub(super) async fn send(&self, mut asked: Outgoing) -> Result<Reply, Broken> {
-        check_secure(&asked.url).map_err(|err| Broken::Denied(err.to_string()))?;
-        let host = host(&asked.url);
-        if is_loopback(&asked.url)
+    /// Sends a request without retries and without following redirects.
+    pub(super) async fn send(&self, mut request: OutgoingRequest) -> Result<HttpReply, HttpError> {
+        check_secure(&request.url).map_err(|err| HttpError::Denied(err.to_string()))?;
+        let host = host(&request.url);
+        if is_loopback(&request.url)
             && !is_loopback(&self.shared.server)
-            && !self.shared.is_configured(&asked.url)
+            && !self.shared.is_configured(&request.url)
         {
-            return Err(Broken::Refused(Refused::Private(host)));
+            return Err(HttpError::Refused(RefusedUrl::Private(host)));
         }
         let asking = async {
-            asked.reach = self.shared.reach(&asked.url).await?;
-            self.shared.http.once(&asked, MAX_BYTES).await
+            request.reach = self.shared.allowed_reach(&request.url).await?;
+            self.shared.http.send_without_redirects(&request, MAX_ANSWER_BYTES).await
         };
         let reply = timeout(REQUEST_TIMEOUT, asking).await.unwrap_or_else(|_| {
             let seconds = REQUEST_TIMEOUT.as_secs();
-            Err(Broken::Lost(format!("`{host}` did not answer within {seconds} s")))
+            Err(HttpError::Lost(format!("`{host}` did not answer within {seconds} s")))
         })?;
         if reply.is_cut {
-            return Err(Broken::Lost(format!("`{host}` answered more than {MAX_BYTES} bytes")));
+            return Err(HttpError::Lost(format!(
+                "`{host}` answered more than {MAX_ANSWER_BYTES} bytes"
+            )));
         }
         Ok(reply)
     }
 
     /// Takes the error of rmcp's last request. There is one if the request had no answer, or was
     /// not allowed.
-    pub(super) fn take_error(&self) -> Option<Denied> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub(super) fn take_error(&self) -> Option<TokenError> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(super) fn secret_until(&self) -> Option<u64> {
@@ -134,22 +137,25 @@ impl AuthHttp {
     }
 
     /// Records the error of a request, or its success.
-    pub(super) fn set_error(&self, trouble: Option<Denied>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    pub(super) fn set_error(&self, last_error: Option<TokenError>) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = last_error;
     }
 
     async fn execute_request(
         &self,
         request: HttpRequest,
     ) -> Result<HttpResponse, OAuthHttpClientError> {
-        let never = |err: &String| self.set_error(Some(Denied::Refused(err.clone())));
-        let asked = self.convert_request(request).inspect_err(never)?;
-        let reply = self.send(asked).await;
-        let reply = reply.inspect_err(|err| self.set_error(Some(Denied::from_broken(err))))?;
-        let is_down = reply.status.is_server_error();
+        let never = |err: &String| self.set_error(Some(TokenError::Refused(err.clone())));
+        let request = self.convert_request(request).inspect_err(never)?;
+        let reply = self.send(request).await;
+        let reply =
+            reply.inspect_err(|err| self.set_error(Some(TokenError::from_http_error(err))))?;
+        let fails_every_request = reply.status.is_server_error();
         let down = || format!("`{}` answered {}", reply.host, reply.status);
-        self.set_error(is_down.then(|| Denied::Unreachable(down())));
-        if let Ok(Registered { client_secret_expires_at }) = serde_json::from_slice(&reply.body) {
+        self.set_error(fails_every_request.then(|| TokenError::Unreachable(down())));
+        if let Ok(RegistrationResponse { client_secret_expires_at }) =
+            serde_json::from_slice(&reply.body)
+        {
             self.secret_until.store(client_secret_expires_at, Ordering::Relaxed);
         }
         Ok(convert_reply(reply)?)
@@ -157,7 +163,7 @@ impl AuthHttp {
 
     /// Converts a request of rmcp. rmcp knows the server's URL without its query, so this function
     /// restores it.
-    fn convert_request(&self, request: HttpRequest) -> Result<Outgoing, String> {
+    fn convert_request(&self, request: HttpRequest) -> Result<OutgoingRequest, String> {
         let (parts, body) = request.into_parts();
         if self.requests.fetch_add(1, Ordering::Relaxed) >= MAX_REQUESTS {
             let host = host(&self.shared.server);
@@ -165,7 +171,7 @@ impl AuthHttp {
         }
         let url = parts.uri.to_string().parse::<Url>().map_err(|err| err.to_string())?;
         let is_server = parts.method == Method::GET && url == resource_url(&self.shared.server);
-        Ok(Outgoing {
+        Ok(OutgoingRequest {
             method: parts.method,
             url: if is_server { self.shared.server.clone() } else { url },
             headers: parts.headers,
@@ -177,19 +183,19 @@ impl AuthHttp {
 
 impl SharedState {
     fn is_configured(&self, url: &Url) -> bool {
-        let mut ours = [Some(&self.server), self.second.as_ref()].into_iter().flatten();
+        let mut ours = [Some(&self.server), self.second_server.as_ref()].into_iter().flatten();
         ours.any(|own| own.origin() == url.origin())
     }
 
-    async fn reach(&self, url: &Url) -> Result<Reach, Broken> {
+    async fn allowed_reach(&self, url: &Url) -> Result<Reach, HttpError> {
         let is_anywhere = self.is_configured(url) || self.is_private().await?;
         Ok(if is_anywhere { Reach::Anywhere } else { Reach::Public })
     }
 
     /// Returns whether the configured server is in a private network. All of its addresses must be
     /// private. Otherwise a public server could claim it by adding one private address.
-    async fn is_private(&self) -> Result<bool, Broken> {
-        let look = || async {
+    async fn is_private(&self) -> Result<bool, HttpError> {
+        let resolve_addresses = || async {
             let name = self.server.host_str().unwrap_or_default();
             let name = name.trim_start_matches('[').trim_end_matches(']');
             if let Ok(address) = name.parse::<IpAddr>() {
@@ -197,11 +203,11 @@ impl SharedState {
             }
             let found = tokio::net::lookup_host((name, 0)).await;
             let found = found.map_err(|err| {
-                Broken::Unsent(format!("`{}` cannot be found: {err}", host(&self.server)))
+                HttpError::Unsent(format!("`{}` cannot be found: {err}", host(&self.server)))
             })?;
             Ok(are_private(found.map(|address| address.ip())))
         };
-        self.is_private.get_or_try_init(look).await.copied()
+        self.is_private.get_or_try_init(resolve_addresses).await.copied()
     }
 }
 
@@ -220,11 +226,11 @@ pub(super) fn resource_url(server: &Url) -> Url {
 }
 
 /// Rejects URLs to which no secret may be sent.
-pub(super) fn check_secure(url: &Url) -> Result<(), Insecure> {
+pub(super) fn check_secure(url: &Url) -> Result<(), InsecureUrl> {
     if url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url)) {
         return Ok(());
     }
-    Err(Insecure(url.origin().ascii_serialization()))
+    Err(InsecureUrl(url.origin().ascii_serialization()))
 }
 
 /// Returns whether a URL names this machine, without a lookup.
@@ -241,10 +247,10 @@ impl OAuthHttpClient for AuthHttp {
     }
 }
 
-fn convert_reply(reply: Reply) -> Result<HttpResponse, http::Error> {
+fn convert_reply(reply: HttpReply) -> Result<HttpResponse, http::Error> {
     let mut response = http::Response::builder().status(reply.status).body(reply.body)?;
     *response.headers_mut() = reply.headers;
-    // The body is decoded already.
+    // Removes the header, because the body is decoded already.
     for name in [header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::TRANSFER_ENCODING] {
         response.headers_mut().remove(name);
     }
@@ -257,10 +263,10 @@ mod tests {
 
     use super::*;
 
-    fn asked(url: &str) -> Outgoing {
+    fn request(url: &str) -> OutgoingRequest {
         let url = url.parse().unwrap();
         let headers = HeaderMap::new();
-        Outgoing { method: Method::GET, url, headers, body: None, reach: Reach::Anywhere }
+        OutgoingRequest { method: Method::GET, url, headers, body: None, reach: Reach::Anywhere }
     }
 
     #[test]
@@ -291,13 +297,13 @@ mod tests {
     async fn a_public_server_leads_to_no_private_address() {
         let web = AuthHttp::new("https://1.1.1.1/mcp".parse().unwrap());
         for url in ["https://10.0.0.1/token", "https://localhost:1/token", "http://127.0.0.1:1/"] {
-            let err = web.send(asked(url)).await.unwrap_err();
-            assert!(matches!(err, Broken::Refused(_)), "{url}: {err}");
+            let err = web.send(request(url)).await.unwrap_err();
+            assert!(matches!(err, HttpError::Refused(_)), "{url}: {err}");
         }
         for server in ["http://127.0.0.1:9/mcp", "http://localhost:9/mcp", "https://10.0.0.2/mcp"] {
             let private = AuthHttp::new(server.parse().unwrap());
             for url in ["https://10.0.0.1/", "https://sso.internal/"] {
-                let reach = private.shared.reach(&url.parse().unwrap()).await.unwrap();
+                let reach = private.shared.allowed_reach(&url.parse().unwrap()).await.unwrap();
                 assert_eq!(reach, Reach::Anywhere, "{server} {url}");
             }
         }
@@ -314,25 +320,29 @@ mod tests {
         };
         for never in ["http://example.com/token", "https://10.0.0.1/token", "https://localhost:1/"]
         {
-            assert!(matches!(ask(never).await, Denied::Refused(_)), "{never}");
+            assert!(matches!(ask(never).await, TokenError::Refused(_)), "{never}");
         }
         let closed = AuthHttp::new("https://127.0.0.1:1/mcp".parse().unwrap());
         let request = http::Request::get("https://127.0.0.1:1/token").body(Vec::new()).unwrap();
         assert!(closed.execute_request(request).await.is_err());
         assert!(
-            matches!(closed.take_error(), Some(Denied::Unreachable(_))),
+            matches!(closed.take_error(), Some(TokenError::Unreachable(_))),
             "it may be there later"
         );
         web.requests.store(MAX_REQUESTS, Ordering::Relaxed);
         let many = ask("https://1.1.1.1/token").await;
-        assert_eq!(many, Denied::Refused("`1.1.1.1` leads to more than 60 addresses".to_owned()));
+        assert_eq!(
+            many,
+            TokenError::Refused("`1.1.1.1` leads to more than 60 addresses".to_owned())
+        );
     }
 
     #[tokio::test]
     async fn configured_urls_may_be_private() {
         let company = Some("https://10.0.0.1/token".parse().unwrap());
-        let web = AuthHttp::with_second("https://1.1.1.1/mcp".parse().unwrap(), company);
-        let reach = async |url: &str| web.shared.reach(&url.parse().unwrap()).await.unwrap();
+        let web = AuthHttp::with_second_server("https://1.1.1.1/mcp".parse().unwrap(), company);
+        let reach =
+            async |url: &str| web.shared.allowed_reach(&url.parse().unwrap()).await.unwrap();
         assert_eq!(reach("https://10.0.0.1/other").await, Reach::Anywhere);
         assert_eq!(reach("https://1.1.1.1/token").await, Reach::Anywhere);
         assert_eq!(reach("https://10.0.0.1:444/token").await, Reach::Public);
@@ -349,8 +359,8 @@ mod tests {
     #[tokio::test]
     async fn an_unresolved_name_is_resolved_again() {
         let web = AuthHttp::new("https://nobody.invalid/mcp".parse().unwrap());
-        let err = web.send(asked("https://1.1.1.1:1/token")).await.unwrap_err();
-        assert!(matches!(&err, Broken::Unsent(why) if why.contains("cannot be found")), "{err}");
+        let err = web.send(request("https://1.1.1.1:1/token")).await.unwrap_err();
+        assert!(matches!(&err, HttpError::Unsent(why) if why.contains("cannot be found")), "{err}");
         assert!(web.shared.is_private.get().is_none());
     }
 }

@@ -16,7 +16,7 @@ use super::super::{Confinement, Support, resolved_path::canonical_paths};
 /// The newest version that is used. An older kernel ignores rights that it does not know.
 const NEWEST_ABI: ABI = ABI::V9;
 /// The first version that restricts truncation of files.
-const FILE_ABI: ABI = ABI::V3;
+const FIRST_FILE_ABI: ABI = ABI::V3;
 pub(crate) const SYSTEM_FOLDERS: [&str; 14] = [
     "/bin",
     "/etc",
@@ -33,22 +33,22 @@ pub(crate) const SYSTEM_FOLDERS: [&str; 14] = [
     "/dev/random",
     "/dev/urandom",
 ];
-/// This folder contains secrets of the system. A command reads only the parts that every user may
-/// read.
+/// The folder with the system's configuration, which includes secrets. A command reads only the
+/// parts that every user may read.
 const ETC_FOLDER: &str = "/etc";
 /// Folders of the system in which people keep programs beside their secrets. As in `/etc`, a
 /// command reads only the parts that every user may read. Packages put no secrets into the rest of
 /// `/usr`.
 const MIXED_FOLDERS: [&str; 2] = ["/opt", "/usr/local"];
 const USR_FOLDER: &str = "/usr";
-/// Files and folders of [`MIXED_FOLDERS`] that are checked for each command. A folder that is left
-/// over cannot be read unless the configuration names it.
-const MAX_CHECKED: usize = 200_000;
-/// Home folders. Permission for a folder above them does not include them.
-const HOMES: [&str; 2] = ["/root", "/home"];
-/// Devices that any command may write. They store nothing. A terminal is not included, because a
-/// command could forge input.
-const DEVICES: [&str; 3] = ["/dev/full", "/dev/null", "/dev/zero"];
+/// Maximum number of files and folders in [`MIXED_FOLDERS`] that are checked for each command. A
+/// command cannot read a folder beyond this limit, unless the configuration names the folder.
+const MAX_CHECKED_ENTRIES: usize = 200_000;
+/// Home folders. A permission for `/` does not include them.
+const HOME_FOLDERS: [&str; 2] = ["/root", "/home"];
+/// Devices that any command may write, because they store nothing. A terminal is not included,
+/// because a command could forge input.
+const WRITABLE_DEVICES: [&str; 3] = ["/dev/full", "/dev/null", "/dev/zero"];
 
 pub(super) fn landlock_support() -> Support {
     Support {
@@ -63,7 +63,7 @@ pub(super) fn landlock_support() -> Support {
 /// Returns whether Landlock restricts files completely. Before version 3, a command could truncate
 /// any file.
 pub(crate) fn can_restrict_files() -> bool {
-    is_supported(|rules| rules.handle_access(AccessFs::from_all(FILE_ABI)))
+    is_supported(|rules| rules.handle_access(AccessFs::from_all(FIRST_FILE_ABI)))
 }
 
 fn is_supported(make: fn(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
@@ -81,22 +81,25 @@ pub(crate) fn block_outside_signals() -> io::Result<()> {
     restrict().map_err(|err: RulesetError| io::Error::other(err))
 }
 
-pub(super) fn apply(confinement: &Confinement, system: Readable) -> Result<(), RulesetError> {
+pub(super) fn apply(confinement: &Confinement, system: ReadablePaths) -> Result<(), RulesetError> {
     let mut all = AccessFs::from_all(NEWEST_ABI);
     if confinement.sockets {
         all.remove(AccessFs::ResolveUnix);
     }
     let read = AccessFs::from_read(NEWEST_ABI) & all;
-    let readable = system.add_named(&confinement.read);
+    let readable = system.add_configured(&confinement.read);
     let mut rules = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST_ABI))?;
     if !confinement.network {
         rules = rules.handle_access(AccessNet::from_all(NEWEST_ABI))?;
     }
     rules
         .create()?
-        .add_rules(path_beneath_rules(&readable.whole, read))?
+        .add_rules(path_beneath_rules(&readable.with_contents, read))?
         .add_rules(path_beneath_rules(&readable.listed, AccessFs::ReadDir))?
-        .add_rules(path_beneath_rules(DEVICES, read | AccessFs::WriteFile | AccessFs::Truncate))?
+        .add_rules(path_beneath_rules(
+            WRITABLE_DEVICES,
+            read | AccessFs::WriteFile | AccessFs::Truncate,
+        ))?
         .add_rules(path_beneath_rules(&confinement.write, all))?
         .restrict_self()
         .map(drop)
@@ -107,25 +110,26 @@ pub(super) fn apply(confinement: &Confinement, system: Readable) -> Result<(), R
 /// Landlock allows a folder only with all its contents. So a folder with secrets is split, and only
 /// its public parts are allowed.
 #[derive(Debug)]
-pub(super) struct Readable {
-    whole: Vec<PathBuf>,
-    /// Folders that were split. Their names may be listed.
+pub(super) struct ReadablePaths {
+    with_contents: Vec<PathBuf>,
+    /// Folders that were split into entries. Their names may be listed.
     listed: Vec<PathBuf>,
     /// Folders that not every user may list. Landlock lists them all the same, because a right to
-    /// list holds for everything below a folder.
-    pub(super) closed: Vec<PathBuf>,
+    /// list applies to everything below a folder.
+    pub(super) unlistable: Vec<PathBuf>,
     hidden: Vec<PathBuf>,
     checks_left: usize,
 }
 
-impl Default for Readable {
+impl Default for ReadablePaths {
     fn default() -> Self {
-        let (whole, listed, closed, hidden) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { whole, listed, closed, hidden, checks_left: usize::MAX }
+        let (with_contents, listed, unlistable, hidden) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { with_contents, listed, unlistable, hidden, checks_left: usize::MAX }
     }
 }
 
-impl Readable {
+impl ReadablePaths {
     pub(super) fn read_system(hidden: &[PathBuf]) -> Self {
         let mut readable = Self { hidden: canonical_paths(hidden), ..Self::default() };
         for folder in SYSTEM_FOLDERS {
@@ -135,12 +139,12 @@ impl Readable {
     }
 
     /// Adds the paths that the configuration names.
-    fn add_named(mut self, named: &[PathBuf]) -> Self {
+    fn add_configured(mut self, named: &[PathBuf]) -> Self {
         for path in named {
             match path.canonicalize() {
                 Ok(real) if real == Path::new("/") => self.add_root(),
                 Ok(real) if real == Path::new(ETC_FOLDER) => self.add_public(&real),
-                _ => self.whole.push(path.to_owned()),
+                _ => self.with_contents.push(path.to_owned()),
             }
         }
         self
@@ -150,7 +154,7 @@ impl Readable {
         if path == Path::new(ETC_FOLDER) {
             self.add_resolved(path);
         } else if MIXED_FOLDERS.iter().any(|mixed| path == Path::new(mixed)) {
-            self.checks_left = MAX_CHECKED;
+            self.checks_left = MAX_CHECKED_ENTRIES;
             self.add_resolved(path);
             self.checks_left = usize::MAX;
         } else if path == Path::new(USR_FOLDER) {
@@ -159,7 +163,7 @@ impl Readable {
                 self.add_system(&entry);
             }
         } else {
-            self.whole.push(path.to_owned());
+            self.with_contents.push(path.to_owned());
         }
     }
 
@@ -173,7 +177,7 @@ impl Readable {
     /// because that would include the names in the homes.
     fn add_root(&mut self) {
         for path in list_entries(Path::new("/")) {
-            if !HOMES.iter().any(|home| path == Path::new(home)) {
+            if !HOME_FOLDERS.iter().any(|home| path == Path::new(home)) {
                 self.add_system(&path);
             }
         }
@@ -181,7 +185,7 @@ impl Readable {
 
     fn add_public(&mut self, path: &Path) {
         if self.is_public(path) {
-            self.whole.push(path.to_owned());
+            self.with_contents.push(path.to_owned());
         }
     }
 
@@ -198,7 +202,7 @@ impl Readable {
             return meta.mode() & 0o004 != 0;
         }
         if meta.mode() & 0o005 != 0o005 {
-            self.closed.push(path.to_owned());
+            self.unlistable.push(path.to_owned());
             return false;
         }
         let (public, secret): (Vec<_>, Vec<_>) =
@@ -206,7 +210,7 @@ impl Readable {
         if secret.is_empty() {
             return true;
         }
-        self.whole.extend(public);
+        self.with_contents.extend(public);
         self.listed.push(path.to_owned());
         false
     }
@@ -244,15 +248,15 @@ mod tests {
         {
             fs::set_permissions(top.join(name), fs::Permissions::from_mode(mode)).unwrap();
         }
-        let mut readable = Readable::default();
+        let mut readable = ReadablePaths::default();
         readable.add_public(&top);
-        readable.whole.sort();
-        assert_eq!(readable.whole, [top.join("open"), top.join("ssl/certs")]);
+        readable.with_contents.sort();
+        assert_eq!(readable.with_contents, [top.join("open"), top.join("ssl/certs")]);
         assert_eq!(readable.listed, [top.join("ssl"), top.clone()]);
-        assert_eq!(readable.closed, [top.join("ssl/private")]);
-        let mut certs = Readable::default();
+        assert_eq!(readable.unlistable, [top.join("ssl/private")]);
+        let mut certs = ReadablePaths::default();
         certs.add_public(&top.join("ssl/certs"));
-        assert_eq!(certs.whole, [top.join("ssl/certs")]);
+        assert_eq!(certs.with_contents, [top.join("ssl/certs")]);
     }
 
     #[test]
@@ -264,18 +268,19 @@ mod tests {
             fs::write(top.join(name), "").unwrap();
             fs::set_permissions(top.join(name), fs::Permissions::from_mode(0o644)).unwrap();
         }
-        let mut readable = Readable { hidden: vec![top.join("faber.yaml")], ..Readable::default() };
+        let mut readable =
+            ReadablePaths { hidden: vec![top.join("faber.yaml")], ..ReadablePaths::default() };
         readable.add_public(&top);
-        assert_eq!((readable.whole, readable.listed), (vec![top.join("other")], vec![top]));
+        assert_eq!((readable.with_contents, readable.listed), (vec![top.join("other")], vec![top]));
     }
 
     #[test]
     fn a_folder_with_protected_programs_is_allowed_entry_by_entry() {
-        let mut readable = Readable::default();
+        let mut readable = ReadablePaths::default();
         readable.add_system(Path::new(USR_FOLDER));
         // `/usr/local` has its own rules, and the rest of `/usr` is allowed with all its contents.
-        assert!(readable.whole.contains(&PathBuf::from("/usr/bin")), "{readable:?}");
-        assert!(!readable.whole.contains(&PathBuf::from(USR_FOLDER)), "{readable:?}");
+        assert!(readable.with_contents.contains(&PathBuf::from("/usr/bin")), "{readable:?}");
+        assert!(!readable.with_contents.contains(&PathBuf::from(USR_FOLDER)), "{readable:?}");
         assert_eq!(readable.checks_left, usize::MAX);
     }
 
@@ -288,16 +293,16 @@ mod tests {
             fs::write(top.join(name), "").unwrap();
             fs::set_permissions(top.join(name), fs::Permissions::from_mode(0o644)).unwrap();
         }
-        let mut readable = Readable { checks_left: 3, ..Readable::default() };
+        let mut readable = ReadablePaths { checks_left: 3, ..ReadablePaths::default() };
         readable.add_public(&top);
-        assert_eq!((readable.whole.len(), readable.listed), (2, vec![top.clone()]));
-        let mut readable = Readable { checks_left: 4, ..Readable::default() };
+        assert_eq!((readable.with_contents.len(), readable.listed), (2, vec![top.clone()]));
+        let mut readable = ReadablePaths { checks_left: 4, ..ReadablePaths::default() };
         readable.add_public(&top);
-        assert_eq!(readable.whole, [top]);
+        assert_eq!(readable.with_contents, [top]);
     }
 
     #[test]
     fn truncating_a_file_needs_the_right_to_write() {
-        assert!(AccessFs::from_all(FILE_ABI).contains(AccessFs::Truncate));
+        assert!(AccessFs::from_all(FIRST_FILE_ABI).contains(AccessFs::Truncate));
     }
 }

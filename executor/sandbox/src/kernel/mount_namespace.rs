@@ -28,7 +28,7 @@ use nix::{
 /// `AppArmor`'s switch. If it is set, a new user namespace has no rights, and creating one would
 /// make the command the user `nobody`.
 const APPARMOR_RESTRICTION: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
-const NULL: &str = "/dev/null";
+const NULL_DEVICE: &str = "/dev/null";
 
 pub(super) fn enter_namespace() -> io::Result<()> {
     match unshare(CloneFlags::CLONE_NEWNS) {
@@ -51,22 +51,25 @@ fn enter_user_namespace() -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Makes all mounts read-only except `places` with their contents. Returns whether every mount
+/// Makes all mounts read-only except `writable` with their contents. Returns whether every mount
 /// changed. A broken mount, such as a lost network file system, is an error only if it overlaps
-/// `reach`.
-pub(super) fn make_read_only_except(places: &[PathBuf], reach: &[PathBuf]) -> io::Result<bool> {
-    if places.iter().any(|place| place.parent().is_none()) {
+/// `reachable`.
+pub(super) fn make_read_only_except(
+    writable: &[PathBuf],
+    reachable: &[PathBuf],
+) -> io::Result<bool> {
+    if writable.iter().any(|place| place.parent().is_none()) {
         return Ok(true);
     }
-    let is_within = |mount: &MountPoint| places.iter().any(|place| mount.at.starts_with(place));
+    let is_within = |mount: &MountPoint| writable.iter().any(|place| mount.at.starts_with(place));
     let mounted = list_mounts()?;
     // A bind mount keeps the flags of its source, including read-only.
-    for place in places {
+    for place in writable {
         bind_mount(place, place, place)?;
     }
     let mut is_whole = true;
     for mount in mounted.iter().filter(|mount| !is_within(mount)) {
-        is_whole &= mount.check_remount(mount.remount_read_only(), reach)?;
+        is_whole &= mount.check_remount(mount.remount_read_only(), reachable)?;
     }
     reopen_null()?;
     Ok(is_whole)
@@ -81,24 +84,24 @@ pub(super) fn bind_mount(from: &Path, to: &Path, called: &Path) -> io::Result<()
 #[derive(Debug, PartialEq)]
 struct MountPoint {
     at: PathBuf,
-    /// Flags that cannot be removed. A remount must repeat them.
-    held: MsFlags,
+    /// Flags that a process without rights cannot remove, so a remount must repeat them.
+    locked_flags: MsFlags,
 }
 
 impl MountPoint {
     fn remount_read_only(&self) -> nix::Result<()> {
         let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-        let flags = flags | MsFlags::MS_NOSUID | self.held;
+        let flags = flags | MsFlags::MS_NOSUID | self.locked_flags;
         mount(None::<&str>, &self.at, None::<&str>, flags, None::<&str>)
     }
 
     /// Returns whether the mount is read-only after a remount with this result.
-    fn check_remount(&self, done: nix::Result<()>, reach: &[PathBuf]) -> io::Result<bool> {
+    fn check_remount(&self, done: nix::Result<()>, reachable: &[PathBuf]) -> io::Result<bool> {
         let matters =
-            || reach.iter().any(|path| path.starts_with(&self.at) || self.at.starts_with(path));
+            || reachable.iter().any(|path| path.starts_with(&self.at) || self.at.starts_with(path));
         match done {
-            // Another mount hides this one, or the user cannot enter it. The command cannot reach
-            // it either.
+            // Ignores the error, because another mount hides this one or the user cannot enter it.
+            // The command cannot reach it either.
             Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => {
                 Ok(true)
             }
@@ -126,7 +129,7 @@ fn parse_mount(line: &[u8]) -> Option<MountPoint> {
         b"noexec" => MsFlags::MS_NOEXEC,
         _ => MsFlags::empty(),
     });
-    Some(MountPoint { at, held: locked_flags.collect() })
+    Some(MountPoint { at, locked_flags: locked_flags.collect() })
 }
 
 /// Decodes spaces and other special characters, written as a backslash and three octal digits.
@@ -145,7 +148,7 @@ fn unescape_octal(word: &[u8]) -> Vec<u8> {
 /// Reopens standard streams that are `/dev/null`. The old descriptors still belong to the writable
 /// mount.
 fn reopen_null() -> io::Result<()> {
-    let Ok(null) = File::options().read(true).write(true).open(NULL) else { return Ok(()) };
+    let Ok(null) = File::options().read(true).write(true).open(NULL_DEVICE) else { return Ok(()) };
     let meta = null.metadata()?;
     if !meta.file_type().is_char_device() {
         return Ok(());
@@ -171,10 +174,10 @@ mod tests {
     /// Regression: a broken network mount made every command fail.
     #[test]
     fn a_broken_mount_is_an_error_only_where_the_command_needs_it() {
-        let reach = ["/srv/root", "/usr"].map(PathBuf::from);
+        let reachable = ["/srv/root", "/usr"].map(PathBuf::from);
         let became = |at: &str, done| {
-            let mount = MountPoint { at: at.into(), held: MsFlags::empty() };
-            mount.check_remount(done, &reach).map_err(|err| err.to_string())
+            let mount = MountPoint { at: at.into(), locked_flags: MsFlags::empty() };
+            mount.check_remount(done, &reachable).map_err(|err| err.to_string())
         };
         assert_eq!(became("/mnt/nfs", Ok(())), Ok(true));
         assert_eq!(became("/mnt/nfs", Err(Errno::ESTALE)), Ok(false));
@@ -188,7 +191,7 @@ mod tests {
 
     #[test]
     fn mountinfo_lines_are_parsed() {
-        for (line, at, held) in [
+        for (line, at, locked_flags) in [
             (
                 "21 98 0:20 / /proc rw,nosuid,nodev,noexec,relatime shared:5 - proc proc rw",
                 "/proc",
@@ -199,7 +202,7 @@ mod tests {
         ] {
             assert_eq!(
                 parse_mount(line.as_bytes()),
-                Some(MountPoint { at: at.into(), held }),
+                Some(MountPoint { at: at.into(), locked_flags }),
                 "{line}"
             );
         }

@@ -4,9 +4,10 @@
 //! covered by unreadable files in the command's mount namespace. Programs that Faber runs are
 //! mounted read-only.
 //!
-//! A cover lies on a file. If another program replaces the file, the command sees the new one. So a
-//! background command, which may live for days, is refused. A missing file cannot be covered.
-//! Either a [placeholder](super::super::placeholders) exists, or the command is refused.
+//! A cover is mounted on a file. If another program replaces the file, the command sees the new
+//! one. So a background command, which may run for days, is refused. A missing file cannot be
+//! covered, so either a [placeholder](super::super::placeholders) exists, or the command is
+//! refused.
 
 mod hard_links;
 
@@ -32,7 +33,7 @@ use super::{
         Confinement, LaunchOrder, Lifetime, OWN_FOLDER_ADVICE,
         resolved_path::{ResolvedPath, canonical_paths, is_within},
     },
-    landlock::{Readable, SYSTEM_FOLDERS},
+    landlock::{ReadablePaths, SYSTEM_FOLDERS},
     mount_namespace::{self, bind_mount},
 };
 
@@ -42,41 +43,42 @@ const COVER_FOLDERS: [&str; 6] = ["/tmp", "/run", "/var", "/dev", "/etc", "/usr"
 
 #[derive(Default)]
 struct ProtectionMounts {
-    write: Vec<PathBuf>,
-    reach: Vec<PathBuf>,
+    writable: Vec<PathBuf>,
+    reachable: Vec<PathBuf>,
     /// Faber's files inside these folders, to be covered.
     hidden: Vec<PathBuf>,
-    closed: Vec<PathBuf>,
+    unlistable: Vec<PathBuf>,
     kept: Vec<PathBuf>,
-    links: Vec<PathBuf>,
-    free: Vec<PathBuf>,
+    symlinks: Vec<PathBuf>,
+    creatable: Vec<PathBuf>,
 }
 
 impl ProtectionMounts {
     /// Starts with the folders of a command. The configuration names those in `named`, and every
     /// command reads those in `system`.
-    fn new(confinement: &Confinement, named: &[PathBuf], system: &Readable) -> Self {
+    fn new(confinement: &Confinement, named: &[PathBuf], system: &ReadablePaths) -> Self {
         let reach = [named, canonical_paths(SYSTEM_FOLDERS).as_slice()].concat();
         let write = canonical_paths(&confinement.write);
-        // A command that names a file in such a folder must find the file.
+        // Leaves these folders uncovered, because a command that names a file in such a folder must
+        // find the file.
         let is_needed = |folder: &PathBuf| {
             is_within(folder, &write) || named.iter().any(|path| path.starts_with(folder))
         };
-        // The owner alone can list them, so another user needs no cover.
+        // If this user cannot list a folder, it needs no cover.
         let can_list = |folder: &PathBuf| fs::read_dir(folder).is_ok();
-        let mut closed = system.closed.clone();
-        closed.retain(|folder| !is_needed(folder) && can_list(folder));
-        Self { write, reach, closed, ..Self::default() }
+        let mut unlistable = system.unlistable.clone();
+        unlistable.retain(|folder| !is_needed(folder) && can_list(folder));
+        Self { writable: write, reachable: reach, unlistable, ..Self::default() }
     }
 
     /// Finds Faber's files that the command could reach by path, behind symlinks, or by hard links.
     fn find_paths(mut self, order: &LaunchOrder, named: &[PathBuf]) -> io::Result<Self> {
         let (hidden, kept) = (self.resolve_paths(&order.hidden)?, self.resolve_paths(&order.kept)?);
         let others = hard_links::find_hard_links(&hidden, named)?;
-        let near = hidden.into_iter().filter(|path| is_within(path, &self.reach));
+        let near = hidden.into_iter().filter(|path| is_within(path, &self.reachable));
         self.hidden = near.chain(others).collect();
-        let others = hard_links::find_hard_links(&kept, &self.write)?;
-        let near = kept.into_iter().filter(|path| is_within(path, &self.write));
+        let others = hard_links::find_hard_links(&kept, &self.writable)?;
+        let near = kept.into_iter().filter(|path| is_within(path, &self.writable));
         self.kept = near.chain(others).collect();
         Ok(self)
     }
@@ -86,11 +88,11 @@ impl ProtectionMounts {
         for path in paths {
             let resolved = ResolvedPath::resolve(path)
                 .map_err(|err| io::Error::other(format!("`{}`: {err}", path.display())))?;
-            if resolved.can_be_created() && is_within(&resolved.end, &self.write) {
-                self.free.push(resolved.end.clone());
+            if resolved.can_be_created() && is_within(&resolved.end, &self.writable) {
+                self.creatable.push(resolved.end.clone());
             }
-            let links = resolved.links.into_iter().filter(|link| is_within(link, &self.write));
-            self.links.extend(links);
+            let links = resolved.links.into_iter().filter(|link| is_within(link, &self.writable));
+            self.symlinks.extend(links);
             ends.extend(Some(resolved.end).filter(|_| resolved.exists));
         }
         Ok(ends)
@@ -104,12 +106,13 @@ impl ProtectionMounts {
             left.retain(|path| !is_covered(path));
             left
         };
-        let (kept, links, write) = (left(self.kept), left(self.links), outermost_paths(self.write));
-        Self { write, hidden, kept, links, ..self }
+        let (kept, links, write) =
+            (left(self.kept), left(self.symlinks), outermost_paths(self.writable));
+        Self { writable: write, hidden, kept, symlinks: links, ..self }
     }
 
     fn mount_all(&self) -> io::Result<bool> {
-        let is_whole = mount_namespace::make_read_only_except(&self.write, &self.reach)?;
+        let is_whole = mount_namespace::make_read_only_except(&self.writable, &self.reachable)?;
         cover_hidden(self)?;
         mount_read_only(self)?;
         pin_links(self)?;
@@ -123,30 +126,31 @@ impl ProtectionMounts {
 pub(super) fn protect_files(
     order: &LaunchOrder,
     confinement: &Confinement,
-    system: &Readable,
+    system: &ReadablePaths,
 ) -> io::Result<bool> {
     let named = canonical_paths(confinement.write.iter().chain(&confinement.read));
     let start = || ProtectionMounts::new(confinement, &named, system);
-    let work = match start().find_paths(order, &named) {
+    let mounts = match start().find_paths(order, &named) {
         Err(err) if confinement.required => return Err(err),
         found => found.unwrap_or_else(|_| start()).remove_nested(),
     };
     if confinement.required {
-        let own = [work.hidden.as_slice(), &work.kept, &work.links, &work.free].concat();
+        let own =
+            [mounts.hidden.as_slice(), &mounts.kept, &mounts.symlinks, &mounts.creatable].concat();
         let in_named = own.iter().find(|path| is_within(path, &named));
         if let Some(path) = in_named.filter(|_| order.life == Lifetime::Background) {
             let why = "cannot be hidden for as long as a command in the background may live";
             return Err(refused_error(path, why, &named));
         }
-        if let Some(path) = work.free.first() {
+        if let Some(path) = mounts.creatable.first() {
             return Err(refused_error(path, "does not exist, so it cannot be hidden", &named));
         }
     }
     let here = env::current_dir()?;
-    let is_whole = match mount_namespace::enter_namespace().and_then(|()| work.mount_all()) {
+    let is_whole = match mount_namespace::enter_namespace().and_then(|()| mounts.mount_all()) {
         Ok(is_whole) => is_whole,
         Err(err) => {
-            let first = work.hidden.iter().chain(&work.kept).chain(&work.links).next();
+            let first = mounts.hidden.iter().chain(&mounts.kept).chain(&mounts.symlinks).next();
             if let Some(first) = first.filter(|_| confinement.required) {
                 let why = format!("cannot be hidden on this machine ({err})");
                 return Err(refused_error(first, &why, &named));
@@ -154,7 +158,8 @@ pub(super) fn protect_files(
             false
         }
     };
-    // The process still stands in the uncovered folder. This call moves it into the namespace.
+    // The working directory is still the uncovered folder. This call enters the folder again,
+    // inside the namespace.
     env::set_current_dir(&here).map_err(|err| {
         let here = here.display();
         io::Error::other(format!("it cannot run in `{here}`: {err} (Faber's own files are hidden)"))
@@ -179,40 +184,44 @@ fn outermost_paths(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths
 }
 
-fn cover_hidden(work: &ProtectionMounts) -> io::Result<()> {
-    if work.hidden.is_empty() && work.closed.is_empty() {
+fn cover_hidden(mounts: &ProtectionMounts) -> io::Result<()> {
+    if mounts.hidden.is_empty() && mounts.unlistable.is_empty() {
         return Ok(());
     }
-    for path in &work.hidden {
-        pin_parents(path, &work.reach)?;
+    for path in &mounts.hidden {
+        pin_parents(path, &mounts.reachable)?;
     }
-    // Stays open, because the covers are created in a folder that may contain these files.
-    let held: Vec<_> = work.hidden.iter().map(|path| open_path(path)).collect::<io::Result<_>>()?;
-    // A folder that is removed meanwhile needs no cover.
-    let closed = work.closed.iter().filter(|folder| !is_within(folder, &work.hidden));
-    let closed: Vec<_> = closed.filter_map(|path| Some((path, open_path(path).ok()?))).collect();
-    let shop = COVER_FOLDERS.iter().map(Path::new).find(|folder| folder.is_dir());
-    let shop = shop.ok_or_else(|| io::Error::other("there is no folder such as `/tmp`"))?;
-    mount(Some("tmpfs"), shop, Some("tmpfs"), MsFlags::empty(), Some("size=64k"))?;
-    let (file, folder) = (shop.join("file"), shop.join("folder"));
+    // Keeps the files open, because the covers are created in a folder that may contain these
+    // files.
+    let held: Vec<_> =
+        mounts.hidden.iter().map(|path| open_path(path)).collect::<io::Result<_>>()?;
+    // Skips folders that were removed meanwhile.
+    let unlistable = mounts.unlistable.iter().filter(|folder| !is_within(folder, &mounts.hidden));
+    let unlistable: Vec<_> =
+        unlistable.filter_map(|path| Some((path, open_path(path).ok()?))).collect();
+    let cover_folder = COVER_FOLDERS.iter().map(Path::new).find(|folder| folder.is_dir());
+    let cover_folder =
+        cover_folder.ok_or_else(|| io::Error::other("there is no folder such as `/tmp`"))?;
+    mount(Some("tmpfs"), cover_folder, Some("tmpfs"), MsFlags::empty(), Some("size=64k"))?;
+    let (file, folder) = (cover_folder.join("file"), cover_folder.join("folder"));
     fs::write(&file, [])?;
     fs::create_dir(&folder)?;
     for cover in [&file, &folder] {
         fs::set_permissions(cover, Permissions::from_mode(0o0))?;
     }
-    for (path, held) in work.hidden.iter().zip(&held) {
+    for (path, held) in mounts.hidden.iter().zip(&held) {
         let cover = if held.metadata()?.is_dir() { &folder } else { &file };
         bind_mount(cover, &descriptor_path(held), path)?;
     }
-    for (path, held) in &closed {
+    for (path, held) in &unlistable {
         bind_mount(&folder, &descriptor_path(held), path)?;
     }
-    Ok(umount2(shop, MntFlags::MNT_DETACH)?)
+    Ok(umount2(cover_folder, MntFlags::MNT_DETACH)?)
 }
 
-fn mount_read_only(work: &ProtectionMounts) -> io::Result<()> {
-    for path in &work.kept {
-        pin_parents(path, &work.reach)?;
+fn mount_read_only(mounts: &ProtectionMounts) -> io::Result<()> {
+    for path in &mounts.kept {
+        pin_parents(path, &mounts.reachable)?;
         bind_mount(path, path, path)?;
         let only_read =
             MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | locked_flags(path)?;
@@ -222,9 +231,9 @@ fn mount_read_only(work: &ProtectionMounts) -> io::Result<()> {
 }
 
 /// Mounts each symlink on itself, so it can be followed but not replaced.
-fn pin_links(work: &ProtectionMounts) -> io::Result<()> {
-    for path in &work.links {
-        pin_parents(path, &work.reach)?;
+fn pin_links(mounts: &ProtectionMounts) -> io::Result<()> {
+    for path in &mounts.symlinks {
+        pin_parents(path, &mounts.reachable)?;
         let held = open_path(path)?;
         bind_mount(&descriptor_path(&held), &descriptor_path(&held), path)?;
     }
@@ -244,7 +253,7 @@ fn locked_flags(path: &Path) -> io::Result<MsFlags> {
 
 /// Mounts the folders between an allowed folder and `path` on themselves. Otherwise a command could
 /// move one and put another in that place.
-fn pin_parents(path: &Path, reach: &[PathBuf]) -> io::Result<()> {
+fn pin_parents(path: &Path, reachable: &[PathBuf]) -> io::Result<()> {
     let is_between =
         |path: &&Path| reach.iter().any(|top| path.starts_with(top) && *path != top.as_path());
     let mut between: Vec<_> = path.ancestors().skip(1).filter(is_between).collect();

@@ -18,7 +18,7 @@ use super::super::{Confinement, NEEDS_SECCOMP, unsupported_error};
 
 /// The bit that marks the number of an x32 call. The other bits are those of `x86_64`.
 #[cfg(target_arch = "x86_64")]
-const X32: i64 = 0x4000_0000;
+const X32_BIT: i64 = 0x4000_0000;
 const SOCKET_TYPE_MASK: u64 = 0xf;
 
 /// Objects that all processes of a user or of the machine share: keys, and System V and POSIX
@@ -64,10 +64,10 @@ const NAMESPACE_CALLS: [libc::c_long; 2] = [libc::SYS_unshare, libc::SYS_clone];
 type FilterError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Refused calls with their conditions. A call without conditions is always refused.
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type CallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// A condition on an argument: its index, the comparison and the value.
-type Check = (u8, SeccompCmpOp, u64);
+type ArgumentCheck = (u8, SeccompCmpOp, u64);
 
 /// Returns whether a filter can be applied here. A temporary thread tries an empty filter, because
 /// `/proc` does not always tell.
@@ -81,8 +81,8 @@ pub(super) fn is_supported() -> bool {
 
 /// Filters the calls of this thread and its future children for good. A call of another ABI ends
 /// the process. Without a mount namespace, more calls are refused.
-pub(super) fn apply(confinement: &Confinement, has_view: bool) -> io::Result<()> {
-    let filtered = build_filters(confinement, has_view)
+pub(super) fn apply(confinement: &Confinement, has_mount_namespace: bool) -> io::Result<()> {
+    let filtered = build_filters(confinement, has_mount_namespace)
         .and_then(|filters| Ok(filters.iter().try_for_each(|filter| apply_filter(filter))?));
     match filtered {
         Err(_) if confinement.required && confinement.restricts_sockets() => {
@@ -98,17 +98,18 @@ fn target_arch() -> Option<TargetArch> {
 
 fn build_filters(
     confinement: &Confinement,
-    has_view: bool,
+    has_mount_namespace: bool,
 ) -> Result<Vec<BpfProgram>, FilterError> {
-    // The error that a process also gets for a missing permission.
+    // Uses the error that a process also gets for a missing permission.
     let mut filters = vec![compile_filter(build_rules(confinement)?, libc::EACCES)?];
-    // A filter cannot read their arguments in memory. Programs fall back to older calls.
+    // These calls fail as unknown, because a filter cannot read their arguments in memory. Programs
+    // fall back to older calls.
     let unseen = with_x32([modes::UNFILTERABLE, libc::SYS_clone3].map(|call| (call, Vec::new())));
     filters.push(compile_filter(unseen, libc::ENOSYS)?);
-    if !has_view {
+    if !has_mount_namespace {
         let mut attributes = with_x32(modes::ATTRIBUTE_CALLS.map(|call| (call, Vec::new())));
         let kinds =
-            modes::ATTRIBUTE_REQUESTS.map(|request| all_of([(1, SeccompCmpOp::Eq, request)]));
+            modes::ATTRIBUTE_REQUESTS.map(|request| match_all([(1, SeccompCmpOp::Eq, request)]));
         let kinds = kinds.into_iter().collect::<Result<Vec<_>, _>>()?;
         attributes.insert(libc::SYS_ioctl, kinds.into_iter().flatten().collect());
         filters.push(compile_filter(attributes, libc::EOPNOTSUPP)?);
@@ -116,7 +117,7 @@ fn build_filters(
     Ok(filters)
 }
 
-fn compile_filter(rules: Rules, number: libc::c_int) -> Result<BpfProgram, FilterError> {
+fn compile_filter(rules: CallRules, number: libc::c_int) -> Result<BpfProgram, FilterError> {
     let target = target_arch().ok_or("no filter is known for this machine")?;
     let refused = SeccompAction::Errno(number.unsigned_abs());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, target)?;
@@ -124,16 +125,17 @@ fn compile_filter(rules: Rules, number: libc::c_int) -> Result<BpfProgram, Filte
 }
 
 /// Adds each rule also for the x32 number of its call.
-fn with_x32(rules: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) -> Rules {
+fn with_x32(rules: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) -> CallRules {
     #[cfg(target_arch = "x86_64")]
-    let both = |(call, any): (i64, Vec<SeccompRule>)| [(call | X32, any.clone()), (call, any)];
+    let call_pair =
+        |(call, any): (i64, Vec<SeccompRule>)| [(call | X32_BIT, any.clone()), (call, any)];
     #[cfg(not(target_arch = "x86_64"))]
-    let both = |rule| [rule];
-    rules.into_iter().flat_map(both).collect()
+    let call_pair = |rule| [rule];
+    rules.into_iter().flat_map(call_pair).collect()
 }
 
-fn build_rules(confinement: &Confinement) -> Result<Rules, FilterError> {
-    let mut refused: Rules = BTreeMap::new();
+fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
+    let mut refused: CallRules = BTreeMap::new();
     let mut refuse = |call: i64, any: Vec<SeccompRule>| {
         refused.entry(call).or_default().extend(any);
     };
@@ -146,15 +148,15 @@ fn build_rules(confinement: &Confinement) -> Result<Rules, FilterError> {
         known.push(libc::AF_UNIX);
     }
     let unknown = known.iter().map(|family| (0, SeccompCmpOp::Ne, as_argument(*family)));
-    refuse(libc::SYS_socket, all_of(unknown)?.into_iter().collect());
-    let mut pairs = vec![all_of([(0, SeccompCmpOp::Ne, as_argument(libc::AF_UNIX))])?];
+    refuse(libc::SYS_socket, match_all(unknown)?.into_iter().collect());
+    let mut pairs = vec![match_all([(0, SeccompCmpOp::Ne, as_argument(libc::AF_UNIX))])?];
     if !confinement.sockets {
-        // A datagram socket of a pair can still connect to a socket file.
+        // Refuses datagram pairs, because such a socket can still connect to a socket file.
         let kind = SeccompCmpOp::MaskedEq(SOCKET_TYPE_MASK);
-        pairs.push(all_of([(1, kind, as_argument(libc::SOCK_DGRAM))])?);
+        pairs.push(match_all([(1, kind, as_argument(libc::SOCK_DGRAM))])?);
     }
     refuse(libc::SYS_socketpair, pairs.into_iter().flatten().collect());
-    // This call can create sockets past any filter.
+    // Refuses this call, because it can create sockets past any filter.
     refuse(libc::SYS_io_uring_setup, Vec::new());
     for call in SHARED_CALLS {
         refuse(call, Vec::new());
@@ -162,25 +164,27 @@ fn build_rules(confinement: &Confinement) -> Result<Rules, FilterError> {
     // These calls change the limits and the scheduling of other processes. A limit on CPU time
     // could end them.
     for call in PROCESS_CALLS {
-        refuse(call, all_of([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
+        refuse(call, match_all([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
     }
     for (call, own) in PRIORITY_CALLS {
-        // Allows only single processes, and of these only the calling one.
+        // Allows these calls for a single process only, and only for the calling one.
         let any = [(0, SeccompCmpOp::Ne, own), (1, SeccompCmpOp::Ne, 0)];
-        let any = any.into_iter().map(|check| all_of([check]));
+        let any = any.into_iter().map(|check| match_all([check]));
         refuse(call, any.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
     for call in NAMESPACE_CALLS {
         let user = as_argument(libc::CLONE_NEWUSER);
-        refuse(call, all_of([(0, SeccompCmpOp::MaskedEq(user), user)])?.into_iter().collect());
+        refuse(call, match_all([(0, SeccompCmpOp::MaskedEq(user), user)])?.into_iter().collect());
     }
     for (call, checks) in modes::set_id_checks() {
-        refuse(call, all_of(checks)?.into_iter().collect());
+        refuse(call, match_all(checks)?.into_iter().collect());
     }
     Ok(with_x32(refused))
 }
 
-fn all_of(checks: impl IntoIterator<Item = Check>) -> Result<Option<SeccompRule>, FilterError> {
+fn match_all(
+    checks: impl IntoIterator<Item = ArgumentCheck>,
+) -> Result<Option<SeccompRule>, FilterError> {
     let conditions = checks.into_iter().map(|(argument, operator, value)| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
     });
@@ -218,16 +222,18 @@ mod tests {
             assert!(rules[&libc::SYS_io_uring_setup].is_empty(), "it is always refused");
             assert_eq!(rules[&libc::SYS_socket].is_empty(), !network && !sockets);
             if is_supported() {
-                let filters = |has_view| build_filters(&confinement, has_view).unwrap().len();
+                let filters = |has_mount_namespace| {
+                    build_filters(&confinement, has_mount_namespace).unwrap().len()
+                };
                 assert_eq!(filters(true) + 1, filters(false), "{network} {sockets}");
             }
         }
     }
 
     /// Runs a function in a thread of its own with the filters.
-    fn filtered<T: Send>(has_view: bool, what: impl FnOnce() -> T + Send) -> T {
+    fn run_filtered<T: Send>(has_mount_namespace: bool, what: impl FnOnce() -> T + Send) -> T {
         let run = || {
-            apply(&Confinement::default(), has_view).unwrap();
+            apply(&Confinement::default(), has_mount_namespace).unwrap();
             what()
         };
         thread::scope(|scope| scope.spawn(run).join()).unwrap()
@@ -240,7 +246,7 @@ mod tests {
             return;
         }
         let (plain, user) = (CloneFlags::CLONE_FS, CloneFlags::CLONE_NEWUSER);
-        filtered(true, || {
+        run_filtered(true, || {
             assert_eq!(unshare(plain), Ok(()));
             for flags in [user, user | CloneFlags::CLONE_NEWNS, user | plain] {
                 assert_eq!(unshare(flags), Err(Errno::EACCES), "{flags:?}");
@@ -282,7 +288,7 @@ mod tests {
             let path = folder.path().join(name);
             options.write(true).custom_flags(flags).mode(mode).open(path).map_err(|err| err.kind())
         };
-        filtered(true, || {
+        run_filtered(true, || {
             for mode in [0o755, 0o1777, 0] {
                 assert_eq!(chmod(mode), Ok(()), "{mode:o}");
             }
@@ -306,7 +312,7 @@ mod tests {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let set = |has_view: bool| {
+        let set = |has_mount_namespace: bool| {
             let run = || {
                 let mut python = std::process::Command::new("python3");
                 python.args([
@@ -319,7 +325,7 @@ mod tests {
                     "python3 is missing: run `./tests/run`, which installs what the tests need",
                 )
             };
-            String::from_utf8(filtered(has_view, run).stdout).unwrap()
+            String::from_utf8(run_filtered(has_mount_namespace, run).stdout).unwrap()
         };
         assert_eq!(set(false), format!("{}\n", libc::EOPNOTSUPP));
         assert!(["", "95\n"].contains(&&*set(true)), "the file system may have none");

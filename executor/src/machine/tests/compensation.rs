@@ -5,22 +5,22 @@ use super::*;
 /// `a`, then `b` and `c`, then `x`. All but `x` have a compensation.
 fn steps() -> Vec<UncheckedStep> {
     vec![
-        undoable(call("a", &[])),
-        undoable(call("b", &["a"])),
-        undoable(call("c", &["a"])),
+        with_compensation(call("a", &[])),
+        with_compensation(call("b", &["a"])),
+        with_compensation(call("c", &["a"])),
         call("x", &["b", "c"]),
     ]
 }
 
 /// All steps before `x` have succeeded, `c` before `b`.
-fn done() -> Story {
-    let mut story = Story::with(steps(), compensating());
-    story.ok("a").ok("c").ok("b");
+fn story_before_last_step() -> Story {
+    let mut story = Story::with_options(steps(), compensating_options());
+    story.succeed("a").succeed("c").succeed("b");
     story
 }
 
 /// Returns the compensated steps, in order.
-fn undone(story: &Story) -> Vec<String> {
+fn compensated_steps(story: &Story) -> Vec<String> {
     let undone = story
         .log
         .iter()
@@ -31,11 +31,11 @@ fn undone(story: &Story) -> Vec<String> {
 
 #[test]
 fn succeeded_steps_are_compensated_in_reverse_order() {
-    let mut story = done();
-    story.end("x", Err(failed()));
+    let mut story = story_before_last_step();
+    story.end_step("x", Err(failed_error()));
     assert_eq!(story.state(), ExecutionState::Compensating);
     assert_eq!(story.called_with("b/undo"), json!({ "of": { "by": "b" } }));
-    story.ok("b/undo").ok("c/undo").ok("a/undo").check(expect![[r#"
+    story.succeed("b/undo").succeed("c/undo").succeed("a/undo").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started, c#1 started
         0 c#1 succeeded {"by":"c"}
@@ -45,54 +45,55 @@ fn succeeded_steps_are_compensated_in_reverse_order() {
         0 c#1 compensated {"by":"c/undo"}, a#1 compensation_started
         0 a#1 compensated {"by":"a/undo"}, finished Failed
     "#]]);
-    let b = story.execution.step(story.number("b"));
+    let b = story.execution.step(story.step_number("b"));
     assert!(b.is_compensated() && b.output().is_some());
-    story.survives_every_cut();
-    let tally = story.is_over(ExecutionState::Failed);
+    story.assert_survives_every_cut();
+    let tally = story.assert_finished(ExecutionState::Failed);
     assert_eq!((tally.successful, tally.failed), (3, 1));
 }
 
 #[test]
 fn steps_that_run_at_the_failure_are_awaited_and_compensated() {
-    let mut story = Story::with(steps(), compensating());
-    story.ok("a").end("b", Err(failed()));
+    let mut story = Story::with_options(steps(), compensating_options());
+    story.succeed("a").end_step("b", Err(failed_error()));
     assert_eq!(story.state(), ExecutionState::InProgress);
-    story.ok("c").check(expect![[r#"
+    story.succeed("c").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started, c#1 started
         0 b#1 failed tool.failed, x skipped ExecutionFailed
         0 c#1 succeeded {"by":"c"}, compensation_started, c#1 compensation_started
     "#]]);
-    story.ok("c/undo").ok("a/undo");
-    assert_eq!(undone(&story), ["c", "a"]);
-    story.is_over(ExecutionState::Failed);
+    story.succeed("c/undo").succeed("a/undo");
+    assert_eq!(compensated_steps(&story), ["c", "a"]);
+    story.assert_finished(ExecutionState::Failed);
 }
 
 #[test]
 fn no_step_is_compensated_without_the_option() {
     let mut story = Story::new(steps());
-    story.ok("a").ok("c").end("b", Err(failed()));
-    assert_eq!(undone(&story), Vec::<String>::new());
-    story.is_over(ExecutionState::Failed);
+    story.succeed("a").succeed("c").end_step("b", Err(failed_error()));
+    assert_eq!(compensated_steps(&story), Vec::<String>::new());
+    story.assert_finished(ExecutionState::Failed);
 }
 
 #[test]
 fn a_completed_execution_is_not_compensated() {
-    let mut story = done();
-    story.ok("x");
-    assert_eq!(undone(&story), Vec::<String>::new());
-    story.is_over(ExecutionState::Completed);
-    let steps = vec![undoable(call("a", &[])), on_error(OnError::Continue, call("b", &[]))];
-    let mut survived = Story::with(steps, compensating());
-    survived.ok("a").end("b", Err(failed()));
-    assert_eq!(undone(&survived), Vec::<String>::new());
-    survived.is_over(ExecutionState::Completed);
+    let mut story = story_before_last_step();
+    story.succeed("x");
+    assert_eq!(compensated_steps(&story), Vec::<String>::new());
+    story.assert_finished(ExecutionState::Completed);
+    let steps =
+        vec![with_compensation(call("a", &[])), on_error(OnError::Continue, call("b", &[]))];
+    let mut survived = Story::with_options(steps, compensating_options());
+    survived.succeed("a").end_step("b", Err(failed_error()));
+    assert_eq!(compensated_steps(&survived), Vec::<String>::new());
+    survived.assert_finished(ExecutionState::Completed);
 }
 
 #[test]
 fn a_failure_before_any_success_compensates_nothing() {
-    let mut story = Story::with(steps(), compensating());
-    story.end("a", Err(failed())).check(expect![[r"
+    let mut story = Story::with_options(steps(), compensating_options());
+    story.end_step("a", Err(failed_error())).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 failed tool.failed, b skipped ExecutionFailed, c skipped ExecutionFailed,
           x skipped ExecutionFailed, finished Failed
@@ -101,12 +102,12 @@ fn a_failure_before_any_success_compensates_nothing() {
 
 #[test]
 fn a_cancelled_execution_is_compensated_after_all_steps_stopped() {
-    let mut story = Story::with(steps(), compensating());
-    story.ok("a").cancel().ok("c");
+    let mut story = Story::with_options(steps(), compensating_options());
+    story.succeed("a").cancel().succeed("c");
     assert_eq!(story.state(), ExecutionState::InProgress, "`b` was asked to stop and still runs");
-    story.end("b", Err(stopped()));
+    story.end_step("b", Err(cancelled_error()));
     assert_eq!(story.state(), ExecutionState::Compensating);
-    story.cancel().ok("c/undo").ok("a/undo").check(expect![[r#"
+    story.cancel().succeed("c/undo").succeed("a/undo").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started, c#1 started
         0 cancel_requested, x cancelled
@@ -119,11 +120,11 @@ fn a_cancelled_execution_is_compensated_after_all_steps_stopped() {
 
 #[test]
 fn an_execution_past_its_deadline_is_compensated_without_a_deadline() {
-    let options = ExecutionOptions { deadline_ms: Some(50), ..compensating() };
-    let mut story = Story::with(steps(), options);
-    story.ok("a").ok("b").wake(50).end("c", Err(stopped()));
-    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Compensating, None));
-    story.wake(5_000).ok("b/undo").ok("a/undo").check(expect![[r#"
+    let options = ExecutionOptions { deadline_ms: Some(50), ..compensating_options() };
+    let mut story = Story::with_options(steps(), options);
+    story.succeed("a").succeed("b").wake_at(50).end_step("c", Err(cancelled_error()));
+    assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Compensating, None));
+    story.wake_at(5_000).succeed("b/undo").succeed("a/undo").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started, c#1 started
         0 b#1 succeeded {"by":"b"}
@@ -136,18 +137,19 @@ fn an_execution_past_its_deadline_is_compensated_without_a_deadline() {
 
 #[test]
 fn items_are_compensated_one_by_one_with_their_own_outputs() {
-    let each = with(json!({ "it": "{{item}}" }), undoable(call("each", &["a"])));
+    let each =
+        with_parameters(json!({ "it": "{{item}}" }), with_compensation(call("each", &["a"])));
     let mut each = for_each("{{a}}", each);
     each.compensate.as_mut().unwrap().parameters =
         Arc::new(json!({ "of": "{{each}}", "it": "{{item}}", "at": "{{index}}", "all": "{{a}}" }));
     let steps = vec![call("a", &[]), each];
-    let mut story = Story::with(steps, compensating());
-    story.end("a", Ok(json!(["x", "y", "z"])));
-    story.end("each[2]", Ok(json!("Z"))).end("each[0]", Ok(json!("X")));
-    story.end("each[1]", Err(failed()));
+    let mut story = Story::with_options(steps, compensating_options());
+    story.end_step("a", Ok(json!(["x", "y", "z"])));
+    story.end_step("each[2]", Ok(json!("Z"))).end_step("each[0]", Ok(json!("X")));
+    story.end_step("each[1]", Err(failed_error()));
     let expected = json!({ "of": "X", "it": "x", "at": 0, "all": ["x", "y", "z"] });
     assert_eq!(story.called_with("each[0]/undo"), expected);
-    story.ok("each[0]/undo").ok("each[2]/undo").check(expect![[r#"
+    story.succeed("each[0]/undo").succeed("each[2]/undo").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded ["x","y","z"], each#1 started of 3, each[0]#1 started,
           each[1]#1 started, each[2]#1 started
@@ -158,18 +160,18 @@ fn items_are_compensated_one_by_one_with_their_own_outputs() {
         0 each[0]#1 compensated {"by":"each[0]/undo"}, each[2]#1 compensation_started
         0 each[2]#1 compensated {"by":"each[2]/undo"}, finished Failed
     "#]]);
-    assert!(story.execution.step(story.number("each")).is_compensated());
+    assert!(story.execution.step(story.step_number("each")).is_compensated());
 }
 
 #[test]
 fn a_compensation_is_retried_by_its_own_policy() {
-    let mut a = undoable(call("a", &[]));
+    let mut a = with_compensation(call("a", &[]));
     let policy = &mut a.compensate.as_mut().unwrap().policy;
     (policy.retry.max_attempts, policy.retry.jitter) = (2, false);
-    let mut story = Story::with(vec![a, call("x", &["a"])], compensating());
-    story.ok("a").end("x", Err(failed())).end("a/undo", Err(failed()));
-    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Compensating, Some(100)));
-    story.claim().wake(100).ok("a/undo").check(expect![[r#"
+    let mut story = Story::with_options(vec![a, call("x", &["a"])], compensating_options());
+    story.succeed("a").end_step("x", Err(failed_error())).end_step("a/undo", Err(failed_error()));
+    assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Compensating, Some(100)));
+    story.claim().wake_at(100).succeed("a/undo").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, x#1 started
         0 x#1 failed tool.failed, compensation_started, a#1 compensation_started
@@ -178,14 +180,18 @@ fn a_compensation_is_retried_by_its_own_policy() {
         100 a#2 compensation_started
         100 a#2 compensated {"by":"a/undo"}, finished Failed
     "#]]);
-    story.survives_every_cut();
+    story.assert_survives_every_cut();
 }
 
 /// A Steno saga is stuck if an undo action fails. Conductor starts two failure workflows.
 #[test]
 fn a_failed_compensation_does_not_stop_the_others() {
-    let mut story = done();
-    story.end("x", Err(failed())).ok("b/undo").end("c/undo", Err(failed())).ok("a/undo");
+    let mut story = story_before_last_step();
+    story
+        .end_step("x", Err(failed_error()))
+        .succeed("b/undo")
+        .end_step("c/undo", Err(failed_error()))
+        .succeed("a/undo");
     story.check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started, c#1 started
@@ -196,8 +202,8 @@ fn a_failed_compensation_does_not_stop_the_others() {
         0 c#1 compensation_failed tool.failed, a#1 compensation_started
         0 a#1 compensated {"by":"a/undo"}, finished Failed
     "#]]);
-    assert_eq!(undone(&story), ["b", "a"]);
-    let c = story.execution.step(story.number("c"));
+    assert_eq!(compensated_steps(&story), ["b", "a"]);
+    let c = story.execution.step(story.step_number("c"));
     assert!(!c.is_compensated());
     assert!(matches!(c.undo.as_ref().unwrap().state, StepState::Failed(_)));
     assert_eq!(c.output(), Some(&json!({ "by": "c" })), "its output is kept");
@@ -208,18 +214,20 @@ fn a_failed_compensation_does_not_stop_the_others() {
 
 #[test]
 fn an_interrupted_compensation_with_an_effect_is_not_repeated() {
-    let mut once = undoable(call("b", &["a"]));
+    let mut once = with_compensation(call("b", &["a"]));
     once.compensate.as_mut().unwrap().policy.effect = Effect::Once;
-    let steps = vec![undoable(call("a", &[])), once, call("x", &["b"])];
-    let mut story = Story::with(steps, compensating());
-    story.ok("a").ok("b").end("x", Err(failed())).claim().check(expect![[r#"
+    let steps = vec![with_compensation(call("a", &[])), once, call("x", &["b"])];
+    let mut story = Story::with_options(steps, compensating_options());
+    story.succeed("a").succeed("b").end_step("x", Err(failed_error())).claim().check(expect![[
+        r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started
         0 b#1 succeeded {"by":"b"}, x#1 started
         0 x#1 failed tool.failed, compensation_started, b#1 compensation_started
         0 claimed, b#1 compensation_failed tool.outcome_unknown, a#1 compensation_started
-    "#]]);
-    story.claim().ok("a/undo").check(expect![[r#"
+    "#
+    ]]);
+    story.claim().succeed("a/undo").check(expect![[r#"
         0 claimed, a#1 compensation_interrupted, a#2 compensation_started
         0 a#2 compensated {"by":"a/undo"}, finished Failed
     "#]]);
@@ -227,32 +235,35 @@ fn an_interrupted_compensation_with_an_effect_is_not_repeated() {
 
 #[test]
 fn a_compensation_with_unresolved_parameters_fails_alone() {
-    let mut b = undoable(call("b", &["a"]));
+    let mut b = with_compensation(call("b", &["a"]));
     b.compensate.as_mut().unwrap().parameters = Arc::new(json!({ "of": "{{b.missing}}" }));
-    let steps = vec![undoable(call("a", &[])), b, call("x", &["b"])];
-    let options = ExecutionOptions { strict_templates: Some(true), ..compensating() };
-    let mut story = Story::with(steps, options);
-    story.ok("a").ok("b").end("x", Err(failed())).ok("a/undo").check(expect![[r#"
+    let steps = vec![with_compensation(call("a", &[])), b, call("x", &["b"])];
+    let options = ExecutionOptions { strict_templates: Some(true), ..compensating_options() };
+    let mut story = Story::with_options(steps, options);
+    story.succeed("a").succeed("b").end_step("x", Err(failed_error())).succeed("a/undo").check(
+        expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started
         0 b#1 succeeded {"by":"b"}, x#1 started
         0 x#1 failed tool.failed, compensation_started,
           b#1 compensation_failed template.unresolved, a#1 compensation_started
         0 a#1 compensated {"by":"a/undo"}, finished Failed
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_compensation_may_sleep_and_may_not_wait_for_a_signal() {
-    let mut a = undoable(call("a", &[]));
+    let mut a = with_compensation(call("a", &[]));
     let undo = a.compensate.as_mut().unwrap();
     (undo.tool, undo.parameters) = ("flow.sleep".parse().unwrap(), Arc::new(json!({ "ms": 70 })));
-    let mut b = undoable(call("b", &["a"]));
+    let mut b = with_compensation(call("b", &["a"]));
     let undo = b.compensate.as_mut().unwrap();
     (undo.tool, undo.parameters) =
         ("flow.wait".parse().unwrap(), Arc::new(json!({ "name": "go" })));
-    let mut story = Story::with(vec![a, b, call("x", &["b"])], compensating());
-    story.ok("a").ok("b").end("x", Err(failed())).claim().wake(70).check(expect![[r#"
+    let mut story = Story::with_options(vec![a, b, call("x", &["b"])], compensating_options());
+    story.succeed("a").succeed("b").end_step("x", Err(failed_error())).claim().wake_at(70).check(
+        expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started
         0 b#1 succeeded {"by":"b"}, x#1 started
@@ -260,16 +271,17 @@ fn a_compensation_may_sleep_and_may_not_wait_for_a_signal() {
           b#1 compensation_failed tool.invalid_parameters, a#1 compensation_started until 70
         0 claimed
         70 a#1 compensated null, finished Failed
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_pause_does_not_delay_compensations() {
-    let mut story = Story::with(steps(), compensating());
-    story.ok("a").tell(Command::Pause).ok("b").end("c", Err(failed()));
+    let mut story = Story::with_options(steps(), compensating_options());
+    story.succeed("a").send_command(Command::Pause).succeed("b").end_step("c", Err(failed_error()));
     assert_eq!(story.state(), ExecutionState::Compensating);
     assert!(!story.execution.is_paused());
-    story.ok("b/undo").ok("a/undo").check(expect![[r#"
+    story.succeed("b/undo").succeed("a/undo").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started, c#1 started
         0 paused
@@ -284,41 +296,44 @@ fn a_pause_does_not_delay_compensations() {
 /// Otherwise no other worker would find an execution that a draining worker leaves.
 #[test]
 fn an_open_compensation_counts_as_work() {
-    let mut story = done();
-    let (task, result) = (story.task("x"), Err(failed()));
+    let mut story = story_before_last_step();
+    let (task, result) = (story.task("x"), Err(failed_error()));
     let ended = Input::Ended { task, attempt: Attempt::FIRST, result };
-    let moment = Moment { now: at(0), may_start: false, effects: None };
+    let moment = DecisionContext { now: time_at(0), may_start: false, effects: None };
     let events = decide(&mut story.execution, ended, moment);
     story.log.extend(events);
     assert_eq!(story.state(), ExecutionState::Compensating);
     assert!(story.execution.agenda().has_work());
-    story.replays();
-    story.claim().ok("b/undo").ok("c/undo").ok("a/undo");
-    story.is_over(ExecutionState::Failed);
+    story.assert_replays();
+    story.claim().succeed("b/undo").succeed("c/undo").succeed("a/undo");
+    story.assert_finished(ExecutionState::Failed);
 }
 
 #[test]
 fn a_succeeded_sub_plan_is_compensated_by_a_call() {
-    let steps = vec![undoable(sub_plan("p", &[])), call("x", &["p"])];
-    let mut story = Story::with(steps, compensating());
-    story.end("p", Ok(json!({ "out": 1 }))).end("x", Err(failed()));
+    let steps = vec![with_compensation(sub_plan("p", &[])), call("x", &["p"])];
+    let mut story = Story::with_options(steps, compensating_options());
+    story.end_step("p", Ok(json!({ "out": 1 }))).end_step("x", Err(failed_error()));
     assert!(story.execution.agenda().has_calls(), "a call undoes the step");
     assert_eq!(story.called_with("p/undo"), json!({ "of": { "out": 1 } }));
-    story.ok("p/undo");
-    story.is_over(ExecutionState::Failed);
+    story.succeed("p/undo");
+    story.assert_finished(ExecutionState::Failed);
 }
 
 #[test]
 fn ten_thousand_items_are_compensated_with_two_events_each() {
     const ITEMS: usize = 10_000;
     let list = Value::Array((0..ITEMS).map(Value::from).collect());
-    let each = for_each("{{a}}", undoable(call("each", &["a"])));
-    let mut story = Story::with(vec![call("a", &[]), each, call("x", &["each"])], compensating());
-    story.end("a", Ok(list)).run(|task| match task.step.get() {
-        2 => Err(failed()),
+    let each = for_each("{{a}}", with_compensation(call("each", &["a"])));
+    let mut story = Story::with_options(
+        vec![call("a", &[]), each, call("x", &["each"])],
+        compensating_options(),
+    );
+    story.end_step("a", Ok(list)).run(|task| match task.step.get() {
+        2 => Err(failed_error()),
         _ => Ok(json!(task.part.item)),
     });
     let undone = story.log.iter().filter(|recorded| recorded.event.part().undo).count();
     assert_eq!(undone, 2 * ITEMS);
-    story.is_over(ExecutionState::Failed);
+    story.assert_finished(ExecutionState::Failed);
 }

@@ -7,21 +7,29 @@ fn verdict(error: Option<ToolError>) -> CheckedStep {
     CheckedStep { parameters, warnings: vec!["look".to_owned()], error }
 }
 
-fn dry(steps: Vec<UncheckedStep>, verdicts: Vec<CheckedStep>) -> Story {
+fn dry_run_story(steps: Vec<UncheckedStep>, verdicts: Vec<CheckedStep>) -> Story {
     let plan = plan(steps);
-    let options = ExecutionOptions { dry_run: true, ..compensating() };
+    let options = ExecutionOptions { dry_run: true, ..compensating_options() };
     let created = Created::new(plan.id(), plan.info().request, options);
     let id = "exec_1_aaaaaaaaa".parse().unwrap();
-    let (execution, log) = dry_run_events(id, &plan, created, at(0), verdicts).unwrap();
-    let (starts, limited) = (BTreeSet::new(), Arc::default());
-    Story { execution, log, now: at(0), commands: 0, told: 1, starts, limited }
+    let (execution, log) = dry_run_events(id, &plan, created, time_at(0), verdicts).unwrap();
+    let (decision_starts, limited_tools) = (BTreeSet::new(), Arc::default());
+    Story {
+        execution,
+        log,
+        now: time_at(0),
+        commands: 0,
+        checked_events: 1,
+        decision_starts,
+        limited_tools,
+    }
 }
 
-fn everything() -> Vec<UncheckedStep> {
+fn all_step_kinds() -> Vec<UncheckedStep> {
     vec![
-        approved(call("a", &[])),
-        when("a == 1", call("b", &["a"])),
-        for_each("{{a}}", undoable(call("c", &["a"]))),
+        with_approval(call("a", &[])),
+        with_condition("a == 1", call("b", &["a"])),
+        for_each("{{a}}", with_compensation(call("c", &["a"]))),
         sub_plan("d", &["b"]),
         sleep("e", 10, &[]),
         wait("f", "go", &["e"]),
@@ -30,7 +38,7 @@ fn everything() -> Vec<UncheckedStep> {
 
 #[test]
 fn a_dry_run_starts_no_step_and_finishes_at_once() {
-    let mut story = dry(everything(), vec![verdict(None); 6]);
+    let mut story = dry_run_story(all_step_kinds(), vec![verdict(None); 6]);
     story.check(expect![[r"
         0 a checked, a skipped DryRun, b checked, b skipped DryRun, c checked, c skipped DryRun,
           d checked, d skipped DryRun, e checked, e skipped DryRun, f checked, f skipped DryRun,
@@ -40,7 +48,7 @@ fn a_dry_run_starts_no_step_and_finishes_at_once() {
         assert_eq!((step.attempts, step.warnings.len()), (0, 1));
         assert_eq!(step.parameters.as_deref(), Some(&json!({ "x": "{{a.y}}" })));
     }
-    let tally = story.is_over(ExecutionState::Completed);
+    let tally = story.assert_finished(ExecutionState::Completed);
     assert_eq!(tally.skipped, 6);
 }
 
@@ -48,21 +56,21 @@ fn a_dry_run_starts_no_step_and_finishes_at_once() {
 fn a_step_that_could_not_run_fails_a_dry_run_after_all_checks() {
     let mut verdicts = vec![verdict(None); 6];
     verdicts[0].error = Some(ToolError::new(ErrorCode::INVALID_PARAMETERS, "no"));
-    let mut story = dry(everything(), verdicts);
+    let mut story = dry_run_story(all_step_kinds(), verdicts);
     story.check(expect![[r"
         0 a checked, a#1 failed tool.invalid_parameters, b checked, b skipped DryRun, c checked,
           c skipped DryRun, d checked, d skipped DryRun, e checked, e skipped DryRun, f checked,
           f skipped DryRun, finished Failed
     "]]);
-    let tally = story.is_over(ExecutionState::Failed);
+    let tally = story.assert_finished(ExecutionState::Failed);
     assert_eq!((tally.failed, tally.skipped), (1, 5));
 }
 
 #[test]
 fn a_dry_run_needs_a_check_of_every_step() {
-    let plan = plan(everything());
+    let plan = plan(all_step_kinds());
     let options = ExecutionOptions::default();
     let created = Created::new(plan.id(), plan.info().request, options);
     let id = "exec_1_aaaaaaaaa".parse().unwrap();
-    assert!(dry_run_events(id, &plan, created, at(0), vec![verdict(None)]).is_err());
+    assert!(dry_run_events(id, &plan, created, time_at(0), vec![verdict(None)]).is_err());
 }

@@ -15,14 +15,14 @@ fn a_slow_branch_does_not_delay_a_fast_one() {
         call("join", &["slow", "fastest"]),
     ];
     let mut story = Story::new(steps);
-    story.ok("fast").ok("faster").ok("fastest").check(expect![[r#"
+    story.succeed("fast").succeed("faster").succeed("fastest").check(expect![[r#"
         0 claimed, slow#1 started, fast#1 started
         0 fast#1 succeeded {"by":"fast"}, faster#1 started
         0 faster#1 succeeded {"by":"faster"}, fastest#1 started
         0 fastest#1 succeeded {"by":"fastest"}
     "#]]);
-    story.ok("slow").ok("join");
-    story.is_over(ExecutionState::Completed);
+    story.succeed("slow").succeed("join");
+    story.assert_finished(ExecutionState::Completed);
 }
 
 /// A long loop that could use every slot leaves some to other steps.
@@ -37,14 +37,14 @@ fn a_long_loop_does_not_delay_the_branch_beside_it() {
         call("d", &["c"]),
     ];
     let options = ExecutionOptions { max_parallel: Some(4), ..Default::default() };
-    let mut story = Story::with(steps, options);
-    story.end("a", Ok(list));
-    story.ok("b").ok("each[0]");
-    assert_eq!(story.execution.step(story.number("c")).state.name(), "running");
-    story.ok("c").ok("each[1]");
-    assert_eq!(story.execution.step(story.number("d")).state.name(), "running");
+    let mut story = Story::with_options(steps, options);
+    story.end_step("a", Ok(list));
+    story.succeed("b").succeed("each[0]");
+    assert_eq!(story.execution.step(story.step_number("c")).state.name(), "running");
+    story.succeed("c").succeed("each[1]");
+    assert_eq!(story.execution.step(story.step_number("d")).state.name(), "running");
     story.run(|_| Ok(json!(0)));
-    story.is_over(ExecutionState::Completed);
+    story.assert_finished(ExecutionState::Completed);
 }
 
 /// Conductor: a join of 6,000 forks finished before they did.
@@ -56,7 +56,7 @@ fn a_join_of_six_thousand_branches_starts_after_the_last() {
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
     steps.push(call("join", &all));
     let mut story = Story::new(steps);
-    let join = story.number("join");
+    let join = story.step_number("join");
     for n in 0..BRANCHES {
         assert_eq!(story.execution.step(join).state, StepState::Pending, "after {n}");
         let agenda = story.execution.agenda();
@@ -66,10 +66,10 @@ fn a_join_of_six_thousand_branches_starts_after_the_last() {
         story.end_task(task, Ok(json!(n)));
     }
     assert_eq!(story.execution.step(join).state.name(), "running");
-    story.ok("join");
+    story.succeed("join");
     let begun = story.log.iter().filter(|recorded| recorded.event.kind() == "step_started").count();
     assert_eq!(begun, BRANCHES + 1, "each once");
-    story.is_over(ExecutionState::Completed);
+    story.assert_finished(ExecutionState::Completed);
 }
 
 /// Conductor: the same with 6,000 items of one list.
@@ -79,18 +79,18 @@ fn a_dependent_of_six_thousand_items_starts_after_the_last() {
     let steps = vec![
         call("a", &[]),
         for_each("{{a}}", call("each", &["a"])),
-        with(json!({ "all": "{{each}}" }), call("join", &["each"])),
+        with_parameters(json!({ "all": "{{each}}" }), call("join", &["each"])),
     ];
     let mut story = Story::new(steps);
-    story.end("a", Ok(list));
+    story.end_step("a", Ok(list));
     for n in 0..6_000 {
-        assert_eq!(story.execution.step(story.number("join")).state, StepState::Pending);
+        assert_eq!(story.execution.step(story.step_number("join")).state, StepState::Pending);
         let task = *story.execution.agenda().running().first().unwrap();
         story.end_task(task, Ok(json!(n)));
     }
     assert_eq!(story.called_with("join")["all"].as_array().unwrap().len(), 6_000);
-    story.ok("join");
-    story.is_over(ExecutionState::Completed);
+    story.succeed("join");
+    story.assert_finished(ExecutionState::Completed);
 }
 
 /// Conductor: a join on nothing completes at once, or never.
@@ -99,11 +99,11 @@ fn a_loop_without_items_lets_its_dependents_start() {
     let steps = vec![
         call("a", &[]),
         for_each("{{a}}", call("each", &["a"])),
-        when("false", call("no", &["a"])),
-        when("each.size() == 0 && no == null", call("join", &["each", "no"])),
+        with_condition("false", call("no", &["a"])),
+        with_condition("each.size() == 0 && no == null", call("join", &["each", "no"])),
     ];
     let mut story = Story::new(steps);
-    story.end("a", Ok(json!([]))).ok("join").check(expect![[r#"
+    story.end_step("a", Ok(json!([]))).succeed("join").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded [], no skipped Condition, each#1 started of 0, each#1 succeeded,
           join#1 started
@@ -117,18 +117,18 @@ fn a_failed_optional_branch_does_not_start_the_join_early() {
     let steps = vec![
         on_error(OnError::Ignore, call("optional", &[])),
         call("other", &[]),
-        with(
+        with_parameters(
             json!({ "got": ["{{optional}}", "{{other.by}}"] }),
             call("join", &["optional", "other"]),
         ),
     ];
     let mut story = Story::new(steps);
-    story.end("optional", Err(failed()));
-    assert_eq!(story.execution.step(story.number("join")).state, StepState::Pending);
-    story.ok("other");
+    story.end_step("optional", Err(failed_error()));
+    assert_eq!(story.execution.step(story.step_number("join")).state, StepState::Pending);
+    story.succeed("other");
     assert_eq!(story.called_with("join"), json!({ "got": [null, "other"] }));
-    story.ok("join");
-    story.is_over(ExecutionState::Completed);
+    story.succeed("join");
+    story.assert_finished(ExecutionState::Completed);
 }
 
 /// Conductor: a parent is skipped. A plain join is then skipped at once, and a join with a
@@ -136,17 +136,17 @@ fn a_failed_optional_branch_does_not_start_the_join_early() {
 #[test]
 fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
     let steps = vec![
-        when("false", call("skipped", &[])),
+        with_condition("false", call("skipped", &[])),
         call("other", &[]),
         call("plain", &["skipped", "other"]),
-        when("other.by == 'other'", call("own", &["skipped", "other", "plain"])),
+        with_condition("other.by == 'other'", call("own", &["skipped", "other", "plain"])),
     ];
     let mut story = Story::new(steps);
     story.check(expect![[r"
         0 claimed, skipped skipped Condition, other#1 started, plain skipped Dependency
     "]]);
-    assert_eq!(story.execution.step(story.number("own")).state, StepState::Pending);
-    story.ok("other").ok("own").check(expect![[r#"
+    assert_eq!(story.execution.step(story.step_number("own")).state, StepState::Pending);
+    story.succeed("other").succeed("own").check(expect![[r#"
         0 other#1 succeeded {"by":"other"}, own#1 started
         0 own#1 succeeded {"by":"own"}, finished Completed
     "#]]);
@@ -157,56 +157,64 @@ fn a_join_over_a_skipped_branch_is_skipped_or_decides_for_itself() {
 fn a_suspended_branch_keeps_its_siblings_results() {
     let steps = vec![
         call("a", &[]),
-        approved(call("b", &[])),
+        with_approval(call("b", &[])),
         wait("w", "go", &[]),
         call("c", &[]),
-        with(
+        with_parameters(
             json!(["{{a.by}}", "{{b.by}}", "{{w}}", "{{c.by}}"]),
             call("join", &["a", "b", "w", "c"]),
         ),
     ];
     let mut story = Story::new(steps);
-    story.ok("a").claim().approve("b", true).ok("c").claim().ok("b");
+    story.succeed("a").claim().approve("b", true).succeed("c").claim().succeed("b");
     assert_eq!(story.state(), ExecutionState::Waiting);
     story.claim().signal("go", json!("w"));
     assert_eq!(story.called_with("join"), json!(["a", "b", "w", "c"]));
-    story.ok("join");
-    story.is_over(ExecutionState::Completed);
+    story.succeed("join");
+    story.assert_finished(ExecutionState::Completed);
 }
 
 /// Mastra: the items of a loop that are suspended resume with the data of another.
 #[test]
 fn suspended_items_keep_their_own_results() {
-    let each = on_error(OnError::Wait, with(json!({ "it": "{{item}}" }), call("each", &["a"])));
+    let each =
+        on_error(OnError::Wait, with_parameters(json!({ "it": "{{item}}" }), call("each", &["a"])));
     let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", each)]);
-    story.end("a", Ok(json!(["x", "y", "z"])));
+    story.end_step("a", Ok(json!(["x", "y", "z"])));
     story
-        .end("each[0]", Err(failed()))
-        .end("each[1]", Ok(json!("Y")))
-        .end("each[2]", Err(failed()));
+        .end_step("each[0]", Err(failed_error()))
+        .end_step("each[1]", Ok(json!("Y")))
+        .end_step("each[2]", Err(failed_error()));
     story.claim().approve("each[2]", true);
     assert_eq!(story.called_with("each[2]"), json!({ "it": "z" }));
-    story.end("each[2]", Ok(json!("Z"))).claim().approve("each[0]", true);
-    story.end("each[0]", Ok(json!("X")));
+    story.end_step("each[2]", Ok(json!("Z"))).claim().approve("each[0]", true);
+    story.end_step("each[0]", Ok(json!("X")));
     assert_eq!(story.output("each"), json!(["X", "Y", "Z"]));
-    story.is_over(ExecutionState::Completed);
+    story.assert_finished(ExecutionState::Completed);
 }
 
 /// Kestra: a paused or waiting task holds its slot, so all other tasks wait for it.
 #[test]
 fn a_waiting_step_holds_no_slot() {
     let steps = vec![
-        approved(call("a", &[])),
+        with_approval(call("a", &[])),
         wait("w", "go", &[]),
-        tries(2, call("r", &[])),
+        with_attempts(2, call("r", &[])),
         on_error(OnError::Wait, call("d", &[])),
         call("z", &[]),
     ];
     let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
-    let mut story = Story::with(steps, options);
-    story.end("r", Err(failed())).end("d", Err(failed()));
-    assert_eq!(story.execution.step(story.number("z")).state.name(), "running");
-    story.ok("z").wake(100).ok("r").approve("a", true).ok("a").approve("d", true).ok("d");
+    let mut story = Story::with_options(steps, options);
+    story.end_step("r", Err(failed_error())).end_step("d", Err(failed_error()));
+    assert_eq!(story.execution.step(story.step_number("z")).state.name(), "running");
+    story
+        .succeed("z")
+        .wake_at(100)
+        .succeed("r")
+        .approve("a", true)
+        .succeed("a")
+        .approve("d", true)
+        .succeed("d");
     story.signal("go", json!(1)).check(expect![[r#"
         0 claimed, a waiting approval, w waiting signal go, r#1 started
         0 r#1 retry_scheduled tool.failed until 100, d#1 started
@@ -225,15 +233,20 @@ fn a_waiting_step_holds_no_slot() {
 /// Kestra: a loop inside a limit of one deadlocks with itself.
 #[test]
 fn a_loop_with_one_slot_finishes() {
-    let each = width(1, tries(2, on_error(OnError::Wait, call("each", &["a"]))));
-    for options in [sequential(), ExecutionOptions { max_parallel: Some(1), ..Default::default() }]
+    let each =
+        with_max_parallel(1, with_attempts(2, on_error(OnError::Wait, call("each", &["a"]))));
+    for options in
+        [sequential_options(), ExecutionOptions { max_parallel: Some(1), ..Default::default() }]
     {
         let steps = vec![call("a", &[]), for_each("{{a}}", each.clone()), call("z", &["each"])];
-        let mut story = Story::with(steps, options);
-        story.end("a", Ok(json!([1, 2, 3])));
-        story.end("each[0]", Err(failed())).wake(100).end("each[0]", Err(failed()));
-        story.ok("each[1]").approve("each", true).run(|_| Ok(json!(0)));
-        story.is_over(ExecutionState::Completed);
+        let mut story = Story::with_options(steps, options);
+        story.end_step("a", Ok(json!([1, 2, 3])));
+        story
+            .end_step("each[0]", Err(failed_error()))
+            .wake_at(100)
+            .end_step("each[0]", Err(failed_error()));
+        story.succeed("each[1]").approve("each", true).run(|_| Ok(json!(0)));
+        story.assert_finished(ExecutionState::Completed);
     }
 }
 
@@ -241,19 +254,20 @@ fn a_loop_with_one_slot_finishes() {
 /// has its own slots, and its parent needs no worker.
 #[test]
 fn a_sub_plan_does_not_need_a_slot_of_its_parent() {
-    let mut story = Story::with(vec![sub_plan("p", &[]), call("b", &[])], sequential());
+    let mut story =
+        Story::with_options(vec![sub_plan("p", &[]), call("b", &[])], sequential_options());
     assert!(!story.execution.agenda().has_calls());
-    story.end("p", Ok(json!(1))).ok("b");
-    story.is_over(ExecutionState::Completed);
+    story.end_step("p", Ok(json!(1))).succeed("b");
+    story.assert_finished(ExecutionState::Completed);
 }
 
 /// Kestra: an approval that approves itself after thirty seconds.
 #[test]
 fn an_approval_is_given_by_a_person_only() {
-    let mut story = Story::new(vec![approved(call("a", &[]))]);
-    story.wake(1 << 40).claim().signal("a", json!(true)).tell(Command::Pause);
-    story.tell(Command::Resume).wake(1 << 41);
-    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, None));
+    let mut story = Story::new(vec![with_approval(call("a", &[]))]);
+    story.wake_at(1 << 40).claim().signal("a", json!(true)).send_command(Command::Pause);
+    story.send_command(Command::Resume).wake_at(1 << 41);
+    assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Waiting, None));
 }
 
 /// Argo: a plan without retries left stays running forever.
@@ -261,13 +275,13 @@ fn an_approval_is_given_by_a_person_only() {
 fn exhausted_retries_finish_the_execution_for_every_kind_of_step() {
     let list = json!([1, 2]);
     for kind in [OnError::Fail, OnError::Continue, OnError::Ignore] {
-        let a = tries(3, on_error(kind, call("b", &[])));
-        let each = tries(3, on_error(kind, for_each("{{a}}", call("each", &["a"]))));
+        let a = with_attempts(3, on_error(kind, call("b", &[])));
+        let each = with_attempts(3, on_error(kind, for_each("{{a}}", call("each", &["a"]))));
         let steps = vec![call("a", &[]), a, each, call("c", &["b"]), call("d", &["each"])];
         let mut story = Story::new(steps);
-        story.end("a", Ok(list.clone()));
+        story.end_step("a", Ok(list.clone()));
         for _ in 0..10 {
-            story.run(|_| Err(failed()));
+            story.run(|_| Err(failed_error()));
             let Some(at) = wake_at(&story.execution) else { break };
             story.now = at;
             story.decide(&Input::Woken);
@@ -279,10 +293,10 @@ fn exhausted_retries_finish_the_execution_for_every_kind_of_step() {
 /// Argo: memoized outputs are not used if there are retries.
 #[test]
 fn a_cached_output_succeeds_during_a_retry() {
-    let mut story = Story::new(vec![tries(2, call("a", &[])), call("b", &["a"])]);
-    story.end("a", Err(failed())).wake(100);
+    let mut story = Story::new(vec![with_attempts(2, call("a", &[])), call("b", &["a"])]);
+    story.end_step("a", Err(failed_error())).wake_at(100);
     let (task, result) =
         (story.task("a"), Ok(CallOutput { cached: true, ..CallOutput::from(json!(1)) }));
-    story.decide(&Input::Ended { task, attempt: Attempt::nth_after(1), result }).ok("b");
-    story.is_over(ExecutionState::Completed);
+    story.decide(&Input::Ended { task, attempt: Attempt::nth_after(1), result }).succeed("b");
+    story.assert_finished(ExecutionState::Completed);
 }

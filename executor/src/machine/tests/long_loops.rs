@@ -3,14 +3,19 @@
 use expect_test::expect;
 
 use super::{
-    loops::{a_loop, begun, begun_with, each},
+    loops::{a_loop, loop_step, start_loop, start_loop_with},
     *,
 };
 
 #[test]
 fn cancelling_during_a_loop_stops_every_item() {
-    let mut story = begun(width(2, tries(2, each())), json!([1, 2, 3, 4]));
-    story.ok("each[0]").end("each[1]", Err(failed())).cancel().end("each[2]", Err(stopped()));
+    let mut story =
+        start_loop(with_max_parallel(2, with_attempts(2, loop_step())), json!([1, 2, 3, 4]));
+    story
+        .succeed("each[0]")
+        .end_step("each[1]", Err(failed_error()))
+        .cancel()
+        .end_step("each[2]", Err(cancelled_error()));
     story.check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2,3,4], each#1 started of 4, each[0]#1 started, each[1]#1 started
@@ -19,15 +24,15 @@ fn cancelling_during_a_loop_stops_every_item() {
         0 cancel_requested, each[1] cancelled, each[3] cancelled
         0 each[2] cancelled, each cancelled, finished Cancelled
     "#]]);
-    let tally = story.is_over(ExecutionState::Cancelled);
+    let tally = story.assert_finished(ExecutionState::Cancelled);
     assert_eq!((tally.successful, tally.cancelled), (1, 1));
 }
 
 #[test]
 fn a_deadline_during_a_loop_fails_the_step() {
     let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
-    let mut story = begun_with(width(1, each()), json!([1, 2]), options);
-    story.wake(50).end("each[0]", Err(stopped())).check(expect![[r"
+    let mut story = start_loop_with(with_max_parallel(1, loop_step()), json!([1, 2]), options);
+    story.wake_at(50).end_step("each[0]", Err(cancelled_error())).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2], each#1 started of 2, each[0]#1 started
         50 deadline_passed, each[1] skipped ExecutionFailed
@@ -40,20 +45,21 @@ fn a_deadline_during_a_loop_fails_the_step() {
 #[test]
 fn a_loop_whose_items_miss_the_deadline_fails() {
     for kind in [OnError::Continue, OnError::Ignore] {
-        for (effect, end) in [(Effect::Read, stopped()), (Effect::Once, stopped())] {
+        for (effect, end) in [(Effect::Read, cancelled_error()), (Effect::Once, cancelled_error())]
+        {
             let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
-            let each = on_error(kind, super::effect(effect, each()));
-            let mut story = begun_with(each, json!([1, 2]), options);
-            story.wake(50).end("each[0]", Err(end.clone())).end("each[1]", Err(end));
-            story.is_over(ExecutionState::Failed);
+            let each = on_error(kind, super::effect(effect, loop_step()));
+            let mut story = start_loop_with(each, json!([1, 2]), options);
+            story.wake_at(50).end_step("each[0]", Err(end.clone())).end_step("each[1]", Err(end));
+            story.assert_finished(ExecutionState::Failed);
             // An item that failed by itself was not cut off.
             let each = on_error(kind, super::effect(effect, super::loops::each()));
             let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
-            let mut story = begun_with(each, json!([1, 2]), options);
-            story.end("each[0]", Err(failed()));
-            story.now = at(60);
-            story.ok("each[1]");
-            story.is_over(ExecutionState::Completed);
+            let mut story = start_loop_with(each, json!([1, 2]), options);
+            story.end_step("each[0]", Err(failed_error()));
+            story.now = time_at(60);
+            story.succeed("each[1]");
+            story.assert_finished(ExecutionState::Completed);
         }
     }
 }
@@ -61,24 +67,27 @@ fn a_loop_whose_items_miss_the_deadline_fails() {
 #[test]
 fn a_failure_elsewhere_awaits_running_items_and_starts_no_others() {
     for kind in [OnError::Fail, OnError::Continue, OnError::Ignore] {
-        let mut steps = a_loop(width(1, on_error(kind, each())));
+        let mut steps = a_loop(with_max_parallel(1, on_error(kind, loop_step())));
         steps.push(call("x", &[]));
         let mut story = Story::new(steps);
-        story.end("a", Ok(json!([1, 2, 3]))).end("x", Err(failed())).ok("each[0]");
-        let items = story.execution.step(story.number("each")).items.as_deref().unwrap();
+        story
+            .end_step("a", Ok(json!([1, 2, 3])))
+            .end_step("x", Err(failed_error()))
+            .succeed("each[0]");
+        let items = story.execution.step(story.step_number("each")).items.as_deref().unwrap();
         assert!(matches!(
             items.as_slice()[2].state,
             StepState::Skipped(SkipReason::ExecutionFailed)
         ));
-        let tally = story.is_over(ExecutionState::Failed);
+        let tally = story.assert_finished(ExecutionState::Failed);
         assert_eq!((tally.successful, tally.failed, tally.cancelled), (1, 1, 1));
     }
 }
 
 #[test]
 fn an_item_with_an_unknown_outcome_is_not_retried() {
-    let mut story = begun(effect(Effect::Once, tries(3, each())), json!([1, 2]));
-    story.ok("each[0]").claim().check(expect![[r#"
+    let mut story = start_loop(effect(Effect::Once, with_attempts(3, loop_step())), json!([1, 2]));
+    story.succeed("each[0]").claim().check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2], each#1 started of 2, each[0]#1 started, each[1]#1 started
         0 each[0]#1 succeeded {"by":"each[0]"}
@@ -90,12 +99,12 @@ fn an_item_with_an_unknown_outcome_is_not_retried() {
 #[test]
 fn a_too_long_list_fails_the_step() {
     let list = Value::Array(vec![json!(0); limits::ITEMS + 1]);
-    let mut story = begun(each(), list);
-    let StepState::Failed(error) = &story.execution.step(story.number("each")).state else {
+    let mut story = start_loop(loop_step(), list);
+    let StepState::Failed(error) = &story.execution.step(story.step_number("each")).state else {
         panic!("it is not over");
     };
     assert_eq!(error.code, ErrorCode::INVALID_PARAMETERS);
-    story.is_over(ExecutionState::Failed);
+    story.assert_finished(ExecutionState::Failed);
 }
 
 /// The cost of a decision must not grow with the number of items, or this test takes minutes.
@@ -103,7 +112,7 @@ fn a_too_long_list_fails_the_step() {
 fn ten_thousand_items_cost_two_events_each() {
     const ITEMS: usize = 10_000;
     let list = Value::Array((0..ITEMS).map(Value::from).collect());
-    let mut story = begun(width(7, each()), list);
+    let mut story = start_loop(with_max_parallel(7, loop_step()), list);
     let mut events = story.log.len();
     for n in 0..ITEMS {
         let running = story.execution.agenda().running();
@@ -121,13 +130,14 @@ fn ten_thousand_items_cost_two_events_each() {
         panic!("the list ends last");
     };
     assert_eq!(*output, None, "the log has each output once");
-    story.is_over(ExecutionState::Completed);
+    story.assert_finished(ExecutionState::Completed);
 }
 
 #[test]
 fn a_log_with_more_items_than_the_limit_is_corrupt() {
-    let mut story = Story::new(vec![call("a", &[]), for_each("{{a}}", each()), call("x", &[])]);
-    story.end("a", Ok(json!([1])));
+    let mut story =
+        Story::new(vec![call("a", &[]), for_each("{{a}}", loop_step()), call("x", &[])]);
+    story.end_step("a", Ok(json!([1])));
     let plan = Arc::clone(story.execution.plan());
     for (step, part, items) in [
         ("each", Part::WHOLE, Some(u32::MAX)),
@@ -152,7 +162,7 @@ fn a_log_with_more_items_than_the_limit_is_corrupt() {
             key: None,
             effect: None,
         });
-        let recorded = RecordedEvent { seq: execution.seq().next(), at: at(0), event };
+        let recorded = RecordedEvent { seq: execution.seq().next(), at: time_at(0), event };
         assert!(execution.apply(&recorded).is_err(), "{step} {part:?} {items:?}");
     }
 }

@@ -4,17 +4,17 @@ use super::*;
 
 #[test]
 fn approval_is_requested_after_dependencies_with_rendered_parameters() {
-    let asked = with(json!({ "who": "{{a.by}}" }), approved(call("b", &["a"])));
+    let asked = with_parameters(json!({ "who": "{{a.by}}" }), with_approval(call("b", &["a"])));
     let mut story = Story::new(vec![call("a", &[]), asked]);
-    story.approve("b", true).ok("a").check(expect![[r#"
+    story.approve("b", true).succeed("a").check(expect![[r#"
         0 claimed, a#1 started
         0 command_ignored
         0 a#1 succeeded {"by":"a"}, b waiting approval
     "#]]);
-    let b = story.execution.step(story.number("b"));
+    let b = story.execution.step(story.step_number("b"));
     assert_eq!(b.parameters.as_deref(), Some(&json!({ "who": "a" })));
     assert_eq!(story.state(), ExecutionState::Waiting);
-    story.approve("b", true).ok("b").check(expect![[r#"
+    story.approve("b", true).succeed("b").check(expect![[r#"
         0 b approved, b#1 started
         0 b#1 succeeded {"by":"b"}, finished Completed
     "#]]);
@@ -22,39 +22,44 @@ fn approval_is_requested_after_dependencies_with_rendered_parameters() {
 
 #[test]
 fn a_person_is_needed_until_nothing_waits() {
-    let steps = vec![call("a", &[]), approved(call("b", &[])), wait("w", "go", &[])];
+    let steps = vec![call("a", &[]), with_approval(call("b", &[])), wait("w", "go", &[])];
     let mut story = Story::new(steps.clone());
     let needs = |story: &Story| story.execution.needs_person();
     assert!(needs(&story), "b waits for an approval, and w for a signal");
     assert_eq!(story.state(), ExecutionState::InProgress, "a runs");
     assert!(needs(story.approve("b", true)), "w still waits");
     assert!(!needs(story.signal("go", json!(1))));
-    assert!(needs(story.tell(Command::Pause)));
-    assert!(!needs(story.tell(Command::Resume)));
-    assert!(!needs(story.ok("a").ok("b")), "the execution has finished");
+    assert!(needs(story.send_command(Command::Pause)));
+    assert!(!needs(story.send_command(Command::Resume)));
+    assert!(!needs(story.succeed("a").succeed("b")), "the execution has finished");
 
     let mut cancelled = Story::new(steps);
-    assert!(!needs(cancelled.tell(Command::Cancel { reason: None })), "only a is awaited");
+    assert!(!needs(cancelled.send_command(Command::Cancel { reason: None })), "only a is awaited");
 
     let mut failed_once = Story::new(vec![on_error(OnError::Wait, call("a", &[]))]);
     assert!(!needs(&failed_once));
-    assert!(needs(failed_once.end("a", Err(failed()))), "a person decides about the error");
+    assert!(
+        needs(failed_once.end_step("a", Err(failed_error()))),
+        "a person decides about the error"
+    );
     assert!(!needs(failed_once.approve("a", true)), "the step starts again");
     let unknown = ToolError::outcome_unknown("the connection was lost");
-    assert!(needs(failed_once.end("a", Err(unknown))), "the outcome of the call is unknown");
+    assert!(needs(failed_once.end_step("a", Err(unknown))), "the outcome of the call is unknown");
     assert!(!needs(failed_once.approve("a", false)));
 }
 
 #[test]
 fn a_rejected_approval_fails_the_step() {
-    let mut story = Story::new(vec![approved(call("a", &[])), call("b", &["a"])]);
+    let mut story = Story::new(vec![with_approval(call("a", &[])), call("b", &["a"])]);
     story.approve("a", false).check(expect![[r"
         0 claimed, a waiting approval
         0 a#1 failed step.rejected, b skipped ExecutionFailed, finished Failed
     "]]);
-    let mut goes_on =
-        Story::new(vec![on_error(OnError::Ignore, approved(call("a", &[]))), call("b", &["a"])]);
-    goes_on.approve("a", false).ok("b").check(expect![[r#"
+    let mut goes_on = Story::new(vec![
+        on_error(OnError::Ignore, with_approval(call("a", &[]))),
+        call("b", &["a"]),
+    ]);
+    goes_on.approve("a", false).succeed("b").check(expect![[r#"
         0 claimed, a waiting approval
         0 a#1 failed step.rejected, b#1 started
         0 b#1 succeeded {"by":"b"}, finished Completed
@@ -63,8 +68,14 @@ fn a_rejected_approval_fails_the_step() {
 
 #[test]
 fn an_approval_stays_valid_for_retries_and_claims() {
-    let mut story = Story::new(vec![tries(2, approved(call("a", &[])))]);
-    story.claim().approve("a", true).claim().end("a", Err(failed())).wake(100).ok("a");
+    let mut story = Story::new(vec![with_attempts(2, with_approval(call("a", &[])))]);
+    story
+        .claim()
+        .approve("a", true)
+        .claim()
+        .end_step("a", Err(failed_error()))
+        .wake_at(100)
+        .succeed("a");
     story.check(expect![[r#"
         0 claimed, a waiting approval
         0 claimed
@@ -86,7 +97,7 @@ fn a_signal_ends_a_wait_whether_it_comes_early_or_late() {
         0 signal_received, w#1 succeeded {"x":1}, finished Completed
     "#]]);
     let mut early = Story::new(vec![call("a", &[]), wait("w", "go", &["a"])]);
-    early.signal("go", json!(1)).signal("go", json!(2)).claim().ok("a").check(expect![[r#"
+    early.signal("go", json!(1)).signal("go", json!(2)).claim().succeed("a").check(expect![[r#"
         0 claimed, a#1 started
         0 signal_received
         0 signal_received
@@ -110,7 +121,7 @@ fn each_signal_ends_one_wait_in_order_of_arrival() {
 
 #[test]
 fn a_wait_may_need_approval_first() {
-    let mut story = Story::new(vec![approved(wait("w", "go", &[]))]);
+    let mut story = Story::new(vec![with_approval(wait("w", "go", &[]))]);
     story.signal("go", json!(1)).approve("w", true).check(expect![[r"
         0 claimed, w waiting approval
         0 signal_received
@@ -120,7 +131,8 @@ fn a_wait_may_need_approval_first() {
 
 #[test]
 fn a_wait_without_a_signal_name_is_invalid() {
-    let mut story = Story::new(vec![with(json!({ "name": 7 }), step("w", "flow.wait", &[]))]);
+    let mut story =
+        Story::new(vec![with_parameters(json!({ "name": 7 }), step("w", "flow.wait", &[]))]);
     story.check(expect![[r"
         0 claimed, w#1 failed tool.invalid_parameters, finished Failed
     "]]);
@@ -148,10 +160,15 @@ fn a_repeated_command_counts_once() {
 #[test]
 fn an_approval_of_a_step_that_does_not_wait_changes_nothing() {
     let mut story = Story::new(vec![call("a", &[]), wait("w", "go", &[])]);
-    story.told = story.log.len();
+    story.checked_events = story.log.len();
     story.approve("a", true).approve("a", false).approve("w", true).approve("w", false);
     let nobody = "nobody".parse().unwrap();
-    story.tell(Command::Approve { step: nobody, item: None, approved: true, comment: None });
+    story.send_command(Command::Approve {
+        step: nobody,
+        item: None,
+        approved: true,
+        comment: None,
+    });
     story.check(expect![[r"
         0 command_ignored
         0 command_ignored
@@ -164,10 +181,10 @@ fn an_approval_of_a_step_that_does_not_wait_changes_nothing() {
 #[test]
 fn a_paused_execution_starts_no_step_and_records_results() {
     let mut story =
-        Story::new(vec![call("a", &[]), call("b", &["a"]), approved(call("c", &["a"]))]);
-    story.tell(Command::Pause).tell(Command::Pause);
+        Story::new(vec![call("a", &[]), call("b", &["a"]), with_approval(call("c", &["a"]))]);
+    story.send_command(Command::Pause).send_command(Command::Pause);
     assert_eq!(story.state(), ExecutionState::Paused);
-    story.ok("a").claim().check(expect![[r#"
+    story.succeed("a").claim().check(expect![[r#"
         0 claimed, a#1 started
         0 paused
         0 command_ignored
@@ -175,7 +192,7 @@ fn a_paused_execution_starts_no_step_and_records_results() {
         0 claimed
     "#]]);
     assert_eq!(story.state(), ExecutionState::Paused);
-    story.tell(Command::Resume).tell(Command::Resume).check(expect![[r"
+    story.send_command(Command::Resume).send_command(Command::Resume).check(expect![[r"
         0 resumed, c waiting approval, b#1 started
         0 command_ignored
     "]]);
@@ -184,13 +201,13 @@ fn a_paused_execution_starts_no_step_and_records_results() {
 
 #[test]
 fn a_pause_before_the_first_claim_stays_in_force() {
-    let mut story = Story::unclaimed(vec![call("a", &[])], ExecutionOptions::default());
-    story.tell(Command::Pause).claim().check(expect![[r"
+    let mut story = Story::new_unclaimed(vec![call("a", &[])], ExecutionOptions::default());
+    story.send_command(Command::Pause).claim().check(expect![[r"
         0 paused
         0 claimed
     "]]);
     assert_eq!(story.state(), ExecutionState::Paused);
-    story.tell(Command::Resume).check(expect![[r"
+    story.send_command(Command::Resume).check(expect![[r"
         0 resumed, a#1 started
     "]]);
 }
@@ -198,17 +215,17 @@ fn a_pause_before_the_first_claim_stays_in_force() {
 #[test]
 fn sleeps_and_retry_times_pass_during_a_pause_but_nothing_starts() {
     let mut story =
-        Story::new(vec![sleep("s", 50, &[]), tries(2, call("a", &[])), call("b", &["s"])]);
-    story.end("a", Err(failed())).tell(Command::Pause);
-    assert_eq!(story.wakes_at(), Some(50));
-    story.wake(500).check(expect![[r"
+        Story::new(vec![sleep("s", 50, &[]), with_attempts(2, call("a", &[])), call("b", &["s"])]);
+    story.end_step("a", Err(failed_error())).send_command(Command::Pause);
+    assert_eq!(story.next_wake_ms(), Some(50));
+    story.wake_at(500).check(expect![[r"
         0 claimed, s#1 started until 50, a#1 started
         0 a#1 retry_scheduled tool.failed until 100
         0 paused
         500 s#1 succeeded null
     "]]);
-    assert_eq!(story.wakes_at(), None);
-    story.tell(Command::Resume).check(expect![[r"
+    assert_eq!(story.next_wake_ms(), None);
+    story.send_command(Command::Resume).check(expect![[r"
         500 resumed, a#2 started, b#1 started
     "]]);
 }
@@ -223,7 +240,7 @@ fn a_command_without_effect_stays_without_effect_when_repeated() {
     for envelope in [&first, &second, &go_on, &go_on, &second, &first] {
         story.decide(&Input::Command(envelope.clone()));
     }
-    story.ok("a").ok("b").check(expect![[r#"
+    story.succeed("a").succeed("b").check(expect![[r#"
         0 claimed, a#1 started
         0 paused
         0 command_ignored
@@ -237,7 +254,7 @@ fn a_command_without_effect_stays_without_effect_when_repeated() {
 /// again.
 #[test]
 fn a_repeated_approval_does_not_approve_a_later_step() {
-    let step = on_error(OnError::Wait, approved(effect(Effect::Once, call("a", &[]))));
+    let step = on_error(OnError::Wait, with_approval(effect(Effect::Once, call("a", &[]))));
     let mut story = Story::new(vec![step]);
     let agree = || Command::Approve {
         step: "a".parse().unwrap(),
@@ -249,7 +266,7 @@ fn a_repeated_approval_does_not_approve_a_later_step() {
     for click in &clicks {
         story.decide(&Input::Command(click.clone()));
     }
-    story.end("a", Err(failed())).claim().decide(&Input::Command(clicks[1].clone()));
+    story.end_step("a", Err(failed_error())).claim().decide(&Input::Command(clicks[1].clone()));
     story.check(expect![[r"
         0 claimed, a waiting approval
         0 a approved, a#1 started
@@ -268,15 +285,17 @@ fn a_wait_ends_at_its_timeout() {
         on_error(OnError::Continue, step)
     };
     let mut story = Story::new(vec![patient(500, "a"), patient(800, "b"), call("c", &["b"])]);
-    assert_eq!(story.wakes_at(), Some(500));
-    story.wake(499).claim().wake(500).signal("b", json!(1)).ok("c").check(expect![[r#"
+    assert_eq!(story.next_wake_ms(), Some(500));
+    story.wake_at(499).claim().wake_at(500).signal("b", json!(1)).succeed("c").check(expect![[
+        r#"
         0 claimed, a waiting signal a, b waiting signal b
         499 claimed
         500 a#1 failed tool.timeout
         500 signal_received, b#1 succeeded 1, c#1 started
         500 c#1 succeeded {"by":"c"}, finished Completed
-    "#]]);
+    "#
+    ]]);
     // Without a timeout the wait does not end.
     let story = Story::new(vec![wait("a", "a", &[])]);
-    assert_eq!(story.wakes_at(), None);
+    assert_eq!(story.next_wake_ms(), None);
 }

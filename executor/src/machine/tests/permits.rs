@@ -5,28 +5,29 @@ use expect_test::expect;
 use super::*;
 
 /// Returns a step that calls a tool with a limit.
-fn limited(id: &str, after: &[&str]) -> UncheckedStep {
+fn limited_step(id: &str, after: &[&str]) -> UncheckedStep {
     step(id, "set.limited", after)
 }
 
-fn begun(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Story {
-    let mut story = Story::unclaimed(steps, options);
-    story.limit(&["set.limited"]).claim();
+fn start_limited(steps: Vec<UncheckedStep>, options: ExecutionOptions) -> Story {
+    let mut story = Story::new_unclaimed(steps, options);
+    story.limit_calls(&["set.limited"]).claim();
     story
 }
 
 #[test]
 fn a_step_without_a_permit_is_pending_and_holds_no_slot() {
-    let steps = vec![limited("a", &[]), call("b", &[]), call("c", &[])];
+    let steps = vec![limited_step("a", &[]), call("b", &[]), call("c", &[])];
     let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
-    let mut parallel = begun(steps.clone(), ExecutionOptions { max_parallel: Some(2), ..options });
-    parallel.ok("b").check(expect![[r#"
+    let mut parallel =
+        start_limited(steps.clone(), ExecutionOptions { max_parallel: Some(2), ..options });
+    parallel.succeed("b").check(expect![[r#"
         0 claimed, b#1 started, c#1 started
         0 b#1 succeeded {"by":"b"}
     "#]]);
-    assert_eq!(parallel.execution.step(parallel.number("a")).state, StepState::Pending);
-    assert_eq!(parallel.wakes_at(), None, "only the permit wakes the execution");
-    parallel.permit("a").ok("c").ok("a").check(expect![[r#"
+    assert_eq!(parallel.execution.step(parallel.step_number("a")).state, StepState::Pending);
+    assert_eq!(parallel.next_wake_ms(), None, "only the permit wakes the execution");
+    parallel.grant_permit("a").succeed("c").succeed("a").check(expect![[r#"
         0 a#1 started
         0 c#1 succeeded {"by":"c"}
         0 a#1 succeeded {"by":"a"}, finished Completed
@@ -35,9 +36,9 @@ fn a_step_without_a_permit_is_pending_and_holds_no_slot() {
 
 #[test]
 fn a_sequential_step_that_waits_for_a_permit_is_not_overtaken() {
-    let steps = vec![call("a", &[]), limited("b", &[]), call("c", &[])];
-    let mut story = begun(steps, sequential());
-    story.ok("a").claim().permit("b").ok("b").ok("c").check(expect![[r#"
+    let steps = vec![call("a", &[]), limited_step("b", &[]), call("c", &[])];
+    let mut story = start_limited(steps, sequential_options());
+    story.succeed("a").claim().grant_permit("b").succeed("b").succeed("c").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}
         0 claimed
@@ -50,14 +51,19 @@ fn a_sequential_step_that_waits_for_a_permit_is_not_overtaken() {
 /// Regression: a retry that could not start woke the driver again and again.
 #[test]
 fn a_retry_behind_a_step_that_waits_for_a_permit_sets_no_wake_up() {
-    let steps = vec![call("a", &[]), for_each("{{a}}", tries(2, limited("b", &["a"])))];
-    let mut story = begun(steps, sequential());
-    story.end("a", Ok(json!([0, 1]))).permit("b[0]").end("b[0]", Err(failed()));
-    story.permit("b[1]").end("b[1]", Err(failed()));
-    assert_eq!(story.wakes_at(), Some(100));
-    story.wake(100);
-    assert_eq!(story.wakes_at(), None);
-    story.permit("b[0]").ok("b[0]").permit("b[1]").ok("b[1]").check(expect![[r#"
+    let steps =
+        vec![call("a", &[]), for_each("{{a}}", with_attempts(2, limited_step("b", &["a"])))];
+    let mut story = start_limited(steps, sequential_options());
+    story
+        .end_step("a", Ok(json!([0, 1])))
+        .grant_permit("b[0]")
+        .end_step("b[0]", Err(failed_error()));
+    story.grant_permit("b[1]").end_step("b[1]", Err(failed_error()));
+    assert_eq!(story.next_wake_ms(), Some(100));
+    story.wake_at(100);
+    assert_eq!(story.next_wake_ms(), None);
+    story.grant_permit("b[0]").succeed("b[0]").grant_permit("b[1]").succeed("b[1]").check(expect![
+        [r#"
         0 claimed, a#1 started
         0 a#1 succeeded [0,1], b#1 started of 2
         0 b[0]#1 started
@@ -68,51 +74,59 @@ fn a_retry_behind_a_step_that_waits_for_a_permit_sets_no_wake_up() {
         100 b[0]#2 succeeded {"by":"b[0]"}
         100 b[1]#2 started
         100 b[1]#2 succeeded {"by":"b[1]"}, b#1 succeeded, finished Completed
-    "#]]);
+    "#]
+    ]);
 }
 
 #[test]
 fn a_permit_counts_once_and_only_for_a_waiting_task() {
-    let mut story = begun(vec![limited("a", &[]), call("b", &[])], ExecutionOptions::default());
+    let mut story =
+        start_limited(vec![limited_step("a", &[]), call("b", &[])], ExecutionOptions::default());
     let events = story.log.len();
-    story.permit("b");
+    story.grant_permit("b");
     assert_eq!(story.log.len(), events);
-    story.permit("a").permit("a").ok("a").permit("a").ok("b").check(expect![[r#"
+    story.grant_permit("a").grant_permit("a").succeed("a").grant_permit("a").succeed("b").check(
+        expect![[r#"
         0 claimed, b#1 started
         0 a#1 started
         0 a#1 succeeded {"by":"a"}
         0 b#1 succeeded {"by":"b"}, finished Completed
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_permit_without_a_slot_or_during_a_pause_starts_no_step() {
-    let steps = vec![limited("a", &[]), call("b", &[])];
+    let steps = vec![limited_step("a", &[]), call("b", &[])];
     let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
-    let mut story = begun(steps.clone(), ExecutionOptions { max_parallel: Some(2), ..options });
-    story.tell(Command::Pause);
+    let mut story =
+        start_limited(steps.clone(), ExecutionOptions { max_parallel: Some(2), ..options });
+    story.send_command(Command::Pause);
     let events = story.log.len();
-    story.permit("a");
+    story.grant_permit("a");
     assert_eq!(story.log.len(), events);
-    story.tell(Command::Resume).permit("a").ok("a").ok("b").check(expect![[r#"
+    story.send_command(Command::Resume).grant_permit("a").succeed("a").succeed("b").check(expect![
+        [r#"
         0 claimed, b#1 started
         0 paused
         0 resumed
         0 a#1 started
         0 a#1 succeeded {"by":"a"}
         0 b#1 succeeded {"by":"b"}, finished Completed
-    "#]]);
+    "#]
+    ]);
 }
 
 #[test]
 fn a_retry_needs_another_permit() {
-    let mut story = begun(vec![tries(2, limited("a", &[]))], ExecutionOptions::default());
-    story.permit("a").end("a", Err(failed()));
-    assert_eq!(story.wakes_at(), Some(100));
-    story.wake(100);
-    assert_eq!(story.wakes_at(), None);
+    let mut story =
+        start_limited(vec![with_attempts(2, limited_step("a", &[]))], ExecutionOptions::default());
+    story.grant_permit("a").end_step("a", Err(failed_error()));
+    assert_eq!(story.next_wake_ms(), Some(100));
+    story.wake_at(100);
+    assert_eq!(story.next_wake_ms(), None);
     assert!(story.execution.agenda().without_permit().contains(&story.task("a")));
-    story.permit("a").ok("a").check(expect![[r#"
+    story.grant_permit("a").succeed("a").check(expect![[r#"
         0 claimed
         0 a#1 started
         0 a#1 retry_scheduled tool.failed until 100
@@ -123,13 +137,19 @@ fn a_retry_needs_another_permit() {
 
 #[test]
 fn each_item_waits_for_its_own_permit_in_order() {
-    let steps = vec![call("a", &[]), for_each("{{a}}", width(2, limited("each", &["a"])))];
-    let mut story = begun(steps, ExecutionOptions::default());
-    story.end("a", Ok(json!([1, 2, 3])));
+    let steps =
+        vec![call("a", &[]), for_each("{{a}}", with_max_parallel(2, limited_step("each", &["a"])))];
+    let mut story = start_limited(steps, ExecutionOptions::default());
+    story.end_step("a", Ok(json!([1, 2, 3])));
     assert_eq!(story.execution.agenda().without_permit().len(), 2);
-    story.permit("each[1]").ok("each[1]");
+    story.grant_permit("each[1]").succeed("each[1]");
     assert_eq!(story.execution.agenda().without_permit().len(), 2);
-    story.permit("each[2]").permit("each[0]").ok("each[0]").ok("each[2]").check(expect![[r#"
+    story
+        .grant_permit("each[2]")
+        .grant_permit("each[0]")
+        .succeed("each[0]")
+        .succeed("each[2]")
+        .check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2,3], each#1 started of 3
         0 each[1]#1 started
@@ -144,30 +164,36 @@ fn each_item_waits_for_its_own_permit_in_order() {
 #[test]
 fn a_step_that_waits_for_a_permit_stops_like_a_ready_one() {
     for how in [ExecutionState::Cancelled, ExecutionState::Failed] {
-        let steps = vec![tries(2, limited("a", &[])), limited("b", &[]), call("x", &[])];
-        let mut story = begun(steps, ExecutionOptions::default());
-        story.permit("a").end("a", Err(failed())).wake(100);
+        let steps =
+            vec![with_attempts(2, limited_step("a", &[])), limited_step("b", &[]), call("x", &[])];
+        let mut story = start_limited(steps, ExecutionOptions::default());
+        story.grant_permit("a").end_step("a", Err(failed_error())).wake_at(100);
         match how {
-            ExecutionState::Cancelled => story.cancel().end("x", Err(stopped())),
-            _ => story.end("x", Err(failed())),
+            ExecutionState::Cancelled => story.cancel().end_step("x", Err(cancelled_error())),
+            _ => story.end_step("x", Err(failed_error())),
         };
         assert!(story.execution.agenda().without_permit().is_empty());
-        story.permit("a").permit("b");
-        story.is_over(how);
+        story.grant_permit("a").grant_permit("b");
+        story.assert_finished(how);
     }
 }
 
 #[test]
 fn a_compensation_waits_for_its_permit() {
-    let mut a = undoable(call("a", &[]));
+    let mut a = with_compensation(call("a", &[]));
     let undo = a.compensate.as_mut().unwrap();
     undo.tool = "set.limited".parse().unwrap();
     (undo.policy.retry.max_attempts, undo.policy.retry.jitter) = (2, false);
-    let mut story = begun(vec![a, call("x", &["a"])], compensating());
-    story.ok("a").end("x", Err(failed()));
+    let mut story = start_limited(vec![a, call("x", &["a"])], compensating_options());
+    story.succeed("a").end_step("x", Err(failed_error()));
     assert_eq!(story.state(), ExecutionState::Compensating);
     assert!(story.execution.agenda().has_work());
-    story.claim().permit("a/undo").end("a/undo", Err(failed())).wake(100).check(expect![[r#"
+    story
+        .claim()
+        .grant_permit("a/undo")
+        .end_step("a/undo", Err(failed_error()))
+        .wake_at(100)
+        .check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, x#1 started
         0 x#1 failed tool.failed, compensation_started
@@ -175,7 +201,7 @@ fn a_compensation_waits_for_its_permit() {
         0 a#1 compensation_started
         0 a#1 compensation_retry_scheduled tool.failed until 100
     "#]]);
-    story.permit("a/undo").ok("a/undo").check(expect![[r#"
+    story.grant_permit("a/undo").succeed("a/undo").check(expect![[r#"
         100 a#2 compensation_started
         100 a#2 compensated {"by":"a/undo"}, finished Failed
     "#]]);
@@ -183,23 +209,23 @@ fn a_compensation_waits_for_its_permit() {
 
 #[test]
 fn a_worker_without_the_limit_starts_steps_that_waited() {
-    let mut story = begun(vec![limited("a", &[])], ExecutionOptions::default());
+    let mut story = start_limited(vec![limited_step("a", &[])], ExecutionOptions::default());
     assert_eq!(story.log.len(), 2);
     let plan = Arc::clone(story.execution.plan());
     story.execution = Execution::replay(story.execution.id(), plan, &story.log).unwrap();
-    story.limit(&[]).claim().ok("a");
-    story.is_over(ExecutionState::Completed);
+    story.limit_calls(&[]).claim().succeed("a");
+    story.assert_finished(ExecutionState::Completed);
 }
 
 /// With one slot and no fixed order, a task that waits for a permit does not block a retry.
 #[test]
 fn a_parallel_retry_is_not_blocked_by_a_wait_for_a_permit() {
-    let steps = vec![limited("a", &[]), tries(2, call("b", &[]))];
+    let steps = vec![limited_step("a", &[]), with_attempts(2, call("b", &[]))];
     let options = ExecutionOptions { max_parallel: Some(1), ..Default::default() };
-    let mut story = begun(steps, options);
-    story.end("b", Err(failed()));
-    assert_eq!(story.wakes_at(), Some(100));
-    story.wake(100).ok("b").permit("a").ok("a").check(expect![[r#"
+    let mut story = start_limited(steps, options);
+    story.end_step("b", Err(failed_error()));
+    assert_eq!(story.next_wake_ms(), Some(100));
+    story.wake_at(100).succeed("b").grant_permit("a").succeed("a").check(expect![[r#"
         0 claimed, b#1 started
         0 b#1 retry_scheduled tool.failed until 100
         100 b#2 started
@@ -213,27 +239,33 @@ fn a_parallel_retry_is_not_blocked_by_a_wait_for_a_permit() {
 #[test]
 fn a_worker_that_takes_over_starts_steps_in_the_same_order() {
     let steps = vec![
-        tries(2, call("again", &[])),
+        with_attempts(2, call("again", &[])),
         call("long", &[]),
-        approved(call("first", &[])),
-        approved(call("second", &[])),
+        with_approval(call("first", &[])),
+        with_approval(call("second", &[])),
         call("next", &["first"]),
-        tries(2, limited("limited", &[])),
+        with_attempts(2, limited_step("limited", &[])),
     ];
-    let mut story =
-        begun(steps, ExecutionOptions { max_parallel: Some(3), ..ExecutionOptions::default() });
-    story.permit("limited").end("limited", Err(failed())).wake(10).end("again", Err(failed()));
-    story.wake(105).approve("first", true).approve("second", true).wake(200);
+    let mut story = start_limited(
+        steps,
+        ExecutionOptions { max_parallel: Some(3), ..ExecutionOptions::default() },
+    );
+    story
+        .grant_permit("limited")
+        .end_step("limited", Err(failed_error()))
+        .wake_at(10)
+        .end_step("again", Err(failed_error()));
+    story.wake_at(105).approve("first", true).approve("second", true).wake_at(200);
     assert_eq!(story.execution.agenda().without_permit().len(), 1);
 
     let plan = Arc::clone(story.execution.plan());
     let mut other = Execution::replay(story.execution.id(), plan, &story.log).unwrap();
-    other.set_limited_tools(Arc::clone(&story.limited));
+    other.set_limited_tools(Arc::clone(&story.limited_tools));
     assert_eq!(other.agenda().without_permit().len(), 0);
     let (task, attempt) = (story.task("first"), story.attempt(story.task("first")));
     let input = Input::Ended { task, attempt, result: Ok(Value::Null.into()) };
-    let events = decide(&mut other, input.clone(), Moment::from(story.now));
-    assert_eq!(events, decide(&mut story.execution, input, Moment::from(story.now)));
+    let events = decide(&mut other, input.clone(), DecisionContext::from(story.now));
+    assert_eq!(events, decide(&mut story.execution, input, DecisionContext::from(story.now)));
     let begun = |recorded: &RecordedEvent| matches!(&recorded.event, Event::StepStarted(started) if started.step.as_str() == "again");
     assert!(events.iter().any(begun));
 }

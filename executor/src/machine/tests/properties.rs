@@ -8,7 +8,7 @@ use super::*;
 
 /// A random input. Its numbers select among the possible ones.
 #[derive(Clone, Debug)]
-enum Move {
+enum RandomInput {
     Claim,
     End { pick: usize, how: u8 },
     Stale { step: usize, attempt: u32 },
@@ -22,40 +22,40 @@ enum Move {
     Signal { name: u8 },
 }
 
-fn moves() -> impl Strategy<Value = Vec<Move>> {
+fn random_inputs() -> impl Strategy<Value = Vec<RandomInput>> {
     let item = prop::option::weighted(0.3, 0..4_u32);
-    let a_move = prop_oneof![
-        1 => Just(Move::Claim),
-        16 => (any::<usize>(), 0..32_u8).prop_map(|(pick, how)| Move::End { pick, how }),
-        1 => (0..12_usize, 0..4_u32).prop_map(|(step, attempt)| Move::Stale { step, attempt }),
-        4 => any::<usize>().prop_map(|pick| Move::Permit { pick }),
-        1 => any::<usize>().prop_map(|pick| Move::Report { pick }),
-        4 => (0..3_000_i64).prop_map(|ms| Move::Wake { ms }),
-        1 => prop::bool::weighted(0.2).prop_map(|cancels| if cancels { Move::Cancel } else { Move::Claim }),
-        1 => Just(Move::Pause),
-        2 => Just(Move::Resume),
+    let random_input = prop_oneof![
+        1 => Just(RandomInput::Claim),
+        16 => (any::<usize>(), 0..32_u8).prop_map(|(pick, how)| RandomInput::End { pick, how }),
+        1 => (0..12_usize, 0..4_u32).prop_map(|(step, attempt)| RandomInput::Stale { step, attempt }),
+        4 => any::<usize>().prop_map(|pick| RandomInput::Permit { pick }),
+        1 => any::<usize>().prop_map(|pick| RandomInput::Report { pick }),
+        4 => (0..3_000_i64).prop_map(|ms| RandomInput::Wake { ms }),
+        1 => prop::bool::weighted(0.2).prop_map(|cancels| if cancels { RandomInput::Cancel } else { RandomInput::Claim }),
+        1 => Just(RandomInput::Pause),
+        2 => Just(RandomInput::Resume),
         2 => (0..12_usize, item, prop::bool::weighted(0.8))
-            .prop_map(|(step, item, approved)| Move::Approve { step, item, approved }),
-        2 => (0..2_u8).prop_map(|name| Move::Signal { name }),
+            .prop_map(|(step, item, approved)| RandomInput::Approve { step, item, approved }),
+        2 => (0..2_u8).prop_map(|name| RandomInput::Signal { name }),
     ];
-    prop::collection::vec(a_move, 0..80)
+    prop::collection::vec(random_input, 0..80)
 }
 
 #[derive(Clone, Debug)]
-struct Features {
+struct StepFeatures {
     after: Vec<bool>,
     kind: u8,
     effect: usize,
     on_error: usize,
     attempts: u32,
     asks: bool,
-    is_list: bool,
+    is_loop: bool,
     width: Option<u32>,
     when: Option<u8>,
     undo: Option<(usize, u32, bool)>,
 }
 
-fn features(n: usize) -> impl Strategy<Value = Features> {
+fn features(n: usize) -> impl Strategy<Value = StepFeatures> {
     let after = prop::collection::vec(prop::bool::weighted(0.3), n);
     let policy = (0..3_usize, 0..4_usize, 1..4_u32, prop::bool::weighted(0.1));
     let list = (prop::bool::weighted(0.3), prop::option::of(1..4_u32));
@@ -64,8 +64,19 @@ fn features(n: usize) -> impl Strategy<Value = Features> {
     (after, 0..14_u8, policy, list, when, undo).prop_map(
         |(after, kind, policy, list, when, undo)| {
             let (effect, on_error, attempts, asks) = policy;
-            let (is_list, width) = list;
-            Features { after, kind, effect, on_error, attempts, asks, is_list, width, when, undo }
+            let (is_loop, width) = list;
+            StepFeatures {
+                after,
+                kind,
+                effect,
+                on_error,
+                attempts,
+                asks,
+                is_loop,
+                width,
+                when,
+                undo,
+            }
         },
     )
 }
@@ -73,7 +84,7 @@ fn features(n: usize) -> impl Strategy<Value = Features> {
 const EFFECTS: [Effect; 3] = [Effect::Read, Effect::Idempotent, Effect::Once];
 const ON_ERROR: [OnError; 4] = [OnError::Fail, OnError::Continue, OnError::Ignore, OnError::Wait];
 
-fn a_step(n: usize, features: &Features) -> UncheckedStep {
+fn build_step(n: usize, features: &StepFeatures) -> UncheckedStep {
     let after: Vec<String> = (0..n)
         .filter(|number| features.after[*number])
         .map(|number| format!("s{number}"))
@@ -85,20 +96,20 @@ fn a_step(n: usize, features: &Features) -> UncheckedStep {
     let mut step = match features.kind {
         0 => sleep(&id, 400, &names),
         1 => wait(&id, &format!("go{}", n % 2), &names),
-        2 => with(inputs, sub_plan(&id, &names)),
-        3..5 => with(inputs, step(&id, "set.limited", &names)),
-        _ => with(inputs, call(&id, &names)),
+        2 => with_parameters(inputs, sub_plan(&id, &names)),
+        3..5 => with_parameters(inputs, step(&id, "set.limited", &names)),
+        _ => with_parameters(inputs, call(&id, &names)),
     };
     step.policy.effect = EFFECTS[features.effect];
     step.policy.on_error = ON_ERROR[features.on_error];
     step.policy.requires_approval = features.asks;
     step.policy.max_parallel = features.width;
     let on = names.last();
-    if features.is_list {
+    if features.is_loop {
         let list = on.map_or("{{input.list}}".to_owned(), |name| format!("{{{{{name}.list}}}}"));
         step.for_each = Some(list);
     }
-    step.when = features.when.map(|it| match (it, on) {
+    step.when = features.when.map(|kind| match (kind, on) {
         (0, _) => "false".to_owned(),
         (1, Some(on)) => format!("{on} == null"),
         (2, Some(on)) => format!("{on}.by > 2"),
@@ -106,7 +117,7 @@ fn a_step(n: usize, features: &Features) -> UncheckedStep {
         _ => "input.list.size() >= 0".to_owned(),
     });
     if let Some((effect, attempts, is_limited)) = features.undo {
-        step = undoable(step);
+        step = with_compensation(step);
         let undo = step.compensate.as_mut().unwrap();
         undo.policy.effect = EFFECTS[effect];
         (undo.policy.retry.max_attempts, undo.policy.retry.jitter) = (attempts, false);
@@ -114,13 +125,14 @@ fn a_step(n: usize, features: &Features) -> UncheckedStep {
             undo.tool = "set.limited".parse().unwrap();
         }
     }
-    tries(features.attempts, step)
+    with_attempts(features.attempts, step)
 }
 
 fn steps() -> impl Strategy<Value = Vec<UncheckedStep>> {
     let features = (1..10_usize).prop_flat_map(|n| (0..n).map(features).collect::<Vec<_>>());
-    features
-        .prop_map(|all| all.iter().enumerate().map(|(n, features)| a_step(n, features)).collect())
+    features.prop_map(|all| {
+        all.iter().enumerate().map(|(n, features)| build_step(n, features)).collect()
+    })
 }
 
 fn options() -> impl Strategy<Value = ExecutionOptions> {
@@ -150,50 +162,50 @@ impl Story {
         agenda.running().iter().copied().filter(|task| !sleeps(task)).collect()
     }
 
-    fn input(&mut self, a_move: &Move) -> Option<Input> {
+    fn input(&mut self, random_input: &RandomInput) -> Option<Input> {
         let count = self.execution.plan().steps().len();
         let running = self.running();
         let pick = |pick: &usize| running.get(pick % running.len().max(1)).copied();
-        Some(match a_move {
-            Move::Claim => claim(),
-            Move::End { pick: which, how } => {
+        Some(match random_input {
+            RandomInput::Claim => claim(),
+            RandomInput::End { pick: which, how } => {
                 let task = pick(which)?;
-                let (attempt, result) = (self.attempt(task), result(*how, task));
+                let (attempt, result) = (self.attempt(task), random_result(*how, task));
                 Input::Ended { task, attempt, result }
             }
-            Move::Stale { step, attempt } => {
+            RandomInput::Stale { step, attempt } => {
                 let step = StepNumber::new(step % count);
-                // Only attempts that are not running. `End` is for the others.
+                // Uses only attempts that are not running, because `End` is for the others.
                 let attempt = Attempt::nth_after(self.execution.step(step).attempts + attempt);
                 let (task, result) = (step.into(), Ok(json!("stale").into()));
                 Input::Ended { task, attempt, result }
             }
-            Move::Permit { pick } => {
+            RandomInput::Permit { pick } => {
                 let held = self.execution.agenda().without_permit();
                 Input::Permitted(*held.iter().nth(pick % held.len().max(1))?)
             }
-            Move::Report { pick: which } => {
+            RandomInput::Report { pick: which } => {
                 let task = pick(which)?;
                 let progress = Progress { progress: 1.0, total: None, message: None };
-                let (attempt, moment) = (self.attempt(task), Moment::from(self.now));
+                let (attempt, moment) = (self.attempt(task), DecisionContext::from(self.now));
                 let input = Input::Progressed { task, attempt, progress };
-                // Each progress report adds an event, even if it is repeated.
+                // Excludes progress reports, because each adds an event even if it is repeated.
                 self.log.extend(decide(&mut self.execution, input, moment));
                 return None;
             }
-            Move::Wake { ms } => {
+            RandomInput::Wake { ms } => {
                 self.now += Duration::from_millis(ms.unsigned_abs());
                 Input::Woken
             }
-            Move::Cancel => Input::Command(self.envelope(Command::Cancel { reason: None })),
-            Move::Pause => Input::Command(self.envelope(Command::Pause)),
-            Move::Resume => Input::Command(self.envelope(Command::Resume)),
-            Move::Approve { step, item, approved } => {
+            RandomInput::Cancel => Input::Command(self.envelope(Command::Cancel { reason: None })),
+            RandomInput::Pause => Input::Command(self.envelope(Command::Pause)),
+            RandomInput::Resume => Input::Command(self.envelope(Command::Resume)),
+            RandomInput::Approve { step, item, approved } => {
                 let step = self.execution.plan().steps()[step % count].id.clone();
                 let (item, approved, comment) = (*item, *approved, None);
                 Input::Command(self.envelope(Command::Approve { step, item, approved, comment }))
             }
-            Move::Signal { name } => {
+            RandomInput::Signal { name } => {
                 let (name, payload) = (format!("go{name}"), Arc::new(json!(self.commands)));
                 Input::Command(self.envelope(Command::Signal { name, payload }))
             }
@@ -201,23 +213,23 @@ impl Story {
     }
 
     /// Makes a move, and checks the properties that hold after every move.
-    fn make(&mut self, a_move: &Move) {
+    fn apply_random_input(&mut self, random_input: &RandomInput) {
         let before = self.log.len();
-        let Some(input) = self.input(a_move) else { return };
+        let Some(input) = self.input(random_input) else { return };
         self.decide(&input);
         let plan = Arc::clone(self.execution.plan());
         let id = self.execution.id();
         let mut replayed = Execution::replay(id, plan, &self.log[..before]).unwrap();
         for recorded in &self.log[before..] {
             if let Event::StepStarted(started) = &recorded.event {
-                self.may_start(&replayed, started);
+                self.assert_may_start(&replayed, started);
             }
             replayed.apply(recorded).unwrap();
-            holds(&replayed);
+            assert_invariants(&replayed);
         }
-        replayed.set_limited_tools(Arc::clone(&self.limited));
-        assert_eq!(essence(&replayed), essence(&self.execution));
-        self.is_taken_over_alike(replayed);
+        replayed.set_limited_tools(Arc::clone(&self.limited_tools));
+        assert_eq!(describe_logged_state(&replayed), describe_logged_state(&self.execution));
+        self.assert_same_after_takeover(replayed);
         if self.execution.started_at().is_some() {
             let wakes = wake_at(&self.execution).is_none_or(|wake| wake > self.now);
             assert!(wakes, "it would wake at once, for ever: {:?}", self.execution.agenda());
@@ -225,7 +237,7 @@ impl Story {
     }
 
     /// Asserts that a task may start now.
-    fn may_start(&self, before: &Execution, started: &StepStarted) {
+    fn assert_may_start(&self, before: &Execution, started: &StepStarted) {
         let plan = before.plan();
         let number = plan.step_number(&started.step).unwrap();
         let task = Task { step: number, part: started.part };
@@ -241,11 +253,15 @@ impl Story {
             assert!(!before.is_paused());
         }
         let is_once = plan.step(number).call_of_part(started.part).policy.effect == Effect::Once;
-        let of = |it: &&RecordedEvent| {
-            it.event.step() == Some(&started.step) && it.event.part() == started.part
+        let starts_of_step = |recorded: &&RecordedEvent| {
+            recorded.event.step() == Some(&started.step) && recorded.event.part() == started.part
         };
-        let last =
-            self.log.iter().take_while(|recorded| recorded.seq <= before.seq()).filter(of).last();
+        let last = self
+            .log
+            .iter()
+            .take_while(|recorded| recorded.seq <= before.seq())
+            .filter(starts_of_step)
+            .last();
         if is_once && started.attempt > Attempt::FIRST {
             let may = match &last.unwrap().event {
                 Event::StepRetryScheduled { error, .. } => error.is_definite,
@@ -257,17 +273,17 @@ impl Story {
     }
 
     /// Asserts that another worker, which reads the log, makes the same decisions.
-    fn is_taken_over_alike(&self, mut replayed: Execution) {
+    fn assert_same_after_takeover(&self, mut replayed: Execution) {
         let mut here = self.execution.clone();
         let events = decide(&mut replayed, claim(), self.now);
         assert_eq!(events, decide(&mut here, claim(), self.now));
-        assert_eq!(essence(&replayed), essence(&here));
+        assert_eq!(describe_logged_state(&replayed), describe_logged_state(&here));
         assert_eq!(wake_at(&replayed), wake_at(&here));
     }
 
     /// Lets the execution finish: every person approves, every call ends as `end` says, and time
     /// passes.
-    fn calm_down(&mut self, end: fn(&Self, Task) -> Result<CallOutput, ToolError>) {
+    fn run_until_finished(&mut self, end: fn(&Self, Task) -> Result<CallOutput, ToolError>) {
         for _ in 0..1_000 {
             if self.state().is_finished() {
                 return;
@@ -276,7 +292,7 @@ impl Story {
                 self.now = self.now.max(at);
             }
             self.claim_if_not_started();
-            self.tell(Command::Resume);
+            self.send_command(Command::Resume);
             for task in self.execution.agenda().without_permit().clone() {
                 self.decide(&Input::Permitted(task));
             }
@@ -294,10 +310,10 @@ impl Story {
     }
 
     /// Returns the output of a deterministic tool for a task's parameters.
-    fn deterministic(&self, task: Task) -> Result<CallOutput, ToolError> {
+    fn deterministic_output(&self, task: Task) -> Result<CallOutput, ToolError> {
         let got = self.execution.task(task).and_then(|task| task.parameters.clone());
-        match task.step.get() + task.part.item.map_or(0, |it| it as usize) {
-            n if n % 4 == 0 => Err(failed().without_retry()),
+        match task.step.get() + task.part.item.map_or(0, |item| item as usize) {
+            n if n % 4 == 0 => Err(failed_error().without_retry()),
             n => Ok(json!({ "by": n, "got": got, "list": vec![n; n] }).into()),
         }
     }
@@ -309,10 +325,11 @@ impl Story {
     }
 
     /// Asserts that exactly the right steps are compensated, the latest first.
-    fn is_undone_in_order(&self) {
+    fn assert_undone_in_order(&self) {
         let plan = self.execution.plan();
-        let task = |it: &Event| {
-            it.step().map(|id| Task { step: plan.step_number(id).unwrap(), part: it.part() })
+        let task = |event: &Event| {
+            let step = event.step()?;
+            Some(Task { step: plan.step_number(step).unwrap(), part: event.part() })
         };
         let (mut done, mut undone) = (Vec::new(), Vec::new());
         for RecordedEvent { event, .. } in &self.log {
@@ -336,19 +353,19 @@ impl Story {
 }
 
 /// Asserts the properties of every state.
-fn holds(execution: &Execution) {
+fn assert_invariants(execution: &Execution) {
     let agenda = execution.agenda();
     assert!(agenda.running().len() <= execution.options().width());
     for (number, step) in execution.plan().steps().iter().enumerate() {
-        let of = |task: &&Task| task.step.get() == number && task.part.item.is_some();
-        let items = agenda.running().iter().filter(of).count();
+        let is_item_of_step = |task: &&Task| task.step.get() == number && task.part.item.is_some();
+        let items = agenda.running().iter().filter(is_item_of_step).count();
         assert!(items <= step.policy.max_parallel() as usize, "{items} items of `{}`", step.id);
     }
     let first = execution.steps().iter().position(|step| !step.state.is_finished());
     let is_next = |task: &Task| task.part.undo || Some(task.step.get()) == first;
     let is_sequential = execution.options().mode == ExecutionMode::Sequential;
     assert!(
-        !is_sequential || begun(execution).all(|task| is_next(&task)),
+        !is_sequential || begun_tasks(execution).all(|task| is_next(&task)),
         "out of turn: {agenda:?}"
     );
     let is_open = |task: &Task| execution.task(*task).is_none_or(|task| !task.state.is_finished());
@@ -357,7 +374,7 @@ fn holds(execution: &Execution) {
 }
 
 /// Returns every unfinished task that has events or is about to get one.
-fn begun(execution: &Execution) -> impl Iterator<Item = Task> {
+fn begun_tasks(execution: &Execution) -> impl Iterator<Item = Task> {
     let agenda = execution.agenda();
     let listed = [agenda.ready(), agenda.without_permit(), agenda.to_wait(), agenda.running()];
     let tasks = listed.into_iter().chain([agenda.waiting()]).flatten().copied();
@@ -365,12 +382,12 @@ fn begun(execution: &Execution) -> impl Iterator<Item = Task> {
     tasks.chain(steps).chain(agenda.retrying().iter().map(|retry| retry.1))
 }
 
-fn result(how: u8, task: Task) -> Result<CallOutput, ToolError> {
+fn random_result(how: u8, task: Task) -> Result<CallOutput, ToolError> {
     match how {
-        0..3 => Err(failed()),
-        3..6 => Err(failed().without_retry()),
-        6..8 => Err(timed_out()),
-        8..10 => Err(stopped()),
+        0..3 => Err(failed_error()),
+        3..6 => Err(failed_error().without_retry()),
+        6..8 => Err(timeout_error()),
+        8..10 => Err(cancelled_error()),
         n => Ok(json!({ "by": task.step.get(), "list": vec![n; usize::from(n - 10)] }).into()),
     }
 }
@@ -380,17 +397,17 @@ proptest! {
 
     #[test]
     fn random_executions_keep_the_invariants_and_finish(
-        steps in steps(), options in options(), moves in moves(),
+        steps in steps(), options in options(), random_inputs in random_inputs(),
     ) {
-        let mut story = Story::unclaimed(steps, options);
-        story.limit(&["set.limited"]);
-        for a_move in &moves {
-            story.make(a_move);
+        let mut story = Story::new_unclaimed(steps, options);
+        story.limit_calls(&["set.limited"]);
+        for random_input in &random_inputs {
+            story.apply_random_input(random_input);
         }
-        story.calm_down(|_, task| Ok(json!({ "by": task.step.get(), "list": [1, 2] }).into()));
-        story.is_undone_in_order();
+        story.run_until_finished(|_, task| Ok(json!({ "by": task.step.get(), "list": [1, 2] }).into()));
+        story.assert_undone_in_order();
         let state = story.state();
-        story.is_over(state);
+        story.assert_finished(state);
         for end in 1..=story.log.len() {
             let plan = Arc::clone(story.execution.plan());
             Execution::replay(story.execution.id(), plan, &story.log[..end]).unwrap();
@@ -406,16 +423,17 @@ proptest! {
         let outputs = |mode| {
             let input = Arc::new(json!({ "list": [1, 2, 3] }));
             let options = ExecutionOptions { mode, input, ..ExecutionOptions::default() };
-            let steps = steps.iter().cloned().map(|mut it| {
-                it.policy.on_error = OnError::Ignore;
-                // A wait may get either of two signals, depending on their order.
-                if it.tool.as_str() == "flow.wait" {
-                    it.tool = "set.tool".parse().unwrap();
+            let steps = steps.iter().cloned().map(|mut step| {
+                step.policy.on_error = OnError::Ignore;
+                // Ignores waits, because each may get either of two signals, depending on their
+                // order.
+                if step.tool.as_str() == "flow.wait" {
+                    step.tool = "set.tool".parse().unwrap();
                 }
-                it
+                step
             });
-            let mut story = Story::unclaimed(steps.collect(), options);
-            story.limit(&["set.limited"]).claim();
+            let mut story = Story::new_unclaimed(steps.collect(), options);
+            story.limit_calls(&["set.limited"]).claim();
             for pick in &picks {
                 let held = story.execution.agenda().without_permit();
                 if let Some(task) = held.iter().nth(pick % held.len().max(1)).copied() {
@@ -423,10 +441,10 @@ proptest! {
                 }
                 let running = story.running();
                 let Some(task) = running.get(pick % running.len().max(1)).copied() else { break };
-                let (attempt, result) = (story.attempt(task), story.deterministic(task));
+                let (attempt, result) = (story.attempt(task), story.deterministic_output(task));
                 story.decide(&Input::Ended { task, attempt, result });
             }
-            story.calm_down(Story::deterministic);
+            story.run_until_finished(Story::deterministic_output);
             let count = story.execution.steps().len();
             let outputs = (0..count).map(StepNumber::new);
             let outputs: Vec<Option<Value>> =
@@ -444,9 +462,11 @@ fn the_cost_of_a_decision_grows_with_the_tasks_it_makes_ready() {
     const STEPS: usize = 50_000;
     let mut steps = vec![call("root", &[])];
     steps.extend((1..STEPS).map(|n| call(&format!("s{n}"), &["root"])));
-    let mut story =
-        Story::with(steps, ExecutionOptions { max_parallel: Some(3), ..Default::default() });
-    story.ok("root");
+    let mut story = Story::with_options(
+        steps,
+        ExecutionOptions { max_parallel: Some(3), ..Default::default() },
+    );
+    story.succeed("root");
     let mut events = story.log.len();
     for n in 1..STEPS {
         story.end_task(StepNumber::new(n).into(), Ok(Value::Null));
@@ -454,5 +474,5 @@ fn the_cost_of_a_decision_grows_with_the_tasks_it_makes_ready() {
         assert!(more <= 2, "{more} events for the end of one step");
         events = story.log.len();
     }
-    story.is_over(ExecutionState::Completed);
+    story.assert_finished(ExecutionState::Completed);
 }

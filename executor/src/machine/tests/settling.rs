@@ -5,7 +5,7 @@ use shared::event::{CallKey, CallPlace, Settled, SettledCall, Settlement, hash_p
 
 use super::*;
 
-fn once(id: &str, after: &[&str]) -> UncheckedStep {
+fn once_call(id: &str, after: &[&str]) -> UncheckedStep {
     effect(Effect::Once, call(id, after))
 }
 
@@ -17,15 +17,16 @@ impl Story {
     fn settle(&mut self, id: &str, decision: Settlement) -> &mut Self {
         let task = self.task(id);
         let step = self.execution.plan().step(task.step).id.clone();
-        self.tell(Command::Settle { step, item: task.part.item, decision })
+        self.send_command(Command::Settle { step, item: task.part.item, decision })
     }
 }
 
 /// Returns an execution whose step `a` waits, because its call timed out.
-fn waiting() -> Story {
-    let steps = vec![on_error(OnError::Wait, undoable(once("a", &[]))), call("b", &["a"])];
-    let mut story = Story::with(steps, compensating());
-    story.end("a", Err(timed_out())).check(expect![[r"
+fn story_with_unknown_outcome() -> Story {
+    let steps =
+        vec![on_error(OnError::Wait, with_compensation(once_call("a", &[]))), call("b", &["a"])];
+    let mut story = Story::with_options(steps, compensating_options());
+    story.end_step("a", Err(timeout_error())).check(expect![[r"
         0 claimed, a#1 started
         0 a waiting decision tool.outcome_unknown
     "]]);
@@ -34,24 +35,26 @@ fn waiting() -> Story {
 
 #[test]
 fn a_settled_step_continues_with_the_output_of_the_person() {
-    let mut story = waiting();
+    let mut story = story_with_unknown_outcome();
     story.settle("a", decision(Settled::Succeeded, Some(json!({ "id": 7 }))));
-    story.end("b", Err(failed())).ok("a/undo").check(expect![[r#"
+    story.end_step("b", Err(failed_error())).succeed("a/undo").check(expect![[r#"
         0 a#1 settled Succeeded {"id":7}, b#1 started
         0 b#1 failed tool.failed, compensation_started, a#1 compensation_started
         0 a#1 compensated {"by":"a/undo"}, finished Failed
     "#]]);
     assert_eq!(story.called_with("a/undo"), json!({ "of": { "id": 7 } }));
-    assert_eq!(story.execution.step(story.number("a")).settled(), Some(Settled::Succeeded));
+    assert_eq!(story.execution.step(story.step_number("a")).settled(), Some(Settled::Succeeded));
 }
 
 #[test]
 fn a_step_settled_as_without_effect_fails() {
-    let mut story = waiting();
+    let mut story = story_with_unknown_outcome();
     story.settle("a", decision(Settled::Failed, None)).check(expect![[r"
         0 a#1 settled Failed, b skipped ExecutionFailed, finished Failed
     "]]);
-    let StepState::Failed(error) = &story.execution.step(story.number("a")).state else { panic!() };
+    let StepState::Failed(error) = &story.execution.step(story.step_number("a")).state else {
+        panic!()
+    };
     assert!(!error.is_outcome_unknown() && error.message.ends_with("; seen"), "{error}");
     assert!(story.execution.open_call_keys().is_empty());
 }
@@ -59,12 +62,12 @@ fn a_step_settled_as_without_effect_fails() {
 #[test]
 fn only_a_step_with_an_unknown_outcome_can_be_settled() {
     let mut story = Story::new(vec![
-        on_error(OnError::Wait, once("a", &[])),
-        approved(call("b", &[])),
+        on_error(OnError::Wait, once_call("a", &[])),
+        with_approval(call("b", &[])),
         call("c", &[]),
     ]);
-    story.end("a", Err(failed().without_retry()));
-    story.told = story.log.len();
+    story.end_step("a", Err(failed_error().without_retry()));
+    story.checked_events = story.log.len();
     for step in ["a", "b", "c"] {
         story.settle(step, decision(Settled::Failed, None));
     }
@@ -78,13 +81,13 @@ fn only_a_step_with_an_unknown_outcome_can_be_settled() {
 /// Without the error, a retry would repeat the call without asking.
 #[test]
 fn a_waiting_step_keeps_its_unknown_outcome_when_the_execution_stops() {
-    let mut story = waiting();
+    let mut story = story_with_unknown_outcome();
     story.cancel().check(expect![[r"
         0 cancel_requested, a#1 failed tool.outcome_unknown, b cancelled, finished Cancelled
     "]]);
     let options = ExecutionOptions { deadline_ms: Some(500), ..ExecutionOptions::default() };
-    let mut late = Story::with(vec![on_error(OnError::Wait, once("a", &[]))], options);
-    late.end("a", Err(timed_out())).wake(500).check(expect![[r"
+    let mut late = Story::with_options(vec![on_error(OnError::Wait, once_call("a", &[]))], options);
+    late.end_step("a", Err(timeout_error())).wake_at(500).check(expect![[r"
         0 claimed, a#1 started
         0 a waiting decision tool.outcome_unknown
         500 deadline_passed, a#1 failed tool.outcome_unknown, finished Failed
@@ -94,13 +97,14 @@ fn a_waiting_step_keeps_its_unknown_outcome_when_the_execution_stops() {
 
 #[test]
 fn items_of_a_loop_are_settled_one_by_one() {
-    let each = for_each("{{input}}", undoable(on_error(OnError::Wait, once("each", &[]))));
-    let options = ExecutionOptions { input: Arc::new(json!([1, 2])), ..compensating() };
-    let mut story = Story::with(vec![each], options);
-    story.end("each[0]", Err(timed_out())).end("each[1]", Err(timed_out()));
+    let each =
+        for_each("{{input}}", with_compensation(on_error(OnError::Wait, once_call("each", &[]))));
+    let options = ExecutionOptions { input: Arc::new(json!([1, 2])), ..compensating_options() };
+    let mut story = Story::with_options(vec![each], options);
+    story.end_step("each[0]", Err(timeout_error())).end_step("each[1]", Err(timeout_error()));
     story.settle("each[1]", decision(Settled::Succeeded, Some(json!(2))));
     story.settle("each", decision(Settled::Failed, None));
-    story.settle("each[0]", decision(Settled::Failed, None)).ok("each[1]/undo");
+    story.settle("each[0]", decision(Settled::Failed, None)).succeed("each[1]/undo");
     story.check(expect![[r#"
         0 claimed, each#1 started of 2, each[0]#1 started, each[1]#1 started
         0 each[0] waiting decision tool.outcome_unknown
@@ -122,9 +126,9 @@ fn key(step: &str, item: Option<u32>, key: &str, parameters: &Value) -> CallKey 
     CallKey { place: place(step, item), key: key.into(), parameters }
 }
 
-fn retried(steps: Vec<UncheckedStep>, input: Value, change: impl Fn(&mut Created)) -> Story {
+fn retry_story(steps: Vec<UncheckedStep>, input: Value, change: impl Fn(&mut Created)) -> Story {
     let plan = plan(steps);
-    let options = ExecutionOptions { input: Arc::new(input), ..compensating() };
+    let options = ExecutionOptions { input: Arc::new(input), ..compensating_options() };
     let mut created = Created::new(plan.id(), plan.info().request, options);
     created.retry_of = Some("exec_9_aaaaaaaaa".parse().unwrap());
     change(&mut created);
@@ -134,7 +138,7 @@ fn retried(steps: Vec<UncheckedStep>, input: Value, change: impl Fn(&mut Created
 }
 
 /// Returns the keys and warnings of all attempts that started.
-fn sent(story: &Story) -> Vec<(String, bool)> {
+fn sent_keys(story: &Story) -> Vec<(String, bool)> {
     let started = story.log.iter().filter_map(|recorded| match &recorded.event {
         Event::StepStarted(started) if started.items.is_none() => Some(started),
         _ => None,
@@ -152,30 +156,33 @@ fn sent(story: &Story) -> Vec<(String, bool)> {
 
 #[test]
 fn a_retry_sends_the_key_of_the_unknown_call_if_the_parameters_are_the_same() {
-    let pay = || with(json!({ "sum": "{{input.sum}}" }), tries(2, once("pay", &[])));
+    let pay = || {
+        with_parameters(json!({ "sum": "{{input.sum}}" }), with_attempts(2, once_call("pay", &[])))
+    };
     for (sum, expected) in [(7, ("exec_9_aaaaaaaaa/pay", false)), (8, ("own", true))] {
-        let mut story = retried(vec![pay()], json!({ "sum": sum }), |created| {
+        let mut story = retry_story(vec![pay()], json!({ "sum": sum }), |created| {
             created.call_keys =
                 vec![key("pay", None, "exec_9_aaaaaaaaa/pay", &json!({ "sum": 7 }))];
         });
-        story.end("pay", Err(failed())).wake(1_000).ok("pay");
+        story.end_step("pay", Err(failed_error())).wake_at(1_000).succeed("pay");
         let expected = (expected.0.to_owned(), expected.1);
-        assert_eq!(sent(&story), [expected.clone(), expected], "{sum}");
+        assert_eq!(sent_keys(&story), [expected.clone(), expected], "{sum}");
     }
 }
 
 #[test]
 fn a_retry_sends_the_key_of_an_item_to_the_same_item() {
-    let each = with(json!({ "n": "{{item}}" }), for_each("{{input}}", once("each", &[])));
-    let mut story = retried(vec![each], json!([5, 6, 7]), |created| {
+    let each =
+        with_parameters(json!({ "n": "{{item}}" }), for_each("{{input}}", once_call("each", &[])));
+    let mut story = retry_story(vec![each], json!([5, 6, 7]), |created| {
         created.call_keys = vec![
             key("each", Some(0), "k0", &json!({ "n": 5 })),
             key("each", Some(2), "k2", &json!({ "n": 9 })),
         ];
     });
     let own = || "own".to_owned();
-    assert_eq!(sent(&story), [("k0".to_owned(), false), (own(), false), (own(), true)]);
-    story.ok("each[0]").ok("each[1]").end("each[2]", Err(timed_out()));
+    assert_eq!(sent_keys(&story), [("k0".to_owned(), false), (own(), false), (own(), true)]);
+    story.succeed("each[0]").succeed("each[1]").end_step("each[2]", Err(timeout_error()));
     // The earlier call of item 2 was another one, so its outcome is still unknown, too.
     let open = story.execution.open_call_keys();
     let open: Vec<&str> = open.iter().map(|key| &*key.key).collect();
@@ -186,7 +193,7 @@ fn a_retry_sends_the_key_of_an_item_to_the_same_item() {
 /// the first call than before.
 #[test]
 fn a_key_stays_open_until_its_call_succeeds_or_is_settled() {
-    let steps = || vec![call("a", &[]), once("pay", &["a"])];
+    let steps = || vec![call("a", &[]), once_call("pay", &["a"])];
     let change = |created: &mut Created| {
         created.call_keys = vec![key("pay", None, "k", &json!({}))];
     };
@@ -194,24 +201,28 @@ fn a_key_stays_open_until_its_call_succeeds_or_is_settled() {
         let open = story.execution.open_call_keys();
         open.iter().map(|key| key.key.to_string()).collect()
     };
-    let mut never = retried(steps(), json!(null), change);
-    never.end("a", Err(failed()));
+    let mut never = retry_story(steps(), json!(null), change);
+    never.end_step("a", Err(failed_error()));
     assert_eq!(open(&never), ["k"]);
-    let mut refused = retried(steps(), json!(null), change);
-    refused.ok("a").end("pay", Err(failed()));
+    let mut refused = retry_story(steps(), json!(null), change);
+    refused.succeed("a").end_step("pay", Err(failed_error()));
     assert_eq!(open(&refused), ["k"]);
-    let mut unknown = retried(steps(), json!(null), change);
-    unknown.ok("a").end("pay", Err(timed_out()));
+    let mut unknown = retry_story(steps(), json!(null), change);
+    unknown.succeed("a").end_step("pay", Err(timeout_error()));
     assert_eq!(open(&unknown), ["k"], "both attempts are one call");
-    let mut done = retried(steps(), json!(null), change);
-    done.ok("a").ok("pay");
+    let mut done = retry_story(steps(), json!(null), change);
+    done.succeed("a").succeed("pay");
     assert!(open(&done).is_empty());
 }
 
 #[test]
 fn a_reused_settled_step_is_compensated() {
-    let steps = vec![undoable(once("pay", &[])), undoable(call("a", &["pay"])), call("x", &["a"])];
-    let mut story = retried(steps, json!(null), |created| {
+    let steps = vec![
+        with_compensation(once_call("pay", &[])),
+        with_compensation(call("a", &["pay"])),
+        call("x", &["a"]),
+    ];
+    let mut story = retry_story(steps, json!(null), |created| {
         created.reused = vec![("pay".parse().unwrap(), Arc::new(json!({ "id": 7 })))];
         created.settled = vec![SettledCall {
             place: place("pay", None),
@@ -220,9 +231,14 @@ fn a_reused_settled_step_is_compensated() {
             comment: None,
         }];
     });
-    assert_eq!(story.execution.step(story.number("pay")).settled(), Some(Settled::Succeeded));
+    assert_eq!(story.execution.step(story.step_number("pay")).settled(), Some(Settled::Succeeded));
     assert_eq!(story.execution.settled_calls().len(), 1);
-    story.ok("a").end("x", Err(failed())).ok("a/undo").ok("pay/undo").check(expect![[r#"
+    story
+        .succeed("a")
+        .end_step("x", Err(failed_error()))
+        .succeed("a/undo")
+        .succeed("pay/undo")
+        .check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, x#1 started
         0 x#1 failed tool.failed, compensation_started, a#1 compensation_started
@@ -235,17 +251,24 @@ fn a_reused_settled_step_is_compensated() {
 
 #[test]
 fn a_settled_item_is_reused_if_it_is_the_same_item() {
-    let each = undoable(with(json!({ "n": "{{item}}" }), for_each("{{input}}", once("each", &[]))));
+    let each = with_compensation(with_parameters(
+        json!({ "n": "{{item}}" }),
+        for_each("{{input}}", once_call("each", &[])),
+    ));
     let settled = |item, n: i64| SettledCall {
         place: place("each", Some(item)),
         output: Some(Arc::new(json!("paid"))),
         parameters: hash_parameters(&json!({ "n": n })),
         comment: None,
     };
-    let mut story = retried(vec![each, call("x", &["each"])], json!([5, 6]), |created| {
+    let mut story = retry_story(vec![each, call("x", &["each"])], json!([5, 6]), |created| {
         created.settled = vec![settled(0, 5), settled(1, 9)];
     });
-    story.ok("each[1]").end("x", Err(failed())).ok("each[1]/undo").ok("each[0]/undo");
+    story
+        .succeed("each[1]")
+        .end_step("x", Err(failed_error()))
+        .succeed("each[1]/undo")
+        .succeed("each[0]/undo");
     story.check(expect![[r#"
         0 claimed, each#1 started of 2, each[0]#1 settled Succeeded "paid", each[1]#1 started
         0 each[1]#1 succeeded {"by":"each[1]"}, each#1 succeeded, x#1 started

@@ -2,51 +2,54 @@ use expect_test::expect;
 
 use super::*;
 
-fn deadline(ms: u64) -> ExecutionOptions {
+fn deadline_options(ms: u64) -> ExecutionOptions {
     ExecutionOptions { deadline_ms: Some(ms), ..ExecutionOptions::default() }
 }
 
 /// One step of every kind that can be open.
-fn everything() -> Vec<UncheckedStep> {
+fn all_open_step_kinds() -> Vec<UncheckedStep> {
     vec![
         call("running", &[]),
         effect(Effect::Once, call("once", &[])),
-        tries(2, call("retrying", &[])),
+        with_attempts(2, call("retrying", &[])),
         sleep("sleeping", 60_000, &[]),
-        approved(call("asking", &[])),
+        with_approval(call("asking", &[])),
         wait("waiting", "go", &[]),
         on_error(OnError::Wait, call("deciding", &[])),
         call("pending", &["running"]),
     ]
 }
 
-fn everything_open(options: ExecutionOptions) -> Story {
-    let mut story = Story::with(everything(), options);
-    story.end("retrying", Err(failed())).end("deciding", Err(failed()));
-    story.told = story.log.len();
+fn start_all_step_kinds(options: ExecutionOptions) -> Story {
+    let mut story = Story::with_options(all_open_step_kinds(), options);
+    story.end_step("retrying", Err(failed_error())).end_step("deciding", Err(failed_error()));
+    story.checked_events = story.log.len();
     story
 }
 
 #[test]
 fn cancelling_ends_waiting_steps_and_awaits_running_ones() {
-    let mut story = everything_open(ExecutionOptions::default());
+    let mut story = start_all_step_kinds(ExecutionOptions::default());
     story.cancel().cancel().check(expect![[r"
         0 cancel_requested, sleeping cancelled, retrying cancelled, asking cancelled,
           waiting cancelled, deciding cancelled, pending cancelled
     "]]);
     assert_eq!(story.state(), ExecutionState::InProgress);
-    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r"
+    story
+        .end_step("running", Err(cancelled_error()))
+        .end_step("once", Err(cancelled_error()))
+        .check(expect![[r"
         0 running cancelled
         0 once#1 failed tool.outcome_unknown, finished Cancelled
     "]]);
-    let tally = story.is_over(ExecutionState::Cancelled);
+    let tally = story.assert_finished(ExecutionState::Cancelled);
     assert_eq!((tally.cancelled, tally.failed), (7, 1));
 }
 
 #[test]
 fn a_step_that_succeeds_during_a_cancellation_has_succeeded() {
     let mut story = Story::new(vec![call("a", &[]), call("b", &["a"])]);
-    story.cancel().ok("a").check(expect![[r#"
+    story.cancel().succeed("a").check(expect![[r#"
         0 claimed, a#1 started
         0 cancel_requested, b cancelled
         0 a#1 succeeded {"by":"a"}, finished Cancelled
@@ -57,7 +60,7 @@ fn a_step_that_succeeds_during_a_cancellation_has_succeeded() {
 fn a_once_call_that_was_cancelled_before_its_start_is_cancelled() {
     let mut story = Story::new(vec![effect(Effect::Once, call("a", &[]))]);
     let not_begun = ToolError::new(ErrorCode::CANCELLED, "cancelled before the call started");
-    story.cancel().end("a", Err(not_begun)).check(expect![[r"
+    story.cancel().end_step("a", Err(not_begun)).check(expect![[r"
         0 claimed, a#1 started
         0 cancel_requested
         0 a cancelled, finished Cancelled
@@ -66,7 +69,7 @@ fn a_once_call_that_was_cancelled_before_its_start_is_cancelled() {
 
 #[test]
 fn a_claim_ends_the_running_steps_of_a_cancelled_execution() {
-    let mut story = everything_open(ExecutionOptions::default());
+    let mut story = start_all_step_kinds(ExecutionOptions::default());
     story.cancel().claim().check(expect![[r"
         0 cancel_requested, sleeping cancelled, retrying cancelled, asking cancelled,
           waiting cancelled, deciding cancelled, pending cancelled
@@ -77,13 +80,13 @@ fn a_claim_ends_the_running_steps_of_a_cancelled_execution() {
 
 #[test]
 fn cancelling_before_the_first_claim_starts_no_step() {
-    let mut story = Story::unclaimed(everything(), ExecutionOptions::default());
+    let mut story = Story::new_unclaimed(all_open_step_kinds(), ExecutionOptions::default());
     story.claim_and_cancel().check(expect![[r"
         0 claimed, cancel_requested, running cancelled, once cancelled, retrying cancelled,
           sleeping cancelled, asking cancelled, waiting cancelled, deciding cancelled,
           pending cancelled, finished Cancelled
     "]]);
-    assert_eq!(story.is_over(ExecutionState::Cancelled).cancelled, 8);
+    assert_eq!(story.assert_finished(ExecutionState::Cancelled).cancelled, 8);
 }
 
 impl Story {
@@ -92,7 +95,7 @@ impl Story {
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
         let claimed = Input::Claimed { worker, node: "n".into(), commands_follow: false };
         let cancel = Input::Command(self.envelope(Command::Cancel { reason: None }));
-        let moment = Moment { now: self.now, may_start: false, effects: None };
+        let moment = DecisionContext { now: self.now, may_start: false, effects: None };
         for input in [claimed, cancel, Input::Woken] {
             self.log.extend(decide(&mut self.execution, input, moment));
         }
@@ -102,19 +105,22 @@ impl Story {
 
 #[test]
 fn a_deadline_counts_from_the_start_and_ends_every_step() {
-    let mut story = everything_open(deadline(10_000));
-    assert_eq!(story.wakes_at(), Some(100));
-    story.tell(Command::Pause).wake(9_999).check(expect![[r"
+    let mut story = start_all_step_kinds(deadline_options(10_000));
+    assert_eq!(story.next_wake_ms(), Some(100));
+    story.send_command(Command::Pause).wake_at(9_999).check(expect![[r"
         0 paused
     "]]);
-    assert_eq!(story.wakes_at(), Some(10_000));
-    story.wake(10_000).check(expect![[r"
+    assert_eq!(story.next_wake_ms(), Some(10_000));
+    story.wake_at(10_000).check(expect![[r"
         10000 deadline_passed, sleeping#1 failed execution.deadline,
           retrying#1 failed execution.deadline, asking#1 failed execution.deadline,
           waiting#1 failed execution.deadline, deciding#1 failed execution.deadline,
           pending skipped ExecutionFailed
     "]]);
-    story.end("running", Err(stopped())).end("once", Err(stopped())).check(expect![[r"
+    story
+        .end_step("running", Err(cancelled_error()))
+        .end_step("once", Err(cancelled_error()))
+        .check(expect![[r"
         10000 running#1 failed execution.deadline
         10000 once#1 failed tool.outcome_unknown, finished Failed
     "]]);
@@ -122,10 +128,11 @@ fn a_deadline_counts_from_the_start_and_ends_every_step() {
 
 #[test]
 fn a_deadline_applies_to_a_failing_execution() {
-    let mut story = Story::with(vec![call("a", &[]), call("b", &[])], deadline(10_000));
-    story.end("a", Err(failed()));
-    assert_eq!(story.wakes_at(), Some(10_000));
-    story.wake(10_000).end("b", Err(stopped())).check(expect![[r"
+    let mut story =
+        Story::with_options(vec![call("a", &[]), call("b", &[])], deadline_options(10_000));
+    story.end_step("a", Err(failed_error()));
+    assert_eq!(story.next_wake_ms(), Some(10_000));
+    story.wake_at(10_000).end_step("b", Err(cancelled_error())).check(expect![[r"
         0 claimed, a#1 started, b#1 started
         0 a#1 failed tool.failed
         10000 deadline_passed
@@ -135,39 +142,39 @@ fn a_deadline_applies_to_a_failing_execution() {
 
 #[test]
 fn a_deadline_does_not_count_before_the_start() {
-    let options = ExecutionOptions { start_at: Some(at(60_000)), ..deadline(10_000) };
-    let mut story = Story::with(vec![call("a", &[])], options);
-    story.wake(30_000);
+    let options = ExecutionOptions { start_at: Some(time_at(60_000)), ..deadline_options(10_000) };
+    let mut story = Story::with_options(vec![call("a", &[])], options);
+    story.wake_at(30_000);
     assert_eq!(story.state(), ExecutionState::Pending);
-    story.wake(60_000).claim().check(expect![[r"
+    story.wake_at(60_000).claim().check(expect![[r"
         0 claimed
         60000 claimed, a#1 started
     "]]);
-    assert_eq!(story.wakes_at(), Some(70_000));
+    assert_eq!(story.next_wake_ms(), Some(70_000));
 }
 
 #[test]
 fn cancellation_takes_precedence_over_failure_and_deadline() {
     let mut failing = Story::new(vec![call("a", &[]), call("b", &[])]);
-    failing.end("a", Err(failed())).cancel().end("b", Err(stopped()));
-    failing.is_over(ExecutionState::Cancelled);
-    let mut expired = Story::with(vec![call("a", &[])], deadline(1));
-    expired.wake(1).cancel().end("a", Err(stopped()));
-    expired.is_over(ExecutionState::Cancelled);
+    failing.end_step("a", Err(failed_error())).cancel().end_step("b", Err(cancelled_error()));
+    failing.assert_finished(ExecutionState::Cancelled);
+    let mut expired = Story::with_options(vec![call("a", &[])], deadline_options(1));
+    expired.wake_at(1).cancel().end_step("a", Err(cancelled_error()));
+    expired.assert_finished(ExecutionState::Cancelled);
 }
 
 #[test]
 fn a_deadline_without_running_steps_is_recorded() {
     let steps = vec![call("a", &[]), call("b", &["a"]), call("c", &["b"])];
-    let mut story = Story::with(steps, deadline(10_000));
-    story.tell(Command::Pause).ok("a").wake(10_000).check(expect![[r#"
+    let mut story = Story::with_options(steps, deadline_options(10_000));
+    story.send_command(Command::Pause).succeed("a").wake_at(10_000).check(expect![[r#"
         0 claimed, a#1 started
         0 paused
         0 a#1 succeeded {"by":"a"}
         10000 deadline_passed, b skipped ExecutionFailed, c skipped ExecutionFailed,
           finished Failed
     "#]]);
-    let tally = story.is_over(ExecutionState::Failed);
+    let tally = story.assert_finished(ExecutionState::Failed);
     assert_eq!((tally.successful, tally.skipped, tally.failed), (1, 2, 0));
     assert!(story.execution.missed_deadline());
 }
@@ -177,9 +184,9 @@ fn a_deadline_without_running_steps_is_recorded() {
 fn a_deadline_skips_steps_that_never_started() {
     for of in [Effect::Read, Effect::Once] {
         let steps = vec![effect(of, call("a", &[])), call("b", &["a"])];
-        let mut story = Story::with(steps, deadline(10_000));
-        story.wake(10_000).end("a", Err(stopped()));
-        let code = |id: &str| match &story.execution.step(story.number(id)).state {
+        let mut story = Story::with_options(steps, deadline_options(10_000));
+        story.wake_at(10_000).end_step("a", Err(cancelled_error()));
+        let code = |id: &str| match &story.execution.step(story.step_number(id)).state {
             StepState::Failed(error) => error.code.to_string(),
             state => state.name().to_owned(),
         };
@@ -187,30 +194,32 @@ fn a_deadline_skips_steps_that_never_started() {
         let code_of_a = if unknown { "tool.outcome_unknown" } else { "execution.deadline" };
         assert_eq!([code("a"), code("b")], [code_of_a, "skipped"]);
         assert!(story.execution.missed_deadline());
-        story.is_over(ExecutionState::Failed);
+        story.assert_finished(ExecutionState::Failed);
     }
 }
 
 #[test]
 fn an_execution_that_failed_before_its_deadline_did_not_miss_it() {
-    let mut story = Story::with(vec![call("a", &[]), call("b", &[])], deadline(10_000));
-    story.end("a", Err(failed())).wake(10_000).end("b", Err(stopped()));
-    story.is_over(ExecutionState::Failed);
+    let mut story =
+        Story::with_options(vec![call("a", &[]), call("b", &[])], deadline_options(10_000));
+    story.end_step("a", Err(failed_error())).wake_at(10_000).end_step("b", Err(cancelled_error()));
+    story.assert_finished(ExecutionState::Failed);
     assert!(!story.execution.missed_deadline());
 }
 
 #[test]
 fn a_deadline_after_the_last_step_changes_nothing() {
-    let mut story = Story::with(vec![call("a", &[]), call("b", &["a"])], deadline(10_000));
-    story.now = at(20_000);
-    story.ok("a").check(expect![[r#"
+    let mut story =
+        Story::with_options(vec![call("a", &[]), call("b", &["a"])], deadline_options(10_000));
+    story.now = time_at(20_000);
+    story.succeed("a").check(expect![[r#"
         0 claimed, a#1 started
         20000 a#1 succeeded {"by":"a"}, deadline_passed, b skipped ExecutionFailed,
           finished Failed
     "#]]);
-    let mut story = Story::with(vec![call("a", &[])], deadline(10_000));
-    story.now = at(20_000);
-    story.ok("a").check(expect![[r#"
+    let mut story = Story::with_options(vec![call("a", &[])], deadline_options(10_000));
+    story.now = time_at(20_000);
+    story.succeed("a").check(expect![[r#"
         0 claimed, a#1 started
         20000 a#1 succeeded {"by":"a"}, finished Completed
     "#]]);
@@ -220,16 +229,16 @@ fn a_deadline_after_the_last_step_changes_nothing() {
 #[test]
 fn a_deadline_with_only_skipped_steps_left_changes_nothing() {
     let steps = || {
-        let skipped = when("a.by == 1", call("skipped", &["a"]));
+        let skipped = with_condition("a.by == 1", call("skipped", &["a"]));
         vec![call("a", &[]), skipped, on_error(OnError::Ignore, call("b", &[])), call("c", &[])]
     };
-    let mut story = Story::with(steps(), deadline(10_000));
-    story.ok("a").end("b", Err(failed()));
-    story.now = at(20_000);
-    story.ok("c");
-    story.is_over(ExecutionState::Completed);
+    let mut story = Story::with_options(steps(), deadline_options(10_000));
+    story.succeed("a").end_step("b", Err(failed_error()));
+    story.now = time_at(20_000);
+    story.succeed("c");
+    story.assert_finished(ExecutionState::Completed);
     // A step that was cut off did not finish by itself, even if it may fail.
-    let mut story = Story::with(steps(), deadline(10_000));
-    story.ok("a").ok("c").wake(10_000).end("b", Err(stopped()));
-    story.is_over(ExecutionState::Failed);
+    let mut story = Story::with_options(steps(), deadline_options(10_000));
+    story.succeed("a").succeed("c").wake_at(10_000).end_step("b", Err(cancelled_error()));
+    story.assert_finished(ExecutionState::Failed);
 }

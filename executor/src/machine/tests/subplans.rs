@@ -5,7 +5,7 @@ use expect_test::expect;
 
 use super::*;
 
-fn child(story: &Story, task: &str) -> ExecutionId {
+fn child_id(story: &Story, task: &str) -> ExecutionId {
     let state = &story.execution.task(story.task(task)).unwrap().state;
     match state {
         StepState::Running { how: AttemptKind::Executing { child }, .. } => *child,
@@ -16,13 +16,13 @@ fn child(story: &Story, task: &str) -> ExecutionId {
 #[test]
 fn a_sub_plan_runs_as_a_child_and_its_result_finishes_the_step() {
     let mut story =
-        Story::new(vec![with(json!({ "x": 1 }), sub_plan("p", &[])), call("b", &["p"])]);
-    let id = child(&story, "p");
+        Story::new(vec![with_parameters(json!({ "x": 1 }), sub_plan("p", &[])), call("b", &["p"])]);
+    let id = child_id(&story, "p");
     assert_ne!(id, story.execution.id());
     assert_eq!(story.called_with("p"), json!({ "x": 1 }));
     assert!(!story.execution.agenda().has_calls(), "nothing here needs a driver");
     assert_eq!(story.state(), ExecutionState::InProgress);
-    story.end("p", Ok(json!({ "out": 2 }))).ok("b").check(expect![[r#"
+    story.end_step("p", Ok(json!({ "out": 2 }))).succeed("b").check(expect![[r#"
         0 claimed, p#1 started elsewhere
         0 p#1 succeeded {"out":2}, b#1 started
         0 b#1 succeeded {"by":"b"}, finished Completed
@@ -40,16 +40,19 @@ fn the_input_of_a_sub_plan_gets_defaults_and_is_validated() {
     });
     let given = |s: &str, id: &str, after: &[&str]| {
         let step = sub_plan(id, after);
-        with(json!({ "s": s }), UncheckedStep { inputs: Some(Arc::new(inputs.clone())), ..step })
+        with_parameters(
+            json!({ "s": s }),
+            UncheckedStep { inputs: Some(Arc::new(inputs.clone())), ..step },
+        )
     };
     let lenient = on_error(OnError::Continue, given("{{a.list}}", "q", &["a"]));
     let each = for_each("{{a.list}}", given("{{item}}", "each", &["a"]));
     let steps = vec![call("a", &[]), given("{{a.by}}", "p", &["a"]), lenient, each];
     let mut story = Story::new(steps);
-    story.end("a", Ok(json!({ "by": "x", "list": ["y"] })));
+    story.end_step("a", Ok(json!({ "by": "x", "list": ["y"] })));
     assert_eq!(story.called_with("p"), json!({ "s": "x", "n": 7 }));
     assert_eq!(story.called_with("each[0]"), json!({ "s": "y", "n": 7 }));
-    let StepState::Failed(error) = &story.execution.step(story.number("q")).state else {
+    let StepState::Failed(error) = &story.execution.step(story.step_number("q")).state else {
         panic!("a list is no text");
     };
     expect![[
@@ -57,8 +60,8 @@ fn the_input_of_a_sub_plan_gets_defaults_and_is_validated() {
     ]]
     .assert_eq(&error.message);
     assert_eq!(error.code, ErrorCode::INVALID_PARAMETERS);
-    story.end("p", Ok(json!(1))).end("each[0]", Ok(json!(2)));
-    story.is_over(ExecutionState::Completed);
+    story.end_step("p", Ok(json!(1))).end_step("each[0]", Ok(json!(2)));
+    story.assert_finished(ExecutionState::Completed);
 }
 
 #[test]
@@ -66,10 +69,10 @@ fn a_claim_does_not_interrupt_a_sub_plan() {
     let mut once = sub_plan("p", &[]);
     once.policy.effect = Effect::Once;
     let mut story = Story::new(vec![once, call("x", &[])]);
-    let id = child(&story, "p");
+    let id = child_id(&story, "p");
     story.claim().claim();
-    assert_eq!(child(&story, "p"), id);
-    story.end("p", Ok(json!(1))).ok("x").check(expect![[r#"
+    assert_eq!(child_id(&story, "p"), id);
+    story.end_step("p", Ok(json!(1))).succeed("x").check(expect![[r#"
         0 claimed, p#1 started elsewhere, x#1 started
         0 claimed, x#1 interrupted, x#2 started
         0 claimed, x#2 interrupted, x#3 started
@@ -80,11 +83,11 @@ fn a_claim_does_not_interrupt_a_sub_plan() {
 
 #[test]
 fn each_attempt_of_a_sub_plan_is_another_execution() {
-    let mut story = Story::new(vec![tries(2, sub_plan("p", &[]))]);
-    let first = child(&story, "p");
-    story.end("p", Err(failed())).wake(100);
-    assert_ne!(child(&story, "p"), first);
-    story.end("p", Err(failed())).check(expect![[r"
+    let mut story = Story::new(vec![with_attempts(2, sub_plan("p", &[]))]);
+    let first = child_id(&story, "p");
+    story.end_step("p", Err(failed_error())).wake_at(100);
+    assert_ne!(child_id(&story, "p"), first);
+    story.end_step("p", Err(failed_error())).check(expect![[r"
         0 claimed, p#1 started elsewhere
         0 p#1 retry_scheduled tool.failed until 100
         100 p#2 started elsewhere
@@ -96,19 +99,21 @@ fn each_attempt_of_a_sub_plan_is_another_execution() {
 fn each_item_of_a_sub_plan_loop_is_an_execution() {
     let steps = vec![
         call("a", &[]),
-        for_each("{{a}}", with(json!({ "x": "{{item}}" }), sub_plan("p", &["a"]))),
+        for_each("{{a}}", with_parameters(json!({ "x": "{{item}}" }), sub_plan("p", &["a"]))),
     ];
     let mut story = Story::new(steps);
-    story.end("a", Ok(json!([1, 2])));
-    assert_ne!(child(&story, "p[0]"), child(&story, "p[1]"));
-    story.end("p[1]", Ok(json!("b"))).claim().end("p[0]", Ok(json!("a"))).check(expect![[r#"
+    story.end_step("a", Ok(json!([1, 2])));
+    assert_ne!(child_id(&story, "p[0]"), child_id(&story, "p[1]"));
+    story.end_step("p[1]", Ok(json!("b"))).claim().end_step("p[0]", Ok(json!("a"))).check(expect![
+        [r#"
         0 claimed, a#1 started
         0 a#1 succeeded [1,2], p#1 started of 2, p[0]#1 started elsewhere,
           p[1]#1 started elsewhere
         0 p[1]#1 succeeded "b"
         0 claimed
         0 p[0]#1 succeeded "a", p#1 succeeded, finished Completed
-    "#]]);
+    "#]
+    ]);
     assert_eq!(story.output("p"), json!(["a", "b"]));
 }
 
@@ -118,7 +123,7 @@ fn a_cancelled_execution_waits_for_its_sub_plan_to_stop() {
     story.cancel();
     assert_eq!(story.state(), ExecutionState::InProgress);
     let error = ToolError::new(ErrorCode::CANCELLED, "it was cancelled");
-    story.end("p", Err(error)).check(expect![[r"
+    story.end_step("p", Err(error)).check(expect![[r"
         0 claimed, p#1 started elsewhere
         0 cancel_requested, b cancelled
         0 p cancelled, finished Cancelled

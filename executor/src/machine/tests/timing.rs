@@ -2,15 +2,15 @@ use expect_test::expect;
 
 use super::*;
 
-fn width(max_parallel: u32) -> ExecutionOptions {
+fn parallel_options(max_parallel: u32) -> ExecutionOptions {
     ExecutionOptions { max_parallel: Some(max_parallel), ..ExecutionOptions::default() }
 }
 
 #[test]
 fn a_sequential_execution_runs_one_step_at_a_time_in_plan_order() {
     let steps = vec![call("a", &[]), call("b", &[]), call("c", &["a"]), call("d", &[])];
-    let mut story = Story::with(steps, sequential());
-    story.ok("a").ok("b").ok("c").ok("d").check(expect![[r#"
+    let mut story = Story::with_options(steps, sequential_options());
+    story.succeed("a").succeed("b").succeed("c").succeed("d").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started
         0 b#1 succeeded {"by":"b"}, c#1 started
@@ -25,20 +25,21 @@ fn a_sequential_execution_runs_one_step_at_a_time_in_plan_order() {
 fn a_sequential_condition_is_evaluated_in_its_turn() {
     let steps = vec![
         call("a", &[]),
-        when("input.x == 1", call("b", &[])),
-        when("false", call("c", &[])),
+        with_condition("input.x == 1", call("b", &[])),
+        with_condition("false", call("c", &[])),
         call("d", &[]),
     ];
     let input = Arc::new(json!({ "x": 1 }));
-    let mut story = Story::with(steps.clone(), ExecutionOptions { input, ..sequential() });
-    story.ok("a").ok("b").ok("d").check(expect![[r#"
+    let mut story =
+        Story::with_options(steps.clone(), ExecutionOptions { input, ..sequential_options() });
+    story.succeed("a").succeed("b").succeed("d").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 started
         0 b#1 succeeded {"by":"b"}, c skipped Condition, d#1 started
         0 d#1 succeeded {"by":"d"}, finished Completed
     "#]]);
-    let mut story = Story::with(steps, sequential());
-    story.ok("a").check(expect![[r#"
+    let mut story = Story::with_options(steps, sequential_options());
+    story.succeed("a").check(expect![[r#"
         0 claimed, a#1 started
         0 a#1 succeeded {"by":"a"}, b#1 failed template.unresolved, c skipped ExecutionFailed,
           d skipped ExecutionFailed, finished Failed
@@ -48,10 +49,13 @@ fn a_sequential_condition_is_evaluated_in_its_turn() {
 /// Regression: later steps ran while an earlier one waited for its retry.
 #[test]
 fn a_sequential_execution_starts_no_step_during_a_retry_delay() {
-    let mut story = Story::with(vec![tries(2, call("a", &[])), call("b", &[])], sequential());
-    story.end("a", Err(failed()));
-    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, Some(100)));
-    story.wake(100).end("a", Err(failed())).check(expect![[r"
+    let mut story = Story::with_options(
+        vec![with_attempts(2, call("a", &[])), call("b", &[])],
+        sequential_options(),
+    );
+    story.end_step("a", Err(failed_error()));
+    assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Waiting, Some(100)));
+    story.wake_at(100).end_step("a", Err(failed_error())).check(expect![[r"
         0 claimed, a#1 started
         0 a#1 retry_scheduled tool.failed until 100
         100 a#2 started
@@ -67,18 +71,18 @@ fn a_sequential_execution_requests_approvals_in_turn() {
     let steps = vec![
         sleep("s", 400, &[]),
         until,
-        approved(call("p", &[])),
+        with_approval(call("p", &[])),
         on_error(OnError::Wait, call("d", &[])),
         call("z", &[]),
     ];
-    let mut story = Story::with(steps, sequential());
-    story.wake(300).wake(400);
-    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, Some(600)));
-    story.wake(500).signal("go", json!(1)).claim();
-    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Waiting, None));
-    story.approve("z", true).approve("p", true).ok("p").end("d", Err(failed()));
+    let mut story = Story::with_options(steps, sequential_options());
+    story.wake_at(300).wake_at(400);
+    assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Waiting, Some(600)));
+    story.wake_at(500).signal("go", json!(1)).claim();
+    assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Waiting, None));
+    story.approve("z", true).approve("p", true).succeed("p").end_step("d", Err(failed_error()));
     assert_eq!(story.state(), ExecutionState::Waiting);
-    story.approve("d", true).ok("d").ok("z").check(expect![[r#"
+    story.approve("d", true).succeed("d").succeed("z").check(expect![[r#"
         0 claimed, s#1 started until 400
         400 s#1 succeeded null, w waiting signal go
         500 signal_received, w#1 succeeded 1, p waiting approval
@@ -98,10 +102,10 @@ fn a_sequential_execution_requests_approvals_in_turn() {
 #[test]
 fn a_sequential_execution_passes_over_reused_steps() {
     let plan = plan(vec![call("a", &[]), call("b", &[]), call("c", &["a"]), call("d", &["b"])]);
-    let mut created = Created::new(plan.id(), plan.info().request, sequential());
+    let mut created = Created::new(plan.id(), plan.info().request, sequential_options());
     created.reused = ["a", "c"].map(|name| (name.parse().unwrap(), Arc::new(json!(name)))).into();
     let mut story = Story::created(&plan, created);
-    story.claim().ok("b").ok("d").check(expect![[r#"
+    story.claim().succeed("b").succeed("d").check(expect![[r#"
         0 claimed, b#1 started
         0 b#1 succeeded {"by":"b"}, d#1 started
         0 d#1 succeeded {"by":"d"}, finished Completed
@@ -111,8 +115,8 @@ fn a_sequential_execution_passes_over_reused_steps() {
 #[test]
 fn a_parallel_execution_runs_ready_steps_up_to_its_limit() {
     let steps = vec![call("a", &[]), call("b", &[]), call("c", &[]), call("d", &["b"])];
-    let mut story = Story::with(steps, width(2));
-    story.ok("b").ok("c").check(expect![[r#"
+    let mut story = Story::with_options(steps, parallel_options(2));
+    story.succeed("b").succeed("c").check(expect![[r#"
         0 claimed, a#1 started, b#1 started
         0 b#1 succeeded {"by":"b"}, c#1 started
         0 c#1 succeeded {"by":"c"}, d#1 started
@@ -121,13 +125,14 @@ fn a_parallel_execution_runs_ready_steps_up_to_its_limit() {
 
 #[test]
 fn sleeps_hold_a_slot_and_survive_a_claim() {
-    let mut story = Story::with(vec![sleep("s", 1_000, &[]), call("a", &[])], width(1));
-    story.wake(500).claim().check(expect![[r"
+    let mut story =
+        Story::with_options(vec![sleep("s", 1_000, &[]), call("a", &[])], parallel_options(1));
+    story.wake_at(500).claim().check(expect![[r"
         0 claimed, s#1 started until 1000
         500 claimed
     "]]);
-    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::InProgress, Some(1_000)));
-    story.wake(1_000).ok("a").check(expect![[r#"
+    assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::InProgress, Some(1_000)));
+    story.wake_at(1_000).succeed("a").check(expect![[r#"
         1000 s#1 succeeded null, a#1 started
         1000 a#1 succeeded {"by":"a"}, finished Completed
     "#]]);
@@ -137,17 +142,17 @@ fn sleeps_hold_a_slot_and_survive_a_claim() {
 fn waits_approvals_and_retry_delays_hold_no_slot() {
     let steps = vec![
         wait("w", "go", &[]),
-        approved(call("p", &[])),
-        tries(2, call("r", &[])),
+        with_approval(call("p", &[])),
+        with_attempts(2, call("r", &[])),
         call("a", &[]),
     ];
-    let mut story = Story::with(steps, width(1));
-    story.end("r", Err(failed())).check(expect![[r"
+    let mut story = Story::with_options(steps, parallel_options(1));
+    story.end_step("r", Err(failed_error())).check(expect![[r"
         0 claimed, w waiting signal go, p waiting approval, r#1 started
         0 r#1 retry_scheduled tool.failed until 100, a#1 started
     "]]);
-    assert_eq!(story.wakes_at(), None, "the retry waits for the slot");
-    story.wake(200).ok("a").check(expect![[r#"
+    assert_eq!(story.next_wake_ms(), None, "the retry waits for the slot");
+    story.wake_at(200).succeed("a").check(expect![[r#"
         200 a#1 succeeded {"by":"a"}, r#2 started
     "#]]);
 }
@@ -161,11 +166,11 @@ fn a_sleep_of_zero_ends_at_once_and_a_long_one_at_its_timeout() {
     let mut long = sleep("s", 5_000, &[]);
     long.policy.timeout_ms = 1_000;
     let mut story = Story::new(vec![long]);
-    story.wake(1_000).check(expect![[r"
+    story.wake_at(1_000).check(expect![[r"
         0 claimed, s#1 started until 1000
         1000 s#1 failed tool.timeout, finished Failed
     "]]);
-    let bad = with(json!({ "ms": -1 }), step("s", "flow.sleep", &[]));
+    let bad = with_parameters(json!({ "ms": -1 }), step("s", "flow.sleep", &[]));
     Story::new(vec![bad]).check(expect![[r"
         0 claimed, s#1 started, s#1 failed tool.invalid_parameters, finished Failed
     "]]);
@@ -174,8 +179,8 @@ fn a_sleep_of_zero_ends_at_once_and_a_long_one_at_its_timeout() {
 #[test]
 fn a_sleep_of_an_hour_needs_no_configured_timeout() {
     let mut story = Story::new(vec![sleep("s", 3_600_000, &[])]);
-    assert_eq!(story.wakes_at(), Some(3_600_000));
-    story.wake(3_600_000).check(expect![[r"
+    assert_eq!(story.next_wake_ms(), Some(3_600_000));
+    story.wake_at(3_600_000).check(expect![[r"
         0 claimed, s#1 started until 3600000
         3600000 s#1 succeeded null, finished Completed
     "]]);
@@ -183,13 +188,14 @@ fn a_sleep_of_an_hour_needs_no_configured_timeout() {
 
 #[test]
 fn no_step_starts_before_start_at() {
-    let options = ExecutionOptions { start_at: Some(at(5_000)), ..ExecutionOptions::default() };
-    let mut story = Story::with(vec![call("a", &[])], options);
-    story.wake(4_999).check(expect![[r"
+    let options =
+        ExecutionOptions { start_at: Some(time_at(5_000)), ..ExecutionOptions::default() };
+    let mut story = Story::with_options(vec![call("a", &[])], options);
+    story.wake_at(4_999).check(expect![[r"
         0 claimed
     "]]);
-    assert_eq!((story.state(), story.wakes_at()), (ExecutionState::Pending, Some(5_000)));
-    story.now = at(5_000);
+    assert_eq!((story.state(), story.next_wake_ms()), (ExecutionState::Pending, Some(5_000)));
+    story.now = time_at(5_000);
     story.claim().check(expect![[r"
         5000 claimed, a#1 started
     "]]);
@@ -199,10 +205,10 @@ fn no_step_starts_before_start_at() {
 #[test]
 fn a_draining_worker_starts_no_step() {
     let mut story =
-        Story::new(vec![call("a", &[]), call("b", &["a"]), approved(call("c", &["a"]))]);
+        Story::new(vec![call("a", &[]), call("b", &["a"]), with_approval(call("c", &["a"]))]);
     let (task, result) = (story.task("a"), Ok(json!(1).into()));
     let ended = Input::Ended { task, attempt: Attempt::FIRST, result };
-    let moment = Moment { now: at(1), may_start: false, effects: None };
+    let moment = DecisionContext { now: time_at(1), may_start: false, effects: None };
     let events = decide(&mut story.execution, ended, moment);
     story.log.extend(events);
     story.check(expect![[r"
@@ -224,11 +230,11 @@ fn output_mappings_set_variables_and_the_last_step_wins() {
     let steps = vec![
         mapped("a"),
         mapped("b"),
-        with(json!({ "x": "{{vars.who}}" }), call("c", &["a", "b"])),
+        with_parameters(json!({ "x": "{{vars.who}}" }), call("c", &["a", "b"])),
     ];
     let mut story = Story::new(steps);
-    story.ok("b").ok("a");
-    let c = story.execution.step(story.number("c"));
+    story.succeed("b").succeed("a");
+    let c = story.execution.step(story.step_number("c"));
     assert_eq!(c.parameters.as_deref(), Some(&json!({ "x": "b" })));
 }
 
@@ -239,16 +245,16 @@ fn waits_that_began_by_a_fast_clock_are_corrected_at_the_next_claim() {
     const YEAR: i64 = 365 * 24 * 3_600 * 1_000;
     let mut signal = wait("w", "go", &[]);
     signal.policy.timeout_ms = 700;
-    let steps = vec![sleep("s", 400, &[]), tries(2, call("r", &[])), signal];
+    let steps = vec![sleep("s", 400, &[]), with_attempts(2, call("r", &[])), signal];
     let deadline = ExecutionOptions { deadline_ms: Some(900), ..ExecutionOptions::default() };
-    let mut story = Story::unclaimed(steps.clone(), deadline.clone());
-    story.now = at(YEAR);
-    story.claim().end("r", Err(failed()));
-    assert_eq!(story.wakes_at(), Some(YEAR + 100));
-    story.now = at(1_000);
+    let mut story = Story::new_unclaimed(steps.clone(), deadline.clone());
+    story.now = time_at(YEAR);
+    story.claim().end_step("r", Err(failed_error()));
+    assert_eq!(story.next_wake_ms(), Some(YEAR + 100));
+    story.now = time_at(1_000);
     story.claim().claim();
-    assert_eq!(story.wakes_at(), Some(1_100));
-    story.wake(1_100).ok("r").wake(1_400).wake(1_700).check(expect![[r#"
+    assert_eq!(story.next_wake_ms(), Some(1_100));
+    story.wake_at(1_100).succeed("r").wake_at(1_400).wake_at(1_700).check(expect![[r#"
         31536000000 claimed, w waiting signal go, s#1 started until 31536000400, r#1 started
         31536000000 r#1 retry_scheduled tool.failed until 31536000100
         1000 claimed, waits_shortened
@@ -259,28 +265,28 @@ fn waits_that_began_by_a_fast_clock_are_corrected_at_the_next_claim() {
         1700 w#1 failed tool.timeout, finished Failed
     "#]]);
 
-    let mut story = Story::unclaimed(vec![wait("w", "go", &[])], deadline);
-    story.now = at(YEAR);
+    let mut story = Story::new_unclaimed(vec![wait("w", "go", &[])], deadline);
+    story.now = time_at(YEAR);
     story.claim();
-    story.now = at(1_000);
-    assert_eq!(story.claim().wakes_at(), Some(1_900));
-    story.wake(1_900).check(expect![[r"
+    story.now = time_at(1_000);
+    assert_eq!(story.claim().next_wake_ms(), Some(1_900));
+    story.wake_at(1_900).check(expect![[r"
         31536000000 claimed, w waiting signal go
         1000 claimed, waits_shortened
         1900 deadline_passed, w#1 failed execution.deadline, finished Failed
     "]]);
 
-    let mut near = Story::unclaimed(steps, ExecutionOptions::default());
-    near.now = at(4_000);
+    let mut near = Story::new_unclaimed(steps, ExecutionOptions::default());
+    near.now = time_at(4_000);
     near.claim();
-    near.now = at(0);
-    assert_eq!(near.claim().wakes_at(), Some(4_400), "clocks of nodes differ a little");
+    near.now = time_at(0);
+    assert_eq!(near.claim().next_wake_ms(), Some(4_400), "clocks of nodes differ a little");
 
-    let start_at = Some(at(2 * YEAR));
+    let start_at = Some(time_at(2 * YEAR));
     let wish = ExecutionOptions { start_at, ..ExecutionOptions::default() };
-    let mut planned = Story::unclaimed(vec![call("a", &[])], wish);
-    planned.now = at(YEAR);
+    let mut planned = Story::new_unclaimed(vec![call("a", &[])], wish);
+    planned.now = time_at(YEAR);
     planned.claim();
-    planned.now = at(0);
-    assert_eq!(planned.claim().wakes_at(), Some(2 * YEAR), "a planned start is a wish");
+    planned.now = time_at(0);
+    assert_eq!(planned.claim().next_wake_ms(), Some(2 * YEAR), "a planned start is a wish");
 }

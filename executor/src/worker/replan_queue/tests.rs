@@ -22,20 +22,20 @@ use crate::{
     worker::tests::{plan, step, worker},
 };
 
-const LONG: Duration = Duration::from_mins(5);
+const LONG_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A replanner that starts a given plan, or misbehaves.
 #[derive(Debug)]
-struct Fake {
+struct FakeReplanner {
     control: Control,
     plan: Arc<Plan>,
     /// One behaviour for each call, and then a normal replan.
-    does: Mutex<Vec<Does>>,
-    asked: AtomicUsize,
+    behaviors: Mutex<Vec<ReplanBehavior>>,
+    calls: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Does {
+enum ReplanBehavior {
     Thinks,
     /// Starts the next execution, and never returns.
     Begins,
@@ -44,47 +44,51 @@ enum Does {
 }
 
 #[async_trait]
-impl Replanner for Fake {
+impl Replanner for FakeReplanner {
     async fn replan(&self, ended: &Execution) -> Result<(), StoreError> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        let does = self.does.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        match does {
-            Some(Does::Fails) => return Err(StoreError::Unavailable("not now".to_owned())),
-            Some(Does::Panics) => panic!("as it was told"),
-            Some(Does::Thinks) => std::future::pending().await,
-            Some(Does::Begins) | None => (),
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let behaviors = self.behaviors.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match behaviors {
+            Some(ReplanBehavior::Fails) => {
+                return Err(StoreError::Unavailable("not now".to_owned()));
+            }
+            Some(ReplanBehavior::Panics) => panic!("as it was told"),
+            Some(ReplanBehavior::Thinks) => std::future::pending().await,
+            Some(ReplanBehavior::Begins) | None => (),
         }
         let created = Created::new(self.plan.id(), ended.request(), ExecutionOptions::default());
         let created = Created { retry_of: Some(ended.id()), ..created };
-        // Another worker has started the same execution.
-        let start =
-            Start { id: Some(next(ended.id())), ..Start::from_created(&self.plan, created) };
+        // Ignores a conflict, because another worker has started the same execution.
+        let start = Start {
+            id: Some(next_execution_id(ended.id())),
+            ..Start::from_created(&self.plan, created)
+        };
         let begun = self.control.start(start).await;
         begun.map_err(|err| StoreError::Unavailable(err.to_string()))?;
-        match does {
-            Some(Does::Begins) => std::future::pending().await,
+        match behaviors {
+            Some(ReplanBehavior::Begins) => std::future::pending().await,
             _ => Ok(()),
         }
     }
 }
 
-fn next(ended: ExecutionId) -> ExecutionId {
+fn next_execution_id(ended: ExecutionId) -> ExecutionId {
     ExecutionId::derive_child(shared::clock::Timestamp::UNIX_EPOCH, &ended.to_string())
 }
 
-struct Scene {
+struct ReplanTest {
     store: Arc<Memory>,
     plan: Arc<Plan>,
     control: Option<Control>,
 }
 
-struct Working {
+struct RunningWorker {
     tasks: JoinSet<()>,
     drain: tokio_util::sync::CancellationToken,
-    fake: Arc<Fake>,
+    fake: Arc<FakeReplanner>,
 }
 
-impl Scene {
+impl ReplanTest {
     async fn new() -> Self {
         let store = Arc::new(Memory::new());
         let plan = plan(vec![step("a", "flow.noop", json!({}))]);
@@ -93,24 +97,25 @@ impl Scene {
     }
 
     /// Starts a worker whose replanner does these acts, the last first.
-    fn begin(&mut self, does: &[Does]) -> Working {
+    fn start_worker(&mut self, behaviors: &[ReplanBehavior]) -> RunningWorker {
         let (worker, handle) = worker(&self.store);
         let clock = Arc::clone(&worker.context().clock);
         let store = Arc::<Memory>::clone(&self.store);
         let control = Control::new(store, clock, Some(handle));
-        let (does, asked) = (Mutex::new(does.to_vec()), AtomicUsize::new(0));
+        let (behaviors, asked) = (Mutex::new(behaviors.to_vec()), AtomicUsize::new(0));
         let plan = Arc::clone(&self.plan);
-        let fake = Arc::new(Fake { control: control.clone(), plan, does, asked });
-        worker.set_replanner(Arc::<Fake>::clone(&fake));
+        let fake =
+            Arc::new(FakeReplanner { control: control.clone(), plan, behaviors, calls: asked });
+        worker.set_replanner(Arc::<FakeReplanner>::clone(&fake));
         self.control = Some(control);
         let drain = worker.context().drain.clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(worker.run());
-        Working { tasks, drain, fake }
+        RunningWorker { tasks, drain, fake }
     }
 
     /// Starts an execution that fails and is replanned.
-    async fn fail(&self) -> ExecutionId {
+    async fn start_failing_execution(&self) -> ExecutionId {
         let plan = plan(vec![step("a", "flow.fail", json!({ "message": "no" }))]);
         self.start(plan, ReplanOptions::times(1)).await
     }
@@ -124,7 +129,7 @@ impl Scene {
     }
 
     /// Waits until a head meets a condition.
-    async fn until(&self, id: ExecutionId, is_so: impl Fn(&ExecutionHead) -> bool) {
+    async fn wait_for_head(&self, id: ExecutionId, is_so: impl Fn(&ExecutionHead) -> bool) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
             loop {
@@ -134,70 +139,79 @@ impl Scene {
                 }
             }
         };
-        let in_time = time::timeout(LONG, wait).await.is_ok();
+        let in_time = time::timeout(LONG_TIMEOUT, wait).await.is_ok();
         assert!(in_time, "{:#?}", self.store.head(id).await);
     }
 
-    async fn until_asked(&self, working: &Working, times: usize) {
+    async fn wait_for_calls(&self, running: &RunningWorker, times: usize) {
         let mut look = time::interval(Duration::from_millis(10));
         let wait = async {
-            while working.asked() < times {
+            while running.call_count() < times {
                 look.tick().await;
             }
         };
-        assert!(time::timeout(LONG, wait).await.is_ok(), "it is asked {times} times");
+        assert!(time::timeout(LONG_TIMEOUT, wait).await.is_ok(), "it is asked {times} times");
     }
 
     /// Waits until an execution was replanned and has no owner.
-    async fn until_gone_on(&self, id: ExecutionId) {
-        self.until(id, |head| head.state == ExecutionState::Failed && head.owner.is_none()).await;
-        self.until(next(id), |head| head.state == ExecutionState::Completed).await;
+    async fn wait_until_replanned(&self, id: ExecutionId) {
+        self.wait_for_head(id, |head| head.state == ExecutionState::Failed && head.owner.is_none())
+            .await;
+        self.wait_for_head(next_execution_id(id), |head| head.state == ExecutionState::Completed)
+            .await;
     }
 }
 
-impl Working {
-    fn asked(&self) -> usize {
-        self.fake.asked.load(Ordering::Relaxed)
+impl RunningWorker {
+    fn call_count(&self) -> usize {
+        self.fake.calls.load(Ordering::Relaxed)
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_execution_is_replanned_once() {
-    let mut scene = Scene::new().await;
-    let working = scene.begin(&[]);
-    let id = scene.fail().await;
-    scene.until_gone_on(id).await;
+    let mut test = ReplanTest::new().await;
+    let running = test.start_worker(&[]);
+    let id = test.start_failing_execution().await;
+    test.wait_until_replanned(id).await;
     let asks = step("a", "flow.replan", json!({ "goal": "more" }));
-    let asks = scene.start(plan(vec![asks]), ReplanOptions::default()).await;
-    scene.until(asks, |head| head.state == ExecutionState::Completed && head.owner.is_none()).await;
-    scene.until(next(asks), |head| head.state == ExecutionState::Completed).await;
+    let asks = test.start(plan(vec![asks]), ReplanOptions::default()).await;
+    test.wait_for_head(asks, |head| {
+        head.state == ExecutionState::Completed && head.owner.is_none()
+    })
+    .await;
+    test.wait_for_head(next_execution_id(asks), |head| head.state == ExecutionState::Completed)
+        .await;
     let fails = plan(vec![step("a", "flow.fail", json!({ "message": "no" }))]);
-    let left_alone = scene.start(fails, ReplanOptions::times(0)).await;
-    scene.until(left_alone, |head| head.state == ExecutionState::Failed).await;
-    // Longer than the sweep interval and every delay.
-    time::sleep(LONG).await;
-    assert_eq!(working.asked(), 2);
+    let left_alone = test.start(fails, ReplanOptions::times(0)).await;
+    test.wait_for_head(left_alone, |head| head.state == ExecutionState::Failed).await;
+    // Waits longer than the sweep interval and every delay.
+    time::sleep(LONG_TIMEOUT).await;
+    assert_eq!(running.call_count(), 2);
 }
 
 /// The worker is lost before or after it starts the next execution.
 #[tokio::test(start_paused = true)]
 async fn a_replan_of_a_lost_worker_is_done_once_by_another() {
-    for does in [Does::Thinks, Does::Begins] {
-        let mut scene = Scene::new().await;
-        let mut gone = scene.begin(&[does]);
-        let id = scene.fail().await;
-        scene.until_asked(&gone, 1).await;
-        if does == Does::Begins {
-            scene.until(next(id), |head| head.state == ExecutionState::Completed).await;
+    for behaviors in [ReplanBehavior::Thinks, ReplanBehavior::Begins] {
+        let mut test = ReplanTest::new().await;
+        let mut gone = test.start_worker(&[behaviors]);
+        let id = test.start_failing_execution().await;
+        test.wait_for_calls(&gone, 1).await;
+        if behaviors == ReplanBehavior::Begins {
+            test.wait_for_head(next_execution_id(id), |head| {
+                head.state == ExecutionState::Completed
+            })
+            .await;
         }
-        let owner = scene.store.head(id).await.unwrap().unwrap().owner;
-        assert!(owner.is_some(), "{does:?}");
+        let owner = test.store.head(id).await.unwrap().unwrap().owner;
+        assert!(owner.is_some(), "{behaviors:?}");
         gone.tasks.shutdown().await;
-        let working = scene.begin(&[]);
-        scene.until_gone_on(id).await;
-        time::sleep(LONG).await;
-        assert_eq!(working.asked(), 1, "{does:?}");
-        let log = scene.store.read(next(id), shared::id::Seq::START).await.unwrap();
+        let running = test.start_worker(&[]);
+        test.wait_until_replanned(id).await;
+        time::sleep(LONG_TIMEOUT).await;
+        assert_eq!(running.call_count(), 1, "{behaviors:?}");
+        let log = test.store.read(next_execution_id(id), shared::id::Seq::START).await.unwrap();
         let created = log.iter().filter(|recorded| recorded.event.kind() == "created").count();
         assert_eq!(created, 1, "{log:#?}");
     }
@@ -205,61 +219,62 @@ async fn a_replan_of_a_lost_worker_is_done_once_by_another() {
 
 #[tokio::test(start_paused = true)]
 async fn a_draining_worker_leaves_its_replans_to_others() {
-    let mut scene = Scene::new().await;
-    let mut ending = scene.begin(&[Does::Thinks]);
-    let id = scene.fail().await;
-    scene.until_asked(&ending, 1).await;
+    let mut test = ReplanTest::new().await;
+    let mut ending = test.start_worker(&[ReplanBehavior::Thinks]);
+    let id = test.start_failing_execution().await;
+    test.wait_for_calls(&ending, 1).await;
     ending.drain.cancel();
     let ended = time::timeout(Duration::from_secs(1), ending.tasks.join_next()).await;
     assert!(ended.is_ok(), "it ends at once");
-    let working = scene.begin(&[]);
-    scene.until_gone_on(id).await;
-    assert_eq!(working.asked(), 1);
+    let running = test.start_worker(&[]);
+    test.wait_until_replanned(id).await;
+    assert_eq!(running.call_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_replan_that_fails_temporarily_is_retried() {
-    let mut scene = Scene::new().await;
-    let working = scene.begin(&[Does::Panics, Does::Fails, Does::Fails]);
-    let id = scene.fail().await;
-    scene.until_gone_on(id).await;
-    assert_eq!(working.asked(), 4);
+    let mut test = ReplanTest::new().await;
+    let running =
+        test.start_worker(&[ReplanBehavior::Panics, ReplanBehavior::Fails, ReplanBehavior::Fails]);
+    let id = test.start_failing_execution().await;
+    test.wait_until_replanned(id).await;
+    assert_eq!(running.call_count(), 4);
 }
 
 /// There are three slots, and more executions wait for models.
 #[tokio::test(start_paused = true)]
 async fn replans_that_wait_for_a_model_block_no_executions() {
-    let mut scene = Scene::new().await;
-    let working = scene.begin(&[Does::Thinks; 9]);
+    let mut test = ReplanTest::new().await;
+    let running = test.start_worker(&[ReplanBehavior::Thinks; 9]);
     let mut owed = Vec::new();
     for _ in 0..MAX_RUNNING + 3 {
-        owed.push(scene.fail().await);
+        owed.push(test.start_failing_execution().await);
     }
     for id in &owed {
-        scene.until(*id, |head| head.state == ExecutionState::Failed).await;
+        test.wait_for_head(*id, |head| head.state == ExecutionState::Failed).await;
     }
-    scene.until_asked(&working, MAX_RUNNING).await;
-    let id = scene.start(Arc::clone(&scene.plan), ReplanOptions::default()).await;
-    scene.until(id, |head| head.state == ExecutionState::Completed).await;
-    assert_eq!(working.asked(), MAX_RUNNING, "no more at once");
+    test.wait_for_calls(&running, MAX_RUNNING).await;
+    let id = test.start(Arc::clone(&test.plan), ReplanOptions::default()).await;
+    test.wait_for_head(id, |head| head.state == ExecutionState::Completed).await;
+    assert_eq!(running.call_count(), MAX_RUNNING, "no more at once");
     for id in owed {
-        assert!(scene.store.head(id).await.unwrap().unwrap().owner.is_some(), "it is still owed");
+        assert!(test.store.head(id).await.unwrap().unwrap().owner.is_some(), "it is still owed");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_without_a_replanner_leaves_replans_to_others() {
-    let mut scene = Scene::new().await;
-    let (without, handle) = worker(&scene.store);
+    let mut test = ReplanTest::new().await;
+    let (without, handle) = worker(&test.store);
     let clock = Arc::clone(&without.context().clock);
-    scene.control = Some(Control::new(Arc::<Memory>::clone(&scene.store), clock, Some(handle)));
+    test.control = Some(Control::new(Arc::<Memory>::clone(&test.store), clock, Some(handle)));
     let mut tasks = JoinSet::new();
     tasks.spawn(without.run());
-    let id = scene.fail().await;
-    scene.until(id, |head| head.state == ExecutionState::Failed).await;
-    let working = scene.begin(&[]);
+    let id = test.start_failing_execution().await;
+    test.wait_for_head(id, |head| head.state == ExecutionState::Failed).await;
+    let running = test.start_worker(&[]);
     time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(working.asked(), 0, "it is the other's for as long as that lives");
+    assert_eq!(running.call_count(), 0, "it is the other's for as long as that lives");
     tasks.shutdown().await;
-    scene.until_gone_on(id).await;
+    test.wait_until_replanned(id).await;
 }

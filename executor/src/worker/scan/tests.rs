@@ -22,8 +22,9 @@ fn executions_are_shared_evenly_between_workers() {
     for _ in 0..16 {
         let workers: Vec<_> = (0..4).map(|_| WorkerId::draw(now)).collect();
         for worker in &workers {
-            let falls = |id: &&ExecutionId| preferred_worker(**id, &workers) == Some(*worker);
-            let n = executions.iter().filter(falls).count();
+            let is_preferred =
+                |id: &&ExecutionId| preferred_worker(**id, &workers) == Some(*worker);
+            let n = executions.iter().filter(is_preferred).count();
             // Five and a half standard deviations of a fair distribution.
             assert!((850..1_150).contains(&n), "{n} of {workers:?}");
         }
@@ -54,11 +55,11 @@ fn plan(n: usize, tool: &str) -> Arc<Plan> {
 struct Crowd {
     worker: Worker,
     store: Arc<Memory>,
-    wanted: ExecutionId,
+    runnable: ExecutionId,
 }
 
 impl Crowd {
-    async fn of(many: usize, owner: Option<WorkerId>) -> Self {
+    async fn new(many: usize, owner: Option<WorkerId>) -> Self {
         let (store, now) = (Arc::new(Memory::new()), WallClock.now());
         let (far, near) = (plan(1, "far.away"), plan(2, "flow.noop"));
         store.put_plan(&far).await.unwrap();
@@ -85,13 +86,13 @@ impl Crowd {
             scope: WorkerScope::Everything,
         };
         let (worker, _) = Worker::new(parts, WorkerId::draw(now), CancellationToken::new());
-        Self { worker, store, wanted: ids[many] }
+        Self { worker, store, runnable: ids[many] }
     }
 }
 
 #[tokio::test]
 async fn executions_for_other_workers_hide_no_work_and_keep_scans_short() {
-    let mut crowd = Crowd::of(1_000, None).await;
+    let mut crowd = Crowd::new(1_000, None).await;
     for _ in 0..8 {
         crowd.worker.claim_due().await.unwrap();
         assert!(
@@ -100,17 +101,17 @@ async fn executions_for_other_workers_hide_no_work_and_keep_scans_short() {
             crowd.worker.backlog.missing_tools
         );
     }
-    assert!(crowd.worker.local.contains(crowd.wanted), "the scan did not find the execution");
+    assert!(crowd.worker.local.contains(crowd.runnable), "the scan did not find the execution");
 }
 
 #[tokio::test]
 async fn orphans_for_other_workers_hide_no_work() {
     let gone = WorkerId::draw(WallClock.now());
-    let mut crowd = Crowd::of(600, Some(gone)).await;
+    let mut crowd = Crowd::new(600, Some(gone)).await;
     for _ in 0..4 {
         crowd.worker.claim_due().await.unwrap();
     }
-    assert!(crowd.worker.local.contains(crowd.wanted), "the scan did not find the execution");
+    assert!(crowd.worker.local.contains(crowd.runnable), "the scan did not find the execution");
     let left =
         crowd.store.find_heads(HeadQuery::Due { now: WallClock.now() }, 1_000).await.unwrap();
     assert_eq!(left.len(), 600, "a worker with the tool can find the others");

@@ -11,13 +11,13 @@ use super::*;
 
 /// A tool that returns more than fits into an event, and counts its calls.
 #[derive(Debug)]
-struct Huge {
+struct HugeTool {
     definition: Arc<ToolDefinition>,
     calls: AtomicUsize,
 }
 
 #[async_trait]
-impl Tool for Huge {
+impl Tool for HugeTool {
     fn definition(&self) -> &Arc<ToolDefinition> {
         &self.definition
     }
@@ -29,7 +29,7 @@ impl Tool for Huge {
     }
 }
 
-fn huge(effect: Effect) -> Arc<Huge> {
+fn huge_tool(effect: Effect) -> Arc<HugeTool> {
     let definition = ToolDefinition {
         name: "huge".parse().unwrap(),
         set: "large".parse().unwrap(),
@@ -40,20 +40,20 @@ fn huge(effect: Effect) -> Arc<Huge> {
         examples: Vec::new(),
         is_callable: true,
     };
-    Arc::new(Huge { definition: Arc::new(definition), calls: AtomicUsize::new(0) })
+    Arc::new(HugeTool { definition: Arc::new(definition), calls: AtomicUsize::new(0) })
 }
 
 /// Executes a step of the tool with a limit on outputs, and returns its log.
-async fn execute(tool: &Arc<Huge>, output_bytes: usize) -> Vec<RecordedEvent> {
+async fn execute(tool: &Arc<HugeTool>, output_bytes: usize) -> Vec<RecordedEvent> {
     let store = Arc::new(Memory::new());
-    let clock = Arc::new(Paused::new());
-    let offered = Arc::<Huge>::clone(tool) as Arc<dyn Tool>;
+    let clock = Arc::new(PausedClock::new());
+    let offered = Arc::<HugeTool>::clone(tool) as Arc<dyn Tool>;
     let set = ToolSet::ready("large".parse().unwrap(), "test", "", [offered]);
     let parts = WorkerParts {
         node: "a".to_owned(),
         store: Arc::<Memory>::clone(&store),
         toolbox: Toolbox::new([set, flow::flow()]),
-        clock: Arc::<Paused>::clone(&clock),
+        clock: Arc::<PausedClock>::clone(&clock),
         options: Options { output_bytes, ..Options::default() },
         scope: WorkerScope::Everything,
     };
@@ -62,17 +62,17 @@ async fn execute(tool: &Arc<Huge>, output_bytes: usize) -> Vec<RecordedEvent> {
     let toolbox = worker.context.toolbox.clone();
     let mut tasks = JoinSet::new();
     tasks.spawn(worker.run());
-    let scene = Scene { store, toolbox, control, tasks };
+    let test = WorkerTest { store, toolbox, control, tasks };
     let mut large = step("a", "large.huge", json!({}));
     large.policy.effect = tool.definition.effect;
     let next = after(step("b", "flow.noop", json!({})), &["a"]);
     let options = ExecutionOptions { deadline_ms: Some(20_000), ..ExecutionOptions::default() };
-    let id = scene.start_with(vec![large, next], options).await;
-    scene.until(id, ExecutionState::Failed, Duration::from_mins(1)).await;
-    scene.store.read(id, Seq::START).await.unwrap()
+    let id = test.start_with(vec![large, next], options).await;
+    test.wait_for_state(id, ExecutionState::Failed, Duration::from_mins(1)).await;
+    test.store.read(id, Seq::START).await.unwrap()
 }
 
-fn code_of(log: &[RecordedEvent]) -> Option<&str> {
+fn failure_code(log: &[RecordedEvent]) -> Option<&str> {
     log.iter().find_map(|recorded| match &recorded.event {
         Event::StepFailed { error, .. } => Some(error.code.as_str()),
         _ => None,
@@ -84,9 +84,9 @@ fn code_of(log: &[RecordedEvent]) -> Option<&str> {
 #[tokio::test(start_paused = true)]
 async fn an_output_that_exceeds_the_limit_when_stored_fails_its_step() {
     for effect in [Effect::Read, Effect::Once] {
-        let tool = huge(effect);
+        let tool = huge_tool(effect);
         let log = execute(&tool, limits::APPEND_BYTES).await;
-        assert_eq!(code_of(&log), Some("tool.output_too_large"), "{log:#?}");
+        assert_eq!(failure_code(&log), Some("tool.output_too_large"), "{log:#?}");
         assert_eq!(tool.calls.load(Ordering::Relaxed), 1);
     }
 }
@@ -95,11 +95,11 @@ async fn an_output_that_exceeds_the_limit_when_stored_fails_its_step() {
 #[tokio::test(start_paused = true)]
 async fn an_event_that_can_never_be_stored_finishes_its_execution() {
     for effect in [Effect::Read, Effect::Once] {
-        let tool = huge(effect);
+        let tool = huge_tool(effect);
         let log = execute(&tool, usize::MAX).await;
         let expected =
             if effect == Effect::Read { "tool.output_too_large" } else { "tool.outcome_unknown" };
-        assert_eq!(code_of(&log), Some(expected), "{log:#?}");
+        assert_eq!(failure_code(&log), Some(expected), "{log:#?}");
         assert_eq!(tool.calls.load(Ordering::Relaxed), 1);
         assert_eq!(log.last().unwrap().event.kind(), "finished");
     }

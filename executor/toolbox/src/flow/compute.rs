@@ -32,9 +32,9 @@ pub(super) fn schema() -> Value {
 /// milliseconds and has no point at which it can wait. More evaluations at once than cores would
 /// only start more threads.
 pub(super) async fn compute(parameters: Arc<Value>) -> Result<Value, ToolError> {
-    static PERMITS: LazyLock<Semaphore> =
+    static EVALUATION_PERMITS: LazyLock<Semaphore> =
         LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));
-    let _permit = PERMITS.acquire().await;
+    let _permit = EVALUATION_PERMITS.acquire().await;
     let work = tokio::task::spawn_blocking(move || evaluate(&parameters));
     work.await.unwrap_or_else(|err| Err(ToolError::failed(err.to_string()).without_retry()))
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "so that tests can write values in place")]
-    fn check(expression: &str, values: Value, expected: Expect) {
+    fn check_result(expression: &str, values: Value, expected: Expect) {
         let text = match evaluate(&json!({ "expression": expression, "values": values })) {
             Ok(value) => value.to_string(),
             Err(err) => {
@@ -72,52 +72,52 @@ mod tests {
 
     #[test]
     fn an_expression_reads_the_fields_of_values_by_name() {
-        check("sum(prices) * 1.19", json!({ "prices": [10, 20.5] }), expect!["36.295"]);
-        check(
+        check_result("sum(prices) * 1.19", json!({ "prices": [10, 20.5] }), expect!["36.295"]);
+        check_result(
             "{'n': size(l), 'first': l[0]}",
             json!({ "l": [[1], 2] }),
             expect![[r#"{"n":2,"first":[1]}"#]],
         );
-        check(
+        check_result(
             "steps + vars + input",
             json!({ "steps": "a", "vars": "b", "input": "c" }),
             expect![[r#""abc""#]],
         );
-        check("1 + 1", Value::Null, expect!["2"]);
+        check_result("1 + 1", Value::Null, expect!["2"]);
     }
 
     #[test]
     fn a_failed_expression_names_the_correction() {
-        check(
+        check_result(
             "price * 2",
             json!({ "prices": 1 }),
             expect![
                 "the expression is wrong: line 1, column 1: `price` is not a field of `values`"
             ],
         );
-        check(
+        check_result(
             "sum(prices",
             json!({ "prices": 1 }),
             expect!["the expression is wrong: line 1, column 11: it ends too early"],
         );
-        check(
+        check_result(
             "sum(prices)",
             json!({ "prices": ["1"] }),
             expect!["`sum` of `prices`: item 0 is a string, not a number"],
         );
-        check(
+        check_result(
             "l.map(a, l.map(b, l))",
             json!({ "l": vec![1; 2_000] }),
             expect![
                 "it takes too many operations, more than 1000000; use fewer items, or let a step prepare them"
             ],
         );
-        check(
+        check_result(
             "[t, t, t]",
             json!({ "t": "x".repeat(400_000) }),
             expect!["the result has more than 1048576 bytes; return less"],
         );
-        check(
+        check_result(
             "1.0 / 0",
             json!({}),
             expect!["the result contains `inf`, which JSON cannot express"],

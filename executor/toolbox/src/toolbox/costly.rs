@@ -12,9 +12,9 @@ use crate::LOG_TARGET;
 
 /// Large patterns of one toolset that are compiled to see if they can be enforced. Later ones are
 /// reported when their tool is called first.
-const TRIED_PATTERNS: usize = 64;
+const MAX_TRIED_PATTERNS: usize = 64;
 /// Characters of a pattern that a message shows.
-const SHOWN_CHARS: usize = 60;
+const MAX_SHOWN_CHARS: usize = 60;
 
 impl ToolSet {
     pub(super) fn without_costly_tools(mut self) -> Self {
@@ -43,7 +43,7 @@ pub(super) fn remove_costly_tools(set: &ToolSetName, tools: &mut Vec<ReadyTool>)
 
 /// Returns a message for each pattern that is too large to be enforced.
 fn report_patterns(set: &ToolSetName, tools: &mut [ReadyTool]) -> Vec<String> {
-    let mut left = TRIED_PATTERNS;
+    let mut left = MAX_TRIED_PATTERNS;
     let mut messages = Vec::new();
     for tool in tools {
         let definition = tool.definition();
@@ -59,7 +59,7 @@ fn report_patterns(set: &ToolSetName, tools: &mut [ReadyTool]) -> Vec<String> {
 }
 
 pub(super) fn describe_pattern(tool: &ToolName, pattern: &str) -> String {
-    let shown: String = pattern.chars().take(SHOWN_CHARS).collect();
+    let shown: String = pattern.chars().take(MAX_SHOWN_CHARS).collect();
     let more = if shown.len() < pattern.len() { "…" } else { "" };
     format!(
         "the pattern `{shown}{more}` in the `inputSchema` of `{tool}` is not enforced: it is not \

@@ -33,15 +33,19 @@ impl Listing {
     }
 
     /// Returns the set of the tool at a position, without its tools.
-    pub fn set(&self, at: usize) -> &ToolSet {
-        &self.0.sets[self.0.places[at].0]
+    pub fn set(&self, index: usize) -> &ToolSet {
+        &self.0.sets[self.0.places[index].0]
     }
 
     /// Returns the shortest name of the tool at a position. An own name is ambiguous if an earlier
     /// set has it.
-    pub fn name(&self, at: usize) -> String {
-        let tool = &self.0.definitions[at];
-        if self.0.places[at].1 { tool.name.to_string() } else { tool.qualified_name().to_string() }
+    pub fn name(&self, index: usize) -> String {
+        let tool = &self.0.definitions[index];
+        if self.0.places[index].1 {
+            tool.name.to_string()
+        } else {
+            tool.qualified_name().to_string()
+        }
     }
 }
 
@@ -50,9 +54,9 @@ impl Listed {
         let mut definitions = Vec::new();
         let mut places = Vec::new();
         for (set, members) in sets.iter().enumerate() {
-            for (at, tool) in members.tools.iter().enumerate() {
+            for (index, tool) in members.tools.iter().enumerate() {
                 let definition = Arc::clone(tool.definition());
-                let is_plain = names.get(definition.name.as_str()) == Some((set, at));
+                let is_plain = names.get(definition.name.as_str()) == Some((set, index));
                 definitions.push(definition);
                 places.push((set, is_plain));
             }

@@ -138,7 +138,7 @@ fn a_tool_with_an_invalid_or_reserved_name_is_skipped() {
     let all = [&["good"][..], &bad].concat();
     toolbox.update_set(&name("m"), SetStatus::Ready, tools(&all));
     let check = |toolbox: &Toolbox| {
-        let set = toolbox.whole_set(&name("m")).unwrap();
+        let set = toolbox.set_with_tools(&name("m")).unwrap();
         assert_eq!((set.tools.len(), set.left_out.len()), (1, bad.len()), "{:?}", set.left_out);
         for (why, bad) in set.left_out.iter().zip(bad) {
             assert!(why.contains(&format!("`{bad}`")), "{why}");
@@ -155,7 +155,7 @@ fn a_tool_with_an_invalid_or_reserved_name_is_skipped() {
     assert!(error.contains("`../x` cannot name a tool"), "{error}");
     toolbox.update_set(&name("m"), SetStatus::Ready, tools(&["good"]));
     assert!(
-        toolbox.whole_set(&name("m")).unwrap().left_out.is_empty(),
+        toolbox.set_with_tools(&name("m")).unwrap().left_out.is_empty(),
         "the new list has no reason to leave tools out"
     );
 }
@@ -185,5 +185,5 @@ fn a_pattern_that_is_not_enforced_is_logged_once() {
     let toolbox = Toolbox::new([set]);
     let Found::Tool(found) = toolbox.find(&"m.t".parse().unwrap()) else { panic!("it is there") };
     let others = ["^other$".to_owned()];
-    assert_eq!(found.unreported([&[LARGE.to_owned()], &others[..]].concat()), others);
+    assert_eq!(found.unlogged_patterns([&[LARGE.to_owned()], &others[..]].concat()), others);
 }

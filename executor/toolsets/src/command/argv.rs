@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    fn check(words: &[&str], expected: &[&str]) {
+    fn check_arguments(words: &[&str], expected: &[&str]) {
         let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
         let argv = Argv::try_from(words).unwrap();
         let parameters = json!({ "s": "two words; $(rm)", "n": 1.5, "o": { "b": 1, "a": [null] }, "e": "", "z": null });
@@ -66,21 +66,21 @@ mod tests {
 
     #[test]
     fn parameters_are_inserted_into_arguments() {
-        check(&["p", "{{s}}", "-n={{ n }}"], &["two words; $(rm)", "-n=1.5"]);
-        check(&["p", "{{o}}"], &[r#"{"b":1,"a":[null]}"#]);
-        check(&["p", "{{n}}{{s}}x"], &["1.5two words; $(rm)x"]);
+        check_arguments(&["p", "{{s}}", "-n={{ n }}"], &["two words; $(rm)", "-n=1.5"]);
+        check_arguments(&["p", "{{o}}"], &[r#"{"b":1,"a":[null]}"#]);
+        check_arguments(&["p", "{{n}}{{s}}x"], &["1.5two words; $(rm)x"]);
     }
 
     #[test]
     fn arguments_of_absent_parameters_are_left_out() {
-        check(&["p", "{{absent}}", "a"], &["a"]);
-        check(&["p", "--a={{absent}}"], &["--a="]);
-        check(&["p", "{{e}}", "{{z}}"], &["", "null"]);
+        check_arguments(&["p", "{{absent}}", "a"], &["a"]);
+        check_arguments(&["p", "--a={{absent}}"], &["--a="]);
+        check_arguments(&["p", "{{e}}", "{{z}}"], &["", "null"]);
     }
 
     #[test]
     fn doubled_braces_are_literal() {
-        check(&["p", "{{{{s}}", "{{s", "", "{s}"], &["{{s}}", "{{s", "", "{s}"]);
+        check_arguments(&["p", "{{{{s}}", "{{s", "", "{s}"], &["{{s}}", "{{s", "", "{s}"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Conversion of HTTP responses into outputs and errors.
 
-use http_client::{Broken, Reply};
+use http_client::{HttpError, HttpReply};
 use reqwest::{StatusCode, header};
 use secrets::Redaction;
 use serde_json::{Value, json};
@@ -10,13 +10,13 @@ use shared::{
 };
 
 /// Bytes at the end of an error's body that a message shows.
-const SHOWN_BODY_BYTES: usize = 2 << 10;
+const MAX_SHOWN_BODY_BYTES: usize = 2 << 10;
 
 /// Returns the output of a successful response, or the error of a failed one.
-pub(crate) fn output(
-    reply: Reply,
+pub(crate) fn read_output(
+    reply: HttpReply,
     effect: Effect,
-    most: usize,
+    max_bytes: usize,
     redaction: &Redaction,
 ) -> Result<Value, ToolError> {
     if !reply.status.is_success() {
@@ -24,15 +24,15 @@ pub(crate) fn output(
     }
     if reply.is_cut {
         let host = &reply.host;
-        let message = format!("`{host}` answered more than {most} bytes: ask it for less");
+        let message = format!("`{host}` answered more than {max_bytes} bytes: ask it for less");
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
     }
-    read_value(reply, effect).map(|output| redaction.clean_value(output))
+    read_value(reply, effect).map(|output| redaction.redact_value(output))
 }
 
 /// Converts JSON to a value and text to a string. Of any other body, returns the media type and the
 /// size.
-fn read_value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
+fn read_value(reply: HttpReply, effect: Effect) -> Result<Value, ToolError> {
     if reply.body.is_empty() {
         return Ok(Value::Null);
     }
@@ -45,7 +45,8 @@ fn read_value(reply: Reply, effect: Effect) -> Result<Value, ToolError> {
             let error = ToolError::failed(format!(
                 "`{host}` declared its answer as JSON, but it is not: {err}"
             ));
-            // The server has carried out the request. Another attempt would repeat the effect.
+            // Fails without a retry, because the server has carried out the request and another
+            // attempt would repeat the effect.
             if effect == Effect::Once { error.without_retry() } else { error }
         });
     }
@@ -98,8 +99,8 @@ fn is_text(kind: &str) -> bool {
         )
 }
 
-fn status_error(reply: &Reply, effect: Effect, redaction: &Redaction) -> ToolError {
-    let Reply { host, status, .. } = reply;
+fn status_error(reply: &HttpReply, effect: Effect, redaction: &Redaction) -> ToolError {
+    let HttpReply { host, status, .. } = reply;
     let mut message = format!("`{host}` answered {status}");
     if let Some(wait) = reply.header(header::RETRY_AFTER) {
         let unit = if wait.bytes().all(|byte| byte.is_ascii_digit()) { " s" } else { "" };
@@ -112,17 +113,18 @@ fn status_error(reply: &Reply, effect: Effect, redaction: &Redaction) -> ToolErr
         );
     }
     let said =
-        clip_to_tail(redaction.clean(String::from_utf8_lossy(&reply.body).into_owned()).trim());
+        clip_to_tail(redaction.redact(String::from_utf8_lossy(&reply.body).into_owned()).trim());
     if !said.is_empty() {
         message = format!("{message}: {said}");
     }
-    failed_status(*status, effect, redaction.clean(message))
+    error_for_status(*status, effect, redaction.redact(message))
 }
 
 /// Makes the error for an error status. Decides whether another attempt may help.
-pub(crate) fn failed_status(status: StatusCode, effect: Effect, message: String) -> ToolError {
+pub(crate) fn error_for_status(status: StatusCode, effect: Effect, message: String) -> ToolError {
     match status.as_u16() {
-        // A gateway does not know the outcome of the call behind it.
+        // The outcome is unknown, because a gateway does not know the outcome of the call behind
+        // it.
         502 | 504 if effect == Effect::Once => {
             ToolError::outcome_unknown(&message).with_unknown_outcome()
         }
@@ -132,22 +134,26 @@ pub(crate) fn failed_status(status: StatusCode, effect: Effect, message: String)
 }
 
 fn clip_to_tail(text: &str) -> String {
-    let start = text.ceil_char_boundary(text.len().saturating_sub(SHOWN_BODY_BYTES));
+    let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_SHOWN_BODY_BYTES));
     let cut = if start > 0 { "… " } else { "" };
     format!("{cut}{}", &text[start..])
 }
 
 /// Makes the error for a missing response. Decides whether the call may have happened.
-pub(crate) fn failure(broken: &Broken, effect: Effect, redaction: &Redaction) -> ToolError {
-    let message = redaction.clean(broken.to_string());
+pub(crate) fn call_error(broken: &HttpError, effect: Effect, redaction: &Redaction) -> ToolError {
+    let message = redaction.redact(broken.to_string());
     match broken {
-        Broken::Unsent(_) | Broken::Later(_) => ToolError::new(ErrorCode::UNAVAILABLE, message),
-        Broken::Refused(_) => ToolError::failed(message).without_retry(),
-        Broken::Denied(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry(),
-        Broken::Lost(_) if effect == Effect::Once => {
+        HttpError::Unsent(_) | HttpError::Later(_) => {
+            ToolError::new(ErrorCode::UNAVAILABLE, message)
+        }
+        HttpError::Refused(_) => ToolError::failed(message).without_retry(),
+        HttpError::Denied(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry(),
+        HttpError::Lost(_) if effect == Effect::Once => {
             ToolError::outcome_unknown(&message).with_unknown_outcome()
         }
-        Broken::Lost(_) => ToolError::new(ErrorCode::UNAVAILABLE, message).with_unknown_outcome(),
+        HttpError::Lost(_) => {
+            ToolError::new(ErrorCode::UNAVAILABLE, message).with_unknown_outcome()
+        }
     }
 }
 
@@ -158,11 +164,11 @@ mod tests {
 
     use super::*;
 
-    fn reply(status: u16, headers: &[(&'static str, &str)], body: &[u8]) -> Reply {
+    fn reply(status: u16, headers: &[(&'static str, &str)], body: &[u8]) -> HttpReply {
         let headers = headers
             .iter()
             .map(|(name, value)| (header::HeaderName::from_static(name), value.parse().unwrap()));
-        Reply {
+        HttpReply {
             host: "h".to_owned(),
             status: StatusCode::from_u16(status).unwrap(),
             headers: headers.collect::<HeaderMap>(),
@@ -172,27 +178,35 @@ mod tests {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(kind: &str, body: &[u8], expected: Expect) {
+    fn check_read_output(kind: &str, body: &[u8], expected: Expect) {
         let headers = if kind.is_empty() { vec![] } else { vec![("content-type", kind)] };
         let reply = reply(200, &headers, body);
-        let output = output(reply, Effect::Read, 99, &Redaction::default());
+        let output = read_output(reply, Effect::Read, 99, &Redaction::default());
         expected.assert_eq(&output.map_or_else(|err| err.to_string(), |value| value.to_string()));
     }
 
     #[test]
     fn an_answer_is_converted_by_its_media_type() {
-        check("application/json; charset=utf-8", b"{\"a\":1}", expect![[r#"{"a":1}"#]]);
-        check("application/problem+json", b"[1]", expect!["[1]"]);
-        check("", b"[1]", expect!["[1]"]);
-        check("application/json", b"\xEF\xBB\xBF[1]", expect!["[1]"]);
-        check("", b"hi", expect![[r#""hi""#]]);
-        check("", &[0, 159], expect![[r#"{"contentType":"application/octet-stream","bytes":2}"#]]);
-        check("text/plain", b"[1]", expect![[r#""[1]""#]]);
-        check("text/html; charset=ISO-8859-1", &[0xe4], expect![[r#""ä""#]]);
-        check("image/svg+xml", b"<svg/>", expect![[r#""<svg/>""#]]);
-        check("image/png", b"PNG", expect![[r#"{"contentType":"image/png","bytes":3}"#]]);
-        check("application/json", b"", expect!["null"]);
-        check(
+        check_read_output("application/json; charset=utf-8", b"{\"a\":1}", expect![[r#"{"a":1}"#]]);
+        check_read_output("application/problem+json", b"[1]", expect!["[1]"]);
+        check_read_output("", b"[1]", expect!["[1]"]);
+        check_read_output("application/json", b"\xEF\xBB\xBF[1]", expect!["[1]"]);
+        check_read_output("", b"hi", expect![[r#""hi""#]]);
+        check_read_output(
+            "",
+            &[0, 159],
+            expect![[r#"{"contentType":"application/octet-stream","bytes":2}"#]],
+        );
+        check_read_output("text/plain", b"[1]", expect![[r#""[1]""#]]);
+        check_read_output("text/html; charset=ISO-8859-1", &[0xe4], expect![[r#""ä""#]]);
+        check_read_output("image/svg+xml", b"<svg/>", expect![[r#""<svg/>""#]]);
+        check_read_output(
+            "image/png",
+            b"PNG",
+            expect![[r#"{"contentType":"image/png","bytes":3}"#]],
+        );
+        check_read_output("application/json", b"", expect!["null"]);
+        check_read_output(
             "application/json",
             b"<html>",
             expect![
@@ -204,7 +218,7 @@ mod tests {
     #[test]
     fn the_status_decides_whether_an_error_is_retryable() {
         let mut redaction = Redaction::default();
-        redaction.note("KEY", "hidden");
+        redaction.add_secret("KEY", "hidden");
         for (status, effect, code, retryable, is_definite) in [
             (400, Effect::Read, ErrorCode::FAILED, false, true),
             (404, Effect::Once, ErrorCode::FAILED, false, true),
@@ -215,7 +229,8 @@ mod tests {
             (504, Effect::Once, ErrorCode::OUTCOME_UNKNOWN, false, false),
             (302, Effect::Once, ErrorCode::FAILED, false, true),
         ] {
-            let err = output(reply(status, &[], b"hidden"), effect, 99, &redaction).unwrap_err();
+            let err =
+                read_output(reply(status, &[], b"hidden"), effect, 99, &redaction).unwrap_err();
             let is_unknown = err.code == ErrorCode::OUTCOME_UNKNOWN;
             assert_eq!(
                 (err.code, err.retryable, err.is_definite),
@@ -228,10 +243,10 @@ mod tests {
         }
         let busy = reply(429, &[("retry-after", "30")], b"slow down");
         expect!["tool.unavailable: `h` answered 429 Too Many Requests, and asks to wait: 30 s: slow down"]
-            .assert_eq(&output(busy, Effect::Read, 99, &redaction).unwrap_err().to_string());
+            .assert_eq(&read_output(busy, Effect::Read, 99, &redaction).unwrap_err().to_string());
         let moved = reply(302, &[("location", "/b")], b"");
         expect!["tool.failed: `h` answered 302 Found, which redirects to /b, and Faber does not follow it: write that address"]
-            .assert_eq(&output(moved, Effect::Once, 99, &redaction).unwrap_err().to_string());
+            .assert_eq(&read_output(moved, Effect::Once, 99, &redaction).unwrap_err().to_string());
     }
 
     #[test]
@@ -240,16 +255,20 @@ mod tests {
             [(Effect::Read, true), (Effect::Idempotent, true), (Effect::Once, false)]
         {
             let reply = reply(201, &[("content-type", "application/json")], b"{\"id\":");
-            let err = output(reply, effect, 99, &Redaction::default()).unwrap_err();
+            let err = read_output(reply, effect, 99, &Redaction::default()).unwrap_err();
             assert_eq!((err.code, err.retryable), (ErrorCode::FAILED, retryable), "{effect:?}");
         }
     }
 
     #[test]
     fn a_long_error_answer_keeps_its_tail() {
-        let body = format!("{}end", "ä".repeat(SHOWN_BODY_BYTES));
-        let err = output(reply(400, &[], body.as_bytes()), Effect::Read, 99, &Redaction::default());
+        let body = format!("{}end", "ä".repeat(MAX_SHOWN_BODY_BYTES));
+        let err =
+            read_output(reply(400, &[], body.as_bytes()), Effect::Read, 99, &Redaction::default());
         let message = err.unwrap_err().message;
-        assert!(message.ends_with("äend") && message.len() < SHOWN_BODY_BYTES + 100, "{message}");
+        assert!(
+            message.ends_with("äend") && message.len() < MAX_SHOWN_BODY_BYTES + 100,
+            "{message}"
+        );
     }
 }

@@ -5,32 +5,33 @@ use std::{
     iter,
 };
 
-use http_client::{Outgoing, Reach, header_of};
+use http_client::{OutgoingRequest, Reach, parse_header};
 use reqwest::{
     Url,
     header::{self, HeaderMap, HeaderValue},
 };
-use secrets::{Redaction, Text, url_encoded};
+use secrets::{Redaction, TextOrSecret, percent_encode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use shared::tool::{Effect, ErrorCode, ToolError};
 
-use super::Verb;
+use super::HttpMethod;
 use crate::template::{Template, text};
 
-/// The word for all parameters that are not named elsewhere in the request.
-const REST_WORD: &str = "rest";
+/// The value of `query` or `body` that stands for all parameters that the request does not name
+/// elsewhere.
+const REST_KEYWORD: &str = "rest";
 
-/// The configuration of an HTTP call. Its texts are templates.
+/// The configuration of an HTTP call, whose texts are templates.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRun {
     #[serde(default)]
-    method: Verb,
+    method: HttpMethod,
     /// The address. The host cannot be a template.
-    url: Address,
+    url: UrlTemplate,
     #[serde(default)]
-    headers: Fields,
+    headers: NamedFields,
     #[serde(default)]
     query: Query,
     body: Option<Value>,
@@ -39,7 +40,7 @@ pub struct HttpRun {
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-struct Address {
+struct UrlTemplate {
     path: Template,
     query: Option<Template>,
 }
@@ -47,34 +48,34 @@ struct Address {
 /// Named templates or secrets, in the order of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
-struct Fields(Vec<(String, Field)>);
+struct NamedFields(Vec<(String, Field)>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Field {
-    Filled(Template),
-    Secret(Text),
+    Template(Template),
+    Secret(TextOrSecret),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 enum Query {
-    Fields(Fields),
+    NamedFields(NamedFields),
     Rest,
 }
 
 impl Default for Query {
     fn default() -> Self {
-        Self::Fields(Fields::default())
+        Self::NamedFields(NamedFields::default())
     }
 }
 
-impl TryFrom<String> for Address {
+impl TryFrom<String> for UrlTemplate {
     type Error = String;
 
-    fn try_from(written: String) -> Result<Self, String> {
-        let (path, query) = match written.split_once('?') {
+    fn try_from(settings: String) -> Result<Self, String> {
+        let (path, query) = match settings.split_once('?') {
             Some((path, query)) => (path, Some(Template::parse(query))),
-            None => (written.as_str(), None),
+            None => (settings.as_str(), None),
         };
         let path = Template::parse(path);
         let head = path.head();
@@ -83,7 +84,7 @@ impl TryFrom<String> for Address {
         let is_whole_host = rest.is_some_and(|host| host.contains('/') || !has_holes);
         let Some(url) = head.parse::<Url>().ok().filter(|_| is_whole_host) else {
             return Err(format!(
-                "`{written}` is not an address: write `http://` or `https://` and a host, which \
+                "`{settings}` is not an address: write `http://` or `https://` and a host, which \
                  cannot be a template"
             ));
         };
@@ -97,15 +98,16 @@ impl TryFrom<String> for Address {
     }
 }
 
-impl TryFrom<Map<String, Value>> for Fields {
+impl TryFrom<Map<String, Value>> for NamedFields {
     type Error = String;
 
-    fn try_from(written: Map<String, Value>) -> Result<Self, String> {
-        let fields = written.into_iter().map(|(name, value)| {
-            let field = match Text::try_from(value).map_err(|err| format!("`{name}`: {err}"))? {
-                Text::Plain(text) => Field::Filled(Template::parse(&text)),
-                secret @ Text::Secret(_) => Field::Secret(secret),
-            };
+    fn try_from(settings: Map<String, Value>) -> Result<Self, String> {
+        let fields = settings.into_iter().map(|(name, value)| {
+            let field =
+                match TextOrSecret::try_from(value).map_err(|err| format!("`{name}`: {err}"))? {
+                    TextOrSecret::Plain(text) => Field::Template(Template::parse(&text)),
+                    secret @ TextOrSecret::Secret(_) => Field::Secret(secret),
+                };
             Ok((name, field))
         });
         fields.collect::<Result<_, String>>().map(Self)
@@ -115,10 +117,10 @@ impl TryFrom<Map<String, Value>> for Fields {
 impl TryFrom<Value> for Query {
     type Error = String;
 
-    fn try_from(written: Value) -> Result<Self, String> {
-        match written {
-            Value::String(word) if word == REST_WORD => Ok(Self::Rest),
-            Value::Object(fields) => Fields::try_from(fields).map(Self::Fields),
+    fn try_from(settings: Value) -> Result<Self, String> {
+        match settings {
+            Value::String(word) if word == REST_KEYWORD => Ok(Self::Rest),
+            Value::Object(fields) => NamedFields::try_from(fields).map(Self::NamedFields),
             _ => Err("`query` is a map of fields, or `rest`".to_owned()),
         }
     }
@@ -127,7 +129,7 @@ impl TryFrom<Value> for Query {
 impl HttpRun {
     fn iter_fields(&self) -> impl Iterator<Item = &Field> {
         let query = match &self.query {
-            Query::Fields(fields) => fields.0.as_slice(),
+            Query::NamedFields(fields) => fields.0.as_slice(),
             Query::Rest => &[],
         };
         self.headers.0.iter().chain(query).map(|(_, field)| field)
@@ -135,7 +137,7 @@ impl HttpRun {
 
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let secrets = self.iter_fields().filter_map(|field| match field {
-            Field::Filled(_) => None,
+            Field::Template(_) => None,
             Field::Secret(text) => text.secret(),
         });
         secrets.collect()
@@ -147,13 +149,13 @@ impl HttpRun {
 
     pub(crate) fn parameter_names(&self) -> BTreeSet<String> {
         let fields = self.iter_fields().filter_map(|field| match field {
-            Field::Filled(template) => Some(template),
+            Field::Template(template) => Some(template),
             Field::Secret(_) => None,
         });
         let templates = iter::once(&self.url.path).chain(&self.url.query).chain(fields);
         let mut names: BTreeSet<String> =
             templates.flat_map(Template::parameters).map(str::to_owned).collect();
-        if let Some(body) = self.body.as_ref().filter(|body| *body != REST_WORD) {
+        if let Some(body) = self.body.as_ref().filter(|body| *body != REST_KEYWORD) {
             collect_names(body, &mut names);
         }
         names
@@ -163,13 +165,13 @@ impl HttpRun {
         &self,
         parameters: &Value,
         redaction: &mut Redaction,
-    ) -> Result<Outgoing, ToolError> {
+    ) -> Result<OutgoingRequest, ToolError> {
         let mut url = self.url.render(parameters)?;
         let mut headers = HeaderMap::new();
         for (name, field) in &self.headers.0 {
             let Some(value) = field.render(parameters, redaction)? else { continue };
             let (name, value) =
-                header_of(name, &value).map_err(|err| invalid_parameters_error(&err))?;
+                parse_header(name, &value).map_err(|err| invalid_parameters_error(&err))?;
             headers.append(name, value);
         }
         let pairs = self.query_pairs(parameters, redaction)?;
@@ -178,13 +180,19 @@ impl HttpRun {
         }
         let body = match &self.body {
             None => None,
-            Some(word) if word == REST_WORD => {
+            Some(word) if word == REST_KEYWORD => {
                 Some(Value::Object(self.unnamed_parameters(parameters)))
             }
             Some(body) => render_body(body, parameters),
         };
         let body = body.map(|body| encode_body(body, &mut headers)).transpose()?;
-        Ok(Outgoing { method: self.method.method(), url, headers, body, reach: Reach::Anywhere })
+        Ok(OutgoingRequest {
+            method: self.method.method(),
+            url,
+            headers,
+            body,
+            reach: Reach::Anywhere,
+        })
     }
 
     fn query_pairs(
@@ -199,10 +207,10 @@ impl HttpRun {
                     add_pairs(&name, &value, &mut pairs);
                 }
             }
-            Query::Fields(fields) => {
+            Query::NamedFields(fields) => {
                 for (name, field) in &fields.0 {
                     match field {
-                        Field::Filled(template) if template.whole().is_some() => {
+                        Field::Template(template) if template.whole().is_some() => {
                             let value = template.whole().and_then(|name| parameters.get(name));
                             add_pairs(name, value.unwrap_or(&Value::Null), &mut pairs);
                         }
@@ -227,7 +235,7 @@ impl HttpRun {
     }
 }
 
-impl Address {
+impl UrlTemplate {
     fn render(&self, parameters: &Value) -> Result<Url, ToolError> {
         let mut missing = None;
         let mut path = self.path.fill_with(|name| {
@@ -236,7 +244,7 @@ impl Address {
             if value.is_none() {
                 missing = Some(name.to_owned());
             }
-            url_encoded(&value.unwrap_or_default())
+            percent_encode(&value.unwrap_or_default())
         });
         if let Some(name) = missing {
             return Err(invalid_parameters_error(&format!(
@@ -248,7 +256,7 @@ impl Address {
         }
         if let Some(query) = &self.query {
             let value = |name: &str| parameters.get(name).map(text).unwrap_or_default();
-            path = format!("{path}?{}", query.fill_with(|name| url_encoded(&value(name))));
+            path = format!("{path}?{}", query.fill_with(|name| percent_encode(&value(name))));
         }
         path.parse()
             .map_err(|err| invalid_parameters_error(&format!("the address cannot be used: {err}")))
@@ -264,7 +272,7 @@ impl Field {
         redaction: &mut Redaction,
     ) -> Result<Option<String>, ToolError> {
         match self {
-            Self::Filled(template) => Ok(template.fill(parameters)),
+            Self::Template(template) => Ok(template.fill(parameters)),
             Self::Secret(secret) => Ok(Some(secret.resolve(redaction)?)),
         }
     }
@@ -340,20 +348,21 @@ pub(crate) fn encode_form(fields: &Map<String, Value>) -> Vec<u8> {
     for (name, value) in fields {
         add_pairs(name, value, &mut pairs);
     }
-    let pairs =
-        pairs.iter().map(|(name, value)| format!("{}={}", url_encoded(name), url_encoded(value)));
+    let pairs = pairs
+        .iter()
+        .map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)));
     pairs.collect::<Vec<_>>().join("&").into_bytes()
 }
 
 pub(crate) fn resolve_headers(
-    headers: &BTreeMap<String, Text>,
+    headers: &BTreeMap<String, TextOrSecret>,
     redaction: &mut Redaction,
 ) -> Result<HeaderMap, ToolError> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         let value = value.resolve(redaction)?;
         let (name, value) =
-            header_of(name, &value).map_err(|err| ToolError::failed(err).without_retry())?;
+            parse_header(name, &value).map_err(|err| ToolError::failed(err).without_retry())?;
         map.append(name, value);
     }
     Ok(map)

@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolbox::{StepCall, ToolContext};
 
-use self::trial::{Served, Set};
+use self::trial::{TestServer, TestSet};
 
 /// Answers with the request as text.
 async fn echo(method: axum::http::Method, uri: Uri, headers: HeaderMap, body: Bytes) -> String {
@@ -75,9 +75,9 @@ fn tool(url: &str, http: Value) -> Value {
     json!({ "tools": [{ "name": "t", "parameters": parameters, "run": { "http": http } }] })
 }
 
-async fn check(http: Value, parameters: Value, expected: Expect) {
-    let served = Served::begin(router()).await;
-    let set = Set::begin(&tool(&served.url, http));
+async fn check_result(http: Value, parameters: Value, expected: Expect) {
+    let served = TestServer::start(router()).await;
+    let set = TestSet::start(&tool(&served.url, http));
     let result = set.call("t", parameters).await;
     let port = served.url.rsplit(':').next().unwrap();
     let text = match result {
@@ -90,7 +90,7 @@ async fn check(http: Value, parameters: Value, expected: Expect) {
 
 #[tokio::test]
 async fn parameters_are_sent_in_path_query_header_and_body() {
-    check(
+    check_result(
         json!({ "url": "/u/{{a}}/x?q={{b}}", "headers": { "x-a": "v{{c}}", "authorization": "{{d}}" }, "query": { "c": "{{c}}", "n": 1 } }),
         json!({ "a": "ü/../?#", "b": "x&y=z", "c": [1, "two"] }),
         expect![[r#"
@@ -99,7 +99,7 @@ async fn parameters_are_sent_in_path_query_header_and_body() {
             x-a: v[1,"two"]"#]],
     )
     .await;
-    check(
+    check_result(
         json!({ "url": "/r/{{a}}", "query": "rest" }),
         json!({ "a": 1, "b": "x y", "c": [2, null, 3], "d": null }),
         expect![[r"
@@ -107,7 +107,7 @@ async fn parameters_are_sent_in_path_query_header_and_body() {
             accept: application/json, text/*;q=0.9, */*;q=0.1"]],
     )
     .await;
-    check(
+    check_result(
         json!({ "method": "POST", "url": "/p", "body": { "a": "{{a}}", "t": "n={{a}}", "gone": "{{b}}", "l": ["{{c}}", true] } }),
         json!({ "a": 1, "c": { "k": [] } }),
         expect![[r#"
@@ -117,7 +117,7 @@ async fn parameters_are_sent_in_path_query_header_and_body() {
             {"a":1,"t":"n=1","l":[{"k":[]},true]}"#]],
     )
     .await;
-    check(
+    check_result(
         json!({ "method": "PATCH", "url": "/p/{{a}}", "body": "rest", "headers": { "content-type": "application/x-www-form-urlencoded" } }),
         json!({ "a": 1, "b": "x y", "c": ["&", 2] }),
         expect![[r"
@@ -146,9 +146,9 @@ async fn a_parameter_cannot_change_the_path_or_host() {
             expect!["tool.invalid_parameters: `a` is part of the address and cannot be empty"],
         ),
     ] {
-        check(path(), parameters, expected).await;
+        check_result(path(), parameters, expected).await;
     }
-    check(
+    check_result(
         json!({ "url": "/", "headers": { "x-a": "{{a}}" } }),
         json!({ "a": "x\r\nauthorization: y" }),
         expect!["tool.invalid_parameters: the header `x-a` cannot have a line end or a control character"],
@@ -158,34 +158,34 @@ async fn a_parameter_cannot_change_the_path_or_host() {
 
 #[tokio::test]
 async fn the_body_of_an_answer_becomes_the_output() {
-    check(json!({ "url": "/json" }), json!({}), expect![[r#"{"a":[1,null]}"#]]).await;
-    check(json!({ "method": "DELETE", "url": "/none" }), json!({}), expect!["null"]).await;
-    check(json!({ "url": "/moved" }), json!({}), expect![[r#"{"a":[1,null]}"#]]).await;
-    check(
+    check_result(json!({ "url": "/json" }), json!({}), expect![[r#"{"a":[1,null]}"#]]).await;
+    check_result(json!({ "method": "DELETE", "url": "/none" }), json!({}), expect!["null"]).await;
+    check_result(json!({ "url": "/moved" }), json!({}), expect![[r#"{"a":[1,null]}"#]]).await;
+    check_result(
         json!({ "url": "/large" }),
         json!({}),
         expect!["tool.output_too_large: `127.0.0.1:PORT` answered more than 1048576 bytes: ask it for less"],
     )
     .await;
-    check(
+    check_result(
         json!({ "method": "POST", "url": "/moved" }),
         json!({}),
         expect!["tool.failed: `127.0.0.1:PORT` answered 307 Temporary Redirect, which redirects to /json, and Faber does not follow it: write that address"],
     )
     .await;
-    check(
+    check_result(
         json!({ "url": "/circle" }),
         json!({}),
         expect!["tool.unavailable: `127.0.0.1:PORT` is behind more than 5 redirects"],
     )
     .await;
-    check(
+    check_result(
         json!({ "method": "POST", "url": "/busy" }),
         json!({}),
         expect!["tool.unavailable: `127.0.0.1:PORT` answered 429 Too Many Requests, and asks to wait: 7 s: slow"],
     )
     .await;
-    check(
+    check_result(
         json!({ "url": "/never", "timeout_seconds": 1 }),
         json!({}),
         expect!["tool.timeout: `127.0.0.1:PORT` did not answer within 1 s"],
@@ -196,19 +196,19 @@ async fn the_body_of_an_answer_becomes_the_output() {
 #[tokio::test]
 async fn secrets_are_sent_and_redacted_in_outputs() {
     let secret = || json!({ "authorization": { "secret": "CARGO_PKG_NAME", "prefix": "Bearer " } });
-    check(
+    check_result(
         json!({ "url": "/secret", "headers": secret() }),
         json!({}),
         expect![[r#"{"said":"Bearer ***CARGO_PKG_NAME***"}"#]],
     )
     .await;
-    check(
+    check_result(
         json!({ "url": "/refused", "headers": secret() }),
         json!({}),
         expect![[r#"tool.failed: `127.0.0.1:PORT` answered 403 Forbidden: no "Bearer ***CARGO_PKG_NAME***""#]],
     )
     .await;
-    check(
+    check_result(
         json!({ "url": "/", "query": { "key": { "secret": "FABER_NO_SUCH" } } }),
         json!({}),
         expect![
@@ -223,20 +223,20 @@ async fn a_command_gets_a_secret_in_its_environment() {
     let run = json!({ "command": ["sh", "-c", "echo $TOKEN; echo $TOKEN >&2; exit $CODE"],
         "env": { "TOKEN": { "secret": "CARGO_PKG_NAME" }, "CODE": 0 } });
     let mut source = json!({ "tools": [{ "name": "t", "run": run }] });
-    let output = Set::begin(&source).call("t", json!({})).await;
+    let output = TestSet::start(&source).call("t", json!({})).await;
     assert_eq!(output, Ok(json!("***CARGO_PKG_NAME***")));
     source["tools"][0]["run"]["env"]["CODE"] = json!(3);
-    let err = Set::begin(&source).call("t", json!({})).await.unwrap_err();
+    let err = TestSet::start(&source).call("t", json!({})).await.unwrap_err();
     assert_eq!(&*err.message, "`sh` exited with status 3: ***CARGO_PKG_NAME***");
     source["tools"][0]["run"]["env"]["CODE"] = json!({ "secret": "FABER_NO_SUCH" });
-    let err = Set::begin(&source).call("t", json!({})).await.unwrap_err();
+    let err = TestSet::start(&source).call("t", json!({})).await.unwrap_err();
     assert!(err.message.contains("`FABER_NO_SUCH`"), "{err}");
 }
 
 #[tokio::test]
 async fn an_mcp_server_with_a_missing_secret_fails_and_names_it() {
     let env = json!({ "TOKEN": { "secret": "FABER_NO_SUCH" } });
-    let set = Set::begin(&json!({ "mcp": { "command": "true", "env": env } }));
+    let set = TestSet::start(&json!({ "mcp": { "command": "true", "env": env } }));
     assert_eq!(
         set.error().await,
         "the secret `FABER_NO_SUCH` is not set: set it in Faber's environment"
@@ -256,9 +256,9 @@ fn step() -> ToolContext {
 
 #[tokio::test]
 async fn a_call_carries_its_idempotency_key() {
-    let served = Served::begin(router()).await;
+    let served = TestServer::start(router()).await;
     let said = async |http: Value| {
-        let set = Set::begin(&tool(&served.url, http));
+        let set = TestSet::start(&tool(&served.url, http));
         set.call_in("t", json!({}), step()).await.unwrap().to_string()
     };
     let key = "idempotency-key: exec_1704123456_abc123def/s";
@@ -268,7 +268,7 @@ async fn a_call_carries_its_idempotency_key() {
 }
 
 /// Reads a request and ends the connection.
-async fn broken(listener: TcpListener) {
+async fn break_connections(listener: TcpListener) {
     while let Ok((mut connection, _)) = listener.accept().await {
         let mut bytes = [0; 4096];
         let _ = connection.read(&mut bytes).await;
@@ -281,19 +281,19 @@ async fn a_broken_connection_leaves_the_outcome_uncertain() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut tasks = JoinSet::new();
-    tasks.spawn(broken(listener));
+    tasks.spawn(break_connections(listener));
     for (method, code, retryable) in [
         ("POST", ErrorCode::OUTCOME_UNKNOWN, false),
         ("PUT", ErrorCode::UNAVAILABLE, true),
         ("GET", ErrorCode::UNAVAILABLE, true),
     ] {
-        let set = Set::begin(&tool(&url, json!({ "method": method, "url": "/" })));
+        let set = TestSet::start(&tool(&url, json!({ "method": method, "url": "/" })));
         let err = set.call("t", json!({})).await.unwrap_err();
         assert_eq!((&err.code, err.retryable, err.is_definite), (&code, retryable, false), "{err}");
     }
     tasks.shutdown().await;
-    // The listener is closed, so no request is sent.
-    let set = Set::begin(&tool(&url, json!({ "method": "POST", "url": "/" })));
+    // The listener is closed now, so that no request can be sent.
+    let set = TestSet::start(&tool(&url, json!({ "method": "POST", "url": "/" })));
     let err = set.call("t", json!({})).await.unwrap_err();
     assert_eq!((&err.code, err.is_definite), (&ErrorCode::UNAVAILABLE, true), "{err}");
     assert!(err.message.contains("cannot be reached"), "{err}");
@@ -301,8 +301,8 @@ async fn a_broken_connection_leaves_the_outcome_uncertain() {
 
 #[tokio::test]
 async fn a_call_that_is_cancelled_ends_at_once() {
-    let served = Served::begin(router()).await;
-    let set = Set::begin(&tool(&served.url, json!({ "method": "POST", "url": "/never" })));
+    let served = TestServer::start(router()).await;
+    let set = TestSet::start(&tool(&served.url, json!({ "method": "POST", "url": "/never" })));
     let cancel = CancellationToken::new();
     let cx = ToolContext { cancel: cancel.clone(), ..ToolContext::detached() };
     let (result, ()) = tokio::join!(set.call_in("t", json!({}), cx), async { cancel.cancel() });
@@ -317,7 +317,7 @@ fn the_http_method_decides_the_default_effect() {
         if let Some(said) = said {
             tool["tools"][0]["effect"] = json!(said);
         }
-        Set::begin(&tool).tool("t").definition().effect
+        TestSet::start(&tool).tool("t").definition().effect
     };
     assert_eq!(effect("GET", None), Effect::Read);
     assert_eq!(effect("HEAD", None), Effect::Read);
@@ -356,5 +356,5 @@ async fn a_template_of_an_unknown_parameter_fails_the_set() {
     let source =
         json!({ "tools": [{ "name": "t", "run": { "http": { "url": "http://h/{{nmae}}" } } }] });
     expect!["the HTTP call of `t` names `{{nmae}}`, but the tool has no such parameter: add it to the properties in `parameters`"]
-        .assert_eq(&Set::begin(&source).error().await);
+        .assert_eq(&TestSet::start(&source).error().await);
 }

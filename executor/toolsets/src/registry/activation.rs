@@ -14,7 +14,7 @@ use toolbox::{
     tool_names::{ACTIVATE, TOOL_SET},
 };
 
-use super::{Inner, Registry, RegistryError};
+use super::{Registry, RegistryError, RegistryState};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwitchResult {
@@ -61,25 +61,25 @@ fn push_new(names: &mut Vec<String>, name: &str) {
 /// The parameters of `list_toolset`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoParameters {}
 
 /// The parameters of the other two tools.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Names {
+struct SetNames {
     /// Names of the toolsets, as `list_toolset` shows them.
     tool_set_names: Vec<String>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Listed {
-    tool_sets: Vec<Described>,
+struct ListedSets {
+    tool_sets: Vec<DescribedSet>,
     success: bool,
 }
 
 #[derive(Serialize)]
-struct Described {
+struct DescribedSet {
     name: String,
     description: String,
     active: bool,
@@ -89,7 +89,7 @@ struct Described {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Outcome {
+struct SwitchOutcome {
     /// `true` if all names were valid.
     success: bool,
     changed: Vec<String>,
@@ -98,7 +98,7 @@ struct Outcome {
     refused: Vec<String>,
 }
 
-pub(super) fn tool_set(registry: Weak<Inner>) -> ToolSet {
+pub(super) fn tool_set(registry: Weak<RegistryState>) -> ToolSet {
     let name = TOOL_SET.parse().expect("the name of the set is a literal");
     let tools = [
         list_tool(registry.clone()),
@@ -118,23 +118,23 @@ pub(super) fn tool_set(registry: Weak<Inner>) -> ToolSet {
     ToolSet::ready(name, "builtin", "Lists, activates and deactivates toolsets.", tools)
 }
 
-fn list_tool(registry: Weak<Inner>) -> Arc<dyn Tool> {
+fn list_tool(registry: Weak<RegistryState>) -> Arc<dyn Tool> {
     let description = "Lists all toolsets with their descriptions and tools, and which are active.";
-    let run = move |Nothing {}, _: ToolContext| {
-        let registry = open(&registry);
+    let run = move |NoParameters {}, _: ToolContext| {
+        let registry = upgrade_registry(&registry);
         async move {
             let registry = registry?;
             registry.sync().await.map_err(|err| to_tool_error(err.into()))?;
             let sets = registry.toolbox().sets();
             let tool_sets = sets.iter().map(describe_set).collect();
-            Ok::<_, ToolError>(Listed { tool_sets, success: true })
+            Ok::<_, ToolError>(ListedSets { tool_sets, success: true })
         }
     };
     function(TOOL_SET, "list_toolset", description, Effect::Read, run)
 }
 
-fn describe_set(set: &ToolSet) -> Described {
-    Described {
+fn describe_set(set: &ToolSet) -> DescribedSet {
+    DescribedSet {
         name: set.name.to_string(),
         description: set.description.clone(),
         active: set.is_active,
@@ -144,24 +144,24 @@ fn describe_set(set: &ToolSet) -> Described {
 }
 
 fn switch_tool(
-    registry: Weak<Inner>,
+    registry: Weak<RegistryState>,
     name: &'static str,
     description: &'static str,
     on: bool,
 ) -> Arc<dyn Tool> {
-    let run = move |Names { tool_set_names }, _: ToolContext| {
-        let registry = open(&registry);
+    let run = move |SetNames { tool_set_names }, _: ToolContext| {
+        let registry = upgrade_registry(&registry);
         async move {
             let switched = registry?.switch(&tool_set_names, on).await.map_err(to_tool_error)?;
             let SwitchResult { changed, not_found, refused } = switched;
             let success = not_found.is_empty() && refused.is_empty();
-            Ok::<_, ToolError>(Outcome { success, changed, not_found, refused })
+            Ok::<_, ToolError>(SwitchOutcome { success, changed, not_found, refused })
         }
     };
     function(TOOL_SET, name, description, Effect::Idempotent, run)
 }
 
-fn open(registry: &Weak<Inner>) -> Result<Registry, ToolError> {
+fn upgrade_registry(registry: &Weak<RegistryState>) -> Result<Registry, ToolError> {
     let registry = registry.upgrade().map(Registry);
     registry.ok_or_else(|| ToolError::new(ErrorCode::UNAVAILABLE, "the process is about to end"))
 }

@@ -15,7 +15,9 @@ use shared::{
 pub(super) type Contexts = BTreeMap<String, Value>;
 
 pub(super) fn check_syntax(condition: &str) -> Result<(), String> {
-    Condition::parse(condition, &Words::default()).map(drop).map_err(|err| err.to_string())
+    Condition::parse(condition, &VariableNumbers::default())
+        .map(drop)
+        .map_err(|err| err.to_string())
 }
 
 /// Evaluates conditions. Copies the data of all contexts at most once, when a condition needs them.
@@ -35,7 +37,7 @@ impl<'a> ConditionEvaluator<'a> {
     /// the data of all contexts. If the set has no context, a variable is the field of the first
     /// context that has it, in the order of names. Missing fields are null.
     pub(super) fn holds(&self, condition: &str, context: Option<&str>) -> Result<bool, String> {
-        let words = Words::default();
+        let words = VariableNumbers::default();
         let condition = Condition::parse(condition, &words).map_err(|err| err.to_string())?;
         let data = context.and_then(|name| self.contexts.get(name)).unwrap_or(&Value::Null);
         let field = |word: &String| match context {
@@ -49,7 +51,7 @@ impl<'a> ConditionEvaluator<'a> {
             (None, "contexts") => self.all_contexts(),
             (None, _) => &Value::Null,
         });
-        condition.evaluate(&Meanings(values.collect()), data)
+        condition.evaluate(&VariableValues(values.collect()), data)
     }
 
     fn all_contexts(&self) -> &Value {
@@ -62,10 +64,10 @@ impl<'a> ConditionEvaluator<'a> {
 
 /// Assigns a number to each variable of a condition.
 #[derive(Default)]
-struct Words(RefCell<Vec<String>>);
+struct VariableNumbers(RefCell<Vec<String>>);
 
-impl ResolveNames for Words {
-    fn step(&self, name: &str) -> Option<StepNumber> {
+impl ResolveNames for VariableNumbers {
+    fn find_step(&self, name: &str) -> Option<StepNumber> {
         let mut words = self.0.borrow_mut();
         let at = words.iter().position(|known| known == name).unwrap_or_else(|| {
             words.push(name.to_owned());
@@ -74,15 +76,15 @@ impl ResolveNames for Words {
         Some(StepNumber::new(at))
     }
 
-    fn tool(&self, _: &str) -> Option<StepNumber> {
+    fn find_tool_step(&self, _: &str) -> Option<StepNumber> {
         None
     }
 }
 
-struct Meanings<'a>(Vec<&'a Value>);
+struct VariableValues<'a>(Vec<&'a Value>);
 
-impl LookUpValues for Meanings<'_> {
-    fn value(&self, target: &Target) -> Option<&Value> {
+impl LookUpValues for VariableValues<'_> {
+    fn find_value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Step(at) => self.0.get(at.get()).copied(),
             _ => None,
@@ -96,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    fn check(condition: &str, expected: Result<bool, &str>) {
+    fn check_condition(condition: &str, expected: Result<bool, &str>) {
         let contexts = Contexts::from([
             ("shop".to_owned(), json!({ "adminMode": true, "users": ["ann"], "tier": 2 })),
             ("my-context".to_owned(), json!({ "adminMode": false })),
@@ -113,16 +115,16 @@ mod tests {
 
     #[test]
     fn a_condition_reads_the_data_of_its_context() {
-        check("adminMode", Ok(true));
-        check("adminMode == true && tier >= 2", Ok(true));
-        check("data.adminMode", Ok(true));
-        check("context.tier > 2", Ok(false));
-        check("'ann' in users", Ok(true));
-        check(r#"contexts["my-context"].adminMode"#, Ok(false));
-        check("contexts.shop.adminMode", Ok(true));
-        check("missing == true", Ok(false));
-        check("missing", Err("neither true nor false"));
-        check("adminMode &&", Err("line 1"));
+        check_condition("adminMode", Ok(true));
+        check_condition("adminMode == true && tier >= 2", Ok(true));
+        check_condition("data.adminMode", Ok(true));
+        check_condition("context.tier > 2", Ok(false));
+        check_condition("'ann' in users", Ok(true));
+        check_condition(r#"contexts["my-context"].adminMode"#, Ok(false));
+        check_condition("contexts.shop.adminMode", Ok(true));
+        check_condition("missing == true", Ok(false));
+        check_condition("missing", Err("neither true nor false"));
+        check_condition("adminMode &&", Err("line 1"));
     }
 
     #[test]

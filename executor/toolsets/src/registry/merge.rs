@@ -17,14 +17,14 @@ use toolbox::effect_rules::EffectRules;
 use super::condition::{ConditionEvaluator, Contexts};
 use crate::{
     command::CommandTool,
-    sources::{Documents, SetConfig, Source, root},
+    sources::{Documents, SetConfig, Source, resolve_tool_paths},
 };
 
 /// The records that decide which sets exist.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownRecords {
     pub(super) sets: Vec<AddedSet>,
-    pub(super) tools: Vec<Registered>,
+    pub(super) tools: Vec<RegisteredTool>,
     /// `true` for sets that were activated, `false` for sets that were deactivated.
     pub(super) switches: BTreeMap<String, bool>,
     /// The data of each context, without its documents. Conditions read it.
@@ -36,34 +36,34 @@ pub(super) struct KnownRecords {
 #[derive(Clone, Debug)]
 pub(super) struct AddedSet {
     pub(super) name: String,
-    pub(super) written: Value,
+    pub(super) settings: Value,
     pub(super) at: Timestamp,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Registered {
+pub(super) struct RegisteredTool {
     /// The name of the record, which is the qualified name of the tool.
     pub(super) record: String,
     pub(super) set: String,
-    pub(super) written: Value,
+    pub(super) settings: Value,
     pub(super) at: Timestamp,
     /// When this tool's set was created. The tool that created it may have been removed.
     pub(super) since: Option<Timestamp>,
 }
 
-impl Registered {
+impl RegisteredTool {
     /// Returns when the tool's set was created, according to this tool.
     pub(super) fn since(&self) -> Timestamp {
         self.since.map_or(self.at, |since| since.min(self.at))
     }
 
     pub(super) fn qualified(&self) -> Option<ToolName> {
-        let tool: ToolName = self.written.get("name")?.as_str()?.parse().ok()?;
+        let tool: ToolName = self.settings.get("name")?.as_str()?.parse().ok()?;
         Some(qualified_name(&self.set.parse().ok()?, &tool))
     }
 }
 
-pub(super) type Read = BTreeMap<String, Arc<Documents>>;
+pub(super) type ReadDocuments = BTreeMap<String, Arc<Documents>>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WantedSet {
@@ -73,35 +73,35 @@ pub(super) struct WantedSet {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Merged {
+pub(super) struct MergedSets {
     pub(super) wanted: Vec<WantedSet>,
     pub(super) hidden: Vec<SetConfig>,
     pub(super) complaints: Vec<Complaint>,
-    pub(super) read: Read,
+    pub(super) read: ReadDocuments,
 }
 
-/// The name of something that cannot be a set, and the reason. It does not affect other sets.
+/// The name of a set or a tool that cannot be used, and the reason. It does not affect other sets.
 pub(super) type Complaint = (String, String);
 
 /// A set, and when it was added. Configured sets have no time.
 type DatedSet = (SetConfig, Option<Timestamp>);
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Merge<'a> {
+pub(super) struct SetMerger<'a> {
     pub(super) configured: &'a [SetConfig],
     pub(super) base: &'a Path,
     /// The variables that added sets and tools may use. `None` allows all.
     pub(super) secrets: Option<&'a BTreeSet<String>>,
-    pub(super) known_before: &'a KnownRecords,
+    pub(super) records_before: &'a KnownRecords,
     /// The documents of the last merge. Unchanged documents are not parsed again.
-    pub(super) read_before: &'a Read,
+    pub(super) documents_before: &'a ReadDocuments,
 }
 
-impl Merge<'_> {
+impl SetMerger<'_> {
     /// Returns the sets in their order: configured sets first. Added sets, and sets that registered
     /// tools created, follow in the order of their creation.
-    pub(super) fn merge(&self, known: &KnownRecords) -> Merged {
-        let mut merged = Merged::default();
+    pub(super) fn merge(&self, known: &KnownRecords) -> MergedSets {
+        let mut merged = MergedSets::default();
         let sets = self.all_sets(known, &mut merged.complaints);
         Self::check_conditions(sets, known, &mut merged);
         self.add_documents(known, &mut merged);
@@ -111,12 +111,12 @@ impl Merge<'_> {
     fn all_sets(&self, known: &KnownRecords, complaints: &mut Vec<Complaint>) -> Vec<DatedSet> {
         let mut sets: Vec<DatedSet> =
             self.configured.iter().map(|set| (set.clone(), None)).collect();
-        for AddedSet { name, written, at } in &known.sets {
-            match serde_json::from_value::<SetConfig>(written.clone()) {
+        for AddedSet { name, settings, at } in &known.sets {
+            match serde_json::from_value::<SetConfig>(settings.clone()) {
                 Ok(_) if sets.iter().any(|(set, _)| set.name.as_str() == name) => {
                     complaints.push((name.clone(), "the configuration has one, too".to_owned()));
                 }
-                Ok(set) => match find_denied(set.variables(), self.secrets) {
+                Ok(set) => match find_forbidden_variable(set.variables(), self.secrets) {
                     Some(variable) => {
                         complaints.push((name.clone(), forbidden_variable_reason(variable)));
                     }
@@ -125,13 +125,13 @@ impl Merge<'_> {
                 Err(err) => complaints.push((name.clone(), err.to_string())),
             }
         }
-        let mut names = names_of(&sets);
+        let mut names = qualified_tool_names(&sets);
         for tool in &known.tools {
             if let Err(why) = self.add_tool(&mut sets, &mut names, tool) {
                 complaints.push((tool.set.clone(), why));
             }
         }
-        // Configured sets have no time, so they come first.
+        // Sorts by time. Configured sets have none, so they come first.
         sets.sort_by_key(|(_, at)| *at);
         sets
     }
@@ -140,16 +140,16 @@ impl Merge<'_> {
         &self,
         sets: &mut Vec<DatedSet>,
         names: &mut BTreeSet<ToolName>,
-        registered: &Registered,
+        registered: &RegisteredTool,
     ) -> Result<(), String> {
-        let Registered { set, written, .. } = registered;
+        let RegisteredTool { set, settings, .. } = registered;
         let mut tool: CommandTool =
-            serde_json::from_value(written.clone()).map_err(|err| err.to_string())?;
-        let variables = tool.secrets().into_iter().chain(tool.passed());
-        if let Some(variable) = find_denied(variables, self.secrets) {
+            serde_json::from_value(settings.clone()).map_err(|err| err.to_string())?;
+        let variables = tool.secrets().into_iter().chain(tool.passed_variables());
+        if let Some(variable) = find_forbidden_variable(variables, self.secrets) {
             return Err(format!("`{}`: {}", tool.name, forbidden_variable_reason(variable)));
         }
-        root(&mut tool, self.base);
+        resolve_tool_paths(&mut tool, self.base);
         let name: ToolSetName = set.parse().map_err(|err| format!("{err}"))?;
         let Some((there, _)) = sets.iter_mut().find(|(set, _)| set.name == name) else {
             names.insert(qualified_name(&name, &tool.name));
@@ -169,7 +169,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    fn check_conditions(sets: Vec<DatedSet>, known: &KnownRecords, merged: &mut Merged) {
+    fn check_conditions(sets: Vec<DatedSet>, known: &KnownRecords, merged: &mut MergedSets) {
         let asked = ConditionEvaluator::new(&known.contexts);
         for (config, _) in sets {
             let name = config.name.as_str();
@@ -187,12 +187,12 @@ impl Merge<'_> {
         }
     }
 
-    fn add_documents(&self, known: &KnownRecords, merged: &mut Merged) {
-        for (context, written) in &known.documents {
-            let is_same = self.known_before.documents.get(context) == Some(written);
-            let documents = match self.read_before.get(context).filter(|_| is_same) {
+    fn add_documents(&self, known: &KnownRecords, merged: &mut MergedSets) {
+        for (context, settings) in &known.documents {
+            let is_same = self.records_before.documents.get(context) == Some(settings);
+            let documents = match self.documents_before.get(context).filter(|_| is_same) {
                 Some(documents) => Ok(Arc::clone(documents)),
-                None => Documents::read(context, written).map(Arc::new),
+                None => Documents::read(context, settings).map(Arc::new),
             };
             let offered = documents.and_then(|documents| {
                 merged.read.insert(context.clone(), Arc::clone(&documents));
@@ -223,7 +223,7 @@ fn document_set(
     if documents.is_empty() {
         return Ok(None);
     }
-    let name = Documents::set_of(context)?;
+    let name = Documents::set_name_for_context(context)?;
     if wanted.iter().any(|set| set.config.name == name) {
         return Err(format!("its documents would be the toolset `{name}`, which exists already"));
     }
@@ -238,8 +238,9 @@ fn document_set(
     }))
 }
 
-/// Returns the qualified names of all tools, because searching thousands of them takes long.
-fn names_of(sets: &[DatedSet]) -> BTreeSet<ToolName> {
+/// Returns the qualified names of all tools as a set for lookups, because searching thousands of
+/// tools takes long.
+fn qualified_tool_names(sets: &[DatedSet]) -> BTreeSet<ToolName> {
     let mut names = BTreeSet::new();
     for (set, _) in sets {
         if let Source::Tools(tools) = &set.source {
@@ -250,7 +251,7 @@ fn names_of(sets: &[DatedSet]) -> BTreeSet<ToolName> {
 }
 
 /// Returns the first variable that added sets and tools may not use.
-pub(super) fn find_denied<'a>(
+pub(super) fn find_forbidden_variable<'a>(
     variables: impl IntoIterator<Item = &'a str>,
     secrets: Option<&BTreeSet<String>>,
 ) -> Option<&'a str> {
@@ -282,20 +283,20 @@ mod tests {
     use super::*;
 
     fn set(name: &str, more: &Value) -> SetConfig {
-        serde_json::from_value(written(name, more)).unwrap()
+        serde_json::from_value(settings(name, more)).unwrap()
     }
 
-    fn added(name: &str, at: i64, written: Value) -> AddedSet {
+    fn added(name: &str, at: i64, settings: Value) -> AddedSet {
         let at = Timestamp::from_timestamp(at, 0).unwrap();
-        AddedSet { name: name.to_owned(), written, at }
+        AddedSet { name: name.to_owned(), settings, at }
     }
 
-    fn registered(set: &str, at: i64, written: Value) -> Registered {
+    fn registered(set: &str, at: i64, settings: Value) -> RegisteredTool {
         let at = Timestamp::from_timestamp(at, 0).unwrap();
-        Registered { record: String::new(), set: set.to_owned(), written, at, since: None }
+        RegisteredTool { record: String::new(), set: set.to_owned(), settings, at, since: None }
     }
 
-    fn written(name: &str, more: &Value) -> Value {
+    fn settings(name: &str, more: &Value) -> Value {
         let mut set =
             json!({ "name": name, "source": { "tools": [{ "name": format!("{name}_1") }] } });
         for (key, value) in more.as_object().unwrap() {
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(known: KnownRecords, expected: Expect) {
+    fn check_merged_sets(known: KnownRecords, expected: Expect) {
         let configured = [
             set("a", &json!({})),
             set("b", &json!({ "active": false })),
@@ -314,14 +315,14 @@ mod tests {
                 .unwrap(),
         ];
         let secrets = BTreeSet::from(["SHOWN".to_owned()]);
-        let merge = Merge {
+        let merge = SetMerger {
             configured: &configured,
             base: Path::new("/"),
             secrets: Some(&secrets),
-            known_before: &KnownRecords::default(),
-            read_before: &Read::new(),
+            records_before: &KnownRecords::default(),
+            documents_before: &ReadDocuments::new(),
         };
-        let Merged { wanted, complaints, .. } = merge.merge(&known);
+        let MergedSets { wanted, complaints, .. } = merge.merge(&known);
         let mut lines: Vec<String> = Vec::new();
         for WantedSet { config, is_active } in wanted {
             let tools = match config.source {
@@ -337,7 +338,7 @@ mod tests {
 
     #[test]
     fn sets_keep_their_order_and_configured_state() {
-        check(
+        check_merged_sets(
             KnownRecords::default(),
             expect![[r"
                 a on: a_1
@@ -355,8 +356,8 @@ mod tests {
         };
         let known = KnownRecords {
             sets: vec![
-                added("c", 1, written("c", &json!({ "active": false }))),
-                added("a", 2, written("a", &json!({}))),
+                added("c", 1, settings("c", &json!({ "active": false }))),
+                added("a", 2, settings("a", &json!({}))),
                 added("x", 3, json!({ "name": "x", "source": { "later": {} } })),
                 added(
                     "y",
@@ -376,7 +377,7 @@ mod tests {
             ],
             ..KnownRecords::default()
         };
-        check(
+        check_merged_sets(
             known,
             expect![[r"
                 a on: a_1 a_2
@@ -400,8 +401,8 @@ mod tests {
         let tool = |name: &str| json!({ "name": name });
         let known = KnownRecords {
             sets: vec![
-                added("c", 2, written("c", &json!({}))),
-                added("d", 4, written("d", &json!({}))),
+                added("c", 2, settings("c", &json!({}))),
+                added("d", 4, settings("d", &json!({}))),
             ],
             tools: vec![
                 registered("first", 1, tool("t")),
@@ -410,7 +411,7 @@ mod tests {
             ],
             ..KnownRecords::default()
         };
-        check(
+        check_merged_sets(
             known,
             expect![[r"
                 a on: a_1
@@ -425,9 +426,14 @@ mod tests {
 
     #[test]
     fn unchanged_documents_are_not_read_again() {
-        fn merged(known: &KnownRecords, known_before: &KnownRecords, read_before: &Read) -> Merged {
+        fn merge_records(
+            known: &KnownRecords,
+            records_before: &KnownRecords,
+            documents_before: &ReadDocuments,
+        ) -> MergedSets {
             let base = Path::new("/");
-            Merge { configured: &[], base, secrets: None, known_before, read_before }.merge(known)
+            SetMerger { configured: &[], base, secrets: None, records_before, documents_before }
+                .merge(known)
         }
         let known = |content: &str| {
             let rag = |text: &str| json!({ "r": [{ "content": text }] });
@@ -436,8 +442,8 @@ mod tests {
             KnownRecords { documents, ..KnownRecords::default() }
         };
         let (old, new) = (known("one"), known("two"));
-        let first = merged(&old, &KnownRecords::default(), &Read::new());
-        let then = merged(&new, &old, &first.read);
+        let first = merge_records(&old, &KnownRecords::default(), &ReadDocuments::new());
+        let then = merge_records(&new, &old, &first.read);
         let is_same = |context: &str| Arc::ptr_eq(&first.read[context], &then.read[context]);
         assert_eq!(["f", "g"].map(is_same), [false, true]);
         assert_eq!(then.wanted.len(), 2);
@@ -447,7 +453,7 @@ mod tests {
     fn switches_set_the_state_and_a_condition_the_existence_of_a_set() {
         let admin = |mode| Contexts::from([("shop".to_owned(), json!({ "adminMode": mode }))]);
         let switches = BTreeMap::from([("a".to_owned(), false), ("b".to_owned(), true)]);
-        check(
+        check_merged_sets(
             KnownRecords { switches, contexts: admin(json!(true)), ..KnownRecords::default() },
             expect![[r"
                 a off: a_1
@@ -455,7 +461,7 @@ mod tests {
                 admin on: admin_1
                 m on: …"]],
         );
-        check(
+        check_merged_sets(
             KnownRecords { contexts: admin(json!(false)), ..KnownRecords::default() },
             expect![[r"
                 a on: a_1

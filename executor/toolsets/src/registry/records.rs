@@ -9,8 +9,8 @@ use shared::{
     store::{Record, RecordKind, RecordPage, Store, StoreError},
 };
 
-use super::merge::{AddedSet, KnownRecords, Registered};
-use crate::sources::{SetConfig, documents::FIELD};
+use super::merge::{AddedSet, KnownRecords, RegisteredTool};
+use crate::sources::{SetConfig, documents::DOCUMENTS_FIELD};
 
 const PAGE_SIZE: usize = 500;
 
@@ -19,8 +19,8 @@ pub(super) async fn read_records(
     store: &dyn Store,
     configured: &BTreeMap<String, Value>,
 ) -> Result<KnownRecords, StoreError> {
-    let sets = oldest_first(list_all(store, RecordKind::ToolSet).await?);
-    let tools = oldest_first(list_all(store, RecordKind::Tool).await?);
+    let sets = sort_by_age(list_all(store, RecordKind::ToolSet).await?);
+    let tools = sort_by_age(list_all(store, RecordKind::Tool).await?);
     let switches = list_all(store, RecordKind::Switch).await?;
     let mut contexts = configured.clone();
     for Record { name, value, .. } in list_all(store, RecordKind::Context).await? {
@@ -28,13 +28,15 @@ pub(super) async fn read_records(
     }
     let mut documents = BTreeMap::new();
     for (name, data) in &mut contexts {
-        if let Some(written) = data.as_object_mut().and_then(|data| data.shift_remove(FIELD)) {
-            documents.insert(name.clone(), written);
+        if let Some(settings) =
+            data.as_object_mut().and_then(|data| data.shift_remove(DOCUMENTS_FIELD))
+        {
+            documents.insert(name.clone(), settings);
         }
     }
     Ok(KnownRecords {
-        sets: sets.into_iter().map(read_added).collect(),
-        tools: tools.into_iter().filter_map(read_registered).collect(),
+        sets: sets.into_iter().map(parse_added_set).collect(),
+        tools: tools.into_iter().filter_map(parse_registered_tool).collect(),
         switches: switches
             .into_iter()
             .filter_map(|record| Some((record.name, record.value.as_bool()?)))
@@ -44,7 +46,7 @@ pub(super) async fn read_records(
     })
 }
 
-pub async fn added_set(
+pub async fn find_added_set(
     store: &dyn Store,
     name: &ToolSetName,
 ) -> Result<Option<SetConfig>, StoreError> {
@@ -52,17 +54,17 @@ pub async fn added_set(
     Ok(record.and_then(|record| serde_json::from_value(Arc::unwrap_or_clone(record.value)).ok()))
 }
 
-fn read_added(Record { name, value, at, .. }: Record) -> AddedSet {
-    AddedSet { name, written: Arc::unwrap_or_clone(value), at }
+fn parse_added_set(Record { name, value, at, .. }: Record) -> AddedSet {
+    AddedSet { name, settings: Arc::unwrap_or_clone(value), at }
 }
 
-fn read_registered(Record { name, value, at, .. }: Record) -> Option<Registered> {
+fn parse_registered_tool(Record { name, value, at, .. }: Record) -> Option<RegisteredTool> {
     let set = value.get("set")?.as_str()?.to_owned();
     let since = value.get("since").and_then(|since| serde_json::from_value(since.clone()).ok());
-    Some(Registered { record: name, set, written: value.get("tool")?.clone(), at, since })
+    Some(RegisteredTool { record: name, set, settings: value.get("tool")?.clone(), at, since })
 }
 
-fn oldest_first(mut records: Vec<Record>) -> Vec<Record> {
+fn sort_by_age(mut records: Vec<Record>) -> Vec<Record> {
     records.sort_by(|a, b| a.at.cmp(&b.at).then_with(|| a.name.cmp(&b.name)));
     records
 }

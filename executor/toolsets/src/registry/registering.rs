@@ -10,10 +10,10 @@ use shared::{
 };
 use toolbox::{Found, ReadyTool, SetStatus, dispatch, tool_names::complaint};
 
-use super::{Applied, Registry, RegistryError, merge::Registered};
+use super::{AppliedState, Registry, RegistryError, merge::RegisteredTool};
 use crate::{
     command::CommandTool,
-    sources::{Source, root},
+    sources::{Source, resolve_tool_paths},
 };
 
 /// The set of tools that are registered without a set.
@@ -24,7 +24,7 @@ struct NewTool {
     /// `true` if the caller named the set.
     has_set: bool,
     tool: CommandTool,
-    written: Value,
+    settings: Value,
     ready: ReadyTool,
 }
 
@@ -32,19 +32,19 @@ impl Registry {
     pub async fn register_tool(
         &self,
         set: Option<&str>,
-        written: Value,
+        settings: Value,
     ) -> Result<ToolName, RegistryError> {
-        let new = self.prepare_tool(set, written)?;
+        let new = self.prepare_tool(set, settings)?;
         let name = new.ready.definition().qualified_name();
         let mut applied = self.lock_latest().await?;
-        self.check_free(&applied, &new)?;
-        self.check_place(&applied, &new)?;
-        let NewTool { set, written, .. } = &new;
+        self.check_name_is_free(&applied, &new)?;
+        self.check_set_accepts_tools(&applied, &new)?;
+        let NewTool { set, settings, .. } = &new;
         if self.toolbox().set(set).is_none() {
-            self.forget_switch(&applied, set.as_str()).await?;
+            self.remove_switch(&applied, set.as_str()).await?;
         }
-        let mut value = json!({ "set": set, "tool": written });
-        let since = applied_since(&applied, set);
+        let mut value = json!({ "set": set, "tool": settings });
+        let since = find_creation_time(&applied, set);
         if let Some(since) = since {
             value["since"] = json!(since);
         }
@@ -65,13 +65,13 @@ impl Registry {
             let mut tools = applied.known.tools.iter();
             tools.find(|tool| tool.qualified().as_ref() == Some(name))
         };
-        // The set may be hidden now, so the records are searched first.
+        // Searches the records first, because the set may be hidden now.
         let found = if let Some(found) = registered(name) {
             found
         } else {
             let Some(found) = self.toolbox().find_own(name) else { return Ok(false) };
             let found = found.definition();
-            registered(&found.qualified_name()).ok_or_else(|| RegistryError::Elsewhere {
+            registered(&found.qualified_name()).ok_or_else(|| RegistryError::NotAdded {
                 name: name.to_string(),
                 hint: format!("it comes with the toolset `{}`", found.set),
             })?
@@ -81,18 +81,18 @@ impl Registry {
         self.read_changes(&mut applied).await?;
         let mut left = applied.wanted.iter().map(|set| &set.config).chain(&applied.hidden);
         if !left.any(|config| config.name.as_str() == set) {
-            // The last tool of a set removes the set.
-            self.forget_switch(&applied, &set).await?;
+            // Removes the set's switch, because the last tool of a set removes the set.
+            self.remove_switch(&applied, &set).await?;
         }
         Ok(true)
     }
 
-    fn prepare_tool(&self, set: Option<&str>, written: Value) -> Result<NewTool, RegistryError> {
+    fn prepare_tool(&self, set: Option<&str>, settings: Value) -> Result<NewTool, RegistryError> {
         let parts = &self.0.parts;
-        let mut tool: CommandTool = serde_json::from_value(written.clone())
+        let mut tool: CommandTool = serde_json::from_value(settings.clone())
             .map_err(|err| RegistryError::Invalid(err.to_string()))?;
-        self.check_secrets(tool.secrets().into_iter().chain(tool.passed()))?;
-        root(&mut tool, &parts.base);
+        self.check_secrets(tool.secrets().into_iter().chain(tool.passed_variables()))?;
+        resolve_tool_paths(&mut tool, &parts.base);
         let (has_set, set) = (set.is_some(), set.unwrap_or(DEFAULT_SET).parse::<ToolSetName>()?);
         let ready =
             tool.clone().into_tool(&set, parts.sources.output_bytes(), parts.sources.launcher());
@@ -100,12 +100,16 @@ impl Registry {
         if let Some(why) = complaint(&set, &tool.name) {
             return Err(RegistryError::Invalid(why));
         }
-        Ok(NewTool { set, has_set, tool, written, ready: ReadyTool::new(ready) })
+        Ok(NewTool { set, has_set, tool, settings, ready: ReadyTool::new(ready) })
     }
 
     /// Checks that the name is free. With a set, the name must be free in the set. Without one, no
     /// tool may have it as its own or qualified name.
-    fn check_free(&self, applied: &Applied, new: &NewTool) -> Result<(), RegistryError> {
+    fn check_name_is_free(
+        &self,
+        applied: &AppliedState,
+        new: &NewTool,
+    ) -> Result<(), RegistryError> {
         let qualified = new.ready.definition().qualified_name();
         let is_taken = |name: &ToolName| match self.toolbox().find(name) {
             Found::Tool(found) | Found::Inactive(found) => {
@@ -137,7 +141,11 @@ impl Registry {
     }
 
     /// Checks that the set can take a tool: it does not exist yet, or its tools are configured.
-    fn check_place(&self, applied: &Applied, new: &NewTool) -> Result<(), RegistryError> {
+    fn check_set_accepts_tools(
+        &self,
+        applied: &AppliedState,
+        new: &NewTool,
+    ) -> Result<(), RegistryError> {
         let NewTool { set, tool, .. } = new;
         if applied.hidden.iter().any(|hidden| hidden.name == *set) {
             return Err(RegistryError::Hidden(set.to_string()));
@@ -171,7 +179,7 @@ impl Registry {
     /// because thousands of tools may be registered one after another.
     async fn apply_registration(
         &self,
-        applied: &mut Applied,
+        applied: &mut AppliedState,
         new: NewTool,
         at: Timestamp,
         since: Option<Timestamp>,
@@ -180,18 +188,19 @@ impl Registry {
         let place = applied.wanted.iter().position(|wanted| wanted.config.name == new.set);
         if let Some(place) = place
             && applied.revision.map(|revision| revision + 1) == Some(revision)
-            // Clocks differ. A tool that is older than the last one belongs before it.
+            // The new tool must be the newest one, because an older tool belongs before others.
+            // Clocks differ, so this can happen.
             && applied.known.tools.last().is_none_or(|last| last.at < at)
             && self.toolbox().set(&new.set).is_some_and(|set| set.status == SetStatus::Ready)
-            // The new tool was made without the effects that its set gives it.
-            && applied.wanted[place].config.effects.effect_of(&new.set, &new.tool.name).is_none()
+            // No rule of the set may apply to the tool, because the tool was made without them.
+            && applied.wanted[place].config.effects.find_effect(&new.set, &new.tool.name).is_none()
             && let Source::Tools(tools) = &mut applied.wanted[place].config.source
         {
             tools.push(new.tool);
-            applied.known.tools.push(Registered {
+            applied.known.tools.push(RegisteredTool {
                 record: new.ready.definition().qualified_name().to_string(),
                 set: new.set.to_string(),
-                written: new.written,
+                settings: new.settings,
                 at,
                 since,
             });
@@ -203,7 +212,7 @@ impl Registry {
     }
 }
 
-fn applied_since(applied: &Applied, set: &ToolSetName) -> Option<Timestamp> {
+fn find_creation_time(applied: &AppliedState, set: &ToolSetName) -> Option<Timestamp> {
     let tools = applied.known.tools.iter().filter(|tool| tool.set == set.as_str());
-    tools.map(Registered::since).min()
+    tools.map(RegisteredTool::since).min()
 }

@@ -55,7 +55,7 @@ async fn sets(registry: &Registry) -> Vec<String> {
     sets.map(|set| format!("{}{}", set.name, if set.is_active { "+" } else { "-" })).collect()
 }
 
-async fn named(registry: &Registry, name: &str) -> ToolSet {
+async fn find_set(registry: &Registry, name: &str) -> ToolSet {
     registry.sync().await.unwrap();
     registry.toolbox().sets().into_iter().find(|set| set.name.as_str() == name).unwrap()
 }
@@ -76,7 +76,7 @@ async fn added_sets_appear_on_every_node_in_the_same_order() {
     for node in [&one, &other, &third] {
         assert_eq!(sets(node).await, ["a+", "b+", "c+", "local+"]);
     }
-    assert_eq!(named(&third, "b").await.source, "local");
+    assert_eq!(find_set(&third, "b").await.source, "local");
     assert!(third.remove_set(&"b".parse().unwrap()).await.unwrap());
     assert!(!third.remove_set(&"b".parse().unwrap()).await.unwrap());
     assert!(one.remove_set(&"local".parse().unwrap()).await.unwrap());
@@ -99,7 +99,7 @@ async fn effect_rules_apply_to_added_sets_and_registered_tools() {
     one.register_tool(Some("b"), tool("find_y")).await.unwrap();
     one.register_tool(Some("b"), tool("send")).await.unwrap();
     for node in [&one, &other] {
-        let set = named(node, "b").await;
+        let set = find_set(node, "b").await;
         let found = set.tools.iter().map(|tool| {
             let definition = tool.definition();
             (definition.name.to_string(), definition.effect)
@@ -137,7 +137,7 @@ async fn existing_sets_and_tools_are_not_overwritten() {
         let err = registry.add_set(set(name, &["y"])).await.unwrap_err();
         assert_eq!(err, RegistryError::Exists { what: "a toolset", name: name.to_owned() });
     }
-    assert_eq!(named(&registry, "a").await.tools[0].definition().name.as_str(), "x");
+    assert_eq!(find_set(&registry, "a").await.tools[0].definition().name.as_str(), "x");
     for (set, name) in [(None, "x"), (Some("a"), "x"), (None, "flow.echo")] {
         let err = registry.register_tool(set, tool(name)).await.unwrap_err();
         assert_eq!(err, RegistryError::Exists { what: "a tool", name: name.to_owned() });
@@ -167,14 +167,14 @@ async fn existing_sets_and_tools_are_not_overwritten() {
 #[tokio::test]
 async fn a_wrong_set_or_tool_is_explained() {
     let registry = node(&Arc::new(Memory::new()), json!([]));
-    for (written, why) in [
+    for (settings, why) in [
         (json!({ "name": "b" }), "missing field `source`"),
         (json!({ "name": "b!", "source": tools(&[]) }), "a toolset name"),
         (json!({ "name": "b", "source": { "x": 1 } }), "unknown field `x`"),
         (json!({ "name": "b", "source": tools(&[]), "condition": "a &&" }), "`condition`: line 1"),
     ] {
-        let err = registry.add_set(written.clone()).await.unwrap_err().to_string();
-        assert!(err.contains(why), "{written}: {err}");
+        let err = registry.add_set(settings.clone()).await.unwrap_err().to_string();
+        assert!(err.contains(why), "{settings}: {err}");
     }
     let odd =
         json!({ "name": "t", "parameters": { "type": "strnig" }, "run": { "command": ["x"] } });
@@ -311,7 +311,7 @@ async fn sets_appear_and_disappear_with_the_data_of_a_context() {
     assert_eq!(sets(&one).await, ["b+"]);
     one.set_context("shop", &json!({ "adminMode": true })).await.unwrap();
     assert_eq!(sets(&other).await, ["admin+", "b+"], "in the place that the configuration has");
-    assert_eq!(named(&other, "admin").await.source, "shop");
+    assert_eq!(find_set(&other, "admin").await.source, "shop");
     assert_eq!(other.context("shop").await, Some(json!({ "adminMode": true, "n": 1 })));
     other.set_context("shop", &json!({ "n": null, "m": 2 })).await.unwrap();
     assert_eq!(sets(&one).await, ["admin+", "b+"]);
@@ -328,7 +328,7 @@ async fn documents_of_a_context_become_a_toolset() {
     let rag = json!({ "manual": [{ "content": "tea" }] });
     one.set_context("shop", &json!({ "rag": rag, "adminMode": true })).await.unwrap();
     assert_eq!(sets(&other).await, ["a+", "shop_rag+"]);
-    assert_eq!(named(&other, "shop_rag").await.source, "shop");
+    assert_eq!(find_set(&other, "shop_rag").await.source, "shop");
     let data = Some(json!({ "adminMode": true, "n": 1 }));
     assert_eq!(other.context("shop").await, data, "conditions do not ask for documents");
     let ask = async |node: &Registry, context: &str, id: &str| {
@@ -368,15 +368,15 @@ async fn an_unchanged_set_is_not_connected_again() {
     let registry = node(&store, json!([server]));
     registry.sync().await.unwrap();
     let name = "m".parse().unwrap();
-    registry.toolbox().wait_for_set(&name, CONNECT).await;
-    assert!(matches!(named(&registry, "m").await.status, SetStatus::Failed { .. }));
+    registry.toolbox().wait_for_set(&name, CONNECT_TIMEOUT).await;
+    assert!(matches!(find_set(&registry, "m").await.status, SetStatus::Failed { .. }));
     registry.register_tool(None, tool("t")).await.unwrap();
     registry.switch(&strings(&["m"]), false).await.unwrap();
     assert_eq!(sets(&registry).await, ["m-", "local+"]);
-    assert!(matches!(named(&registry, "m").await.status, SetStatus::Failed { .. }));
+    assert!(matches!(find_set(&registry, "m").await.status, SetStatus::Failed { .. }));
 }
 
-const CONNECT: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_model_can_switch_every_set_but_tool_set_itself() {
@@ -413,14 +413,14 @@ async fn thousands_of_tools_can_be_registered() {
         one.register_tool(Some("many"), tool(&format!("t{n}"))).await.unwrap();
     }
     for node in [&one, &other] {
-        assert_eq!(named(node, "many").await.tools.len(), 1_000);
+        assert_eq!(find_set(node, "many").await.tools.len(), 1_000);
         let name = "many.t999".parse().unwrap();
         assert!(matches!(node.toolbox().find(&name), Found::Tool(_)));
     }
 }
 
 async fn names(registry: &Registry, set: &str) -> Vec<String> {
-    let tools = named(registry, set).await.tools;
+    let tools = find_set(registry, set).await.tools;
     tools.iter().map(|tool| tool.definition().name.to_string()).collect()
 }
 
@@ -516,16 +516,16 @@ async fn configured_sets_and_tools_in_them_cannot_be_removed() {
 async fn a_set_with_a_false_condition_is_kept() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
-    let written = |condition: &str| {
+    let settings = |condition: &str| {
         let mut set = set("vip", &["x"]);
         set["context"] = json!("shop");
         set["condition"] = json!(condition);
         set
     };
     // The field does not exist yet, so the condition has no result.
-    let added = one.add_set(written("isVip")).await.unwrap();
+    let added = one.add_set(settings("isVip")).await.unwrap();
     assert_eq!((added.name.as_str(), added.is_active, added.tools.len()), ("vip", false, 0));
-    let err = other.add_set(written("isVip")).await.unwrap_err();
+    let err = other.add_set(settings("isVip")).await.unwrap_err();
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
     let err = other.register_tool(Some("vip"), tool("y")).await.unwrap_err();
     assert_eq!(err, RegistryError::Hidden("vip".to_owned()));
@@ -630,7 +630,7 @@ async fn two_records_of_one_tool_do_not_fail_their_set() {
         Record { kind: RecordKind::Tool, name: "a.a.b".to_owned(), value, at: WallClock.now() };
     store.put_record(&record, WriteCondition::Never).await.unwrap();
     for n in 0..2 {
-        let set = named(&registry, "a").await;
+        let set = find_set(&registry, "a").await;
         assert_eq!((set.status, set.tools.len()), (SetStatus::Ready, 1), "{n}");
         assert!(registry.unregister(&"a.b".parse().unwrap()).await.unwrap(), "{n}");
     }
@@ -650,11 +650,11 @@ async fn an_invalid_tool_does_not_hide_others_of_its_set() {
     let odd = json!({ "name": "odd", "parameters": { "type": "strnig" } });
     let configured = json!([{ "name": "a", "source": { "tools": [odd.clone()] } }]);
     let registry = node(&Arc::new(Memory::new()), configured);
-    let bad = named(&registry, "a").await.status;
+    let bad = find_set(&registry, "a").await.status;
     assert!(matches!(&bad, SetStatus::Failed { error } if error.contains("`odd`")), "{bad:?}");
     registry.register_tool(Some("a"), tool("t")).await.unwrap();
     registry.register_tool(Some("a"), tool("u")).await.unwrap();
-    let set = named(&registry, "a").await;
+    let set = find_set(&registry, "a").await;
     assert_eq!((set.status, set.tools.len(), set.left_out.len()), (SetStatus::Ready, 2, 1));
     // An added set is checked first.
     let added = json!({ "name": "b", "source": { "tools": [{ "name": "t" }, odd] } });
@@ -748,8 +748,8 @@ async fn a_field_removed_from_a_context_disappears_on_every_node() {
 #[tokio::test]
 async fn a_complaint_about_a_record_is_not_repeated() {
     let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
-    let written = json!({ "name": "a", "source": tools(&["y"]) });
-    let put = registry.put_record(RecordKind::ToolSet, "a", written, WriteCondition::Never).await;
+    let settings = json!({ "name": "a", "source": tools(&["y"]) });
+    let put = registry.put_record(RecordKind::ToolSet, "a", settings, WriteCondition::Never).await;
     put.unwrap();
     registry.sync().await.unwrap();
     let said = registry.0.applied.lock().await.complaints.clone();
@@ -763,9 +763,9 @@ async fn an_unchanged_tool_is_not_created_again() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
     one.register_tool(None, tool("a")).await.unwrap();
-    let before = named(&other, "local").await.tools;
+    let before = find_set(&other, "local").await.tools;
     one.register_tool(None, tool("b")).await.unwrap();
-    let after = named(&other, "local").await.tools;
+    let after = find_set(&other, "local").await.tools;
     assert_eq!(after.len(), 2);
     assert!(Arc::ptr_eq(before[0].tool(), after[0].tool()));
 }
@@ -774,8 +774,8 @@ async fn an_unchanged_tool_is_not_created_again() {
 async fn a_registered_command_runs_in_its_folder_on_every_node() {
     let store = Arc::new(Memory::new());
     let (one, other) = (node(&store, json!([])), node(&store, json!([])));
-    let written = json!({ "name": "where", "run": { "command": ["pwd"], "cwd": "usr" } });
-    let name = one.register_tool(None, written).await.unwrap();
+    let settings = json!({ "name": "where", "run": { "command": ["pwd"], "cwd": "usr" } });
+    let name = one.register_tool(None, settings).await.unwrap();
     other.sync().await.unwrap();
     for node in [&one, &other] {
         let Found::Tool(found) = node.toolbox().find(&name) else { panic!("it is there") };
@@ -795,8 +795,8 @@ async fn the_method_of_a_registered_tool_decides_its_effect() {
         ("POST", Effect::Once),
     ] {
         let run = json!({ "http": { "method": method, "url": "http://127.0.0.1:9/" } });
-        let written = json!({ "name": method, "effect": null, "run": run });
-        let name = registry.register_tool(None, written).await.unwrap();
+        let settings = json!({ "name": method, "effect": null, "run": run });
+        let name = registry.register_tool(None, settings).await.unwrap();
         let Found::Tool(found) = registry.toolbox().find(&name) else { panic!("it is there") };
         assert_eq!(found.definition().effect, effect, "{method}");
     }

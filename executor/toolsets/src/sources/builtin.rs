@@ -32,8 +32,8 @@ pub enum BuiltinKind {
 
 /// Folders that contain system folders. They must not become the root of file tools by accident.
 const SYSTEM_FOLDERS: [&str; 5] = ["/", "/opt", "/usr", "/usr/local", "/var"];
-/// Folders of the system, with everything in them.
-const IN_SYSTEM: [&str; 13] = [
+/// Folders of the system. No folder inside them may become the root by accident.
+const SYSTEM_TREES: [&str; 13] = [
     "/bin",
     "/boot",
     "/dev",
@@ -120,10 +120,10 @@ impl BuiltinSet {
     pub(super) fn tools(
         self,
         set: &ToolSetName,
-        needs: &Dependencies,
+        dependencies: &Dependencies,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         let base = self.base.unwrap_or_else(|| PathBuf::from("."));
-        if self.root.is_none() && self.builtin.acts_on_this_machine() && is_of_the_system(&base) {
+        if self.root.is_none() && self.builtin.acts_on_this_machine() && is_system_folder(&base) {
             let folder = base.display();
             return Err(format!(
                 "its tools would see the system folder `{folder}`, because the configuration is \
@@ -131,7 +131,7 @@ impl BuiltinSet {
             ));
         }
         let root = self.root.unwrap_or(base);
-        let hidden = needs.launcher.protected_paths();
+        let hidden = dependencies.launcher.protected_paths();
         let open = || {
             let root = Root::open_with(&root, self.git).map_err(|err| err.to_string());
             root.map(|root| root.with_protected(&hidden))
@@ -139,10 +139,12 @@ impl BuiltinSet {
         let tools = match self.builtin {
             BuiltinKind::CodeTools => code::tools(&open()?),
             BuiltinKind::FileTools => file::tools(&open()?),
-            BuiltinKind::SystemTools => system::tools(&root, self.system, needs.launcher.clone())
-                .map_err(|err| err.to_string())?,
+            BuiltinKind::SystemTools => {
+                system::tools(&root, self.system, dependencies.launcher.clone())
+                    .map_err(|err| err.to_string())?
+            }
             BuiltinKind::WebTools => web::tools(&self.web).map_err(|err| err.to_string())?,
-            BuiltinKind::MemoryTools => match &needs.store {
+            BuiltinKind::MemoryTools => match &dependencies.store {
                 Some((store, clock)) => memory::tools(Arc::clone(store), Arc::clone(clock)),
                 None => return Err("it needs a store, but this process has none".to_owned()),
             },
@@ -152,10 +154,11 @@ impl BuiltinSet {
 }
 
 /// Returns `true` for a system folder, or for a folder that contains one.
-fn is_of_the_system(folder: &Path) -> bool {
+fn is_system_folder(folder: &Path) -> bool {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let is_in = |system: &&str| folder.starts_with(system);
-    IN_SYSTEM.iter().any(is_in) || SYSTEM_FOLDERS.iter().any(|system| folder == Path::new(system))
+    SYSTEM_TREES.iter().any(is_in)
+        || SYSTEM_FOLDERS.iter().any(|system| folder == Path::new(system))
 }
 
 /// Adds the built-in sets that are not configured, inactive.
@@ -206,7 +209,7 @@ pub fn renamed(sets: &[SetConfig]) -> Vec<(&ToolSetName, &'static str)> {
 
 /// A tool of a set whose name is known only at run time.
 #[derive(Debug)]
-struct Named {
+struct RenamedTool {
     definition: Arc<ToolDefinition>,
     tool: Arc<dyn Tool>,
 }
@@ -216,17 +219,17 @@ fn rename_tool(kind: BuiltinKind, set: &ToolSetName, tool: &Arc<dyn Tool>) -> Ar
     let name: Result<ToolName, _> = format!("{}.{}", kind.name(), definition.name).parse();
     definition.name = name.expect("names of tools are literals");
     definition.set = set.clone();
-    Arc::new(Named { definition: Arc::new(definition), tool: Arc::clone(tool) })
+    Arc::new(RenamedTool { definition: Arc::new(definition), tool: Arc::clone(tool) })
 }
 
-pub(super) fn within(set: &ToolSetName, tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
+pub(super) fn with_set_name(set: &ToolSetName, tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
     let definition =
         ToolDefinition { set: set.clone(), ..ToolDefinition::clone(tool.definition()) };
-    Arc::new(Named { definition: Arc::new(definition), tool: Arc::clone(tool) })
+    Arc::new(RenamedTool { definition: Arc::new(definition), tool: Arc::clone(tool) })
 }
 
 #[async_trait]
-impl Tool for Named {
+impl Tool for RenamedTool {
     fn definition(&self) -> &Arc<ToolDefinition> {
         &self.definition
     }
@@ -258,12 +261,12 @@ mod tests {
             ("/usr/src/app", false),
             ("/srv", false),
         ] {
-            assert_eq!(is_of_the_system(Path::new(folder)), expected, "{folder}");
+            assert_eq!(is_system_folder(Path::new(folder)), expected, "{folder}");
         }
-        let needs = Dependencies { launcher: Launcher::unconfined(), store: None };
+        let dependencies = Dependencies { launcher: Launcher::unconfined(), store: None };
         let tools = |written: Value| {
             let set: BuiltinSet = serde_json::from_value(written).unwrap();
-            set.rooted(Path::new("/etc")).tools(&"s".parse().unwrap(), &needs)
+            set.rooted(Path::new("/etc")).tools(&"s".parse().unwrap(), &dependencies)
         };
         for kind in ["code_tools", "file_tools", "system_tools"] {
             let err = tools(json!({ "builtin": kind })).unwrap_err();

@@ -22,7 +22,7 @@ use super::{
 use crate::command::{Action, CommandTool};
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(from = "WrittenSet")]
+#[serde(from = "SetFields")]
 pub struct SetConfig {
     pub name: ToolSetName,
     pub description: String,
@@ -38,23 +38,23 @@ pub struct SetConfig {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenSet {
+struct SetFields {
     name: ToolSetName,
     #[serde(default)]
     description: String,
     #[serde(default = "default_true")]
     active: bool,
-    source: WrittenSource,
+    source: SourceFields,
     #[serde(default)]
     context: Option<String>,
     #[serde(default)]
     condition: Option<String>,
 }
 
-impl From<WrittenSet> for SetConfig {
-    fn from(written: WrittenSet) -> Self {
-        let WrittenSet { name, description, active, source, context, condition } = written;
-        let WrittenSource { source, effects } = source;
+impl From<SetFields> for SetConfig {
+    fn from(settings: SetFields) -> Self {
+        let SetFields { name, description, active, source, context, condition } = settings;
+        let SourceFields { source, effects } = source;
         Self { name, description, active, source, effects, context, condition }
     }
 }
@@ -73,7 +73,7 @@ pub enum Source {
     Documents(Arc<Documents>),
 }
 
-const KINDS: [&str; 5] = ["mcp", "tools", "builtin", "openapi", "graphql"];
+const SOURCE_KINDS: [&str; 5] = ["mcp", "tools", "builtin", "openapi", "graphql"];
 
 /// The key beside the kind that sets effects.
 const EFFECTS_KEY: &str = "effects";
@@ -81,17 +81,17 @@ const EFFECTS_KEY: &str = "effects";
 /// The value of `source` in YAML: a source, and the effects beside it.
 #[derive(Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
-struct WrittenSource {
+struct SourceFields {
     source: Source,
     effects: EffectRules,
 }
 
-impl TryFrom<Map<String, Value>> for WrittenSource {
+impl TryFrom<Map<String, Value>> for SourceFields {
     type Error = String;
 
-    fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
-        let effects = written.shift_remove(EFFECTS_KEY).unwrap_or_default();
-        if !effects.is_null() && written.contains_key("builtin") {
+    fn try_from(mut settings: Map<String, Value>) -> Result<Self, String> {
+        let effects = settings.shift_remove(EFFECTS_KEY).unwrap_or_default();
+        if !effects.is_null() && settings.contains_key("builtin") {
             return Err(format!(
                 "`{EFFECTS_KEY}` beside `builtin`: the effects of built-in sets cannot be set"
             ));
@@ -105,7 +105,7 @@ impl TryFrom<Map<String, Value>> for WrittenSource {
                 ));
             }
         };
-        Ok(Self { source: written.try_into()?, effects })
+        Ok(Self { source: settings.try_into()?, effects })
     }
 }
 
@@ -114,20 +114,20 @@ impl TryFrom<Map<String, Value>> for WrittenSource {
 impl TryFrom<Map<String, Value>> for Source {
     type Error = String;
 
-    fn try_from(mut written: Map<String, Value>) -> Result<Self, String> {
-        let mut kinds = KINDS.into_iter().filter(|kind| written.contains_key(*kind));
+    fn try_from(mut settings: Map<String, Value>) -> Result<Self, String> {
+        let mut kinds = SOURCE_KINDS.into_iter().filter(|kind| settings.contains_key(*kind));
         let (Some(kind), None) = (kinds.next(), kinds.next()) else {
-            return Err(match written.keys().find(|key| !KINDS.contains(&key.as_str())) {
+            return Err(match settings.keys().find(|key| !SOURCE_KINDS.contains(&key.as_str())) {
                 Some(unknown) => unknown_field(unknown),
                 None => format!("a source is exactly one of {}", list_kinds("and")),
             });
         };
         if kind == "builtin" {
-            let set = serde_json::from_value(Value::Object(written));
+            let set = serde_json::from_value(Value::Object(settings));
             return set.map(Self::Builtin).map_err(|err| err.to_string());
         }
-        let value = written.swap_remove(kind).unwrap_or_default();
-        if let Some(other) = written.keys().next() {
+        let value = settings.swap_remove(kind).unwrap_or_default();
+        if let Some(other) = settings.keys().next() {
             return Err(unknown_field(other));
         }
         let read = match kind {
@@ -141,8 +141,8 @@ impl TryFrom<Map<String, Value>> for Source {
 }
 
 /// Reads the tools of a source. The error names the first wrong tool.
-fn read_tools(written: Value) -> Result<Vec<CommandTool>, String> {
-    let Value::Array(written) = written else {
+fn read_tools(settings: Value) -> Result<Vec<CommandTool>, String> {
+    let Value::Array(settings) = settings else {
         return Err("`tools` must be a list, each with a `name` and a `run`".to_owned());
     };
     let read = |(at, tool): (usize, Value)| {
@@ -151,7 +151,7 @@ fn read_tools(written: Value) -> Result<Vec<CommandTool>, String> {
         let tool = serde_json::from_value(tool);
         tool.map_err(|err| format!("`tools[{at}]`{name}: {err}"))
     };
-    written.into_iter().enumerate().map(read).collect()
+    settings.into_iter().enumerate().map(read).collect()
 }
 
 fn unknown_field(field: &str) -> String {
@@ -159,7 +159,7 @@ fn unknown_field(field: &str) -> String {
 }
 
 fn list_kinds(word: &str) -> String {
-    let [first @ .., last] = KINDS.map(|kind| format!("`{kind}`"));
+    let [first @ .., last] = SOURCE_KINDS.map(|kind| format!("`{kind}`"));
     format!("{} {word} {last}", first.join(", "))
 }
 
@@ -170,7 +170,7 @@ impl SetConfig {
             Source::Mcp(mcp) => {
                 mcp.resolve_roots(base);
                 if let McpServer::Command(mcp) = mcp {
-                    mcp.command = rooted_program(base, &mcp.command);
+                    mcp.command = resolve_program(base, &mcp.command);
                     mcp.cwd =
                         Some(mcp.cwd.take().map_or_else(|| base.to_owned(), |cwd| base.join(cwd)));
                 }
@@ -179,11 +179,11 @@ impl SetConfig {
                 let rooted = set.as_ref().clone().rooted(base);
                 **set = rooted;
             }
-            Source::OpenApi(api) => api.root(base),
+            Source::OpenApi(api) => api.resolve_path(base),
             Source::GraphQl(_) | Source::Documents(_) => {}
             Source::Tools(tools) => {
                 for tool in tools.iter_mut() {
-                    root(tool, base);
+                    resolve_tool_paths(tool, base);
                 }
             }
         }
@@ -202,7 +202,7 @@ impl SetConfig {
         names.into_iter().collect()
     }
 
-    /// Returns the programs of the set that are paths. Nobody without full trust may be able to
+    /// Returns the programs of the set that are paths. Only fully trusted users may be able to
     /// change them.
     pub fn programs(&self) -> Vec<PathBuf> {
         match &self.source {
@@ -253,7 +253,9 @@ impl SetConfig {
             Source::Mcp(McpServer::Command(server)) => {
                 names.extend(server.pass.iter().map(String::as_str));
             }
-            Source::Tools(tools) => names.extend(tools.iter().flat_map(CommandTool::passed)),
+            Source::Tools(tools) => {
+                names.extend(tools.iter().flat_map(CommandTool::passed_variables))
+            }
             Source::Builtin(set) => names.extend(passed_variables(&set.system.confine)),
             _ => {}
         }
@@ -262,7 +264,7 @@ impl SetConfig {
 
     pub(crate) fn with_effects(&self, tools: &[CommandTool]) -> Vec<CommandTool> {
         let with_effect = |tool: &CommandTool| {
-            let effect = self.effects.effect_of(&self.name, &tool.name);
+            let effect = self.effects.find_effect(&self.name, &tool.name);
             CommandTool { effect: effect.or(tool.effect), ..tool.clone() }
         };
         tools.iter().map(with_effect).collect()
@@ -309,9 +311,9 @@ fn passed_variables(confinement: &Confinement) -> impl Iterator<Item = &str> {
     confinement.pass.iter().map(String::as_str)
 }
 
-pub(crate) fn root(tool: &mut CommandTool, base: &Path) {
+pub(crate) fn resolve_tool_paths(tool: &mut CommandTool, base: &Path) {
     let Some(Action::Command(run)) = &mut tool.run else { return };
-    let program = rooted_program(base, run.command.program());
+    let program = resolve_program(base, run.command.program());
     run.command = run.command.clone().with_program(program);
     run.cwd = run.cwd.take().map(|cwd| base.join(cwd));
     run.base = Some(base.to_owned());
@@ -322,9 +324,9 @@ pub(crate) fn root(tool: &mut CommandTool, base: &Path) {
 }
 
 /// Resolves a program with a slash as a path. A bare name is found through `PATH`.
-fn rooted_program(base: &Path, program: &str) -> String {
+fn resolve_program(base: &Path, program: &str) -> String {
     if program.contains('/') {
-        // Without the `.` of `./server`, because messages name the path.
+        // Removes the `.` of `./server`, because messages name the path.
         base.join(program).components().collect::<PathBuf>().display().to_string()
     } else {
         program.to_owned()

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shared::id::ToolSetName;
 
-use self::nearness::Words;
+use self::nearness::WordIndex;
 pub(super) use self::tools::tools;
 
 /// The field of a context's data that contains the documents.
-pub(crate) const FIELD: &str = "rag";
+pub(crate) const DOCUMENTS_FIELD: &str = "rag";
 const MAX_DOCUMENTS: usize = 10_000;
 const MAX_COLLECTIONS: usize = 1_000;
 
@@ -27,7 +27,7 @@ pub struct Documents {
 }
 
 impl PartialEq for Documents {
-    /// Documents that were not parsed again are equal without a comparison.
+    /// Compares the pointers first, because documents that were not parsed again are equal.
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
             || (self.context == other.context && self.collections == other.collections)
@@ -38,7 +38,7 @@ impl PartialEq for Documents {
 struct Collection {
     description: String,
     documents: Vec<Document>,
-    words: Words,
+    words: WordIndex,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,16 +50,16 @@ struct Document {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "documents, or an object with `documents`")]
-struct WrittenCollection {
+struct CollectionFields {
     #[serde(default)]
     description: String,
     #[serde(default)]
-    documents: Vec<WrittenDocument>,
+    documents: Vec<DocumentFields>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a document such as `{\"content\": \"…\"}`")]
-struct WrittenDocument {
+struct DocumentFields {
     id: Option<String>,
     content: String,
     #[serde(default)]
@@ -68,18 +68,19 @@ struct WrittenDocument {
 
 impl Documents {
     /// Parses the field `rag` of a context. The error says what is wrong.
-    pub(crate) fn read(context: &str, written: &Value) -> Result<Self, String> {
-        let Value::Object(written) = written else {
+    pub(crate) fn read(context: &str, value: &Value) -> Result<Self, String> {
+        let Value::Object(collections) = value else {
             let hint = "`{\"manual\": [{\"content\": \"…\"}]}`";
             return Err(format!(
-                "`{FIELD}` must be a map from ids to collections of documents: {hint}"
+                "`{DOCUMENTS_FIELD}` must be a map from ids to collections of documents: {hint}"
             ));
         };
-        if written.len() > MAX_COLLECTIONS {
-            return Err(format!("`{FIELD}` has more than {MAX_COLLECTIONS} collections"));
+        if collections.len() > MAX_COLLECTIONS {
+            return Err(format!("`{DOCUMENTS_FIELD}` has more than {MAX_COLLECTIONS} collections"));
         }
-        let collections = written.iter().map(|(id, value)| {
-            let read = Collection::read(value).map_err(|why| format!("`{FIELD}.{id}`: {why}"))?;
+        let collections = collections.iter().map(|(id, value)| {
+            let read = Collection::read(value)
+                .map_err(|why| format!("`{DOCUMENTS_FIELD}.{id}`: {why}"))?;
             Ok((id.clone(), read))
         });
         let collections = collections.collect::<Result<_, String>>()?;
@@ -92,8 +93,8 @@ impl Documents {
 
     /// Returns the name of the set with a context's documents. Fails if the context's name cannot
     /// be part of one.
-    pub(crate) fn set_of(context: &str) -> Result<ToolSetName, String> {
-        let name = format!("{context}_{FIELD}").parse();
+    pub(crate) fn set_name_for_context(context: &str) -> Result<ToolSetName, String> {
+        let name = format!("{context}_{DOCUMENTS_FIELD}").parse();
         name.map_err(|err| format!("its documents cannot be a toolset: {err}"))
     }
 
@@ -104,15 +105,15 @@ impl Documents {
 }
 
 impl Collection {
-    fn read(written: &Value) -> Result<Self, String> {
-        let written = match written {
+    fn read(value: &Value) -> Result<Self, String> {
+        let value = match value {
             Value::Array(_) => {
-                Value::from(Map::from_iter([("documents".to_owned(), written.clone())]))
+                Value::from(Map::from_iter([("documents".to_owned(), value.clone())]))
             }
             other => other.clone(),
         };
-        let WrittenCollection { description, documents } =
-            serde_json::from_value(written).map_err(|err| err.to_string())?;
+        let CollectionFields { description, documents } =
+            serde_json::from_value(value).map_err(|err| err.to_string())?;
         if documents.len() > MAX_DOCUMENTS {
             return Err(format!(
                 "it has more than {MAX_DOCUMENTS} documents: make several collections"
@@ -128,7 +129,7 @@ impl Collection {
         if let Some(twice) = documents.iter().find(|document| !ids.insert(document.id.as_str())) {
             return Err(format!("two documents have the id `{}`", twice.id));
         }
-        let words = Words::of(documents.iter().map(|document| document.content.as_str()));
+        let words = WordIndex::new(documents.iter().map(|document| document.content.as_str()));
         Ok(Self { description, documents, words })
     }
 }

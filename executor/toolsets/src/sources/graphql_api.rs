@@ -13,12 +13,12 @@ mod tool;
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use http_client::{Outgoing, Reach, ServerUrl, header_of};
+use http_client::{OutgoingRequest, Reach, ServerUrl, parse_header};
 use reqwest::{
     Method,
     header::{self, HeaderValue},
 };
-use secrets::{Redaction, Text};
+use secrets::{Redaction, TextOrSecret};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::{
@@ -28,11 +28,11 @@ use shared::{
 use toolbox::{Tool, effect_rules::EffectRules};
 
 use self::{
-    introspection::{QUERY, Types},
+    introspection::{INTROSPECTION_QUERY, Types},
     tool::tools,
 };
-use super::offer::{Offers, included};
-use crate::http::{Caller, answer::failure, resolve_headers};
+use super::offer::{OfferSource, include_filter};
+use crate::http::{Caller, answer::call_error, resolve_headers};
 
 /// Bytes of a schema. The largest published schemas have a third of it.
 const MAX_SCHEMA_BYTES: usize = 32 << 20;
@@ -44,9 +44,9 @@ const MAX_DEPTH: usize = 6;
 pub struct GraphQlConfig {
     url: ServerUrl,
     #[serde(default)]
-    headers: BTreeMap<String, Text>,
+    headers: BTreeMap<String, TextOrSecret>,
     /// A token for the header `Authorization: Bearer …`.
-    auth: Option<Text>,
+    auth: Option<TextOrSecret>,
     /// The depth to which objects are selected.
     #[serde(default = "default_depth")]
     depth: usize,
@@ -58,7 +58,7 @@ pub struct GraphQlConfig {
 
 impl GraphQlConfig {
     pub(super) fn secrets(&self) -> Vec<&str> {
-        self.headers.values().chain(&self.auth).filter_map(Text::secret).collect()
+        self.headers.values().chain(&self.auth).filter_map(TextOrSecret::secret).collect()
     }
 }
 
@@ -79,11 +79,11 @@ impl Endpoint {
         query: &str,
         variables: &Value,
         redaction: &mut Redaction,
-    ) -> Result<Outgoing, ToolError> {
+    ) -> Result<OutgoingRequest, ToolError> {
         let mut headers = resolve_headers(&self.config.headers, redaction)?;
         if let Some(auth) = &self.config.auth {
             let token = format!("Bearer {}", auth.resolve(redaction)?);
-            let (name, value) = header_of("authorization", &token)
+            let (name, value) = parse_header("authorization", &token)
                 .map_err(|why| ToolError::failed(why).without_retry())?;
             headers.insert(name, value);
         }
@@ -92,7 +92,7 @@ impl Endpoint {
         headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static(accept));
         let body = json!({ "query": query, "variables": variables }).to_string().into_bytes();
         let url = self.config.url.0.clone();
-        Ok(Outgoing {
+        Ok(OutgoingRequest {
             method: Method::POST,
             url,
             headers,
@@ -103,28 +103,28 @@ impl Endpoint {
 
     async fn fetch_schema(&self) -> Result<Value, ToolError> {
         let mut redaction = Redaction::default();
-        let asked = self.request(QUERY, &json!({}), &mut redaction)?;
+        let asked = self.request(INTROSPECTION_QUERY, &json!({}), &mut redaction)?;
         let sent = self.caller.http.send(asked, MAX_SCHEMA_BYTES).await;
-        let reply = sent.map_err(|broken| failure(&broken, Effect::Read, &redaction))?;
-        answer::data(reply, "__schema", Effect::Read, MAX_SCHEMA_BYTES, &redaction)
+        let reply = sent.map_err(|broken| call_error(&broken, Effect::Read, &redaction))?;
+        answer::read_data(reply, "__schema", Effect::Read, MAX_SCHEMA_BYTES, &redaction)
     }
 }
 
 #[async_trait]
-impl Offers for GraphQlConfig {
+impl OfferSource for GraphQlConfig {
     async fn tools(
         &self,
         set: &ToolSetName,
         effects: &EffectRules,
-        most: usize,
+        max_bytes: usize,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         if self.depth > MAX_DEPTH {
             return Err(format!(
                 "`depth` is at most {MAX_DEPTH}, because each level multiplies the size of the query"
             ));
         }
-        let is_wanted = included(&self.include)?;
-        let caller = Caller::new(most, self.timeout_seconds);
+        let is_wanted = include_filter(&self.include)?;
+        let caller = Caller::new(max_bytes, self.timeout_seconds);
         let endpoint =
             Arc::new(Endpoint { config: self.clone(), caller, effects: effects.clone() });
         let schema = endpoint
@@ -132,7 +132,8 @@ impl Offers for GraphQlConfig {
             .await
             .map_err(|err| format!("the endpoint does not return its schema: {}", err.message))?;
         let set = set.clone();
-        // Reading thousands of types would block the runtime.
+        // Reads the schema on a blocking thread, because thousands of types would block the
+        // runtime.
         let made = tokio::task::spawn_blocking(move || {
             let types = Types::read(schema)?;
             tools(&set, &endpoint, &types, &is_wanted)

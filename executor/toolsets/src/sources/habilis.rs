@@ -8,7 +8,7 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use toolbox::effect_rules::EffectRules;
 
-const FIELDS: [&str; 6] = ["name", "description", "examples", "arguments", "effect", "run"];
+const TOOL_FIELDS: [&str; 6] = ["name", "description", "examples", "arguments", "effect", "run"];
 
 /// Returns the key `effects` of a file, which sets the effects of its tools as in a `source`.
 pub fn read_effects(file: &Value) -> Result<EffectRules, String> {
@@ -25,7 +25,7 @@ pub fn read(file: &Value) -> Result<Vec<Value>, String> {
         return Err("no list of tools: write `{\"tools_list\": [{\"name\": …}]}`".to_owned());
     };
     let Value::Array(list) = list else {
-        return Err(format!("no list of tools: `tools_list` is {}", kind(list)));
+        return Err(format!("no list of tools: `tools_list` is {}", kind_name(list)));
     };
     let tool = |(at, tool): (usize, &Value)| {
         let named = tool.get("name").and_then(Value::as_str);
@@ -37,23 +37,25 @@ pub fn read(file: &Value) -> Result<Vec<Value>, String> {
 
 fn convert_tool(tool: &Value) -> Result<Value, String> {
     let Value::Object(fields) = tool else {
-        return Err(format!("a tool must be a map with a `name`, not {}", kind(tool)));
+        return Err(format!("a tool must be a map with a `name`, not {}", kind_name(tool)));
     };
-    if let Some(unknown) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
-        let known = FIELDS.join("`, `");
+    if let Some(unknown) = fields.keys().find(|field| !TOOL_FIELDS.contains(&field.as_str())) {
+        let known = TOOL_FIELDS.join("`, `");
         return Err(format!("there is no field `{unknown}`: a tool has `{known}`"));
     }
     let name = match fields.get("name") {
         Some(Value::String(name)) => name,
         None | Some(Value::Null) => return Err("`name` is missing".to_owned()),
-        Some(other) => return Err(format!("`name` must be a string, not {}", kind(other))),
+        Some(other) => return Err(format!("`name` must be a string, not {}", kind_name(other))),
     };
     let description = match find_field(fields, "description") {
         None => "",
         Some(Value::String(text)) => text,
-        Some(other) => return Err(format!("`description` must be a string, not {}", kind(other))),
+        Some(other) => {
+            return Err(format!("`description` must be a string, not {}", kind_name(other)));
+        }
     };
-    let mut written = json!({
+    let mut converted = json!({
         "name": name,
         "description": description,
         "examples": read_examples(find_field(fields, "examples"))?,
@@ -61,10 +63,10 @@ fn convert_tool(tool: &Value) -> Result<Value, String> {
     });
     for key in ["effect", "run"] {
         if let Some(value) = find_field(fields, key) {
-            written[key] = value.clone();
+            converted[key] = value.clone();
         }
     }
-    Ok(written)
+    Ok(converted)
 }
 
 /// Returns a field. Null is treated like a missing field.
@@ -72,18 +74,18 @@ fn find_field<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value
     fields.get(key).filter(|value| !value.is_null())
 }
 
-fn read_examples(written: Option<&Value>) -> Result<Vec<&str>, String> {
-    let list = match written {
+fn read_examples(value: Option<&Value>) -> Result<Vec<&str>, String> {
+    let list = match value {
         None => return Ok(Vec::new()),
         Some(Value::Array(list)) => list,
         Some(other) => {
-            return Err(format!("`examples` must be a list of strings, not {}", kind(other)));
+            return Err(format!("`examples` must be a list of strings, not {}", kind_name(other)));
         }
     };
     let mut texts = Vec::with_capacity(list.len());
     for (at, example) in list.iter().enumerate() {
         let Value::String(text) = example else {
-            return Err(format!("`examples[{at}]` must be a string, not {}", kind(example)));
+            return Err(format!("`examples[{at}]` must be a string, not {}", kind_name(example)));
         };
         texts.push(text.as_str());
     }
@@ -91,14 +93,14 @@ fn read_examples(written: Option<&Value>) -> Result<Vec<&str>, String> {
 }
 
 /// Returns the schema of a tool's parameters. Without a schema, every argument is required.
-fn read_parameters(written: Option<&Value>) -> Result<Value, String> {
-    let arguments = match written {
+fn read_parameters(value: Option<&Value>) -> Result<Value, String> {
+    let arguments = match value {
         None => &Map::new(),
         Some(Value::Object(arguments)) => arguments,
         Some(other) => {
             return Err(format!(
                 "`arguments` must be a map of names to descriptions, or a JSON Schema, not {}",
-                kind(other)
+                kind_name(other)
             ));
         }
     };
@@ -113,7 +115,7 @@ fn read_parameters(written: Option<&Value>) -> Result<Value, String> {
             other => {
                 return Err(format!(
                     "`arguments.{name}` must be a description or a JSON Schema, not {}",
-                    kind(other)
+                    kind_name(other)
                 ));
             }
         };
@@ -131,7 +133,7 @@ fn is_schema(arguments: &Map<String, Value>) -> bool {
     arguments.get("properties").is_some_and(Value::is_object) && (is_object || says_which)
 }
 
-fn kind(value: &Value) -> &'static str {
+fn kind_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

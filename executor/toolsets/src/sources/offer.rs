@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolbox::{
     LOG_TARGET, ReadyTool, SourceTools, Tool, Toolbox, effect_rules::EffectRules,
-    tool_names::is_word,
+    tool_names::is_valid_name,
 };
 
 use super::CONNECT_TIMEOUT;
@@ -30,27 +30,27 @@ const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Retry interval for a failed source that no call needs.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 pub(super) const MAX_TOOLS: usize = 20_000;
-/// Bytes of a tool's name. Leaves space for the name of the set and a number.
+/// Maximum number of bytes of a tool's name. It leaves space for the name of the set and a number.
 const MAX_NAME_BYTES: usize = 180;
 const MAX_DESCRIPTION_BYTES: usize = 1_000;
 
 #[async_trait]
-pub(super) trait Offers: fmt::Debug + Send + Sync {
+pub(super) trait OfferSource: fmt::Debug + Send + Sync {
     /// Returns the tools of the service for a set. `effects` replace the effects that the service
-    /// says. Outputs of the tools have at most `most` bytes. The error says why the tools are
+    /// says. Outputs of the tools have at most `max_bytes` bytes. The error says why the tools are
     /// unknown and what to do.
     async fn tools(
         &self,
         set: &ToolSetName,
         effects: &EffectRules,
-        most: usize,
+        max_bytes: usize,
     ) -> Result<Vec<Arc<dyn Tool>>, String>;
 }
 
 #[derive(Debug)]
 pub(super) struct OfferPoller {
     set: ToolSetName,
-    source: Box<dyn Offers>,
+    source: Box<dyn OfferSource>,
     effects: EffectRules,
     toolbox: Toolbox,
     output_bytes: usize,
@@ -61,7 +61,7 @@ pub(super) struct OfferPoller {
 #[derive(Debug, Default)]
 pub(super) struct RetryTime {
     due: Mutex<Option<Instant>>,
-    wanted: Notify,
+    retry_requested: Notify,
 }
 
 impl RetryTime {
@@ -72,12 +72,12 @@ impl RetryTime {
         let is_due = due.is_some_and(|due| due <= Instant::now());
         if is_due {
             *due = None;
-            self.wanted.notify_one();
+            self.retry_requested.notify_one();
         }
         is_due
     }
 
-    fn put_off(&self, wait: Duration) {
+    fn postpone(&self, wait: Duration) {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         *due = Some(Instant::now() + wait);
     }
@@ -86,7 +86,7 @@ impl RetryTime {
 impl OfferPoller {
     pub(super) fn new(
         set: ToolSetName,
-        source: Box<dyn Offers>,
+        source: Box<dyn OfferSource>,
         toolbox: Toolbox,
         output_bytes: usize,
     ) -> Self {
@@ -124,11 +124,11 @@ impl OfferPoller {
                 Err(_) => format!("it did not list its tools within {seconds} s"),
             };
             tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "the tools of a set are not known");
-            self.retry_time.put_off(wait);
+            self.retry_time.postpone(wait);
             self.toolbox.update_set_unless(stop, &self.set, SourceTools::failed(error));
             wait = (wait * 2).clamp(FIRST_RETRY_DELAY, RETRY_INTERVAL);
             tokio::select! {
-                () = self.retry_time.wanted.notified() => {}
+                () = self.retry_time.retry_requested.notified() => {}
                 () = sleep(RETRY_INTERVAL) => {}
             }
         }
@@ -136,7 +136,7 @@ impl OfferPoller {
 }
 
 /// Returns a filter for the names that match one of `globs`. Without globs, every name matches.
-pub(super) fn included(globs: &[String]) -> Result<impl Fn(&str) -> bool + use<>, String> {
+pub(super) fn include_filter(globs: &[String]) -> Result<impl Fn(&str) -> bool + use<>, String> {
     let mut set = GlobSetBuilder::new();
     for glob in globs {
         let glob = Glob::new(glob).map_err(|err| format!("`include`: {err}"))?;
@@ -149,14 +149,14 @@ pub(super) fn included(globs: &[String]) -> Result<impl Fn(&str) -> bool + use<>
 
 /// Makes the names of a set's tools unique, also as `set.name`. The second `name` becomes `name_2`.
 #[derive(Debug)]
-pub(super) struct Names<'a> {
+pub(super) struct UniqueNames<'a> {
     set: &'a ToolSetName,
     /// Names without the set's prefix, and how many tools were called so.
     taken: BTreeMap<String, usize>,
 }
 
-impl<'a> Names<'a> {
-    pub(super) fn of(set: &'a ToolSetName) -> Self {
+impl<'a> UniqueNames<'a> {
+    pub(super) fn new(set: &'a ToolSetName) -> Self {
         Self { set, taken: BTreeMap::new() }
     }
 
@@ -186,29 +186,29 @@ impl<'a> Names<'a> {
 
 /// Makes a tool's name from an identifier of a document. Keeps the identifier if it is a valid
 /// name.
-pub(super) fn tool_id(called: &str) -> Option<ToolName> {
+pub(super) fn tool_id(text: &str) -> Option<ToolName> {
     let name =
-        if called.len() <= MAX_NAME_BYTES && is_word(called) { called.parse().ok() } else { None };
-    name.or_else(|| tool_name(called))
+        if text.len() <= MAX_NAME_BYTES && is_valid_name(text) { text.parse().ok() } else { None };
+    name.or_else(|| tool_name(text))
 }
 
 /// Makes a tool's name from any text. Keeps letters, digits, `_` and `-`.
-pub(super) fn tool_name(called: &str) -> Option<ToolName> {
+pub(super) fn tool_name(text: &str) -> Option<ToolName> {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
-    let name: String = called.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    let name: String = text.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     let name = name.trim_matches('_');
     name[..name.floor_char_boundary(MAX_NAME_BYTES)].parse().ok()
 }
 
-pub(super) fn described(text: &str) -> String {
-    cut(text.trim(), MAX_DESCRIPTION_BYTES)
+pub(super) fn clip_description(text: &str) -> String {
+    clip_text(text.trim(), MAX_DESCRIPTION_BYTES)
 }
 
-pub(super) fn cut(text: &str, most: usize) -> String {
-    if text.len() <= most {
+pub(super) fn clip_text(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text.to_owned();
     }
-    format!("{}…", text[..text.floor_char_boundary(most)].trim_end())
+    format!("{}…", text[..text.floor_char_boundary(max_bytes)].trim_end())
 }
 
 #[cfg(test)]
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn duplicate_tool_names_get_a_number() {
         let set = "pets".parse().unwrap();
-        let mut names = Names::of(&set);
+        let mut names = UniqueNames::new(&set);
         let wanted = ["a", "a_2", "a", "a", "b", "a_2", "pets.a", "pets.c", "c", "pets.c"];
         let taken: Vec<_> = wanted.into_iter().map(|name| names.take(name)).collect();
         // `pets.a` and `a` of `pets` are both `pets.a`.
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn source_names_are_converted_to_tool_names() {
-        let name = |called| tool_name(called).map(|name| name.to_string());
+        let name = |text| tool_name(text).map(|name| name.to_string());
         assert_eq!(name("repos/get-content").as_deref(), Some("repos_get-content"));
         assert_eq!(name("get_/users/{id}").as_deref(), Some("get__users__id"));
         assert_eq!(name("{}"), None);
@@ -250,16 +250,16 @@ mod tests {
 
     #[test]
     fn include_and_exclude_patterns_choose_tools() {
-        let is_wanted = included(&["get*".to_owned(), "*_all".to_owned()]).unwrap();
+        let is_wanted = include_filter(&["get*".to_owned(), "*_all".to_owned()]).unwrap();
         assert!(is_wanted("getUser") && is_wanted("list_all") && !is_wanted("putUser"));
-        assert!(included(&[]).unwrap()("anything"));
-        assert!(included(&["[".to_owned()]).err().unwrap().starts_with("`include`: "));
+        assert!(include_filter(&[]).unwrap()("anything"));
+        assert!(include_filter(&["[".to_owned()]).err().unwrap().starts_with("`include`: "));
     }
 
     #[test]
     fn long_descriptions_are_cut() {
-        assert_eq!(described(" x "), "x");
-        let long = described(&"ä ".repeat(MAX_DESCRIPTION_BYTES));
+        assert_eq!(clip_description(" x "), "x");
+        let long = clip_description(&"ä ".repeat(MAX_DESCRIPTION_BYTES));
         assert!(long.ends_with("ä…") && long.len() <= MAX_DESCRIPTION_BYTES + 3, "{long}");
     }
 }

@@ -19,17 +19,17 @@ use std::{
 };
 
 use async_trait::async_trait;
-use http_client::{Http, Outgoing, Reach, ServerUrl, host};
+use http_client::{Http, OutgoingRequest, Reach, ServerUrl, host};
 use nix::libc;
 use reqwest::{Method, Url, header::HeaderMap};
-use secrets::Text;
+use secrets::TextOrSecret;
 use serde::Deserialize;
 use shared::id::ToolSetName;
 use tokio::{fs::OpenOptions, io::AsyncReadExt as _};
 use toolbox::{Tool, effect_rules::EffectRules};
 
 use self::{document::Document, operation::operations, security::Credential, tool::Api};
-use super::offer::{Offers, included};
+use super::offer::{OfferSource, include_filter};
 use crate::http::Caller;
 
 /// Bytes of a document. The largest published documents have a third of it.
@@ -40,10 +40,10 @@ const MAX_DOCUMENT_BYTES: usize = 32 << 20;
 pub struct OpenApiConfig {
     /// The document: a file, or an address.
     document: String,
-    /// The address of the API. By default that of the document.
+    /// The address of the API. By default the document's own servers are used.
     base_url: Option<ServerUrl>,
     #[serde(default)]
-    headers: BTreeMap<String, Text>,
+    headers: BTreeMap<String, TextOrSecret>,
     /// Credentials for the document's security schemes, by name.
     #[serde(default)]
     auth: BTreeMap<String, Credential>,
@@ -58,11 +58,11 @@ pub struct OpenApiConfig {
 
 impl OpenApiConfig {
     pub(super) fn secrets(&self) -> Vec<&str> {
-        let headers = self.headers.values().filter_map(Text::secret);
+        let headers = self.headers.values().filter_map(TextOrSecret::secret);
         headers.chain(self.auth.values().flat_map(Credential::secrets)).collect()
     }
 
-    pub(super) fn root(&mut self, base: &Path) {
+    pub(super) fn resolve_path(&mut self, base: &Path) {
         if !is_address(&self.document) {
             self.document = base.join(&self.document).display().to_string();
         }
@@ -95,13 +95,13 @@ async fn read_file(document: &str) -> Result<Vec<u8>, String> {
     Ok(text)
 }
 
-async fn load(document: &str) -> Result<(Vec<u8>, Option<Url>), String> {
+async fn load_document(document: &str) -> Result<(Vec<u8>, Option<Url>), String> {
     if !is_address(document) {
         return Ok((read_file(document).await?, None));
     }
     let url: Url =
         document.parse().map_err(|err| format!("`{document}` is not an address: {err}"))?;
-    let asked = Outgoing {
+    let asked = OutgoingRequest {
         method: Method::GET,
         url: url.clone(),
         headers: HeaderMap::new(),
@@ -121,41 +121,44 @@ async fn load(document: &str) -> Result<(Vec<u8>, Option<Url>), String> {
 }
 
 #[async_trait]
-impl Offers for OpenApiConfig {
+impl OfferSource for OpenApiConfig {
     async fn tools(
         &self,
         set: &ToolSetName,
         effects: &EffectRules,
-        most: usize,
+        max_bytes: usize,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
-        let (text, from) = load(&self.document).await?;
+        let (text, document_url) = load_document(&self.document).await?;
         let (set, effects, config) = (set.clone(), effects.clone(), self.clone());
-        // Reading thousands of operations would block the runtime.
-        let read =
-            tokio::task::spawn_blocking(move || read(&set, effects, &config, most, &text, from));
+        // Reads the document on a blocking thread, because thousands of operations would block the
+        // runtime.
+        let read = tokio::task::spawn_blocking(move || {
+            read_tools(&set, effects, &config, max_bytes, &text, document_url)
+        });
         read.await.map_err(|_| "the document could not be read: this is a bug".to_owned())?
     }
 }
 
-fn read(
+fn read_tools(
     set: &ToolSetName,
     effects: EffectRules,
     config: &OpenApiConfig,
-    most: usize,
+    max_bytes: usize,
     text: &[u8],
-    from: Option<Url>,
+    document_url: Option<Url>,
 ) -> Result<Vec<Arc<dyn Tool>>, String> {
     let document = Document::parse(text)?;
-    let is_wanted = included(&config.include)?;
-    let schemes = security::schemes(&document, &config.auth)?;
+    let is_wanted = include_filter(&config.include)?;
+    let schemes = security::find_schemes(&document, &config.auth)?;
     let api = Arc::new(Api {
-        caller: Caller::new(most, config.timeout_seconds),
+        caller: Caller::new(max_bytes, config.timeout_seconds),
         headers: config.headers.clone(),
         auth: config.auth.clone(),
         schemes,
         effects,
     });
-    let servers = document::Servers { base: config.base_url.clone().map(|url| url.0), from };
+    let servers =
+        document::Servers { base: config.base_url.clone().map(|url| url.0), document_url };
     let tools = operations(set, &document, &servers, &api.auth, &config.tags)?
         .into_iter()
         .filter(|operation| is_wanted(&operation.name))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcp::EXAMPLES;
+use mcp::EXAMPLES_FIELD;
 use rmcp::model::{MetaObject, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
@@ -322,7 +322,7 @@ impl Offer {
             Verb::Update | Verb::Delete => hints.destructive(true).idempotent(true),
         };
         let tool = Tool::new(self.name, self.description, Arc::new(self.input_schema()));
-        let meta = Map::from_iter([(EXAMPLES.to_owned(), json!(self.examples))]);
+        let meta = Map::from_iter([(EXAMPLES_FIELD.to_owned(), json!(self.examples))]);
         let tool = tool.with_annotations(hints).with_meta(MetaObject(meta));
         match self.output_schema() {
             Some(schema) => tool.with_raw_output_schema(Arc::new(schema)),

@@ -83,7 +83,7 @@ async fn find_set(app: &App, name: &str) -> Result<SetConfig, Failure> {
         return Err(missing());
     }
     let store = open_store(app.setup()).await?;
-    registry::added_set(&*store, &parsed).await?.ok_or_else(missing)
+    registry::find_added_set(&*store, &parsed).await?.ok_or_else(missing)
 }
 
 fn mcp_server_of(set: &SetConfig) -> Result<&McpServer, Failure> {
@@ -156,15 +156,15 @@ async fn await_login(
         if let Some(page) = page {
             page.send_page(match &finished {
                 Ok(_) => Page::Done(name),
-                Err(LoginError::Stray) => Page::Stray,
+                Err(LoginError::UnrelatedCallback) => Page::Stray,
                 Err(_) => Page::Failed(name),
             });
         }
         match finished {
-            Err(LoginError::Stray) if was_pasted => app
+            Err(LoginError::UnrelatedCallback) if was_pasted => app
                 .screen
                 .say("this address does not belong to the current login: paste the whole address"),
-            Err(LoginError::Stray) => {}
+            Err(LoginError::UnrelatedCallback) => {}
             finished => {
                 callback.close().await;
                 return finished.map_err(|err| login_failure(&err));
@@ -186,23 +186,23 @@ async fn next_line(input_lines: &mut Option<Lines<BufReader<Stdin>>>) -> Option<
 }
 
 fn print_login(app: &App, name: &str, logged_in: &LoggedIn) -> Result<ExitStatus, Failure> {
-    let LoggedIn { issuer, scopes, lasts, is_renewed } = logged_in;
+    let LoggedIn { issuer, scopes, lifetime, has_refresh_token } = logged_in;
     let screen = &app.screen;
     if screen.json {
         screen.print_json(&json!({
             "toolset": name,
             "issuer": issuer,
             "scopes": scopes,
-            "expiresInSeconds": lasts.map(|lasts| lasts.as_secs()),
-            "isRenewed": is_renewed,
+            "expiresInSeconds": lifetime.map(|lifetime| lifetime.as_secs()),
+            "isRenewed": has_refresh_token,
         }))?;
         return Ok(ExitStatus::Done);
     }
     let allows =
         if scopes.is_empty() { String::new() } else { format!(", for {}", scopes.join(" ")) };
-    let until = match lasts {
-        _ if *is_renewed => String::new(),
-        Some(lasts) => format!("; it expires in {} min", lasts.as_secs().div_ceil(60)),
+    let until = match lifetime {
+        _ if *has_refresh_token => String::new(),
+        Some(lifetime) => format!("; it expires in {} min", lifetime.as_secs().div_ceil(60)),
         None => String::new(),
     };
     screen.print(&format!("logged in to `{name}`{allows}{until}"))?;
@@ -213,8 +213,10 @@ fn login_failure(err: &LoginError) -> Failure {
     let message = err.to_string();
     match err {
         LoginError::NotForPeople(_) => Failure::usage(message),
-        LoginError::Refused(_) | LoginError::Stray => Failure::new("LOGIN_REFUSED", message),
+        LoginError::Refused(_) | LoginError::UnrelatedCallback => {
+            Failure::new("LOGIN_REFUSED", message)
+        }
         LoginError::Unreachable(_) => Failure::unreachable(message),
-        LoginError::Unkept(_) => Failure::new("INTERNAL", message),
+        LoginError::NotStored(_) => Failure::new("INTERNAL", message),
     }
 }

@@ -231,13 +231,13 @@ async fn load_tools(
     let tools = serde_json::from_str(&written).map_err(|err| unfit(format!("not JSON: {err}")))?;
     let effects = habilis::read_effects(&tools).map_err(unfit)?;
     let tools = habilis::read(&tools).map_err(unfit)?;
-    let effect_of = |tool: &Value| {
-        effects.effect_of(&toolset.parse().ok()?, &tool["name"].as_str()?.parse().ok()?)
+    let find_effect = |tool: &Value| {
+        effects.find_effect(&toolset.parse().ok()?, &tool["name"].as_str()?.parse().ok()?)
     };
     let mut loaded = Vec::new();
     for (place, mut tool) in tools.into_iter().enumerate() {
         tool["toolSet"] = json!(toolset);
-        if let Some(effect) = effect_of(&tool) {
+        if let Some(effect) = find_effect(&tool) {
             tool["effect"] = json!(effect);
         }
         tool["effect"] = json!(tool["effect"].as_str().map(str::to_uppercase));

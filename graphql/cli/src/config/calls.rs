@@ -34,7 +34,7 @@ fn read_rule(item: &Value) -> Result<LimitRule, String> {
         return Err(format!("`{key}` is unknown: {help}"));
     }
     let rule = LimitRule {
-        of: read_limited_calls(fields)?,
+        calls: read_limited_calls(fields)?,
         key: match read_text(fields, "key")? {
             Some(path) => Some(path.parse().map_err(|err| format!("`key` is not a path: {err}"))?),
             None => None,

@@ -83,7 +83,7 @@ fn describe_missing_tool(tool: &str, catalog: &Catalog) -> Option<ToolError> {
 struct InputOnly<'a>(&'a Value);
 
 impl LookUpValues for InputOnly<'_> {
-    fn value(&self, target: &Target) -> Option<&Value> {
+    fn find_value(&self, target: &Target) -> Option<&Value> {
         match target {
             Target::Input => Some(self.0),
             _ => None,
@@ -316,11 +316,11 @@ mod tests {
     struct OneStep;
 
     impl ResolveNames for OneStep {
-        fn step(&self, name: &str) -> Option<StepNumber> {
+        fn find_step(&self, name: &str) -> Option<StepNumber> {
             (name == "a").then(|| StepNumber::new(0))
         }
 
-        fn tool(&self, _: &str) -> Option<StepNumber> {
+        fn find_tool_step(&self, _: &str) -> Option<StepNumber> {
             None
         }
     }

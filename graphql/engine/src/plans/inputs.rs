@@ -98,7 +98,7 @@ pub(crate) fn fit_input(schema: &Value, input: Value) -> Result<Value, String> {
     let mut input = if input.is_null() { json!({}) } else { input };
     fill_defaults(schema, &mut input);
     let compiled = Schema::new(schema).map_err(|err| format!("its schema is damaged: {err}"))?;
-    let misfits = compiled.misfits(&input);
+    let misfits = compiled.violations(&input);
     if misfits.is_empty() {
         return Ok(input);
     }

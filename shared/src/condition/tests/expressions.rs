@@ -29,7 +29,7 @@ fn compute(source: &str) -> Result<Value, String> {
 }
 
 #[track_caller]
-fn gives(cases: &[(&str, &str)]) {
+fn assert_results(cases: &[(&str, &str)]) {
     for (source, expected) in cases {
         let result = compute(source).map_or_else(|why| why, |value| value.to_string());
         assert_eq!(result, *expected, "{source}");
@@ -38,7 +38,7 @@ fn gives(cases: &[(&str, &str)]) {
 
 #[test]
 fn an_expression_can_return_any_json_value() {
-    gives(&[
+    assert_results(&[
         ("n", "[3,1,2]"),
         ("item.price * 2", "5.0"),
         ("7 / 2", "3"),
@@ -58,7 +58,7 @@ fn an_expression_can_return_any_json_value() {
 
 #[test]
 fn sum_is_exact_for_integers_and_like_plus_for_doubles() {
-    gives(&[
+    assert_results(&[
         ("sum(n)", "6"),
         ("n.sum()", "6"),
         ("sum([])", "0"),
@@ -75,7 +75,7 @@ fn sum_is_exact_for_integers_and_like_plus_for_doubles() {
 
 #[test]
 fn min_and_max_need_values_of_one_kind() {
-    gives(&[
+    assert_results(&[
         ("[min(n), max(n), n.min(), n.max()]", "[1,3,1,3]"),
         ("min(2, 1.5, 3)", "1.5"),
         ("max('a', 'b')", r#""b""#),
@@ -93,7 +93,7 @@ fn min_and_max_need_values_of_one_kind() {
 
 #[test]
 fn sort_and_distinct_keep_the_order_of_equal_items() {
-    gives(&[
+    assert_results(&[
         ("sort(n)", "[1,2,3]"),
         ("words.sort()", r#"["a","b","ä"]"#),
         ("sort([2, 1.0, 1])", "[1.0,1,2]"),
@@ -110,7 +110,7 @@ fn sort_and_distinct_keep_the_order_of_equal_items() {
 
 #[test]
 fn join_split_and_flatten_return_the_documented_lists_and_texts() {
-    gives(&[
+    assert_results(&[
         ("join(words, ', ')", r#""b, a, ä""#),
         ("words.join()", r#""baä""#),
         ("join([1, 2.5, true, timestamp(at)], ' ')", r#""1 2.5 true 2026-01-31T08:00:00Z""#),
@@ -135,22 +135,22 @@ fn join_split_and_flatten_return_the_documented_lists_and_texts() {
 
 #[test]
 fn list_functions_are_available_in_conditions() {
-    all_hold(&[
+    assert_all_hold(&[
         "sum(list.map(x, x.n)) == 6 && max(author.tags) == 'b'",
         "join(sort(distinct(author.tags)), '-') == 'a-b'",
         "min([true, false]) == false && author.name.split('l')[0] == 'A'",
         "[[1], [2]].flatten() == [1, 2]",
     ]);
-    check(
+    check_outcome(
         "sum([1])",
         &expect!["error: its value is neither true nor false; compare it with something"],
     );
-    check("min([true])", &expect!["it is true"]);
+    check_outcome("min([true])", &expect!["it is true"]);
 }
 
 #[test]
 fn an_error_of_an_expression_names_the_place() {
-    gives(&[
+    assert_results(&[
         ("1 + price", "error: line 1, column 5: `price` is not a field of `values`"),
         ("item.other +\n other", "error: line 2, column 2: `other` is not a field of `values`"),
         ("'price' + price", "error: line 1, column 11: `price` is not a field of `values`"),

@@ -5,7 +5,7 @@ use std::thread;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{World, evaluate, world};
+use super::{TestValues, evaluate, world};
 use crate::condition::{number::Number, *};
 
 /// Runs `act` on a stack as small as the smallest stack of a worker.
@@ -42,7 +42,7 @@ fn deeply_nested_text_does_not_overflow_the_stack() {
             ConditionError::TooLong { bytes: limits::CONDITION_BYTES + 1 },
         ),
     ] {
-        let error = on_a_small_stack(|| Condition::parse(&source, &world()).err());
+        let error = on_a_small_stack(|| Condition::parse(&source, &test_values()).err());
         assert_eq!(error, Some(expected), "{source}");
     }
 }
@@ -76,8 +76,8 @@ fn the_deepest_allowed_condition_needs_little_stack() {
 }
 
 /// Parses and evaluates a condition twice, as a worker does with a plan.
-fn survives(source: &str) -> Result<(), TestCaseError> {
-    let world = world();
+fn check_without_panic(source: &str) -> Result<(), TestCaseError> {
+    let world = test_values();
     let Ok(condition) = Condition::parse(source, &world) else { return Ok(()) };
     prop_assert_eq!(condition.source(), source);
     let again = Condition::parse(source, &world);
@@ -90,7 +90,7 @@ fn survives(source: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-const GOOD: [&str; 8] = [
+const VALID_CONDITIONS: [&str; 8] = [
     "steps[\"flow.echo\"].ok && author.age >= 42 || !has(author.x)",
     "list.filter(it, has(it.ok) && it.ok).map(it, it.n * 2)[0] == 2.5e1",
     "author.tags.all(t, t in ['a', \"b\\u0041\"]) ? input.x : false",
@@ -111,19 +111,19 @@ const TOKENS: [&str; 49] = [
 proptest! {
     #[test]
     fn random_text_is_parsed_without_panic(source in "\\PC{0,200}") {
-        survives(&source)?;
+        check_without_panic(&source)?;
     }
 
     #[test]
     fn random_tokens_are_parsed_without_panic(
         tokens in proptest::collection::vec(proptest::sample::select(&TOKENS[..]), 0..60),
     ) {
-        survives(&tokens.concat())?;
+        check_without_panic(&tokens.concat())?;
     }
 
     #[test]
     fn a_condition_with_one_corrupted_character_is_parsed_without_panic(
-        good in proptest::sample::select(&GOOD[..]),
+        good in proptest::sample::select(&VALID_CONDITIONS[..]),
         at in any::<proptest::sample::Index>(),
         length in 0_usize..6,
         other in prop_oneof![
@@ -133,14 +133,14 @@ proptest! {
     ) {
         let at = at.index(good.len());
         let after = (at + length).min(good.len());
-        survives(&format!("{}{other}{}", &good[..at], &good[after..]))?;
+        check_without_panic(&format!("{}{other}{}", &good[..at], &good[after..]))?;
     }
 
     #[test]
     fn integers_and_doubles_compare_exactly(left: i64, right: i64, half: bool) {
         let double = Number::Integer(right.into()).to_double();
         let double = if half { double + 0.5 } else { double };
-        let world = World(vec![("a", Some(json!(left))), ("b", Some(json!(double)))]);
+        let world = TestValues(vec![("a", Some(json!(left))), ("b", Some(json!(double)))]);
         let holds = |source| Condition::parse(source, &world).unwrap().evaluate(&world, &Value::Null);
         let order = number::compare_exactly(left.into(), double).unwrap();
         prop_assert_eq!(holds("a < b"), Ok(order.is_lt()));
@@ -151,7 +151,7 @@ proptest! {
 
     #[test]
     fn a_large_integer_and_the_half_beside_it_are_ordered_exactly(left in -9_i64..9, right in -9_i32..9) {
-        let world = World(vec![("a", Some(json!(left))), ("b", Some(json!(f64::from(right) / 2.0)))]);
+        let world = TestValues(vec![("a", Some(json!(left))), ("b", Some(json!(f64::from(right) / 2.0)))]);
         let holds = |source| Condition::parse(source, &world).unwrap().evaluate(&world, &Value::Null);
         prop_assert_eq!(holds("a < b"), Ok(left * 2 < i64::from(right)));
         prop_assert_eq!(holds("a == b"), Ok(left * 2 == i64::from(right)));
@@ -161,20 +161,20 @@ proptest! {
 
 #[test]
 fn the_sample_conditions_are_valid() {
-    for source in GOOD {
-        Condition::parse(source, &world()).unwrap();
+    for source in VALID_CONDITIONS {
+        Condition::parse(source, &test_values()).unwrap();
     }
 }
 
-/// Outputs as long as a loop over an earlier list may return, and a long text.
-fn large() -> World {
+/// Outputs for the tests: a long list, such as a loop may return, and a long text.
+fn large_values() -> TestValues {
     let items: Vec<_> = (0..10_000).map(|n| json!({ "n": n, "ok": true, "tags": ["a"] })).collect();
-    World(vec![("l", Some(items.into())), ("t", Some("ab".repeat(250_000).into()))])
+    TestValues(vec![("l", Some(items.into())), ("t", Some("ab".repeat(250_000).into()))])
 }
 
 #[test]
 fn a_macro_reads_a_list_of_ten_thousand_items() {
-    let world = large();
+    let world = large_values();
     for source in [
         "l.all(it, it.ok && it.n >= 0 && 'a' in it.tags)",
         "l.filter(it, it.n % 2 == 0).map(it, it.n).size() == 5000",
@@ -188,7 +188,7 @@ fn a_macro_reads_a_list_of_ten_thousand_items() {
 
 #[test]
 fn a_condition_that_exceeds_its_work_limit_is_stopped() {
-    let world = large();
+    let world = large_values();
     let doubled = format!("['x']{}[0] == ''", ".map(x, x + x)".repeat(25));
     let longer = format!("[l]{}[0] == []", ".map(x, x + x)".repeat(25));
     for source in [

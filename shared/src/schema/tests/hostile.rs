@@ -6,18 +6,18 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// Far less than an unlimited check takes, and far more than a slow machine needs.
-const SOON: Duration = Duration::from_mins(1);
+/// A time far below that of an unlimited check, and far above what a slow machine needs.
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
-fn soon<T>(what: &str, run: impl FnOnce() -> T) -> T {
+fn assert_ends_soon<T>(what: &str, run: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = run();
-    assert!(begun.elapsed() < SOON, "{what} took {:?}", begun.elapsed());
+    assert!(begun.elapsed() < TEST_TIMEOUT, "{what} took {:?}", begun.elapsed());
     result
 }
 
 /// Returns definitions that each apply the next one ten times.
-fn bomb(keyword: &str, home: &str) -> Value {
+fn exponential_schema(keyword: &str, home: &str) -> Value {
     let mut defs = Map::new();
     for at in 0..14 {
         let next = json!({ "$ref": format!("#/{home}/d{}", at + 1) });
@@ -36,15 +36,15 @@ fn a_schema_with_too_many_references_to_itself_is_rejected() {
         ("allOf", "x-schemas"),
         ("anyOf", "components"),
     ] {
-        let schema = bomb(keyword, home);
-        let why = soon(keyword, || Schema::new(&schema).unwrap_err());
+        let schema = exponential_schema(keyword, home);
+        let why = assert_ends_soon(keyword, || Schema::new(&schema).unwrap_err());
         assert!(why.contains("more than 20000 evaluations"), "{why}");
         let inside =
             json!({ "type": "object", "properties": { "a": schema.clone() }, home: schema[home] });
         assert!(check_cost(&inside).is_err(), "{keyword} {home}");
     }
-    // Old drafts ignore the keywords beside a reference.
-    let mut old = bomb("allOf", "definitions");
+    // In old drafts, the keywords beside a reference have no effect.
+    let mut old = exponential_schema("allOf", "definitions");
     old["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     assert!(Schema::new(&old).is_err());
 }
@@ -77,7 +77,7 @@ fn circular_references_end_quickly() {
         json!({ "$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#" }),
         json!({ "$dynamicAnchor": "n", "allOf": [{ "$dynamicRef": "#n" }, { "$dynamicRef": "#n" }] }),
     ] {
-        soon("a circle", || {
+        assert_ends_soon("a circle", || {
             if let Ok(schema) = Schema::new(&schema) {
                 schema.complaint(&json!({ "a": 1 }));
                 schema.complaint(&json!(1));
@@ -86,7 +86,7 @@ fn circular_references_end_quickly() {
     }
 }
 
-fn nested(depth: usize) -> Value {
+fn nested_value(depth: usize) -> Value {
     (0..depth).fold(json!("end"), |inner, _| json!({ "a": inner }))
 }
 
@@ -97,16 +97,19 @@ fn a_check_whose_cost_grows_with_the_value_is_stopped() {
         let node =
             json!({ "properties": { "a": { keyword: twice } }, "not": { "type": "string" } });
         let schema = Schema::new(&json!({ "$ref": "#/$defs/n", "$defs": { "n": node } })).unwrap();
-        soon(keyword, || schema.complaint(&nested(90)));
-        soon(keyword, || schema.misfits(&nested(90)));
+        assert_ends_soon(keyword, || schema.complaint(&nested_value(90)));
+        assert_ends_soon(keyword, || schema.violations(&nested_value(90)));
     }
     let node =
         json!({ "additionalProperties": { "anyOf": twice }, "unevaluatedProperties": false });
     let schema = Schema::new(&json!({ "$ref": "#/$defs/n", "$defs": { "n": node } })).unwrap();
-    soon("unevaluated", || schema.complaint(&nested(90)));
+    assert_ends_soon("unevaluated", || schema.complaint(&nested_value(90)));
     let (is_valid, taken) = {
         let mut budget = Budget::for_plan();
-        (schema.is_valid_within(&nested(90), &mut budget), PLAN_EVALUATIONS - budget.evaluations)
+        (
+            schema.is_valid_within(&nested_value(90), &mut budget),
+            PLAN_EVALUATIONS - budget.evaluations,
+        )
     };
     assert!(!is_valid || taken < PLAN_EVALUATIONS, "{taken}");
 }
@@ -120,7 +123,8 @@ fn a_check_that_exceeds_its_budget_reports_it() {
     let items: Vec<Value> = (0..100_000).map(|n| json!({ "choice": n % 20_000 })).collect();
     let value = Value::from(items);
     let mut budget = Budget::for_plan();
-    let misfits = soon("choices", || schema.violations_where(&value, &mut budget, |_| true));
+    let misfits =
+        assert_ends_soon("choices", || schema.violations_where(&value, &mut budget, |_| true));
     assert_eq!(misfits[0].kind, ViolationKind::Unchecked);
     assert!(misfits[0].message.contains("it takes too long"), "{misfits:?}");
     assert!(budget.evaluations < PLAN_EVALUATIONS);
@@ -140,13 +144,13 @@ fn a_stop_signal_ends_running_and_waiting_checks() {
         runtime.spawn(stop.watch(async move { schema.complaint(&value) }))
     });
     let checks: Vec<_> = checks.collect();
-    while !threads::is_busy() {
+    while !threads::is_check_running() {
         std::thread::yield_now();
     }
     stop.stop_checks();
     for check in checks {
         let complaint = runtime.block_on(check).unwrap();
-        assert_eq!(complaint.as_deref(), Some(threads::STOPPED));
+        assert_eq!(complaint.as_deref(), Some(threads::STOPPED_MESSAGE));
     }
     assert!(schema.complaint(&json!([-1])).is_some());
 }
@@ -156,13 +160,13 @@ fn patterns_with_backtracking_end_quickly() {
     let schema = json!({ "items": { "pattern": "^(?=(a|aa)+$)(a|aa)+b$" } });
     let schema = Schema::new(&schema).unwrap();
     let value = Value::from(vec!["a".repeat(5_000); 200]);
-    soon("a pattern", || assert!(!schema.is_valid(&value)));
+    assert_ends_soon("a pattern", || assert!(!schema.is_valid(&value)));
     let far = json!({ "pattern": r"^(\w{1000}){1000}$" });
-    assert!(soon("a far pattern", || Schema::new(&far)).is_err());
+    assert!(assert_ends_soon("a far pattern", || Schema::new(&far)).is_err());
     let many: Map<String, Value> = (0..1_900)
         .map(|n| (format!("p{n}"), json!({ "pattern": format!(r"^{n}\w{{250}}$") })))
         .collect();
-    soon("many patterns", || drop(Schema::new(&json!({ "properties": many }))));
+    assert_ends_soon("many patterns", || drop(Schema::new(&json!({ "properties": many }))));
     let many: Map<String, Value> = (0..3_000).map(|n| (format!("^{n}$"), json!({}))).collect();
     let why = Schema::new(&json!({ "patternProperties": many })).unwrap_err();
     assert!(why.contains("patterns"), "{why}");
@@ -278,7 +282,7 @@ async fn many_parallel_checks_do_not_block_the_runtime() {
     let mut checks = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let schema = schema.clone();
-        checks.spawn(async move { schema.misfits(&nested(90)) });
+        checks.spawn(async move { schema.violations(&nested_value(90)) });
     }
     // If the checks took the runtime's threads, this loop would wait for all of them.
     let mut answered = 0;

@@ -24,10 +24,10 @@ use crate::{
 #[tokio::test]
 async fn long_outputs_are_cut_with_a_note() {
     let project = Project::new();
-    project.file("many", "needle and thread\n".repeat(5_000));
-    project.file("wide", format!("needle {}\n", "ü".repeat(5_000)));
+    project.write_file("many", "needle and thread\n".repeat(5_000));
+    project.write_file("wide", format!("needle {}\n", "ü".repeat(5_000)));
     for index in 0..1_200 {
-        project.file(&format!("d/{index:04}"), "needle\n");
+        project.write_file(&format!("d/{index:04}"), "needle\n");
     }
     let call = async |args| project.call("grep", args).await;
     let lines =
@@ -53,7 +53,7 @@ async fn long_outputs_are_cut_with_a_note() {
 async fn grep_finds_and_shows_a_match_in_a_long_line() {
     let project = Project::new();
     let data = format!("{{\"a\":\"{}\",\"needle\":1}}", "ü".repeat(1 << 20));
-    project.file("data.json", format!("needle\n{data}\nneedle\n"));
+    project.write_file("data.json", format!("needle\n{data}\nneedle\n"));
     let call = async |mode: &str| {
         project.call("grep", json!({ "pattern": "needle", "output_mode": mode })).await
     };
@@ -65,19 +65,20 @@ async fn grep_finds_and_shows_a_match_in_a_long_line() {
     assert!(lines[1].starts_with("data.json:2:… ü") && lines[1].ends_with(&end), "{}", lines[1]);
     assert!(lines[1].len() < 400, "{}", lines[1]);
     let far = format!("{}needle{}\n", "a".repeat(3_000), "b".repeat(3_000));
-    project.file("data.json", &far);
+    project.write_file("data.json", &far);
     let line = call("content").await;
     assert!(line.starts_with("data.json:1:… aaa") && line.contains("aneedleb"), "{line}");
     assert!(line.ends_with("bbb … (line cut: 6007 bytes)") && line.len() < 1_100, "{line}");
     // A match near the start of the line shows the start.
-    project.file("data.json", format!("needle{}\n", "b".repeat(3_000)));
+    project.write_file("data.json", format!("needle{}\n", "b".repeat(3_000)));
     assert!(call("content").await.starts_with("data.json:1:needlebbb"));
 }
 
 #[tokio::test]
 async fn grep_reports_a_line_that_is_too_long_to_search() {
     let project = Project::new();
-    project.file("huge.json", format!("needle\n{}needle\n", "x".repeat(search::LINE_BYTES)));
+    project
+        .write_file("huge.json", format!("needle\n{}needle\n", "x".repeat(search::MAX_LINE_BYTES)));
     let call = async |args| project.call("grep", args).await;
     let note = "(1 file(s), such as huge.json, have a line that is too long, and only the lines \
                 before it were searched: use `bash` if it is active)";
@@ -94,7 +95,7 @@ async fn a_listing_of_a_huge_folder_is_bounded() {
     for index in 0..100_000 {
         File::create(project.path(&format!("huge/{index:06}.txt"))).unwrap();
     }
-    project.file("z/last.txt", "");
+    project.write_file("z/last.txt", "");
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000);
     File::open(project.path("z/last.txt")).unwrap().set_modified(time).unwrap();
     let glob = project.call("glob", json!({ "pattern": "*.txt" })).await;
@@ -117,8 +118,8 @@ async fn a_listing_of_a_huge_folder_is_bounded() {
 #[tokio::test]
 async fn a_walk_is_bounded_in_width_and_depth() {
     let project = Project::new();
-    project.file(&format!("{}x.txt", "d/".repeat(199)), "");
-    project.file(&format!("{}y.txt", "d/".repeat(250)), "");
+    project.write_file(&format!("{}x.txt", "d/".repeat(199)), "");
+    project.write_file(&format!("{}y.txt", "d/".repeat(250)), "");
     let glob = project.call("glob", json!({ "pattern": "*.txt" })).await;
     let glob = glob.replace(&"d/".repeat(199), "…/");
     expect![[r"
@@ -127,10 +128,10 @@ async fn a_walk_is_bounded_in_width_and_depth() {
         (1 file(s) or folder(s) could not be read)"]]
     .assert_eq(&glob);
 
-    let project = Project::with(&["a", "b", "c", "d"].map(|path| (path, "")));
+    let project = Project::with_files(&["a", "b", "c", "d"].map(|path| (path, "")));
     let stop = StopSignal::new(CancellationToken::new(), None);
     let mut walk = Walk::new(&project.root, WalkRules::Git, &stop).with_limit(3);
-    walk.start_entry("".as_ref(), Kind::Folder).unwrap();
+    walk.set_start("".as_ref(), Kind::Folder).unwrap();
     let mut count = 0;
     while walk.next().unwrap().is_some() {
         count += 1;
@@ -139,9 +140,9 @@ async fn a_walk_is_bounded_in_width_and_depth() {
     expect!["(stopped after 500000 files and folders: there may be more; narrow the pattern or the path)"].assert_eq(&walk.closing_notes(None).concat());
 }
 
-struct Endless;
+struct EndlessReader;
 
-impl Read for Endless {
+impl Read for EndlessReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = b"needle\n"[at % 7]);
         Ok(buffer.len() / 7 * 7)
@@ -154,14 +155,20 @@ fn a_search_stops_in_the_middle_of_a_file_when_it_is_cancelled() {
     let stop = StopSignal::new(cancel.clone(), None);
     let matcher = search::build_matcher("needle", false).unwrap();
     let mut seen = 0;
-    let see = |line: SeenLine<'_>| {
+    let on_line = |line: SeenLine<'_>| {
         seen += usize::from(matches!(line, SeenLine::Match { .. }));
         if seen == 1_000 {
             cancel.cancel();
         }
         true
     };
-    let end = search::search_reader(Endless, &stop, &mut search::build_searcher(0), &matcher, see);
+    let end = search::search_reader(
+        EndlessReader,
+        &stop,
+        &mut search::build_searcher(0),
+        &matcher,
+        on_line,
+    );
     assert_eq!(end, SearchEnd::Halted(StopReason::Cancelled));
     assert!(seen >= 1_000);
 }
@@ -171,12 +178,17 @@ fn a_search_stops_at_its_time_limit() {
     let stop = StopSignal::new(CancellationToken::new(), Some(Duration::from_millis(50)));
     let matcher = search::build_matcher("thread", false).unwrap();
     let begun = Instant::now();
-    let end =
-        search::search_reader(Endless, &stop, &mut search::build_searcher(0), &matcher, |_| true);
+    let end = search::search_reader(
+        EndlessReader,
+        &stop,
+        &mut search::build_searcher(0),
+        &matcher,
+        |_| true,
+    );
     assert_eq!(end, SearchEnd::Halted(StopReason::TimeUp));
     assert!(begun.elapsed() < Duration::from_secs(20));
 
-    let project = Project::with(&[("a.txt", "x"), ("b.txt", "x")]);
+    let project = Project::with_files(&[("a.txt", "x"), ("b.txt", "x")]);
     let late = StopSignal::new(CancellationToken::new(), Some(Duration::ZERO));
     let args = |json| serde_json::from_value(json).unwrap();
     let text =
@@ -186,7 +198,7 @@ fn a_search_stops_at_its_time_limit() {
         (stopped after 30 s: there may be more; narrow the pattern or the path)"]]
     .assert_eq(&text);
     let mut walk = Walk::new(&project.root, WalkRules::Git, &late);
-    let folder = walk.start_entry("".as_ref(), Kind::Folder).unwrap();
+    let folder = walk.set_start("".as_ref(), Kind::Folder).unwrap();
     let entries = walk.list_folder(&folder).unwrap();
     assert_eq!(entries.len(), 0);
     expect![[r#"
@@ -199,7 +211,7 @@ fn a_search_stops_at_its_time_limit() {
 
 #[tokio::test]
 async fn a_cancelled_grep_returns_that_it_was_cancelled() {
-    let project = Project::with(&[("a.txt", "x")]);
+    let project = Project::with_files(&[("a.txt", "x")]);
     let cx = ToolContext::detached();
     cx.cancel.cancel();
     let error = project.call_in("grep", json!({ "pattern": "x" }), cx).await.unwrap_err();
@@ -214,8 +226,8 @@ async fn a_cancelled_grep_returns_that_it_was_cancelled() {
 
 #[tokio::test]
 async fn an_endless_line_needs_bounded_memory() {
-    let project = Project::with(&[("a.txt", "needle")]);
-    project.file("long", "needle ".repeat(3 << 20));
+    let project = Project::with_files(&[("a.txt", "needle")]);
+    project.write_file("long", "needle ".repeat(3 << 20));
     project
         .check(
             "grep",
@@ -230,7 +242,7 @@ async fn an_endless_line_needs_bounded_memory() {
 
 #[tokio::test]
 async fn a_name_with_a_line_break_is_shown_on_one_line() {
-    let project = Project::with(&[("a\n  evil.txt", "needle\n")]);
+    let project = Project::with_files(&[("a\n  evil.txt", "needle\n")]);
     project
         .check(
             "glob",
@@ -262,7 +274,7 @@ async fn a_name_with_a_line_break_is_shown_on_one_line() {
 
 #[tokio::test]
 async fn a_glob_pattern_that_is_too_complex_is_rejected() {
-    let project = Project::with(&[("a.txt", &"ab".repeat(200_000))]);
+    let project = Project::with_files(&[("a.txt", &"ab".repeat(200_000))]);
     for pattern in ["[ab]*a[ab]{50000}", "(?:a|b)*a(?:a|b){9999}", r"\pL*a\pL{2000}"] {
         let said = project.call("grep", json!({ "pattern": pattern })).await;
         assert!(said.contains("Invalid pattern"), "{said}");
@@ -277,7 +289,7 @@ async fn a_glob_pattern_that_is_too_complex_is_rejected() {
 
 #[tokio::test]
 async fn too_deeply_nested_braces_in_a_glob_pattern_are_rejected() {
-    let project = Project::with(&[("abc", "")]);
+    let project = Project::with_files(&[("abc", "")]);
     for (open, close) in [("{", "}"), ("{a,", "}"), ("{", "")] {
         let pattern = format!("{}a{}", open.repeat(300), close.repeat(300));
         let said = project.call("glob", json!({ "pattern": pattern })).await;

@@ -1,4 +1,4 @@
-//! Lines that `find_definition` takes for a definition.
+//! Tests of the lines that `find_definition` recognises as definitions.
 
 use expect_test::expect;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::{
 
 #[tokio::test]
 async fn definitions_are_found_by_name() {
-    let project = Project::with(&[
+    let project = Project::with_files(&[
         (
             "a.rs",
             "pub(crate) async fn load() {}\n// fn load()\nlet x = load();\nimpl load for T {}\nfn load_all() {}\n",
@@ -168,11 +168,11 @@ fn definitions_are_found_in_every_supported_language() {
     for line in DEFINITIONS.trim().lines() {
         let (extension, rest) = line.split_once(' ').unwrap();
         let (sign, text) = rest.split_once(' ').unwrap();
-        let language = languages::language_of(format!("x.{extension}").as_ref()).expect(line);
+        let language = languages::find_language(format!("x.{extension}").as_ref()).expect(line);
         let matcher = search::build_matcher(&language.definition_pattern("thing"), false).unwrap();
         let mut is_found = false;
         let stop = StopSignal::new(CancellationToken::new(), None);
-        let see = |seen: SeenLine<'_>| {
+        let on_line = |seen: SeenLine<'_>| {
             let SeenLine::Match { line, .. } = seen else { return true };
             is_found = !languages::is_statement(std::str::from_utf8(line).unwrap(), "thing");
             true
@@ -182,7 +182,7 @@ fn definitions_are_found_in_every_supported_language() {
             &stop,
             &mut search::build_searcher(0),
             &matcher,
-            see,
+            on_line,
         );
         assert_eq!(is_found, sign == "+", "{line}");
     }
@@ -190,18 +190,24 @@ fn definitions_are_found_in_every_supported_language() {
 
 #[test]
 fn a_definition_name_may_have_letters_of_any_script() {
-    let ruby = languages::language_of("x.rb".as_ref()).unwrap();
+    let ruby = languages::find_language("x.rb".as_ref()).unwrap();
     let matcher = search::build_matcher(&ruby.definition_pattern("empty?"), false).unwrap();
     let mut lines = Vec::new();
     let stop = StopSignal::new(CancellationToken::new(), None);
     let text = "def empty?(x)\ndef empty\ndef empt(x)\n";
-    let see = |seen: SeenLine<'_>| {
+    let on_line = |seen: SeenLine<'_>| {
         lines.extend(match seen {
             SeenLine::Match { number, .. } => Some(number),
             _ => None,
         });
         true
     };
-    search::search_reader(text.as_bytes(), &stop, &mut search::build_searcher(0), &matcher, see);
+    search::search_reader(
+        text.as_bytes(),
+        &stop,
+        &mut search::build_searcher(0),
+        &matcher,
+        on_line,
+    );
     assert_eq!(lines, [1]);
 }

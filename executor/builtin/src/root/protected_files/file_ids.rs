@@ -21,14 +21,14 @@ use super::FileId;
 const MAX_ENTRIES: usize = 1_000_000;
 /// A folder that changed within this time may change again without a new time stamp. This is more
 /// than the resolution of any file system.
-const SETTLED_SECONDS: i64 = 2;
+const SETTLING_SECONDS: i64 = 2;
 
 pub(super) struct FileIdCache {
     /// Files and folders, without symlinks.
     paths: Vec<PathBuf>,
-    most: usize,
-    /// A listing is cached if the folder has not changed for this many seconds.
-    settled: i64,
+    max_entries: usize,
+    /// A folder's listing is cached if the folder has not changed for this many seconds.
+    settling_seconds: i64,
     folders: Mutex<CachedFolders>,
 }
 
@@ -48,9 +48,14 @@ struct CachedFolder {
 type FolderState = (FileId, i64, i64);
 
 impl FileIdCache {
-    /// Covers files, and all files in folders.
-    pub(super) fn of(paths: Vec<PathBuf>) -> Self {
-        Self { paths, most: MAX_ENTRIES, settled: SETTLED_SECONDS, folders: Mutex::default() }
+    /// Covers the files in `paths`, and all files in the folders in `paths`.
+    pub(super) fn new(paths: Vec<PathBuf>) -> Self {
+        Self {
+            paths,
+            max_entries: MAX_ENTRIES,
+            settling_seconds: SETTLING_SECONDS,
+            folders: Mutex::default(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -58,8 +63,8 @@ impl FileIdCache {
     }
 
     #[cfg(test)]
-    pub(super) fn set_limit(&mut self, most: usize) {
-        self.most = most;
+    pub(super) fn set_limit(&mut self, max_entries: usize) {
+        self.max_entries = max_entries;
     }
 
     /// Returns whether a file is covered.
@@ -67,9 +72,9 @@ impl FileIdCache {
     /// # Errors
     ///
     /// If the limit is exceeded or a folder cannot be read.
-    pub(super) fn contains(&self, mark: FileId) -> io::Result<bool> {
+    pub(super) fn contains(&self, id: FileId) -> io::Result<bool> {
         let mut has = false;
-        self.for_each_list(|files| has |= files.binary_search(&mark).is_ok())?;
+        self.for_each_list(|files| has |= files.binary_search(&id).is_ok())?;
         Ok(has)
     }
 
@@ -85,13 +90,13 @@ impl FileIdCache {
         Ok(all)
     }
 
-    /// Passes all current ids to `see`, in several sorted lists.
-    fn for_each_list(&self, see: impl FnMut(&[FileId])) -> io::Result<()> {
+    /// Passes all current ids to `on_list`, in several sorted lists.
+    fn for_each_list(&self, on_list: impl FnMut(&[FileId])) -> io::Result<()> {
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         let mut before = mem::take(&mut *folders);
-        let seen = self.walk_folders(&mut before, &mut folders, see);
+        let seen = self.walk_folders(&mut before, &mut folders, on_list);
         if seen.is_err() {
-            // Keeps the listings of folders that were not reached.
+            // Keeps the cached listings of the folders that the walk did not reach.
             folders.append(&mut before);
         }
         seen
@@ -101,13 +106,13 @@ impl FileIdCache {
         &self,
         before: &mut CachedFolders,
         now: &mut CachedFolders,
-        mut see: impl FnMut(&[FileId]),
+        mut on_list: impl FnMut(&[FileId]),
     ) -> io::Result<()> {
-        let (mut left, mut next) = (self.most, Vec::new());
+        let (mut left, mut next) = (self.max_entries, Vec::new());
         for path in &self.paths {
             match ignore_missing(path.metadata())? {
                 Some(meta) if meta.is_dir() => next.push(path.clone()),
-                Some(meta) => see(&[file_id(&meta)]),
+                Some(meta) => on_list(&[file_id(&meta)]),
                 None => (),
             }
         }
@@ -118,9 +123,9 @@ impl FileIdCache {
             let folder = read.map_or_else(|| self.read(&path, &meta, left), Ok)?;
             let fits = left.checked_sub(folder.len());
             next.extend_from_slice(&folder.folders);
-            see(&folder.files);
+            on_list(&folder.files);
             now.insert(path, folder);
-            left = fits.ok_or_else(|| too_many_error(self.most))?;
+            left = fits.ok_or_else(|| too_many_error(self.max_entries))?;
         }
         Ok(())
     }
@@ -128,19 +133,19 @@ impl FileIdCache {
     /// Lists a folder. Reads at most one entry more than the limit, so that the caller sees whether
     /// the limit is exceeded.
     #[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
-    fn read(&self, path: &Path, meta: &Metadata, most: usize) -> io::Result<CachedFolder> {
+    fn read(&self, path: &Path, meta: &Metadata, max_entries: usize) -> io::Result<CachedFolder> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(now.as_secs()).unwrap_or_default();
         let mut folder = CachedFolder {
             state: folder_state(meta),
-            is_settled: now.saturating_sub(meta.ctime()) > self.settled,
+            is_settled: now.saturating_sub(meta.ctime()) > self.settling_seconds,
             is_cut: false,
             files: Vec::new(),
             folders: Vec::new(),
         };
         let entries = ignore_missing(fs::read_dir(path))?;
         for entry in entries.into_iter().flatten() {
-            if folder.len() > most {
+            if folder.len() > max_entries {
                 folder.is_cut = true;
                 break;
             }
@@ -170,7 +175,7 @@ impl CachedFolder {
 
 impl Default for FileIdCache {
     fn default() -> Self {
-        Self::of(Vec::new())
+        Self::new(Vec::new())
     }
 }
 
@@ -188,8 +193,8 @@ fn folder_state(meta: &Metadata) -> FolderState {
     (file_id(meta), meta.ctime(), meta.ctime_nsec())
 }
 
-/// Returns `None` for a missing path, and for a path that Faber may not read: Faber has no files
-/// there.
+/// Returns `None` for a missing path, and for a path that Faber may not read, because Faber cannot
+/// have files there.
 fn ignore_missing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     match found {
@@ -198,8 +203,8 @@ fn ignore_missing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-fn too_many_error(most: usize) -> io::Error {
-    io::Error::other(format!("Faber's own folders have more than {most} files and folders"))
+fn too_many_error(max_entries: usize) -> io::Error {
+    io::Error::other(format!("Faber's own folders have more than {max_entries} files and folders"))
 }
 
 #[cfg(test)]
@@ -208,13 +213,13 @@ mod tests {
 
     use super::*;
 
-    struct World {
+    struct ProtectedFolder {
         folder: tempfile::TempDir,
-        known: FileIdCache,
+        file_ids: FileIdCache,
     }
 
-    impl World {
-        fn new(files: &[&str], own: &[&str], settled: i64) -> Self {
+    impl ProtectedFolder {
+        fn new(files: &[&str], own: &[&str], settling_seconds: i64) -> Self {
             let folder = tempfile::tempdir().unwrap();
             for file in files {
                 let path = folder.path().join(file);
@@ -222,29 +227,30 @@ mod tests {
                 fs::write(path, file).unwrap();
             }
             let own = own.iter().map(|name| folder.path().join(name)).collect();
-            Self { known: FileIdCache { settled, ..FileIdCache::of(own) }, folder }
+            Self { file_ids: FileIdCache { settling_seconds, ..FileIdCache::new(own) }, folder }
         }
 
-        fn at(&self, path: &str) -> PathBuf {
+        fn path(&self, path: &str) -> PathBuf {
             self.folder.path().join(path)
         }
 
-        fn has(&self, path: &str) -> bool {
-            let mark = file_id(&self.at(path).metadata().unwrap());
-            let has = self.known.contains(mark).unwrap();
-            assert_eq!(self.known.sorted_ids().unwrap().contains(&mark), has, "{path}");
+        fn is_protected(&self, path: &str) -> bool {
+            let id = file_id(&self.path(path).metadata().unwrap());
+            let has = self.file_ids.contains(id).unwrap();
+            assert_eq!(self.file_ids.sorted_ids().unwrap().contains(&id), has, "{path}");
             has
         }
 
         /// Changes folders and makes sure that their time stamps change, even on a file system with
         /// a coarse clock.
         fn change(&self, folders: &[&str], change: impl FnOnce(&Self)) {
-            let state = |name: &&str| self.at(name).metadata().ok().map(|meta| folder_state(&meta));
+            let state =
+                |name: &&str| self.path(name).metadata().ok().map(|meta| folder_state(&meta));
             let before: Vec<_> = folders.iter().map(state).collect();
             change(self);
             for (folder, before) in folders.iter().zip(before) {
                 while before.is_some() && state(folder) == before {
-                    let path = self.at(folder).join("tick");
+                    let path = self.path(folder).join("tick");
                     fs::write(&path, "").unwrap();
                     fs::remove_file(path).unwrap();
                 }
@@ -252,59 +258,72 @@ mod tests {
         }
     }
 
-    const ALWAYS: i64 = -1;
-    const NEVER: i64 = i64::MAX;
+    const SETTLED_AT_ONCE: i64 = -1;
+    const NEVER_SETTLED: i64 = i64::MAX;
 
     #[test]
     fn protected_file_ids_stay_correct_after_links_and_renames() {
-        for settled in [ALWAYS, NEVER] {
+        for settling_seconds in [SETTLED_AT_ONCE, NEVER_SETTLED] {
             let files = ["data/a", "data/deep/b", "data/deep/er/c", "own.yaml", "other/d", "e"];
-            let world = World::new(&files, &["data", "data/deep", "own.yaml", "gone"], settled);
+            let protected = ProtectedFolder::new(
+                &files,
+                &["data", "data/deep", "own.yaml", "gone"],
+                settling_seconds,
+            );
             let check = |more: &[&str]| {
                 for file in files {
                     let own = file.starts_with("data") || file == "own.yaml";
-                    assert_eq!(world.has(file), own || more.contains(&file), "{file}");
+                    assert_eq!(protected.is_protected(file), own || more.contains(&file), "{file}");
                 }
             };
-            let link = |from: &str, to: &str| fs::hard_link(world.at(from), world.at(to)).unwrap();
-            let rename = |from: &str, to: &str| fs::rename(world.at(from), world.at(to)).unwrap();
+            let link = |from: &str, to: &str| {
+                fs::hard_link(protected.path(from), protected.path(to)).unwrap()
+            };
+            let rename = |from: &str, to: &str| {
+                fs::rename(protected.path(from), protected.path(to)).unwrap()
+            };
             check(&[]);
             check(&[]);
-            world.change(&["data/deep/er"], |_| link("other/d", "data/deep/er/d"));
+            protected.change(&["data/deep/er"], |_| link("other/d", "data/deep/er/d"));
             check(&["other/d"]);
-            world.change(&["data", "data/deep"], |_| rename("data/deep/er", "data/moved"));
-            world.change(&["data/moved"], |world| {
+            protected.change(&["data", "data/deep"], |_| rename("data/deep/er", "data/moved"));
+            protected.change(&["data/moved"], |protected| {
                 link("e", "data/moved/e");
-                fs::remove_file(world.at("data/moved/d")).unwrap();
+                fs::remove_file(protected.path("data/moved/d")).unwrap();
             });
-            assert!(world.has("e") && world.has("data/moved/c") && !world.has("other/d"));
-            fs::write(world.at("new"), "own").unwrap();
+            assert!(
+                protected.is_protected("e")
+                    && protected.is_protected("data/moved/c")
+                    && !protected.is_protected("other/d")
+            );
+            fs::write(protected.path("new"), "own").unwrap();
             rename("new", "own.yaml");
-            assert!(world.has("own.yaml"));
-            fs::create_dir(world.at("gone")).unwrap();
-            assert!(!world.has("other/d"));
-            world.change(&["gone"], |_| link("other/d", "gone/x"));
-            assert!(world.has("other/d"));
+            assert!(protected.is_protected("own.yaml"));
+            fs::create_dir(protected.path("gone")).unwrap();
+            assert!(!protected.is_protected("other/d"));
+            protected.change(&["gone"], |_| link("other/d", "gone/x"));
+            assert!(protected.is_protected("other/d"));
             rename("own.yaml", "real.yaml");
-            symlink("real.yaml", world.at("own.yaml")).unwrap();
-            assert!(world.has("real.yaml"), "what Faber reads there now");
+            symlink("real.yaml", protected.path("own.yaml")).unwrap();
+            assert!(protected.is_protected("real.yaml"), "what Faber reads there now");
         }
     }
 
     /// Regression: each file with two names caused a walk through all of Faber's folders.
     #[test]
     fn unchanged_folders_are_not_read_again() {
-        let world = World::new(&["data/a", "data/deep/b"], &["data"], ALWAYS);
+        let protected =
+            ProtectedFolder::new(&["data/a", "data/deep/b"], &["data"], SETTLED_AT_ONCE);
         // A cached listing keeps its address.
         let lists = || {
-            assert!(world.has("data/deep/b"));
-            let folders = world.known.folders.lock().unwrap();
+            assert!(protected.is_protected("data/deep/b"));
+            let folders = protected.file_ids.folders.lock().unwrap();
             folders.values().map(|folder| folder.files.as_ptr()).collect::<Vec<_>>()
         };
         let before = lists();
         assert_eq!(lists(), before);
-        world.change(&["data"], |world| fs::write(world.at("data/c"), "").unwrap());
-        assert!(world.has("data/c"));
+        protected.change(&["data"], |protected| fs::write(protected.path("data/c"), "").unwrap());
+        assert!(protected.is_protected("data/c"));
         assert_eq!(lists()[1], before[1], "only the folder that has changed is read");
     }
 
@@ -312,21 +331,23 @@ mod tests {
     #[test]
     fn more_protected_files_than_the_limit_are_an_error() {
         let files = ["data/a", "data/b", "data/deep/c", "data/deep/d"];
-        for settled in [ALWAYS, NEVER] {
-            let mut world = World::new(&files, &["data"], settled);
-            for most in 0..5 {
-                world.known.set_limit(most);
+        for settling_seconds in [SETTLED_AT_ONCE, NEVER_SETTLED] {
+            let mut protected = ProtectedFolder::new(&files, &["data"], settling_seconds);
+            for max_entries in 0..5 {
+                protected.file_ids.set_limit(max_entries);
                 for _ in 0..2 {
-                    let err = world.known.contains((0, 0)).unwrap_err().to_string();
+                    let err = protected.file_ids.contains((0, 0)).unwrap_err().to_string();
                     assert!(err.contains("more than"), "{err}");
                 }
             }
-            world.known.set_limit(5);
-            assert!(world.has("data/deep/d"));
-            world.known.set_limit(4);
-            assert!(world.known.sorted_ids().is_err());
-            world.change(&["data/deep"], |world| fs::remove_file(world.at("data/deep/c")).unwrap());
-            assert!(world.has("data/deep/d"));
+            protected.file_ids.set_limit(5);
+            assert!(protected.is_protected("data/deep/d"));
+            protected.file_ids.set_limit(4);
+            assert!(protected.file_ids.sorted_ids().is_err());
+            protected.change(&["data/deep"], |protected| {
+                fs::remove_file(protected.path("data/deep/c")).unwrap()
+            });
+            assert!(protected.is_protected("data/deep/d"));
         }
     }
 }

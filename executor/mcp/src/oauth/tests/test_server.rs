@@ -27,8 +27,8 @@ use super::super::{
 use crate::{McpServer, redaction::Secrets};
 
 /// Both servers, and the stored logins of a caller.
-pub(crate) struct World {
-    pub(crate) here: String,
+pub(crate) struct TestServers {
+    pub(crate) base_url: String,
     pub(crate) logins: Logins,
     pub(crate) background: BackgroundTasks,
     pub(crate) gate: Arc<Gate>,
@@ -45,15 +45,15 @@ pub(crate) struct Gate {
 }
 
 struct Shared {
-    here: String,
+    base_url: String,
     gate: Arc<Gate>,
-    now: Mutex<Now>,
+    behavior: Mutex<ServerBehavior>,
 }
 
 /// The behaviour of the servers, which a test can change at any time.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fault of the servers")]
-pub(crate) struct Now {
+pub(crate) struct ServerBehavior {
     /// The authorization server that the metadata name. `None` means the test server itself.
     pub(crate) issuer: Option<String>,
     /// Further fields of the metadata.
@@ -61,64 +61,67 @@ pub(crate) struct Now {
     /// The metadata are only at the address that a rejection names.
     pub(crate) is_hidden: bool,
     /// There are no metadata at all.
-    pub(crate) is_bare: bool,
+    pub(crate) has_no_metadata: bool,
     /// The server rejects every token.
-    pub(crate) takes_none: bool,
+    pub(crate) rejects_every_token: bool,
     /// The server rejects tokens for its event stream.
-    pub(crate) is_deaf: bool,
+    pub(crate) rejects_stream: bool,
     /// The authorization server fails every request.
-    pub(crate) is_down: bool,
+    pub(crate) fails_every_request: bool,
     /// The next answer of the authorization server is held back.
-    pub(crate) is_held: bool,
+    pub(crate) holds_next_answer: bool,
     /// The answer to the next message, as a stream that breaks off.
     pub(crate) stream: Option<String>,
     pub(crate) access: BTreeSet<String>,
     pub(crate) refresh: Option<String>,
     pub(crate) clients: BTreeSet<String>,
     /// All requests: method and path, the `Authorization` header, and the body.
-    pub(crate) heard: Vec<(String, String, String)>,
+    pub(crate) requests: Vec<(String, String, String)>,
     /// The expiry of the secrets of newly registered clients.
     pub(crate) secret_until: u64,
     granted: usize,
 }
 
-impl World {
+impl TestServers {
     pub(crate) async fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let here = format!("http://{}", listener.local_addr().unwrap());
+        let base_url = format!("http://{}", listener.local_addr().unwrap());
         let gate = Arc::new(Gate::default());
-        let now = Now {
+        let behavior = ServerBehavior {
             access: ["access-0".to_owned()].into(),
             refresh: Some("refresh-0".to_owned()),
             clients: ["client-0".to_owned()].into(),
-            ..Now::default()
+            ..ServerBehavior::default()
         };
-        let shared =
-            Arc::new(Shared { here: here.clone(), gate: Arc::clone(&gate), now: Mutex::new(now) });
+        let shared = Arc::new(Shared {
+            base_url: base_url.clone(),
+            gate: Arc::clone(&gate),
+            behavior: Mutex::new(behavior),
+        });
         let routes = Router::new().fallback(answer).with_state(Arc::clone(&shared));
         let mut tasks = JoinSet::new();
         tasks.spawn(async { axum::serve(listener, routes).await });
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().to_owned());
         let background = BackgroundTasks::default();
-        Self { here, logins, background, gate, shared, _folder: folder, _tasks: tasks }
+        Self { base_url, logins, background, gate, shared, _folder: folder, _tasks: tasks }
     }
 
-    pub(crate) fn now(&self) -> MutexGuard<'_, Now> {
-        self.shared.now()
+    pub(crate) fn behavior(&self) -> MutexGuard<'_, ServerBehavior> {
+        self.shared.behavior()
     }
 
     /// Returns the number of requests with this method and path.
-    pub(crate) fn heard(&self, what: &str) -> usize {
-        self.now().heard.iter().filter(|(request, ..)| request == what).count()
+    pub(crate) fn count_requests(&self, what: &str) -> usize {
+        self.behavior().requests.iter().filter(|(request, ..)| request == what).count()
     }
 
     pub(crate) fn url(&self) -> Url {
-        format!("{}/mcp", self.here).parse().unwrap()
+        format!("{}/mcp", self.base_url).parse().unwrap()
     }
 
     /// Returns the configuration of the server, with `auth`.
-    pub(crate) fn configured(&self, auth: Value) -> McpServer {
+    pub(crate) fn server_config(&self, auth: Value) -> McpServer {
         let mut server = json!({ "url": self.url() });
         server["auth"] = auth;
         serde_json::from_value(server).unwrap()
@@ -126,10 +129,10 @@ impl World {
 
     /// Returns the token source of the server, configured with `auth`.
     pub(crate) fn bearer(&self, auth: Value) -> Bearer {
-        self.bearer_of(&self.url(), auth)
+        self.bearer_for(&self.url(), auth)
     }
 
-    pub(crate) fn bearer_of(&self, server: &Url, auth: Value) -> Bearer {
+    pub(crate) fn bearer_for(&self, server: &Url, auth: Value) -> Bearer {
         let oauth = serde_json::from_value(auth).unwrap();
         let secrets = Arc::new(Secrets::default());
         let (set, logins, background) = (&set(), Some(&self.logins), &self.background);
@@ -137,12 +140,12 @@ impl World {
     }
 
     pub(in super::super) fn store(&self) -> TokenStore {
-        self.logins.store_of(&set(), &self.url())
+        self.logins.store_for(&set(), &self.url())
     }
 
     /// Stores an expired login, with a refresh token if there is one.
-    pub(crate) fn keep(&self, refresh: Option<&str>) {
-        let issuer = self.now().issuer.clone().unwrap_or_else(|| self.here.clone());
+    pub(crate) fn store_expired_login(&self, refresh: Option<&str>) {
+        let issuer = self.behavior().issuer.clone().unwrap_or_else(|| self.base_url.clone());
         let record: LoginRecord = serde_json::from_value(json!({
             "client": { "id": "client-0", "redirect": "http://127.0.0.1:1/callback", "issuer": issuer },
             "granted": {
@@ -170,36 +173,39 @@ pub(crate) fn set() -> ToolSetName {
 }
 
 impl Shared {
-    fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap()
+    fn behavior(&self) -> MutexGuard<'_, ServerBehavior> {
+        self.behavior.lock().unwrap()
     }
 
     fn metadata(&self) -> Value {
-        let here = &self.here;
+        let base_url = &self.base_url;
         let mut metadata = json!({
-            "issuer": here,
-            "authorization_endpoint": format!("{here}/authorize"),
-            "token_endpoint": format!("{here}/token"),
-            "registration_endpoint": format!("{here}/register"),
-            "revocation_endpoint": format!("{here}/revoke"),
+            "issuer": base_url,
+            "authorization_endpoint": format!("{base_url}/authorize"),
+            "token_endpoint": format!("{base_url}/token"),
+            "registration_endpoint": format!("{base_url}/register"),
+            "revocation_endpoint": format!("{base_url}/revoke"),
             "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
         });
-        for (name, value) in self.now().more.as_object().into_iter().flatten() {
+        for (name, value) in self.behavior().more.as_object().into_iter().flatten() {
             metadata[name] = value.clone();
         }
         metadata
     }
 
     fn resource(&self) -> Value {
-        let issuer = self.now().issuer.clone().unwrap_or_else(|| self.here.clone());
-        json!({ "resource": format!("{}/mcp", self.here), "authorization_servers": [issuer] })
+        let issuer = self.behavior().issuer.clone().unwrap_or_else(|| self.base_url.clone());
+        json!({ "resource": format!("{}/mcp", self.base_url), "authorization_servers": [issuer] })
     }
 
     fn refusal(&self) -> Response {
-        let metadata = format!("Bearer resource_metadata=\"{}/metadata\"", self.here);
+        let metadata = format!("Bearer resource_metadata=\"{}/metadata\"", self.base_url);
         let mut response = StatusCode::UNAUTHORIZED.into_response();
-        let all = ["Basic realm=\"x\"", if self.now().is_bare { "Bearer" } else { &metadata }];
+        let all = [
+            "Basic realm=\"x\"",
+            if self.behavior().has_no_metadata { "Bearer" } else { &metadata },
+        ];
         for one in all {
             response.headers_mut().append(header::WWW_AUTHENTICATE, one.parse().unwrap());
         }
@@ -212,27 +218,27 @@ impl Shared {
             let field = form.split('&').find_map(|field| field.strip_prefix(&format!("{name}=")));
             field.unwrap_or_default().to_owned()
         };
-        let mut now = self.now();
+        let mut behavior = self.behavior();
         let refused = |why: &str| {
             let told = json!({ "error": why, "error_description": form });
             (StatusCode::BAD_REQUEST, Json(told)).into_response()
         };
-        if now.is_down {
+        if behavior.fails_every_request {
             return StatusCode::SERVICE_UNAVAILABLE.into_response();
         }
         let kind = field("grant_type");
-        let is_known = now.clients.contains(&field("client_id"));
+        let is_known = behavior.clients.contains(&field("client_id"));
         if !is_known && matches!(kind.as_str(), "refresh_token" | "authorization_code") {
             return refused("invalid_client");
         }
-        if kind == "refresh_token" && now.refresh.as_ref() != Some(&field("refresh_token")) {
+        if kind == "refresh_token" && behavior.refresh.as_ref() != Some(&field("refresh_token")) {
             return refused("invalid_grant");
         }
-        now.granted += 1;
+        behavior.granted += 1;
         let (access, refresh) =
-            (format!("access-{}", now.granted), format!("refresh-{}", now.granted));
-        now.access.insert(access.clone());
-        now.refresh = Some(refresh.clone());
+            (format!("access-{}", behavior.granted), format!("refresh-{}", behavior.granted));
+        behavior.access.insert(access.clone());
+        behavior.refresh = Some(refresh.clone());
         let mut token =
             json!({ "access_token": access, "token_type": "bearer", "expires_in": 3600 });
         if kind == "refresh_token" {
@@ -242,11 +248,11 @@ impl Shared {
     }
 
     /// Signs the caller's identity, as a company's identity provider does.
-    fn vouch(&self) -> Response {
+    fn sign_identity(&self) -> Response {
         let part = |part: Value| URL_SAFE_NO_PAD.encode(part.to_string());
         let header = part(json!({ "alg": "ES256", "typ": "oauth-id-jag+jwt" }));
         let claims = part(json!({
-            "iss": "https://company", "aud": self.here, "client_id": "robot",
+            "iss": "https://company", "aud": self.base_url, "client_id": "robot",
             "sub": "somebody", "jti": "1", "iat": unix_time(), "exp": unix_time() + 60,
         }));
         let told = json!({
@@ -258,33 +264,35 @@ impl Shared {
 
     fn register(&self, body: &str) -> Response {
         let mut client: Value = serde_json::from_str(body).unwrap();
-        let mut now = self.now();
-        let id = format!("client-{}", now.heard.len());
-        now.clients.insert(id.clone());
+        let mut behavior = self.behavior();
+        let id = format!("client-{}", behavior.requests.len());
+        behavior.clients.insert(id.clone());
         client["client_id"] = id.into();
-        if now.secret_until > 0 {
+        if behavior.secret_until > 0 {
             client["client_secret"] = "sesame-open".into();
-            client["client_secret_expires_at"] = now.secret_until.into();
+            client["client_secret_expires_at"] = behavior.secret_until.into();
         }
         (StatusCode::CREATED, Json(client)).into_response()
     }
 
-    fn served(&self, method: &Method, who: &str, body: &str) -> Response {
-        let mut now = self.now();
-        let is_known = who.strip_prefix("Bearer ").is_some_and(|token| now.access.contains(token));
-        let is_refused = now.takes_none || (now.is_deaf && method == Method::GET);
-        if method == Method::GET && now.is_hidden {
+    fn serve_mcp(&self, method: &Method, who: &str, body: &str) -> Response {
+        let mut behavior = self.behavior();
+        let is_known =
+            who.strip_prefix("Bearer ").is_some_and(|token| behavior.access.contains(token));
+        let is_refused =
+            behavior.rejects_every_token || (behavior.rejects_stream && method == Method::GET);
+        if method == Method::GET && behavior.is_hidden {
             return StatusCode::METHOD_NOT_ALLOWED.into_response();
         }
         if !is_known || is_refused {
-            drop(now);
+            drop(behavior);
             return self.refusal();
         }
         if method == Method::GET {
             let stream = Body::from(": heard\n\n");
             return ([(header::CONTENT_TYPE, "text/event-stream")], stream).into_response();
         }
-        if let Some(stream) = now.stream.take() {
+        if let Some(stream) = behavior.stream.take() {
             return ([(header::CONTENT_TYPE, "text/event-stream")], stream).into_response();
         }
         let asked: Value = serde_json::from_str(body).unwrap_or_default();
@@ -302,15 +310,15 @@ async fn answer(
     let body = String::from_utf8(body.to_vec()).unwrap();
     let who = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let who = who.unwrap_or_default().to_owned();
-    let (is_hidden, is_bare) = {
-        let mut now = shared.now();
-        now.heard.push((format!("{method} {uri}"), who.clone(), body.clone()));
-        (now.is_hidden, now.is_bare)
+    let (is_hidden, has_no_metadata) = {
+        let mut behavior = shared.behavior();
+        behavior.requests.push((format!("{method} {uri}"), who.clone(), body.clone()));
+        (behavior.is_hidden, behavior.has_no_metadata)
     };
     match uri.path() {
-        "/mcp" => shared.served(&method, &who, &body),
-        "/metadata" if !is_bare => Json(shared.resource()).into_response(),
-        "/.well-known/oauth-protected-resource/mcp" if !is_hidden && !is_bare => {
+        "/mcp" => shared.serve_mcp(&method, &who, &body),
+        "/metadata" if !has_no_metadata => Json(shared.resource()).into_response(),
+        "/.well-known/oauth-protected-resource/mcp" if !is_hidden && !has_no_metadata => {
             Json(shared.resource()).into_response()
         }
         "/as/.well-known/oauth-authorization-server"
@@ -318,21 +326,21 @@ async fn answer(
             if is_hidden =>
         {
             let mut metadata = shared.metadata();
-            metadata["issuer"] = format!("{}/as", shared.here).into();
+            metadata["issuer"] = format!("{}/as", shared.base_url).into();
             Json(metadata).into_response()
         }
-        "/.well-known/oauth-authorization-server" if !is_hidden && !is_bare => {
+        "/.well-known/oauth-authorization-server" if !is_hidden && !has_no_metadata => {
             Json(shared.metadata()).into_response()
         }
         "/token" => {
             let answer = shared.grant(&body);
-            if std::mem::take(&mut shared.now().is_held) {
+            if std::mem::take(&mut shared.behavior().holds_next_answer) {
                 shared.gate.arrived.notify_one();
                 shared.gate.opened.notified().await;
             }
             answer
         }
-        "/company" => shared.vouch(),
+        "/company" => shared.sign_identity(),
         "/register" => shared.register(&body),
         "/revoke" => StatusCode::OK.into_response(),
         _ => StatusCode::NOT_FOUND.into_response(),

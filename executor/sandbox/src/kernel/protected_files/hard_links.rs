@@ -30,13 +30,13 @@ pub(super) fn find_hard_links(own: &[PathBuf], folders: &[PathBuf]) -> io::Resul
 fn find_links_within(
     own: &[PathBuf],
     folders: &[PathBuf],
-    mut left: usize,
+    mut entries_left: usize,
 ) -> io::Result<Vec<PathBuf>> {
     let own = outermost_paths(own.to_vec());
     // Number of names that are not yet found, by file.
     let mut wanted: BTreeMap<FileId, u64> = BTreeMap::new();
     for path in &own {
-        visit_files(path, &mut left, |_, meta| {
+        visit_files(path, &mut entries_left, |_, meta| {
             if meta.nlink() > 1 {
                 let names = wanted.entry(file_id(meta)).or_insert(meta.nlink());
                 *names = names.saturating_sub(1);
@@ -50,7 +50,7 @@ fn find_links_within(
         if wanted.is_empty() {
             break;
         }
-        visit_files(folder, &mut left, |path, meta| {
+        visit_files(folder, &mut entries_left, |path, meta| {
             let is_own = || own.iter().any(|own_path| path.starts_with(own_path));
             if let Some(names) = wanted.get_mut(&file_id(meta)).filter(|_| !is_own()) {
                 found.push(path.to_owned());
@@ -67,7 +67,7 @@ fn find_links_within(
 /// read them either.
 fn visit_files(
     at: &Path,
-    left: &mut usize,
+    entries_left: &mut usize,
     mut see: impl FnMut(&Path, &Metadata) -> ControlFlow<()>,
 ) -> io::Result<()> {
     let mut next = vec![at.to_owned()];
@@ -75,7 +75,7 @@ fn visit_files(
         let Ok(meta) = path.symlink_metadata() else { continue };
         if meta.is_dir() {
             for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
-                *left = left.checked_sub(1).ok_or_else(too_many_error)?;
+                *entries_left = entries_left.checked_sub(1).ok_or_else(too_many_error)?;
                 next.push(entry.path());
             }
         } else if see(&path, &meta).is_break() {

@@ -9,11 +9,11 @@ use tempfile::TempDir;
 
 use super::*;
 
-struct World {
+struct TestFolder {
     folder: TempDir,
 }
 
-impl World {
+impl TestFolder {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("root")).unwrap();
@@ -35,7 +35,7 @@ impl World {
     fn run(&self, order: &LaunchOrder, script: &str) -> Result<String, String> {
         let run = || {
             let confinement = order.confinement.as_ref().unwrap();
-            protect_files(order, confinement, &Readable::read_system(&order.hidden))
+            protect_files(order, confinement, &ReadablePaths::read_system(&order.hidden))
                 .map_err(|err| err.to_string())?;
             let mut shell = Command::new("sh");
             shell.args(["-c", script]).current_dir(self.root());
@@ -47,52 +47,53 @@ impl World {
 }
 
 /// Returns whether a thread of this process can create a mount namespace. `root` can.
-fn has_view() -> bool {
+fn has_mount_namespace() -> bool {
     thread::scope(|scope| scope.spawn(|| mount_namespace::enter_namespace().is_ok()).join())
         .unwrap()
 }
 
 #[test]
 fn a_protected_path_that_does_not_exist_is_an_error() {
-    let world = World::new();
-    fs::write(world.root().join("store.db"), "pages").unwrap();
-    symlink("build/tool", world.root().join("tool")).unwrap();
+    let folder = TestFolder::new();
+    fs::write(folder.root().join("store.db"), "pages").unwrap();
+    symlink("build/tool", folder.root().join("tool")).unwrap();
     for (hidden, kept, named) in [
         (&["store.db", "store.db-journal"][..], &[][..], "store.db-journal"),
         (&["faber.yaml"], &[], "faber.yaml"),
         (&[], &["deep/run.sh"], "deep/run.sh"),
         (&[], &["tool"], "build/tool"),
     ] {
-        let err = world.run(&world.order(hidden, kept, Lifetime::Watched), "true").unwrap_err();
-        let path = world.root().join(named).display().to_string();
+        let err = folder.run(&folder.order(hidden, kept, Lifetime::Watched), "true").unwrap_err();
+        let path = folder.root().join(named).display().to_string();
         assert!(err.starts_with(&format!("`{path}` is Faber's own, lies where it may")), "{err}");
         assert!(err.contains("does not exist, so it cannot be hidden"), "{err}");
-        let err = world.run(&world.order(hidden, kept, Lifetime::Background), "true").unwrap_err();
+        let err =
+            folder.run(&folder.order(hidden, kept, Lifetime::Background), "true").unwrap_err();
         assert!(err.contains("a command in the background may live"), "{err}");
     }
-    let mut loose = world.order(&["faber.yaml"], &[], Lifetime::Watched);
+    let mut loose = folder.order(&["faber.yaml"], &[], Lifetime::Watched);
     loose.confinement.as_mut().unwrap().required = false;
-    world.run(&loose, "true").unwrap();
+    folder.run(&loose, "true").unwrap();
     // A command cannot create files outside its folders.
-    let outside = world.order(&["../faber.yaml"], &["/nowhere/run.sh"], Lifetime::Background);
-    world.run(&outside, "true").unwrap();
+    let outside = folder.order(&["../faber.yaml"], &["/nowhere/run.sh"], Lifetime::Background);
+    folder.run(&outside, "true").unwrap();
 }
 
 #[test]
 fn hard_links_are_hidden_and_kept_like_their_files() {
-    let world = World::new();
-    let root = world.root();
+    let folder = TestFolder::new();
+    let root = folder.root();
     fs::create_dir(root.join("deep")).unwrap();
     for own in ["../faber.yaml", "run.sh"] {
         fs::write(root.join(own), "own\n").unwrap();
     }
     fs::hard_link(root.join("../faber.yaml"), root.join("deep/hard.yaml")).unwrap();
     fs::hard_link(root.join("run.sh"), root.join("deep/hard.sh")).unwrap();
-    let order = world.order(&["../faber.yaml"], &["run.sh"], Lifetime::Watched);
+    let order = folder.order(&["../faber.yaml"], &["run.sh"], Lifetime::Watched);
     let script = "chmod 600 deep/hard.yaml; rm -f deep/hard.yaml; mv deep other; cat deep/hard.sh; \
                   echo x >> deep/hard.sh; echo new > deep/new; wc -c < deep/hard.yaml";
-    match world.run(&order, script) {
-        Err(err) => assert!(!has_view(), "{err}"),
+    match folder.run(&order, script) {
+        Err(err) => assert!(!has_mount_namespace(), "{err}"),
         Ok(said) => {
             assert!(said.starts_with("own\n0\n") && said.contains("Read-only"), "{said}");
             assert!(root.join("deep/new").exists());
@@ -100,25 +101,25 @@ fn hard_links_are_hidden_and_kept_like_their_files() {
     }
     assert_eq!(fs::read_to_string(root.join("deep/hard.yaml")).unwrap(), "own\n");
     assert_eq!(fs::read_to_string(root.join("run.sh")).unwrap(), "own\n");
-    let later = world.run(&world.order(&["../faber.yaml"], &[], Lifetime::Background), "true");
+    let later = folder.run(&folder.order(&["../faber.yaml"], &[], Lifetime::Background), "true");
     assert!(later.unwrap_err().contains("hard.yaml` is Faber's own"));
 }
 
 #[test]
 fn a_symlink_on_a_protected_path_stays_unchanged() {
-    let world = World::new();
-    let root = world.root();
+    let folder = TestFolder::new();
+    let root = folder.root();
     fs::create_dir_all(root.join("real/bin")).unwrap();
     for own in ["real/faber.yaml", "real/bin/tool"] {
         fs::write(root.join(own), "own\n").unwrap();
     }
     symlink("real", root.join("conf")).unwrap();
     symlink("conf/faber.yaml", root.join("faber.yaml")).unwrap();
-    let order = world.order(&["faber.yaml"], &["conf/bin/tool"], Lifetime::Watched);
+    let order = folder.order(&["faber.yaml"], &["conf/bin/tool"], Lifetime::Watched);
     let script = "cat conf/bin/tool; rm -f faber.yaml conf; ln -sfn /tmp conf; mv conf other; \
                   echo x > faber.yaml; mv real other; echo new > conf/new; echo new > bin";
-    match world.run(&order, script) {
-        Err(err) => assert!(!has_view(), "{err}"),
+    match folder.run(&order, script) {
+        Err(err) => assert!(!has_mount_namespace(), "{err}"),
         Ok(said) => assert!(said.starts_with("own\n") && said.contains("busy"), "{said}"),
     }
     for own in ["faber.yaml", "conf/bin/tool"] {
@@ -126,7 +127,7 @@ fn a_symlink_on_a_protected_path_stays_unchanged() {
     }
     assert_eq!(fs::read_link(root.join("conf")).unwrap(), Path::new("real"));
     assert_eq!(root.join("other").symlink_metadata().unwrap_err().kind(), ErrorKind::NotFound);
-    if has_view() {
+    if has_mount_namespace() {
         assert!(root.join("real/new").exists() && root.join("bin").exists());
     }
 }

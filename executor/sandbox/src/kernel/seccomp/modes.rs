@@ -8,7 +8,7 @@
 use nix::libc;
 use seccompiler::SeccompCmpOp;
 
-use super::Check;
+use super::ArgumentCheck;
 
 const SET_ID_BITS: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
 const MODE_CALLS: &[(libc::c_long, u8)] = &[
@@ -55,7 +55,7 @@ pub(super) const ATTRIBUTE_CALLS: [libc::c_long; 9] = [
 /// Requests of `ioctl` that change attributes: `FS_IOC_SETFLAGS` and `FS_IOC_FSSETXATTR`.
 pub(super) const ATTRIBUTE_REQUESTS: [u64; 2] = [0x4008_6602, 0x401c_5820];
 
-pub(super) fn set_id_checks() -> Vec<(libc::c_long, Vec<Check>)> {
+pub(super) fn set_id_checks() -> Vec<(libc::c_long, Vec<ArgumentCheck>)> {
     let mut calls = Vec::new();
     for bit in SET_ID_BITS {
         let has_bit = |at: u8| bit_check(at, u64::from(bit));
@@ -68,6 +68,6 @@ pub(super) fn set_id_checks() -> Vec<(libc::c_long, Vec<Check>)> {
     calls
 }
 
-fn bit_check(argument: u8, bit: u64) -> Check {
+fn bit_check(argument: u8, bit: u64) -> ArgumentCheck {
     (argument, SeccompCmpOp::MaskedEq(bit), bit)
 }

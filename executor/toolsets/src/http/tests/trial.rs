@@ -10,17 +10,17 @@ use toolbox::{Found, ReadyTool, SetStatus, ToolContext, Toolbox};
 
 use crate::sources::{SetConfig, Sources};
 
-/// Longer than the set's own time limit, so that the set reports the error.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// Longer than the set's own time limit, so that the set reports the error before the test fails.
+const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Stops the server when dropped.
-pub(crate) struct Served {
+pub(crate) struct TestServer {
     pub(crate) url: String,
     _tasks: JoinSet<()>,
 }
 
-impl Served {
-    pub(crate) async fn begin(router: Router) -> Self {
+impl TestServer {
+    pub(crate) async fn start(router: Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mut tasks = JoinSet::new();
@@ -29,14 +29,14 @@ impl Served {
     }
 }
 
-/// The set `s`.
-pub(crate) struct Set {
+/// A toolset called `s`, connected to its source.
+pub(crate) struct TestSet {
     pub(crate) toolbox: Toolbox,
     _sources: Sources,
 }
 
-impl Set {
-    pub(crate) fn begin(source: &Value) -> Self {
+impl TestSet {
+    pub(crate) fn start(source: &Value) -> Self {
         let set: SetConfig =
             serde_json::from_value(json!({ "name": "s", "source": source })).unwrap();
         let toolbox = Toolbox::default();
@@ -46,7 +46,7 @@ impl Set {
     }
 
     pub(crate) async fn ready(source: &Value) -> Self {
-        let set = Self::begin(source);
+        let set = Self::start(source);
         assert_eq!(set.status().await, SetStatus::Ready);
         set
     }
@@ -54,7 +54,7 @@ impl Set {
     pub(crate) async fn status(&self) -> SetStatus {
         let name = "s".parse().unwrap();
         self.toolbox.reconnect_set(&name);
-        self.toolbox.wait_for_set(&name, PATIENCE).await.unwrap()
+        self.toolbox.wait_for_set(&name, TEST_TIMEOUT).await.unwrap()
     }
 
     pub(crate) async fn error(&self) -> String {

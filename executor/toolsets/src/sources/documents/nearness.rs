@@ -6,36 +6,36 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Words {
+pub(super) struct WordIndex {
     /// By word: its rarity, and its weight in each text that contains it.
-    places: BTreeMap<String, (f64, Vec<(usize, f64)>)>,
+    occurrences: BTreeMap<String, (f64, Vec<(usize, f64)>)>,
     texts: usize,
 }
 
-impl Words {
-    pub(super) fn of<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
+impl WordIndex {
+    pub(super) fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
         let counted: Vec<BTreeMap<String, f64>> = texts.map(count_words).collect();
-        let mut places: BTreeMap<String, (f64, Vec<(usize, f64)>)> = BTreeMap::new();
+        let mut occurrences: BTreeMap<String, (f64, Vec<(usize, f64)>)> = BTreeMap::new();
         for (at, words) in counted.iter().enumerate() {
             for (word, count) in words {
-                places.entry(word.clone()).or_default().1.push((at, *count));
+                occurrences.entry(word.clone()).or_default().1.push((at, *count));
             }
         }
-        for (rarity, found) in places.values_mut() {
-            *rarity = rarity_of(found.len(), counted.len());
+        for (rarity, found) in occurrences.values_mut() {
+            *rarity = word_rarity(found.len(), counted.len());
         }
         let mut lengths = vec![0.0_f64; counted.len()];
-        for (rarity, found) in places.values() {
+        for (rarity, found) in occurrences.values() {
             for (at, count) in found {
                 lengths[*at] += (count * rarity).powi(2);
             }
         }
-        for (rarity, found) in places.values_mut() {
+        for (rarity, found) in occurrences.values_mut() {
             for (at, count) in found {
                 *count *= *rarity / lengths[*at].sqrt();
             }
         }
-        Self { places, texts: counted.len() }
+        Self { occurrences, texts: counted.len() }
     }
 
     /// Returns the texts that share a word with the question, with their similarity from 0 to 1.
@@ -44,8 +44,8 @@ impl Words {
         let (mut sums, mut length) = (vec![0.0_f64; self.texts], 0.0_f64);
         let mut met = BTreeSet::new();
         for (word, count) in count_words(question) {
-            let unknown = (rarity_of(0, self.texts), Vec::new());
-            let (rarity, found) = self.places.get(&word).unwrap_or(&unknown);
+            let unknown = (word_rarity(0, self.texts), Vec::new());
+            let (rarity, found) = self.occurrences.get(&word).unwrap_or(&unknown);
             let weight = count * rarity;
             length += weight.powi(2);
             for (at, share) in found {
@@ -53,8 +53,9 @@ impl Words {
                 met.insert(*at);
             }
         }
-        let near = |at: usize| (sums[at] / length.sqrt()).clamp(0.0, 1.0);
-        let mut nearest: Vec<(usize, f64)> = met.into_iter().map(|at| (at, near(at))).collect();
+        let similarity = |at: usize| (sums[at] / length.sqrt()).clamp(0.0, 1.0);
+        let mut nearest: Vec<(usize, f64)> =
+            met.into_iter().map(|at| (at, similarity(at))).collect();
         nearest.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         nearest
     }
@@ -73,6 +74,6 @@ fn count_words(text: &str) -> BTreeMap<String, f64> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵²")]
-fn rarity_of(found: usize, texts: usize) -> f64 {
+fn word_rarity(found: usize, texts: usize) -> f64 {
     1.0 + ((1 + texts) as f64 / (1 + found) as f64).ln()
 }

@@ -6,7 +6,7 @@ use toolbox::{ReadyTool, Tool, ToolContext};
 
 use super::*;
 
-fn shop() -> Value {
+fn shop_documents() -> Value {
     json!({
         "manual": {
             "description": "How things work.",
@@ -21,9 +21,9 @@ fn shop() -> Value {
     })
 }
 
-fn tools_of(context: &str, written: &Value) -> Vec<Arc<dyn Tool>> {
+fn document_tools(context: &str, written: &Value) -> Vec<Arc<dyn Tool>> {
     let documents = Arc::new(Documents::read(context, written).unwrap());
-    tools(&Documents::set_of(context).unwrap(), &documents, limits::OUTPUT_BYTES)
+    tools(&Documents::set_name_for_context(context).unwrap(), &documents, limits::OUTPUT_BYTES)
 }
 
 async fn call(tools: &[Arc<dyn Tool>], name: &str, parameters: Value) -> Result<Value, String> {
@@ -37,7 +37,7 @@ async fn call(tools: &[Arc<dyn Tool>], name: &str, parameters: Value) -> Result<
 
 #[tokio::test]
 async fn a_query_returns_the_nearest_documents() {
-    let tools = tools_of("shop", &shop());
+    let tools = document_tools("shop", &shop_documents());
     let listed = call(&tools, "list_rags", json!({})).await.unwrap();
     let expected = json!([
         { "id": "manual", "description": "How things work.", "documents": 3 },
@@ -78,8 +78,10 @@ async fn a_query_returns_the_nearest_documents() {
 
 #[tokio::test]
 async fn a_context_reads_only_its_own_documents() {
-    let (shop, admin) =
-        (tools_of("shop", &shop()), tools_of("admin", &json!({ "secret": [{ "content": "x" }] })));
+    let (shop, admin) = (
+        document_tools("shop", &shop_documents()),
+        document_tools("admin", &json!({ "secret": [{ "content": "x" }] })),
+    );
     let ask = |id: &str| json!({ "ragId": id, "query": "x" });
     for (tools, id, context) in [(&shop, "secret", "shop"), (&admin, "manual", "admin")] {
         let expected = format!("RAG with ID {id} not found in context {context}");
@@ -92,12 +94,12 @@ async fn a_context_reads_only_its_own_documents() {
 
 #[tokio::test]
 async fn a_large_collection_is_loaded_up_to_the_limit() {
-    let tools = tools_of("shop", &shop());
+    let tools = document_tools("shop", &shop_documents());
     let text = call(&tools, "load_rag", json!({ "ragId": "notes" })).await.unwrap();
     assert_eq!(text, "## doc_1\n\nThe cellar is damp.");
     let long: Vec<Value> = (0..100).map(|_| json!({ "content": "x".repeat(1 << 10) })).collect();
     let documents = Arc::new(Documents::read("c", &json!({ "long": long })).unwrap());
-    let tools = super::tools(&Documents::set_of("c").unwrap(), &documents, 64 << 10);
+    let tools = super::tools(&Documents::set_name_for_context("c").unwrap(), &documents, 64 << 10);
     let text = call(&tools, "load_rag", json!({ "ragId": "long" })).await.unwrap();
     let text = text.as_str().unwrap();
     assert!(text.len() <= 33 << 10, "{}", text.len());
@@ -125,5 +127,5 @@ fn wrong_documents_are_explained() {
         let err = Documents::read("c", &written).unwrap_err();
         assert!(err.starts_with(why), "{written}: {err}");
     }
-    assert!(Documents::set_of("my shop!").is_err());
+    assert!(Documents::set_name_for_context("my shop!").is_err());
 }

@@ -11,7 +11,7 @@ use shared::{
 };
 use toolbox::{Tool, ToolContext, function};
 
-use super::{super::builtin::within, Document, Documents};
+use super::{super::builtin::with_set_name, Document, Documents};
 
 const DEFAULT_LIMIT: usize = 5;
 const MAX_LIMIT: usize = 100;
@@ -19,12 +19,12 @@ const MAX_LIMIT: usize = 100;
 /// The parameters of `list_rags`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoParameters {}
 
 /// The parameters of `query_rag`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Ask {
+struct QueryParameters {
     /// Id of the collection, from `list_rags`.
     rag_id: String,
     /// Question or words to search for.
@@ -53,13 +53,13 @@ fn default_true() -> bool {
 /// The parameters of `load_rag`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Load {
+struct LoadParameters {
     /// Id of the collection, from `list_rags`.
     rag_id: String,
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct ListedCollection {
     id: String,
     description: String,
     documents: usize,
@@ -74,51 +74,51 @@ struct Match {
     metadata: Option<Value>,
 }
 
-/// Builds the tools of a set. An output has about `most` bytes at most.
+/// Builds the tools of a set. An output has about `max_bytes` bytes at most.
 pub(in super::super) fn tools(
     set: &ToolSetName,
     documents: &Arc<Documents>,
-    most: usize,
+    max_bytes: usize,
 ) -> Vec<Arc<dyn Tool>> {
     let (listed, asked, loaded) =
         (Arc::clone(documents), Arc::clone(documents), Arc::clone(documents));
     let tools = [
         function(
-            super::FIELD,
+            super::DOCUMENTS_FIELD,
             "list_rags",
             "Lists the collections of documents that this context offers.",
             Effect::Read,
-            move |Nothing {}, _: ToolContext| {
+            move |NoParameters {}, _: ToolContext| {
                 let listed = list_collections(&listed);
                 async move { Ok::<_, ToolError>(listed) }
             },
         ),
         function(
-            super::FIELD,
+            super::DOCUMENTS_FIELD,
             "query_rag",
             "Finds the documents of a collection that are nearest to a question.",
             Effect::Read,
-            move |ask: Ask, _: ToolContext| {
+            move |ask: QueryParameters, _: ToolContext| {
                 let found = find_documents(&asked, &ask);
                 async move { found }
             },
         ),
         function(
-            super::FIELD,
+            super::DOCUMENTS_FIELD,
             "load_rag",
             "Returns all documents of a collection as one text, for a prompt.",
             Effect::Read,
-            move |Load { rag_id }, _: ToolContext| {
-                let text = load_collection(&loaded, &rag_id, most);
+            move |LoadParameters { rag_id }, _: ToolContext| {
+                let text = load_collection(&loaded, &rag_id, max_bytes);
                 async move { text }
             },
         ),
     ];
-    tools.iter().map(|tool| within(set, tool)).collect()
+    tools.iter().map(|tool| with_set_name(set, tool)).collect()
 }
 
-fn list_collections(documents: &Documents) -> Vec<Listed> {
-    let listed = documents.collections.iter().map(|(id, collection)| Listed {
+fn list_collections(documents: &Documents) -> Vec<ListedCollection> {
+    let listed = documents.collections.iter().map(|(id, collection)| ListedCollection {
         id: id.clone(),
         description: collection.description.clone(),
         documents: collection.documents.len(),
@@ -126,7 +126,7 @@ fn list_collections(documents: &Documents) -> Vec<Listed> {
     listed.collect()
 }
 
-fn find_documents(documents: &Documents, ask: &Ask) -> Result<Vec<Match>, ToolError> {
+fn find_documents(documents: &Documents, ask: &QueryParameters) -> Result<Vec<Match>, ToolError> {
     let collection = documents.collection(&ask.rag_id).map_err(unknown_id_error)?;
     let near = collection.words.nearest(&ask.query).into_iter();
     let near = near.filter(|(_, similarity)| *similarity >= ask.similarity_threshold);
@@ -138,13 +138,13 @@ fn find_documents(documents: &Documents, ask: &Ask) -> Result<Vec<Match>, ToolEr
     Ok(found.collect())
 }
 
-fn load_collection(documents: &Documents, id: &str, most: usize) -> Result<String, ToolError> {
+fn load_collection(documents: &Documents, id: &str, max_bytes: usize) -> Result<String, ToolError> {
     let collection = documents.collection(id).map_err(unknown_id_error)?;
     let mut text = String::new();
     for (n, Document { id, content, .. }) in collection.documents.iter().enumerate() {
         let part = format!("## {id}\n\n{}\n\n", content.trim());
-        // A character may take two bytes as JSON, and seldom more.
-        if 2 * (text.len() + part.len()) > most {
+        // Counts each byte twice, because a character may take two bytes as JSON, and seldom more.
+        if 2 * (text.len() + part.len()) > max_bytes {
             let left = collection.documents.len() - n;
             let _ = write!(text, "({left} more documents: search them with `query_rag`)");
             break;

@@ -1,41 +1,41 @@
 //! Conversion of GraphQL responses into outputs and errors.
 
-use http_client::Reply;
+use http_client::HttpReply;
 use secrets::Redaction;
 use serde_json::Value;
 use shared::tool::{Effect, ToolError};
 
 use crate::{
-    http::answer::{failed_status, output},
+    http::answer::{error_for_status, read_output},
     template::text,
 };
 
 const MAX_SHOWN_ERRORS: usize = 10;
 
-pub(super) fn data(
-    reply: Reply,
+pub(super) fn read_data(
+    reply: HttpReply,
     field: &str,
     effect: Effect,
-    most: usize,
+    max_bytes: usize,
     redaction: &Redaction,
 ) -> Result<Value, ToolError> {
     let host = reply.host.clone();
-    // A response with an error status may have GraphQL errors, which say more than the status.
+    // Reads GraphQL errors first, because they say more than the error status.
     let refused =
         if reply.status.is_success() { None } else { status_error(&reply, effect, redaction) };
     if let Some(refused) = refused {
         return Err(refused);
     }
-    let answer = output(reply, effect, most, redaction)?;
+    let answer = read_output(reply, effect, max_bytes, redaction)?;
     let answer = match answer {
-        // Some servers declare JSON as text.
+        // Parses a text, because some servers declare JSON as text.
         Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::Null),
         other => other,
     };
     if let Some(message) = first_error(&answer) {
         let error = ToolError::failed(message);
-        // Without `data`, the request is invalid and stays so. With `data`, another attempt would
-        // repeat the part of a mutation that succeeded.
+        // Forbids a retry. Without `data`, the request is invalid and stays so. With `data`,
+        // another attempt would repeat the part of a mutation that succeeded.
         let may_help = answer.get("data").is_some() && effect != Effect::Once;
         return Err(if may_help { error } else { error.without_retry() });
     }
@@ -46,11 +46,11 @@ pub(super) fn data(
     })
 }
 
-fn status_error(reply: &Reply, effect: Effect, redaction: &Redaction) -> Option<ToolError> {
+fn status_error(reply: &HttpReply, effect: Effect, redaction: &Redaction) -> Option<ToolError> {
     let answer: Value = serde_json::from_slice(&reply.body).ok()?;
-    let said = redaction.clean(first_error(&answer)?);
+    let said = redaction.redact(first_error(&answer)?);
     let message = format!("`{}` answered {}: {said}", reply.host, reply.status);
-    Some(failed_status(reply.status, effect, message))
+    Some(error_for_status(reply.status, effect, message))
 }
 
 fn first_error(answer: &Value) -> Option<String> {
@@ -77,17 +77,17 @@ mod tests {
 
     use super::*;
 
-    fn failure(status: u16, effect: Effect, answer: &Value) -> ToolError {
+    fn call_error(status: u16, effect: Effect, answer: &Value) -> ToolError {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", "application/json".parse().unwrap());
-        let reply = Reply {
+        let reply = HttpReply {
             host: "h".to_owned(),
             status: StatusCode::from_u16(status).unwrap(),
             headers,
             body: answer.to_string().into_bytes(),
             is_cut: false,
         };
-        data(reply, "f", effect, 999, &Redaction::default()).unwrap_err()
+        read_data(reply, "f", effect, 999, &Redaction::default()).unwrap_err()
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
             (504, Effect::Once, &refused, ErrorCode::OUTCOME_UNKNOWN, false, false),
             (503, Effect::Once, &refused, ErrorCode::UNAVAILABLE, true, true),
         ] {
-            let err = failure(status, effect, answer);
+            let err = call_error(status, effect, answer);
             let found = (err.code, err.retryable, err.is_definite);
             assert_eq!(found, (code, retryable, is_definite), "{status} {effect:?} {answer}");
         }

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::{Map, Value, json};
 
-use super::introspection::{Argument, Kind, Ref, Types};
-use crate::sources::offer::cut;
+use super::introspection::{Argument, Kind, TypeRef, Types};
+use crate::sources::offer::clip_text;
 
 const MAX_DESCRIPTION_BYTES: usize = 300;
 /// Input objects with a full schema in one tool. Others accept any object.
@@ -14,20 +14,20 @@ const MAX_ENUM_VALUES: usize = 500;
 
 /// Fields and enum values in all schemas of an endpoint, and the limits for one tool. Some
 /// endpoints have thousands of fields with the same input objects.
-const TOTAL_NODES: usize = 240_000;
-const NODES_PER_TOOL: (usize, usize) = (40, 4_000);
+const MAX_TOTAL_NODES: usize = 240_000;
+const NODE_LIMITS_PER_TOOL: (usize, usize) = (40, 4_000);
 
 /// Returns the nodes that each of `tools` schemas may have.
-pub(super) fn share(tools: usize) -> usize {
-    (TOTAL_NODES / tools.max(1)).clamp(NODES_PER_TOOL.0, NODES_PER_TOOL.1)
+pub(super) fn nodes_per_tool(tools: usize) -> usize {
+    (MAX_TOTAL_NODES / tools.max(1)).clamp(NODE_LIMITS_PER_TOOL.0, NODE_LIMITS_PER_TOOL.1)
 }
 
 /// Makes the schema of a field's arguments. Input objects become `$defs`, because they may be
 /// recursive. After `max_nodes` nodes, further input objects accept any object.
-pub(super) fn schema(types: &Types, arguments: &[Argument], max_nodes: usize) -> Value {
+pub(super) fn build_schema(types: &Types, arguments: &[Argument], max_nodes: usize) -> Value {
     let mut builder = SchemaBuilder {
         types,
-        known: BTreeSet::new(),
+        defined: BTreeSet::new(),
         queue: VecDeque::new(),
         nodes: 0,
         max_nodes,
@@ -39,7 +39,8 @@ pub(super) fn schema(types: &Types, arguments: &[Argument], max_nodes: usize) ->
             defs.insert(name, json!({ "type": "object" }));
             continue;
         }
-        let fields = types.all.get(&name).and_then(|known| known.input_fields.as_deref());
+        let fields =
+            types.by_name.get(&name).and_then(|definition| definition.input_fields.as_deref());
         let made = builder.object_schema(fields.unwrap_or_default());
         defs.insert(name, made);
     }
@@ -52,7 +53,7 @@ pub(super) fn schema(types: &Types, arguments: &[Argument], max_nodes: usize) ->
 struct SchemaBuilder<'a> {
     types: &'a Types,
     /// Names of the input objects that have, or will get, an entry in `$defs`.
-    known: BTreeSet<String>,
+    defined: BTreeSet<String>,
     /// Names of the input objects whose entries are still missing.
     queue: VecDeque<String>,
     nodes: usize,
@@ -68,13 +69,13 @@ impl SchemaBuilder<'_> {
         let mut properties = Map::new();
         self.nodes += arguments.len();
         for argument in arguments {
-            let mut made = self.value_schema(&argument.of);
+            let mut made = self.value_schema(&argument.type_ref);
             if let (Some(about), Value::Object(fields)) = (&argument.description, &mut made)
                 && !about.trim().is_empty()
             {
                 fields.insert(
                     "description".to_owned(),
-                    json!(cut(about.trim(), MAX_DESCRIPTION_BYTES)),
+                    json!(clip_text(about.trim(), MAX_DESCRIPTION_BYTES)),
                 );
             }
             properties.insert(argument.name.clone(), made);
@@ -93,12 +94,12 @@ impl SchemaBuilder<'_> {
     }
 
     /// A type without `!` may be null.
-    fn value_schema(&mut self, of: &Ref) -> Value {
-        if of.kind == Kind::NonNull {
-            let inner = of.of_type.as_deref();
+    fn value_schema(&mut self, type_ref: &TypeRef) -> Value {
+        if type_ref.kind == Kind::NonNull {
+            let inner = type_ref.of_type.as_deref();
             return inner.map_or_else(|| json!({}), |inner| self.non_null_schema(inner));
         }
-        let mut made = self.non_null_schema(of);
+        let mut made = self.non_null_schema(type_ref);
         match made.get("type").cloned() {
             Some(Value::String(one)) => made["type"] = json!([one, "null"]),
             Some(Value::Array(mut all)) => {
@@ -116,16 +117,18 @@ impl SchemaBuilder<'_> {
         made
     }
 
-    fn non_null_schema(&mut self, of: &Ref) -> Value {
-        if of.kind == Kind::List {
-            let items =
-                of.of_type.as_deref().map_or_else(|| json!({}), |inner| self.value_schema(inner));
+    fn non_null_schema(&mut self, type_ref: &TypeRef) -> Value {
+        if type_ref.kind == Kind::List {
+            let items = type_ref
+                .of_type
+                .as_deref()
+                .map_or_else(|| json!({}), |inner| self.value_schema(inner));
             return json!({ "type": "array", "items": items });
         }
-        let Some((name, known)) = self.types.named(of) else { return json!({}) };
-        match known.kind {
+        let Some((name, definition)) = self.types.named_type(type_ref) else { return json!({}) };
+        match definition.kind {
             Kind::Enum => {
-                let values = known.enum_values.as_deref().unwrap_or_default();
+                let values = definition.enum_values.as_deref().unwrap_or_default();
                 if values.is_empty() || values.len() > MAX_ENUM_VALUES || self.is_full() {
                     return json!({ "type": "string" });
                 }
@@ -134,16 +137,16 @@ impl SchemaBuilder<'_> {
                 json!({ "type": "string", "enum": values })
             }
             Kind::InputObject => self.input_schema(name),
-            _ => scalar(name),
+            _ => scalar_schema(name),
         }
     }
 
     fn input_schema(&mut self, name: &str) -> Value {
-        if !self.known.contains(name) {
-            if self.known.len() >= MAX_INPUT_OBJECTS || self.is_full() {
+        if !self.defined.contains(name) {
+            if self.defined.len() >= MAX_INPUT_OBJECTS || self.is_full() {
                 return json!({ "type": "object" });
             }
-            self.known.insert(name.to_owned());
+            self.defined.insert(name.to_owned());
             self.queue.push_back(name.to_owned());
         }
         json!({ "$ref": format!("#/$defs/{name}") })
@@ -151,7 +154,7 @@ impl SchemaBuilder<'_> {
 }
 
 /// Returns the schema of a scalar. A custom scalar accepts any value.
-pub(super) fn scalar(name: &str) -> Value {
+pub(super) fn scalar_schema(name: &str) -> Value {
     match name {
         "Int" => json!({ "type": "integer" }),
         "Float" => json!({ "type": "number" }),
@@ -169,7 +172,7 @@ mod tests {
     use super::*;
 
     /// Input objects that each contain all others, as in endpoints over databases.
-    fn database(tables: usize) -> Types {
+    fn database_types(tables: usize) -> Types {
         let input = |n: usize| json!({ "kind": "INPUT_OBJECT", "name": format!("i{n}") });
         let all = || (0..tables).map(|n| json!({ "name": format!("f{n}"), "type": input(n) }));
         let inputs = (0..tables).map(|n| {
@@ -189,16 +192,17 @@ mod tests {
 
     #[test]
     fn argument_schemas_of_a_large_endpoint_stay_within_a_budget() {
-        let types = database(300);
+        let types = database_types(300);
         let fields = types.fields(types.query.as_deref());
-        let most = share(fields.len());
-        let sizes = fields.iter().map(|field| schema(&types, &field.args, most).to_string().len());
+        let most = nodes_per_tool(fields.len());
+        let sizes =
+            fields.iter().map(|field| build_schema(&types, &field.args, most).to_string().len());
         let bytes: usize = sizes.sum();
         // Without the budget there are 300 schemas with 60 input objects of 300 fields each.
         assert!(bytes < 60 << 20, "{bytes}");
-        assert!(share(1) <= 4_000 && share(1_000_000) >= 40);
-        let whole = schema(&database(5), &fields[0].args, share(1));
+        assert!(nodes_per_tool(1) <= 4_000 && nodes_per_tool(1_000_000) >= 40);
+        let whole = build_schema(&database_types(5), &fields[0].args, nodes_per_tool(1));
         assert_eq!(whole["$defs"].as_object().unwrap().len(), 5, "all arguments that fit are kept");
-        assert!(Schema::new(&schema(&types, &fields[0].args, 1)).is_ok());
+        assert!(Schema::new(&build_schema(&types, &fields[0].args, 1)).is_ok());
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 /// The introspection query. It unwraps seven levels of lists and non-null types.
-pub(super) const QUERY: &str = "query IntrospectionQuery { __schema { \
+pub(super) const INTROSPECTION_QUERY: &str = "query IntrospectionQuery { __schema { \
     queryType { name } mutationType { name } \
     types { kind name \
         fields(includeDeprecated: true) { name description args { ...I } type { ...T } } \
@@ -18,7 +18,7 @@ pub(super) const QUERY: &str = "query IntrospectionQuery { __schema { \
 
 #[derive(Debug)]
 pub(super) struct Types {
-    pub(super) all: BTreeMap<String, Type>,
+    pub(super) by_name: BTreeMap<String, Type>,
     pub(super) query: Option<String>,
     pub(super) mutation: Option<String>,
 }
@@ -26,13 +26,13 @@ pub(super) struct Types {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Schema {
-    query_type: Option<Named>,
-    mutation_type: Option<Named>,
+    query_type: Option<NamedType>,
+    mutation_type: Option<NamedType>,
     types: Vec<Type>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Named {
+pub(super) struct NamedType {
     pub(super) name: String,
 }
 
@@ -43,8 +43,8 @@ pub(super) struct Type {
     name: String,
     pub(super) fields: Option<Vec<Field>>,
     pub(super) input_fields: Option<Vec<Argument>>,
-    pub(super) enum_values: Option<Vec<Named>>,
-    pub(super) possible_types: Option<Vec<Named>>,
+    pub(super) enum_values: Option<Vec<NamedType>>,
+    pub(super) possible_types: Option<Vec<NamedType>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -67,7 +67,7 @@ pub(super) struct Field {
     #[serde(default)]
     pub(super) args: Vec<Argument>,
     #[serde(rename = "type")]
-    pub(super) of: Ref,
+    pub(super) type_ref: TypeRef,
 }
 
 /// An argument of a field, or a field of an input.
@@ -77,27 +77,27 @@ pub(super) struct Argument {
     pub(super) name: String,
     pub(super) description: Option<String>,
     #[serde(rename = "type")]
-    pub(super) of: Ref,
+    pub(super) type_ref: TypeRef,
     pub(super) default_value: Option<String>,
 }
 
 /// A use of a type: a name, or a list or non-null type around it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Ref {
+pub(super) struct TypeRef {
     pub(super) kind: Kind,
     pub(super) name: Option<String>,
-    pub(super) of_type: Option<Box<Ref>>,
+    pub(super) of_type: Option<Box<TypeRef>>,
 }
 
 impl Types {
-    /// Parses the result of [`QUERY`].
+    /// Parses the result of [`INTROSPECTION_QUERY`].
     pub(super) fn read(schema: Value) -> Result<Self, String> {
         let schema: Schema = serde_json::from_value(schema)
             .map_err(|err| format!("its schema cannot be read: {err}"))?;
         let all = schema.types.into_iter().map(|known| (known.name.clone(), known)).collect();
         Ok(Self {
-            all,
+            by_name: all,
             query: schema.query_type.map(|named| named.name),
             mutation: schema.mutation_type.map(|named| named.name),
         })
@@ -106,29 +106,29 @@ impl Types {
     /// Returns the fields of a type. An unknown type has none.
     pub(super) fn fields(&self, name: Option<&str>) -> &[Field] {
         let fields =
-            name.and_then(|name| self.all.get(name)).and_then(|known| known.fields.as_deref());
+            name.and_then(|name| self.by_name.get(name)).and_then(|known| known.fields.as_deref());
         fields.unwrap_or_default()
     }
 
     /// Returns the named type inside lists and non-null types.
-    pub(super) fn named<'a>(&'a self, of: &'a Ref) -> Option<(&'a str, &'a Type)> {
-        let name = of.base()?;
-        Some((name, self.all.get(name)?))
+    pub(super) fn named_type<'a>(&'a self, type_ref: &'a TypeRef) -> Option<(&'a str, &'a Type)> {
+        let name = type_ref.base_name()?;
+        Some((name, self.by_name.get(name)?))
     }
 }
 
-impl Ref {
+impl TypeRef {
     /// Returns the name inside lists and non-null types.
-    pub(super) fn base(&self) -> Option<&str> {
+    pub(super) fn base_name(&self) -> Option<&str> {
         match &self.of_type {
-            Some(inner) => inner.base(),
+            Some(inner) => inner.base_name(),
             None => self.name.as_deref(),
         }
     }
 
     /// Returns the type in GraphQL syntax, such as `[ID!]!`.
-    pub(super) fn written(&self) -> String {
-        let inner = || self.of_type.as_ref().map(|inner| inner.written()).unwrap_or_default();
+    pub(super) fn to_graphql(&self) -> String {
+        let inner = || self.of_type.as_ref().map(|inner| inner.to_graphql()).unwrap_or_default();
         match self.kind {
             Kind::NonNull => format!("{}!", inner()),
             Kind::List => format!("[{}]", inner()),
@@ -139,6 +139,6 @@ impl Ref {
 
 impl Argument {
     pub(super) fn is_required(&self) -> bool {
-        self.of.kind == Kind::NonNull && self.default_value.is_none()
+        self.type_ref.kind == Kind::NonNull && self.default_value.is_none()
     }
 }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::{
-    arguments::scalar,
-    introspection::{Argument, Field, Kind, Ref, Type, Types},
+    arguments::scalar_schema,
+    introspection::{Argument, Field, Kind, Type, TypeRef, Types},
 };
 
 /// Fields of one selection, which keep a request small.
@@ -19,34 +19,38 @@ const MAX_SEARCHED_OBJECTS: usize = 10_000;
 
 /// Returns the selection below a field, and the schema of the selected value. The text is empty for
 /// a scalar.
-pub(super) fn select(types: &Types, of: &Ref, depth: usize) -> (String, Value) {
-    let mut selector =
-        Selector { types, left: MAX_FIELDS, looks: MAX_SEARCHED_OBJECTS, path: Vec::new() };
-    let made = selector.select_value(of, depth);
+pub(super) fn select(types: &Types, type_ref: &TypeRef, depth: usize) -> (String, Value) {
+    let mut selector = Selector {
+        types,
+        fields_left: MAX_FIELDS,
+        searched_objects: MAX_SEARCHED_OBJECTS,
+        path: Vec::new(),
+    };
+    let made = selector.select_value(type_ref, depth);
     made.unwrap_or_else(|| (" { __typename }".to_owned(), json!({})))
 }
 
 struct Selector<'a> {
     types: &'a Types,
-    left: usize,
-    looks: usize,
+    fields_left: usize,
+    searched_objects: usize,
     path: Vec<&'a str>,
 }
 
 impl<'a> Selector<'a> {
     /// Returns the selection below a value of the type, and its schema. Returns `None` if the field
     /// is left out.
-    fn select_value(&mut self, of: &'a Ref, depth: usize) -> Option<(String, Value)> {
-        let (name, known) = self.types.named(of)?;
+    fn select_value(&mut self, type_ref: &'a TypeRef, depth: usize) -> Option<(String, Value)> {
+        let (name, known) = self.types.named_type(type_ref)?;
         let (text, schema) = match known.kind {
-            Kind::Scalar => (String::new(), scalar(name)),
+            Kind::Scalar => (String::new(), scalar_schema(name)),
             Kind::Enum => (String::new(), json!({ "type": "string" })),
             Kind::Object | Kind::Interface | Kind::Union => {
                 self.select_object(name, known, depth)?
             }
             Kind::InputObject | Kind::List | Kind::NonNull => return None,
         };
-        Some((text, wrap_schema(of, schema)))
+        Some((text, wrap_schema(type_ref, schema)))
     }
 
     fn select_object(
@@ -58,7 +62,7 @@ impl<'a> Selector<'a> {
         if depth == 0 || self.path.contains(&name) {
             return None;
         }
-        self.looks = self.looks.checked_sub(1)?;
+        self.searched_objects = self.searched_objects.checked_sub(1)?;
         self.path.push(name);
         let mut words = Vec::new();
         let mut properties = Map::new();
@@ -88,21 +92,25 @@ impl<'a> Selector<'a> {
         words: &mut Vec<String>,
         properties: &mut Map<String, Value>,
     ) {
-        let (plain, objects): (Vec<_>, Vec<_>) =
-            fields.iter().filter(|field| is_open(field)).partition(|field| self.is_plain(field));
+        let (plain, objects): (Vec<_>, Vec<_>) = fields
+            .iter()
+            .filter(|field| has_no_required_argument(field))
+            .partition(|field| self.is_scalar_or_enum(field));
         for field in plain.into_iter().chain(objects) {
-            if self.left == 0 {
+            if self.fields_left == 0 {
                 return;
             }
-            let Some((text, schema)) = self.select_value(&field.of, depth - 1) else { continue };
-            self.left = self.left.saturating_sub(1);
+            let Some((text, schema)) = self.select_value(&field.type_ref, depth - 1) else {
+                continue;
+            };
+            self.fields_left = self.fields_left.saturating_sub(1);
             words.push(format!("{}{text}", field.name));
             properties.insert(field.name.clone(), schema);
         }
     }
 
-    fn is_plain(&self, field: &Field) -> bool {
-        let known = self.types.named(&field.of);
+    fn is_scalar_or_enum(&self, field: &Field) -> bool {
+        let known = self.types.named_type(&field.type_ref);
         known.is_some_and(|(_, known)| matches!(known.kind, Kind::Scalar | Kind::Enum))
     }
 
@@ -110,27 +118,28 @@ impl<'a> Selector<'a> {
     /// name and different types, only the first is selected, because a response cannot have both.
     fn select_members(
         &mut self,
-        of: &'a Type,
+        parent: &'a Type,
         words: &mut Vec<String>,
         properties: &mut Map<String, Value>,
     ) {
         let mut meanings: BTreeMap<&str, String> = BTreeMap::new();
         let own: BTreeSet<&str> =
-            of.fields.iter().flatten().map(|field| field.name.as_str()).collect();
-        for member in of.possible_types.as_deref().unwrap_or_default() {
+            parent.fields.iter().flatten().map(|field| field.name.as_str()).collect();
+        for member in parent.possible_types.as_deref().unwrap_or_default() {
             let fields = self.types.fields(Some(&member.name)).iter();
             let fields = fields.filter(|field| {
-                self.is_plain(field)
-                    && is_open(field)
+                self.is_scalar_or_enum(field)
+                    && has_no_required_argument(field)
                     && !own.contains(field.name.as_str())
-                    && *meanings.entry(&field.name).or_insert_with(|| field.of.written())
-                        == field.of.written()
+                    && *meanings.entry(&field.name).or_insert_with(|| field.type_ref.to_graphql())
+                        == field.type_ref.to_graphql()
             });
-            let fields: Vec<&Field> = fields.take(self.left).collect();
-            self.left -= fields.len();
+            let fields: Vec<&Field> = fields.take(self.fields_left).collect();
+            self.fields_left -= fields.len();
             for field in &fields {
-                // Objects of another type do not have the field.
-                let schema = self.select_value(&field.of, 1).map(|(_, schema)| allow_null(schema));
+                // Allows the field to be absent, because objects of another type do not have it.
+                let schema =
+                    self.select_value(&field.type_ref, 1).map(|(_, schema)| allow_null(schema));
                 properties.insert(field.name.clone(), schema.unwrap_or_else(|| json!({})));
             }
             let fields: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
@@ -141,21 +150,23 @@ impl<'a> Selector<'a> {
     }
 }
 
-fn is_open(field: &Field) -> bool {
+fn has_no_required_argument(field: &Field) -> bool {
     !field.args.iter().any(Argument::is_required)
 }
 
 /// Adds the lists and nulls of a type to the schema of its named type.
-fn wrap_schema(of: &Ref, inner: Value) -> Value {
-    match (of.kind, &of.of_type) {
-        (Kind::NonNull, Some(of)) => non_null_schema(of, inner),
-        _ => allow_null(non_null_schema(of, inner)),
+fn wrap_schema(type_ref: &TypeRef, inner: Value) -> Value {
+    match (type_ref.kind, &type_ref.of_type) {
+        (Kind::NonNull, Some(type_ref)) => non_null_schema(type_ref, inner),
+        _ => allow_null(non_null_schema(type_ref, inner)),
     }
 }
 
-fn non_null_schema(of: &Ref, inner: Value) -> Value {
-    match (of.kind, &of.of_type) {
-        (Kind::List, Some(of)) => json!({ "type": "array", "items": wrap_schema(of, inner) }),
+fn non_null_schema(type_ref: &TypeRef, inner: Value) -> Value {
+    match (type_ref.kind, &type_ref.of_type) {
+        (Kind::List, Some(type_ref)) => {
+            json!({ "type": "array", "items": wrap_schema(type_ref, inner) })
+        }
         _ => inner,
     }
 }
@@ -181,8 +192,8 @@ mod tests {
         let types =
             (0..12).flat_map(|level| (0..40).map(move |at| (level, at))).map(|(level, at)| {
                 let below = (0..40).map(|next| {
-                    let of = json!({ "kind": "OBJECT", "name": object(level + 1, next) });
-                    json!({ "name": format!("f{next}"), "args": [], "type": of })
+                    let type_ref = json!({ "kind": "OBJECT", "name": object(level + 1, next) });
+                    json!({ "name": format!("f{next}"), "args": [], "type": type_ref })
                 });
                 let fields: Vec<_> = below.filter(|_| level < 11).collect();
                 json!({ "kind": "OBJECT", "name": object(level, at), "fields": fields })
@@ -190,7 +201,7 @@ mod tests {
         let types: Vec<_> = types.collect();
         let types =
             Types::read(json!({ "queryType": { "name": "o0_0" }, "types": types })).unwrap();
-        let of = &types.fields(types.query.as_deref())[0].of;
-        assert_eq!(select(&types, of, 10).0, " { __typename }");
+        let type_ref = &types.fields(types.query.as_deref())[0].type_ref;
+        assert_eq!(select(&types, type_ref, 10).0, " { __typename }");
     }
 }

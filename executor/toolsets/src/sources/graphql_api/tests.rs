@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use shared::tool::{Effect, ErrorCode};
 use toolbox::SetStatus;
 
-use crate::http::tests::trial::{Served, Set};
+use crate::http::tests::trial::{TestServer, TestSet};
 
 #[derive(Clone)]
 struct Author {
@@ -192,7 +192,7 @@ impl Mutations {
     }
 }
 
-async fn endpoint() -> Served {
+async fn start_endpoint() -> TestServer {
     let schema =
         Schema::build(Queries, Mutations, EmptySubscription).data(Library::default()).finish();
     let answer = move |headers: HeaderMap, Json(request): Json<async_graphql::Request>| {
@@ -204,21 +204,21 @@ async fn endpoint() -> Served {
             Json(serde_json::to_value(schema.execute(request).await).unwrap())
         }
     };
-    Served::begin(Router::new().route("/graphql", post(answer))).await
+    TestServer::start(Router::new().route("/graphql", post(answer))).await
 }
 
-async fn ready(served: &Served, more: Value) -> Set {
+async fn ready_set(served: &TestServer, more: Value) -> TestSet {
     let mut source = json!({ "graphql": { "url": format!("{}/graphql", served.url) } });
     for (key, value) in more.as_object().unwrap() {
         source["graphql"][key] = value.clone();
     }
-    Set::ready(&source).await
+    TestSet::ready(&source).await
 }
 
 #[tokio::test]
 async fn mutations_of_an_endpoint_can_be_called_in_sequence() {
-    let served = endpoint().await;
-    let set = ready(&served, json!({})).await;
+    let served = start_endpoint().await;
+    let set = ready_set(&served, json!({})).await;
     let author = set.call("createAuthor", json!({ "name": "Ada" })).await.unwrap();
     assert_eq!(author, json!({ "id": "1", "name": "Ada" }));
     // The value that a template such as `{{createAuthor.id}}` would pass.
@@ -237,8 +237,8 @@ async fn mutations_of_an_endpoint_can_be_called_in_sequence() {
 
 #[tokio::test]
 async fn root_fields_become_tools() {
-    let served = endpoint().await;
-    let set = ready(&served, json!({})).await;
+    let served = start_endpoint().await;
+    let set = ready_set(&served, json!({})).await;
     assert_eq!(
         set.names(),
         ["authors", "pets", "being", "count", "partial", "createAuthor", "createBook", "count_2"]
@@ -260,12 +260,12 @@ async fn root_fields_become_tools() {
 
 #[tokio::test]
 async fn a_configured_effect_does_not_turn_a_mutation_into_a_query() {
-    let served = endpoint().await;
+    let served = start_endpoint().await;
     let source = json!({
         "graphql": { "url": format!("{}/graphql", served.url) },
         "effects": { "s.count_2": "read", "create*": "idempotent", "*": "once" },
     });
-    let set = Set::ready(&source).await;
+    let set = TestSet::ready(&source).await;
     let effect = |name: &str| set.tool(name).definition().effect;
     assert_eq!(
         (effect("count_2"), effect("createBook"), effect("count")),
@@ -277,7 +277,7 @@ async fn a_configured_effect_does_not_turn_a_mutation_into_a_query() {
 
 #[tokio::test]
 async fn a_selection_has_the_configured_depth() {
-    let served = endpoint().await;
+    let served = start_endpoint().await;
     for (depth, expected) in [
         (1, json!({ "id": "1", "name": "Ada" })),
         (
@@ -285,7 +285,8 @@ async fn a_selection_has_the_configured_depth() {
             json!({ "id": "1", "name": "Ada", "books": [{ "book": { "id": "0", "title": "T", "authorId": "1", "kind": "NOVEL" } }] }),
         ),
     ] {
-        let set = ready(&served, json!({ "depth": depth, "include": ["auth*", "create*"] })).await;
+        let set =
+            ready_set(&served, json!({ "depth": depth, "include": ["auth*", "create*"] })).await;
         assert_eq!(set.names(), ["authors", "createAuthor", "createBook"]);
         if depth == 1 {
             set.call("createAuthor", json!({ "name": "Ada" })).await.unwrap();
@@ -297,8 +298,8 @@ async fn a_selection_has_the_configured_depth() {
 
 #[tokio::test]
 async fn unions_and_interfaces_select_their_type_name() {
-    let served = endpoint().await;
-    let set = ready(&served, json!({})).await;
+    let served = start_endpoint().await;
+    let set = ready_set(&served, json!({})).await;
     let pets = set.call("pets", json!({})).await.unwrap();
     assert_eq!(
         pets,
@@ -312,8 +313,8 @@ async fn unions_and_interfaces_select_their_type_name() {
 
 #[tokio::test]
 async fn an_answer_with_errors_and_data_is_a_failure() {
-    let served = endpoint().await;
-    let set = ready(&served, json!({})).await;
+    let served = start_endpoint().await;
+    let set = ready_set(&served, json!({})).await;
     let err = set.call("createBook", json!({ "title": "T", "author_id": "9" })).await.unwrap_err();
     assert_eq!(err.to_string(), "tool.failed: there is no author 9");
     let err = set.call("partial", json!({})).await.unwrap_err();
@@ -322,30 +323,30 @@ async fn an_answer_with_errors_and_data_is_a_failure() {
 
 #[tokio::test]
 async fn a_token_is_sent_to_the_endpoint() {
-    let served = endpoint().await;
-    let secret = ready(&served, json!({ "auth": { "secret": "CARGO_PKG_NAME" } })).await;
+    let served = start_endpoint().await;
+    let secret = ready_set(&served, json!({ "auth": { "secret": "CARGO_PKG_NAME" } })).await;
     assert_eq!(secret.call("count", json!({})).await, Ok(json!(6)));
     let url = format!("{}/graphql", served.url);
-    let wrong = Set::begin(&json!({ "graphql": { "url": url, "auth": "wrong" } }));
+    let wrong = TestSet::start(&json!({ "graphql": { "url": url, "auth": "wrong" } }));
     expect!["the endpoint does not return its schema: who are you?"]
         .assert_eq(&wrong.error().await);
 }
 
 #[tokio::test]
 async fn a_set_with_a_wrong_endpoint_fails_and_can_be_retried() {
-    let nothing = Served::begin(Router::new()).await;
+    let nothing = TestServer::start(Router::new()).await;
     let source = json!({ "graphql": { "url": format!("{}/graphql", nothing.url) } });
-    let set = Set::begin(&source);
+    let set = TestSet::start(&source);
     assert!(set.error().await.ends_with(" answered 404 Not Found"));
     assert!(set.toolbox.reconnect_set(&"s".parse().unwrap()));
     assert!(matches!(set.status().await, SetStatus::Failed { .. }));
-    let deep = Set::begin(&json!({ "graphql": { "url": nothing.url, "depth": 9 } }));
+    let deep = TestSet::start(&json!({ "graphql": { "url": nothing.url, "depth": 9 } }));
     expect!["`depth` is at most 6, because each level multiplies the size of the query"]
         .assert_eq(&deep.error().await);
 }
 
 /// Answers every request alike.
-fn saying(answer: Value) -> Router {
+fn fixed_answer_router(answer: Value) -> Router {
     Router::new().fallback(move || {
         let answer = answer.clone();
         async move { Json(answer) }
@@ -360,8 +361,8 @@ async fn a_malformed_introspection_answer_fails_the_set() {
         (json!([1]), "did not answer as a GraphQL endpoint does"),
         (json!({ "errors": [{ "message": "introspection is off" }] }), "introspection is off"),
     ] {
-        let served = Served::begin(saying(schema)).await;
-        let set = Set::begin(&json!({ "graphql": { "url": served.url } }));
+        let served = TestServer::start(fixed_answer_router(schema)).await;
+        let set = TestSet::start(&json!({ "graphql": { "url": served.url } }));
         let error = set.error().await;
         assert!(error.contains(expected), "{error}");
     }
@@ -374,8 +375,8 @@ async fn a_malformed_introspection_answer_fails_the_set() {
     ]);
     let answer =
         json!({ "data": { "a": 1, "__schema": { "queryType": { "name": "Q" }, "types": types } } });
-    let served = Served::begin(saying(answer)).await;
-    let set = Set::ready(&json!({ "graphql": { "url": served.url } })).await;
+    let served = TestServer::start(fixed_answer_router(answer)).await;
+    let set = TestSet::ready(&json!({ "graphql": { "url": served.url } })).await;
     assert_eq!(set.names(), ["a", "gone"]);
     assert_eq!(set.call("a", json!({})).await, Ok(json!(1)));
     let err = set.call("gone", json!({})).await.unwrap_err();

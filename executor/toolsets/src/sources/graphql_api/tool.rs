@@ -11,8 +11,8 @@ use shared::{
 };
 use toolbox::{Tool, ToolContext};
 
-use super::{Endpoint, answer::data, arguments, introspection::Types, select::select};
-use crate::sources::offer::{MAX_TOOLS, Names, described};
+use super::{Endpoint, answer::read_data, arguments, introspection::Types, select::select};
+use crate::sources::offer::{MAX_TOOLS, UniqueNames, clip_description};
 
 /// The kind of a GraphQL operation. The configuration may give a mutation the effect of a query.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +57,8 @@ pub(super) fn tools(
 ) -> Result<Vec<Arc<dyn Tool>>, String> {
     let (queries, mutations) =
         (types.fields(types.query.as_deref()), types.fields(types.mutation.as_deref()));
-    let share = arguments::share(queries.len() + mutations.len());
-    let mut names = Names::of(set);
+    let share = arguments::nodes_per_tool(queries.len() + mutations.len());
+    let mut names = UniqueNames::new(set);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     let queries = queries.iter().map(|field| (OperationKind::Query, field));
     let mutations = mutations.iter().map(|field| (OperationKind::Mutation, field));
@@ -74,12 +74,12 @@ pub(super) fn tools(
             tracing::warn!(%set, %name, "a field of the endpoint is left out");
             continue;
         };
-        let (selection, output) = select(types, &field.of, endpoint.config.depth);
+        let (selection, output) = select(types, &field.type_ref, endpoint.config.depth);
         let definition = ToolDefinition {
             name,
             set: set.clone(),
-            description: described(field.description.as_deref().unwrap_or_default()),
-            input_schema: arguments::schema(types, &field.args, share),
+            description: clip_description(field.description.as_deref().unwrap_or_default()),
+            input_schema: arguments::build_schema(types, &field.args, share),
             output_schema: Some(output),
             effect: kind.effect(),
             examples: Vec::new(),
@@ -93,7 +93,7 @@ pub(super) fn tools(
             arguments: field
                 .args
                 .iter()
-                .map(|argument| (argument.name.clone(), argument.of.written()))
+                .map(|argument| (argument.name.clone(), argument.type_ref.to_graphql()))
                 .collect(),
             selection,
         }));
@@ -114,7 +114,8 @@ impl FieldTool {
             return format!("{kind} {field} {{ {field}{selection} }}");
         }
         let listed = |all: Vec<String>| all.join(", ");
-        let variables = listed(given.iter().map(|(name, of)| format!("${name}: {of}")).collect());
+        let variables =
+            listed(given.iter().map(|(name, type_ref)| format!("${name}: {type_ref}")).collect());
         let values = listed(given.iter().map(|(name, _)| format!("{name}: ${name}")).collect());
         format!("{kind} {field}({variables}) {{ {field}({values}){selection} }}")
     }
@@ -135,6 +136,6 @@ impl Tool for FieldTool {
         )?;
         let caller = &self.endpoint.caller;
         let reply = caller.call(&self.definition, asked, &cx, &redaction).await?;
-        data(reply, &self.field, self.definition.effect, caller.most, &redaction)
+        read_data(reply, &self.field, self.definition.effect, caller.max_bytes, &redaction)
     }
 }

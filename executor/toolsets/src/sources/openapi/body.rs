@@ -8,10 +8,10 @@ use super::document::Document;
 use crate::http::{answer::is_json, encode_form};
 
 /// The parameter of a body that is not merged with the other parameters.
-pub(super) const BODY: &str = "body";
+pub(super) const BODY_PARAMETER: &str = "body";
 
 /// The schema of a text without a schema.
-static TEXT: LazyLock<Value> = LazyLock::new(|| json!({ "type": "string" }));
+static TEXT_SCHEMA: LazyLock<Value> = LazyLock::new(|| json!({ "type": "string" }));
 
 #[derive(Clone, Debug, Default)]
 pub(super) enum Body {
@@ -56,7 +56,7 @@ pub(super) fn read<'a>(
     let find = |is: &dyn Fn(&str) -> bool| content.iter().find(|(kind, _)| is(kind));
     let plain = |kind: &str| kind.split(';').next().unwrap_or_default().trim().to_owned();
     let found = find(&|media| plain(media).eq_ignore_ascii_case("application/json"))
-        // A merge patch has the form of the object that it changes.
+        // Accepts a merge patch as JSON, because it has the form of the object that it changes.
         .or_else(|| find(&|media| plain(media) == "application/merge-patch+json"))
         .or_else(|| find(&is_json))
         .or_else(|| find(&|media| plain(media) == "application/x-www-form-urlencoded"))
@@ -79,8 +79,8 @@ pub(super) fn read<'a>(
         _ if is_json(media) => Kind::Json(media.clone()),
         _ => Kind::Text(media.clone()),
     };
-    let unsaid = matches!(kind, Kind::Text(_)).then(|| &*TEXT);
-    let said = about.get("schema").filter(|schema| unsaid.is_none() || says_more(schema));
+    let unsaid = matches!(kind, Kind::Text(_)).then(|| &*TEXT_SCHEMA);
+    let said = about.get("schema").filter(|schema| unsaid.is_none() || has_constraints(schema));
     Ok(Some(DeclaredBody {
         kind,
         schema: said.or(unsaid),
@@ -96,7 +96,9 @@ fn is_text(media: &str) -> bool {
 /// Returns `true` for a body that is a text, or that has no schema. The document does not say how
 /// to write objects and lists as XML or CSV.
 fn is_plain(document: &Document, about: &Value) -> bool {
-    let Some(schema) = about.get("schema").filter(|schema| says_more(schema)) else { return true };
+    let Some(schema) = about.get("schema").filter(|schema| has_constraints(schema)) else {
+        return true;
+    };
     let Ok(schema) = document.resolve(schema) else { return false };
     match (schema.get("type"), schema.get("enum"), schema.get("const")) {
         (Some(kind), ..) => kind == "string" || *kind == json!(["string"]),
@@ -105,7 +107,7 @@ fn is_plain(document: &Document, about: &Value) -> bool {
     }
 }
 
-fn says_more(schema: &Value) -> bool {
+fn has_constraints(schema: &Value) -> bool {
     let words = |fields: &Map<String, Value>| {
         fields
             .keys()

@@ -18,7 +18,7 @@ pub(super) struct Document {
 pub(super) struct Servers {
     /// The configured address, which replaces the servers of the document.
     pub(super) base: Option<Url>,
-    pub(super) from: Option<Url>,
+    pub(super) document_url: Option<Url>,
 }
 
 impl Document {
@@ -29,7 +29,8 @@ impl Document {
             serde_json::from_str(text).map_err(|err| format!("the document is not JSON: {err}"))?
         } else {
             let options = serde_saphyr::options! {
-                // Otherwise YAML would read the country `NO` and the parameter `y` as booleans.
+                // Reads YAML 1.2 booleans only. Otherwise YAML would read the country `NO` and the
+                // parameter `y` as booleans.
                 strict_booleans: true,
                 budget: serde_saphyr::budget! { max_nodes: MAX_NODES, max_events: 2 * MAX_NODES },
             };
@@ -65,7 +66,7 @@ impl Document {
     }
 
     /// Follows references to references. Returns the last reference and its value.
-    pub(super) fn target(&self, reference: &str) -> Result<(String, &Value), String> {
+    pub(super) fn resolve_reference(&self, reference: &str) -> Result<(String, &Value), String> {
         let mut reference = reference.to_owned();
         for _ in 0..MAX_REFERENCES {
             let value = self.find_target(&reference)?;
@@ -97,7 +98,7 @@ impl Servers {
         }
         let server = lists.into_iter().flatten().find_map(|list| list.get(0)).and_then(server_url);
         let written = server.unwrap_or_else(|| "/".to_owned());
-        let url = match &self.from {
+        let url = match &self.document_url {
             Some(from) => from.join(&written),
             None => written.parse(),
         };
@@ -105,7 +106,8 @@ impl Servers {
         let Some(url) = url else {
             return Err("the document names no server: set `base_url`".to_owned());
         };
-        let is_neighbour = self.from.as_ref().is_none_or(|from| from.host_str() == url.host_str());
+        let is_neighbour =
+            self.document_url.as_ref().is_none_or(|from| from.host_str() == url.host_str());
         Ok((url, if is_neighbour { Reach::Anywhere } else { Reach::Public }))
     }
 }

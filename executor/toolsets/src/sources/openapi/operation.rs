@@ -8,29 +8,29 @@ use serde_json::{Map, Value, json};
 use shared::id::ToolSetName;
 
 use super::{
-    body::{self, BODY, Body},
+    body::{self, BODY_PARAMETER, Body},
     document::{Document, Servers},
-    parameter::{self, Described, Parameter, Place},
-    schema::{Direction, Schemas},
+    parameter::{self, DeclaredParameter, Parameter, ParameterLocation},
+    schema::{Direction, SchemaConverter},
     security::{self, Credential, Security},
 };
 use crate::{
-    http::Verb,
-    sources::offer::{MAX_TOOLS, Names, described, tool_id, tool_name},
+    http::HttpMethod,
+    sources::offer::{MAX_TOOLS, UniqueNames, clip_description, tool_id, tool_name},
 };
 
 /// Nodes of all schemas of a document. A node has some hundred bytes.
-const TOTAL_NODES: usize = 240_000;
+const MAX_TOTAL_NODES: usize = 240_000;
 /// The fewest and the most nodes of one tool's schemas. Parameters get three quarters of them.
-const NODES_PER_OPERATION: (usize, usize) = (40, 400);
-const METHODS: [(&str, Verb); 7] = [
-    ("get", Verb::Get),
-    ("put", Verb::Put),
-    ("post", Verb::Post),
-    ("delete", Verb::Delete),
-    ("options", Verb::Options),
-    ("head", Verb::Head),
-    ("patch", Verb::Patch),
+const NODE_LIMITS_PER_OPERATION: (usize, usize) = (40, 400);
+const METHODS: [(&str, HttpMethod); 7] = [
+    ("get", HttpMethod::Get),
+    ("put", HttpMethod::Put),
+    ("post", HttpMethod::Post),
+    ("delete", HttpMethod::Delete),
+    ("options", HttpMethod::Options),
+    ("head", HttpMethod::Head),
+    ("patch", HttpMethod::Patch),
 ];
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) struct Operation {
 
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) verb: Verb,
+    pub(super) verb: HttpMethod,
     pub(super) url: Url,
     pub(super) reach: Reach,
     pub(super) path: String,
@@ -65,24 +65,25 @@ pub(super) fn operations(
 ) -> Result<Vec<Operation>, String> {
     servers.url([document.root().get("servers"), first_server(document), None])?;
     let mut operations = Vec::new();
-    let mut names = Names::of(set);
+    let mut names = UniqueNames::new(set);
     let paths = document.root().get("paths").and_then(Value::as_object);
-    let nodes = (TOTAL_NODES / count_operations(document).max(1))
-        .clamp(NODES_PER_OPERATION.0, NODES_PER_OPERATION.1);
+    let nodes = (MAX_TOTAL_NODES / count_operations(document).max(1))
+        .clamp(NODE_LIMITS_PER_OPERATION.0, NODE_LIMITS_PER_OPERATION.1);
     for (path, item) in paths.into_iter().flatten().filter(|(path, _)| path.starts_with('/')) {
         let Ok(item) = document.resolve(item) else {
             tracing::warn!(%path, "a path of the document refers to nothing and is left out");
             continue;
         };
         for (method, verb) in METHODS {
-            let Some(written) = item.get(method).filter(|written| written.is_object()) else {
+            let Some(declaration) = item.get(method).filter(|declaration| declaration.is_object())
+            else {
                 continue;
             };
-            if !has_tag(written, tags) {
+            if !has_tag(declaration, tags) {
                 continue;
             }
-            let called = operation_name(method, path, written);
-            let reader = Reader { document, servers, auth, item, written, nodes };
+            let called = operation_name(method, path, declaration);
+            let reader = Reader { document, servers, auth, item, declaration, nodes };
             match reader.read(verb, path) {
                 Ok(operation) => {
                     let name = names.take(&called);
@@ -120,15 +121,15 @@ fn first_server(document: &Document) -> Option<&Value> {
         .next()
 }
 
-fn has_tag(written: &Value, tags: &[String]) -> bool {
-    let own = written.get("tags").and_then(Value::as_array);
+fn has_tag(declaration: &Value, tags: &[String]) -> bool {
+    let own = declaration.get("tags").and_then(Value::as_array);
     let mut own = own.into_iter().flatten().filter_map(Value::as_str);
     tags.is_empty() || own.any(|name| tags.iter().any(|tag| tag == name))
 }
 
 /// Returns the identifier of the operation, or a name made of its method and path.
-fn operation_name(method: &str, path: &str, written: &Value) -> String {
-    let id = written.get("operationId").and_then(Value::as_str).and_then(tool_id);
+fn operation_name(method: &str, path: &str, declaration: &Value) -> String {
+    let id = declaration.get("operationId").and_then(Value::as_str).and_then(tool_id);
     if let Some(id) = id {
         return id.to_string();
     }
@@ -143,34 +144,34 @@ struct Reader<'a> {
     servers: &'a Servers,
     auth: &'a BTreeMap<String, Credential>,
     item: &'a Value,
-    written: &'a Value,
+    declaration: &'a Value,
     nodes: usize,
 }
 
-struct Input<'a> {
-    schemas: Schemas<'a>,
+struct InputBuilder<'a> {
+    schemas: SchemaConverter<'a>,
     properties: Map<String, Value>,
     required: Vec<String>,
-    in_path: BTreeSet<&'a str>,
+    path_placeholders: BTreeSet<&'a str>,
 }
 
 impl<'a> Reader<'a> {
-    fn read(&self, verb: Verb, path: &'a str) -> Result<Operation, String> {
+    fn read(&self, verb: HttpMethod, path: &'a str) -> Result<Operation, String> {
         let lists =
-            [self.written, self.item, self.document.root()].map(|level| level.get("servers"));
+            [self.declaration, self.item, self.document.root()].map(|level| level.get("servers"));
         let (url, reach) = self.servers.url(lists)?;
-        let mut input = Input {
-            schemas: Schemas::new(self.document, Direction::Request, self.nodes * 3 / 4),
+        let mut input = InputBuilder {
+            schemas: SchemaConverter::new(self.document, Direction::Request, self.nodes * 3 / 4),
             properties: Map::new(),
             required: Vec::new(),
-            in_path: find_placeholders(path).into_iter().collect(),
+            path_placeholders: find_placeholders(path).into_iter().collect(),
         };
         let mut obstacle = None;
         let mut parameters = Vec::new();
         for found in self.read_parameters(&mut obstacle)? {
             parameters.push(input.add_parameter(found));
         }
-        let body = match body::read(self.document, self.written) {
+        let body = match body::read(self.document, self.declaration) {
             Ok(Some(body)) => input.add_body(self.document, body),
             Ok(None) => Body::None,
             Err(why) => {
@@ -179,21 +180,22 @@ impl<'a> Reader<'a> {
             }
         };
         let holes = find_placeholders(path);
-        let is_there = |hole: &&str| {
-            parameters
-                .iter()
-                .any(|(_, parameter)| parameter.place == Place::Path && parameter.name == **hole)
+        let is_declared = |hole: &&str| {
+            parameters.iter().any(|(_, parameter)| {
+                parameter.location == ParameterLocation::Path && parameter.name == **hole
+            })
         };
-        if let Some(hole) = holes.iter().find(|hole| !is_there(hole)) {
+        if let Some(hole) = holes.iter().find(|hole| !is_declared(hole)) {
             obstacle.get_or_insert_with(|| {
                 format!("its path names `{hole}`, which is not a parameter")
             });
         }
-        let security = security::choose(self.document, self.written, self.auth);
+        let security = security::choose_schemes(self.document, self.declaration, self.auth);
         let call = Call { verb, url, reach, path: path.to_owned(), parameters, body, security };
-        let text = |key: &str| self.written.get(key).and_then(Value::as_str).unwrap_or_default();
+        let text =
+            |key: &str| self.declaration.get(key).and_then(Value::as_str).unwrap_or_default();
         let mut description =
-            described(format!("{}\n{}", text("summary"), text("description")).trim());
+            clip_description(format!("{}\n{}", text("summary"), text("description")).trim());
         if let Some(why) = &obstacle {
             description = format!("{description}\n(It cannot be called: {why}.)");
         }
@@ -203,13 +205,16 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the parameters of the operation, then the parameters of its path.
-    fn read_parameters(&self, obstacle: &mut Option<String>) -> Result<Vec<Described<'a>>, String> {
+    fn read_parameters(
+        &self,
+        obstacle: &mut Option<String>,
+    ) -> Result<Vec<DeclaredParameter<'a>>, String> {
         let mut known = BTreeSet::new();
         let mut all = Vec::new();
-        for of in [self.written, self.item] {
+        for of in [self.declaration, self.item] {
             let list = of.get("parameters").and_then(Value::as_array).into_iter().flatten();
-            for written in list {
-                let resolved = self.document.resolve(written)?;
+            for declaration in list {
+                let resolved = self.document.resolve(declaration)?;
                 let text =
                     |key: &str| resolved.get(key).and_then(Value::as_str).unwrap_or_default();
                 if !known.insert((text("name"), text("in"))) {
@@ -225,14 +230,14 @@ impl<'a> Reader<'a> {
     }
 
     fn output_schema(&self) -> Option<Value> {
-        let answers = self.written.get("responses")?.as_object()?;
+        let answers = self.declaration.get("responses")?.as_object()?;
         let status = ["200", "201", "202", "203", "2XX", "2xx"];
         let answer = status.into_iter().find_map(|status| answers.get(status))?;
         let content = self.document.resolve(answer).ok()?.get("content")?.as_object()?;
         let (_, media) = content.iter().find(|(kind, _)| crate::http::answer::is_json(kind))?;
-        let mut schemas = Schemas::new(self.document, Direction::Response, self.nodes / 4);
+        let mut schemas = SchemaConverter::new(self.document, Direction::Response, self.nodes / 4);
         let mut made = schemas.schema(media.get("schema")?);
-        let defs = schemas.defs();
+        let defs = schemas.into_defs();
         if let (false, Value::Object(fields)) = (defs.is_empty(), &mut made) {
             fields.insert("$defs".to_owned(), Value::Object(defs));
         }
@@ -240,26 +245,26 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl<'a> Input<'a> {
+impl<'a> InputBuilder<'a> {
     /// Adds a parameter. Its name gets a suffix if another parameter has the name.
-    fn add_parameter(&mut self, found: Described<'a>) -> (String, Parameter) {
-        let Described { parameter, schema, description } = found;
-        let place = match parameter.place {
-            Place::Path => "path",
-            Place::Query => "query",
-            Place::Header => "header",
-            Place::Cookie => "cookie",
+    fn add_parameter(&mut self, found: DeclaredParameter<'a>) -> (String, Parameter) {
+        let DeclaredParameter { parameter, schema, description } = found;
+        let place = match parameter.location {
+            ParameterLocation::Path => "path",
+            ParameterLocation::Query => "query",
+            ParameterLocation::Header => "header",
+            ParameterLocation::Cookie => "cookie",
         };
         let mut key = parameter.name.clone();
-        let is_elsewhere = parameter.place != Place::Path;
+        let is_elsewhere = parameter.location != ParameterLocation::Path;
         while self.properties.contains_key(&key)
-            || is_elsewhere && self.in_path.contains(key.as_str())
+            || is_elsewhere && self.path_placeholders.contains(key.as_str())
         {
             key = format!("{key}_{place}");
         }
         let mut made = schema.map_or_else(|| json!({}), |schema| self.schemas.schema(schema));
         if let (false, Value::Object(fields)) = (description.is_empty(), &mut made) {
-            fields.insert("description".to_owned(), json!(described(description)));
+            fields.insert("description".to_owned(), json!(clip_description(description)));
         }
         self.add_property(key.clone(), made, parameter.is_required);
         (key, parameter)
@@ -273,8 +278,8 @@ impl<'a> Input<'a> {
     }
 
     /// Adds a body: its properties as parameters if no name conflicts, otherwise one parameter.
-    fn add_body(&mut self, document: &'a Document, written: body::DeclaredBody<'a>) -> Body {
-        let body::DeclaredBody { kind, schema, is_required, description } = written;
+    fn add_body(&mut self, document: &'a Document, declaration: body::DeclaredBody<'a>) -> Body {
+        let body::DeclaredBody { kind, schema, is_required, description } = declaration;
         let known = schema.and_then(|schema| document.resolve(schema).ok());
         if let Some(schema) = known.filter(|schema| self.is_mergeable(schema)) {
             let made = self.schemas.schema(schema);
@@ -288,13 +293,13 @@ impl<'a> Input<'a> {
             }
             return Body::Fields { names: properties.keys().cloned().collect(), kind, is_required };
         }
-        let mut key = BODY.to_owned();
+        let mut key = BODY_PARAMETER.to_owned();
         while self.properties.contains_key(&key) {
             key.push('_');
         }
         let mut made = schema.map_or_else(|| json!({}), |schema| self.schemas.schema(schema));
         if let (false, Value::Object(fields)) = (description.is_empty(), &mut made) {
-            fields.entry("description").or_insert_with(|| json!(described(description)));
+            fields.entry("description").or_insert_with(|| json!(clip_description(description)));
         }
         self.add_property(key.clone(), made, is_required);
         Body::Whole { key, kind }
@@ -326,7 +331,7 @@ impl<'a> Input<'a> {
             schema["required"] = json!(required);
         }
         schema["additionalProperties"] = json!(false);
-        let defs = schemas.defs();
+        let defs = schemas.into_defs();
         if !defs.is_empty() {
             schema["$defs"] = Value::Object(defs);
         }

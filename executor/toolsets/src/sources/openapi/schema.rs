@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::{Map, Value, json};
 
 use super::document::Document;
-use crate::sources::offer::cut;
+use crate::sources::offer::clip_text;
 
 const MAX_DEPTH: usize = 24;
 const MAX_DESCRIPTION_BYTES: usize = 300;
@@ -26,24 +26,24 @@ pub(super) enum Direction {
 }
 
 #[derive(Debug)]
-pub(super) struct Schemas<'a> {
+pub(super) struct SchemaConverter<'a> {
     document: &'a Document,
     direction: Direction,
-    left: usize,
+    nodes_left: usize,
     /// The name in `$defs` of each reference.
     names: BTreeMap<String, String>,
-    taken: BTreeSet<String>,
+    used_names: BTreeSet<String>,
     queue: VecDeque<(String, &'a Value)>,
 }
 
-impl<'a> Schemas<'a> {
+impl<'a> SchemaConverter<'a> {
     pub(super) fn new(document: &'a Document, direction: Direction, nodes: usize) -> Self {
         Self {
             document,
             direction,
-            left: nodes,
+            nodes_left: nodes,
             names: BTreeMap::new(),
-            taken: BTreeSet::new(),
+            used_names: BTreeSet::new(),
             queue: VecDeque::new(),
         }
     }
@@ -53,11 +53,11 @@ impl<'a> Schemas<'a> {
         self.convert_schema(schema, 0)
     }
 
-    pub(super) fn defs(mut self) -> Map<String, Value> {
+    pub(super) fn into_defs(mut self) -> Map<String, Value> {
         let mut defs = Map::new();
         while let Some((name, schema)) = self.queue.pop_front() {
-            let made = self.convert_schema(schema, 0);
-            defs.insert(name, made);
+            let converted = self.convert_schema(schema, 0);
+            defs.insert(name, converted);
         }
         remove_empty_cycles(&mut defs);
         defs
@@ -74,54 +74,56 @@ impl<'a> Schemas<'a> {
     }
 
     fn convert_schema(&mut self, schema: &'a Value, depth: usize) -> Value {
-        let Value::Object(written) = schema else {
+        let Value::Object(source) = schema else {
             return if *schema == Value::Bool(false) { json!(false) } else { json!({}) };
         };
-        if self.left == 0 || depth > MAX_DEPTH {
+        if self.nodes_left == 0 || depth > MAX_DEPTH {
             return json!({});
         }
-        self.left -= 1;
-        if let Some(reference) = written.get("$ref").and_then(Value::as_str) {
-            return self.convert_reference(reference, written);
+        self.nodes_left -= 1;
+        if let Some(reference) = source.get("$ref").and_then(Value::as_str) {
+            return self.convert_reference(reference, source);
         }
-        let mut made = Map::new();
-        convert_types(written, &mut made);
-        copy_keywords(written, &mut made);
-        self.convert_nested(written, &mut made, depth);
-        self.convert_properties(written, &mut made, depth);
-        let is_nullable = written.get("nullable") == Some(&Value::Bool(true));
-        let is_open = !made.contains_key("type");
+        let mut converted = Map::new();
+        convert_types(source, &mut converted);
+        copy_keywords(source, &mut converted);
+        self.convert_nested(source, &mut converted, depth);
+        self.convert_properties(source, &mut converted, depth);
+        let is_nullable = source.get("nullable") == Some(&Value::Bool(true));
+        let is_open = !converted.contains_key("type");
         let is_chosen =
-            ["allOf", "anyOf", "oneOf", "enum"].iter().any(|word| made.contains_key(*word));
+            ["allOf", "anyOf", "oneOf", "enum"].iter().any(|word| converted.contains_key(*word));
         if is_nullable && is_open && is_chosen {
-            return json!({ "anyOf": [made, { "type": "null" }] });
+            return json!({ "anyOf": [converted, { "type": "null" }] });
         }
-        Value::Object(made)
+        Value::Object(converted)
     }
 
-    fn convert_reference(&mut self, reference: &str, written: &Map<String, Value>) -> Value {
-        let Ok((pointer, target)) = self.document.target(reference) else { return json!({}) };
+    fn convert_reference(&mut self, reference: &str, source: &Map<String, Value>) -> Value {
+        let Ok((pointer, target)) = self.document.resolve_reference(reference) else {
+            return json!({});
+        };
         let known = self.names.get(&pointer).cloned();
         let name = known.unwrap_or_else(|| {
-            let name = self.name(&pointer);
+            let name = self.definition_name(&pointer);
             self.names.insert(pointer, name.clone());
             self.queue.push_back((name.clone(), target));
             name
         });
-        let mut made = Map::new();
-        made.insert("$ref".to_owned(), json!(format!("#/$defs/{name}")));
-        copy_description(written, &mut made);
-        Value::Object(made)
+        let mut converted = Map::new();
+        converted.insert("$ref".to_owned(), json!(format!("#/$defs/{name}")));
+        copy_description(source, &mut converted);
+        Value::Object(converted)
     }
 
-    fn name(&mut self, pointer: &str) -> String {
+    fn definition_name(&mut self, pointer: &str) -> String {
         let last = pointer.rsplit('/').next().unwrap_or_default();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         let base: String = last.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
         let base = if base.is_empty() { "schema".to_owned() } else { base };
         let mut name = base.clone();
         let mut count = 1;
-        while !self.taken.insert(name.clone()) {
+        while !self.used_names.insert(name.clone()) {
             count += 1;
             name = format!("{base}_{count}");
         }
@@ -130,42 +132,43 @@ impl<'a> Schemas<'a> {
 
     fn convert_nested(
         &mut self,
-        written: &'a Map<String, Value>,
-        made: &mut Map<String, Value>,
+        source: &'a Map<String, Value>,
+        converted: &mut Map<String, Value>,
         depth: usize,
     ) {
-        // `not` is left out, because the negation of an incomplete schema forbids too much.
+        // Leaves out `not`, because the negation of an incomplete schema forbids too much.
         for word in ["items", "additionalProperties", "contains", "propertyNames"] {
-            if let Some(inner @ (Value::Object(_) | Value::Bool(_))) = written.get(word) {
+            if let Some(inner @ (Value::Object(_) | Value::Bool(_))) = source.get(word) {
                 let inner = if inner.is_boolean() {
                     inner.clone()
                 } else {
                     self.convert_schema(inner, depth + 1)
                 };
-                made.insert(word.to_owned(), inner);
+                converted.insert(word.to_owned(), inner);
             }
         }
         for word in ["allOf", "anyOf", "oneOf", "prefixItems"] {
-            if let Some(Value::Array(all)) = written.get(word)
+            if let Some(Value::Array(all)) = source.get(word)
                 && !all.is_empty()
                 && all.len() <= MAX_CHOICES
             {
                 let all = all.iter().map(|inner| self.convert_schema(inner, depth + 1)).collect();
-                // Several incomplete schemas may match at once.
+                // Converts `oneOf` to `anyOf`, because several incomplete schemas may match at
+                // once.
                 let word = if word == "oneOf" { "anyOf" } else { word };
-                made.entry(word.to_owned()).or_insert(Value::Array(all));
+                converted.entry(word.to_owned()).or_insert(Value::Array(all));
             }
         }
     }
 
     fn convert_properties(
         &mut self,
-        written: &'a Map<String, Value>,
-        made: &mut Map<String, Value>,
+        source: &'a Map<String, Value>,
+        converted: &mut Map<String, Value>,
         depth: usize,
     ) {
         let mut gone = BTreeSet::new();
-        if let Some(Value::Object(all)) = written.get("properties") {
+        if let Some(Value::Object(all)) = source.get("properties") {
             let mut properties = Map::new();
             for (name, schema) in all {
                 if self.is_left_out(schema) {
@@ -174,30 +177,30 @@ impl<'a> Schemas<'a> {
                     properties.insert(name.clone(), self.convert_schema(schema, depth + 1));
                 }
             }
-            made.insert("properties".to_owned(), Value::Object(properties));
+            converted.insert("properties".to_owned(), Value::Object(properties));
         }
-        if let Some(Value::Array(required)) = written.get("required") {
+        if let Some(Value::Array(required)) = source.get("required") {
             let mut known = BTreeSet::new();
             let required = required.iter().filter_map(Value::as_str);
             let required: Vec<_> =
                 required.filter(|name| !gone.contains(name) && known.insert(*name)).collect();
             if !required.is_empty() {
-                made.insert("required".to_owned(), json!(required));
+                converted.insert("required".to_owned(), json!(required));
             }
         }
     }
 }
 
 /// Converts types and choices. OpenAPI 3.0 writes null as `nullable`.
-fn convert_types(written: &Map<String, Value>, made: &mut Map<String, Value>) {
+fn convert_types(source: &Map<String, Value>, converted: &mut Map<String, Value>) {
     let one =
         |value: &Value| value.as_str().filter(|value| TYPES.contains(value)).map(str::to_owned);
-    let mut types: Vec<String> = match written.get("type") {
+    let mut types: Vec<String> = match source.get("type") {
         Some(Value::Array(all)) => all.iter().filter_map(one).collect(),
         Some(value) => one(value).into_iter().collect(),
         None => Vec::new(),
     };
-    let is_nullable = written.get("nullable") == Some(&Value::Bool(true));
+    let is_nullable = source.get("nullable") == Some(&Value::Bool(true));
     if is_nullable && !types.is_empty() {
         types.push("null".to_owned());
     }
@@ -205,10 +208,10 @@ fn convert_types(written: &Map<String, Value>, made: &mut Map<String, Value>) {
     types.retain(|kind| known.insert(kind.clone()));
     match types.len() {
         0 => {}
-        1 => drop(made.insert("type".to_owned(), json!(types[0]))),
-        _ => drop(made.insert("type".to_owned(), json!(types))),
+        1 => drop(converted.insert("type".to_owned(), json!(types[0]))),
+        _ => drop(converted.insert("type".to_owned(), json!(types))),
     }
-    if let Some(Value::Array(choices)) = written.get("enum")
+    if let Some(Value::Array(choices)) = source.get("enum")
         && !choices.is_empty()
         && choices.len() <= MAX_CHOICES
     {
@@ -216,56 +219,58 @@ fn convert_types(written: &Map<String, Value>, made: &mut Map<String, Value>) {
         if is_nullable && !choices.contains(&Value::Null) {
             choices.push(Value::Null);
         }
-        made.insert("enum".to_owned(), Value::Array(choices));
+        converted.insert("enum".to_owned(), Value::Array(choices));
     }
 }
 
 /// Copies valid keywords that all dialects share.
-fn copy_keywords(written: &Map<String, Value>, made: &mut Map<String, Value>) {
-    copy_description(written, made);
+fn copy_keywords(source: &Map<String, Value>, converted: &mut Map<String, Value>) {
+    copy_description(source, converted);
     for word in ["title", "format", "pattern"] {
-        if let Some(Value::String(text)) = written.get(word) {
-            made.insert(word.to_owned(), json!(cut(text, MAX_DESCRIPTION_BYTES)));
+        if let Some(Value::String(text)) = source.get(word) {
+            converted.insert(word.to_owned(), json!(clip_text(text, MAX_DESCRIPTION_BYTES)));
         }
     }
     for word in ["default", "const"] {
-        if let Some(value) = written.get(word) {
-            made.insert(word.to_owned(), value.clone());
+        if let Some(value) = source.get(word) {
+            converted.insert(word.to_owned(), value.clone());
         }
     }
     for word in ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"]
     {
-        if let Some(count) = written.get(word).and_then(Value::as_u64) {
-            made.insert(word.to_owned(), json!(count));
+        if let Some(count) = source.get(word).and_then(Value::as_u64) {
+            converted.insert(word.to_owned(), json!(count));
         }
     }
-    if let Some(Value::Bool(is_unique)) = written.get("uniqueItems") {
-        made.insert("uniqueItems".to_owned(), json!(is_unique));
+    if let Some(Value::Bool(is_unique)) = source.get("uniqueItems") {
+        converted.insert("uniqueItems".to_owned(), json!(is_unique));
     }
-    if let Some(step @ Value::Number(n)) = written.get("multipleOf")
+    if let Some(step @ Value::Number(n)) = source.get("multipleOf")
         && n.as_f64().is_some_and(|step| step > 0.0)
     {
-        made.insert("multipleOf".to_owned(), step.clone());
+        converted.insert("multipleOf".to_owned(), step.clone());
     }
     for (word, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
-        let bound = written.get(word).filter(|bound| bound.is_number());
-        match (bound, written.get(exclusive)) {
-            // In 3.0 the exclusive bound is a boolean, in 3.1 a number.
+        let bound = source.get(word).filter(|bound| bound.is_number());
+        match (bound, source.get(exclusive)) {
+            // Reads both forms, because the exclusive bound is a boolean in 3.0 and a number in
+            // 3.1.
             (Some(bound), Some(Value::Bool(true))) => {
-                made.insert(exclusive.to_owned(), bound.clone());
+                converted.insert(exclusive.to_owned(), bound.clone());
             }
             (bound, other) => {
-                made.extend(bound.map(|bound| (word.to_owned(), bound.clone())));
+                converted.extend(bound.map(|bound| (word.to_owned(), bound.clone())));
                 let other = other.filter(|other| other.is_number());
-                made.extend(other.map(|other| (exclusive.to_owned(), other.clone())));
+                converted.extend(other.map(|other| (exclusive.to_owned(), other.clone())));
             }
         }
     }
 }
 
-fn copy_description(written: &Map<String, Value>, made: &mut Map<String, Value>) {
-    if let Some(Value::String(text)) = written.get("description") {
-        made.insert("description".to_owned(), json!(cut(text.trim(), MAX_DESCRIPTION_BYTES)));
+fn copy_description(source: &Map<String, Value>, converted: &mut Map<String, Value>) {
+    if let Some(Value::String(text)) = source.get("description") {
+        converted
+            .insert("description".to_owned(), json!(clip_text(text.trim(), MAX_DESCRIPTION_BYTES)));
     }
 }
 
@@ -292,7 +297,7 @@ fn visit_definition(
     path.push(name.to_owned());
     let mut next = Vec::new();
     if let Some(schema) = defs.get_mut(name) {
-        in_place(schema, &mut |target| {
+        remove_references(schema, &mut |target| {
             let is_circle = path.iter().any(|name| name == target);
             if !is_circle {
                 next.push(target.to_owned());
@@ -307,7 +312,7 @@ fn visit_definition(
 }
 
 /// Removes the references to the same value for which `is_cut` returns `true`.
-fn in_place(schema: &mut Value, is_cut: &mut dyn FnMut(&str) -> bool) {
+fn remove_references(schema: &mut Value, is_cut: &mut dyn FnMut(&str) -> bool) {
     let target = schema.get("$ref").and_then(Value::as_str);
     let target = target.and_then(|target| target.strip_prefix("#/$defs/"));
     if target.is_some_and(&mut *is_cut) {
@@ -318,7 +323,7 @@ fn in_place(schema: &mut Value, is_cut: &mut dyn FnMut(&str) -> bool) {
     for word in ["allOf", "anyOf"] {
         if let Some(Value::Array(all)) = words.get_mut(word) {
             for inner in all {
-                in_place(inner, is_cut);
+                remove_references(inner, is_cut);
             }
         }
     }
@@ -331,48 +336,53 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check(schema: Value, components: Value, direction: Direction, expected: Expect) {
+    fn check_converted_schema(
+        schema: Value,
+        components: Value,
+        direction: Direction,
+        expected: Expect,
+    ) {
         let document = json!({ "openapi": "3.0.0", "components": { "schemas": components } });
         let document = Document::parse(document.to_string().as_bytes()).unwrap();
-        let mut schemas = Schemas::new(&document, direction, 50);
-        let mut made = schemas.schema(&schema);
-        let defs = schemas.defs();
+        let mut schemas = SchemaConverter::new(&document, direction, 50);
+        let mut converted = schemas.schema(&schema);
+        let defs = schemas.into_defs();
         if !defs.is_empty() {
-            made["$defs"] = Value::Object(defs);
+            converted["$defs"] = Value::Object(defs);
         }
-        let compiled = shared::schema::Schema::new(&made).unwrap();
+        let compiled = shared::schema::Schema::new(&converted).unwrap();
         compiled.is_valid(&json!({ "a": [1, null, { "a": {} }] }));
-        expected.assert_eq(&made.to_string());
+        expected.assert_eq(&converted.to_string());
     }
 
-    fn asked(schema: Value, components: Value, expected: Expect) {
-        check(schema, components, Direction::Request, expected);
+    fn check_request(schema: Value, components: Value, expected: Expect) {
+        check_converted_schema(schema, components, Direction::Request, expected);
     }
 
     #[test]
     fn schemas_of_older_dialects_are_converted() {
         let none = || json!({});
-        asked(
+        check_request(
             json!({ "type": "string", "nullable": true, "example": "x", "xml": {} }),
             none(),
             expect![[r#"{"type":["string","null"]}"#]],
         );
-        asked(
+        check_request(
             json!({ "type": "integer", "minimum": 1, "exclusiveMinimum": true, "maximum": 9, "exclusiveMaximum": false }),
             none(),
             expect![[r#"{"type":"integer","exclusiveMinimum":1,"maximum":9}"#]],
         );
-        asked(
+        check_request(
             json!({ "type": ["string", "null"], "exclusiveMinimum": 3 }),
             none(),
             expect![[r#"{"type":["string","null"],"exclusiveMinimum":3}"#]],
         );
-        asked(
+        check_request(
             json!({ "nullable": true, "allOf": [{ "type": "string" }] }),
             none(),
             expect![[r#"{"anyOf":[{"allOf":[{"type":"string"}]},{"type":"null"}]}"#]],
         );
-        asked(
+        check_request(
             json!({ "type": "string", "enum": ["a"], "nullable": true }),
             none(),
             expect![[r#"{"type":["string","null"],"enum":["a",null]}"#]],
@@ -381,14 +391,14 @@ mod tests {
 
     #[test]
     fn invalid_schema_keywords_are_left_out() {
-        asked(
+        check_request(
             json!({ "type": "strnig", "properties": [], "required": "a", "items": 3, "enum": [], "minLength": -1, "multipleOf": 0, "allOf": {} }),
             json!({}),
             expect!["{}"],
         );
-        asked(json!([]), json!({}), expect!["{}"]);
-        asked(json!({ "$ref": "#/components/schemas/Gone" }), json!({}), expect!["{}"]);
-        asked(json!({ "$ref": "other.yaml#/A" }), json!({}), expect!["{}"]);
+        check_request(json!([]), json!({}), expect!["{}"]);
+        check_request(json!({ "$ref": "#/components/schemas/Gone" }), json!({}), expect!["{}"]);
+        check_request(json!({ "$ref": "other.yaml#/A" }), json!({}), expect!["{}"]);
     }
 
     #[test]
@@ -398,12 +408,12 @@ mod tests {
             "required": ["id", "secret"],
             "properties": { "id": { "readOnly": true }, "secret": { "writeOnly": true } },
         });
-        asked(
+        check_request(
             schema.clone(),
             json!({}),
             expect![[r#"{"type":"object","properties":{"secret":{}},"required":["secret"]}"#]],
         );
-        check(
+        check_converted_schema(
             schema,
             json!({}),
             Direction::Response,
@@ -414,19 +424,19 @@ mod tests {
     #[test]
     fn recursive_schemas_are_kept_and_circular_references_cut() {
         let node = json!({ "$ref": "#/components/schemas/Node" });
-        asked(
+        check_request(
             node.clone(),
             json!({ "Node": { "properties": { "next": node } } }),
             expect![[
                 r##"{"$ref":"#/$defs/Node","$defs":{"Node":{"properties":{"next":{"$ref":"#/$defs/Node"}}}}}"##
             ]],
         );
-        asked(
+        check_request(
             json!({ "$ref": "#/components/schemas/A" }),
             json!({ "A": { "$ref": "#/components/schemas/B" }, "B": { "$ref": "#/components/schemas/A" } }),
             expect!["{}"],
         );
-        asked(
+        check_request(
             json!({ "$ref": "#/components/schemas/A" }),
             json!({
                 "A": { "allOf": [{ "$ref": "#/components/schemas/B" }] },
@@ -451,10 +461,10 @@ mod tests {
             .collect();
         let document = json!({ "openapi": "3.1.0", "components": { "schemas": all } });
         let document = Document::parse(document.to_string().as_bytes()).unwrap();
-        let mut schemas = Schemas::new(&document, Direction::Request, 100);
+        let mut schemas = SchemaConverter::new(&document, Direction::Request, 100);
         let first = json!({ "$ref": "#/components/schemas/S0" });
         schemas.schema(&first);
-        let defs = schemas.defs();
+        let defs = schemas.into_defs();
         assert!((25..=101).contains(&defs.len()), "{}", defs.len());
         assert!(defs.values().any(|schema| *schema == json!({})));
     }

@@ -2,26 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use secrets::{Redaction, Text, base64, url_encoded};
+use secrets::{Redaction, TextOrSecret, base64, percent_encode};
 use serde::Deserialize;
 use serde_json::Value;
 use shared::tool::ToolError;
 
-use super::{document::Document, parameter::Filled};
+use super::{document::Document, parameter::RequestParts};
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub(super) enum Credential {
     /// A key, a token, or `user:password`.
-    Token(Text),
+    Token(TextOrSecret),
     User(User),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct User {
-    username: Text,
-    password: Text,
+    username: TextOrSecret,
+    password: TextOrSecret,
 }
 
 impl Credential {
@@ -30,7 +30,7 @@ impl Credential {
             Self::Token(token) => (token, None),
             Self::User(user) => (&user.username, Some(&user.password)),
         };
-        std::iter::once(one).chain(other).filter_map(Text::secret)
+        std::iter::once(one).chain(other).filter_map(TextOrSecret::secret)
     }
 }
 
@@ -42,7 +42,7 @@ impl TryFrom<Value> for Credential {
             let user = serde_json::from_value(written).map(Self::User);
             return user.map_err(|err| err.to_string());
         }
-        Text::try_from(written).map(Self::Token)
+        TextOrSecret::try_from(written).map(Self::Token)
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Scheme {
     Basic,
 }
 
-pub(super) fn schemes(
+pub(super) fn find_schemes(
     document: &Document,
     auth: &BTreeMap<String, Credential>,
 ) -> Result<BTreeMap<String, Scheme>, String> {
@@ -92,10 +92,10 @@ fn parse_scheme(written: &Value) -> Option<Scheme> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Security {
     pub(super) used: Vec<String>,
-    pub(super) wanted: Vec<String>,
+    pub(super) missing: Vec<String>,
 }
 
-pub(super) fn choose(
+pub(super) fn choose_schemes(
     document: &Document,
     operation: &Value,
     auth: &BTreeMap<String, Credential>,
@@ -111,9 +111,9 @@ pub(super) fn choose(
         !names.is_empty() && names.iter().all(|name| auth.contains_key(name))
     };
     if let Some(used) = alternatives.iter().find(can) {
-        return Security { used: used.clone(), wanted: Vec::new() };
+        return Security { used: used.clone(), missing: Vec::new() };
     }
-    Security { used: Vec::new(), wanted: alternatives.into_iter().next().unwrap_or_default() }
+    Security { used: Vec::new(), missing: alternatives.into_iter().next().unwrap_or_default() }
 }
 
 impl Scheme {
@@ -121,7 +121,7 @@ impl Scheme {
         &self,
         name: &str,
         credential: &Credential,
-        filled: &mut Filled,
+        parts: &mut RequestParts,
         redaction: &mut Redaction,
     ) -> Result<(), ToolError> {
         let token = match credential {
@@ -132,16 +132,16 @@ impl Scheme {
         };
         let authorization = "authorization".to_owned();
         match self {
-            Self::Header(header) => filled.headers.push((header.clone(), token)),
+            Self::Header(header) => parts.headers.push((header.clone(), token)),
             Self::Query(key) => {
-                filled.query.push(format!("{}={}", url_encoded(key), url_encoded(&token)));
+                parts.query.push(format!("{}={}", percent_encode(key), percent_encode(&token)));
             }
-            Self::Cookie(key) => filled.cookies.push(format!("{key}={}", url_encoded(&token))),
-            Self::Bearer => filled.headers.push((authorization, format!("Bearer {token}"))),
+            Self::Cookie(key) => parts.cookies.push(format!("{key}={}", percent_encode(&token))),
+            Self::Bearer => parts.headers.push((authorization, format!("Bearer {token}"))),
             Self::Basic => {
-                let encoded = base64(token.as_bytes());
-                redaction.note(name, &encoded);
-                filled.headers.push((authorization, format!("Basic {encoded}")));
+                let encoded = encode_base64(token.as_bytes());
+                redaction.add_secret(name, &encoded);
+                parts.headers.push((authorization, format!("Basic {encoded}")));
             }
         }
         Ok(())

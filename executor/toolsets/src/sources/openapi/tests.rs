@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use toolbox::SetStatus;
 
 use super::document::Document;
-use crate::http::tests::trial::{Served, Set};
+use crate::http::tests::trial::{TestServer, TestSet};
 
 /// A pet shop in OpenAPI 3.0 and YAML.
 const PETS: &str = r##"
@@ -99,15 +99,15 @@ async fn echo(method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Resp
 }
 
 struct Trial {
-    served: Served,
+    served: TestServer,
     folder: TempDir,
 }
 
 impl Trial {
-    async fn begin(document: &str) -> Self {
+    async fn start(document: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("d.yaml"), document).unwrap();
-        Self { served: Served::begin(Router::new().fallback(echo)).await, folder }
+        Self { served: TestServer::start(Router::new().fallback(echo)).await, folder }
     }
 
     /// A set that calls the test server.
@@ -122,12 +122,12 @@ impl Trial {
         json!({ "openapi": api })
     }
 
-    async fn ready(&self, more: Value) -> Set {
-        Set::ready(&self.source(&more)).await
+    async fn ready(&self, more: Value) -> TestSet {
+        TestSet::ready(&self.source(&more)).await
     }
 
     async fn error(&self, more: Value) -> String {
-        Set::begin(&self.source(&more)).error().await
+        TestSet::start(&self.source(&more)).error().await
     }
 }
 
@@ -141,10 +141,10 @@ fn keys() -> Value {
 
 #[tokio::test]
 async fn the_effect_of_an_operation_can_be_configured() {
-    let trial = Trial::begin(PETS).await;
+    let trial = Trial::start(PETS).await;
     let mut source = trial.source(&json!({}));
     source["effects"] = json!({ "login": "read", "*Pet": "once" });
-    let set = Set::ready(&source).await;
+    let set = TestSet::ready(&source).await;
     let effect = |name: &str| set.tool(name).definition().effect;
     assert_eq!(effect("login"), Effect::Read);
     assert_eq!(effect("deletePet"), Effect::Once);
@@ -153,7 +153,7 @@ async fn the_effect_of_an_operation_can_be_configured() {
 
 #[tokio::test]
 async fn operations_become_tools() {
-    let trial = Trial::begin(PETS).await;
+    let trial = Trial::start(PETS).await;
     let set = trial.ready(json!({})).await;
     let effects = set.names().into_iter().map(|name| {
         let tool = set.tool(&name);
@@ -189,7 +189,7 @@ async fn operations_become_tools() {
         .assert_eq(&err.to_string());
 }
 
-async fn check(set: &Set, tool: &str, parameters: Value, expected: Expect) {
+async fn check_result(set: &TestSet, tool: &str, parameters: Value, expected: Expect) {
     let said = set.call(tool, parameters).await;
     expected
         .assert_eq(said.as_ref().map_or_else(|err| &*err.message, |value| value.as_str().unwrap()));
@@ -197,9 +197,9 @@ async fn check(set: &Set, tool: &str, parameters: Value, expected: Expect) {
 
 #[tokio::test]
 async fn requests_follow_the_document() {
-    let trial = Trial::begin(PETS).await;
+    let trial = Trial::start(PETS).await;
     let set = trial.ready(keys()).await;
-    check(
+    check_result(
         &set,
         "listPets",
         json!({ "limit": 2, "tags": ["a b", "c"], "where": { "k": 1 }, "trace": "x" }),
@@ -210,7 +210,7 @@ async fn requests_follow_the_document() {
             x-all: 1"]],
     )
     .await;
-    check(
+    check_result(
         &set,
         "pets/create",
         json!({ "name": "Rex", "owner": null }),
@@ -222,7 +222,7 @@ async fn requests_follow_the_document() {
             {"name":"Rex","owner":null}"#]],
     )
     .await;
-    check(
+    check_result(
         &set,
         "replacePet",
         json!({ "id": 7, "body": { "id": 8 } }),
@@ -234,7 +234,7 @@ async fn requests_follow_the_document() {
             {"id":8}"#]],
     )
     .await;
-    check(
+    check_result(
         &set,
         "deletePet",
         json!({ "id": 7 }),
@@ -244,7 +244,7 @@ async fn requests_follow_the_document() {
             x-all: 1"]],
     )
     .await;
-    check(
+    check_result(
         &set,
         "login",
         json!({ "user": "a&b", "n": 1 }),
@@ -255,7 +255,7 @@ async fn requests_follow_the_document() {
             user=a%26b&n=1"]],
     )
     .await;
-    check(
+    check_result(
         &set,
         "listPets_2",
         json!({ "session": "s;1" }),
@@ -283,7 +283,7 @@ paths:
       parameters:
         - { name: y, in: query, schema: { type: string, enum: [Y, N, NO, on] } }
 "#;
-    let trial = Trial::begin(document).await;
+    let trial = Trial::start(document).await;
     let set = trial.ready(json!({})).await;
     let set = set.toolbox.sets().remove(0);
     let definition = set.tools[0].definition();
@@ -302,7 +302,7 @@ paths:
   /a: { get: { operationId: s.list } }
   /b: { get: { operationId: list } }
 "#;
-    let trial = Trial::begin(document).await;
+    let trial = Trial::start(document).await;
     let set = trial.ready(json!({})).await;
     let names = set.toolbox.sets().remove(0).tools;
     let names: Vec<_> =
@@ -326,7 +326,7 @@ paths:
         - { name: x, in: query, schema: { type: string } }
         - { name: x, in: header, schema: { type: string } }
 "#;
-    let trial = Trial::begin(document).await;
+    let trial = Trial::start(document).await;
     let set = trial.ready(json!({})).await;
     let tool = &set.toolbox.sets().remove(0).tools[0];
     let schema = &tool.definition().input_schema;
@@ -337,7 +337,7 @@ paths:
 
 #[tokio::test]
 async fn tools_are_chosen_by_tag_and_name() {
-    let trial = Trial::begin(PETS).await;
+    let trial = Trial::start(PETS).await;
     assert_eq!(trial.ready(json!({ "tags": ["read"] })).await.names(), ["listPets"]);
     let some = trial.ready(json!({ "include": ["*Pet", "pets/*"] })).await.names();
     assert_eq!(some, ["pets/create", "replacePet", "deletePet", "uploadPet"]);
@@ -345,7 +345,7 @@ async fn tools_are_chosen_by_tag_and_name() {
 
 #[tokio::test]
 async fn a_wrong_openapi_source_is_explained() {
-    let trial = Trial::begin(PETS).await;
+    let trial = Trial::start(PETS).await;
     expect!["`auth` names `kye`; the document's security schemes are `key`, `token`, `user`"]
         .assert_eq(&trial.error(json!({ "auth": { "kye": "x" } })).await);
     for (document, expected) in [
@@ -357,10 +357,10 @@ async fn a_wrong_openapi_source_is_explained() {
         ),
         ("openapi: 3.1.0\npaths: []", expect!["the document names no server: set `base_url`"]),
     ] {
-        let trial = Trial::begin(document).await;
+        let trial = Trial::start(document).await;
         let mut source = trial.source(&json!({}));
         source["openapi"].as_object_mut().unwrap().remove("base_url");
-        expected.assert_eq(&Set::begin(&source).error().await);
+        expected.assert_eq(&TestSet::start(&source).error().await);
     }
     let gone = trial.error(json!({ "document": "/nowhere/d.yaml" })).await;
     assert!(
@@ -372,7 +372,7 @@ async fn a_wrong_openapi_source_is_explained() {
 /// Reading a device or a pipe must not fill the memory or block.
 #[tokio::test]
 async fn too_large_files_and_devices_are_not_read() {
-    let trial = Trial::begin("a: 1").await;
+    let trial = Trial::start("a: 1").await;
     let at = |name: &str| trial.folder.path().join(name);
     nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     fs::File::create(at("large")).unwrap().set_len(super::MAX_DOCUMENT_BYTES as u64 + 1).unwrap();
@@ -389,10 +389,10 @@ async fn too_large_files_and_devices_are_not_read() {
 
 #[tokio::test]
 async fn a_document_that_appears_later_is_loaded_on_retry() {
-    let trial = Trial::begin("openapi: 3").await;
+    let trial = Trial::start("openapi: 3").await;
     let file = trial.folder.path().join("d.yaml");
     fs::remove_file(&file).unwrap();
-    let set = Set::begin(&trial.source(&json!({})));
+    let set = TestSet::start(&trial.source(&json!({})));
     assert!(set.error().await.contains("cannot be read"));
     fs::write(&file, PETS).unwrap();
     assert!(set.toolbox.reconnect_set(&"s".parse().unwrap()));
@@ -401,7 +401,7 @@ async fn a_document_that_appears_later_is_loaded_on_retry() {
 }
 
 /// A document with features of 3.1, and with mistakes.
-fn hostile() -> Value {
+fn hostile_document() -> Value {
     json!({
         "openapi": "3.1.0",
         "paths": {
@@ -425,7 +425,7 @@ fn hostile() -> Value {
 
 #[tokio::test]
 async fn a_malformed_document_fails_the_set() {
-    let trial = Trial::begin(&hostile().to_string()).await;
+    let trial = Trial::start(&hostile_document().to_string()).await;
     let set = trial.ready(json!({})).await;
     assert_eq!(set.names(), ["b", "c", "get_d", "e", "e_2", "h"]);
     let whole = set.call("b", json!({ "body": [1] })).await.unwrap();
@@ -442,28 +442,28 @@ async fn a_malformed_document_fails_the_set() {
 
 #[tokio::test]
 async fn a_public_document_cannot_name_a_private_server() {
-    let mut document = hostile();
+    let mut document = hostile_document();
     document["servers"] = json!([{ "url": "/api" }]);
     let router = Router::new()
         .route("/openapi.json", get(|State(document): State<Value>| async move { Json(document) }))
         .route("/api/{*rest}", get(|Path(rest): Path<String>| async move { rest }))
         .with_state(document);
-    let served = Served::begin(router).await;
+    let served = TestServer::start(router).await;
     let address = format!("{}/openapi.json", served.url);
-    let set = Set::ready(&json!({ "openapi": { "document": address } })).await;
+    let set = TestSet::ready(&json!({ "openapi": { "document": address } })).await;
     assert_eq!(set.call("get_d", json!({})).await, Ok(json!("d")));
     let err = set.call("h", json!({})).await.unwrap_err();
     assert!(err.message.starts_with("`169.254.169.254` is not a public address"), "{err}");
     assert!(!err.retryable);
-    let gone = Set::begin(&json!({ "openapi": { "document": format!("{}/x", served.url) } }));
+    let gone = TestSet::start(&json!({ "openapi": { "document": format!("{}/x", served.url) } }));
     assert!(gone.error().await.ends_with("has no document at this URL: it answered 404 Not Found"));
 }
 
 #[tokio::test]
 async fn an_unauthorized_answer_names_the_missing_credentials() {
-    let trial = Trial::begin(PETS).await;
+    let trial = Trial::start(PETS).await;
     let stranger = || async { (StatusCode::UNAUTHORIZED, "who are you?") };
-    let served = Served::begin(Router::new().fallback(stranger)).await;
+    let served = TestServer::start(Router::new().fallback(stranger)).await;
     let set = trial.ready(json!({ "base_url": served.url })).await;
     let err = set.call("deletePet", json!({ "id": 1 })).await.unwrap_err();
     assert!(
@@ -474,7 +474,7 @@ async fn an_unauthorized_answer_names_the_missing_credentials() {
 }
 
 /// Twelve hundred operations whose schemas refer to each other.
-fn large() -> Value {
+fn large_document() -> Value {
     let reference = |at: usize| json!({ "$ref": format!("#/components/schemas/S{}", at % 700) });
     let schemas: Map<String, Value> = (0..700)
         .map(|at| {
@@ -499,7 +499,7 @@ fn large() -> Value {
 }
 
 /// A thousand operations with examples and without references.
-fn inlined() -> Value {
+fn inlined_document() -> Value {
     let film = json!({ "adult": false, "title": "x".repeat(40), "overview": "y".repeat(300) });
     let text =
         |n: usize| json!({ "type": "string", "description": "z", "example": format!("{n}") });
@@ -529,11 +529,11 @@ fn inlined() -> Value {
 /// The set must be ready in time even in a debug build on a busy machine.
 #[tokio::test]
 async fn a_document_with_many_repetitions_loads_in_time() {
-    let json = inlined().to_string();
+    let json = inlined_document().to_string();
     assert!(json.len() > 3 << 20, "{}", json.len());
     // A document that starts with a comment is YAML.
     for document in [json.clone(), format!("# films\n{json}")] {
-        let trial = Trial::begin(&document).await;
+        let trial = Trial::start(&document).await;
         let set = trial.ready(json!({})).await;
         assert_eq!(set.names().len(), 1_000);
         let output = set.tool("film-7").definition().output_schema.clone().unwrap();
@@ -545,7 +545,7 @@ async fn a_document_with_many_repetitions_loads_in_time() {
 #[tokio::test]
 async fn a_merge_patch_body_is_preferred_for_an_object() {
     let patch = json!({ "schema": { "type": "object" } });
-    let trial = Trial::begin(&json!({ "openapi": "3.0.0", "paths": { "/pods/{name}": { "patch": {
+    let trial = Trial::start(&json!({ "openapi": "3.0.0", "paths": { "/pods/{name}": { "patch": {
         "operationId": "patchPod",
         "parameters": [{ "name": "name", "in": "path", "required": true, "schema": { "type": "string" } }],
         "requestBody": { "content": {
@@ -556,7 +556,7 @@ async fn a_merge_patch_body_is_preferred_for_an_object() {
     } } } }).to_string()).await;
     let set = trial.ready(json!({})).await;
     let parameters = json!({ "name": "a", "body": { "spec": { "replicas": 2 } } });
-    check(
+    check_result(
         &set,
         "patchPod",
         parameters,
@@ -571,7 +571,7 @@ async fn a_merge_patch_body_is_preferred_for_an_object() {
 /// The expanded schemas would be infinite.
 #[tokio::test]
 async fn many_mutually_recursive_schemas_load_in_time() {
-    let trial = Trial::begin(&large().to_string()).await;
+    let trial = Trial::start(&large_document().to_string()).await;
     let set = trial.ready(json!({})).await;
     assert_eq!(set.names().len(), 1_200);
     let tool = set.tool("post7");
@@ -602,7 +602,7 @@ async fn a_text_body_is_supported_only_for_text_schemas() {
         "paths": paths.collect::<serde_json::Map<_, _>>(),
         "components": { "schemas": { "Text": { "type": "string" }, "Order": { "properties": { "a": {} } } } },
     });
-    let trial = Trial::begin(&document.to_string()).await;
+    let trial = Trial::start(&document.to_string()).await;
     let set = trial.ready(json!({})).await;
     for name in ["plain", "unsaid", "xml", "one_of"] {
         let echo = set.call(name, json!({ "body": "a" })).await.unwrap();
@@ -651,7 +651,7 @@ async fn an_operation_with_too_expensive_schemas_is_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("openapi.json");
     std::fs::write(&path, bomb().to_string()).unwrap();
-    let set = Set::ready(&json!({ "openapi": { "document": path } })).await;
+    let set = TestSet::ready(&json!({ "openapi": { "document": path } })).await;
     assert_eq!(set.names(), ["fine"]);
     let left_out = set.toolbox.sets().remove(0).left_out;
     assert_eq!(left_out.len(), 2);

@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use http_client::{Outgoing, header_of};
+use http_client::{OutgoingRequest, parse_header};
 use reqwest::{
     Url,
     header::{self, HeaderValue},
 };
-use secrets::{Redaction, Text};
+use secrets::{Redaction, TextOrSecret};
 use serde_json::Value;
 use shared::{
     id::ToolSetName,
@@ -18,15 +18,15 @@ use toolbox::{Tool, ToolContext, effect_rules::EffectRules};
 
 use super::{
     operation::{Call, Operation},
-    parameter::Filled,
+    parameter::RequestParts,
     security::{Credential, Scheme},
 };
-use crate::http::{Caller, answer::output, invalid_parameters_error, resolve_headers};
+use crate::http::{Caller, answer::read_output, invalid_parameters_error, resolve_headers};
 
 #[derive(Debug)]
 pub(super) struct Api {
     pub(super) caller: Caller,
-    pub(super) headers: BTreeMap<String, Text>,
+    pub(super) headers: BTreeMap<String, TextOrSecret>,
     pub(super) auth: BTreeMap<String, Credential>,
     pub(super) schemes: BTreeMap<String, Scheme>,
     pub(super) effects: EffectRules,
@@ -76,8 +76,8 @@ impl Tool for OperationTool {
         let caller = &self.api.caller;
         let reply = caller.call(&self.definition, asked, &cx, &redaction).await?;
         let is_stranger = matches!(reply.status.as_u16(), 401 | 403);
-        let result = output(reply, self.definition.effect, caller.most, &redaction);
-        match self.call.security.wanted.first() {
+        let result = read_output(reply, self.definition.effect, caller.max_bytes, &redaction);
+        match self.call.security.missing.first() {
             Some(scheme) if is_stranger => result.map_err(|err| {
                 let hint = format!("{}; set `auth.{scheme}` of the toolset", err.message);
                 ToolError { message: hint.into(), ..err }
@@ -92,31 +92,31 @@ impl OperationTool {
         &self,
         parameters: &Value,
         redaction: &mut Redaction,
-    ) -> Result<Outgoing, ToolError> {
+    ) -> Result<OutgoingRequest, ToolError> {
         let Call { verb, reach, body, .. } = &self.call;
-        let mut filled = Filled::default();
+        let mut parts = RequestParts::default();
         for (key, parameter) in &self.call.parameters {
             let value = parameters.get(key).unwrap_or(&Value::Null);
-            parameter.write(value, &mut filled).map_err(|why| invalid_parameters_error(&why))?;
+            parameter.write(value, &mut parts).map_err(|why| invalid_parameters_error(&why))?;
         }
         for name in &self.call.security.used {
             if let (Some(scheme), Some(credential)) =
                 (self.api.schemes.get(name), self.api.auth.get(name))
             {
-                scheme.write(name, credential, &mut filled, redaction)?;
+                scheme.write(name, credential, &mut parts, redaction)?;
             }
         }
-        let url = self.build_url(&filled)?;
+        let url = self.build_url(&parts)?;
         let mut headers = resolve_headers(&self.api.headers, redaction)?;
-        for (name, value) in &filled.headers {
+        for (name, value) in &parts.headers {
             let (name, value) =
-                header_of(name, value).map_err(|why| invalid_parameters_error(&why))?;
+                parse_header(name, value).map_err(|why| invalid_parameters_error(&why))?;
             headers.insert(name, value);
         }
-        if !filled.cookies.is_empty() {
-            let cookies = filled.cookies.join("; ");
+        if !parts.cookies.is_empty() {
+            let cookies = parts.cookies.join("; ");
             let (name, value) =
-                header_of("cookie", &cookies).map_err(|why| invalid_parameters_error(&why))?;
+                parse_header("cookie", &cookies).map_err(|why| invalid_parameters_error(&why))?;
             headers.append(name, value);
         }
         let body = body.write(parameters).map(|(body, media)| {
@@ -125,13 +125,13 @@ impl OperationTool {
             }
             body
         });
-        Ok(Outgoing { method: verb.method(), url, headers, body, reach: *reach })
+        Ok(OutgoingRequest { method: verb.method(), url, headers, body, reach: *reach })
     }
 
-    fn build_url(&self, filled: &Filled) -> Result<Url, ToolError> {
+    fn build_url(&self, parts: &RequestParts) -> Result<Url, ToolError> {
         let Call { url, path, .. } = &self.call;
         let mut path = path.clone();
-        for (name, value) in &filled.path {
+        for (name, value) in &parts.path {
             path = path.replace(&format!("{{{name}}}"), value);
         }
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
@@ -139,7 +139,7 @@ impl OperationTool {
         }
         let mut whole = url.clone();
         whole.set_path(&format!("{}{path}", url.path().trim_end_matches('/')));
-        let query = url.query().map(str::to_owned).into_iter().chain(filled.query.iter().cloned());
+        let query = url.query().map(str::to_owned).into_iter().chain(parts.query.iter().cloned());
         let query: Vec<_> = query.collect();
         whole.set_query((!query.is_empty()).then(|| query.join("&")).as_deref());
         Ok(whole)

@@ -147,7 +147,7 @@ impl Story {
         let due = owner.is_none().then(|| at_ms(0));
         let head = ExecutionHead::from_execution(&self.execution, owner, due);
         let tool = LimitedCalls::Tool("shop.limited".parse().unwrap());
-        let rule = LimitRule { of: tool, key: None, concurrency: Some(1), rate: None };
+        let rule = LimitRule { calls: tool, key: None, concurrency: Some(1), rate: None };
         let limits = CallLimits::new(vec![rule]);
         let children = &BTreeMap::from_iter(self.child.clone());
         let head = Some(&head);

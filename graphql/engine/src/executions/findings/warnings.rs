@@ -1,7 +1,7 @@
 //! Findings that do not stop the execution.
 
 use chrono::TimeDelta;
-use executor::machine::OTHER_PARAMETERS;
+use executor::machine::OTHER_PARAMETERS_WARNING;
 use shared::{
     diagnostic::Severity,
     execution::{Step, StepState},
@@ -35,7 +35,7 @@ pub(super) fn add_warnings<'a>(view: &'a View<'a>, candidates: &mut Candidates<'
         for text in valid_warnings(step) {
             candidates.add(Severity::Warning, step.changed, move || {
                 let message = format!("{}: {text}", view.step_name(task));
-                let (code, remedies) = if text == OTHER_PARAMETERS {
+                let (code, remedies) = if text == OTHER_PARAMETERS_WARNING {
                     ("warning.idempotency_key", Vec::new())
                 } else {
                     ("warning.template", template_remedies(view, task))

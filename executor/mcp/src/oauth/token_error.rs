@@ -1,22 +1,22 @@
 //! Errors of token requests, with messages for the user.
 
-use http_client::Broken;
+use http_client::HttpError;
 use rmcp::transport::auth::AuthError;
 use secrets::Redaction;
 
-pub(super) const MAX_CHARACTERS: usize = 500;
+pub(super) const MAX_ERROR_CHARACTERS: usize = 500;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub(crate) enum TokenError {
     /// A person has to log in, or to correct the configuration.
     Refused(String),
     /// No authorization server was found. A challenge of the MCP server may still name one.
-    Unfound(String),
+    UnknownServer(String),
     /// The authorization server cannot be reached now.
     Unreachable(String),
 }
 
-impl Denied {
+impl TokenError {
     pub(super) fn from_auth_error(err: &AuthError, redaction: &Redaction) -> Self {
         let text = describe_auth_error(err, redaction);
         match err {
@@ -27,26 +27,28 @@ impl Denied {
         }
     }
 
-    pub(super) fn from_broken(err: &Broken) -> Self {
+    pub(super) fn from_http_error(err: &HttpError) -> Self {
         let text = err.to_string();
         match err {
-            Broken::Unsent(_) | Broken::Later(_) | Broken::Lost(_) => Self::Unreachable(text),
-            Broken::Refused(_) | Broken::Denied(_) => Self::Refused(text),
+            HttpError::Unsent(_) | HttpError::Later(_) | HttpError::Lost(_) => {
+                Self::Unreachable(text)
+            }
+            HttpError::Refused(_) | HttpError::Denied(_) => Self::Refused(text),
         }
     }
 
     /// Prefers the recorded error of the connection, which knows whether the failure is temporary.
-    pub(super) fn or_cause(self, trouble: Option<Self>) -> Self {
-        match (self, trouble) {
+    pub(super) fn or_recorded_error(self, last_error: Option<Self>) -> Self {
+        match (self, last_error) {
             (own, None) => own,
-            (Self::Unfound(_), Some(Self::Refused(text))) => Self::Unfound(text),
-            (_, Some(trouble)) => trouble,
+            (Self::UnknownServer(_), Some(Self::Refused(text))) => Self::UnknownServer(text),
+            (_, Some(last_error)) => last_error,
         }
     }
 
-    pub(super) fn into_unfound(self) -> Self {
+    pub(super) fn into_unknown_server(self) -> Self {
         match self {
-            Self::Refused(text) => Self::Unfound(text),
+            Self::Refused(text) => Self::UnknownServer(text),
             other => other,
         }
     }
@@ -54,22 +56,22 @@ impl Denied {
     pub(super) fn map_text(self, change: impl FnOnce(String) -> String) -> Self {
         match self {
             Self::Refused(text) => Self::Refused(change(text)),
-            Self::Unfound(text) => Self::Unfound(change(text)),
+            Self::UnknownServer(text) => Self::UnknownServer(change(text)),
             Self::Unreachable(text) => Self::Unreachable(change(text)),
         }
     }
 
     pub(super) fn into_text(self) -> String {
-        let (Self::Refused(text) | Self::Unfound(text) | Self::Unreachable(text)) = self;
+        let (Self::Refused(text) | Self::UnknownServer(text) | Self::Unreachable(text)) = self;
         text
     }
 }
 
-impl From<Denied> for Broken {
-    fn from(denied: Denied) -> Self {
+impl From<TokenError> for HttpError {
+    fn from(denied: TokenError) -> Self {
         match denied {
-            Denied::Refused(text) | Denied::Unfound(text) => Self::Denied(text),
-            Denied::Unreachable(text) => Self::Later(text),
+            TokenError::Refused(text) | TokenError::UnknownServer(text) => Self::Denied(text),
+            TokenError::Unreachable(text) => Self::Later(text),
         }
     }
 }
@@ -77,13 +79,13 @@ impl From<Denied> for Broken {
 /// Removes control characters from a server's text, and shortens it.
 pub(super) fn to_printable(text: &str) -> String {
     let letters = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-    letters.take(MAX_CHARACTERS).collect::<String>().trim().to_owned()
+    letters.take(MAX_ERROR_CHARACTERS).collect::<String>().trim().to_owned()
 }
 
 /// Describes an error for the user. Removes secrets before it shortens the text, because a part of
 /// a secret would not be recognized.
 pub(super) fn describe_auth_error(err: &AuthError, redaction: &Redaction) -> String {
-    to_printable(&redaction.clean(auth_error_sentence(err)))
+    to_printable(&redaction.redact(auth_error_sentence(err)))
 }
 
 fn auth_error_sentence(err: &AuthError) -> String {

@@ -100,7 +100,7 @@ impl WorkerHandle {
     }
 
     pub async fn claim_execution(&self, id: ExecutionId) {
-        // If the worker has ended, another one finds the execution.
+        // Ignores the error, because another worker finds the execution if this one has ended.
         let _ = self.orders.send(WorkerRequest::Claim(id)).await;
     }
 }
