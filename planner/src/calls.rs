@@ -111,7 +111,7 @@ impl CallFormat {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TooMuch {
+pub enum LimitExceeded {
     #[error(
         "the text has {bytes} bytes, and at most {} are read for tool calls; pass the model's last reply only",
         limits::REPLY_BYTES
@@ -131,7 +131,7 @@ pub enum TooMuch {
 pub fn parse_tool_calls(
     text: &str,
     find_tool: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
-) -> Result<Vec<ToolCall>, TooMuch> {
+) -> Result<Vec<ToolCall>, LimitExceeded> {
     read_tool_calls(text, find_tool).map(|read| read.calls)
 }
 
@@ -139,9 +139,9 @@ pub fn parse_tool_calls(
 pub fn read_tool_calls(
     text: &str,
     find_tool: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
-) -> Result<Calls, TooMuch> {
+) -> Result<Calls, LimitExceeded> {
     if text.len() > limits::REPLY_BYTES {
-        return Err(TooMuch::Text { bytes: text.len() });
+        return Err(LimitExceeded::Text { bytes: text.len() });
     }
     let reading = source::CallReader::new(text, find_tool);
     let calls = drop_announcements(scan::scan_calls(&reading)?);

@@ -3,13 +3,13 @@
 use shared::limits;
 
 use super::{
-    TooMuch, ToolCall, function, sentence, shape, simple,
+    LimitExceeded, ToolCall, function, sentence, shape, simple,
     source::{Attempt, CallReader, is_name_byte},
     tags::{self, Tags},
     xml,
 };
 
-pub(super) fn scan_calls(reading: &CallReader<'_>) -> Result<Vec<ToolCall>, TooMuch> {
+pub(super) fn scan_calls(reading: &CallReader<'_>) -> Result<Vec<ToolCall>, LimitExceeded> {
     let mut scan = Scan {
         reading,
         at: 0,
@@ -21,7 +21,7 @@ pub(super) fn scan_calls(reading: &CallReader<'_>) -> Result<Vec<ToolCall>, TooM
     while scan.at < reading.source.len() {
         scan.scan_next();
         if scan.calls.len() > limits::REPLY_CALLS {
-            return Err(TooMuch::Calls);
+            return Err(LimitExceeded::Calls);
         }
     }
     Ok(scan.calls)

@@ -11,7 +11,9 @@ mod tools;
 
 use serde_json::{Value, json};
 
-use super::{CallFormat, CatalogNames, TooMuch, ToolCall, parse_tool_calls, source::CallReader};
+use super::{
+    CallFormat, CatalogNames, LimitExceeded, ToolCall, parse_tool_calls, source::CallReader,
+};
 
 fn parse_calls(text: &str) -> Vec<ToolCall> {
     let names = CatalogNames::new(tools::catalog());
@@ -36,7 +38,7 @@ fn check_none(text: &str) {
 }
 
 /// Returns the calls of a text, and how often each byte was read on average.
-fn parse_and_count_reads(text: &str) -> (Result<Vec<ToolCall>, TooMuch>, usize) {
+fn parse_and_count_reads(text: &str) -> (Result<Vec<ToolCall>, LimitExceeded>, usize) {
     let names = CatalogNames::new(tools::catalog());
     let known = |name: &str| names.find(name);
     let reading = CallReader::new(text, &known);

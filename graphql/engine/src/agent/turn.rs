@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use planner::{
     calls::{
-        CallFormat, CatalogNames, MissReason, MissedCall, LimitExceeded, ToolCall, prompt::tool_prompt,
-        read_tool_calls,
+        CallFormat, CatalogNames, LimitExceeded, MissReason, MissedCall, ToolCall,
+        prompt::tool_prompt, read_tool_calls,
     },
     catalog::{Catalog, CatalogTool},
     model::{Message, ModelError, OfferedTool, Question, Reply, Stop, Tokens, sum_costs},

@@ -249,7 +249,7 @@ pub(crate) fn reuse_error(finished: &Execution, err: ReuseError) -> EngineError 
             let help = help.map(|help| format!(": {help}")).unwrap_or_default();
             EngineError::NotFound(format!("`{}` has no step `{name}`{help}", finished.id()))
         }
-        ReuseError::LimitExceeded { .. }
+        ReuseError::TooMuch { .. }
         | ReuseError::TooMuchSucceeded
         | ReuseError::TooMuchKept
         | ReuseError::TooManyUnknown(_) => EngineError::LimitExceeded(err.to_string()),

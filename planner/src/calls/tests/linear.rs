@@ -3,7 +3,7 @@
 use shared::limits;
 
 use super::{parse_and_count_reads, tools};
-use crate::calls::{CatalogNames, TooMuch, parse_tool_calls};
+use crate::calls::{CatalogNames, LimitExceeded, parse_tool_calls};
 
 /// Maximum number of reads of a byte, on average.
 const MAX_READS_PER_BYTE: usize = 12;
@@ -232,7 +232,7 @@ fn too_long_replies_and_too_many_calls_are_rejected() {
     let parse = |text: &str| parse_tool_calls(text, &|name| names.find(name));
     let most = "tree()\n".repeat(limits::REPLY_CALLS);
     assert_eq!(parse(&most).map(|it| it.len()), Ok(limits::REPLY_CALLS));
-    assert_eq!(parse(&format!("{most}tree()")), Err(TooMuch::Calls));
+    assert_eq!(parse(&format!("{most}tree()")), Err(LimitExceeded::Calls));
     let long = " ".repeat(limits::REPLY_BYTES + 1);
-    assert_eq!(parse(&long), Err(TooMuch::Text { bytes: long.len() }));
+    assert_eq!(parse(&long), Err(LimitExceeded::Text { bytes: long.len() }));
 }
