@@ -88,10 +88,10 @@ impl Executions {
                 return Ok(updated);
             }
             if let StepState::Waiting(_) = step.state {
-                return Ok(decision);
+                return Ok(updated);
             }
             // The execution may have ended, or another person may have decided, before the command.
-            check_unknown_outcome(&settled, &decision, step)?;
+            check_unknown_outcome(&settled, &updated, step)?;
         }
         self.record_settlement(&settled, &decision).await?;
         self.reader.expect(id).await
