@@ -17,7 +17,7 @@ use shared::{
 
 use super::{
     error::ApiResult,
-    event::{data, final_state},
+    event::{event_data, final_state},
     scalar::{DateTime, format_time, milliseconds_between, to_int},
 };
 
@@ -194,7 +194,7 @@ impl TimelineReader {
             node: self.owner.as_ref().map(|owner| owner.node.to_string()),
             duration_ms,
             waited_ms,
-            ..add_event(*at, event.kind(), self.describe_event(event), Some(data(event)))
+            ..make_entry(*at, event.kind(), self.describe_event(event), Some(event_data(event)))
         }
     }
 
