@@ -55,7 +55,7 @@ impl Access {
         let alerts = Arc::new(Alerts::default());
         let holder = |token: Token| {
             let digest = token.digest;
-            (digest, Grant::of_token(Rights::new(token, Arc::clone(&alerts))))
+            (digest, Grant::from_rights(Rights::new(token, Arc::clone(&alerts))))
         };
         let grants_by_digest = tokens.into_iter().map(holder).collect();
         Self(Arc::new(AccessState { grants_by_digest, alerts }))

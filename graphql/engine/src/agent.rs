@@ -24,7 +24,7 @@ use toolbox::{
     dispatch::{self, Reach},
 };
 
-pub(crate) use self::plan::draft;
+pub(crate) use self::plan::draft_agent;
 use crate::access::Access;
 
 pub(crate) const DEFAULT_TURNS: u32 = 3;

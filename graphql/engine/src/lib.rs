@@ -38,7 +38,7 @@ pub use self::{
         agents::AgentOptions,
         bulk::BulkAction,
         findings::{
-            Finding, FindingKind, MAX_FINDINGS, Remedy, cause_line, find_planning_findings,
+            Finding, FindingKind, MAX_FINDINGS, Remedy, find_cause_line, find_planning_findings,
             quote_for_shell, valid_warnings,
         },
         pruning::{prune, prune_batch, time_before},

@@ -296,7 +296,7 @@ impl Plans {
             Ok(proposed) => proposed,
             Err(err) => return Err(self.store_failure(request, transcript, err).await),
         };
-        transcript.add_notes(std::mem::take_entries(&mut proposal.notes));
+        transcript.add_notes(std::mem::take(&mut proposal.notes));
         let draft_json = serde_json::to_value(&proposal.draft).unwrap_or_default();
         transcript.add("draft", draft_json);
         // A planner's draft is no more trusted than the query.

@@ -177,7 +177,7 @@ mod tests {
         ];
         for text in hostile {
             let value = json!({ "name": text, text: [text, { text: 0.1 }, true, null, 7, -0.5] });
-            let written = super::text(&value).unwrap();
+            let written = super::format(&value).unwrap();
             assert_eq!(super::parse(&written), Ok(value), "{written}");
         }
     }

@@ -222,7 +222,7 @@ impl Costs {
             let name = &definition.node.name.node;
             for field in &object.fields {
                 let path = format!("{name}.{}", field.node.name.node);
-                fields.insert(path, FieldCost::type_name(name, &field.node));
+                fields.insert(path, FieldCost::from_definition(name, &field.node));
             }
         }
         for (path, type_name) in INTROSPECTION {
@@ -247,7 +247,7 @@ impl Costs {
 
     /// Computes the cost of the named operation. Without a name, computes the cost of the most
     /// expensive operation of the document.
-    pub(super) fn type_name(
+    pub(super) fn compute_cost(
         &self,
         document: &ExecutableDocument,
         name: Option<&str>,
@@ -268,7 +268,7 @@ impl Costs {
 }
 
 impl FieldCost {
-    fn type_name(parent: &str, field: &FieldDefinition) -> Self {
+    fn from_definition(parent: &str, field: &FieldDefinition) -> Self {
         let (type_name, is_list) = base_type(&field.ty.node);
         let count = field.arguments.iter().find(|argument| {
             matches!(argument.node.name.node.as_str(), "first" | "last" | "limit")

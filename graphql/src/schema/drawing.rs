@@ -12,7 +12,7 @@ use super::layout::Graph;
 pub(super) fn draw_mermaid(plan: &Plan) -> String {
     let mut text = String::from("flowchart TD\n");
     for (at, step) in plan.steps().iter().enumerate() {
-        let label = step_label(step, "<br/>", escape::draw_mermaid);
+        let label = step_label(step, "<br/>", escape::escape_mermaid);
         let _ = writeln!(text, "    s{at}[\"{label}\"]");
     }
     draw_edges(plan, &mut text, |text, from, to| {
@@ -24,7 +24,7 @@ pub(super) fn draw_mermaid(plan: &Plan) -> String {
 pub(super) fn draw_dot(plan: &Plan) -> String {
     let mut text = String::from("digraph plan {\n    rankdir=TB;\n    node [shape=box];\n");
     for (at, step) in plan.steps().iter().enumerate() {
-        let label = step_label(step, "\\n", escape::draw_dot);
+        let label = step_label(step, "\\n", escape::escape_dot);
         let _ = writeln!(text, "    s{at} [label=\"{label}\"];");
     }
     draw_edges(plan, &mut text, |text, from, to| {

@@ -51,8 +51,8 @@ impl OperationGuard {
     }
 
     fn from_settings(settings: Arc<GuardSettings>) -> Self {
-        let size = AnswerSize::new(settings.limits.answer_bytes);
-        Self { settings, field_errors: FieldErrors::default(), size }
+        let answer_size = AnswerSize::new(settings.limits.answer_bytes);
+        Self { settings, field_errors: FieldErrors::default(), answer_size }
     }
 }
 
@@ -156,7 +156,7 @@ impl OperationGuard {
             error
         })?;
         let costs = self.settings.costs.get_or_init(|| Costs::new(&super::schema_text()));
-        let cost = costs.from_field(document, name.as_deref(), &variables);
+        let cost = costs.compute_cost(document, name.as_deref(), &variables);
         if cost.total <= maximum {
             return Ok(());
         }

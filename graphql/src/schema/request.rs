@@ -115,7 +115,7 @@ impl Request {
         let skip = usize::try_from(skip.unwrap_or(0));
         let skip =
             skip.map_err(|_| super::error::invalid_argument("`skip` must not be negative"))?;
-        let entries = timeline::from_last_entry(ctx.data::<Engine>()?, &self.0).await?;
+        let entries = timeline::load_timeline(ctx.data::<Engine>()?, &self.0).await?;
         Ok(entries.into_iter().skip(skip).take(maximum).collect())
     }
 }

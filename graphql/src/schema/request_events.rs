@@ -26,7 +26,7 @@ use tokio::{
 
 use super::{
     error::{ApiError, ApiResult},
-    event::data,
+    event::event_data,
     scalar::{DateTime, to_int},
     timeline::plan_summary,
 };
@@ -111,7 +111,7 @@ impl RequestEvent {
                 json!({ "kind": kind, "content": content })
             }
             EventContent::Plan { about, .. } => about.clone(),
-            EventContent::Execution { recorded, .. } => data(&recorded.event),
+            EventContent::Execution { recorded, .. } => event_data(&recorded.event),
         }
     }
 }
@@ -223,7 +223,7 @@ impl RequestFollower {
             pending_events.push((entry.at, content));
         }
         for id in plans.iter().skip(self.sent_plans) {
-            if let Some(plan) = self.engine.sent_plans.library.load(*id).await? {
+            if let Some(plan) = self.engine.plans.library.load(*id).await? {
                 let about = plan_summary(&plan);
                 pending_events
                     .push((plan.info().created_at, EventContent::Plan { id: *id, about }));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_graphql::{ID, SimpleObject};
 use chrono::TimeDelta;
-use engine::{Engine, EventBudget, cause_line};
+use engine::{Engine, EventBudget, find_cause_line};
 use serde_json::Value;
 use shared::{
     clock::Timestamp,
@@ -17,7 +17,7 @@ use shared::{
 
 use super::{
     error::ApiResult,
-    event::{data, final_state},
+    event::{event_data, final_state},
     scalar::{DateTime, format_time, milliseconds_between, to_int},
 };
 
@@ -194,7 +194,7 @@ impl TimelineReader {
             node: self.owner.as_ref().map(|owner| owner.node.to_string()),
             duration_ms,
             waited_ms,
-            ..add_event(*at, event.kind(), self.describe_event(event), Some(data(event)))
+            ..make_entry(*at, event.kind(), self.describe_event(event), Some(event_data(event)))
         }
     }
 
@@ -334,7 +334,7 @@ fn describe_event(event: &Event) -> String {
         }
         Event::CancelRequested { reason: None } => "cancellation requested".to_owned(),
         Event::ExecutionFailed { error } => {
-            format!("the execution fails: {}", cause_line(&error.message))
+            format!("the execution fails: {}", find_cause_line(&error.message))
         }
         Event::DeadlinePassed => "the deadline passed".to_owned(),
         Event::WaitsShortened { ahead_ms } => {
@@ -351,7 +351,7 @@ fn describe_event(event: &Event) -> String {
 }
 
 fn describe_error(error: &ToolError) -> String {
-    format!("{}: {}", error.code, cause_line(&error.message))
+    format!("{}: {}", error.code, find_cause_line(&error.message))
 }
 
 fn describe_progress(Progress { progress, total, message }: &Progress) -> String {

@@ -159,7 +159,8 @@ impl ToolkitMutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Content of the file, as YAML.")] yaml: String,
     ) -> Result<ToolkitChange> {
-        let file = yaml::parse(&yaml).and_then(|file| written::read(&file)).map_err(unfit)?;
+        let file =
+            yaml::parse(&yaml).and_then(|file| written::read(&file)).map_err(invalid_toolkit)?;
         let change = ctx.data::<Engine>()?.selection.update_toolkit(file).await;
         Ok(ToolkitChange(change.map_err(ApiError::from)?))
     }
@@ -340,7 +341,7 @@ impl Toolkit {
     /// Graph as YAML, as `updateToolkit` and the configuration's `toolkit_files` read it.
     #[expect(clippy::unused_async, reason = "resolvers are")]
     async fn yaml(&self) -> Result<String> {
-        Ok(yaml::format(&written::write(&self.0)).map_err(unfit)?)
+        Ok(yaml::format(&written::write(&self.0)).map_err(invalid_toolkit)?)
     }
 }
 

@@ -97,7 +97,7 @@ async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKi
     };
     let is_large = is_large(&body);
     let read = async {
-        let format = choose_format(&parts.headers)?;
+        let format = requested_format(&parts.headers)?;
         Ok((format, read_request(app, parts, body).await?))
     };
     let (format, request) = match read.await {
@@ -154,7 +154,7 @@ fn rejection_response(refusal: Refusal) -> Response {
 /// Returns the response to a rejected caller, in a media type that the caller accepts.
 fn caller_rejection_response(refusal: Refusal, headers: &HeaderMap) -> Response {
     let mut response = refusal.into_response();
-    if matches!(choose_format(headers), Ok(Format::GraphqlResponse)) {
+    if matches!(requested_format(headers), Ok(Format::GraphqlResponse)) {
         let kind = HeaderValue::from_static(reply::GRAPHQL_RESPONSE);
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
     }
@@ -182,7 +182,7 @@ fn accept_header(headers: &HeaderMap) -> String {
     values.collect::<Vec<_>>().join(",")
 }
 
-fn choose_format(headers: &HeaderMap) -> Result<Format, Refusal> {
+fn requested_format(headers: &HeaderMap) -> Result<Format, Refusal> {
     choose_format(&accept_header(headers)).ok_or_else(|| {
         Refusal::invalid_request(
             StatusCode::NOT_ACCEPTABLE,

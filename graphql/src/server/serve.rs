@@ -200,7 +200,7 @@ impl ServerTasks {
     }
 
     fn start_connection(&mut self, stream: TcpStream, peer: Peer) {
-        let Some(connection) = self.connections.start_connection(peer.0) else { return };
+        let Some(connection) = self.connections.accept(peer.0) else { return };
         let (router, stopping) = (self.router.clone(), self.stopping.clone());
         let visit = AcceptedConnection { peer, connection, router }.serve_http(stream, stopping);
         self.tasks.spawn(self.schema_checks.watch(visit));

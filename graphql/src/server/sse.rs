@@ -81,7 +81,7 @@ fn format_events(
     let next = outcomes.map(|outcome| {
         let response = outcome
             .unwrap_or_else(|refusal| Response::from_errors(vec![refusal.into_server_error()]));
-        format!("event: next\ndata: {}\n\n", reply::encode(response))
+        format!("event: next\ndata: {}\n\n", reply::to_json(response))
     });
     next.chain(stream::once(async { COMPLETE_EVENT.to_owned() }))
 }

@@ -154,8 +154,8 @@ mod tests {
     #[test]
     fn escaped_json_has_the_same_meaning() {
         let document = json!({ "k\u{9b}": "a\u{202e}\u{e0041}\u{7f}\n👩\u{200d}💻" });
-        let escaped = serde_json::to_string_pretty(&document).unwrap();
-        let escaped = safe_json(&escaped);
+        let written = serde_json::to_string_pretty(&document).unwrap();
+        let escaped = safe_json(&written);
         assert!(escaped.contains(r"a\u202e\udb40\udc41\u007f"), "{escaped}");
         assert_eq!(serde_json::from_str::<Value>(&escaped).unwrap(), document);
     }

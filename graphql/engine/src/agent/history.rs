@@ -20,11 +20,11 @@ pub(super) struct Turn {
     /// True if the turn has calls or problems, so that another turn follows.
     pub(super) more: bool,
     #[serde(default)]
-    pub(super) read: Vec<RequestedCall>,
+    pub(super) read: Vec<TurnCall>,
     #[serde(default)]
-    pub(super) repeat: Vec<RequestedCall>,
+    pub(super) repeat: Vec<TurnCall>,
     #[serde(default)]
-    pub(super) call: Vec<RequestedCall>,
+    pub(super) call: Vec<TurnCall>,
     #[serde(default)]
     pub(super) refused: Vec<Refused>,
     pub(super) model: String,
@@ -39,7 +39,7 @@ pub(super) struct Turn {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct RequestedCall {
+pub(super) struct TurnCall {
     /// Position of the call among all calls of the reply.
     pub(super) n: usize,
     pub(super) tool: String,
@@ -58,7 +58,7 @@ pub(super) struct RequestedCall {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Refused {
     #[serde(flatten)]
-    pub(super) wanted: RequestedCall,
+    pub(super) wanted: TurnCall,
     pub(super) error: String,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct PastTurn {
 }
 
 struct CompletedCall<'a> {
-    wanted: &'a RequestedCall,
+    wanted: &'a TurnCall,
     result: Result<String, String>,
 }
 

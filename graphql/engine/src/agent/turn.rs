@@ -23,7 +23,7 @@ use toolbox::{ReadyTool, Tool, ToolContext, Toolbox, dispatch::Reach};
 
 use super::{
     ANSWER_TOOL, AgentContext, STOPPED_NOTE, TURN_TOOL,
-    history::{self, PastTurn, Refused, RequestedCall, Turn},
+    history::{self, PastTurn, Refused, Turn, TurnCall},
     quoted::{QuotedCalls, has_only_calls},
 };
 use crate::access::Grant;
@@ -120,15 +120,15 @@ impl Tool for AskStep {
         &self.definition
     }
 
-    async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
-        let parameters = TurnParameters::parse(&parameters)?;
+    async fn call(&self, raw_parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
+        let parameters = TurnParameters::parse(&raw_parameters)?;
         let toolbox = self.agent_context.upgrade_toolbox()?;
         let catalog = active_catalog(&toolbox, &parameters.reach);
         let offered = self.choose_tools(&parameters.query, &catalog).await;
         let turns_left =
             format!("This is turn {} of {} with tools.", parameters.turn, parameters.of);
         let reply = self.agent_context.ask_model(&parameters, &turns_left, &offered, &cx).await?;
-        let bytes_left = MAX_HISTORY_BYTES.saturating_sub(json::json_size(&parameters));
+        let bytes_left = MAX_HISTORY_BYTES.saturating_sub(json::json_size(&raw_parameters));
         let reader = ReplyReader {
             toolbox: &toolbox,
             catalog: &catalog,
@@ -456,7 +456,7 @@ impl Turn {
             (Value::Object(args), _) => args,
             _ => Map::new(),
         };
-        let wanted = RequestedCall { n, tool, args, most: None, id, signatures };
+        let wanted = TurnCall { n, tool, args, most: None, id, signatures };
         match (found.map(|tool| tool.effect), error) {
             (Some(Effect::Read), None) => self.read.push(wanted),
             (Some(Effect::Idempotent), None) => self.repeat.push(wanted),
@@ -479,18 +479,17 @@ impl Turn {
             MissReason::Cut => format!("the call is cut off and was not made: {CALL_FORMAT}"),
         };
         let tool = missed.tool.chars().take(MAX_NAME_CHARS).collect();
-        self.refused
-            .push(Refused { wanted: RequestedCall { n, tool, ..RequestedCall::default() }, error });
+        self.refused.push(Refused { wanted: TurnCall { n, tool, ..TurnCall::default() }, error });
     }
 
     /// Adds one error for a text that cannot be read at all.
     fn refuse_all(&mut self, error: String) {
         self.more = true;
-        let wanted = RequestedCall { tool: "?".to_owned(), ..RequestedCall::default() };
+        let wanted = TurnCall { tool: "?".to_owned(), ..TurnCall::default() };
         self.refused.push(Refused { wanted, error });
     }
 
-    fn accepted_calls(&mut self) -> impl Iterator<Item = &mut RequestedCall> {
+    fn accepted_calls(&mut self) -> impl Iterator<Item = &mut TurnCall> {
         self.read.iter_mut().chain(&mut self.repeat).chain(&mut self.call)
     }
 

@@ -81,17 +81,17 @@ impl Executions {
         let is_waiting = matches!(step.state, StepState::Waiting(_));
         if is_waiting {
             self.plans.check_plan(execution.plan()).await?;
-            let decision = self.settle_waiting(execution, &settled, decision.clone()).await?;
-            let step = settled.find_step(&decision)?;
+            let updated = self.settle_waiting(execution, &settled, decision.clone()).await?;
+            let step = settled.find_step(&updated)?;
             if let Some(before) = &step.settlement {
                 check_same_decision(&settled, before, &decision)?;
-                return Ok(decision);
+                return Ok(updated);
             }
             if let StepState::Waiting(_) = step.state {
-                return Ok(decision);
+                return Ok(updated);
             }
             // The execution may have ended, or another person may have decided, before the command.
-            check_unknown_outcome(&settled, &decision, step)?;
+            check_unknown_outcome(&settled, &updated, step)?;
         }
         self.record_settlement(&settled, &decision).await?;
         self.reader.expect(id).await

@@ -42,7 +42,7 @@ impl Transcript {
     }
 
     pub(crate) fn take_entries(&mut self) -> Vec<TranscriptEntry> {
-        std::mem::take_entries(&mut self.entries)
+        std::mem::take(&mut self.entries)
     }
 
     fn add_at(&mut self, at: Timestamp, kind: &str, content: Value) {

@@ -106,7 +106,7 @@ impl ToolkitStore {
         revision: u64,
         record: Option<&Record>,
     ) -> Result<Arc<Toolkit>, StoreError> {
-        let loaded_at = record.map(|record| record.loaded_at);
+        let loaded_at = record.map(|record| record.at);
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let toolkit = match &cached.toolkit {
             Some(toolkit) if cached.loaded_at == loaded_at => Arc::clone(toolkit),

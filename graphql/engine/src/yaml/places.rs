@@ -63,16 +63,12 @@ impl Node {
         }
     }
 
-    fn find_key(&self, key: &str) -> Option<u64> {
+    fn find_key(&self, wanted_key: &str) -> Option<u64> {
         match self {
-            Self::Map(fields) => {
-                fields.iter().find_map(
-                    |(key, line, child)| {
-                        if key == key { Some(*line) } else { child.find_key(key) }
-                    },
-                )
-            }
-            Self::List(items) => items.iter().find_map(|(_, child)| child.find_key(key)),
+            Self::Map(fields) => fields.iter().find_map(|(key, line, child)| {
+                if key == wanted_key { Some(*line) } else { child.find_key(wanted_key) }
+            }),
+            Self::List(items) => items.iter().find_map(|(_, child)| child.find_key(wanted_key)),
             Self::Leaf => None,
         }
     }

@@ -201,7 +201,7 @@ fn reason_not_retried(
     Some(why)
 }
 
-fn describe_settlement(settlement: &event::SettlementAnswer) -> String {
+fn describe_settlement(settlement: &event::Settlement) -> String {
     let said = settlement.comment.as_deref().filter(|comment| !comment.trim().is_empty());
     let said = said.map(|comment| format!(" ({})", find_cause_line(comment))).unwrap_or_default();
     match settlement.outcome {

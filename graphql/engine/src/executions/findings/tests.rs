@@ -104,7 +104,7 @@ impl Story {
     }
 
     fn end_call(self, task: Task, result: Result<Value, ToolError>) -> Self {
-        let attempts = self.execution.find_task(task).map_or(1, |step| step.attempts);
+        let attempts = self.execution.task(task).map_or(1, |step| step.attempts);
         let attempt = Attempt::nth_after(attempts - 1);
         let result = result.map(CallOutput::from);
         self.with_input(Input::Ended { task, attempt, result })
@@ -411,7 +411,7 @@ fn wait_cases() -> Vec<(&'static str, String)> {
             let mut story = one(json!({ "tool": "other", "plan": "plan_2_aaaaaaaaa" }));
             let asks = asks();
             let found = find_reason(find_findings(&asks.execution, None, at_ms(0), MAX_FINDINGS));
-            let child = story.execution.find_task(story.find_task("a")).unwrap().child.unwrap();
+            let child = story.execution.task(story.find_task("a")).unwrap().child.unwrap();
             story.child = found.map(|found| (child, found));
             story.finding_lines()
         }),
@@ -916,7 +916,7 @@ fn time_without_a_worker_does_not_count_as_work() {
     story = story.with_input(Input::Progressed { task, attempt, progress });
     story.now = 10_000;
     story = story.claim_by(2).advance_ms(1_000).succeed_step("a", json!(1));
-    let step = story.execution.find_task(task).unwrap();
+    let step = story.execution.task(task).unwrap();
     assert_eq!(step.spent.worked.num_milliseconds(), 3_000);
     assert_eq!(step.attempts, 2);
 }

@@ -310,7 +310,7 @@ async fn a_replan_has_the_tools_of_the_first_caller() {
     let tools = Some(vec!["crm.*".parse().unwrap()]);
     let within = ReplanPermissions { token: "t".to_owned(), tools, switches: false };
     let engine = faber.engine().with_grant(Grant::for_replan(&within));
-    assert_eq!(engine.grant().within(), Some(within.clone()));
+    assert_eq!(engine.grant().replan_permissions(), Some(within.clone()));
     let plan = faber.plan(draft_with_steps(&[failing_step("x")])).await.unwrap().id();
     let first = engine.executions.start_plan(plan, order_with_replans(1)).await.unwrap();
     let first = faber.ended(first).await.unwrap();
