@@ -11,7 +11,7 @@ use super::misbehaving_server::ServerTest;
 
 /// Returns a context and a listener for its progress.
 fn context_with_listener() -> (ToolContext, Listener) {
-    let (reporter, listener) = pipe();
+    let (reporter, listener) = report_channel();
     (ToolContext { reporter, ..step() }, listener)
 }
 
