@@ -4,7 +4,7 @@ use shared::tool::{ErrorCode, Progress};
 use tests::toolset::step;
 use toolbox::{
     ToolContext,
-    progress::{Listener, pipe},
+    progress::{Listener, report_channel},
 };
 
 use super::misbehaving_server::ServerTest;

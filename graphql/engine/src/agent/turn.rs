@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use planner::{
     calls::{
-        CallFormat, CatalogNames, LimitExceeded, Missed, ToolCall, Why, prompt::tool_prompt,
+        CallFormat, CatalogNames, Missed, TooMuch, ToolCall, Why, prompt::tool_prompt,
         read_tool_calls,
     },
     catalog::{Catalog, CatalogTool},
@@ -371,7 +371,7 @@ impl ReplyReader<'_> {
 
     /// Returns the calls in a text. Texts that look like calls count only for a model without
     /// native calls, because another model only talks about calls in its text.
-    fn find_calls(&self, text: &str, names: &CatalogNames<'_>) -> Result<TextCalls, LimitExceeded> {
+    fn find_calls(&self, text: &str, names: &CatalogNames<'_>) -> Result<TextCalls, TooMuch> {
         let read = read_tool_calls(text, &|name| names.find(name))?;
         let (mut found, mut missed) = (read.calls, read.missed);
         if self.is_native {
