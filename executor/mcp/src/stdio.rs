@@ -18,7 +18,7 @@ use sandbox::{
     Launcher,
     process::{ProcessGroup, Program, STOP_GRACE, Tail, describe_status},
 };
-use secrets::{Redaction, variables};
+use secrets::{Redaction, resolve_variables};
 use shared::id::ToolSetName;
 use tokio::{
     io::{self, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -197,7 +197,7 @@ impl Child {
         session_state: &mut SessionState,
     ) -> Result<(Self, StdioTransport), String> {
         let mut redaction = Redaction::default();
-        let env = variables(&spec.env, &mut redaction).map_err(|err| err.to_string())?;
+        let env = resolve_variables(&spec.env, &mut redaction).map_err(|err| err.to_string())?;
         launcher.add_passed_secrets(&spec.pass, &mut redaction);
         let (name, cwd) = (spec.command.as_str(), spec.cwd.as_deref());
         let program = Program { name, cwd, own_file: None, pass: &spec.pass, env: &env };

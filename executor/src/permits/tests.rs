@@ -144,8 +144,8 @@ async fn a_permit_that_arrives_after_its_request_was_cancelled_is_released() {
         answered.store(1, Ordering::Relaxed);
         store.acquire_permits(&ask, now).await
     };
-    let asking = Some(slow.boxed());
-    drop(HeldPermit { permits: Arc::clone(&test.permits), permit: Some(permit), asking });
+    let request = Some(slow.boxed());
+    drop(HeldPermit { permits: Arc::clone(&test.permits), permit: Some(permit), request });
     time::sleep(Duration::from_secs(2)).await;
     assert_eq!(is_answered.load(Ordering::Relaxed), 1, "a request that was sent is answered");
     test.queue_holder("next", 0, 0).await;

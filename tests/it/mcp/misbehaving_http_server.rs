@@ -7,7 +7,7 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 use shared::tool::{ErrorCode, ToolError};
 use tests::toolset::{Connected, MAX_WAIT, second_attempt, wait_until};
-use toolbox::{Found, SetStatus, ToolContext, progress::pipe};
+use toolbox::{Found, SetStatus, ToolContext, progress::report_channel};
 
 use super::http_server::{HttpServer, serve};
 
@@ -39,7 +39,7 @@ async fn connection_error(source: &Value) -> String {
 async fn json_documents_and_event_streams_are_accepted_as_answers() {
     let test = ServerTest::new().await;
     assert_eq!(test.call("act", "").await, Ok(json!("done 1")));
-    let (reporter, mut listener) = pipe();
+    let (reporter, mut listener) = report_channel();
     let cx = ToolContext { reporter, ..second_attempt() };
     let answer = test.connected.call_in("act", json!({ "how": "stream" }), cx).await;
     assert_eq!(answer, Ok(json!("done 2")));

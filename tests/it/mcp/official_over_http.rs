@@ -13,7 +13,7 @@ use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
 };
-use toolbox::{ToolContext, progress::pipe};
+use toolbox::{ToolContext, progress::report_channel};
 
 use super::official::server_script;
 
@@ -107,7 +107,7 @@ async fn tools_of_the_official_test_server_work_over_http() {
 async fn a_long_operation_over_http_reports_progress_and_can_be_cancelled() {
     let server = EverythingServer::start().await;
     let everything = Connected::connect(&server.source()).await;
-    let (reporter, mut listener) = pipe();
+    let (reporter, mut listener) = report_channel();
     let cx = ToolContext { reporter, ..second_attempt() };
     let quick = json!({ "duration": 1, "steps": 4 });
     let tool = "trigger-long-running-operation";
@@ -115,7 +115,7 @@ async fn a_long_operation_over_http_reports_progress_and_can_be_cancelled() {
     let last = listener.next().now_or_never().unwrap();
     assert_eq!((last.progress.progress, last.progress.total), (4.0, Some(4.0)));
 
-    let (reporter, mut listener) = pipe();
+    let (reporter, mut listener) = report_channel();
     let cx = ToolContext { reporter, ..second_attempt() };
     let cancel = cx.cancel.clone();
     let long = everything.call_in(tool, json!({ "duration": 600, "steps": 6000 }), cx);

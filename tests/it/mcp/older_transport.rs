@@ -13,7 +13,7 @@ use tokio::{
     process::{Child, Command},
     task::JoinSet,
 };
-use toolbox::{SetStatus, ToolContext, progress::pipe};
+use toolbox::{SetStatus, ToolContext, progress::report_channel};
 
 use super::{official::server_script, old_server::OldServer};
 use crate::mongod::free_port;
@@ -70,7 +70,7 @@ async fn the_older_transport_is_detected_and_used() {
 async fn calls_over_the_older_transport_report_progress_and_can_be_cancelled() {
     let server = EverythingServer::start().await;
     let set = Connected::connect(&json!({ "mcp": { "url": server.url } })).await;
-    let (reporter, mut listener) = pipe();
+    let (reporter, mut listener) = report_channel();
     let cx = ToolContext { reporter, ..second_attempt() };
     let cancel = cx.cancel.clone();
     let parameters = json!({ "duration": 600, "steps": 6_000 });
@@ -87,7 +87,7 @@ async fn calls_over_the_older_transport_report_progress_and_can_be_cancelled() {
 async fn calls_of_a_dead_older_server_fail_and_its_successor_is_used() {
     let mut server = EverythingServer::start().await;
     let set = Connected::connect(&json!({ "mcp": { "url": server.url } })).await;
-    let (reporter, mut listener) = pipe();
+    let (reporter, mut listener) = report_channel();
     let cx = ToolContext { reporter, ..second_attempt() };
     let parameters = json!({ "duration": 600, "steps": 6_000 });
     let long = set.call_in("trigger-long-running-operation", parameters, cx);

@@ -4,14 +4,14 @@ use shared::tool::{ErrorCode, Progress};
 use tests::toolset::second_attempt;
 use toolbox::{
     ToolContext,
-    progress::{Listener, pipe},
+    progress::{Listener, report_channel},
 };
 
 use super::misbehaving_server::ServerTest;
 
 /// Returns a context and a listener for its progress.
 fn context_with_listener() -> (ToolContext, Listener) {
-    let (reporter, listener) = pipe();
+    let (reporter, listener) = report_channel();
     (ToolContext { reporter, ..second_attempt() }, listener)
 }
 

@@ -5,7 +5,7 @@ use std::thread;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{TestValues, evaluate, world};
+use super::{TestValues, evaluate, test_values};
 use crate::condition::{number::Number, *};
 
 /// Runs `act` on a stack as small as the smallest stack of a worker.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use secrets::{Redaction, TextOrSecret, base64, percent_encode};
+use secrets::{Redaction, TextOrSecret, encode_base64, percent_encode};
 use serde::Deserialize;
 use serde_json::Value;
 use shared::tool::ToolError;
