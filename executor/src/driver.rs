@@ -183,7 +183,7 @@ enum JobResult {
 
 enum DriverInput {
     Appended(Result<(), AppendError>),
-    Done(JobResult),
+    JobEnded(JobResult),
     Reported(AttemptKey, Progress),
     Command(SentCommand),
     Woken,

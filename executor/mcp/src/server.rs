@@ -381,9 +381,9 @@ mod tests {
     #[test]
     fn only_configured_capabilities_are_announced() {
         let able = |spec| serde_json::to_value(announced_capabilities(spec)).unwrap();
-        assert_eq!(announced_capabilities(json!({ "command": "x" })), json!({}));
+        assert_eq!(able(json!({ "command": "x" })), json!({}));
         let input = json!({ "url": "http://a/mcp", "elicitation": "defaults" });
-        assert_eq!(announced_capabilities(input), json!({ "elicitation": { "form": {} } }));
+        assert_eq!(able(input), json!({ "elicitation": { "form": {} } }));
     }
 
     #[test]

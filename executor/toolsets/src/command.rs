@@ -44,7 +44,10 @@ use toolbox::{Tool, ToolContext};
 
 pub use self::argv::Argv;
 use self::parameters_file::write_parameters;
-use super::http::{HttpRun, HttpTool};
+use super::{
+    checked_output::check_outputs,
+    http::{HttpRun, HttpTool},
+};
 
 /// Time limit for reading the pipes of a command that has exited. A process that the command
 /// started may keep them open forever.
@@ -62,6 +65,9 @@ pub struct CommandTool {
     pub examples: Vec<String>,
     #[serde(default = "no_parameters")]
     pub parameters: Value,
+    /// JSON Schema of the output. An output that does not fit it makes the call fail.
+    #[serde(default, rename = "outputSchema", alias = "output_schema")]
+    pub output_schema: Option<Value>,
     /// The effect of a second call. By default the HTTP method decides, and a command is `once`.
     pub effect: Option<Effect>,
     /// The action. A tool without it is known for selection only.
@@ -241,20 +247,20 @@ impl CommandTool {
             set: set.clone(),
             description: self.description,
             input_schema: self.parameters,
-            output_schema: None,
+            output_schema: self.output_schema,
             effect: self.effect.or(self.run.as_ref().map(Action::effect)).unwrap_or_default(),
             examples: self.examples,
             is_callable: self.run.is_some(),
         };
         let run = match self.run {
             Some(Action::Http(run)) => {
-                return Ok(Arc::new(HttpTool::new(definition, *run, max_bytes)));
+                return check_outputs(Arc::new(HttpTool::new(definition, *run, max_bytes)));
             }
             Some(Action::Command(run)) => Some(*run),
             None => None,
         };
-        let launcher = launcher.clone();
-        Ok(Arc::new(CommandRunner { definition: Arc::new(definition), run, max_bytes, launcher }))
+        let (definition, launcher) = (Arc::new(definition), launcher.clone());
+        check_outputs(Arc::new(CommandRunner { definition, run, max_bytes, launcher }))
     }
 
     fn check(&self, launcher: &Launcher) -> Result<(), String> {

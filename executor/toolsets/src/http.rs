@@ -94,7 +94,7 @@ impl Caller {
         let host = host(&asked.url);
         let sent = async {
             match self.timeout {
-                Some(timeout) => timeout(timeout, self.http.send(asked, self.max_bytes)).await,
+                Some(limit) => timeout(limit, self.http.send(asked, self.max_bytes)).await,
                 None => Ok(self.http.send(asked, self.max_bytes).await),
             }
         };

@@ -248,6 +248,9 @@ pub(super) struct ToolInput {
     description: String,
     /// JSON Schema of the parameters.
     parameters: Value,
+    /// JSON Schema of the output. Plans are checked against it, and a call fails if its output does
+    /// not fit. Default: any output.
+    output_schema: Option<Value>,
     /// Toolset that gets the tool: a new one, or one whose source is a list of tools. Default:
     /// `local`, and then the name must not mean another tool.
     tool_set: Option<String>,
@@ -266,14 +269,18 @@ impl ToolInput {
     fn into_configured(self) -> Value {
         let effect = self.effect.map(shared::tool::Effect::from);
         let is_callable = self.run.as_object().is_none_or(|fields| !fields.is_empty());
-        json!({
+        let mut settings = json!({
             "name": self.name,
             "description": self.description,
             "parameters": self.parameters,
             "effect": effect,
             "examples": self.examples.unwrap_or_default(),
             "run": is_callable.then_some(self.run),
-        })
+        });
+        if let Some(schema) = self.output_schema {
+            settings["outputSchema"] = schema;
+        }
+        settings
     }
 }
 

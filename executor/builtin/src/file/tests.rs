@@ -448,7 +448,7 @@ async fn file_info_names_the_type_of_an_entry() {
     let project = Project::with_files(&[("a.txt", "one\ntwo"), ("b/c", "")]);
     project.create_symlink("a.txt", "link");
     fs::set_permissions(project.path("a.txt"), fs::Permissions::from_mode(0o640)).unwrap();
-    let info = async |path: &str, expected: Expect| {
+    let check_info = async |path: &str, expected: Expect| {
         let text = describe_without_machine_details(&project, path).await;
         let lines = text.lines().filter(|line| path != "b" || !line.starts_with("Size"));
         expected.assert_eq(&lines.collect::<Vec<_>>().join("\n"));
@@ -457,7 +457,7 @@ async fn file_info_names_the_type_of_an_entry() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         File::open(project.path(path)).unwrap().set_modified(time).unwrap();
     }
-    describe_without_machine_details(
+    check_info(
         "a.txt",
         expect![[r"
             Path: a.txt
@@ -468,7 +468,7 @@ async fn file_info_names_the_type_of_an_entry() {
             Lines: 2"]],
     )
     .await;
-    describe_without_machine_details(
+    check_info(
         "link",
         expect![[r"
             Path: link
@@ -479,7 +479,7 @@ async fn file_info_names_the_type_of_an_entry() {
             Lines: 2"]],
     )
     .await;
-    describe_without_machine_details(
+    check_info(
         "b",
         expect![[r"
             Path: b
@@ -500,10 +500,10 @@ async fn file_info_counts_lines_of_text() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         File::open(project.path(path)).unwrap().set_modified(time).unwrap();
     }
-    let info = async |path: &str, expected: Expect| {
+    let check_info = async |path: &str, expected: Expect| {
         expected.assert_eq(&describe_without_machine_details(&project, path).await)
     };
-    describe_without_machine_details(
+    check_info(
         "big",
         expect![[r"
             Path: big
@@ -514,7 +514,7 @@ async fn file_info_counts_lines_of_text() {
             Lines: 1000000"]],
     )
     .await;
-    describe_without_machine_details(
+    check_info(
         "binary",
         expect![[r"
             Path: binary
@@ -525,7 +525,7 @@ async fn file_info_counts_lines_of_text() {
             Content: binary"]],
     )
     .await;
-    describe_without_machine_details("none", expect!["tool.failed: File not found: none"]).await;
+    check_info("none", expect!["tool.failed: File not found: none"]).await;
     let fifo = project.call("file_info", json!({ "file_path": "fifo" })).await;
     assert!(fifo.starts_with("Path: fifo\nType: FIFO\n"), "{fifo}");
 }

@@ -94,9 +94,9 @@ impl fmt::Display for ExclusionReason {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    Out(ExclusionReason),
+    Excluded(ExclusionReason),
     /// The entry stays, even if its name is hidden.
-    Kept,
+    Included,
 }
 
 fn match_rules(

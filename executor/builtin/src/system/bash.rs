@@ -48,7 +48,7 @@ fn default_timeout() -> u64 {
 }
 
 enum Completion {
-    Itself(io::Result<ExitStatus>),
+    Exited(io::Result<ExitStatus>),
     TimedOut,
     Cancelled,
 }

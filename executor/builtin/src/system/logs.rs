@@ -182,7 +182,7 @@ async fn follow_file(
             message: Some(message.trim_end().into()),
         });
     }
-    Ok(added.text(redaction))
+    Ok(added.into_text(redaction))
 }
 
 /// Returns the length of the part that can be reported now. The part consists of complete lines. No

@@ -23,11 +23,11 @@ impl ProcessSnapshot {
             std::thread::sleep(sysinfo::MINIMUM_CPU_UPDATE_INTERVAL);
             refresh_processes(&mut machine);
         }
-        let started = system.background.session_ids().into_iter().map(Pid::from_u32).collect();
+        let started_pids = system.background.session_ids().into_iter().map(Pid::from_u32).collect();
         let mark = marker_variable(system.system_root.root_path());
         let is_marked = |process: &&Process| process.environ().contains(&mark);
-        let marked = machine.processes().values().filter(is_marked).map(Process::pid).collect();
-        Some(Self { machine, own_pid: Pid::from_u32(std::process::id()), started, marked })
+        let marked_pids = machine.processes().values().filter(is_marked).map(Process::pid).collect();
+        Some(Self { machine, own_pid: Pid::from_u32(std::process::id()), started_pids, marked_pids })
     }
 
     pub(super) fn user_processes(&self) -> Vec<&Process> {

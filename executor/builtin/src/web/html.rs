@@ -60,7 +60,7 @@ pub(super) struct Page {
 }
 
 /// Reads a page until the text has about `max_bytes` bytes. Keeps links, resolved against `base`.
-pub(super) fn read(html: &str, base: &Url, max_bytes: usize) -> Page {
+pub(super) fn read_page(html: &str, base: &Url, max_bytes: usize) -> Page {
     let (page, is_whole) = PageReader::new(base, &SURROUNDING_TAGS).read(html, max_bytes);
     if is_whole && !page.text.is_empty() {
         return page;
@@ -322,7 +322,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check_page_text(html: &str, expected: Expect) {
         let base = "https://example.com/a/b".parse().unwrap();
-        let page = read(html, &base, usize::MAX);
+        let page = read_page(html, &base, usize::MAX);
         expected.assert_eq(&format!("{}\n---\n{}", page.title, page.text));
     }
 
@@ -402,24 +402,24 @@ y</pre>
     fn deep_nesting_does_not_lengthen_the_text() {
         let html = "<div><ul><li><a href=x>".repeat(100_000);
         let base = "https://example.com".parse().unwrap();
-        assert!(read(&html, &base, usize::MAX).text.len() < html.len());
+        assert!(read_page(&html, &base, usize::MAX).text.len() < html.len());
     }
 
     #[test]
     fn the_text_of_a_page_is_no_longer_than_the_page() {
         let base: Url = format!("https://example.com/{}", "a".repeat(60_000)).parse().unwrap();
         let html = "<a href=?>x</a> ".repeat(10_000);
-        assert_eq!(read(&html, &base, usize::MAX).text, "x ".repeat(10_000).trim_end());
+        assert_eq!(read_page(&html, &base, usize::MAX).text, "x ".repeat(10_000).trim_end());
         let base: Url = "https://example.com/".parse().unwrap();
         let max_bytes = 10_000;
         let long = format!("<title>{}</title>{html}", "t ".repeat(10_000));
-        let page = read(&long, &base, max_bytes);
+        let page = read_page(&long, &base, max_bytes);
         assert!(
             page.title.len() <= MAX_TITLE_BYTES && page.text.len() < max_bytes + MAX_LINK_BYTES,
             "{}",
             page.text.len()
         );
         let href = "b".repeat(MAX_LINK_BYTES + 1);
-        assert_eq!(read(&format!("<a href={href}>x</a>"), &base, max_bytes).text, "x");
+        assert_eq!(read_page(&format!("<a href={href}>x</a>"), &base, max_bytes).text, "x");
     }
 }

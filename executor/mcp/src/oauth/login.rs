@@ -489,7 +489,7 @@ mod tests {
             // The refresh token and the access token.
             assert_eq!(servers.count_requests("POST /revoke"), if is_other { 0 } else { 2 });
             let told = other
-                .now()
+                .behavior()
                 .requests
                 .iter()
                 .filter(|(request, ..)| request.starts_with("POST"))

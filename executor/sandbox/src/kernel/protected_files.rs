@@ -255,7 +255,7 @@ fn locked_flags(path: &Path) -> io::Result<MsFlags> {
 /// move one and put another in that place.
 fn pin_parents(path: &Path, reachable: &[PathBuf]) -> io::Result<()> {
     let is_between =
-        |path: &&Path| reach.iter().any(|top| path.starts_with(top) && *path != top.as_path());
+        |path: &&Path| reachable.iter().any(|top| path.starts_with(top) && *path != top.as_path());
     let mut between: Vec<_> = path.ancestors().skip(1).filter(is_between).collect();
     between.reverse();
     for folder in between {

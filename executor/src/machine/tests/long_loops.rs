@@ -53,7 +53,7 @@ fn a_loop_whose_items_miss_the_deadline_fails() {
             story.wake_at(50).end_step("each[0]", Err(end.clone())).end_step("each[1]", Err(end));
             story.assert_finished(ExecutionState::Failed);
             // An item that failed by itself was not cut off.
-            let each = on_error(kind, super::effect(effect, super::loops::each()));
+            let each = on_error(kind, super::effect(effect, super::loops::loop_step()));
             let options = ExecutionOptions { deadline_ms: Some(50), ..Default::default() };
             let mut story = start_loop_with(each, json!([1, 2]), options);
             story.end_step("each[0]", Err(failed_error()));

@@ -146,7 +146,7 @@ fn options() -> impl Strategy<Value = ExecutionOptions> {
                 mode,
                 max_parallel,
                 deadline_ms,
-                start_at: start.map(at),
+                start_at: start.map(time_at),
                 compensate_on_failure: compensates,
                 input: Arc::new(json!({ "list": vec![7; items] })),
                 ..ExecutionOptions::default()

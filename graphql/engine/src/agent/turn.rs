@@ -381,7 +381,7 @@ impl ReplyReader<'_> {
 
     /// Returns the calls in a text. Texts that look like calls count only for a model without
     /// native calls, because another model only talks about calls in its text.
-    fn find_calls(&self, text: &str, names: &CatalogNames<'_>) -> Result<TextCalls, TooMuch> {
+    fn find_calls(&self, text: &str, names: &CatalogNames<'_>) -> Result<TextCalls, LimitExceeded> {
         let read = read_tool_calls(text, &|name| names.find(name))?;
         let (mut found, mut missed) = (read.calls, read.missed);
         if self.is_native {
