@@ -77,7 +77,7 @@ fn every_execution_finishes_despite_crashes_and_store_faults() {
         threads.map(|thread| thread.join().expect("a world failed, its seed is above"))
     });
     let [mut figures, other] = figures;
-    figures.add_query(other);
+    figures.add(other);
     eprintln!(
         "{} worlds: {:?}\n{:?}\n{:?}",
         seeds.len(),
@@ -129,7 +129,7 @@ fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: ToolPresence) -> Fi
             eprintln!("seed {seed}\n{}", end.describe());
         }
         match end.check() {
-            Ok(world) => figures.add_query(world),
+            Ok(world) => figures.add(world),
             Err(violations) => wrong(&violations),
         }
         if seed % REPEAT_EVERY == 0 && simulate(seed, tools).describe() != end.describe() {

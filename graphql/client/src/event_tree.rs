@@ -126,7 +126,7 @@ impl EventTree {
             let node = Node::new(&child, prefix);
             self.nodes.insert(child, node);
         }
-        news.map(|news| news.within(&prefix))
+        news.map(|news| news.with_prefix(&prefix))
     }
 
     /// Returns whether the tree continues only after an answer of a person.

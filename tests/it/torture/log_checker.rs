@@ -37,7 +37,7 @@ pub(super) fn check_log(
     }
     checker.check_end(api_record);
     for (name, received) in
-        [("the client", &record.received), ("another subscriber", &record.other)]
+        [("the client", &record.received), ("another subscriber", &record.received_by_other)]
     {
         checker.check_received(name, received, &api_record.log);
     }
@@ -435,7 +435,7 @@ impl<'a> LogChecker<'a> {
     fn check_actions(&mut self) {
         for action in self.record.actions.iter().filter(|action| !action.mark().is_empty()) {
             let count = self.command_marks.get(action.mark()).copied().unwrap_or_default();
-            if action.description == "signal"
+            if action.mutation == "signal"
                 && action.is_acknowledged
                 && count == 0
                 && self.state.is_none()
@@ -450,7 +450,7 @@ impl<'a> LogChecker<'a> {
 
     /// Checks that an acknowledged cancellation ended the execution.
     fn check_stop(&mut self) {
-        let stops = |action: &&Action| action.description == "cancel" && action.is_acknowledged;
+        let stops = |action: &&Action| action.mutation == "cancel" && action.is_acknowledged;
         if let Some(action) = self.record.actions.iter().find(stops)
             && self.state.is_none()
         {

@@ -59,7 +59,7 @@ impl Paint {
             match ansi_code(letter).filter(|_| self.is_on) {
                 Some(code) => drawn.push_str(code),
                 None if matches!(letter, '\n' | '\t') => drawn.push(letter),
-                None => plain::push(&mut drawn, before, letter, after),
+                None => plain::push_escaped(&mut drawn, before, letter, after),
             }
         }
         drawn

@@ -285,7 +285,8 @@ fn describe_origin(transcript: &[TranscriptEntry], plan: &Plan) -> String {
         parts.push(format!("taken from {}", plain::safe_line(id)));
     }
     let selection = parent("selection").next_back();
-    if let Some(selection) = selection.and_then(|entry| transcript::Selection::read(&entry.content))
+    if let Some(selection) =
+        selection.and_then(|entry| transcript::Selection::read_content(&entry.content))
     {
         let (kept, total) = (selection.count_kept(), selection.count_all());
         parts.push(format!("{kept} of {total} tools shown to the planner"));

@@ -262,7 +262,7 @@ fn find_critical_path<'a>(outcome: &Outcome<'a>, steps: &[&'a StepStatus]) -> BT
     let last = steps.iter().rev().filter_map(|step| ends.get_key_value(&*step.step_id));
     let mut next = last.reduce(|a, b| if b.1 > a.1 { b } else { a }).map(|(id, _)| *id);
     while let Some(id) = next.filter(|id| path.insert(*id)) {
-        let needs = outcome.planned(id).into_iter().flat_map(|step| &step.depends_on);
+        let needs = outcome.find_planned_step(id).into_iter().flat_map(|step| &step.depends_on);
         let needs = needs.filter_map(|needed| ends.get_key_value(&**needed));
         next = needs.max_by_key(|(id, at)| (**at, **id)).map(|(id, _)| *id);
     }

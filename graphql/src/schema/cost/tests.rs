@@ -94,7 +94,7 @@ const CHEAP_FIELDS: &[(&str, &str)] = &[
 fn cost_of_query(query: &str) -> Cost {
     let document = parse_query(query).unwrap();
     let variables = Variables::from_json(json!({ "few": 2, "none": null }));
-    Costs::new(&schema_text()).type_name(&document, None, &variables)
+    Costs::new(&schema_text()).compute_cost(&document, None, &variables)
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn the_queries_of_the_page_are_within_the_limit() {
     let names: Vec<&str> = names.collect();
     assert!(names.len() > 20, "{names:?}");
     for name in names {
-        let cost = costs.type_name(&document, Some(name), &variables);
+        let cost = costs.compute_cost(&document, Some(name), &variables);
         let most = super::super::Limits::default().complexity;
         assert!(cost.total < most, "{name} costs {cost:?}");
     }
