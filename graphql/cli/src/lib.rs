@@ -204,7 +204,7 @@ fn start_log(environment: &Environment, default: String) -> Result<(), Failure> 
     let filter = parse_log_filter(&environment.log.clone().unwrap_or(default))?;
     let may_log = filter_fn(may_log);
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(|| screen::Log)
+        .with_writer(|| screen::LogWriter)
         .with_ansi(screen::has_stderr_colours(environment))
         .with_target(false);
     let logging = tracing_subscriber::registry().with(filter).with(may_log).with(lines);

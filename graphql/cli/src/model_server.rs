@@ -116,7 +116,7 @@ impl ModelServer {
         let env = BTreeMap::from([(KEY_VARIABLE.to_owned(), server.key.clone())]);
         // Python imports modules from the working directory, which must not be the user's.
         let cwd = Some(&*self.data);
-        let program = |name| Program { name, cwd, reads: None, pass: &[], env: &env };
+        let program = |name| Program { name, cwd, own_file: None, pass: &[], env: &env };
         let mut command = match program(SERVER_PROGRAM).watched_command(&self.launcher) {
             Ok(mut command) => {
                 command.args(arguments);
@@ -193,8 +193,9 @@ impl ServerStarter for ModelServer {
     fn describe(&self) -> Result<String, String> {
         let model = self.model_file()?;
         let none = BTreeMap::new();
-        let is_there =
-            |name| Program { name, cwd: None, reads: None, pass: &[], env: &none }.check().is_ok();
+        let is_there = |name| {
+            Program { name, cwd: None, own_file: None, pass: &[], env: &none }.check().is_ok()
+        };
         let server = match (is_there(SERVER_PROGRAM), is_there("python3")) {
             (true, _) => "`llama-server`",
             (_, true) => "`xllamacpp`, if Python has it,",

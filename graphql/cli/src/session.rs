@@ -182,7 +182,7 @@ impl<'a> Session<'a> {
     /// Returns whether a live worker of another process uses the store.
     pub(crate) async fn has_other_workers(&self) -> Result<bool, Failure> {
         let Some(local) = &self.local else { return Ok(true) };
-        let own = local.worker_handle().map(|handle| handle.worker_handle());
+        let own = local.worker_handle().map(|handle| handle.worker());
         let now = local.engine.clock().now();
         let live = local.engine.store().list_workers(now).await?;
         Ok(live.iter().any(|worker| Some(*worker) != own))

@@ -26,8 +26,14 @@ impl ProcessSnapshot {
         let started_pids = system.background.session_ids().into_iter().map(Pid::from_u32).collect();
         let mark = marker_variable(system.system_root.root_path());
         let is_marked = |process: &&Process| process.environ().contains(&mark);
-        let marked_pids = machine.processes().values().filter(is_marked).map(Process::pid).collect();
-        Some(Self { machine, own_pid: Pid::from_u32(std::process::id()), started_pids, marked_pids })
+        let marked_pids =
+            machine.processes().values().filter(is_marked).map(Process::pid).collect();
+        Some(Self {
+            machine,
+            own_pid: Pid::from_u32(std::process::id()),
+            started_pids,
+            marked_pids,
+        })
     }
 
     pub(super) fn user_processes(&self) -> Vec<&Process> {

@@ -154,8 +154,8 @@ fn finish_checks(app: &App, checks: &[Check]) -> Result<ExitStatus, Failure> {
 fn check_configuration(app: &App, wrong_settings: &[String]) -> Vec<Check> {
     let help = "correct the file; no other command works with it";
     let check = |result| Check::new("configuration", result, help);
-    if !wrong.is_empty() {
-        return wrong.iter().map(|why| check(Err(why.clone()))).collect();
+    if !wrong_settings.is_empty() {
+        return wrong_settings.iter().map(|why| check(Err(why.clone()))).collect();
     }
     let file = app.config.file.as_ref().map(|file| file.display().to_string());
     vec![check(Ok(file.unwrap_or_else(|| "no file; every setting has its default".to_owned())))]
@@ -317,7 +317,8 @@ fn check_limits(limits: &CallLimits, toolbox: &Toolbox) -> Check {
             tools.any(|tool| tool.definition().qualified_name() == *name)
         }
     };
-    let lost = limits.rules().iter().map(|limited| &limited.of).find(|limited| !is_there(limited));
+    let lost =
+        limits.rules().iter().map(|limited| &limited.calls).find(|limited| !is_there(limited));
     let result = match lost {
         None => Ok(count_noun(limits.rules().len(), "rule")),
         Some(LimitedCalls::Set(name)) => Err(format!("there is no toolset `{name}`")),

@@ -282,7 +282,7 @@ impl EventReader<'_> {
         let mut unowned = pin!(follower.await_loss_of_owner());
         let mut is_user_told = self.follower.purpose == Purpose::Drive;
         loop {
-            match self.read(unowned.as_mut(), &mut is_user_told).await {
+            match self.read_update(unowned.as_mut(), &mut is_user_told).await {
                 Ok(Some(stopped)) => return Ok(stopped),
                 Ok(None) if self.watcher.is_finished().await? => return Ok(StopReason::Over),
                 Ok(None) => (),
@@ -293,7 +293,7 @@ impl EventReader<'_> {
 
     /// Shows events until the execution is finished or waits for a person. Returns `None` if the
     /// stream ends.
-    async fn read_answer(
+    async fn read_update(
         &mut self,
         mut unowned: Pin<&mut impl Future<Output = ()>>,
         is_user_told: &mut bool,

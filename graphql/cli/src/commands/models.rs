@@ -34,7 +34,7 @@ pub(crate) async fn manage_models(app: &App, subcommand: Models) -> Result<ExitS
 
 fn list_models(app: &App) -> Result<ExitStatus, Failure> {
     let (screen, directory) = (&app.screen, app.config.models_folder());
-    let mut models = pull::list(&directory);
+    let mut models = pull::list_models(&directory);
     if planning::find_downloaded(&directory).is_some() {
         models.push(PLANNER_MODEL.to_owned());
     }

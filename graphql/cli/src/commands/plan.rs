@@ -89,7 +89,7 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
 
 /// Reads a plan from a file and shows its warnings.
 pub(crate) async fn read_plan_file(app: &App, file: &Path) -> Result<WrittenPlan, Failure> {
-    let plan = plan_file::read_plan_file(file).await?;
+    let plan = plan_file::read_plan(file).await?;
     // `check` reports errors together with those of the compiler.
     if !plan.has_errors() && !plan.notices.is_empty() {
         let file = file.display().to_string();

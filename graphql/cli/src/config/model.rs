@@ -166,7 +166,7 @@ impl WrittenModel {
                  here"
             ));
         }
-        let timeout_ms = self.timeout_ms.unwrap_or(to_ms(settings::TIMEOUT));
+        let timeout_ms = self.timeout_ms.unwrap_or(to_ms(settings::DEFAULT_TIMEOUT));
         check_range(place, "timeout_ms", timeout_ms, MIN_TIMEOUT_MS, MAX_TIMEOUT_MS)?;
         let max_retries = self.max_retries.unwrap_or(settings::DEFAULT_RETRIES);
         check_range(place, "max_retries", max_retries, 0, settings::MAX_RETRIES)?;

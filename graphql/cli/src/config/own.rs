@@ -44,7 +44,7 @@ impl Config {
 }
 
 fn to_absolute(path: &Path) -> PathBuf {
-    std::path::to_absolute(path).unwrap_or_else(|_| path.to_owned())
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 impl Config {

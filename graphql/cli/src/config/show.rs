@@ -19,7 +19,7 @@ impl Config {
             .collect();
         let calls = self.limits.written_call_limits();
         limits.insert("calls".to_owned(), show_setting(calls.value, calls.origin));
-        let retention = self.retention.value.map(age::text);
+        let retention = self.retention.value.map(age::format);
         let server = self
             .server
             .as_ref()
