@@ -108,9 +108,21 @@ impl Offline {
         query: &str,
         catalog: &Catalog,
     ) -> Result<Proposal, PlanningError> {
+        self.propose_within(query, catalog, catalog)
+    }
+
+    /// Proposes a draft of calls of `catalog`. Values that the query does not give may come from tools
+    /// of `reach` that only read.
+    pub fn propose_within(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        reach: &Catalog,
+    ) -> Result<Proposal, PlanningError> {
         let tools = self.readings.of(catalog);
         let english = lexicon::english();
         let mut planning = Planning::new(query, english, &tools, &self.weights);
+        planning = planning.with_reach(reach);
         let planned = check_limits(query, &tools).and_then(|mut tokens| {
             let known = tools.iter().flat_map(Tool::words).cloned().collect();
             english.correct(&mut tokens, &known);
@@ -201,14 +213,13 @@ impl Readings {
 
 /// Reads every tool that can be planned from words. A plain name is used where it is unique.
 fn read_tools(catalog: &Catalog) -> Vec<Tool> {
-    let is_plain = |tool: &ToolDefinition| {
-        catalog.find(tool.name.as_str()).is_some_and(|found| found.definition.set == tool.set)
-    };
     let tools = catalog.plannable().filter(|tool| tool.qualified_name().as_str() != COMPUTE);
-    let read = |tool: &ToolDefinition| {
-        let (plain, full) = (tool.name.as_str(), tool.qualified_name());
-        let name = if is_plain(tool) { plain } else { full.as_str() };
-        Tool::read(tool, name.to_owned(), lexicon::english())
-    };
-    tools.map(|tool| read(tool)).collect()
+    tools.map(|tool| Tool::read(tool, plan_name(catalog, tool), lexicon::english())).collect()
+}
+
+/// Returns the name of a tool in plans.
+fn plan_name(catalog: &Catalog, tool: &ToolDefinition) -> String {
+    let plain = tool.name.as_str();
+    let is_plain = catalog.find(plain).is_some_and(|found| found.definition.set == tool.set);
+    if is_plain { plain.to_owned() } else { tool.qualified_name().to_string() }
 }

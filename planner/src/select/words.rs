@@ -18,7 +18,7 @@ const IDLE: &str = "\
 static IDLE_WORDS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| IDLE.split_whitespace().collect());
 static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));
 
-pub(super) fn of(text: &str) -> Vec<String> {
+pub(crate) fn of(text: &str) -> Vec<String> {
     let words = split_words(&text[..text.floor_char_boundary(MAX_TEXT_BYTES)]);
     let words = words.into_iter().filter(|word| !IDLE_WORDS.contains(word.as_str()));
     words.map(|word| STEMMER.stem(&word).into_owned()).collect()

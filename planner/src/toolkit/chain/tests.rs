@@ -1,0 +1,1 @@
+//! Types that fit and types that do not, and routes.
