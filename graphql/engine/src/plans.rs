@@ -102,6 +102,8 @@ pub(super) struct PlanningScope<'a> {
 
 struct Offer {
     catalog: Catalog,
+    /// The tools of the catalog that a planner may use.
+    offered: Catalog,
     candidates: Candidates,
 }
 
@@ -167,7 +169,7 @@ impl Plans {
         let query = request.query.as_str();
         check_query(query)?;
         let scope = self.check_options(options).await?;
-        let Offer { catalog, candidates } =
+        let Offer { catalog, offered, candidates } =
             self.collect_offer(query, &scope, options.is_last).await?;
         let compiler =
             RequestCompiler { plans: self, request: request.id, query, catalog: &catalog };
@@ -192,6 +194,10 @@ impl Plans {
         transcript.ask_planner();
         let proposed = if let Some(proposed) = cached {
             Ok(proposed)
+        } else if is_offline {
+            // Tools between the ends of a chain fit no word of the query, so selection drops them.
+            let reach = if options.max_tools.is_some() { &shown } else { &offered };
+            planner.plan_within(query, &shown, reach, &compiler).await
         } else {
             let hint = draft.as_ref().map(|draft| &draft.proposal.draft);
             planner.plan_with_hint(query, hint, &shown, &compiler).await
@@ -252,7 +258,7 @@ impl Plans {
         let offered = catalog.filtered(|tool| is_offered(&tool.definition.qualified_name()));
         let most = scope.max_tools.unwrap_or(DEFAULT_MAX_TOOLS);
         let candidates = self.selection.candidates(query, &offered, most).await;
-        Ok(Offer { catalog, candidates })
+        Ok(Offer { catalog, offered, candidates })
     }
 
     /// Returns the plan of an entry of the plan cache, if its draft still compiles.

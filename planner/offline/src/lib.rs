@@ -34,6 +34,7 @@ use async_trait::async_trait;
 use planner::{
     Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, catalog::Catalog,
     draft::Draft,
+    replan::{Detour, EarlierPlan, find_detour},
 };
 use serde_json::json;
 use shared::{condition::COMPUTE, limits, tool::ToolDefinition};
@@ -80,14 +81,24 @@ impl Offline {
     ///
     /// The work runs on a thread for blocking work, because it keeps a core busy for milliseconds.
     pub async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
+        self.propose_on_thread(query, catalog, catalog).await
+    }
+
+    async fn propose_on_thread(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        reach: &Catalog,
+    ) -> Result<Proposal, PlanningError> {
         static PERMITS: LazyLock<Arc<Semaphore>> =
             LazyLock::new(|| Arc::new(Semaphore::new(MAX_RUNNING)));
-        let (query, catalog, planner) = (query.to_owned(), catalog.clone(), self.clone());
+        let (query, planner) = (query.to_owned(), self.clone());
+        let (catalog, reach) = (catalog.clone(), reach.clone());
         let work = async {
             let permit = Arc::clone(&PERMITS).acquire_owned().await.ok();
             tokio::task::spawn_blocking(move || {
                 let _permit = permit;
-                planner.propose_blocking(&query, &catalog)
+                planner.propose_within(&query, &catalog, &reach)
             })
             .await
         };
@@ -169,7 +180,34 @@ impl Planner for Offline {
         catalog: &Catalog,
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
-        self.propose(query, catalog).await?.compile(self.name(), compiler).await
+        self.plan_within(query, catalog, catalog, compiler).await
+    }
+
+    async fn plan_within(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        reach: &Catalog,
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
+        self.propose_on_thread(query, catalog, reach).await?.compile(self.name(), compiler).await
+    }
+
+    /// Replaces the steps that failed by others. The words are not read again, because they could
+    /// then mean other calls with an effect.
+    async fn replan(
+        &self,
+        _query: &str,
+        earlier: &EarlierPlan,
+        catalog: &Catalog,
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
+        let Detour { draft, warnings } = find_detour(earlier, catalog).map_err(|why| {
+            let message = format!("no other way is known: {why}");
+            PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() }
+        })?;
+        let proposal = Proposal { draft, notes: Vec::new(), warnings, author: None };
+        proposal.compile(self.name(), compiler).await
     }
 }
 

@@ -21,6 +21,7 @@ use super::Planning;
 use crate::{
     clause::{Clause, Mood},
     fill::{Filling, Reading},
+    lexicon::english,
     memory::PlannedStep,
     plan_name,
     token::{Kind, Token, number},
@@ -262,15 +263,14 @@ fn named_input(
 /// Finds the words of a name among tokens, each behind the one before. Words without meaning may
 /// stand between them.
 fn find_words(tokens: &[Token], range: Range<usize>, name: &[&String]) -> Option<Vec<usize>> {
-    let is_said = |at: &usize, word: &str| {
-        tokens[*at].stem == word || tokens[*at].without_possessive().to_lowercase() == word
-    };
+    let is_said = |at: &usize, word: &str| tokens[*at].kind == Kind::Word && tokens[*at].stem == word;
     let (last, others) = name.split_last()?;
     let end = range.clone().rev().find(|at| is_said(at, last))?;
     let mut places = vec![end];
     let mut next = end;
     for word in others.iter().rev() {
-        next = next.checked_sub(1).filter(|at| range.contains(at) && is_said(at, word))?;
+        let is_content = |at: &usize| !english().is_filler(&tokens[*at]);
+        next = (range.start..next).rev().find(is_content).filter(|at| is_said(at, word))?;
         places.push(next);
     }
     places.reverse();
