@@ -21,7 +21,8 @@ use shared::{
     tool::{Effect, ToolError},
 };
 
-pub use self::{carry_over::carry_over,
+pub use self::{
+    carry_over::carry_over,
     detour::{Detour, Failure, failures_of, find_detour},
     repeat_guard::RepeatGuard,
 };

@@ -32,7 +32,8 @@ use std::{
 
 use async_trait::async_trait;
 use planner::{
-    Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, catalog::Catalog,
+    Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan,
+    catalog::Catalog,
     draft::Draft,
     replan::{Detour, EarlierPlan, find_detour},
 };

@@ -5,14 +5,20 @@
 //! acting call is made twice, and none is made that the first plan did not have. There is no detour
 //! around an acting step, and none after a failure that another attempt may heal.
 
-use std::collections::{BTreeMap, BTreeSet};
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 use shared::{
     diagnostic::Diagnostic,
     execution::{Execution, StepState},
     id::{RESERVED_STEP_IDS, STEP_ID_LEN, ToolName, is_step_id_char},
-    tool::{Effect, ErrorCode, ToolError},
+    tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
 
 use super::EarlierPlan;
@@ -118,8 +124,8 @@ struct DetourPlanner<'a> {
 impl<'a> DetourPlanner<'a> {
     fn new(earlier: &'a EarlierPlan, catalog: &Catalog) -> Self {
         let tools = catalog.tools().iter().map(|tool| &tool.definition);
-        let named = |tool: &std::sync::Arc<shared::tool::ToolDefinition>| {
-            (tool.qualified_name().to_string(), std::sync::Arc::clone(tool))
+        let named = |tool: &Arc<ToolDefinition>| {
+            (tool.qualified_name().to_string(), Arc::clone(tool))
         };
         let effects = tools.clone().map(|tool| (tool.qualified_name().to_string(), tool.effect));
         let effects = effects.collect();
@@ -193,7 +199,10 @@ impl<'a> DetourPlanner<'a> {
         let wanted: Vec<&Field> = match paths.len() {
             // Nothing uses the step, so its result is the answer.
             0 => outputs.iter().collect(),
-            _ => paths.iter().filter_map(|path| outputs.iter().find(|out| out.path == *path)).collect(),
+            _ => paths
+                .iter()
+                .filter_map(|path| outputs.iter().find(|out| out.path == *path))
+                .collect(),
         };
         if wanted.is_empty() || wanted.len() < paths.len() || paths.is_empty() && wanted.len() > 1 {
             return Err(format!("no other tool is known to return what `{id}` does"));
@@ -203,7 +212,9 @@ impl<'a> DetourPlanner<'a> {
         let mut last = None;
         for field in wanted {
             let route = self.graph.find_route(Goal::Like(field), &self.given, &self.avoided);
-            let is_new = |route: &Route| route.fit < Fit::Near && !paths.is_empty() || !route.steps.is_empty();
+            let is_new = |route: &Route| {
+                route.fit < Fit::Near && !paths.is_empty() || !route.steps.is_empty()
+            };
             let route = route.filter(is_new).filter(|route| route.worst_fit() < Fit::Near);
             let none = || format!("no other tools lead to the `{}` of `{id}`", field.path);
             let route = route.ok_or_else(none)?;
@@ -258,7 +269,8 @@ impl<'a> DetourPlanner<'a> {
             let is_same = |other: &&DraftStep| {
                 other.name.as_ref() == Some(&name) && other.parameters.as_ref() == Some(&parameters)
             };
-            if let Some(id) = self.draft.tools.iter().find(is_same).and_then(|same| same.id.clone()) {
+            if let Some(id) = self.draft.tools.iter().find(is_same).and_then(|same| same.id.clone())
+            {
                 ids.push(id);
                 continue;
             }
@@ -284,7 +296,8 @@ impl<'a> DetourPlanner<'a> {
     fn free_id(&self, name: &str) -> String {
         let plain = name.rsplit('.').next().unwrap_or_default().chars();
         let plain = plain.take(STEP_ID_LEN - SUFFIX_LEN);
-        let base: String = plain.map(|char| if is_step_id_char(char) { char } else { '_' }).collect();
+        let base: String =
+            plain.map(|char| if is_step_id_char(char) { char } else { '_' }).collect();
         let is_free = |id: &String| {
             // An id of the earlier plan would look like the step that had it.
             let steps = self.draft.tools.iter().chain(&self.earlier.draft.tools);

@@ -22,11 +22,11 @@ use std::{
 use serde_json::Value;
 use shared::tool::{Effect, ToolDefinition};
 
+use self::field::{Key, Owner, inputs_of, is_cautioned, outputs_of};
 pub use self::{
     field::{Field, Fit, Shape},
     search::{Goal, Input, Route, RouteStep, Source, value_of},
 };
-use self::field::{Key, Owner, inputs_of, is_cautioned, outputs_of};
 
 /// Most tools of a graph. Tools after them, by name, are in no chain.
 const MAX_TOOLS: usize = 4_000;

@@ -88,7 +88,8 @@ impl Planning<'_> {
             let wanted = &tool.slots[slot];
             let field = graph.tools()[own].input(&wanted.parameter);
             let field = field.filter(|_| wanted.field.is_none() && !wanted.is_list);
-            let route = field.and_then(|field| graph.find_route(Goal::Like(field), &given, &avoided));
+            let route =
+                field.and_then(|field| graph.find_route(Goal::Like(field), &given, &avoided));
             let most = if tool.has_effect { Fit::Described } else { Fit::Near };
             let fits = |route: &Route| !route.steps.is_empty() && route.worst_fit() <= most;
             let Some(route) = route.filter(fits) else {
@@ -168,12 +169,16 @@ impl Planning<'_> {
                 Some((input.parameter.clone(), value_of(&input.source, given, &ids)?))
             });
             let parameters: Map<String, Value> = values.collect();
-            let name = self.reach.as_ref().map(|reach| reach.graph().tools()[step.tool].name.clone());
+            let name =
+                self.reach.as_ref().map(|reach| reach.graph().tools()[step.tool].name.clone());
             let name = name.unwrap_or_default();
             // Two derivations may need the same call.
-            let same = self.planned.steps.iter().zip(&self.memory.steps).find(|(planned, known)| {
-                planned.name.as_ref() == Some(&name) && known.is_derived && known.parameters == parameters
-            });
+            let same =
+                self.planned.steps.iter().zip(&self.memory.steps).find(|(planned, known)| {
+                    planned.name.as_ref() == Some(&name)
+                        && known.is_derived
+                        && known.parameters == parameters
+                });
             let same = same.map(|(_, known)| known.id.clone());
             ids.push(same.unwrap_or_else(|| self.add_derived_step(name, parameters)));
         }
@@ -263,7 +268,8 @@ fn named_input(
 /// Finds the words of a name among tokens, each behind the one before. Words without meaning may
 /// stand between them.
 fn find_words(tokens: &[Token], range: Range<usize>, name: &[&String]) -> Option<Vec<usize>> {
-    let is_said = |at: &usize, word: &str| tokens[*at].kind == Kind::Word && tokens[*at].stem == word;
+    let is_said =
+        |at: &usize, word: &str| tokens[*at].kind == Kind::Word && tokens[*at].stem == word;
     let (last, others) = name.split_last()?;
     let end = range.clone().rev().find(|at| is_said(at, last))?;
     let mut places = vec![end];
@@ -281,7 +287,8 @@ fn find_words(tokens: &[Token], range: Range<usize>, name: &[&String]) -> Option
 fn value_for(token: &Token, field: &Field) -> Option<Value> {
     let figure = number(&token.value);
     let examples = read_examples(&field.description);
-    let has_form = examples.is_empty() || examples.iter().any(|shown| has_form(&token.value, shown));
+    let has_form =
+        examples.is_empty() || examples.iter().any(|shown| has_form(&token.value, shown));
     match field.shape {
         Shape::Integer => figure.filter(|figure| figure.is_i64()).map(Value::Number),
         Shape::Number => figure.map(Value::Number),

@@ -30,9 +30,23 @@ const READING_VERBS: &str = "get read show find fetch search lookup look retriev
 const ENDS: [&str; 9] = ["by", "from", "for", "of", "with", "using", "to", "in", "on"];
 /// Words with which a description warns of its tool.
 const CAUTIONS: [&str; 17] = [
-    "deprecated", "legacy", "obsolete", "outdated", "stale", "unreliable", "not dependable", "no longer",
-    "relied on", "do not use", "not be used", "not suitable", "unsupported", "estimate", "lagging",
-    "non-authoritative", "related field",
+    "deprecated",
+    "legacy",
+    "obsolete",
+    "outdated",
+    "stale",
+    "unreliable",
+    "not dependable",
+    "no longer",
+    "relied on",
+    "do not use",
+    "not be used",
+    "not suitable",
+    "unsupported",
+    "estimate",
+    "lagging",
+    "non-authoritative",
+    "related field",
 ];
 
 fn stems(words: &str) -> BTreeSet<String> {
@@ -130,9 +144,8 @@ impl Owner {
     pub(super) fn of_tool(name: &str) -> Self {
         let name = name.rsplit('.').next().unwrap_or_default();
         let mut all = split_name(name);
-        let is_verb = |word: &String| {
-            words::of(word).first().is_some_and(|stem| VERB_STEMS.contains(stem))
-        };
+        let is_verb =
+            |word: &String| words::of(word).first().is_some_and(|stem| VERB_STEMS.contains(stem));
         if all.first().is_some_and(is_verb) {
             all.remove(0);
         } else if all.last().is_some_and(is_verb) {
@@ -196,11 +209,7 @@ pub(super) fn inputs_of(
 }
 
 /// Returns the scalar outputs of a tool, also those inside objects. Lists have none.
-pub(super) fn outputs_of(
-    schema: &Value,
-    owner: &Owner,
-    subjects: &BTreeSet<String>,
-) -> Vec<Field> {
+pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<String>) -> Vec<Field> {
     let mut fields = Vec::new();
     let top = Place { schema, path: String::new(), owner: owner.clone() };
     let mut open = vec![(top, LEVELS)];
@@ -273,8 +282,7 @@ fn whole_name(
     if is_whole {
         return Some(own.to_vec());
     }
-    let owner =
-        if is_id(last) { owner.identified(description)? } else { owner.0.clone() };
+    let owner = if is_id(last) { owner.identified(description)? } else { owner.0.clone() };
     // `status` and `order_status` of an order are the same.
     let shared = (0..=owner.len().min(own.len()))
         .rev()

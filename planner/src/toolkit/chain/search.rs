@@ -250,7 +250,9 @@ impl<'a> Search<'a> {
     fn depth_of(&self, from: Origin) -> usize {
         match from {
             Origin::Given(_) => 0,
-            Origin::Output(tool, _) => self.called.get(&tool).map_or(MAX_DEPTH, |(_, depth)| *depth),
+            Origin::Output(tool, _) => {
+                self.called.get(&tool).map_or(MAX_DEPTH, |(_, depth)| *depth)
+            }
         }
     }
 
