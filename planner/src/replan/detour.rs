@@ -124,9 +124,8 @@ struct DetourPlanner<'a> {
 impl<'a> DetourPlanner<'a> {
     fn new(earlier: &'a EarlierPlan, catalog: &Catalog) -> Self {
         let tools = catalog.tools().iter().map(|tool| &tool.definition);
-        let named = |tool: &Arc<ToolDefinition>| {
-            (tool.qualified_name().to_string(), Arc::clone(tool))
-        };
+        let named =
+            |tool: &Arc<ToolDefinition>| (tool.qualified_name().to_string(), Arc::clone(tool));
         let effects = tools.clone().map(|tool| (tool.qualified_name().to_string(), tool.effect));
         let effects = effects.collect();
         let graph = ChainGraph::new(tools.map(named));
