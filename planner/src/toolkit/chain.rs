@@ -10,6 +10,7 @@
 //! The tools are sorted by name, so that their order in a catalog changes nothing.
 
 mod field;
+mod naming;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use shared::tool::{Effect, ToolDefinition};
 use self::field::{Key, Owner, inputs_of, is_cautioned, outputs_of};
 pub use self::{
     field::{Field, Fit, Shape},
+    naming::{Named, Place, Vocabulary},
     search::{Goal, Input, Route, RouteStep, Source, value_of},
 };
 

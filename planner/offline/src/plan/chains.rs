@@ -4,16 +4,14 @@
 //! whose words name only the value wanted and values known. [`planner::toolkit::chain`] finds the
 //! calls between them. A list never gives a value, because nothing says which of its items is meant.
 
-use std::{
-    cell::OnceCell,
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-};
+use std::{cell::OnceCell, collections::BTreeSet, sync::Arc};
 
 use planner::{
     catalog::Catalog,
     draft::DraftStep,
-    toolkit::chain::{ChainGraph, Field, Fit, Given, Goal, Route, Shape, Source, value_of},
+    toolkit::chain::{
+        ChainGraph, Field, Fit, Given, Goal, Place, Route, Shape, Vocabulary, value_of,
+    },
 };
 use serde_json::{Map, Value, json};
 
@@ -21,31 +19,39 @@ use super::Planning;
 use crate::{
     clause::{Clause, Mood},
     fill::{Filling, Reading},
-    lexicon::english,
     memory::PlannedStep,
     plan_name,
     token::{Kind, Token, number},
     tool::{has_form, read_examples},
 };
 
-/// Words before a value that can name it.
-const WINDOW: usize = 8;
+/// Words that name a value, and small words between them and the value: `the order is A-1`.
+const MAX_NAME: usize = 8;
+const MAX_SMALL: usize = 2;
 
 /// The tools of a catalog as a graph, which is built when a query first needs it.
 pub(crate) struct Reach<'a> {
     catalog: &'a Catalog,
-    graph: OnceCell<ChainGraph>,
+    linked: OnceCell<Linked>,
+}
+
+struct Linked {
+    graph: ChainGraph,
+    vocabulary: Vocabulary,
 }
 
 impl<'a> Reach<'a> {
     pub(crate) fn new(catalog: &'a Catalog) -> Self {
-        Self { catalog, graph: OnceCell::new() }
+        Self { catalog, linked: OnceCell::new() }
     }
 
-    fn graph(&self) -> &ChainGraph {
-        self.graph.get_or_init(|| {
+    fn linked(&self) -> &Linked {
+        self.linked.get_or_init(|| {
             let tools = self.catalog.plannable();
-            ChainGraph::new(tools.map(|tool| (plan_name(self.catalog, tool), tool.clone())))
+            let named = tools.map(|tool| (plan_name(self.catalog, tool), Arc::clone(tool)));
+            let graph = ChainGraph::new(named);
+            let vocabulary = graph.vocabulary();
+            Linked { graph, vocabulary }
         })
     }
 }
@@ -63,9 +69,6 @@ struct Said {
     tokens: Vec<usize>,
 }
 
-/// How well a name is said: words in one piece, and the place.
-type Naming = (usize, std::cmp::Reverse<usize>);
-
 impl Planning<'_> {
     /// Finds calls that produce the missing values of a reading, and takes them off what is missing.
     pub(super) fn derivations(&self, clause: &Clause, reading: &mut Reading) -> Vec<Derivation> {
@@ -76,8 +79,9 @@ impl Planning<'_> {
         if clause.tokens.iter().any(is_several) || !clause.has_value() {
             return Vec::new();
         }
-        let (graph, tool) = (reach.graph(), &self.tools[reading.tool]);
-        let said = self.said_values(graph, &clause.tokens, |at| !reading.claimed[at]);
+        let (linked, tool) = (reach.linked(), &self.tools[reading.tool]);
+        let graph = &linked.graph;
+        let said = self.said_values(linked, &clause.tokens, |at| !reading.claimed[at]);
         let Some(own) = graph.find(&tool.name).filter(|_| !said.is_empty()) else {
             return Vec::new();
         };
@@ -128,10 +132,10 @@ impl Planning<'_> {
         if !self.planned.steps.is_empty() || clauses.iter().any(|clause| self.may_act(clause)) {
             return false;
         }
-        let graph = reach.graph();
+        let linked = reach.linked();
         let said: Vec<Said> = clauses
             .iter()
-            .flat_map(|clause| self.said_values(graph, &clause.tokens, |_| true))
+            .flat_map(|clause| self.said_values(linked, &clause.tokens, |_| true))
             .collect();
         let given: Vec<Given> = said.into_iter().map(|said| said.given).collect();
         let asks = |clause: &&Clause| {
@@ -140,10 +144,11 @@ impl Planning<'_> {
                 && clause.each.is_none()
         };
         let mut asking = clauses.iter().rev().filter(asks);
-        let Some(wanted) = asking.find_map(|clause| wanted_outputs(graph, &clause.tokens)) else {
+        let Some(wanted) = asking.find_map(|clause| self.wanted_outputs(linked, clause)) else {
             return false;
         };
-        let Some(route) = graph.find_route(Goal::Outputs(&wanted), &given, &BTreeSet::new()) else {
+        let Some(route) = linked.graph.find_route(Goal::Outputs(&wanted), &given, &BTreeSet::new())
+        else {
             return false;
         };
         if route.worst_fit() == Fit::Near {
@@ -169,8 +174,10 @@ impl Planning<'_> {
                 Some((input.parameter.clone(), value_of(&input.source, given, &ids)?))
             });
             let parameters: Map<String, Value> = values.collect();
-            let name =
-                self.reach.as_ref().map(|reach| reach.graph().tools()[step.tool].name.clone());
+            let name = self
+                .reach
+                .as_ref()
+                .map(|reach| reach.linked().graph.tools()[step.tool].name.clone());
             let name = name.unwrap_or_default();
             // Two derivations may need the same call.
             let same =
@@ -206,22 +213,58 @@ impl Planning<'_> {
     /// Returns the values of tokens whose words before them name one type of parameter.
     fn said_values(
         &self,
-        graph: &ChainGraph,
+        linked: &Linked,
         tokens: &[Token],
         is_free: impl Fn(usize) -> bool,
     ) -> Vec<Said> {
-        let mut said = Vec::new();
-        for at in (0..tokens.len()).filter(|at| is_free(*at) && is_given(&tokens[*at])) {
-            let ends = |place: &usize| {
-                tokens[*place].is_value() || tokens[*place].is_any(&[".", "!", "?", ";"])
+        let values = (0..tokens.len()).filter(|at| is_free(*at) && is_given(&tokens[*at]));
+        values.filter_map(|at| self.named_value(linked, tokens, at)).collect()
+    }
+
+    /// Returns the value of a token for the parameters that the words before it name.
+    fn named_value(&self, linked: &Linked, tokens: &[Token], at: usize) -> Option<Said> {
+        let is_small = |place: &usize| self.lexicon.is_filler(&tokens[*place]);
+        let end = at - (0..at).rev().take(MAX_SMALL).take_while(is_small).count();
+        let is_content = |place: &usize| self.is_content(&tokens[*place]);
+        let start = end - (0..end).rev().take(MAX_NAME).take_while(is_content).count();
+        let words: Vec<&str> = tokens[start..end].iter().map(|token| token.stem.as_str()).collect();
+        let graph = &linked.graph;
+        let field = |place: &Place| graph.field(*place);
+        let takes =
+            |place: &&Place| place.is_input && value_for(&tokens[at], field(place)).is_some();
+        let accepts = |places: &[Place]| places.iter().any(|place| takes(&place));
+        let named = linked.vocabulary.find(&words, accepts).filter(|named| named.is_sure)?;
+        // The parameter whose own name is said tells the type best.
+        let count = |place: &&Place| {
+            let said = |name: &Vec<String>| {
+                name.iter().filter(|word| words.contains(&word.as_str())).count()
             };
-            let first = at.saturating_sub(WINDOW);
-            let start = (first..at).rev().find(ends).map_or(first, |place| place + 1);
-            if let Some(found) = named_input(graph, tokens, start..at, &tokens[at]) {
-                said.push(found);
-            }
-        }
-        said
+            field(place).names.iter().map(said).max().unwrap_or_default()
+        };
+        let inputs = named.places.iter().filter(takes);
+        let place = inputs.rev().max_by_key(count)?;
+        let given = Given::new(value_for(&tokens[at], field(place))?, field(place));
+        let tokens = named.words.iter().map(|word| start + word).chain([at]).collect();
+        Some(Said { given, tokens })
+    }
+
+    /// Returns the outputs that a clause names best, if they are of one type.
+    fn wanted_outputs(&self, linked: &Linked, clause: &Clause) -> Option<Vec<(usize, usize)>> {
+        let has_output = |places: &[Place]| places.iter().any(|place| !place.is_input);
+        let pieces = clause.tokens.split(|token| !self.is_content(token));
+        let named = pieces.filter_map(|piece| {
+            let words: Vec<&str> = piece.iter().map(|token| token.stem.as_str()).collect();
+            linked.vocabulary.find(&words, has_output)
+        });
+        let best = named
+            .filter(|named| named.is_sure)
+            .reduce(|best, named| if named.points > best.points { named } else { best });
+        let outputs = best?.places.iter().filter(|place| !place.is_input);
+        Some(outputs.map(|place| (place.tool, place.at)).collect())
+    }
+
+    fn is_content(&self, token: &Token) -> bool {
+        token.kind == Kind::Word && !self.lexicon.is_filler(token)
     }
 }
 
@@ -232,57 +275,6 @@ fn is_given(token: &Token) -> bool {
         || token.kind == Kind::Quoted && is_word()
 }
 
-/// Returns the value of a token for the parameter that the words before it name best. Several types
-/// of parameters with equally good names tell nothing.
-fn named_input(
-    graph: &ChainGraph,
-    tokens: &[Token],
-    before: Range<usize>,
-    token: &Token,
-) -> Option<Said> {
-    let mut best: BTreeMap<Naming, Vec<(&Field, Vec<usize>)>> = BTreeMap::new();
-    let tools = graph.tools().iter().filter(|tool| tool.can_link);
-    for field in tools.flat_map(|tool| &tool.inputs).filter(|field| field.is_required) {
-        if value_for(token, field).is_none() {
-            continue;
-        }
-        let namings = field.names.iter().filter_map(|name| {
-            let name: Vec<&String> = name.iter().filter(|word| *word != "id").collect();
-            let places = find_words(tokens, before.clone(), &name)?;
-            let gap = before.end - places.last()?;
-            Some(((name.len(), std::cmp::Reverse(gap)), places))
-        });
-        if let Some((naming, places)) = namings.max() {
-            best.entry(naming).or_default().push((field, places));
-        }
-    }
-    let (_, fields) = best.pop_last()?;
-    let (field, places) = fields.first()?;
-    if !fields.iter().all(|(other, _)| other.is_same_type(field)) {
-        return None;
-    }
-    let given = Given::new(value_for(token, field)?, field);
-    Some(Said { given, tokens: places.iter().copied().chain([before.end]).collect() })
-}
-
-/// Finds the words of a name among tokens, each behind the one before. Words without meaning may
-/// stand between them.
-fn find_words(tokens: &[Token], range: Range<usize>, name: &[&String]) -> Option<Vec<usize>> {
-    let is_said =
-        |at: &usize, word: &str| tokens[*at].kind == Kind::Word && tokens[*at].stem == word;
-    let (last, others) = name.split_last()?;
-    let end = range.clone().rev().find(|at| is_said(at, last))?;
-    let mut places = vec![end];
-    let mut next = end;
-    for word in others.iter().rev() {
-        let is_content = |at: &usize| !english().is_filler(&tokens[*at]);
-        next = (range.start..next).rev().find(is_content).filter(|at| is_said(at, word))?;
-        places.push(next);
-    }
-    places.reverse();
-    Some(places)
-}
-
 /// Returns the value of a token in the type of a parameter, if it has the form of its examples.
 fn value_for(token: &Token, field: &Field) -> Option<Value> {
     let figure = number(&token.value);
@@ -290,38 +282,8 @@ fn value_for(token: &Token, field: &Field) -> Option<Value> {
     let has_form =
         examples.is_empty() || examples.iter().any(|shown| has_form(&token.value, shown));
     match field.shape {
-        Shape::Integer => figure.filter(|figure| figure.is_i64()).map(Value::Number),
+        Shape::Integer => figure.filter(serde_json::Number::is_i64).map(Value::Number),
         Shape::Number => figure.map(Value::Number),
         Shape::Text => has_form.then(|| json!(token.value.trim_start_matches('#'))),
     }
-}
-
-/// Returns the outputs that a clause names best, if they are of one type.
-fn wanted_outputs(graph: &ChainGraph, tokens: &[Token]) -> Option<Vec<(usize, usize)>> {
-    let mut best: BTreeMap<Naming, Vec<(usize, usize)>> = BTreeMap::new();
-    for (at, tool) in graph.tools().iter().enumerate().filter(|(_, tool)| tool.can_link) {
-        for (place, field) in tool.outputs.iter().enumerate() {
-            let namings = field.names.iter().filter_map(|name| {
-                let name: Vec<&String> = name.iter().collect();
-                let places = find_words(tokens, 0..tokens.len(), &name)?;
-                Some((name.len(), std::cmp::Reverse(*places.first()?)))
-            });
-            if let Some(naming) = namings.max() {
-                best.entry(naming).or_default().push((at, place));
-            }
-        }
-    }
-    let (_, fields) = best.pop_last()?;
-    let field = |(tool, place): &(usize, usize)| &graph.tools()[*tool].outputs[*place];
-    let first = field(fields.first()?);
-    if !fields.iter().all(|other| field(other).is_same_type(first)) {
-        return None;
-    }
-    // Other tools may call the same value by another name.
-    let tools = graph.tools().iter().enumerate().filter(|(_, tool)| tool.can_link);
-    let same = tools.flat_map(|(at, tool)| {
-        let outputs = tool.outputs.iter().enumerate();
-        outputs.filter(|(_, other)| other.is_same_type(first)).map(move |(place, _)| (at, place))
-    });
-    Some(same.collect())
 }

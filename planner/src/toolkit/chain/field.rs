@@ -93,7 +93,6 @@ pub struct Field {
     pub names: Vec<Vec<String>>,
     pub shape: Shape,
     pub is_required: bool,
-    /// The schema asks for whole numbers only, or an id has a form such as `C-33`.
     pub description: String,
     pub(super) keys: Vec<Key>,
     /// The format, or the allowed values. Empty if there is none.
@@ -105,12 +104,6 @@ impl Field {
     pub fn is_same_type(&self, other: &Self) -> bool {
         let is_sure = |key: &&Key| key.fit != Fit::Near;
         self.keys.iter().filter(is_sure).any(|key| other.keys.contains(key))
-    }
-
-    /// Returns whether the field identifies a thing.
-    pub fn is_id(&self) -> bool {
-        self.names.iter().flatten().any(|word| word == "id")
-            || self.names.first().and_then(|name| name.last()).is_some_and(|last| is_id(last))
     }
 }
 
