@@ -18,7 +18,7 @@ use planner::{catalog::Catalog, draft::DraftStep};
 use serde_json::{Map, Value, json};
 use shared::diagnostic::Diagnostic;
 
-pub(super) use self::chains::Reach;
+use self::chains::Reach;
 use super::{
     clause::{Clause, Mood, Reader, Verb},
     fill::{FillContext, Filling, Reading, fill},

@@ -175,7 +175,7 @@ impl<'a> DetourPlanner<'a> {
                 let value = field.path.split('.').try_fold(&**output, |value, key| value.get(key));
                 if value.is_some_and(is_scalar) {
                     let template = format!("{{{{{}.{}}}}}", result.step, field.path);
-                    self.given.push(Given { cost, ..Given::new(template.into(), field) });
+                    self.given.push(Given::new(template.into(), field).with_cost(cost));
                 }
             }
         }

@@ -53,14 +53,19 @@ pub struct Given {
     keys: Vec<Key>,
     form: String,
     shape: Shape,
-    /// The search prefers other values to this one by so much.
-    pub(crate) cost: u32,
+    cost: u32,
 }
 
 impl Given {
     pub fn new(value: Value, field: &Field) -> Self {
         let (keys, form) = (field.keys.clone(), field.form.clone());
         Self { value, keys, form, shape: field.shape, cost: 0 }
+    }
+
+    /// Lets the search prefer other values that cost less.
+    #[must_use]
+    pub fn with_cost(self, cost: u32) -> Self {
+        Self { cost, ..self }
     }
 }
 

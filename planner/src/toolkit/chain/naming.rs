@@ -55,7 +55,9 @@ pub struct Named<'a> {
     pub words: Vec<usize>,
     pub points: f64,
     /// The words contain a whole name, or two words of the type.
-    pub is_sure: bool,
+    pub is_whole: bool,
+    /// The words contain the thing that an id of the type identifies: `order` of `order_id`.
+    pub is_identified: bool,
 }
 
 impl ChainGraph {
@@ -143,9 +145,13 @@ impl Vocabulary {
         let kind = &self.types[at];
         let has_word = |at: &usize| kind.words.contains(said[*at]);
         let words: Vec<usize> = (0..said.len()).filter(has_word).collect();
-        let is_whole = kind.names.iter().any(|name| has_piece(said, name));
-        let is_sure = is_whole || words.len() > 1;
-        let named = Named { places: &kind.places, words, points, is_sure };
+        let has_name = kind.names.iter().any(|name| has_piece(said, name));
+        let is_whole = has_name || words.len() > 1;
+        let thing =
+            |name: &Vec<String>| name.iter().filter(|word| *word != "id").cloned().collect();
+        let things: Vec<Vec<String>> = kind.names.iter().map(thing).collect();
+        let is_identified = things.iter().any(|thing| has_piece(said, thing));
+        let named = Named { places: &kind.places, words, points, is_whole, is_identified };
         (!named.words.is_empty() && accepts(&kind.places)).then_some(named)
     }
 

@@ -167,7 +167,7 @@ impl ChainGraph {
                     continue;
                 }
                 let inputs = self.tools[tool].inputs.iter().filter(|input| input.is_required);
-                for key in inputs.flat_map(|input| &input.keys).filter(|key| keys.insert(key)) {
+                for key in inputs.flat_map(|input| &input.keys).filter(|key| keys.insert(*key)) {
                     let outputs = self.producers.get(key).into_iter().flatten();
                     before.extend(outputs.map(|(tool, _)| *tool));
                 }
