@@ -233,7 +233,8 @@ impl Planning<'_> {
         let takes =
             |place: &&Place| place.is_input && value_for(&tokens[at], field(place)).is_some();
         let accepts = |places: &[Place]| places.iter().any(|place| takes(&place));
-        let named = linked.vocabulary.find(&words, accepts).filter(|named| named.is_sure)?;
+        let named = linked.vocabulary.find(&words, accepts);
+        let named = named.filter(|named| named.is_whole || named.is_identified)?;
         // The parameter whose own name is said tells the type best.
         let count = |place: &&Place| {
             let said = |name: &Vec<String>| {
@@ -257,7 +258,7 @@ impl Planning<'_> {
             linked.vocabulary.find(&words, has_output)
         });
         let best = named
-            .filter(|named| named.is_sure)
+            .filter(|named| named.is_whole)
             .reduce(|best, named| if named.points > best.points { named } else { best });
         let outputs = best?.places.iter().filter(|place| !place.is_input);
         Some(outputs.map(|place| (place.tool, place.at)).collect())
