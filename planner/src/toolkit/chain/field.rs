@@ -29,7 +29,7 @@ const READING_VERBS: &str = "get read show find fetch search lookup look retriev
 /// Words of a name that end the thing it is about: `get_order_by_number`.
 const ENDS: [&str; 9] = ["by", "from", "for", "of", "with", "using", "to", "in", "on"];
 /// Words with which a description warns of its tool.
-const CAUTIONS: [&str; 17] = [
+const CAUTIONS: [&str; 22] = [
     "deprecated",
     "legacy",
     "obsolete",
@@ -42,11 +42,16 @@ const CAUTIONS: [&str; 17] = [
     "do not use",
     "not be used",
     "not suitable",
+    "not usable",
+    "not appropriate",
     "unsupported",
+    "experimental",
+    "preview",
+    "cache",
     "estimate",
+    "predicted",
     "lagging",
     "non-authoritative",
-    "related field",
 ];
 
 fn stems(words: &str) -> BTreeSet<String> {
