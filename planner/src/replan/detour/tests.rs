@@ -26,7 +26,6 @@ fn tool(name: &str, effect: Effect, inputs: &[&str], outputs: &[&str]) -> Catalo
 fn tools() -> Vec<CatalogTool> {
     vec![
         tool("get_order", Effect::Read, &["order_id"], &["order_id", "customer_id"]),
-        tool("find_order", Effect::Read, &["order_id"], &["customer_id"]),
         tool("get_email", Effect::Read, &["customer_id"], &["customer_email"]),
         tool("read_email", Effect::Read, &["customer_id"], &["customer_email"]),
         tool("send_mail", Effect::Once, &["customer_email"], &["mail_id"]),
@@ -202,6 +201,7 @@ fn tools_that_failed_in_earlier_versions_are_avoided() {
 #[test]
 fn a_tool_whose_value_is_rejected_twice_is_avoided() {
     let mut all = tools();
+    all.push(tool("find_order", Effect::Read, &["order_id"], &["customer_id"]));
     all.push(tool("load_email", Effect::Read, &["customer_id"], &["customer_email"]));
     let mut earlier = without_email(gone());
     earlier.failures.push(failure("read_email", &["get_order"]));

@@ -16,8 +16,11 @@ const MIN_TELLING_WORDS: usize = 2;
 /// Words that name a property of any thing. Alone, they do not tell whose it is.
 const PROPERTIES: &str = "id uuid guid key number name title email mail address phone date time day status \
     state type kind category url link path amount total price cost count quantity size description text body \
-    content comment message note value code label first last full created updated start end begin \
-    display default current new old";
+    content comment message note value code label display";
+/// Words before the name of a thing that tell which one of them it is. They do not tell of what:
+/// `parent_id` of a page.
+const QUALIFIERS: &str = "first last full created updated start end begin default current new old parent child \
+    root source target previous next other";
 const IDS: &str = "id uuid guid key number";
 /// Objects that only wrap a result.
 const WRAPPERS: &str = "data result response payload output";
@@ -59,6 +62,7 @@ fn stems(words: &str) -> BTreeSet<String> {
 }
 
 static PROPERTY_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(PROPERTIES));
+static QUALIFIER_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(QUALIFIERS));
 static ID_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(IDS));
 static WRAPPER_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(WRAPPERS));
 static COMMON_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(COMMON));
@@ -255,7 +259,8 @@ fn read_field(
     let key = |fit, text: String| Key { fit, text };
     keys.extend(whole.as_ref().map(|whole| key(Fit::Exact, whole.join(" "))));
     keys.extend(telling_words(&description).map(|text| key(Fit::Described, text)));
-    let is_property = |word: &String| PROPERTY_STEMS.contains(word);
+    let is_property =
+        |word: &String| PROPERTY_STEMS.contains(word) || QUALIFIER_STEMS.contains(word);
     let is_telling = !own.first().is_none_or(is_property) && !own.iter().any(|word| is_id(word));
     keys.extend(is_telling.then(|| key(Fit::Near, own.join(" "))));
     let mut names: Vec<Vec<String>> = whole.into_iter().collect();
@@ -274,8 +279,11 @@ fn whole_name(
     subjects: &BTreeSet<String>,
 ) -> Option<Vec<String>> {
     let (first, last) = (own.first()?, own.last()?);
+    // `phone_number` is a property, and `category_id` is a thing.
+    let is_thing = !PROPERTY_STEMS.contains(first) || last == "id" && !is_id(first);
     let is_whole = own.len() > 1
-        && !PROPERTY_STEMS.contains(first)
+        && is_thing
+        && !QUALIFIER_STEMS.contains(first)
         && (is_id(last) || subjects.contains(first));
     if is_whole {
         return Some(own.to_vec());

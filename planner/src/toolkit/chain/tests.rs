@@ -77,7 +77,7 @@ fn a_value_fits_by_name_thing_type_and_form() {
     let choice = json!({ "type": "string", "enum": ["a", "b"] });
     let id_text = || described("The unique ID of the record to fetch.");
     let from_tool = |name: &str, field: &str, schema: &Value| {
-        tool(name, json!({ "key_id!": text() }), json!({ field: schema }))
+        tool(name, json!({ "ticket_id!": text() }), json!({ field: schema }))
     };
     for (producer, field, schema, parameter, wanted, fit) in [
         ("get_order", "id", text(), "order_id", text(), Some("Exact")),
@@ -111,11 +111,11 @@ fn a_value_fits_by_name_thing_type_and_form() {
         ),
     ] {
         let consumer = tool("pay", json!({ "other_id!": text(), parameter: wanted }), json!({}));
-        let keeper = tool("get_key", json!({ "key_id!": text() }), json!({}));
+        let keeper = tool("get_ticket", json!({ "ticket_id!": text() }), json!({}));
         // Another tool about customers, so that `customer` is known as a thing.
         let about = tool("get_customer_card", json!({ "card_id!": text() }), json!({}));
         let graph = graph(&[from_tool(producer, field, &schema), consumer, keeper, about]);
-        let found = route(&graph, ("get_key", "key_id"), ("pay", parameter));
+        let found = route(&graph, ("get_ticket", "ticket_id"), ("pay", parameter));
         let shown = found.as_ref().and_then(|found| found.split(' ').nth_back(1));
         assert_eq!(shown, fit, "{producer}.{field} → {parameter}: {found:?}");
     }
