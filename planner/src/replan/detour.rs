@@ -351,11 +351,14 @@ fn has_template(text: &str) -> bool {
     text.contains("{{")
 }
 
-/// Returns whether a text contains an id, and not only as a part of a longer name.
+/// Returns whether a text contains an id, and not only as a part of a longer name. A path may follow
+/// the id.
 fn has_word(text: &str, id: &str) -> bool {
-    let is_end = |char: Option<char>| !char.is_some_and(is_step_id_char);
+    let is_inside = |char: char| is_step_id_char(char) && char != '.';
     text.match_indices(id).any(|(at, _)| {
-        is_end(text[..at].chars().next_back()) && is_end(text[at + id.len()..].chars().next())
+        let (before, after) =
+            (text[..at].chars().next_back(), text[at + id.len()..].chars().next());
+        !before.is_some_and(is_step_id_char) && !after.is_some_and(is_inside)
     })
 }
 
