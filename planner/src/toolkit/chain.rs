@@ -62,6 +62,11 @@ impl Given {
         Self { value, keys, form, shape: field.shape, cost: 0 }
     }
 
+    /// Returns whether a field has the type of the value.
+    pub fn has_type_of(&self, field: &Field) -> bool {
+        self.keys.iter().any(|key| key.fit != Fit::Near && field.keys.contains(key))
+    }
+
     /// Lets the search prefer other values that cost less.
     #[must_use]
     pub fn with_cost(self, cost: u32) -> Self {
