@@ -138,6 +138,12 @@ impl ChainTool {
         self.inputs.iter().find(|input| input.path == parameter)
     }
 
+    /// Returns whether an output only repeats a parameter, so that it is no other source of a value.
+    fn repeats_input(&self, output: usize) -> bool {
+        let output = &self.outputs[output];
+        self.inputs.iter().any(|input| input.is_required && input.is_same_type(output))
+    }
+
     pub fn output(&self, path: &str) -> Option<&Field> {
         self.outputs.iter().find(|output| output.path == path)
     }

@@ -141,8 +141,12 @@ impl Planning<'_> {
                     && (value.as_str() == Some(&token.value) || figure().as_ref() == Some(value))
             };
             let said = tokens.iter().position(is_it);
-            let said = said.filter(|_| slot.kind == SlotKind::Id && slot.field.is_none());
-            let Some(said) = said.filter(|_| !slot.is_list) else { continue };
+            let is_code = |said: &usize| matches!(tokens[*said].kind, Kind::Code | Kind::Id);
+            let said = said.filter(|said| {
+                slot.kind == SlotKind::Id || slot.kind == SlotKind::Word && is_code(said)
+            });
+            let is_plain = slot.field.is_none() && !slot.is_list;
+            let Some(said) = said.filter(|_| is_plain) else { continue };
             let nouns = slot.nouns(tool, self.lexicon);
             let is_own = |token: &Token| {
                 slot.words.contains(&token.stem)
