@@ -46,6 +46,18 @@ pub trait Planner: Send + Sync {
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError>;
 
+    /// Plans `query` with tools of `catalog`. Values that the query does not give may come from tools of
+    /// `reach`, which only read and which the words of the query need not name.
+    async fn plan_within(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        _reach: &Catalog,
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
+        self.plan(query, catalog, compiler).await
+    }
+
     /// Plans `query` with the draft of a simpler planner, which may be wrong.
     async fn plan_with_hint(
         &self,

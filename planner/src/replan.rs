@@ -3,9 +3,10 @@
 //! A model reads the earlier plan and the results of its steps ([`EarlierPlan`]) and writes the
 //! next version. Settings that the model did not see are carried over ([`carry_over()`]), and
 //! outputs are reused ([`crate::reuse`]). [`RepeatGuard`] rejects a version that would repeat an
-//! effect.
+//! effect. Without a model, [`find_detour`] replaces steps that failed by other calls that read.
 
 mod carry_over;
+mod detour;
 pub mod repeat_guard;
 
 use std::sync::Arc;
@@ -15,10 +16,16 @@ use serde_json::Value;
 use shared::{
     execution::{Execution, ExecutionState, Step, StepState},
     id::ExecutionId,
+    plan::ToolExecution,
     request::TranscriptEntry,
+    tool::{Effect, ToolError},
 };
 
-pub use self::{carry_over::carry_over, repeat_guard::RepeatGuard};
+pub use self::{
+    carry_over::carry_over,
+    detour::{Detour, Failure, failures_of, find_detour},
+    repeat_guard::RepeatGuard,
+};
 use crate::draft::Draft;
 
 /// Items of a list whose states the model gets.
@@ -35,6 +42,8 @@ pub struct EarlierPlan {
     pub reason: String,
     /// The execution completed, and one of its steps asked for the replan.
     pub is_requested: bool,
+    /// The calls that failed for good, in this version and in those before it.
+    pub failures: Vec<Failure>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -49,6 +58,9 @@ pub struct StepResult {
     pub error: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<&'static str>,
+    /// The error with the effect of the tool. A model gets only the text of it.
+    #[serde(skip)]
+    pub failure: Option<(Effect, ToolError)>,
 }
 
 /// The automatic replans of an execution, from its request's transcript.
@@ -64,9 +76,10 @@ impl EarlierPlan {
         let steps = plan.steps().iter().zip(ended.steps());
         Self {
             draft: Draft::for_export(plan),
-            results: steps.map(|(planned, step)| step_result(planned.id.as_str(), step)).collect(),
+            results: steps.map(|(planned, step)| step_result(planned, step)).collect(),
             reason: reason(ended),
             is_requested: ended.state() == ExecutionState::Completed,
+            failures: failures_of(ended),
         }
     }
 }
@@ -118,8 +131,8 @@ pub fn reason(ended: &Execution) -> String {
     }
 }
 
-fn step_result(id: &str, step: &Step) -> StepResult {
-    let (mut output, mut error) = (None, None);
+fn step_result(planned: &ToolExecution, step: &Step) -> StepResult {
+    let (mut output, mut error, mut failure) = (None, None, None);
     let state = match &step.state {
         _ if step.is_compensated() => "undone",
         _ if step.has_compensation() => "undoing_failed",
@@ -129,14 +142,15 @@ fn step_result(id: &str, step: &Step) -> StepResult {
         }
         StepState::Failed(err) => {
             error = Some(format!("{}: {}", err.code, err.message));
+            failure = Some((planned.policy.effect, err.clone()));
             if err.is_definite { "failed" } else { "unknown" }
         }
         StepState::Skipped(_) => "skipped",
         _ => "cancelled",
     };
     let items = step.items.iter().flat_map(|items| items.as_slice());
-    let items = items.take(TOLD_ITEMS).map(|item| step_result(id, item).state).collect();
-    StepResult { step: id.to_owned(), state, output, error, items }
+    let items = items.take(TOLD_ITEMS).map(|item| step_result(planned, item).state).collect();
+    StepResult { step: planned.id.to_string(), state, output, error, items, failure }
 }
 
 #[cfg(test)]

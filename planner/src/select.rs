@@ -17,7 +17,7 @@ mod selector;
 #[cfg(test)]
 mod tests;
 mod vector;
-mod words;
+pub(crate) mod words;
 
 pub use self::{
     collision::{Collision, MAX_COLLISIONS, Similarity, TooManyPairs},

@@ -6,7 +6,10 @@
 //!
 //! This module is pure. [`written`] reads and writes files, [`Changes`] keeps changes
 //! apart from the graph that they change, and [`draw`] makes pictures.
+//!
+//! [`chain`] is another graph over the same tools: it links outputs to parameters by their types.
 
+pub mod chain;
 mod changes;
 pub mod draw;
 mod edit;

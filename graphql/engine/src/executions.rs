@@ -169,7 +169,7 @@ impl Executions {
                 return Ok(id);
             }
         }
-        self.check_replans(None, &mut order)?;
+        self.check_replans(None, &mut order, planning.planner.as_deref())?;
         // Planning refuses unknown sets and stores the refusal.
         order.options.replans.sets = match self.tools.check_sets(&planning.tool_sets).await {
             Ok(sets) => sets,
@@ -201,7 +201,7 @@ impl Executions {
             // Nothing starts, so nothing counts for the limits.
             return Ok(id);
         }
-        let replans = self.check_replans(Some(plan), &mut order)?;
+        let replans = self.check_replans(Some(plan), &mut order, None)?;
         let options = ExecutionOptions {
             compensate_on_failure: match compensates {
                 Some(compensates) => compensates,

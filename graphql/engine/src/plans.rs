@@ -103,6 +103,8 @@ pub(super) struct PlanningScope<'a> {
 
 struct PlannerInput {
     catalog: Catalog,
+    /// The tools of the catalog that a planner may use.
+    offered: Catalog,
     candidates: Candidates,
 }
 
@@ -168,7 +170,7 @@ impl Plans {
         let query = request.query.as_str();
         check_query(query)?;
         let scope = self.check_options(options).await?;
-        let PlannerInput { catalog, candidates } =
+        let PlannerInput { catalog, offered, candidates } =
             self.collect_planner_input(query, &scope, options.is_last).await?;
         let compiler =
             RequestCompiler { plans: self, request: request.id, query, catalog: &catalog };
@@ -193,6 +195,10 @@ impl Plans {
         transcript.start_planner_request();
         let proposed = if let Some(proposed) = cached {
             Ok(proposed)
+        } else if is_offline {
+            // Tools between the ends of a chain fit no word of the query, so selection drops them.
+            let reach = if options.max_tools.is_some() { &shown } else { &offered };
+            planner.plan_within(query, &shown, reach, &compiler).await
         } else {
             let hint = draft.as_ref().map(|draft| &draft.proposal.draft);
             planner.plan_with_hint(query, hint, &shown, &compiler).await
@@ -255,7 +261,7 @@ impl Plans {
         let offered = catalog.filter_tools(|tool| is_offered(&tool.definition.qualified_name()));
         let most = scope.max_tools.unwrap_or(DEFAULT_MAX_TOOLS);
         let candidates = self.selection.candidates(query, &offered, most).await;
-        Ok(PlannerInput { catalog, candidates })
+        Ok(PlannerInput { catalog, offered, candidates })
     }
 
     /// Returns the plan of an entry of the plan cache, if its draft still compiles.

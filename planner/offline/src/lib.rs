@@ -32,8 +32,10 @@ use std::{
 
 use async_trait::async_trait;
 use planner::{
-    Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, catalog::Catalog,
+    Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan,
+    catalog::Catalog,
     draft::Draft,
+    replan::{Detour, EarlierPlan, find_detour},
 };
 use serde_json::json;
 use shared::{condition::COMPUTE, limits, tool::ToolDefinition};
@@ -80,14 +82,24 @@ impl Offline {
     ///
     /// The work runs on a thread for blocking work, because it keeps a core busy for milliseconds.
     pub async fn propose(&self, query: &str, catalog: &Catalog) -> Result<Proposal, PlanningError> {
+        self.propose_on_thread(query, catalog, catalog).await
+    }
+
+    async fn propose_on_thread(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        reach: &Catalog,
+    ) -> Result<Proposal, PlanningError> {
         static PERMITS: LazyLock<Arc<Semaphore>> =
             LazyLock::new(|| Arc::new(Semaphore::new(MAX_RUNNING)));
-        let (query, catalog, planner) = (query.to_owned(), catalog.clone(), self.clone());
+        let (query, planner) = (query.to_owned(), self.clone());
+        let (catalog, reach) = (catalog.clone(), reach.clone());
         let work = async {
             let permit = Arc::clone(&PERMITS).acquire_owned().await.ok();
             tokio::task::spawn_blocking(move || {
                 let _permit = permit;
-                planner.propose_blocking(&query, &catalog)
+                planner.propose_within(&query, &catalog, &reach)
             })
             .await
         };
@@ -108,9 +120,21 @@ impl Offline {
         query: &str,
         catalog: &Catalog,
     ) -> Result<Proposal, PlanningError> {
+        self.propose_within(query, catalog, catalog)
+    }
+
+    /// Proposes a draft of calls of `catalog`. Values that the query does not give may come from tools
+    /// of `reach` that only read.
+    pub fn propose_within(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        reach: &Catalog,
+    ) -> Result<Proposal, PlanningError> {
         let tools = self.readings.of(catalog);
         let english = lexicon::english();
         let mut planning = Planning::new(query, english, &tools, &self.weights);
+        planning = planning.with_reach(reach);
         let planned = check_limits(query, &tools).and_then(|mut tokens| {
             let known = tools.iter().flat_map(Tool::words).cloned().collect();
             english.correct(&mut tokens, &known);
@@ -157,7 +181,34 @@ impl Planner for Offline {
         catalog: &Catalog,
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
-        self.propose(query, catalog).await?.compile(self.name(), compiler).await
+        self.plan_within(query, catalog, catalog, compiler).await
+    }
+
+    async fn plan_within(
+        &self,
+        query: &str,
+        catalog: &Catalog,
+        reach: &Catalog,
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
+        self.propose_on_thread(query, catalog, reach).await?.compile(self.name(), compiler).await
+    }
+
+    /// Replaces the steps that failed by others. The words are not read again, because they could
+    /// then mean other calls with an effect.
+    async fn replan(
+        &self,
+        _query: &str,
+        earlier: &EarlierPlan,
+        catalog: &Catalog,
+        compiler: &dyn PlanCompiler,
+    ) -> Result<ProposedPlan, PlanningError> {
+        let Detour { draft, warnings } = find_detour(earlier, catalog).map_err(|why| {
+            let message = format!("no other way is known: {why}");
+            PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() }
+        })?;
+        let proposal = Proposal { draft, notes: Vec::new(), warnings, author: None };
+        proposal.compile(self.name(), compiler).await
     }
 }
 
@@ -201,14 +252,13 @@ impl Readings {
 
 /// Reads every tool that can be planned from words. A plain name is used where it is unique.
 fn read_tools(catalog: &Catalog) -> Vec<Tool> {
-    let is_plain = |tool: &ToolDefinition| {
-        catalog.find(tool.name.as_str()).is_some_and(|found| found.definition.set == tool.set)
-    };
     let tools = catalog.list_plannable().filter(|tool| tool.qualified_name().as_str() != COMPUTE);
-    let read = |tool: &ToolDefinition| {
-        let (plain, full) = (tool.name.as_str(), tool.qualified_name());
-        let name = if is_plain(tool) { plain } else { full.as_str() };
-        Tool::read(tool, name.to_owned(), lexicon::english())
-    };
-    tools.map(|tool| read(tool)).collect()
+    tools.map(|tool| Tool::read(tool, plan_name(catalog, tool), lexicon::english())).collect()
+}
+
+/// Returns the name of a tool in plans.
+fn plan_name(catalog: &Catalog, tool: &ToolDefinition) -> String {
+    let plain = tool.name.as_str();
+    let is_plain = catalog.find(plain).is_some_and(|found| found.definition.set == tool.set);
+    if is_plain { plain.to_owned() } else { tool.qualified_name().to_string() }
 }

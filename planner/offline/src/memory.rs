@@ -14,6 +14,8 @@ pub(super) struct PlannedStep {
     pub(super) tool: usize,
     pub(super) parameters: Map<String, Value>,
     pub(super) is_loop: bool,
+    /// The step produces a value that the query does not speak of, so no word means it.
+    pub(super) is_derived: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -79,7 +81,8 @@ impl Memory {
     }
 
     fn find(&self, value: impl Fn(&PlannedStep) -> Option<Value>) -> Option<Recalled> {
-        let mut steps = self.steps.iter().enumerate().rev().filter(|(_, step)| !step.is_loop);
+        let steps = self.steps.iter().enumerate().rev();
+        let mut steps = steps.filter(|(_, step)| !step.is_loop && !step.is_derived);
         steps.find_map(|(at, step)| Some(Recalled { value: value(step)?, step: at }))
     }
 }

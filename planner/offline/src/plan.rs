@@ -4,6 +4,7 @@
 //! ([`split`]), a loop ([`loops`]) or have a condition ([`conditions`]). The best reading is checked
 //! ([`checks`]) and added ([`steps`]).
 
+mod chains;
 mod checks;
 mod conditions;
 mod loops;
@@ -13,10 +14,11 @@ mod verbs;
 
 use std::collections::BTreeSet;
 
-use planner::draft::DraftStep;
+use planner::{catalog::Catalog, draft::DraftStep};
 use serde_json::{Map, Value, json};
 use shared::diagnostic::Diagnostic;
 
+use self::chains::Reach;
 use super::{
     clause::{Clause, Mood, Reader, Verb},
     fill::{FillContext, Filling, Reading, fill},
@@ -53,6 +55,8 @@ pub(super) struct Planning<'a> {
     last: Vec<usize>,
     previous: Option<Clause>,
     nouns: BTreeSet<String>,
+    /// The tools that produce values which the query does not give.
+    reach: Option<Reach<'a>>,
 }
 
 impl<'a> Planning<'a> {
@@ -72,15 +76,32 @@ impl<'a> Planning<'a> {
             last: Vec::new(),
             previous: None,
             nouns: tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect(),
+            reach: None,
         }
+    }
+
+    /// Lets chains of the tools of a catalog produce values.
+    pub(super) fn with_reach(self, catalog: &'a Catalog) -> Self {
+        Self { reach: Some(Reach::new(catalog)), ..self }
     }
 
     /// Plans the clauses of a query one after another. The steps before a refusal stay, so that a
     /// person can complete the plan.
     pub(super) fn plan(&mut self, tokens: &[Token]) -> Result<(), Refusal> {
-        let mut passed: Vec<Refusal> = Vec::new();
         let reader = Reader { lexicon: self.lexicon, tools: self.tools };
-        let mut clauses = self.rewrite_copies(reader.read(tokens)).into_iter();
+        let clauses = self.rewrite_copies(reader.read(tokens));
+        let planned = self.plan_clauses(clauses.clone());
+        match planned {
+            Err(_) if self.plan_answer(&clauses) => {}
+            planned => planned?,
+        }
+        self.settle_steps();
+        Ok(())
+    }
+
+    fn plan_clauses(&mut self, clauses: Vec<Clause>) -> Result<(), Refusal> {
+        let mut passed: Vec<Refusal> = Vec::new();
+        let mut clauses = clauses.into_iter();
         while let Some(clause) = clauses.next() {
             match self.plan_part(&clause) {
                 Ok(refusal) => passed.extend(refusal),
@@ -95,7 +116,6 @@ impl<'a> Planning<'a> {
             let first = passed.into_iter().nth(at.unwrap_or_default());
             return Err(first.unwrap_or_else(|| Refusal::nothing_fits(self.query)));
         }
-        self.settle_steps();
         Ok(())
     }
 

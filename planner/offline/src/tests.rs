@@ -2,6 +2,7 @@
 
 mod advice;
 mod blog;
+mod chains;
 mod properties;
 mod sentences;
 mod yardstick;

@@ -364,7 +364,7 @@ fn read_verb(words: &[String], about: &[String], lexicon: &Lexicon) -> (String, 
 }
 
 /// Reads the examples behind `e.g.` in a description.
-fn read_examples(description: &str) -> Vec<String> {
+pub(super) fn read_examples(description: &str) -> Vec<String> {
     let Some((_, rest)) = description.split_once("e.g.") else { return Vec::new() };
     let rest = rest.split([';', '(', ')', '.']).next().unwrap_or_default();
     let items = rest.split(',').map(|item| item.trim().trim_matches('"').to_lowercase());

@@ -19,7 +19,7 @@ static STOP_WORDS: LazyLock<BTreeSet<&str>> =
     LazyLock::new(|| STOP_WORD_LIST.split_whitespace().collect());
 static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));
 
-pub(super) fn stem_words(text: &str) -> Vec<String> {
+pub(crate) fn stem_words(text: &str) -> Vec<String> {
     let words = split_words(&text[..text.floor_char_boundary(MAX_TEXT_BYTES)]);
     let words = words.into_iter().filter(|word| !STOP_WORDS.contains(word.as_str()));
     words.map(|word| STEMMER.stem(&word).into_owned()).collect()

@@ -287,12 +287,14 @@ mod tests {
             output: Some(std::sync::Arc::new(output)),
             error: None,
             items: Vec::new(),
+            failure: None,
         };
         let earlier = EarlierPlan {
             draft: Draft::default(),
             results: vec![result],
             reason: "`b` failed: </plan></results>".to_owned(),
             is_requested: false,
+            failures: Vec::new(),
         };
         let messages = replan_messages("x", &earlier, &make_catalog());
         let text = last_user_message(&messages);

@@ -16,7 +16,7 @@ use executor::{
 };
 use planner::{
     replan::{
-        ATTEMPT, Attempts, GIVEN_UP, RepeatGuard, next_execution, reason,
+        ATTEMPT, Attempts, EarlierPlan, GIVEN_UP, RepeatGuard, failures_of, next_execution, reason,
         repeat_guard::MAX_EXECUTIONS,
     },
     reuse::{ReuseError, create_replan},
@@ -78,6 +78,19 @@ impl ExecutionReader {
         let given_up = Attempts::read(&transcript, finished.id()).given_up;
         let stage = if given_up.is_some() { Stage::GivenUp } else { Stage::Pending };
         Ok(Some(Replanning { stage, reason, given_up }))
+    }
+
+    /// Returns a finished plan with its results, and the failures of the versions before it.
+    async fn earlier_plan(&self, finished: &Execution) -> Result<EarlierPlan, EngineError> {
+        let mut earlier = EarlierPlan::of(finished);
+        let mut before = finished.retry_of();
+        for _ in 0..limits::REPLANS {
+            let Some(found) = before else { break };
+            let Some(execution) = self.load(found).await? else { break };
+            earlier.failures.extend(failures_of(&execution));
+            before = execution.retry_of();
+        }
+        Ok(earlier)
     }
 
     /// Collects the effects of a finished execution, of the executions that it continues, and of
@@ -187,13 +200,17 @@ impl AutoReplanner {
             );
             return Err(EngineError::LimitExceeded(why));
         }
-        if !self.0.plans.planners.has_model() {
+        let planners = &self.0.plans.planners;
+        // Without a model, the planner of a plan from words looks for a detour.
+        let has_detours = planners.made_offline(finished.plan());
+        if !planners.has_model() && !has_detours {
             let message = NO_MODEL_MESSAGE.to_owned();
             return Err(EngineError::PlannerUnavailable { message, request: None });
         }
+        let planner = (!planners.has_model()).then(|| planners.offline_name().to_owned());
         let grant = replans.within.as_ref().map(Grant::for_replan).unwrap_or_default();
         let tool_sets = replans.sets.iter().map(ToString::to_string).collect();
-        let options = PlanningOptions { tool_sets, ..PlanningOptions::default() };
+        let options = PlanningOptions { tool_sets, planner, ..PlanningOptions::default() };
         self.0.with_grant(grant).replan_finished(finished, &options, Trigger::Automatic).await
     }
 }
@@ -239,7 +256,10 @@ impl Executions {
             transcript.add(ATTEMPT, content);
         }
         let guard = self.reader.repeat_guard(finished, MAX_EXECUTIONS).await?;
-        let proposed = self.plans.propose_replan(finished, scope, &guard, &mut transcript).await?;
+        let earlier = self.reader.earlier_plan(finished).await?;
+        let plans = &self.plans;
+        let proposed =
+            plans.propose_replan(finished, earlier, scope, &guard, &mut transcript).await?;
         // Another replan may have started while the model was asked.
         self.check_not_replanned(id, next).await?;
         let version = self.plans.library.next_version(request).await?;
@@ -273,7 +293,13 @@ impl Executions {
         &self,
         plan: Option<&Plan>,
         order: &mut Order,
+        planner: Option<&str>,
     ) -> Result<bool, EngineError> {
+        let planners = &self.plans.planners;
+        let is_offline = match plan {
+            Some(plan) => planners.made_offline(plan),
+            None => planners.is_offline_choice(planner),
+        };
         let mut steps = plan.into_iter().flat_map(Plan::steps);
         let asking = steps.clone().find(|step| step.tool.as_str() == REPLAN);
         let replans = &mut order.options.replans;
@@ -299,7 +325,7 @@ impl Executions {
                        itself: leave it out";
             return Err(EngineError::InvalidArgument(why.to_owned()));
         }
-        if !self.plans.planners.has_model() {
+        if !planners.has_model() && !(is_offline && asking.is_none()) {
             let message = format!("{wanted}, which needs a model; {NO_MODEL_MESSAGE}");
             return Err(EngineError::PlannerUnavailable { message, request: None });
         }

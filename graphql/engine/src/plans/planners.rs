@@ -7,6 +7,7 @@ use planner::{
     model::{Model, ModelError, Settings},
     writer::ModelPlanner,
 };
+use shared::plan::Plan;
 use toolbox::Toolbox;
 
 use crate::{
@@ -87,6 +88,20 @@ impl Planners {
 
     pub(super) fn offline(&self) -> &Arc<dyn Planner> {
         &self.offline
+    }
+
+    /// Returns whether the planner of a name, or the default one, needs no model.
+    pub(crate) fn is_offline_choice(&self, wanted: Option<&str>) -> bool {
+        self.find(wanted).is_ok_and(|planner| self.is_offline(&*planner))
+    }
+
+    /// Returns whether the planner without a model made a plan, so that it knows what the plan does.
+    pub(crate) fn made_offline(&self, plan: &Plan) -> bool {
+        plan.info().planner == self.offline.name()
+    }
+
+    pub(crate) fn offline_name(&self) -> &str {
+        self.offline.name()
     }
 
     /// Returns whether a planner determines itself which clauses of a query are orders.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use planner::{
     EXPLICIT_PLANNER, PlanCompiler, PlanningError, ProposedPlan, Rejection,
+    candidates::Candidates,
     compile::Compiled,
     draft::Draft,
     replan::{EarlierPlan, RepeatGuard, carry_over},
@@ -50,25 +51,35 @@ impl Plans {
     pub(crate) async fn propose_replan(
         &self,
         finished: &Execution,
+        earlier: EarlierPlan,
         scope: PlanningScope<'_>,
         guard: &RepeatGuard<'_>,
         transcript: &mut Transcript,
     ) -> Result<Result<ProposedPlan, PlanningError>, EngineError> {
         let query = finished.plan().info().query.as_str();
+        let is_offline = self.planners.is_offline(&*scope.planner);
+        if is_offline && !self.planners.made_offline(finished.plan()) {
+            return Ok(Err(no_model()));
+        }
         let is_last = finished.options().replans.after_replan().left == 0;
-        let PlannerInput { catalog, candidates } =
+        let PlannerInput { catalog, candidates, .. } =
             self.collect_planner_input(query, &scope, is_last).await?;
-        let candidates = self
-            .keep_best_candidates(query, candidates, Some(finished.plan().as_ref()), &scope)
-            .await;
-        transcript.add("selection", candidates.report);
-        let earlier = EarlierPlan::of(finished);
+        // A detour may need tools that no word of the query names.
+        let shown = if is_offline {
+            catalog.clone()
+        } else {
+            let plan = Some(finished.plan().as_ref());
+            let Candidates { catalog, report } =
+                self.keep_best_candidates(query, candidates, plan, &scope).await;
+            transcript.add("selection", report);
+            catalog
+        };
         let request = finished.request();
         let compiler = RequestCompiler { plans: self, request, query, catalog: &catalog };
         let compiler = ReplanCompiler { compiler, earlier: &earlier, guard };
         transcript.start_planner_request();
         let planner = &scope.planner;
-        let mut proposed = planner.replan(query, &earlier, &candidates.catalog, &compiler).await;
+        let mut proposed = planner.replan(query, &earlier, &shown, &compiler).await;
         if let Ok(ProposedPlan { proposal, .. }) = &mut proposed {
             compiler.carry_over(&mut proposal.draft);
         }
@@ -77,8 +88,10 @@ impl Plans {
             None => query.to_owned(),
         };
         Ok(match proposed {
+            // A detour has no acting call that the earlier plan did not have.
+            Ok(proposed) if is_offline => Ok(proposed),
             Ok(proposed) => {
-                GuardedQuery::new(scope.guard, &said, &candidates.catalog, &catalog)
+                GuardedQuery::new(scope.guard, &said, &shown, &catalog)
                     .accept_earlier_calls(&earlier)
                     .check(proposed, planner.name(), &compiler)
                     .await
@@ -86,6 +99,13 @@ impl Plans {
             Err(err) => Err(err),
         })
     }
+}
+
+/// Returns the refusal to replan a plan that no words describe.
+fn no_model() -> PlanningError {
+    let message = "without a model, Faber only replans plans that were made from words, around calls \
+                   that read and failed: configure a model, or write the next version yourself";
+    PlanningError::Unavailable { message: message.to_owned(), notes: Vec::new() }
 }
 
 /// Returns the goal of a `flow.replan` step if a person wrote the plan. A goal that a model wrote

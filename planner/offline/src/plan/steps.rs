@@ -41,6 +41,7 @@ impl Planning<'_> {
         when: Option<&str>,
     ) -> Result<(), Refusal> {
         self.inherit_values(&mut reading, None);
+        let derivations = self.derivations(clause, &mut reading);
         let tool = &self.tools[reading.tool];
         let is_clear = reading.has_noun && reading.has_verb && reading.words >= self.weights.akin;
         if !is_clear || reading.missing.is_empty() {
@@ -52,6 +53,7 @@ impl Planning<'_> {
         if let Some(change) = self.missing_change(&reading) {
             return Err(self.missing(clause, &reading, &[change]));
         }
+        self.add_derivations(&mut reading, derivations);
         self.add_doubts(clause, &reading);
         let calls = reading.calls(tool);
         let is_them = clause.tokens.iter().any(|token| token.is_any(&["them", "these", "those"]));
@@ -98,6 +100,7 @@ impl Planning<'_> {
             tool: call.tool,
             parameters: call.parameters.clone(),
             is_loop: call.each.is_some(),
+            is_derived: false,
         });
         self.planned.steps.push(DraftStep {
             id: Some(id),
@@ -134,7 +137,7 @@ impl Planning<'_> {
     }
 
     /// Returns the id that a step of a tool gets: the tool's name, else `name_2`, `name_3`, ….
-    fn free_id(&self, name: &str) -> String {
+    pub(super) fn free_id(&self, name: &str) -> String {
         let base: String = name
             .chars()
             .take(STEP_ID_LEN - SUFFIX_LEN)
@@ -159,7 +162,7 @@ impl Planning<'_> {
             if count == 1 && step.id == step.name {
                 step.id = None;
             }
-            if has_doubts && self.tools[done.tool].has_effect {
+            if has_doubts && !done.is_derived && self.tools[done.tool].has_effect {
                 step.requires_approval = Some(true);
             }
         }

@@ -1,6 +1,7 @@
 //! Requested replans with a scripted model and real executions.
 
 mod automatic;
+mod detours;
 
 use executor::options::Options;
 use planner::writer::ModelPlanner;

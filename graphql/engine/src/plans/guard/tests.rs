@@ -238,12 +238,14 @@ fn a_replan_may_use_the_tools_and_values_of_the_earlier_plan() {
             output: Some(Arc::new(json!({ "next": [9] }))),
             error: None,
             items: Vec::new(),
+            failure: None,
         };
         let earlier = EarlierPlan {
             draft: serde_json::from_value(json!({ "tools": [earlier] })).unwrap(),
             results: vec![result],
             reason: String::new(),
             is_requested: false,
+            failures: Vec::new(),
         };
         let plan = compile_plan("demo.close_issue", &steps);
         let guarded = GuardedQuery::new(Guard::Approve, "demo.close_issue", &catalog, &catalog);

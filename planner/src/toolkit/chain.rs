@@ -1,0 +1,182 @@
+//! Typed backward chaining: tools that read, one feeding the next, from known values to a wanted
+//! one.
+//!
+//! A [`Field`] is a parameter or an output of a tool. Two fields have the same type if their names
+//! agree with the things that they belong to (`id` of `get_order` and `order_id`), or if their
+//! schemas describe them in the same words. A [`Route`] is the cheapest chain from [`Given`] values
+//! to a wanted field ([`search`]). Items of lists are never part of a route, because a list does not
+//! say which of its items is meant.
+//!
+//! The tools are sorted by name, so that their order in a catalog changes nothing.
+
+mod field;
+mod naming;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use shared::tool::{Effect, ToolDefinition};
+
+use self::field::{Key, Owner, inputs_of, is_cautioned, outputs_of};
+pub use self::{
+    field::{Field, Fit, Shape},
+    naming::{Named, Place, Vocabulary},
+    search::{Goal, Input, Route, RouteStep, Source, value_of},
+};
+
+/// Most tools of a graph. Tools after them, by name, are in no chain.
+const MAX_TOOLS: usize = 4_000;
+
+/// A tool with its typed fields.
+#[derive(Clone, Debug)]
+pub struct ChainTool {
+    /// The name that plans use.
+    pub name: String,
+    pub inputs: Vec<Field>,
+    pub outputs: Vec<Field>,
+    /// The tool only reads, and each required parameter has a type. Only such tools are in chains.
+    pub can_link: bool,
+    /// The description warns of the tool, so that others are better.
+    is_cautioned: bool,
+}
+
+/// A known value of the type of a field.
+#[derive(Clone, Debug)]
+pub struct Given {
+    pub value: Value,
+    keys: Vec<Key>,
+    form: String,
+    shape: Shape,
+    cost: u32,
+}
+
+impl Given {
+    pub fn new(value: Value, field: &Field) -> Self {
+        let (keys, form) = (field.keys.clone(), field.form.clone());
+        Self { value, keys, form, shape: field.shape, cost: 0 }
+    }
+
+    /// Returns whether a field has the type of the value.
+    pub fn has_type_of(&self, field: &Field) -> bool {
+        self.keys.iter().any(|key| key.fit != Fit::Near && field.keys.contains(key))
+    }
+
+    /// Lets the search prefer other values that cost less.
+    #[must_use]
+    pub fn with_cost(self, cost: u32) -> Self {
+        Self { cost, ..self }
+    }
+}
+
+/// The tools of a catalog, linked by the types of their fields.
+#[derive(Clone, Debug, Default)]
+pub struct ChainGraph {
+    tools: Vec<ChainTool>,
+    /// Outputs of tools in chains, by type.
+    producers: BTreeMap<Key, Vec<(usize, usize)>>,
+    /// Required parameters of tools in chains, by type.
+    consumers: BTreeMap<Key, Vec<(usize, usize)>>,
+}
+
+impl ChainGraph {
+    /// Builds the graph of tools, each with the name that plans use.
+    pub fn new(tools: impl IntoIterator<Item = (String, Arc<ToolDefinition>)>) -> Self {
+        let mut tools: Vec<(String, Arc<ToolDefinition>)> = tools.into_iter().collect();
+        tools.sort_by(|a, b| a.0.cmp(&b.0));
+        tools.truncate(MAX_TOOLS);
+        let owners: Vec<Owner> =
+            tools.iter().map(|(_, tool)| Owner::of_tool(tool.name.as_str())).collect();
+        let subjects: BTreeSet<String> =
+            owners.iter().filter_map(|owner| owner.subject().map(str::to_owned)).collect();
+        let mut read: Vec<ChainTool> = tools
+            .into_iter()
+            .zip(&owners)
+            .map(|((name, tool), owner)| ChainTool::read(name, &tool, owner, &subjects))
+            .collect();
+        drop_ambiguous_descriptions(&mut read);
+        let (mut producers, mut consumers) = (BTreeMap::new(), BTreeMap::new());
+        for (at, tool) in read.iter().enumerate().filter(|(_, tool)| tool.can_link) {
+            index_fields(&mut producers, at, &tool.outputs, |_| true);
+            index_fields(&mut consumers, at, &tool.inputs, |field| field.is_required);
+        }
+        Self { tools: read, producers, consumers }
+    }
+
+    pub fn tools(&self) -> &[ChainTool] {
+        &self.tools
+    }
+
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.tools.binary_search_by(|tool| tool.name.as_str().cmp(name)).ok()
+    }
+}
+
+impl ChainTool {
+    fn read(
+        name: String,
+        tool: &ToolDefinition,
+        owner: &Owner,
+        subjects: &BTreeSet<String>,
+    ) -> Self {
+        let (inputs, has_all) = inputs_of(&tool.input_schema, owner, subjects);
+        let output = tool.output_schema.as_ref();
+        let outputs = output.map(|schema| outputs_of(schema, owner, subjects)).unwrap_or_default();
+        // A tool that needs nothing tells nothing about what the query gives.
+        let needs_value = inputs.iter().any(|input| input.is_required);
+        let can_link = tool.effect == Effect::Read && has_all && needs_value;
+        let is_cautioned = is_cautioned(&tool.description);
+        Self { name, inputs, outputs, can_link, is_cautioned }
+    }
+
+    pub fn input(&self, parameter: &str) -> Option<&Field> {
+        self.inputs.iter().find(|input| input.path == parameter)
+    }
+
+    /// Returns whether an output only repeats a parameter, so that it is no other source of a value.
+    fn repeats_input(&self, output: usize) -> bool {
+        let output = &self.outputs[output];
+        self.inputs.iter().any(|input| input.is_required && input.is_same_type(output))
+    }
+
+    pub fn output(&self, path: &str) -> Option<&Field> {
+        self.outputs.iter().find(|output| output.path == path)
+    }
+}
+
+fn index_fields(
+    index: &mut BTreeMap<Key, Vec<(usize, usize)>>,
+    tool: usize,
+    fields: &[Field],
+    counts: impl Fn(&Field) -> bool,
+) {
+    for (at, field) in fields.iter().enumerate().filter(|(_, field)| counts(field)) {
+        for key in &field.keys {
+            index.entry(key.clone()).or_default().push((tool, at));
+        }
+    }
+}
+
+/// Drops descriptions that two parameters of one tool share, or two outputs, as types: they do not
+/// tell one from the other.
+fn drop_ambiguous_descriptions(tools: &mut [ChainTool]) {
+    let mut ambiguous: BTreeSet<Key> = BTreeSet::new();
+    for fields in tools.iter().flat_map(|tool| [&tool.inputs, &tool.outputs]) {
+        let mut seen: BTreeSet<&Key> = BTreeSet::new();
+        for key in fields.iter().flat_map(|field| &field.keys) {
+            if key.fit == Fit::Described && !seen.insert(key) {
+                ambiguous.insert(key.clone());
+            }
+        }
+    }
+    for tool in tools {
+        for field in tool.inputs.iter_mut().chain(&mut tool.outputs) {
+            field.keys.retain(|key| !ambiguous.contains(key));
+        }
+    }
+}

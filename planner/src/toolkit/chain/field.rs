@@ -1,0 +1,349 @@
+//! Typed fields: parameters and outputs of tools, with the keys by which they fit.
+
+use std::{collections::BTreeSet, sync::LazyLock};
+
+use serde_json::Value;
+
+use crate::select::words;
+
+/// Objects inside objects whose fields are outputs.
+const LEVELS: usize = 3;
+/// References of a schema that are followed.
+const MAX_REFERENCES: usize = 8;
+/// Words, besides those that every schema uses, that make a description a type.
+const MIN_TELLING_WORDS: usize = 2;
+
+/// Words that name a property of any thing. Alone, they do not tell whose it is.
+const PROPERTIES: &str = "id uuid guid key number name title email mail address phone date time day status \
+    state type kind category url link path amount total price cost count quantity size description text body \
+    content comment message note value code label display";
+/// Words before the name of a thing that tell which one of them it is. They do not tell of what:
+/// `parent_id` of a page.
+const QUALIFIERS: &str = "first last full created updated start end begin default current new old parent child \
+    root source target previous next other";
+const IDS: &str = "id uuid guid key number";
+/// Objects that only wrap a result.
+const WRAPPERS: &str = "data result response payload output";
+/// Words that stand in the description of any parameter.
+const COMMON: &str = "unique id identifier identifies number string integer value field parameter record \
+    object entity resource item thing name type key fetch get read return use example optional required";
+const READING_VERBS: &str = "get read show find fetch search lookup look retrieve list describe query check \
+    load view resolve tell display see";
+/// Words of a name that end the thing it is about: `get_order_by_number`.
+const ENDS: [&str; 9] = ["by", "from", "for", "of", "with", "using", "to", "in", "on"];
+/// Words with which a description warns of its tool.
+const CAUTIONS: [&str; 22] = [
+    "deprecated",
+    "legacy",
+    "obsolete",
+    "outdated",
+    "stale",
+    "unreliable",
+    "not dependable",
+    "no longer",
+    "relied on",
+    "do not use",
+    "not be used",
+    "not suitable",
+    "not usable",
+    "not appropriate",
+    "unsupported",
+    "experimental",
+    "preview",
+    "cache",
+    "estimate",
+    "predicted",
+    "lagging",
+    "non-authoritative",
+];
+
+fn stems(words: &str) -> BTreeSet<String> {
+    words::stem_words(words).into_iter().collect()
+}
+
+static PROPERTY_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(PROPERTIES));
+static QUALIFIER_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(QUALIFIERS));
+static ID_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(IDS));
+static WRAPPER_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(WRAPPERS));
+static COMMON_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(COMMON));
+static VERB_STEMS: LazyLock<BTreeSet<String>> = LazyLock::new(|| stems(READING_VERBS));
+
+/// How well two fields fit, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    /// The names agree, and so do the things that they belong to.
+    Exact,
+    /// The descriptions are the same.
+    Described,
+    /// The names agree, but they may belong to different things: the `city` of a customer and that of
+    /// a forecast. No id fits so.
+    Near,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shape {
+    Text,
+    Integer,
+    Number,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) fit: Fit,
+    text: String,
+}
+
+/// A parameter or an output field with a scalar value.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// The name of a parameter, or the path of an output.
+    pub path: String,
+    /// The stems of the words that call it: by its name, with the thing it belongs to, by its title.
+    pub names: Vec<Vec<String>>,
+    pub shape: Shape,
+    pub is_required: bool,
+    pub description: String,
+    pub(super) keys: Vec<Key>,
+    /// The format, or the allowed values. Empty if there is none.
+    pub(super) form: String,
+}
+
+impl Field {
+    /// Returns whether both have the same type, not only the same name.
+    pub fn is_same_type(&self, other: &Self) -> bool {
+        let is_sure = |key: &&Key| key.fit != Fit::Near;
+        self.keys.iter().filter(is_sure).any(|key| other.keys.contains(key))
+    }
+
+    /// Returns whether the value identifies a thing.
+    pub fn is_id(&self) -> bool {
+        self.names.first().and_then(|name| name.last()).is_some_and(|last| is_id(last))
+    }
+}
+
+/// Returns the fit of a value of one form in a field of another one, if there is any.
+pub(super) fn fit_of(key: &Key, (from, from_form): (Shape, &str), to: &Field) -> Option<Fit> {
+    let is_shape = from == to.shape || from == Shape::Integer && to.shape == Shape::Number;
+    let is_choice = to.form.starts_with('|');
+    match (from_form == to.form, from_form.is_empty() || to.form.is_empty()) {
+        _ if !is_shape => None,
+        (true, _) => Some(key.fit),
+        // A text without a format may have the right one, but it need not be an allowed value.
+        (false, true) if !is_choice => Some(key.fit.max(Fit::Described)),
+        _ => None,
+    }
+}
+
+fn is_id(stem: &str) -> bool {
+    ID_STEMS.contains(stem)
+}
+
+pub(super) fn is_cautioned(description: &str) -> bool {
+    let lower = description.to_lowercase();
+    CAUTIONS.iter().any(|caution| lower.contains(caution))
+}
+
+/// The thing that a tool is about, by the words of its name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Owner(Vec<String>);
+
+impl Owner {
+    pub(super) fn of_tool(name: &str) -> Self {
+        let name = name.rsplit('.').next().unwrap_or_default();
+        let mut all = split_name(name);
+        let is_verb =
+            |word: &String| words::stem_words(word).first().is_some_and(|stem| VERB_STEMS.contains(stem));
+        if all.first().is_some_and(is_verb) {
+            all.remove(0);
+        } else if all.last().is_some_and(is_verb) {
+            all.pop();
+        }
+        let end = all.iter().position(|word| ENDS.contains(&word.as_str()));
+        all.truncate(end.unwrap_or(all.len()));
+        Self(words::stem_words(&all.join(" ")))
+    }
+
+    /// Returns the word that may begin names of the thing's properties: `order` of `order_status`.
+    pub(super) fn subject(&self) -> Option<&str> {
+        let first = self.0.first()?;
+        (!PROPERTY_STEMS.contains(first)).then_some(first)
+    }
+
+    /// Returns the thing that a bare `id` identifies, or nothing if that is not clear.
+    fn identified(&self, description: &str) -> Option<Vec<String>> {
+        if self.0.len() <= 1 {
+            return Some(self.0.clone());
+        }
+        let said = words::stem_words(description);
+        let told: Vec<String> = self.0.iter().filter(|word| said.contains(word)).cloned().collect();
+        (!told.is_empty()).then_some(told)
+    }
+}
+
+fn split_name(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for char in name.chars() {
+        if !char.is_alphanumeric() || char.is_uppercase() && was_lower {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| char.is_alphanumeric()) {
+            word.extend(char.to_lowercase());
+        }
+        was_lower = char.is_lowercase() || char.is_ascii_digit();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Returns the scalar parameters of a tool, and whether all its required parameters are among them.
+pub(super) fn inputs_of(
+    schema: &Value,
+    owner: &Owner,
+    subjects: &BTreeSet<String>,
+) -> (Vec<Field>, bool) {
+    let required = schema["required"].as_array();
+    let is_required = |name: &String| required.is_some_and(|all| all.iter().any(|one| one == name));
+    let mut fields = Vec::new();
+    let mut has_all = true;
+    for (name, described) in schema["properties"].as_object().into_iter().flatten() {
+        let field = read_field(name, described, schema, owner, subjects);
+        has_all &= field.is_some() || !is_required(name);
+        let is_required = is_required(name);
+        fields.extend(field.map(|field| Field { path: name.clone(), is_required, ..field }));
+    }
+    (fields, has_all)
+}
+
+/// Returns the scalar outputs of a tool, also those inside objects. Lists have none.
+pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<String>) -> Vec<Field> {
+    let mut fields = Vec::new();
+    let top = Place { schema, path: String::new(), owner: owner.clone() };
+    let mut open = vec![(top, LEVELS)];
+    while let Some((place, levels)) = open.pop() {
+        let object = resolve(place.schema, schema);
+        for (name, described) in object["properties"].as_object().into_iter().flatten() {
+            let dot = if place.path.is_empty() { "" } else { "." };
+            let path = format!("{}{dot}{name}", place.path);
+            if let Some(field) = read_field(name, described, schema, &place.owner, subjects) {
+                fields.push(Field { path, ..field });
+            } else if resolve(described, schema)["properties"].is_object() && levels > 1 {
+                let own = words::stem_words(name);
+                let is_wrapper = own.iter().all(|word| WRAPPER_STEMS.contains(word));
+                let owner = if is_wrapper { place.owner.clone() } else { Owner(own) };
+                open.push((Place { schema: described, path, owner }, levels - 1));
+            }
+        }
+    }
+    fields.sort_by(|a, b| a.path.cmp(&b.path));
+    fields
+}
+
+/// An object inside an output schema.
+struct Place<'a> {
+    schema: &'a Value,
+    path: String,
+    owner: Owner,
+}
+
+/// Reads a scalar field. A flag tells nothing that another call needs.
+fn read_field(
+    name: &str,
+    described: &Value,
+    root: &Value,
+    owner: &Owner,
+    subjects: &BTreeSet<String>,
+) -> Option<Field> {
+    let schema = resolve(described, root);
+    let shape = shape_of(schema)?;
+    let description = [described, schema].iter().find_map(|from| from["description"].as_str());
+    let description = description.unwrap_or_default().to_owned();
+    let own = words::stem_words(name);
+    let whole = whole_name(&own, &description, owner, subjects);
+    let mut keys = Vec::new();
+    let key = |fit, text: String| Key { fit, text };
+    keys.extend(whole.as_ref().map(|whole| key(Fit::Exact, whole.join(" "))));
+    keys.extend(telling_words(&description).map(|text| key(Fit::Described, text)));
+    let is_property =
+        |word: &String| PROPERTY_STEMS.contains(word) || QUALIFIER_STEMS.contains(word);
+    let is_telling = !own.first().is_none_or(is_property) && !own.iter().any(|word| is_id(word));
+    keys.extend(is_telling.then(|| key(Fit::Near, own.join(" "))));
+    let mut names: Vec<Vec<String>> = whole.into_iter().collect();
+    let title = described["title"].as_str().or(schema["title"].as_str()).map(words::stem_words);
+    names.extend(title.into_iter().chain([own]).filter(|words| !words.is_empty()));
+    names.dedup();
+    let (form, path) = (form_of(schema), name.to_owned());
+    Some(Field { path, names, shape, is_required: false, description, keys, form })
+}
+
+/// Returns the words of a field's name with the thing that it belongs to.
+fn whole_name(
+    own: &[String],
+    description: &str,
+    owner: &Owner,
+    subjects: &BTreeSet<String>,
+) -> Option<Vec<String>> {
+    let (first, last) = (own.first()?, own.last()?);
+    // `phone_number` is a property, and `category_id` is a thing.
+    let is_thing = !PROPERTY_STEMS.contains(first) || last == "id" && !is_id(first);
+    let is_whole = own.len() > 1
+        && is_thing
+        && !QUALIFIER_STEMS.contains(first)
+        && (is_id(last) || subjects.contains(first));
+    if is_whole {
+        return Some(own.to_vec());
+    }
+    let owner = if is_id(last) { owner.identified(description)? } else { owner.0.clone() };
+    // `status` and `order_status` of an order are the same.
+    let shared = (0..=owner.len().min(own.len()))
+        .rev()
+        .find(|count| owner.ends_with(&own[..*count]))
+        .unwrap_or_default();
+    (!owner.is_empty()).then(|| owner.iter().chain(&own[shared..]).cloned().collect())
+}
+
+/// Returns a description in a form that can be compared, if it tells what the value is.
+fn telling_words(description: &str) -> Option<String> {
+    let words = words::stem_words(description);
+    let telling: BTreeSet<&String> =
+        words.iter().filter(|word| !COMMON_STEMS.contains(*word)).collect();
+    (telling.len() >= MIN_TELLING_WORDS).then(|| words.join(" "))
+}
+
+fn shape_of(schema: &Value) -> Option<Shape> {
+    let own = schema["type"].as_array();
+    let of_union = || own?.iter().find(|kind| *kind != "null")?.as_str();
+    match schema["type"].as_str().or_else(of_union)? {
+        "string" => Some(Shape::Text),
+        "integer" => Some(Shape::Integer),
+        "number" => Some(Shape::Number),
+        _ => None,
+    }
+}
+
+/// Returns the format of texts, or the allowed values behind a mark.
+fn form_of(schema: &Value) -> String {
+    let Some(choices) = schema["enum"].as_array() else {
+        return schema["format"].as_str().unwrap_or_default().to_owned();
+    };
+    let mut choices: Vec<String> = choices.iter().map(Value::to_string).collect();
+    choices.sort();
+    choices.iter().map(|choice| format!("|{choice}")).collect()
+}
+
+/// Follows `$ref`, and takes the only alternative that is not null.
+fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+    let mut schema = schema;
+    for _ in 0..MAX_REFERENCES {
+        let target = schema["$ref"].as_str().and_then(|path| path.strip_prefix('#'));
+        let mut options = ["anyOf", "oneOf"]
+            .iter()
+            .filter_map(|key| schema[*key].as_array())
+            .flatten()
+            .filter(|option| option["type"] != "null");
+        let only = options.next().filter(|_| options.next().is_none());
+        let Some(next) = target.and_then(|path| root.pointer(path)).or(only) else { break };
+        schema = next;
+    }
+    schema
+}

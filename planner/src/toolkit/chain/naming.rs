@@ -1,0 +1,191 @@
+//! The types that words name: `shipment id`, `the current refund status`.
+//!
+//! All fields of one type lend it their words, because tools call one thing by several names. A word
+//! counts more if few types have it, and words of a name in one piece count once more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    ChainGraph,
+    field::{Field, Fit, Key},
+};
+use crate::select::words;
+
+/// The points of any word of a name, besides those for a rare one.
+const WORD: f64 = 2.0;
+/// The share of a word that only the description has.
+const DESCRIBED: f64 = 0.4;
+/// The points of each word of a name in one piece.
+const PIECE: f64 = 1.0;
+/// An id is a more usual value than the status of the same thing.
+const ID: f64 = 0.5;
+/// The best type has so many times the points of any other one.
+const MARGIN: f64 = 1.05;
+
+/// A parameter or an output of a tool, by their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub tool: usize,
+    pub at: usize,
+    pub is_input: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Type {
+    places: Vec<Place>,
+    names: BTreeSet<Vec<String>>,
+    words: BTreeSet<String>,
+    described: BTreeSet<String>,
+}
+
+/// The types of a graph with their words.
+#[derive(Clone, Debug, Default)]
+pub struct Vocabulary {
+    types: Vec<Type>,
+    /// The number of types that have a word.
+    counts: BTreeMap<String, usize>,
+}
+
+/// The type that words name.
+#[derive(Clone, Debug)]
+pub struct Named<'a> {
+    /// The parameters and outputs of this type, in the order of tools.
+    pub places: &'a [Place],
+    /// The words that belong to the type, by their places.
+    pub words: Vec<usize>,
+    pub points: f64,
+    /// The words contain a whole name, or two words of the type.
+    pub is_whole: bool,
+    /// The words contain the thing that an id of the type identifies: `order` of `order_id`.
+    pub is_identified: bool,
+}
+
+impl ChainGraph {
+    pub fn vocabulary(&self) -> Vocabulary {
+        let mut types = self.group_fields();
+        for kind in &mut types {
+            for place in &kind.places {
+                let field = self.field(*place);
+                kind.names.extend(field.names.iter().cloned());
+                let about = field.description.split(". ").next().unwrap_or_default();
+                kind.described.extend(words::stem_words(about));
+            }
+            kind.words = kind.names.iter().flatten().cloned().collect();
+        }
+        let mut counts = BTreeMap::new();
+        for kind in &types {
+            for word in kind.words.union(&kind.described) {
+                *counts.entry(word.clone()).or_default() += 1;
+            }
+        }
+        Vocabulary { types, counts }
+    }
+
+    pub fn field(&self, place: Place) -> &Field {
+        let tool = &self.tools[place.tool];
+        if place.is_input { &tool.inputs[place.at] } else { &tool.outputs[place.at] }
+    }
+
+    /// Groups the fields of tools in chains by their types.
+    fn group_fields(&self) -> Vec<Type> {
+        let mut types: Vec<Type> = Vec::new();
+        let mut known: BTreeMap<&Key, usize> = BTreeMap::new();
+        let tools = self.tools.iter().enumerate().filter(|(_, tool)| tool.can_link);
+        let places = tools.flat_map(|(tool, own)| {
+            let inputs = (0..own.inputs.len()).map(move |at| Place { tool, at, is_input: true });
+            let outputs = (0..own.outputs.len()).map(move |at| Place { tool, at, is_input: false });
+            inputs.chain(outputs)
+        });
+        for place in places {
+            let is_sure = |key: &&Key| key.fit != Fit::Near;
+            let keys = || self.field(place).keys.iter().filter(is_sure);
+            let Some(first) = keys().find_map(|key| known.get(key).copied()).or_else(|| {
+                keys().next().map(|_| {
+                    types.push(Type::default());
+                    types.len() - 1
+                })
+            }) else {
+                continue;
+            };
+            types[first].places.push(place);
+            for key in keys() {
+                let other = *known.entry(key).or_insert(first);
+                if other != first {
+                    // The field joins two groups.
+                    let moved = std::mem::take(&mut types[other].places);
+                    types[first].places.extend(moved);
+                    known.values_mut().filter(|group| **group == other).for_each(|group| {
+                        *group = first;
+                    });
+                }
+            }
+        }
+        types.retain(|kind| !kind.places.is_empty());
+        types.iter_mut().for_each(|kind| kind.places.sort_unstable());
+        types
+    }
+}
+
+impl Vocabulary {
+    /// Returns the type that a piece of a sentence names, by the stems of its words. Two types that
+    /// fit equally well are none.
+    pub fn find(&self, said: &[&str], accepts: impl Fn(&[Place]) -> bool) -> Option<Named<'_>> {
+        let mut best: Option<(f64, usize)> = None;
+        let mut second = 0.0;
+        for (at, kind) in self.types.iter().enumerate() {
+            let points = self.points(kind, said) + if kind.is_id() { ID } else { 0.0 };
+            if best.is_none_or(|(most, _)| points > most) {
+                second = best.map_or(0.0, |(most, _)| most);
+                best = Some((points, at));
+            } else if points > second {
+                second = points;
+            }
+        }
+        let (points, at) = best.filter(|(points, _)| *points > second * MARGIN)?;
+        let kind = &self.types[at];
+        let has_word = |at: &usize| kind.words.contains(said[*at]);
+        let words: Vec<usize> = (0..said.len()).filter(has_word).collect();
+        let has_name = kind.names.iter().any(|name| has_piece(said, name));
+        let is_whole = has_name || words.len() > 1;
+        let thing =
+            |name: &Vec<String>| name.iter().filter(|word| *word != "id").cloned().collect();
+        let things: Vec<Vec<String>> = kind.names.iter().map(thing).collect();
+        let is_identified = things.iter().any(|thing| has_piece(said, thing));
+        let named = Named { places: &kind.places, words, points, is_whole, is_identified };
+        (!named.words.is_empty() && accepts(&kind.places)).then_some(named)
+    }
+
+    fn points(&self, kind: &Type, said: &[&str]) -> f64 {
+        let distinct: BTreeSet<&str> = said.iter().copied().collect();
+        let words = distinct.into_iter().map(|word| {
+            let share = match (kind.words.contains(word), kind.described.contains(word)) {
+                (true, _) => 1.0,
+                (false, true) => DESCRIBED,
+                _ => 0.0,
+            };
+            share * (WORD + self.rarity(word))
+        });
+        let pieces = kind.names.iter().filter(|name| name.len() > 1 && has_piece(said, name));
+        let piece = pieces.map(Vec::len).max().unwrap_or_default();
+        words.sum::<f64>() + PIECE * to_f64(piece)
+    }
+
+    fn rarity(&self, word: &str) -> f64 {
+        let count = self.counts.get(word).copied().unwrap_or_default();
+        ((to_f64(self.types.len()) + 1.0) / (to_f64(count) + 0.5)).ln().max(0.0)
+    }
+}
+
+impl Type {
+    fn is_id(&self) -> bool {
+        self.words.contains("id")
+    }
+}
+
+fn has_piece(said: &[&str], name: &[String]) -> bool {
+    !name.is_empty() && said.windows(name.len()).any(|piece| piece == name)
+}
+
+fn to_f64(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::MAX, f64::from)
+}
