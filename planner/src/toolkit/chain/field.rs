@@ -151,8 +151,9 @@ impl Owner {
     pub(super) fn of_tool(name: &str) -> Self {
         let name = name.rsplit('.').next().unwrap_or_default();
         let mut all = split_name(name);
-        let is_verb =
-            |word: &String| words::stem_words(word).first().is_some_and(|stem| VERB_STEMS.contains(stem));
+        let is_verb = |word: &String| {
+            words::stem_words(word).first().is_some_and(|stem| VERB_STEMS.contains(stem))
+        };
         if all.first().is_some_and(is_verb) {
             all.remove(0);
         } else if all.last().is_some_and(is_verb) {
