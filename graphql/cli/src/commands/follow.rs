@@ -191,7 +191,7 @@ impl Follower<'_> {
                     say(format!("the replan was given up: {}", why.unwrap_or_default()));
                     return Ok(StopReason::GivenUp);
                 }
-                _ if !is_user_told => say(format!("a model replans because {reason}")),
+                _ if !is_user_told => say(format!("Faber replans because {reason}")),
                 _ => (),
             }
             is_user_told = true;

@@ -129,7 +129,7 @@ fn describe_continuation(execution: &ExecutionStatus) -> String {
                 replanning.given_up.as_ref().map(ToString::to_string).unwrap_or_default();
             format!("not replanned{why}: {given_up}")
         }
-        (None, Some(_)) => format!("a model replans{why}"),
+        (None, Some(_)) => format!("Faber replans{why}"),
         (None, None) => String::new(),
     }
 }

@@ -92,7 +92,7 @@ impl Planners {
 
     /// Returns whether the planner of a name, or the default one, needs no model.
     pub(crate) fn is_offline_choice(&self, wanted: Option<&str>) -> bool {
-        self.find(wanted).is_ok_and(|planner| self.is_offline(&*planner))
+        self.find_planner(wanted).is_ok_and(|planner| self.is_offline(&*planner))
     }
 
     /// Returns whether the planner without a model made a plan, so that it knows what the plan does.

@@ -107,7 +107,7 @@ impl Shop {
         let mut id = id;
         loop {
             let now = self.settled(id).await;
-            match executions.reader.replanning(&now).await.unwrap() {
+            match executions.reader.load_replanning(&now).await.unwrap() {
                 Some(Replanning { stage: Stage::Begun, .. }) => id = next_execution(&now),
                 Some(Replanning { stage: Stage::Pending, .. }) => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -218,7 +218,7 @@ async fn a_detour_has_only_the_tools_of_the_caller() {
     let mut token = Token::new("ci", "a secret that is hard to guess", Role::Operator);
     token.tools = Some(vec!["shop.get_order".parse().unwrap()]);
     let access = Access::new([token]);
-    let engine = shop.faber.engine().with_grant(access.holder("ci").unwrap());
+    let engine = shop.faber.engine().with_grant(access.find_grant_by_name("ci").unwrap());
     let planning = PlanningOptions::default();
     let id = engine.executions.plan_and_start(READ, &planning, order(3)).await.unwrap();
     let last = tokio::time::timeout(LONG, shop.last_of(id)).await.unwrap();
