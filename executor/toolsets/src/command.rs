@@ -66,7 +66,7 @@ pub struct CommandTool {
     #[serde(default = "no_parameters")]
     pub parameters: Value,
     /// JSON Schema of the output. An output that does not fit it makes the call fail.
-    #[serde(default, rename = "outputSchema", alias = "output_schema")]
+    #[serde(default, rename = "outputSchema")]
     pub output_schema: Option<Value>,
     /// The effect of a second call. By default the HTTP method decides, and a command is `once`.
     pub effect: Option<Effect>,

@@ -374,7 +374,7 @@ mod tests {
         check_config_error(
             json!({ "tools": [tool] }),
             expect![
-                "`tools[0]` (`t`): unknown field `effekt`, expected one of `name`, `description`, `examples`, `parameters`, `effect`, `run`"
+                "`tools[0]` (`t`): unknown field `effekt`, expected one of `name`, `description`, `examples`, `parameters`, `outputSchema`, `effect`, `run`"
             ],
         );
     }

@@ -18,12 +18,12 @@ pub struct Items {
     /// Index of the first item that never had a turn.
     next_index: u32,
     /// Items that waited for a person or a signal and may continue.
-    returned_items: BTreeSet<u32>,
+    returned: BTreeSet<u32>,
     /// The number of items that have a turn.
     held_turns: u32,
-    open_items: u32,
-    waiting_items: u32,
-    sleeping_items: u32,
+    open_count: u32,
+    waiting_count: u32,
+    sleeping_count: u32,
     pub(super) failed: Option<u32>,
 }
 
@@ -34,11 +34,11 @@ impl Items {
         Self {
             tasks,
             next_index: 0,
-            returned_items: BTreeSet::new(),
+            returned: BTreeSet::new(),
             held_turns: 0,
-            open_items: n,
-            waiting_items: 0,
-            sleeping_items: 0,
+            open_count: n,
+            waiting_count: 0,
+            sleeping_count: 0,
             failed: None,
         }
     }
@@ -57,28 +57,28 @@ impl Items {
     }
 
     pub fn finished_count(&self) -> usize {
-        self.tasks.len() - self.open_items as usize
+        self.tasks.len() - self.open_count as usize
     }
 
     pub fn is_finished(&self) -> bool {
-        self.open_items == 0
+        self.open_count == 0
     }
 
     /// Returns `true` if all unfinished items wait for a person or a signal.
     pub fn only_waits(&self) -> bool {
-        !self.is_finished() && self.waiting_items == self.open_items
+        !self.is_finished() && self.waiting_count == self.open_count
     }
 
     /// Returns `true` if all unfinished items wait or sleep, so that none of them works.
     pub(super) fn is_idle(&self) -> bool {
-        !self.is_finished() && self.waiting_items + self.sleeping_items == self.open_items
+        !self.is_finished() && self.waiting_count + self.sleeping_count == self.open_count
     }
 
     pub(super) fn count_waiting(&mut self, before: &StepState, after: &StepState) {
-        self.waiting_items += u32::from(matches!(after, StepState::Waiting(_)));
-        self.waiting_items -= u32::from(matches!(before, StepState::Waiting(_)));
-        self.sleeping_items += u32::from(after.is_sleeping());
-        self.sleeping_items -= u32::from(before.is_sleeping());
+        self.waiting_count += u32::from(matches!(after, StepState::Waiting(_)));
+        self.waiting_count -= u32::from(matches!(before, StepState::Waiting(_)));
+        self.sleeping_count += u32::from(after.is_sleeping());
+        self.sleeping_count -= u32::from(before.is_sleeping());
     }
 
     pub(super) fn collect_outputs(&self, on_error: OnError) -> Option<Arc<Value>> {
@@ -91,7 +91,7 @@ impl Items {
     }
 
     pub(super) fn count_finished(&mut self) {
-        self.open_items -= 1;
+        self.open_count -= 1;
     }
 
     pub(super) fn end_turn(&mut self) {
@@ -99,7 +99,7 @@ impl Items {
     }
 
     pub(super) fn requeue_item(&mut self, index: u32) {
-        self.returned_items.insert(index);
+        self.returned.insert(index);
     }
 
     /// Gives the next item a turn, if fewer than `width` items have one. Returns its index.
@@ -113,7 +113,7 @@ impl Items {
     }
 
     fn next_returned(&mut self) -> Option<u32> {
-        while let Some(index) = self.returned_items.pop_first() {
+        while let Some(index) = self.returned.pop_first() {
             if self.get(index).is_some_and(|item| item.state == StepState::Pending) {
                 return Some(index);
             }
