@@ -350,7 +350,7 @@ impl Simulation {
         match dice.draw_below(100) {
             0..30 => self.workers.swap_remove(at).abort_handle.abort(),
             30..50 => {
-                self.workers[at].view.freeze(Duration::from_millis(500 + dice.draw_below(6_000)))
+                self.workers[at].view.freeze(Duration::from_millis(500 + dice.draw_below(6_000)));
             }
             50..65 => self.workers[at].drain.cancel(),
             _ => (),

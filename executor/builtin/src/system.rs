@@ -91,7 +91,7 @@ where
 
 #[derive(Debug)]
 struct System {
-    system_root: SystemRoot,
+    root: SystemRoot,
     launcher: Launcher,
     confinement: Confinement,
     kill_any: bool,
@@ -100,11 +100,11 @@ struct System {
 
 impl System {
     fn new(root: &Path, config: SystemConfig, launcher: Launcher) -> io::Result<Self> {
-        let system_root = SystemRoot::new(root, &launcher.protected_paths())?;
+        let root = SystemRoot::new(root, &launcher.protected_paths())?;
         let mut confinement = config.confine;
-        confinement.write.push(system_root.root_path().to_owned());
+        confinement.write.push(root.root_path().to_owned());
         Ok(Self {
-            system_root,
+            root,
             launcher,
             confinement,
             kill_any: config.kill_any,
@@ -138,9 +138,9 @@ impl System {
             let message = format!("`bash` cannot be prepared: {err}");
             ToolError::new(ErrorCode::UNAVAILABLE, message)
         };
-        let temporary = self.system_root.create_own_folder("tmp").map_err(unusable)?;
+        let temporary = self.root.create_own_folder("tmp").map_err(unusable)?;
         if self.confinement.user.is_some() {
-            self.system_root.make_writable_by_all("tmp").map_err(unusable)?;
+            self.root.make_writable_by_all("tmp").map_err(unusable)?;
         }
         let mut command = self
             .launcher

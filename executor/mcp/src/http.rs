@@ -49,10 +49,10 @@ impl Remote {
         spec: &McpHttp,
         caller: Caller<'_>,
         max_bytes: usize,
-        session_state: &mut SessionState,
+        state: &mut SessionState,
     ) -> Result<(Self, HttpTransport), String> {
         let (out, inbox) = mpsc::channel(MAX_MESSAGES);
-        let connection = Arc::new(Connection::new(spec, caller, max_bytes, session_state, out)?);
+        let connection = Arc::new(Connection::new(spec, caller, max_bytes, state, out)?);
         let mut stream_task = JoinSet::new();
         stream_task.spawn(read_server_stream(Arc::clone(&connection)));
         let wire = HttpTransport {

@@ -42,7 +42,7 @@ const MAX_TOOLS: usize = 10_000;
 pub(super) struct Server {
     endpoint: Endpoint,
     service: Option<RunningService<RoleClient, Handler>>,
-    session_state: SessionState,
+    state: SessionState,
     max_output_bytes: usize,
     tools_changed: Arc<Notify>,
     handler: Handler,
@@ -82,29 +82,21 @@ impl Server {
     ) -> Result<(Self, ServerTransport), String> {
         let tools_changed = Arc::new(Notify::new());
         let handler = Handler::new(Arc::clone(&tools_changed), spec);
-        let mut session_state = SessionState::default();
+        let mut state = SessionState::default();
         let (endpoint, wire) = match spec {
             McpServer::Command(spec) => {
                 let (child, wire) =
-                    Child::spawn(set, launcher, spec, max_output_bytes, &mut session_state)?;
+                    Child::spawn(set, launcher, spec, max_output_bytes, &mut state)?;
                 (Endpoint::Child(Box::new(child)), ServerTransport::Pipes(Box::new(wire)))
             }
             McpServer::Http(spec) => {
                 let caller = Caller { set, logins, background };
-                let (remote, wire) =
-                    Remote::open(spec, caller, max_output_bytes, &mut session_state)?;
+                let (remote, wire) = Remote::open(spec, caller, max_output_bytes, &mut state)?;
                 (Endpoint::Remote(remote), ServerTransport::Http(Box::new(wire)))
             }
         };
         Ok((
-            Self {
-                endpoint,
-                service: None,
-                session_state,
-                max_output_bytes,
-                tools_changed,
-                handler,
-            },
+            Self { endpoint, service: None, state, max_output_bytes, tools_changed, handler },
             wire,
         ))
     }
@@ -133,7 +125,7 @@ impl Server {
         let is_remote = matches!(self.endpoint, Endpoint::Remote(_));
         let session = Session::new(
             service.peer().clone(),
-            self.session_state.clone(),
+            self.state.clone(),
             self.max_output_bytes,
             is_remote,
         );
@@ -151,7 +143,7 @@ impl Server {
                 return self.describe_failure(&err.to_string()).await;
             }
             ClientInitializeError::JsonRpcError(err) => match classify_error(err) {
-                ServerError::Described(text) => return self.session_state.secrets.redact(text),
+                ServerError::Described(text) => return self.state.secrets.redact(text),
                 ServerError::Unexpected(what) if err.code == UNREADABLE_CODE => {
                     unreadable_init(&what)
                 }
@@ -171,14 +163,12 @@ impl Server {
             }
             Endpoint::Remote(remote) => remote.describe_failure(&what),
         };
-        self.session_state.secrets.redact(complaint)
+        self.state.secrets.redact(complaint)
     }
 
     pub(super) async fn list_tools(&mut self, session: &Session) -> Result<Vec<Offer>, String> {
         match fetch_tools(session.peer()).await {
-            Ok(offers) => {
-                Ok(redact_offers(offers, self.name(), &self.session_state.secrets.redaction()))
-            }
+            Ok(offers) => Ok(redact_offers(offers, self.name(), &self.state.secrets.redaction())),
             Err(error) => Err(self.describe_error(error).await),
         }
     }
@@ -188,7 +178,7 @@ impl Server {
     }
 
     pub(super) async fn wait_for_close(&self) {
-        self.session_state.closed.cancelled().await;
+        self.state.closed.cancelled().await;
     }
 
     pub(super) async fn describe_failure(&mut self, what: &str) -> String {
@@ -196,12 +186,12 @@ impl Server {
             Endpoint::Child(child) => child.describe_failure(what).await,
             Endpoint::Remote(remote) => remote.describe_failure(what),
         };
-        self.session_state.secrets.redact(complaint)
+        self.state.secrets.redact(complaint)
     }
 
     async fn describe_error(&mut self, error: ServerError) -> String {
         match error {
-            ServerError::Described(text) => self.session_state.secrets.redact(text),
+            ServerError::Described(text) => self.state.secrets.redact(text),
             ServerError::Unexpected(what) => self.describe_failure(&what).await,
         }
     }

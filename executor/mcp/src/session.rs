@@ -25,7 +25,7 @@ use super::{
 
 pub(super) struct Session {
     peer: Peer<RoleClient>,
-    session_state: SessionState,
+    state: SessionState,
     /// Maximum size of an output in bytes.
     max_output_bytes: usize,
     is_remote: bool,
@@ -51,11 +51,11 @@ pub(super) enum LostCall {
 impl Session {
     pub(super) fn new(
         peer: Peer<RoleClient>,
-        session_state: SessionState,
+        state: SessionState,
         max_output_bytes: usize,
         is_remote: bool,
     ) -> Self {
-        Self { peer, session_state, max_output_bytes, is_remote }
+        Self { peer, state, max_output_bytes, is_remote }
     }
 
     pub(super) fn peer(&self) -> &Peer<RoleClient> {
@@ -64,7 +64,7 @@ impl Session {
 
     /// Returns whether no further message may be sent to the server.
     pub(super) fn is_closed(&self) -> bool {
-        self.session_state.closing.is_cancelled()
+        self.state.closing.is_cancelled()
     }
 
     /// Returns the verb for a lost server: a remote one broke off, a process ended.
@@ -78,7 +78,7 @@ impl Session {
             Ok(output) => (Ok(output.value), output.binaries),
             Err(err) => (Err(err), Vec::new()),
         };
-        let redaction = self.session_state.secrets.redaction();
+        let redaction = self.state.secrets.redaction();
         let value = redaction.redact_result(result)?;
         let binaries = binaries.into_iter().map(|binary| {
             let base64 = redaction.redact_base64(binary.base64);
@@ -98,10 +98,7 @@ impl Session {
         if self.is_closed() {
             return Err(LostCall::Unsent);
         }
-        let token = self
-            .session_state
-            .tokens
-            .register_call(reporter, Arc::clone(&self.session_state.secrets));
+        let token = self.state.tokens.register_call(reporter, Arc::clone(&self.state.secrets));
         request.set_progress_token(token.progress_token());
         match self.peer.call_tool_once(request).await {
             Ok(CallToolResponse::Complete(result)) => Ok(self.redact_result(answer::read_output(
@@ -123,7 +120,7 @@ impl Session {
             Err(ServiceError::TransportClosed) => Err(LostCall::Sent),
             Err(ServiceError::Cancelled { reason }) => {
                 let reason = reason.unwrap_or_else(|| "the server cancelled the call".to_owned());
-                let reason = self.session_state.secrets.redact(reason);
+                let reason = self.state.secrets.redact(reason);
                 Ok(Err(ToolError::new(ErrorCode::CANCELLED, reason).with_unknown_outcome()))
             }
             Err(err) => {

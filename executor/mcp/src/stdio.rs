@@ -194,7 +194,7 @@ impl Child {
         launcher: &Launcher,
         spec: &McpCommand,
         max_bytes: usize,
-        session_state: &mut SessionState,
+        state: &mut SessionState,
     ) -> Result<(Self, StdioTransport), String> {
         let mut redaction = Redaction::default();
         let env = resolve_variables(&spec.env, &mut redaction).map_err(|err| err.to_string())?;
@@ -213,21 +213,20 @@ impl Child {
             return Err(format!("the streams of `{}` are not piped", spec.command));
         };
         // A server that has closed its output cannot answer, so its session ends.
-        session_state.closing = session_state.closed.clone();
-        session_state.secrets = Arc::new(Secrets::new(redaction));
-        let tokens = Arc::clone(&session_state.tokens);
-        let wire =
-            StdioTransport::new(stdout, stdin, max_bytes, session_state.closed.clone(), tokens);
+        state.closing = state.closed.clone();
+        state.secrets = Arc::new(Secrets::new(redaction));
+        let tokens = Arc::clone(&state.tokens);
+        let wire = StdioTransport::new(stdout, stdin, max_bytes, state.closed.clone(), tokens);
         let tail = Arc::new(std::sync::Mutex::new(Tail::default()));
         let mut log = JoinSet::new();
         log.spawn(forward_stderr(
             set.clone(),
             stderr,
             Arc::clone(&tail),
-            session_state.secrets.redaction(),
+            state.secrets.redaction(),
         ));
         let command = spec.command.clone();
-        let redaction = session_state.secrets.redaction();
+        let redaction = state.secrets.redaction();
         Ok((Self { set: set.clone(), command, group, stderr: tail, redaction, _log: log }, wire))
     }
 

@@ -39,7 +39,7 @@ impl From<ApiError> for Error {
                 extensions.set("diagnostics", to_graphql_value(diagnostics));
             }
             EngineError::NoPlanFound { nearest, .. } => {
-                extensions.set("nearest", to_graphql_value(nearest))
+                extensions.set("nearest", to_graphql_value(nearest));
             }
             _ => (),
         }

@@ -375,7 +375,7 @@ pub(super) struct RequestFilter {
 }
 
 impl RequestFilter {
-    pub(super) fn to_store_filter(self) -> ApiResult<store::RequestFilter> {
+    pub(super) fn into_store_filter(self) -> ApiResult<store::RequestFilter> {
         Ok(store::RequestFilter {
             search: parse_search(self.search)?,
             from: self.from.map(|from| from.0),
@@ -406,7 +406,7 @@ pub(super) struct PlanFilter {
 
 impl PlanFilter {
     /// Returns `None` if no plan can match.
-    pub(super) fn to_store_filter(self) -> ApiResult<Option<store::PlanFilter>> {
+    pub(super) fn into_store_filter(self) -> ApiResult<Option<store::PlanFilter>> {
         let search = parse_search(self.search)?;
         let request = self.request_id.map(|id| id.parse()).transpose().ok();
         Ok(request.map(|request| store::PlanFilter { request, search }))
@@ -437,7 +437,7 @@ pub(super) struct ExecutionFilter {
 
 impl ExecutionFilter {
     /// Returns `None` if no execution can match.
-    pub(super) fn to_store_filter(self) -> Option<store::ExecutionFilter> {
+    pub(super) fn into_store_filter(self) -> Option<store::ExecutionFilter> {
         let states = self.state.map(|states| states.into_iter().map(Into::into).collect());
         // For the store, an empty list means any state.
         if states.as_ref().is_some_and(Vec::is_empty) {

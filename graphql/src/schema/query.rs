@@ -50,7 +50,7 @@ impl WorkQuery {
         after: Option<String>,
     ) -> Result<ListPage<Request>> {
         let page = parse_page::<RequestId>(first, after.as_deref())?;
-        let filter = filter.unwrap_or_default().to_store_filter()?;
+        let filter = filter.unwrap_or_default().into_store_filter()?;
         let listing = ctx.data::<Engine>()?.store().list_requests(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
         let items = listing.items.into_iter().map(|(cursor, request)| (cursor, Request(request)));
@@ -89,7 +89,7 @@ impl WorkQuery {
         after: Option<String>,
     ) -> Result<ListPage<Plan>> {
         let page = parse_page::<PlanId>(first, after.as_deref())?;
-        let Some(filter) = filter.unwrap_or_default().to_store_filter()? else {
+        let Some(filter) = filter.unwrap_or_default().into_store_filter()? else {
             return Ok(empty_page(&page));
         };
         let listing = ctx.data::<Engine>()?.store().list_plans(&filter, &page).await;
@@ -127,7 +127,7 @@ impl WorkQuery {
         after: Option<String>,
     ) -> Result<ListPage<ApiExecution>> {
         let page = parse_page::<ExecutionId>(first, after.as_deref())?;
-        let Some(filter) = filter.unwrap_or_default().to_store_filter() else {
+        let Some(filter) = filter.unwrap_or_default().into_store_filter() else {
             return Ok(empty_page(&page));
         };
         let listing = ctx.data::<Engine>()?.store().list_heads(&filter, &page).await;

@@ -47,7 +47,7 @@ fn describe_members(sdl: &str) -> BTreeMap<String, String> {
             TypeKind::InputObject(object) => {
                 member_routes.extend(object.fields.iter().map(|field| {
                     (format!("{name}.{}", field.node.name.node), describe_input(&field.node))
-                }))
+                }));
             }
             TypeKind::Enum(values) => member_routes.extend(
                 values

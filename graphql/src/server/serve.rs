@@ -189,7 +189,7 @@ impl ServerTasks {
                 LoopEvent::NewTask(task) => self.spawn(task),
                 LoopEvent::TaskEnded => {}
                 LoopEvent::Accepted(Ok((stream, peer))) => {
-                    self.start_connection(stream, Peer(peer.ip()))
+                    self.start_connection(stream, Peer(peer.ip()));
                 }
                 LoopEvent::Accepted(Err(error)) => {
                     tracing::warn!(%error, "a connection could not be accepted");

@@ -133,7 +133,7 @@ pub(super) fn is_quoted(source: &Source<'_>, at: usize) -> bool {
 
 #[derive(Debug, Default)]
 pub(super) struct Tags {
-    closing_tags: BTreeMap<usize, Range<usize>>,
+    closing: BTreeMap<usize, Range<usize>>,
     opening_positions: Vec<usize>,
     /// The ends of thoughts, by tag name. Thoughts do not nest, because models also write about
     /// tags.
@@ -172,7 +172,7 @@ impl Tags {
             } else if source.byte(end) == Some(b'>')
                 && let Some(opened) = open.get_mut(&key).and_then(Vec::pop)
             {
-                tags.closing_tags.insert(opened, start..end + 1);
+                tags.closing.insert(opened, start..end + 1);
             }
         }
         tags
@@ -181,7 +181,7 @@ impl Tags {
     pub(super) fn find_closing_tag(&self, at: usize, tag: &Tag<'_>) -> Option<Range<usize>> {
         match self.thoughts.get(&tag.name.to_ascii_lowercase()) {
             Some(ends) => ends.get(ends.partition_point(|end| end.start < at)).cloned(),
-            None => self.closing_tags.get(&at).cloned(),
+            None => self.closing.get(&at).cloned(),
         }
     }
 

@@ -136,7 +136,7 @@ impl<'a> Element<'_, 'a> {
         if !self.is_closed {
             self.end = at;
         }
-        self.to_tool_call(written)
+        self.into_tool_call(written)
     }
 
     /// Returns the name if GLM's format follows: a name and `<arg_key>`. Calls in this format are
@@ -277,7 +277,7 @@ impl<'a> Element<'_, 'a> {
         Ok((read_text(source, range), end))
     }
 
-    fn to_tool_call(self, written: Option<TagArguments>) -> Attempt {
+    fn into_tool_call(self, written: Option<TagArguments>) -> Attempt {
         let Some(name) = &self.name else { return Attempt::Passed(self.body.start.max(self.end)) };
         let end = self.end;
         let Some(tool) = self.reading.resolve_tool(name) else {

@@ -100,7 +100,7 @@ impl<'a> TemplateReader<'a, '_> {
             let template = self.collect_site(&site);
             match site.field {
                 FOR_EACH_FIELD => {
-                    self.list = template.and_then(|template| self.check_list_template(template))
+                    self.list = template.and_then(|template| self.check_list_template(template));
                 }
                 PARAMETERS_FIELD => own = template.unwrap_or_default(),
                 _ => undo = template,
@@ -151,10 +151,7 @@ impl<'a> TemplateReader<'a, '_> {
         match &reference.target {
             // A compensation may use the output of its own step.
             Target::Step(dependencies)
-                if site.is_compensation() && dependencies.get() == self.at =>
-            {
-                ()
-            }
+                if site.is_compensation() && dependencies.get() == self.at => {}
             Target::Step(dependencies) => self.dependencies.push(*dependencies),
             Target::Variable(name) => {
                 self.add_variable(name, &reference.text, &|text| site.path_of(text));

@@ -89,7 +89,7 @@ fn make_catalog() -> Catalog {
     let anything = || json!({ "type": "object" });
     Catalog::new([
         with_change(&make_tool("demo", "createAuthor", author), |it| {
-            it.output_schema = Some(output)
+            it.output_schema = Some(output);
         }),
         with_change(&make_tool("demo", "listAuthors", anything()), |it| it.effect = Effect::Read),
         make_tool("demo", "createBlog", anything()),

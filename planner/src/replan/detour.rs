@@ -141,9 +141,10 @@ impl<'a> DetourPlanner<'a> {
             let is_blamed = rejections.get(name).is_some_and(|by| by.len() >= MAX_REJECTIONS);
             is_blamed || earlier.failures.iter().any(|failure| failure.tool.as_str() == name)
         };
-        let is_avoided = |name: &String| !usable.contains(name) || has_failed(name);
-        let names = graph.tools().iter().enumerate();
-        let avoided = names.filter(|(_, tool)| is_avoided(&tool.name)).map(|(at, _)| at).collect();
+        let must_avoid = |name: &String| !usable.contains(name) || has_failed(name);
+        let numbered = graph.tools().iter().enumerate();
+        let avoided =
+            numbered.filter(|(_, tool)| must_avoid(&tool.name)).map(|(at, _)| at).collect();
         let draft = Draft { query: None, ..earlier.draft.clone() };
         let (given, guesses) = (Vec::new(), Vec::new());
         let mut planner = Self { earlier, graph, effects, avoided, given, draft, guesses };

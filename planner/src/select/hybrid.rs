@@ -139,7 +139,7 @@ impl ScoreInputs<'_> {
         let mut quick = self.lexical.to_vec();
         if let Some(meaning) = self.meaning {
             meaning.tools.visit_quick_cosines(&meaning.texts, |text, tool, cosine| {
-                quick[text][tool] += cosine
+                quick[text][tool] += cosine;
             });
         }
         let score =

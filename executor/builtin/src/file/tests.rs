@@ -501,7 +501,7 @@ async fn file_info_counts_lines_of_text() {
         File::open(project.path(path)).unwrap().set_modified(time).unwrap();
     }
     let check_info = async |path: &str, expected: Expect| {
-        expected.assert_eq(&describe_without_machine_details(&project, path).await)
+        expected.assert_eq(&describe_without_machine_details(&project, path).await);
     };
     check_info(
         "big",

@@ -161,13 +161,12 @@ pub(super) async fn start(
         );
         ToolError::new(ErrorCode::UNAVAILABLE, message)
     })?;
-    let cwd = system.system_root.command_folder(args.cwd.as_deref())?;
+    let cwd = system.root.command_folder(args.cwd.as_deref())?;
     let mut command = system.shell_command(&args.command, Lifetime::Background, &cwd)?;
     let no_log = |err: io::Error| ToolError::failed(format!("no log file can be made: {err}"));
-    let (log, path) =
-        system.system_root.create_log_file(LOG_FOLDER, running + 1).map_err(no_log)?;
+    let (log, path) = system.root.create_log_file(LOG_FOLDER, running + 1).map_err(no_log)?;
     let errors = log.try_clone().map_err(no_log)?;
-    command.env(MARKER, system.system_root.root_path());
+    command.env(MARKER, system.root.root_path());
     command.stdin(Stdio::null()).stdout(log).stderr(errors);
     let child = command.spawn().map_err(|err| start_error(&err))?;
     let id = child.id().unwrap_or_default();
@@ -227,10 +226,8 @@ fn describe_early_exit(
         return Ok(text);
     }
     let redaction = system.passed_secrets();
-    let said = system
-        .system_root
-        .open(log)
-        .and_then(|mut file| logs::read_tail(&mut file, log, 20, &redaction));
+    let said =
+        system.root.open(log).and_then(|mut file| logs::read_tail(&mut file, log, 20, &redaction));
     let said = said.unwrap_or_default().text;
     if let Some(why) = refusal_reason(status.code(), &said) {
         return Err(confinement_error(why));

@@ -63,7 +63,7 @@ pub(super) async fn run_bash(
         1..=MAX_TIMEOUT_SECONDS => Duration::from_secs(args.timeout),
         _ => return Err(invalid_timeout("timeout cannot exceed 600 seconds (10 minutes)")),
     };
-    let cwd = system.system_root.command_folder(args.cwd.as_deref())?;
+    let cwd = system.root.command_folder(args.cwd.as_deref())?;
     let mut command = system.shell_command(&args.command, Lifetime::Watched, &cwd)?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut group = ProcessGroup::spawn(&mut command).map_err(|err| start_error(&err))?;

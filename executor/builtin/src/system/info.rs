@@ -57,7 +57,7 @@ fn describe_machine(mut machine: Machine) -> Vec<String> {
 }
 
 fn describe_disk(system: &System) -> Option<String> {
-    let disk = statvfs(system.system_root.root_path()).ok()?;
+    let disk = statvfs(system.root.root_path()).ok()?;
     #[expect(clippy::useless_conversion, reason = "the numbers are smaller on other systems")]
     let (all, free) = (u64::from(disk.blocks()), u64::from(disk.blocks_available()));
     let mega = |blocks: u64| (u128::from(blocks) * u128::from(disk.fragment_size())) >> 20;

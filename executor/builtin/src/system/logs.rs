@@ -64,7 +64,7 @@ pub(super) async fn read_logs(
     let read = {
         let (path, redaction) = (path.clone(), redaction.clone());
         move || {
-            let mut file = system.system_root.open(&path)?;
+            let mut file = system.root.open(&path)?;
             let tail = read_tail(&mut file, &path, lines, &redaction)?;
             Ok((file, tail))
         }

@@ -24,7 +24,7 @@ impl ProcessSnapshot {
             refresh_processes(&mut machine);
         }
         let started_pids = system.background.session_ids().into_iter().map(Pid::from_u32).collect();
-        let mark = marker_variable(system.system_root.root_path());
+        let mark = marker_variable(system.root.root_path());
         let is_marked = |process: &&Process| process.environ().contains(&mark);
         let marked_pids =
             machine.processes().values().filter(is_marked).map(Process::pid).collect();

@@ -60,7 +60,7 @@ pub(super) struct Connection {
     pub(super) admitted: Notify,
     /// `true` if the server may send requests.
     server_may_ask: bool,
-    session_state: SessionState,
+    state: SessionState,
     messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     negotiated: Mutex<Negotiated>,
 }
@@ -78,18 +78,18 @@ impl Connection {
         spec: &McpHttp,
         caller: Caller<'_>,
         max_bytes: usize,
-        session_state: &mut SessionState,
+        state: &mut SessionState,
         messages: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     ) -> Result<Self, String> {
         let mut redaction = Redaction::default();
         let mut headers = configured_headers(spec, &mut redaction)?;
         headers.insert(header::ACCEPT, ACCEPT);
-        session_state.secrets = Arc::new(Secrets::new(redaction));
+        state.secrets = Arc::new(Secrets::new(redaction));
         let url = spec.url.0.clone();
         let bearer = spec
             .auth
             .as_ref()
-            .map(|oauth| Bearer::new(caller, &url, oauth, Arc::clone(&session_state.secrets)));
+            .map(|oauth| Bearer::new(caller, &url, oauth, Arc::clone(&state.secrets)));
         Ok(Self {
             bearer,
             http: Http::default(),
@@ -104,7 +104,7 @@ impl Connection {
             stream_tried: Notify::new(),
             admitted: Notify::new(),
             server_may_ask: spec.elicitation.is_some() || !spec.roots.is_empty(),
-            session_state: session_state.clone(),
+            state: state.clone(),
             messages,
             negotiated: Mutex::default(),
         })
@@ -273,7 +273,7 @@ impl Connection {
             let version = HeaderValue::from_str(greeting.protocol_version.as_str());
             self.lock_negotiated().version = version.ok();
         }
-        if let Some(message) = take_progress(message, &self.session_state.tokens) {
+        if let Some(message) = take_progress(message, &self.state.tokens) {
             let _ = self.messages.send(message).await;
         }
     }
@@ -286,24 +286,24 @@ impl Connection {
         let mut agreed = self.lock_negotiated();
         agreed.reason.get_or_insert(reason);
         drop(agreed);
-        self.session_state.closing.cancel();
+        self.state.closing.cancel();
     }
 
     pub(super) fn close(&self) {
-        self.session_state.closing.cancel();
-        self.session_state.closed.cancel();
+        self.state.closing.cancel();
+        self.state.closed.cancel();
     }
 
     pub(super) fn is_closing(&self) -> bool {
-        self.session_state.closing.is_cancelled()
+        self.state.closing.is_cancelled()
     }
 
     pub(super) async fn wait_for_closing(&self) {
-        self.session_state.closing.cancelled().await;
+        self.state.closing.cancelled().await;
     }
 
     pub(super) fn redact(&self, text: String) -> String {
-        self.session_state.secrets.redact(text)
+        self.state.secrets.redact(text)
     }
 
     pub(super) fn reason(&self) -> Option<String> {

@@ -183,7 +183,7 @@ impl TokenStore {
                 Ok(()) => return Ok(LoginLock(file)),
                 Err(TryLockError::Error(err)) => return Err(self.io_error(&err)),
                 Err(TryLockError::WouldBlock) if Instant::now() < end => {
-                    sleep(LOCK_POLL_INTERVAL).await
+                    sleep(LOCK_POLL_INTERVAL).await;
                 }
                 Err(TryLockError::WouldBlock) => {
                     let file = self.file.display();

@@ -254,7 +254,7 @@ impl SetConfig {
                 names.extend(server.pass.iter().map(String::as_str));
             }
             Source::Tools(tools) => {
-                names.extend(tools.iter().flat_map(CommandTool::passed_variables))
+                names.extend(tools.iter().flat_map(CommandTool::passed_variables));
             }
             Source::Builtin(set) => names.extend(passed_variables(&set.system.confine)),
             _ => {}

@@ -210,7 +210,7 @@ impl AutoReplanner {
         let planner = (!planners.has_model()).then(|| planners.offline_name().to_owned());
         let grant = replans.within.as_ref().map(Grant::for_replan).unwrap_or_default();
         let tool_sets = replans.sets.iter().map(ToString::to_string).collect();
-        let options = PlanningOptions { tool_sets, planner, ..PlanningOptions::default() };
+        let options = PlanningOptions { planner, tool_sets, ..PlanningOptions::default() };
         self.0.with_grant(grant).replan_finished(finished, &options, Trigger::Automatic).await
     }
 }
@@ -325,7 +325,8 @@ impl Executions {
                        itself: leave it out";
             return Err(EngineError::InvalidArgument(why.to_owned()));
         }
-        if !planners.has_model() && !(is_offline && asking.is_none()) {
+        let can_detour = is_offline && asking.is_none();
+        if !planners.has_model() && !can_detour {
             let message = format!("{wanted}, which needs a model; {NO_MODEL_MESSAGE}");
             return Err(EngineError::PlannerUnavailable { message, request: None });
         }

@@ -238,7 +238,7 @@ fn a_path_that_an_output_does_not_declare_is_a_warning() {
         (json!({ "type": ["object", "null"], "properties": fields }), "nme", vec![]),
     ] {
         let made = with_change(&make_tool("demo", "made", json!({})), |it| {
-            it.output_schema = Some(schema.clone())
+            it.output_schema = Some(schema.clone());
         });
         let echo = make_tool("flow", "flow.echo", json!({ "type": "object" }));
         let draft = parse_value(json!({ "tools": [

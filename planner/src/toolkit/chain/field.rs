@@ -329,7 +329,7 @@ fn form_of(schema: &Value) -> String {
     };
     let mut choices: Vec<String> = choices.iter().map(Value::to_string).collect();
     choices.sort();
-    choices.iter().map(|choice| format!("|{choice}")).collect()
+    format!("|{}", choices.join("|"))
 }
 
 /// Follows `$ref`, and takes the only alternative that is not null.

@@ -121,7 +121,9 @@ impl ChainGraph {
             }
         }
         types.retain(|kind| !kind.places.is_empty());
-        types.iter_mut().for_each(|kind| kind.places.sort_unstable());
+        for kind in &mut types {
+            kind.places.sort_unstable();
+        }
         types
     }
 }

@@ -8,6 +8,7 @@ use shared::tool::{Effect, ToolDefinition};
 use super::*;
 
 /// Makes a tool. A `!` behind a parameter marks it as required.
+#[expect(clippy::needless_pass_by_value, reason = "calls read better without references")]
 fn tool(name: &str, inputs: Value, outputs: Value) -> ToolDefinition {
     let (mut properties, mut required) = (json!({}), Vec::new());
     for (key, schema) in inputs.as_object().unwrap() {
@@ -61,7 +62,7 @@ fn show(graph: &ChainGraph, route: &Route, given: &[Given]) -> String {
             format!("{}={}", input.parameter, value_of(&input.source, given, &ids).unwrap())
         });
         let inputs = inputs.collect::<Vec<_>>().join(" ");
-        shown += &format!("{name}({inputs}) ");
+        shown.extend([name.as_str(), "(", &inputs, ") "]);
         ids.push(name.clone());
     }
     let value = value_of(&route.source, given, &ids).unwrap();

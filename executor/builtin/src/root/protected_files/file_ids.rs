@@ -277,10 +277,10 @@ mod tests {
                 }
             };
             let link = |from: &str, to: &str| {
-                fs::hard_link(protected.path(from), protected.path(to)).unwrap()
+                fs::hard_link(protected.path(from), protected.path(to)).unwrap();
             };
             let rename = |from: &str, to: &str| {
-                fs::rename(protected.path(from), protected.path(to)).unwrap()
+                fs::rename(protected.path(from), protected.path(to)).unwrap();
             };
             check(&[]);
             check(&[]);
@@ -345,7 +345,7 @@ mod tests {
             protected.file_ids.set_limit(4);
             assert!(protected.file_ids.sorted_ids().is_err());
             protected.change(&["data/deep"], |protected| {
-                fs::remove_file(protected.path("data/deep/c")).unwrap()
+                fs::remove_file(protected.path("data/deep/c")).unwrap();
             });
             assert!(protected.is_protected("data/deep/d"));
         }

@@ -48,7 +48,7 @@ pub(crate) enum Page<'a> {
 }
 
 impl Page<'_> {
-    fn to_html(&self) -> String {
+    fn to_html(self) -> String {
         let text = match self {
             // Names of toolsets need no escaping in HTML.
             Self::Done(set) => {
