@@ -50,7 +50,7 @@ pub enum RetryScope<'a> {
     All,
 }
 
-/// Returns the first event of a retry. It reuses the outputs of the [kept](kept_steps) steps.
+/// Returns the first event of a retry. It reuses the outputs of the [kept](find_kept_steps) steps.
 pub fn create_retry(ended: &Execution, scope: RetryScope<'_>) -> Result<Created, ReuseError> {
     if !ended.state().is_finished() {
         return Err(ReuseError::Open(ended.id()));

@@ -183,7 +183,7 @@ const INTROSPECTION: [(&str, &str); 17] = [
 /// Expected items of a list without an argument for their number.
 const DEFAULT_ITEMS: usize = 10;
 
-/// Largest number of items that counts. [`Items::OneFor`] divides before.
+/// Largest number of items that counts. [`ItemCount::OneFor`] divides before.
 const MAX_ITEMS: usize = 1_000;
 
 /// Costs of the fields of a schema.

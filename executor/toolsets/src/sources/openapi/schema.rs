@@ -48,7 +48,7 @@ impl<'a> SchemaConverter<'a> {
         }
     }
 
-    /// Converts a schema. Its references point into [`defs`](Self::defs).
+    /// Converts a schema. Its references point into [`into_defs`](Self::into_defs).
     pub(super) fn schema(&mut self, schema: &'a Value) -> Value {
         self.convert_schema(schema, 0)
     }
