@@ -250,8 +250,18 @@ pub struct ToolError {
     pub retryable: bool,
     /// `true` if the call certainly had no effect, or certainly answered.
     ///
+<<<<<<< HEAD
     /// If it is `false` (after a timeout or a lost connection), a `Once` tool is not called again.
     #[serde(default = "default_definite", skip_serializing_if = "is_true")]
+=======
+    /// Otherwise (after a timeout or a lost connection) a `Once` tool is not called again.
+    #[serde(
+        default = "default_definite",
+        rename = "isDefinite",
+        alias = "is_definite",
+        skip_serializing_if = "is_true"
+    )]
+>>>>>>> 6ea43c4c (wip: layout)
     pub is_definite: bool,
 }
 

@@ -27,7 +27,7 @@ use shared::{
     id::{CommandId, Epoch, ExecutionId, PlanId, RequestId, Seq, WorkerId},
     plan::Plan,
     request::Request,
-    store::{Append, Command, ExecutionHead, Page, SentCommand, Store},
+    store::{Append, Command, ExecutionHead, Labels, Page, SentCommand, Store},
 };
 
 pub use self::{
@@ -148,6 +148,13 @@ pub fn head(n: usize, seq: u64) -> ExecutionHead {
         finished_at: None,
         parent: None,
         needs_person: false,
+        started_at: None,
+        query: "".into(),
+        steps_done: 0,
+        steps_total: 0,
+        error: None,
+        labels: Labels::new(),
+        is_dry_run: false,
     }
 }
 

@@ -19,6 +19,9 @@ use shared::{
 
 use super::{connection::to_store_error, rows};
 
+/// The field that gives lists their order.
+pub(super) const CREATED: &str = "createdAtMicros";
+
 /// Leaves out damaged items, so that one bad document does not hide the others.
 pub(super) fn skip_damaged_items<T>(
     items: impl Iterator<Item = Result<T, StoreError>>,
@@ -78,15 +81,14 @@ fn failed_request_stages(executions: Vec<Row>) -> Vec<Row> {
         doc! { "$lookup": { "from": from, "let": variables, "pipeline": pipeline, "as": into } }
     };
     let plans = find_first(doc! { "$expr": { "$eq": ["$requestId", "$$id"] } });
-    // An entry has no field for its kind. Its JSON begins with its time and its kind.
     let entries = [("from", Bson::MinKey), ("to", Bson::MaxKey)];
     let entries = entries.map(|(name, n)| (name.to_owned(), doc! { "r": "$_id", "n": n }.into()));
     let is_within = doc! { "$and": [
         { "$gte": ["$_id", "$$from"] },
         { "$lt": ["$_id", "$$to"] },
     ] };
-    let beginning = format!(r#"^\{{"at":-?\d+,"kind":"({})""#, PLANNING_FAILURES.join("|"));
-    let failures = find_first(doc! { "$expr": is_within, "json": { "$regex": beginning } });
+    let failures =
+        find_first(doc! { "$expr": is_within, "kind": { "$in": PLANNING_FAILURES.to_vec() } });
     let request_id = || doc! { "id": "$_id" };
     let has_execution = doc! { "executions": { "$ne": [] } };
     vec![
@@ -132,7 +134,7 @@ pub(super) fn plan_selection(filter: &PlanFilter) -> ListQuery {
     if let Some(request) = filter.request {
         matching.insert("requestId", request.to_string());
     }
-    let stages = vec![doc! { "$project": { "_id": 1, "at": 1, "version": 1 } }];
+    let stages = vec![doc! { "$project": { "_id": 1, CREATED: 1, "version": 1 } }];
     ListQuery { matching, stages }
 }
 
@@ -149,7 +151,7 @@ pub(super) fn head_selection(filter: &ExecutionFilter) -> ListQuery {
         matching.insert("planId", plan.to_string());
     }
     if filter.is_root {
-        matching.insert("parent", doc! { "$exists": false });
+        matching.insert("parentExecutionId", doc! { "$exists": false });
     }
     add_time_range(&mut matching, filter.from, filter.to);
     let tool = filter.tool.as_ref().map(|tool| {
@@ -173,10 +175,11 @@ pub(super) async fn read_page<T>(
     let ListQuery { mut matching, stages } = query;
     if let Some(Cursor { at, id }) = &page.after {
         let at = at.timestamp_micros();
-        let older = [doc! { "at": { "$lt": at } }, doc! { "at": at, "_id": { "$lt": id } }];
+        let older = [doc! { CREATED: { "$lt": at } }, doc! { CREATED: at, "_id": { "$lt": id } }];
         matching.insert("$or", older.to_vec());
     }
-    let mut pipeline = vec![doc! { "$match": matching }, doc! { "$sort": { "at": -1, "_id": -1 } }];
+    let mut pipeline =
+        vec![doc! { "$match": matching }, doc! { "$sort": { CREATED: -1, "_id": -1 } }];
     pipeline.extend(stages);
     // One row more than the page has shows whether there is a next page.
     pipeline.push(doc! { "$limit": to_limit(page.first.saturating_add(1)) });
@@ -185,7 +188,7 @@ pub(super) async fn read_page<T>(
     rows.truncate(page.first);
     let items = skip_damaged_items(rows.iter().map(|row| {
         let id = rows::read_text(row, "_id", "a list")?;
-        let cursor = Cursor { at: rows::read_time(row, "at", id)?, id: id.to_owned() };
+        let cursor = Cursor { at: rows::read_time(row, CREATED, id)?, id: id.to_owned() };
         Ok((cursor, read(row)?))
     }))?;
     Ok(Listing { items, has_more })
@@ -210,7 +213,7 @@ fn add_time_range(matching: &mut Row, from: Option<Timestamp>, to: Option<Timest
     from.map(|time| range.insert("$gte", time.timestamp_micros()));
     to.map(|time| range.insert("$lt", time.timestamp_micros()));
     if !range.is_empty() {
-        matching.insert("at", range);
+        matching.insert(CREATED, range);
     }
 }
 

@@ -33,7 +33,7 @@ impl Documents for Sqlite {
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
         self.readers
             .read(move |connection| {
-                let sql = "SELECT id, created_at, query FROM requests WHERE id = ?1";
+                let sql = "SELECT requestId, createdAt, query FROM requests WHERE requestId = ?1";
                 rows::find_row(connection, sql, [id.to_string()], lists::read_request)
             })
             .await
@@ -121,8 +121,8 @@ impl Documents for Sqlite {
         self.readers
             .read(move |connection| {
                 let sql = format!(
-                    "SELECT {} FROM heads WHERE number =
-                     (SELECT number FROM logs WHERE execution = ?1)",
+                    "SELECT {} FROM executions WHERE number =
+                     (SELECT number FROM logs WHERE executionId = ?1)",
                     rows::HEAD_COLUMNS
                 );
                 rows::find_row(connection, &sql, [id.to_string()], rows::read_head)
@@ -151,7 +151,7 @@ fn read_transcript(
 ) -> Result<Vec<TranscriptEntry>, StoreError> {
     // The inner query skips known entries in the index, without reading them.
     let sql = "SELECT json FROM transcripts WHERE n IN (SELECT n FROM transcripts \
-               WHERE request = ?1 ORDER BY n LIMIT -1 OFFSET ?2) ORDER BY n";
+               WHERE requestId = ?1 ORDER BY n LIMIT -1 OFFSET ?2) ORDER BY n";
     let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;
     let mut found = statement.query(params![id, known]).map_err(|err| to_store_error(&err))?;
     let mut entries = Vec::new();
@@ -163,8 +163,11 @@ fn read_transcript(
 }
 
 /// Returns a plan and the length of its JSON.
-fn find_plan(connection: &Connection, id: &str) -> Result<Option<(Arc<Plan>, usize)>, StoreError> {
-    let sql = "SELECT json FROM plans WHERE id = ?1";
+pub(super) fn find_plan(
+    connection: &Connection,
+    id: &str,
+) -> Result<Option<(Arc<Plan>, usize)>, StoreError> {
+    let sql = "SELECT json FROM plans WHERE planId = ?1";
     let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;
     let json = statement.query_row([id], |row| row.get::<_, String>(0)).optional();
     let json = json.map_err(|err| match to_store_error(&err) {
@@ -177,6 +180,6 @@ fn find_plan(connection: &Connection, id: &str) -> Result<Option<(Arc<Plan>, usi
 }
 
 fn has_plan(connection: &Connection, id: &str) -> Result<bool, StoreError> {
-    let found = connection.prepare_cached("SELECT 1 FROM plans WHERE id = ?1");
+    let found = connection.prepare_cached("SELECT 1 FROM plans WHERE planId = ?1");
     found.and_then(|mut statement| statement.exists([id])).map_err(|err| to_store_error(&err))
 }

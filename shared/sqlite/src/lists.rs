@@ -14,16 +14,11 @@ use shared::{
 
 use super::{connection::to_store_error, rows};
 
-/// Selects the heads of executions that need a person.
-const NEEDING_PERSON: &str = "SELECT heads.number FROM needs_person AS need CROSS JOIN heads
-    ON heads.number = need.number AND heads.seq = need.seq";
-
-/// Selects the same heads, and those of their ancestors.
+/// Selects the executions that need a person, and their ancestors.
 const NEEDING_PERSON_OR_ANCESTOR: &str = "WITH RECURSIVE above (number) AS (
-    SELECT heads.number FROM needs_person AS need CROSS JOIN heads
-        ON heads.number = need.number AND heads.seq = need.seq
-    UNION SELECT logs.number FROM above CROSS JOIN heads ON heads.number = above.number
-        CROSS JOIN logs ON logs.execution = heads.parent
+    SELECT number FROM executions WHERE needsPerson
+    UNION SELECT logs.number FROM above CROSS JOIN executions ON executions.number = above.number
+        CROSS JOIN logs ON logs.executionId = executions.parentExecutionId
     ) SELECT number FROM above";
 
 struct Query {
@@ -45,8 +40,8 @@ impl Query {
     }
 
     fn add_time_range(&mut self, from: Option<Timestamp>, to: Option<Timestamp>) {
-        self.add_condition("created_at >= ?", from.map(|time| time.timestamp_micros()));
-        self.add_condition("created_at < ?", to.map(|time| time.timestamp_micros()));
+        self.add_condition("createdAt >= ?", from.map(|time| time.timestamp_micros()));
+        self.add_condition("createdAt < ?", to.map(|time| time.timestamp_micros()));
     }
 
     /// Selects rows whose query contains every word of the search.
@@ -65,10 +60,10 @@ impl Query {
         read: impl Fn(&Row<'_>) -> Result<(Cursor, T), StoreError>,
     ) -> Result<Listing<T>, StoreError> {
         if let Some(Cursor { at, id: last }) = &page.after {
-            self.sql.extend([" AND (created_at, ", id, ") < (?, ?)"]);
+            self.sql.extend([" AND (createdAt, ", id, ") < (?, ?)"]);
             self.values.extend([at.timestamp_micros().into(), last.clone().into()]);
         }
-        self.sql.extend([" ORDER BY created_at DESC, ", id, " DESC LIMIT ?"]);
+        self.sql.extend([" ORDER BY createdAt DESC, ", id, " DESC LIMIT ?"]);
         // One row more than the page has shows whether there is a next page.
         let most = i64::try_from(page.first).unwrap_or(i64::MAX).saturating_add(1);
         self.values.push(most.into());
@@ -92,23 +87,22 @@ pub(super) fn list_requests(
     filter: &RequestFilter,
     page: &Page,
 ) -> Result<Listing<Request>, StoreError> {
-    let mut query = Query::new("SELECT id, created_at, query FROM requests");
+    let mut query = Query::new("SELECT requestId, createdAt, query FROM requests");
     query.add_words(filter.search.as_deref());
     query.add_time_range(filter.from, filter.to);
-    let has_state =
-        "EXISTS (SELECT 1 FROM heads WHERE heads.request = requests.id AND heads.state = ?)";
+    let has_state = "EXISTS (SELECT 1 FROM executions AS run
+        WHERE run.requestId = requests.requestId AND run.state = ?)";
     let condition = match filter.state {
         Some(ExecutionState::Failed) => format!("({has_state} OR {})", planning_failed_condition()),
         _ => has_state.to_owned(),
     };
     query.add_condition(&condition, filter.state.map(|state| state.as_str().to_owned()));
     if let Some(wanted) = filter.needs_person {
-        let needing = "SELECT heads.request FROM needs_person AS need CROSS JOIN heads
-            ON heads.number = need.number AND heads.seq = need.seq";
+        let needing = "SELECT run.requestId FROM executions AS run WHERE run.needsPerson";
         let operator = if wanted { "IN" } else { "NOT IN" };
-        query.sql.extend([" AND id ", operator, " (", needing, ")"]);
+        query.sql.extend([" AND requestId ", operator, " (", needing, ")"]);
     }
-    query.read_page(connection, "id", page, |row| {
+    query.read_page(connection, "requestId", page, |row| {
         let request = read_request(row)?;
         Ok((Cursor { at: request.created_at, id: request.id.to_string() }, request))
     })
@@ -119,8 +113,9 @@ fn planning_failed_condition() -> String {
     // A damaged entry must not fail the list.
     let kind = "CASE WHEN json_valid(json) THEN json ->> '$.kind' END";
     format!(
-        "NOT EXISTS (SELECT 1 FROM plans WHERE plans.request = requests.id) AND EXISTS \
-         (SELECT 1 FROM transcripts WHERE transcripts.request = requests.id AND {kind} IN ({kinds}))"
+        "NOT EXISTS (SELECT 1 FROM plans WHERE plans.requestId = requests.requestId) AND EXISTS \
+         (SELECT 1 FROM transcripts WHERE transcripts.requestId = requests.requestId \
+         AND {kind} IN ({kinds}))"
     )
 }
 
@@ -129,10 +124,10 @@ pub(super) fn list_plans(
     filter: &PlanFilter,
     page: &Page,
 ) -> Result<Listing<PlanVersion>, StoreError> {
-    let mut query = Query::new("SELECT id, created_at, version FROM plans");
-    query.add_condition("request = ?", filter.request.map(|id| id.to_string()));
+    let mut query = Query::new("SELECT planId, createdAt, version FROM plans");
+    query.add_condition("requestId = ?", filter.request.map(|id| id.to_string()));
     query.add_words(filter.search.as_deref());
-    query.read_page(connection, "id", page, |row| {
+    query.read_page(connection, "planId", page, |row| {
         let id: String = rows::read_column(row, 0, "a plan")?;
         let at = rows::to_time(rows::read_column(row, 1, &id)?, &id)?;
         let plan =
@@ -146,20 +141,26 @@ pub(super) fn list_heads(
     filter: &ExecutionFilter,
     page: &Page,
 ) -> Result<Listing<ExecutionHead>, StoreError> {
-    let needing = if filter.is_root { NEEDING_PERSON_OR_ANCESTOR } else { NEEDING_PERSON };
     let from = match filter.needs_person {
         // Few executions need a person, so the search begins with them.
-        Some(true) => format!("({needing}) AS needing CROSS JOIN heads USING (number)"),
-        _ => "heads".to_owned(),
+        Some(true) if filter.is_root => format!(
+            "({NEEDING_PERSON_OR_ANCESTOR}) AS needing CROSS JOIN executions USING (number)"
+        ),
+        _ => "executions".to_owned(),
     };
     let mut query = Query::new(&format!("SELECT {} FROM {from}", rows::HEAD_COLUMNS));
-    if filter.needs_person == Some(false) {
-        query.sql.extend([" AND number NOT IN (", needing, ")"]);
+    match filter.needs_person {
+        Some(true) if !filter.is_root => query.sql.push_str(" AND needsPerson"),
+        Some(false) if filter.is_root => {
+            query.sql.extend([" AND number NOT IN (", NEEDING_PERSON_OR_ANCESTOR, ")"]);
+        }
+        Some(false) => query.sql.push_str(" AND NOT needsPerson"),
+        _ => (),
     }
-    query.add_condition("request = ?", filter.request.map(|id| id.to_string()));
-    query.add_condition("plan = ?", filter.plan.map(|id| id.to_string()));
+    query.add_condition("requestId = ?", filter.request.map(|id| id.to_string()));
+    query.add_condition("planId = ?", filter.plan.map(|id| id.to_string()));
     if filter.is_root {
-        query.sql.push_str(" AND parent IS NULL");
+        query.sql.push_str(" AND parentExecutionId IS NULL");
     }
     query.add_time_range(filter.from, filter.to);
     match filter.states.as_slice() {
@@ -172,15 +173,16 @@ pub(super) fn list_heads(
             query.sql.extend([" AND +state IN (", &words.join(", "), ")"]);
         }
     }
-    let uses = "EXISTS (SELECT 1 FROM plan_tools WHERE plan_tools.plan = heads.plan AND tool = ?)";
+    let uses = "EXISTS (SELECT 1 FROM plan_tools
+        WHERE plan_tools.planId = executions.planId AND toolName = ?)";
     query.add_condition(uses, filter.tool.as_ref().map(|tool| tool.as_str().to_owned()));
-    query.read_page(connection, "execution", page, |row| {
+    query.read_page(connection, "executionId", page, |row| {
         let head = rows::read_head(row)?;
         Ok((Cursor { at: head.created_at, id: head.execution.to_string() }, head))
     })
 }
 
-/// Reads a row with the columns `id`, `created_at` and `query`.
+/// Reads a row with the columns `requestId`, `createdAt` and `query`.
 pub(super) fn read_request(row: &Row<'_>) -> Result<Request, StoreError> {
     let id: String = rows::read_column(row, 0, "a request")?;
     let created_at = rows::to_time(rows::read_column(row, 1, &id)?, &id)?;

@@ -257,7 +257,7 @@ mod tests {
         connection::create_file(&path).unwrap();
         let mut identity = FileIdentity::of(&path);
         let connection = connection::open_writer(&path).unwrap();
-        schema::prepare_schema(&connection, &path, |_| false).unwrap();
+        schema::prepare_schema(&connection, &path, || false).unwrap();
         identity.add_wal();
         prepare(&connection);
         (folder, Writer::start(connection, identity, Arc::default()).unwrap())

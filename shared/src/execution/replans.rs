@@ -20,7 +20,12 @@ pub const REPLAN: &str = "flow.replan";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplanOptions {
+<<<<<<< HEAD
     /// `true` replans after a failure, too, and not only if a step asks for it.
+=======
+    /// Set to replan after a failure too, and not only if a step asks for it.
+    #[serde(rename = "afterFailure", alias = "after_failure")]
+>>>>>>> 6ea43c4c (wip: layout)
     pub after_failure: bool,
     /// The number of replans that are left.
     pub left: u32,
