@@ -8,6 +8,8 @@ mod assignment;
 mod choices;
 mod cues;
 mod groups;
+mod lookup;
+mod mentions;
 mod reading;
 mod references;
 mod texts;
@@ -22,7 +24,10 @@ use std::{
 use serde_json::{Value, json};
 
 use self::reading::Candidate;
-pub(super) use self::reading::{Filling, Reading};
+pub(super) use self::{
+    lookup::{Lookup, look_up},
+    reading::{Filling, Reading},
+};
 use super::{
     clause::Clause,
     lexicon::Lexicon,

@@ -222,7 +222,7 @@ fn check_limits(query: &str, tools: &[Tool]) -> Result<Vec<Token>, Refusal> {
     if tools.is_empty() {
         return Err(Refusal::new(NO_TOOLS));
     }
-    let tokens = token::tokens(query);
+    let tokens = token::unquoted(query);
     match tokens.len() {
         0 => Err(Refusal::new(EMPTY)),
         1..=MAX_TOKENS => Ok(tokens),

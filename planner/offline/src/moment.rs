@@ -12,6 +12,8 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) tokens: Range<usize>,
+    /// The words say a day, perhaps without its year.
+    pub(super) is_day: bool,
     pub(super) day: Option<NaiveDate>,
     pub(super) time: Option<NaiveTime>,
 }
@@ -33,10 +35,10 @@ fn read_day(tokens: &[Token], at: usize) -> Option<Moment> {
         let day = token.value.get(..10)?.parse().ok();
         let time = token.value.get(11..16);
         let time = time.and_then(|text| NaiveTime::parse_from_str(text, "%H:%M").ok());
-        return Some(Moment { tokens: at..at + 1, day, time });
+        return Some(Moment { tokens: at..at + 1, is_day: true, day, time });
     }
     let (day, len) = read_named(tokens, at)?;
-    Some(Moment { tokens: at..at + len, day, time: None })
+    Some(Moment { tokens: at..at + len, is_day: true, day, time: None })
 }
 
 /// Reads `May 3rd, 2022`, `3 May 2022` and `3rd of May`. A day without a year is only kept from being a number.
@@ -92,7 +94,7 @@ fn read_time(tokens: &[Token], at: usize) -> Option<Moment> {
         hour = hour % 12 + half;
     }
     let time = NaiveTime::from_hms_opt(hour, minute.get(..2).unwrap_or(minute).parse().ok()?, 0)?;
-    Some(Moment { tokens: at..at + len, day: None, time: Some(time) })
+    Some(Moment { tokens: at..at + len, is_day: false, day: None, time: Some(time) })
 }
 
 /// Writes a day, and a time where the parameter takes one.

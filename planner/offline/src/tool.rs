@@ -44,11 +44,20 @@ pub(super) struct Slot {
     pub(super) is_list: bool,
     /// The schema asks for an integer or a number. An id may have such a type, too.
     pub(super) is_numeric: bool,
+    /// The schema asks for an integer.
+    pub(super) is_whole: bool,
     pub(super) with_time: bool,
     /// The slot is a part of `owner/repo`.
     pub(super) is_slashed: bool,
     /// Values that the description shows behind `e.g.`, in lower case.
     pub(super) examples: Vec<String>,
+    /// Values that the description shows, and whether it has them between quotation marks.
+    pub(super) options: Vec<(String, bool)>,
+    /// The word of the name that tells what the value is: `city` of `city_name`.
+    pub(super) head: String,
+    /// Stems of the words in the first sentence of the description.
+    pub(super) gist: Vec<String>,
+    pub(super) is_object: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -83,6 +92,8 @@ pub(super) struct Tool {
     /// The stem of the verb, with its particle: `turn on`.
     pub(super) verb: String,
     pub(super) nouns: Vec<String>,
+    /// Stems of the words before the last dot of the name: `geometry.area`.
+    pub(super) topics: Vec<String>,
     /// Stems of the words in the first sentence of the description, and of examples.
     pub(super) about: Vec<String>,
     pub(super) slots: Vec<Slot>,
@@ -94,6 +105,8 @@ impl Tool {
     pub(super) fn read(definition: &ToolDefinition, name: String, lexicon: &Lexicon) -> Self {
         let short = definition.name.as_str().rsplit('.').next().unwrap_or_default();
         let words = name_words(short);
+        let prefix = definition.name.as_str().rsplit_once('.').map_or("", |(prefix, _)| prefix);
+        let topics = name_words(prefix).iter().map(|word| stem(word)).collect();
         let sentence = definition.description.split(['.', '\n']).next().unwrap_or_default();
         let about: Vec<String> = description_words(sentence).collect();
         let (verb, count) = read_verb(&words, &about, lexicon);
@@ -105,7 +118,17 @@ impl Tool {
         let outputs = output.map(|schema| read_outputs(schema, schema, "", OUTPUT_LEVELS));
         let outputs = outputs.unwrap_or_default();
         let has_effect = definition.effect != Effect::Read;
-        Self { name, order: words.join(" "), has_effect, verb, nouns, about, slots, outputs }
+        Self {
+            name,
+            order: words.join(" "),
+            has_effect,
+            verb,
+            nouns,
+            topics,
+            about,
+            slots,
+            outputs,
+        }
     }
 
     pub(super) fn has_noun(&self, noun: &str, lexicon: &Lexicon) -> bool {
@@ -145,6 +168,11 @@ impl Slot {
             parameter: name.to_owned(),
             field: None,
             examples: read_examples(&description),
+            options: read_options(&description),
+            head: read_head(&words),
+            gist: description_words(description.split(['.', ';']).next().unwrap_or_default())
+                .collect(),
+            is_object: has_type(schema, "object"),
             words,
             about,
             kind: SlotKind::Word,
@@ -152,6 +180,7 @@ impl Slot {
             is_required: false,
             is_list: false,
             is_numeric: has_type(schema, "number") || has_type(schema, "integer"),
+            is_whole: has_type(schema, "integer"),
             with_time: format == "date-time" || format != "date" && tells_time,
             is_slashed: lexicon.forms["slashed"].iter().any(|slashed| slashed == name),
             description,
@@ -369,6 +398,46 @@ pub(super) fn read_examples(description: &str) -> Vec<String> {
     let rest = rest.split([';', '(', ')', '.']).next().unwrap_or_default();
     let items = rest.split(',').map(|item| item.trim().trim_matches('"').to_lowercase());
     items.filter(|item| !item.is_empty()).collect()
+}
+
+/// Reads the values that a description shows: `'summary' or 'detailed'`, `such as villa, condo`,
+/// `(Oil, Acrylic)`.
+fn read_options(description: &str) -> Vec<(String, bool)> {
+    let quoted = description.split(['\'', '"', '‘', '’']).skip(1).step_by(2);
+    let is_value = |text: &str| {
+        !text.is_empty() && text.len() <= 30 && text.starts_with(char::is_alphanumeric)
+    };
+    let mut options: Vec<(String, bool)> =
+        quoted.filter(|text| is_value(text)).map(|text| (text.to_owned(), true)).collect();
+    let lower = description.to_lowercase();
+    let shown = ["e.g.", "such as", "for example", "like "]
+        .iter()
+        .filter_map(|mark| lower.split_once(mark));
+    let shown = shown.map(|(_, rest)| rest.split(['.', ';', '(', ')']).next().unwrap_or_default());
+    let enclosed = lower.split('(').skip(1).filter_map(|rest| rest.split_once(')'));
+    let enclosed = enclosed.map(|(inner, _)| inner).filter(|inner| inner.contains(','));
+    for list in shown.chain(enclosed) {
+        let items = list
+            .split(',')
+            .flat_map(|item| item.split(" or "))
+            .flat_map(|item| item.split(" and "));
+        let items = items.map(|item| item.trim().trim_matches(['\'', '"']));
+        options.extend(
+            items
+                .filter(|item| is_value(item) && item.split(' ').count() <= 3)
+                .map(|item| (item.to_owned(), false)),
+        );
+    }
+    options
+}
+
+/// Returns the word of a name that tells what the value is.
+fn read_head(words: &[String]) -> String {
+    let is_content = |word: &&String| !matches!(word.as_str(), "name" | "id" | "number" | "titl");
+    let head = words.iter().rev().find(is_content).or(words.last());
+    let head = head.map_or("", String::as_str);
+    let letters = head.trim_end_matches(|char: char| char.is_ascii_digit());
+    if letters.is_empty() { head } else { letters }.to_owned()
 }
 
 pub(super) fn is_file(path: &str) -> bool {

@@ -46,7 +46,8 @@ impl Filler<'_> {
 
     pub(super) fn add_flags(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         for place in 0..self.tokens.len() {
-            if self.is_said_at(place, &slot.words) && !self.verb.contains(&place) {
+            let is_word = self.tokens[place].kind == Kind::Word;
+            if is_word && self.is_said_at(place, &slot.words) && !self.verb.contains(&place) {
                 let is_negated = place > 0 && self.is_at(place - 1, &["not", "no"]);
                 let tokens = place - usize::from(is_negated)..place + slot.words.len();
                 candidates.push(self.single_value_candidate(
@@ -59,10 +60,11 @@ impl Filler<'_> {
         }
     }
 
-    fn is_said_at(&self, place: usize, stems: &[String]) -> bool {
+    pub(super) fn is_said_at(&self, place: usize, stems: &[String]) -> bool {
         stems.iter().enumerate().all(|(offset, stem)| {
             self.tokens.get(place + offset).is_some_and(|token| {
-                matches!(token.kind, Kind::Word | Kind::Code) && token.stem == *stem
+                let is_quoted = || token.kind == Kind::Quoted && crate::token::stem(&token.lower) == *stem;
+                matches!(token.kind, Kind::Word | Kind::Code) && token.stem == *stem || is_quoted()
             })
         })
     }

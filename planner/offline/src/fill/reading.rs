@@ -37,12 +37,30 @@ pub(super) struct Candidate {
     pub(super) score: f32,
     pub(super) link: Option<usize>,
     pub(super) is_guess: bool,
+    pub(super) kind: CandidateKind,
+}
+
+/// The form of a value, which tells how easily its slot repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CandidateKind {
+    Name,
+    Figure,
+    Words,
+    Other,
 }
 
 impl Candidate {
     pub(super) fn new(fills: Vec<(usize, Filling)>, tokens: Range<usize>, score: f32) -> Self {
         let value = tokens.clone();
-        Self { fills, tokens, value, score, link: None, is_guess: false }
+        Self {
+            fills,
+            tokens,
+            value,
+            score,
+            link: None,
+            is_guess: false,
+            kind: CandidateKind::Other,
+        }
     }
 
     /// Tells which of the tokens are the value.

@@ -149,7 +149,7 @@ impl Filler<'_> {
         self.lexicon.unit(&word.to_lowercase())
     }
 
-    fn convert(&self, value: Value, at: usize, slot: &Slot) -> Value {
+    pub(super) fn convert(&self, value: Value, at: usize, slot: &Slot) -> Value {
         let said = self.tokens.get(at + 1).and_then(|token| self.lexicon.unit(&token.lower));
         let (Some(said), Some(wanted), Some(amount)) = (said, self.slot_unit(slot), value.as_f64())
         else {

@@ -159,7 +159,7 @@ impl Planning<'_> {
     }
 
     /// Returns whether a clause may order a call with an effect.
-    fn may_act(&self, clause: &Clause) -> bool {
+    pub(super) fn may_act(&self, clause: &Clause) -> bool {
         let acts = |clause: &Clause| {
             self.tools.iter().any(|tool| tool.has_effect && self.verb_fit(clause, tool).score > 0.0)
         };

@@ -137,7 +137,7 @@ impl Planning<'_> {
     }
 
     /// Returns the id that a step of a tool gets: the tool's name, else `name_2`, `name_3`, ….
-    fn free_id(&self, name: &str) -> String {
+    pub(super) fn free_id(&self, name: &str) -> String {
         let base: String = name
             .chars()
             .take(STEP_ID_LEN - SUFFIX_LEN)
