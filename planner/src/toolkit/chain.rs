@@ -62,6 +62,11 @@ impl Given {
         Self { value, keys, form, shape: field.shape, cost: 0 }
     }
 
+    /// Returns whether a field has the type of the value.
+    pub fn has_type_of(&self, field: &Field) -> bool {
+        self.keys.iter().any(|key| key.fit != Fit::Near && field.keys.contains(key))
+    }
+
     /// Lets the search prefer other values that cost less.
     #[must_use]
     pub fn with_cost(self, cost: u32) -> Self {
@@ -131,6 +136,12 @@ impl ChainTool {
 
     pub fn input(&self, parameter: &str) -> Option<&Field> {
         self.inputs.iter().find(|input| input.path == parameter)
+    }
+
+    /// Returns whether an output only repeats a parameter, so that it is no other source of a value.
+    fn repeats_input(&self, output: usize) -> bool {
+        let output = &self.outputs[output];
+        self.inputs.iter().any(|input| input.is_required && input.is_same_type(output))
     }
 
     pub fn output(&self, path: &str) -> Option<&Field> {

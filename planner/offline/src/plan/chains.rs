@@ -4,7 +4,7 @@
 //! whose words name only the value wanted and values known. [`planner::toolkit::chain`] finds the
 //! calls between them. A list never gives a value, because nothing says which of its items is meant.
 
-use std::{cell::OnceCell, collections::BTreeSet, sync::Arc};
+use std::{cell::OnceCell, collections::BTreeSet, ops::Range, sync::Arc};
 
 use planner::{
     catalog::Catalog,
@@ -22,7 +22,7 @@ use crate::{
     memory::PlannedStep,
     plan_name,
     token::{Kind, Token, number},
-    tool::{has_form, read_examples},
+    tool::{SlotKind, has_form, read_examples},
 };
 
 /// Words that name a value, and small words between them and the value: `the order is A-1`.
@@ -66,6 +66,7 @@ pub(super) struct Derivation {
 /// A value of the query, with the tokens that say it.
 struct Said {
     given: Given,
+    is_id: bool,
     tokens: Vec<usize>,
 }
 
@@ -73,20 +74,36 @@ impl Planning<'_> {
     /// Finds calls that produce the missing values of a reading, and takes them off what is missing.
     pub(super) fn derivations(&self, clause: &Clause, reading: &mut Reading) -> Vec<Derivation> {
         let is_several = |token: &Token| self.lexicon.loops.has(&token.lower);
-        let Some(reach) = self.reach.as_ref().filter(|_| !reading.missing.is_empty()) else {
-            return Vec::new();
-        };
-        if clause.tokens.iter().any(is_several) || !clause.has_value() {
+        let foreign = self.foreign_ids(clause, reading);
+        let is_open = !foreign.is_empty() || !reading.missing.is_empty() && clause.has_value();
+        let Some(reach) = self.reach.as_ref().filter(|_| is_open) else { return Vec::new() };
+        if clause.tokens.iter().any(is_several) {
             return Vec::new();
         }
         let (linked, tool) = (reach.linked(), &self.tools[reading.tool]);
         let graph = &linked.graph;
-        let said = self.said_values(linked, &clause.tokens, |at| !reading.claimed[at]);
+        let is_foreign = |at: usize| foreign.iter().any(|(_, token)| *token == at);
+        let is_free = |at: usize| !reading.claimed[at] || is_foreign(at);
+        let said = self.said_values(linked, &clause.tokens, is_free);
         let Some(own) = graph.find(&tool.name).filter(|_| !said.is_empty()) else {
             return Vec::new();
         };
         let given: Vec<Given> = said.iter().map(|said| said.given.clone()).collect();
         let avoided = BTreeSet::from([own]);
+        for (slot, at) in &foreign {
+            let Some(field) = graph.tools()[own].input(&tool.slots[*slot].parameter) else {
+                continue;
+            };
+            let of_other = |said: &Said| {
+                said.is_id && said.tokens.contains(at) && !said.given.has_type_of(field)
+            };
+            let is_reached = || graph.find_route(Goal::Like(field), &given, &avoided).is_some();
+            if said.iter().any(of_other) && (tool.has_effect || is_reached()) {
+                reading.fillings.remove(slot);
+                reading.guessed.retain(|guessed| guessed != slot);
+                reading.missing.push(*slot);
+            }
+        }
         let mut derivations = Vec::new();
         for slot in std::mem::take(&mut reading.missing) {
             let wanted = &tool.slots[slot];
@@ -107,6 +124,49 @@ impl Planning<'_> {
             derivations.push(Derivation { slot, route, given: given.clone() });
         }
         derivations
+    }
+
+    /// Returns the slots of ids with the tokens that fill them, where the words before the token do
+    /// not speak of the thing: `payment_id` in `refund the payment of order A-1020`.
+    fn foreign_ids(&self, clause: &Clause, reading: &Reading) -> Vec<(usize, usize)> {
+        let tool = &self.tools[reading.tool];
+        let tokens = &clause.tokens;
+        let mut foreign = Vec::new();
+        for (at, filling) in &reading.fillings {
+            let slot = &tool.slots[*at];
+            let Filling::One(value) = filling else { continue };
+            let is_it = |token: &Token| {
+                let figure = || number(&token.value).map(Value::Number);
+                is_given(token)
+                    && (value.as_str() == Some(&token.value) || figure().as_ref() == Some(value))
+            };
+            let said = tokens.iter().position(is_it);
+            let is_code = |said: &usize| matches!(tokens[*said].kind, Kind::Code | Kind::Id);
+            let said = said.filter(|said| {
+                slot.kind == SlotKind::Id || slot.kind == SlotKind::Word && is_code(said)
+            });
+            let is_plain = slot.field.is_none() && !slot.is_list;
+            let Some(said) = said.filter(|_| is_plain) else { continue };
+            let nouns = slot.nouns(tool, self.lexicon);
+            let is_own = |token: &Token| {
+                slot.words.contains(&token.stem)
+                    || nouns.iter().any(|noun| self.lexicon.is_same_noun(noun, &token.stem))
+            };
+            let name = &tokens[self.name_before(tokens, said)];
+            if !name.is_empty() && !name.iter().any(is_own) {
+                foreign.push((*at, said));
+            }
+        }
+        foreign
+    }
+
+    /// Returns the place of the words that may name a value: `the order is A-1020`.
+    fn name_before(&self, tokens: &[Token], at: usize) -> Range<usize> {
+        let is_small = |place: &usize| self.lexicon.is_filler(&tokens[*place]);
+        let end = at - (0..at).rev().take(MAX_SMALL).take_while(is_small).count();
+        let is_content = |place: &usize| self.is_content(&tokens[*place]);
+        let start = end - (0..end).rev().take(MAX_NAME).take_while(is_content).count();
+        start..end
     }
 
     /// Adds the calls that produce missing values, and fills the slots with their outputs. A value
@@ -223,11 +283,9 @@ impl Planning<'_> {
 
     /// Returns the value of a token for the parameters that the words before it name.
     fn named_value(&self, linked: &Linked, tokens: &[Token], at: usize) -> Option<Said> {
-        let is_small = |place: &usize| self.lexicon.is_filler(&tokens[*place]);
-        let end = at - (0..at).rev().take(MAX_SMALL).take_while(is_small).count();
-        let is_content = |place: &usize| self.is_content(&tokens[*place]);
-        let start = end - (0..end).rev().take(MAX_NAME).take_while(is_content).count();
-        let words: Vec<&str> = tokens[start..end].iter().map(|token| token.stem.as_str()).collect();
+        let name = self.name_before(tokens, at);
+        let start = name.start;
+        let words: Vec<&str> = tokens[name].iter().map(|token| token.stem.as_str()).collect();
         let graph = &linked.graph;
         let field = |place: &Place| graph.field(*place);
         let takes =
@@ -245,8 +303,9 @@ impl Planning<'_> {
         let inputs = named.places.iter().filter(takes);
         let place = inputs.rev().max_by_key(count)?;
         let given = Given::new(value_for(&tokens[at], field(place))?, field(place));
+        let is_id = field(place).is_id();
         let tokens = named.words.iter().map(|word| start + word).chain([at]).collect();
-        Some(Said { given, tokens })
+        Some(Said { given, is_id, tokens })
     }
 
     /// Returns the outputs that a clause names best, if they are of one type.

@@ -1,5 +1,7 @@
 //! Values that chains of tools produce, and queries for which no chain may be made up.
 
+use expect_test::expect;
+
 use super::*;
 
 fn text() -> Value {

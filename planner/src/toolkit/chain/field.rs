@@ -114,6 +114,11 @@ impl Field {
         let is_sure = |key: &&Key| key.fit != Fit::Near;
         self.keys.iter().filter(is_sure).any(|key| other.keys.contains(key))
     }
+
+    /// Returns whether the value identifies a thing.
+    pub fn is_id(&self) -> bool {
+        self.names.first().and_then(|name| name.last()).is_some_and(|last| is_id(last))
+    }
 }
 
 /// Returns the fit of a value of one form in a field of another one, if there is any.

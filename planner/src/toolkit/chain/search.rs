@@ -270,7 +270,8 @@ impl<'a> Search<'a> {
         let mut reached: BTreeSet<(u32, Origin, Fit)> = BTreeSet::new();
         let given = (0..self.given.len()).map(|at| (self.given[at].cost, Origin::Given(at)));
         let outputs = self.called.iter().flat_map(|(tool, (cost, _))| {
-            let outputs = 0..self.graph.tools[*tool].outputs.len();
+            let own = &self.graph.tools[*tool];
+            let outputs = (0..own.outputs.len()).filter(|output| !own.repeats_input(*output));
             outputs.map(|output| (*cost, Origin::Output(*tool, output)))
         });
         for (cost, origin) in given.chain(outputs) {
