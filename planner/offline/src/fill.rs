@@ -12,6 +12,7 @@ mod lookup;
 mod mentions;
 mod reading;
 mod references;
+mod repeats;
 mod texts;
 mod typed;
 mod words;

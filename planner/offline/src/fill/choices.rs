@@ -63,7 +63,8 @@ impl Filler<'_> {
     pub(super) fn is_said_at(&self, place: usize, stems: &[String]) -> bool {
         stems.iter().enumerate().all(|(offset, stem)| {
             self.tokens.get(place + offset).is_some_and(|token| {
-                let is_quoted = || token.kind == Kind::Quoted && crate::token::stem(&token.lower) == *stem;
+                let is_quoted =
+                    || token.kind == Kind::Quoted && crate::token::stem(&token.lower) == *stem;
                 matches!(token.kind, Kind::Word | Kind::Code) && token.stem == *stem || is_quoted()
             })
         })
