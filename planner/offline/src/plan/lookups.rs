@@ -22,8 +22,8 @@ const MAX_TOOLS: usize = 3;
 const FEW_TOOLS: usize = 4;
 
 impl Planning<'_> {
-    /// Returns whether the plan only calls one tool that reads, with values of the query, and words
-    /// without a place or the small number of tools make another reading likely.
+    /// Returns whether the plan only calls one tool that reads, with values of the query, and there
+    /// are so few tools that the values alone tell which is meant.
     pub(super) fn is_plain_read(&self) -> bool {
         let first = self.memory.steps.first().map(|step| step.tool);
         let is_plain = |step: &PlannedStep| {
@@ -33,9 +33,8 @@ impl Planning<'_> {
                 && !self.tools[step.tool].has_effect
                 && !step.parameters.values().any(is_link)
         };
-        let is_open = !self.planned.doubts.is_empty() || self.tools.len() <= FEW_TOOLS;
         let has_condition = self.planned.steps.iter().any(|step| step.when.is_some());
-        is_open && !has_condition && self.memory.steps.iter().all(is_plain)
+        self.tools.len() <= FEW_TOOLS && !has_condition && self.memory.steps.iter().all(is_plain)
     }
 
     /// Plans calls of the tool that reads what a query speaks of. Returns whether there is one.
