@@ -31,7 +31,7 @@ pub enum Effect {
     Once,
 }
 
-/// What is known about a tool without calling it.
+/// The name, schemas and effect of a tool, which planners and checks read without calling it.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {

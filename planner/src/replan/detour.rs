@@ -182,7 +182,7 @@ impl<'a> DetourPlanner<'a> {
         }
     }
 
-    /// Puts other calls in the place of a step, and their outputs in the place of its outputs.
+    /// Replaces a step by other calls. Later steps then refer to the outputs of these calls.
     fn replace_step(&mut self, id: &str) -> Result<(), String> {
         let is_it = |step: &DraftStep| step.id.as_deref() == Some(id);
         let place = self.draft.tools.iter().position(is_it);
