@@ -140,7 +140,7 @@ impl Control {
         let is_started = |plan: &&PlanId| {
             let (key, subject) = (key.to_owned(), IdempotencyKey::plan_subject(**plan));
             let key = IdempotencyKey { key, subject, compensates };
-            fingerprint(&key, options) == found.fingerprint
+            is_same_fingerprint(&found.fingerprint, &fingerprint(&key, options))
         };
         Ok(plans.iter().find(is_started).copied())
     }
@@ -306,7 +306,7 @@ impl Control {
         options: &ExecutionOptions,
     ) -> Result<Option<ExecutionId>, ControlError> {
         let id = found.execution;
-        let is_same = found.fingerprint == fingerprint(key, options);
+        let is_same = is_same_fingerprint(&found.fingerprint, &fingerprint(key, options));
         let has_begun = self.store.head(id).await?.is_some();
         // The fingerprint does not tell `false` from a value that was left out, so that those of
         // earlier versions match. A value that was left out may have been decided otherwise.
@@ -446,10 +446,24 @@ fn fingerprint(key: &IdempotencyKey, options: &ExecutionOptions) -> String {
     let replans = options.replans.caller_options();
     let compensate_on_failure = key.compensates.unwrap_or(false);
     let options = ExecutionOptions { replans, compensate_on_failure, ..options.clone() };
+    format_fingerprint(&key.subject, options)
+}
+
+fn format_fingerprint(subject: &Value, options: ExecutionOptions) -> String {
     let mut options = serde_json::to_value(options).expect("options are JSON");
     // Sorts the fields, because their order does not matter.
     options.sort_all_objects();
-    json!([key.subject, options]).to_string()
+    json!([subject, options]).to_string()
+}
+
+/// Compares a stored fingerprint with a new one. Stores of layouts before version 6 have other
+/// names of options.
+fn is_same_fingerprint(stored: &str, new: &str) -> bool {
+    let renew = || {
+        let (subject, options) = serde_json::from_str::<(Value, ExecutionOptions)>(stored).ok()?;
+        Some(format_fingerprint(&subject, options))
+    };
+    stored == new || renew().is_some_and(|renewed| renewed == new)
 }
 
 fn validate_start(
@@ -486,6 +500,7 @@ fn check_text(what: &str, text: Option<&str>) -> Result<(), ControlError> {
 mod tests {
     use shared::{
         clock::WallClock,
+        execution::ReplanOptions,
         store::{Documents, Log, memory::Memory},
     };
 
@@ -534,15 +549,20 @@ mod tests {
         let (store, clock, plan) =
             (Arc::new(Memory::new()), Arc::new(WallClock), plan("plan_1_aaaaaaaaa"));
         let id = ExecutionId::draw(clock.now());
-        let fingerprint = r#"["plan_1_aaaaaaaaa",{"mode":"PARALLEL"}]"#.to_owned();
+        let fingerprint = r#"["plan_1_aaaaaaaaa",{"deadline_ms":60000,"mode":"PARALLEL","replans":{"after_failure":false,"left":2}}]"#.to_owned();
         let stored = Reservation { key: "k".to_owned(), execution: id, fingerprint };
         (&*store as &dyn Store).reserve_key(&stored).await.unwrap();
         let control = Control::new(Arc::<Memory>::clone(&store), clock, None);
         let start = |compensates: Option<bool>, decided| {
             let subject = IdempotencyKey::plan_subject(plan.id());
             let key = IdempotencyKey { key: "k".to_owned(), subject, compensates };
-            let options =
-                ExecutionOptions { compensate_on_failure: decided, ..ExecutionOptions::default() };
+            let replans = ReplanOptions { left: 2, ..ReplanOptions::default() };
+            let options = ExecutionOptions {
+                compensate_on_failure: decided,
+                deadline_ms: Some(60_000),
+                replans,
+                ..ExecutionOptions::default()
+            };
             control.start(Start { key: Some(key), ..Start::new(&plan, options) })
         };
         assert_eq!(start(None, true).await, Ok(Started { id, is_new: true }));

@@ -4,8 +4,9 @@
 //! [`Execution::apply`](crate::execution::Execution::apply) computes the state from them. Heads are
 //! computed from the same events.
 //!
-//! The JSON of events is a stored format: a name of a variant or field never changes, and a new
-//! field needs a default, so that old logs stay readable.
+//! The JSON of events is a stored format. Its fields have the names of the API. The name of a variant
+//! or field never changes, and a new field needs a default, so that old logs stay readable. Names of
+//! layouts before version 6 are aliases.
 
 mod size;
 mod unknown_call;
@@ -51,6 +52,7 @@ pub enum Event {
     StepStarted(StepStarted),
     /// The tool returned a result. The step is finished.
     StepSucceeded {
+        #[serde(rename = "stepId", alias = "step")]
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
@@ -70,6 +72,7 @@ pub enum Event {
         stderr: Option<String>,
     },
     StepProgress {
+        #[serde(rename = "stepId", alias = "step")]
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
@@ -78,6 +81,7 @@ pub enum Event {
     },
     /// A dry run checked the parameters of a step instead of calling its tool.
     StepChecked {
+        #[serde(rename = "stepId", alias = "step")]
         step: StepId,
         /// The parameters. Templates that read outputs stay as they were written.
         parameters: Arc<Value>,
@@ -86,6 +90,7 @@ pub enum Event {
     },
     /// The attempt failed, and there will be another one.
     StepRetryScheduled {
+        #[serde(rename = "stepId", alias = "step")]
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
@@ -99,6 +104,7 @@ pub enum Event {
     ///
     /// Either the worker died during the attempt, or the tool disappeared before it was called.
     StepInterrupted {
+        #[serde(rename = "stepId", alias = "step")]
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
@@ -109,6 +115,7 @@ pub enum Event {
     },
     /// The step failed, and there will be no further attempt. The step is finished.
     StepFailed {
+        #[serde(rename = "stepId", alias = "step")]
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
@@ -121,6 +128,7 @@ pub enum Event {
     },
     /// The step will not run. It is finished.
     StepSkipped {
+        #[serde(rename = "stepId", alias = "step")]
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
@@ -128,6 +136,7 @@ pub enum Event {
     },
     /// The step waits for a person or a signal.
     StepWaiting {
+        #[serde(rename = "stepId", alias = "step")]
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
@@ -139,6 +148,7 @@ pub enum Event {
     },
     /// A person approved the step, or asked for another attempt. (A refusal fails the step.)
     StepApproved {
+        #[serde(rename = "stepId", alias = "step")]
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
@@ -150,6 +160,7 @@ pub enum Event {
     ///
     /// In a retry, the decision is about an item's call in the earlier execution.
     StepSettled {
+        #[serde(rename = "stepId", alias = "step")]
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
@@ -174,6 +185,7 @@ pub enum Event {
     ///
     /// Either the execution was cancelled, or the step was sleeping when the execution failed.
     StepCancelled {
+        #[serde(rename = "stepId", alias = "step")]
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]
         part: Part,
@@ -214,6 +226,7 @@ pub enum Event {
     /// does the deadline. A planned start does not change.
     WaitsShortened {
         /// The milliseconds by which that clock was ahead, at least.
+        #[serde(rename = "aheadMs", alias = "ahead_ms")]
         ahead_ms: u64,
     },
     /// The execution was paused. No further step starts.
@@ -234,20 +247,23 @@ pub enum Event {
 /// The plan of an execution, and its options.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Created {
+    #[serde(rename = "planId", alias = "plan")]
     pub plan: PlanId,
+    #[serde(rename = "requestId", alias = "request")]
     pub request: RequestId,
     pub options: ExecutionOptions,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
     /// The execution that this one repeats, in whole or in part.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "retry_of", skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<ExecutionId>,
     /// Outputs of that execution's steps that are reused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reused: Vec<(StepId, Arc<Value>)>,
     /// Idempotency keys of calls in earlier executions whose outcome is still unknown.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, alias = "call_keys", skip_serializing_if = "Vec::is_empty")]
     pub call_keys: Vec<CallKey>,
     /// Calls of earlier executions that a person settled as succeeded. They are not made again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -274,7 +290,9 @@ impl Created {
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
+    #[serde(rename = "executionId", alias = "execution")]
     pub execution: ExecutionId,
+    #[serde(rename = "stepId", alias = "step")]
     pub step: StepId,
     #[serde(default, skip_serializing_if = "Part::is_whole")]
     pub part: Part,
@@ -301,6 +319,7 @@ pub struct Claimed {
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepStarted {
+    #[serde(rename = "stepId", alias = "step")]
     pub step: StepId,
     #[serde(default, skip_serializing_if = "Part::is_whole")]
     pub part: Part,
@@ -320,11 +339,21 @@ pub struct StepStarted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<u32>,
     /// The child execution of a step that executes a plan.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "childExecutionId",
+        alias = "child",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub child: Option<ExecutionId>,
     /// The idempotency key of an earlier execution's call, which this attempt sends again because
     /// the outcome of that call is unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "idempotencyKey",
+        alias = "key",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub key: Option<Arc<str>>,
     /// The effect of the call, if the tool has another one than at the time of planning.
     #[serde(default, skip_serializing_if = "Option::is_none")]

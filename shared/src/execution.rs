@@ -25,7 +25,7 @@ pub use self::{
     agenda::Agenda,
     carried::{CarriedKey, ChildCalls},
     error::ReplayError,
-    history::{History, Occurrence, Takeover},
+    history::{FirstError, History, Occurrence, Takeover},
     items::Items,
     options::{ExecutionMode, ExecutionOptions},
     phase::{ExecutionState, Phase},
@@ -39,6 +39,7 @@ use crate::{
     id::{CommandId, ExecutionId, RequestId, Seq, StepId, StepNumber, Task, ToolName},
     limits,
     plan::{OnError, Plan, StepKind},
+    tool::{ErrorCode, ToolError},
 };
 
 /// The state of an execution at a position in its log.
@@ -60,6 +61,7 @@ pub struct Execution {
     overran: bool,
     is_paused: bool,
     steps: Vec<Step>,
+    finished_steps: usize,
     /// In sequential mode, the first step that is not finished. No later step may start.
     turn: StepNumber,
     agenda: Agenda,
@@ -130,6 +132,7 @@ impl Execution {
             overran: false,
             is_paused: false,
             steps,
+            finished_steps: 0,
             turn: StepNumber::new(0),
             signals: Vec::new(),
             commands: BTreeSet::new(),
@@ -236,6 +239,11 @@ impl Execution {
         let was_there = self.agenda.remove_task(task, &entry.state);
         entry.record_event(occurrence, event);
         let before = std::mem::replace(&mut entry.state, next.clone());
+        if let StepState::Failed(error) = &next
+            && !task.part.undo
+        {
+            self.history.add_error(Some(task.step), error);
+        }
         self.agenda.insert_task(task, &next);
         if let (StepState::Waiting(WaitReason::Signal { name, .. }), Event::StepSucceeded { .. }) =
             (&before, event)
@@ -290,9 +298,14 @@ impl Execution {
                 self.history.cancelled.get_or_insert((occurrence, reason.clone()));
             }
             Event::ExecutionFailed { error } => {
+                self.history.add_error(None, error);
                 self.history.failed = Some((occurrence, error.clone()));
             }
-            Event::DeadlinePassed => self.history.overran = Some(occurrence),
+            Event::DeadlinePassed => {
+                let error = ToolError::new(ErrorCode::DEADLINE, "the deadline passed");
+                self.history.add_error(None, &error);
+                self.history.overran = Some(occurrence);
+            }
             Event::Paused { .. } => self.history.paused = Some(occurrence),
             Event::WaitsShortened { ahead_ms } => {
                 self.history.shortened = Some((occurrence, *ahead_ms));
@@ -429,6 +442,7 @@ impl Execution {
     /// Updates the dependents of a finished step, and fails the execution if the step had to
     /// succeed.
     fn end_step(&mut self, number: StepNumber) {
+        self.finished_steps += 1;
         let on_error = self.plan.step(number).policy.on_error;
         let state = &self.steps[number.get()].state;
         let is_failed = matches!(state, StepState::Failed(_));

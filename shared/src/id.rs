@@ -355,7 +355,7 @@ impl StepNumber {
 #[serde(default)]
 pub struct Part {
     /// The item's index in the list of a `forEach`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "index", alias = "item", skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
     /// Set for the compensation.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

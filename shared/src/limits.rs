@@ -24,6 +24,9 @@ pub const RESTORED_BYTES: usize = 64 << 20;
 /// Maximum size of the rendered parameters of one call, in bytes, because one event contains them.
 pub const PARAMETER_BYTES: usize = 8 << 20;
 pub const QUERY_BYTES: usize = 64 << 10;
+/// Maximum bytes of the query in the head of an execution. It is low, because stores rewrite heads
+/// often.
+pub const HEAD_QUERY_BYTES: usize = 512;
 /// Maximum bytes of an idempotency key, a signal's name, a comment or a reason.
 pub const TEXT_BYTES: usize = 4 << 10;
 /// Maximum bytes of events in one document of a store. One event may exceed it, up to

@@ -49,14 +49,16 @@ pub struct Plan {
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanInfo {
+    #[serde(rename = "planId", alias = "id")]
     pub id: PlanId,
+    #[serde(rename = "requestId", alias = "request")]
     pub request: RequestId,
     /// The version of the plan within its request, counted from one.
     pub version: u32,
     pub query: String,
     /// The author of the draft: `offline`, `explicit`, or a model's name.
     pub planner: String,
-    #[serde(with = "chrono::serde::ts_microseconds")]
+    #[serde(rename = "createdAt", alias = "created_at", with = "chrono::serde::ts_microseconds")]
     pub created_at: Timestamp,
 }
 

@@ -10,9 +10,10 @@ use crate::{clock::Timestamp, id::RequestId};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The id that plans, executions and transcripts refer to.
+    #[serde(rename = "requestId", alias = "id")]
     pub id: RequestId,
     pub query: String,
-    #[serde(with = "chrono::serde::ts_microseconds")]
+    #[serde(rename = "createdAt", alias = "created_at", with = "chrono::serde::ts_microseconds")]
     pub created_at: Timestamp,
 }
 

@@ -18,9 +18,12 @@
 
 mod assembly;
 pub mod commit_size;
+mod count;
 mod error;
+mod head;
 pub mod hints;
 mod inbox;
+mod layout;
 mod list;
 mod load;
 pub mod memory;
@@ -40,8 +43,10 @@ mod vector;
 pub mod backend {
     pub use super::{
         assembly::Assembly,
+        count::{CountFields, CountTable, Durations, Tally, bucket_micros},
         error::skip_damaged,
         inbox::inbox_full_error,
+        layout::{LAYOUT, MigrationReport, OLDEST_LAYOUT, check_layout, store_in_use_error},
         permit::{LimitState, Tallies, give_back, take_all},
         plan_cache::{Cached, PlanCache},
         record::Span,
@@ -76,12 +81,14 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 
 pub use self::{
+    count::{CountGroup, CountQuery, ExecutionCount},
     error::{AppendError, StoreError},
+    head::{ExecutionHead, HeadError, Labels},
     hints::Hints,
     inbox::{Command, SentCommand},
     list::{
-        Cursor, ExecutionFilter, HeadQuery, Listing, Page, PlanFilter, PlanVersion, QueuePosition,
-        RequestFilter,
+        Cursor, ExecutionFilter, HeadQuery, LabelFilter, Listing, Page, PlanFilter, PlanVersion,
+        QueuePosition, RequestFilter,
     },
     load::load_execution,
     permit::{CallLimit, Permission, Permit, PermitAsk, Rate},
@@ -97,8 +104,7 @@ pub use self::{
 use crate::{
     clock::{SteadyClock, Timestamp},
     event::{self, RecordedEvent},
-    execution::{Execution, ExecutionState},
-    id::{CommandId, Epoch, ExecutionId, PlanId, RequestId, Seq, WorkerId},
+    id::{CommandId, ExecutionId, PlanId, RequestId, Seq, WorkerId},
     limits,
     plan::Plan,
     request::{Request, TranscriptEntry},
@@ -245,6 +251,18 @@ pub trait Documents: fmt::Debug + Send + Sync {
         filter: &ExecutionFilter,
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError>;
+
+    /// Returns the numbers of executions by group. Children and dry runs are not counted.
+    async fn count_executions(&self, query: &CountQuery) -> Result<Vec<ExecutionCount>, StoreError>;
+
+    /// Returns the length of the list of heads with this filter.
+    async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError>;
+
+    /// Returns the length of the list of requests with this filter.
+    async fn count_requests(&self, filter: &RequestFilter) -> Result<u64, StoreError>;
+
+    /// Returns the length of the list of plans with this filter.
+    async fn count_plans(&self, filter: &PlanFilter) -> Result<u64, StoreError>;
 }
 
 /// Keeps small documents by kind and name.
@@ -379,68 +397,6 @@ impl EventDocument {
             return Err(StoreError::corrupt(id, why));
         }
         Ok(events)
-    }
-}
-
-/// A summary of an execution for lists and claims.
-///
-/// It is a cache of the log: it may be behind the log, but never ahead of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExecutionHead {
-    pub execution: ExecutionId,
-    pub request: RequestId,
-    pub plan: PlanId,
-    pub state: ExecutionState,
-    pub created_at: Timestamp,
-    /// The position in the log that this head was made at.
-    pub seq: Seq,
-    pub epoch: Epoch,
-    pub owner: Option<WorkerId>,
-    /// The time when a worker should claim it, if it has no owner. `None` if only a command can
-    /// continue it.
-    pub due: Option<Timestamp>,
-    /// The priority. Higher ones are claimed first.
-    pub priority: i32,
-    pub finished_at: Option<Timestamp>,
-    pub parent: Option<ExecutionId>,
-    /// Set if the execution [needs a person](Execution::needs_person). A child's need does not
-    /// count for its parent's head.
-    pub needs_person: bool,
-}
-
-impl ExecutionHead {
-    /// Makes the head of an execution.
-    ///
-    /// A finished execution keeps its owner until its parent has its message and its replan has
-    /// started.
-    pub fn from_execution(
-        execution: &Execution,
-        owner: Option<WorkerId>,
-        due: Option<Timestamp>,
-    ) -> Self {
-        let (state, parent) =
-            (execution.state(), execution.parent().map(|parent| parent.execution));
-        Self {
-            execution: execution.id(),
-            request: execution.request(),
-            plan: execution.plan().id(),
-            state,
-            created_at: execution.created_at(),
-            seq: execution.seq(),
-            epoch: execution.epoch(),
-            // If the owner is lost before that, another worker finds the execution as an orphan.
-            owner: owner.filter(|_| !state.is_finished() || execution.has_follow_up()),
-            due: due.filter(|_| !state.is_finished()),
-            priority: execution.options().priority,
-            finished_at: execution.finished_at(),
-            parent,
-            needs_person: execution.needs_person(),
-        }
-    }
-
-    /// Returns `true` if a worker should claim the execution, now or later.
-    pub fn is_claimable(&self) -> bool {
-        self.owner.is_none() && self.due.is_some() && !self.state.is_finished()
     }
 }
 

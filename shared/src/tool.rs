@@ -251,7 +251,12 @@ pub struct ToolError {
     /// `true` if the call certainly had no effect, or certainly answered.
     ///
     /// If it is `false` (after a timeout or a lost connection), a `Once` tool is not called again.
-    #[serde(default = "default_definite", skip_serializing_if = "is_true")]
+    #[serde(
+        default = "default_definite",
+        rename = "isDefinite",
+        alias = "is_definite",
+        skip_serializing_if = "is_true"
+    )]
     pub is_definite: bool,
 }
 

@@ -34,6 +34,8 @@ macro_rules! stores {
                 promises! {
                     $pair:
                     a_blob_is_removed_with_its_execution,
+                    counts_follow_the_executions,
+                    the_count_of_a_list_is_its_length,
                     a_released_permit_sends_a_hint,
                     a_head_without_a_log_is_not_stored,
                     a_holder_that_asks_again_is_counted_once,
@@ -74,6 +76,7 @@ macro_rules! stores {
                     usage_adds_the_counts_of_all_nodes,
                     exactly_one_writer_gets_each_position,
                     executions_are_found_by_each_filter,
+                    executions_are_found_by_labels_errors_and_ids,
                     executions_that_need_a_person_are_found_with_their_requests,
                     simultaneous_appends_to_many_logs_are_independent,
                     head_and_inbox_change_atomically_with_the_log,

@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a failing store breaks the promise")]
 
 mod blobs;
+mod counts;
 mod documents;
 mod lists;
 mod log;
@@ -27,11 +28,11 @@ use shared::{
     id::{CommandId, Epoch, ExecutionId, PlanId, RequestId, Seq, WorkerId},
     plan::Plan,
     request::Request,
-    store::{Append, Command, ExecutionHead, Page, SentCommand, Store},
+    store::{Append, Command, ExecutionHead, Labels, Page, SentCommand, Store},
 };
 
 pub use self::{
-    blobs::*, documents::*, lists::*, log::*, permits::*, records::*, retention::*, vectors::*,
+    blobs::*, counts::*, documents::*, lists::*, log::*, permits::*, records::*, retention::*, vectors::*,
     work::*,
 };
 
@@ -148,6 +149,13 @@ pub fn head(n: usize, seq: u64) -> ExecutionHead {
         finished_at: None,
         parent: None,
         needs_person: false,
+        started_at: None,
+        query: "".into(),
+        steps_done: 0,
+        steps_total: 0,
+        error: None,
+        labels: Labels::new(),
+        is_dry_run: false,
     }
 }
 

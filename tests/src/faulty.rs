@@ -23,7 +23,7 @@ use shared::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Append, AppendError, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Hints, Inbox,
+        Append, AppendError, Documents, CountQuery, ExecutionCount, ExecutionFilter, ExecutionHead, HeadQuery, Hints, Inbox,
         KeyValue, Lease, Listing, Log, Page, Permission, Permit, PermitAsk, Permits, PlanFilter,
         PlanVersion, Pruned, Record, RecordKind, RecordPage, RequestFilter, SentCommand, Store,
         StoreError, TextHash, Vectors, WriteCondition,
@@ -308,6 +308,22 @@ impl Documents for FaultyStore {
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError> {
         self.with_faults(self.inner.list_heads(filter, page)).await
+    }
+
+    async fn count_executions(&self, query: &CountQuery) -> Result<Vec<ExecutionCount>, StoreError> {
+        self.with_faults(self.inner.count_executions(query)).await
+    }
+
+    async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {
+        self.with_faults(self.inner.count_heads(filter)).await
+    }
+
+    async fn count_requests(&self, filter: &RequestFilter) -> Result<u64, StoreError> {
+        self.with_faults(self.inner.count_requests(filter)).await
+    }
+
+    async fn count_plans(&self, filter: &PlanFilter) -> Result<u64, StoreError> {
+        self.with_faults(self.inner.count_plans(filter)).await
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) struct PendingEvents {
     handled_commands: Vec<CommandId>,
     in_flight: Option<InFlightAppend>,
     /// The state in the last written head, and whether it needs a person.
-    head: Option<(ExecutionState, bool)>,
+    head: Option<(ExecutionState, bool, bool)>,
     created_notice: Option<oneshot::Sender<Result<(), AppendError>>>,
 }
 
@@ -123,7 +123,8 @@ impl PendingEvents {
                 Some(InFlightAppend { events, head: None, handled_commands: Vec::new(), future });
             return;
         }
-        let state = (execution.state(), execution.needs_person());
+        let has_failed = execution.history().first_error.is_some();
+        let state = (execution.state(), execution.needs_person(), has_failed);
         let is_news = self.head != Some(state);
         let head =
             is_news.then(|| ExecutionHead::from_execution(execution, Some(context.worker), None));

@@ -4,37 +4,37 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
-use mongodb::bson::{Bson, DateTime, Document as Row, doc};
+use mongodb::bson::{Bson, Document as Row, RawDocumentBuf, doc};
 use shared::{
     id::{ExecutionId, PlanId, RequestId},
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Documents, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, PlanVersion,
-        RequestFilter, StoreError,
-        backend::{Cached, fold_case, searched_tools},
-        sub_plans,
+        CountQuery, Documents, ExecutionCount, ExecutionFilter, ExecutionHead, Listing, Page,
+        PlanFilter, PlanVersion, RequestFilter, StoreError,
+        backend::{Cached, fold_case},
     },
 };
 
 use super::{
     Mongo,
     connection::{is_duplicate_key, to_store_error},
-    lists, rows,
+    counts,
+    lists::{self, CREATED, ListQuery},
+    plans::{self, StoredPlan},
+    rows, transcripts,
 };
 
 /// Attempts to add an entry to a transcript while other processes add entries to it.
 const MAX_TRANSCRIPT_ATTEMPTS: usize = 32;
-/// Bytes of one part of a long text, because MongoDB rejects documents above 16 MB.
-const MAX_PART_BYTES: usize = 8 << 20;
 
 #[async_trait]
 impl Documents for Mongo {
     async fn put_request(&self, request: &Request) -> Result<(), StoreError> {
         let row = doc! {
             "_id": request.id.to_string(),
-            "createdAt": DateTime::from_millis(request.created_at.timestamp_millis()),
-            "at": request.created_at.timestamp_micros(),
+            "createdAt": rows::to_date(request.created_at),
+            CREATED: request.created_at.timestamp_micros(),
             "query": &request.query,
             "folded": fold_case(&request.query),
         };
@@ -50,13 +50,7 @@ impl Documents for Mongo {
         filter: &RequestFilter,
         page: &Page,
     ) -> Result<Listing<Request>, StoreError> {
-        let mut query = lists::request_selection(filter);
-        if let Some(wanted) = filter.needs_person {
-            match self.requests_needing_person().await? {
-                Some(ids) => lists::match_ids(&mut query.matching, wanted, ids),
-                None => query.stages.extend(lists::join_needing_person(wanted)),
-            }
-        }
+        let query = self.select_requests(filter).await?;
         lists::read_page(&self.collection("requests"), query, page, read_request).await
     }
 
@@ -66,8 +60,7 @@ impl Documents for Mongo {
         entries: &[TranscriptEntry],
     ) -> Result<(), StoreError> {
         for entry in entries {
-            let json = serde_json::to_string(entry).expect("entries are JSON");
-            self.add_entry(&id.to_string(), &json).await?;
+            self.add_entry(&id.to_string(), entry).await?;
         }
         Ok(())
     }
@@ -80,47 +73,21 @@ impl Documents for Mongo {
         let Some(range) = self.find_entries_after(&id.to_string(), known).await? else {
             return Ok(Vec::new());
         };
-        let found = self.collection("transcripts").find(range).sort(doc! { "_id": 1 }).await;
+        let found = self.raw_collection("transcripts").find(range).sort(doc! { "_id": 1 }).await;
         let mut found = found.map_err(|err| to_store_error(&err))?;
-        let (mut entries, mut json) = (Vec::new(), String::new());
+        let mut entries = transcripts::EntryReader::new(id);
         while let Some(row) = found.try_next().await.map_err(|err| to_store_error(&err))? {
-            json.push_str(rows::read_text(&row, "json", &id.to_string())?);
-            if !row.get_bool("more").unwrap_or_default() {
-                let entry = serde_json::from_str(&json);
-                entries.push(entry.map_err(|err| StoreError::corrupt(id, err))?);
-                json.clear();
-            }
+            entries.push(&row)?;
         }
-        Ok(entries)
+        Ok(entries.finish())
     }
 
     async fn put_plan(&self, plan: &Plan) -> Result<(), StoreError> {
-        let info = plan.info();
-        let json = plan.to_json();
-        let parts = split_text(&json);
-        let tools: Vec<&str> = searched_tools(plan).into_iter().collect();
-        let mut row = doc! {
-            "_id": info.id.to_string(),
-            "requestId": info.request.to_string(),
-            "version": i64::from(info.version),
-            "createdAt": DateTime::from_millis(info.created_at.timestamp_millis()),
-            "at": info.created_at.timestamp_micros(),
-            "folded": fold_case(&info.query),
-            "tools": tools,
-        };
-        let sub_plans: Vec<String> = sub_plans(plan).iter().map(ToString::to_string).collect();
-        if !sub_plans.is_empty() {
-            row.insert("subPlans", sub_plans);
-        }
-        if let [json] = parts[..] {
-            row.insert("json", json);
-        } else {
-            row.insert("parts", i64::try_from(parts.len()).unwrap_or(i64::MAX));
-            self.put_parts(&info.id.to_string(), &parts).await?;
-        }
+        let StoredPlan { row, parts, bytes } = StoredPlan::new(plan)?;
+        self.put_parts(&plan.id().to_string(), &parts).await?;
         // The plan is written after its parts, so that every plan that exists is complete.
-        self.insert_new("plans", row).await?;
-        self.plans.insert(&Arc::new(plan.clone()), json.len());
+        self.insert_new_raw("plans", &row).await?;
+        self.plans.insert(&Arc::new(plan.clone()), bytes);
         Ok(())
     }
 
@@ -138,10 +105,11 @@ impl Documents for Mongo {
             }
             Cached::Unknown => (),
         }
-        let Some(row) = self.find("plans", &id.to_string()).await? else { return Ok(None) };
+        let found = self.raw_collection("plans").find_one(doc! { "_id": id.to_string() }).await;
+        let Some(row) = found.map_err(|err| to_store_error(&err))? else { return Ok(None) };
         let json = match row.get_i64("parts") {
             Ok(parts) => self.join_parts(&id.to_string(), parts).await?,
-            Err(_) => rows::read_text(&row, "json", &id.to_string())?.to_owned(),
+            Err(_) => plans::plan_text(&row, id)?,
         };
         let plan = Plan::from_json(&json).map_err(|err| StoreError::corrupt(id, err))?;
         let plan = Arc::new(plan);
@@ -172,17 +140,52 @@ impl Documents for Mongo {
         filter: &ExecutionFilter,
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError> {
+        let query = self.select_heads(filter).await?;
+        lists::read_page(&self.heads, query, page, rows::read_head).await
+    }
+
+    async fn count_executions(&self, query: &CountQuery) -> Result<Vec<ExecutionCount>, StoreError> {
+        self.count_groups(query).await
+    }
+
+    async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {
+        counts::count_rows(&self.heads, self.select_heads(filter).await?).await
+    }
+
+    async fn count_requests(&self, filter: &RequestFilter) -> Result<u64, StoreError> {
+        counts::count_rows(&self.collection("requests"), self.select_requests(filter).await?).await
+    }
+
+    async fn count_plans(&self, filter: &PlanFilter) -> Result<u64, StoreError> {
+        counts::count_rows(&self.collection("plans"), lists::plan_selection(filter)).await
+    }
+}
+
+impl Mongo {
+    async fn select_requests(&self, filter: &RequestFilter) -> Result<ListQuery, StoreError> {
+        let mut query = lists::request_selection(filter);
+        if let Some(wanted) = filter.needs_person {
+            match self.requests_needing_person().await? {
+                Some(ids) => lists::match_ids(&mut query.matching, wanted, ids),
+                None => query.stages.extend(lists::join_needing_person(wanted)),
+            }
+        }
+        Ok(query)
+    }
+
+    pub(super) async fn select_heads(
+        &self,
+        filter: &ExecutionFilter,
+    ) -> Result<ListQuery, StoreError> {
         let mut query = lists::head_selection(filter);
         if let Some(wanted) = filter.needs_person {
             let above =
                 if filter.is_root { self.ancestors_needing_person().await? } else { Vec::new() };
             lists::match_needing_person(&mut query.matching, wanted, above);
         }
-        lists::read_page(&self.heads, query, page, rows::read_head).await
+        Ok(query)
     }
-}
 
-impl Mongo {
     pub(super) async fn find(&self, collection: &str, id: &str) -> Result<Option<Row>, StoreError> {
         let found = self.collection(collection).find_one(doc! { "_id": id }).await;
         found.map_err(|err| to_store_error(&err))
@@ -197,14 +200,26 @@ impl Mongo {
         }
     }
 
-    async fn put_parts(&self, of: &str, parts: &[&str]) -> Result<(), StoreError> {
+    async fn insert_new_raw(
+        &self,
+        collection: &str,
+        row: &RawDocumentBuf,
+    ) -> Result<(), StoreError> {
+        match self.raw_collection(collection).insert_one(row).await {
+            Ok(_) => Ok(()),
+            Err(err) if is_duplicate_key(&err) => Err(StoreError::Taken),
+            Err(err) => Err(to_store_error(&err)),
+        }
+    }
+
+    async fn put_parts(&self, of: &str, parts: &[String]) -> Result<(), StoreError> {
         for (part, n) in parts.iter().zip(0_i64..) {
-            self.insert_new("parts", doc! { "_id": { "of": of, "n": n }, "text": *part }).await?;
+            self.insert_new("parts", doc! { "_id": { "of": of, "n": n }, "text": part }).await?;
         }
         Ok(())
     }
 
-    async fn join_parts(&self, of: &str, parts: i64) -> Result<String, StoreError> {
+    pub(super) async fn join_parts(&self, of: &str, parts: i64) -> Result<String, StoreError> {
         let mut text = String::new();
         for n in 0..parts {
             let id = doc! { "_id": { "of": of, "n": n } };
@@ -247,20 +262,14 @@ impl Mongo {
 
     /// Adds an entry after the last one. If another process adds an entry at the same position,
     /// tries again at the next position.
-    async fn add_entry(&self, request: &str, json: &str) -> Result<(), StoreError> {
+    async fn add_entry(&self, request: &str, entry: &TranscriptEntry) -> Result<(), StoreError> {
         for _ in 0..MAX_TRANSCRIPT_ATTEMPTS {
             let transcripts = self.collection("transcripts");
             let last = transcripts.find_one(transcript_range(request)).sort(doc! { "_id": -1 });
             let last = last.await.map_err(|err| to_store_error(&err))?;
             let last = last.and_then(|row| row.get_document("_id").ok()?.get_i64("n").ok());
-            let parts = split_text(json);
-            let row = |(at, part): (usize, &&str)| {
-                let n = last.unwrap_or_default() + 1 + i64::try_from(at).unwrap_or(i64::MAX);
-                let more = at + 1 < parts.len();
-                doc! { "_id": { "r": request, "n": n }, "more": more, "json": *part }
-            };
-            let rows: Vec<Row> = parts.iter().enumerate().map(row).collect();
-            match transcripts.insert_many(rows).await {
+            let rows = transcripts::entry_rows(request, last.unwrap_or_default() + 1, entry)?;
+            match self.raw_collection("transcripts").insert_many(rows).await {
                 Ok(_) => return Ok(()),
                 Err(err) if is_duplicate_key(&err) => (),
                 Err(err) => return Err(to_store_error(&err)),
@@ -284,33 +293,6 @@ fn read_request(row: &Row) -> Result<Request, StoreError> {
     Ok(Request {
         id: rows::parse_field(row, "_id", id)?,
         query: rows::read_text(row, "query", id)?.to_owned(),
-        created_at: rows::read_time(row, "at", id)?,
+        created_at: rows::read_time(row, CREATED, id)?,
     })
-}
-
-/// Splits a text between characters. An empty text has one empty part.
-fn split_text(text: &str) -> Vec<&str> {
-    let mut parts = Vec::with_capacity(1);
-    let mut rest = text;
-    while rest.len() > MAX_PART_BYTES {
-        let (part, remainder) = rest.split_at(rest.floor_char_boundary(MAX_PART_BYTES));
-        parts.push(part);
-        rest = remainder;
-    }
-    parts.push(rest);
-    parts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_are_small_and_joined_give_the_text() {
-        for text in [String::new(), "a".to_owned(), format!("a{}", "ö".repeat(MAX_PART_BYTES))] {
-            let parts = split_text(&text);
-            assert!(parts.iter().all(|part| part.len() <= MAX_PART_BYTES) && !parts.is_empty());
-            assert!(parts.concat() == text);
-        }
-    }
 }

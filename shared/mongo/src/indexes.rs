@@ -1,4 +1,4 @@
-//! Creates the indexes, and brings a database of an older schema version up to date.
+//! Creates the indexes.
 
 use std::time::Duration;
 
@@ -10,73 +10,19 @@ use mongodb::{
 use shared::store::StoreError;
 
 use super::{
-    connection::{is_duplicate_key, to_store_error},
-    records::{CALL, RECORDS},
+    connection::to_store_error,
+    lists::CREATED,
+    log::WAKE,
+    records::{AT_MICROS, CALL, RECORDS},
 };
 
-/// The schema version that this program writes, and the newest that it reads.
-const SCHEMA_VERSION: i32 = 5;
-
-/// Creates missing indexes, and rejects a database that a newer version wrote. Returns `true` if
-/// heads may lack fields that this version writes.
-pub(super) async fn prepare_database(database: &Database) -> Result<bool, StoreError> {
-    let meta = database.collection::<Document>("meta");
-    let found =
-        meta.find_one(doc! { "_id": "schema" }).await.map_err(|err| to_store_error(&err))?;
-    let has_old_heads = found.as_ref().is_some_and(|found| found.contains_key("oldWorkers"));
-    let found = match found {
-        Some(found) => found.get_i32("version").map_err(|err| StoreError::corrupt("meta", err))?,
-        None => match meta.insert_one(doc! { "_id": "schema", "version": SCHEMA_VERSION }).await {
-            Ok(_) => SCHEMA_VERSION,
-            // Another process stored its version at the same time. If that version is newer, the
-            // next start finds it.
-            Err(err) if is_duplicate_key(&err) => SCHEMA_VERSION,
-            Err(err) => return Err(to_store_error(&err)),
-        },
-    };
-    match u32::try_from(found) {
-        Ok(found) if found > SCHEMA_VERSION.unsigned_abs() => {
-            return Err(StoreError::TooNew { found, known: SCHEMA_VERSION.unsigned_abs() });
-        }
-        Ok(1..) => (),
-        _ => return Err(StoreError::corrupt("meta", format!("schema version {found}"))),
-    }
-    if found < 2 {
-        // This runs before the new version is stored, because from then on other processes read
-        // these fields.
-        upgrade_to_2(database).await?;
-    }
+/// Creates missing indexes. Old ones were dropped by the migration.
+pub(super) async fn create_indexes(database: &Database) -> Result<(), StoreError> {
     for (collection, indexes) in index_models() {
         let collection = database.collection::<Document>(collection);
         collection.create_indexes(indexes).await.map_err(|err| to_store_error(&err))?;
     }
-    if found < SCHEMA_VERSION {
-        // Versions 3 and 4 added collections and an index. Version 5 added a field to heads, which
-        // `fill_after_upgrade` writes.
-        let mut version = doc! { "$max": { "version": SCHEMA_VERSION } };
-        if found < 5 {
-            let workers = database.collection::<Document>("workers");
-            let workers =
-                workers.distinct("_id", doc! {}).await.map_err(|err| to_store_error(&err))?;
-            version.insert("$set", doc! { "oldWorkers": workers });
-        }
-        let schema = meta.update_one(doc! { "_id": "schema" }, version).await;
-        schema.map_err(|err| to_store_error(&err))?;
-    }
-    Ok(has_old_heads || found < 5)
-}
-
-/// Version 2 added `finishedAt`. Finished executions get the current time, so that none is pruned
-/// too early.
-async fn upgrade_to_2(database: &Database) -> Result<(), StoreError> {
-    let ended = doc! {
-        "state": { "$in": ["COMPLETED", "FAILED", "CANCELLED"] },
-        "finishedAt": { "$exists": false },
-    };
-    let now = doc! { "$multiply": [{ "$toLong": "$$NOW" }, 1_000_i64] };
-    let heads = database.collection::<Document>("executions");
-    let update = vec![doc! { "$set": { "finishedAt": now } }, doc! { "$unset": "wake" }];
-    heads.update_many(ended, update).await.map_err(|err| to_store_error(&err)).map(drop)
+    Ok(())
 }
 
 fn index_models() -> [(&'static str, Vec<IndexModel>); 9] {
@@ -109,30 +55,34 @@ fn index_models() -> [(&'static str, Vec<IndexModel>); 9] {
             vec![
                 plain(doc! { "requestId": 1, "state": 1 }),
                 plain(doc! { "planId": 1 }),
-                plain(doc! { "at": -1, "_id": -1 }),
-                plain(doc! { "state": 1, "at": -1, "_id": -1 }),
-                only_with(doc! { "priority": -1, "wake": 1, "_id": 1 }, "wake"),
-                only_with(doc! { "wake": 1, "_id": 1 }, "wake"),
+                plain(doc! { CREATED: -1, "_id": -1 }),
+                plain(doc! { "state": 1, CREATED: -1, "_id": -1 }),
+                only_with(doc! { "priority": -1, WAKE: 1, "_id": 1 }, WAKE),
+                only_with(doc! { WAKE: 1, "_id": 1 }, WAKE),
                 only_with(doc! { "owner": 1, "_id": 1 }, "owner"),
-                only_with(doc! { "finishedAt": 1, "_id": 1 }, "finishedAt"),
-                only_needing(doc! { "needsPerson": 1, "at": -1, "_id": -1 }),
+                only_with(doc! { "finishedAtMicros": 1, "_id": 1 }, "finishedAtMicros"),
+                only_with(doc! { "labelTerms": 1, CREATED: -1, "_id": -1 }, "labelTerms"),
+                only_with(doc! { "errorCode": 1, CREATED: -1, "_id": -1 }, "errorCode"),
+                only_with(doc! { "failedTool": 1, CREATED: -1, "_id": -1 }, "failedTool"),
+                only_with(doc! { CREATED: -1, "_id": -1, "errorCode": 1 }, "errorCode"),
+                only_needing(doc! { "needsPerson": 1, CREATED: -1, "_id": -1 }),
             ],
         ),
         (
             "plans",
             vec![
                 unique(doc! { "requestId": 1, "version": 1 }),
-                plain(doc! { "at": -1, "_id": -1 }),
+                plain(doc! { CREATED: -1, "_id": -1 }),
                 plain(doc! { "tools": 1 }),
                 only_with(doc! { "subPlans": 1 }, "subPlans"),
             ],
         ),
-        ("keys", vec![plain(doc! { "execution": 1 })]),
+        ("keys", vec![plain(doc! { "executionId": 1 })]),
         ("outputs", vec![plain(doc! { "until": 1 }), expiring(doc! { "expires": 1 })]),
         ("permits", vec![plain(doc! { "holders.w": 1 }), expiring(doc! { "expires": 1 })]),
-        (RECORDS, vec![only_calls(doc! { "at": 1 })]),
+        (RECORDS, vec![only_calls(doc! { AT_MICROS: 1 })]),
         ("saved", vec![plain(doc! { "planId": 1 })]),
-        ("requests", vec![plain(doc! { "at": -1, "_id": -1 })]),
+        ("requests", vec![plain(doc! { CREATED: -1, "_id": -1 })]),
         ("inbox", vec![plain(doc! { "n": 1 }), plain(doc! { "executionId": 1, "n": 1 })]),
     ]
 }

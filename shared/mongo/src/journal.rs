@@ -13,7 +13,7 @@ use std::{
 
 use mongodb::{
     Database,
-    bson::{RawArrayBuf, rawdoc},
+    bson::{RawArrayBuf, RawDocumentBuf, rawdoc},
 };
 use shared::{
     id::ExecutionId,
@@ -47,12 +47,21 @@ type AppendResult = Result<(), AppendError>;
 #[derive(Debug)]
 pub(super) struct Journal {
     queue: mpsc::Sender<Entry>,
+    by: String,
 }
 
 #[derive(Debug)]
 struct Entry {
     append: Append,
+    /// The documents of the append, as they are stored.
+    rows: Vec<RawDocumentBuf>,
     reply: oneshot::Sender<AppendResult>,
+}
+
+impl Entry {
+    fn first_len(&self) -> usize {
+        self.rows.first().map_or(0, |row| row.as_bytes().len())
+    }
 }
 
 impl Journal {
@@ -66,14 +75,18 @@ impl Journal {
         let (queue, entries) = mpsc::channel(QUEUE_LEN);
         let writer = BatchWriter { database, hints, by: by.to_owned() };
         tasks.spawn(run_journal(entries, Arc::new(writer)));
-        Self { queue }
+        Self { queue, by: by.to_owned() }
     }
 
     /// Returns when the events, the head and the inbox are stored by a majority.
     pub(super) async fn append(&self, append: Append) -> AppendResult {
         let (reply, result) = oneshot::channel();
         let closed = || StoreError::Unavailable("the store is closed".to_owned());
-        self.queue.send(Entry { append, reply }).await.map_err(|_| closed())?;
+        // Callers convert their events in parallel, and the journal sends what it gets.
+        let id = append.execution.to_string();
+        let rows = append.documents.iter().map(|document| rows::event_row(&id, document, &self.by));
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        self.queue.send(Entry { append, rows, reply }).await.map_err(|_| closed())?;
         result.await.map_err(|_| closed())?
     }
 }
@@ -136,7 +149,7 @@ async fn run_journal(mut entries: mpsc::Receiver<Entry>, writer: Arc<BatchWriter
 fn take_batch(waiting: &mut VecDeque<Entry>, busy_logs: &mut BTreeSet<ExecutionId>) -> Vec<Entry> {
     let (mut batch, mut skipped, mut bytes) = (Vec::new(), VecDeque::new(), 0);
     while let Some(entry) = waiting.pop_front() {
-        let len = entry.append.documents.first().map_or(0, |document| document.json.len());
+        let len = entry.first_len();
         if !batch.is_empty() && bytes + len > MAX_BATCH_BYTES {
             skipped.push_back(entry);
             break;
@@ -166,15 +179,14 @@ struct BatchWriter {
 impl BatchWriter {
     /// Writes the events of a batch. Answers appends that failed or consist of events only.
     async fn write_batch(&self, batch: Vec<Entry>) -> StepResult {
-        let appends: Vec<&Append> = batch.iter().map(|entry| &entry.append).collect();
-        let mut results = match self.put_events(&appends).await {
+        let mut results = match self.put_events(&batch).await {
             Ok(results) => results,
-            Err(err) => appends.iter().map(|_| Err(err.clone().into())).collect(),
+            Err(err) => batch.iter().map(|_| Err(err.clone().into())).collect(),
         };
         self.hints.count_commit();
-        for (append, result) in appends.iter().zip(&mut results) {
+        for (entry, result) in batch.iter().zip(&mut results) {
             if result.is_ok() {
-                *result = self.put_more_events(append).await;
+                *result = self.put_more_events(entry).await;
             }
         }
         let (mut finished, mut without_heads) = (BTreeSet::new(), Vec::new());
@@ -202,7 +214,7 @@ impl BatchWriter {
         StepResult { finished, without_heads: Vec::new() }
     }
 
-    fn send_result(&self, Entry { append, reply }: Entry, result: AppendResult) {
+    fn send_result(&self, Entry { append, reply, .. }: Entry, result: AppendResult) {
         let is_written = result.is_ok();
         // A caller that was cancelled reads the log before its next append.
         let _ = reply.send(result);
@@ -215,16 +227,16 @@ impl BatchWriter {
     }
 
     /// Writes the first document of each append. A document whose position is taken is a conflict.
-    async fn put_events(&self, appends: &[&Append]) -> Result<Vec<AppendResult>, StoreError> {
+    async fn put_events(&self, entries: &[Entry]) -> Result<Vec<AppendResult>, StoreError> {
         let mut rows = RawArrayBuf::new();
-        let mut indexes = Vec::with_capacity(appends.len());
-        for (n, append) in appends.iter().enumerate() {
-            if let Some(document) = append.documents.first() {
-                rows.push(rows::event_row(&append.execution.to_string(), document, &self.by));
+        let mut indexes = Vec::with_capacity(entries.len());
+        for (n, entry) in entries.iter().enumerate() {
+            if let Some(row) = entry.rows.first() {
+                rows.push(&**row);
                 indexes.push(n);
             }
         }
-        let mut results = vec![Ok(()); appends.len()];
+        let mut results = vec![Ok(()); entries.len()];
         if indexes.is_empty() {
             return Ok(results);
         }
@@ -238,11 +250,10 @@ impl BatchWriter {
     }
 
     /// Writes the other documents of a large append, one after another.
-    async fn put_more_events(&self, append: &Append) -> AppendResult {
-        let id = append.execution.to_string();
-        for document in append.documents.iter().skip(1) {
+    async fn put_more_events(&self, entry: &Entry) -> AppendResult {
+        for row in entry.rows.iter().skip(1) {
             let mut rows = RawArrayBuf::new();
-            rows.push(rows::event_row(&id, document, &self.by));
+            rows.push(&**row);
             let insert = commands::insert_command("events", rows);
             if !commands::run_write(&self.database, insert).await?.is_empty() {
                 return Err(AppendError::Conflict);

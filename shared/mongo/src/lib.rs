@@ -18,18 +18,24 @@
 mod change_stream;
 mod commands;
 mod connection;
+mod counts;
 mod documents;
 mod indexes;
 mod journal;
+mod json;
 mod known_ends;
 mod lists;
 mod log;
 mod log_reader;
+mod migration;
 mod needs_person;
 mod permits;
+mod plans;
 mod records;
 mod removal;
 mod rows;
+mod text_parts;
+mod transcripts;
 mod vectors;
 
 use std::sync::{Arc, atomic::AtomicU64};
@@ -68,15 +74,16 @@ struct CleanupCounters {
 }
 
 impl Mongo {
-    /// Connects to the store, and creates missing collections and indexes.
+    /// Connects to the store, creates missing collections and indexes, and converts a store of an
+    /// earlier layout.
     ///
     /// # Errors
     ///
-    /// If no primary answers within 5 seconds, if the server is not in a replica set, or if a newer
-    /// version of Faber wrote the store.
+    /// If no primary answers within 5 seconds, if the server is not in a replica set, if only a
+    /// newer version of Faber may use the store, or if a worker of an earlier version uses it.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let database = connection::connect(url).await?;
-        let must_fill = indexes::prepare_database(&database).await?;
+        let must_migrate = migration::prepare_database(&database).await?;
         let (hints, known_ends) = (Arc::new(Hints::default()), Arc::new(KnownEnds::default()));
         let mut tasks = JoinSet::new();
         let writer = rows::new_writer_name();
@@ -99,9 +106,10 @@ impl Mongo {
             hints,
             _tasks: tasks,
         };
-        if must_fill {
-            store.fill_after_upgrade().await?;
+        if must_migrate {
+            store.migrate().await?;
         }
+        indexes::create_indexes(&store.database).await?;
         Ok(store)
     }
 

@@ -11,13 +11,16 @@ use shared::{
     execution::ExecutionState,
     request::PLANNING_FAILURES,
     store::{
-        Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, RequestFilter,
-        StoreError,
+        Cursor, ExecutionFilter, ExecutionHead, LabelFilter, Listing, Page, PlanFilter,
+        RequestFilter, StoreError,
         backend::{search_words, skip_damaged},
     },
 };
 
 use super::{connection::to_store_error, rows};
+
+/// The field that gives lists their order.
+pub(super) const CREATED: &str = "createdAtMicros";
 
 /// Leaves out damaged items, so that one bad document does not hide the others.
 pub(super) fn skip_damaged_items<T>(
@@ -78,15 +81,14 @@ fn failed_request_stages(executions: Vec<Row>) -> Vec<Row> {
         doc! { "$lookup": { "from": from, "let": variables, "pipeline": pipeline, "as": into } }
     };
     let plans = find_first(doc! { "$expr": { "$eq": ["$requestId", "$$id"] } });
-    // An entry has no field for its kind. Its JSON begins with its time and its kind.
     let entries = [("from", Bson::MinKey), ("to", Bson::MaxKey)];
     let entries = entries.map(|(name, n)| (name.to_owned(), doc! { "r": "$_id", "n": n }.into()));
     let is_within = doc! { "$and": [
         { "$gte": ["$_id", "$$from"] },
         { "$lt": ["$_id", "$$to"] },
     ] };
-    let beginning = format!(r#"^\{{"at":-?\d+,"kind":"({})""#, PLANNING_FAILURES.join("|"));
-    let failures = find_first(doc! { "$expr": is_within, "json": { "$regex": beginning } });
+    let failures =
+        find_first(doc! { "$expr": is_within, "kind": { "$in": PLANNING_FAILURES.to_vec() } });
     let request_id = || doc! { "id": "$_id" };
     let has_execution = doc! { "executions": { "$ne": [] } };
     vec![
@@ -132,7 +134,7 @@ pub(super) fn plan_selection(filter: &PlanFilter) -> ListQuery {
     if let Some(request) = filter.request {
         matching.insert("requestId", request.to_string());
     }
-    let stages = vec![doc! { "$project": { "_id": 1, "at": 1, "version": 1 } }];
+    let stages = vec![doc! { "$project": { "_id": 1, CREATED: 1, "version": 1 } }];
     ListQuery { matching, stages }
 }
 
@@ -149,9 +151,10 @@ pub(super) fn head_selection(filter: &ExecutionFilter) -> ListQuery {
         matching.insert("planId", plan.to_string());
     }
     if filter.is_root {
-        matching.insert("parent", doc! { "$exists": false });
+        matching.insert("parentExecutionId", doc! { "$exists": false });
     }
     add_time_range(&mut matching, filter.from, filter.to);
+    add_details(&mut matching, filter);
     let tool = filter.tool.as_ref().map(|tool| {
         let same = doc! { "$eq": ["$_id", "$$plan"] };
         let pipeline = vec![
@@ -161,6 +164,35 @@ pub(super) fn head_selection(filter: &ExecutionFilter) -> ListQuery {
         join_stages("plans", doc! { "plan": "$planId" }, pipeline)
     });
     ListQuery { matching, stages: tool.unwrap_or_default() }
+}
+
+/// Selects executions by their labels, their first error and their ids.
+fn add_details(matching: &mut Row, filter: &ExecutionFilter) {
+    if !filter.labels.is_empty() {
+        let term = |LabelFilter { key, value }: &LabelFilter| match value {
+            Some(value) => rows::label_term(key, value),
+            None => key.clone(),
+        };
+        let terms: Vec<String> = filter.labels.iter().map(term).collect();
+        matching.insert("labelTerms", doc! { "$all": terms });
+    }
+    if let Some(code) = &filter.error_code {
+        matching.insert("errorCode", code);
+    }
+    if let Some(tool) = &filter.failed_tool {
+        matching.insert("failedTool", tool.as_str());
+    }
+    if let Some(words) = words_condition("$errorText", filter.error_text.as_deref()) {
+        // The index of failed executions leaves the others out.
+        if filter.error_code.is_none() {
+            matching.insert("errorCode", doc! { "$exists": true });
+        }
+        matching.insert("$expr", words);
+    }
+    if let Some(ids) = &filter.ids {
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        matching.insert("_id", doc! { "$in": ids });
+    }
 }
 
 /// Reads one page of a list, the newest first.
@@ -173,10 +205,11 @@ pub(super) async fn read_page<T>(
     let ListQuery { mut matching, stages } = query;
     if let Some(Cursor { at, id }) = &page.after {
         let at = at.timestamp_micros();
-        let older = [doc! { "at": { "$lt": at } }, doc! { "at": at, "_id": { "$lt": id } }];
+        let older = [doc! { CREATED: { "$lt": at } }, doc! { CREATED: at, "_id": { "$lt": id } }];
         matching.insert("$or", older.to_vec());
     }
-    let mut pipeline = vec![doc! { "$match": matching }, doc! { "$sort": { "at": -1, "_id": -1 } }];
+    let mut pipeline =
+        vec![doc! { "$match": matching }, doc! { "$sort": { CREATED: -1, "_id": -1 } }];
     pipeline.extend(stages);
     // One row more than the page has shows whether there is a next page.
     pipeline.push(doc! { "$limit": to_limit(page.first.saturating_add(1)) });
@@ -185,7 +218,7 @@ pub(super) async fn read_page<T>(
     rows.truncate(page.first);
     let items = skip_damaged_items(rows.iter().map(|row| {
         let id = rows::read_text(row, "_id", "a list")?;
-        let cursor = Cursor { at: rows::read_time(row, "at", id)?, id: id.to_owned() };
+        let cursor = Cursor { at: rows::read_time(row, CREATED, id)?, id: id.to_owned() };
         Ok((cursor, read(row)?))
     }))?;
     Ok(Listing { items, has_more })
@@ -193,16 +226,16 @@ pub(super) async fn read_page<T>(
 
 /// Selects documents whose query contains every word of the search.
 fn words_filter(search: Option<&str>) -> Row {
+    words_condition("$folded", search).map_or(Row::new(), |words| doc! { "$expr": words })
+}
+
+fn words_condition(field: &str, search: Option<&str>) -> Option<Row> {
     let contains = |word: String| {
-        let index = doc! { "$indexOfBytes": ["$folded", { "$literal": word }] };
+        let index = doc! { "$indexOfBytes": [field, { "$literal": word }] };
         Bson::from(doc! { "$gte": [index, 0] })
     };
     let words: Vec<Bson> = search_words(search).into_iter().map(contains).collect();
-    if words.is_empty() {
-        Row::new()
-    } else {
-        doc! { "$expr": { "$and": words } }
-    }
+    (!words.is_empty()).then(|| doc! { "$and": words })
 }
 
 fn add_time_range(matching: &mut Row, from: Option<Timestamp>, to: Option<Timestamp>) {
@@ -210,7 +243,7 @@ fn add_time_range(matching: &mut Row, from: Option<Timestamp>, to: Option<Timest
     from.map(|time| range.insert("$gte", time.timestamp_micros()));
     to.map(|time| range.insert("$lt", time.timestamp_micros()));
     if !range.is_empty() {
-        matching.insert("at", range);
+        matching.insert(CREATED, range);
     }
 }
 

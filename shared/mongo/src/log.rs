@@ -4,7 +4,7 @@
 //! process that dies in between leaves a log without its newest head, or with none. `put_head` then
 //! inserts the head, unless the log is being removed.
 //!
-//! Claims search the heads by the field `wake`. Only heads that a worker may claim have it, so the
+//! Claims search the heads by the field `wakeMicros`. Only heads that a worker may claim have it, so the
 //! index contains no other executions.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use shared::{
         Append, AppendError, Documents, ExecutionHead, HeadQuery, Hints, Inbox, Lease, Log,
         Permission, Permit, PermitAsk, Permits, Pruned, QueuePosition, SentCommand, Store,
         StoreError,
-        backend::{add_longest_due, aged_places, inbox_full_error, skip_damaged},
+        backend::{LAYOUT, add_longest_due, aged_places, inbox_full_error, skip_damaged},
     },
 };
 
@@ -30,6 +30,9 @@ use super::{
     connection::{is_duplicate_key, to_store_error},
     journal, lists, removal, rows,
 };
+
+/// The field that claims search for. Only heads of executions that a worker may claim have it.
+pub(super) const WAKE: &str = "wakeMicros";
 
 #[async_trait]
 impl Log for Mongo {
@@ -77,7 +80,7 @@ impl Log for Mongo {
         let (filter, order) = match query {
             HeadQuery::Due { now } => return self.find_due(now, most).await,
             HeadQuery::DueAfter { now, after } => {
-                (due_after_filter(now, after), doc! { "wake": 1, "_id": 1 })
+                (due_after_filter(now, after), doc! { WAKE: 1, "_id": 1 })
             }
             HeadQuery::Orphans { now } => {
                 let lost = self.find_owners_without_lease(now).await?;
@@ -89,8 +92,8 @@ impl Log for Mongo {
             HeadQuery::OwnedBy(worker) => (doc! { "owner": worker.to_string() }, doc! { "_id": 1 }),
             HeadQuery::Finished { after, until } => {
                 let (after, until) = (after.timestamp_micros(), until.timestamp_micros());
-                let between = doc! { "finishedAt": { "$gt": after, "$lte": until } };
-                (between, doc! { "finishedAt": 1, "_id": 1 })
+                let between = doc! { "finishedAtMicros": { "$gt": after, "$lte": until } };
+                (between, doc! { "finishedAtMicros": 1, "_id": 1 })
             }
         };
         let found = self.heads.find(filter).sort(order).limit(lists::to_limit(most));
@@ -104,6 +107,8 @@ impl Log for Mongo {
             "_id": lease.worker.to_string(),
             "node": lease.node,
             "until": lease.until.timestamp_micros(),
+            // A later layout may only write what all nodes can read.
+            "layout": LAYOUT.cast_signed(),
         };
         let workers = self.collection("workers");
         let put = workers.replace_one(id, row).upsert(true);
@@ -213,8 +218,8 @@ impl Mongo {
         while heads.len() < by_priority && priorities < limits::PRIORITIES {
             let Some(priority) = self.find_next_priority(last).await? else { return Ok(heads) };
             let wake = doc! { "$lte": now.timestamp_micros() };
-            let found = self.heads.find(doc! { "priority": priority.clone(), "wake": wake });
-            let found = found.sort(doc! { "wake": 1, "_id": 1 });
+            let found = self.heads.find(doc! { "priority": priority.clone(), WAKE: wake });
+            let found = found.sort(doc! { WAKE: 1, "_id": 1 });
             let found = found.limit(lists::to_limit(by_priority - heads.len())).await;
             heads.append(&mut lists::read_heads(found).await?);
             (priorities, last) = (priorities + 1, Some(priority));
@@ -285,8 +290,8 @@ impl Mongo {
     /// index. Priorities that are not numbers are left out, because their heads are damaged.
     async fn find_next_priority(&self, last: Option<Bson>) -> Result<Option<Bson>, StoreError> {
         let below = last.map_or(doc! { "$lte": f64::INFINITY }, |last| doc! { "$lt": last });
-        let next = doc! { "priority": below, "wake": { "$exists": true } };
-        let found = self.heads.find_one(next).sort(doc! { "priority": -1, "wake": 1 });
+        let next = doc! { "priority": below, WAKE: { "$exists": true } };
+        let found = self.heads.find_one(next).sort(doc! { "priority": -1, WAKE: 1 });
         let found =
             found.projection(doc! { "priority": 1 }).await.map_err(|err| to_store_error(&err))?;
         Ok(found.and_then(|mut head| head.remove("priority")))
@@ -296,12 +301,12 @@ impl Mongo {
 fn due_after_filter(now: Timestamp, after: Option<QueuePosition>) -> Row {
     let now = now.timestamp_micros();
     let Some(QueuePosition { due, execution }) = after else {
-        return doc! { "wake": { "$lte": now } };
+        return doc! { WAKE: { "$lte": now } };
     };
     let due = due.timestamp_micros();
     doc! {
-        "wake": { "$gte": due, "$lte": now },
-        "$or": [{ "wake": { "$gt": due } }, { "_id": { "$gt": execution.to_string() } }],
+        WAKE: { "$gte": due, "$lte": now },
+        "$or": [{ WAKE: { "$gt": due } }, { "_id": { "$gt": execution.to_string() } }],
     }
 }
 

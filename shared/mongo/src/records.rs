@@ -27,10 +27,13 @@ use tokio::time::timeout;
 use super::{
     Mongo,
     connection::{MAJORITY_TIMEOUT, is_duplicate_key, to_store_error},
+    json::{self, Times},
     lists, rows,
 };
 
 pub(super) const RECORDS: &str = "records";
+/// The field with the exact time of a record.
+pub(super) const AT_MICROS: &str = "atMicros";
 /// A kind with a limit is counted after so many writes.
 const WRITES_PER_COUNT: usize = 256;
 /// Records in one batch of a read, and in one removal.
@@ -249,7 +252,7 @@ impl Mongo {
         let expired = doc! { "until": { "$lte": before } };
         self.outputs.delete_many(expired).await.map_err(|err| to_store_error(&err))?;
         let mut old = kind_filter(RecordKind::Call);
-        old.insert("at", doc! { "$lt": before });
+        old.insert(AT_MICROS, doc! { "$lt": before });
         while self.remove_oldest(RecordKind::Call, old.clone(), BATCH_LEN).await? == BATCH_LEN {}
         Ok(())
     }
@@ -295,7 +298,7 @@ impl Table {
             RecordKind::Key => ("keys", "at"),
             RecordKind::SavedPlan => ("saved", "at"),
             RecordKind::Usage => ("usage", "calls"),
-            _ => (RECORDS, "at"),
+            _ => (RECORDS, AT_MICROS),
         };
         Self { name, time_field }
     }
@@ -363,11 +366,11 @@ fn record_row(record: &Record) -> Result<Row, StoreError> {
             "json": json,
         }),
         RecordKind::Key => row.extend(doc! {
-            "execution": text("execution"),
+            "executionId": text("executionId"),
             "fingerprint": text("fingerprint"),
         }),
         RecordKind::SavedPlan => {
-            row.extend(doc! { "planId": text("plan"), "at": at });
+            row.extend(doc! { "planId": text("planId"), "at": at });
             record.value.get("inputs").map(|inputs| row.insert("inputs", inputs.to_string()));
         }
         RecordKind::Usage => {
@@ -382,7 +385,11 @@ fn record_row(record: &Record) -> Result<Row, StoreError> {
                 "times": times,
             });
         }
-        _ => row.extend(doc! { "at": at, "json": json }),
+        _ => row.extend(doc! {
+            "at": rows::to_date(record.at),
+            AT_MICROS: at,
+            "value": json::Value::from_json(&json, Times::None)?.into_bson()?,
+        }),
     }
     Ok(row)
 }
@@ -408,13 +415,13 @@ fn read_record(row: &Row, kind: RecordKind) -> Result<Record, StoreError> {
     };
     let value = match kind {
         RecordKind::Key => json!({
-            "execution": rows::read_text(row, "execution", name)?,
+            "executionId": rows::read_text(row, "executionId", name)?,
             "fingerprint": rows::read_text(row, "fingerprint", name)?,
         }),
         RecordKind::SavedPlan => {
             let inputs = row.get_str("inputs").ok().map(serde_json::from_str::<Value>).transpose();
             let inputs = inputs.map_err(|err| StoreError::corrupt(name, err))?;
-            json!({ "plan": rows::read_text(row, "planId", name)?, "inputs": inputs })
+            json!({ "planId": rows::read_text(row, "planId", name)?, "inputs": inputs })
         }
         RecordKind::Usage => {
             let times = row.get_document("times").map_err(|err| StoreError::corrupt(name, err))?;
@@ -427,7 +434,11 @@ fn read_record(row: &Row, kind: RecordKind) -> Result<Record, StoreError> {
                 "times": times.collect::<BTreeMap<_, _>>(),
             })
         }
-        _ => return Record::decode(kind, name, at, rows::read_text(row, "json", name)?),
+        _ => {
+            let what = format!("{} {name}", kind.as_str());
+            let value = row.get("value").ok_or_else(|| StoreError::corrupt(&what, "no `value`"))?;
+            return Record::decode(kind, name, at, &json::bson_to_text(value, &what)?);
+        }
     };
     Ok(Record::new(kind, name, &value, at))
 }

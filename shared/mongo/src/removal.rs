@@ -25,7 +25,8 @@ use super::{
     commands::{self, Safety},
     connection::to_store_error,
     documents::transcript_range,
-    lists, records, rows,
+    lists::{self, CREATED},
+    records, rows,
 };
 
 /// Documents that are checked or removed by one command.
@@ -35,7 +36,7 @@ const ABANDONED_AFTER_MS: i64 = 60_000;
 /// Abandoned removals that one call finishes.
 const MAX_ABANDONED: i64 = 1_024;
 
-const FINISHED_STATES: [&str; 3] = ["COMPLETED", "FAILED", "CANCELLED"];
+pub(super) const FINISHED_STATES: [&str; 3] = ["COMPLETED", "FAILED", "CANCELLED"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -114,20 +115,20 @@ impl Mongo {
         most: usize,
     ) -> Result<Vec<Row>, StoreError> {
         let before = doc! { "$lt": before.timestamp_micros() };
-        let fields = doc! { "_id": 1, "parent": 1, "subPlans": 1 };
+        let fields = doc! { "_id": 1, "parentExecutionId": 1, "subPlans": 1 };
         let found = match kind {
             Kind::Executions => {
                 let finished = doc! {
-                    "finishedAt": before,
+                    "finishedAtMicros": before,
                     "owner": { "$exists": false },
                     "state": { "$in": FINISHED_STATES.to_vec() },
                 };
-                let old = self.heads.find(finished).sort(doc! { "finishedAt": 1, "_id": 1 });
+                let old = self.heads.find(finished).sort(doc! { "finishedAtMicros": 1, "_id": 1 });
                 old.projection(fields).await
             }
             Kind::Plans | Kind::Requests => {
                 let all = self.collection(kind.collection());
-                let old = all.find(doc! { "at": before }).sort(doc! { "at": 1, "_id": 1 });
+                let old = all.find(doc! { CREATED: before }).sort(doc! { CREATED: 1, "_id": 1 });
                 old.projection(fields).await
             }
         };
@@ -188,7 +189,7 @@ impl Mongo {
         if kind == Kind::Executions {
             // The idempotency keys are removed before the head, because an idempotency key must not
             // name an execution that is gone.
-            self.remove_where("keys", vec![doc! { "execution": { "$in": ids } }]).await?;
+            self.remove_where("keys", vec![doc! { "executionId": { "$in": ids } }]).await?;
         }
         self.remove_where(kind.collection(), vec![doc! { "_id": { "$in": ids } }]).await?;
         self.finish_removal(kind, ids).await
@@ -262,7 +263,7 @@ impl Mongo {
 /// Returns the id that decides whether the document is kept: the parent of an execution, otherwise
 /// the document's own id.
 fn reason_id(kind: Kind, row: &Row) -> String {
-    let field = if kind == Kind::Executions { "parent" } else { "_id" };
+    let field = if kind == Kind::Executions { "parentExecutionId" } else { "_id" };
     row.get_str(field).unwrap_or_default().to_owned()
 }
 

@@ -9,11 +9,12 @@ use shared::{
     limits,
     store::{
         Append, ExecutionHead, Hints, Lease, Permission, Permit, PermitAsk, RecordKind,
-        SentCommand, WriteCondition,
+        SentCommand, WriteCondition, backend::LAYOUT,
     },
 };
 
 use super::{
+    counts::{self, CountChanges},
     permits,
     records::{self, RecordRow, WriteCounts},
     removal::Removal,
@@ -123,7 +124,7 @@ impl Change {
             Self::PutHead(head) => {
                 // Without a log, the execution was removed.
                 if let Some(log) = logs.find_log(connection, head.execution)? {
-                    rows::put_head(connection, log.number, head)?;
+                    logs.put_head(connection, log.number, head)?;
                 }
             }
             Self::PutLease(lease) => put_lease(connection, lease)?,
@@ -158,13 +159,14 @@ impl Change {
 
 /// Also removes leases and cached outputs that expired long ago.
 fn put_lease(connection: &Connection, lease: &Lease) -> rusqlite::Result<()> {
-    let sql = "INSERT OR REPLACE INTO workers VALUES (?1, ?2, ?3)";
+    let sql =
+        "INSERT OR REPLACE INTO workers (worker, node, until, layout) VALUES (?1, ?2, ?3, ?4)";
     let until = lease.until.timestamp_micros();
-    let row = params![lease.worker.to_string(), lease.node, until];
+    let row = params![lease.worker.to_string(), lease.node, until, LAYOUT];
     connection.prepare_cached(sql)?.execute(row)?;
     let long_ago = until.saturating_sub(KEEP_EXPIRED_MICROS);
     let sql = "DELETE FROM workers WHERE until < ?1
-        AND NOT EXISTS (SELECT 1 FROM heads WHERE owner = worker)";
+        AND NOT EXISTS (SELECT 1 FROM executions WHERE owner = worker)";
     if connection.prepare_cached(sql)?.execute([long_ago])? > 0 {
         permits::remove_permits_of_unknown_workers(connection)?;
     }
@@ -183,8 +185,8 @@ fn remove_workers(connection: &Connection, workers: &[WorkerId]) -> rusqlite::Re
 }
 
 fn send_command(connection: &Connection, command: &SentCommand) -> rusqlite::Result<Answer> {
-    let sql = "INSERT OR IGNORE INTO inbox (id, execution, json) SELECT ?1, ?2, ?3
-        WHERE (SELECT count(*) FROM (SELECT 1 FROM inbox WHERE execution = ?2 LIMIT ?4)) < ?4";
+    let sql = "INSERT OR IGNORE INTO inbox (id, executionId, json) SELECT ?1, ?2, ?3
+        WHERE (SELECT count(*) FROM (SELECT 1 FROM inbox WHERE executionId = ?2 LIMIT ?4)) < ?4";
     let json = serde_json::to_string(command).expect("commands are JSON");
     let (id, execution) = (command.id.to_string(), command.execution.to_string());
     let row = params![id, execution, json, limits::INBOX_COMMANDS.cast_signed()];
@@ -196,7 +198,8 @@ fn send_command(connection: &Connection, command: &SentCommand) -> rusqlite::Res
 }
 
 fn put_request(connection: &Connection, row: &[&dyn rusqlite::ToSql]) -> rusqlite::Result<Answer> {
-    let sql = "INSERT OR IGNORE INTO requests VALUES (?1, ?2, ?3, ?4)";
+    let sql = "INSERT OR IGNORE INTO requests (requestId, createdAt, query, folded)
+        VALUES (?1, ?2, ?3, ?4)";
     let inserted = connection.prepare_cached(sql)?.execute(row)?;
     Ok(if inserted == 0 { Answer::Taken } else { Answer::Done })
 }
@@ -206,7 +209,7 @@ fn add_transcript(
     request: RequestId,
     entries: &[String],
 ) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO transcripts (request, json) VALUES (?1, ?2)";
+    let sql = "INSERT INTO transcripts (requestId, json) VALUES (?1, ?2)";
     let mut insert = connection.prepare_cached(sql)?;
     let request = request.to_string();
     entries.iter().try_for_each(|json| insert.execute(params![request, json]).map(drop))
@@ -222,7 +225,8 @@ fn remove_commands(connection: &Connection, commands: &[CommandId]) -> rusqlite:
 
 fn put_plan(connection: &Connection, plan: &PlanRow) -> rusqlite::Result<Answer> {
     let PlanRow { id, request, version, created_at, folded, json, tools, sub_plans } = plan;
-    let sql = "INSERT OR IGNORE INTO plans VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let sql = "INSERT OR IGNORE INTO plans (planId, requestId, version, createdAt, folded, json)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     let row = params![id, request, version, created_at, folded, json];
     if connection.prepare_cached(sql)?.execute(row)? == 0 {
         return Ok(Answer::Taken);
@@ -239,6 +243,8 @@ fn put_plan(connection: &Connection, plan: &PlanRow) -> rusqlite::Result<Answer>
 pub(super) struct LogCache {
     logs: BTreeMap<ExecutionId, LogEnd>,
     record_counts: WriteCounts,
+    /// Changes of counts in the current transaction.
+    counts: CountChanges,
     /// SQLite's `data_version` for which the cache is right.
     data_version: Option<i64>,
 }
@@ -265,10 +271,35 @@ impl LogCache {
     /// Call it after a transaction was rolled back, because the cache has its changes.
     pub(super) fn clear(&mut self) {
         self.logs.clear();
+        self.counts.clear();
     }
 
     pub(super) fn remove_log(&mut self, id: ExecutionId) {
         self.logs.remove(&id);
+    }
+
+    /// Writes the changes of counts. Call it at the end of each transaction.
+    pub(super) fn write_counts(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        self.counts.write(connection)
+    }
+
+    /// Removes an execution from the counts. Call it before its head is removed.
+    pub(super) fn uncount(&mut self, connection: &Connection, log: i64) -> rusqlite::Result<()> {
+        self.counts.remove(counts::find_counted(connection, log)?);
+        Ok(())
+    }
+
+    fn put_head(
+        &mut self,
+        connection: &Connection,
+        log: i64,
+        head: &ExecutionHead,
+    ) -> rusqlite::Result<()> {
+        let before = counts::find_counted(connection, log)?;
+        if rows::put_head(connection, log, head)? {
+            self.counts.replace(before, head);
+        }
+        Ok(())
     }
 
     fn append(&mut self, connection: &Connection, append: &Append) -> rusqlite::Result<Answer> {
@@ -294,7 +325,7 @@ impl LogCache {
             ])?;
         }
         if let Some(head) = &append.head {
-            rows::put_head(connection, log.number, head)?;
+            self.put_head(connection, log.number, head)?;
         }
         remove_commands(connection, &append.heard)?;
         if append.head.as_ref().is_some_and(|head| head.state.is_finished()) {
@@ -321,7 +352,7 @@ impl LogCache {
             return Ok(Some(*log));
         }
         let sql = "SELECT number, COALESCE((SELECT first + len - 1 FROM events WHERE log = number
-                   ORDER BY first DESC LIMIT 1), 0) FROM logs WHERE execution = ?1";
+                   ORDER BY first DESC LIMIT 1), 0) FROM logs WHERE executionId = ?1";
         let log = |row: &rusqlite::Row<'_>| {
             let end: i64 = row.get(1)?;
             Ok(LogEnd { number: row.get(0)?, end: Seq(end.cast_unsigned()) })
@@ -337,7 +368,7 @@ impl LogCache {
         if let Some(log) = self.find_log(connection, id)? {
             return Ok(log);
         }
-        let sql = "INSERT INTO logs (execution) VALUES (?1)";
+        let sql = "INSERT INTO logs (executionId) VALUES (?1)";
         let number = connection.prepare_cached(sql)?.insert([id.to_string()])?;
         let log = LogEnd { number, end: Seq::START };
         self.insert_log(id, log);

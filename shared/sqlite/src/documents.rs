@@ -9,14 +9,16 @@ use shared::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Documents, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, PlanVersion,
-        RequestFilter, StoreError,
+        CountQuery, Documents, ExecutionCount, ExecutionFilter, ExecutionHead, Listing, Page,
+        PlanFilter, PlanVersion, RequestFilter, StoreError,
         backend::{Cached, fold_case, searched_tools},
         sub_plans,
     },
 };
 
-use super::{Answer, Change, Sqlite, change::PlanRow, connection::to_store_error, lists, rows};
+use super::{
+    Answer, Change, Sqlite, change::PlanRow, connection::to_store_error, counts, lists, rows,
+};
 
 #[async_trait]
 impl Documents for Sqlite {
@@ -33,7 +35,7 @@ impl Documents for Sqlite {
     async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
         self.readers
             .read(move |connection| {
-                let sql = "SELECT id, created_at, query FROM requests WHERE id = ?1";
+                let sql = "SELECT requestId, createdAt, query FROM requests WHERE requestId = ?1";
                 rows::find_row(connection, sql, [id.to_string()], lists::read_request)
             })
             .await
@@ -121,8 +123,8 @@ impl Documents for Sqlite {
         self.readers
             .read(move |connection| {
                 let sql = format!(
-                    "SELECT {} FROM heads WHERE number =
-                     (SELECT number FROM logs WHERE execution = ?1)",
+                    "SELECT {} FROM executions WHERE number =
+                     (SELECT number FROM logs WHERE executionId = ?1)",
                     rows::HEAD_COLUMNS
                 );
                 rows::find_row(connection, &sql, [id.to_string()], rows::read_head)
@@ -138,6 +140,26 @@ impl Documents for Sqlite {
         let (filter, page) = (filter.clone(), page.clone());
         self.readers.read(move |connection| lists::list_heads(connection, &filter, &page)).await
     }
+
+    async fn count_executions(&self, query: &CountQuery) -> Result<Vec<ExecutionCount>, StoreError> {
+        let query = query.clone();
+        self.readers.read(move |connection| counts::count_executions(connection, &query)).await
+    }
+
+    async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {
+        let filter = filter.clone();
+        self.readers.read(move |connection| counts::count_heads(connection, &filter)).await
+    }
+
+    async fn count_requests(&self, filter: &RequestFilter) -> Result<u64, StoreError> {
+        let filter = filter.clone();
+        self.readers.read(move |connection| lists::count_requests(connection, &filter)).await
+    }
+
+    async fn count_plans(&self, filter: &PlanFilter) -> Result<u64, StoreError> {
+        let filter = filter.clone();
+        self.readers.read(move |connection| lists::count_plans(connection, &filter)).await
+    }
 }
 
 fn check_not_taken(answer: &Answer) -> Result<(), StoreError> {
@@ -151,7 +173,7 @@ fn read_transcript(
 ) -> Result<Vec<TranscriptEntry>, StoreError> {
     // The inner query skips known entries in the index, without reading them.
     let sql = "SELECT json FROM transcripts WHERE n IN (SELECT n FROM transcripts \
-               WHERE request = ?1 ORDER BY n LIMIT -1 OFFSET ?2) ORDER BY n";
+               WHERE requestId = ?1 ORDER BY n LIMIT -1 OFFSET ?2) ORDER BY n";
     let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;
     let mut found = statement.query(params![id, known]).map_err(|err| to_store_error(&err))?;
     let mut entries = Vec::new();
@@ -163,8 +185,11 @@ fn read_transcript(
 }
 
 /// Returns a plan and the length of its JSON.
-fn find_plan(connection: &Connection, id: &str) -> Result<Option<(Arc<Plan>, usize)>, StoreError> {
-    let sql = "SELECT json FROM plans WHERE id = ?1";
+pub(super) fn find_plan(
+    connection: &Connection,
+    id: &str,
+) -> Result<Option<(Arc<Plan>, usize)>, StoreError> {
+    let sql = "SELECT json FROM plans WHERE planId = ?1";
     let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;
     let json = statement.query_row([id], |row| row.get::<_, String>(0)).optional();
     let json = json.map_err(|err| match to_store_error(&err) {
@@ -177,6 +202,6 @@ fn find_plan(connection: &Connection, id: &str) -> Result<Option<(Arc<Plan>, usi
 }
 
 fn has_plan(connection: &Connection, id: &str) -> Result<bool, StoreError> {
-    let found = connection.prepare_cached("SELECT 1 FROM plans WHERE id = ?1");
+    let found = connection.prepare_cached("SELECT 1 FROM plans WHERE planId = ?1");
     found.and_then(|mut statement| statement.exists([id])).map_err(|err| to_store_error(&err))
 }

@@ -16,10 +16,12 @@
 
 mod change;
 mod connection;
+mod counts;
 mod documents;
 mod identity;
 mod lists;
 mod log;
+mod migration;
 mod permits;
 mod readers;
 mod records;
@@ -69,18 +71,20 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the store in the file at `path`, or creates the file.
+    /// Opens the store in the file at `path`, or creates the file. Converts a file of an earlier
+    /// layout, which can take minutes.
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened or written, is no store, or was written by a newer version.
-    /// Also if its folder does not exist, because that is more likely a typing error.
+    /// If the file cannot be opened or written, is no store, may be used by a newer version only, or
+    /// is to be upgraded while a worker of an earlier version uses it. Also if its folder does not exist, because that is more likely a typing error.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         connection::create_file(path)?;
         let mut identity = FileIdentity::of(path);
         let connection = connection::open_writer(path)?;
         let locks = Arc::new(WorkerLocks::new(add_suffix(path, "-workers")));
-        schema::prepare_schema(&connection, path, |worker| locks.is_alive(worker))?;
+        schema::prepare_schema(&connection, path, || locks.has_any_alive())?;
+        counts::prepare_counts(&connection)?;
         let time = time::open_clock(&connection, || locks.has_any_alive());
         let hints = Arc::new(Hints::default());
         identity.add_wal();

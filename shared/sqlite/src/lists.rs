@@ -14,26 +14,20 @@ use shared::{
 
 use super::{connection::to_store_error, rows};
 
-/// Selects the heads of executions that need a person.
-const NEEDING_PERSON: &str = "SELECT heads.number FROM needs_person AS need CROSS JOIN heads
-    ON heads.number = need.number AND heads.seq = need.seq";
+pub(super) use self::heads::head_query;
 
-/// Selects the same heads, and those of their ancestors.
-const NEEDING_PERSON_OR_ANCESTOR: &str = "WITH RECURSIVE above (number) AS (
-    SELECT heads.number FROM needs_person AS need CROSS JOIN heads
-        ON heads.number = need.number AND heads.seq = need.seq
-    UNION SELECT logs.number FROM above CROSS JOIN heads ON heads.number = above.number
-        CROSS JOIN logs ON logs.execution = heads.parent
-    ) SELECT number FROM above";
+mod heads;
 
-struct Query {
-    sql: String,
-    values: Vec<Value>,
+pub(super) struct Query {
+    pub(super) sql: String,
+    pub(super) values: Vec<Value>,
+    /// The column with the time of the list's order.
+    created_at: &'static str,
 }
 
 impl Query {
     fn new(select: &str) -> Self {
-        Self { sql: format!("{select} WHERE TRUE"), values: Vec::new() }
+        Self { sql: format!("{select} WHERE TRUE"), values: Vec::new(), created_at: "createdAt" }
     }
 
     /// Adds a condition with one `?`. Does nothing if there is no value for it.
@@ -45,8 +39,26 @@ impl Query {
     }
 
     fn add_time_range(&mut self, from: Option<Timestamp>, to: Option<Timestamp>) {
-        self.add_condition("created_at >= ?", from.map(|time| time.timestamp_micros()));
-        self.add_condition("created_at < ?", to.map(|time| time.timestamp_micros()));
+        let created_at = self.created_at;
+        let from = from.map(|time| time.timestamp_micros());
+        self.add_condition(&format!("{created_at} >= ?"), from);
+        let to = to.map(|time| time.timestamp_micros());
+        self.add_condition(&format!("{created_at} < ?"), to);
+    }
+
+    /// Selects rows that were created in a range of time, in microseconds.
+    pub(super) fn add_range(&mut self, range: Option<(i64, i64)>) {
+        let created_at = self.created_at;
+        self.add_condition(&format!("{created_at} >= ?"), range.map(|(from, _)| from));
+        self.add_condition(&format!("{created_at} < ?"), range.map(|(_, to)| to));
+    }
+
+    /// Counts the selected rows. The query must select `count(*)`.
+    fn count(self, connection: &Connection) -> Result<u64, StoreError> {
+        let mut statement = connection.prepare(&self.sql).map_err(|err| to_store_error(&err))?;
+        let values = rusqlite::params_from_iter(self.values);
+        let count = statement.query_row(values, |row| row.get::<_, i64>(0));
+        count.map(i64::unsigned_abs).map_err(|err| to_store_error(&err))
     }
 
     /// Selects rows whose query contains every word of the search.
@@ -65,10 +77,10 @@ impl Query {
         read: impl Fn(&Row<'_>) -> Result<(Cursor, T), StoreError>,
     ) -> Result<Listing<T>, StoreError> {
         if let Some(Cursor { at, id: last }) = &page.after {
-            self.sql.extend([" AND (created_at, ", id, ") < (?, ?)"]);
+            self.sql.extend([" AND (", self.created_at, ", ", id, ") < (?, ?)"]);
             self.values.extend([at.timestamp_micros().into(), last.clone().into()]);
         }
-        self.sql.extend([" ORDER BY created_at DESC, ", id, " DESC LIMIT ?"]);
+        self.sql.extend([" ORDER BY ", self.created_at, " DESC, ", id, " DESC LIMIT ?"]);
         // One row more than the page has shows whether there is a next page.
         let most = i64::try_from(page.first).unwrap_or(i64::MAX).saturating_add(1);
         self.values.push(most.into());
@@ -92,26 +104,37 @@ pub(super) fn list_requests(
     filter: &RequestFilter,
     page: &Page,
 ) -> Result<Listing<Request>, StoreError> {
-    let mut query = Query::new("SELECT id, created_at, query FROM requests");
+    let query = request_query("requestId, createdAt, query", filter);
+    query.read_page(connection, "requestId", page, |row| {
+        let request = read_request(row)?;
+        Ok((Cursor { at: request.created_at, id: request.id.to_string() }, request))
+    })
+}
+
+pub(super) fn count_requests(
+    connection: &Connection,
+    filter: &RequestFilter,
+) -> Result<u64, StoreError> {
+    request_query("count(*)", filter).count(connection)
+}
+
+fn request_query(columns: &str, filter: &RequestFilter) -> Query {
+    let mut query = Query::new(&format!("SELECT {columns} FROM requests"));
     query.add_words(filter.search.as_deref());
     query.add_time_range(filter.from, filter.to);
-    let has_state =
-        "EXISTS (SELECT 1 FROM heads WHERE heads.request = requests.id AND heads.state = ?)";
+    let has_state = "EXISTS (SELECT 1 FROM executions AS run
+        WHERE run.requestId = requests.requestId AND run.state = ?)";
     let condition = match filter.state {
         Some(ExecutionState::Failed) => format!("({has_state} OR {})", planning_failed_condition()),
         _ => has_state.to_owned(),
     };
     query.add_condition(&condition, filter.state.map(|state| state.as_str().to_owned()));
     if let Some(wanted) = filter.needs_person {
-        let needing = "SELECT heads.request FROM needs_person AS need CROSS JOIN heads
-            ON heads.number = need.number AND heads.seq = need.seq";
+        let needing = "SELECT run.requestId FROM executions AS run WHERE run.needsPerson";
         let operator = if wanted { "IN" } else { "NOT IN" };
-        query.sql.extend([" AND id ", operator, " (", needing, ")"]);
+        query.sql.extend([" AND requestId ", operator, " (", needing, ")"]);
     }
-    query.read_page(connection, "id", page, |row| {
-        let request = read_request(row)?;
-        Ok((Cursor { at: request.created_at, id: request.id.to_string() }, request))
-    })
+    query
 }
 
 fn planning_failed_condition() -> String {
@@ -119,8 +142,9 @@ fn planning_failed_condition() -> String {
     // A damaged entry must not fail the list.
     let kind = "CASE WHEN json_valid(json) THEN json ->> '$.kind' END";
     format!(
-        "NOT EXISTS (SELECT 1 FROM plans WHERE plans.request = requests.id) AND EXISTS \
-         (SELECT 1 FROM transcripts WHERE transcripts.request = requests.id AND {kind} IN ({kinds}))"
+        "NOT EXISTS (SELECT 1 FROM plans WHERE plans.requestId = requests.requestId) AND EXISTS \
+         (SELECT 1 FROM transcripts WHERE transcripts.requestId = requests.requestId \
+         AND {kind} IN ({kinds}))"
     )
 }
 
@@ -129,10 +153,8 @@ pub(super) fn list_plans(
     filter: &PlanFilter,
     page: &Page,
 ) -> Result<Listing<PlanVersion>, StoreError> {
-    let mut query = Query::new("SELECT id, created_at, version FROM plans");
-    query.add_condition("request = ?", filter.request.map(|id| id.to_string()));
-    query.add_words(filter.search.as_deref());
-    query.read_page(connection, "id", page, |row| {
+    let query = plan_query("planId, createdAt, version", filter);
+    query.read_page(connection, "planId", page, |row| {
         let id: String = rows::read_column(row, 0, "a plan")?;
         let at = rows::to_time(rows::read_column(row, 1, &id)?, &id)?;
         let plan =
@@ -141,46 +163,33 @@ pub(super) fn list_plans(
     })
 }
 
+pub(super) fn count_plans(
+    connection: &Connection,
+    filter: &PlanFilter,
+) -> Result<u64, StoreError> {
+    plan_query("count(*)", filter).count(connection)
+}
+
+fn plan_query(columns: &str, filter: &PlanFilter) -> Query {
+    let mut query = Query::new(&format!("SELECT {columns} FROM plans"));
+    query.add_condition("requestId = ?", filter.request.map(|id| id.to_string()));
+    query.add_words(filter.search.as_deref());
+    query
+}
+
 pub(super) fn list_heads(
     connection: &Connection,
     filter: &ExecutionFilter,
     page: &Page,
 ) -> Result<Listing<ExecutionHead>, StoreError> {
-    let needing = if filter.is_root { NEEDING_PERSON_OR_ANCESTOR } else { NEEDING_PERSON };
-    let from = match filter.needs_person {
-        // Few executions need a person, so the search begins with them.
-        Some(true) => format!("({needing}) AS needing CROSS JOIN heads USING (number)"),
-        _ => "heads".to_owned(),
-    };
-    let mut query = Query::new(&format!("SELECT {} FROM {from}", rows::HEAD_COLUMNS));
-    if filter.needs_person == Some(false) {
-        query.sql.extend([" AND number NOT IN (", needing, ")"]);
-    }
-    query.add_condition("request = ?", filter.request.map(|id| id.to_string()));
-    query.add_condition("plan = ?", filter.plan.map(|id| id.to_string()));
-    if filter.is_root {
-        query.sql.push_str(" AND parent IS NULL");
-    }
-    query.add_time_range(filter.from, filter.to);
-    match filter.states.as_slice() {
-        [] => (),
-        [one] => query.add_condition("state = ?", Some(one.as_str().to_owned())),
-        // `+state` makes SQLite use the index by time, which has the order of the list. Otherwise
-        // it would use the index by state and sort the rows of all states.
-        many => {
-            let words: Vec<_> = many.iter().map(|state| format!("'{}'", state.as_str())).collect();
-            query.sql.extend([" AND +state IN (", &words.join(", "), ")"]);
-        }
-    }
-    let uses = "EXISTS (SELECT 1 FROM plan_tools WHERE plan_tools.plan = heads.plan AND tool = ?)";
-    query.add_condition(uses, filter.tool.as_ref().map(|tool| tool.as_str().to_owned()));
-    query.read_page(connection, "execution", page, |row| {
+    let query = head_query(connection, rows::HEAD_COLUMNS, filter)?;
+    query.read_page(connection, "executions.executionId", page, |row| {
         let head = rows::read_head(row)?;
         Ok((Cursor { at: head.created_at, id: head.execution.to_string() }, head))
     })
 }
 
-/// Reads a row with the columns `id`, `created_at` and `query`.
+/// Reads a row with the columns `requestId`, `createdAt` and `query`.
 pub(super) fn read_request(row: &Row<'_>) -> Result<Request, StoreError> {
     let id: String = rows::read_column(row, 0, "a request")?;
     let created_at = rows::to_time(rows::read_column(row, 1, &id)?, &id)?;

@@ -222,14 +222,14 @@ impl Sqlite {
     }
 }
 
-fn read_events(
+pub(super) fn read_events(
     connection: &Connection,
     id: ExecutionId,
     after: Seq,
 ) -> Result<Vec<RecordedEvent>, StoreError> {
     // Starts at the last document that begins at or before the next position.
     let sql = "SELECT first, len, json FROM logs JOIN events ON log = number
-        WHERE execution = ?1 AND first >= COALESCE((SELECT max(first) FROM events
+        WHERE executionId = ?1 AND first >= COALESCE((SELECT max(first) FROM events
         WHERE log = number AND first <= ?2), 0) ORDER BY first";
     let mut assembly = Assembly::new(id, after);
     let mut statement = connection.prepare_cached(sql).map_err(|err| to_store_error(&err))?;
@@ -269,8 +269,8 @@ fn find_heads(
                 None => (i64::MIN, String::new()),
             };
             let condition = format!(
-                "INDEXED BY heads_queue WHERE {} AND (due, execution) > (?1, ?2) AND due <= ?3
-                 ORDER BY due, execution LIMIT ?4",
+                "INDEXED BY heads_queue WHERE {} AND (dueAt, executionId) > (?1, ?2) AND dueAt <= ?3
+                 ORDER BY dueAt, executionId LIMIT ?4",
                 rows::IS_CLAIMABLE
             );
             let values = params![due, id, now.timestamp_micros(), to_limit(most)];
@@ -278,9 +278,9 @@ fn find_heads(
         }
         HeadQuery::OwnedBy(worker) => find_owned(connection, &worker.to_string(), most),
         HeadQuery::Finished { after, until } => {
-            let condition = "INDEXED BY heads_finished WHERE finished_at IS NOT NULL
-                 AND finished_at > ?1 AND finished_at <= ?2
-                 ORDER BY finished_at, execution LIMIT ?3";
+            let condition = "INDEXED BY heads_finished WHERE finishedAt IS NOT NULL
+                 AND finishedAt > ?1 AND finishedAt <= ?2
+                 ORDER BY finishedAt, executionId LIMIT ?3";
             let (after, until) = (after.timestamp_micros(), until.timestamp_micros());
             list_heads_where(connection, condition, params![after, until, to_limit(most)])
         }
@@ -297,8 +297,8 @@ fn find_due(
     most: usize,
 ) -> Result<Vec<ExecutionHead>, StoreError> {
     let by_priority = format!(
-        "INDEXED BY heads_due WHERE {} AND priority = ?1 AND due <= ?2
-         ORDER BY due, execution LIMIT ?3",
+        "INDEXED BY heads_due WHERE {} AND priority = ?1 AND dueAt <= ?2
+         ORDER BY dueAt, executionId LIMIT ?3",
         rows::IS_CLAIMABLE
     );
     let prioritized = most - aged_places(most);
@@ -323,7 +323,7 @@ fn list_heads_where(
     condition: &str,
     values: &[&dyn ToSql],
 ) -> Result<Vec<ExecutionHead>, StoreError> {
-    let sql = format!("SELECT {} FROM heads {condition}", rows::HEAD_COLUMNS);
+    let sql = format!("SELECT {} FROM executions {condition}", rows::HEAD_COLUMNS);
     rows::list_rows(connection, &sql, values, rows::read_head)
 }
 
@@ -331,7 +331,7 @@ fn list_heads_where(
 /// index.
 fn find_next_priority(connection: &Connection, last: i64) -> rusqlite::Result<Option<i64>> {
     let sql = format!(
-        "SELECT priority FROM heads INDEXED BY heads_due WHERE {} AND priority < ?1
+        "SELECT priority FROM executions INDEXED BY heads_due WHERE {} AND priority < ?1
          ORDER BY priority DESC LIMIT 1",
         rows::IS_CLAIMABLE
     );
@@ -368,7 +368,7 @@ fn find_owned(
     owner: &str,
     most: usize,
 ) -> Result<Vec<ExecutionHead>, StoreError> {
-    let condition = "INDEXED BY heads_owner WHERE owner = ?1 ORDER BY execution LIMIT ?2";
+    let condition = "INDEXED BY heads_owner WHERE owner = ?1 ORDER BY executionId LIMIT ?2";
     list_heads_where(connection, condition, params![owner, to_limit(most)])
 }
 
@@ -381,7 +381,7 @@ fn find_leases(connection: &Connection) -> rusqlite::Result<BTreeMap<String, i64
 
 /// Returns the owners of executions, with one access to the index for each.
 fn find_owners(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let sql = "SELECT owner FROM heads INDEXED BY heads_owner
+    let sql = "SELECT owner FROM executions INDEXED BY heads_owner
         WHERE owner IS NOT NULL AND owner > ?1 ORDER BY owner LIMIT 1";
     let mut statement = connection.prepare_cached(sql)?;
     let mut owners: Vec<String> = Vec::new();
@@ -401,7 +401,7 @@ fn read_commands(
 ) -> Result<Vec<SentCommand>, StoreError> {
     let (sql, of) = match of {
         Some(of) => {
-            ("SELECT id, json FROM inbox WHERE execution = ?1 ORDER BY arrival", of.to_string())
+            ("SELECT id, json FROM inbox WHERE executionId = ?1 ORDER BY arrival", of.to_string())
         }
         None => ("SELECT id, json FROM inbox WHERE ?1 = '' ORDER BY arrival", String::new()),
     };

@@ -12,21 +12,21 @@ use super::{change::LogCache, connection::to_store_error, permits, records};
 pub(super) const BATCH_LEN: usize = 32;
 
 /// Selects finished executions without an owner and without an unfinished parent.
-const OLD_EXECUTIONS: &str = "SELECT execution FROM heads INDEXED BY heads_finished
-    WHERE finished_at IS NOT NULL AND finished_at < ?1 AND owner IS NULL
+const OLD_EXECUTIONS: &str = "SELECT executionId FROM executions INDEXED BY heads_finished
+    WHERE finishedAt IS NOT NULL AND finishedAt < ?1 AND owner IS NULL
     AND state IN ('COMPLETED', 'FAILED', 'CANCELLED')
-    AND NOT EXISTS (SELECT 1 FROM logs JOIN heads AS above ON above.number = logs.number
-        WHERE logs.execution = heads.parent
+    AND NOT EXISTS (SELECT 1 FROM logs JOIN executions AS above ON above.number = logs.number
+        WHERE logs.executionId = executions.parentExecutionId
         AND above.state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))";
 /// Selects plans without executions, names and plans that contain them.
-const OLD_PLANS: &str = "SELECT id FROM plans WHERE created_at < ?1
-    AND NOT EXISTS (SELECT 1 FROM heads WHERE plan = plans.id)
-    AND NOT EXISTS (SELECT 1 FROM saved WHERE plan = plans.id)
-    AND NOT EXISTS (SELECT 1 FROM plan_parts WHERE part = plans.id)";
+const OLD_PLANS: &str = "SELECT planId FROM plans WHERE createdAt < ?1
+    AND NOT EXISTS (SELECT 1 FROM executions WHERE planId = plans.planId)
+    AND NOT EXISTS (SELECT 1 FROM saved WHERE planId = plans.planId)
+    AND NOT EXISTS (SELECT 1 FROM plan_parts WHERE subPlanId = plans.planId)";
 /// Selects requests without plans and executions.
-const OLD_REQUESTS: &str = "SELECT id FROM requests WHERE created_at < ?1
-    AND NOT EXISTS (SELECT 1 FROM plans WHERE request = requests.id)
-    AND NOT EXISTS (SELECT 1 FROM heads WHERE request = requests.id)";
+const OLD_REQUESTS: &str = "SELECT requestId FROM requests WHERE createdAt < ?1
+    AND NOT EXISTS (SELECT 1 FROM plans WHERE requestId = requests.requestId)
+    AND NOT EXISTS (SELECT 1 FROM executions WHERE requestId = requests.requestId)";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -48,9 +48,9 @@ pub(super) enum Removal {
 impl Kind {
     fn to_sql(self, condition: &str) -> String {
         let (select, order) = match self {
-            Self::Executions => (OLD_EXECUTIONS, "finished_at, execution"),
-            Self::Plans => (OLD_PLANS, "created_at, id"),
-            Self::Requests => (OLD_REQUESTS, "created_at, id"),
+            Self::Executions => (OLD_EXECUTIONS, "finishedAt, executionId"),
+            Self::Plans => (OLD_PLANS, "createdAt, planId"),
+            Self::Requests => (OLD_REQUESTS, "createdAt, requestId"),
         };
         format!("{select} {condition} ORDER BY {order}")
     }
@@ -75,8 +75,11 @@ impl Kind {
 
     fn is_unused(self, connection: &Connection, before: i64, id: &str) -> rusqlite::Result<bool> {
         let condition = match self {
-            Self::Executions => "AND heads.number = (SELECT number FROM logs WHERE execution = ?2)",
-            Self::Plans | Self::Requests => "AND id = ?2",
+            Self::Executions => {
+                "AND executions.number = (SELECT number FROM logs WHERE executionId = ?2)"
+            }
+            Self::Plans => "AND planId = ?2",
+            Self::Requests => "AND requestId = ?2",
         };
         let sql = self.to_sql(condition).replace("INDEXED BY heads_finished", "");
         connection.prepare_cached(&sql)?.exists(params![before, id])
@@ -105,17 +108,17 @@ impl Removal {
                     connection,
                     id,
                     &[
-                        "DELETE FROM plans WHERE id = ?1",
-                        "DELETE FROM plan_tools WHERE plan = ?1",
-                        "DELETE FROM plan_parts WHERE plan = ?1",
+                        "DELETE FROM plans WHERE planId = ?1",
+                        "DELETE FROM plan_tools WHERE planId = ?1",
+                        "DELETE FROM plan_parts WHERE planId = ?1",
                     ],
                 )?,
                 Kind::Requests => run_deletes(
                     connection,
                     id,
                     &[
-                        "DELETE FROM requests WHERE id = ?1",
-                        "DELETE FROM transcripts WHERE request = ?1",
+                        "DELETE FROM requests WHERE requestId = ?1",
+                        "DELETE FROM transcripts WHERE requestId = ?1",
                     ],
                 )?,
             }
@@ -130,19 +133,27 @@ fn remove_execution(
     logs: &mut LogCache,
     id: &str,
 ) -> rusqlite::Result<()> {
-    let sql = "SELECT number FROM logs WHERE execution = ?1";
+    let sql = "SELECT number FROM logs WHERE executionId = ?1";
     let number: Option<i64> =
         connection.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional()?;
-    for sql in ["DELETE FROM events WHERE log = ?1", "DELETE FROM heads WHERE number = ?1"] {
+    if let Some(number) = number {
+        logs.uncount(connection, number)?;
+    }
+    for sql in [
+        "DELETE FROM events WHERE log = ?1",
+        "DELETE FROM executions WHERE number = ?1",
+        "DELETE FROM execution_labels WHERE number = ?1",
+        "DELETE FROM error_texts WHERE rowid = ?1",
+    ] {
         connection.prepare_cached(sql)?.execute([number])?;
     }
     run_deletes(
         connection,
         id,
         &[
-            "DELETE FROM logs WHERE execution = ?1",
-            "DELETE FROM inbox WHERE execution = ?1",
-            "DELETE FROM keys WHERE execution = ?1",
+            "DELETE FROM logs WHERE executionId = ?1",
+            "DELETE FROM inbox WHERE executionId = ?1",
+            "DELETE FROM keys WHERE executionId = ?1",
             // Names of settlements begin with the execution's id and `/`. `0` is the next
             // character.
             "DELETE FROM records WHERE kind = 'settlement' AND name > ?1 || '/' AND name < ?1 || '0'",
@@ -168,7 +179,7 @@ fn remove_expired(connection: &Connection, before: Timestamp) -> rusqlite::Resul
 /// Returns `true` if one of the plans has sub-plans, which are unused after the plan is removed.
 pub(super) fn have_sub_plans(connection: &Connection, ids: &[String]) -> Result<bool, StoreError> {
     let find = || -> rusqlite::Result<bool> {
-        let sql = "SELECT 1 FROM plan_parts WHERE plan = ?1";
+        let sql = "SELECT 1 FROM plan_parts WHERE planId = ?1";
         let mut statement = connection.prepare_cached(sql)?;
         ids.iter().try_fold(false, |found, id| Ok(found || statement.exists([id])?))
     };

@@ -6,32 +6,48 @@ use rusqlite::{Connection, Params, Row, params, types::FromSql};
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
-    id::{Epoch, Seq},
-    store::{ExecutionHead, StoreError, backend::skip_damaged},
+    id::{Epoch, Seq, ToolName},
+    store::{ExecutionHead, HeadError, Labels, StoreError, backend::skip_damaged},
+    tool::ErrorCode,
 };
 
 use super::connection::to_store_error;
 
 /// The columns that [`read_head`] expects, in its order.
-pub(super) const HEAD_COLUMNS: &str = "execution, request, plan, state, created_at, heads.seq, epoch, owner, due, priority, finished_at, parent,
-    EXISTS (SELECT 1 FROM needs_person AS need WHERE need.number = heads.number AND need.seq = heads.seq)";
+pub(super) const HEAD_COLUMNS: &str = "executions.executionId, requestId, planId, state,
+    executions.createdAt, seq, epoch, owner, dueAt, priority, finishedAt, parentExecutionId,
+    needsPerson, startedAt, query, stepsDone, stepsTotal, errorCode, failedTool, errorMessage,
+    dryRun, labels";
 
 /// Selects heads that a worker may claim, now or later. The partial indexes have the same
 /// condition.
-pub(super) const IS_CLAIMABLE: &str = "owner IS NULL AND due IS NOT NULL
+pub(super) const IS_CLAIMABLE: &str = "owner IS NULL AND dueAt IS NOT NULL
     AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')";
 
 /// Inserts or updates a head. Keeps a stored head that is newer. Columns that never change, such as
 /// the plan, are not updated.
+const PUT_HEAD: &str = "INSERT INTO executions (number, executionId, requestId, planId, state,
+        createdAt, seq, epoch, owner, dueAt, priority, finishedAt, parentExecutionId, needsPerson,
+        startedAt, query, stepsDone, stepsTotal, errorCode, failedTool, errorMessage, dryRun, labels)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
+        ?20, ?21, ?22, ?23)
+    ON CONFLICT (number) DO UPDATE SET state = excluded.state, seq = excluded.seq,
+        epoch = excluded.epoch, owner = excluded.owner, dueAt = excluded.dueAt,
+        priority = excluded.priority, finishedAt = excluded.finishedAt,
+        needsPerson = excluded.needsPerson, startedAt = excluded.startedAt,
+        stepsDone = excluded.stepsDone, errorCode = excluded.errorCode,
+        failedTool = excluded.failedTool, errorMessage = excluded.errorMessage
+    WHERE seq <= excluded.seq";
+
+/// Returns `false` if the stored head is newer.
 pub(super) fn put_head(
     connection: &Connection,
     log: i64,
     head: &ExecutionHead,
-) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO heads VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
-        ON CONFLICT (number) DO UPDATE SET state = excluded.state, seq = excluded.seq,
-        epoch = excluded.epoch, owner = excluded.owner, due = excluded.due,
-        priority = excluded.priority, finished_at = excluded.finished_at WHERE seq <= excluded.seq";
+) -> rusqlite::Result<bool> {
+    let error = head.error.as_ref();
+    let labels = (!head.labels.is_empty())
+        .then(|| serde_json::to_string(&head.labels).expect("labels are JSON"));
     let row = params![
         log,
         head.execution.to_string(),
@@ -46,16 +62,49 @@ pub(super) fn put_head(
         head.priority,
         head.finished_at.map(|time| time.timestamp_micros()),
         head.parent.map(|parent| parent.to_string()),
+        head.needs_person,
+        head.started_at.map(|time| time.timestamp_micros()),
+        &*head.query,
+        head.steps_done,
+        head.steps_total,
+        error.map(|error| error.code.as_str()),
+        error.and_then(|error| error.tool.as_ref()).map(ToolName::as_str),
+        error.map(|error| &*error.message),
+        head.is_dry_run,
+        labels,
     ];
-    if connection.prepare_cached(sql)?.execute(row)? == 0 {
+    if connection.prepare_cached(PUT_HEAD)?.execute(row)? == 0 {
+        return Ok(false);
+    }
+    if let Some(error) = error {
+        put_error_text(connection, log, error)?;
+    }
+    if !head.labels.is_empty() {
+        put_labels(connection, log, head)?;
+    }
+    Ok(true)
+}
+
+/// Adds the first error of an execution to the index for searches. It nearly never changes.
+fn put_error_text(connection: &Connection, log: i64, error: &HeadError) -> rusqlite::Result<()> {
+    let text = error.folded_text();
+    let sql = "SELECT 1 FROM executions WHERE number = ?1 AND errorText = ?2";
+    if connection.prepare_cached(sql)?.exists(params![log, text])? {
         return Ok(());
     }
-    if head.needs_person {
-        let sql = "INSERT OR REPLACE INTO needs_person VALUES (?1, ?2)";
-        return connection.prepare_cached(sql)?.execute([log, head.seq.0.cast_signed()]).map(drop);
-    }
-    let sql = "DELETE FROM needs_person WHERE number = ?1";
-    connection.prepare_cached(sql)?.execute([log]).map(drop)
+    let sql = "INSERT OR REPLACE INTO error_texts (rowid, text) VALUES (?1, ?2)";
+    connection.prepare_cached(sql)?.execute(params![log, text])?;
+    let sql = "UPDATE executions SET errorText = ?2 WHERE number = ?1";
+    connection.prepare_cached(sql)?.execute(params![log, text]).map(drop)
+}
+
+fn put_labels(connection: &Connection, log: i64, head: &ExecutionHead) -> rusqlite::Result<()> {
+    let sql = "INSERT OR IGNORE INTO execution_labels VALUES (?1, ?2, ?3, ?4, ?5)";
+    let mut insert = connection.prepare_cached(sql)?;
+    let (at, id) = (head.created_at.timestamp_micros(), head.execution.to_string());
+    head.labels
+        .iter()
+        .try_for_each(|(key, value)| insert.execute(params![key, value, at, id, log]).map(drop))
 }
 
 pub(super) fn read_head(row: &Row<'_>) -> Result<ExecutionHead, StoreError> {
@@ -64,6 +113,9 @@ pub(super) fn read_head(row: &Row<'_>) -> Result<ExecutionHead, StoreError> {
     let due: Option<i64> = read_column(row, 8, &id)?;
     let finished_at: Option<i64> = read_column(row, 10, &id)?;
     let parent: Option<String> = read_column(row, 11, &id)?;
+    let started_at: Option<i64> = read_column(row, 13, &id)?;
+    let labels: Option<String> = read_column(row, 21, &id)?;
+    let labels = labels.map_or(Ok(Labels::new()), |labels| serde_json::from_str(&labels));
     let read_count =
         |index| Ok(u64::try_from(read_column::<i64>(row, index, &id)?).unwrap_or_default());
     Ok(ExecutionHead {
@@ -80,7 +132,25 @@ pub(super) fn read_head(row: &Row<'_>) -> Result<ExecutionHead, StoreError> {
         finished_at: finished_at.map(|time| to_time(time, &id)).transpose()?,
         parent: parent.map(|parent| parse(&parent, &id)).transpose()?,
         needs_person: read_column(row, 12, &id)?,
+        started_at: started_at.map(|time| to_time(time, &id)).transpose()?,
+        query: read_text(row, 14, &id)?.into(),
+        steps_done: read_column(row, 15, &id)?,
+        steps_total: read_column(row, 16, &id)?,
+        error: read_error(row, &id)?,
+        labels: labels.map_err(|err| StoreError::corrupt(&id, err))?,
+        is_dry_run: read_column(row, 20, &id)?,
     })
+}
+
+fn read_error(row: &Row<'_>, id: &str) -> Result<Option<HeadError>, StoreError> {
+    let Some(code) = read_column::<Option<String>>(row, 17, id)? else { return Ok(None) };
+    let tool: Option<String> = read_column(row, 18, id)?;
+    let message: Option<String> = read_column(row, 19, id)?;
+    Ok(Some(HeadError {
+        code: ErrorCode::custom(code),
+        tool: tool.map(|tool| parse(&tool, id)).transpose()?,
+        message: message.unwrap_or_default().into(),
+    }))
 }
 
 /// Reads all rows that a query finds, without the damaged ones.

@@ -1,6 +1,7 @@
-//! Creates the tables, and brings a file of an older schema version up to date.
+//! Creates the tables, and upgrades those of an earlier layout. [`migration`] converts their rows.
 //!
-//! People can read the tables: ids and JSON are text, and times are microseconds since 1970. The
+//! People can read the tables: ids and JSON are text, and times are microseconds since 1970. Names
+//! of columns are those of the API. The
 //! view `history` shows event logs with the ids of their executions.
 //!
 //! Each log also has a number, because numbers make appends fast. Logs that grow at the same time
@@ -10,12 +11,12 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension};
-use shared::{id::WorkerId, store::StoreError};
+use shared::store::{
+    StoreError,
+    backend::{LAYOUT, OLDEST_LAYOUT, check_layout, store_in_use_error},
+};
 
-use super::connection::to_store_error;
-
-/// The schema version that this program writes, and the newest that it reads.
-const SCHEMA_VERSION: u32 = 5;
+use super::{connection::to_store_error, migration};
 
 /// Creates version 1. Do not change it: new files get version 1 and then all upgrades, as old files
 /// do.
@@ -152,107 +153,140 @@ INSERT INTO meta SELECT 'old_workers', COALESCE(group_concat(worker, ' '), '') F
     HAVING EXISTS (SELECT 1 FROM heads);
 ";
 
-const UPGRADES: [&str; SCHEMA_VERSION as usize] =
-    [CREATE_VERSION_1, UPGRADE_TO_2, UPGRADE_TO_3, UPGRADE_TO_4, UPGRADE_TO_5];
+/// Gives tables and columns the names of the API, and heads the columns for lists and counts. No
+/// process of an earlier version has the file open, so columns may change.
+const UPGRADE_TO_6: &str = "
+DROP VIEW history;
+DROP TRIGGER heads_removed;
+ALTER TABLE logs RENAME COLUMN execution TO executionId;
+CREATE VIEW history AS
+    SELECT executionId, first, len, json FROM events JOIN logs ON number = log ORDER BY id;
 
-/// Finds the executions that need a person. A step, item or compensation waits if its last event is
-/// `step_waiting`. Parses only logs that contain such an event, because parsing is slow.
-///
-/// The search only reads, so that other processes can write during it.
-const FILL_NEEDS_PERSON: &str = "
-CREATE TEMP TABLE needing AS SELECT number, seq FROM heads
-WHERE state IN ('PAUSED', 'WAITING', 'IN_PROGRESS')
-AND NOT EXISTS (SELECT 1 FROM needs_person AS need
-    WHERE need.number = heads.number AND need.seq = heads.seq)
-AND (state = 'PAUSED' OR EXISTS (
-    SELECT 1 FROM (
-        SELECT max(events.first + event.key), event.value ->> '$.type' AS last
-        FROM events, json_each(CASE WHEN json_valid(events.json) THEN events.json ELSE '[]' END)
-            AS event
-        WHERE log = heads.number AND EXISTS (SELECT 1 FROM events
-            WHERE log = heads.number AND instr(json, '\"type\":\"step_waiting\"'))
-        AND event.value ->> '$.step' IS NOT NULL
-        GROUP BY event.value ->> '$.step', event.value ->> '$.part'
-    ) WHERE last = 'step_waiting'));
-INSERT OR REPLACE INTO needs_person SELECT heads.number, heads.seq FROM needing CROSS JOIN heads
-    ON heads.number = needing.number AND heads.seq = needing.seq;
-DROP TABLE needing;
+ALTER TABLE heads RENAME TO executions;
+ALTER TABLE executions RENAME COLUMN execution TO executionId;
+ALTER TABLE executions RENAME COLUMN request TO requestId;
+ALTER TABLE executions RENAME COLUMN plan TO planId;
+ALTER TABLE executions RENAME COLUMN created_at TO createdAt;
+ALTER TABLE executions RENAME COLUMN due TO dueAt;
+ALTER TABLE executions RENAME COLUMN finished_at TO finishedAt;
+ALTER TABLE executions RENAME COLUMN parent TO parentExecutionId;
+ALTER TABLE executions ADD COLUMN needsPerson INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE executions ADD COLUMN startedAt INTEGER;
+ALTER TABLE executions ADD COLUMN query TEXT NOT NULL DEFAULT '';
+ALTER TABLE executions ADD COLUMN stepsDone INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE executions ADD COLUMN stepsTotal INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE executions ADD COLUMN errorCode TEXT;
+ALTER TABLE executions ADD COLUMN failedTool TEXT;
+ALTER TABLE executions ADD COLUMN errorMessage TEXT;
+ALTER TABLE executions ADD COLUMN errorText TEXT;
+ALTER TABLE executions ADD COLUMN dryRun INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE executions ADD COLUMN labels TEXT;
+UPDATE executions SET needsPerson = 1 WHERE state = 'PAUSED' OR EXISTS (SELECT 1 FROM needs_person AS need
+    WHERE need.number = executions.number AND need.seq = executions.seq);
+DROP TABLE needs_person;
+DELETE FROM meta WHERE name = 'old_workers';
+CREATE INDEX executions_person ON executions (createdAt, executionId) WHERE needsPerson;
+CREATE INDEX executions_error ON executions (errorCode, createdAt, executionId)
+    WHERE errorCode IS NOT NULL;
+CREATE INDEX executions_failed ON executions (createdAt, executionId) WHERE errorCode IS NOT NULL;
+CREATE INDEX executions_failed_tool ON executions (failedTool, createdAt, executionId)
+    WHERE failedTool IS NOT NULL;
+
+-- Labels of executions, in the order of lists.
+CREATE TABLE execution_labels (
+    key TEXT NOT NULL, value TEXT NOT NULL, createdAt INTEGER NOT NULL, executionId TEXT NOT NULL,
+    number INTEGER NOT NULL, PRIMARY KEY (key, value, createdAt, executionId)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX execution_labels_number ON execution_labels (number);
+CREATE INDEX execution_labels_key ON execution_labels (key, createdAt, executionId);
+
+-- Three-letter parts of code and message of first errors, for the search in errors.
+CREATE VIRTUAL TABLE error_texts USING fts5 (
+    text, content='', contentless_delete=1, detail=none, tokenize='trigram'
+);
+
+ALTER TABLE workers ADD COLUMN layout INTEGER;
+ALTER TABLE inbox RENAME COLUMN execution TO executionId;
+ALTER TABLE requests RENAME COLUMN id TO requestId;
+ALTER TABLE requests RENAME COLUMN created_at TO createdAt;
+ALTER TABLE plans RENAME COLUMN id TO planId;
+ALTER TABLE plans RENAME COLUMN request TO requestId;
+ALTER TABLE plans RENAME COLUMN created_at TO createdAt;
+ALTER TABLE plan_tools RENAME COLUMN plan TO planId;
+ALTER TABLE plan_tools RENAME COLUMN tool TO toolName;
+ALTER TABLE plan_parts RENAME COLUMN plan TO planId;
+ALTER TABLE plan_parts RENAME COLUMN part TO subPlanId;
+ALTER TABLE transcripts RENAME COLUMN request TO requestId;
+ALTER TABLE keys RENAME COLUMN execution TO executionId;
+ALTER TABLE saved RENAME COLUMN plan TO planId;
 ";
 
-/// Creates or upgrades the tables, and rejects a newer version. `is_alive` returns `true` if a
-/// worker's process runs.
+const UPGRADES: [&str; LAYOUT as usize] =
+    [CREATE_VERSION_1, UPGRADE_TO_2, UPGRADE_TO_3, UPGRADE_TO_4, UPGRADE_TO_5, UPGRADE_TO_6];
+
+/// Creates or upgrades the tables, and refuses a file that only a newer version may use.
+///
+/// `has_live_worker` returns `true` if a worker's process runs. An upgrade is refused then.
 pub(super) fn prepare_schema(
     connection: &Connection,
     path: &Path,
-    is_alive: impl Fn(WorkerId) -> bool,
+    has_live_worker: impl Fn() -> bool,
 ) -> Result<(), StoreError> {
-    create_tables(connection, path)?;
-    if let Err(err) = fill_after_upgrade(connection, is_alive) {
-        let err = to_store_error(&err);
-        tracing::warn!(%err, "lists of executions that need a person are incomplete until the next start");
+    let found = find_version(connection, path)?;
+    let is_empty = found.is_none();
+    let version = found.unwrap_or_default();
+    if version < LAYOUT {
+        // A process that upgraded the file a moment ago may have started a worker.
+        let is_in_use = !is_empty && has_live_worker();
+        if is_in_use && find_version(connection, path)?.unwrap_or_default() < LAYOUT {
+            return Err(store_in_use_error("a worker on this machine"));
+        }
+        upgrade(connection, path)?;
     }
-    Ok(())
+    migration::migrate(connection)
 }
 
-fn create_tables(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let found = match find_version(connection).map_err(|err| to_store_error(&err))? {
-        Some(found) if found == SCHEMA_VERSION.to_string() => return Ok(()),
-        Some(found) => found,
-        None => "0".to_owned(),
-    };
-    let why = |_| StoreError::corrupt(path.display(), format!("schema version `{found}`"));
-    match found.parse::<u32>().map_err(why)? {
-        0..SCHEMA_VERSION => upgrade(connection).map_err(|err| to_store_error(&err)),
-        found => Err(StoreError::TooNew { found, known: SCHEMA_VERSION }),
-    }
-}
-
-fn find_version(connection: &Connection) -> rusqlite::Result<Option<String>> {
-    let has_meta = "SELECT 1 FROM sqlite_master WHERE name = 'meta'";
-    if !connection.prepare(has_meta)?.exists([])? {
+/// Returns the layout of the file, or `None` if it is empty.
+fn find_version(connection: &Connection, path: &Path) -> Result<Option<u32>, StoreError> {
+    let has_meta =
+        || connection.prepare("SELECT 1 FROM sqlite_master WHERE name = 'meta'")?.exists([]);
+    if !has_meta().map_err(|err| to_store_error(&err))? {
         return Ok(None);
     }
-    let version = "SELECT value FROM meta WHERE name = 'schema_version'";
-    connection.query_row(version, [], |row| row.get(0)).optional()
+    let find = |name: &str| -> Result<Option<u32>, StoreError> {
+        let sql = "SELECT value FROM meta WHERE name = ?1";
+        let found = connection.query_row(sql, [name], |row| row.get::<_, String>(0)).optional();
+        let found = found.map_err(|err| to_store_error(&err))?;
+        let damaged = |value: &String| {
+            StoreError::corrupt(path.display(), format!("schema version `{value}`"))
+        };
+        found.map(|value| value.parse().map_err(|_| damaged(&value))).transpose()
+    };
+    let Some(version) = find("schema_version")? else { return Ok(None) };
+    check_layout(version, find("oldest_version")?)?;
+    Ok(Some(version))
 }
 
-/// Runs all missing upgrades in one transaction.
-fn upgrade(connection: &Connection) -> rusqlite::Result<()> {
-    connection.execute_batch("BEGIN IMMEDIATE")?;
-    let upgraded = find_version(connection).and_then(|found| {
-        let version = found.map_or(Some(0), |version| version.parse().ok());
-        match version.and_then(|version: usize| UPGRADES.get(version..)) {
-            // Another process did the upgrade at the same time.
-            None | Some([]) => Ok(()),
-            Some(missing) => run_upgrades(connection, missing),
+/// Runs all missing upgrades in one transaction, and notes that rows must be converted.
+fn upgrade(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let run = |sql: &str| connection.execute_batch(sql).map_err(|err| to_store_error(&err));
+    run("BEGIN IMMEDIATE")?;
+    let upgraded = find_version(connection, path).and_then(|found| {
+        let missing = UPGRADES.get(found.unwrap_or_default() as usize..).unwrap_or_default();
+        // Another process may have done the upgrade at the same time.
+        if missing.is_empty() {
+            return Ok(());
         }
+        missing.iter().try_for_each(|sql| run(sql))?;
+        let set = |name: &str, value: &str| {
+            let sql = "INSERT OR REPLACE INTO meta VALUES (?1, ?2)";
+            let written = connection.execute(sql, [name, value]);
+            written.map_err(|err| to_store_error(&err)).map(drop)
+        };
+        set("schema_version", &LAYOUT.to_string())?;
+        set("oldest_version", &OLDEST_LAYOUT.to_string())?;
+        if found.is_some() { set(migration::PROGRESS, migration::START) } else { Ok(()) }
     });
-    let ended = connection.execute_batch(if upgraded.is_ok() { "COMMIT" } else { "ROLLBACK" });
+    let ended = run(if upgraded.is_ok() { "COMMIT" } else { "ROLLBACK" });
     upgraded.and(ended)
-}
-
-fn run_upgrades(connection: &Connection, upgrades: &[&str]) -> rusqlite::Result<()> {
-    upgrades.iter().try_for_each(|sql| connection.execute_batch(sql))?;
-    let version = "INSERT OR REPLACE INTO meta VALUES ('schema_version', ?1)";
-    connection.execute(version, [SCHEMA_VERSION.to_string()]).map(drop)
-}
-
-/// Finds executions that need a person after an upgrade. Runs at each start until no worker of the
-/// older version is alive, because such workers write heads without this mark.
-fn fill_after_upgrade(
-    connection: &Connection,
-    is_alive: impl Fn(WorkerId) -> bool,
-) -> rusqlite::Result<()> {
-    let sql = "SELECT value FROM meta WHERE name = 'old_workers'";
-    let found = connection.query_row(sql, [], |row| row.get::<_, String>(0)).optional()?;
-    let Some(workers) = found else { return Ok(()) };
-    let mut workers = workers.split(' ').filter_map(|worker| worker.parse().ok());
-    // The workers are checked before the search, because a worker that ends during it may have
-    // written a head that the search missed.
-    let is_last_search = !workers.any(is_alive);
-    connection.execute_batch(FILL_NEEDS_PERSON)?;
-    if is_last_search {
-        connection.execute("DELETE FROM meta WHERE name = 'old_workers'", [])?;
-    }
-    Ok(())
 }

@@ -59,8 +59,9 @@ fn shorten_future_waits(connection: &Connection, now: i64) -> rusqlite::Result<(
     let free = super::rows::IS_CLAIMABLE;
     let last_event = "SELECT CASE WHEN json_valid(json) THEN json ->> '$[#-1].at' END FROM events
         WHERE log = number ORDER BY first DESC LIMIT 1";
-    let sql =
-        format!("UPDATE heads SET due = ?1 WHERE {free} AND due > ?1 AND ({last_event}) > ?2");
+    let sql = format!(
+        "UPDATE executions SET dueAt = ?1 WHERE {free} AND dueAt > ?1 AND ({last_event}) > ?2"
+    );
     let executions = connection.execute(&sql, [now, now + TOLERANCE_MICROS])?;
     // Otherwise these rates would allow no call until that time.
     connection.execute("DELETE FROM rates WHERE next > ?1", [now])?;
@@ -103,7 +104,7 @@ mod tests {
 
     fn open_in_memory() -> Connection {
         let connection = Connection::open_in_memory().unwrap();
-        super::super::schema::prepare_schema(&connection, "a file".as_ref(), |_| false).unwrap();
+        super::super::schema::prepare_schema(&connection, "a file".as_ref(), || false).unwrap();
         connection
     }
 
@@ -117,7 +118,9 @@ mod tests {
             let sql = "INSERT INTO events (log, first, len, json) VALUES (?1, 1, 2, ?2)";
             connection.execute(sql, params![number, event]).unwrap();
             let sql =
-                "INSERT INTO heads VALUES (?1, ?1, '', '', ?2, 0, 2, 0, ?3, ?4, 0, NULL, NULL)";
+                "INSERT INTO executions (number, executionId, requestId, planId, state, createdAt,
+                 seq, epoch, owner, dueAt, priority)
+                 VALUES (?1, ?1, '', '', ?2, 0, 2, 0, ?3, ?4, 0)";
             connection.execute(sql, params![number, state, owner, due]).unwrap();
         };
         let (later, ahead) = (now + hour, now + 10 * hour);
@@ -129,7 +132,8 @@ mod tests {
         put(6, "COMPLETED", ahead, None, None);
         connection.execute("INSERT INTO rates VALUES ('a', ?1, '')", [ahead]).unwrap();
         let due = || {
-            let mut heads = connection.prepare("SELECT due FROM heads ORDER BY number").unwrap();
+            let mut heads =
+                connection.prepare("SELECT dueAt FROM executions ORDER BY number").unwrap();
             let due = heads.query_map([], |row| row.get::<_, Option<i64>>(0)).unwrap();
             due.collect::<Result<Vec<_>, _>>().unwrap()
         };

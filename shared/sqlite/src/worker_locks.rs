@@ -65,13 +65,6 @@ impl WorkerLocks {
         is_dead
     }
 
-    /// Returns `true` if a process holds the worker's lock. Leaves the file alone, because the file
-    /// of a dead worker tells others that its executions are free.
-    pub(super) fn is_alive(&self, worker: WorkerId) -> bool {
-        let file = OpenOptions::new().write(true).open(self.path(worker));
-        file.is_ok_and(|file| file.try_lock().is_err())
-    }
-
     pub(super) fn has_any_alive(&self) -> bool {
         let Ok(files) = fs::read_dir(&self.folder) else { return false };
         files.flatten().any(|file| {

@@ -218,6 +218,7 @@ impl WriterThread {
                 Err(err) => return Err(err),
             });
         }
+        self.logs.write_counts(&self.connection)?;
         Ok(answers)
     }
 
@@ -248,7 +249,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{connection, schema};
+    use crate::{connection, counts, schema};
 
     /// Starts the writer of a new file. `prepare` may change its connection first.
     fn start_writer(prepare: impl FnOnce(&Connection)) -> (TempDir, Writer) {
@@ -257,7 +258,8 @@ mod tests {
         connection::create_file(&path).unwrap();
         let mut identity = FileIdentity::of(&path);
         let connection = connection::open_writer(&path).unwrap();
-        schema::prepare_schema(&connection, &path, |_| false).unwrap();
+        schema::prepare_schema(&connection, &path, || false).unwrap();
+        counts::prepare_counts(&connection).unwrap();
         identity.add_wal();
         prepare(&connection);
         (folder, Writer::start(connection, identity, Arc::default()).unwrap())

@@ -62,9 +62,10 @@ impl Settlement {
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallPlace {
+    #[serde(rename = "stepId", alias = "step")]
     pub step: StepId,
     /// The item of the step's list.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, rename = "index", alias = "item", skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
     /// The place in the child execution, if the step executes a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,7 @@
 use crate::{
     clock::Timestamp,
     event::Claimed,
-    id::{Seq, Task},
+    id::{Seq, StepNumber, Task},
     tool::ToolError,
 };
 
@@ -27,6 +27,8 @@ pub struct History {
     pub takeovers: Vec<Takeover>,
     /// The first request to cancel, with its reason.
     pub cancelled: Option<(Occurrence, Option<String>)>,
+    /// The first failure of a step, an item, or the execution as a whole. Heads show it.
+    pub first_error: Option<Box<FirstError>>,
     /// The failure of the execution as a whole.
     pub failed: Option<(Occurrence, ToolError)>,
     /// The time when the deadline passed.
@@ -37,6 +39,15 @@ pub struct History {
     pub shortened: Option<(Occurrence, u64)>,
     /// The last event.
     pub last: Option<Occurrence>,
+}
+
+/// The first failure of an execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstError {
+    /// The step that failed. `None` if the execution failed as a whole.
+    pub step: Option<StepNumber>,
+    /// The error, with the code and the message.
+    pub error: ToolError,
 }
 
 /// A claim by another worker while calls were running.
@@ -55,6 +66,10 @@ pub struct Takeover {
 }
 
 impl History {
+    pub(super) fn add_error(&mut self, step: Option<StepNumber>, error: &ToolError) {
+        self.first_error.get_or_insert_with(|| Box::new(FirstError { step, error: error.clone() }));
+    }
+
     pub(super) fn add_takeover(&mut self, takeover: Takeover) {
         if self.takeovers.len() < MAX_TAKEOVERS && !takeover.interrupted.is_empty() {
             self.takeovers.push(takeover);

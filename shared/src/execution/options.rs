@@ -11,22 +11,23 @@ use crate::{clock::Timestamp, limits, plan::StepPolicy, tool::Effect};
 /// Options of an execution.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExecutionOptions {
     pub mode: ExecutionMode,
     /// The maximum number of steps that run at the same time, in parallel mode.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "max_parallel", skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
     /// The execution's deadline, in milliseconds after its start.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "deadline_ms", skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
     /// `true` fails a step if a template has no value. By default the called tool's effect decides.
     ///
     /// Logs of earlier versions left `false` out, so these logs now follow the effect.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "strict_templates", skip_serializing_if = "Option::is_none")]
     pub strict_templates: Option<bool>,
     /// The earliest time at which a step starts.
     #[serde(
+        alias = "start_at",
         skip_serializing_if = "Option::is_none",
         with = "chrono::serde::ts_microseconds_option"
     )]
@@ -38,10 +39,10 @@ pub struct ExecutionOptions {
     #[serde(skip_serializing_if = "is_default")]
     pub input: Arc<Value>,
     /// `true` undoes successful steps if the execution does not succeed.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(alias = "compensate_on_failure", skip_serializing_if = "is_default")]
     pub compensate_on_failure: bool,
     /// `true` checks everything and calls nothing.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(alias = "dry_run", skip_serializing_if = "is_default")]
     pub dry_run: bool,
     #[serde(skip_serializing_if = "is_default")]
     pub replans: ReplanOptions,

@@ -21,6 +21,7 @@ pub const REPLAN: &str = "flow.replan";
 #[serde(default, deny_unknown_fields)]
 pub struct ReplanOptions {
     /// `true` replans after a failure, too, and not only if a step asks for it.
+    #[serde(rename = "afterFailure", alias = "after_failure")]
     pub after_failure: bool,
     /// The number of replans that are left.
     pub left: u32,

@@ -227,6 +227,11 @@ impl Execution {
         self.commands.contains(&command)
     }
 
+    /// Returns the number of steps that are finished, in any way.
+    pub fn finished_steps(&self) -> usize {
+        self.finished_steps
+    }
+
     /// Counts the steps by state.
     pub fn count_steps(&self) -> StepCounts {
         let mut tally = StepCounts { total: self.steps.len(), ..StepCounts::default() };

@@ -10,26 +10,29 @@ use crate::{limits, tool::Effect};
 /// Retries, timeouts and error handling of a step.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepPolicy {
     pub effect: Effect,
     /// The time limit of one attempt, in milliseconds.
+    #[serde(alias = "timeout_ms")]
     pub timeout_ms: u64,
     pub retry: RetryPolicy,
+    #[serde(alias = "on_error")]
     pub on_error: OnError,
     /// `true` if a person must approve the step before it starts.
+    #[serde(alias = "requires_approval")]
     pub requires_approval: bool,
     /// The longest time without progress in one attempt, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "idle_timeout_ms", skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
     /// The time for which a result may be reused from the cache, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "cache_ttl_ms", skip_serializing_if = "Option::is_none")]
     pub cache_ttl_ms: Option<u64>,
     /// The maximum number of items that run at the same time.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "max_parallel", skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
     /// Overrides the execution's option: `true` fails the step if a reference has no value.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "strict_templates", skip_serializing_if = "Option::is_none")]
     pub strict_templates: Option<bool>,
 }
 

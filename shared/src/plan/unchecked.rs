@@ -32,17 +32,19 @@ pub struct UncheckedPlan {
 /// A step as stores keep it and as the compiler proposes it.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UncheckedStep {
+    #[serde(rename = "stepId", alias = "id")]
     pub id: StepId,
+    #[serde(rename = "toolName", alias = "tool")]
     pub tool: ToolName,
     /// The parameters as they were written.
     pub parameters: Arc<Value>,
     /// The steps that must finish before this one starts, including the ones read by its templates.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, alias = "depends_on", skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<StepId>,
     /// Pairs of an output path and the variable that it fills.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, alias = "output_mapping", skip_serializing_if = "Vec::is_empty")]
     pub output_mapping: Vec<(String, String)>,
     pub policy: StepPolicy,
     /// The plan that the step executes. The tool's name is then the author's name for that plan.
@@ -55,7 +57,7 @@ pub struct UncheckedStep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// The template of the list to repeat the step for, as written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "for_each", skip_serializing_if = "Option::is_none")]
     pub for_each: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compensate: Option<Box<UncheckedCompensation>>,
@@ -66,6 +68,7 @@ pub struct UncheckedStep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UncheckedCompensation {
+    #[serde(rename = "toolName", alias = "tool")]
     pub tool: ToolName,
     pub parameters: Arc<Value>,
     pub policy: StepPolicy,

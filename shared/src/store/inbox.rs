@@ -16,6 +16,7 @@ use crate::{
 pub struct SentCommand {
     /// The command's id. It prevents a second effect of the same command.
     pub id: CommandId,
+    #[serde(rename = "executionId", alias = "execution")]
     pub execution: ExecutionId,
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub at: Timestamp,
@@ -35,9 +36,15 @@ pub enum Command {
     Pause,
     Resume,
     Approve {
+        #[serde(rename = "stepId", alias = "step")]
         step: StepId,
         /// The item of the step's list. `None` means all waiting items.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            rename = "index",
+            alias = "item",
+            skip_serializing_if = "Option::is_none"
+        )]
         item: Option<u32>,
         /// Set to approve, clear to reject.
         approved: bool,
@@ -45,9 +52,15 @@ pub enum Command {
     },
     /// Settle a waiting step whose call has an unknown outcome.
     Settle {
+        #[serde(rename = "stepId", alias = "step")]
         step: StepId,
         /// The item of the step's list. `None` means the step itself.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            rename = "index",
+            alias = "item",
+            skip_serializing_if = "Option::is_none"
+        )]
         item: Option<u32>,
         #[serde(flatten)]
         decision: Settlement,
@@ -58,6 +71,7 @@ pub enum Command {
     },
     /// A child execution has finished, so the parent should read its result.
     ChildEnded {
+        #[serde(rename = "childExecutionId", alias = "child")]
         child: ExecutionId,
     },
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::{ExecutionHead, HeadError, search::search_words};
 use crate::{
     clock::Timestamp,
     execution::ExecutionState,
@@ -43,6 +44,48 @@ pub struct ExecutionFilter {
     /// If children are left out ([`is_root`](Self::is_root)), an execution needs a person if one of
     /// its descendants does. Otherwise the descendant itself is in the list, and only it counts.
     pub needs_person: Option<bool>,
+    /// Has all of these labels.
+    pub labels: Vec<LabelFilter>,
+    /// Its first error has this code.
+    pub error_code: Option<String>,
+    /// Its first error is that of a step with this tool (`set.name`).
+    pub failed_tool: Option<ToolName>,
+    /// Words of the code and the message of its first error. Case is ignored.
+    pub error_text: Option<String>,
+    /// Is one of these. `Some` of an empty list finds nothing.
+    pub ids: Option<Vec<ExecutionId>>,
+}
+
+/// Selects executions that have a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelFilter {
+    pub key: String,
+    /// `None` means any value.
+    pub value: Option<String>,
+}
+
+impl ExecutionFilter {
+    /// Returns `true` if a head has the labels, the error and an id of the filter. The other fields
+    /// are not compared.
+    pub fn matches_details(&self, head: &ExecutionHead) -> bool {
+        let has_label = |label: &LabelFilter| {
+            let found = head.labels.get(&label.key);
+            found.is_some_and(|found| label.value.as_ref().is_none_or(|value| value == found))
+        };
+        let error = head.error.as_ref();
+        let has_code = |code: &String| error.is_some_and(|error| error.code.as_str() == code);
+        let has_tool = |tool| error.is_some_and(|error| error.tool.as_ref() == Some(tool));
+        let words = search_words(self.error_text.as_deref());
+        let has_words = || {
+            let text = error.map(HeadError::folded_text);
+            text.is_some_and(|text| words.iter().all(|word| text.contains(word.as_str())))
+        };
+        self.labels.iter().all(has_label)
+            && self.error_code.as_ref().is_none_or(has_code)
+            && self.failed_tool.as_ref().is_none_or(has_tool)
+            && (words.is_empty() || has_words())
+            && self.ids.as_ref().is_none_or(|ids| ids.contains(&head.execution))
+    }
 }
 
 /// Selects the heads that a worker has to look at, and their order.

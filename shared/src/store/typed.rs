@@ -32,6 +32,7 @@ pub struct Reservation {
     /// The key, as the caller gave it.
     #[serde(skip)]
     pub key: String,
+    #[serde(rename = "executionId", alias = "execution")]
     pub execution: ExecutionId,
     /// A fingerprint of the request. The same key with another request is refused.
     pub fingerprint: String,
@@ -41,6 +42,7 @@ pub struct Reservation {
 pub struct SavedPlan {
     #[serde(skip)]
     pub name: String,
+    #[serde(rename = "planId", alias = "plan")]
     pub plan: PlanId,
     /// The JSON Schema of the plan's inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

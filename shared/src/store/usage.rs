@@ -40,21 +40,7 @@ impl Usage {
     /// Returns the duration that a share of the calls did not exceed, within a tenth. `None`
     /// without calls.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
-        let all: u64 = self.times.values().sum();
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_precision_loss,
-            clippy::cast_sign_loss,
-            reason = "a share of a count is a count"
-        )]
-        let wanted = ((all as f64 * share).ceil() as u64).max(1);
-        let mut seen = 0;
-        let bucket = self.times.iter().find_map(|(bucket, n)| {
-            seen += n;
-            (seen >= wanted).then_some(*bucket)
-        })?;
-        let micros = ((f64::from(bucket) + 0.5) / BUCKETS_PER_DOUBLING).exp2();
-        Some(Duration::from_secs_f64(micros / 1e6))
+        quantile(&self.times, share)
     }
 
     pub fn add(&mut self, other: &Self) {
@@ -66,6 +52,25 @@ impl Usage {
             *there = there.saturating_add(*n);
         }
     }
+}
+
+/// Returns the duration that a share of the calls of a histogram did not exceed.
+pub(super) fn quantile(times: &BTreeMap<u16, u64>, share: f64) -> Option<Duration> {
+    let all: u64 = times.values().sum();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        reason = "a share of a count is a count"
+    )]
+    let wanted = ((all as f64 * share).ceil() as u64).max(1);
+    let mut seen = 0;
+    let bucket = times.iter().find_map(|(bucket, n)| {
+        seen += n;
+        (seen >= wanted).then_some(*bucket)
+    })?;
+    let micros = ((f64::from(bucket) + 0.5) / BUCKETS_PER_DOUBLING).exp2();
+    Some(Duration::from_secs_f64(micros / 1e6))
 }
 
 #[cfg(test)]

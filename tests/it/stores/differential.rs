@@ -1,6 +1,6 @@
 //! The same operations give the same answers on every store.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use engine::store::open_store;
 use proptest::{collection::vec, option::of as some, prelude::*, test_runner::TestCaseResult};
@@ -9,10 +9,11 @@ use shared::{
     execution::ExecutionState,
     id::{Epoch, Seq},
     store::{
-        Append, CallLimit, Command, Cursor, ExecutionFilter, ExecutionHead, HeadQuery, Lease, Page,
-        Permission, PermitAsk, RecordKind, RecordPage, RequestFilter, Reservation, SavedPlan,
+        Append, CallLimit, Command, CountGroup, CountQuery, Cursor, ExecutionFilter, ExecutionHead,
+        HeadError, HeadQuery, Labels, Lease, Page, Permission, PermitAsk, RecordKind, RecordPage, RequestFilter, Reservation, SavedPlan,
         Store, WriteCondition, memory::Memory,
     },
+    tool::ErrorCode,
 };
 use tests::conformance::{
     at, command_id, concurrency_limit, execution, head, inbox_command, permit_request, plan,
@@ -85,6 +86,11 @@ enum Operation {
         state: Option<ExecutionState>,
         needs: Option<bool>,
         is_root: bool,
+    },
+    Counts {
+        groups: Vec<CountGroup>,
+        states: Vec<ExecutionState>,
+        first: usize,
     },
     Requests {
         first: usize,
@@ -207,6 +213,8 @@ fn any_operation() -> impl Strategy<Value = Operation> {
                 any::<bool>())
             .prop_map(|(first, behind, state, needs, is_root)|
                 Operation::Heads { first, behind, state, needs, is_root }),
+        3 => (vec(any_group(), 1..3), some(any_state()), 0..4_usize).prop_map(
+            |(groups, state, first)| Operation::Counts { groups, states: state.into_iter().collect(), first }),
         1 => (0..4_usize, some(any_state()), some(any::<bool>()))
             .prop_map(|(first, state, needs)| Operation::Requests { first, state, needs }),
         1 => (0..2_usize, of.clone()).prop_map(|(key, of)| Operation::Reserve { key, of }),
@@ -228,6 +236,13 @@ fn any_operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
+fn any_group() -> impl Strategy<Value = CountGroup> {
+    use CountGroup::{Bucket, Error, Label, Plan, State, Tool};
+    let buckets = [1_000, 60_000, 86_400_000].map(|ms| Bucket(Duration::from_millis(ms)));
+    let others = [State, Tool, Error, Plan, Label("team".to_owned())];
+    prop::sample::select([buckets.to_vec(), others.to_vec()].concat())
+}
+
 fn any_condition() -> impl Strategy<Value = WriteCondition> {
     prop_oneof![
         Just(WriteCondition::Never),
@@ -246,6 +261,12 @@ fn head_of(of: usize, seq: u64, head_fields: &HeadFields) -> ExecutionHead {
         finished_at: head_fields.finished_at.map(at),
         parent: (of == 3).then(|| execution(0)),
         needs_person: head_fields.needs_person,
+        labels: if of == 1 { [("team".to_owned(), "a=b".to_owned())].into() } else { Labels::new() },
+        error: (head_fields.priority < 0).then(|| HeadError {
+            code: ErrorCode::FAILED,
+            tool: (of == 2).then(|| "set.tool".parse().unwrap()),
+            message: "no".into(),
+        }),
         ..head(of, seq)
     }
 }
@@ -335,6 +356,12 @@ async fn run_on_documents(store: &dyn Store, operation: &Operation) -> String {
             let (needs_person, is_root) = (*needs, *is_root);
             let filter = ExecutionFilter { states, needs_person, is_root, ..Default::default() };
             debug_text(store.list_heads(&filter, &page).await)
+        }
+        Operation::Counts { groups, states, first } => {
+            let filter = ExecutionFilter { states: states.clone(), ..Default::default() };
+            let total = store.count_heads(&filter).await;
+            let query = CountQuery { filter, groups: groups.clone(), first: *first };
+            debug_text((store.count_executions(&query).await, total))
         }
         Operation::Requests { first, state, needs } => {
             let (state, needs_person) = (*state, *needs);

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use chrono::TimeDelta;
 use engine::store::open_store;
 use futures::TryStreamExt;
 use mongo::Mongo;
@@ -9,21 +10,22 @@ use mongodb::{
     Client, Database,
     bson::{Bson, DateTime, Document, doc},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use shared::{
-    event::{Created, Event, RecordedEvent},
-    execution::{ExecutionOptions, ExecutionState},
-    id::Seq,
+    event::{Event, RecordedEvent},
+    id::{Attempt, Part, Seq},
     limits,
+    request::TranscriptEntry,
     store::{
         Append, AppendError, Command, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Inbox,
         KeyValue, Lease, Log, Page, Permission, Permits, RecordKind, RecordPage, Store, StoreError,
         WriteCondition, follow_log,
     },
+    tool::ToolError,
 };
 use tests::conformance::{
     StorePair, at, concurrency_limit, execution, head, inbox_command, permit_request, plan,
-    plan_id, record, request_id, some_events, worker,
+    plan_id, record, request_id, signal, some_events, worker,
 };
 use tokio::time::timeout;
 
@@ -103,7 +105,7 @@ async fn damage_affects_only_the_damaged_execution_or_plan() {
     let one = doc! { "_id": execution(1).to_string() };
     edit_document(&url, "executions", one, doc! { "$set": { "state": "DANCING" } }).await;
     let first = doc! { "_id": plan_id(1).to_string() };
-    edit_document(&url, "plans", first, doc! { "$set": { "json": "{}" } }).await;
+    edit_document(&url, "plans", first, doc! { "$set": { "steps": {} } }).await;
 
     let store = Mongo::open(&url).await.unwrap();
     let is_damaged = |err: &StoreError| matches!(err, StoreError::Corrupt { .. });
@@ -123,9 +125,10 @@ async fn damage_affects_only_the_damaged_execution_or_plan() {
 async fn a_store_with_a_newer_schema_is_refused() {
     let url = Mongod::shared().await.new_database_url();
     drop(Mongo::open(&url).await.unwrap());
-    edit_document(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 7 } }).await;
+    let newer = doc! { "$set": { "version": 8, "oldest": 7 } };
+    edit_document(&url, "meta", doc! { "_id": "schema" }, newer).await;
     let err = Mongo::open(&url).await.map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: 7, known: 5 });
+    assert_eq!(err, StoreError::TooNew { found: 8, known: 6 });
 }
 
 #[tokio::test]
@@ -144,127 +147,97 @@ async fn count_documents(url: &str, collection: &str) -> u64 {
     all.count_documents(doc! {}).await.unwrap()
 }
 
-#[tokio::test]
-async fn a_mongodb_database_of_version_1_is_updated() {
-    let url = Mongod::shared().await.new_database_url();
-    let store = Mongo::open(&url).await.unwrap();
-    for (n, state) in [(1, ExecutionState::Completed), (2, ExecutionState::Waiting)] {
-        let head = ExecutionHead { state, due: Some(at(0)), ..head(n, 2) };
-        let append = Append { head: Some(head), ..some_events(execution(n), 0, 2) };
-        store.append(append).await.unwrap();
-    }
-    drop(store);
-    // Version 1 also gave finished executions a due time, and no end time.
-    let one = doc! { "_id": execution(1).to_string() };
-    edit_document(&url, "executions", one, doc! { "$set": { "wake": at(0).timestamp_micros() } })
-        .await;
-    edit_document(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 1 } }).await;
-    let store = Mongo::open(&url).await.unwrap();
-    let over = store.head(execution(1)).await.unwrap().unwrap();
-    assert!(
-        over.finished_at.is_some_and(|at_end| at_end > at(0)),
-        "the execution counts as finished now"
-    );
-    assert_eq!(store.prune(at(1_000), 10).await.unwrap().executions, 0, "so it is retained");
-    let open = store.head(execution(2)).await.unwrap().unwrap();
-    assert_eq!(open.finished_at, None);
-    assert_eq!(store.find_heads(HeadQuery::Due { now: at(0) }, 10).await.unwrap(), [open]);
-    assert_eq!(store.read(execution(1), Seq(0)).await.unwrap().len(), 2);
-    let meta = database_of(&url).await.collection::<Document>("meta");
-    let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
-    assert_eq!(schema.get_i32("version").unwrap(), 5);
+/// Counts the documents that a query of a developer finds.
+async fn count_found(url: &str, collection: &str, query: Document) -> u64 {
+    let documents = database_of(url).await.collection::<Document>(collection);
+    documents.count_documents(query).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_mongodb_database_of_version_2_is_updated() {
+async fn a_developer_can_query_the_documents() {
     let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
-    let over =
-        ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
-    let append = Append { head: Some(over.clone()), ..some_events(execution(1), 0, 2) };
+    let (id, step) = (execution(1), || "a".parse().unwrap());
+    let error = ToolError::failed("no such author");
+    let (part, command) = (Part::for_item(2), None);
+    let attempt = Attempt::FIRST;
+    let failed = Event::StepFailed { step: step(), part, attempt, error, command };
+    let micros = TimeDelta::microseconds(1);
+    let events = [
+        signal(1, json!({ "author": { "id": 7 } })),
+        RecordedEvent { seq: Seq(2), at: at(9) + micros, event: failed },
+    ];
+    let labels = [("team".to_owned(), "blue".to_owned())].into();
+    let head = ExecutionHead { labels, finished_at: Some(at(5)), ..head(1, 2) };
+    let append = Append { head: Some(head), ..Append::new(id, Seq::START, &events) };
     store.append(append).await.unwrap();
-    drop(store);
-    database_of(&url).await.collection::<Document>("records").drop().await.unwrap();
-    edit_document(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 2 } }).await;
-    let (store, other) = tokio::join!(Mongo::open(&url), Mongo::open(&url));
-    let (store, other) = (store.unwrap(), other.unwrap());
-    assert_eq!(store.head(execution(1)).await.unwrap(), Some(over));
-    assert_eq!(store.records_revision().await.unwrap(), 0);
-    let kept = record(RecordKind::Tool, "a", json!(1), 0);
-    assert!(store.put_record(&kept, WriteCondition::Exists).await.unwrap());
-    assert_eq!(other.find_record(RecordKind::Tool, "a").await.unwrap(), Some(kept));
-    assert_eq!(other.records_revision().await.unwrap(), 1);
-    let meta = database_of(&url).await.collection::<Document>("meta");
-    let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
-    assert_eq!(schema.get_i32("version").unwrap(), 5);
-}
-
-/// Returns a log of the plan with the same number, starting with `created`.
-fn log_of(n: usize, events: Vec<Value>) -> Append {
-    let created = Created::new(plan_id(n), request_id(n), ExecutionOptions::default());
-    let events = events.into_iter().map(|json| serde_json::from_value(json).unwrap());
-    let events = std::iter::once(Event::Created(Box::new(created))).chain(events).zip(1..);
-    let events: Vec<RecordedEvent> =
-        events.map(|(event, seq)| RecordedEvent { seq: Seq(seq), at: at(0), event }).collect();
-    Append::new(execution(n), Seq::START, &events)
+    store.put_plan(&plan(1, 1, 1, &["blog.createAuthor"])).await.unwrap();
+    let memory = record(RecordKind::Memory, "a", json!({ "deep": [{ "x": 1.5 }] }), 3);
+    store.put_record(&memory, WriteCondition::Never).await.unwrap();
+    let content = json!([{ "toolName": "flow.echo" }]);
+    let entry = TranscriptEntry { at: at(2), kind: "selection".to_owned(), content };
+    store.add_transcript(request_id(1), &[entry]).await.unwrap();
+    let date = |seconds| DateTime::from_millis(at(seconds).timestamp_millis());
+    let retry = "steps.policy.retry.maxAttempts";
+    for (collection, query) in [
+        ("events", doc! { "events.type": "step_failed" }),
+        ("events", doc! { "events.payload.author.id": 7 }),
+        ("events", doc! { "events": { "$elemMatch": { "stepId": "a", "part.index": 2 } } }),
+        ("events", doc! { "events.error.code": "tool.failed", "_id.x": id.to_string() }),
+        ("events", doc! { "events.at": date(9) }),
+        ("plans", doc! { "steps.toolName": "blog.createAuthor", retry: 1 }),
+        ("plans", doc! { "requestId": request_id(1).to_string(), "createdAt": date(0) }),
+        ("records", doc! { "value.deep.x": 1.5, "at": date(3) }),
+        ("transcripts", doc! { "kind": "selection", "content.toolName": "flow.echo" }),
+        ("executions", doc! { "labels.team": "blue", "finishedAt": date(5) }),
+        ("executions", doc! { "planId": plan_id(1).to_string(), "createdAt": date(0) }),
+    ] {
+        assert_eq!(count_found(&url, collection, query.clone()).await, 1, "{collection} {query}");
+    }
+    assert_eq!(store.read(id, Seq::START).await.unwrap(), events);
 }
 
 #[tokio::test]
-async fn an_updated_mongodb_database_of_version_4_knows_which_executions_need_a_person() {
+async fn values_that_are_too_large_as_bson_are_stored_whole() {
     let url = Mongod::shared().await.new_database_url();
     let store = Mongo::open(&url).await.unwrap();
-    for (n, steps) in
-        [(1, &["flow.wait", "flow.echo"][..]), (2, &["flow.echo"]), (3, &["flow.wait"])]
-    {
-        store.put_plan(&plan(n, n, 1, steps)).await.unwrap();
-    }
-    // 1 waits, 2 does not, 3 does not any more, and 4 is paused.
-    let waits = json!({ "type": "step_waiting", "step": "s0", "parameters": {},
-        "reason": { "for": "signal", "name": "go" } });
-    let done = json!({ "type": "step_succeeded", "step": "s0", "attempt": 1, "output": null });
-    for (n, events) in [(1, vec![waits.clone()]), (2, vec![]), (3, vec![waits, done])] {
-        let state = ExecutionState::InProgress;
-        let append = log_of(n, events);
-        let head = ExecutionHead { state, ..head(n, append.end().0) };
-        store.append(Append { head: Some(head), ..append }).await.unwrap();
-    }
-    let paused = ExecutionHead { state: ExecutionState::Paused, ..head(4, 2) };
-    let append = Append { head: Some(paused), ..some_events(execution(4), 0, 2) };
-    store.append(append).await.unwrap();
+    let numbers = json!(vec![1; 3 << 20]);
+    let events = [signal(1, numbers.clone())];
+    store.append(Append::new(execution(1), Seq::START, &events)).await.unwrap();
+    assert!(store.read(execution(1), Seq::START).await.unwrap() == events);
+    assert_eq!(count_found(&url, "events", doc! { "events.type": "signal_received" }).await, 1);
+    let large = record(RecordKind::Memory, "a", numbers.clone(), 3);
+    assert!(store.put_record(&large, WriteCondition::Exists).await.unwrap());
+    assert!(store.find_record(RecordKind::Memory, "a").await.unwrap() == Some(large));
+    let entry = TranscriptEntry { at: at(2), kind: "draft".to_owned(), content: numbers };
+    store.add_transcript(request_id(1), std::slice::from_ref(&entry)).await.unwrap();
+    assert!(as_store(&store).transcript(request_id(1)).await.unwrap() == [entry]);
+}
+
+/// A node of the next layout writes fields that this one does not know, and leaves out none.
+#[tokio::test]
+async fn a_node_of_the_next_layout_may_use_the_same_database() {
+    let url = Mongod::shared().await.new_database_url();
+    let next = Mongo::open(&url).await.unwrap();
+    let newer = doc! { "$set": { "version": 7, "oldest": 6 } };
+    edit_document(&url, "meta", doc! { "_id": "schema" }, newer).await;
+    let this = Mongo::open(&url).await.unwrap();
+    let due = ExecutionHead { due: Some(at(0)), ..head(1, 2) };
+    let append = Append { head: Some(due.clone()), ..some_events(execution(1), 0, 2) };
+    next.append(append).await.unwrap();
+    let of = doc! { "_id": execution(1).to_string() };
+    let added = doc! { "$set": { "colour": "blue", "nested": { "a": 1 } } };
+    edit_document(&url, "executions", of, added).await;
+    let of = doc! { "_id.x": execution(1).to_string() };
+    let added = doc! { "$set": { "events.$[].actor": { "token": "ci" }, "colour": 1 } };
+    edit_document(&url, "events", of, added).await;
+    assert_eq!(this.read(execution(1), Seq(0)).await.unwrap().len(), 2);
+    assert_eq!(this.find_heads(HeadQuery::Due { now: at(0) }, 10).await.unwrap(), [due]);
+    this.append(some_events(execution(1), 2, 1)).await.unwrap();
+    assert_eq!(next.read(execution(1), Seq(2)).await.unwrap().len(), 1);
     let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(4_000_000_000) };
-    store.renew_lease(lease).await.unwrap();
-    drop(store);
-    let heads = database_of(&url).await.collection::<Document>("executions");
-    let without = async |query: Document| {
-        heads.update_many(query, doc! { "$unset": { "needsPerson": "" } }).await.unwrap();
-    };
-    without(doc! {}).await;
-    edit_document(&url, "meta", doc! { "_id": "schema" }, doc! { "$set": { "version": 4 } }).await;
-
-    let needing = async |store: &Mongo| {
-        let filter = ExecutionFilter { needs_person: Some(true), ..ExecutionFilter::default() };
-        let found = store.list_heads(&filter, &Page { first: 9, after: None }).await.unwrap();
-        found.items.into_iter().map(|(_, head)| head.execution).collect::<Vec<_>>()
-    };
-    let (store, other) = tokio::join!(Mongo::open(&url), Mongo::open(&url));
-    let (store, _) = (store.unwrap(), other.unwrap());
-    assert_eq!(needing(&store).await, [4, 1].map(execution));
-    // A node of version 4 rewrites a head without the field.
-    without(doc! { "_id": execution(1).to_string() }).await;
-    assert_eq!(needing(&store).await, [execution(4)]);
-    let store = Mongo::open(&url).await.unwrap();
-    assert_eq!(
-        needing(&store).await,
-        [4, 1].map(execution),
-        "its worker lives, so each opening looks"
-    );
-    store.remove_worker(worker(1)).await.unwrap();
-    let store = Mongo::open(&url).await.unwrap();
-    let meta = database_of(&url).await.collection::<Document>("meta");
-    let schema = meta.find_one(doc! { "_id": "schema" }).await.unwrap().unwrap();
-    assert_eq!(schema.get_i32("version").unwrap(), 5);
-    assert!(!schema.contains_key("oldWorkers"), "no worker of version 4 is left");
-    drop(store);
+    this.renew_lease(lease).await.unwrap();
+    assert_eq!(count_found(&url, "workers", doc! { "layout": 6 }).await, 1);
 }
 
 #[tokio::test]
@@ -274,7 +247,7 @@ async fn recorded_calls_are_limited_in_number() {
     let records = database_of(&url).await.collection::<Document>("records");
     for kind in ["call", "memory"] {
         let id = |n: i64| doc! { "k": kind, "n": format!("{n:06}") };
-        let row = |n| doc! { "_id": id(n), "at": n, "json": "1" };
+        let row = |n| doc! { "_id": id(n), "atMicros": n, "value": 1 };
         records.insert_many((1..=10_100).map(row)).await.unwrap();
     }
     let call = record(RecordKind::Call, "new", json!(1), 0);
@@ -384,8 +357,8 @@ async fn a_damaged_head_does_not_hide_other_heads() {
     }
     let damage = [
         doc! { "priority": "high" },
-        doc! { "wake": Bson::Null, "priority": i64::MAX },
-        doc! { "wake": i64::MIN, "priority": 0.5 },
+        doc! { "wakeMicros": Bson::Null, "priority": i64::MAX },
+        doc! { "wakeMicros": i64::MIN, "priority": 0.5 },
     ];
     for (n, damage) in (1..).zip(damage) {
         let one = doc! { "_id": execution(n).to_string() };

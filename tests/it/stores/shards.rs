@@ -28,13 +28,13 @@ use crate::mongod::Mongod;
 
 /// Fields of the filters that may go to all shards: claims, retention and lists.
 const SCATTERED: [&[&str]; 10] = [
-    &["priority", "wake"],
-    &["wake"],
+    &["priority", "wakeMicros"],
+    &["wakeMicros"],
     &["owner"],
-    &["finishedAt", "owner", "state"],
+    &["finishedAtMicros", "owner", "state"],
     &["planId"],
     &["requestId"],
-    &["at"],
+    &["createdAtMicros"],
     &["state"],
     &["$expr", "state"],
     &[],

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use engine::store::open_store;
 use rusqlite::{Connection, params};
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
@@ -20,8 +20,8 @@ use shared::{
 use sqlite::Sqlite;
 use tempfile::TempDir;
 use tests::conformance::{
-    StorePair, at, concurrency_limit, execution, head, inbox_command, permit_request, plan,
-    plan_id, record, request, request_id, some_events, total_limit, worker,
+    StorePair, at, command_id, concurrency_limit, execution, head, inbox_command, permit_request,
+    plan, plan_id, record, request, request_id, some_events, total_limit, worker,
 };
 
 pub(crate) async fn open_once() -> StorePair {
@@ -109,8 +109,8 @@ async fn damage_affects_only_the_damaged_execution_or_plan() {
     run_sql(
         &path,
         "UPDATE events SET json = '[{]' WHERE log = 1; UPDATE events SET first = 2 WHERE log = 2;
-         UPDATE heads SET state = 'DANCING' WHERE number = 3;
-         UPDATE plans SET json = '{}' WHERE id LIKE '%1';",
+         UPDATE executions SET state = 'DANCING' WHERE number = 3;
+         UPDATE plans SET json = '{}' WHERE planId LIKE '%1';",
     );
     // The store that wrote the plan still has a good copy.
     let store = Sqlite::open(&path).unwrap();
@@ -134,9 +134,44 @@ async fn a_store_with_a_newer_schema_is_refused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("faber.db");
     drop(Sqlite::open(&path).unwrap());
-    run_sql(&path, "UPDATE meta SET value = '7' WHERE name = 'schema_version'");
+    let newer = "UPDATE meta SET value = '8' WHERE name = 'schema_version';
+        UPDATE meta SET value = '7' WHERE name = 'oldest_version'";
+    run_sql(&path, newer);
     let err = Sqlite::open(&path).map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: 7, known: 5 });
+    assert_eq!(err, StoreError::TooNew { found: 8, known: 6 });
+}
+
+/// A node of the next layout adds columns and tables, and writes what this one can read.
+#[tokio::test]
+async fn a_node_of_the_next_layout_may_use_the_same_file() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("faber.db");
+    let next = Sqlite::open(&path).unwrap();
+    run_sql(
+        &path,
+        "UPDATE meta SET value = '7' WHERE name = 'schema_version';
+         ALTER TABLE executions ADD COLUMN colour TEXT; ALTER TABLE workers ADD COLUMN colour TEXT;
+         CREATE TABLE audit (at INTEGER)",
+    );
+    let this = Sqlite::open(&path).unwrap();
+    let due = ExecutionHead { due: Some(at(0)), ..head(1, 2) };
+    let append = Append { head: Some(due.clone()), ..some_events(execution(1), 0, 2) };
+    next.append(append).await.unwrap();
+    let json = json!([
+        { "at": 1, "actor": { "token": "ci" }, "type": "paused", "command": "cmd_1_aaaaaaaaa" },
+        { "at": 1, "type": "paused", "command": "cmd_1_aaaaaaaaa" },
+    ]);
+    run_sql(&path, &format!("UPDATE events SET json = '{json}'"));
+    assert_eq!(this.read(execution(1), Seq(0)).await.unwrap().len(), 2);
+    assert_eq!(this.find_heads(HeadQuery::Due { now: at(0) }, 10).await.unwrap(), [due]);
+    this.append(some_events(execution(1), 2, 1)).await.unwrap();
+    assert_eq!(next.read(execution(1), Seq(2)).await.unwrap().len(), 1);
+    let lease = Lease { worker: worker(1), node: "n".to_owned(), until: at(9) };
+    this.renew_lease(lease).await.unwrap();
+    let layout = "SELECT layout FROM workers";
+    let layout: i64 =
+        Connection::open(&path).unwrap().query_row(layout, [], |row| row.get(0)).unwrap();
+    assert_eq!(layout, 6);
 }
 
 #[tokio::test]
@@ -184,7 +219,7 @@ async fn the_history_view_shows_events_as_sql_rows() {
     let path = folder.path().join("faber.db");
     let store = Sqlite::open(&path).unwrap();
     store.append(some_events(execution(1), 0, 2)).await.unwrap();
-    let query = "SELECT execution || ' ' || first || ' ' || (json ->> '$[1].type') FROM history";
+    let query = "SELECT executionId || ' ' || first || ' ' || (json ->> '$[1].type') FROM history";
     let row: String =
         Connection::open(&path).unwrap().query_row(query, [], |row| row.get(0)).unwrap();
     assert_eq!(row, format!("{} 1 paused", execution(1)));
@@ -237,7 +272,7 @@ async fn a_sqlite_file_of_version_1_is_updated() {
     let [store, other, _] = openings.map(|thread| thread.join().unwrap());
     let over =
         ExecutionHead { state: ExecutionState::Completed, finished_at: Some(at(0)), ..head(1, 2) };
-    assert_eq!(store.head(execution(1)).await.unwrap(), Some(over));
+    assert_eq!(store.head(execution(1)).await.unwrap(), Some(over), "its log does not replay");
     let due = ExecutionHead { due: Some(at(0)), ..head(2, 2) };
     assert_eq!(other.find_heads(HeadQuery::Due { now: at(0) }, 10).await.unwrap(), [due]);
     assert_eq!(as_store(&store).next_due_at().await.unwrap(), Some(at(0)));
@@ -258,7 +293,7 @@ async fn a_sqlite_file_of_version_1_is_updated() {
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
         Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
-    assert_eq!(version, "5");
+    assert_eq!(version, "6");
 }
 
 #[tokio::test]
@@ -285,7 +320,7 @@ async fn a_sqlite_file_of_version_2_is_updated() {
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
         Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
-    assert_eq!(version, "5");
+    assert_eq!(version, "6");
     drop((store, other));
     let store = Sqlite::open(&path).unwrap();
     assert_eq!(store.records_revision().await.unwrap(), 1, "opening the file changes nothing");
@@ -316,29 +351,40 @@ async fn a_sqlite_file_of_version_3_is_updated() {
     let version = "SELECT value FROM meta WHERE name = 'schema_version'";
     let version: String =
         Connection::open(&path).unwrap().query_row(version, [], |row| row.get(0)).unwrap();
-    assert_eq!(version, "5");
+    assert_eq!(version, "6");
 }
 
 /// Adds an execution as version 4 wrote it, with each of these events in an append of its own.
-fn add_version_4_execution(path: &Path, n: usize, state: &str, events: &[(&str, &str)]) {
+fn add_version_4_execution(path: &Path, n: usize, state: &str, events: &[Value]) {
     let connection = Connection::open(path).unwrap();
     let (id, number) = (execution(n).to_string(), i64::try_from(n).unwrap());
+    let (request, plan_id, at) =
+        (request_id(n).to_string(), plan_id(n).to_string(), at(0).timestamp_micros());
+    let created = json!({
+        "type": "created", "plan": plan_id, "request": request,
+        "options": { "mode": "PARALLEL", "max_parallel": 7 },
+    });
+    let claimed =
+        json!({ "type": "claimed", "worker": worker(9).to_string(), "node": "n", "epoch": 1 });
     connection.execute("INSERT INTO logs VALUES (?1, ?2)", params![number, id]).unwrap();
-    for (first, (kind, step)) in (1..).zip(events) {
-        let json = json!([{ "at": 1, "type": kind, "step": step }]).to_string();
+    for (first, event) in (1..).zip([&created, &claimed].into_iter().chain(events)) {
+        let mut json = json!([{ "at": at }]);
+        let fields = event.as_object().unwrap().clone();
+        json[0].as_object_mut().unwrap().extend(fields);
         let event = "INSERT INTO events (log, first, len, json) VALUES (?1, ?2, 1, ?3)";
-        connection.execute(event, params![number, first, json]).unwrap();
+        connection.execute(event, params![number, first, json.to_string()]).unwrap();
     }
-    put_version_4_head(&connection, n, state, events.len());
-}
-
-fn put_version_4_head(connection: &Connection, n: usize, state: &str, seq: usize) {
-    let (number, seq) = (i64::try_from(n).unwrap(), i64::try_from(seq).unwrap());
-    let sql = "INSERT INTO heads VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, NULL, NULL, 0, NULL, NULL)
-        ON CONFLICT (number) DO UPDATE SET state = excluded.state, seq = excluded.seq";
-    let (id, request) = (execution(n).to_string(), request_id(n).to_string());
-    let (plan, at) = (plan_id(n).to_string(), at(0).timestamp_micros());
-    connection.execute(sql, params![number, id, request, plan, state, at, seq]).unwrap();
+    let plan = json!({
+        "about": { "id": plan_id, "request": request, "version": 1, "query": "Wait for it",
+            "planner": "explicit", "created_at": at },
+        "steps": ["a", "b"].map(|id| json!({ "id": id, "tool": "flow.echo", "parameters": {},
+            "depends_on": [], "policy": { "timeout_ms": 1, "on_error": "wait" } })),
+    });
+    let sql = "INSERT INTO plans VALUES (?1, ?2, 1, ?3, 'q', ?4)";
+    connection.execute(sql, params![plan_id, request, at, plan.to_string()]).unwrap();
+    let sql = "INSERT INTO heads VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, NULL, NULL, 0, NULL, NULL)";
+    let seq = i64::try_from(events.len() + 2).unwrap();
+    connection.execute(sql, params![number, id, request, plan_id, state, at, seq]).unwrap();
 }
 
 #[tokio::test]
@@ -353,61 +399,28 @@ async fn an_updated_sqlite_file_of_version_4_knows_which_executions_need_a_perso
     ] {
         run_sql(&path, version);
     }
-    let (started, waiting, approved) = ("step_started", "step_waiting", "step_approved");
-    add_version_4_execution(&path, 11, "WAITING", &[(waiting, "a")]);
-    add_version_4_execution(&path, 12, "IN_PROGRESS", &[(waiting, "a"), (started, "b")]);
-    add_version_4_execution(
-        &path,
-        13,
-        "WAITING",
-        &[(waiting, "a"), (approved, "a"), (started, "a")],
-    );
-    add_version_4_execution(&path, 14, "PAUSED", &[(started, "a")]);
-    add_version_4_execution(&path, 15, "IN_PROGRESS", &[(started, "a")]);
-    add_version_4_execution(&path, 16, "FAILED", &[(waiting, "a")]);
-    // A worker of version 4 continues during the update.
-    let lease = format!("INSERT INTO workers VALUES ('{}', 'n', 9)", worker(1));
-    run_sql(&path, &lease);
-    let locks = folder.path().join("faber.db-workers");
-    std::fs::create_dir(&locks).unwrap();
-    let old_worker = std::fs::File::create(locks.join(format!("{}.lock", worker(1)))).unwrap();
-    old_worker.lock().unwrap();
-
-    let needing = async |store: &Sqlite| {
-        let filter = ExecutionFilter { needs_person: Some(true), ..ExecutionFilter::default() };
-        let found = store.list_heads(&filter, &Page { first: 9, after: None }).await.unwrap();
-        found.items.into_iter().map(|(_, head)| head.execution).collect::<Vec<_>>()
+    let started =
+        |step| json!({ "type": "step_started", "step": step, "attempt": 1, "parameters": {} });
+    let waiting = || {
+        json!({ "type": "step_waiting", "step": "a", "reason": { "for": "approval" },
+            "parameters": {} })
     };
+    let command = command_id(1).to_string();
+    let approved = json!({ "type": "step_approved", "step": "a", "command": &command });
+    let paused = json!({ "type": "paused", "command": &command });
+    add_version_4_execution(&path, 11, "WAITING", &[waiting()]);
+    add_version_4_execution(&path, 12, "IN_PROGRESS", &[waiting(), started("b")]);
+    add_version_4_execution(&path, 13, "WAITING", &[waiting(), approved, started("a")]);
+    add_version_4_execution(&path, 14, "PAUSED", &[started("a"), paused]);
+    add_version_4_execution(&path, 15, "IN_PROGRESS", &[started("a")]);
     let store = Sqlite::open(&path).unwrap();
-    assert_eq!(needing(&store).await, [14, 12, 11].map(execution));
-    assert!(store.head(execution(12)).await.unwrap().unwrap().needs_person);
+    let filter = ExecutionFilter { needs_person: Some(true), ..ExecutionFilter::default() };
+    let found = store.list_heads(&filter, &Page { first: 9, after: None }).await.unwrap();
+    let needing = found.items.iter().map(|(_, head)| head.execution).collect::<Vec<_>>();
+    assert_eq!(needing, [14, 12, 11].map(execution));
+    let head = &found.items[1].1;
+    assert_eq!((&*head.query, head.steps_total, head.needs_person), ("Wait for it", 2, true));
     assert!(!store.head(execution(13)).await.unwrap().unwrap().needs_person);
-
-    let old = Connection::open(&path).unwrap();
-    let event = "INSERT INTO events (log, first, len, json) VALUES (?1, 2, 1, ?2)";
-    let json = json!([{ "at": 2, "type": approved, "step": "a" }]).to_string();
-    old.execute(event, params![11, json]).unwrap();
-    put_version_4_head(&old, 11, "IN_PROGRESS", 2);
-    assert_eq!(
-        needing(&store).await,
-        [14, 12].map(execution),
-        "a head that the old worker rewrote is not trusted"
-    );
-    let json = json!([{ "at": 2, "type": waiting, "step": "b" }]).to_string();
-    old.execute(event, params![15, json]).unwrap();
-    put_version_4_head(&old, 15, "WAITING", 2);
-    drop(store);
-    let store = Sqlite::open(&path).unwrap();
-    assert_eq!(needing(&store).await, [15, 14, 12].map(execution), "each opening checks again");
-    let is_marked = || {
-        let marked =
-            old.prepare("SELECT 1 FROM meta WHERE name = 'old_workers'").unwrap().exists([]);
-        marked.unwrap()
-    };
-    assert!(is_marked(), "the old worker is alive");
-    drop((store, old_worker));
-    drop(Sqlite::open(&path).unwrap());
-    assert!(!is_marked(), "no worker of version 4 is left");
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ async fn executions_beside_a_damaged_sqlite_row_complete() {
         let workspace = Workspace::new(format!("sqlite:{}", path.display()));
         let (sleeps, waiting_execution) = leave_two_executions(&workspace).await;
         let damage = "UPDATE events SET json = ?2 WHERE first = 1
-            AND log = (SELECT number FROM logs WHERE execution = ?1)";
+            AND log = (SELECT number FROM logs WHERE executionId = ?1)";
         let connection = rusqlite::Connection::open(&path).unwrap();
         assert_eq!(connection.execute(damage, [&sleeps, text]).unwrap(), 1);
         drop(connection);
@@ -48,7 +48,7 @@ async fn executions_beside_a_truncated_log_complete() {
     let workspace = Workspace::new(format!("sqlite:{}", path.display()));
     let (sleeps, waiting_execution) = leave_two_executions(&workspace).await;
     let damage = "DELETE FROM events WHERE first = 1
-        AND log = (SELECT number FROM logs WHERE execution = ?1)";
+        AND log = (SELECT number FROM logs WHERE executionId = ?1)";
     let connection = rusqlite::Connection::open(&path).unwrap();
     assert_eq!(connection.execute(damage, [&sleeps]).unwrap(), 1);
     drop(connection);

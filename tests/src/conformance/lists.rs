@@ -6,9 +6,10 @@ use shared::{
     id::{ExecutionId, PlanId, RequestId, Seq},
     request::TranscriptEntry,
     store::{
-        Cursor, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, PlanVersion,
-        RequestFilter,
+        Cursor, ExecutionFilter, ExecutionHead, HeadError, LabelFilter, Labels, Listing, Page,
+        PlanFilter, PlanVersion, RequestFilter,
     },
+    tool::ErrorCode,
 };
 
 use super::{StorePair, all, at, execution, head, plan, plan_id, request, request_id};
@@ -260,4 +261,94 @@ pub async fn executions_are_found_by_each_filter(pair: StorePair) {
         let expected: Vec<_> = expected.into_iter().map(execution).collect();
         assert_eq!(head_ids(&pair, filter.clone()).await, expected, "{filter:?}");
     }
+}
+
+/// Executions with labels and errors, numbered from 1. Odd ones belong to the team `red`, and every
+/// third one failed.
+async fn put_labelled(pair: &StorePair) {
+    for n in 1..=9 {
+        let team = if n % 2 == 1 { "red" } else { "blue" };
+        let mut labels = Labels::from([("app.io/team".to_owned(), team.to_owned())]);
+        if n % 4 == 0 {
+            labels.insert("zone".to_owned(), "a=b".to_owned());
+        }
+        let error = (n % 3 == 0).then(|| HeadError {
+            code: ErrorCode::custom(if n == 9 { "golden.no" } else { "tool.failed" }.to_owned()),
+            tool: (n != 9).then(|| format!("set.tool{n}").parse().unwrap()),
+            message: format!("Cannot find ORDER-{n} at 50%_ \"ÄÖ\"").into(),
+        });
+        let state = if error.is_some() { Failed } else { Completed };
+        let created_at = at(i64::try_from(n).unwrap());
+        pair.put_head(ExecutionHead { labels, error, state, created_at, ..head(n, 1) }).await;
+    }
+}
+
+/// Executions are found by labels, by their first error and by their ids, and all parts of a filter
+/// must match.
+pub async fn executions_are_found_by_labels_errors_and_ids(pair: StorePair) {
+    put_labelled(&pair).await;
+    let none = ExecutionFilter::default;
+    let labels = |pairs: &[(&str, Option<&str>)]| {
+        let label = |(key, value): &(&str, Option<&str>)| LabelFilter {
+            key: (*key).to_owned(),
+            value: value.map(str::to_owned),
+        };
+        ExecutionFilter { labels: pairs.iter().map(label).collect(), ..none() }
+    };
+    let code = |code: &str| ExecutionFilter { error_code: Some(code.to_owned()), ..none() };
+    let tool = |tool: &str| ExecutionFilter { failed_tool: Some(tool.parse().unwrap()), ..none() };
+    let text = |text: &str| ExecutionFilter { error_text: Some(text.to_owned()), ..none() };
+    let ids = |ids: &[usize]| {
+        let ids = ids.iter().map(|n| execution(*n)).collect();
+        ExecutionFilter { ids: Some(ids), ..none() }
+    };
+    let (team, red) = ("app.io/team", Some("red"));
+    let failed = vec![Failed];
+    let cases = [
+        (labels(&[(team, red)]), vec![9, 7, 5, 3, 1]),
+        (labels(&[(team, None)]), vec![9, 8, 7, 6, 5, 4, 3, 2, 1]),
+        (labels(&[("zone", None)]), vec![8, 4]),
+        (labels(&[("zone", Some("a=b"))]), vec![8, 4]),
+        (labels(&[("zone", Some("a"))]), vec![]),
+        (labels(&[("zone", None), (team, red)]), vec![]),
+        (labels(&[(team, Some("blue")), ("zone", None)]), vec![8, 4]),
+        (labels(&[("team", None)]), vec![]),
+        (labels(&[("zone=a", None)]), vec![]),
+        (ExecutionFilter { states: failed.clone(), ..labels(&[(team, red)]) }, vec![9, 3]),
+        (ExecutionFilter { from: Some(at(4)), ..labels(&[(team, red)]) }, vec![9, 7, 5]),
+        (code("tool.failed"), vec![6, 3]),
+        (code("golden.no"), vec![9]),
+        (code("tool"), vec![]),
+        (ExecutionFilter { states: failed, ..code("tool.failed") }, vec![6, 3]),
+        (tool("set.tool3"), vec![3]),
+        (tool("tool3"), vec![]),
+        (text("order-"), vec![9, 6, 3]),
+        (text("ORDER-6"), vec![6]),
+        (text("find äö cannot"), vec![9, 6, 3]),
+        (text("50%_"), vec![9, 6, 3]),
+        (text("\"äö\""), vec![9, 6, 3]),
+        (text("golden.no"), vec![9]),
+        (text("6"), vec![6]),
+        (text("order-7"), vec![]),
+        (text("find nothing"), vec![]),
+        (text(" "), vec![9, 8, 7, 6, 5, 4, 3, 2, 1]),
+        (ExecutionFilter { failed_tool: tool("set.tool6").failed_tool, ..text("order") }, vec![6]),
+        (ExecutionFilter { labels: labels(&[(team, red)]).labels, ..text("order") }, vec![9, 3]),
+        (ids(&[2, 9, 77]), vec![9, 2]),
+        (ids(&[]), vec![]),
+        (ExecutionFilter { ids: ids(&[2, 3]).ids, ..code("tool.failed") }, vec![3]),
+        (ExecutionFilter { ids: ids(&[2, 3]).ids, ..labels(&[(team, red)]) }, vec![3]),
+    ];
+    for (filter, expected) in cases {
+        let expected: Vec<_> = expected.into_iter().map(execution).collect();
+        assert_eq!(head_ids(&pair, filter.clone()).await, expected, "{filter:?}");
+    }
+    let first = Page { first: 2, after: None };
+    let red = labels(&[(team, red)]);
+    let part = pair.other.list_heads(&red, &first).await.unwrap();
+    assert!(part.has_more);
+    let rest = Page { first: 9, after: part.items.last().map(|(cursor, _)| cursor.clone()) };
+    let rest = pair.other.list_heads(&red, &rest).await.unwrap();
+    let rest: Vec<_> = rest.items.into_iter().map(|(_, head)| head.execution).collect();
+    assert_eq!(rest, [5, 3, 1].map(execution));
 }

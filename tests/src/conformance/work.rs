@@ -1,11 +1,13 @@
 //! Claims: owners, orphans, due executions, leases and inboxes.
 
+use chrono::TimeDelta;
 use shared::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{Epoch, WorkerId},
     limits,
-    store::{Command, ExecutionHead, HeadQuery, Lease, QueuePosition, StoreError},
+    store::{Command, ExecutionHead, HeadError, HeadQuery, Lease, QueuePosition, StoreError},
+    tool::ErrorCode,
 };
 
 use super::{StorePair, at, execution, head, inbox_command, worker};
@@ -46,7 +48,25 @@ async fn put_heads(pair: &StorePair, heads: impl IntoIterator<Item = ExecutionHe
 
 /// A head is unchanged, and an older one never replaces a newer one.
 pub async fn an_older_head_never_replaces_a_newer_one(pair: StorePair) {
+    let labels = [("team", "a=b"), ("app.io/name", "x\u{0}ö"), ("none", "")];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    // These fields never change.
+    let head = |n, seq| ExecutionHead {
+        query: "Grüße \u{0} \"an\" alle".into(),
+        steps_total: 7,
+        labels: labels.clone().into(),
+        is_dry_run: true,
+        ..head(n, seq)
+    };
+    let error = |tool: Option<&str>| HeadError {
+        code: ErrorCode::custom("golden.no".to_owned()),
+        tool: tool.map(|tool| tool.parse().unwrap()),
+        message: "never \u{0}".into(),
+    };
     let full = ExecutionHead {
+        started_at: Some(at(6) + TimeDelta::microseconds(17)),
+        steps_done: 3,
+        error: Some(error(Some("set.tool"))),
         state: ExecutionState::Waiting,
         epoch: Epoch(u64::from(u32::MAX) + 7),
         owner: Some(worker(1)),
@@ -61,7 +81,7 @@ pub async fn an_older_head_never_replaces_a_newer_one(pair: StorePair) {
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), Some(full.clone()));
     put_heads(&pair, [head(1, 4)]).await;
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), Some(full));
-    let same = ExecutionHead { parent: Some(execution(8)), ..head(1, 5) };
+    let same = ExecutionHead { parent: Some(execution(8)), error: Some(error(None)), ..head(1, 5) };
     put_heads(&pair, [same.clone()]).await;
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), Some(same));
     let over = ExecutionHead {

@@ -12,7 +12,7 @@ use shared::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Append, AppendError, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Hints, Inbox,
+        Append, AppendError, Documents, CountQuery, ExecutionCount, ExecutionFilter, ExecutionHead, HeadQuery, Hints, Inbox,
         KeyValue, Lease, Listing, Log, Page, Permission, Permit, PermitAsk, Permits, PlanFilter,
         PlanVersion, Pruned, Record, RecordKind, RecordPage, RequestFilter, SentCommand, Store,
         StoreError, TextHash, Vectors, WriteCondition,
@@ -253,6 +253,22 @@ impl Documents for View {
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError> {
         self.run_remotely(self.world.faulty.list_heads(filter, page)).await
+    }
+
+    async fn count_executions(&self, query: &CountQuery) -> Result<Vec<ExecutionCount>, StoreError> {
+        self.run_remotely(self.world.faulty.count_executions(query)).await
+    }
+
+    async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {
+        self.run_remotely(self.world.faulty.count_heads(filter)).await
+    }
+
+    async fn count_requests(&self, filter: &RequestFilter) -> Result<u64, StoreError> {
+        self.run_remotely(self.world.faulty.count_requests(filter)).await
+    }
+
+    async fn count_plans(&self, filter: &PlanFilter) -> Result<u64, StoreError> {
+        self.run_remotely(self.world.faulty.count_plans(filter)).await
     }
 }
 

@@ -247,9 +247,9 @@ fn policy_values_have_ranges() {
     assert_eq!(
         policies,
         [
-            json!({ "effect": "once", "timeout_ms": 300_000, "on_error": "fail", "requires_approval": false,
+            json!({ "effect": "once", "timeoutMs": 300_000, "onError": "fail", "requiresApproval": false,
             "retry": { "maxAttempts": 1, "backoffMs": 100, "multiplier": 2.0, "maxBackoffMs": 30_000, "jitter": true } }),
-            json!({ "effect": "once", "timeout_ms": 5, "on_error": "wait", "requires_approval": true,
+            json!({ "effect": "once", "timeoutMs": 5, "onError": "wait", "requiresApproval": true,
             "retry": { "maxAttempts": 3, "backoffMs": 0, "multiplier": 1.5, "maxBackoffMs": 9, "jitter": false } }),
         ]
     );

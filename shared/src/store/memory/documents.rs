@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{Memory, list_page};
+use super::{Memory, State, list_page};
 use crate::{
     clock::Timestamp,
     execution::ExecutionState,
@@ -15,9 +15,9 @@ use crate::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Cursor, Documents, ExecutionFilter, ExecutionHead, Listing, Page, PlanFilter, PlanVersion,
-        RequestFilter, StoreError,
-        backend::{fold_case, search_words, searched_tools},
+        CountQuery, Cursor, Documents, ExecutionCount, ExecutionFilter, ExecutionHead, Listing, Page,
+        PlanFilter, PlanVersion, RequestFilter, StoreError,
+        backend::{CountTable, fold_case, search_words, searched_tools},
         plan_cache::Cached,
         sub_plans,
     },
@@ -112,6 +112,30 @@ fn has_words(folded: &str, words: &[String]) -> bool {
 
 fn is_within(at: Timestamp, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
     from.is_none_or(|time| time <= at) && to.is_none_or(|time| at < time)
+}
+
+impl State {
+    fn find_heads(&self, filter: &ExecutionFilter) -> Vec<&ExecutionHead> {
+        let needing = filter
+            .needs_person
+            .map(|wanted| (wanted, self.work.list_needing_person(filter.is_root)));
+        let found = self.work.heads().filter(|head| {
+            (filter.states.is_empty() || filter.states.contains(&head.state))
+                && filter.request.is_none_or(|wanted| wanted == head.request)
+                && filter.plan.is_none_or(|wanted| wanted == head.plan)
+                && (!filter.is_root || head.parent.is_none())
+                && filter
+                    .tool
+                    .as_ref()
+                    .is_none_or(|tool| self.documents.uses_tool(head.plan, tool.as_str()))
+                && is_within(head.created_at, filter.from, filter.to)
+                && filter.matches_details(head)
+                && needing
+                    .as_ref()
+                    .is_none_or(|(wanted, ids)| ids.contains(&head.execution) == *wanted)
+        });
+        found.collect()
+    }
 }
 
 #[async_trait]
@@ -228,27 +252,35 @@ impl Documents for Memory {
         page: &Page,
     ) -> Result<Listing<ExecutionHead>, StoreError> {
         let state = self.lock_state();
-        let needing = filter
-            .needs_person
-            .map(|wanted| (wanted, state.work.list_needing_person(filter.is_root)));
-        let found = state.work.heads().filter(|head| {
-            (filter.states.is_empty() || filter.states.contains(&head.state))
-                && filter.request.is_none_or(|wanted| wanted == head.request)
-                && filter.plan.is_none_or(|wanted| wanted == head.plan)
-                && (!filter.is_root || head.parent.is_none())
-                && filter
-                    .tool
-                    .as_ref()
-                    .is_none_or(|tool| state.documents.uses_tool(head.plan, tool.as_str()))
-                && is_within(head.created_at, filter.from, filter.to)
-                && needing
-                    .as_ref()
-                    .is_none_or(|(wanted, ids)| ids.contains(&head.execution) == *wanted)
-        });
+        let found = state.find_heads(filter);
         let cursor =
             |head: &ExecutionHead| Cursor { at: head.created_at, id: head.execution.to_string() };
-        let Listing { items, has_more } = list_page(found.map(|head| (cursor(head), head)), page);
+        let found = found.into_iter().map(|head| (cursor(head), head));
+        let Listing { items, has_more } = list_page(found, page);
         let items = items.into_iter().map(|(cursor, head)| (cursor, head.clone())).collect();
         Ok(Listing { items, has_more })
+    }
+
+    async fn count_executions(&self, query: &CountQuery) -> Result<Vec<ExecutionCount>, StoreError> {
+        let state = self.lock_state();
+        let mut table = CountTable::new(query);
+        let found = state.find_heads(&query.filter).into_iter();
+        let counted = found.filter(|head| head.parent.is_none() && !head.is_dry_run);
+        counted.for_each(|head| table.add_head(head));
+        Ok(table.finish(query.first))
+    }
+
+    async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError> {
+        Ok(self.lock_state().find_heads(filter).len() as u64)
+    }
+
+    async fn count_requests(&self, filter: &RequestFilter) -> Result<u64, StoreError> {
+        let all = Page { first: usize::MAX, after: None };
+        Ok(self.list_requests(filter, &all).await?.items.len() as u64)
+    }
+
+    async fn count_plans(&self, filter: &PlanFilter) -> Result<u64, StoreError> {
+        let all = Page { first: usize::MAX, after: None };
+        Ok(self.list_plans(filter, &all).await?.items.len() as u64)
     }
 }

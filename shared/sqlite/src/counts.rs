@@ -1,0 +1,242 @@
+//! Numbers of finished executions, kept beside the executions so that a count of ten million takes
+//! milliseconds. `docs/design/counts.md` describes them.
+//!
+//! A *cell* has the tally of the executions that were created in one part of the time and that have
+//! the same state, error, tool and kind. Each transaction collects the changes of cells and writes
+//! each changed cell once. Unfinished executions are few, so queries read them one by one.
+
+mod build;
+mod cells;
+mod query;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use shared::store::{
+    ExecutionHead,
+    backend::{Durations, Tally},
+};
+
+pub(super) use self::{
+    build::prepare_counts,
+    query::{count_executions, count_heads},
+};
+
+/// Lengths of the parts of the time, in microseconds: days, hours and minutes.
+const LEVELS: [i64; 3] = [86_400_000_000, 3_600_000_000, 60_000_000];
+/// The level of cells with a label, because there can be many labels.
+const LABEL_LEVEL: usize = 0;
+
+/// The kind of an execution. Only roots that are no dry runs are counted by group.
+const COUNTED: i64 = 0;
+const DRY_RUN: i64 = 1;
+const CHILD: i64 = 2;
+
+/// A finished execution, as it is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Counted {
+    id: String,
+    plan: String,
+    kind: i64,
+    state: String,
+    /// Empty if there is no error.
+    error: String,
+    tool: String,
+    /// Labels as `key=value`.
+    labels: Vec<String>,
+    created_at: i64,
+    started_at: Option<i64>,
+    finished_at: Option<i64>,
+}
+
+/// The columns that [`Counted::read`] expects.
+const COUNTED_COLUMNS: &str = "executionId, planId, parentExecutionId IS NOT NULL, dryRun, state,
+    errorCode, failedTool, labels, createdAt, startedAt, finishedAt";
+const IS_FINISHED: &str = "state IN ('COMPLETED', 'FAILED', 'CANCELLED')";
+
+impl Counted {
+    fn of_head(head: &ExecutionHead) -> Self {
+        let error = head.error.as_ref();
+        let tool = error.and_then(|error| error.tool.as_ref());
+        Self {
+            id: head.execution.to_string(),
+            plan: head.plan.to_string(),
+            kind: kind_of(head.parent.is_some(), head.is_dry_run),
+            state: head.state.as_str().to_owned(),
+            error: error.map_or_else(String::new, |error| error.code.as_str().to_owned()),
+            tool: tool.map_or_else(String::new, |tool| tool.as_str().to_owned()),
+            labels: head.labels.iter().map(|(key, value)| label_term(key, value)).collect(),
+            created_at: head.created_at.timestamp_micros(),
+            started_at: head.started_at.map(|time| time.timestamp_micros()),
+            finished_at: head.finished_at.map(|time| time.timestamp_micros()),
+        }
+    }
+
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let labels: Option<String> = row.get(7)?;
+        let labels: BTreeMap<String, String> =
+            labels.and_then(|labels| serde_json::from_str(&labels).ok()).unwrap_or_default();
+        Ok(Self {
+            id: row.get(0)?,
+            plan: row.get(1)?,
+            kind: kind_of(row.get(2)?, row.get(3)?),
+            state: row.get(4)?,
+            error: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
+            tool: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
+            labels: labels.iter().map(|(key, value)| label_term(key, value)).collect(),
+            created_at: row.get(8)?,
+            started_at: row.get(9)?,
+            finished_at: row.get(10)?,
+        })
+    }
+
+    fn tally(&self) -> Tally {
+        Tally::of_one(&self.id, self.created_at, self.started_at, self.finished_at)
+    }
+
+    /// Returns the keys of all cells that count the execution.
+    fn cells(&self) -> impl Iterator<Item = CellKey> {
+        let plain = (0..LEVELS.len()).map(|level| (level, String::new()));
+        let labels = self.labels.iter().map(|label| (LABEL_LEVEL, label.clone()));
+        plain.chain(labels).map(|(level, label)| CellKey {
+            level,
+            label,
+            slot: self.created_at.div_euclid(LEVELS[level]) * LEVELS[level],
+            kind: self.kind,
+            state: self.state.clone(),
+            error: self.error.clone(),
+            tool: self.tool.clone(),
+        })
+    }
+
+    /// Returns the keys of the plan's tallies: of its state, and of all states.
+    fn plans(&self) -> [PlanKey; 2] {
+        let key =
+            |state: &str| PlanKey { plan: self.plan.clone(), kind: self.kind, state: state.to_owned() };
+        [key(&self.state), key("")]
+    }
+}
+
+fn kind_of(is_child: bool, is_dry_run: bool) -> i64 {
+    match (is_child, is_dry_run) {
+        (true, _) => CHILD,
+        (false, true) => DRY_RUN,
+        (false, false) => COUNTED,
+    }
+}
+
+/// Returns a label as cells keep it. Keys of labels have no `=`.
+fn label_term(key: &str, value: &str) -> String {
+    format!("{key}={value}")
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct CellKey {
+    level: usize,
+    label: String,
+    slot: i64,
+    kind: i64,
+    state: String,
+    error: String,
+    tool: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PlanKey {
+    plan: String,
+    kind: i64,
+    state: String,
+}
+
+/// The executions that were added to a cell and removed from it.
+#[derive(Clone, Debug, Default)]
+struct CellChange {
+    added: Option<Tally>,
+    removed: Option<Tally>,
+}
+
+/// Changes of cells that the transaction has not written yet.
+#[derive(Debug, Default)]
+pub(super) struct CountChanges {
+    cells: BTreeMap<CellKey, CellChange>,
+    plans: BTreeMap<PlanKey, CellChange>,
+}
+
+impl CountChanges {
+    /// Forgets the changes of a transaction that was rolled back.
+    pub(super) fn clear(&mut self) {
+        self.cells.clear();
+        self.plans.clear();
+    }
+
+    /// Counts the change of a head. `before` is the stored head from [`find_counted`].
+    pub(super) fn replace(&mut self, before: Option<StoredCount>, head: &ExecutionHead) {
+        let after = head.state.is_finished().then(|| Counted::of_head(head));
+        let before = before.map(|StoredCount(counted)| counted);
+        if before == after {
+            return;
+        }
+        self.change(before, |change| &mut change.removed);
+        self.change(after, |change| &mut change.added);
+    }
+
+    pub(super) fn remove(&mut self, before: Option<StoredCount>) {
+        self.change(before.map(|StoredCount(counted)| counted), |change| &mut change.removed);
+    }
+
+    fn change(
+        &mut self,
+        counted: Option<Counted>,
+        part: impl Fn(&mut CellChange) -> &mut Option<Tally>,
+    ) {
+        let Some(counted) = counted else { return };
+        let tally = counted.tally();
+        let mut merge = |change: &mut CellChange| match part(change) {
+            Some(there) => there.merge(&tally),
+            empty => *empty = Some(tally.clone()),
+        };
+        counted.cells().for_each(|key| merge(self.cells.entry(key).or_default()));
+        counted.plans().into_iter().for_each(|key| merge(self.plans.entry(key).or_default()));
+    }
+
+    /// Writes all changes. Call it at the end of the transaction.
+    pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        // Minutes come before hours, because the bounds of an hour are read from its minutes.
+        for (key, change) in std::mem::take(&mut self.cells).into_iter().rev() {
+            cells::write_cell(connection, &key, &change)?;
+        }
+        for (key, change) in std::mem::take(&mut self.plans) {
+            cells::write_plan(connection, &key, &change)?;
+        }
+        Ok(())
+    }
+}
+
+/// A stored execution that cells count.
+#[derive(Debug)]
+pub(super) struct StoredCount(Counted);
+
+/// Returns the stored head of a log if it is finished, so that cells count it.
+pub(super) fn find_counted(
+    connection: &Connection,
+    log: i64,
+) -> rusqlite::Result<Option<StoredCount>> {
+    let sql = format!("SELECT {COUNTED_COLUMNS} FROM executions WHERE number = ?1 AND {IS_FINISHED}");
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement.query_row([log], |row| Counted::read(row).map(StoredCount)).optional()
+}
+
+/// Reads the columns `count`, `firstAt`, `lastAt`, `sample` and `durations`, which begin at `at`.
+fn read_tally(row: &Row<'_>, at: usize) -> rusqlite::Result<Tally> {
+    let mut durations = Durations::default();
+    durations.merge_encoded(row.get_ref(at + 4)?.as_blob()?);
+    Ok(Tally {
+        count: row.get::<_, i64>(at)?.unsigned_abs(),
+        first_at: row.get(at + 1)?,
+        last_at: row.get(at + 2)?,
+        sample: row.get(at + 3)?,
+        durations,
+    })
+}

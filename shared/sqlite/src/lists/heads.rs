@@ -1,0 +1,175 @@
+//! Selects executions by a filter.
+//!
+//! A list reads an index in its own order: that of a label, an error, a state, or of all executions.
+//! The filter decides which, because SQLite does not know how many rows a condition selects.
+
+use rusqlite::{Connection, params};
+use shared::store::{ExecutionFilter, LabelFilter, StoreError, backend::search_words};
+
+use super::{super::connection::to_store_error, Query};
+
+/// Selects the executions that need a person, and their ancestors.
+const NEEDING_PERSON_OR_ANCESTOR: &str = "WITH RECURSIVE above (number) AS (
+    SELECT number FROM executions WHERE needsPerson
+    UNION SELECT logs.number FROM above CROSS JOIN executions ON executions.number = above.number
+        CROSS JOIN logs ON logs.executionId = executions.parentExecutionId
+    ) SELECT number FROM above";
+
+/// Rows that a search in errors may find before the list reads all failed executions in its order
+/// instead.
+const MAX_FOUND: usize = 2_000;
+/// The length of the parts of words in the index, in characters.
+const PART_CHARS: usize = 3;
+
+/// Returns a query of `columns` for the executions that a filter selects.
+pub(in super::super) fn head_query(
+    connection: &Connection,
+    columns: &str,
+    filter: &ExecutionFilter,
+) -> Result<Query, StoreError> {
+    let mut query = start_query(columns, filter);
+    add_needs_person(&mut query, filter);
+    add_details(&mut query, filter);
+    add_words(&mut query, connection, filter)?;
+    query.add_condition("requestId = ?", filter.request.map(|id| id.to_string()));
+    query.add_condition("planId = ?", filter.plan.map(|id| id.to_string()));
+    if filter.is_root {
+        query.sql.push_str(" AND parentExecutionId IS NULL");
+    }
+    query.add_time_range(filter.from, filter.to);
+    add_states(&mut query, filter);
+    let uses = "EXISTS (SELECT 1 FROM plan_tools
+        WHERE plan_tools.planId = executions.planId AND toolName = ?)";
+    query.add_condition(uses, filter.tool.as_ref().map(|tool| tool.as_str().to_owned()));
+    Ok(query)
+}
+
+/// Starts with the rows of an index that has the order of lists.
+fn start_query(columns: &str, filter: &ExecutionFilter) -> Query {
+    let mut query = match (filter.needs_person, &filter.labels[..]) {
+        // Few executions need a person, so the search begins with them.
+        (Some(true), _) if filter.is_root => Query::new(&format!(
+            "SELECT {columns} FROM ({NEEDING_PERSON_OR_ANCESTOR}) AS needing
+             CROSS JOIN executions USING (number)"
+        )),
+        (Some(true), _) | (_, []) => Query::new(&format!("SELECT {columns} FROM executions")),
+        (_, [first, ..]) => {
+            let index = match first.value {
+                Some(_) => "NOT INDEXED",
+                None => "INDEXED BY execution_labels_key",
+            };
+            let mut query = Query::new(&format!(
+                "SELECT {columns} FROM execution_labels AS label {index}
+                 CROSS JOIN executions ON executions.number = label.number"
+            ));
+            query.created_at = "label.createdAt";
+            query
+        }
+    };
+    if query.created_at != "label.createdAt" {
+        query.created_at = "executions.createdAt";
+    }
+    query
+}
+
+fn add_needs_person(query: &mut Query, filter: &ExecutionFilter) {
+    match filter.needs_person {
+        Some(true) if !filter.is_root => query.sql.push_str(" AND needsPerson"),
+        Some(false) if filter.is_root => {
+            query.sql.extend([" AND executions.number NOT IN (", NEEDING_PERSON_OR_ANCESTOR, ")"]);
+        }
+        Some(false) => query.sql.push_str(" AND NOT needsPerson"),
+        _ => (),
+    }
+}
+
+/// Adds the labels, the error and the ids.
+fn add_details(query: &mut Query, filter: &ExecutionFilter) {
+    let mut labels = &filter.labels[..];
+    if query.created_at == "label.createdAt"
+        && let [LabelFilter { key, value }, others @ ..] = labels
+    {
+        query.add_condition("label.key = ?", Some(key.clone()));
+        query.add_condition("label.value = ?", value.clone());
+        labels = others;
+    }
+    for LabelFilter { key, value } in labels {
+        let equals = if value.is_some() { " AND other.value = ?" } else { "" };
+        let has = format!(
+            "EXISTS (SELECT 1 FROM execution_labels AS other
+             WHERE other.number = executions.number AND other.key = ?{equals})"
+        );
+        query.add_condition(&has, Some(key.clone()));
+        query.values.extend(value.clone().map(Into::into));
+    }
+    query.add_condition("errorCode = ?", filter.error_code.clone());
+    let tool = filter.failed_tool.as_ref();
+    query.add_condition("failedTool = ?", tool.map(|tool| tool.as_str().to_owned()));
+    if let Some(ids) = &filter.ids {
+        let places = vec!["?"; ids.len()].join(", ");
+        query.sql.extend([
+            " AND executions.number IN (SELECT number FROM logs WHERE executionId IN (",
+            &places,
+            "))",
+        ]);
+        query.values.extend(ids.iter().map(|id| id.to_string().into()));
+    }
+}
+
+fn add_states(query: &mut Query, filter: &ExecutionFilter) {
+    let ExecutionFilter { labels, error_code, failed_tool, ids, states, .. } = filter;
+    let is_narrow =
+        !labels.is_empty() || error_code.is_some() || failed_tool.is_some() || ids.is_some();
+    match states.as_slice() {
+        [] => (),
+        [one] if !is_narrow => query.add_condition("state = ?", Some(one.as_str().to_owned())),
+        // `+state` makes SQLite use another index, which has the order of the list. Otherwise it
+        // would use the index by state and sort the rows of all states.
+        many => {
+            let words: Vec<_> = many.iter().map(|state| format!("'{}'", state.as_str())).collect();
+            query.sql.extend([" AND +state IN (", &words.join(", "), ")"]);
+        }
+    }
+}
+
+/// Selects executions whose first error contains every word of the search.
+fn add_words(
+    query: &mut Query,
+    connection: &Connection,
+    filter: &ExecutionFilter,
+) -> Result<(), StoreError> {
+    let words = search_words(filter.error_text.as_deref());
+    if words.is_empty() {
+        return Ok(());
+    }
+    query.sql.push_str(" AND errorCode IS NOT NULL");
+    if let Some(parts) = parts_of_words(&words) {
+        let found = "SELECT count(*) FROM (SELECT 1 FROM error_texts WHERE text MATCH ?1 LIMIT ?2)";
+        let most = MAX_FOUND.cast_signed() + 1;
+        let found = connection
+            .prepare_cached(found)
+            .and_then(|mut found| found.query_row(params![parts, most], |row| row.get(0)));
+        let found: i64 = found.map_err(|err| to_store_error(&err))?;
+        if found < most as i64 {
+            let few = "executions.number IN (SELECT rowid FROM error_texts WHERE text MATCH ?)";
+            query.add_condition(few, Some(parts));
+        }
+    }
+    for word in words {
+        query.add_condition("instr(errorText, ?) > 0", Some(word));
+    }
+    Ok(())
+}
+
+/// Returns a query for all parts of the words in the index. `None` if all words are too short.
+fn parts_of_words(words: &[String]) -> Option<String> {
+    let mut parts = Vec::new();
+    for word in words {
+        let characters: Vec<char> = word.chars().filter(|letter| *letter != '\0').collect();
+        for part in characters.windows(PART_CHARS) {
+            let part: String = part.iter().collect();
+            parts.push(format!("\"{}\"", part.replace('"', "\"\"")));
+        }
+    }
+    (!parts.is_empty()).then(|| parts.join(" AND "))
+}

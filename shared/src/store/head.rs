@@ -1,0 +1,144 @@
+//! Heads: summaries of executions for lists, counts and claims.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::search::fold_case;
+use crate::{
+    clock::Timestamp,
+    execution::{Execution, ExecutionState},
+    id::{Epoch, ExecutionId, PlanId, RequestId, Seq, ToolName, WorkerId},
+    limits,
+    tool::ErrorCode,
+};
+
+/// A summary of an execution for lists and claims.
+///
+/// It is a cache of the log: it may be behind the log, but never ahead of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutionHead {
+    pub execution: ExecutionId,
+    pub request: RequestId,
+    pub plan: PlanId,
+    pub state: ExecutionState,
+    pub created_at: Timestamp,
+    /// The position in the log that this head was made at.
+    pub seq: Seq,
+    pub epoch: Epoch,
+    pub owner: Option<WorkerId>,
+    /// The time when a worker should claim it, if it has no owner. `None` if only a command can
+    /// continue it.
+    pub due: Option<Timestamp>,
+    /// The priority. Higher ones are claimed first.
+    pub priority: i32,
+    pub finished_at: Option<Timestamp>,
+    pub parent: Option<ExecutionId>,
+    /// Set if the execution [needs a person](Execution::needs_person). A child's need does not
+    /// count for its parent's head.
+    pub needs_person: bool,
+    /// The time of the first claim at or after the planned start.
+    pub started_at: Option<Timestamp>,
+    /// The query of the plan, clipped to [`limits::HEAD_QUERY_BYTES`].
+    pub query: Arc<str>,
+    /// The number of finished steps, and of all steps.
+    pub steps_done: u32,
+    pub steps_total: u32,
+    /// The first error. A later success of the execution does not remove it.
+    pub error: Option<HeadError>,
+    pub labels: Labels,
+    pub is_dry_run: bool,
+}
+
+/// Pairs that a caller gave an execution. They never change.
+pub type Labels = BTreeMap<String, String>;
+
+/// The first error of an execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadError {
+    pub code: ErrorCode,
+    /// The tool of the failed step, as `set.name`. `None` if the execution failed as a whole.
+    pub tool: Option<ToolName>,
+    pub message: Arc<str>,
+}
+
+impl ExecutionHead {
+    /// Makes the head of an execution.
+    ///
+    /// A finished execution keeps its owner until its parent has its message and its replan has
+    /// started.
+    pub fn from_execution(
+        execution: &Execution,
+        owner: Option<WorkerId>,
+        due: Option<Timestamp>,
+    ) -> Self {
+        let (state, parent) =
+            (execution.state(), execution.parent().map(|parent| parent.execution));
+        let count = |steps| u32::try_from(steps).unwrap_or(u32::MAX);
+        Self {
+            execution: execution.id(),
+            request: execution.request(),
+            plan: execution.plan().id(),
+            state,
+            created_at: execution.created_at(),
+            seq: execution.seq(),
+            epoch: execution.epoch(),
+            // If the owner is lost before that, another worker finds the execution as an orphan.
+            owner: owner.filter(|_| !state.is_finished() || execution.has_follow_up()),
+            due: due.filter(|_| !state.is_finished()),
+            priority: execution.options().priority,
+            finished_at: execution.finished_at(),
+            parent,
+            needs_person: execution.needs_person(),
+            started_at: execution.started_at(),
+            query: clip_query(&execution.plan().info().query).into(),
+            steps_done: count(execution.finished_steps()),
+            steps_total: count(execution.steps().len()),
+            error: HeadError::of_execution(execution),
+            labels: Labels::new(),
+            is_dry_run: execution.options().dry_run,
+        }
+    }
+
+    /// Adds the fields that layouts before version 6 lack, from the log. The head may be behind the
+    /// log, so its other fields stay.
+    pub fn add_derived(&mut self, execution: &Execution) {
+        let derived = Self::from_execution(execution, self.owner, self.due);
+        let needs_person =
+            if derived.seq == self.seq { derived.needs_person } else { self.needs_person };
+        *self = Self {
+            needs_person,
+            started_at: derived.started_at,
+            query: derived.query,
+            steps_done: derived.steps_done,
+            steps_total: derived.steps_total,
+            error: derived.error,
+            is_dry_run: derived.is_dry_run,
+            ..self.clone()
+        };
+    }
+
+    /// Returns `true` if a worker should claim the execution, now or later.
+    pub fn is_claimable(&self) -> bool {
+        self.owner.is_none() && self.due.is_some() && !self.state.is_finished()
+    }
+}
+
+impl HeadError {
+    /// Returns the text in which lists search for words.
+    pub fn folded_text(&self) -> String {
+        fold_case(&format!("{}\n{}", self.code, self.message))
+    }
+
+    fn of_execution(execution: &Execution) -> Option<Self> {
+        let first = execution.history().first_error.as_deref()?;
+        Some(Self {
+            code: first.error.code.clone(),
+            tool: first.step.map(|step| execution.plan().step(step).tool.clone()),
+            message: Arc::clone(&first.error.message),
+        })
+    }
+}
+
+/// Returns the beginning of a query. The request has all of it.
+fn clip_query(query: &str) -> &str {
+    &query[..query.floor_char_boundary(limits::HEAD_QUERY_BYTES)]
+}
