@@ -27,6 +27,8 @@ pub const QUERY_BYTES: usize = 64 << 10;
 /// Maximum bytes of the query in the head of an execution. It is low, because stores rewrite heads
 /// often.
 pub const HEAD_QUERY_BYTES: usize = 512;
+/// Maximum bytes of the error message in the head of an execution. The log has all of it.
+pub const HEAD_MESSAGE_BYTES: usize = 1 << 10;
 /// Maximum bytes of an idempotency key, a signal's name, a comment or a reason.
 pub const TEXT_BYTES: usize = 4 << 10;
 /// Maximum bytes of events in one document of a store. One event may exceed it, up to

@@ -29,7 +29,7 @@ pub(super) struct PendingEvents {
     bytes: usize,
     handled_commands: Vec<CommandId>,
     in_flight: Option<InFlightAppend>,
-    /// The state in the last written head, and whether it needs a person.
+    /// The last written head: its state, `true` if it needs a person, and `true` if it has an error.
     head: Option<(ExecutionState, bool, bool)>,
     created_notice: Option<oneshot::Sender<Result<(), AppendError>>>,
 }

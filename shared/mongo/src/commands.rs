@@ -25,6 +25,26 @@ pub(super) struct Replacement {
     pub(super) document: RawDocumentBuf,
 }
 
+/// Divides replacements among commands of at most `max_bytes`, unless a single one is larger.
+pub(super) fn split_replacements(
+    replacements: impl IntoIterator<Item = Replacement>,
+    max_bytes: usize,
+) -> Vec<Vec<Replacement>> {
+    let (mut parts, mut bytes): (Vec<Vec<Replacement>>, usize) = (Vec::new(), 0);
+    for replacement in replacements {
+        let len = replacement.query.as_bytes().len() + replacement.document.as_bytes().len();
+        match parts.last_mut().filter(|_| bytes + len <= max_bytes) {
+            Some(part) => part.push(replacement),
+            None => {
+                parts.push(vec![replacement]);
+                bytes = 0;
+            }
+        }
+        bytes += len;
+    }
+    parts
+}
+
 /// Builds an insert of several documents. A document whose key exists does not stop the others.
 pub(super) fn insert_command(collection: &str, documents: RawArrayBuf) -> RawDocumentBuf {
     let mut command = RawDocumentBuf::new();
@@ -177,4 +197,24 @@ fn read_duplicates(reply: &Document) -> Result<Vec<usize>, StoreError> {
         }
     }
     Ok(duplicates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replacements_are_divided_among_commands_by_their_size() {
+        let replacement = |bytes: usize| Replacement {
+            query: rawdoc! {},
+            document: rawdoc! { "text": "x".repeat(bytes) },
+        };
+        let split = |sizes: &[usize]| {
+            let parts = split_replacements(sizes.iter().map(|bytes| replacement(*bytes)), 1_000);
+            parts.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(split(&[]), [0_usize; 0]);
+        assert_eq!(split(&[300, 300, 300, 300]), [3, 1]);
+        assert_eq!(split(&[10, 5_000, 10, 10]), [1, 1, 2]);
+    }
 }

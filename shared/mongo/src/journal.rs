@@ -329,8 +329,11 @@ pub(super) async fn put_heads(
     }
     let safety = required_safety(&heads);
     let replacements = heads.into_iter().map(|head| to_replacement(head, by));
-    let command = commands::upsert_command("executions", replacements, safety);
-    commands::run_write(database, command).await.map(drop)
+    for part in commands::split_replacements(replacements, FULL_BATCH_BYTES) {
+        let command = commands::upsert_command("executions", part, safety);
+        commands::run_write(database, command).await?;
+    }
+    Ok(())
 }
 
 /// Replaces a stored head that is not newer. Returns `false` if there is no such head.

@@ -200,9 +200,9 @@ impl Mongo {
                 return Ok(());
             };
             let replacements = self.convert_batch(part, &batch).await?;
-            if !replacements.is_empty() {
-                let command =
-                    commands::replace_command(part.collection(), replacements, Safety::Durable);
+            // Values can be larger in BSON than as text.
+            for few in commands::split_replacements(replacements, BATCH_BYTES) {
+                let command = commands::replace_command(part.collection(), few, Safety::Durable);
                 commands::run_write(&self.database, command).await?;
             }
             report.add(batch.len());

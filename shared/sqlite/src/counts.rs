@@ -193,7 +193,7 @@ impl CountChanges {
     ) {
         let Some(counted) = counted else { return };
         let tally = counted.tally();
-        let mut merge = |change: &mut CellChange| match part(change) {
+        let merge = |change: &mut CellChange| match part(change) {
             Some(there) => there.merge(&tally),
             empty => *empty = Some(tally.clone()),
         };

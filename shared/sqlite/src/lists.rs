@@ -183,7 +183,10 @@ pub(super) fn list_heads(
     page: &Page,
 ) -> Result<Listing<ExecutionHead>, StoreError> {
     let query = head_query(connection, rows::HEAD_COLUMNS, filter)?;
-    query.read_page(connection, "executions.executionId", page, |row| {
+    // The index of labels has this order, too.
+    let is_by_label = query.created_at == heads::LABEL_CREATED;
+    let id = if is_by_label { "label.executionId" } else { "executions.executionId" };
+    query.read_page(connection, id, page, |row| {
         let head = rows::read_head(row)?;
         Ok((Cursor { at: head.created_at, id: head.execution.to_string() }, head))
     })

@@ -24,6 +24,8 @@ pub(super) const START: &str = r#"{"part":"plans","after":0}"#;
 
 /// Rows that one transaction converts.
 const BATCH_LEN: i64 = 256;
+/// Bytes of text after which a transaction reads no more rows.
+const BATCH_BYTES: usize = 16 << 20;
 /// Plans that one transaction keeps in memory.
 const MAX_PLANS: usize = 64;
 
@@ -142,11 +144,17 @@ struct TextRow {
 fn read_rows(connection: &Connection, sql: &str, after: i64) -> Result<Vec<TextRow>, StoreError> {
     let read = || -> rusqlite::Result<Vec<TextRow>> {
         let mut statement = connection.prepare_cached(sql)?;
-        let rows = statement.query_map(params![after, BATCH_LEN], |row| {
+        let mut found = statement.query(params![after, BATCH_LEN])?;
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while bytes < BATCH_BYTES
+            && let Some(row) = found.next()?
+        {
             // A damaged text is left alone.
-            Ok(TextRow { number: row.get(0)?, text: row.get(1).unwrap_or_default() })
-        })?;
-        rows.collect()
+            let text: String = row.get(1).unwrap_or_default();
+            bytes += text.len();
+            rows.push(TextRow { number: row.get(0)?, text });
+        }
+        Ok(rows)
     };
     read().map_err(|err| to_store_error(&err))
 }

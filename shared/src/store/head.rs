@@ -57,6 +57,7 @@ pub struct HeadError {
     pub code: ErrorCode,
     /// The tool of the failed step, as `set.name`. `None` if the execution failed as a whole.
     pub tool: Option<ToolName>,
+    /// The message, clipped to [`limits::HEAD_MESSAGE_BYTES`].
     pub message: Arc<str>,
 }
 
@@ -89,7 +90,7 @@ impl ExecutionHead {
             parent,
             needs_person: execution.needs_person(),
             started_at: execution.started_at(),
-            query: clip_query(&execution.plan().info().query).into(),
+            query: clip_text(&execution.plan().info().query, limits::HEAD_QUERY_BYTES).into(),
             steps_done: count(execution.finished_steps()),
             steps_total: count(execution.steps().len()),
             error: HeadError::of_execution(execution),
@@ -133,12 +134,11 @@ impl HeadError {
         Some(Self {
             code: first.error.code.clone(),
             tool: first.step.map(|step| execution.plan().step(step).tool.clone()),
-            message: Arc::clone(&first.error.message),
+            message: clip_text(&first.error.message, limits::HEAD_MESSAGE_BYTES).into(),
         })
     }
 }
 
-/// Returns the beginning of a query. The request has all of it.
-fn clip_query(query: &str) -> &str {
-    &query[..query.floor_char_boundary(limits::HEAD_QUERY_BYTES)]
+fn clip_text(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes)]
 }

@@ -50,7 +50,8 @@ pub struct ExecutionFilter {
     pub error_code: Option<String>,
     /// Its first error is that of a step with this tool (`set.name`).
     pub failed_tool: Option<ToolName>,
-    /// Words of the code and the message of its first error. Case is ignored.
+    /// Words of the code and the message of its first error, as [its head](ExecutionHead) has them.
+    /// Case is ignored.
     pub error_text: Option<String>,
     /// Is one of these. `Some` of an empty list finds nothing.
     pub ids: Option<Vec<ExecutionId>>,

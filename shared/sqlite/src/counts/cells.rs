@@ -149,17 +149,15 @@ fn find_bounds(connection: &Connection, key: &CellKey) -> rusqlite::Result<Optio
         );
         return find_ends(connection, "executions", &from, params![slot, end, state, error, tool]);
     }
-    let sql = "SELECT min(firstAt), max(lastAt), sample FROM execution_counts
+    let sql = "SELECT min(firstAt) OVER (), lastAt, sample FROM execution_counts
         WHERE level = ?1 AND label = '' AND slot >= ?2 AND slot < ?3 AND kind = ?4 AND state = ?5
-        AND error = ?6 AND tool = ?7";
+        AND error = ?6 AND tool = ?7 ORDER BY lastAt DESC, sample DESC LIMIT 1";
     let finer = i64::try_from(*level + 1).unwrap_or_default();
     let values = params![finer, slot, end, kind, state, error, tool];
-    let found = connection.prepare_cached(sql)?.query_row(values, |row| {
-        let (first, last): (Option<i64>, Option<i64>) = (row.get(0)?, row.get(1)?);
-        let sample: Option<String> = row.get(2)?;
-        Ok(first.zip(last).zip(sample))
-    })?;
-    Ok(found.map(|((first_at, last_at), sample)| Bounds { first_at, last_at, sample }))
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(Bounds { first_at: row.get(0)?, last_at: row.get(1)?, sample: row.get(2)? })
+    };
+    connection.prepare_cached(sql)?.query_row(values, read).optional()
 }
 
 /// Finds the bounds of a plan's tally.

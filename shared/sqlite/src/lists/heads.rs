@@ -15,6 +15,8 @@ const NEEDING_PERSON_OR_ANCESTOR: &str = "WITH RECURSIVE above (number) AS (
         CROSS JOIN logs ON logs.executionId = executions.parentExecutionId
     ) SELECT number FROM above";
 
+/// The time of creation, if a list begins with the index of labels.
+pub(super) const LABEL_CREATED: &str = "label.createdAt";
 /// Rows that a search in errors may find before the list reads all failed executions in its order
 /// instead.
 const MAX_FOUND: usize = 2_000;
@@ -62,11 +64,11 @@ fn start_query(columns: &str, filter: &ExecutionFilter) -> Query {
                 "SELECT {columns} FROM execution_labels AS label {index}
                  CROSS JOIN executions ON executions.number = label.number"
             ));
-            query.created_at = "label.createdAt";
+            query.created_at = LABEL_CREATED;
             query
         }
     };
-    if query.created_at != "label.createdAt" {
+    if query.created_at != LABEL_CREATED {
         query.created_at = "executions.createdAt";
     }
     query
@@ -86,7 +88,7 @@ fn add_needs_person(query: &mut Query, filter: &ExecutionFilter) {
 /// Adds the labels, the error and the ids.
 fn add_details(query: &mut Query, filter: &ExecutionFilter) {
     let mut labels = &filter.labels[..];
-    if query.created_at == "label.createdAt"
+    if query.created_at == LABEL_CREATED
         && let [LabelFilter { key, value }, others @ ..] = labels
     {
         query.add_condition("label.key = ?", Some(key.clone()));
