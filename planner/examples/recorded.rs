@@ -76,16 +76,17 @@ fn tools(file: &str) -> Result<Tools, Box<dyn Error>> {
         Ok(mut file) => serde_json::from_value(file["tools_list"].take())?,
         Err(_) => text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?,
     };
-    let tool = |it: &Value| -> Result<Arc<ToolDefinition>, Box<dyn Error>> {
-        let description = it["description"].as_str().or(it["text"].as_str()).unwrap_or_default();
+    let tool = |entry: &Value| -> Result<Arc<ToolDefinition>, Box<dyn Error>> {
+        let description =
+            entry["description"].as_str().or(entry["text"].as_str()).unwrap_or_default();
         Ok(Arc::new(ToolDefinition {
-            name: it["name"].as_str().unwrap_or_default().parse()?,
+            name: entry["name"].as_str().unwrap_or_default().parse()?,
             set: "tools".parse()?,
             description: description.to_owned(),
-            input_schema: json!({ "properties": it["arguments"] }),
+            input_schema: json!({ "properties": entry["arguments"] }),
             output_schema: None,
             effect: Effect::Read,
-            examples: serde_json::from_value(it["examples"].clone()).unwrap_or_default(),
+            examples: serde_json::from_value(entry["examples"].clone()).unwrap_or_default(),
             is_callable: false,
         }))
     };
@@ -109,12 +110,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 SelectionRequest { query, by, limit: 100, margin: DEFAULT_MARGIN, outcomes: None };
             let matches = selector.select(&tools, &ask, |_| true).await?.matches;
             if queries.len() <= 8 {
-                let best = matches.first().map(|it| (tools[it.at].name.as_str(), it));
+                let best = matches.first().map(|found| (tools[found.at].name.as_str(), found));
                 println!("{query} {by:?} {best:?}");
             }
             let right: BTreeSet<&str> =
                 known["gold"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            let names: Vec<&str> = matches.iter().map(|it| tools[it.at].name.as_str()).collect();
+            let names: Vec<&str> =
+                matches.iter().map(|found| tools[found.at].name.as_str()).collect();
             figures.add_query(&right, &names);
         }
         let (hit, recall) = (figures.hit_at_1(), figures.recall_at_5());
@@ -124,8 +126,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     let pairs = selector.centroids(&tools).await?.collisions(Similarity::Dot, 0.3, |_| true)?;
     println!("{} collisions in {:?}", pairs.len(), started.elapsed());
-    for it in pairs.iter().take(16) {
-        println!("  {} -> {}: {}", tools[it.a].name, tools[it.b].name, it.similarity);
+    for pair in pairs.iter().take(16) {
+        println!("  {} -> {}: {}", tools[pair.a].name, tools[pair.b].name, pair.similarity);
     }
     Ok(())
 }

@@ -39,12 +39,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         for fold in 0..FOLDS {
             let of = |is_test: bool| {
                 let all = test.iter().enumerate();
-                all.filter(move |(at, _)| (at % FOLDS == fold) == is_test).map(|(_, it)| it)
+                all.filter(move |(at, _)| (at % FOLDS == fold) == is_test).map(|(_, chain)| chain)
             };
             hits.count(of(false), of(true));
         }
     }
-    let share = |of: [u32; 3]| of.map(|it| f64::from(it) / f64::from(hits.all.max(1)));
+    let share = |of: [u32; 3]| of.map(|count| f64::from(count) / f64::from(hits.all.max(1)));
     #[expect(clippy::print_stdout, reason = "this is what it is for")]
     {
         println!("{} transitions; hit@1, @3, @5", hits.all);
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn read(lines: impl BufRead) -> Result<Vec<Chain>, Box<dyn Error>> {
-    lines.lines().map(|it| Ok(serde_json::from_str(&it?)?)).collect()
+    lines.lines().map(|line| Ok(serde_json::from_str(&line?)?)).collect()
 }
 
 impl Hits {
@@ -67,7 +67,7 @@ impl Hits {
     ) {
         let (mut learned, mut popular) = (Learned::default(), BTreeMap::<&ToolName, u32>::new());
         for chain in training {
-            let after: Vec<(usize, usize)> = (1..chain.len()).map(|it| (it - 1, it)).collect();
+            let after: Vec<(usize, usize)> = (1..chain.len()).map(|n| (n - 1, n)).collect();
             learned.learn(chain, &after, Timestamp::UNIX_EPOCH);
             for tool in chain {
                 *popular.entry(tool).or_default() += 1;
@@ -79,9 +79,9 @@ impl Hits {
             self.all += 1;
             let found = learned.followers(&pair[0], 5, Timestamp::UNIX_EPOCH);
             for (at, rank) in RANKS.into_iter().enumerate() {
-                let is_hit = found.iter().take(rank).any(|it| it.tool == pair[1]);
+                let is_hit = found.iter().take(rank).any(|follower| follower.tool == pair[1]);
                 self.learned[at] += u32::from(is_hit);
-                let is_hit = popular.iter().take(rank).any(|(it, _)| **it == pair[1]);
+                let is_hit = popular.iter().take(rank).any(|(tool, _)| **tool == pair[1]);
                 self.popular[at] += u32::from(is_hit);
             }
         }

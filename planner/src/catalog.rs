@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn find_qualified_name(catalog: &Catalog, name: &str) -> Option<String> {
-        catalog.find(name).map(|it| it.definition.qualified_name().to_string())
+        catalog.find(name).map(|tool| tool.definition.qualified_name().to_string())
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_catalog_for_stored_plans_finds_qualified_names_only() {
         let catalog = Catalog::new([tool("m2", "m.b"), tool("m2", "c")]).for_stored_plans();
-        let found = ["m.b", "c", "m2.c", "m2.m.b"].map(|it| find_qualified_name(&catalog, it));
+        let found = ["m.b", "c", "m2.c", "m2.m.b"].map(|name| find_qualified_name(&catalog, name));
         assert_eq!(found, [None, None, Some("m2.c".to_owned()), Some("m2.m.b".to_owned())]);
     }
 }

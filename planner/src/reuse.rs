@@ -305,7 +305,7 @@ mod tests {
             id: id.parse().unwrap(),
             tool: "flow.echo".parse().unwrap(),
             parameters: Arc::new(json!({})),
-            depends_on: after.iter().map(|it| it.parse().unwrap()).collect(),
+            depends_on: after.iter().map(|earlier| earlier.parse().unwrap()).collect(),
             output_mapping: Vec::new(),
             policy: StepPolicy { on_error: OnError::Ignore, ..StepPolicy::default() },
             plan: None,
@@ -332,10 +332,10 @@ mod tests {
             ExecutionOptions { start_at: Some(now), priority: 7, ..ExecutionOptions::default() };
         let mut execution = make_execution(plan, created_event(plan, options));
         let (part, attempt) = (Part::WHOLE, Attempt::FIRST);
-        let step = |it: &str| it.parse::<StepId>().unwrap();
-        let started = |it: &str| {
+        let step = |id: &str| id.parse::<StepId>().unwrap();
+        let started = |id: &str| {
             Event::StepStarted(StepStarted {
-                step: step(it),
+                step: step(id),
                 part,
                 attempt,
                 parameters: Arc::new(json!({})),
@@ -347,8 +347,8 @@ mod tests {
                 effect: None,
             })
         };
-        let succeeded = |it: &str| Event::StepSucceeded {
-            step: step(it),
+        let succeeded = |id: &str| Event::StepSucceeded {
+            step: step(id),
             part,
             attempt,
             output: Some(Arc::new(output.clone())),

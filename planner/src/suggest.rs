@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_transposition_counts_as_one_edit() {
-        let letters = |it: &str| it.chars().collect::<Vec<_>>();
+        let letters = |text: &str| text.chars().collect::<Vec<_>>();
         for (a, b, expected) in [("abcd", "abdc", 1), ("abc", "xyz", 3), ("kitten", "sitting", 3)] {
             assert_eq!(edit_distance(&letters(a), &letters(b), 9), Some(expected), "{a} {b}");
             assert_eq!(edit_distance(&letters(a), &letters(b), expected - 1), None, "{a} {b}");

@@ -7,12 +7,12 @@ fn request_headers(fields: &[(header::HeaderName, &'static str)]) -> HeaderMap {
 }
 
 fn response_header(response: &Response, name: header::HeaderName) -> Option<&str> {
-    response.headers().get(name).and_then(|it| it.to_str().ok())
+    response.headers().get(name).and_then(|value| value.to_str().ok())
 }
 
 fn assets_in(page: &str) -> Vec<String> {
     let index = DIST.get_file(page).and_then(File::contents_utf8).unwrap();
-    let names = index.split('"').filter_map(|it| it.strip_prefix("/assets/"));
+    let names = index.split('"').filter_map(|part| part.strip_prefix("/assets/"));
     names.map(str::to_owned).collect()
 }
 
@@ -47,7 +47,7 @@ fn pages_contain_nothing_their_policies_forbid() {
 
 #[tokio::test]
 async fn files_are_compressed_if_the_client_accepts_it() {
-    let name = page_assets().into_iter().find(|it| it.contains(".js")).unwrap();
+    let name = page_assets().into_iter().find(|asset| asset.contains(".js")).unwrap();
     for (accepted, encoding) in [
         ("gzip, deflate, br, zstd", Some("br")),
         ("gzip, deflate", Some("gzip")),
@@ -67,7 +67,7 @@ async fn files_are_compressed_if_the_client_accepts_it() {
 
 #[tokio::test]
 async fn a_known_entity_tag_is_answered_with_not_modified() {
-    let name = page_assets().into_iter().find(|it| it.contains(".js")).unwrap();
+    let name = page_assets().into_iter().find(|asset| asset.contains(".js")).unwrap();
     let file = async |headers| serve_asset(Path(name.clone()), headers).await;
     let response = file(HeaderMap::new()).await;
     let tag = response.headers()[header::ETAG].clone();
@@ -116,7 +116,8 @@ fn a_trailing_slash_serves_the_same_page() {
         ("//", None),
     ] {
         let response = answer_unknown_path(&path.parse().unwrap(), &HeaderMap::new());
-        let location = response.as_ref().and_then(|it| response_header(it, header::LOCATION));
+        let location =
+            response.as_ref().and_then(|response| response_header(response, header::LOCATION));
         assert_eq!(location, to, "{path}");
     }
 }

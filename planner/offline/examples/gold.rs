@@ -89,15 +89,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
             other => return Err(format!("`{other}` is not an option").into()),
         }
     }
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(directory)?.map(|it| it.map(|it| it.path())).collect::<Result<_, _>>()?;
-    files.retain(|it| it.extension().is_some_and(|it| it == "jsonl"));
+    let mut files: Vec<PathBuf> = fs::read_dir(directory)?
+        .map(|found| found.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
     files.sort();
     println!("| set | half | queries | plans | names exact | calls exact | of plans | median ms |");
     println!("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |");
     for file in files {
-        let name = file.file_stem().and_then(|it| it.to_str()).unwrap_or_default().to_owned();
-        if shown.as_ref().is_some_and(|it| *it != name) {
+        let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
+        if shown.as_ref().is_some_and(|set| *set != name) {
             continue;
         }
         let mut halves = [Figures::default(), Figures::default()];
@@ -127,10 +128,10 @@ async fn judge(
     figures.took.push(started.elapsed());
     figures.queries += 1;
     figures.plans += u32::from(outcome.is_ok());
-    let calls = outcome.as_ref().map(|it| calls(it, &names)).unwrap_or_default();
+    let calls = outcome.as_ref().map(|proposal| calls(proposal, &names)).unwrap_or_default();
     let (mut has, mut wants): (Vec<&str>, Vec<&str>) = (
-        calls.iter().map(|it| it.0.as_str()).collect(),
-        case.calls.iter().map(|it| it.name.as_str()).collect(),
+        calls.iter().map(|call| call.0.as_str()).collect(),
+        case.calls.iter().map(|call| call.name.as_str()).collect(),
     );
     has.sort_unstable();
     wants.sort_unstable();
@@ -152,8 +153,9 @@ fn catalog(
     let mut names = BTreeMap::new();
     let mut listed = Vec::new();
     for tool in tools {
-        let is_fit = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
-        let fit: String = tool.name.chars().map(|it| if is_fit(it) { it } else { '_' }).collect();
+        let is_fit = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-' | '.');
+        let fit: String =
+            tool.name.chars().map(|char| if is_fit(char) { char } else { '_' }).collect();
         names.insert(fit.clone(), tool.name.clone());
         let definition = Arc::new(ToolDefinition {
             name: fit.parse()?,
@@ -173,10 +175,10 @@ fn catalog(
 fn calls(proposal: &Proposal, names: &BTreeMap<String, String>) -> Vec<(String, Value)> {
     let steps = proposal.draft.tools.iter();
     steps
-        .map(|it| {
-            let name = it.name.clone().unwrap_or_default();
+        .map(|step| {
+            let name = step.name.clone().unwrap_or_default();
             let name = names.get(&name).cloned().unwrap_or(name);
-            (name, it.parameters.clone().unwrap_or_default())
+            (name, step.parameters.clone().unwrap_or_default())
         })
         .collect()
 }
@@ -189,23 +191,28 @@ fn is_exact(calls: &[(String, Value)], gold: &[Gold]) -> bool {
             let found = left.iter().position(|(name, arguments)| {
                 *name == wanted.name && fits_fields(arguments, &wanted.arguments)
             });
-            found.map(|it| left.remove(it)).is_some()
+            found.map(|at| left.remove(at)).is_some()
         })
 }
 
 fn fits_fields(said: &Value, wanted: &Map<String, Value>) -> bool {
     let Some(said) = said.as_object() else { return false };
-    let is_listed =
-        said.iter().all(|(name, value)| wanted.get(name).is_some_and(|it| fits_any(value, it)));
+    let is_listed = said.iter().all(|(name, value)| {
+        wanted.get(name).is_some_and(|alternatives| fits_any(value, alternatives))
+    });
     let is_there = |(name, alternatives): (&String, &Value)| {
         said.contains_key(name)
-            || alternatives.as_array().is_some_and(|it| it.iter().any(|it| it == ""))
+            || alternatives
+                .as_array()
+                .is_some_and(|list| list.iter().any(|alternative| alternative == ""))
     };
     is_listed && wanted.iter().all(is_there)
 }
 
 fn fits_any(said: &Value, alternatives: &Value) -> bool {
-    alternatives.as_array().is_some_and(|it| it.iter().any(|it| fits(said, it)))
+    alternatives
+        .as_array()
+        .is_some_and(|list| list.iter().any(|alternative| fits(said, alternative)))
 }
 
 fn fits(said: &Value, wanted: &Value) -> bool {
@@ -228,21 +235,21 @@ fn fits(said: &Value, wanted: &Value) -> bool {
 fn plain(text: &str) -> String {
     let kept = text.replace("{{{{", "{{");
     let kept =
-        kept.chars().filter(|it| !matches!(it, ' ' | ',' | '.' | '/' | '-' | '_' | '*' | '^'));
+        kept.chars().filter(|char| !matches!(char, ' ' | ',' | '.' | '/' | '-' | '_' | '*' | '^'));
     kept.collect::<String>().to_lowercase().replace('\'', "\"")
 }
 
 fn tell(case: &Case, outcome: &Result<Proposal, PlanningError>, calls: &[(String, Value)]) {
     println!("\n## {} {}", case.id, case.query);
     for tool in &case.tools {
-        if case.calls.iter().any(|it| it.name == tool.name) {
+        if case.calls.iter().any(|call| call.name == tool.name) {
             println!("   {} | {} {}", tool.name, tool.description, tool.input_schema);
         } else {
             println!("   {} | {}", tool.name, tool.description);
         }
     }
-    for it in &case.calls {
-        println!("  wanted {} {}", it.name, json!(it.arguments));
+    for call in &case.calls {
+        println!("  wanted {} {}", call.name, json!(call.arguments));
     }
     for (name, arguments) in calls {
         println!("  said   {name} {arguments}");
@@ -250,8 +257,8 @@ fn tell(case: &Case, outcome: &Result<Proposal, PlanningError>, calls: &[(String
     if let Err(err) = outcome {
         println!("  said   {err}");
         if let PlanningError::NoPlan { notes, .. } = err {
-            for it in notes.iter().filter(|it| it.kind == "evidence") {
-                println!("  evidence {}", it.content);
+            for note in notes.iter().filter(|note| note.kind == "evidence") {
+                println!("  evidence {}", note.content);
             }
         }
     }
@@ -261,7 +268,7 @@ impl Figures {
     fn print(mut self, name: &str, half: &str) {
         self.took.sort_unstable();
         let median = self.took.get(self.took.len() / 2).copied().unwrap_or_default();
-        let share = |it: u32, of: u32| f64::from(it) / f64::from(of.max(1));
+        let share = |part: u32, of: u32| f64::from(part) / f64::from(of.max(1));
         println!(
             "| {name} | {half} | {} | {:.3} | {:.3} | {:.3} | {:.3} | {:.2} |",
             self.queries,

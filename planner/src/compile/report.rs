@@ -97,7 +97,8 @@ mod tests {
         let all = report.into_diagnostics();
         assert_eq!(all.len(), 202);
         assert_eq!((all[0].path.as_str(), all[199].path.as_str()), ("150", "249"));
-        let ends: Vec<_> = all[200..].iter().map(|it| it.message.as_str()).collect();
+        let ends: Vec<_> =
+            all[200..].iter().map(|diagnostic| diagnostic.message.as_str()).collect();
         assert_eq!(ends, ["150 more errors are not shown", "150 more warnings are not shown"]);
         assert!(all[200].is_error() && !all[201].is_error());
     }

@@ -88,15 +88,17 @@ fn make_catalog() -> Catalog {
     });
     let anything = || json!({ "type": "object" });
     Catalog::new([
-        with_change(&make_tool("demo", "createAuthor", author), |it| {
-            it.output_schema = Some(output);
+        with_change(&make_tool("demo", "createAuthor", author), |tool| {
+            tool.output_schema = Some(output);
         }),
-        with_change(&make_tool("demo", "listAuthors", anything()), |it| it.effect = Effect::Read),
+        with_change(&make_tool("demo", "listAuthors", anything()), |tool| {
+            tool.effect = Effect::Read;
+        }),
         make_tool("demo", "createBlog", anything()),
         make_tool("other", "createBlog", anything()),
         make_tool("demo", "wrong", json!({ "type": 5 })),
         CatalogTool { is_active: false, ..make_tool("files", "glob", anything()) },
-        with_change(&make_tool("tools", "weather", anything()), |it| it.is_callable = false),
+        with_change(&make_tool("tools", "weather", anything()), |tool| tool.is_callable = false),
         make_tool("flow", "flow.echo", anything()),
         make_tool("flow", "flow.noop", anything()),
     ])
@@ -107,32 +109,37 @@ fn compile_json(draft: Value) -> Result<Plan, Vec<Diagnostic>> {
 }
 
 fn compile_valid(draft: Value) -> Plan {
-    compile_json(draft).unwrap_or_else(|it| panic!("{}", format_diagnostics(&it)))
+    compile_json(draft).unwrap_or_else(|diagnostics| panic!("{}", format_diagnostics(&diagnostics)))
 }
 
 fn compile_invalid(draft: Value) -> Vec<Diagnostic> {
-    compile_json(draft).map(|it| list_ids(&it)).expect_err("a draft that is wrong")
+    compile_json(draft).map(|plan| list_ids(&plan)).expect_err("a draft that is wrong")
 }
 
 fn list_ids(plan: &Plan) -> Vec<String> {
-    plan.steps().iter().map(|it| it.id.to_string()).collect()
+    plan.steps().iter().map(|step| step.id.to_string()).collect()
 }
 
 /// Returns the dependencies of each step as `step: a b`.
 fn list_dependencies(plan: &Plan) -> Vec<String> {
     let steps = plan.steps().iter();
     let on = |on: &[shared::id::StepNumber]| {
-        on.iter().map(|it| plan.step(*it).id.as_str()).collect::<Vec<_>>().join(" ")
+        on.iter().map(|number| plan.step(*number).id.as_str()).collect::<Vec<_>>().join(" ")
     };
-    steps.map(|it| format!("{}: {}", it.id, on(&it.depends_on)).trim_end().to_owned()).collect()
+    steps
+        .map(|step| format!("{}: {}", step.id, on(&step.depends_on)).trim_end().to_owned())
+        .collect()
 }
 
 fn format_diagnostics(diagnostics: &[Diagnostic]) -> String {
-    diagnostics.iter().flat_map(|it| [it.to_string(), "\n".to_owned()]).collect()
+    diagnostics.iter().flat_map(|diagnostic| [diagnostic.to_string(), "\n".to_owned()]).collect()
 }
 
 fn list_codes(diagnostics: &[Diagnostic]) -> Vec<String> {
-    diagnostics.iter().map(|it| format!("{} {}", it.code, it.path)).collect()
+    diagnostics
+        .iter()
+        .map(|diagnostic| format!("{} {}", diagnostic.code, diagnostic.path))
+        .collect()
 }
 
 /// Returns a draft of `flow.echo` steps from ids and dependencies.

@@ -205,9 +205,12 @@ mod tests {
         }
 
         async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-            self.asked_texts.lock().unwrap().extend(texts.iter().map(|it| (*it).to_owned()));
+            self.asked_texts.lock().unwrap().extend(texts.iter().map(|text| (*text).to_owned()));
             let more = usize::from(self.is_longer);
-            Ok(texts.iter().map(|it| [&make_vector(it)[..], &vec![0.0; more]].concat()).collect())
+            Ok(texts
+                .iter()
+                .map(|text| [&make_vector(text)[..], &vec![0.0; more]].concat())
+                .collect())
         }
     }
 
@@ -228,7 +231,7 @@ mod tests {
         let all: Vec<String> = (0..200).map(|n| format!("{}{}", n % 7, "x".repeat(n))).collect();
         let mut texts: Vec<&str> = all.iter().rev().map(String::as_str).collect();
         texts.extend(["", "0", "0"]);
-        let want: Vec<Vec<f32>> = texts.iter().map(|it| make_vector(it)).collect();
+        let want: Vec<Vec<f32>> = texts.iter().map(|text| make_vector(text)).collect();
         assert_eq!(kept.embed(&texts).await.unwrap(), want);
         let mut once = asked_texts(&length_embedder);
         once.sort();

@@ -190,7 +190,7 @@ mod tests {
     fn softmax_of_large_numbers_sums_to_one() {
         let mut row = [1_000.0, 1_000.0, f32::NEG_INFINITY];
         apply_softmax(&mut row);
-        assert!(row.iter().zip([0.5, 0.5, 0.0]).all(|(it, share)| (it - share).abs() < 1e-6));
+        assert!(row.iter().zip([0.5, 0.5, 0.0]).all(|(value, share)| (value - share).abs() < 1e-6));
     }
 
     #[test]

@@ -115,7 +115,8 @@ fn tensor_prefixes_and_old_names_are_supported() {
         let name = name.replace("LayerNorm.weight", "LayerNorm.gamma");
         format!("bert.{}", name.replace("LayerNorm.bias", "LayerNorm.beta"))
     };
-    let tensors: Vec<_> = make_tensors().iter().map(|(it, to)| (renamed(it), to.clone())).collect();
+    let tensors: Vec<_> =
+        make_tensors().iter().map(|(name, to)| (renamed(name), to.clone())).collect();
     load_transformer(&tensors).unwrap();
 }
 
@@ -123,12 +124,12 @@ fn tensor_prefixes_and_old_names_are_supported() {
 fn a_broken_model_is_explained() {
     let without = |name: &str| {
         let all = make_tensors().into_iter();
-        all.filter(|(it, _)| it != name).collect::<Vec<_>>()
+        all.filter(|(tensor, _)| tensor != name).collect::<Vec<_>>()
     };
     let reshaped = |name: &str, shape: &[usize]| {
         let all = make_tensors().into_iter();
-        let shape = |it: &str, was| if it == name { shape.to_vec() } else { was };
-        all.map(|(it, was)| (it.clone(), shape(&it, was))).collect::<Vec<_>>()
+        let shape = |tensor: &str, was| if tensor == name { shape.to_vec() } else { was };
+        all.map(|(tensor, was)| (tensor.clone(), shape(&tensor, was))).collect::<Vec<_>>()
     };
     let positions = "embeddings.position_embeddings.weight";
     for (tensors, want) in [
@@ -179,7 +180,7 @@ async fn the_built_in_encoder_returns_its_reference_vectors() {
     let golden: Vec<ReferenceVector> =
         serde_json::from_str(include_str!("builtin/golden.json")).unwrap();
     let embedder = Local::open_builtin_model().await.unwrap();
-    let texts: Vec<&str> = golden.iter().map(|it| &*it.text).collect();
+    let texts: Vec<&str> = golden.iter().map(|reference| &*reference.text).collect();
     let vectors = embedder.embed(&texts).await.unwrap();
     for (ReferenceVector { text, vector: want }, vector) in golden.iter().zip(vectors) {
         assert_eq!(vector.len(), 384);

@@ -37,27 +37,27 @@ fn an_empty_graph_has_an_empty_drawing() {
 #[test]
 fn a_chain_is_a_straight_line_down() {
     let drawing = draw_graph(3, &[(0, 1), (1, 2)]);
-    assert!(drawing.nodes.iter().all(|it| (it.x - 40.0).abs() < 1e-9), "{drawing:?}");
-    assert!(drawing.edges.iter().all(|it| it.len() == 2));
+    assert!(drawing.nodes.iter().all(|node| (node.x - 40.0).abs() < 1e-9), "{drawing:?}");
+    assert!(drawing.edges.iter().all(|points| points.len() == 2));
     let style = Style { direction: Direction::Right, ..Style::default() };
     let right = layout_graph(&[NODE_SIZE; 3], &[(0, 1), (1, 2)], &style);
-    assert!(right.nodes.iter().all(|it| (it.y - 15.0).abs() < 1e-9), "{right:?}");
+    assert!(right.nodes.iter().all(|node| (node.y - 15.0).abs() < 1e-9), "{right:?}");
     assert!((right.width - (3.0 * 80.0 + 2.0 * 60.0)).abs() < 1e-9);
 }
 
 #[test]
 fn trees_and_ladders_have_no_crossings() {
-    let tree: Vec<(usize, usize)> = (1..31).map(|it| ((it - 1) / 2, it)).collect();
+    let tree: Vec<(usize, usize)> = (1..31).map(|n| ((n - 1) / 2, n)).collect();
     assert_eq!(count_straight_crossings(&draw_graph(31, &tree), &tree), 0);
     // The order of the edges makes all of them cross at first.
     let ladder: Vec<(usize, usize)> =
-        (0..8).map(|it| (it, 15 - it)).chain((0..7).map(|it| (it, 14 - it))).collect();
+        (0..8).map(|n| (n, 15 - n)).chain((0..7).map(|n| (n, 14 - n))).collect();
     assert_eq!(count_straight_crossings(&draw_graph(16, &ladder), &ladder), 0);
 }
 
 #[test]
 fn unconnected_parts_are_placed_side_by_side() {
-    let edges: Vec<(usize, usize)> = (0..20).map(|it| (2 * it, 2 * it + 1)).collect();
+    let edges: Vec<(usize, usize)> = (0..20).map(|n| (2 * n, 2 * n + 1)).collect();
     let drawing = draw_graph(40, &edges);
     let ratio = drawing.width / drawing.height;
     assert!((0.5..4.0).contains(&ratio), "{} × {}", drawing.width, drawing.height);
@@ -67,8 +67,8 @@ fn unconnected_parts_are_placed_side_by_side() {
 fn a_dense_graph_is_drawn_with_bounded_work() {
     // One long chain, and edges from its beginning to every part of it. They need more placeholders
     // than the limit.
-    let chain = (1..1_500).map(|it| (it - 1, it));
-    let edges: Vec<(usize, usize)> = chain.chain((2..1_500).map(|it| (it % 7, it))).collect();
+    let chain = (1..1_500).map(|n| (n - 1, n));
+    let edges: Vec<(usize, usize)> = chain.chain((2..1_500).map(|n| (n % 7, n))).collect();
     let drawing = draw_graph(1_500, &edges);
     check_drawing(&drawing, 1_500, &edges);
 }
@@ -83,9 +83,9 @@ fn check_drawing(drawing: &Drawing, nodes: usize, edges: &[(usize, usize)]) {
             || pair[1].x - pair[0].x > NODE_SIZE.width - 1e-6;
         assert!(is_apart, "{pair:?}");
     }
-    let is_inside = |it: &Point| {
-        (-1e-6..=drawing.width + 1e-6).contains(&it.x)
-            && (-1e-6..=drawing.height + 1e-6).contains(&it.y)
+    let is_inside = |point: &Point| {
+        (-1e-6..=drawing.width + 1e-6).contains(&point.x)
+            && (-1e-6..=drawing.height + 1e-6).contains(&point.y)
     };
     assert_eq!(drawing.nodes.len(), nodes);
     assert!(drawing.nodes.iter().all(is_inside));

@@ -230,7 +230,7 @@ mod tests {
     use tokio::{net::TcpListener, task::JoinSet};
 
     use super::*;
-    use crate::model::{Message, ProviderKind};
+    use crate::model::{Message, ProviderKind, provider::tests::settings_of};
 
     async fn serve_models(models: &[&str]) -> (String, JoinSet<()>) {
         let list =
@@ -248,21 +248,9 @@ mod tests {
     }
 
     fn local_model(name: &str, urls: &[&str], starter: Option<SharedStarter>) -> LocalModel {
-        let settings = Settings {
-            provider: ProviderKind::find_by_name("local").unwrap(),
-            base_url: None,
-            model: name.to_owned(),
-            key: Key::None,
-            timeout: Duration::from_secs(10),
-            retries: 0,
-            max_tokens: None,
-            temperature: None,
-            price: None,
-            structured: true,
-            native_tools: true,
-            fallback: None,
-            starter,
-        };
+        let provider = ProviderKind::find_by_name("local").unwrap();
+        let settings =
+            Settings { model: name.to_owned(), key: Key::None, starter, ..settings_of(provider, None) };
         let servers = urls.iter().map(|url| ("a server".to_owned(), (*url).to_owned()));
         LocalModel { servers: servers.collect(), ..LocalModel::new(&settings) }
     }

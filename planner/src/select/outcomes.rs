@@ -168,8 +168,9 @@ mod tests {
     }
 
     fn find_verdict(outcomes: &Outcomes, kind: usize, name: &str, at: Timestamp) -> f64 {
-        let mut found = outcomes.list_verdicts(kind, at).filter(|it| it.0.as_str() == name);
-        found.next().map_or(f64::NAN, |it| it.1)
+        let mut found =
+            outcomes.list_verdicts(kind, at).filter(|verdict| verdict.0.as_str() == name);
+        found.next().map_or(f64::NAN, |verdict| verdict.1)
     }
 
     #[test]
@@ -240,7 +241,7 @@ mod tests {
         }
         assert_eq!(outcomes.queries().len(), MAX_KINDS);
         assert_eq!(outcomes.queries().next(), Some("often"), "the least goes");
-        assert!(outcomes.queries().all(|it| it.len() <= MAX_QUERY_BYTES));
+        assert!(outcomes.queries().all(|query| query.len() <= MAX_QUERY_BYTES));
         for n in 0..2 * MAX_TOOLS {
             outcomes.learn(
                 Some(0),

@@ -60,7 +60,7 @@ impl Embedder for KnownVectors {
             return Err(failed("it is broken".to_owned()));
         }
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.extend(texts.iter().map(|it| (*it).to_owned()));
+        asked.extend(texts.iter().map(|text| (*text).to_owned()));
         let find = |text: &&str| match self.vectors.get(text) {
             Some(vector) => Ok(vector.clone()),
             None => Err(failed(format!("`{text}` is unknown"))),
@@ -80,7 +80,7 @@ fn tool_with_parameters(
     parameters: &[&str],
 ) -> Arc<ToolDefinition> {
     let properties: serde_json::Map<String, Value> =
-        parameters.iter().map(|it| ((*it).to_owned(), json!({}))).collect();
+        parameters.iter().map(|parameter| ((*parameter).to_owned(), json!({}))).collect();
     Arc::new(ToolDefinition {
         name: name.parse().unwrap(),
         set: "tools".parse().unwrap(),
@@ -88,7 +88,7 @@ fn tool_with_parameters(
         input_schema: json!({ "type": "object", "properties": properties }),
         output_schema: None,
         effect: Effect::Read,
-        examples: examples.iter().map(|it| (*it).to_owned()).collect(),
+        examples: examples.iter().map(|example| (*example).to_owned()).collect(),
         is_callable: true,
     })
 }
@@ -111,5 +111,5 @@ async fn select_tools(
 }
 
 fn matched_names<'a>(tools: &'a Tools, matches: &[Match]) -> Vec<&'a str> {
-    matches.iter().map(|it| tools[it.at].name.as_str()).collect()
+    matches.iter().map(|found| tools[found.at].name.as_str()).collect()
 }

@@ -14,7 +14,7 @@ fn name(text: &str) -> NodeName {
 }
 
 fn links(of: &[(&str, f64)]) -> Vec<(NodeName, f64)> {
-    of.iter().map(|(it, score)| (name(it), *score)).collect()
+    of.iter().map(|(node, score)| (name(node), *score)).collect()
 }
 
 /// Returns the predecessor's test graph: four actions with a tool each.
@@ -42,5 +42,5 @@ fn seed() -> Toolkit {
 }
 
 fn names(graph: &Toolkit) -> Vec<&str> {
-    graph.ordered().iter().map(|(it, _)| it.as_str()).collect()
+    graph.ordered().iter().map(|(name, _)| name.as_str()).collect()
 }

@@ -350,7 +350,7 @@ mod tests {
             let plan = plan.unwrap_or_else(|err| panic!("{how}: {err:?}"));
             let steps = plan.steps().iter();
             let steps: Vec<Value> =
-                steps.map(|it| json!([it.tool.as_str(), &*it.parameters])).collect();
+                steps.map(|step| json!([step.tool.as_str(), &*step.parameters])).collect();
             let expected = json!([
                 ["blog.createAuthor", { "name": "Alice", "email": "alice@test.com" }],
                 ["blog.createBlog", {
@@ -378,7 +378,10 @@ mod tests {
             ("[1, 2]", "plan.invalid_json"),
         ] {
             let diagnostics = read_answer(text, &make_catalog(), &BTreeSet::new()).unwrap_err();
-            assert!(diagnostics.iter().any(|it| it.code == code), "{text}: {diagnostics:?}");
+            assert!(
+                diagnostics.iter().any(|diagnostic| diagnostic.code == code),
+                "{text}: {diagnostics:?}"
+            );
         }
         let long = " ".repeat(limits::REPLY_BYTES + 1);
         assert_eq!(
@@ -429,8 +432,8 @@ mod tests {
             let Ok(ParsedAnswer::Draft(draft)) = read_answer(text, &make_catalog(), &known) else {
                 panic!()
             };
-            let unread = draft.notices.iter().map(|it| it.path.clone()).collect::<Vec<_>>();
-            (draft.tools.into_iter().map(|it| it.plan).collect::<Vec<_>>(), unread)
+            let unread = draft.notices.iter().map(|notice| notice.path.clone()).collect::<Vec<_>>();
+            (draft.tools.into_iter().map(|step| step.plan).collect::<Vec<_>>(), unread)
         };
         let nightly = || Some("nightly".into());
         assert_eq!(
@@ -456,7 +459,7 @@ mod tests {
         let read = read_draft(
             r#"{"steps": [{"step": 1, "tool": "CREATEAUTHOR", "args": "{'a': 1}", "why": "x"}]}"#,
         );
-        let noticed: Vec<&str> = read.notices.iter().map(|it| it.path.as_str()).collect();
+        let noticed: Vec<&str> = read.notices.iter().map(|notice| notice.path.as_str()).collect();
         let expected = ["tools[0].why", "tools[0].id", "tools[0].name", "tools[0].parameters"];
         assert_eq!(noticed, expected);
     }

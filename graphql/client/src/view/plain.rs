@@ -169,7 +169,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_escaped_text_controls_a_terminal(text in ".*") {
-            let is_quiet = |it: &str| !it.chars().any(|it| it.is_control() && it != '\n' && it != '\t');
+            let is_quiet = |shown: &str| !shown.chars().any(|char| char.is_control() && char != '\n' && char != '\t');
             prop_assert!(is_quiet(&safe_block(&text)));
             prop_assert!(is_quiet(&safe_json(&text)));
             let one = safe_line(&text);

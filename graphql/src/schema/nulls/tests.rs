@@ -142,7 +142,7 @@ fn schema() -> Schema<Root, EmptyMutation, Events> {
 
 /// Returns the data as text, and the paths of all errors.
 fn data_and_error_paths(answer: &Response) -> (String, Vec<Json>) {
-    let paths = answer.errors.iter().map(|it| serde_json::to_value(&it.path).unwrap());
+    let paths = answer.errors.iter().map(|error| serde_json::to_value(&error.path).unwrap());
     (serde_json::to_string(&answer.data).unwrap(), paths.collect())
 }
 

@@ -229,12 +229,12 @@ fn formats_of_other_models_are_no_calls() {
 #[test]
 fn a_name_with_underscores_must_mean_one_tool() {
     let names = CatalogNames::new(tools::catalog());
-    let found = |name: &str| names.find(name).map(|it| it.name.to_string());
+    let found = |name: &str| names.find(name).map(|tool| tool.name.to_string());
     assert_eq!(found("file_tools_glob").as_deref(), Some("file_tools.glob"));
     assert_eq!(found("FILE_TOOLS_GLOB").as_deref(), Some("file_tools.glob"));
     assert_eq!(found("blog_createAuthor").as_deref(), Some("blog.createAuthor"));
     assert_eq!(found("a_b_c"), None);
-    let twins = ["a.b_c", "a_b.c"].map(|it| tools::parse_definition(it, ""));
+    let twins = ["a.b_c", "a_b.c"].map(|name| tools::parse_definition(name, ""));
     let twins = tools::catalog_of(twins);
     assert_eq!(CatalogNames::new(&twins).find("a_b_c"), None);
 }
@@ -243,8 +243,8 @@ fn a_name_with_underscores_must_mean_one_tool() {
 fn a_failed_call_is_reported_with_its_reason() {
     let names = CatalogNames::new(tools::catalog());
     let missed = |text: &str| -> Vec<(String, MissReason)> {
-        let found = read_tool_calls(text, &|it| names.find(it)).unwrap();
-        found.missed.into_iter().map(|it| (it.tool, it.why)).collect()
+        let found = read_tool_calls(text, &|name| names.find(name)).unwrap();
+        found.missed.into_iter().map(|call| (call.tool, call.why)).collect()
     };
     for (text, tool, why) in [
         ("TOOL: nope.nope ARGS: {\"a\":1}", "nope.nope", MissReason::Unknown),
@@ -292,7 +292,7 @@ fn a_tool_name_with_spaces_keeps_its_arguments() {
     };
     for text in ["TOOL: x y ARGS: {\"a\": 1}", "- TOOL: x y\n- **ARGS**: {\"a\": 1}"] {
         let calls = parse_tool_calls(text, &known).unwrap();
-        let args: Vec<_> = calls.into_iter().map(|it| Value::Object(it.args)).collect();
+        let args: Vec<_> = calls.into_iter().map(|call| Value::Object(call.args)).collect();
         assert_eq!(args, [json!({ "a": 1 })], "{text}");
     }
 }

@@ -231,7 +231,7 @@ fn too_long_replies_and_too_many_calls_are_rejected() {
     let names = CatalogNames::new(tools::catalog());
     let parse = |text: &str| parse_tool_calls(text, &|name| names.find(name));
     let most = "tree()\n".repeat(limits::REPLY_CALLS);
-    assert_eq!(parse(&most).map(|it| it.len()), Ok(limits::REPLY_CALLS));
+    assert_eq!(parse(&most).map(|calls| calls.len()), Ok(limits::REPLY_CALLS));
     assert_eq!(parse(&format!("{most}tree()")), Err(LimitExceeded::Calls));
     let long = " ".repeat(limits::REPLY_BYTES + 1);
     assert_eq!(parse(&long), Err(LimitExceeded::Text { bytes: long.len() }));

@@ -159,13 +159,13 @@ fn json_value() -> impl Strategy<Value = Value> {
         prop_oneof![
             vec(inner.clone(), 0..4).prop_map(Value::from),
             vec((any::<String>(), inner), 0..4)
-                .prop_map(|it| Value::Object(it.into_iter().collect())),
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
         ]
     })
 }
 
 fn arguments() -> impl Strategy<Value = Map<String, Value>> {
-    vec(("[a-z_]{1,8}", json_value()), 0..4).prop_map(|it| it.into_iter().collect())
+    vec(("[a-z_]{1,8}", json_value()), 0..4).prop_map(|fields| fields.into_iter().collect())
 }
 
 proptest! {

@@ -16,12 +16,15 @@ fn check_glob(texts: &[&str], format: CallFormat) {
 #[test]
 fn tool_names_may_have_spaces_and_letters_of_any_script() {
     let known = |name: &str| {
-        let name = ["show one", "Größe"].into_iter().find(|it| *it == name)?;
+        let name = ["show one", "Größe"].into_iter().find(|known| *known == name)?;
         Some(Arc::new(KnownTool { name: name.parse().unwrap(), parameters: Vec::new() }))
     };
     let calls_as_text = |text: &str| {
         let calls = parse_tool_calls(text, &known).unwrap();
-        calls.iter().map(|it| format!("{} {}", it.tool, Value::from(it.args.clone()))).collect()
+        calls
+            .iter()
+            .map(|call| format!("{} {}", call.tool, Value::from(call.args.clone())))
+            .collect()
     };
     for text in [
         r#"TOOL: show one ARGS: {"id": 1}"#,

@@ -44,7 +44,7 @@ fn the_example_is_a_call_of_one_of_the_tools() {
     let tools = tools::definitions();
     let example = json!([["file_tools.glob", { "pattern": "*.py", "path": "/home/user" }, Simple]]);
     assert_eq!(calls_as_json(&tool_prompt(&tools, ToolDefinition::qualified_name)), example);
-    let web = tools.iter().filter(|it| it.set.as_str() == "web_tools");
+    let web = tools.iter().filter(|tool| tool.set.as_str() == "web_tools");
     let example =
         json!([["web_tools.docs_search", { "library": "library", "query": "query" }, Simple]]);
     assert_eq!(calls_as_json(&tool_prompt(web, ToolDefinition::qualified_name)), example);
@@ -189,7 +189,7 @@ fn the_example_in_the_prompt_fits_the_schema() {
     ] {
         let prompt =
             tool_prompt([&definition_with_schema(schema.clone())], ToolDefinition::qualified_name);
-        let line = prompt.lines().find_map(|it| it.strip_prefix("TOOL: a.b ARGS: "));
+        let line = prompt.lines().find_map(|line| line.strip_prefix("TOOL: a.b ARGS: "));
         let args =
             serde_json::from_str(line.unwrap_or_else(|| panic!("{schema}: {prompt}"))).unwrap();
         let valid = shared::schema::Schema::new(&schema).unwrap();
@@ -227,7 +227,7 @@ fn nested_parameters_are_described_in_the_prompt() {
         "required": ["place"],
     }));
     let prompt = tool_prompt([&tool], ToolDefinition::qualified_name);
-    let told: Vec<&str> = prompt.lines().filter(|it| it.starts_with("    ")).collect();
+    let told: Vec<&str> = prompt.lines().filter(|line| line.starts_with("    ")).collect();
     let expected = [
         "    place (object, required): Where.",
         "      at (array, required)",

@@ -67,7 +67,9 @@ fn make_catalog() -> Catalog {
 
 pub(super) fn catalog_of(tools: impl IntoIterator<Item = ToolDefinition>) -> Catalog {
     let tools = tools.into_iter();
-    Catalog::new(tools.map(|it| CatalogTool { definition: Arc::new(it), is_active: true }))
+    Catalog::new(
+        tools.map(|definition| CatalogTool { definition: Arc::new(definition), is_active: true }),
+    )
 }
 
 pub(super) fn parse_definition(name: &str, parameters: &str) -> ToolDefinition {

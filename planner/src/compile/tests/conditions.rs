@@ -5,7 +5,7 @@ use super::*;
 fn check(tools: &Value, expected: &Expect) {
     let found = compile_json(json!({ "tools": tools }));
     expected.assert_eq(&format_diagnostics(
-        &found.map_or_else(|it| it, |it| it.diagnostics().to_vec()),
+        &found.map_or_else(|diagnostics| diagnostics, |plan| plan.diagnostics().to_vec()),
     ));
 }
 

@@ -2,9 +2,9 @@ use super::*;
 
 fn find_cycles(steps: &[(&str, &[&str])]) -> Vec<String> {
     let prefix = "Circular dependency detected between tools: ";
-    let found = compile_invalid(draft_of_steps(steps)).into_iter().map(|it| {
-        assert_eq!(it.code, "plan.cycle");
-        it.message.strip_prefix(prefix).expect("the contract's words").to_owned()
+    let found = compile_invalid(draft_of_steps(steps)).into_iter().map(|diagnostic| {
+        assert_eq!(diagnostic.code, "plan.cycle");
+        diagnostic.message.strip_prefix(prefix).expect("the contract's words").to_owned()
     });
     found.collect()
 }
@@ -42,8 +42,11 @@ fn templates_and_variables_make_cycles() {
         { "id": "c", "name": "flow.echo", "dependsOn": "a", "outputMapping": { "y": "v" } },
         { "id": "me", "name": "flow.echo", "parameters": { "x": "{{me.x}}" } },
     ] }));
-    let found: Vec<_> = found.into_iter().map(|it| (it.path, it.message, it.help)).collect();
-    let message = |it: &str| format!("Circular dependency detected between tools: {it}");
+    let found: Vec<_> = found
+        .into_iter()
+        .map(|diagnostic| (diagnostic.path, diagnostic.message, diagnostic.help))
+        .collect();
+    let message = |cycle: &str| format!("Circular dependency detected between tools: {cycle}");
     let expected = [
         (
             "tools[0].parameters.x[0]".to_owned(),
@@ -69,7 +72,7 @@ fn templates_and_variables_make_cycles() {
 fn a_long_cycle_is_cut_in_the_middle() {
     let steps = 60_000;
     let draft: Vec<Value> = (0..steps)
-        .map(|it| json!({ "id": format!("s{it}"), "name": "flow.noop", "dependsOn": format!("s{}", (it + 1) % steps) }))
+        .map(|n| json!({ "id": format!("s{n}"), "name": "flow.noop", "dependsOn": format!("s{}", (n + 1) % steps) }))
         .collect();
     let found = compile_invalid(json!({ "tools": draft }));
     assert_eq!(found.len(), 1);

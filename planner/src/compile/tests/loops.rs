@@ -5,7 +5,7 @@ use super::*;
 fn check(tools: &Value, expected: &Expect) {
     let found = compile_json(json!({ "tools": tools }));
     expected.assert_eq(&format_diagnostics(
-        &found.map_or_else(|it| it, |it| it.diagnostics().to_vec()),
+        &found.map_or_else(|diagnostics| diagnostics, |plan| plan.diagnostics().to_vec()),
     ));
 }
 
@@ -22,18 +22,19 @@ fn catalog_with_author_list() -> Catalog {
         },
         "additionalProperties": false,
     });
-    let list =
-        with_change(&make_tool("demo", "list", json!({})), |it| it.output_schema = Some(authors));
+    let list = with_change(&make_tool("demo", "list", json!({})), |tool| {
+        tool.output_schema = Some(authors);
+    });
     let text = json!({ "type": "string" });
     let name =
-        with_change(&make_tool("demo", "name", json!({})), |it| it.output_schema = Some(text));
+        with_change(&make_tool("demo", "name", json!({})), |tool| tool.output_schema = Some(text));
     Catalog::new([list, name, make_tool("flow", "flow.echo", json!({}))])
 }
 
 fn check_warnings(tools: &Value, expected: &Expect) {
     let draft = parse_value(json!({ "tools": tools })).unwrap();
     let plan = compile(&draft, plan_info(), &catalog_with_author_list())
-        .unwrap_or_else(|it| panic!("{}", format_diagnostics(&it)));
+        .unwrap_or_else(|diagnostics| panic!("{}", format_diagnostics(&diagnostics)));
     expected.assert_eq(&format_diagnostics(plan.diagnostics()));
 }
 

@@ -132,8 +132,8 @@ fn diagnostics_of_cycles_and_order() {
     expect![[r#"
         warning[plan.order_differs] executionOrder: it differs from the computed order: it names `x`, but no step is called `x` (the plan has `a`, `b`); it names `y`, but no step is called `y` (the plan has `a`, `b`); it leaves out `a`; it leaves out `b` (leave `executionOrder` out, because Faber always computes the order)
     "#]].assert_eq(&format_diagnostics(compile_valid(draft).diagnostics()));
-    let ids: Vec<String> = (0..20).map(|it| format!("s{it}")).collect();
-    let steps: Vec<_> = ids.iter().map(|it| (it.as_str(), &[][..])).collect();
+    let ids: Vec<String> = (0..20).map(|n| format!("s{n}")).collect();
+    let steps: Vec<_> = ids.iter().map(|id| (id.as_str(), &[][..])).collect();
     let mut draft = draft_of_steps(&steps);
     draft["executionOrder"] = ids.iter().rev().map(String::as_str).collect();
     let told = format_diagnostics(compile_valid(draft).diagnostics());

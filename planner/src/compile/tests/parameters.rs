@@ -14,7 +14,7 @@ fn author_draft(change: &Value) -> Value {
 }
 
 fn find_codes(draft: Value) -> Vec<String> {
-    compile_json(draft).map_or_else(|it| list_codes(&it), |_| Vec::new())
+    compile_json(draft).map_or_else(|diagnostics| list_codes(&diagnostics), |_| Vec::new())
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn literal_parameters_must_fit_the_schema() {
     }
     let nothing = json!({ "tools": [{ "name": "createAuthor" }] });
     let missing =
-        ["email", "name"].map(|it| format!("plan.missing_parameter tools[0].parameters.{it}"));
+        ["email", "name"].map(|name| format!("plan.missing_parameter tools[0].parameters.{name}"));
     let mut absent = find_codes(nothing);
     absent.sort_unstable();
     assert_eq!(absent, missing);
@@ -172,8 +172,9 @@ fn parameters_must_be_an_object() {
 #[test]
 fn too_deeply_nested_parameters_are_reported() {
     let nest_objects =
-        |levels: usize| (1..levels).fold(json!({ "x": 1 }), |it, _| json!({ "x": it }));
-    let draft = |it: Value| json!({ "tools": [{ "name": "flow.echo", "parameters": it }] });
+        |levels: usize| (1..levels).fold(json!({ "x": 1 }), |inner, _| json!({ "x": inner }));
+    let draft =
+        |parameters: Value| json!({ "tools": [{ "name": "flow.echo", "parameters": parameters }] });
     compile_valid(draft(nest_objects(96)));
     let expected = ["plan.too_large tools[0].parameters"];
     assert_eq!(list_codes(&compile_invalid(draft(nest_objects(97)))), expected);
@@ -237,8 +238,8 @@ fn a_path_that_an_output_does_not_declare_is_a_warning() {
         (json!({ "type": "object" }), "nme", vec![]),
         (json!({ "type": ["object", "null"], "properties": fields }), "nme", vec![]),
     ] {
-        let made = with_change(&make_tool("demo", "made", json!({})), |it| {
-            it.output_schema = Some(schema.clone());
+        let made = with_change(&make_tool("demo", "made", json!({})), |tool| {
+            tool.output_schema = Some(schema.clone());
         });
         let echo = make_tool("flow", "flow.echo", json!({ "type": "object" }));
         let draft = parse_value(json!({ "tools": [
@@ -246,7 +247,7 @@ fn a_path_that_an_output_does_not_declare_is_a_warning() {
             { "id": "b", "name": "flow.echo", "parameters": { "x": format!("{{{{a.{path}}}}}") } },
         ] }));
         let plan = compile(&draft.unwrap(), plan_info(), &Catalog::new([made, echo])).unwrap();
-        let expected: Vec<_> = expected.iter().map(|it| it.replace("PATH", path)).collect();
+        let expected: Vec<_> = expected.iter().map(|line| line.replace("PATH", path)).collect();
         let found = format_diagnostics(plan.diagnostics());
         assert_eq!(found.lines().collect::<Vec<_>>(), expected, "{schema} {path}");
     }

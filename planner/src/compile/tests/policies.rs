@@ -5,7 +5,7 @@ use super::*;
 fn check(tools: &Value, expected: &Expect) {
     let found = compile_json(json!({ "tools": tools }));
     expected.assert_eq(&format_diagnostics(
-        &found.map_or_else(|it| it, |it| it.diagnostics().to_vec()),
+        &found.map_or_else(|diagnostics| diagnostics, |plan| plan.diagnostics().to_vec()),
     ));
 }
 
@@ -51,11 +51,12 @@ fn policy_values_out_of_range_are_reported() {
 fn cache_ttl_is_allowed_for_read_tools_only() {
     let of = |name: &str, effect| {
         let set = if name.starts_with("flow.") { "flow" } else { "s" };
-        let catalog =
-            Catalog::new([with_change(&make_tool(set, name, json!({})), |it| it.effect = effect)]);
+        let catalog = Catalog::new([with_change(&make_tool(set, name, json!({})), |tool| {
+            tool.effect = effect;
+        })]);
         let draft = json!({ "tools": [{ "name": name, "cacheTtlMs": 5 }] });
         compile(&parse_value(draft).unwrap(), plan_info(), &catalog)
-            .map_err(|it| format_diagnostics(&it))
+            .map_err(|diagnostics| format_diagnostics(&diagnostics))
     };
     assert!(of("t", Effect::Read).is_ok());
     for (name, effect, expected) in [

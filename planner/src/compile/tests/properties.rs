@@ -35,8 +35,8 @@ fn name() -> impl Strategy<Value = String> {
 
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
-        name().prop_map(|it| format!("{{{{{it}}}}}")),
-        name().prop_map(|it| format!("x {{{{ {it}.y[0] }}}} {{{{vars.v}}}}")),
+        name().prop_map(|name| format!("{{{{{name}}}}}")),
+        name().prop_map(|name| format!("x {{{{ {name}.y[0] }}}} {{{{vars.v}}}}")),
         "[{}a.\\[\\]\" ]{0,12}",
         name(),
     ]
@@ -60,12 +60,12 @@ fn value() -> impl Strategy<Value = Value> {
 fn fields(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<String, Value>> {
     let key =
         prop_oneof![select(&["name", "email", "age", "tags"][..]).prop_map(str::to_owned), text()];
-    vec((key, inner), 0..4).prop_map(|it| it.into_iter().collect())
+    vec((key, inner), 0..4).prop_map(|fields| fields.into_iter().collect())
 }
 
 fn condition() -> impl Strategy<Value = String> {
     prop_oneof![
-        name().prop_map(|it| format!("steps[\"{it}\"].ok == true")),
+        name().prop_map(|name| format!("steps[\"{name}\"].ok == true")),
         select(&["a.x > 1", "vars.v == b", "input.x", "true", "c", "a &&", "item == 1"][..])
             .prop_map(str::to_owned),
         text(),
@@ -220,9 +220,9 @@ fn draft_of_edges(edges: &[Vec<usize>]) -> Value {
     let step = |(at, on): (usize, &Vec<usize>)| {
         // Half of the dependencies are templates.
         let (by_name, by_template): (Vec<usize>, Vec<usize>) =
-            on.iter().partition(|it| **it % 2 == 0);
-        let by_name: Vec<_> = by_name.iter().map(|it| format!("s{it}")).collect();
-        let by_template: Vec<_> = by_template.iter().map(|it| format!("{{{{s{it}.x}}}}")).collect();
+            on.iter().partition(|n| **n % 2 == 0);
+        let by_name: Vec<_> = by_name.iter().map(|n| format!("s{n}")).collect();
+        let by_template: Vec<_> = by_template.iter().map(|n| format!("{{{{s{n}.x}}}}")).collect();
         json!({ "id": format!("s{at}"), "name": "flow.echo", "dependsOn": by_name, "parameters": { "x": by_template } })
     };
     json!({ "tools": edges.iter().enumerate().map(step).collect::<Vec<_>>() })
@@ -232,9 +232,9 @@ fn draft_of_edges(edges: &[Vec<usize>]) -> Value {
 fn naive_order(edges: &[Vec<usize>]) -> Vec<usize> {
     let mut placed = Vec::new();
     let is_ready = |at: &usize, placed: &[usize]| {
-        !placed.contains(at) && edges[*at].iter().all(|it| placed.contains(it))
+        !placed.contains(at) && edges[*at].iter().all(|on| placed.contains(on))
     };
-    while let Some(next) = (0..edges.len()).find(|it| is_ready(it, &placed)) {
+    while let Some(next) = (0..edges.len()).find(|at| is_ready(at, &placed)) {
         placed.push(next);
     }
     placed
@@ -257,13 +257,13 @@ proptest! {
         let _ = compile(&draft, plan_info(), &make_catalog());
         match compile_all(&draft, plan_info(), &make_catalog(), &sub_plans(), &mut |_| plan_info()) {
             Ok(compiled) => for plan in compiled.inner.into_iter().chain([compiled.plan]) {
-                prop_assert!(plan.diagnostics().iter().all(|it| !it.is_error()));
+                prop_assert!(plan.diagnostics().iter().all(|diagnostic| !diagnostic.is_error()));
                 let stored = Plan::from_json(&plan.to_json()).unwrap();
                 prop_assert_eq!(stored.to_unchecked(), plan.to_unchecked());
             },
             Err(found) => {
                 prop_assert!(found.iter().any(Diagnostic::is_error));
-                prop_assert!(found.iter().all(|it| it.code != "plan.internal"), "{}", format_diagnostics(&found));
+                prop_assert!(found.iter().all(|diagnostic| diagnostic.code != "plan.internal"), "{}", format_diagnostics(&found));
             }
         }
     }
@@ -272,7 +272,7 @@ proptest! {
     fn a_plan_survives_storage_and_conversion_to_a_draft(draft in valid_steps()) {
         let draft = parse_value(draft).unwrap();
         let plan = compile_with(&draft, plan_info(), &make_catalog(), &sub_plans());
-        let plan = plan.unwrap_or_else(|it| panic!("{}", format_diagnostics(&it)));
+        let plan = plan.unwrap_or_else(|diagnostics| panic!("{}", format_diagnostics(&diagnostics)));
         let stored = Plan::from_json(&plan.to_json()).unwrap();
         prop_assert_eq!(stored.to_unchecked(), plan.to_unchecked());
         for (stored, step) in stored.steps().iter().zip(plan.steps()) {
@@ -281,7 +281,7 @@ proptest! {
             prop_assert_eq!(&stored.depends_on, &step.depends_on);
             prop_assert_eq!(&stored.for_each, &step.for_each);
             prop_assert_eq!(&stored.compensate, &step.compensate);
-            let targets = |it: &shared::plan::ToolExecution| it.when.as_ref().map(|it| it.targets().to_vec());
+            let targets = |step: &shared::plan::ToolExecution| step.when.as_ref().map(|when| when.targets().to_vec());
             prop_assert_eq!(targets(stored), targets(step));
         }
         let again = compile_with(&Draft::from_plan(&plan), plan_info(), &make_catalog(), &SubPlans::of_plan(&plan));
@@ -303,19 +303,19 @@ proptest! {
     #[test]
     fn the_execution_order_equals_that_of_a_naive_algorithm(edges in acyclic_edges()) {
         let plan = compile_valid(draft_of_edges(&edges));
-        let expected: Vec<_> = naive_order(&edges).iter().map(|it| format!("s{it}")).collect();
+        let expected: Vec<_> = naive_order(&edges).iter().map(|n| format!("s{n}")).collect();
         prop_assert_eq!(list_ids(&plan), expected);
         let mut depth = vec![0; edges.len()];
         for at in naive_order(&edges) {
-            depth[at] = edges[at].iter().map(|it| depth[*it] + 1).max().unwrap_or(0);
+            depth[at] = edges[at].iter().map(|on| depth[*on] + 1).max().unwrap_or(0);
         }
         let stored = Plan::from_json(&plan.to_json()).unwrap();
         let mut placed = 0;
         for (layer, steps) in stored.layers().iter().enumerate() {
-            let written = steps.iter().map(|it| plan.step(*it).id.as_str()[1..].parse().unwrap());
+            let written = steps.iter().map(|number| plan.step(*number).id.as_str()[1..].parse().unwrap());
             let written: Vec<usize> = written.collect();
             prop_assert!(written.is_sorted(), "as written inside a layer: {written:?}");
-            prop_assert!(written.iter().all(|it| depth[*it] == layer));
+            prop_assert!(written.iter().all(|at| depth[*at] == layer));
             placed += written.len();
         }
         prop_assert_eq!(placed, edges.len());
@@ -323,18 +323,18 @@ proptest! {
 
     #[test]
     fn each_component_reports_one_real_cycle(edges in cyclic_edges()) {
-        let reach: Vec<_> = (0..edges.len()).map(|it| reachable_steps(&edges, it)).collect();
+        let reach: Vec<_> = (0..edges.len()).map(|from| reachable_steps(&edges, from)).collect();
         let firsts: Vec<_> = (0..edges.len())
             .filter(|a| reach[*a][*a] && (0..*a).all(|b| !(reach[*a][b] && reach[b][*a])))
             .collect();
-        let found = compile_json(draft_of_edges(&edges)).map_or_else(|it| it, |_| Vec::new());
+        let found = compile_json(draft_of_edges(&edges)).map_or_else(|diagnostics| diagnostics, |_| Vec::new());
         prop_assert_eq!(found.len(), firsts.len());
         for (found, first) in found.iter().zip(firsts) {
             let names = found.message.rsplit(": ").next().unwrap_or_default();
             let cycle: Vec<usize> =
-                names.split(" -> ").map(|it| it[1..].parse().unwrap()).collect();
+                names.split(" -> ").map(|name| name[1..].parse().unwrap()).collect();
             prop_assert_eq!((cycle[0], cycle[cycle.len() - 1]), (first, first));
-            prop_assert!(cycle.windows(2).all(|it| edges[it[0]].contains(&it[1])), "{}", names);
+            prop_assert!(cycle.windows(2).all(|pair| edges[pair[0]].contains(&pair[1])), "{}", names);
             let mut inside = cycle[1..].to_vec();
             inside.sort_unstable();
             inside.dedup();

@@ -5,7 +5,7 @@ use super::*;
 use crate::sub_plans::SubPlans;
 
 fn check(text: &str, expected: &Expect) {
-    let found = parse(text).map_or_else(|it| it, |it| it.notices);
+    let found = parse(text).map_or_else(|diagnostics| diagnostics, |draft| draft.notices);
     expected.assert_eq(&format_diagnostics(&found));
 }
 

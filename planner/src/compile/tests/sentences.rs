@@ -30,7 +30,7 @@ fn characters_that_ids_cannot_have_are_replaced() {
         make_tool("s", &long, json!({})),
     ]);
     let names = ["send mail/now!", "item", "item", &long, &long, "send mail/now!"];
-    let steps: Vec<Value> = names.iter().map(|it| json!({ "name": it })).collect();
+    let steps: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
     let draft = parse_value(json!({ "tools": steps })).unwrap();
     let plan = compile(&draft, plan_info(), &odd).unwrap();
     let (full, stem) = ("x".repeat(128), format!("{}_2", "x".repeat(121)));
@@ -77,9 +77,9 @@ fn a_step_must_name_exactly_one_tool() {
 #[test]
 fn a_plain_name_means_the_earliest_set_and_plans_store_the_qualified_one() {
     let names = ["createBlog", "other.createBlog", "demo.createBlog", "flow.echo", "listAuthors"];
-    let steps: Vec<Value> = names.iter().map(|it| json!({ "name": it })).collect();
+    let steps: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
     let plan = compile_valid(json!({ "tools": steps }));
-    let tools: Vec<_> = plan.steps().iter().map(|it| it.tool.as_str()).collect();
+    let tools: Vec<_> = plan.steps().iter().map(|step| step.tool.as_str()).collect();
     let expected =
         ["demo.createBlog", "other.createBlog", "demo.createBlog", "flow.echo", "demo.listAuthors"];
     assert_eq!(tools, expected);
@@ -243,7 +243,7 @@ fn policy_values_have_ranges() {
           "retry": { "maxAttempts": 3, "backoffMs": 0, "multiplier": 1.5, "maxBackoffMs": 9, "jitter": false } },
     ] }));
     let policies: Vec<_> =
-        plan.steps().iter().map(|it| serde_json::to_value(&it.policy).unwrap()).collect();
+        plan.steps().iter().map(|step| serde_json::to_value(&step.policy).unwrap()).collect();
     assert_eq!(
         policies,
         [
@@ -268,7 +268,7 @@ fn the_execution_order_prefers_the_step_written_first() {
     let layers: Vec<Vec<_>> = plan
         .layers()
         .iter()
-        .map(|it| it.iter().map(|it| plan.step(*it).id.to_string()).collect())
+        .map(|layer| layer.iter().map(|number| plan.step(*number).id.to_string()).collect())
         .collect();
     assert_eq!(layers, [vec!["b", "a"], vec!["c", "e"], vec!["d"]]);
     let plan =
@@ -277,7 +277,7 @@ fn the_execution_order_prefers_the_step_written_first() {
     let layers: Vec<Vec<_>> = plan
         .layers()
         .iter()
-        .map(|it| it.iter().map(|it| plan.step(*it).id.to_string()).collect())
+        .map(|layer| layer.iter().map(|number| plan.step(*number).id.to_string()).collect())
         .collect();
     assert_eq!(layers, [vec!["a", "b"], vec!["x", "y"]]);
 }
@@ -317,7 +317,7 @@ fn a_given_execution_order_is_only_checked() {
         assert_eq!(list_ids(&plan), ["a", "b", "c"]);
         let expected: &[&str] = if differs { &["plan.order_differs executionOrder"] } else { &[] };
         assert_eq!(list_codes(plan.diagnostics()), expected, "{given}");
-        assert!(plan.diagnostics().iter().all(|it| !it.is_error()));
+        assert!(plan.diagnostics().iter().all(|diagnostic| !diagnostic.is_error()));
     }
 }
 

@@ -43,8 +43,10 @@ fn compile_with_inline_plans(tools: &Value) -> Result<Vec<Plan>, Vec<Diagnostic>
 }
 
 fn check(tools: &Value, expected: &Expect) {
-    let found = compile_with_inline_plans(tools)
-        .map_or_else(|it| it, |it| it.last().unwrap().diagnostics().to_vec());
+    let found = compile_with_inline_plans(tools).map_or_else(
+        |diagnostics| diagnostics,
+        |plans| plans.last().unwrap().diagnostics().to_vec(),
+    );
     expected.assert_eq(&format_diagnostics(&found));
 }
 
@@ -58,7 +60,7 @@ fn a_step_may_execute_a_plan() {
         { "name": "flow.echo" },
     ]);
     let plans = compile_with_inline_plans(&tools)
-        .unwrap_or_else(|it| panic!("{}", format_diagnostics(&it)));
+        .unwrap_or_else(|diagnostics| panic!("{}", format_diagnostics(&diagnostics)));
     let [inner, plan] = plans.as_slice() else { panic!("{} plans", plans.len()) };
     assert_eq!((inner.info().query.as_str(), inner.id()), ("inside", id(101)));
     let long = id(2).to_string();
@@ -66,10 +68,10 @@ fn a_step_may_execute_a_plan() {
         list_dependencies(plan),
         ["welcome_2:", "plan:", "flow.echo:", "welcome: flow.echo", &format!("{long}: welcome")]
     );
-    let kinds: Vec<_> = plan.steps().iter().map(|it| it.kind).collect();
-    let [one, two, inline] = [1, 2, 101].map(|it| StepKind::Plan(id(it)));
+    let kinds: Vec<_> = plan.steps().iter().map(|step| step.kind).collect();
+    let [one, two, inline] = [1, 2, 101].map(|n| StepKind::Plan(id(n)));
     assert_eq!(kinds, [one, inline, StepKind::Call, one, two]);
-    let names: Vec<_> = plan.steps().iter().map(|it| it.tool.to_string()).collect();
+    let names: Vec<_> = plan.steps().iter().map(|step| step.tool.to_string()).collect();
     assert_eq!(names, ["welcome", &id(101).to_string(), "flow.echo", "welcome", &long]);
     assert_eq!(plan.steps()[0].policy.effect, Effect::Once);
     let tools: Vec<_> = plan.called_tools().map(ToString::to_string).collect();
@@ -142,7 +144,7 @@ fn an_error_in_an_inline_plan_has_its_full_path() {
 fn too_deeply_nested_inline_plans_are_reported() {
     let draft_with_inline_drafts = |levels: u32| {
         let innermost = json!({ "tools": [{ "name": "flow.noop" }] });
-        (0..levels).fold(innermost, |it, _| json!({ "tools": [{ "plan": it }] }))
+        (0..levels).fold(innermost, |inner, _| json!({ "tools": [{ "plan": inner }] }))
     };
     let tools = |levels| draft_with_inline_drafts(levels)["tools"].clone();
     assert_eq!(compile_with_inline_plans(&tools(limits::ANCESTORS)).unwrap().len(), 17);

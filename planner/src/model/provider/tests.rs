@@ -49,7 +49,7 @@ async fn start_endless(
     (url, sent)
 }
 
-fn settings_of(provider: ProviderKind, base_url: Option<String>) -> Settings {
+pub(in crate::model) fn settings_of(provider: ProviderKind, base_url: Option<String>) -> Settings {
     Settings {
         provider,
         base_url,

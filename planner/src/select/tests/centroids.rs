@@ -27,8 +27,9 @@ fn make_world() -> (Arc<KnownVectors>, Tools) {
 
 #[test]
 fn a_centroid_is_a_mean_with_its_least_similar_example() {
-    let of = |it: &[[f32; 2]]| {
-        Centroid::mean_of(&it.iter().map(|it| it.to_vec()).collect::<Vec<_>>()).unwrap()
+    let of = |vectors: &[[f32; 2]]| {
+        Centroid::mean_of(&vectors.iter().map(|vector| vector.to_vec()).collect::<Vec<_>>())
+            .unwrap()
     };
     let centroid = of(&[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]);
     assert_eq!(centroid.mean, [2.0 / 3.0, 1.0 / 3.0]);
@@ -61,9 +62,9 @@ async fn a_hit_is_nearer_than_the_least_similar_example() {
     assert!(!select_tools(&selector, &tools, &ask).await[0].is_hit);
     ask.query = "when";
     ask.margin = 0.0;
-    assert!(select_tools(&selector, &tools, &ask).await.iter().all(|it| !it.is_hit));
+    assert!(select_tools(&selector, &tools, &ask).await.iter().all(|found| !found.is_hit));
     ask.margin = -0.5;
-    assert!(select_tools(&selector, &tools, &ask).await.iter().all(|it| it.is_hit));
+    assert!(select_tools(&selector, &tools, &ask).await.iter().all(|found| found.is_hit));
 }
 
 #[tokio::test]
@@ -100,11 +101,11 @@ async fn selection_by_description_needs_no_examples() {
         select_tools(&selector, &tools, &selection_request("my place", Criterion::Description))
             .await;
     assert_eq!(matched_names(&tools, &matches), ["place", "mute", "time"]);
-    let scores: Vec<f64> = matches.iter().map(|it| it.score).collect();
+    let scores: Vec<f64> = matches.iter().map(|found| found.score).collect();
     for (score, expected) in scores.iter().zip([0.8, 0.6, 0.48]) {
         assert!((score - expected).abs() < 1e-6, "{scores:?}");
     }
-    assert!(matches.iter().all(|it| it.is_hit && it.least_similar.is_none()));
+    assert!(matches.iter().all(|found| found.is_hit && found.least_similar.is_none()));
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ async fn hybrid_scores_combine_meaning_and_words() {
         let matches =
             select_tools(&selector, &tools, &selection_request(query, Criterion::Hybrid)).await;
         assert_eq!(matched_names(&tools, &matches)[0], expected, "{matches:?}");
-        assert!(matches.iter().all(|it| it.is_hit && it.least_similar.is_none()));
+        assert!(matches.iter().all(|found| found.is_hit && found.least_similar.is_none()));
     }
 }
 
@@ -92,7 +92,7 @@ async fn learned_outcomes_change_scores_slightly() {
         select_tools(&selector, &tools, &ask).await
     };
     let before = learned(&outcomes, "read form K2").await;
-    assert!(before.iter().all(|it| it.learned.is_none()), "{before:?}");
+    assert!(before.iter().all(|found| found.learned.is_none()), "{before:?}");
     assert_eq!(selector.kind(&outcomes, "read form K2").await.unwrap(), None);
     // The query is of the same kind as “how late is it”.
     outcomes.learn(None, "how late is it", &[(good.clone(), true)], at);
@@ -105,7 +105,7 @@ async fn learned_outcomes_change_scores_slightly() {
     assert_eq!(outcomes.queries().len(), 2);
     let after = learned(&outcomes, "read form K2").await;
     let score = |matches: &[Match], at: usize| {
-        let found = matches.iter().find(|it| it.at == at).unwrap();
+        let found = matches.iter().find(|found| found.at == at).unwrap();
         (found.score, found.learned)
     };
     for (place, verdict) in [(2, 0.9), (3, -0.9)] {
@@ -113,7 +113,7 @@ async fn learned_outcomes_change_scores_slightly() {
         assert!((learned.unwrap() - verdict).abs() < 1e-9, "{after:?}");
         assert!((is - was - 0.05 * verdict).abs() < 1e-9, "{was} {is}");
     }
-    assert_eq!(after.iter().find(|it| it.at == 0).and_then(|it| it.learned), None);
+    assert_eq!(after.iter().find(|found| found.at == 0).and_then(|found| found.learned), None);
 }
 
 /// Queries are personal data, so their vectors are not stored.

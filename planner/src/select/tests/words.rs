@@ -25,7 +25,7 @@ async fn names_descriptions_parameters_and_examples_count() {
         let matches =
             select_tools(&selector, &tools, &selection_request(query, Criterion::Lexical)).await;
         assert_eq!(matched_names(&tools, &matches), expected, "{query}");
-        assert!(matches.iter().all(|it| it.is_hit && it.score > 0.0), "{matches:?}");
+        assert!(matches.iter().all(|found| found.is_hit && found.score > 0.0), "{matches:?}");
     }
 }
 

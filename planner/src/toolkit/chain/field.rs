@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
+use offline::name_words;
 use serde_json::Value;
 
 use crate::select::words;
@@ -150,7 +151,7 @@ pub(super) struct Owner(Vec<String>);
 impl Owner {
     pub(super) fn of_tool(name: &str) -> Self {
         let name = name.rsplit('.').next().unwrap_or_default();
-        let mut all = split_name(name);
+        let mut all = name_words(name);
         let is_verb = |word: &String| {
             words::stem_words(word).first().is_some_and(|stem| VERB_STEMS.contains(stem))
         };
@@ -179,22 +180,6 @@ impl Owner {
         let told: Vec<String> = self.0.iter().filter(|word| said.contains(word)).cloned().collect();
         (!told.is_empty()).then_some(told)
     }
-}
-
-fn split_name(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut was_lower = false;
-    for char in name.chars() {
-        if !char.is_alphanumeric() || char.is_uppercase() && was_lower {
-            words.push(String::new());
-        }
-        if let Some(word) = words.last_mut().filter(|_| char.is_alphanumeric()) {
-            word.extend(char.to_lowercase());
-        }
-        was_lower = char.is_lowercase() || char.is_ascii_digit();
-    }
-    words.retain(|word| !word.is_empty());
-    words
 }
 
 /// Returns the scalar parameters of a tool, and whether all its required parameters are among them.

@@ -8,11 +8,11 @@ use crate::toolkit::learned::{FLOOR, HALF_LIFE, Learned};
 const DAY: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn tools(of: &[&str]) -> Vec<ToolName> {
-    of.iter().map(|it| it.parse().unwrap()).collect()
+    of.iter().map(|name| name.parse().unwrap()).collect()
 }
 
 fn lesson(learned: &mut Learned, of: &[&str], at: Timestamp) {
-    let after: Vec<(usize, usize)> = (1..of.len()).map(|it| (it - 1, it)).collect();
+    let after: Vec<(usize, usize)> = (1..of.len()).map(|n| (n - 1, n)).collect();
     learned.learn(&tools(of), &after, at);
 }
 
@@ -35,7 +35,7 @@ fn a_frequent_follower_gets_a_high_score() {
     lesson(&mut learned, &["t1", "t3", "t4"], DAY);
     let followers = |of: &str| -> Vec<String> {
         let found = learned.followers(&tools(&[of])[0], 2, DAY);
-        found.iter().map(|it| it.tool.to_string()).collect()
+        found.iter().map(|follower| follower.tool.to_string()).collect()
     };
     assert_eq!(followers("t1"), ["t2", "t3"]);
     assert_eq!(followers("t2")[0], "t4");
@@ -89,21 +89,21 @@ proptest! {
         let mut learned = Learned::default();
         let mut last = DAY;
         for (chain, days) in chains.iter().zip(days) {
-            let chain: Vec<String> = chain.iter().map(|it| format!("t{it}")).collect();
+            let chain: Vec<String> = chain.iter().map(|n| format!("t{n}")).collect();
             let chain: Vec<&str> = chain.iter().map(String::as_str).collect();
             last = last.max(DAY + TimeDelta::days(days));
             lesson(&mut learned, &chain, DAY + TimeDelta::days(days));
         }
         for of in ["t1", "t2", "never seen"] {
             let found = learned.followers(&tools(&[of])[0], 99, last);
-            let sum: f64 = found.iter().map(|it| it.score).sum();
+            let sum: f64 = found.iter().map(|follower| follower.score).sum();
             prop_assert!(sum <= 1.0 + 1e-9, "{}", sum);
             prop_assert!(found.is_sorted_by(|a, b| a.score >= b.score));
-            prop_assert!(found.iter().all(|it| it.score > 0.0));
+            prop_assert!(found.iter().all(|follower| follower.score > 0.0));
         }
         for edge in seed().ordered_edges() {
             let score = learned.score(&seed(), edge.from, edge.to, tool, last);
-            prop_assert!(score.is_none_or(|it| (FLOOR..=1.0).contains(&it)), "{:?}", score);
+            prop_assert!(score.is_none_or(|score| (FLOOR..=1.0).contains(&score)), "{:?}", score);
         }
     }
 }

@@ -16,7 +16,7 @@ enum Doing {
 }
 
 fn score() -> impl Strategy<Value = f64> {
-    (0..=10_u32).prop_map(|it| f64::from(it) / 10.0)
+    (0..=10_u32).prop_map(|n| f64::from(n) / 10.0)
 }
 
 fn links_to() -> impl Strategy<Value = Vec<(usize, f64)>> {
@@ -88,7 +88,9 @@ fn made(all: &[Doing]) -> Toolkit {
 
 fn edges(graph: &Toolkit) -> BTreeMap<(String, String), String> {
     let edges = graph.ordered_edges().into_iter();
-    edges.map(|it| ((it.from.to_string(), it.to.to_string()), it.score.to_string())).collect()
+    edges
+        .map(|edge| ((edge.from.to_string(), edge.to.to_string()), edge.score.to_string()))
+        .collect()
 }
 
 /// Recommends by the algorithm of the predecessor, which does not remember visited nodes.
@@ -96,24 +98,27 @@ fn by_the_words(graph: &Toolkit, start: &[&str], reach: Reach) -> (BTreeSet<Stri
     let strong = |from: &str, kind| {
         let next: Vec<_> = graph.successors(from).collect();
         let next =
-            next.into_iter().filter(move |it| it.kind == kind && it.score >= reach.threshold);
-        next.map(|it| it.to.to_string()).collect::<Vec<_>>()
+            next.into_iter().filter(move |edge| edge.kind == kind && edge.score >= reach.threshold);
+        next.map(|edge| edge.to.to_string()).collect::<Vec<_>>()
     };
-    let mut kept: BTreeSet<String> =
-        start.iter().filter(|it| graph.action(it).is_some()).map(|it| (*it).to_owned()).collect();
+    let mut kept: BTreeSet<String> = start
+        .iter()
+        .filter(|name| graph.action(name).is_some())
+        .map(|name| (*name).to_owned())
+        .collect();
     let mut frontier = kept.clone();
     for _ in 0..reach.hops {
         let next: BTreeSet<String> =
-            frontier.iter().flat_map(|it| strong(it, EdgeKind::Next)).collect();
+            frontier.iter().flat_map(|name| strong(name, EdgeKind::Next)).collect();
         kept.extend(next.iter().cloned());
         frontier = next;
     }
-    let tools: Vec<String> = kept.iter().flat_map(|it| strong(it, EdgeKind::Call)).collect();
+    let tools: Vec<String> = kept.iter().flat_map(|name| strong(name, EdgeKind::Call)).collect();
     kept.extend(tools);
-    let inside = |it: &&Edge<'_>| {
-        kept.contains(it.from.as_str())
-            && kept.contains(it.to.as_str())
-            && it.score >= reach.threshold
+    let inside = |edge: &&Edge<'_>| {
+        kept.contains(edge.from.as_str())
+            && kept.contains(edge.to.as_str())
+            && edge.score >= reach.threshold
     };
     let count = graph.ordered_edges().iter().filter(inside).count();
     (kept, count)
@@ -128,17 +133,17 @@ proptest! {
             for edge in graph.successors(name.as_str()) {
                 count += 1;
                 prop_assert!(graph.action(edge.from.as_str()).is_some());
-                prop_assert!(graph.predecessors(edge.to.as_str()).any(|it| it == name));
+                prop_assert!(graph.predecessors(edge.to.as_str()).any(|before| before == name));
             }
             for before in graph.predecessors(name.as_str()) {
                 prop_assert!(graph.edge_score(before.as_str(), name.as_str()).is_some());
             }
         }
         prop_assert_eq!(count, graph.edge_count());
-        let has_no_caller = |(name, it): &(&NodeName, &Node)| {
-            it.kind == NodeKind::Tool && graph.predecessors(name.as_str()).next().is_none()
+        let has_no_caller = |(name, node): &(&NodeName, &Node)| {
+            node.kind == NodeKind::Tool && graph.predecessors(name.as_str()).next().is_none()
         };
-        prop_assert!(!graph.nodes().any(|it| has_no_caller(&it)), "a tool without an action");
+        prop_assert!(!graph.nodes().any(|entry| has_no_caller(&entry)), "a tool without an action");
     }
 
     #[test]
@@ -146,15 +151,15 @@ proptest! {
         let graph = made(&all);
         let order = names(&graph);
         prop_assert_eq!(order.len(), graph.len());
-        let place = |name: &str| order.iter().position(|it| *it == name);
-        let leads_back = |it: &Edge<'_>| place(it.from.as_str()) >= place(it.to.as_str());
+        let place = |name: &str| order.iter().position(|other| *other == name);
+        let leads_back = |edge: &Edge<'_>| place(edge.from.as_str()) >= place(edge.to.as_str());
         let edges = graph.ordered_edges();
         if edges.iter().any(leads_back) {
-            let added: Vec<&str> = graph.nodes().map(|(it, _)| it.as_str()).collect();
+            let added: Vec<&str> = graph.nodes().map(|(name, _)| name.as_str()).collect();
             prop_assert_eq!(&order, &added, "only a cycle has edges that lead back");
         }
         let places: Vec<_> =
-            edges.iter().map(|it| (place(it.from.as_str()), place(it.to.as_str()))).collect();
+            edges.iter().map(|edge| (place(edge.from.as_str()), place(edge.to.as_str()))).collect();
         prop_assert!(places.is_sorted());
     }
 
@@ -166,11 +171,11 @@ proptest! {
         hops in 0..5_usize,
     ) {
         let graph = made(&all);
-        let start: Vec<String> = start.iter().map(|it| format!("a{it}")).collect();
+        let start: Vec<String> = start.iter().map(|n| format!("a{n}")).collect();
         let start: Vec<&str> = start.iter().map(String::as_str).collect();
         let reach = Reach { threshold, hops };
         let found = graph.recommend(start.iter().copied(), reach);
-        let there: BTreeSet<String> = found.nodes().map(|(it, _)| it.to_string()).collect();
+        let there: BTreeSet<String> = found.nodes().map(|(name, _)| name.to_string()).collect();
         prop_assert_eq!((there, found.edge_count()), by_the_words(&graph, &start, reach));
     }
 

@@ -6,13 +6,13 @@ use super::*;
 fn the_test_graph_has_the_expected_nodes_and_edges() {
     let graph = seed();
     assert_eq!((graph.len(), graph.edge_count()), (8, 9));
-    let count = |kind| graph.ordered_edges().iter().filter(|it| it.kind == kind).count();
+    let count = |kind| graph.ordered_edges().iter().filter(|edge| edge.kind == kind).count();
     assert_eq!((count(EdgeKind::Next), count(EdgeKind::Call)), (5, 4));
     assert_eq!(names(&graph), ["a1", "a2", "t1", "a3", "t2", "a4", "t3", "t4"]);
     let edges: Vec<String> = graph
         .ordered_edges()
         .iter()
-        .map(|it| format!("{}>{} {} {}", it.from, it.to, it.kind.as_str(), it.score))
+        .map(|edge| format!("{}>{} {} {}", edge.from, edge.to, edge.kind.as_str(), edge.score))
         .collect();
     let expected = [
         "a1>a2 next 0.8",
@@ -58,7 +58,7 @@ fn recommendations_match_the_table() {
         let mut expected = vertices.to_vec();
         let mut there = names(&found);
         assert_eq!(found.edge_count(), edges, "{start:?} {threshold} {hops}");
-        assert!(found.ordered_edges().iter().all(|it| it.score >= threshold));
+        assert!(found.ordered_edges().iter().all(|edge| edge.score >= threshold));
         expected.sort_unstable();
         there.sort_unstable();
         assert_eq!(there, expected, "{start:?} {threshold} {hops}");
@@ -69,7 +69,7 @@ fn recommendations_match_the_table() {
     assert_eq!(names(&one), ["a1", "a2", "t1", "a3", "t2", "t3"]);
     let ToolsAndActions { tools, actions } = one.tools_and_actions();
     let names = |of: Vec<(&NodeName, &Node)>| -> Vec<String> {
-        of.iter().map(|(it, _)| it.to_string()).collect()
+        of.iter().map(|(name, _)| name.to_string()).collect()
     };
     assert_eq!(names(tools), ["t1", "t2", "t3"]);
     assert_eq!(names(actions), ["a1", "a2", "a3"]);
@@ -204,8 +204,8 @@ fn a_subgraph_has_all_edges_between_its_nodes() {
 #[test]
 fn topological_generations_keep_the_order_of_addition() {
     let mut graph = Toolkit::default();
-    for it in ["z", "y", "x", "w"] {
-        graph.add_action(&name(it), "", &[], &[]).unwrap();
+    for action in ["z", "y", "x", "w"] {
+        graph.add_action(&name(action), "", &[], &[]).unwrap();
     }
     // The traversal reaches `x` before `y`, which was added before it.
     graph.add_action(&name("z"), "", &links(&[("x", 1.0)]), &[]).unwrap();

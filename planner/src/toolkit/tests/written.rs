@@ -29,7 +29,7 @@ fn chains_stay_separate_and_share_tools() {
     let edges: Vec<String> = toolkit
         .ordered_edges()
         .iter()
-        .map(|it| format!("{}>{} {}", it.from, it.to, it.score))
+        .map(|edge| format!("{}>{} {}", edge.from, edge.to, edge.score))
         .collect();
     let expected = ["look>think 0.7", "look>Reader 1", "say>Writer 1", "think>Reader 0.5"];
     assert_eq!(edges, expected);

@@ -181,7 +181,7 @@ mod tests {
         let there = |name: &str| (name == "THERE").then(|| "x".to_owned());
         let told = |sets: &[SetConfig]| {
             let checks = check_secrets(sets, there).into_iter();
-            checks.map(|it| (it.name, it.result)).collect::<Vec<_>>()
+            checks.map(|check| (check.name, check.result)).collect::<Vec<_>>()
         };
         let why = "it is not in the environment; `a`, `c` needs it".to_owned();
         assert_eq!(told(&sets), [("secret GONE".to_owned(), Err(why))]);

@@ -6,7 +6,7 @@ use super::*;
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn check(kind: &str, content: Value, expected: Expect) {
     let told = draw_entry(kind, &content, Paint::new(false));
-    let indented = told.lines().map(|it| it.strip_prefix("  ").expect("a little to the right"));
+    let indented = told.lines().map(|line| line.strip_prefix("  ").expect("a little to the right"));
     expected.assert_eq(&indented.collect::<Vec<_>>().join("\n"));
 }
 
