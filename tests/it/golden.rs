@@ -425,3 +425,18 @@ async fn conditions_resume_from_every_cut() {
 async fn compensations_resume_from_every_cut() {
     check_golden_log("undone", compensated_steps()).await;
 }
+
+/// Layout 6 gave fields the names of the API. Logs with the earlier names mean the same.
+#[test]
+fn logs_with_the_names_of_layout_5_mean_the_same() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/");
+    for name in ["chain", "conditions", "diamond", "failures", "loops", "people", "undone"] {
+        let [old, new] = ["layout-5/", ""].map(|layout| {
+            let path = format!("{folder}{layout}{name}.json");
+            std::fs::read_to_string(path).expect("the golden file exists")
+        });
+        assert_ne!(old, new, "{name}");
+        let decode = |text: &str| event::decode_events(Seq(1), text).expect("it can be read");
+        assert_eq!(decode(&old), decode(&new), "{name}");
+    }
+}
