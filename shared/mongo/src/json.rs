@@ -115,7 +115,8 @@ impl Value {
         Ok(document.into_iter().next().map_or(Bson::Null, |(_, value)| value))
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
         self.0.as_bytes().len()
     }
 }

@@ -13,7 +13,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row};
 use shared::store::{
     ExecutionHead,
     backend::{Durations, Tally},
