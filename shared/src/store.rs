@@ -253,7 +253,8 @@ pub trait Documents: fmt::Debug + Send + Sync {
     ) -> Result<Listing<ExecutionHead>, StoreError>;
 
     /// Returns the numbers of executions by group. Children and dry runs are not counted.
-    async fn count_executions(&self, query: &CountQuery) -> Result<Vec<ExecutionCount>, StoreError>;
+    async fn count_executions(&self, query: &CountQuery)
+    -> Result<Vec<ExecutionCount>, StoreError>;
 
     /// Returns the length of the list of heads with this filter.
     async fn count_heads(&self, filter: &ExecutionFilter) -> Result<u64, StoreError>;

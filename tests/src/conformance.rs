@@ -32,8 +32,8 @@ use shared::{
 };
 
 pub use self::{
-    blobs::*, counts::*, documents::*, lists::*, log::*, permits::*, records::*, retention::*, vectors::*,
-    work::*,
+    blobs::*, counts::*, documents::*, lists::*, log::*, permits::*, records::*, retention::*,
+    vectors::*, work::*,
 };
 
 /// Two views of one store that no other test uses.

@@ -23,10 +23,10 @@ use shared::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Append, AppendError, Documents, CountQuery, ExecutionCount, ExecutionFilter, ExecutionHead, HeadQuery, Hints, Inbox,
-        KeyValue, Lease, Listing, Log, Page, Permission, Permit, PermitAsk, Permits, PlanFilter,
-        PlanVersion, Pruned, Record, RecordKind, RecordPage, RequestFilter, SentCommand, Store,
-        StoreError, TextHash, Vectors, WriteCondition,
+        Append, AppendError, CountQuery, Documents, ExecutionCount, ExecutionFilter, ExecutionHead,
+        HeadQuery, Hints, Inbox, KeyValue, Lease, Listing, Log, Page, Permission, Permit,
+        PermitAsk, Permits, PlanFilter, PlanVersion, Pruned, Record, RecordKind, RecordPage,
+        RequestFilter, SentCommand, Store, StoreError, TextHash, Vectors, WriteCondition,
     },
 };
 use tokio::sync::watch;
@@ -310,7 +310,10 @@ impl Documents for FaultyStore {
         self.with_faults(self.inner.list_heads(filter, page)).await
     }
 
-    async fn count_executions(&self, query: &CountQuery) -> Result<Vec<ExecutionCount>, StoreError> {
+    async fn count_executions(
+        &self,
+        query: &CountQuery,
+    ) -> Result<Vec<ExecutionCount>, StoreError> {
         self.with_faults(self.inner.count_executions(query)).await
     }
 

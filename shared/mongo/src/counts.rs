@@ -111,14 +111,8 @@ fn duration_bucket() -> Row {
 /// Adds a group. Leaves out a damaged one.
 fn add_row(table: &mut CountTable<'_>, row: &Row, groups: &[CountGroup]) {
     let Ok(id) = row.get_document("_id") else { return };
-    let mut fields = CountFields {
-        state: "",
-        plan: "",
-        tool: None,
-        error: None,
-        label: None,
-        created_at: 0,
-    };
+    let mut fields =
+        CountFields { state: "", plan: "", tool: None, error: None, label: None, created_at: 0 };
     for (n, group) in groups.iter().enumerate() {
         let key = id.get(format!("k{n}"));
         let text = key.and_then(Bson::as_str);
@@ -148,6 +142,7 @@ fn read_tally(row: &Row, id: &Row) -> Option<Tally> {
         first_at: as_integer(row.get("first")?)?,
         last_at: as_integer(last.get("at")?)?,
         sample: last.get_str("id").ok()?.to_owned(),
-        durations: bucket.map_or_else(Durations::default, |bucket| Durations::of_bucket(bucket, count)),
+        durations: bucket
+            .map_or_else(Durations::default, |bucket| Durations::of_bucket(bucket, count)),
     })
 }

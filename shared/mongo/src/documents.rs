@@ -144,7 +144,10 @@ impl Documents for Mongo {
         lists::read_page(&self.heads, query, page, rows::read_head).await
     }
 
-    async fn count_executions(&self, query: &CountQuery) -> Result<Vec<ExecutionCount>, StoreError> {
+    async fn count_executions(
+        &self,
+        query: &CountQuery,
+    ) -> Result<Vec<ExecutionCount>, StoreError> {
         self.count_groups(query).await
     }
 

@@ -113,8 +113,11 @@ impl Counted {
 
     /// Returns the keys of the plan's tallies: of its state, and of all states.
     fn plans(&self) -> [PlanKey; 2] {
-        let key =
-            |state: &str| PlanKey { plan: self.plan.clone(), kind: self.kind, state: state.to_owned() };
+        let key = |state: &str| PlanKey {
+            plan: self.plan.clone(),
+            kind: self.kind,
+            state: state.to_owned(),
+        };
         [key(&self.state), key("")]
     }
 }
@@ -223,7 +226,8 @@ pub(super) fn find_counted(
     connection: &Connection,
     log: i64,
 ) -> rusqlite::Result<Option<StoredCount>> {
-    let sql = format!("SELECT {COUNTED_COLUMNS} FROM executions WHERE number = ?1 AND {IS_FINISHED}");
+    let sql =
+        format!("SELECT {COUNTED_COLUMNS} FROM executions WHERE number = ?1 AND {IS_FINISHED}");
     let mut statement = connection.prepare_cached(&sql)?;
     statement.query_row([log], |row| Counted::read(row).map(StoredCount)).optional()
 }

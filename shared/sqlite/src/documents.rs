@@ -141,7 +141,10 @@ impl Documents for Sqlite {
         self.readers.read(move |connection| lists::list_heads(connection, &filter, &page)).await
     }
 
-    async fn count_executions(&self, query: &CountQuery) -> Result<Vec<ExecutionCount>, StoreError> {
+    async fn count_executions(
+        &self,
+        query: &CountQuery,
+    ) -> Result<Vec<ExecutionCount>, StoreError> {
         let query = query.clone();
         self.readers.read(move |connection| counts::count_executions(connection, &query)).await
     }

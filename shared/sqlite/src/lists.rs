@@ -163,10 +163,7 @@ pub(super) fn list_plans(
     })
 }
 
-pub(super) fn count_plans(
-    connection: &Connection,
-    filter: &PlanFilter,
-) -> Result<u64, StoreError> {
+pub(super) fn count_plans(connection: &Connection, filter: &PlanFilter) -> Result<u64, StoreError> {
     plan_query("count(*)", filter).count(connection)
 }
 

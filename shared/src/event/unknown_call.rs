@@ -160,8 +160,11 @@ mod tests {
             parameters: "0".to_owned(),
         };
         let text = serde_json::to_string(&key).unwrap();
-        let expected = r#"{"step":"sub","child":{"step":"pay","item":2},"key":"exec_1_aaaaaaaaa/pay[2]","parameters":"0"}"#;
+        let expected = r#"{"stepId":"sub","child":{"stepId":"pay","index":2},"key":"exec_1_aaaaaaaaa/pay[2]","parameters":"0"}"#;
         assert_eq!(text, expected);
-        assert_eq!(serde_json::from_str::<CallKey>(&text).unwrap(), key);
+        let of_layout_5 = r#"{"step":"sub","child":{"step":"pay","item":2},"key":"exec_1_aaaaaaaaa/pay[2]","parameters":"0"}"#;
+        for text in [expected, of_layout_5] {
+            assert_eq!(serde_json::from_str::<CallKey>(text).unwrap(), key);
+        }
     }
 }

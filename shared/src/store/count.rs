@@ -9,10 +9,7 @@ use std::{
 };
 
 use super::{ExecutionFilter, ExecutionHead, Usage, usage};
-use crate::{
-    clock::Timestamp,
-    id::ExecutionId,
-};
+use crate::{clock::Timestamp, id::ExecutionId};
 
 /// A key by which executions are grouped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -273,9 +270,7 @@ fn to_count(keys: Vec<Key>, tally: Tally) -> Option<ExecutionCount> {
     let time = Timestamp::from_timestamp_micros;
     let keys = keys.into_iter().map(|key| match key {
         Key::Text(text) => Some(text),
-        Key::Time(start) => {
-            Some(time(start)?.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true))
-        }
+        Key::Time(start) => Some(time(start)?.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true)),
     });
     Some(ExecutionCount {
         keys: keys.collect::<Option<_>>()?,

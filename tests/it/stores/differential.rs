@@ -10,8 +10,8 @@ use shared::{
     id::{Epoch, Seq},
     store::{
         Append, CallLimit, Command, CountGroup, CountQuery, Cursor, ExecutionFilter, ExecutionHead,
-        HeadError, HeadQuery, Labels, Lease, Page, Permission, PermitAsk, RecordKind, RecordPage, RequestFilter, Reservation, SavedPlan,
-        Store, WriteCondition, memory::Memory,
+        HeadError, HeadQuery, Labels, Lease, Page, Permission, PermitAsk, RecordKind, RecordPage,
+        RequestFilter, Reservation, SavedPlan, Store, WriteCondition, memory::Memory,
     },
     tool::ErrorCode,
 };
@@ -261,7 +261,11 @@ fn head_of(of: usize, seq: u64, head_fields: &HeadFields) -> ExecutionHead {
         finished_at: head_fields.finished_at.map(at),
         parent: (of == 3).then(|| execution(0)),
         needs_person: head_fields.needs_person,
-        labels: if of == 1 { [("team".to_owned(), "a=b".to_owned())].into() } else { Labels::new() },
+        labels: if of == 1 {
+            [("team".to_owned(), "a=b".to_owned())].into()
+        } else {
+            Labels::new()
+        },
         error: (head_fields.priority < 0).then(|| HeadError {
             code: ErrorCode::FAILED,
             tool: (of == 2).then(|| "set.tool".parse().unwrap()),

@@ -6,8 +6,8 @@ use chrono::TimeDelta;
 use shared::{
     execution::ExecutionState::{self, Cancelled, Completed, Failed, InProgress, Waiting},
     store::{
-        CountGroup, CountQuery, ExecutionCount, ExecutionFilter, ExecutionHead,
-        HeadError, LabelFilter, Labels, PlanFilter, RequestFilter, memory::Memory,
+        CountGroup, CountQuery, ExecutionCount, ExecutionFilter, ExecutionHead, HeadError,
+        LabelFilter, Labels, PlanFilter, RequestFilter, memory::Memory,
     },
     tool::ErrorCode,
 };
@@ -116,12 +116,15 @@ fn queries() -> Vec<CountQuery> {
 /// Compares counts, apart from the buckets of durations that another logarithm may choose.
 fn assert_same_counts(query: &CountQuery, found: &[ExecutionCount], expected: &[ExecutionCount]) {
     let without_times = |counts: &[ExecutionCount]| {
-        let plain = |count: &ExecutionCount| ExecutionCount { p50: None, p95: None, ..count.clone() };
+        let plain =
+            |count: &ExecutionCount| ExecutionCount { p50: None, p95: None, ..count.clone() };
         counts.iter().map(plain).collect::<Vec<_>>()
     };
     assert_eq!(without_times(found), without_times(expected), "{query:?}");
     let is_near = |one: Option<Duration>, other: Option<Duration>| match (one, other) {
-        (Some(one), Some(other)) => (0.9..1.11).contains(&(one.as_secs_f64() / other.as_secs_f64())),
+        (Some(one), Some(other)) => {
+            (0.9..1.11).contains(&(one.as_secs_f64() / other.as_secs_f64()))
+        }
         (one, other) => one == other,
     };
     for (found, expected) in found.iter().zip(expected) {

@@ -12,10 +12,10 @@ use shared::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        Append, AppendError, Documents, CountQuery, ExecutionCount, ExecutionFilter, ExecutionHead, HeadQuery, Hints, Inbox,
-        KeyValue, Lease, Listing, Log, Page, Permission, Permit, PermitAsk, Permits, PlanFilter,
-        PlanVersion, Pruned, Record, RecordKind, RecordPage, RequestFilter, SentCommand, Store,
-        StoreError, TextHash, Vectors, WriteCondition,
+        Append, AppendError, CountQuery, Documents, ExecutionCount, ExecutionFilter, ExecutionHead,
+        HeadQuery, Hints, Inbox, KeyValue, Lease, Listing, Log, Page, Permission, Permit,
+        PermitAsk, Permits, PlanFilter, PlanVersion, Pruned, Record, RecordKind, RecordPage,
+        RequestFilter, SentCommand, Store, StoreError, TextHash, Vectors, WriteCondition,
     },
 };
 use tokio::time::{self, Instant};
@@ -255,7 +255,10 @@ impl Documents for View {
         self.run_remotely(self.world.faulty.list_heads(filter, page)).await
     }
 
-    async fn count_executions(&self, query: &CountQuery) -> Result<Vec<ExecutionCount>, StoreError> {
+    async fn count_executions(
+        &self,
+        query: &CountQuery,
+    ) -> Result<Vec<ExecutionCount>, StoreError> {
         self.run_remotely(self.world.faulty.count_executions(query)).await
     }
 

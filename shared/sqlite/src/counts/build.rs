@@ -3,7 +3,9 @@
 use rusqlite::{Connection, OptionalExtension};
 use shared::store::{StoreError, backend::MigrationReport};
 
-use super::{super::connection::to_store_error, COUNTED_COLUMNS, Counted, CountChanges, IS_FINISHED};
+use super::{
+    super::connection::to_store_error, COUNTED_COLUMNS, CountChanges, Counted, IS_FINISHED,
+};
 
 /// `slot` is the beginning of a part of the time, in microseconds. `label` is empty, or `key=value`.
 const CREATE_TABLES: &str = "

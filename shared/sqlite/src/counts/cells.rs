@@ -72,16 +72,8 @@ pub(super) fn write_plan(
     };
     let sql = "INSERT OR REPLACE INTO plan_counts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let (count, durations) = (after.count.cast_signed(), after.durations.encode());
-    let row = params![
-        plan,
-        kind,
-        state,
-        count,
-        after.first_at,
-        after.last_at,
-        after.sample,
-        durations
-    ];
+    let row =
+        params![plan, kind, state, count, after.first_at, after.last_at, after.sample, durations];
     connection.prepare_cached(sql)?.execute(row).map(drop)
 }
 
@@ -196,5 +188,9 @@ fn find_ends(
         statement.query_row(values, read).optional()
     };
     let (first, last) = (find("ASC")?, find("DESC")?);
-    Ok(first.zip(last).map(|((first_at, _), (last_at, sample))| Bounds { first_at, last_at, sample }))
+    Ok(first.zip(last).map(|((first_at, _), (last_at, sample))| Bounds {
+        first_at,
+        last_at,
+        sample,
+    }))
 }

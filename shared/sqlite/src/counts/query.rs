@@ -130,7 +130,11 @@ impl Counter<'_, '_> {
 
     /// Adds executions one by one: those in one of the states, if there are any, and in a range of
     /// time.
-    fn add_executions(&mut self, states: &[&str], range: Option<(i64, i64)>) -> Result<(), Failure> {
+    fn add_executions(
+        &mut self,
+        states: &[&str],
+        range: Option<(i64, i64)>,
+    ) -> Result<(), Failure> {
         let label = self.query.groups.iter().find_map(|group| match group {
             CountGroup::Label(key) => Some(key.clone()),
             _ => None,
@@ -337,13 +341,7 @@ impl<'a> CellQuery<'a> {
     }
 
     /// Returns the condition for cells, and its values.
-    fn condition(
-        &self,
-        level: usize,
-        from: i64,
-        to: i64,
-        last_kind: i64,
-    ) -> (String, Vec<Value>) {
+    fn condition(&self, level: usize, from: i64, to: i64, last_kind: i64) -> (String, Vec<Value>) {
         let mut sql = "level = ?".to_owned();
         let mut values: Vec<Value> = vec![i64::try_from(level).unwrap_or_default().into()];
         let mut add = |condition: &str, value: Value| {

@@ -56,7 +56,10 @@ fn time<T>(title: &str, run: impl Fn() -> T) -> (T, Duration) {
 #[test]
 #[ignore = "takes minutes"]
 fn counts_of_many_executions_are_fast() {
-    #[expect(clippy::disallowed_methods, reason = "the number of rows is an option of the measurement")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the number of rows is an option of the measurement"
+    )]
     let rows = std::env::var("FABER_COUNT_ROWS").map_or(1_000_000, |rows| rows.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("faber.db");

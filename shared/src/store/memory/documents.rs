@@ -15,8 +15,8 @@ use crate::{
     plan::Plan,
     request::{Request, TranscriptEntry},
     store::{
-        CountQuery, Cursor, Documents, ExecutionCount, ExecutionFilter, ExecutionHead, Listing, Page,
-        PlanFilter, PlanVersion, RequestFilter, StoreError,
+        CountQuery, Cursor, Documents, ExecutionCount, ExecutionFilter, ExecutionHead, Listing,
+        Page, PlanFilter, PlanVersion, RequestFilter, StoreError,
         backend::{CountTable, fold_case, search_words, searched_tools},
         plan_cache::Cached,
         sub_plans,
@@ -261,7 +261,10 @@ impl Documents for Memory {
         Ok(Listing { items, has_more })
     }
 
-    async fn count_executions(&self, query: &CountQuery) -> Result<Vec<ExecutionCount>, StoreError> {
+    async fn count_executions(
+        &self,
+        query: &CountQuery,
+    ) -> Result<Vec<ExecutionCount>, StoreError> {
         let state = self.lock_state();
         let mut table = CountTable::new(query);
         let found = state.find_heads(&query.filter).into_iter();
