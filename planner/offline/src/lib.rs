@@ -41,7 +41,6 @@ use serde_json::json;
 use shared::{condition::COMPUTE, limits, tool::ToolDefinition};
 use tokio::sync::Semaphore;
 
-pub use self::tool::name_words;
 pub use self::weights::Weights;
 pub use self::wording::{Standing, Wording};
 use self::{

@@ -325,7 +325,7 @@ fn read_outputs(schema: &Value, root: &Value, prefix: &str, levels: usize) -> Ve
 }
 
 /// Cuts `createAuthor`, `create_author` and `create-author` into words in lower case.
-pub fn name_words(name: &str) -> Vec<String> {
+fn name_words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
     for char in name.chars() {

@@ -110,15 +110,19 @@ fn retries_exhausted_error(
     is_too_long: bool,
     wait: Option<Duration>,
 ) -> ModelError {
-    let often = match tries {
+    let attempts = match tries {
         1 => String::new(),
-        n => format!(", {n} times"),
+        n => format!(" (tried {n} times)"),
     };
-    let alone = match wait.filter(|_| is_too_long) {
-        Some(wait) => format!(", and asks for a pause of {} s", wait.as_secs()),
+    let pause = match wait.filter(|_| is_too_long) {
+        Some(wait) => format!("; it asks for a pause of {} s", wait.as_secs()),
         None => String::new(),
     };
-    ModelError::Unavailable { model: model.to_owned(), why: format!("{why}{often}{alone}"), wait }
+    ModelError::Unavailable {
+        model: model.to_owned(),
+        why: format!("{why}{attempts}{pause}"),
+        wait,
+    }
 }
 
 #[cfg(test)]
@@ -183,7 +187,7 @@ mod tests {
         let why = answer.unwrap_err().to_string();
         assert_eq!(
             why,
-            "the model `scripted` is not available: busy, and asks for a pause of 600 s"
+            "the model `scripted` is not available: busy; it asks for a pause of 600 s"
         );
         assert_eq!((took, asked), (Duration::ZERO, 1));
     }
@@ -193,7 +197,7 @@ mod tests {
         let script = vec![busy(None), busy(None), busy(None), reply_with("never asked")];
         let (answer, _, asked) = ask_with_retries(script, 2).await;
         let why = answer.unwrap_err().to_string();
-        assert_eq!(why, "the model `scripted` is not available: busy, 3 times");
+        assert_eq!(why, "the model `scripted` is not available: busy (tried 3 times)");
         assert_eq!(asked, 3);
         let (answer, took, asked) =
             ask_with_retries(vec![refused(), reply_with("never asked")], 2).await;

@@ -27,7 +27,7 @@ pub(crate) fn stem_words(text: &str) -> Vec<String> {
 
 /// Splits `camelCase`, `snake_case`, `HTTPServer2` and sentences into lower-case words. In scripts
 /// without spaces, each character is a word.
-fn split_words(text: &str) -> Vec<String> {
+pub(crate) fn split_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
     let mut before = CharKind::Other;

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-use offline::name_words;
 use serde_json::Value;
 
 use crate::select::words;
@@ -151,7 +150,7 @@ pub(super) struct Owner(Vec<String>);
 impl Owner {
     pub(super) fn of_tool(name: &str) -> Self {
         let name = name.rsplit('.').next().unwrap_or_default();
-        let mut all = name_words(name);
+        let mut all = words::split_words(name);
         let is_verb = |word: &String| {
             words::stem_words(word).first().is_some_and(|stem| VERB_STEMS.contains(stem))
         };
