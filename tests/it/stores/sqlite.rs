@@ -374,11 +374,14 @@ fn add_version_4_execution(path: &Path, n: usize, state: &str, events: &[Value])
         let event = "INSERT INTO events (log, first, len, json) VALUES (?1, ?2, 1, ?3)";
         connection.execute(event, params![number, first, json.to_string()]).unwrap();
     }
+    let step = |id: &str| {
+        json!({ "id": id, "tool": "flow.echo", "parameters": {}, "depends_on": [],
+            "policy": { "timeout_ms": 1, "on_error": "wait" } })
+    };
     let plan = json!({
         "about": { "id": plan_id, "request": request, "version": 1, "query": "Wait for it",
             "planner": "explicit", "created_at": at },
-        "steps": ["a", "b"].map(|id| json!({ "id": id, "tool": "flow.echo", "parameters": {},
-            "depends_on": [], "policy": { "timeout_ms": 1, "on_error": "wait" } })),
+        "steps": [step("a"), step("b")],
     });
     let sql = "INSERT INTO plans VALUES (?1, ?2, 1, ?3, 'q', ?4)";
     connection.execute(sql, params![plan_id, request, at, plan.to_string()]).unwrap();
