@@ -40,7 +40,9 @@ async fn check_converted(store: &dyn Store, executions: usize) {
         let mut derived = ExecutionHead { query: "".into(), ..head.clone() };
         derived.add_derived(&execution);
         assert_eq!(*head, derived);
-        assert!(!head.query.is_empty() && head.steps_total > 0, "{head:?}");
+        let plan = store.plan(head.plan).await.unwrap().unwrap();
+        assert_eq!(&*head.query, plan.info().query);
+        assert!(head.steps_total > 0, "{head:?}");
         assert!(store.request(head.request).await.unwrap().is_some());
         store.transcript(head.request).await.unwrap();
     }
