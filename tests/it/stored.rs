@@ -103,9 +103,12 @@ impl OldStore {
         let parent = self.run("watch", PARENT, &[]).await;
         assert_eq!(parent.status, 0, "{parent:?}");
 
+        // Later versions undo a failed execution if its plan says how.
+        let failed = self.workspace.json(&["debug", &self.ids[FAILED]], 0).await;
+        let is_undone = failed["executions"][0]["steps"][0]["state"] == "COMPENSATED";
         let retried = self.run("retry", FAILED, &["--yes"]).await;
         assert_eq!(retried.status, 1, "{retried:?}");
-        assert!(retried.err.contains("kept: `send`"), "{retried:?}");
+        assert_eq!(retried.err.contains("kept: `send`"), !is_undone, "{retried:?}");
 
         let scheduled = self.run("cancel", 0, &[]).await;
         assert_eq!(scheduled.status, 0, "{scheduled:?}");
