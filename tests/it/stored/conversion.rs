@@ -83,8 +83,10 @@ async fn a_sqlite_file_of_each_earlier_version_is_converted() {
             assert_eq!(count(old), 0, "{version}: {old}");
         }
         assert!(count("SELECT count(*) FROM plans WHERE json LIKE '%\"maxAttempts\":%'") > 0);
-        assert_eq!(count("SELECT value FROM meta WHERE name = 'schema_version'"), 6);
-        assert_eq!(count("SELECT value FROM meta WHERE name = 'oldest_version'"), 6);
+        for name in ["schema_version", "oldest_version"] {
+            let value = format!("SELECT CAST(value AS INTEGER) FROM meta WHERE name = '{name}'");
+            assert_eq!(count(&value), 6, "{version}: {name}");
+        }
     }
 }
 
