@@ -434,6 +434,10 @@ fn read_record(row: &Row, kind: RecordKind) -> Result<Record, StoreError> {
                 "times": times.collect::<BTreeMap<_, _>>(),
             })
         }
+        // The values of the cache stay text, because developers do not search them.
+        RecordKind::Output => {
+            return Record::decode(kind, name, at, rows::read_text(row, "json", name)?);
+        }
         _ => {
             let what = format!("{} {name}", kind.as_str());
             let value = row.get("value").ok_or_else(|| StoreError::corrupt(&what, "no `value`"))?;

@@ -52,7 +52,7 @@ impl State {
         let executions: BTreeSet<_> = executions.iter().map(ToString::to_string).collect();
         let keys = self.records.values(RecordKind::Key);
         let is_removed = |value: &Value| {
-            value["execution"].as_str().is_some_and(|execution| executions.contains(execution))
+            value["executionId"].as_str().is_some_and(|execution| executions.contains(execution))
         };
         let keys = keys.filter(|(_, value)| is_removed(value)).map(|(name, _)| name.clone());
         for key in keys.collect::<Vec<_>>() {
@@ -84,7 +84,7 @@ impl State {
     fn old_plans(&self, before: Timestamp) -> Vec<(Timestamp, PlanId)> {
         let saved = self.records.values(RecordKind::SavedPlan);
         let mut used: BTreeSet<PlanId> =
-            saved.filter_map(|(_, value)| value["plan"].as_str()?.parse().ok()).collect();
+            saved.filter_map(|(_, value)| value["planId"].as_str()?.parse().ok()).collect();
         used.extend(self.work.heads().map(|head| head.plan));
         used.extend(self.documents.plans.values().flat_map(|plan| &plan.sub_plans));
         let plans = self.documents.plans.iter();
