@@ -146,14 +146,16 @@ fn add_words(
     }
     query.sql.push_str(" AND errorCode IS NOT NULL");
     if let Some(parts) = parts_of_words(&words) {
-        let found = "SELECT count(*) FROM (SELECT 1 FROM error_texts WHERE error_texts MATCH ?1 LIMIT ?2)";
+        let found =
+            "SELECT count(*) FROM (SELECT 1 FROM error_texts WHERE error_texts MATCH ?1 LIMIT ?2)";
         let most = MAX_FOUND.cast_signed() + 1;
         let found = connection
             .prepare_cached(found)
             .and_then(|mut found| found.query_row(params![parts, most], |row| row.get(0)));
         let found: i64 = found.map_err(|err| to_store_error(&err))?;
         if found < most as i64 {
-            let few = "executions.number IN (SELECT rowid FROM error_texts WHERE error_texts MATCH ?)";
+            let few =
+                "executions.number IN (SELECT rowid FROM error_texts WHERE error_texts MATCH ?)";
             query.add_condition(few, Some(parts));
         }
     }
