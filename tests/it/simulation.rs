@@ -168,7 +168,7 @@ struct Simulation {
     tasks: JoinSet<()>,
     started_workers: u32,
     subscribers: JoinSet<(ExecutionId, Vec<RecordedEvent>)>,
-    /// Commands that people were told are recorded.
+    /// Commands that the API acknowledged. Each must appear in its log.
     acknowledged: Vec<people::AcknowledgedCommand>,
     violations: Vec<String>,
 }

@@ -92,7 +92,7 @@ impl McpHttp {
         self.auth.as_deref()
     }
 
-    /// Rejects settings that exclude `auth`.
+    /// Rejects settings that conflict with `auth`: an unsafe URL, or a header `Authorization`.
     fn check_auth(&self) -> Result<(), String> {
         if self.auth.is_none() {
             return Ok(());

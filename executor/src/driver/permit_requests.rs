@@ -37,7 +37,7 @@ struct WaitingTask {
     keys: Arc<str>,
     /// The number of the open request. Dropping the guard cancels it.
     request: Option<(u64, DropGuard)>,
-    /// A permit without a concurrency limit, which waits for a slot.
+    /// A permit that only limits a rate. It is kept while the task waits for a slot.
     permit: Option<HeldPermit>,
 }
 

@@ -13,7 +13,8 @@ use tracing::{debug, info};
 use super::Worker;
 
 const RETRY_DELAY: Duration = Duration::from_secs(5);
-/// Maximum number of heads that are kept. The scan claims the executions of the others again.
+/// Maximum number of heads that are kept. Executions whose head was dropped are found by the next
+/// scan.
 const MAX_HEADS: usize = 4_096;
 
 #[derive(Debug, Default)]

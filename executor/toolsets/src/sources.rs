@@ -62,7 +62,8 @@ struct LiveConnections {
 }
 
 struct Connection {
-    /// Connects a failed source again, unless it failed a moment ago. Returns `true` if it does.
+    /// Connects a failed source again, unless it failed a moment ago. Returns `true` if a new
+    /// attempt starts.
     reconnect: Box<dyn Fn() -> bool + Send>,
     stop: CancellationToken,
 }

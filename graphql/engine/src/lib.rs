@@ -1,4 +1,4 @@
-//! The engine behind the API, the command line and embedding programs.
+//! The engine that the API, the command line and embedding programs use.
 //!
 //! It has four parts, each with its own state: [`Tools`], [`Selection`], [`Plans`] and
 //! [`Executions`]. A part uses the ones before it in this list and never the ones after it.

@@ -198,8 +198,8 @@ impl Replanning {
         Some(match self {
             Self::None => return None,
             Self::Pending => format!(
-                "a model writes the next plan: call `status` with `id: {}` and `wait: true` to \
-                 wait for its end",
+                "a model is writing the next plan: call `status` with `id: {}` and `wait: true` to \
+                 wait until it is executed",
                 text("executionId")
             ),
             Self::Started(id) => {
@@ -239,7 +239,7 @@ fn suggest_call(document: &Value, is_finished: bool) -> Option<String> {
         ));
     }
     Some(format!(
-        "it still runs: call `status` with `id: {id}` and `wait: true` to wait for its end"
+        "it still runs: call `status` with `id: {id}` and `wait: true` to wait until it finishes"
     ))
 }
 

@@ -44,7 +44,7 @@ impl Request {
         load_plans(ctx, self.0.id).await
     }
 
-    /// Newest executions of the request's plans, oldest first.
+    /// The last executions of the request's plans, in order of creation.
     async fn executions(
         &self,
         ctx: &Context<'_>,

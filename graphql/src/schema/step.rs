@@ -299,7 +299,8 @@ impl StepStatus {
         self.now().attempts
     }
 
-    /// Time at which the first attempt started, or the wait before it. Null before that.
+    /// Time at which the step began to wait, or its first attempt started if it did not wait. Null
+    /// until then.
     async fn started_at(&self) -> Option<DateTime> {
         self.now().started_at.map(DateTime)
     }

@@ -23,7 +23,8 @@ impl ToolQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "Returns tools of this toolset only. Default: all toolsets.")]
         tool_set: Option<String>,
-        #[graphql(desc = "Words that name, description or examples contain, ignoring case.")]
+        #[graphql(desc = "Words that the name, the description or the examples must contain, \
+                          ignoring case.")]
         search: Option<String>,
         #[graphql(desc = "True: tools of active toolsets only.", default_with = "Some(false)")]
         active_only: Option<bool>,

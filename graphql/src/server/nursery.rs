@@ -10,7 +10,7 @@ pub(super) type TaskFuture = BoxFuture<'static, ()>;
 
 /// A task and the threads that run it.
 pub(super) enum Task {
-    /// Beside the requests.
+    /// On the threads that serve ordinary requests.
     Request(TaskFuture),
     /// On the threads of large requests, so that it delays no other request.
     Large(TaskFuture),

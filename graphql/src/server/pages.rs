@@ -1,4 +1,5 @@
-//! All routes besides `/graphql`: health checks, metrics and the pages of the owner.
+//! All routes except `/graphql`: health checks, metrics, and the pages that the embedding program
+//! adds.
 
 use std::{sync::Arc, time::Duration};
 

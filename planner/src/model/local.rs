@@ -187,7 +187,10 @@ impl LocalModel {
         let why = match (base_url, model.as_str()) {
             _ if !why.is_empty() => why.to_owned(),
             (Some(_), _) => {
-                format!("start it; without `planner.base_url`, `{PULL_COMMAND}` downloads a model")
+                format!(
+                    "start the server at `planner.base_url`, or remove `planner.base_url` and run \
+                     `{PULL_COMMAND}` to download a model"
+                )
             }
             (None, "") => format!("run `{PULL_COMMAND}`, or start a server"),
             (None, _) => {
@@ -249,8 +252,12 @@ mod tests {
 
     fn local_model(name: &str, urls: &[&str], starter: Option<SharedStarter>) -> LocalModel {
         let provider = ProviderKind::find_by_name("local").unwrap();
-        let settings =
-            Settings { model: name.to_owned(), key: Key::None, starter, ..settings_of(provider, None) };
+        let settings = Settings {
+            model: name.to_owned(),
+            key: Key::None,
+            starter,
+            ..settings_of(provider, None)
+        };
         let servers = urls.iter().map(|url| ("a server".to_owned(), (*url).to_owned()));
         LocalModel { servers: servers.collect(), ..LocalModel::new(&settings) }
     }

@@ -83,8 +83,8 @@ impl SharedRun {
         self.open_executions.lock().unwrap().iter().cloned().collect()
     }
 
-    /// Tells clients to start nothing new and waits for them. Returns the open executions as an
-    /// error at the limit.
+    /// Tells clients to start nothing new and waits for them. Fails with the unfinished executions
+    /// if the clients do not end within `MAX_FINISH_TIME`.
     pub(super) async fn stop_and_wait(
         &self,
         mut clients: JoinSet<Vec<ClientRecord>>,

@@ -211,7 +211,7 @@ async fn writing_keeps_permissions_and_symlinks() {
         .check(
             "edit_file",
             args,
-            expect!["Replaced 1 occurrence(s) in run.sh (before the edit: run.sh.bak)"],
+            expect!["Replaced 1 occurrence(s) in run.sh (backup: run.sh.bak)"],
         )
         .await;
     for name in ["run.sh", "run.sh.bak"] {
@@ -318,14 +318,14 @@ async fn an_edit_saves_the_earlier_content_in_a_backup() {
         "a.txt",
         ("two", "2"),
         false,
-        expect!["Replaced 1 occurrence(s) in a.txt (before the edit: a.txt.bak)"],
+        expect!["Replaced 1 occurrence(s) in a.txt (backup: a.txt.bak)"],
     )
     .await;
     edit(
         "a.txt",
         ("one", "1"),
         true,
-        expect!["Replaced 2 occurrence(s) in a.txt (before the edit: a.txt.bak)"],
+        expect!["Replaced 2 occurrence(s) in a.txt (backup: a.txt.bak)"],
     )
     .await;
     assert_eq!(project.read_text("a.txt"), "1 2 1\n");

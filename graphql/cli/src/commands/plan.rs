@@ -248,7 +248,7 @@ pub(crate) async fn export(session: &Session<'_>, args: ExportArgs) -> Result<Ex
 }
 
 pub(crate) async fn export_draft(client: &Client, id: &str) -> Result<Value, Failure> {
-    // A name of a saved plan may look like an id.
+    // A saved plan may have a name such as `plan_x`, so only a valid id counts as an id.
     let plan = if id.parse::<PlanId>().is_ok() {
         id.into()
     } else if id.parse::<RequestId>().is_ok() {

@@ -65,7 +65,7 @@ pub(crate) async fn load_execution(
     {
         return Ok(loaded?);
     }
-    // Pruning removes the head first. Without a head, a partial log is no damage.
+    // Pruning removes the head first. A partial log without a head is therefore not an error.
     if store.head(id).await?.is_none() {
         return Ok(None);
     }
@@ -75,8 +75,7 @@ pub(crate) async fn load_execution(
     }
 }
 
-/// Returns an execution as its log described it at a position, if it exists. A position behind the
-/// Returns the execution as its log described it at a position. A position behind the end means the
+/// Returns the execution as its log described it at a position. A position after the end means the
 /// end. Returns `None` if the execution does not exist.
 pub(super) async fn load_execution_until(
     store: &dyn Store,
@@ -175,8 +174,8 @@ impl ExecutionReader {
         self.newest_heads(&filter, max_executions, |_| true).await
     }
 
-    /// Returns the newest heads that match, oldest first. Stops after a page without any head for
-    /// which `is_new` is true.
+    /// Returns the newest heads that match, oldest first. Stops after a page on which `is_new` is
+    /// false for every head.
     pub async fn newest_heads(
         &self,
         filter: &ExecutionFilter,

@@ -90,7 +90,8 @@ impl Executions {
             if let StepState::Waiting(_) = step.state {
                 return Ok(updated);
             }
-            // The execution may have ended, or another person may have decided, before the command.
+            // The execution may have ended, or another person may have decided, before the command
+            // arrived.
             check_unknown_outcome(&settled, &updated, step)?;
         }
         self.record_settlement(&settled, &decision).await?;

@@ -17,7 +17,7 @@ pub(super) struct Selectors {
     lexical: SelectorPair,
     /// Uses the embedder and keeps the vectors of the tools.
     embedded: OnceLock<SelectorPair>,
-    /// The last reason why words alone decided, so that it is logged once.
+    /// The last reason for comparing only words, so that it is logged once.
     fallback: LastLoggedError,
 }
 

@@ -1,6 +1,6 @@
 //! The toolkit as one caller sees and changes it.
 //!
-//! A tool may have several names. In the graph it has one of them, and callers may use any.
+//! A tool may have several names. The graph uses one of them, and callers may use any.
 
 use std::{
     cell::OnceCell,

@@ -91,7 +91,7 @@ impl Finding {
 }
 
 /// Findings that are not rendered yet. Only the first ones are rendered, because an execution may
-/// have thousands of failed items and a list needs one of them.
+/// have thousands of failed items, but a list shows one finding for each execution.
 #[derive(Default)]
 pub(super) struct Candidates<'a> {
     all: Vec<Candidate<'a>>,

@@ -244,7 +244,7 @@ fn can_start(view: &View<'_>) -> bool {
     }
 }
 
-/// Formats the name of a task, and says if the task undoes another one.
+/// Formats the name of a task, and marks a task that undoes another one.
 fn format_task_name(view: &View<'_>, task: Task) -> String {
     if task.part.undo {
         format!("the undo of {}", view.step_name(task))

@@ -117,7 +117,7 @@ impl Shop {
         }
     }
 
-    /// Waits until an execution is finished, or waits for a person.
+    /// Waits until an execution is finished or needs a person.
     async fn settled(&self, id: ExecutionId) -> Arc<Execution> {
         loop {
             let now = self.faber.engine().executions.reader.load(id).await.unwrap().map(Arc::new);
