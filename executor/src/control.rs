@@ -308,8 +308,9 @@ impl Control {
         let id = found.execution;
         let is_same = found.fingerprint == fingerprint(key, options);
         let has_begun = self.store.head(id).await?.is_some();
-        // The fingerprint does not tell `false` from a value that was left out, so that those of
-        // earlier versions match. A value that was left out may have been decided otherwise.
+        // The fingerprint does not distinguish `false` from a value that was left out, so that
+        // fingerprints of earlier versions match. The default for a value that was left out may
+        // have changed since.
         if !is_same
             || key.compensates == Some(false) && has_begun && self.is_compensating(id).await?
         {

@@ -26,8 +26,8 @@ struct LeaseState {
 pub(crate) struct Term(u64);
 
 impl LeaseClock {
-    /// Creates a clock without a lease. The safety margin is a fifth of the lease, time to send a
-    /// call.
+    /// Creates a clock without a lease. The safety margin is a fifth of the lease, which is enough
+    /// time to send a call.
     pub(crate) fn new(lease: Duration) -> Self {
         Self { state: Mutex::default(), margin: lease / 5 }
     }

@@ -95,7 +95,7 @@ pub enum Event {
         #[serde(with = "chrono::serde::ts_microseconds")]
         until: Timestamp,
     },
-    /// The attempt was interrupted, and the step may be repeated.
+    /// The attempt was interrupted, and the step may run again.
     ///
     /// Either the worker died during the attempt, or the tool disappeared before it was called.
     StepInterrupted {

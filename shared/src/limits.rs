@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Maximum size of a plan as JSON, in bytes. A larger draft is a mistake or an attack.
 pub const PLAN_BYTES: usize = 256 << 20;
-/// Maximum number of steps of a plan: four times as many as the benchmark compiles.
+/// Maximum number of steps of a plan: four times as many as the benchmark's plan has.
 pub const PLAN_STEPS: usize = 400_000;
 /// Maximum nesting of a step's parameters. It is below the 127 levels that `serde_json` reads,
 /// because events add a few levels.
@@ -41,8 +41,8 @@ pub const READ_EVENTS: usize = 4_096;
 pub const MESSAGE_BYTES: usize = 8 << 10;
 /// Maximum bytes of a progress message. The limit is low, because a call makes many of them.
 pub const PROGRESS_BYTES: usize = 512;
-/// Minimum time between two progress reports of a call. If reports are closer, the newer one
-/// replaces the older one.
+/// Minimum time between two progress reports of a call. If a call reports more often, the newest
+/// report replaces the others.
 ///
 /// People do not read faster, and each report adds an event to the log.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -57,9 +57,10 @@ pub const ATTEMPTS: u32 = 1_000;
 pub const INTERRUPTIONS: u32 = 100;
 /// Maximum number of steps that run at the same time if `maxParallel` is not set.
 pub const DEFAULT_MAX_PARALLEL: u32 = 256;
-/// Maximum number of automatic replans in a row, even if the plan or the caller asks for more.
+/// Maximum number of consecutive automatic replans, even if the plan or the caller asks for more.
 pub const REPLANS: u32 = 16;
-/// Number of automatic replans in a row if the plan asks for replans and the caller set no number.
+/// Number of consecutive automatic replans if the plan asks for replans and the caller set no
+/// number.
 pub const DEFAULT_REPLANS: u32 = 4;
 /// Maximum number of attempts to replan one execution. Only attempts that stop without a known
 /// result count, such as after a crash.
@@ -88,7 +89,8 @@ pub const CALL_KEYS: usize = 10_000;
 /// Maximum number of commands that wait for one execution. Only a client that sends commands
 /// without waiting for answers reaches it.
 pub const INBOX_COMMANDS: usize = 1_000;
-/// Maximum number of commands that one poll of all inboxes returns. Later polls return the others.
+/// Maximum number of commands that one poll of all inboxes returns. Later polls return the
+/// remaining commands.
 pub const INBOX_POLL_COMMANDS: usize = 4_096;
 /// Approximate maximum bytes of commands that one poll of all inboxes returns.
 pub const INBOX_POLL_BYTES: usize = 16 << 20;
@@ -102,7 +104,7 @@ pub const CALL_HISTORY: usize = 10_000;
 /// Maximum number of simultaneous calls that one limit can allow, because one document of the store
 /// names all of them.
 pub const LIMIT_HOLDERS: u32 = 10_000;
-/// Maximum bytes of a condition. Nobody can read a longer one.
+/// Maximum bytes of a condition. A longer condition would be unreadable.
 pub const CONDITION_BYTES: usize = 4 << 10;
 /// Maximum nesting of brackets in a condition. The parser makes about ten nested calls per level.
 pub const CONDITION_DEPTH: usize = 24;
@@ -128,7 +130,7 @@ pub const REPLY_BYTES: usize = 4 << 20;
 /// Maximum number of tool calls in one reply. A model that writes more repeats itself.
 pub const REPLY_CALLS: usize = 256;
 /// Maximum number of priorities that a search for work visits, because each needs an index lookup.
-/// Work of the others is ordered by due time only.
+/// Work of all other priorities is ordered by due time only.
 pub const PRIORITIES: usize = 32;
 /// Maximum number of different words of a search, because each is looked up in every query.
 pub const SEARCH_WORDS: usize = 64;

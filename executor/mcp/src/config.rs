@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::oauth::{self, OAuth};
 
-/// An MCP server: with a `url` it is remote, otherwise a command starts it.
+/// An MCP server. With a `url` it is remote, otherwise a command starts it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub enum McpServer {
@@ -36,7 +36,7 @@ pub struct McpCommand {
     /// The MCP roots: folders that the server should work in.
     #[serde(default)]
     pub roots: Vec<PathBuf>,
-    /// The answer to a request for input. By default the server may not ask.
+    /// The answer to a request for input. By default the server may not request input.
     pub elicitation: Option<Elicitation>,
 }
 
@@ -51,7 +51,7 @@ pub struct McpHttp {
     pub(crate) auth: Option<Box<OAuth>>,
     #[serde(default)]
     pub(crate) roots: Vec<PathBuf>,
-    /// The answer to a request for input. By default the server may not ask.
+    /// The answer to a request for input. By default the server may not request input.
     pub(crate) elicitation: Option<Elicitation>,
 }
 

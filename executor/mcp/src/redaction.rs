@@ -1,5 +1,5 @@
-//! The secrets that a server knows, and their removal from what it says about its tools. People and
-//! models read those descriptions, and stores keep them.
+//! The secrets that a server knows, and their removal from the names, descriptions and schemas of
+//! its tools. People and models read these texts, and stores keep them.
 
 use std::{
     collections::VecDeque,

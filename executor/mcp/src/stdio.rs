@@ -163,7 +163,7 @@ impl LineBuffer {
         }
     }
 
-    /// Returns the message of a complete line, if the line is one.
+    /// Returns the message of a line, if the line is complete and contains one.
     fn take_message(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let is_cut = std::mem::take(&mut self.is_cut);
         let message = if is_cut { too_long_error(&self.bytes) } else { parse_message(&self.bytes) };
@@ -333,7 +333,7 @@ mod tests {
         let (message, id) = answer(r#"{"jsonrpc":"1.0","id":7,"result":{}}"#).unwrap();
         assert!(message.contains("not MCP"), "{message}");
         assert_eq!(id, 7);
-        // The id is found even in a line that is no valid JSON or answer.
+        // The id is found even in a line that is not valid JSON or not an answer.
         let deep = "[".repeat(500);
         for line in [
             r#"{"jsonrpc":"2.0","id":7}"#,

@@ -193,7 +193,7 @@ impl Supervisor {
     }
 
     fn log_refresh_failure(&self, error: &str) {
-        tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "cannot refresh the tools of the MCP server, they stay unchanged");
+        tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "cannot refresh the tools of the MCP server, so they stay unchanged");
     }
 
     fn publish_tools(&self, stop: &CancellationToken, offers: Vec<rmcp::model::Tool>) {

@@ -166,7 +166,7 @@ impl Driver {
         });
     }
 
-    /// Starts the task of a permit. Releases the permit if the task may not start any more.
+    /// Starts the task of a permit. Releases the permit if the task may no longer start.
     pub(super) fn handle_permit(&mut self, task: Task, number: u64, permit: HeldPermit) {
         if !self.permit_requests.is_open_request(task, number) {
             return;

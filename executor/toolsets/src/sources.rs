@@ -366,7 +366,9 @@ mod tests {
         };
         check_config_error(
             with_command("ls -l"),
-            expect!["`tools[1]` (`t`): `command` is the text `ls -l`: write a list: [ls, -l]"],
+            expect![
+                "`tools[1]` (`t`): `command` is the text `ls -l`: write it as a list, [ls, -l]"
+            ],
         );
         for fine in ["ls", "/opt/my tools/run"] {
             assert!(parse(with_command(fine)).is_ok(), "{fine}");

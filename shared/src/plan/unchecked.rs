@@ -85,7 +85,7 @@ pub enum PlanError {
     #[error("the names do not match the plan's steps")]
     Names,
     /// The order of the draft does not name each step exactly once.
-    #[error("the order in which the steps were written does not name each step once")]
+    #[error("the order of the draft does not name each step exactly once")]
     Written,
     /// A step depends on itself, on a later step, or on an unknown one.
     #[error("step `{step}` depends on `{on}`, which does not come before it")]

@@ -269,17 +269,15 @@ async fn convert_refusal(
         return Ok(());
     }
     let (code, hint) = match status.as_u16() {
-        401 | 403 => (REFUSED_CODE, ": look at the `headers` of the server".to_owned()),
+        401 | 403 => (REFUSED_CODE, ": check the `headers` of the server".to_owned()),
         404 | 405 => {
-            (REFUSED_CODE, ": is the `url` that of an endpoint for streamable HTTP?".to_owned())
+            (REFUSED_CODE, ": check that the `url` is an endpoint for streamable HTTP".to_owned())
         }
         300..=399 => {
             let to = leads.unwrap_or_else(|| "nowhere".to_owned());
             (
                 REFUSED_CODE,
-                format!(
-                    ", which redirects to {to}, and Faber does not follow it: write that address"
-                ),
+                format!(", a redirect to {to} that Faber does not follow: configure that address"),
             )
         }
         // The outcome is unknown, because a gateway does not know whether the server got the

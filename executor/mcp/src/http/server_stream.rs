@@ -73,7 +73,7 @@ fn is_stream(response: &Response) -> bool {
     response.status().is_success() && has_media_type(response, "text/event-stream")
 }
 
-/// Reads one stream to its end. Returns the delay before the next one.
+/// Reads one stream until it ends. Returns the delay before the next one.
 async fn read_stream(
     connection: &Connection,
     mut response: Response,

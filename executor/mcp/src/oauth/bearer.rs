@@ -178,7 +178,7 @@ impl Bearer {
         };
         let text = match store {
             _ if !oauth.is_for_people() => {
-                format!("`{set}` rejects the token that was granted{more}: check its `auth`")
+                format!("`{set}` rejects the token that was granted for it{more}: check its `auth`")
             }
             None => format!("`{set}` {NEEDS_LOGIN}, but Faber has no folder to store it"),
             Some(store) => {

@@ -42,8 +42,8 @@ pub(super) struct TokenRequest<'a> {
 }
 
 impl TokenRequest<'_> {
-    /// Finds the authorization server. Before it gets a secret, its metadata must name its issuer,
-    /// so that a configured issuer can be compared.
+    /// Finds the authorization server. Its metadata must name its issuer before Faber sends it a
+    /// secret, because the issuer is compared with the configured one.
     async fn discover(
         &self,
         sends_secret: bool,

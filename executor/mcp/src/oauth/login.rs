@@ -36,7 +36,7 @@ pub struct Login {
     manager: AuthorizationManager,
     store: TokenStore,
     client: RegisteredClient,
-    /// `true` if the client is configured, so that no other may be registered.
+    /// `true` if the client is configured, so no other client may be registered.
     is_configured: bool,
     url: String,
     state: String,
@@ -272,8 +272,8 @@ impl LoginTarget<'_> {
 
     /// Removes the registered client of an expired login until the new login succeeds.
     ///
-    /// A server that has forgotten the client may tell only the person, in the browser. The next
-    /// login then registers another client.
+    /// A server that has forgotten the client may report this only in the browser. The next login
+    /// then registers another client.
     async fn forget_ended_client(&self, client: &RegisteredClient) -> Result<(), LoginError> {
         if self.client.is_some() || self.document == Some(client.id.as_str()) {
             return Ok(());

@@ -62,8 +62,8 @@ pub(super) fn describe_pattern(tool: &ToolName, pattern: &str) -> String {
     let shown: String = pattern.chars().take(MAX_SHOWN_CHARS).collect();
     let more = if shown.len() < pattern.len() { "…" } else { "" };
     format!(
-        "the pattern `{shown}{more}` in the `inputSchema` of `{tool}` is not enforced: it is not \
-         a regular expression, or it is too large; repeat less in it"
+        "the pattern `{shown}{more}` in the `inputSchema` of `{tool}` is not enforced: it is not a \
+         regular expression, or it is too large; use fewer repetitions"
     )
 }
 

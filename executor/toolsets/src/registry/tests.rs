@@ -336,7 +336,10 @@ async fn a_complaint_about_a_record_is_not_repeated() {
     put.unwrap();
     registry.sync().await.unwrap();
     let said = registry.0.applied.lock().await.complaints.clone();
-    assert_eq!(said, [("a".to_owned(), "the configuration has one, too".to_owned())]);
+    assert_eq!(
+        said,
+        [("a".to_owned(), "the configuration already has a toolset of this name".to_owned())]
+    );
     registry.register_tool(None, tool("t")).await.unwrap();
     assert_eq!(registry.0.applied.lock().await.complaints, said);
 }

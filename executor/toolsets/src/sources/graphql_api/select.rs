@@ -84,7 +84,7 @@ impl<'a> Selector<'a> {
         (!words.is_empty()).then(|| (format!(" {{ {} }}", words.join(" ")), schema))
     }
 
-    /// Selects scalars and enums before objects, so that they get the remaining fields.
+    /// Selects scalars and enums before objects, because the number of fields is limited.
     fn select_fields(
         &mut self,
         fields: &'a [Field],

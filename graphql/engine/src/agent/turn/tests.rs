@@ -337,7 +337,7 @@ async fn an_agent_cannot_activate_a_set_out_of_reach() {
         (json!({ "sets": ["ops", "ToolSet"] }), None),
         (
             json!({ "sets": ["ops", "ToolSet"], "except": ["blog.*"] }),
-            Some("`blog` is not available: none of its tools may be called here"),
+            Some("`blog` is not available: the agent may call none of its tools"),
         ),
     ] {
         let calls = [("ToolSet.activate_toolset", names.clone())];
