@@ -145,7 +145,7 @@ struct Frame {
     paint: Paint,
 }
 
-/// The state that all steps of a layer share, so that the layer is drawn as one line.
+/// The common state of all steps of a layer that is drawn as one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FoldedState {
     Pending,

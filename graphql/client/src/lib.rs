@@ -90,7 +90,7 @@ impl Client {
         answers.map(|answer| answer.map(take_only_field).and_then(read_answer)).boxed()
     }
 
-    /// The future has no visible type, so that callers do not compile it again.
+    /// Boxes the future, so that callers do not compile its type again.
     fn execute_field<'a>(
         &'a self,
         text: &'a str,
@@ -109,7 +109,7 @@ impl Client {
         Ok(take_only_field(data))
     }
 
-    /// Returns a client with the access of `grant`. A server decides about access itself.
+    /// Returns a client with the access of `grant`. A remote server checks access itself.
     #[must_use]
     pub fn with_grant(&self, grant: &Grant) -> Self {
         match self {

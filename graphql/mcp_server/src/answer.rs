@@ -29,8 +29,8 @@ pub(crate) const EXECUTION_FIELDS: &str = "executionId requestId planId state to
 const MAX_TEXT_CHARS: usize = 64 << 10;
 const MAX_OUTPUT_CHARS: usize = 16 << 10;
 
-const CUT_NOTE: &str = "\nthe answer was too large and was cut: ask for less, or see everything with \
-     `faber debug --full`";
+const CUT_NOTE: &str = "\nthe answer was too large and was cut: request less, or run `faber debug \
+                        --full` to see everything";
 
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -206,7 +206,8 @@ impl Replanning {
                 format!("it was replanned and continues as `{id}`: call `status` with `id: {id}`")
             }
             Self::GivenUp(why) => format!(
-                "it was not replanned: {why}; call `debug` with `id: {}` to see all of it",
+                "it was not replanned: {why}; call `debug` with `id: {}` to see everything about \
+                 it",
                 text("requestId")
             ),
         })
@@ -276,7 +277,7 @@ fn draw_execution(document: &Value) -> String {
         );
     }
     if document["cut"] == true {
-        text.push_str("\nlarge values were shortened: see everything with `faber debug --full`");
+        text.push_str("\nlarge values were shortened: run `faber debug --full` to see everything");
     }
     if let Some(next) = document["next"].as_str() {
         let _ = write!(text, "\n{next}");

@@ -100,7 +100,7 @@ async fn cancel_without_the_compensating_tools_is_recorded_and_names_them() {
         let error = workspace.json(&["cancel", &id, "--config", &config], 3).await;
         assert_eq!(error["error"]["code"], "TOOL_UNAVAILABLE", "{error}");
         let message = text(&error["error"]["message"]);
-        for part in ["`shop.release`", &config, &format!("`faber execute {id}` undoes")] {
+        for part in ["`shop.release`", &config, &format!("run `faber execute {id}` to undo")] {
             assert!(message.contains(part), "{part}: {message}");
         }
         let state = &workspace.json(&["list", "executions"], 0).await[0]["state"];

@@ -121,7 +121,7 @@ pub(crate) async fn show_stored(session: &Session<'_>, id: &Text) -> Result<Plan
     Ok(plan)
 }
 
-/// Shows warnings of a plan, also with `--json`, so that users notice them. Marks the words of the
+/// Shows warnings of a plan, even with `--json`, so that users notice them. Marks the words of the
 /// query that the plan does not use.
 fn show_warnings(screen: &Screen, plan: &Plan) {
     if let Some(query) = draw_marked_query(plan, screen.err) {

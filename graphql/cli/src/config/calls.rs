@@ -46,7 +46,7 @@ fn read_rule(item: &Value) -> Result<LimitRule, String> {
         },
     };
     if rule.concurrency.is_none() && rule.rate.is_none() {
-        let why = "it limits nothing: write `concurrency: 2`, `rate: 100/min`, or both";
+        let why = "the rule limits nothing: write `concurrency: 2`, `rate: 100/min`, or both";
         return Err(why.to_owned());
     }
     Ok(rule)

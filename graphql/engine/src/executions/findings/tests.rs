@@ -114,7 +114,7 @@ fn every_finding_has_its_message_and_remedies() {
         answered
           WARNING WAIT wait.worker @3: no worker runs it: the worker `work_1_aaaaaaaaa` on node1 has stopped
             -> execute E
-          WARNING WAIT wait.worker @3: `a` was approved, and no worker has read that yet
+          WARNING WAIT wait.worker @3: `a` was approved, but no worker has read this yet
             -> execute E
         decision
           ERROR WAIT wait.decision @4: `a` failed with tool.failed and needs a decision: 503
