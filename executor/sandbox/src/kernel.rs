@@ -1,4 +1,4 @@
-//! Applies the kernel's restrictions, each before the rights for it are given up.
+//! Applies the kernel's restrictions, each before the rights that it needs are dropped.
 
 mod landlock;
 mod mount_namespace;
@@ -29,7 +29,7 @@ pub(super) fn kernel_support() -> Support {
 pub(super) fn apply(order: &LaunchOrder) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
     let system = ReadablePaths::read_system(&order.hidden);
-    // Mounts first, because mounting needs rights that the next steps give up.
+    // Mounts first, because mounting needs rights that the next steps drop.
     let has_mount_namespace = protected_files::protect_files(order, confinement, &system)?;
     if let Some(user) = &confinement.user {
         become_user(user)?;
@@ -64,7 +64,7 @@ fn become_user(name: &str) -> io::Result<()> {
     change().map_err(|err| {
         io::Error::other(format!(
             "it cannot become the user `{name}` ({err}): this needs CAP_SETUID and CAP_SETGID, so \
-             start Faber as root, or leave out `user`"
+             start Faber as root, or remove `user`"
         ))
     })
 }

@@ -103,7 +103,8 @@ impl Placeholder {
     }
 }
 
-/// Creates a placeholder, or shares that of another process. Returns `None` if another file exists.
+/// Creates a placeholder, or shares the placeholder of another process. Returns `None` if another
+/// file exists.
 fn create_or_adopt(path: &Path, kind: Kind) -> io::Result<Option<Placeholder>> {
     let mut folders = Vec::new();
     for _ in 0..MAX_ATTEMPTS {
@@ -196,7 +197,7 @@ fn is_unused(meta: &Metadata) -> bool {
 pub(super) fn unprotected_error(path: &Path, err: &io::Error) -> io::Error {
     io::Error::other(format!(
         "commands could create Faber's own file `{}`, and this cannot be prevented ({err}): give \
-         them a separate folder, such as `root: ./work`",
+         the commands a separate folder, such as `root: ./work`",
         path.display()
     ))
 }

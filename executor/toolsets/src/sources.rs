@@ -428,7 +428,8 @@ mod tests {
         check_failed(
             json!([{ "name": "t", "run": { "command": ["echo", "{{nmae}}"] } }]),
             expect![
-                "the command of `t` names `{{nmae}}`, but the tool has no such parameter: add it to the properties in `parameters`"
+                "the command of `t` contains `{{nmae}}`, but the tool has no such parameter: add \
+                 it to the properties in `parameters`"
             ],
         );
         check_failed(

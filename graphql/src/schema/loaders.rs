@@ -86,7 +86,7 @@ impl Loaders {
 
     /// Returns executions in the order of `ids`, until the answer is full, and the number of ids
     /// that were processed. Leaves out executions without a log. Also leaves out damaged executions
-    /// and logs them, so that they do not hide the others.
+    /// and logs them, so that the rest can be listed.
     pub(super) async fn first_executions(
         &self,
         ids: &[ExecutionId],
@@ -115,8 +115,8 @@ impl Loaders {
         if looked < ids.len() {
             let (all, maximum) = (ids.len(), limits::ANSWER_BYTES);
             let why = format!(
-                "these {all} executions have more than {maximum} bytes together: ask for fewer with \
-                 `last`, or for `executions` in parts"
+                "together, these {all} executions have more than {maximum} bytes: request fewer \
+                 with `last`, or use pages of `executions`"
             );
             return Err(limit_exceeded(why));
         }

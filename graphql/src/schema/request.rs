@@ -132,7 +132,7 @@ pub(super) async fn load_plans(ctx: &Context<'_>, id: shared::id::RequestId) -> 
 pub(super) struct PlanningError {
     /// Error code of the failed mutation, such as `NO_PLAN_FOUND` or `INVALID_PLAN`.
     code: String,
-    /// Message that says what happened and what to do.
+    /// Message: what happened, and what to do.
     message: String,
 }
 

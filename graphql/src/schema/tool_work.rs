@@ -253,7 +253,7 @@ pub(super) struct ToolInput {
     /// not fit. Default: any output.
     output_schema: Option<Value>,
     /// Toolset that gets the tool: a new one, or one whose source is a list of tools. Default:
-    /// `local`, and then the name must not mean another tool.
+    /// `local`, for which the name must not already mean another tool.
     tool_set: Option<String>,
     /// Effect of the tool: what a second call does. Default: by the method for an HTTP call (`READ`
     /// for `GET`, `HEAD` and `OPTIONS`, `IDEMPOTENT` for `PUT` and `DELETE`), otherwise `ONCE`.

@@ -58,7 +58,7 @@ impl Drop for RequestBody {
     }
 }
 
-/// The body of a response. The connection drops it after it has buffered all of it.
+/// The body of a response. The connection drops the body after it has buffered all of it.
 pub(super) struct AnswerBody {
     body: Body,
     connection: Arc<Connection>,

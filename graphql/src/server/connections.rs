@@ -86,7 +86,7 @@ pub(super) struct Connection {
 enum Answer {
     #[default]
     None,
-    /// The body is still being made.
+    /// The server is still producing the body.
     Made,
     /// The connection may still buffer the end of the body.
     Buffered,

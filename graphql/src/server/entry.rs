@@ -55,7 +55,7 @@ pub(super) fn identify_caller(access: &Access, parts: &Parts) -> Result<Caller, 
     Ok(Caller { headers: remove_token(&parts.headers), init: None, grant })
 }
 
-/// What the handshake of a WebSocket says about the caller.
+/// The origin, address and token of the caller, from the handshake of a WebSocket.
 #[derive(Debug)]
 pub(super) struct HandshakeCaller {
     headers: HeaderMap,
@@ -76,7 +76,8 @@ pub(super) fn read_handshake(access: &Access, parts: &Parts) -> Result<Handshake
 }
 
 impl HandshakeCaller {
-    /// Identifies the client by the payload of `connection_init`, or else by the handshake.
+    /// Identifies the client by the payload of `connection_init`. Without a token there, identifies
+    /// it by the handshake.
     pub(super) fn identify_client(
         &self,
         access: &Access,

@@ -258,7 +258,12 @@ async fn grep_searches_only_the_given_path() {
     grep(json!({ "pattern": "" }), expect!["tool.failed: Invalid pattern '': it is empty"]).await;
     grep(json!({ "pattern": "x", "path": "none" }), expect!["tool.failed: Path not found: none"])
         .await;
-    grep(json!({ "pattern": "(((a{1,100}){1,100}){1,100})" }), expect!["tool.failed: Invalid pattern '(((a{1,100}){1,100}){1,100})': it is too large: repeat less, or search for a part"]).await;
+    grep(json!({ "pattern": "(((a{1,100}){1,100}){1,100})" }), expect!["tool.failed: Invalid \
+                                                                        pattern \
+                                                                        '(((a{1,100}){1,100}){1,100})': \
+                                                                        it is too large: use fewer \
+                                                                        repetitions, or search for \
+                                                                        a part"]).await;
 }
 
 #[tokio::test]

@@ -277,10 +277,16 @@ fn a_root_must_be_a_folder() {
     let project = Project::with_files(&[("a.txt", "")]);
     let error = |path| Root::open(project.path(path)).unwrap_err().to_string();
     let path = |text: String| text.replace(project.path("").to_str().unwrap(), "P/");
-    expect!["cannot open the project root `P/none`: No such file or directory (os error 2): create the folder, or name another"]
-        .assert_eq(&path(error("none")));
-    expect!["cannot open the project root `P/a.txt`: Not a directory (os error 20): create the folder, or name another"]
-        .assert_eq(&path(error("a.txt")));
+    expect![
+        "cannot open the project root `P/none`: No such file or directory (os error 2): create the \
+         folder, or name another one"
+    ]
+    .assert_eq(&path(error("none")));
+    expect![
+        "cannot open the project root `P/a.txt`: Not a directory (os error 20): create the folder, \
+         or name another one"
+    ]
+    .assert_eq(&path(error("a.txt")));
 }
 
 #[test]

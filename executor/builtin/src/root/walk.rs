@@ -109,7 +109,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Sets the start. Rules do not apply to the start itself. The walk uses the canonical path, so
-    /// protected files are found behind symlinks.
+    /// it finds protected files even through symlinks.
     pub(crate) fn set_start(&mut self, path: &Path, kind: Kind) -> Result<Entry, ToolError> {
         let caller_path = path.to_owned();
         let real = self.root.canonical_path(path);

@@ -50,7 +50,7 @@ const LIBRARIES: [(&str, &str); 18] = [
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Search {
-    /// Search query.
+    /// The search query.
     query: String,
     /// Number of results to return (default: 5, max: 20).
     #[serde(default = "default_results", deserialize_with = "whole::read_number")]
@@ -62,7 +62,7 @@ pub(super) struct Search {
 pub(super) struct DocsSearch {
     /// Library name (e.g., "python", "flask", "react").
     library: String,
-    /// Search terms.
+    /// The search terms.
     query: String,
 }
 
@@ -135,7 +135,7 @@ async fn search_pages(
         return Err(ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` {what}")));
     }
     if !is_result_page {
-        let text = format!("`{host}` answered something unexpected: no list of results");
+        let text = format!("`{host}` sent an unexpected answer without a list of results");
         return Err(ToolError::failed(text));
     }
     results.truncate(limit);
@@ -151,7 +151,7 @@ enum ResultPart {
 #[derive(Default)]
 struct ResultPage {
     results: Vec<SearchResult>,
-    /// `true` if the page has results or adverts, or says that it has no results.
+    /// `true` if the page has results or adverts, or states that it has no results.
     is_result_page: bool,
 }
 

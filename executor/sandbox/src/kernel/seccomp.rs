@@ -1,8 +1,8 @@
 //! System calls that Landlock does not cover.
 //!
-//! A socket file gives access to its server, such as a container engine. UDP reaches the network as
-//! TCP does. Landlock restricts neither, so the filter refuses to create such sockets. Socket pairs
-//! are allowed, because they lead nowhere else.
+//! A socket file gives access to its server, such as a container engine. UDP reaches the network,
+//! as TCP does. Landlock restricts neither socket files nor UDP, so the filter refuses to create
+//! such sockets. Socket pairs are allowed, because they lead nowhere else.
 
 mod modes;
 
@@ -151,12 +151,13 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
     refuse(libc::SYS_socket, match_all(unknown)?.into_iter().collect());
     let mut pairs = vec![match_all([(0, SeccompCmpOp::Ne, as_argument(libc::AF_UNIX))])?];
     if !confinement.sockets {
-        // Refuses datagram pairs, because such a socket can still connect to a socket file.
+        // Refuses pairs of datagram sockets, because such a socket can still connect to a socket
+        // file.
         let kind = SeccompCmpOp::MaskedEq(SOCKET_TYPE_MASK);
         pairs.push(match_all([(1, kind, as_argument(libc::SOCK_DGRAM))])?);
     }
     refuse(libc::SYS_socketpair, pairs.into_iter().flatten().collect());
-    // Refuses this call, because it can create sockets past any filter.
+    // Refuses `io_uring`, because it can create sockets past any filter.
     refuse(libc::SYS_io_uring_setup, Vec::new());
     for call in SHARED_CALLS {
         refuse(call, Vec::new());

@@ -182,7 +182,7 @@ async fn the_body_of_an_answer_becomes_the_output() {
     check_result(
         json!({ "url": "/circle" }),
         json!({}),
-        expect!["tool.unavailable: `127.0.0.1:PORT` is behind more than 5 redirects"],
+        expect!["tool.unavailable: `127.0.0.1:PORT` leads to more than 5 redirects"],
     )
     .await;
     check_result(
@@ -364,6 +364,9 @@ fn a_wrong_http_tool_is_explained() {
 async fn a_template_of_an_unknown_parameter_fails_the_set() {
     let source =
         json!({ "tools": [{ "name": "t", "run": { "http": { "url": "http://h/{{nmae}}" } } }] });
-    expect!["the HTTP call of `t` names `{{nmae}}`, but the tool has no such parameter: add it to the properties in `parameters`"]
-        .assert_eq(&TestSet::start(&source).error().await);
+    expect![
+        "the HTTP call of `t` contains `{{nmae}}`, but the tool has no such parameter: add it to \
+         the properties in `parameters`"
+    ]
+    .assert_eq(&TestSet::start(&source).error().await);
 }

@@ -17,8 +17,7 @@ pub(super) enum Refusal {
     #[error("there is no {noun} with the id `{id}`")]
     Unknown { noun: &'static str, id: String },
     #[error(
-        "the author `{name}` (`{id}`) already has the e-mail address `{email}`: choose another \
-         address"
+        "the author `{name}` (`{id}`) has the e-mail address `{email}` already: choose another"
     )]
     EmailTaken { email: String, name: String, id: String },
     #[error("there are {MAX_RECORDS} records of the kind `{0}` already: delete some first")]

@@ -329,7 +329,7 @@ mod tests {
         expect!["the access token `owner` is not set: set `OWNER` in Faber's environment, or remove the token from `access.tokens`"]
             .assert_eq(&err(|name| (name == "CI").then(|| "x".repeat(20))));
         assert_eq!(err(|_| Some(" ".to_owned())), err(|_| None));
-        expect!["the access tokens `ci` and `owner` are the same: set `OWNER` to another one"]
+        expect!["the access tokens `ci` and `owner` are the same: set `OWNER` to another token"]
             .assert_eq(&err(|_| Some("x".repeat(20))));
         expect!["the access token `ci` (`CI`) cannot be sent: use letters, digits and `-._~+/=`"]
             .assert_eq(&err(|_| Some("two words".to_owned())));

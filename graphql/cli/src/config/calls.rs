@@ -151,7 +151,8 @@ mod tests {
         check_refused(
             json!([{ "tool": "a.b" }]),
             expect![
-                "`limits.calls[0]`: it limits nothing: write `concurrency: 2`, `rate: 100/min`, or both"
+                "`limits.calls[0]`: the rule limits nothing: write `concurrency: 2`, `rate: \
+                 100/min`, or both"
             ],
         );
         check_refused(

@@ -1,7 +1,7 @@
 //! The loop of one WebSocket.
 //!
-//! The loop polls operations only while the outbox has space. A slow client slows its own
-//! operations down and misses nothing.
+//! The loop polls operations only while the outbox has space. A slow client slows down only its own
+//! operations, and misses no message.
 
 use std::{
     collections::VecDeque,

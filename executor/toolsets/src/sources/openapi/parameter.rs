@@ -362,8 +362,10 @@ mod tests {
             [("pipeDelimited", "|", "`|`"), ("spaceDelimited", " ", "blanks")]
         {
             let style = |explode: bool| json!({ "style": style, "explode": explode });
-            let expected =
-                format!("the items of `p q` are separated by {called}, so no item may contain one");
+            let expected = format!(
+                "the items of `p q` are separated by {called}, so no item may contain that \
+                 separator"
+            );
             for value in [
                 json!(["a", format!("b{sign}c")]),
                 json!({ "k": format!("b{sign}c") }),
