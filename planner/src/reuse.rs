@@ -18,13 +18,13 @@ pub enum ReuseError {
     NoStep(String),
     #[error(
         "the outputs before `{from}` have more than {max} bytes: begin with an earlier step, or \
-         do all of it again",
+         run every step again",
         max = limits::REUSED_BYTES
     )]
     TooMuch { from: String },
     #[error(
-        "the outputs of the steps that succeeded have more than {max} bytes: retry from a step, \
-         or retry all of it",
+        "the outputs of the steps that succeeded have more than {max} bytes: retry from a step, or \
+         run every step again",
         max = limits::REUSED_BYTES
     )]
     TooMuchSucceeded,

@@ -257,7 +257,7 @@ impl GoldenRun {
         self.store.append(append).await.expect("the memory store does not fail");
     }
 
-    /// Runs the execution to its end, with the answers of people.
+    /// Runs the execution until it finishes, with the answers of people.
     async fn run_to_end(&self, worker: &str) -> Vec<RecordedEvent> {
         let store: Arc<dyn Store> = Arc::<Memory>::clone(&self.store);
         let parts = WorkerParts {
@@ -288,7 +288,7 @@ impl GoldenRun {
         log
     }
 
-    /// Sends each approval and signal that the execution waits for, also after a cut.
+    /// Sends each approval and signal that the execution waits for, even after a cut.
     async fn act_as_person(&self, control: &Control, execution: &Execution, event: &Event) {
         if !matches!(event, Event::StepWaiting { .. } | Event::Claimed(_)) {
             return;

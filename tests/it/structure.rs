@@ -130,7 +130,7 @@ fn find_modules(folder: &Path, parent: &Module, files: &mut BTreeMap<Module, Pat
     }
 }
 
-/// Reads every path such as `a::b`, also out of `use` trees. Items for tests are left out.
+/// Reads every path such as `a::b`, including paths in `use` trees. Items for tests are left out.
 fn read_paths(tokens: TokenStream, prefix: &[String], paths: &mut Vec<Module>) {
     let mut path = prefix.to_vec();
     let mut colons = 0;

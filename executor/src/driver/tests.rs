@@ -214,7 +214,7 @@ async fn a_tool_that_returns_before_the_release_is_called() {
     );
 }
 
-/// The tool may disappear between the append and the call. The log then says that nothing was
+/// The tool may disappear between the append and the call. The log then records that nothing was
 /// called.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {

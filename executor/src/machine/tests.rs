@@ -306,8 +306,8 @@ impl Story {
         self.decide(&Input::Woken)
     }
 
-    /// Compares the events since the last check, one decision a line. Replays the log, and makes
-    /// sure that nothing follows its end.
+    /// Compares the events since the last check, one decision per line. Replays the log, and makes
+    /// sure that no event follows.
     #[expect(clippy::needless_pass_by_value, reason = "`expect![…]` is written where it is used")]
     fn check(&mut self, expected: Expect) -> &mut Self {
         let mut lines: Vec<String> = Vec::new();
@@ -372,7 +372,7 @@ impl Story {
         task.parameters.as_deref().unwrap().clone()
     }
 
-    /// Ends running attempts, and attempts that start meanwhile, until no attempt is running.
+    /// Ends running attempts, and attempts that start as a result, until no attempt is running.
     fn run(&mut self, end: impl Fn(Task) -> Result<Value, ToolError>) -> &mut Self {
         for _ in 0..100_000 {
             let Some(task) = self.execution.agenda().running().first().copied() else { break };

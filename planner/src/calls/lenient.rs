@@ -1,8 +1,7 @@
 //! JSON as models write it: single quotes, bare words, trailing commas, comments, Python literals.
 //!
-//! The reader visits each byte once. After an error, the scan continues behind the text that was
-//! read, but not behind the last string, because a string with a missing quote may contain other
-//! calls.
+//! The reader visits each byte once. After an error, the scan continues after the text that was
+//! read, but before the last string, because a string with a missing quote may contain other calls.
 
 use std::ops::Range;
 

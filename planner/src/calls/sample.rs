@@ -196,8 +196,8 @@ fn sample_number(schema: &Map<String, Value>, is_whole: bool) -> Value {
     json!(number)
 }
 
-/// Returns the name itself if it fits the schema, else a text that fits, if `can_search` allows a
-/// search.
+/// Returns the name itself if it fits the schema. Otherwise returns a text that fits, if
+/// `can_search` allows a search.
 fn sample_text(schema: &Map<String, Value>, name: &str, can_search: impl Fn() -> bool) -> Value {
     let formatted = match schema.get("format").and_then(Value::as_str) {
         Some("date") => "2026-01-31",

@@ -39,7 +39,7 @@ pub struct StartedServer {
 /// Starts a server for the downloaded model.
 #[async_trait]
 pub trait ServerStarter: Debug + Send + Sync {
-    /// Returns a running server. The error says what is missing, and names the remedy.
+    /// Returns a running server. The error names what is missing, and the remedy.
     async fn start_server(&self) -> Result<StartedServer, String>;
 
     /// Describes how the server would be started, without starting it.
@@ -195,7 +195,8 @@ impl LocalModel {
             (None, "") => format!("run `{PULL_COMMAND}`, or start a server"),
             (None, _) => {
                 format!(
-                    "start a server that has it, or remove `planner.model` and run `{PULL_COMMAND}`"
+                    "start a server that has the model, or remove `planner.model` and run \
+                     `{PULL_COMMAND}`"
                 )
             }
         };

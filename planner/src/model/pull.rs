@@ -127,8 +127,8 @@ pub async fn pull(
         fs::remove_file(&path).map_err(disk)?;
     }
     let part = folder.join(format!("{UNCHECKED_PREFIX}{}.part", new.file));
-    // Without a checksum, nothing would show that the local part belongs to another file of this
-    // name.
+    // Without a checksum, Faber could not detect that the local part belongs to another file of
+    // this name.
     if offer.sha256.is_none() && part.is_file() {
         fs::remove_file(&part).map_err(disk)?;
     }
@@ -139,7 +139,7 @@ pub async fn pull(
     if !begins_with_magic(&path) {
         fs::remove_file(&path).map_err(disk)?;
         return Err(PullError::Wrong(format!(
-            "{} is not a model in GGUF: it was not kept",
+            "{} is not a model in GGUF, so it was not kept",
             offer.url
         )));
     }

@@ -28,7 +28,7 @@ pub struct Selector {
     index: Mutex<Index>,
     /// The kinds of queries at the last selection, with their vectors.
     kinds: Mutex<Kinds>,
-    /// The last error of learned outcomes, so that it is logged once.
+    /// The last error of learned outcomes. It is kept so that the same error is logged only once.
     pub(super) last_learning_error: LastLoggedError,
 }
 
@@ -72,7 +72,7 @@ impl Kinds {
 pub struct LastLoggedError(Plain<Option<EmbedError>>);
 
 impl LastLoggedError {
-    /// Logs an error and its consequence, unless the last entry says the same.
+    /// Logs an error and its consequence, unless the last entry is the same.
     pub fn log_if_new(&self, err: Option<&EmbedError>, consequence: &str) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(err) = err
@@ -127,9 +127,9 @@ pub struct Match {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SelectError {
     #[error(
-        "choosing tools {0} needs an embedding model, and none is configured: set `embedding` to \
-         `{{ model: DIR }}`, `{{ base_url: URL, model: NAME }}` or `{{ builtin: true }}`, or choose by \
-         LEXICAL or HYBRID"
+        "selecting tools {0} needs an embedding model, and none is configured: set `embedding` to \
+         `{{ model: DIR }}`, `{{ base_url: URL, model: NAME }}` or `{{ builtin: true }}`, or \
+         select by LEXICAL or HYBRID"
     )]
     NoEmbedder(&'static str),
     #[error(transparent)]
@@ -314,8 +314,8 @@ async fn embed_query(
         Some(expected) if expected != vector.len() => {
             let (model, has) = (embedder.model().to_owned(), vector.len());
             let why = format!(
-                "it gave a vector of {has} numbers, and the tools have {expected}: \
-                 restart after changing a model under its name"
+                "it returned a vector of {has} numbers, but the tools have vectors of {expected}: \
+                 restart Faber after replacing a model by another one of the same name"
             );
             Err(EmbedError::Model { model, why })
         }

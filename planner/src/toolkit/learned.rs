@@ -103,7 +103,7 @@ impl Learned {
     }
 
     /// Returns the tools that usually follow a tool, likeliest first. Observed followers come
-    /// before the tools that are called most.
+    /// before other tools that are called often.
     pub fn followers(&self, tool: &ToolName, most: usize, at: Timestamp) -> Vec<Follower> {
         let faded = self.fade_factor(at);
         let all: f64 = self.tools.values().map(|tool| tool.calls).sum();

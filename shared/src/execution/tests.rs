@@ -328,7 +328,7 @@ fn running_time_and_waiting_time_are_counted_separately() {
     assert_eq!(time_spent(&[(0, sleeping()), (8, StepState::Cancelled)]), (0, 8));
     // A progress report does not end an attempt.
     assert_eq!(time_spent(&[(0, running()), (4, running()), (6, done())]), (6, 0));
-    // Another machine's clock may be behind, so a time may seem to be negative.
+    // Another machine's clock may be slow, so a time may seem to be negative.
     assert_eq!(
         time_spent(&[(60, running()), (50, retrying()), (60, running()), (61, done())]),
         (1, 0)

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::test_api::{TestApi, api, texts_of_field};
 use crate::embed::server::serve;
 
-/// Vectors of some texts. All other texts get a vector that is similar to none.
+/// Vectors of some texts. All other texts get a vector that is similar to none of these.
 const TEXT_VECTORS: [(&str, [f32; 3]); 11] = [
     ("what time is it", [1.0, 0.0, 0.0]),
     ("tell me the time", [0.8, 0.6, 0.0]),

@@ -138,7 +138,7 @@ async fn a_missing_tool_is_named_and_nothing_is_created() {
         let message = text(&error["error"]["message"]);
         assert!(message.contains("/no/such/program") && message.contains(&gone), "{message}");
     }
-    // With `--wait` the command says which tools it waits for.
+    // With `--wait` the command prints which tools it waits for.
     let mut waiting = workspace.spawn(&["retry", &id, "--yes", "--wait", "--config", &config]);
     waiting.wait_for_line("executing exec_").await;
     waiting.signal("-INT");

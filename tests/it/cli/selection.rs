@@ -63,7 +63,7 @@ impl ServedWorkspace {
     }
 }
 
-/// Returns the status that is printed behind the name of a tool.
+/// Returns the status that is printed after the name of a tool.
 fn printed_status(loaded: &CommandOutput, name: &str) -> String {
     let line = loaded.out.lines().find(|line| line.split_whitespace().next() == Some(name));
     let line = line.unwrap_or_else(|| panic!("no `{name}`: {loaded:?}"));

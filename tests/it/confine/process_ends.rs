@@ -54,7 +54,7 @@ async fn background_processes_end_with_a_confined_command() {
     }
 }
 
-/// Regression: a command that killed its watcher left processes behind.
+/// Regression: processes survived if the command killed its watcher.
 #[tokio::test]
 async fn a_confined_command_cannot_kill_its_watcher() {
     let sandbox = Sandbox::new();

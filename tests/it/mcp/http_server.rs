@@ -67,7 +67,7 @@ impl HttpServer {
         });
         let binding = async {
             loop {
-                // Another process may have the port for a moment.
+                // Another process may have the port for a short time.
                 if let Ok(listener) = TcpListener::bind(address).await {
                     return listener;
                 }

@@ -248,7 +248,7 @@ impl<'a> Audit<'a> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Checks what the nodes left behind. All nodes must have ended.
+    /// Checks the data that the nodes left. All nodes must have ended.
     pub(super) async fn check_all(mut self) -> Figures {
         let mut figures = Figures { counts: self.run.list_counts(), ..Figures::default() };
         let ledger = self.workspace.ledger();

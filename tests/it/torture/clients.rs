@@ -237,7 +237,7 @@ async fn follow_subscription(
     }
 }
 
-/// Follows an execution to its end without acting.
+/// Follows an execution until it finishes, without acting.
 async fn follow_silently(run: &SharedRun, id: &str, received_by_other: &Mutex<Vec<Value>>) {
     let mut received = Vec::new();
     loop {

@@ -44,7 +44,7 @@ async fn put_heads(pair: &StorePair, heads: impl IntoIterator<Item = ExecutionHe
     }
 }
 
-/// A head is unchanged, and an older one never replaces a newer one.
+/// A head is unchanged, and an older head never replaces a newer one.
 pub async fn an_older_head_never_replaces_a_newer_one(pair: StorePair) {
     let full = ExecutionHead {
         state: ExecutionState::Waiting,
@@ -207,7 +207,7 @@ pub async fn the_next_due_time_is_the_earliest(pair: StorePair) {
     assert_eq!(pair.other.next_due_at().await.unwrap(), Some(at(8)));
 }
 
-/// They are no orphans before that.
+/// Before that, they are not orphans.
 pub async fn executions_are_orphans_after_the_lease_expired(pair: StorePair) {
     pair.one.renew_lease(make_lease(1, 10)).await.unwrap();
     pair.one.renew_lease(make_lease(2, 20)).await.unwrap();

@@ -175,7 +175,7 @@ impl Story {
             }
             RandomInput::Stale { step, attempt } => {
                 let step = StepNumber::new(step % count);
-                // Uses only attempts that are not running, because `End` is for the others.
+                // Uses only attempts that are not running, because `End` is for running attempts.
                 let attempt = Attempt::nth_after(self.execution.step(step).attempts + attempt);
                 let (task, result) = (step.into(), Ok(json!("stale").into()));
                 Input::Ended { task, attempt, result }
@@ -281,7 +281,7 @@ impl Story {
         assert_eq!(wake_at(&replayed), wake_at(&here));
     }
 
-    /// Lets the execution finish: every person approves, every call ends as `end` says, and time
+    /// Lets the execution finish: every person approves, every call ends as `end` defines, and time
     /// passes.
     fn run_until_finished(&mut self, end: fn(&Self, Task) -> Result<CallOutput, ToolError>) {
         for _ in 0..1_000 {

@@ -26,7 +26,7 @@ impl Provider {
         match err {
             ExchangeError::Unreachable(cause) => self.connection_lost(
                 format!(
-                    "it cannot be reached ({}): see that it runs, and check `planner.base_url`",
+                    "it cannot be reached ({}): check that it runs, and check `planner.base_url`",
                     self.shorten_without_key(&cause)
                 ),
                 None,
@@ -36,7 +36,7 @@ impl Provider {
                 None,
             ),
             ExchangeError::TooLong => self.refused_error(format!(
-                "its answer has more than {} MB, and was not read to its end: check \
+                "its answer has more than {} MB, and was not read completely: check \
                  `planner.base_url`, or set `planner.max_tokens`",
                 MAX_ANSWER_BYTES >> 20
             )),
@@ -66,7 +66,7 @@ impl Provider {
                         format!("{why}; check the key in the variable `{name}`")
                     }
                     Key::None => {
-                        format!("{why}; name the variable with its key by `planner.api_key_env`")
+                        format!("{why}; name the variable with its key in `planner.api_key_env`")
                     }
                 })
             }

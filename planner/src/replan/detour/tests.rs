@@ -164,7 +164,7 @@ fn nothing_takes_the_place_of_an_acting_step() {
         for effect in [Effect::Once, Effect::Idempotent] {
             let results = vec![order(), email(), failed("send", effect, err.clone())];
             let why = why_not(&earlier(plan(), results, Vec::new()), tools());
-            assert_eq!(why, "`send` has an effect, so nothing takes its place");
+            assert_eq!(why, "`send` has an effect, so no other call may replace it");
         }
     }
     // A step that reads failed, too.

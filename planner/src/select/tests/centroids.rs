@@ -140,7 +140,10 @@ async fn a_query_vector_of_another_length_is_rejected() {
         .select(&tools, &selection_request("q", Criterion::Centroid), |_| true)
         .await
         .unwrap_err();
-    assert!(err.to_string().contains("a vector of 1 numbers, and the tools have 2"), "{err}");
+    assert!(
+        err.to_string().contains("a vector of 1 numbers, but the tools have vectors of 2"),
+        "{err}"
+    );
 }
 
 #[tokio::test]

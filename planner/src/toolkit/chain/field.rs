@@ -10,21 +10,21 @@ use crate::select::words;
 const LEVELS: usize = 3;
 /// References of a schema that are followed.
 const MAX_REFERENCES: usize = 8;
-/// Words, besides those that every schema uses, that make a description a type.
+/// Minimum number of words, besides those that every schema uses, that make a description a type.
 const MIN_TELLING_WORDS: usize = 2;
 
-/// Words that name a property of any thing. Alone, they do not tell whose it is.
+/// Words that name a property of any thing. Alone, they do not show which thing it belongs to.
 const PROPERTIES: &str = "id uuid guid key number name title email mail address phone date time day status \
     state type kind category url link path amount total price cost count quantity size description text body \
     content comment message note value code label display";
-/// Words before the name of a thing that tell which one of them it is. They do not tell of what:
-/// `parent_id` of a page.
+/// Words before the name of a thing that tell which one it is, but not what it is: `parent_id` of a
+/// page.
 const QUALIFIERS: &str = "first last full created updated start end begin default current new old parent child \
     root source target previous next other";
 const IDS: &str = "id uuid guid key number";
 /// Objects that only wrap a result.
 const WRAPPERS: &str = "data result response payload output";
-/// Words that stand in the description of any parameter.
+/// Words that occur in the description of any parameter.
 const COMMON: &str = "unique id identifier identifies number string integer value field parameter record \
     object entity resource item thing name type key fetch get read return use example optional required";
 const READING_VERBS: &str = "get read show find fetch search lookup look retrieve list describe query check \
@@ -98,7 +98,8 @@ pub(super) struct Key {
 pub struct Field {
     /// The name of a parameter, or the path of an output.
     pub path: String,
-    /// The stems of the words that call it: by its name, with the thing it belongs to, by its title.
+    /// The stems of the words that name it: its name, its name with the thing that it belongs to,
+    /// and its title.
     pub names: Vec<Vec<String>>,
     pub shape: Shape,
     pub is_required: bool,
@@ -200,7 +201,7 @@ pub(super) fn inputs_of(
     (fields, has_all)
 }
 
-/// Returns the scalar outputs of a tool, also those inside objects. Lists have none.
+/// Returns the scalar outputs of a tool, including those inside objects. Lists have none.
 pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<String>) -> Vec<Field> {
     let mut fields = Vec::new();
     let top = Place { schema, path: String::new(), owner: owner.clone() };
@@ -231,7 +232,7 @@ struct Place<'a> {
     owner: Owner,
 }
 
-/// Reads a scalar field. A flag tells nothing that another call needs.
+/// Reads a scalar field. Ignores a flag, because no other call needs one.
 fn read_field(
     name: &str,
     described: &Value,
@@ -287,7 +288,7 @@ fn whole_name(
     (!owner.is_empty()).then(|| owner.iter().chain(&own[shared..]).cloned().collect())
 }
 
-/// Returns a description in a form that can be compared, if it tells what the value is.
+/// Returns a description in a form that can be compared, if it describes the value.
 fn telling_words(description: &str) -> Option<String> {
     let words = words::stem_words(description);
     let telling: BTreeSet<&String> =
@@ -306,7 +307,7 @@ fn shape_of(schema: &Value) -> Option<Shape> {
     }
 }
 
-/// Returns the format of texts, or the allowed values behind a mark.
+/// Returns the format of texts, or the allowed values with a mark before them.
 fn form_of(schema: &Value) -> String {
     let Some(choices) = schema["enum"].as_array() else {
         return schema["format"].as_str().unwrap_or_default().to_owned();

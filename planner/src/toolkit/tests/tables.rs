@@ -146,7 +146,10 @@ fn an_action_and_a_tool_cannot_share_a_name() {
     let before = graph.clone();
     let clash = |result: Result<Vec<Warning>, ToolkitError>| result.unwrap_err().to_string();
     let why = clash(graph.add_action(&name("t1"), "", &[], &[]));
-    assert_eq!(why, "`t1` is a tool already, and a name means one thing: use another");
+    assert_eq!(
+        why,
+        "`t1` is already a tool, and a name can have only one meaning: use another name"
+    );
     clash(graph.add_tool(&name("a1"), &Node::tool(""), &links(&[("a2", 1.0)])));
     clash(graph.add_action(&name("a9"), "", &links(&[("t1", 1.0)]), &[]));
     clash(graph.add_tool(&name("t9"), &Node::tool(""), &links(&[("t1", 1.0)])));

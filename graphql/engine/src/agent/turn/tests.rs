@@ -190,7 +190,7 @@ async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
     }
 }
 
-/// Returns the calls after a tool returned `returned` and the model said `said`.
+/// Returns the calls after a tool returned `returned` and the model answered `said`.
 async fn read_calls(said: &str, returned: Value, is_native: bool) -> (Vec<String>, Value) {
     let (kept, _toolbox, _) = make_agent_context(vec![reply_with(said, &[])]);
     let agent_context = AgentContext {
