@@ -277,8 +277,8 @@ impl Worker {
 
     /// Claims a stored execution, unless it is driven here already. Returns whether there was room.
     ///
-    /// `known_epoch` is the newest claim that the caller knows. If the log has a newer one, its worker is
-    /// alive and keeps the execution.
+    /// `known_epoch` is the newest claim that the caller knows. If the log has a newer claim, the
+    /// worker of that claim is alive and keeps the execution.
     fn claim_execution(&mut self, id: ExecutionId, known_epoch: Epoch) -> bool {
         if self.local.contains(id) {
             return true;

@@ -220,7 +220,7 @@ fn check_query(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
         return Err(no_plan_error(why));
     }
     if catalog.list_plannable().next().is_none() {
-        let why = "there are no tools to plan with: register a toolset, or activate one";
+        let why = "there are no tools to plan with: register a toolset, or switch one on";
         return Err(no_plan_error(why.to_owned()));
     }
     Ok(())

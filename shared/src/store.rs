@@ -384,7 +384,7 @@ impl EventDocument {
 
 /// A summary of an execution for lists and claims.
 ///
-/// It is a cache of the log: it may be behind the log, but never ahead of it.
+/// It is a cache of the log, so it may lag behind the log, but it is never ahead of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionHead {
     pub execution: ExecutionId,

@@ -62,8 +62,8 @@ struct LiveConnections {
 }
 
 struct Connection {
-    /// Connects a failed source again, unless it failed a moment ago. Returns `true` if a new
-    /// attempt starts.
+    /// Connects a failed source again, unless its next attempt is not due yet. Returns `true` if a
+    /// new attempt starts.
     reconnect: Box<dyn Fn() -> bool + Send>,
     stop: CancellationToken,
 }

@@ -93,7 +93,7 @@ pub(crate) enum Command {
         #[arg(long)]
         wait: bool,
     },
-    /// Retry a finished execution: run the steps that did not succeed, or more of them.
+    /// Retry a finished execution: run the steps that did not succeed, or more steps.
     Retry(RetryArgs),
     /// Replan: let the configured model finish a failed or cancelled execution, and execute the new
     /// plan.

@@ -84,9 +84,9 @@ impl Loaders {
         Ok(ids.iter().filter_map(|id| found.get(id).cloned()).collect())
     }
 
-    /// Returns executions in the order of `ids`, until the answer is full, and the number of ids
-    /// that were processed. Leaves out executions without a log. Also leaves out damaged executions
-    /// and logs them, so that the rest can be listed.
+    /// Returns executions in the order of `ids` until the answer is full. Also returns the number
+    /// of ids that were processed. Leaves out executions without a log. Also leaves out damaged
+    /// executions and logs them, so that the rest can be listed.
     pub(super) async fn first_executions(
         &self,
         ids: &[ExecutionId],

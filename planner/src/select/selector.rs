@@ -32,8 +32,8 @@ pub struct Selector {
     pub(super) last_learning_error: LastLoggedError,
 }
 
-/// The first queries of all kinds, and their vectors. They stay in memory, so that no user's query
-/// is stored longer than its kind.
+/// The first queries of all kinds, and their vectors. They are kept only in memory, because no
+/// user's query may be stored longer than its kind.
 #[derive(Debug, Default)]
 struct Kinds {
     texts: Vec<String>,

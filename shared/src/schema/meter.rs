@@ -175,8 +175,8 @@ pub(super) fn make_meter<'a>(
     Ok(Box::new(Meter { fixed: figure(0), text: figure(1), items: figure(2), is_foreign }))
 }
 
-/// Adds a meter to each subschema, which counts its evaluations. Returns a message if that is
-/// impossible.
+/// Adds a meter to each subschema, which counts the evaluations of the subschema. Returns a message
+/// if that is impossible.
 pub(super) fn add_meters(schema: &Value) -> Result<Value, String> {
     MeterBuilder { root: schema }.add_meter(schema)
 }

@@ -50,7 +50,7 @@ const LIBRARIES: [(&str, &str); 18] = [
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Search {
-    /// The search query.
+    /// Search query.
     query: String,
     /// Number of results to return (default: 5, max: 20).
     #[serde(default = "default_results", deserialize_with = "whole::read_number")]
@@ -62,7 +62,7 @@ pub(super) struct Search {
 pub(super) struct DocsSearch {
     /// Library name (e.g., "python", "flask", "react").
     library: String,
-    /// The search terms.
+    /// Search terms.
     query: String,
 }
 

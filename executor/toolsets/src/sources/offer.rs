@@ -37,8 +37,8 @@ const MAX_DESCRIPTION_BYTES: usize = 1_000;
 #[async_trait]
 pub(super) trait OfferSource: fmt::Debug + Send + Sync {
     /// Returns the tools of the service for a set. `effects` replace the effects that the service
-    /// declares. Outputs of the tools have at most `max_bytes` bytes. The error says why the tools
-    /// are unknown and what to do.
+    /// declares. Outputs of the tools have at most `max_bytes` bytes. The error states why the
+    /// tools are unknown, and what to do.
     async fn tools(
         &self,
         set: &ToolSetName,

@@ -41,7 +41,8 @@ const KEYS: [&str; 12] = [
 ];
 /// The name of the toolset that the setting `tools_files` makes.
 const TOOLS_FILES_SET: &str = "tools";
-/// The minimum retention. A shorter one could remove an execution whose worker is only frozen.
+/// The minimum retention. With a shorter retention, an execution whose worker is only frozen could
+/// be removed.
 const MIN_RETENTION: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -303,7 +303,7 @@ struct RequestedCall {
     /// Id of a call in the provider's format.
     id: Option<String>,
     signatures: Vec<String>,
-    /// A tool result contains this call, so the model may only be repeating it.
+    /// A tool result contains the call, so the model may only be repeating it.
     is_quoted: bool,
 }
 

@@ -130,8 +130,8 @@ impl FileIdCache {
         Ok(())
     }
 
-    /// Lists a folder. Reads at most one entry more than the limit, so that the caller sees whether
-    /// the limit is exceeded.
+    /// Lists a folder. Reads at most one entry more than the limit, from which the caller sees
+    /// whether the limit is exceeded.
     #[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
     fn read(&self, path: &Path, meta: &Metadata, max_entries: usize) -> io::Result<CachedFolder> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
