@@ -1,8 +1,8 @@
 //! Starts executions, and sends them commands: cancel, pause, resume, approve, signal.
 //!
 //! A start writes the first event of the log. If a worker of this process has room, it does so
-//! together with its claim. A command goes into the execution's inbox and is acknowledged when that
-//! is durable. The worker that owns the execution records it.
+//! together with its claim. A command goes into the execution's inbox and is acknowledged when the
+//! inbox has stored it durably. The worker that owns the execution records it.
 
 mod dry_run;
 
@@ -70,8 +70,8 @@ pub struct Start {
     pub plan: Arc<Plan>,
     /// The first event, with the options and the outputs that are reused from another execution.
     pub created: Created,
-    /// The id of the execution. Without one, the id of the key's execution is used, or a new one is
-    /// drawn.
+    /// The id of the execution. If it is not set, the id of the key's execution is used, or a new
+    /// id is drawn.
     pub id: Option<ExecutionId>,
     pub key: Option<IdempotencyKey>,
     /// Notified when a worker of this process has finished the execution. Dropped if another
@@ -177,7 +177,7 @@ impl Control {
         Err(StoreError::Taken.into())
     }
 
-    /// Returns the identifier of the key's execution, or draws a new one.
+    /// Returns the id of the key's execution, or draws a new id.
     async fn reserve_id(
         &self,
         key: Option<&IdempotencyKey>,
@@ -503,8 +503,8 @@ mod tests {
         Arc::new(Plan::from_json(&plan.to_string()).unwrap())
     }
 
-    /// Two replans start the same execution, and the first one crashes after the log and before the
-    /// head.
+    /// Two replans start the same execution, and the first replan crashes after it wrote the log
+    /// and before it wrote the head.
     #[tokio::test]
     async fn a_start_with_a_known_id_continues_with_the_plan_of_its_log() {
         let (store, clock) = (Arc::new(Memory::new()), Arc::new(WallClock));

@@ -94,7 +94,7 @@ pub(crate) struct Driver {
     children: Children,
     permit_requests: PermitRequests,
     reports: Reports<AttemptKey>,
-    /// Recorded reports of each call, and the time of the last one.
+    /// Number of recorded reports of each call, and the time of the last report.
     progress_counts: BTreeMap<Task, (u32, time::Instant)>,
     cancel: CancellationToken,
     /// Its memory slot: one of [`WorkerContext::slots`] or [`WorkerContext::waiting_slots`].

@@ -42,7 +42,7 @@ pub(crate) struct Permits {
     poll: Duration,
     queues: Mutex<BTreeMap<String, Queue>>,
     /// The number of the next request. It makes the names of holders unique, so that the release of
-    /// an earlier permit never releases a later one.
+    /// an earlier permit never releases a later permit.
     next_number: AtomicU64,
     released: Mutex<Vec<ReleasedPermit>>,
     has_released: Notify,

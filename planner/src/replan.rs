@@ -102,8 +102,8 @@ impl Attempts {
     }
 }
 
-/// Returns the id of the execution that continues a finished one. It is derived, so two replans of
-/// one execution start the same one.
+/// Returns the id of the execution that continues a finished execution. The id is derived, so two
+/// replans of one execution start the same execution.
 pub fn next_execution(ended: &Execution) -> ExecutionId {
     let at = ended.finished_at().unwrap_or_else(|| ended.created_at());
     ExecutionId::derive_child(at, &format!("{}/replan", ended.id()))

@@ -143,8 +143,8 @@ pub fn find_kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<b
     }
 }
 
-/// Returns for each step whether a retry from another step keeps it. A step before that one runs
-/// again if one of its dependencies does, because the output may change.
+/// Returns for each step whether a retry from another step keeps it. An earlier step runs again if
+/// one of its dependencies runs again, because the output may change.
 fn steps_kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
     let mut kept = vec![false; ended.steps().len()];
     for (at, step) in ended.steps().iter().enumerate().take(from.get()) {

@@ -59,8 +59,8 @@ macro_rules! prefixed_id {
         pub struct $name(IdStamp);
 
         impl $name {
-            /// Draws a new id. The store checks that it is unique, and the caller draws another one
-            /// if not.
+            /// Draws a new id. The store checks that it is unique. If it is not, the caller draws
+            /// another id.
             pub fn draw(now: Timestamp) -> Self {
                 Self(IdStamp::draw(now))
             }

@@ -35,7 +35,7 @@ pub const APPEND_BYTES: usize = 8 << 20;
 /// so that data can move between stores.
 pub const DOCUMENT_BYTES: usize = 15 << 20;
 /// Maximum number of events that one read of a log returns. The read always completes its last
-/// document, and may exceed the limit by the rest of it.
+/// document, so it may exceed the limit.
 pub const READ_EVENTS: usize = 4_096;
 /// Maximum bytes of an event's error message. A longer message loses its middle.
 pub const MESSAGE_BYTES: usize = 8 << 10;
@@ -46,8 +46,8 @@ pub const PROGRESS_BYTES: usize = 512;
 ///
 /// People do not read faster, and each report adds an event to the log.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// Number of progress reports of an attempt that are recorded at full rate. Later ones are recorded
-/// every [`LATE_PROGRESS_INTERVAL`], so that the log of a long attempt stays short.
+/// Number of progress reports of an attempt that are recorded at full rate. Later reports are
+/// recorded every [`LATE_PROGRESS_INTERVAL`], so that the log of a long attempt stays short.
 pub const FULL_RATE_PROGRESS_EVENTS: u32 = 600;
 /// Time between two recorded reports of a long attempt.
 pub const LATE_PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
@@ -82,7 +82,7 @@ pub const ITEMS: usize = 100_000;
 pub const ANCESTORS: u32 = 16;
 /// Maximum number of signals that an execution keeps for later steps.
 pub const KEPT_SIGNALS: usize = 1_000;
-/// Maximum bytes of the outputs that an execution reuses from another one.
+/// Maximum bytes of the outputs that an execution reuses from another execution.
 pub const REUSED_BYTES: usize = 8 << 20;
 /// Maximum number of idempotency keys that a retry takes over from calls with an unknown outcome.
 pub const CALL_KEYS: usize = 10_000;
@@ -148,7 +148,7 @@ pub const TOOLKIT_EDGES: usize = 50_000;
 /// Maximum number of actions and tools in one drawing. A larger drawing is unreadable.
 pub const DRAWN_NODES: usize = 4_000;
 pub const DRAWN_EDGES: usize = 20_000;
-/// Maximum length of a text's vector: twice that of the longest vectors of known models.
+/// Maximum length of a text's vector: twice the length of the longest vectors of known models.
 pub const VECTOR_LEN: usize = 8_192;
 /// Maximum bytes of a JSON Schema. No model reads more for one tool.
 pub const SCHEMA_BYTES: usize = 1 << 20;

@@ -163,8 +163,8 @@ pub trait Log: fmt::Debug + Send + Sync {
 pub trait Inbox: fmt::Debug + Send + Sync {
     /// Keeps a command until the execution's owner has recorded it.
     ///
-    /// At most [`limits::INBOX_COMMANDS`] commands wait for one execution. Further ones are refused as
-    /// [full](StoreError::Full).
+    /// At most [`limits::INBOX_COMMANDS`] commands wait for one execution. Further commands are
+    /// refused as [full](StoreError::Full).
     async fn send_command(&self, command: SentCommand) -> Result<(), StoreError>;
 
     /// Returns waiting commands, oldest first, of one execution or of all.
@@ -261,7 +261,7 @@ pub trait KeyValue: fmt::Debug + Send + Sync {
     async fn put_record(&self, record: &Record, unless: WriteCondition)
     -> Result<bool, StoreError>;
 
-    /// Returns records of a kind, in byte order of their names. Skips damaged ones.
+    /// Returns records of a kind, in byte order of their names. Skips damaged records.
     async fn list_records(
         &self,
         kind: RecordKind,
@@ -399,7 +399,7 @@ pub struct ExecutionHead {
     /// The time when a worker should claim it, if it has no owner. `None` if only a command can
     /// continue it.
     pub due: Option<Timestamp>,
-    /// The priority. Higher ones are claimed first.
+    /// The priority. Executions with a higher priority are claimed first.
     pub priority: i32,
     pub finished_at: Option<Timestamp>,
     pub parent: Option<ExecutionId>,

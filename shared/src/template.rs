@@ -173,7 +173,7 @@ impl Template {
         }
     }
 
-    /// Fills the placeholders. A reference without a value stays as it was written.
+    /// Fills the placeholders. A reference without a value stays in the result as text.
     ///
     /// Refuses to insert more than `most_bytes` in all, so that a small plan cannot produce a large
     /// value.

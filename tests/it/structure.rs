@@ -32,7 +32,7 @@ fn crate_folders() -> Vec<PathBuf> {
     members.split('"').skip(1).step_by(2).map(|folder| repository().join(folder)).collect()
 }
 
-/// Returns the crates of this workspace that a crate depends on, without those of its tests.
+/// Returns the crates of this workspace that a crate depends on, except for its tests.
 fn workspace_dependencies(folder: &Path) -> Vec<String> {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     let (_, rest) = manifest.split_once("[dependencies]\n").unwrap();

@@ -94,7 +94,8 @@ pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>>
 /// The field of `_meta` that marks a tool which requires a task. rmcp drops `taskSupport`.
 pub(super) const DEMANDS_TASK_FIELD: &str = "faber/demandsTask";
 
-/// Marks the tools of a list that [require a task](DEMANDS_TASK_FIELD). Returns `None` if none does.
+/// Marks the tools of a list that [require a task](DEMANDS_TASK_FIELD). Returns `None` if no tool
+/// does.
 fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
     const TASK_SUPPORT_KEY: &[u8] = b"\"taskSupport\"";
     if !text.windows(TASK_SUPPORT_KEY.len()).any(|word| word == TASK_SUPPORT_KEY) {

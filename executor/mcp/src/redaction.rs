@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::EXAMPLES_FIELD;
 
-/// Tokens that are removed from texts. Older ones are no longer valid.
+/// Maximum number of tokens that are removed from texts. Older tokens are no longer valid.
 const MAX_TOKENS: usize = 4;
 const PLACEHOLDER: &str = "ACCESS_TOKEN";
 
@@ -86,7 +86,7 @@ pub(super) fn redact_offers(offers: Vec<Offer>, server: &str, redaction: &Redact
     cleaned.collect()
 }
 
-/// Removes secrets from one tool. Returns whether its names contain none.
+/// Removes secrets from one tool. Returns `false` if one of its names contains a secret.
 fn redact_offer(offer: &mut Offer, redaction: &Redaction) -> bool {
     offer.description =
         offer.description.take().map(|text| redaction.redact(text.into_owned()).into());

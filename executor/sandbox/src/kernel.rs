@@ -49,7 +49,7 @@ pub fn hide_process_memory() -> io::Result<()> {
     Ok(prctl::set_dumpable(false)?)
 }
 
-/// Switches to another user and the groups of that user, for good.
+/// Switches permanently to another user and the groups of that user.
 fn become_user(name: &str) -> io::Result<()> {
     let user = find_user(name)?;
     if user.uid == geteuid() {
@@ -79,8 +79,8 @@ fn find_user(name: &str) -> io::Result<User> {
     })
 }
 
-/// Drops every capability. With `no_new_privs` none can come back, not even for `root`. `root`
-/// keeps access to its own files, and can no longer read other processes.
+/// Drops every capability. With `no_new_privs` no capability can come back, not even for `root`.
+/// `root` keeps access to its own files, and can no longer read other processes.
 fn drop_capabilities() -> Result<(), CapsError> {
     // Only a process with this capability may change the bounding set.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {

@@ -231,7 +231,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Waits for the end of a reaper, and kills the rest of its group.
+/// Waits until a reaper ends, and kills the rest of its group.
 fn kill_after_reaper(mut reaper: Child, group: Pid) {
     let until = Instant::now() + STOP_GRACE;
     while matches!(reaper.try_wait(), Ok(None)) && Instant::now() < until {

@@ -1,4 +1,5 @@
-//! Counting the processes and threads of a command. The kernel does not limit those of `root`.
+//! Counts the processes and threads of a command, because the kernel does not limit the processes
+//! of `root`.
 
 use std::{collections::BTreeMap, fs};
 

@@ -240,7 +240,7 @@ async fn each_progress_report_restarts_the_idle_timeout() {
             3700 tool.timeout: the tool sent no answer and no progress for 1s, so the call was ended
         "]])
         .await;
-    // The second report arrives during the pause. Its time is that of the tool.
+    // The second report arrives during the pause. It has the time at which the tool made it.
     let reports = [0, 50];
     Trial::new(json!({ "reports": reports, "stops": "saying" }))
         .with_idle_timeout(1_000)

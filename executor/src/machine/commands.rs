@@ -19,7 +19,8 @@ use super::{
 };
 
 impl Decision<'_> {
-    /// Applies a command once. Records a command that has no effect, so that it has none later.
+    /// Applies a command once. Records a command that has no effect, so that it has no effect later
+    /// either.
     pub(super) fn apply_command(&mut self, envelope: SentCommand) {
         let SentCommand { id, command, .. } = envelope;
         if self.execution.has_command(id) {

@@ -52,7 +52,7 @@ impl ReplanQueue {
         self.waiting.contains_key(&id) || self.running.contains_key(&id)
     }
 
-    /// Waits until a running replan ends. Returns `None` if none runs.
+    /// Waits until a running replan ends. Returns `None` if no replan runs.
     pub(super) async fn next(&mut self) -> Option<ReplanEnded> {
         let ended = self.tasks.join_next().await?;
         Some(ended.expect("panics are caught"))

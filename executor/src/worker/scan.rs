@@ -183,7 +183,7 @@ impl Worker {
         Ok(wait.filter(|wait| !wait.is_zero()).map_or(poll, |wait| wait.min(poll)))
     }
 
-    /// Claims further due executions while the first ones all lack tools. Each scan reads one page
+    /// Claims further due executions if all of the first ones lack tools. Each scan reads one page
     /// after the cursor, and starts over at the end.
     async fn claim_further(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let query = HeadQuery::DueAfter { now, after: self.backlog.cursor };

@@ -313,7 +313,7 @@ impl Toolbox {
         });
     }
 
-    /// Sets the function that connects failed sets again. Only the first one counts.
+    /// Sets the function that connects failed sets again. Later calls have no effect.
     pub fn set_reconnect(&self, reconnect: impl Fn(&ToolSetName) -> bool + Send + Sync + 'static) {
         let _ = self.0.reconnect.set(Box::new(reconnect));
     }
@@ -504,7 +504,7 @@ impl Toolbox {
     }
 
     /// Returns the name that people and models read instead of a qualified name. An unknown name is
-    /// returned as it is.
+    /// returned unchanged.
     pub fn display_name_of(&self, name: &ToolName) -> ToolName {
         let inventory = self.lock_inventory();
         match inventory.find_qualified(name) {

@@ -219,7 +219,8 @@ impl Config {
 }
 
 impl Config {
-    /// Returns the folder for relative paths: that of the configuration file, or the current one.
+    /// Returns the folder for relative paths: the folder of the configuration file, or the current
+    /// folder.
     pub fn base_folder(&self) -> std::io::Result<PathBuf> {
         let path = std::path::absolute(self.file.as_deref().unwrap_or(Path::new(DEFAULT_FILE)))?;
         Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))

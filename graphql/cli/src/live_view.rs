@@ -150,7 +150,7 @@ struct Frame {
 enum FoldedState {
     Pending,
     Succeeded,
-    /// All are finished and none failed, but some were skipped or cancelled.
+    /// All steps are finished and no step failed, but some were skipped or cancelled.
     Skipped,
 }
 

@@ -246,8 +246,8 @@ fn list_configured_sets(config: &Config, base: &Path) -> Vec<SetConfig> {
     sets
 }
 
-/// Returns the path of the configured store if it is a file that does not exist. A missing folder,
-/// other than the default one, is an error of its own.
+/// Returns the path of the configured store if it is a file that does not exist. A missing folder
+/// is a separate error, unless it is the default folder.
 pub(crate) fn missing_store(setup: Setup<'_>) -> Option<PathBuf> {
     let setting = &setup.config.store;
     let path = sqlite_path(&setting.value)?;

@@ -220,7 +220,7 @@ impl<'a> Session<'a> {
             }
             std::future::pending().await
         };
-        // A closed terminal sends several signals. Without a receiver, the second one would stop
+        // A closed terminal sends several signals. Without a receiver, the second signal would stop
         // the command.
         let received = async {
             loop {

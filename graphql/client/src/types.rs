@@ -324,7 +324,7 @@ pub enum FindingKind {
     Wait,
     Skip,
     Takeover,
-    /// Also stands for a kind that only newer servers know.
+    /// This value also replaces a kind that only newer servers know.
     #[default]
     #[serde(other)]
     Warning,
@@ -335,7 +335,7 @@ pub enum FindingKind {
 pub enum Severity {
     Error,
     Warning,
-    /// Also stands for a severity that only newer servers know.
+    /// This value also replaces a severity that only newer servers know.
     #[default]
     #[serde(other)]
     Info,

@@ -378,7 +378,8 @@ impl Plans {
         Err(StoreError::Taken.into())
     }
 
-    /// Stores a plan. If another caller took its id or version first, the plan gets another one.
+    /// Stores a plan. If another caller took its id or version first, the plan gets another id or
+    /// version.
     pub(super) async fn store_plan(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
         let request = plan.info().request;
         let mut lock = None;

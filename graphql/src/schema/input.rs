@@ -221,7 +221,7 @@ pub(super) struct PlanningOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "engine::PlanCache")]
 pub(super) enum PlanCache {
-    /// Reads no cached draft, and caches none.
+    /// Reads no cached draft, and caches no draft.
     Off,
     /// Reuses the draft of an identical query with the same tools.
     Exact,

@@ -78,7 +78,7 @@ impl Loaders {
         self.source.load_one(id).await?.transpose()
     }
 
-    /// Returns plans in the order of `ids`, without those that are gone.
+    /// Returns plans in the order of `ids`. Leaves out plans that were removed.
     pub(super) async fn plans(&self, ids: &[PlanId]) -> ApiResult<Vec<Arc<Plan>>> {
         let found = self.source.load_many(ids.iter().copied()).await?;
         Ok(ids.iter().filter_map(|id| found.get(id).cloned()).collect())

@@ -163,8 +163,9 @@ impl WorkMutation {
         )
     }
 
-    /// Starts a new execution of a finished one, with the same plan, input and options. It has no
-    /// `startAt` and no idempotency key. A step that was compensated is never reused.
+    /// Starts a new execution that retries a finished execution, with the same plan, input and
+    /// options. It has no `startAt` and no idempotency key. A step that was compensated is never
+    /// reused.
     async fn retry_execution(
         &self,
         ctx: &Context<'_>,

@@ -12,7 +12,7 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use super::connections::Connection;
 
 /// The body of a request. Until it has arrived, the server may close its connection to make room
-/// for new ones.
+/// for new connections.
 pub(super) struct RequestBody {
     body: Incoming,
     connection: Arc<Connection>,

@@ -1,8 +1,8 @@
 //! Decides which connections are served, and which one is closed if there are too many.
 //!
 //! A connection costs a descriptor and memory before its request arrives. Connections that wait for
-//! a whole request are closed for newer ones, oldest first. A reserve beyond the limit serves
-//! `/health/` only, so that monitors always get a response.
+//! a whole request are closed to make room for new connections, oldest first. A reserve beyond the
+//! limit serves `/health/` only, so that monitors always get a response.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -158,7 +158,8 @@ impl Connections {
         connection_table.ordinary.open + connection_table.reserve.open
     }
 
-    /// Closes the connection of a pool that has waited longest. Returns `false` if none waits.
+    /// Closes the connection of a pool that has waited longest. Returns `false` if no connection
+    /// waits.
     fn evict_oldest(&self, connection_table: &mut ConnectionTable, is_reserve: bool) -> bool {
         let oldest = connection_table.pool_mut(is_reserve).waiting.keys().next().copied();
         oldest.is_some_and(|queue_place| {

@@ -264,7 +264,7 @@ struct AcceptedConnection {
 }
 
 impl AcceptedConnection {
-    /// Serves HTTP until the connection ends. A WebSocket leaves it as a task of its own.
+    /// Serves HTTP until the connection ends. A WebSocket continues as a separate task.
     async fn serve_http(self, stream: TcpStream, stopping: CancellationToken) {
         // Each response is one write, so delaying it gains nothing.
         let _ = stream.set_nodelay(true);

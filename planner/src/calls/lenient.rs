@@ -166,7 +166,7 @@ impl Reader<'_, '_> {
         Ok(None)
     }
 
-    /// Adds a value to the innermost open value, and reads the comma if one is required.
+    /// Adds a value to the innermost open value, and reads the comma if a comma is required.
     fn push_value(&mut self, tree: Tree) -> Result<(), ReadError> {
         let close = match self.open.last_mut() {
             Some(OpenValue::List(items)) => {

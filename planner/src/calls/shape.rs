@@ -1,4 +1,4 @@
-//! JSON objects that are calls: in Faber's format, in those of `OpenAI` and Anthropic, and in
+//! JSON objects that are calls: in Faber's format, in the formats of `OpenAI` and Anthropic, and in
 //! variants that models write.
 
 use std::ops::Range;

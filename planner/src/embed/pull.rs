@@ -93,7 +93,7 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Returns the SHA-256 that the weights must have, even if the hub names another one.
+    /// Returns the SHA-256 that the weights must have, even if the hub names another checksum.
     fn pinned_sha256(&self, repository: &str) -> Result<Option<String>, PullError> {
         let Some(sha256) = self.sha256 else {
             let file_info = PINNED_SHA256.iter().find(|(pinned, _)| *pinned == repository);
@@ -163,7 +163,7 @@ struct Source<'a> {
     client: Client,
     hub: &'a str,
     repository: &'a str,
-    /// The SHA-256 that the weights must have, even if the hub names another one.
+    /// The SHA-256 that the weights must have, even if the hub names another checksum.
     pinned: Option<String>,
 }
 

@@ -32,7 +32,7 @@ pub struct Provider {
     base_url: String,
     settings: Settings,
     name: String,
-    /// The provider refused a schema of an answer, so it gets none again.
+    /// `true` if the provider refused a schema of an answer, so that it gets no further schema.
     rejects_answer_schemas: AtomicBool,
 }
 

@@ -34,7 +34,7 @@ const SUSPECT: u32 = 15;
 const MAX_REJECTIONS: usize = 2;
 const SUFFIX_LEN: usize = 4;
 
-/// A failure for good of a call that only reads.
+/// A permanent failure of a call that only reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub tool: ToolName,
@@ -65,8 +65,8 @@ pub fn failures_of(ended: &Execution) -> Vec<Failure> {
         .collect()
 }
 
-/// Returns whether no other attempt can heal an error. A tool that is gone does not come back by
-/// itself.
+/// Returns whether no further attempt can succeed after an error. A tool that was removed does not
+/// return by itself.
 fn is_for_good(err: &ToolError) -> bool {
     let passes = [
         ErrorCode::TIMEOUT,

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::embed::{EmbedError, Embedder, Embedding};
 
-/// The default margin. The cosine of a hit exceeds that of the least similar example by at least
-/// this much.
+/// The default margin. The cosine of a hit exceeds the cosine of the least similar example by at
+/// least this much.
 pub const DEFAULT_MARGIN: f64 = 0.01;
 
 /// Selects tools. It keeps the index of the last tools and updates only the tools that changed.
@@ -259,7 +259,7 @@ impl Selector {
         let Some(pair) = self.embedders() else { return Ok(None) };
         let rows = self.kinds.lock().await.query_rows(outcomes, &*pair.query_embedder).await?;
         if rows.dimensions().is_some_and(|dimensions| dimensions != asked.len()) {
-            // The model has changed, so the vectors of the old one are dropped.
+            // The model has changed, so the vectors of the old model are dropped.
             *self.kinds.lock().await = Kinds::default();
             return Ok(None);
         }

@@ -1,7 +1,7 @@
 //! Learned followers: the tools that follow each other in executions that succeeded.
 //!
-//! It counts calls and transitions; older ones count less. Scores are smoothed shares of these
-//! counts, so a few observations have little influence. Learning never changes the configured
+//! It counts calls and transitions. Older observations count less. Scores are smoothed shares of
+//! these counts, so a few observations have little influence. Learning never changes the configured
 //! scores, and both are shown.
 
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub struct Learned {
 #[serde(deny_unknown_fields)]
 struct ToolCounts {
     calls: f64,
-    /// Calls that were followed by another one.
+    /// Calls that were followed by another call.
     left: f64,
     /// Calls by the tool that followed.
     next: BTreeMap<ToolName, f64>,

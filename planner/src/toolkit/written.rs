@@ -81,7 +81,7 @@ pub fn read(file: &Value) -> Result<ReadToolkit, String> {
 /// Rejects a misspelt key. Ignores other unknown keys, which other programs may use.
 fn check_keys(file: &Map<String, Value>) -> Result<(), String> {
     for key in file.keys().filter(|key| !KEYS.contains(&key.as_str())) {
-        // A key that only contains a known one, such as `toolkit_version`, has another meaning.
+        // A key that only contains a known key, such as `toolkit_version`, has another meaning.
         let meant = nearest(key, KEYS).filter(|meant| key.len().abs_diff(meant.len()) <= 2);
         if let Some(meant) = meant {
             return Err(format!("`{key}` is unknown: did you mean `{meant}`?"));

@@ -52,7 +52,7 @@ pub(super) enum ParsedAnswer {
     Prose(String),
 }
 
-/// Reads an answer. Errors look like those of the compiler. Steps may execute only `known`
+/// Reads an answer. Errors have the form of the compiler's errors. Steps may execute only `known`
 /// sub-plans, because the catalog does not show the tools of other plans.
 pub(super) fn read_answer(
     text: &str,
@@ -103,8 +103,8 @@ fn find_plan(text: &str) -> Option<Value> {
     Some(found.swap_remove(best)).filter(|value| plan_likeness(value) > 0)
 }
 
-/// Returns how much a value looks like a plan. Of equally likely plans the last one counts, because
-/// models correct themselves.
+/// Returns how much a value looks like a plan. Among equally likely plans the last one counts,
+/// because models correct themselves.
 fn plan_likeness(value: &Value) -> u8 {
     match value {
         Value::Object(fields) if find_step_list_name(fields).is_some() => 4,

@@ -189,8 +189,8 @@ impl Execution {
             || self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))
     }
 
-    /// Returns the keys of all calls whose outcome is unknown: of this execution and of earlier
-    /// ones. A child execution knows its own calls, unless it was never started.
+    /// Returns the keys of all calls of this execution and of earlier executions whose outcome is
+    /// unknown. A child execution knows its own calls, unless it was never started.
     pub fn open_call_keys(&self) -> Vec<CallKey> {
         let mut open = Vec::new();
         for (at, planned) in self.plan.steps().iter().enumerate() {

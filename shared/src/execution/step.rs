@@ -330,8 +330,8 @@ impl StepState {
         matches!(self, Self::Running { how: AttemptKind::Sleeping { .. }, .. })
     }
 
-    /// Returns the same wait with another end time. A state that does not wait for a time stays as
-    /// it is.
+    /// Returns the same wait with another end time. A state that does not wait for a time does not
+    /// change.
     pub(super) fn with_end(&self, end: Timestamp) -> Self {
         let mut state = self.clone();
         match &mut state {

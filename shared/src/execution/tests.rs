@@ -22,7 +22,7 @@ fn error() -> ToolError {
     ToolError::failed("no")
 }
 
-/// One value of each state. States with an attempt are in the second one.
+/// One value of each state. States with an attempt are in the second attempt.
 fn states() -> Vec<(&'static str, StepState)> {
     let until = Timestamp::UNIX_EPOCH;
     let child = ExecutionId::draw(until);

@@ -38,7 +38,8 @@ pub struct UncheckedStep {
     pub tool: ToolName,
     /// The parameters as they were written.
     pub parameters: Arc<Value>,
-    /// The steps that must finish before this one starts, including the ones read by its templates.
+    /// The steps that must finish before this one starts, including the steps that its templates
+    /// read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<StepId>,
     /// Pairs of an output path and the variable that it fills.
@@ -87,7 +88,7 @@ pub enum PlanError {
     /// The order of the draft does not name each step exactly once.
     #[error("the order of the draft does not name each step exactly once")]
     Written,
-    /// A step depends on itself, on a later step, or on an unknown one.
+    /// A step depends on itself, on a later step, or on an unknown step.
     #[error("step `{step}` depends on `{on}`, which does not come before it")]
     Order { step: StepId, on: String },
     #[error("step `{step}`, at `{}`: {error}", error.at)]

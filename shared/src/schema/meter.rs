@@ -86,7 +86,7 @@ pub(super) fn run_within<T>(
     }
 }
 
-/// Charges evaluations to the check that runs on this thread, if one does.
+/// Charges evaluations to the check that runs on this thread, if there is one.
 fn charge_evaluations(evaluations: u64) {
     let marker = 0_u8;
     let here = std::ptr::from_ref(&marker).addr();

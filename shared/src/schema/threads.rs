@@ -43,7 +43,7 @@ impl CheckStop {
         STOP.scope(self.clone(), task)
     }
 
-    /// Ends the running checks of these tasks, and refuses waiting and later ones. Their values
+    /// Ends the running checks of these tasks, and refuses waiting and later checks. Their values
     /// count as invalid.
     pub fn stop_checks(&self) {
         self.0.store(true, Ordering::Relaxed);

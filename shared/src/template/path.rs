@@ -184,7 +184,7 @@ fn parse_quoted(text: &str, quote: char) -> Option<(String, &str)> {
     Some((key, rest))
 }
 
-/// Converts the content of a single-quoted string to that of a double-quoted one.
+/// Converts the content of a single-quoted string to the content of a double-quoted string.
 fn to_double_quoted(raw: &str) -> String {
     raw.replace("\\'", "'").replace('"', "\\\"")
 }

@@ -174,7 +174,7 @@ async fn a_termination_signal_lets_calls_started_by_approve_finish() {
     assert_eq!(workspace.json(&["execute", &id], 0).await["outputs"]["pay"], "paid");
 }
 
-/// No worker is alive, so none reads the answer, and waiting for one would be useless.
+/// No worker is alive to read the answer, so waiting for a worker would be useless.
 #[tokio::test]
 async fn approve_and_signal_do_not_wait_when_no_worker_is_alive() {
     let workspace = Workspace::new();

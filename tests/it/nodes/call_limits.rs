@@ -136,7 +136,7 @@ async fn assert_lost_permit_expires(cluster: &Cluster, node: &Node, lost: Node) 
     assert!(took < LEASE + DEFAULT_MARGIN, "{took:?}");
 }
 
-/// Checks that of the calls that wait on one node, those with a higher priority go first.
+/// Checks that among the calls that wait on one node, calls with a higher priority go first.
 async fn assert_priority_order(cluster: &Cluster, node: &Node) {
     let plan = node.create_plan(&json!([call_step("ledger.single", 0.1)])).await;
     let holder = node.start(&json!([call_step("ledger.single", 15.0)])).await;

@@ -147,7 +147,7 @@ impl<'a> Audit<'a> {
     }
 
     /// Adds an execution that no client recorded. Returns `false` unless it is a retry of a known
-    /// one.
+    /// execution.
     fn add_retry(&mut self, id: &str, api_record: &ApiRecord) -> bool {
         if self.records.contains_key(id) {
             return true;

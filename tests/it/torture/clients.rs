@@ -21,7 +21,7 @@ use crate::harness::api_client::{EventSubscription, RequestFailure, ask, ask_and
 
 /// A client changes to another server after a subscription was silent for this long.
 const MAX_SILENCE: Duration = Duration::from_millis(2_500);
-/// Time for a second subscriber to reach the end that the first one saw.
+/// Time for a second subscriber to reach the last event that the first subscriber saw.
 const MAX_LAG: Duration = Duration::from_mins(2);
 
 const PLAN_MUTATION: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {

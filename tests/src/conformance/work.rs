@@ -74,8 +74,8 @@ pub async fn an_older_head_never_replaces_a_newer_one(pair: StorePair) {
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), Some(over));
 }
 
-/// Due executions are listed by priority, then by time. Owned ones and those without due time are
-/// not listed.
+/// Due executions are listed by priority, then by time. Executions with an owner or without a due
+/// time are not listed.
 pub async fn due_executions_are_listed_by_priority_and_time(pair: StorePair) {
     let ordered = [
         due_head(5, 9, 7),

@@ -1,4 +1,4 @@
-//! `process_kill`: ends processes. By default only those that Faber started.
+//! `process_kill`: ends processes. By default it ends only processes that Faber started.
 
 use std::sync::Arc;
 

@@ -341,7 +341,7 @@ mod tests {
         servers.behavior().stream = Some("id: 7\nretry: 50\n\n".to_owned());
         servers.behavior().requests.clear();
         assert_eq!(request_outcome(&connection, &mut inbox).await.unwrap().0, LOST_CODE);
-        // Once with the rejected token, and once with a new one.
+        // The client tries once with the rejected token, and once with a new token.
         assert_eq!(
             (servers.count_requests("GET /mcp"), servers.count_requests("POST /token")),
             (2, 1)

@@ -40,7 +40,7 @@ struct TokenState {
     checked_at: Option<Instant>,
 }
 
-/// A token to use instead of a refused one.
+/// A token to use instead of a refused token.
 pub(crate) struct ReplacementToken {
     pub(crate) text: String,
     /// `true` if the token was granted now. A stored token may be refused, too.

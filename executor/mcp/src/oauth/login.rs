@@ -103,7 +103,7 @@ fn login_target<'a>(
 }
 
 impl Logins {
-    /// Returns the preferred port of the redirect URI: the configured one, or that of the last
+    /// Returns the preferred port of the redirect URI: the configured port, or the port of the last
     /// login.
     pub fn preferred_port(
         &self,
@@ -223,8 +223,8 @@ impl LoginTarget<'_> {
         Ok(bearer_challenge(&reply.headers).filter(|_| reply.status == 401))
     }
 
-    /// Returns the scopes to request: those of the configuration or of the server, and those that
-    /// were missing before.
+    /// Returns the scopes to request: the scopes of the configuration or of the server, and scopes
+    /// that were missing before.
     async fn select_scopes(
         &self,
         manager: &AuthorizationManager,
@@ -245,8 +245,8 @@ impl LoginTarget<'_> {
         scopes
     }
 
-    /// Returns the client of the login: the configured one, that of the metadata document, or that
-    /// of the last login. Without one, [`register_client`] registers a client.
+    /// Returns the client of the login: the configured client, the client of the metadata document,
+    /// or the client of the last login. If there is none, [`register_client`] registers a client.
     fn known_client(
         &self,
         metadata: &AuthorizationMetadata,

@@ -16,7 +16,8 @@ use seccompiler::{
 
 use super::super::{Confinement, NEEDS_SECCOMP, unsupported_error};
 
-/// The bit that marks the number of an x32 call. The other bits are those of `x86_64`.
+/// The bit that marks the number of an x32 call. The other bits are the number of the `x86_64`
+/// call.
 #[cfg(target_arch = "x86_64")]
 const X32_BIT: i64 = 0x4000_0000;
 const SOCKET_TYPE_MASK: u64 = 0xf;
@@ -79,7 +80,7 @@ pub(super) fn is_supported() -> bool {
     thread::scope(|scope| scope.spawn(trial).join()).unwrap_or(false)
 }
 
-/// Filters the calls of this thread and its future children for good. A call of another ABI ends
+/// Filters the calls of this thread and its future children permanently. A call of another ABI ends
 /// the process. Without a mount namespace, more calls are refused.
 pub(super) fn apply(confinement: &Confinement, has_mount_namespace: bool) -> io::Result<()> {
     let filtered = build_filters(confinement, has_mount_namespace)

@@ -10,8 +10,8 @@ use shared::{
 use super::{ReadyTool, ToolSet};
 use crate::LOG_TARGET;
 
-/// Large patterns of one toolset that are compiled to see if they can be enforced. Later ones are
-/// reported when their tool is called first.
+/// Large patterns of one toolset that are compiled to see if they can be enforced. Further patterns
+/// are reported when their tool is called for the first time.
 const MAX_TRIED_PATTERNS: usize = 64;
 /// Characters of a pattern that a message shows.
 const MAX_SHOWN_CHARS: usize = 60;

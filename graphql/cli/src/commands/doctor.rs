@@ -243,7 +243,8 @@ async fn check_clock(app: &App) -> Option<Check> {
     Some(Check::new("clock", Err(difference), help))
 }
 
-/// Opens the engine. Creates no store: a store that does not exist yet is like an empty one.
+/// Opens the engine. Creates no store, because a store that does not exist yet is like an empty
+/// store.
 async fn open_engine(app: &App) -> Result<LocalEngine, Failure> {
     if missing_store(app.setup()).is_none() {
         return LocalEngine::open(app.setup(), Need::Tools).await;

@@ -90,7 +90,7 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
 /// Reads a plan from a file and shows its warnings.
 pub(crate) async fn read_plan_file(app: &App, file: &Path) -> Result<WrittenPlan, Failure> {
     let plan = plan_file::read_plan(file).await?;
-    // `check` reports errors together with those of the compiler.
+    // `check` reports errors together with the errors of the compiler.
     if !plan.has_errors() && !plan.notices.is_empty() {
         let file = file.display().to_string();
         app.screen.say(&draw_diagnostics(&plan.notices, &file, app.screen.err));
@@ -215,7 +215,7 @@ async fn load_saved_plans(client: &Client) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// Lists the properties of a JSON Schema. Optional ones end with `?`.
+/// Lists the properties of a JSON Schema. Optional properties end with `?`.
 fn input_names(schema: &Value) -> String {
     let required = schema["required"].as_array();
     let names = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| {

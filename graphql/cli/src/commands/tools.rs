@@ -255,7 +255,7 @@ async fn load_tools(
                         other if other == shown => format!("`{shown}` is another tool"),
                         other => format!("`{shown}` identifies `{other}`"),
                     };
-                    let told = format!("{meant}: this one is `{}`", tool.qualified_name);
+                    let told = format!("{meant}: this tool is `{}`", tool.qualified_name);
                     session.screen.say(&session.screen.err.yellow(told));
                 }
                 "OK"

@@ -200,7 +200,7 @@ impl Grant {
         Self::from_rights(Rights::new(token, Arc::default()))
     }
 
-    /// Rejects an agent whose tools differ from those of the caller.
+    /// Rejects an agent whose tools differ from the tools of the caller.
     pub fn check_reach(&self, reach: &Reach) -> Result<(), AccessError> {
         let own = self.agent_reach();
         let is_within = own.tools == reach.tools

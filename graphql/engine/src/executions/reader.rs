@@ -198,7 +198,7 @@ impl ExecutionReader {
         Ok(heads)
     }
 
-    /// Returns the execution that continues a finished one after a replan.
+    /// Returns the execution that continues a finished execution after a replan.
     pub async fn next(&self, finished: &Execution) -> Result<Option<Arc<Execution>>, EngineError> {
         if !finished.state().is_finished() || finished.parent().is_some() {
             return Ok(None);
@@ -233,8 +233,8 @@ impl ExecutionReader {
         Ok(retries.into_iter().map(|(_, id)| id).collect())
     }
 
-    /// Returns the execution that another one retries, from the first event of its log. Reads one
-    /// log at a time, because the fields of a query often need the same logs.
+    /// Returns the execution that another execution retries, from the first event of its log. Reads
+    /// one log at a time, because the fields of a query often need the same logs.
     async fn load_retry_of(&self, id: ExecutionId) -> Result<Option<ExecutionId>, EngineError> {
         let mut cached = self.retry_of.lock().await;
         if let Some(retry_of) = cached.get(&id) {

@@ -168,7 +168,7 @@ impl Executions {
         }
     }
 
-    /// Checks the output of a decision, and makes the decision as it is stored.
+    /// Checks the output of a decision, and returns the decision in its stored form.
     async fn read_decision(
         &self,
         tool: &ToolName,
@@ -242,7 +242,7 @@ fn read_step(id: ExecutionId, order: &SettleOrder) -> Result<(StepId, Option<u32
     }
 }
 
-/// Requires an item for a loop, and none for another step.
+/// Requires an item for a loop, and rejects an item for any other step.
 fn check_item(
     execution: &Execution,
     number: StepNumber,

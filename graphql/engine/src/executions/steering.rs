@@ -30,7 +30,7 @@ const MAX_EVENT_WAIT: Duration = Duration::from_secs(5);
 const MAX_WAIT_WITHOUT_WORKER: Duration = Duration::from_millis(200);
 
 impl Executions {
-    /// Cancels an execution. A finished one stays as it is.
+    /// Cancels an execution. Does not change a finished execution.
     ///
     /// Returns when the command is recorded. Running tools may need more time.
     pub async fn cancel(

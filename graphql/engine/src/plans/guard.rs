@@ -66,7 +66,7 @@ struct Call<'a> {
     path: String,
     tool: &'a ToolName,
     parameters: &'a Value,
-    /// The step has a condition or a loop, or the call undoes another one.
+    /// The step has a condition or a loop, or the call undoes another call.
     is_conditional: bool,
 }
 

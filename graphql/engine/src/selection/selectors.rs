@@ -21,7 +21,7 @@ pub(super) struct Selectors {
     fallback: LastLoggedError,
 }
 
-/// A selector over all tools and one over the plannable tools. Each keeps the vectors of its own
+/// A selector over all tools and a selector over the plannable tools. Each keeps the vectors of its
 /// tools.
 #[derive(Debug)]
 struct SelectorPair {
@@ -59,7 +59,8 @@ impl Selectors {
         &self.embedder
     }
 
-    /// Returns the selector with the embedder, or the one without if none is configured.
+    /// Returns the selector with the embedder. If none is configured, returns the selector that
+    /// compares words only.
     async fn selector_with_embedder(&self, scope: ToolScope) -> Result<&Selector, EmbedError> {
         let selectors = match self.embedder.open().await? {
             Some(embedding) => self.embedded.get_or_init(|| SelectorPair::new(Some(&embedding))),

@@ -290,8 +290,8 @@ impl Selection {
         }
     }
 
-    /// Adds a warning for each unregistered tool whose name is similar to a registered one. Other
-    /// unregistered tools may be registered later.
+    /// Adds a warning for each unregistered tool whose name is similar to that of a registered
+    /// tool. Other unregistered tools may be registered later.
     async fn add_suggestions<'a>(
         &self,
         mut change: ToolkitChange,

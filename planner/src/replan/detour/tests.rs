@@ -1,4 +1,4 @@
-//! Detours of plans about orders, and failures after which there is none.
+//! Detours of plans about orders, and failures that have no detour.
 
 use serde_json::json;
 

@@ -75,8 +75,8 @@ pub enum Fit {
     Exact,
     /// The descriptions are the same.
     Described,
-    /// The names agree, but they may belong to different things: the `city` of a customer and that of
-    /// a forecast. No id fits so.
+    /// The names agree, but they may belong to different things: the `city` of a customer and the
+    /// `city` of a forecast. An id never fits in this way.
     Near,
 }
 
@@ -122,14 +122,14 @@ impl Field {
     }
 }
 
-/// Returns the fit of a value of one form in a field of another one, if there is any.
+/// Returns the fit of a value of one form in a field of another form, if the two fit.
 pub(super) fn fit_of(key: &Key, (from, from_form): (Shape, &str), to: &Field) -> Option<Fit> {
     let is_shape = from == to.shape || from == Shape::Integer && to.shape == Shape::Number;
     let is_choice = to.form.starts_with('|');
     match (from_form == to.form, from_form.is_empty() || to.form.is_empty()) {
         _ if !is_shape => None,
         (true, _) => Some(key.fit),
-        // A text without a format may have the right one, but it need not be an allowed value.
+        // A text without a format may have the right format, but it need not be an allowed value.
         (false, true) if !is_choice => Some(key.fit.max(Fit::Described)),
         _ => None,
     }

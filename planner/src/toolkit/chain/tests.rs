@@ -148,7 +148,8 @@ fn one_description_of_two_parameters_is_no_type() {
     assert_eq!(route(&graph, ("get_box", "shelf_id"), ("swap", "first_code")), None);
 }
 
-/// Returns tools from a parcel to an account, on a short way with a warning and on a long one.
+/// Returns tools that lead from a parcel to an account: a short route with a warning, and a long
+/// route.
 fn parcels() -> Vec<ToolDefinition> {
     let link = |name: &str, from: &str, to: &str| {
         tool(name, json!({ format!("{from}!"): text() }), json!({ to: text() }))

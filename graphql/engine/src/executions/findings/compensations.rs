@@ -17,8 +17,8 @@ use super::{
     view::{View, list_names},
 };
 
-/// Adds the steps that were compensated and those that were not, for an execution that did not
-/// succeed.
+/// Adds the compensated steps and the steps that were not compensated, for an execution that did
+/// not succeed.
 pub(super) fn add_compensations<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     add_disabled_compensation(view, candidates);

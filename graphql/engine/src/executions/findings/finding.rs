@@ -16,7 +16,7 @@ pub const MAX_FINDINGS: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     Failure,
-    /// The execution does not go on by itself, or not yet.
+    /// The execution waits for an action, or for a later time.
     Wait,
     /// A step did not run.
     Skip,

@@ -84,7 +84,7 @@ async fn a_next_execution_without_a_head_is_found_and_not_duplicated() {
     assert_eq!(err.code(), "CONFLICT", "{err}");
     assert!(err.to_string().contains(&next.to_string()), "{err}");
     let next = faber.ended(next).await.unwrap();
-    assert_eq!(next.plan().id(), lost.id(), "it goes on as it began");
+    assert_eq!(next.plan().id(), lost.id(), "it continues as it began");
     faber.close().await;
 }
 

@@ -211,7 +211,8 @@ async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
     }
 }
 
-/// Two workers replan at the same time, as after an expired lease, and another one later.
+/// Two workers replan at the same time, as after an expired lease, and a third worker replans
+/// later.
 #[tokio::test]
 async fn two_workers_start_one_replan() {
     let answers = [

@@ -227,7 +227,7 @@ async fn a_detour_has_only_the_tools_of_the_caller() {
     shop.faber.close().await;
 }
 
-/// Without a model, nobody knows what a plan that a person wrote is for.
+/// Without a model, Faber does not know the purpose of a plan that a person wrote.
 #[tokio::test]
 async fn a_written_plan_has_no_detour() {
     let shop = Shop::open(&[]).await;
