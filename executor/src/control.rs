@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use crate::{machine, worker_handle::WorkerHandle};
 
-/// Attempts to generate an unused identifier.
+/// Maximum number of attempts to generate an unused id.
 const MAX_ID_ATTEMPTS: usize = 8;
 
 #[derive(Clone, Debug)]

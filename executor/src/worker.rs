@@ -71,7 +71,7 @@ type DriverResult = (ExecutionId, Result<DriverStop, DriveError>);
 #[derive(Debug, Default)]
 struct LocalDrivers(Mutex<BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>>);
 
-/// Commands that wait at a driver. Others stay in the inbox.
+/// Maximum number of commands that wait at a driver. Further commands stay in the inbox.
 const MAX_COMMANDS: usize = 64;
 
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! Schemas are untrusted, and a small one can cost more evaluations than there is time. So
 //! [`check_cost`] refuses such a schema before it is compiled, and every check has a [`Budget`]. A
-//! check that exceeds [`QUICK_EVALUATIONS`] runs on its own thread.
+//! check that exceeds `QUICK_EVALUATIONS` runs on its own thread.
 
 mod cost;
 mod keywords;

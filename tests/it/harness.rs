@@ -1,4 +1,4 @@
-//! The tests that kill, freeze and restart the real binary share this: a folder with a
+//! The common parts of tests that kill, freeze and restart the real binary: a folder with a
 //! configuration, a tool that writes a ledger, the processes, and a client of the API.
 
 pub(crate) mod api_client;

@@ -33,7 +33,7 @@ use super::{
 /// Factor by which a message may be larger than the output that it contains. A message may contain
 /// the output twice, as structured content and as text, and escaping can turn each byte into six.
 pub(super) const MESSAGE_OVERHEAD: usize = 16;
-/// Bytes kept of both ends of a message that is too long. One of them contains the id.
+/// Bytes that are kept of each end of a message that is too long. One of them contains the id.
 pub(super) const KEPT_END_BYTES: usize = 256;
 
 /// Replaces the progress token that rmcp generates for each request by the token of the call.

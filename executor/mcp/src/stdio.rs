@@ -1,9 +1,9 @@
 //! The stdio transport, and the process of its server.
 //!
 //! The transport sends JSON-RPC messages as lines over the pipes of the process. rmcp's own
-//! transport drops lines that are too long or invalid, and the calls that they answer wait forever.
-//! This transport turns such a line into the error of its call. It also reports when the server
-//! closes its output, and gives up a server that does not read.
+//! transport drops lines that are too long or invalid, so the answered calls wait forever. This
+//! transport turns such a line into the error of its call. It also reports when the server closes
+//! its output, and gives up a server that does not read.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -39,7 +39,7 @@ use super::{
     session::SessionState,
 };
 
-/// Bytes of the line buffer that stay allocated between lines.
+/// Maximum bytes of the line buffer that stay allocated between lines.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -173,7 +173,7 @@ impl LineBuffer {
     }
 }
 
-/// Bytes of one line on standard error that go into the log.
+/// Maximum bytes of one line on standard error that go into the log.
 const LOG_LINE_BYTES: u64 = 4 << 10;
 /// Time limit for a server's exit after it closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);

@@ -17,7 +17,7 @@ use super::{DriveError, WorkerContext};
 /// Maximum number of events that wait for an append. The limit is needed because calls of reads do
 /// not wait for the disk.
 const MAX_EVENTS: usize = 4_096;
-/// Bytes of call results that may wait for an append.
+/// Maximum bytes of call results that wait for an append.
 const MAX_BYTES: usize = 8 << 20;
 /// Delay before the first retry of a failed append. Doubles with each retry, up to the poll
 /// interval.

@@ -17,8 +17,8 @@ use tracing::{error, warn};
 
 use super::{DriveError, DriverStop, Worker, WorkerContext, load_existing};
 
-/// Replans that run at the same time. Keeps capacity of the model's provider free for other
-/// requests.
+/// Maximum number of replans that run at the same time. Keeps capacity of the model's provider free
+/// for other requests.
 const MAX_RUNNING: usize = 4;
 /// Maximum number of executions that wait. The next scan finds further ones.
 const MAX_WAITING: usize = 4_096;

@@ -25,7 +25,7 @@ use super::{
 
 /// The set name of the tools with which steps of an agent call other tools.
 pub const SET: &str = "faber_agent";
-/// Bytes of a result that a model reads. Each turn repeats them.
+/// Maximum bytes of a result that a model reads. Each turn repeats them.
 pub const RESULT_BYTES: usize = 32 << 10;
 
 const DISPATCH_TOOLS: [DispatchTool; 3] = [

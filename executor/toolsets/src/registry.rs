@@ -51,7 +51,7 @@ const NO_REVISION: u64 = u64::MAX;
 /// Maximum number of fields that a context's record may set to null although this node's
 /// configuration lacks them.
 const MAX_REMOVED_FIELDS: usize = 1_000;
-/// Attempts to change a context while other nodes change it.
+/// Maximum number of attempts to change a context while other nodes change it.
 const MAX_CONTEXT_ATTEMPTS: usize = 64;
 
 /// The toolsets of this process. Clones share them.

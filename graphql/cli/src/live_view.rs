@@ -33,7 +33,7 @@ const MAX_FINAL_LINES: usize = 60;
 /// Maximum number of steps of a plan that is drawn without folded layers.
 const MAX_UNFOLDED_STEPS: usize = 20;
 const MAX_NAME_COLUMNS: usize = 40;
-/// The columns that a step's name keeps in the narrowest window.
+/// Minimum number of columns of a step's name, even in the narrowest window.
 const MIN_NAME_COLUMNS: usize = 4;
 const BAR_COLUMNS: usize = 24;
 

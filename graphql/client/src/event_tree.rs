@@ -23,8 +23,8 @@ use crate::{Client, types::Event};
 
 /// Maximum number of executions with a subscription. Other children wait in a queue.
 const MAX_SUBSCRIPTIONS: usize = 64;
-/// A step announces its child before the child exists. Maximum number of polls for the child, and
-/// the delay between them.
+/// Maximum number of polls for a new child, because a step announces its child before the child
+/// exists.
 const CREATION_POLLS: usize = 200;
 const CREATION_POLL_INTERVAL: Duration = Duration::from_millis(50);
 

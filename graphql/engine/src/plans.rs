@@ -46,10 +46,10 @@ use self::{
 use super::{error::EngineError, named_locks::NamedLocks, selection::Selection, tools::Tools};
 use crate::agent;
 
-/// Attempts to find an id for a new request that no other request has.
+/// Maximum number of attempts to find an id for a new request that no other request has.
 const MAX_ID_ATTEMPTS: usize = 8;
-/// Attempts to store a new version of a plan. An attempt fails if another caller stores a version
-/// at the same time.
+/// Maximum number of attempts to store a new version of a plan. An attempt fails if another caller
+/// stores a version at the same time.
 const MAX_VERSION_ATTEMPTS: usize = 64;
 /// Maximum number of bytes of a query that is derived from a draft, or is too long to be stored.
 const MAX_SHORT_QUERY_BYTES: usize = 200;

@@ -56,9 +56,9 @@ pub(crate) struct ExecuteArguments {
     /// finished by then fails. Default: no deadline.
     #[schemars(range(min = 1))]
     pub(crate) deadline_ms: Option<i32>,
-    /// Maximum number of times in a row that a model may replan the execution, from 0 to 16: after
-    /// a failure, or when a `flow.replan` step asks for it. Needs a configured model. Default:
-    /// never after a failure, and up to 4 times for `flow.replan`.
+    /// Maximum number of consecutive replans of the execution by a model, from 0 to 16: after a
+    /// failure, or when a `flow.replan` step asks for it. Needs a configured model. Default: never
+    /// after a failure, and up to 4 times for `flow.replan`.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
     /// Undoes the steps that succeeded if the execution fails or is cancelled, with the calls in
@@ -106,9 +106,9 @@ pub(crate) struct RunArguments {
     /// finished by then fails. Default: no deadline.
     #[schemars(range(min = 1))]
     pub(crate) deadline_ms: Option<i32>,
-    /// Maximum number of times in a row that a model may replan the execution, from 0 to 16: after
-    /// a failure, or when a `flow.replan` step asks for it. Needs a configured model. Default:
-    /// never after a failure, and up to 4 times for `flow.replan`.
+    /// Maximum number of consecutive replans of the execution by a model, from 0 to 16: after a
+    /// failure, or when a `flow.replan` step asks for it. Needs a configured model. Default: never
+    /// after a failure, and up to 4 times for `flow.replan`.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
     /// Undoes the steps that succeeded if the execution fails or is cancelled, with the calls in

@@ -11,7 +11,7 @@ use super::{CallFormat, KnownTool, MissedCall, ToolCall};
 
 /// Namespaces that some models put before a function's name.
 const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
-/// Longer names are not looked up, because no tool can have one.
+/// Maximum bytes of a name that is looked up. No tool can have a longer name.
 const MAX_NAME_BYTES: usize = 256;
 const MAX_MISSED_CALLS: usize = 32;
 

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::suggest::did_you_mean;
 
-/// `{{vars.x}}` depends on every step that sets `x`, so even a short draft can have a very large
-/// number of dependencies.
+/// Maximum number of dependencies of all steps. `{{vars.x}}` depends on every step that sets `x`,
+/// so even a short draft can have very many.
 const MAX_DEPENDENCIES: usize = 16_000_000;
 
 #[derive(Default)]

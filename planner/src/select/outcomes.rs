@@ -13,8 +13,8 @@ use shared::{clock::Timestamp, id::ToolName};
 
 use crate::toolkit::learned::{AGES, ages, drop_least};
 
-/// The least cosine between a query and the first query of its kind. Sentences that differ only in
-/// names reach it with common models; sentences with another purpose do not.
+/// The least cosine between a query and the first query of its kind. With common models, sentences
+/// that differ only in names reach it, and sentences with another purpose do not.
 pub const MIN_SIMILARITY: f64 = 0.75;
 /// The weight of the prior expectation, which is 0.
 const PRIOR_WEIGHT: f64 = 2.0;

@@ -7,7 +7,7 @@
 const PARALLEL_SUMS: usize = 8;
 /// The integer that represents 1.
 const SCALE: f64 = 32_767.0;
-/// Integers come in runs of this length, padded with zeros, so no loop has a remainder.
+/// Length of a run of integers. Runs are padded with zeros, so no loop has a remainder.
 const INTEGER_RUN_LEN: usize = 32;
 
 /// The vector of a query, in both forms.

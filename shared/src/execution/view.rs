@@ -86,7 +86,7 @@ impl Execution {
     }
 
     /// Returns the time at which the latest wait for a time began: a sleep, the delay of a retry, a
-    /// wait for a signal that is limited, or the time that the deadline allows.
+    /// limited wait for a signal, or the time until the deadline.
     pub fn latest_wait_start(&self) -> Option<Timestamp> {
         let starts = self
             .agenda

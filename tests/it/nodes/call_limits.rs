@@ -16,7 +16,7 @@ const PAIRED_CALLS: usize = 40;
 const RATED_CALLS: usize = 60;
 /// Number of allowed calls per second.
 const RATE: usize = 20;
-/// Seconds that a busy machine may need to record a permitted call.
+/// Maximum number of seconds that a busy machine may need to record a permitted call.
 const MAX_LATENESS: f64 = 1.0;
 
 fn call_step(tool: &str, seconds: f64) -> Value {

@@ -27,8 +27,8 @@ use crate::harness::{read_heads, read_log};
 
 /// Time for caches and inboxes to catch up with the logs after the last fault.
 const MAX_CATCH_UP_TIME: Duration = Duration::from_mins(2);
-/// Executions that may append events after the audit read them. Most wait for a person or a timer,
-/// so only a few may do so.
+/// Maximum number of executions that append events after the audit read them. Most executions wait
+/// for a person or a timer.
 const MAX_STILL_RUNNING: u64 = 5;
 
 /// Reasons for which an execution may stay unfinished: an answer, a signal or a time that never

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::harness::api_client::{EventSubscription, RequestFailure, ask, ask_and_hang_up};
 
-/// A client changes to another server after a subscription was silent for this long.
+/// Time without an event of a subscription after which a client changes to another server.
 const MAX_SILENCE: Duration = Duration::from_millis(2_500);
 /// Time for a second subscriber to reach the last event that the first subscriber saw.
 const MAX_LAG: Duration = Duration::from_mins(2);

@@ -22,7 +22,7 @@ use crate::{
     message::parse_message,
 };
 
-/// Attempts in a row to resume a stream, if no event arrives in between.
+/// Maximum number of consecutive attempts to resume a stream without an event between them.
 const MAX_RESUMES: u32 = 20;
 
 type RequestError = (ErrorCode, String);

@@ -10,10 +10,10 @@ use shared::{
 use super::{ReadyTool, ToolSet};
 use crate::LOG_TARGET;
 
-/// Large patterns of one toolset that are compiled to see if they can be enforced. Further patterns
-/// are reported when their tool is called for the first time.
+/// Maximum number of large patterns of one toolset that are compiled to see if they can be
+/// enforced. Further patterns are reported when their tool is called for the first time.
 const MAX_TRIED_PATTERNS: usize = 64;
-/// Characters of a pattern that a message shows.
+/// Maximum number of characters of a pattern that a message shows.
 const MAX_SHOWN_CHARS: usize = 60;
 
 impl ToolSet {

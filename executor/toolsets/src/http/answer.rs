@@ -9,7 +9,7 @@ use shared::{
     tool::{Effect, ErrorCode, ToolError},
 };
 
-/// Bytes at the end of an error's body that a message shows.
+/// Maximum bytes at the end of an error's body that a message shows.
 const MAX_SHOWN_BODY_BYTES: usize = 2 << 10;
 
 /// Returns the output of a successful response, or the error of a failed one.

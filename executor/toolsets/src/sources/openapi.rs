@@ -32,7 +32,7 @@ use self::{document::Document, operation::operations, security::Credential, tool
 use super::offer::{OfferSource, include_filter};
 use crate::http::Caller;
 
-/// Bytes of a document. The largest published documents have a third of it.
+/// Maximum bytes of a document. The largest published documents have a third of this size.
 const MAX_DOCUMENT_BYTES: usize = 32 << 20;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]

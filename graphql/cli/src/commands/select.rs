@@ -25,7 +25,7 @@ use crate::{
 };
 
 const MAX_TOOLS: i32 = 5;
-/// The ranks that the measurement of quality examines.
+/// The lowest rank that the measurement of quality examines.
 const MAX_RANK: i32 = 100;
 const MAX_WRONG_NAMES: usize = 5;
 

@@ -14,9 +14,10 @@ use super::{ConfigError, calls};
 
 const TOKEN_KEYS: [&str; 5] = ["name", "token_env", "role", "tools", "limits"];
 const LIMIT_KEYS: [&str; 2] = ["calls", "per_tool"];
-/// The number of tokens is limited because each request is compared with each token.
+/// Maximum number of tokens. It is limited because each request is compared with each token.
 const MAX_TOKENS: usize = 1_000;
-/// The number of patterns of a token is limited because each call is matched with each pattern.
+/// Maximum number of patterns of a token. It is limited because each call is matched with each
+/// pattern.
 const MAX_PATTERNS: usize = 1_000;
 /// Maximum number of environment variables that added toolsets may use.
 const MAX_SECRETS: usize = 1_000;

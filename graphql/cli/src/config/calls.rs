@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use shared::store::Rate;
 
 const RULE_KEYS: [&str; 5] = ["tool", "toolset", "key", "concurrency", "rate"];
-/// Each call is matched with each rule, so the number is limited.
+/// Maximum number of rules. It is limited because each call is matched with each rule.
 const MAX_RULES: usize = 1_000;
 
 pub(super) fn read(value: &Value) -> Result<CallLimits, String> {

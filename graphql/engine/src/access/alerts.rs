@@ -14,7 +14,7 @@ use std::{
 const ALARMING_BAD_TOKENS: u32 = 5;
 /// Time after which the count of a peer starts again.
 const ATTEMPT_WINDOW: Duration = Duration::from_mins(1);
-/// The log has at most one line for each kind and caller in this time.
+/// Time during which the log has at most one line for each kind and caller.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum number of peers, and of callers for each kind, that are remembered. The limit bounds
 /// memory only.

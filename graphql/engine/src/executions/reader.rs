@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use crate::error::EngineError;
 
 const PAGE_SIZE: usize = 64;
-/// The newest executions of a plan that are searched for retries.
+/// Maximum number of the newest executions of a plan that are searched for retries.
 const MAX_RETRIES: usize = 1_000;
 const MAX_CACHED_RETRIES: usize = 50_000;
 

@@ -40,12 +40,12 @@ const LEARN_INTERVAL: Duration = Duration::from_secs(30);
 /// once.
 const MAX_HEADS_PER_ROUND: usize = 2_000;
 const PAGE_SIZE: usize = 200;
-/// A log with more events is not read, because it repeats the same lesson.
+/// Maximum number of events of a log that is read. A longer log repeats the same lesson.
 const MAX_LOG_EVENTS: u64 = 5_000;
 /// Minimum age of executions that are read, because slower nodes may still write younger
 /// executions.
 const SETTLE_TIME: TimeDelta = TimeDelta::seconds(5);
-/// An execution that ran longer than this is not found when its query is read again.
+/// Maximum duration of an execution that is found again when its query is read again.
 const MAX_DURATION: TimeDelta = TimeDelta::days(1);
 
 /// Maximum number of queries of one round, because a model embeds each of them. The newest queries

@@ -8,7 +8,8 @@ use axum::{
 };
 use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
 
-/// A control frame has at most 125 bytes, and the close code takes two of them.
+/// Maximum bytes of a reason. A control frame has at most 125 bytes, and the close code takes two
+/// of them.
 const MAX_REASON_BYTES: usize = 123;
 
 /// Timeout for the client's answer to a close.

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use crate::select::words;
 
-/// Objects inside objects whose fields are outputs.
+/// Maximum nesting of objects whose fields are outputs.
 const LEVELS: usize = 3;
-/// References of a schema that are followed.
+/// Maximum number of references of a schema that are followed.
 const MAX_REFERENCES: usize = 8;
 /// Minimum number of words, besides those that every schema uses, that make a description a type.
 const MIN_TELLING_WORDS: usize = 2;

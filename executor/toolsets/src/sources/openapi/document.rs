@@ -4,7 +4,7 @@ use http_client::Reach;
 use reqwest::Url;
 use serde_json::Value;
 
-/// References that may follow each other. A longer chain is a cycle.
+/// Maximum number of references that may follow each other. A longer chain is a cycle.
 const MAX_REFERENCES: usize = 32;
 const MAX_NODES: usize = 4_000_000;
 
