@@ -128,7 +128,7 @@ pub fn create_execution(
 ) -> (Execution, RecordedEvent) {
     let about = plan.info();
     create_execution_from(id, plan, Created::new(about.id, about.request, options), now)
-        .expect("an execution that takes nothing over can begin")
+        .expect("an execution without calls of earlier executions can start")
 }
 
 /// Creates an execution from its first event, for example that of a child or a retry.

@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let share = |of: [u32; 3]| of.map(|count| f64::from(count) / f64::from(hits.all.max(1)));
-    #[expect(clippy::print_stdout, reason = "this is what it is for")]
+    #[expect(clippy::print_stdout, reason = "an example prints")]
     {
         println!("{} transitions; hit@1, @3, @5", hits.all);
         println!("learned    {:.3?}", share(hits.learned));

@@ -454,8 +454,12 @@ mod tests {
             names.join(" ")
         };
         assert_eq!(kept(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &[])]), "a c");
-        assert_eq!(kept(&[("c", &[]), ("e", &["c"]), ("a", &[])]), "c a", "in its own order");
-        assert_eq!(kept(&[("a", &[]), ("c", &["a"])]), "a", "it depends on something now");
+        assert_eq!(
+            kept(&[("c", &[]), ("e", &["c"]), ("a", &[])]),
+            "c a",
+            "the new plan's order counts"
+        );
+        assert_eq!(kept(&[("a", &[]), ("c", &["a"])]), "a", "`c` has a new dependency");
         assert_eq!(kept(&[("x", &[]), ("a", &["x"]), ("c", &["a"])]), "");
         let mut steps = unchecked_steps(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &[])]);
         steps[0].parameters = Arc::new(json!({ "text": "other" }));

@@ -109,7 +109,7 @@ fn micros_since_boot() -> i64 {
 pub struct WallClock;
 
 impl Clock for WallClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the machine")]
+    #[expect(clippy::disallowed_methods, reason = "only this function reads the machine's clock")]
     fn now(&self) -> Timestamp {
         let now = Utc::now();
         now.duration_trunc(TimeDelta::microseconds(1)).unwrap_or(now)

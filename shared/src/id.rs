@@ -30,7 +30,7 @@ struct IdStamp {
 impl IdStamp {
     fn draw(now: Timestamp) -> Self {
         let random = nanoid::nanoid!(RANDOM_LEN, &ALPHABET);
-        let random = random.as_bytes().try_into().expect("nanoid draws as many as asked");
+        let random = random.as_bytes().try_into().expect("nanoid draws the requested number");
         Self { seconds: u64::try_from(now.timestamp()).unwrap_or(0), random }
     }
 

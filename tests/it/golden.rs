@@ -44,7 +44,7 @@ struct Inputs {
 }
 
 async fn simulated_work(args: Inputs, cx: ToolContext) -> Result<Value, ToolError> {
-    let call = cx.call.expect("steps call it");
+    let call = cx.call.expect("only steps call the tool");
     time::sleep(Duration::from_millis(20)).await;
     if call.attempt.get() <= args.fails {
         return Err(ToolError::failed("not yet"));

@@ -237,7 +237,11 @@ mod tests {
         assert_eq!(places, ["/$content/1/data"]);
         for plain in [json!([1]), json!("x"), json!({ "$content": 1 })] {
             let (value, places) = read(plain.clone(), json!([image(&large), text("x")]));
-            assert_eq!((value, places), (plain, Vec::new()), "plans find it where it always is");
+            assert_eq!(
+                (value, places),
+                (plain, Vec::new()),
+                "the structured content keeps its place for plans"
+            );
         }
     }
 

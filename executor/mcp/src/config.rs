@@ -166,7 +166,7 @@ mod tests {
         let mut server: McpServer = serde_json::from_value(settings).unwrap();
         server.resolve_roots(Path::new("/etc"));
         assert_eq!(server.roots(), [Path::new("/etc/./a"), Path::new("/b")]);
-        let McpServer::Http(http) = server else { panic!("it has an address") };
+        let McpServer::Http(http) = server else { panic!("the URL has an address") };
         assert_eq!(http.url.0.as_str(), "https://example.com/mcp");
         assert_eq!(http.headers.len(), 1);
         assert_eq!(http.transport, Some(Transport::Sse));

@@ -134,7 +134,7 @@ impl Driver {
             && *seq <= durable
             && !self.is_lease_doubtful()
         {
-            match self.held_starts.pop_front().expect("there is a first").1 {
+            match self.held_starts.pop_front().expect("the queue is not empty").1 {
                 HeldStart::Call(call) => self.launch_call(*call, None),
                 HeldStart::Child(task) => self.watch_child(task),
             }

@@ -228,7 +228,11 @@ impl Story {
             let again = decide(&mut self.execution, input.clone(), moment);
             assert_eq!(again, [], "a decision is made once");
         }
-        assert_eq!(decide(&mut self.execution, Input::Woken, moment), [], "nothing is left over");
+        assert_eq!(
+            decide(&mut self.execution, Input::Woken, moment),
+            [],
+            "no further event is due"
+        );
         self
     }
 
@@ -425,7 +429,7 @@ impl Story {
         assert_eq!(total, successful + failed + skipped + cancelled);
         let (events, now) = (self.log.len(), self.now);
         self.claim().cancel().send_command(Command::Pause).signal("go", json!(1)).wake_at(1 << 40);
-        assert_eq!(self.log.len(), events, "nothing follows the end");
+        assert_eq!(self.log.len(), events, "no event follows the end");
         assert_eq!(self.next_wake_ms(), None);
         self.now = now;
         tally

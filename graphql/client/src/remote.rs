@@ -361,7 +361,7 @@ mod tests {
                     advance_time(MAX_SILENCE).await;
                     tokio::task::yield_now().await;
                     turns += 1;
-                    assert!(turns < 100_000, "it waits for ever");
+                    assert!(turns < 100_000, "the client waits forever");
                 }
                 let events = asking.await.unwrap();
                 let lost = events.last().unwrap().as_ref().unwrap_err();

@@ -25,7 +25,7 @@ use super::error::{ApiError, ApiResult, limit_exceeded};
 /// Maximum number of objects of one list that are loaded at the same time.
 const MAX_PARALLEL_LOADS: usize = 16;
 
-#[expect(clippy::disallowed_types, reason = "the loader's trait returns one")]
+#[expect(clippy::disallowed_types, reason = "the loader's trait returns a `HashMap`")]
 type LoadedById<K, V> = std::collections::HashMap<K, V>;
 
 /// Loaders of one operation, so that it loads each object once.

@@ -267,7 +267,7 @@ fn describe_subject(event: &Event) -> String {
     format!("{undo}`{step}{item}`")
 }
 
-#[expect(clippy::too_many_lines, reason = "it has a sentence for each event")]
+#[expect(clippy::too_many_lines, reason = "the function has a sentence for each event")]
 fn describe_event(event: &Event) -> String {
     let step = describe_subject(event);
     match event {

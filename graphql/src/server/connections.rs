@@ -421,7 +421,9 @@ mod tests {
         assert!(!connections.has_room());
         let room = connections.ended.notified();
         answer_request(&all[3]);
-        tokio::time::timeout(Duration::from_secs(1), room).await.expect("it is told");
+        tokio::time::timeout(Duration::from_secs(1), room)
+            .await
+            .expect("the waiting task is notified");
         assert!(connections.has_room());
     }
 
@@ -481,9 +483,9 @@ mod tests {
         answer_request(&all[1]);
         tokio::time::advance(BURST_TIME).await;
         all.push(connections.accept(peer_address(1)).unwrap());
-        assert_eq!(closed_positions(&all), [0], "one that has asked something may idle");
+        assert_eq!(closed_positions(&all), [0], "a connection that sent a request may be idle");
         all.push(connections.accept(peer_address(2)).unwrap());
-        assert_eq!(closed_positions(&all), [0], "others have nothing to do with it");
+        assert_eq!(closed_positions(&all), [0], "connections of other peers are not affected");
     }
 
     #[test]

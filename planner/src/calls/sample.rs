@@ -189,7 +189,10 @@ fn sample_number(schema: &Map<String, Value>, is_whole: bool) -> Value {
         _ if is_whole => number = number.ceil(),
         _ => (),
     }
-    #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough to be exact")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the number is whole and small enough to be exact"
+    )]
     if number.fract() == 0.0 && number.abs() < 9e15 {
         return json!(number as i64);
     }

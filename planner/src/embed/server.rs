@@ -329,7 +329,11 @@ mod tests {
         assert_eq!(count_batch_texts(&["a"; MAX_BATCH_TEXTS + 1]), MAX_BATCH_TEXTS);
         let half = "x".repeat(MAX_BATCH_BYTES / 2);
         assert_eq!(count_batch_texts(&[&half, &half, "a"]), 2);
-        assert_eq!(count_batch_texts(&[&format!("{half}{half}!"), "a"]), 1, "one at least");
+        assert_eq!(
+            count_batch_texts(&[&format!("{half}{half}!"), "a"]),
+            1,
+            "a batch has at least one text"
+        );
     }
 
     #[test]

@@ -122,7 +122,7 @@ struct TransformerModule {
 #[expect(
     clippy::struct_excessive_bools,
     clippy::struct_field_names,
-    reason = "they are in the file"
+    reason = "the fields are those of the file"
 )]
 struct PoolingModule {
     pooling_mode: Option<String>,

@@ -226,12 +226,19 @@ mod tests {
         assert!(pull(&offer, models.path(), &mut |_| ()).await.unwrap());
         let (downloaded, path) = find_downloaded(models.path()).unwrap();
         assert_eq!((downloaded.url, fs::read(path).unwrap()), (url.clone(), TEST_MODEL.to_vec()));
-        assert!(!pull(&offer, models.path(), &mut |_| ()).await.unwrap(), "it is there already");
+        assert!(
+            !pull(&offer, models.path(), &mut |_| ()).await.unwrap(),
+            "the model is already downloaded"
+        );
 
         let other = find_offer("", Some(&url), Some(OTHER_SHA256)).await.unwrap();
         let err = pull(&other, models.path(), &mut |_| ()).await.unwrap_err();
         assert!(err.to_string().contains("has the checksum"), "{err}");
-        assert_eq!(find_downloaded(models.path()).unwrap().0.sha256, offer.sha256, "the old one");
+        assert_eq!(
+            find_downloaded(models.path()).unwrap().0.sha256,
+            offer.sha256,
+            "the old model stays"
+        );
     }
 
     #[tokio::test]

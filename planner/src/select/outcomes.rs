@@ -190,7 +190,7 @@ mod tests {
         assert!((find_verdict(&outcomes, 0, "s.good", at) - 0.75).abs() < 1e-12);
         assert!((find_verdict(&outcomes, 0, "s.bad", at) + 0.75).abs() < 1e-12);
         let once = find_verdict(&outcomes, 1, "s.bad", at);
-        assert!((once - 1.0 / 3.0).abs() < 1e-12, "one time says little: {once}");
+        assert!((once - 1.0 / 3.0).abs() < 1e-12, "one outcome has little influence: {once}");
         assert_eq!(outcomes.list_verdicts(2, at).count(), 0);
         let kept = serde_json::to_value(&outcomes).unwrap();
         assert_eq!(serde_json::from_value::<Outcomes>(kept).unwrap(), outcomes);
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(outcomes.queries().collect::<Vec<_>>(), ["b"]);
         let before = r#"{ "since": null, "kinds": [{ "query": "q", "tools": {} }] }"#;
         let mut kept: Outcomes = serde_json::from_str(before).unwrap();
-        assert_eq!(kept.forget(at), 1, "nobody knows how old it is");
+        assert_eq!(kept.forget(at), 1, "the age is unknown");
     }
 
     #[test]
@@ -222,13 +222,16 @@ mod tests {
         at += HALF_LIFE;
         assert!((find_verdict(&outcomes, 0, "s.t", at) - 1.0 / 3.0).abs() < 1e-12);
         outcomes.learn(Some(0), "q", &[(parse_tool("s.t"), false)], at);
-        assert!(find_verdict(&outcomes, 0, "s.t", at).abs() < 1e-12, "once each, as of now");
+        assert!(
+            find_verdict(&outcomes, 0, "s.t", at).abs() < 1e-12,
+            "one success and one failure cancel out"
+        );
         for _ in 0..80 {
             at += HALF_LIFE;
             outcomes.learn(Some(0), "q", &[(parse_tool("s.t"), false)], at);
         }
         let verdict = find_verdict(&outcomes, 0, "s.t", at);
-        assert!((verdict + 0.5).abs() < 1e-6, "as many as in two half-lives: {verdict}");
+        assert!((verdict + 0.5).abs() < 1e-6, "the weights sum up to two half-lives: {verdict}");
     }
 
     #[test]

@@ -168,7 +168,7 @@ fn table(outputs: Option<&Arc<Value>>) -> String {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "it is a table")]
+#[expect(clippy::too_many_lines, reason = "the function is a table")]
 fn each_step_state_applies_each_event_as_in_the_table() {
     let list = Arc::new(json!([]));
     expect![[r"

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{terminal_output::run_on_terminal_with_input, workspace::Workspace};
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a text"))
 }
 
 async fn count_executions(workspace: &Workspace) -> usize {

@@ -71,7 +71,7 @@ fn printed_status(loaded: &CommandOutput, name: &str) -> String {
 }
 
 fn tool_names(found: &Value) -> Vec<&str> {
-    let matches = found.as_array().unwrap_or_else(|| panic!("{found} is no list")).iter();
+    let matches = found.as_array().unwrap_or_else(|| panic!("{found} is not a list")).iter();
     matches.map(|found| found["tool"]["name"].as_str().unwrap()).collect()
 }
 

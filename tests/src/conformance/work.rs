@@ -95,7 +95,11 @@ pub async fn due_executions_are_listed_by_priority_and_time(pair: StorePair) {
     assert_eq!(find_due(&pair, at(10), 100).await, ordered);
     assert_eq!(find_due(&pair, at(10), 4).await[..3], ordered[..3]);
     assert_eq!(find_due(&pair, at(10), 0).await, []);
-    assert_eq!(find_due(&pair, at(9), 1).await, ordered[..1], "due at this moment");
+    assert_eq!(
+        find_due(&pair, at(9), 1).await,
+        ordered[..1],
+        "an execution that is due now is listed"
+    );
     assert_eq!(find_due(&pair, at(-1), 100).await, []);
 }
 

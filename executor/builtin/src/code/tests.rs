@@ -197,7 +197,7 @@ async fn write_file_replaces_the_whole_file() {
     assert_eq!(project.read_text("deep/er/b.txt"), "ü");
     assert!(!project.path("dir/new").exists());
     let names = fs::read_dir(project.path("")).unwrap().count();
-    assert_eq!(names, 3, "nothing temporary stays behind");
+    assert_eq!(names, 3, "no temporary file is left");
 }
 
 #[tokio::test]

@@ -256,7 +256,10 @@ async fn a_search_shows_ten_matches_and_their_total() {
         let found = memory_tools.call("search_memory", json!({ "query": "EVEN" })).await;
         let lines: Vec<&str> = found.lines().collect();
         assert_eq!(lines[0], "Found 41 memories matching 'EVEN' in project, the first 10:");
-        assert_eq!(lines[1], "- the even ones", "a key says more than a text");
+        assert_eq!(
+            lines[1], "- the even ones",
+            "a match in a key counts more than a match in a text"
+        );
         assert_eq!((lines.len(), lines[10]), (11, "- n16: even"));
         let ten = memory_tools.call("search_memory", json!({ "query": "n1" })).await;
         assert!(ten.starts_with("Found 10 memories matching 'n1' in project:\n"), "{ten}");

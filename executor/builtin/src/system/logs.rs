@@ -235,9 +235,13 @@ mod tests {
         assert_eq!(
             reportable_len(&read("one\nshort-1\nshort-2 two"), &redaction),
             4,
-            "it lies across a line's end"
+            "the secret crosses the end of a line"
         );
-        assert_eq!(reportable_len(b"one\nshort-1\n", &redaction), 0, "the rest of it may follow");
+        assert_eq!(
+            reportable_len(b"one\nshort-1\n", &redaction),
+            0,
+            "the rest of the secret may follow"
+        );
     }
 
     #[test]

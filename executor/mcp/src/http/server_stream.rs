@@ -125,7 +125,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         connection.stream_tried.notified().await;
-        assert!(stream_task.try_join_next().is_none(), "it goes on");
+        assert!(stream_task.try_join_next().is_none(), "the stream task is still running");
     }
 
     #[tokio::test]
@@ -148,6 +148,8 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        timeout(Duration::from_mins(1), again).await.expect("it listens again by itself");
+        timeout(Duration::from_mins(1), again)
+            .await
+            .expect("the client opens the stream again by itself");
     }
 }

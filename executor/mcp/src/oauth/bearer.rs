@@ -327,7 +327,7 @@ mod tests {
         let record = servers.store().read().unwrap().unwrap();
         assert!(record.client.is_none() && record.granted.is_none());
         assert_eq!(call(&servers, &bearer).await, Err(needs_login_error()));
-        assert_eq!(servers.count_requests("POST /token"), 1, "nobody asks again");
+        assert_eq!(servers.count_requests("POST /token"), 1, "no second token is requested");
     }
 
     #[tokio::test]

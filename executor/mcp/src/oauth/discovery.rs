@@ -299,7 +299,7 @@ mod tests {
         );
         assert!(
             matches!(web.take_error(), Some(TokenError::Unreachable(_))),
-            "it may answer later"
+            "the server may answer later"
         );
     }
 

@@ -527,12 +527,16 @@ mod tests {
         assert_eq!(client_id_of(&login), "client-0");
         login.finish(&format!("{REDIRECT_URL}?code=code-0&state={}", login.state)).await.unwrap();
         let client = || servers.store().read().unwrap().unwrap().client.map(|client| client.id);
-        assert_eq!(client().as_deref(), Some("client-0"), "it has served, and stays");
+        assert_eq!(client().as_deref(), Some("client-0"), "a client that worked is kept");
         servers.store_expired_login(None);
         start_login(&servers).await;
         assert_eq!(client(), None);
         let login = start_login(&servers).await;
-        assert_ne!(client_id_of(&login), "client-0", "the server may not know it any more");
+        assert_ne!(
+            client_id_of(&login),
+            "client-0",
+            "the server may have forgotten the old client"
+        );
         assert_eq!(servers.count_requests("POST /register"), 1);
         // A refresh token needs the client that it was issued to.
         servers.store_expired_login(Some("refresh-0"));

@@ -221,7 +221,10 @@ mod tests {
         for (network, sockets) in [(false, false), (false, true), (true, false), (true, true)] {
             let confinement = Confinement { network, sockets, ..Confinement::default() };
             let rules = build_rules(&confinement).unwrap();
-            assert!(rules[&libc::SYS_io_uring_setup].is_empty(), "it is always refused");
+            assert!(
+                rules[&libc::SYS_io_uring_setup].is_empty(),
+                "a call without conditions is always refused"
+            );
             assert_eq!(rules[&libc::SYS_socket].is_empty(), !network && !sockets);
             if is_supported() {
                 let filters = |has_mount_namespace| {
@@ -330,6 +333,6 @@ mod tests {
             String::from_utf8(run_filtered(has_mount_namespace, run).stdout).unwrap()
         };
         assert_eq!(set(false), format!("{}\n", libc::EOPNOTSUPP));
-        assert!(["", "95\n"].contains(&&*set(true)), "the file system may have none");
+        assert!(["", "95\n"].contains(&&*set(true)), "the file system may have no attributes");
     }
 }

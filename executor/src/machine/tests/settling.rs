@@ -209,7 +209,7 @@ fn a_key_stays_open_until_its_call_succeeds_or_is_settled() {
     assert_eq!(open(&refused), ["k"]);
     let mut unknown = retry_story(steps(), json!(null), change);
     unknown.succeed("a").end_step("pay", Err(timeout_error()));
-    assert_eq!(open(&unknown), ["k"], "both attempts are one call");
+    assert_eq!(open(&unknown), ["k"], "both attempts are the same call");
     let mut done = retry_story(steps(), json!(null), change);
     done.succeed("a").succeed("pay");
     assert!(open(&done).is_empty());

@@ -271,7 +271,10 @@ mod tests {
         for kind in ["code_tools", "file_tools", "system_tools"] {
             let err = tools(json!({ "builtin": kind })).unwrap_err();
             assert!(err.contains("the system folder"), "{err}");
-            assert!(tools(json!({ "builtin": kind, "root": "." })).is_ok(), "{kind}: it is meant");
+            assert!(
+                tools(json!({ "builtin": kind, "root": "." })).is_ok(),
+                "{kind}: an explicit root is accepted"
+            );
         }
         assert!(tools(json!({ "builtin": "web_tools" })).is_ok());
     }
@@ -312,7 +315,7 @@ mod tests {
         let files =
             json!([{ "name": "files", "source": { "builtin": "file_tools", "root": "/" } }]);
         let toolbox = toolbox(files);
-        assert_eq!(toolbox.sets().len(), BuiltinKind::ALL.len(), "it stands for `file_tools`");
+        assert_eq!(toolbox.sets().len(), BuiltinKind::ALL.len(), "the set replaces `file_tools`");
         let acting: Vec<_> = toolbox.sets().iter().map(|set| set.acts_on_this_machine).collect();
         assert_eq!(acting, [true, true, true, false, false], "the name of the set does not matter");
         let description = &toolbox.sets()[0].description;
@@ -359,7 +362,7 @@ mod tests {
             "name": "files", "source": { "builtin": "file_tools", "root": "/there/is/none" },
         }]);
         let SetStatus::Failed { error } = toolbox(files).sets().remove(0).status else {
-            panic!("it is not ready")
+            panic!("the set has not failed")
         };
         assert!(error.contains("/there/is/none"), "{error}");
     }

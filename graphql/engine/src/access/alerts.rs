@@ -144,7 +144,10 @@ mod tests {
             alerts.should_log(AlertKind::BadTokens, &n.to_string(), now);
             alerts.count_attempt(IpAddr::from(n.to_be_bytes()), now);
         }
-        assert!(alerts.should_log(AlertKind::Limit, "late", now), "another kind is still heard");
+        assert!(
+            alerts.should_log(AlertKind::Limit, "late", now),
+            "an alert of another kind is still logged"
+        );
         let callers = alerts.callers.lock().unwrap();
         assert!(
             callers.last_logged_at.iter().all(|last_logged_at| last_logged_at.len() <= MAX_CALLERS)

@@ -325,6 +325,9 @@ mod tests {
         let large = event(limits::ANSWER_BYTES / 4);
         let spent = (0..1_000_000).take_while(|_| budget.spend_event(&large)).count();
         assert_eq!(spent, 4);
-        assert!(EventBudget::new(1).spend_event(&event(limits::ANSWER_BYTES * 2)), "one at least");
+        assert!(
+            EventBudget::new(1).spend_event(&event(limits::ANSWER_BYTES * 2)),
+            "the budget allows at least one event"
+        );
     }
 }

@@ -118,7 +118,7 @@ mod tests {
         let cut = Closing::duplicate(&"é".repeat(500)).reason;
         assert_eq!(cut.len(), 123);
         let cut = Closing::duplicate(&format!("x{}", "é".repeat(500))).reason;
-        assert_eq!(cut.len(), 122, "never in the middle of a character");
+        assert_eq!(cut.len(), 122, "the cut is never inside a character");
         assert!(cut.ends_with('é'));
     }
 }

@@ -179,7 +179,7 @@ mod tests {
         let noon = "Wed, 21 Oct 2026 12:00:00 GMT";
         assert_eq!(wait("Wed, 21 Oct 2026 12:00:07 GMT", noon), Some(Duration::from_secs(7)));
         assert_eq!(wait(noon, noon), Some(Duration::ZERO));
-        assert_eq!(wait("Wed, 21 Oct 2026 11:59:59 GMT", noon), None, "it has passed");
+        assert_eq!(wait("Wed, 21 Oct 2026 11:59:59 GMT", noon), None, "the time has passed");
         assert_eq!(wait("later", noon), None);
     }
 

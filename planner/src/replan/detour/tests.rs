@@ -111,7 +111,7 @@ fn another_tool_takes_the_place_of_one_that_failed() {
     assert!(found.warnings.is_empty());
     let send = &found.draft.tools[2];
     assert_eq!(send.depends_on, Some(json!(["read_email"])));
-    assert_eq!(found.draft.tools[0].id.as_deref(), Some("order"), "it is reused");
+    assert_eq!(found.draft.tools[0].id.as_deref(), Some("order"), "the step is reused");
 }
 
 #[test]

@@ -161,7 +161,7 @@ async fn replans_without_a_model_are_used_up() {
     let shop = Shop::open(&[("get_order", gone()), ("find_order", gone())]).await;
     let last = shop.run(READ, 3).await;
     assert_eq!(last.state(), ExecutionState::Failed);
-    assert_eq!(shop.calls(), ["get_order", "find_order"], "none is called twice");
+    assert_eq!(shop.calls(), ["get_order", "find_order"], "no tool is called twice");
     shop.faber.close().await;
 }
 
