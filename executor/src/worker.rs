@@ -381,7 +381,7 @@ async fn renew_lease(context: &WorkerContext) {
     }
     let asked = Instant::now();
     if let Ok(time) = context.store.shared_time().await {
-        // Compares with the middle of the request, because the store read its time about then.
+        // Compares with the middle of the request, because the store read its time near the middle.
         let since = TimeDelta::from_std(asked.elapsed() / 2).unwrap_or_default();
         context.clock.approach(time + since);
     }

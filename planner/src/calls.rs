@@ -47,7 +47,7 @@ pub struct MissedCall {
     pub why: MissReason,
 }
 
-/// The reason why a text that looks like a call cannot be called.
+/// The reason why a text that looks like a call is not a valid call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissReason {
     Unknown,
@@ -150,7 +150,8 @@ pub fn read_tool_calls(
     Ok(Calls { calls, missed: reading.into_missed() })
 }
 
-/// Drops loose calls that only announce an explicit call of the same tool with the same arguments.
+/// Drops calls in prose that only announce an explicit call of the same tool with the same
+/// arguments.
 fn drop_announcements(calls: Vec<ToolCall>) -> Vec<ToolCall> {
     let is_announced = |loose: &ToolCall| {
         calls.iter().any(|call| {

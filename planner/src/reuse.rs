@@ -395,7 +395,7 @@ mod tests {
         }
     }
 
-    /// A step that failed and was ignored may return something in the retry, so its dependents run
+    /// A step whose failure was ignored may return an output in the retry, so its dependents run
     /// again.
     #[test]
     fn dependents_of_a_step_that_runs_again_run_again() {

@@ -62,8 +62,8 @@ pub const REPLANS: u32 = 16;
 /// Number of consecutive automatic replans if the plan asks for replans and the caller set no
 /// number.
 pub const DEFAULT_REPLANS: u32 = 4;
-/// Maximum number of attempts to replan one execution. Only attempts that stop without a known
-/// result count, such as after a crash.
+/// Maximum number of attempts to replan one execution. Only attempts without a known result count,
+/// for example after a crash.
 pub const REPLAN_ATTEMPTS: usize = 5;
 pub const STEP_TIMEOUT: Duration = Duration::from_mins(5);
 pub const CANCEL_GRACE: Duration = Duration::from_secs(5);

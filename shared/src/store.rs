@@ -51,8 +51,8 @@ pub mod backend {
 
     use super::ExecutionHead;
 
-    /// Returns the number of places in a list of due executions that are reserved for the longest
-    /// due.
+    /// Returns the number of places in a list of due executions that are reserved for executions
+    /// that have been due the longest.
     pub fn aged_places(most: usize) -> usize {
         if most < 2 { 0 } else { (most / 8).max(1) }
     }
@@ -110,8 +110,8 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors {
     /// Removes finished data that is older than `before`, at most `most` of each kind.
     ///
     /// It removes finished executions first: log, head, inbox and idempotency key. A child stays as
-    /// long as its parent runs. When none is left, it removes plans without references. Then it
-    /// removes requests without plans and executions, with their transcripts.
+    /// long as its parent runs. When no such execution is left, it removes plans without
+    /// references. Then it removes requests without plans and executions, with their transcripts.
     ///
     /// A concurrent reader finds the data or does not. `before` should be at least a minute in the
     /// past, so that a frozen worker has lost its lease.

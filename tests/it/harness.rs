@@ -25,7 +25,8 @@ use tokio::{
     time::{Instant, interval, timeout},
 };
 
-/// Limit for a start and for an end, because the machine has two cores and other work.
+/// Time limit for the start and for the end of a process. It is long because the machine has two
+/// cores and other work.
 pub(crate) const MAX_START: Duration = Duration::from_mins(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 

@@ -122,7 +122,7 @@ fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
 fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
     let id = match parse_lenient::<Value>(text) {
         Ok(Value::Array(batch)) => {
-            // Some servers send the answer inside a list. An older version of MCP allowed that.
+            // Some servers send the answer inside a list, which an older version of MCP allowed.
             let mut answers = batch.iter().filter(|message| answered_id(message).is_some());
             let answer = answers.next().filter(|_| answers.next().is_none())?;
             return parse_message(answer.to_string().as_bytes());
@@ -197,7 +197,8 @@ fn remove_quoted_parts(err: &str) -> String {
 }
 
 /// Returns an error for the call whose answer is too long. `line` has both ends of the answer, and
-/// one contains the id. A text inside the answer cannot imitate it, because its quotes are escaped.
+/// one contains the id. A text inside the answer cannot imitate the id, because quotes in a text
+/// are escaped.
 pub(super) fn too_long_error(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     let (head, tail) = line.split_at(KEPT_END_BYTES.min(line.len()));
     let id = find_id(head, MessageEnd::Head).or_else(|| find_id(tail, MessageEnd::Tail))?;

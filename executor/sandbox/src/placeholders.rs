@@ -161,7 +161,7 @@ fn create_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
 fn create_placeholder(path: &Path, kind: Kind) -> io::Result<File> {
     let file = match kind {
         Kind::Folder => {
-            // Gives access to Faber's user only, as for the store.
+            // Gives access only to Faber's user, as for the store.
             DirBuilder::new().mode(0o700).create(path)?;
             File::open(path)?
         }

@@ -464,7 +464,7 @@ mod server {
             &expect!["tool.timeout: took longer than its timeout of 3.05s and was ended"],
         );
         let reports = story.lines().count() - 1;
-        // Checks no exact number, because a busy machine may cut the call off later.
+        // Checks no exact number, because on a busy machine the call may end later.
         let last = story.lines().last().unwrap();
         let ms: usize = last.split(' ').next().unwrap().parse().unwrap();
         assert!((1..=ms / 100 + 1).contains(&reports), "{story}");

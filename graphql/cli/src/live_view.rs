@@ -251,7 +251,7 @@ impl Drawing {
         lines
     }
 
-    /// Draws a long plan: layers that share a state are one line.
+    /// Draws a long plan. A layer whose steps share a state is one line.
     fn draw_layers(&self, frame: Frame) -> Vec<Line> {
         let mut lines = Vec::new();
         let mut layers = self.layers.iter().enumerate().peekable();

@@ -170,7 +170,7 @@ fn convert_error(error: &ServerError) -> Failure {
 
 fn make_failure(message: &str, extensions: Option<&Map<String, Value>>) -> Failure {
     let code = extensions.and_then(|fields| fields.get("code")).and_then(Value::as_str);
-    // An operation that does not fit the schema has no code of Faber's.
+    // The error of an operation that does not fit the schema has no code from Faber.
     let mut failure = Failure::new(code.unwrap_or("INVALID_ARGUMENT"), message);
     for (key, value) in extensions.into_iter().flatten().filter(|(key, _)| *key != "code") {
         failure.more.insert(key.clone(), value.clone());

@@ -59,10 +59,10 @@ pub struct Executions {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Order {
-    /// The options of the execution. `compensate_on_failure` is decided by the start.
+    /// The options of the execution. The start decides `compensate_on_failure`.
     pub options: ExecutionOptions,
     /// Set to undo successful steps if the execution does not succeed, or to undo nothing. `None`
-    /// compensates if a step of the plan has `compensate`, unless replans are asked for.
+    /// compensates if a step of the plan has `compensate`, unless replans are requested.
     pub compensates: Option<bool>,
     /// The idempotency key. The same key gives the same execution.
     pub idempotency_key: Option<String>,

@@ -1,6 +1,6 @@
 //! JSON-RPC messages as lines over standard input and output.
 //!
-//! rmcp's own transport ignores an unreadable line, and its sender waits for ever. This transport
+//! rmcp's own transport ignores an unreadable line, and its sender waits forever. This transport
 //! answers with an error.
 
 use std::io;

@@ -1,5 +1,4 @@
-//! Typed backward chaining: tools that read, one feeding the next, from known values to a wanted
-//! one.
+//! Typed backward chaining: a chain of tools that read leads from known values to a wanted value.
 //!
 //! A [`Field`] is a parameter or an output of a tool. Two fields have the same type if their names
 //! agree with the things that they belong to (`id` of `get_order` and `order_id`), or if their

@@ -59,8 +59,8 @@ impl Learned {
         self.tools.is_empty()
     }
 
-    /// Adds the calls of an execution that succeeded. `after` has pairs of places; the second call
-    /// follows the first.
+    /// Adds the calls of an execution that succeeded. `after` has pairs of indexes. The second call
+    /// of a pair follows the first.
     pub fn learn(&mut self, calls: &[ToolName], after: &[(usize, usize)], at: Timestamp) {
         let weight = self.lesson_weight(at);
         for tool in calls {

@@ -23,7 +23,7 @@ pub enum Segment {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    #[error("nothing is between the braces")]
+    #[error("there is nothing between the braces")]
     Empty,
     /// A name or field is missing, or has characters that need quotes.
     #[error("`{0}` is not a name; write other keys as `[\"any key\"]`")]

@@ -24,7 +24,8 @@ pub(super) const MAX_MEMORIES: usize = 10_000;
 pub(super) const MAX_TAGS: usize = 32;
 const MAX_TAG_BYTES: usize = 128;
 const MAX_QUERY_BYTES: usize = limits::TEXT_BYTES;
-/// Records per page. Each may have a megabyte, and a page is in memory.
+/// Number of records per page. It is low because a record may have a megabyte and the whole page is
+/// in memory.
 const RECORDS_PER_PAGE: usize = 32;
 const MAX_SHOWN_MATCHES: usize = 10;
 const MAX_LISTED_MEMORIES: usize = 200;

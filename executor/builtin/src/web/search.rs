@@ -192,7 +192,7 @@ fn read_results(html: &str, base: &Url) -> ResultPage {
                     _ => (),
                 }
             }
-            // Inline elements may occur in the part. It ends with its link or table cell.
+            // The part may contain inline elements. It ends where its link or table cell ends.
             Token::EndTag(tag) if matches!(&**tag.name, b"a" | b"div" | b"td") => part = None,
             _ => (),
         }

@@ -20,7 +20,7 @@ pub(super) const MAX_RESUME_DELAY: Duration = Duration::from_secs(30);
 /// Number of refusals in a row after which the stream is not opened again.
 const MAX_DENIALS: u32 = 3;
 
-/// Reads the server's stream once the session is initialized, for as long as the server allows it.
+/// Reads the server's stream once the session is initialized, until the server refuses it.
 pub(super) async fn read_server_stream(connection: Arc<Connection>) {
     connection.initialized.notified().await;
     if let Some(stream) = connection.take_stream() {

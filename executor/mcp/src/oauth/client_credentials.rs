@@ -245,7 +245,7 @@ pub(super) async fn post_form(
     })
 }
 
-/// Lifetime of an assertion in seconds. Long enough for clocks that differ.
+/// Lifetime of an assertion in seconds. It is long enough for clocks that differ.
 const LIFETIME_SECONDS: u64 = 300;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -81,7 +81,7 @@ impl Executions {
     async fn would_repeat_unknown_call(&self, id: ExecutionId) -> Result<bool, EngineError> {
         let calls = match self.reader.load(id).await {
             Ok(Some(finished)) => self.reader.repeated_calls(&finished, RetryScope::Failed).await,
-            // The retry itself handles an execution that is gone or damaged.
+            // The retry itself handles an execution that was removed or is damaged.
             Ok(None) | Err(EngineError::Store(StoreError::Corrupt { .. })) => return Ok(false),
             Err(err) => Err(err),
         };

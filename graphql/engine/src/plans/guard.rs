@@ -104,7 +104,7 @@ impl<'a> GuardedQuery<'a> {
         self
     }
 
-    /// Refuses a plan, or lets its steps wait for an approval, as the guard demands.
+    /// Refuses a plan or makes its steps wait for an approval, according to the rule of the guard.
     pub(super) async fn check(
         &self,
         proposed: ProposedPlan,

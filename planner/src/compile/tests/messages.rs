@@ -61,7 +61,7 @@ fn diagnostics_of_references() {
             error[plan.unknown_step_in_template] tools[2].parameters.a: `{{listAuthors[0]._id}}`: 2 steps use the tool `listAuthors` (name one of them: `author1`, `author2`)
             error[plan.unknown_step_in_template] tools[2].parameters.b: `{{demo.listAuthors.0}}`: 2 steps use the tool `demo.listAuthors` (name one of them: `author1`, `author2`)
             error[plan.invalid_template] tools[2].parameters.c: `{{a + b}}` is not a template: `a + b` is not a name; write other keys as `["any key"]` (write `{{step.path}}`, or `{{{{` for two literal braces)
-            error[plan.invalid_template] tools[2].parameters.c: `{{}}` is not a template: nothing is between the braces (write `{{step.path}}`, or `{{{{` for two literal braces)
+            error[plan.invalid_template] tools[2].parameters.c: `{{}}` is not a template: there is nothing between the braces (write `{{step.path}}`, or `{{{{` for two literal braces)
             error[plan.invalid_template] tools[2].parameters.c: `{{b[x]}}` is not a template: `[x]` is neither `[0]` nor `["any key"]` (write `{{step.path}}`, or `{{{{` for two literal braces)
             error[plan.unknown_step_in_template] tools[2].parameters.d: `{{vars}}`: no variable is named (write `{{vars.name}}`)
             error[plan.unknown_variable] tools[2].parameters.d: `{{vars.x}}`: no step maps the variable `x` (map it: `"outputMapping": {"path": "x"}`)
