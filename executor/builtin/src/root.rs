@@ -77,7 +77,10 @@ struct RootState {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot open the project root `{}`: {reason}: create the folder, or name another one", path.display())]
+#[error(
+    "cannot open the project root `{}`: {reason}: create the folder, or name another one",
+    path.display()
+)]
 pub struct RootError {
     path: PathBuf,
     reason: io::Error,

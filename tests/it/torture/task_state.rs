@@ -47,8 +47,8 @@ pub(super) struct TaskState {
     pub(super) may_have_hit_deadline: bool,
     /// The task was skipped, and not because the execution failed.
     pub(super) is_skipped: bool,
-    /// Number of attempts after which a call may repeat an effect, because the earlier call
-    /// certainly failed or a person agreed.
+    /// Attempts after which a call may repeat an effect, because the earlier call certainly failed
+    /// or a person agreed.
     released: Vec<u64>,
 }
 
