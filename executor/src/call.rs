@@ -38,7 +38,7 @@ pub(crate) struct Call {
     pub(crate) pinned: Option<ReadyTool>,
     pub(crate) parameters: Arc<Value>,
     pub(crate) timeout: Duration,
-    /// Time limit between two progress reports.
+    /// Longest time between two progress reports.
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) progress: ProgressSink<AttemptKey>,
     /// The attempt sets the reporter. The token must not be shared with another call.
@@ -168,8 +168,8 @@ impl Call {
 
     /// Restores blobs in the parameters, and checks the parameters against the tool's schema.
     async fn check_parameters(&self, tool: &ReadyTool) -> Result<Arc<Value>, ToolError> {
-        // Keeps the references for `flow`, which passes its parameters on, and for models, which
-        // read no binaries.
+        // Keeps the references for `flow`, because its tools return their parameters, and for
+        // models, because they read no binaries.
         let is_given_all = !matches!(tool.definition().set.as_str(), flow::SET | dispatch::SET);
         let parameters = match self.cx.blobs.as_ref().filter(|_| is_given_all) {
             Some(blobs) => blobs.restore(&self.parameters).await?,
@@ -307,8 +307,8 @@ fn resolve_tool(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, 
         Found::Connecting => None,
         Found::Unknown => {
             let why = format!(
-                "this node has no tool `{name}`: its toolset was removed, or the condition of its \
-                 toolset is false now (`setContext`)"
+                "this node has no tool `{name}`: its toolset was removed, or the toolset's \
+                 condition is now false (see `setContext`)"
             );
             Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why)))
         }
@@ -356,7 +356,9 @@ fn timeout_error(timeout: Duration) -> ToolError {
 }
 
 fn silence_error(idle_limit: Duration) -> ToolError {
-    let why = format!("no answer and no progress for {idle_limit:?}, so the call was ended");
+    let why = format!(
+        "the tool sent no answer and no progress for {idle_limit:?}, so the call was ended"
+    );
     ToolError::new(ErrorCode::TIMEOUT, why)
 }
 
@@ -369,8 +371,8 @@ fn check_output(output: Value, max_bytes: usize) -> Result<Value, ToolError> {
     let bytes = json::json_size(&output);
     if bytes > max_bytes {
         let why = format!(
-            "returned {bytes} bytes as JSON, the limit is {max_bytes}: return less, or the name of a \
-             file"
+            "returned {bytes} bytes as JSON; the limit is {max_bytes}: return less, or the name of \
+             a file"
         );
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
     }

@@ -143,7 +143,7 @@ fn send_file(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response
 }
 
 fn not_found_response() -> Response {
-    let text = "the page has changed: load it again";
+    let text = "the page has changed: reload it";
     (StatusCode::NOT_FOUND, [(header::CACHE_CONTROL, "no-store")], text).into_response()
 }
 

@@ -96,7 +96,7 @@ fn list_candidates(
         }
         (true, Some(_)) => format!("number {} of the {max_tools} that fit best", rank + 1),
         (true, None) => {
-            format!("nothing in the query fits it, but fewer than {max_tools} tools fit better")
+            format!("no word of the query fits it, but fewer than {max_tools} tools fit better")
         }
         (false, Some(_)) if max_tools == 1 => "1 tool fits better".to_owned(),
         (false, Some(_)) => format!("{max_tools} tools fit better"),

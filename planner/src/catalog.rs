@@ -174,7 +174,11 @@ mod tests {
         let beside = Catalog::of(tools, ["m".parse().unwrap()]);
         assert_eq!(find_qualified_name(&beside, "m.b"), None);
         let only = beside.only_sets(&["m2".parse().unwrap()]);
-        assert_eq!(find_qualified_name(&only, "m.b"), None, "a part of it means the same");
+        assert_eq!(
+            find_qualified_name(&only, "m.b"),
+            None,
+            "names mean the same in a part of the catalog"
+        );
         assert_eq!(find_qualified_name(&only, "c").as_deref(), Some("m2.c"));
     }
 

@@ -1,6 +1,6 @@
 //! Embeddings: texts as vectors, so that tools can be selected by meaning.
 //!
-//! [`ConfiguredEmbedder`] opens the configured source: a model in a directory or the built-in one
+//! [`ConfiguredEmbedder`] opens the configured source: a model in a directory or the built-in model
 //! ([`Local`]), or a server ([`Server`]). [`CachingEmbedder`] keeps vectors in the store, so that
 //! no text is embedded twice.
 
@@ -54,7 +54,7 @@ pub enum EmbedError {
     /// The embedding server refused, or sent an invalid answer. A retry does not help.
     #[error("the embedding server {url} cannot be used: {why}")]
     Refused { url: String, why: String },
-    /// The embedding server rejects one of the texts. It may accept others.
-    #[error("the embedding server {url} does not take a text: {why}")]
+    /// The embedding server rejects one of the texts. It may accept other texts.
+    #[error("the embedding server {url} rejects a text: {why}")]
     Text { url: String, why: String },
 }

@@ -38,7 +38,7 @@ pub struct CachedDraft {
     request: RequestId,
     draft: Draft,
     warnings: Vec<Diagnostic>,
-    /// The fallback model that wrote the draft, if one did.
+    /// The fallback model, if it wrote the draft.
     author: Option<String>,
 }
 

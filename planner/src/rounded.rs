@@ -15,11 +15,11 @@ const MAX_INTEGERS: usize = 1_000;
 const MAX_SHOWN_DIGITS: usize = 64;
 /// Least number of digits of an integer that 64 bits cannot hold.
 const MIN_DIGITS: usize = 19;
-/// 2⁶³. A double without a fraction from here on was an integer that 64 bits cannot hold, or was
-/// written with an exponent.
+/// 2⁶³. A larger double without a fraction was an integer that 64 bits cannot hold, or was written
+/// with an exponent.
 const MIN_LARGE_INTEGER: f64 = 9_223_372_036_854_775_808.0;
-/// Doubles without a fraction from here on count as written with an exponent, because people do not
-/// write forty digits.
+/// Larger doubles without a fraction count as written with an exponent, because people do not write
+/// forty digits.
 const MAX_WRITTEN_INTEGER: f64 = 1e40;
 
 /// Integers of a text that 64 bits cannot hold, by the double that each became.

@@ -91,7 +91,7 @@ pub struct Edge<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolkitError {
-    #[error("`{name}` is {} already, and a name means one thing: use another", .is.with_article())]
+    #[error("`{name}` is already {}, and a name can have only one meaning: use another name", .is.with_article())]
     Clash { name: NodeName, is: NodeKind },
     #[error("the score from `{from}` to `{to}` is not a number")]
     Score { from: NodeName, to: NodeName },

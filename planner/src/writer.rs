@@ -32,7 +32,7 @@ use crate::{
 };
 
 pub const DEFAULT_REPAIRS: u32 = 3;
-/// Each repair is a question, and models do not improve after a few.
+/// Maximum number of repairs. Each repair is a question, and models do not improve after a few.
 pub const MAX_REPAIRS: u32 = 10;
 /// Maximum number of bytes of an answer that are sent back to its model.
 const MAX_REPEATED_BYTES: usize = 64 << 10;
@@ -112,8 +112,8 @@ impl ModelPlanner {
                 Ok(ParsedAnswer::Impossible(why)) => {
                     return Err(impossible_plan_error(query, &why));
                 }
-                // Some models talk before they plan, so the first answer in words gets a repair.
-                // The second one declines the request.
+                // Some models talk before they plan, so the first answer in words is repaired. A
+                // second answer in words declines the request.
                 Ok(ParsedAnswer::Prose(words))
                     if reply.stop != Stop::Length && (has_declined || round == self.repairs) =>
                 {
@@ -141,7 +141,7 @@ impl ModelPlanner {
                 }
             };
             if reply.stop == Stop::Length && draft.is_none() {
-                let message = "the answer was cut off before its end";
+                let message = "the answer was cut off before it was complete";
                 let help = "write less: no prose, and no step that is not needed";
                 errors = vec![Diagnostic::error("plan.too_large", "", message).with_help(help)];
             }

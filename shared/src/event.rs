@@ -84,7 +84,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },
-    /// The attempt failed, and there will be another one.
+    /// The attempt failed, and another attempt will follow.
     StepRetryScheduled {
         step: StepId,
         #[serde(default, skip_serializing_if = "Part::is_whole")]
@@ -95,7 +95,7 @@ pub enum Event {
         #[serde(with = "chrono::serde::ts_microseconds")]
         until: Timestamp,
     },
-    /// The attempt was interrupted, and the step may be repeated.
+    /// The attempt was interrupted, and the step may run again.
     ///
     /// Either the worker died during the attempt, or the tool disappeared before it was called.
     StepInterrupted {
@@ -326,7 +326,7 @@ pub struct StepStarted {
     /// the outcome of that call is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Arc<str>>,
-    /// The effect of the call, if the tool has another one than at the time of planning.
+    /// The effect of the call, if the tool's effect has changed since planning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
 }

@@ -30,7 +30,7 @@ struct IdStamp {
 impl IdStamp {
     fn draw(now: Timestamp) -> Self {
         let random = nanoid::nanoid!(RANDOM_LEN, &ALPHABET);
-        let random = random.as_bytes().try_into().expect("nanoid draws as many as asked");
+        let random = random.as_bytes().try_into().expect("nanoid draws the requested number");
         Self { seconds: u64::try_from(now.timestamp()).unwrap_or(0), random }
     }
 
@@ -59,8 +59,8 @@ macro_rules! prefixed_id {
         pub struct $name(IdStamp);
 
         impl $name {
-            /// Draws a new id. The store checks that it is unique, and the caller draws another one
-            /// if not.
+            /// Draws a new id. The store checks that it is unique. If it is not, the caller draws
+            /// another id.
             pub fn draw(now: Timestamp) -> Self {
                 Self(IdStamp::draw(now))
             }

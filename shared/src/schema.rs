@@ -2,7 +2,7 @@
 //!
 //! Schemas are untrusted, and a small one can cost more evaluations than there is time. So
 //! [`check_cost`] refuses such a schema before it is compiled, and every check has a [`Budget`]. A
-//! check that takes more than a moment runs on its own thread.
+//! check that exceeds `QUICK_EVALUATIONS` runs on its own thread.
 
 mod cost;
 mod keywords;
@@ -44,15 +44,16 @@ const QUICK_EVALUATIONS: u64 = 20_000;
 const QUICK_STACK: usize = 256 << 10;
 /// Maximum number of backtracking steps of a pattern match.
 const MAX_BACKTRACKS: usize = 20_000;
-/// Maximum number of subschemas of a schema that is checked without a meter. Together with
-/// [`MAX_UNMETERED_PARTS`], it keeps such a check short.
+/// Maximum number of subschemas of a schema that is checked without counting evaluations. Together
+/// with [`MAX_UNMETERED_PARTS`], it keeps such a check short.
 const MAX_UNMETERED_SCHEMAS: usize = 256;
-/// Maximum bytes of a schema that is checked without a meter. Messages may quote much of it.
+/// Maximum bytes of a schema that is checked without counting evaluations. Messages may quote much
+/// of it.
 const MAX_UNMETERED_BYTES: usize = 64 << 10;
-/// Maximum number of parts of a value that is checked without a meter.
+/// Maximum number of parts of a value that is checked without counting evaluations.
 const MAX_UNMETERED_PARTS: u64 = 5_000;
-/// Maximum nesting of a schema that is checked without a meter. Each level is evaluated again to
-/// collect errors.
+/// Maximum nesting of a schema that is checked without counting evaluations. Each level is
+/// evaluated again to collect errors.
 const MAX_UNMETERED_NESTING: usize = 3;
 const QUICK_SCHEMAS: usize = 1_000;
 const QUICK_PATTERNS: usize = 32;
@@ -63,7 +64,7 @@ pub struct Schema(Arc<CompiledSchema>);
 struct CompiledSchema {
     source: Value,
     figures: SchemaFigures,
-    /// `true` if a check of a small value takes a moment at most.
+    /// `true` if small values can be checked without counting evaluations.
     unmetered: Option<Validator>,
     /// The validator that counts its evaluations. It is compiled on first use.
     metered: OnceLock<Result<Validator, String>>,
@@ -103,8 +104,8 @@ pub fn check_cost(schema: &Value) -> Result<(), String> {
     cost::measure_schema(schema).map(drop)
 }
 
-/// Returns the patterns of a schema that are too large to be enforced, and so would be left out by
-/// [`Schema::without_large_patterns`].
+/// Returns the patterns of a schema that are too large to be enforced, so that they would be
+/// removed by [`Schema::without_large_patterns`].
 ///
 /// Compiles at most `left` patterns, only those that may be large, and subtracts them from `left`.
 pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
@@ -254,7 +255,7 @@ impl Schema {
         })
     }
 
-    /// Returns the validator without a meter, if a check of the value takes a moment at most.
+    /// Returns the validator that does not count evaluations, if the value is small enough for it.
     fn unmetered_validator(&self, value: &Value) -> Option<&Validator> {
         let plain = self.0.unmetered.as_ref()?;
         is_small(value, &mut { MAX_UNMETERED_PARTS }).then_some(plain)
@@ -270,7 +271,7 @@ impl Schema {
         check: impl Fn(&Validator) -> T + Sync,
     ) -> Result<T, String> {
         if budget.evaluations == 0 {
-            return Err("the checks of the plan take too long together".to_owned());
+            return Err("together, the checks of the plan take too long".to_owned());
         }
         let metered = self.0.metered_validator()?;
         let most = limit

@@ -173,7 +173,7 @@ impl Template {
         }
     }
 
-    /// Fills the placeholders. A reference without a value stays as it was written.
+    /// Fills the placeholders. A reference without a value stays in the result as text.
     ///
     /// Refuses to insert more than `most_bytes` in all, so that a small plan cannot produce a large
     /// value.
@@ -194,7 +194,7 @@ impl Template {
 
 /// The error if the inserted values are larger than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the templates bring in too much")]
+#[error("the templates insert too much")]
 pub struct RenderedTooLarge;
 
 struct Renderer<'a> {
@@ -235,7 +235,7 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// Returns the value of a reference. Returns null once the limit is exceeded.
+    /// Returns the value of a reference, or null after the limit was exceeded.
     fn find(&mut self, reference: &Reference) -> Option<&'a Value> {
         let found = reference.path.find(self.values.find_value(&reference.target)?)?;
         self.bytes_left =

@@ -49,7 +49,7 @@ pub struct ToolDefinition {
 impl ToolDefinition {
     /// Returns the name that always identifies this tool: `set.name`.
     ///
-    /// A name that already starts with the set, such as `flow.echo`, stays as it is.
+    /// A name that already starts with the set, such as `flow.echo`, is returned unchanged.
     pub fn qualified_name(&self) -> ToolName {
         qualified_name(&self.set, &self.name)
     }
@@ -208,7 +208,8 @@ impl ErrorCode {
         &self.0
     }
 
-    /// Returns `true` if the part before the first dot is that of a code of Faber, such as `tool`.
+    /// Returns `true` if the part before the first dot is a family of Faber's codes, such as
+    /// `tool`.
     pub fn is_in_own_family(&self) -> bool {
         Self::ALL.iter().any(|own| own.family() == self.family())
     }

@@ -63,7 +63,15 @@ async fn a_failed_command_reports_its_status_or_signal_and_its_last_output() {
     )
     .await;
     assert_output(&["no-such-program-anywhere"], json!({}), expect!["tool.unavailable: `no-such-program-anywhere` was not found: install it, or write its full path (retryable: true, definite: true)"]).await;
-    assert_output(&["/"], json!({}), expect!["tool.unavailable: `/` may not be run: is it an executable file? (Permission denied (os error 13)) (retryable: true, definite: true)"]).await;
+    assert_output(
+        &["/"],
+        json!({}),
+        expect![
+            "tool.unavailable: `/` may not be run: check that it is an executable file (Permission \
+             denied (os error 13)) (retryable: true, definite: true)"
+        ],
+    )
+    .await;
     let run = json!({ "command": ["true"], "cwd": "/no/such/folder" });
     let tool = json!({ "name": "t", "run": run });
     let err = Connected::start_connecting(&json!({ "tools": [tool] }))
@@ -173,8 +181,8 @@ async fn exit_status_0_after_a_cancellation_is_no_success() {
     };
     let (result, ()) = tokio::join!(connected.call_in("t", json!({}), cx), stop);
     let err = result.unwrap_err();
-    let expected = "Faber told `sh` to stop, and it exited with status 0: it is unknown whether \
-                    its work was done";
+    let expected = "Faber told `sh` to stop, and the program exited with status 0: it is unknown \
+                    whether its work was done";
     assert_eq!((&err.code, &*err.message), (&ErrorCode::CANCELLED, expected));
     assert!(!err.is_definite, "{err}");
 }

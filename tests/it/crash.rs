@@ -61,8 +61,8 @@ async fn a_server_killed_again_and_again_loses_no_event_on_mongodb() {
     assert_accepted(&figures);
 }
 
-/// Two processes are frozen in turn, longer than their lease, while the other one takes over. After
-/// the thaw, each still believes that it owns its executions.
+/// Two processes are frozen in turn for longer than their lease, while the other process takes
+/// over. After the thaw, each process still believes that it owns its executions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_frozen_beyond_its_lease_repeats_no_effect() {
     let workspace = Workspace::with_store(Mongod::shared().await.new_database_url());

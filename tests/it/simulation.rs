@@ -168,7 +168,7 @@ struct Simulation {
     tasks: JoinSet<()>,
     started_workers: u32,
     subscribers: JoinSet<(ExecutionId, Vec<RecordedEvent>)>,
-    /// Commands that people were told are recorded.
+    /// Commands that the API acknowledged. Each must appear in its log.
     acknowledged: Vec<people::AcknowledgedCommand>,
     violations: Vec<String>,
 }
@@ -435,7 +435,7 @@ async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
     while !world.is_calm() {
         time::sleep(Duration::from_millis(1 + world.dice.draw_below(3_000))).await;
         toolbox.remove_set(&name);
-        // Sometimes the tools disappear only for a moment, during a write.
+        // Sometimes the tools disappear only for a short time, during a write.
         let max_ms = if world.dice.happens(500) { 40 } else { 3_000 };
         time::sleep(Duration::from_millis(1 + world.dice.draw_below(max_ms))).await;
         toolbox.put_set(set.clone());
@@ -447,7 +447,8 @@ fn limits() -> CallLimits {
     CallLimits::new(vec![LimitRule { calls: of, key: None, concurrency: Some(2), rate: None }])
 }
 
-/// Follows a log to its end. After each failure it continues after the last event.
+/// Follows a log until the execution finishes. After each failure it continues after the last
+/// event.
 async fn subscribe(world: Arc<World>, id: ExecutionId) -> (ExecutionId, Vec<RecordedEvent>) {
     let view: Arc<dyn Store> = world.view();
     let poll = Duration::from_secs(2);

@@ -73,7 +73,7 @@ impl StorePair {
         self.one.put_head(head).await.unwrap();
     }
 
-    /// Reads a log from a position to its end, as readers do.
+    /// Reads a log from a position to the end, as readers do.
     async fn log(&self, id: ExecutionId, after: u64) -> Vec<RecordedEvent> {
         let mut events: Vec<RecordedEvent> = Vec::new();
         loop {

@@ -75,7 +75,7 @@ pub struct FaultRates {
     pub fails_before_inbox: u32,
     /// Stalls before and after the operation.
     pub stalls: u32,
-    /// Longest stall.
+    /// The maximum duration of a stall.
     pub stall: Duration,
 }
 

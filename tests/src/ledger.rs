@@ -166,7 +166,7 @@ impl Tool for SimulatedTool {
     }
 
     async fn call(&self, _parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
-        let call = cx.call.clone().expect("steps call it");
+        let call = cx.call.clone().expect("only steps call the tool");
         let key = cx.idempotency_key();
         self.ledger.record_call(&call, self.definition.effect, key).await;
         let world = &self.ledger.world;

@@ -77,7 +77,10 @@ struct RootState {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot open the project root `{}`: {reason}: create the folder, or name another", path.display())]
+#[error(
+    "cannot open the project root `{}`: {reason}: create the folder, or name another one",
+    path.display()
+)]
 pub struct RootError {
     path: PathBuf,
     reason: io::Error,
@@ -89,7 +92,7 @@ pub(crate) struct RootPath {
     pub(crate) caller_path: String,
     /// Relative to the root, without `.` and `..`. Empty for the root itself.
     pub(crate) path: PathBuf,
-    /// Metadata of the target, behind symlinks. `None` if the path does not exist.
+    /// Metadata of the target after symlinks are followed. `None` if the path does not exist.
     pub(crate) meta: Option<Metadata>,
 }
 
@@ -109,7 +112,7 @@ impl Root {
         Self::open_with(path, GitWrites::default())
     }
 
-    /// Opens a folder. `git_writes` says if tools may change files in its `.git`.
+    /// Opens a folder. `git_writes` decides whether tools may change files in its `.git`.
     ///
     /// # Errors
     ///
@@ -241,7 +244,7 @@ impl Root {
         self.open_canonical(&self.canonical_path(path)?)
     }
 
-    /// Makes a path relative to the root without a look at the file system.
+    /// Makes a path relative to the root without reading the file system.
     fn relative_path(&self, caller_path: &str) -> Option<PathBuf> {
         let path = normalize_path(Path::new(caller_path))?;
         if !path.is_absolute() {
@@ -343,8 +346,8 @@ fn is_missing_error(err: &io::Error) -> bool {
     matches!(err.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Removes `.` and `..` without a look at the file system. Returns `None` if the path leads above
-/// its start.
+/// Removes `.` and `..` without reading the file system. Returns `None` if the path leads above its
+/// start.
 fn normalize_path(path: &Path) -> Option<PathBuf> {
     let mut folded = PathBuf::new();
     for part in path.components() {

@@ -61,8 +61,8 @@ pub fn tools(
             Effect::Once,
             background::start,
         ),
-        // A kill is `once`, because the system may have given the process id to another process
-        // since.
+        // A kill is `once`, because another process may have the process id by the time of a second
+        // call.
         make_tool(shared, "process_kill", kill::DESCRIPTION, Effect::Once, kill::kill_processes),
         make_tool(shared, "process_list", list::DESCRIPTION, Effect::Read, list::list_processes),
         make_tool(shared, "read_logs", logs::DESCRIPTION, Effect::Read, logs::read_logs),

@@ -55,7 +55,7 @@ impl TryFrom<String> for ServerUrl {
 pub enum Reach {
     /// Any address, because the configuration names it.
     Anywhere,
-    /// Any address that is not link-local, because a private server redirected there.
+    /// Any address that is not link-local, because a private server redirected to it.
     Near,
     /// Public addresses only, because another party chose the address.
     Public,
@@ -129,7 +129,7 @@ impl Http {
             }
         }
         Err(HttpError::Unsent(format!(
-            "`{}` is behind more than {MAX_REDIRECTS} redirects",
+            "`{}` leads to more than {MAX_REDIRECTS} redirects",
             host(&request.url)
         )))
     }

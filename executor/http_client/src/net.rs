@@ -47,7 +47,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         return is_public_v4(embedded);
     }
     match address.segments() {
-        // Protocol assignments including Teredo, and documentation.
+        // Protocol assignments, which include Teredo, and addresses for documentation.
         [0x2001, b, ..] => b > 0x01ff && b != 0x0db8,
         [0x3fff, b, ..] => b > 0x0fff,
         // All global addresses are in this range.
@@ -89,7 +89,7 @@ pub enum RefusedUrl {
     NotUrl(String),
     #[error("`{0}` is neither `http` nor `https`")]
     Scheme(Url),
-    #[error("the URL of `{0}` has credentials in it: leave them out")]
+    #[error("the URL of `{0}` contains credentials: remove them")]
     Credentials(String),
     #[error(
         "`{0}` is not a public address: private addresses are refused unless the configuration \
@@ -98,8 +98,8 @@ pub enum RefusedUrl {
     Private(String),
     /// Another server redirected to a link-local address.
     #[error(
-        "`{0}` is a link-local address, and no other server may redirect to it: to use it, write \
-         it into the configuration"
+        "`{0}` is a link-local address, to which other servers may not redirect: to use the \
+         address, write it into the configuration"
     )]
     LinkLocal(String),
 }
@@ -325,7 +325,7 @@ mod tests {
             |url: &str| check_url(&url.parse().unwrap(), false).unwrap_err().to_string();
         expect!["`ftp://host/` is neither `http` nor `https`"]
             .assert_eq(&error_text("ftp://host/"));
-        expect!["the URL of `host` has credentials in it: leave them out"]
+        expect!["the URL of `host` contains credentials: remove them"]
             .assert_eq(&error_text("https://me:secret@host/"));
         expect!["`10.0.0.1` is not a public address: private addresses are refused unless the configuration allows them (`allow_private` of web tools, `base_url` of an OpenAPI document)"]
             .assert_eq(&error_text("http://10.0.0.1/"));

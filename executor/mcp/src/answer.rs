@@ -43,10 +43,10 @@ pub(super) struct Output {
 
 /// Returns the output of a call result.
 ///
-/// Structured content is the output. If it is an object without a field `$content`, other contents
-/// than text are added as this list. Without structured content, a single content is the output,
-/// and several are a list. A text is parsed as JSON if it is JSON. Any other content is its MCP
-/// object.
+/// If there is structured content, it is the output. Contents other than text are then added to it
+/// as the list `$content`, if it is an object without this field. Without structured content, a
+/// single content is the output, and several contents are a list. A text is parsed as JSON if it is
+/// JSON. Any other content is its MCP object.
 ///
 /// Structured content must match the output schema, because later steps rely on it. Otherwise the
 /// call fails without a retry, since the server has already carried it out.
@@ -97,7 +97,7 @@ fn is_unknown_tool(message: &str) -> bool {
 
 fn too_large_error(max_bytes: usize) -> ToolError {
     let message =
-        format!("the server answered more than {max_bytes} bytes: ask it for less, or for a file");
+        format!("the server answered more than {max_bytes} bytes: request less data, or a file");
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message)
 }
 
@@ -237,7 +237,11 @@ mod tests {
         assert_eq!(places, ["/$content/1/data"]);
         for plain in [json!([1]), json!("x"), json!({ "$content": 1 })] {
             let (value, places) = read(plain.clone(), json!([image(&large), text("x")]));
-            assert_eq!((value, places), (plain, Vec::new()), "plans find it where it always is");
+            assert_eq!(
+                (value, places),
+                (plain, Vec::new()),
+                "the structured content keeps its place for plans"
+            );
         }
     }
 
@@ -293,7 +297,8 @@ mod tests {
         check_read_output(
             json!({ "content": [text(&long)] }),
             expect![
-                "tool.output_too_large: the server answered more than 60 bytes: ask it for less, or for a file"
+                "tool.output_too_large: the server answered more than 60 bytes: request less data, \
+                 or a file"
             ],
         );
     }

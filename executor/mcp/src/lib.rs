@@ -78,7 +78,7 @@ fn make_tools(
         };
         if !names.insert(definition.qualified_name()) {
             let name = &definition.name;
-            tracing::warn!(target: LOG_TARGET, %set, %name, "the server has two tools of this name, the first is used");
+            tracing::warn!(target: LOG_TARGET, %set, %name, "the server has two tools of this name; the first one is used");
             continue;
         }
         let availability = Arc::clone(availability);
@@ -130,7 +130,7 @@ fn tool_definition(
     })
 }
 
-/// Describes a name that no tool can have. The message gives the position in the list, because the
+/// Describes an invalid name of a tool. The message gives the position in the list, because the
 /// name may be empty or huge.
 fn name_complaint(index: usize, name: &str, err: &ParseIdError) -> String {
     let which = index + 1;

@@ -129,7 +129,7 @@ pub(super) mod tests {
         };
         assert!(
             timeout(Duration::ZERO, background.run_task(task)).await.is_err(),
-            "it is given up"
+            "the caller gives up waiting"
         );
         go.notify_one();
         background.finish_all().await;

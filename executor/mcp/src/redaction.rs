@@ -1,5 +1,5 @@
-//! The secrets that a server knows, and their removal from what it says about its tools. People and
-//! models read those descriptions, and stores keep them.
+//! The secrets that a server knows, and their removal from the names, descriptions and schemas of
+//! its tools. People and models read these texts, and stores keep them.
 
 use std::{
     collections::VecDeque,
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::EXAMPLES_FIELD;
 
-/// Tokens that are removed from texts. Older ones are no longer valid.
+/// Maximum number of tokens that are removed from texts. Older tokens are no longer valid.
 const MAX_TOKENS: usize = 4;
 const PLACEHOLDER: &str = "ACCESS_TOKEN";
 
@@ -86,7 +86,7 @@ pub(super) fn redact_offers(offers: Vec<Offer>, server: &str, redaction: &Redact
     cleaned.collect()
 }
 
-/// Removes secrets from one tool. Returns whether its names contain none.
+/// Removes secrets from one tool. Returns `false` if one of its names contains a secret.
 fn redact_offer(offer: &mut Offer, redaction: &Redaction) -> bool {
     offer.description =
         offer.description.take().map(|text| redaction.redact(text.into_owned()).into());

@@ -1,5 +1,5 @@
 //! A connected MCP server, as its supervisor sees it, and the answers to its requests.
-#![expect(deprecated, reason = "newer drafts of MCP have no roots; the servers that there are do")]
+#![expect(deprecated, reason = "newer drafts of MCP have no roots, but existing servers use them")]
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 

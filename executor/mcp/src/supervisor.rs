@@ -87,7 +87,7 @@ impl Supervisor {
         self
     }
 
-    /// Sets effects that replace those of the server's annotations.
+    /// Sets effects that replace the effects from the server's annotations.
     #[must_use]
     pub fn with_effects(mut self, effects: EffectRules) -> Self {
         self.effects = effects;
@@ -193,7 +193,7 @@ impl Supervisor {
     }
 
     fn log_refresh_failure(&self, error: &str) {
-        tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "cannot refresh the tools of the MCP server, they stay unchanged");
+        tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "cannot refresh the tools of the MCP server, so they stay unchanged");
     }
 
     fn publish_tools(&self, stop: &CancellationToken, offers: Vec<rmcp::model::Tool>) {
@@ -217,7 +217,8 @@ impl Supervisor {
     }
 }
 
-/// Returns the delay before a start. The first restart has none, and each further delay doubles.
+/// Returns the delay before a start. The first restart has no delay, and each further delay
+/// doubles.
 fn restart_delay(failures: u32) -> Duration {
     match failures.checked_sub(2) {
         None => Duration::ZERO,

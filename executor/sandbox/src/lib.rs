@@ -295,9 +295,8 @@ impl Launcher {
     ) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
             if let Some(user) = &confinement.user {
-                let why = format!(
-                    "this program cannot run commands as the user `{user}`: leave out `user`"
-                );
+                let why =
+                    format!("this program cannot run commands as the user `{user}`: remove `user`");
                 return Err(io::Error::other(why));
             }
             let mut command = Command::new(program);

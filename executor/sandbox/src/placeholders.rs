@@ -103,7 +103,8 @@ impl Placeholder {
     }
 }
 
-/// Creates a placeholder, or shares that of another process. Returns `None` if another file exists.
+/// Creates a placeholder, or shares the placeholder of another process. Returns `None` if another
+/// file exists.
 fn create_or_adopt(path: &Path, kind: Kind) -> io::Result<Option<Placeholder>> {
     let mut folders = Vec::new();
     for _ in 0..MAX_ATTEMPTS {
@@ -160,7 +161,7 @@ fn create_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
 fn create_placeholder(path: &Path, kind: Kind) -> io::Result<File> {
     let file = match kind {
         Kind::Folder => {
-            // Gives access to Faber's user only, as for the store.
+            // Gives access only to Faber's user, as for the store.
             DirBuilder::new().mode(0o700).create(path)?;
             File::open(path)?
         }
@@ -196,7 +197,7 @@ fn is_unused(meta: &Metadata) -> bool {
 pub(super) fn unprotected_error(path: &Path, err: &io::Error) -> io::Error {
     io::Error::other(format!(
         "commands could create Faber's own file `{}`, and this cannot be prevented ({err}): give \
-         them a separate folder, such as `root: ./work`",
+         the commands a separate folder, such as `root: ./work`",
         path.display()
     ))
 }

@@ -110,7 +110,7 @@ impl Program<'_> {
                 format!("`{name}` was not found: install it, or write its full path")
             }
             (io::ErrorKind::PermissionDenied, _) => {
-                format!("`{name}` may not be run: is it an executable file? ({err})")
+                format!("`{name}` may not be run: check that it is an executable file ({err})")
             }
             _ => format!("`{name}` could not be started: {err}"),
         }
@@ -172,13 +172,13 @@ impl ProcessGroup {
         self.child.as_mut().expect("only dropping the group takes the child")
     }
 
-    /// Waits for the end of the process. Processes that it started may continue.
+    /// Waits until the process ends. Processes that it started may continue.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child().wait().await
     }
 
-    /// Kills the remaining group at once. A reaper must have ended before, or its time limit must
-    /// have passed.
+    /// Kills the remaining group at once. Before that, a reaper must have ended or its time limit
+    /// must have passed.
     pub fn kill(&self) {
         self.send_signal(Signal::SIGKILL);
     }
@@ -231,7 +231,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Waits for the end of a reaper, and kills the rest of its group.
+/// Waits until a reaper ends, and kills the rest of its group.
 fn kill_after_reaper(mut reaper: Child, group: Pid) {
     let until = Instant::now() + STOP_GRACE;
     while matches!(reaper.try_wait(), Ok(None)) && Instant::now() < until {

@@ -273,7 +273,7 @@ fn exit_with_status(status: WaitStatus) -> ExitCode {
         WaitStatus::Signaled(_, signal, _) => {
             let _ = SigSet::from(signal).thread_unblock();
             // Sends the signal again, because some handlers only remove themselves at the first
-            // one.
+            // signal.
             for _ in 0..2 {
                 let _ = raise(signal);
             }

@@ -119,7 +119,7 @@ fn read_order() -> Result<LaunchOrder, String> {
 }
 
 /// Returns the search path without folders that the command cannot read. A shell would find a
-/// program there, fail to run it, and not search on.
+/// program in such a folder, fail to run it, and stop the search.
 fn readable_search_path(path: &OsStr, confinement: &Confinement) -> OsString {
     if !kernel::can_restrict_files() {
         return path.to_owned();
@@ -182,8 +182,8 @@ fn start_error(name: &str, err: &io::Error) -> (u8, String) {
         io::ErrorKind::PermissionDenied => (
             NOT_RUNNABLE_STATUS,
             format!(
-                "`{name}` may not be run: is it an executable file, below a folder that the \
-                 confinement lets it read? ({err})"
+                "`{name}` may not be run: check that it is an executable file in a folder that the \
+                 confinement allows the command to read ({err})"
             ),
         ),
         _ => (NOT_RUNNABLE_STATUS, format!("`{name}` could not be started: {err}")),

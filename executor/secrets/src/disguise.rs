@@ -1,7 +1,7 @@
 //! Finds encodings of a secret that have too many forms to list: percent-encoding, JSON escapes,
 //! and base 64 in lines.
 
-/// Line breaks and indentation in base 64, also as JSON escapes.
+/// Line breaks and indentation in base64, plain or as JSON escapes.
 const LINE_BREAKS: [&[u8]; 6] = [b"\n", b"\r", b"\\n", b"\\r", b" ", b"\t"];
 /// The longest separator between two lines of base 64.
 const MAX_BREAK_BYTES: usize = 64;
@@ -123,7 +123,7 @@ fn match_json_escaped(text: &[u8], char: char) -> Option<usize> {
     text.starts_with(plain).then_some(plain.len())
 }
 
-/// Parses `\\uXXXX`.
+/// Parses a code unit in the form `\\uXXXX`.
 fn parse_escaped_unit(escaped: &[u8]) -> Option<u16> {
     let digits = escaped.strip_prefix(b"\\u").filter(|digits| digits.len() == 4)?;
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()

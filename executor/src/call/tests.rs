@@ -214,7 +214,7 @@ async fn a_call_without_progress_ends_at_its_idle_timeout() {
     Trial::new(json!({ "stops": "saying" }))
         .with_idle_timeout(2_000)
         .check(expect![[r"
-        2000 tool.timeout: no answer and no progress for 2s, so the call was ended
+        2000 tool.timeout: the tool sent no answer and no progress for 2s, so the call was ended
     "]])
         .await;
 }
@@ -237,17 +237,17 @@ async fn each_progress_report_restarts_the_idle_timeout() {
             900 1
             1800 2
             2700 3
-            3700 tool.timeout: no answer and no progress for 1s, so the call was ended
+            3700 tool.timeout: the tool sent no answer and no progress for 1s, so the call was ended
         "]])
         .await;
-    // The second report arrives during the pause. Its time is that of the tool.
+    // The second report arrives during the pause. It has the time at which the tool made it.
     let reports = [0, 50];
     Trial::new(json!({ "reports": reports, "stops": "saying" }))
         .with_idle_timeout(1_000)
         .check(expect![[r"
             0 1
             100 2
-            1050 tool.timeout: no answer and no progress for 1s, so the call was ended
+            1050 tool.timeout: the tool sent no answer and no progress for 1s, so the call was ended
         "]])
         .await;
 }
@@ -412,7 +412,10 @@ mod server {
         let hung = server.run(Trial::for_tool("s.hang", json!({})).with_idle_timeout(200)).await;
         assert_timed_out(
             hung,
-            &expect!["tool.timeout: no answer and no progress for 200ms, so the call was ended"],
+            &expect![
+                "tool.timeout: the tool sent no answer and no progress for 200ms, so the call was \
+                 ended"
+            ],
         );
         assert_eq!(server.cancelled().await, json!(1));
         let timeout = Duration::from_millis(300);
@@ -441,7 +444,10 @@ mod server {
         assert!(story.contains(" 3\n"), "{story}");
         assert_timed_out(
             result,
-            &expect!["tool.timeout: no answer and no progress for 3s, so the call was ended"],
+            &expect![
+                "tool.timeout: the tool sent no answer and no progress for 3s, so the call was \
+                 ended"
+            ],
         );
         assert_eq!(server.cancelled().await, json!(1));
     }
@@ -458,7 +464,7 @@ mod server {
             &expect!["tool.timeout: took longer than its timeout of 3.05s and was ended"],
         );
         let reports = story.lines().count() - 1;
-        // Checks no exact number, because a busy machine may cut the call off later.
+        // Checks no exact number, because on a busy machine the call may end later.
         let last = story.lines().last().unwrap();
         let ms: usize = last.split(' ').next().unwrap().parse().unwrap();
         assert!((1..=ms / 100 + 1).contains(&reports), "{story}");

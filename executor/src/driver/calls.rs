@@ -64,8 +64,8 @@ impl Driver {
                 if started.effect.unwrap_or(callee.policy.effect) == Effect::Read {
                     self.launch_call(call, callee.policy.cache_ttl_ms);
                 } else {
-                    // Checks the lease from now on. All tools of the plan may have been reads when
-                    // it was compiled, and the claim then began without a safe lease.
+                    // Checks the lease from now on, because the claim may have begun without a safe
+                    // lease if all tools of the plan only read when it was compiled.
                     self.claim.needs_safe_lease = true;
                     self.held_starts.push_back((seq, HeldStart::Call(Box::new(call))));
                 }
@@ -134,7 +134,7 @@ impl Driver {
             && *seq <= durable
             && !self.is_lease_doubtful()
         {
-            match self.held_starts.pop_front().expect("there is a first").1 {
+            match self.held_starts.pop_front().expect("the queue is not empty").1 {
                 HeldStart::Call(call) => self.launch_call(*call, None),
                 HeldStart::Child(task) => self.watch_child(task),
             }
@@ -229,7 +229,7 @@ fn expires_at(now: Timestamp, ttl: Duration) -> Timestamp {
 fn cache_key(tool: &ToolName, parameters: &Value) -> String {
     let mut hash = Sha256::new();
     hash.update(tool.as_str());
-    // Separates the parts by a zero byte, which no name contains, so that the text of each call is
+    // Separates the parts by a zero byte, which no name contains, to make the text of each call
     // unique.
     hash.update([0]);
     hash.update(parameters.to_string());

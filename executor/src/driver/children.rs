@@ -1,7 +1,7 @@
 //! Child executions: steps that execute another plan.
 //!
 //! The id of a child is derived from the parent's step and attempt, so starting it twice starts one
-//! execution. The parent has no driver while it waits for long.
+//! execution. The parent has no driver during a long wait.
 //!
 //! When a child finishes, its driver sends a command to the parent's inbox, and only then clears
 //! the owner of the child. If the driver crashes before, the child is an orphan, and the worker
@@ -50,10 +50,10 @@ pub(super) struct Child {
     calls: ChildCalls,
     /// The child of the previous attempt, whose calls this one takes over.
     earlier: Option<ExecutionId>,
-    /// `true` if the parent stops, so that the child must stop too.
+    /// `true` if the parent stops, so the child must stop, too.
     is_stopped: bool,
-    /// `true` if the child has sent the command that reports its end. The child's log then says
-    /// that it has finished, even if its head still lags behind.
+    /// `true` if the child has sent the command that reports that it finished. Its log then
+    /// contains `finished`, even if its head still lags behind.
     has_ended: bool,
 }
 
@@ -253,7 +253,7 @@ impl Children {
     }
 
     /// Registers a new watch of `child`, which replaces the running one. Returns its number and the
-    /// token that stops it, or `None` if the running watch knows as much.
+    /// token that stops it, or `None` if the running watch already has the same information.
     fn start_watch(&mut self, child: &mut Child) -> Option<(u64, CancellationToken)> {
         let mut commands = BTreeSet::new();
         if let Some(before) = self.watches.get_mut(&child.task)
@@ -377,7 +377,7 @@ fn child_result(child: &Execution, max_bytes: usize) -> Result<CallOutput, ToolE
             let bytes = json::json_size(&output);
             if bytes > max_bytes {
                 let why = format!(
-                    "its steps returned {bytes} bytes as JSON, the limit is {max_bytes}: let them \
+                    "its steps returned {bytes} bytes as JSON; the limit is {max_bytes}: let them \
                      return less"
                 );
                 return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));

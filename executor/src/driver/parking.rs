@@ -18,8 +18,8 @@ pub(super) const CROWDED_DELAY: TimeDelta = TimeDelta::minutes(1);
 pub(super) enum StartPermission {
     Now,
     /// No task may start until the lease is safe, because another worker may have claimed the
-    /// execution. The driver records no start meanwhile, since it could not call the tool after the
-    /// append.
+    /// execution. The driver records no start until then, because it could not call the tool after
+    /// the append.
     Later,
     /// No task may start on this worker, because it drains or lacks a tool.
     Elsewhere,

@@ -37,7 +37,7 @@ struct WaitingTask {
     keys: Arc<str>,
     /// The number of the open request. Dropping the guard cancels it.
     request: Option<(u64, DropGuard)>,
-    /// A permit without a concurrency limit, which waits for a slot.
+    /// A permit that only limits a rate. It is kept while the task waits for a slot.
     permit: Option<HeldPermit>,
 }
 
@@ -166,7 +166,7 @@ impl Driver {
         });
     }
 
-    /// Starts the task of a permit. Releases the permit if the task may not start any more.
+    /// Starts the task of a permit. Releases the permit if the task may no longer start.
     pub(super) fn handle_permit(&mut self, task: Task, number: u64, permit: HeldPermit) {
         if !self.permit_requests.is_open_request(task, number) {
             return;

@@ -164,7 +164,7 @@ async fn a_child_is_polled_by_one_job_at_a_time() {
     assert_eq!(driver.jobs.len(), 2);
     driver.watch_children();
     driver.watch_children();
-    assert_eq!(driver.jobs.len(), 2, "as many as before");
+    assert_eq!(driver.jobs.len(), 2, "no watch is added");
     let child = driver.execution.step(StepNumber::new(0)).child.unwrap();
     driver.watch_finished_child(child, numbered_command(1));
     driver.watch_finished_child(child, numbered_command(1));
@@ -214,7 +214,7 @@ async fn a_tool_that_returns_before_the_release_is_called() {
     );
 }
 
-/// The tool may disappear between the append and the call. The log then says that nothing was
+/// The tool may disappear between the append and the call. The log then records that nothing was
 /// called.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
@@ -239,7 +239,7 @@ async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
     let StepState::Retrying { error: Some(error), .. } =
         &test.driver.execution.step(StepNumber::new(0)).state
     else {
-        panic!("it begins again")
+        panic!("the step is retried")
     };
     assert!(error.message.contains("`set.endless`"), "{error}");
     toolbox.put_set(set);
@@ -306,7 +306,7 @@ async fn a_driver_requests_only_permits_that_have_a_slot() {
     let mut test = DriverTest::new(plan_with_limited_steps(5), options).await;
     assert_eq!(test.driver.permit_requests.open_requests(), 2);
     test.send_command(Command::Pause).await;
-    assert_eq!(test.driver.permit_requests.open_requests(), 0, "nothing may begin");
+    assert_eq!(test.driver.permit_requests.open_requests(), 0, "no task may start");
     test.send_command(Command::Resume).await;
     assert_eq!(test.driver.permit_requests.open_requests(), 2);
     // One call holds the only permit, so one more may wait for it.

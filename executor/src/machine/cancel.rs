@@ -143,6 +143,6 @@ impl Decision<'_> {
 fn interrupted_error() -> ToolError {
     ToolError::new(
         ErrorCode::UNAVAILABLE,
-        "the worker was lost, and the execution has failed meanwhile",
+        "the worker was lost, and the execution failed before the step could run again",
     )
 }

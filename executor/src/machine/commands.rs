@@ -19,7 +19,8 @@ use super::{
 };
 
 impl Decision<'_> {
-    /// Applies a command once. Records a command that has no effect, so that it has none later.
+    /// Applies a command once. Records a command that has no effect, so that it has no effect later
+    /// either.
     pub(super) fn apply_command(&mut self, envelope: SentCommand) {
         let SentCommand { id, command, .. } = envelope;
         if self.execution.has_command(id) {
@@ -32,8 +33,8 @@ impl Decision<'_> {
             Command::Approve { approved: true, .. } => "approve",
             Command::Approve { .. } => "reject",
             Command::Settle { .. } => "settle",
-            // Records nothing else, because a signal always adds an event and the other commands
-            // may be applied again at any time.
+            // Records no other command, because a signal always adds an event and the other
+            // commands may be applied again at any time.
             _ => return self.change_by_command(id, command),
         };
         self.change_by_command(id, command);

@@ -19,9 +19,10 @@ use super::{Decision, add_millis, attempt_name, can_start_tasks, input, is_block
 /// Maximum number of a step's warnings about templates without a value. It keeps events small.
 const MAX_WARNINGS: usize = 1_000;
 
-/// Warns that a repeated call is another call than the one with an unknown outcome.
-pub const OTHER_PARAMETERS_WARNING: &str = "an earlier call of this step has an unknown outcome and had other \
-    parameters, so this call sends a new idempotency key";
+/// Warning that a call differs from the earlier call whose outcome is unknown.
+pub const OTHER_PARAMETERS_WARNING: &str = "an earlier call of this step with other parameters has \
+                                            an unknown outcome, so this attempt sends a new \
+                                            idempotency key";
 
 pub(super) struct RenderedParameters {
     pub(super) parameters: Arc<Value>,
@@ -199,7 +200,7 @@ impl Decision<'_> {
     }
 
     /// Returns the key of an earlier call whose outcome is unknown. Warns if that call had other
-    /// parameters, because this call then gets a new key.
+    /// parameters, because the new call then gets another key.
     fn take_over_key(
         &self,
         task: Task,
@@ -356,7 +357,7 @@ pub(super) fn check_parameter_size(
     let (bytes, most) = (json::json_size(&parameters), limits::PARAMETER_BYTES);
     if bytes > most {
         let why = format!(
-            "the parameters have {bytes} bytes as JSON, the limit is {most}: put the data into a \
+            "the parameters have {bytes} bytes as JSON; the limit is {most}: put the data into a \
              file and pass its name"
         );
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));

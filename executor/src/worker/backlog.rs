@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use super::pending_heads::PendingHeads;
 use crate::required_tools::RequiredTools;
 
-/// Damaged executions that a worker remembers. It tries all others again at each scan.
+/// Maximum number of damaged executions that a worker remembers. It tries all other damaged
+/// executions again at each scan.
 const MAX_DAMAGED: usize = 4_096;
 
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Finished executions that need a replan.
 //!
 //! The queue holds ids only. A finished execution frees its memory slot while a model works, which
-//! can take minutes. Its head keeps this worker as owner, so another worker finds it if this one
-//! dies.
+//! can take minutes. Its head keeps this worker as owner, so another worker finds it if this worker
+//! crashes.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -17,10 +17,10 @@ use tracing::{error, warn};
 
 use super::{DriveError, DriverStop, Worker, WorkerContext, load_existing};
 
-/// Replans that run at the same time. Keeps capacity of the model's provider free for other
-/// requests.
+/// Maximum number of replans that run at the same time. Keeps capacity of the model's provider free
+/// for other requests.
 const MAX_RUNNING: usize = 4;
-/// Maximum number of executions that wait. The scan finds the others again.
+/// Maximum number of executions that wait. The next scan finds further ones.
 const MAX_WAITING: usize = 4_096;
 /// Delay before the first retry. Doubles with each retry, up to [`MAX_RETRY_DELAY`].
 const RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -52,7 +52,7 @@ impl ReplanQueue {
         self.waiting.contains_key(&id) || self.running.contains_key(&id)
     }
 
-    /// Waits until a running replan ends. Returns `None` if none runs.
+    /// Waits until a running replan ends. Returns `None` if no replan runs.
     pub(super) async fn next(&mut self) -> Option<ReplanEnded> {
         let ended = self.tasks.join_next().await?;
         Some(ended.expect("panics are caught"))
@@ -111,7 +111,7 @@ impl Worker {
         match result {
             Ok(()) => (),
             Err(err) if err.is_damage() => {
-                error!(execution = %id, %err, "the execution cannot be replanned, others are not affected");
+                error!(execution = %id, %err, "this execution cannot be replanned; other executions are not affected");
                 self.note_damage(id);
             }
             Err(err) => {
@@ -139,8 +139,8 @@ pub(super) async fn keep_for_replan(
     ended: &Execution,
 ) -> Result<DriverStop, DriveError> {
     let head = context.store.head(ended.id()).await?;
-    // Queues no replan for a finished execution without an owner, because it was replanned or needs
-    // no replan.
+    // Queues no replan for a finished execution without an owner, because the execution was
+    // replanned or needs no replan.
     let is_settled = head.is_some_and(|head| head.state.is_finished() && head.owner.is_none());
     let needs_replan = ended.replan_cause().is_some() && !is_settled;
     let owner = needs_replan.then_some(context.worker);

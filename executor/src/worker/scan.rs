@@ -115,8 +115,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Claims executions that this worker owns by their heads and does not drive. Their last heads
-    /// were lost by the store, or were not acknowledged. The claim writes a new head.
+    /// Claims executions whose heads name this worker as owner but that it does not drive. The
+    /// store lost their last heads, or did not acknowledge them. The claim writes a new head.
     async fn sweep_owned(&mut self) -> Result<(), StoreError> {
         if self.backlog.swept_at.elapsed() < SWEEP_INTERVAL {
             return Ok(());
@@ -167,7 +167,7 @@ impl Worker {
                 room + self.backlog.missing_tools.min(MAX_MISSING_TOOLS),
             )
             .await?;
-        // Counts executions that are driven here or lack tools. The next scan reads as many more
+        // Counts executions that are driven here or lack tools. The next scan reads that many more
         // heads, so that these executions do not hide others.
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
         let (n_due, lacking) = self.claim_heads(due).await?;
@@ -183,8 +183,8 @@ impl Worker {
         Ok(wait.filter(|wait| !wait.is_zero()).map_or(poll, |wait| wait.min(poll)))
     }
 
-    /// Claims further due executions while the first ones all lack tools. Each scan reads one page
-    /// behind the cursor, and starts over at the end.
+    /// Claims further due executions if all of the first ones lack tools. Each scan reads one page
+    /// after the cursor, and starts over at the end.
     async fn claim_further(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let query = HeadQuery::DueAfter { now, after: self.backlog.cursor };
         let part = self.context.store.find_heads(query, MAX_HEADS).await?;

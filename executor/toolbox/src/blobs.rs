@@ -53,7 +53,7 @@ impl Blobs {
         Self { store, clock }
     }
 
-    /// Stores a binary and returns the reference to it. Returns `None` if it is not base 64.
+    /// Stores a binary and returns the reference to it. Returns `None` if it is not valid base64.
     async fn store_binary(
         &self,
         owner: Option<ExecutionId>,
@@ -71,7 +71,7 @@ impl Blobs {
         Ok(Some(blob.to_reference()))
     }
 
-    /// Replaces the references in `parameters` by the binaries in base 64.
+    /// Replaces the references in `parameters` by the binaries in base64.
     pub async fn restore(&self, parameters: &Arc<Value>) -> Result<Arc<Value>, ToolError> {
         let mut references = Vec::new();
         collect_references(parameters, &mut String::new(), &mut references);
@@ -105,7 +105,7 @@ impl Blobs {
 }
 
 /// Stores extracted binaries and replaces them by references. An output keeps its binary if there
-/// is no store, or if the binary is not base 64.
+/// is no store, or if the binary is not valid base64.
 pub async fn store_binaries(
     blobs: Option<&Blobs>,
     owner: Option<ExecutionId>,

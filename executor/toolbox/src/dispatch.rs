@@ -1,7 +1,7 @@
 //! Steps of agents, which call the tool that their parameters name.
 //!
-//! There is one dispatch tool for each effect. A step of the tool for reads cannot call a tool that
-//! changes something, whatever its parameters say. The named tool is called with its own limits and
+//! There is one dispatch tool for each effect. A step of the tool for reads cannot call a tool with
+//! an effect, whatever its parameters contain. The named tool is called with its own limits and
 //! metrics, within the tools that the plan allows. The output of the step contains the result or
 //! the error, for the model to judge.
 //!
@@ -25,7 +25,7 @@ use super::{
 
 /// The set name of the tools with which steps of an agent call other tools.
 pub const SET: &str = "faber_agent";
-/// Bytes of a result that a model reads. Each turn repeats them.
+/// Maximum bytes of a result that a model reads. Each turn repeats them.
 pub const RESULT_BYTES: usize = 32 << 10;
 
 const DISPATCH_TOOLS: [DispatchTool; 3] = [
@@ -76,8 +76,8 @@ pub struct Dispatch {
     effect: Effect,
     reach: Reach,
     most: usize,
-    /// Unknown toolset names that were removed from the parameters. A set of that name could exist
-    /// at the time of the call and act on this machine.
+    /// Unknown toolset names that were removed from the parameters. Otherwise a set of that name
+    /// could exist by the time of the call and act on this machine.
     unknown: Vec<Value>,
 }
 
@@ -148,7 +148,7 @@ impl Reach {
         }
         let all = format!("{name}.*");
         let is_kept = self.except.iter().any(|glob| glob.to_string() == all);
-        is_kept.then(|| format!("`{name}` is not available: none of its tools may be called here"))
+        is_kept.then(|| format!("`{name}` is not available: the agent may call none of its tools"))
     }
 }
 
@@ -205,7 +205,7 @@ impl Dispatch {
     /// Checks that the step may call the tool.
     pub fn check(&self, toolbox: &Toolbox, tool: &ToolDefinition) -> Result<(), ToolError> {
         if !self.reach.includes(tool) {
-            let why = format!("`{}` may not be called here", self.tool);
+            let why = format!("the agent may not call `{}`", self.tool);
             return Err(ToolError::failed(why).without_retry());
         }
         if let Some(why) = self.reach.complaint(toolbox, tool, &self.args) {
@@ -214,8 +214,8 @@ impl Dispatch {
         if tool.effect > self.effect {
             // The tool's effect has changed since the model asked for the call.
             let why = format!(
-                "the effect of `{}` has changed, and this step does not allow the new one: call \
-                 it again",
+                "the effect of `{}` has changed, and this step does not allow the new effect: call \
+                 the tool again",
                 self.tool
             );
             return Err(ToolError::failed(why));
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(told(json!(["files"]), json!({})), machine("files"));
         assert_eq!(told(json!(["ops"]), json!({ "sets": ["ops", "ToolSet"] })), None);
         assert_eq!(told(json!(["web", "crm"]), json!({})), None);
-        let crm = "`crm` is not available: none of its tools may be called here";
+        let crm = "`crm` is not available: the agent may call none of its tools";
         let except = json!({ "except": ["crm.*"] });
         assert_eq!(told(json!(["crm"]), except.clone()).as_deref(), Some(crm));
         assert_eq!(told(json!(["ops"]), except), machine("ops"));

@@ -98,7 +98,7 @@ pub struct StepCall {
     pub step: StepId,
     pub part: Part,
     pub attempt: Attempt,
-    /// The idempotency key of an earlier execution's call with an unknown outcome, which this call
+    /// The idempotency key of an earlier execution's call with an unknown outcome, which the call
     /// repeats.
     pub key: Option<Arc<str>>,
 }

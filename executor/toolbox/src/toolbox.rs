@@ -55,7 +55,7 @@ pub enum SetStatus {
     Connecting,
     /// The tools are known.
     Ready,
-    /// The connection failed.
+    /// The source could not connect.
     Failed {
         /// The reason, and what to do.
         error: String,
@@ -132,7 +132,8 @@ struct Shared {
     reconnect: OnceLock<Reconnect>,
 }
 
-/// Connects a failed set again. Returns `false` if it failed a moment ago.
+/// Connects a failed set again. Returns `false` if the set has not failed, or its next attempt is
+/// not due yet.
 type Reconnect = Box<dyn Fn(&ToolSetName) -> bool + Send + Sync>;
 
 #[derive(Debug, Default)]
@@ -312,19 +313,20 @@ impl Toolbox {
         });
     }
 
-    /// Sets the function that connects failed sets again. Only the first one counts.
+    /// Sets the function that connects failed sets again. Later calls have no effect.
     pub fn set_reconnect(&self, reconnect: impl Fn(&ToolSetName) -> bool + Send + Sync + 'static) {
         let _ = self.0.reconnect.set(Box::new(reconnect));
     }
 
-    /// Connects a failed set again, unless it failed a moment ago. Returns `true` if the set is
-    /// connecting now. It keeps its tools meanwhile.
+    /// Connects a failed set again, unless its next attempt is not due yet. Returns `true` if the
+    /// set is connecting now. The set keeps its tools while it connects.
     pub fn reconnect_set(&self, name: &ToolSetName) -> bool {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         let is_failed = |set: &ToolSet| matches!(set.status, SetStatus::Failed { .. });
         let set = inventory.sets.iter_mut().find(|set| set.name == *name && is_failed(set));
         let Some(set) = set else { return false };
-        // Keeps the lock, so that the result cannot arrive before the state is `Connecting`.
+        // Keeps the lock until the state is `Connecting`, because the result must not arrive
+        // before.
         if !self.0.reconnect.get().is_some_and(|reconnect| reconnect(name)) {
             return false;
         }
@@ -502,7 +504,7 @@ impl Toolbox {
     }
 
     /// Returns the name that people and models read instead of a qualified name. An unknown name is
-    /// returned as it is.
+    /// returned unchanged.
     pub fn display_name_of(&self, name: &ToolName) -> ToolName {
         let inventory = self.lock_inventory();
         match inventory.find_qualified(name) {

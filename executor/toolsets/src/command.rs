@@ -60,7 +60,7 @@ pub struct CommandTool {
     pub name: ToolName,
     #[serde(default)]
     pub description: String,
-    /// Sentences that people would say to ask for the tool.
+    /// Sentences with which people would ask for the tool.
     #[serde(default)]
     pub examples: Vec<String>,
     #[serde(default = "no_parameters")]
@@ -92,13 +92,13 @@ impl TryFrom<Map<String, Value>> for Action {
             let is_meant = settings.contains_key("command");
             let run = serde_json::from_value(Value::Object(join_command_and_args(settings)));
             return run.map(Self::Command).map_err(|err| {
-                let hint = " (a call of a server is `{ http: { url: … } }`)";
+                let hint = " (for an HTTP call, write `{ http: { url: … } }`)";
                 format!("{err}{}", if is_meant { "" } else { hint })
             });
         };
         if let Some(other) = settings.keys().next() {
             return Err(format!(
-                "unknown field `{other}` beside `http`: a tool has either a command or `http`"
+                "unknown field `{other}` beside `http`: a tool has either `command` or `http`"
             ));
         }
         let run = serde_json::from_value(http).map(Self::Http);
@@ -114,7 +114,7 @@ fn refuse_command_line(settings: &Map<String, Value>) -> Result<(), String> {
     if arguments.is_empty() || is_path_with_spaces(program, arguments) {
         return Ok(());
     }
-    Err(format!("`command` is the text `{line}`: write a list: [{}]", words.join(", ")))
+    Err(format!("`command` is the text `{line}`: write it as a list, [{}]", words.join(", ")))
 }
 
 /// Returns `true` for the words of a text such as `/opt/my tools/run`.
@@ -233,8 +233,8 @@ impl CommandTool {
         program.check().map_err(|why| format!("`{}`: {why}", self.name))
     }
 
-    /// Builds the tool. Its output has at most `max_bytes` bytes. `launcher` starts confined commands.
-    /// The error says what is wrong in the configuration.
+    /// Builds the tool. Its output has at most `max_bytes` bytes. `launcher` starts confined
+    /// commands. The error describes the mistake in the configuration.
     pub(crate) fn into_tool(
         self,
         set: &ToolSetName,
@@ -271,14 +271,14 @@ impl CommandTool {
         {
             let what = if matches!(run, Action::Http(_)) { "HTTP call" } else { "command" };
             return Err(format!(
-                "the {what} of `{tool}` names `{{{{{parameter}}}}}`, but the tool has no such \
+                "the {what} of `{tool}` contains `{{{{{parameter}}}}}`, but the tool has no such \
                  parameter: add it to the properties in `parameters`"
             ));
         }
         if self.confinement().is_some() && !launcher.can_confine() {
             return Err(format!(
-                "`{tool}` has `confine`, but this program cannot confine commands: let it name a \
-                 `faber` binary, or leave out `confine`"
+                "`{tool}` has `confine`, but this program cannot confine commands: name a `faber` \
+                 binary as the launcher, or leave out `confine`"
             ));
         }
         check_cost(&self.parameters)
@@ -342,7 +342,8 @@ impl Tool for CommandRunner {
 fn stopped_error(program: &str, status: Option<ExitStatus>) -> ToolError {
     let how = status.map_or_else(|| "did not".to_owned(), describe_status);
     let message = format!(
-        "Faber told `{program}` to stop, and it {how}: it is unknown whether its work was done"
+        "Faber told `{program}` to stop, and the program {how}: it is unknown whether its work was \
+         done"
     );
     ToolError::new(ErrorCode::CANCELLED, message).with_unknown_outcome()
 }

@@ -51,7 +51,7 @@ const NO_REVISION: u64 = u64::MAX;
 /// Maximum number of fields that a context's record may set to null although this node's
 /// configuration lacks them.
 const MAX_REMOVED_FIELDS: usize = 1_000;
-/// Attempts to change a context while other nodes change it.
+/// Maximum number of attempts to change a context while other nodes change it.
 const MAX_CONTEXT_ATTEMPTS: usize = 64;
 
 /// The toolsets of this process. Clones share them.
@@ -116,11 +116,11 @@ pub enum RegistryError {
         /// The origin, and what to do.
         hint: String,
     },
-    #[error("there are {most} {what}, which is the limit: remove some")]
+    #[error("there are already {most} {what}, the maximum: remove some")]
     Full { what: &'static str, most: usize },
     #[error(
         "the toolset `{0}` does not exist now, because its `condition` is false: try again when \
-         it is true"
+         the condition is true"
     )]
     Hidden(String),
     #[error("{0}")]
@@ -168,8 +168,8 @@ impl Registry {
         self.lock_latest().await.map(drop)
     }
 
-    /// Updates the toolbox, and returns which toolsets cannot be as requested on this node, with
-    /// the reasons.
+    /// Updates the toolbox. Returns the toolsets that cannot have the requested state on this node,
+    /// with the reasons.
     pub async fn complaints(&self) -> Result<Vec<(String, String)>, StoreError> {
         Ok(self.lock_latest().await?.complaints.clone())
     }
@@ -408,15 +408,15 @@ impl Registry {
         for (name, why) in
             complaints.iter().filter(|complaint| !applied.complaints.contains(complaint))
         {
-            tracing::warn!(target: LOG_TARGET, %name, %why, "a toolset is not as it was asked for");
+            tracing::warn!(target: LOG_TARGET, %name, %why, "a toolset does not have the requested state");
         }
         for gone in applied.wanted.iter().filter(|set| !contains_set(&wanted, &set.config.name)) {
             sources.remove(&gone.config.name);
         }
         for WantedSet { config, is_active } in &wanted {
             let before = applied.wanted.iter().find(|set| set.config.name == config.name);
-            // Adds the set with its final state, because an inactive set must never be active, not
-            // even between two updates.
+            // Adds the set with its final state, because an inactive set must not be active even
+            // between two updates.
             let now = || SetConfig { active: *is_active, ..config.clone() };
             match before {
                 Some(before) if before.config == *config => (),

@@ -62,7 +62,8 @@ struct LiveConnections {
 }
 
 struct Connection {
-    /// Connects a failed source again, unless it failed a moment ago. Returns `true` if it does.
+    /// Connects a failed source again, unless its next attempt is not due yet. Returns `true` if a
+    /// new attempt starts.
     reconnect: Box<dyn Fn() -> bool + Send>,
     stop: CancellationToken,
 }
@@ -365,7 +366,9 @@ mod tests {
         };
         check_config_error(
             with_command("ls -l"),
-            expect!["`tools[1]` (`t`): `command` is the text `ls -l`: write a list: [ls, -l]"],
+            expect![
+                "`tools[1]` (`t`): `command` is the text `ls -l`: write it as a list, [ls, -l]"
+            ],
         );
         for fine in ["ls", "/opt/my tools/run"] {
             assert!(parse(with_command(fine)).is_ok(), "{fine}");
@@ -425,7 +428,8 @@ mod tests {
         check_failed(
             json!([{ "name": "t", "run": { "command": ["echo", "{{nmae}}"] } }]),
             expect![
-                "the command of `t` names `{{nmae}}`, but the tool has no such parameter: add it to the properties in `parameters`"
+                "the command of `t` contains `{{nmae}}`, but the tool has no such parameter: add \
+                 it to the properties in `parameters`"
             ],
         );
         check_failed(

@@ -33,7 +33,7 @@ const MAX_FINAL_LINES: usize = 60;
 /// Maximum number of steps of a plan that is drawn without folded layers.
 const MAX_UNFOLDED_STEPS: usize = 20;
 const MAX_NAME_COLUMNS: usize = 40;
-/// The columns that a step's name keeps in the narrowest window.
+/// Minimum number of columns of a step's name, even in the narrowest window.
 const MIN_NAME_COLUMNS: usize = 4;
 const BAR_COLUMNS: usize = 24;
 
@@ -145,12 +145,12 @@ struct Frame {
     paint: Paint,
 }
 
-/// The state that all steps of a layer share, so that the layer is drawn as one line.
+/// The common state of all steps of a layer that is drawn as one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FoldedState {
     Pending,
     Succeeded,
-    /// All are finished and none failed, but some were skipped or cancelled.
+    /// All steps are finished and no step failed, but some were skipped or cancelled.
     Skipped,
 }
 
@@ -251,7 +251,7 @@ impl Drawing {
         lines
     }
 
-    /// Draws a long plan: layers that share a state are one line.
+    /// Draws a long plan. A layer whose steps share a state is one line.
     fn draw_layers(&self, frame: Frame) -> Vec<Line> {
         let mut lines = Vec::new();
         let mut layers = self.layers.iter().enumerate().peekable();

@@ -65,14 +65,14 @@ impl EndSignals {
         Ok(Self { signals, received: Notify::new(), waiters: AtomicUsize::new(0) })
     }
 
-    /// Waits for a signal. Another task must [dispatch](Self::dispatch) meanwhile.
+    /// Waits for a signal. Another task must [dispatch](Self::dispatch) at the same time.
     pub(crate) async fn receive(&self) {
         let _waiter = Waiter::new(&self.waiters);
         self.received.notified().await;
     }
 
     /// Gives signals to the callers of [`receive`](Self::receive). Returns after a signal for which
-    /// none waits.
+    /// no caller waits.
     pub(crate) async fn dispatch(&self) {
         let mut signals = self.signals.lock().await;
         loop {

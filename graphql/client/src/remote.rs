@@ -98,7 +98,7 @@ impl Remote {
             Some("ready") if status.is_success() => Ok(()),
             Some(_) => {
                 let reason = answer.get("reason").and_then(Value::as_str);
-                let reason = reason.unwrap_or("no reason given");
+                let reason = reason.unwrap_or("the server gave no reason");
                 Err(Failure::unreachable(format!("`{}` is not ready: {reason}", self.url)))
             }
             None => Err(self.not_faber_failure(status.as_str())),
@@ -129,7 +129,8 @@ impl Remote {
     fn take_data(&self, mut answer: Value) -> Result<Value, Failure> {
         let error = answer.get("errors").and_then(|errors| errors.get(0));
         if let Some(error) = error {
-            let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
+            let message =
+                error.get("message").and_then(Value::as_str).unwrap_or("the server gave no reason");
             let extensions = error.get("extensions").and_then(Value::as_object);
             return Err(super::make_failure(message, extensions));
         }
@@ -154,7 +155,9 @@ impl Remote {
 
     fn not_faber_failure(&self, what: &str) -> Failure {
         let url = &self.url;
-        Failure::unreachable(format!("`{url}` answers with {what}: is it a `faber serve`?"))
+        Failure::unreachable(format!(
+            "`{url}` answers with {what}: check that `faber serve` runs there"
+        ))
     }
 }
 
@@ -162,7 +165,7 @@ struct EventStream {
     server: Remote,
     response: Response,
     buffer: Vec<u8>,
-    /// The length of the prefix of `buffer` without an end of an event.
+    /// The length of the prefix of `buffer` that contains no end of an event.
     searched_bytes: usize,
 }
 
@@ -358,7 +361,7 @@ mod tests {
                     advance_time(MAX_SILENCE).await;
                     tokio::task::yield_now().await;
                     turns += 1;
-                    assert!(turns < 100_000, "it waits for ever");
+                    assert!(turns < 100_000, "the client waits forever");
                 }
                 let events = asking.await.unwrap();
                 let lost = events.last().unwrap().as_ref().unwrap_err();

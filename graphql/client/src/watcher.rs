@@ -1,8 +1,8 @@
 //! Watches an execution and its children until it is finished or needs a person.
 //!
 //! The caller takes one [`Update`] after another, and asks for the [phase](Watcher::load_phase) of
-//! the execution after each. In between it may wait for other things, because [`Watcher::next`]
-//! loses nothing if it is dropped.
+//! the execution after each. In between, the caller may wait for other things, because
+//! [`Watcher::next`] loses nothing if it is dropped.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,8 @@ use crate::{
     view::news::News,
 };
 
-/// Reconnects without a new event before the server counts as gone, and the delay before each.
+/// Number of reconnects without a new event after which the server counts as gone, and the delay
+/// before each.
 const MAX_RECONNECTS: usize = 5;
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 /// Poll interval for executions without a subscription.

@@ -28,7 +28,8 @@ pub(crate) use self::plan::draft_agent;
 use crate::access::Access;
 
 pub(crate) const DEFAULT_TURNS: u32 = 3;
-/// Each turn gets the text of all earlier turns, so more turns would be expensive.
+/// Maximum number of turns. Each turn gets the text of all earlier turns, so more turns would be
+/// expensive.
 pub(crate) const MAX_TURNS: u32 = 32;
 /// Note below an answer if the model still wanted to call tools after its last turn.
 pub(crate) const STOPPED_NOTE: &str = "(Note: Reached maximum tool execution limit)";

@@ -141,7 +141,7 @@ impl Embedded {
         verdict.plan.ok_or_else(|| invalid(verdict.diagnostics))
     }
 
-    /// Waits until an execution is finished, also if another process drives it.
+    /// Waits until an execution is finished, even if another process drives it.
     pub async fn ended(&self, id: ExecutionId) -> Result<Arc<Execution>, EngineError> {
         let missing = || EngineError::not_found("execution", id);
         let execution = self.engine.executions.reader.load(id).await?.ok_or_else(missing)?;
@@ -154,7 +154,7 @@ impl Embedded {
     }
 
     /// Waits for short steps and stops the worker. The next process that opens the store continues
-    /// the rest.
+    /// the executions.
     pub async fn close(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}

@@ -1,4 +1,4 @@
-//! Prunes old finished executions while a process runs, as the setting `retention` says.
+//! Prunes finished executions that are older than the setting `retention`, while a process runs.
 
 use std::{
     sync::{

@@ -172,7 +172,7 @@ impl Selection {
         Candidates::new(catalog, &tools, &selected.unwrap_or_default(), by, max_tools)
     }
 
-    /// Returns the tools that usually follow another one, if the caller may use them.
+    /// Returns the tools that usually follow a tool, if the caller may use them.
     pub async fn followers(
         &self,
         tool: &NodeName,

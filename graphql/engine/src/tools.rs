@@ -167,8 +167,8 @@ impl Tools {
         names.iter().map(|name| found(name).ok_or_else(|| missing(name))).collect()
     }
 
-    /// Returns the tool that a tool's plain name means, if that is another tool and the caller may
-    /// use it.
+    /// Returns the tool that the plain name of `tool` refers to, if that is another tool and the
+    /// caller may use it.
     pub fn find_shadowing(&self, tool: &ToolDefinition) -> Option<ToolName> {
         let (Found::Tool(found) | Found::Inactive(found)) = self.toolbox().find(&tool.name) else {
             return None;

@@ -29,7 +29,7 @@ fn describe_error(err: &serde_saphyr::Error) -> String {
 
 /// Describes errors whose message in the library uses terms of its Rust interface.
 fn describe_rule(err: &Error) -> Option<String> {
-    let aliases = "its aliases (`*name`) repeat too much: write the values out";
+    let aliases = "its aliases (`*name`) expand to too many values: write the values out";
     Some(match err {
         Error::AliasError { error, .. } => return describe_rule(error),
         Error::DuplicateMappingKey { key: Some(key), .. } => {
@@ -40,7 +40,7 @@ fn describe_rule(err: &Error) -> Option<String> {
         }
         Error::Budget { breach, .. } => match breach {
             BudgetBreach::Depth { depth } => {
-                format!("it nests too deep, {depth} levels: write it flatter")
+                format!("it is nested too deeply ({depth} levels): use fewer levels")
             }
             BudgetBreach::Aliases { .. }
             | BudgetBreach::Anchors { .. }
@@ -68,7 +68,7 @@ fn describe_rule(err: &Error) -> Option<String> {
         Error::ExternalMessage { msg, .. } | Error::Message { msg, .. }
             if msg.contains("recursion limit") =>
         {
-            "it nests too deep: write it flatter".to_owned()
+            "it is nested too deeply: use fewer levels".to_owned()
         }
         Error::InvalidBinaryBase64 { .. } => "a value marked `!!binary` is not base64".to_owned(),
         _ => return None,
@@ -81,7 +81,8 @@ fn describe_several_documents() -> String {
 
 /// Formats a document so that [`parse`] reads the same value.
 pub fn format(value: &Value) -> Result<String, String> {
-    serde_saphyr::to_string(value).map_err(|err| format!("this cannot be YAML: {err}"))
+    serde_saphyr::to_string(value)
+        .map_err(|err| format!("this value cannot be written as YAML: {err}"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use rmcp::model::ErrorCode;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
-/// Bytes at the start of a long message that are searched for its id.
+/// Number of bytes at the start of a long message that are searched for its id.
 const SEARCHED_BYTES: usize = 1 << 10;
 
 #[derive(Deserialize)]

@@ -42,7 +42,7 @@ impl AnswerSize {
         if self.bytes.load(Ordering::Relaxed) > self.max_bytes { Err(self.error()) } else { Ok(()) }
     }
 
-    /// Records that a mutation starts, so that an error says that its effect stays.
+    /// Records that a mutation starts, so that an error can report that its effect stays.
     pub(super) fn record_mutation(&self) {
         self.has_mutated.store(true, Ordering::Relaxed);
     }
@@ -82,8 +82,8 @@ impl AnswerSize {
 
     fn error(&self) -> ServerError {
         let mut why = format!(
-            "the answer has more than {} bytes: ask for fewer fields, for less with `first` or \
-             `maxBytes`, or raise `limits.answer_bytes`",
+            "the answer has more than {} bytes: request fewer fields or smaller values (`first`, \
+             `maxBytes`), or raise `limits.answer_bytes`",
             self.max_bytes
         );
         if self.has_mutated.load(Ordering::Relaxed) {

@@ -26,10 +26,10 @@ struct ExpensiveField {
     items: ItemCount,
 }
 
-/// Number of items that a field is expected to return.
+/// Expected number of items of a field.
 #[derive(Clone, Copy, Debug)]
 enum ItemCount {
-    /// The number in the arguments, or else the usual number of the type.
+    /// The number in the arguments. Without one, the usual number of the type.
     Requested,
     /// A fixed number that does not depend on the arguments.
     Expected(usize),
@@ -183,7 +183,7 @@ const INTROSPECTION: [(&str, &str); 17] = [
 /// Expected items of a list without an argument for their number.
 const DEFAULT_ITEMS: usize = 10;
 
-/// Largest number of items that counts. [`ItemCount::OneFor`] divides before.
+/// Largest number of items that counts. [`ItemCount::OneFor`] divides the number first.
 const MAX_ITEMS: usize = 1_000;
 
 /// Costs of the fields of a schema.
@@ -282,7 +282,7 @@ impl FieldCost {
             let default = default.and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT_ITEMS);
             (argument.node.name.node.to_string(), default)
         });
-        // The field that returns the connection has counted its items already.
+        // The field that returns the connection has already counted the items.
         let is_list = is_list && !parent.ends_with("Connection");
         let items = match &requested {
             Some(_) => ItemCount::Requested,
@@ -391,7 +391,7 @@ impl<'a> CostComputation<'a> {
             Ok(Value::Number(number)) => {
                 number.as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(1)
             }
-            // The field itself rejects the value.
+            // The field itself rejects such a value.
             Ok(_) => 1,
         }
     }

@@ -84,7 +84,7 @@ impl Extension for OperationGuard {
         next: NextPrepareRequest<'_>,
     ) -> ServerResult<Request> {
         self.check_cost(&mut request)?;
-        // An operation that no server received has no grant, so it may do everything.
+        // An operation that did not arrive through a server has no grant, so it may do everything.
         let grant = request.data.get(&TypeId::of::<Grant>());
         let grant =
             grant.and_then(|grant| grant.downcast_ref::<Grant>()).cloned().unwrap_or_default();
@@ -163,8 +163,8 @@ impl OperationGuard {
         let dearest =
             cost.most_expensive.map(|(field, cost)| format!("; `{field}` alone costs {cost}"));
         Err(limit(format!(
-            "the operation costs {}, and at most {maximum} is allowed{}: ask for fewer fields and \
-             aliases, for less with `first`, or in several operations",
+            "the operation costs {}, and at most {maximum} is allowed{}: request fewer fields and \
+             aliases, use a smaller `first`, or send several operations",
             cost.total,
             dearest.unwrap_or_default()
         )))

@@ -10,7 +10,7 @@ use super::error::{ApiResult, invalid_argument};
 
 /// Allowed width and height of all nodes.
 const SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=2_000.0;
-/// Allowed width and height of a single node. A whole drawing may be nested in it.
+/// Allowed width and height of a single node, in which a client may nest a whole drawing.
 const NODE_SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=10_000_000.0;
 
 /// Direction of the edges in a drawing.
@@ -93,7 +93,7 @@ pub(super) async fn draw_graph(graph: Graph, options: DrawingOptions) -> ApiResu
     let sizes = check_sizes(&graph, &options)?;
     let direction = options.direction.unwrap_or(LayoutDirection::Right).into();
     let style = Style { direction, ..Style::default() };
-    // A large drawing takes a while, so it must not block other requests.
+    // Runs on a blocking thread, because a large drawing would block other requests.
     let layout = task::spawn_blocking(move || layout_graph(graph, &sizes, &style)).await;
     layout.map_err(|err| invalid_argument(format!("the graph cannot be drawn: {err}")))
 }

@@ -1,9 +1,9 @@
 //! Decides which field becomes null after an error: the failed field, or its nearest nullable
 //! parent.
 //!
-//! The library makes an object null if one of its fields failed. It has two gaps, which this module
-//! closes: it treats a field that fails before it has an object as non-null, whatever its type is,
-//! and for an error in a list it reports only the index of the item.
+//! The library makes an object null if one of its fields failed. This module closes two gaps of the
+//! library. A field that fails before it has an object counts as non-null, whatever its type is.
+//! For an error in a list, the library reports only the index of the item.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

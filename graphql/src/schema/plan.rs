@@ -164,7 +164,7 @@ impl Plan {
         diagnostics(self.0.diagnostics())
     }
 
-    /// Newest executions of the plan, oldest first.
+    /// The last executions of the plan, in order of creation.
     async fn executions(
         &self,
         ctx: &Context<'_>,

@@ -44,7 +44,7 @@ impl Request {
         load_plans(ctx, self.0.id).await
     }
 
-    /// Newest executions of the request's plans, oldest first.
+    /// The last executions of the request's plans, in order of creation.
     async fn executions(
         &self,
         ctx: &Context<'_>,
@@ -132,7 +132,7 @@ pub(super) async fn load_plans(ctx: &Context<'_>, id: shared::id::RequestId) -> 
 pub(super) struct PlanningError {
     /// Error code of the failed mutation, such as `NO_PLAN_FOUND` or `INVALID_PLAN`.
     code: String,
-    /// Message that says what happened and what to do.
+    /// Message: what happened, and what to do.
     message: String,
 }
 

@@ -39,7 +39,7 @@ pub(super) struct TimelineEntry {
     step_id: Option<String>,
     /// Number of the attempt, from 1. Null if the entry is not about an attempt.
     attempt: Option<u32>,
-    /// Name of the machine whose worker owned the execution at that time. Null if none did.
+    /// Name of the machine whose worker owned the execution at that time. Null if no worker did.
     node: Option<String>,
     /// Description of the event, in one line.
     message: String,
@@ -267,7 +267,7 @@ fn describe_subject(event: &Event) -> String {
     format!("{undo}`{step}{item}`")
 }
 
-#[expect(clippy::too_many_lines, reason = "it has a sentence for each event")]
+#[expect(clippy::too_many_lines, reason = "the function has a sentence for each event")]
 fn describe_event(event: &Event) -> String {
     let step = describe_subject(event);
     match event {
@@ -340,7 +340,7 @@ fn describe_event(event: &Event) -> String {
         Event::WaitsShortened { ahead_ms } => {
             let seconds = ahead_ms / 1_000;
             format!(
-                "a clock was {seconds} s ahead, so the waits that it had made too long were \
+                "a clock was {seconds} s ahead, so waits that were too long because of it were \
                  shortened"
             )
         }

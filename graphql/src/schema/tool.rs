@@ -96,13 +96,13 @@ impl Tool {
         self.definition.name.as_str()
     }
 
-    /// Qualified name, `set.name`. It always means this tool, and plans store it.
+    /// Qualified name, `set.name`. It always identifies this tool, and plans store it.
     async fn qualified_name(&self) -> String {
         self.definition.qualified_name().to_string()
     }
 
     /// Qualified name of the tool that `name` means instead, because an earlier toolset has a tool
-    /// with this name. Null if `name` means this tool, or nothing.
+    /// with this name. Null if `name` means this tool or no tool.
     async fn shadowed_by(&self, ctx: &Context<'_>) -> Option<String> {
         let meant = ctx.data_unchecked::<Engine>().tools.find_shadowing(&self.definition);
         meant.map(|tool| tool.to_string())

@@ -23,7 +23,8 @@ impl ToolQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "Returns tools of this toolset only. Default: all toolsets.")]
         tool_set: Option<String>,
-        #[graphql(desc = "Words that name, description or examples contain, ignoring case.")]
+        #[graphql(desc = "Words that the name, the description or the examples must contain, \
+                          ignoring case.")]
         search: Option<String>,
         #[graphql(desc = "True: tools of active toolsets only.", default_with = "Some(false)")]
         active_only: Option<bool>,
@@ -252,7 +253,7 @@ pub(super) struct ToolInput {
     /// not fit. Default: any output.
     output_schema: Option<Value>,
     /// Toolset that gets the tool: a new one, or one whose source is a list of tools. Default:
-    /// `local`, and then the name must not mean another tool.
+    /// `local`, for which the name must not already mean another tool.
     tool_set: Option<String>,
     /// Effect of the tool: what a second call does. Default: by the method for an HTTP call (`READ`
     /// for `GET`, `HEAD` and `OPTIONS`, `IDEMPOTENT` for `PUT` and `DELETE`), otherwise `ONCE`.

@@ -19,7 +19,7 @@ pub(super) struct ToolkitQuery;
 
 #[Object]
 impl ToolkitQuery {
-    /// Whole toolkit.
+    /// The whole toolkit: all actions and tools, and the edges between them.
     async fn toolkit(&self, ctx: &Context<'_>) -> Result<Toolkit> {
         let toolkit = ctx.data::<Engine>()?.selection.toolkit().await.map_err(ApiError::from)?;
         Ok(Toolkit(toolkit))
@@ -315,7 +315,7 @@ impl Toolkit {
     ) -> Result<String> {
         self.check_can_be_drawn()?;
         let (toolkit, title) = (Arc::clone(&self.0), title.unwrap_or_default());
-        // A large drawing takes a while, so it must not block other requests.
+        // Runs on a blocking thread, because a large drawing would block other requests.
         let svg = task::spawn_blocking(move || draw::svg(&toolkit, &title)).await;
         Ok(svg.map_err(|err| invalid_toolkit(format!("the graph cannot be drawn: {err}")))?)
     }
@@ -354,7 +354,7 @@ impl Toolkit {
             if has > maximum {
                 let help = "draw a part of it: `toolkitSubgraph`, `recommendSubgraph`";
                 let why = format!(
-                    "a picture shows at most {maximum} {what}, and there are {has}; {help}"
+                    "a drawing can have at most {maximum} {what}, but there are {has}; {help}"
                 );
                 return Err(ApiError::from(EngineError::LimitExceeded(why)));
             }
@@ -412,9 +412,9 @@ pub(super) struct ToolFollower {
 /// Recommended tools and actions, each in topological order.
 #[derive(SimpleObject)]
 pub(super) struct ToolsAndActions {
-    /// Recommended tools.
+    /// Recommended tools, in topological order.
     tools: Vec<Tool>,
-    /// Recommended actions.
+    /// Recommended actions, in topological order.
     actions: Vec<Action>,
 }
 

@@ -1,8 +1,8 @@
 //! Decides which connections are served, and which one is closed if there are too many.
 //!
 //! A connection costs a descriptor and memory before its request arrives. Connections that wait for
-//! a whole request are closed for newer ones, oldest first. A reserve beyond the limit serves
-//! `/health/` only, so that monitors always get a response.
+//! a whole request are closed to make room for new connections, oldest first. A reserve beyond the
+//! limit serves `/health/` only, so that monitors always get a response.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -86,7 +86,7 @@ pub(super) struct Connection {
 enum Answer {
     #[default]
     None,
-    /// The body is still being made.
+    /// The server is still producing the body.
     Made,
     /// The connection may still buffer the end of the body.
     Buffered,
@@ -158,7 +158,8 @@ impl Connections {
         connection_table.ordinary.open + connection_table.reserve.open
     }
 
-    /// Closes the connection of a pool that has waited longest. Returns `false` if none waits.
+    /// Closes the connection of a pool that has waited longest. Returns `false` if no connection
+    /// waits.
     fn evict_oldest(&self, connection_table: &mut ConnectionTable, is_reserve: bool) -> bool {
         let oldest = connection_table.pool_mut(is_reserve).waiting.keys().next().copied();
         oldest.is_some_and(|queue_place| {
@@ -420,7 +421,9 @@ mod tests {
         assert!(!connections.has_room());
         let room = connections.ended.notified();
         answer_request(&all[3]);
-        tokio::time::timeout(Duration::from_secs(1), room).await.expect("it is told");
+        tokio::time::timeout(Duration::from_secs(1), room)
+            .await
+            .expect("the waiting task is notified");
         assert!(connections.has_room());
     }
 
@@ -480,9 +483,9 @@ mod tests {
         answer_request(&all[1]);
         tokio::time::advance(BURST_TIME).await;
         all.push(connections.accept(peer_address(1)).unwrap());
-        assert_eq!(closed_positions(&all), [0], "one that has asked something may idle");
+        assert_eq!(closed_positions(&all), [0], "a connection that sent a request may be idle");
         all.push(connections.accept(peer_address(2)).unwrap());
-        assert_eq!(closed_positions(&all), [0], "others have nothing to do with it");
+        assert_eq!(closed_positions(&all), [0], "connections of other peers are not affected");
     }
 
     #[test]

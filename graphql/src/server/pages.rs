@@ -1,4 +1,5 @@
-//! All routes besides `/graphql`: health checks, metrics and the pages of the owner.
+//! All routes except `/graphql`: health checks, metrics, and the pages that the embedding program
+//! adds.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +31,7 @@ use super::{
 
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A smaller response fits into one packet, so it is not compressed.
+/// Minimum size of a compressed response. A smaller response fits into one packet anyway.
 const MIN_COMPRESSED_BYTES: u16 = 1_400;
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

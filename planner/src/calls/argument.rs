@@ -8,7 +8,7 @@ pub(super) type Args = Map<String, Value>;
 
 pub(super) enum ArgumentValue {
     Value(Value, usize),
-    /// No value. Reading continues at this place.
+    /// There is no value. Reading continues at this position.
     None(usize),
     Cut,
 }

@@ -1,8 +1,7 @@
 //! JSON as models write it: single quotes, bare words, trailing commas, comments, Python literals.
 //!
-//! The reader visits each byte once. After an error, the scan continues behind the text that was
-//! read, but not behind the last string, because a string with a missing quote may contain other
-//! calls.
+//! The reader visits each byte once. After an error, the scan continues after the text that was
+//! read, but before the last string, because a string with a missing quote may contain other calls.
 
 use std::ops::Range;
 
@@ -167,7 +166,7 @@ impl Reader<'_, '_> {
         Ok(None)
     }
 
-    /// Adds a value to the innermost open value, and reads the comma if one is required.
+    /// Adds a value to the innermost open value, and reads the comma if a comma is required.
     fn push_value(&mut self, tree: Tree) -> Result<(), ReadError> {
         let close = match self.open.last_mut() {
             Some(OpenValue::List(items)) => {

@@ -2,8 +2,7 @@
 
 use super::source::Source;
 
-/// Words for arguments. A longer word comes before its own prefix, so that the longer one is found
-/// first.
+/// Words for arguments. A longer word comes before its own prefix, because the first match counts.
 const ARGUMENT_NOUNS: [&str; 11] = [
     "arguments",
     "argument",

@@ -167,8 +167,9 @@ pub(super) fn list_parameters(
     })
 }
 
-/// Writes an example call of one of the tools: of `file_tools.glob`, else of the first tool with
-/// required parameters, else of any tool. Returns `None` if no tool accepts the sample values.
+/// Writes an example call of one of the tools: of `file_tools.glob` if it is among them, otherwise
+/// of the first tool with required parameters, otherwise of any tool. Returns `None` if no tool
+/// accepts the sample values.
 fn example_call(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
     if tools.iter().any(|(name, _)| name.as_str() == "file_tools.glob") {
         let args = json!({ "pattern": "*.py", "path": "/home/user" });

@@ -189,15 +189,18 @@ fn sample_number(schema: &Map<String, Value>, is_whole: bool) -> Value {
         _ if is_whole => number = number.ceil(),
         _ => (),
     }
-    #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough to be exact")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the number is whole and small enough to be exact"
+    )]
     if number.fract() == 0.0 && number.abs() < 9e15 {
         return json!(number as i64);
     }
     json!(number)
 }
 
-/// Returns the name itself if it fits the schema, else a text that fits, if `can_search` allows a
-/// search.
+/// Returns the name itself if it fits the schema. Otherwise returns a text that fits, if
+/// `can_search` allows a search.
 fn sample_text(schema: &Map<String, Value>, name: &str, can_search: impl Fn() -> bool) -> Value {
     let formatted = match schema.get("format").and_then(Value::as_str) {
         Some("date") => "2026-01-31",

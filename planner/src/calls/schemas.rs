@@ -60,7 +60,7 @@ pub fn tool_schema(name: &ToolName, tool: &ToolDefinition) -> Value {
     })
 }
 
-/// Returns the type without `null`, because `required` says already whether the value may be
+/// Returns the type without `null`, because `required` already shows whether the value may be
 /// missing. The default is `any`.
 fn parameter_type(schema: &Value) -> Value {
     match super::known::schema_types(schema).as_deref() {

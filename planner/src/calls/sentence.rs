@@ -19,7 +19,7 @@ const NEGATIONS: [&str; 13] = [
     "not", "never", "cannot", "without", "avoid", "than", "called", "calls", "ran", "used",
     "invoked", "executed", "tried",
 ];
-/// Words that may stand between a negation and a call, as in `not to use the function set.name()`.
+/// Words that may occur between a negation and a call, as in `not to use the function set.name()`.
 const WORDS_AFTER_NEGATION: [&str; 6] = ["to", "ever", "the", "a", "function", "tool"];
 /// Number of words before a call that are searched for a negation, and the length of the longest
 /// negation.

@@ -1,4 +1,4 @@
-//! JSON objects that are calls: in Faber's format, in those of `OpenAI` and Anthropic, and in
+//! JSON objects that are calls: in Faber's format, in the formats of `OpenAI` and Anthropic, and in
 //! variants that models write.
 
 use std::ops::Range;
@@ -15,14 +15,14 @@ use super::{
 
 /// Fields that hold only the name of a tool.
 const TOOL_FIELDS: [&str; 2] = ["tool", "tool_name"];
-/// Fields that hold the name of a tool if arguments stand next to them.
+/// Fields that hold the name of a tool if arguments are next to them.
 const NAME_FIELDS: [&str; 4] = ["name", "function", "action", "recipient_name"];
 const ARGUMENT_FIELDS: [&str; 8] =
     ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
 /// Fields that hold arguments if the object can only be a call.
 const LOOSE_ARGUMENT_FIELDS: [&str; 8] =
     ["arg", "argument", "param", "parameter", "inputs", "data", "payload", "options"];
-/// Fields next to a call that are no arguments.
+/// Fields next to a call that are not arguments.
 const OTHER_FIELDS: [&str; 24] = [
     "type",
     "id",
@@ -225,7 +225,7 @@ fn is_definition(object: &Object) -> bool {
     }
     let has = |object: &Object, key: &str| object.get(&[key]).is_some();
     let is_described = has(object, "description") || has(object, "summary");
-    // `tool` marks a call unless a description stands next to it.
+    // `tool` marks a call unless a description is next to it.
     if text_field(object, &TOOL_FIELDS).is_some() && !is_described {
         return false;
     }

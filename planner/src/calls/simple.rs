@@ -17,7 +17,7 @@ const RESULT_LABELS: [&str; 5] = ["result:", "error:", "output:", "observation:"
 
 /// Ways to write that there are no arguments.
 const NO_ARGUMENTS: [&str; 2] = ["none", "()"];
-/// Labels that begin something new on the next line. Any other label may begin arguments.
+/// Labels on the next line that end the call. Any other label may begin arguments.
 const NEW_LINE_LABELS: [&str; 5] = ["thought", "action", "observation", "result", "answer"];
 const MAX_LABEL_BYTES: usize = 32;
 

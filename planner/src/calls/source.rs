@@ -11,7 +11,7 @@ use super::{CallFormat, KnownTool, MissedCall, ToolCall};
 
 /// Namespaces that some models put before a function's name.
 const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
-/// Longer names are not looked up, because no tool can have one.
+/// Maximum bytes of a name that is looked up. No tool can have a longer name.
 const MAX_NAME_BYTES: usize = 256;
 const MAX_MISSED_CALLS: usize = 32;
 
@@ -24,7 +24,7 @@ pub(super) struct Source<'a> {
     comments_never_end: Cell<bool>,
 }
 
-/// The comments that may stand between values.
+/// The kinds of comments that may occur between values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comments {
     Slashes,
@@ -100,8 +100,8 @@ impl<'a> Source<'a> {
         found.map(|found| start + found)
     }
 
-    /// Returns whether the sign of a comment begins a path instead, because text follows it at
-    /// once, as in `/**/*.py` and `//host/share`.
+    /// Returns whether the sign of a comment begins a path instead, because text follows the sign
+    /// directly, as in `/**/*.py` and `//host/share`.
     pub(super) fn begins_path(&self, at: usize) -> bool {
         self.byte(at) == Some(b'/')
             && matches!(self.byte(at + 1), Some(b'/' | b'*'))
@@ -197,7 +197,7 @@ impl<'a> CallReader<'a> {
         self.missed.borrow().len()
     }
 
-    /// Drops all missed calls but the first ones, because the others are part of a thought or a
+    /// Drops all missed calls except the first ones, because later ones are part of a thought or a
     /// negation.
     pub(super) fn forget_missed(&self, from: usize) {
         self.missed.borrow_mut().truncate(from);

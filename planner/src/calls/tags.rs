@@ -22,7 +22,7 @@ pub(super) struct Tag<'a> {
     pub(super) name: &'a str,
     /// The full name, which the closing tag repeats.
     pub(super) full: &'a str,
-    /// The `name` attribute, also as `<function=name>`.
+    /// The `name` attribute, or the name in `<function=name>`.
     pub(super) attribute: Option<String>,
     pub(super) end: usize,
     /// An element without content: `<args/>`.

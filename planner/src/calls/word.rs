@@ -159,7 +159,7 @@ pub(super) fn parse_word(word: &str) -> Value {
 
 /// Returns the value of a literal.
 ///
-/// An integer beyond 64 bits is no literal, because rounding would change it.
+/// An integer beyond 64 bits is not a literal, because rounding would change it.
 pub(super) fn parse_literal(word: &str) -> Option<Value> {
     if word.eq_ignore_ascii_case("true") || word.eq_ignore_ascii_case("false") {
         return Some(Value::from(word.eq_ignore_ascii_case("true")));

@@ -21,7 +21,7 @@ const NAME_TAGS: [&str; 5] = ["tool", "name", "tool_name", "function", "function
 const ARGUMENT_TAGS: [&str; 6] =
     ["args", "arguments", "parameters", "params", "input", "tool_input"];
 
-/// Attributes that are no arguments.
+/// Attributes that are not arguments.
 const OTHER_ATTRIBUTES: [&str; 6] = ["name", "id", "type", "string", "format", "xmlns"];
 
 /// Reads the element that begins at `at`, if it is a call, a result or a thought.
@@ -356,7 +356,7 @@ fn read_text(source: &Source<'_>, range: Range<usize>) -> Text {
     }
 }
 
-/// Reads the value of a field (its content or its `value` attribute) and returns its end.
+/// Reads the value of a field (its content or its `value` attribute). Returns the end of the field.
 fn read_field(
     source: &Source<'_>,
     tag: &Tag<'_>,

@@ -55,7 +55,7 @@ pub(super) fn check_expression(
             let why = "the patterns of earlier expressions and conditions have reached the limit \
                        of a plan";
             Diagnostic::error("plan.too_large", place(), why)
-                .with_help("use fewer patterns, or repeat less in them")
+                .with_help("use fewer patterns, or fewer repetitions in them")
         });
     }
     let none = Map::new();

@@ -46,7 +46,7 @@ pub(super) fn no_item_error(place: String, text: &str) -> Diagnostic {
 /// Reports a list that refers to its own items.
 pub(super) fn no_item_yet_error(place: String, text: &str) -> Diagnostic {
     let message = format!(
-        "`{}` has no value here, because the list is read before the first item",
+        "`{}` has no value in `forEach`, because the list is read before the first item",
         shorten_name(text)
     );
     Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(

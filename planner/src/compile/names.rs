@@ -18,8 +18,8 @@ use crate::{
 /// The length of a suffix: `_` and as many digits as [`shared::limits::PLAN_STEPS`] has.
 const SUFFIX_LEN: usize = 7;
 
-/// Gives every step an id: explicit ones first, then its tool's name or the first free `name_2`,
-/// `name_3`, …
+/// Gives every step an id. Explicit ids come first. Every other step gets its tool's name, or the
+/// first free of `name_2`, `name_3`, ……
 pub(super) fn assign_ids(draft: &Draft, report: &mut Report) -> Vec<StepId> {
     let mut ids = StepIds::default();
     let mut explicit = Vec::with_capacity(draft.tools.len());
@@ -46,7 +46,7 @@ fn parse_explicit_id(at: usize, id: &str, report: &mut Report) -> Option<StepId>
         let diagnostic = Diagnostic::error("plan.invalid_step_id", place, format!("{err}"));
         if RESERVED_STEP_IDS.contains(&id) {
             return diagnostic
-                .with_help("templates give that word another meaning; choose another");
+                .with_help("the word has another meaning in templates; choose another id");
         }
         let suggestion = make_base_id(id);
         diagnostic.with_help(format!("for example `{suggestion}`"))
@@ -135,8 +135,8 @@ impl<'a> Naming<'a> {
         Self { names, variables, steps, tool_users: OnceCell::new() }
     }
 
-    /// Returns the reason why a name, perhaps followed by a path, means no step, and a suggestion.
-    /// If it is unclear where the name ends, the message names the step by `first`.
+    /// Returns the reason why a name, perhaps followed by a path, matches no step, and a
+    /// suggestion. If it is unclear where the name ends, the message names the step by `first`.
     pub(super) fn describe_unknown_name(&self, name: &str, first: &str) -> (String, String) {
         let ends = name.char_indices().rev().filter(|(_, c)| matches!(c, '.' | '['));
         let prefixes = std::iter::once(name).chain(ends.map(|(at, _)| name[..at].trim_end()));

@@ -103,7 +103,7 @@ pub(super) fn check_order(
         report.warning(WHOLE_DRAFT, || {
             let message = format!("it differs from the computed order: {}", complaints.join("; "));
             Diagnostic::warning("plan.order_differs", "executionOrder", message)
-                .with_help("leave `executionOrder` out, because Faber always computes the order")
+                .with_help("remove `executionOrder`, because Faber always computes the order")
         });
     }
 }

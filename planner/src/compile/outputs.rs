@@ -78,14 +78,14 @@ pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report
         let list = lists.into_iter().find(|(_, schema)| single_type(schema) == Some("array"));
         let help = list.map_or_else(
             || format!("`{}` fails with `step.not_a_list` when it runs", steps[at].id),
-            |(name, _)| format!("perhaps its `{name}` is meant"),
+            |(name, _)| format!("did you mean its `{name}`?"),
         );
         Diagnostic::warning("plan.not_a_list", place::field_path(at, "forEach"), message)
             .with_help(help)
     });
 }
 
-/// Returns a phrase for the output that a reference means, and its known shape.
+/// Returns a phrase for the output that a reference reads, and its known shape.
 fn describe_target<'a>(
     steps: &'a [Step<'_>],
     site: &TemplateSite<'_>,

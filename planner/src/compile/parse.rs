@@ -87,8 +87,12 @@ pub(super) fn read_compensation(
 fn not_json_error(err: &serde_json::Error) -> Diagnostic {
     // `serde_json` has no error category for this, so its text decides.
     if err.to_string().starts_with("recursion limit exceeded") {
-        return Diagnostic::error("plan.too_large", "", format!("the JSON nests too deep: {err}"))
-            .with_help("put such data into a file and pass its name");
+        return Diagnostic::error(
+            "plan.too_large",
+            "",
+            format!("the JSON is nested too deeply: {err}"),
+        )
+        .with_help("put such data into a file and pass its name");
     }
     let help = if err.to_string().starts_with("trailing comma") {
         "remove the comma before this bracket"

@@ -84,7 +84,7 @@ fn read_parallel(at: usize, step: &DraftStep, report: &mut Report) -> Option<u32
                            not have";
             let place = place::field_path(at, "maxParallel");
             Diagnostic::warning("plan.max_parallel_unused", place, message)
-                .with_help("leave it out; the execution has an option `maxParallel` for its steps")
+                .with_help("remove it; the execution has an option `maxParallel` for its steps")
         });
         return None;
     }
@@ -107,7 +107,7 @@ fn read_cache(
     if let Some(message) = reason_not_cached(tool_choice) {
         report.error(at, || {
             Diagnostic::error(INVALID_CACHE, place::field_path(at, "cacheTtlMs"), message)
-                .with_help("leave `cacheTtlMs` out; only tools with the effect READ can be cached")
+                .with_help("remove `cacheTtlMs`; only tools with the effect READ can be cached")
         });
         return None;
     }
@@ -119,7 +119,9 @@ fn read_cache(
 fn reason_not_cached(tool_choice: &ToolChoice<'_>) -> Option<String> {
     let tool = &tool_choice.tool;
     if tool_choice.plan.is_some() {
-        return Some(format!("`{tool}` is a plan: with a cached output it would not be executed"));
+        return Some(format!(
+            "`{tool}` is a plan, and with a cached output Faber would not execute the plan"
+        ));
     }
     let effect = match tool_choice.definition?.effect {
         Effect::Read if StepKind::of_tool(tool) == StepKind::Call => return None,
@@ -127,7 +129,7 @@ fn reason_not_cached(tool_choice: &ToolChoice<'_>) -> Option<String> {
         Effect::Idempotent => "IDEMPOTENT",
         Effect::Once => "ONCE",
     };
-    Some(format!("`{tool}` has the effect {effect}: with a cached output it would not happen"))
+    Some(format!("`{tool}` has the effect {effect}, which would not happen with a cached output"))
 }
 
 fn read_retry(
@@ -169,7 +171,7 @@ fn read_on_error(at: usize, written: &str, report: &mut Report) -> Option<OnErro
                 super::names::shorten_name(written)
             );
             let help = did_you_mean(written, ON_ERROR_RULES.iter().map(|rule| rule.as_str()));
-            let help = help.unwrap_or_else(|| "leave it out for `fail`".to_owned());
+            let help = help.unwrap_or_else(|| "remove it for `fail`".to_owned());
             Diagnostic::error("plan.invalid_on_error", place::field_path(at, "onError"), message)
                 .with_help(help)
         });

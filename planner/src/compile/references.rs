@@ -21,8 +21,8 @@ use super::{
 };
 use crate::suggest::did_you_mean;
 
-/// `{{vars.x}}` depends on every step that sets `x`, so even a short draft can have a very large
-/// number of dependencies.
+/// Maximum number of dependencies of all steps. `{{vars.x}}` depends on every step that sets `x`,
+/// so even a short draft can have very many.
 const MAX_DEPENDENCIES: usize = 16_000_000;
 
 #[derive(Default)]
@@ -72,8 +72,9 @@ pub(super) fn collect_links<'a>(
 
 fn too_many_dependencies_error() -> Diagnostic {
     let message = format!("the steps have more than {MAX_DEPENDENCIES} dependencies");
-    Diagnostic::error("plan.too_large", "tools", message)
-        .with_help("let one step collect the outputs that the others need, and depend on that step")
+    Diagnostic::error("plan.too_large", "tools", message).with_help(
+        "let one step collect the outputs that the other steps need, and depend on that step",
+    )
 }
 
 struct TemplateReader<'a, 'r> {
@@ -217,7 +218,7 @@ impl<'a> TemplateReader<'a, '_> {
         if !self.report.add_pattern_cost(0) {
             let why = "the patterns of earlier conditions have reached the limit of a plan";
             self.report.error(self.at, || {
-                let help = "use fewer patterns, or repeat less in them";
+                let help = "use fewer patterns, or fewer repetitions in them";
                 Diagnostic::error("plan.too_large", place(), why).with_help(help)
             });
             return;
@@ -261,7 +262,7 @@ fn wrong_condition_error(
     let (why, help) = match err {
         ConditionError::Unknown { name } if matches!(name.as_str(), "item" | "index") => (
             format!(
-                "`{name}` has no value here: a condition is evaluated once, for the whole step"
+                "`{name}` has no value in a condition, which is evaluated once for the whole step"
             ),
             "use `{{item}}` and `{{index}}` in `parameters` and `compensate`".to_owned(),
         ),
@@ -359,7 +360,7 @@ fn parse_without_errors(
     names: &StepNames,
 ) -> Option<Template> {
     /// Maximum number of wrong templates that are removed from one string. When they are repaired,
-    /// the next check reports the others.
+    /// the next check reports the remaining ones.
     const MAX_REMOVED_ERRORS: usize = 20;
     let wrong = errors.iter().take(MAX_REMOVED_ERRORS).map(|error| match &error.kind {
         TemplateErrorKind::Invalid { text, .. } | TemplateErrorKind::Unknown { text, .. } => text,

@@ -6,7 +6,8 @@ use super::place;
 
 /// Maximum number of errors, and of warnings, that are formatted.
 const MAX_FORMATTED: usize = 100;
-/// The step number of diagnostics that concern no single step. They come after those of all steps.
+/// The step number of diagnostics that concern no single step. They come after the diagnostics of
+/// all steps.
 pub(super) const WHOLE_DRAFT: usize = usize::MAX;
 
 /// Collects diagnostics under the number of their step.

@@ -199,8 +199,8 @@ fn describe_failed_sets(written: &str, catalog: &Catalog) -> Option<String> {
     Some(format!("{}{FAILED_SEPARATOR}{}", names.join(" or "), first.error))
 }
 
-/// Returns `true` if a diagnostic misses a tool that a failed toolset may have, and no other tool
-/// has a similar name.
+/// Returns `true` if a diagnostic is about a missing tool that a failed toolset may have, and no
+/// other tool has a similar name.
 pub fn may_be_in_failed_set(diagnostic: &Diagnostic) -> bool {
     let help = diagnostic.help.as_deref().unwrap_or_default();
     diagnostic.code == "plan.unknown_tool"

@@ -45,7 +45,7 @@ impl Encoder {
     ) -> Result<Self, InvalidModel> {
         let truncation = TruncationParams { max_length: reading.max_tokens, ..Default::default() };
         tokenizer.with_padding(None).with_truncation(Some(truncation)).map_err(|err| {
-            InvalidModel(format!("its `{TOKENIZER_FILE}` cannot shorten texts: {err}"))
+            InvalidModel(format!("its `{TOKENIZER_FILE}` does not support truncation: {err}"))
         })?;
         Ok(Self { tokenizer, is_lower_case: reading.is_lower_case, transformer, pooling })
     }

@@ -98,8 +98,8 @@ impl CachingEmbedder {
         };
         let model = self.inner.model().to_owned();
         let why = format!(
-            "some of its vectors have {len} numbers and some {}, so the model has changed under its name: \
-             give it another name",
+            "some of its vectors have {len} numbers and some {}, so another model has the same \
+             name: give the model another name",
             other.len()
         );
         Err(EmbedError::Model { model, why })

@@ -112,7 +112,7 @@ impl Embedder for Local {
         let mut jobs = JoinSet::new();
         for batch in batch_ranges(&lens) {
             let place = Arc::clone(&self.threads).acquire_owned().await;
-            let place = place.expect("nobody closes the semaphore");
+            let place = place.expect("the semaphore is never closed");
             while let Some(done) = jobs.try_join_next() {
                 encoded.extend(self.collect_encoded(done)?);
             }

@@ -125,7 +125,7 @@ pub(super) fn add_assign(sum: &mut [f32], added: &[f32]) {
 
 pub(super) fn for_each_row(rows: &mut Array2<f32>, change: impl FnMut(&mut [f32])) {
     let len = rows.ncols().max(1);
-    let all = rows.as_slice_mut().expect("rows that were just made lie in one piece");
+    let all = rows.as_slice_mut().expect("new rows are contiguous");
     all.chunks_exact_mut(len).for_each(change);
 }
 

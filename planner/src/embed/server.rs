@@ -137,7 +137,7 @@ impl Server {
                     if tried == MAX_ATTEMPTS || began.elapsed() >= REQUEST_TIMEOUT =>
                 {
                     let times = if tried == 1 { "once" } else { &format!("{tried} times") };
-                    let why = format!("{why}, asked {times}: see that it runs");
+                    let why = format!("{why}, asked {times}: check that the server runs");
                     return Err(EmbedError::Unavailable { url: url(), why });
                 }
                 Err(RequestFailure::Temporary(why, wait)) => {
@@ -239,7 +239,7 @@ impl Embedder for Server {
             Ok(_) | Err(RequestFailure::Text(_)) => Ok(()),
             Err(RequestFailure::Permanent(why)) => Err(EmbedError::Refused { url: url(), why }),
             Err(RequestFailure::Temporary(why, _)) => {
-                let why = format!("{why}: see that it runs");
+                let why = format!("{why}: check that the server runs");
                 Err(EmbedError::Unavailable { url: url(), why })
             }
         }
@@ -329,7 +329,11 @@ mod tests {
         assert_eq!(count_batch_texts(&["a"; MAX_BATCH_TEXTS + 1]), MAX_BATCH_TEXTS);
         let half = "x".repeat(MAX_BATCH_BYTES / 2);
         assert_eq!(count_batch_texts(&[&half, &half, "a"]), 2);
-        assert_eq!(count_batch_texts(&[&format!("{half}{half}!"), "a"]), 1, "one at least");
+        assert_eq!(
+            count_batch_texts(&[&format!("{half}{half}!"), "a"]),
+            1,
+            "a batch has at least one text"
+        );
     }
 
     #[test]

@@ -47,9 +47,9 @@ impl ModelShape {
         let Architecture { model_type } = parse_json("config.json", text)?;
         if model_type != ARCHITECTURE {
             return Err(InvalidModel(format!(
-                "its architecture is `{model_type}`; only BERT models run here (`model_type: bert`), \
-                 such as all-MiniLM-L6-v2 or BAAI/bge-small-en-v1.5: for other models use a server \
-                 (`embedding.base_url`)"
+                "its architecture is `{model_type}`; Faber runs only BERT models (`model_type: \
+                 bert`), such as all-MiniLM-L6-v2 or BAAI/bge-small-en-v1.5: use a server for \
+                 other models (`embedding.base_url`)"
             )));
         }
         let shape: Self = parse_json("config.json", text)?;
@@ -122,7 +122,7 @@ struct TransformerModule {
 #[expect(
     clippy::struct_excessive_bools,
     clippy::struct_field_names,
-    reason = "they are in the file"
+    reason = "the fields are those of the file"
 )]
 struct PoolingModule {
     pooling_mode: Option<String>,

@@ -206,7 +206,7 @@ async fn a_directory_without_a_model_is_rejected() {
         put("config.json", &json!({ "model_type": other }).to_string());
         let why = open().await;
         assert!(
-            why.contains(&format!("its architecture is `{other}`; only BERT models run here")),
+            why.contains(&format!("its architecture is `{other}`; Faber runs only BERT models")),
             "{why}"
         );
     }

@@ -11,7 +11,7 @@ use super::{
     weights::{InvalidModel, Weights},
 };
 
-/// Published models have up to 48 layers.
+/// Maximum number of layers. Published models have up to 48.
 const MAX_LAYERS: usize = 256;
 
 #[derive(Debug)]

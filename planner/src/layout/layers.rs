@@ -25,7 +25,7 @@ pub(super) struct LayeredGraph {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EdgePath {
     Loop,
-    /// The edge leads from the upper end to the lower one through these placeholders.
+    /// The edge leads from its upper end to its lower end through these placeholders.
     ViaPlaceholders {
         upper: usize,
         placeholders: Vec<usize>,
@@ -128,8 +128,8 @@ impl LayeredGraph {
     }
 }
 
-/// Returns the edges to reverse so that no cycle is left: those edges that lead back to the path of
-/// a depth-first search.
+/// Returns the edges to reverse to remove all cycles: the edges that lead back to the path of a
+/// depth-first search.
 fn find_reversed_edges(nodes: usize, edges: &[GraphEdge]) -> Vec<bool> {
     let mut leaving = vec![Vec::new(); nodes];
     for (at, edge) in edges.iter().enumerate() {

@@ -42,7 +42,7 @@ impl Model for Fallback {
     }
 }
 
-/// Joins two errors. The joined error is temporary if one of them is.
+/// Joins two errors. The joined error is temporary if one of the two is temporary.
 fn join_errors(first: &ModelError, second: &ModelError) -> ModelError {
     let (model, why) = (first.model().to_owned(), format!("{}; {second}", first.why()));
     match (first, second) {

@@ -39,7 +39,7 @@ pub struct StartedServer {
 /// Starts a server for the downloaded model.
 #[async_trait]
 pub trait ServerStarter: Debug + Send + Sync {
-    /// Returns a running server. The error says what is missing, and names the remedy.
+    /// Returns a running server. The error names what is missing, and the remedy.
     async fn start_server(&self) -> Result<StartedServer, String>;
 
     /// Describes how the server would be started, without starting it.
@@ -79,7 +79,8 @@ impl LocalModel {
         Self { settings: settings.clone(), name, servers, found_provider: Mutex::default() }
     }
 
-    /// Returns the model of the first server that has one. Starts a server if there is none.
+    /// Returns the model of the first server that has a model. Starts a server if there is no such
+    /// server.
     async fn find_provider(&self) -> Result<Arc<Provider>, ModelError> {
         let mut found_provider = self.found_provider.lock().await;
         if let Some(provider) = &*found_provider {
@@ -187,12 +188,16 @@ impl LocalModel {
         let why = match (base_url, model.as_str()) {
             _ if !why.is_empty() => why.to_owned(),
             (Some(_), _) => {
-                format!("start it; without `planner.base_url`, `{PULL_COMMAND}` downloads a model")
+                format!(
+                    "start the server at `planner.base_url`, or remove `planner.base_url` and run \
+                     `{PULL_COMMAND}` to download a model"
+                )
             }
             (None, "") => format!("run `{PULL_COMMAND}`, or start a server"),
             (None, _) => {
                 format!(
-                    "start a server that has it, or remove `planner.model` and run `{PULL_COMMAND}`"
+                    "start a server that has the model, or remove `planner.model` and run \
+                     `{PULL_COMMAND}`"
                 )
             }
         };

@@ -202,6 +202,6 @@ mod tests {
         let (answer, took, asked) =
             ask_with_retries(vec![refused(), reply_with("never asked")], 2).await;
         assert!(matches!(answer, Err(ModelError::Refused { .. })));
-        assert_eq!((took, asked), (Duration::ZERO, 1), "asking again is no use");
+        assert_eq!((took, asked), (Duration::ZERO, 1), "another attempt is useless");
     }
 }

@@ -32,7 +32,7 @@ pub struct Provider {
     base_url: String,
     settings: Settings,
     name: String,
-    /// The provider refused a schema of an answer, so it gets none again.
+    /// `true` if the provider refused a schema of an answer, so that it gets no further schema.
     rejects_answer_schemas: AtomicBool,
 }
 
@@ -112,7 +112,7 @@ impl Provider {
         }
         serde_json::from_str(&body).map_err(|_| {
             self.connection_lost(
-                format!("it answered no JSON: {}", self.shorten_without_key(&body)),
+                format!("its answer is not JSON: {}", self.shorten_without_key(&body)),
                 None,
             )
         })
@@ -124,8 +124,8 @@ impl Provider {
             Key::Variable(_, Some(key)) => key,
             Key::Variable(name, None) => {
                 return Err(self.refused_error(format!(
-                    "the variable `{name}` is not set, which should have its key: set it, or name \
-                     another one by `planner.api_key_env`"
+                    "the variable `{name}`, which should have its key, is not set: set it, or name \
+                     another variable with `planner.api_key_env`"
                 )));
             }
         };
@@ -142,7 +142,7 @@ impl Provider {
         Ok(Some((name, value)))
     }
 
-    /// Returns whether the model is in the list of its provider.
+    /// Returns whether the provider lists the model.
     pub async fn is_listed(&self) -> Result<bool, ModelError> {
         let list = self.exchange_json(self.client.get(format!("{}models", self.base_url))).await?;
         let wanted = self.settings.model.as_str();

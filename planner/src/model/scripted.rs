@@ -41,7 +41,7 @@ impl Model for Scripted {
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it stands in scripts, beside errors")]
+#[expect(clippy::unnecessary_wraps, reason = "scripts list answers beside errors")]
 pub(crate) fn reply_with(text: &str) -> Result<Reply, ModelError> {
     Ok(Reply {
         text: text.to_owned(),

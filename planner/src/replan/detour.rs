@@ -1,9 +1,9 @@
 //! Detours: the next version of a plan whose tools that read have failed, without a model.
 //!
 //! A detour replaces a step that failed for good by other calls that only read and lead to a value
-//! of the same type ([`crate::toolkit::chain`]). Everything else of the plan stays as it is, so no
-//! acting call is made twice, and none is made that the first plan did not have. There is no detour
-//! around an acting step, and none after a failure that another attempt may heal.
+//! of the same type ([`crate::toolkit::chain`]). The rest of the plan does not change, so a detour
+//! neither repeats nor adds a call with an effect. A step with an effect has no detour, and neither
+//! has a step whose failure another attempt may heal.
 
 #[cfg(test)]
 mod tests;
@@ -30,11 +30,11 @@ use crate::{
 
 /// A value that one tool did not accept is used only if another value costs more calls than this.
 const SUSPECT: u32 = 15;
-/// So many tools reject the values of a tool before it gets the blame.
+/// Number of tools that must reject the values of a tool before that tool counts as the cause.
 const MAX_REJECTIONS: usize = 2;
 const SUFFIX_LEN: usize = 4;
 
-/// A failure for good of a call that only reads.
+/// A permanent failure of a call that only reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub tool: ToolName,
@@ -65,8 +65,8 @@ pub fn failures_of(ended: &Execution) -> Vec<Failure> {
         .collect()
 }
 
-/// Returns whether no other attempt can heal an error. A tool that is gone does not come back by
-/// itself.
+/// Returns whether no further attempt can succeed after an error. A tool that was removed does not
+/// return by itself.
 fn is_for_good(err: &ToolError) -> bool {
     let passes = [
         ErrorCode::TIMEOUT,
@@ -79,7 +79,7 @@ fn is_for_good(err: &ToolError) -> bool {
     err.is_definite && !passes.contains(&err.code) && (is_gone || !err.retryable)
 }
 
-/// Finds another way to the values of the steps that failed. The error says why there is none.
+/// Finds another way to the values of the steps that failed. The error states why there is none.
 pub fn find_detour(earlier: &EarlierPlan, catalog: &Catalog) -> Result<Detour, String> {
     let failed = failed_steps(earlier)?;
     let mut planner = DetourPlanner::new(earlier, catalog);
@@ -92,7 +92,7 @@ pub fn find_detour(earlier: &EarlierPlan, catalog: &Catalog) -> Result<Detour, S
 /// Returns the steps that a detour must replace, or why a detour would be wrong.
 fn failed_steps(earlier: &EarlierPlan) -> Result<Vec<String>, String> {
     if earlier.is_requested {
-        return Err("a step asks for a plan that depends on results".to_owned());
+        return Err("a step requests a new plan that depends on results".to_owned());
     }
     let mut failed = Vec::new();
     for result in &earlier.results {
@@ -101,9 +101,9 @@ fn failed_steps(earlier: &EarlierPlan) -> Result<Vec<String>, String> {
             ("succeeded" | "skipped" | "cancelled", _) => {}
             ("failed", Some((Effect::Read, err))) if is_for_good(err) => failed.push(id.clone()),
             ("failed", Some((Effect::Read, _))) => {
-                return Err(format!("another attempt of `{id}` may help: `faber retry` makes it"));
+                return Err(format!("another attempt of `{id}` may help: run `faber retry`"));
             }
-            _ => return Err(format!("`{id}` has an effect, so nothing takes its place")),
+            _ => return Err(format!("`{id}` has an effect, so no other call may replace it")),
         }
     }
     if failed.is_empty() { Err("no step failed".to_owned()) } else { Ok(failed) }
@@ -189,7 +189,7 @@ impl<'a> DetourPlanner<'a> {
         let place = place.ok_or_else(|| format!("the plan has no step `{id}`"))?;
         let failed = self.draft.tools[place].clone();
         if !is_plain(&failed) {
-            return Err(format!("`{id}` is more than a plain call"));
+            return Err(format!("`{id}` does more than one plain call"));
         }
         let paths = self.used_paths(id)?;
         let name = failed.name.as_deref().unwrap_or_default();
@@ -257,7 +257,8 @@ impl<'a> DetourPlanner<'a> {
         Ok(paths)
     }
 
-    /// Adds the calls of a route in the place of a failed step. Returns the value at its end.
+    /// Adds the calls of a route in the place of a failed step. Returns the value that the route
+    /// leads to.
     fn add_route(&mut self, route: &Route, failed: &DraftStep, at: &mut usize) -> Value {
         let mut ids: Vec<String> = Vec::new();
         for step in &route.steps {
@@ -325,7 +326,7 @@ impl<'a> DetourPlanner<'a> {
             }
             step.requires_approval = Some(true);
             let (old, new) = &guesses[0];
-            let message = format!("a value of `{new}` takes the place of one of `{old}`");
+            let message = format!("a value of `{new}` replaces a value of `{old}`");
             let help = "approve the step only if the value is right";
             let path = format!("tools[{at}].parameters");
             warnings.push(Diagnostic::warning("plan.guessed_value", path, message).with_help(help));

@@ -24,9 +24,10 @@ use crate::{
     reuse::{create_replan, is_same_call, reusable_steps},
 };
 
-/// Executions that the caller reads besides the finished one.
+/// Maximum number of executions that the caller reads besides the finished one.
 pub const MAX_EXECUTIONS: usize = 1_000;
-/// Bytes of calls of a new plan that are compared. This blocks the thread for a moment.
+/// Maximum bytes of calls of a new plan that are compared. The comparison blocks the thread, so the
+/// limit keeps it short.
 pub const MAX_COMPARED_BYTES: usize = 32 << 20;
 /// The fixed part of a compared call's size.
 pub const CALL_BYTES: usize = 64;
@@ -53,9 +54,9 @@ enum Repeat<'a> {
     Step(&'a StepId),
     /// The effect of this step for some items of its list, perhaps.
     SomeItems(&'a StepId),
-    /// Unknown: the step's calls are too large to compare.
+    /// Unknown, because the step's calls are too large to compare.
     TooLarge,
-    /// Unknown: some executions were not read.
+    /// Unknown, because some executions were not read.
     Unread,
 }
 
@@ -321,11 +322,11 @@ fn repeat_diagnostic(draft: &Draft, id: &str, repeat: &Repeat<'_>) -> Diagnostic
         Repeat::Step(was) if was.as_str() == id => (
             format!("`{id}` has taken effect, or may have, and would run a second time"),
             "if it succeeded, keep it and its dependencies as they are in the plan; otherwise \
-             leave it out. A step that does something else needs another `id`",
+             remove it. A step that does something else needs another `id`",
         ),
         Repeat::Step(was) => (
             format!("`{id}` would repeat the call of `{was}`, which has taken effect or may have"),
-            "leave this step out; if the earlier step succeeded, keep it as it is in the plan",
+            "remove this step; if the earlier step succeeded, keep it as it is in the plan",
         ),
         Repeat::SomeItems(was) => (
             format!(
@@ -345,8 +346,8 @@ fn repeat_diagnostic(draft: &Draft, id: &str, repeat: &Repeat<'_>) -> Diagnostic
                 "`{id}` may repeat an earlier call: the request has more than {MAX_EXECUTIONS} \
                  earlier executions, and Faber compares no more than that"
             ),
-            "keep the steps of the plan as they are, and leave out new steps: a person who knows \
-             the earlier calls can run these as a separate plan",
+            "keep the steps of the plan as they are, and remove new steps: a person who knows the \
+             earlier calls can run these as a separate plan",
         ),
     };
     Diagnostic::error("plan.done_twice", path.unwrap_or_default(), message).with_help(help)

@@ -52,7 +52,7 @@ impl SelectionQuality {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "there are few tools to a query")]
+#[expect(clippy::cast_precision_loss, reason = "a query has few tools")]
 fn ratio(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
 }

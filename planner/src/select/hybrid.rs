@@ -22,7 +22,7 @@ const LEXICAL_WEIGHT: f32 = 0.18;
 const NAME_WEIGHT: f32 = 0.05;
 /// The weight of learned outcomes, which are between -1 and 1.
 const LEARNED_WEIGHT: f64 = 0.05;
-/// The weight of the best part. The whole query has the other half.
+/// The weight of the best part. The whole query has the remaining weight.
 const PART_WEIGHT: f64 = 0.5;
 
 struct QueryMeaning {
@@ -97,7 +97,7 @@ impl Selector {
             if texts.iter().any(|vector| expected.is_some_and(|expected| expected != vector.len()))
             {
                 let why =
-                    "its vectors have another length now: restart Faber after changing the model"
+                    "the length of its vectors has changed: restart Faber after changing the model"
                         .to_owned();
                 return Err(EmbedError::Model {
                     model: pair.query_embedder.model().to_owned(),
@@ -169,7 +169,7 @@ impl ScoreInputs<'_> {
     }
 }
 
-/// Combines the points of the query with those of its best part.
+/// Combines the points of the query with the points of its best part.
 fn combine_points(mut points: impl Iterator<Item = f64>) -> f64 {
     let whole = points.next().unwrap_or_default();
     let Some(part) = points.reduce(f64::max) else { return whole };

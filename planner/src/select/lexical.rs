@@ -46,7 +46,7 @@ struct Word {
     names: Vec<Posting>,
 }
 
-/// The index of a tool, and a number. The types are small, because a common word has an entry for
+/// The index of a tool, and a weight. The types are small, because a common word has an entry for
 /// every tool.
 type Posting = (u32, f32);
 

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::embed::{EmbedError, Embedder, Embedding};
 
-/// The default margin. The cosine of a hit exceeds that of the least similar example by at least
-/// this much.
+/// The default margin. The cosine of a hit exceeds the cosine of the least similar example by at
+/// least this much.
 pub const DEFAULT_MARGIN: f64 = 0.01;
 
 /// Selects tools. It keeps the index of the last tools and updates only the tools that changed.
@@ -28,12 +28,12 @@ pub struct Selector {
     index: Mutex<Index>,
     /// The kinds of queries at the last selection, with their vectors.
     kinds: Mutex<Kinds>,
-    /// The last error of learned outcomes, so that it is logged once.
+    /// The last error of learned outcomes. It is kept so that the same error is logged only once.
     pub(super) last_learning_error: LastLoggedError,
 }
 
-/// The first queries of all kinds, and their vectors. They stay in memory, so that no user's query
-/// is stored longer than its kind.
+/// The first queries of all kinds, and their vectors. They are kept only in memory, because no
+/// user's query may be stored longer than its kind.
 #[derive(Debug, Default)]
 struct Kinds {
     texts: Vec<String>,
@@ -72,7 +72,7 @@ impl Kinds {
 pub struct LastLoggedError(Plain<Option<EmbedError>>);
 
 impl LastLoggedError {
-    /// Logs an error and its consequence, unless the last entry says the same.
+    /// Logs an error and its consequence, unless the last entry is the same.
     pub fn log_if_new(&self, err: Option<&EmbedError>, consequence: &str) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(err) = err
@@ -127,9 +127,9 @@ pub struct Match {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SelectError {
     #[error(
-        "choosing tools {0} needs an embedding model, and none is configured: set `embedding` to \
-         `{{ model: DIR }}`, `{{ base_url: URL, model: NAME }}` or `{{ builtin: true }}`, or choose by \
-         LEXICAL or HYBRID"
+        "selecting tools {0} needs an embedding model, and none is configured: set `embedding` to \
+         `{{ model: DIR }}`, `{{ base_url: URL, model: NAME }}` or `{{ builtin: true }}`, or \
+         select by LEXICAL or HYBRID"
     )]
     NoEmbedder(&'static str),
     #[error(transparent)]
@@ -259,7 +259,7 @@ impl Selector {
         let Some(pair) = self.embedders() else { return Ok(None) };
         let rows = self.kinds.lock().await.query_rows(outcomes, &*pair.query_embedder).await?;
         if rows.dimensions().is_some_and(|dimensions| dimensions != asked.len()) {
-            // The model has changed, so the vectors of the old one are dropped.
+            // The model has changed, so the vectors of the old model are dropped.
             *self.kinds.lock().await = Kinds::default();
             return Ok(None);
         }
@@ -314,8 +314,8 @@ async fn embed_query(
         Some(expected) if expected != vector.len() => {
             let (model, has) = (embedder.model().to_owned(), vector.len());
             let why = format!(
-                "it gave a vector of {has} numbers, and the tools have {expected}: \
-                 restart after changing a model under its name"
+                "it returned a vector of {has} numbers, but the tools have vectors of {expected}: \
+                 restart Faber after replacing a model by another one of the same name"
             );
             Err(EmbedError::Model { model, why })
         }

@@ -1,7 +1,7 @@
 //! Learned followers: the tools that follow each other in executions that succeeded.
 //!
-//! It counts calls and transitions; older ones count less. Scores are smoothed shares of these
-//! counts, so a few observations have little influence. Learning never changes the configured
+//! It counts calls and transitions. Older observations count less. Scores are smoothed shares of
+//! these counts, so a few observations have little influence. Learning never changes the configured
 //! scores, and both are shown.
 
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub struct Learned {
 #[serde(deny_unknown_fields)]
 struct ToolCounts {
     calls: f64,
-    /// Calls that were followed by another one.
+    /// Calls that were followed by another call.
     left: f64,
     /// Calls by the tool that followed.
     next: BTreeMap<ToolName, f64>,
@@ -59,8 +59,8 @@ impl Learned {
         self.tools.is_empty()
     }
 
-    /// Adds the calls of an execution that succeeded. `after` has pairs of places; the second call
-    /// follows the first.
+    /// Adds the calls of an execution that succeeded. `after` has pairs of indexes. The second call
+    /// of a pair follows the first.
     pub fn learn(&mut self, calls: &[ToolName], after: &[(usize, usize)], at: Timestamp) {
         let weight = self.lesson_weight(at);
         for tool in calls {
@@ -103,7 +103,7 @@ impl Learned {
     }
 
     /// Returns the tools that usually follow a tool, likeliest first. Observed followers come
-    /// before the tools that are called most.
+    /// before other tools that are called often.
     pub fn followers(&self, tool: &ToolName, most: usize, at: Timestamp) -> Vec<Follower> {
         let faded = self.fade_factor(at);
         let all: f64 = self.tools.values().map(|tool| tool.calls).sum();

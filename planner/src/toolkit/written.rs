@@ -54,12 +54,13 @@ pub fn read(file: &Value) -> Result<ReadToolkit, String> {
             let place = format!("{place}[{link}]");
             let (name, score) = named_entry(written, &place)?;
             let Some((name, action)) = actions.get_key_value(name.as_str()) else {
-                warnings.push(format!("`{place}`: there is no action `{name}`; it was left out"));
+                warnings
+                    .push(format!("`{place}`: there is no action `{name}`; the name was left out"));
                 continue;
             };
             seen.insert(name.clone());
             let before: Vec<_> = last.map(|last| (last.clone(), score)).into_iter().collect();
-            // All names are known here, so these calls return no warnings.
+            // The graph has all names, so these calls return no warnings.
             toolkit.add_action(name, &action.node.description, &[], &before).map_err(refused)?;
             for (tool, node, score) in called_tools(name, action, &tools, &mut warnings) {
                 toolkit.add_tool(tool, node, &[(name.clone(), score)]).map_err(refused)?;
@@ -80,7 +81,7 @@ pub fn read(file: &Value) -> Result<ReadToolkit, String> {
 /// Rejects a misspelt key. Ignores other unknown keys, which other programs may use.
 fn check_keys(file: &Map<String, Value>) -> Result<(), String> {
     for key in file.keys().filter(|key| !KEYS.contains(&key.as_str())) {
-        // A key that only contains a known one, such as `toolkit_version`, has another meaning.
+        // A key that only contains a known key, such as `toolkit_version`, has another meaning.
         let meant = nearest(key, KEYS).filter(|meant| key.len().abs_diff(meant.len()) <= 2);
         if let Some(meant) = meant {
             return Err(format!("`{key}` is unknown: did you mean `{meant}`?"));
@@ -101,7 +102,7 @@ fn arrange_nodes(
         if toolkit.get(name).is_some() {
             names.push(name);
         } else {
-            warnings.push(format!("`{place}`: there is no `{name}`; it was left out"));
+            warnings.push(format!("`{place}`: there is no `{name}`; the name was left out"));
         }
     }
     toolkit.arrange(names);
@@ -119,7 +120,9 @@ fn called_tools<'a>(
         match tools.get_key_value(tool.as_str()) {
             Some((tool, node)) => called.push((tool, node, *score)),
             None => {
-                warnings.push(format!("action `{name}`: `tools` has no `{tool}`; it was left out"));
+                warnings.push(format!(
+                    "action `{name}`: `tools` has no `{tool}`; the tool was left out"
+                ));
             }
         }
     }

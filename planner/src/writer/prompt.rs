@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(text.matches("<tools>").count(), 0, "{text}");
         let inside = text.split("<request>\n").nth(1).unwrap().split("\n</request>").next();
         let back: String = serde_json::from_str(inside.unwrap()).unwrap();
-        assert_eq!(back, query, "it is all there");
+        assert_eq!(back, query, "the query is complete");
     }
 
     #[test]

@@ -18,9 +18,9 @@ use crate::{
 
 const STEP_LIST_NAMES: [&str; 8] =
     ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
-/// Names of a plan inside an answer.
+/// Field names for a plan inside an answer.
 const PLAN_FIELDS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
-/// Names of the reason why there are no steps.
+/// Field names for the reason why there are no steps.
 const REASON_FIELDS: [&str; 5] = ["reason", "refusal", "error", "message", "explanation"];
 /// Fields of a step, each with other names that models use for it.
 const FIELD_NAMES: [(&str, &[&str]); 9] = [
@@ -52,7 +52,7 @@ pub(super) enum ParsedAnswer {
     Prose(String),
 }
 
-/// Reads an answer. Errors look like those of the compiler. Steps may execute only `known`
+/// Reads an answer. Errors have the form of the compiler's errors. Steps may execute only `known`
 /// sub-plans, because the catalog does not show the tools of other plans.
 pub(super) fn read_answer(
     text: &str,
@@ -60,11 +60,8 @@ pub(super) fn read_answer(
     known: &BTreeSet<&str>,
 ) -> Result<ParsedAnswer, Vec<Diagnostic>> {
     if text.len() > limits::REPLY_BYTES {
-        let message = format!(
-            "the answer has {} bytes, and at most {} are read",
-            text.len(),
-            limits::REPLY_BYTES
-        );
+        let message =
+            format!("the answer has {} bytes; the limit is {}", text.len(), limits::REPLY_BYTES);
         return Err(vec![Diagnostic::error("plan.too_large", "", message)]);
     }
     let Some(found) = find_plan(text) else {
@@ -94,8 +91,8 @@ fn is_prose(text: &str) -> bool {
     text.chars().any(char::is_alphabetic) && !text.contains(['{', '}'])
 }
 
-/// Returns the plan in a text. This is the whole text if it is JSON, or else the value that looks
-/// most like a plan.
+/// Returns the plan in a text: the whole text if it is JSON, otherwise the value that looks most
+/// like a plan.
 fn find_plan(text: &str) -> Option<Value> {
     let whole = text.trim().trim_start_matches('\u{feff}');
     if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(whole) {
@@ -106,8 +103,8 @@ fn find_plan(text: &str) -> Option<Value> {
     Some(found.swap_remove(best)).filter(|value| plan_likeness(value) > 0)
 }
 
-/// Returns how much a value looks like a plan. Of equally likely plans the last one counts, because
-/// models correct themselves.
+/// Returns how much a value looks like a plan. Among equally likely plans the last one counts,
+/// because models correct themselves.
 fn plan_likeness(value: &Value) -> u8 {
     match value {
         Value::Object(fields) if find_step_list_name(fields).is_some() => 4,

@@ -14,7 +14,7 @@ use shared::tool::{Effect, ToolDefinition};
 
 use crate::catalog::Catalog;
 
-/// If all lines together have more bytes, they are shortened.
+/// Maximum number of bytes of all lines together. If they have more, they are shortened.
 const MAX_DETAILED_BYTES: usize = 2_400;
 /// Maximum depth of nested objects that a line shows.
 const MAX_LEVELS: usize = 2;
@@ -122,7 +122,8 @@ fn describe_type(schema: &Value, levels: usize) -> String {
     }
 }
 
-/// Formats output fields, such as `{a, list[{b, c}]}`, or the type of an output that is no object.
+/// Formats output fields, such as `{a, list[{b, c}]}`, or the type of an output that is not an
+/// object.
 fn list_fields(schema: &Value, levels: usize, max_count: usize) -> String {
     let schema = without_null(schema);
     match (type_name(schema), schema["properties"].as_object()) {

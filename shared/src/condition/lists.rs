@@ -1,8 +1,8 @@
 //! Functions that calculate with whole lists: `sum`, `min`, `max`, `join`, `split`, `sort`,
 //! `distinct` and `flatten`.
 //!
-//! Each one spends operations in proportion to the items and bytes that it reads, before or while
-//! it reads them. So none of them can block a worker for longer than other parts of an expression.
+//! Each function spends operations in proportion to the items and bytes that it reads, before or
+//! while it reads them. So it cannot block a worker for longer than other parts of an expression.
 
 use std::{
     cmp::Ordering,
@@ -19,7 +19,7 @@ use super::{
     value::{Entries, List, Text, Val},
 };
 
-/// A failure of a list function: of the whole evaluation, or with a reason of its own.
+/// A failure of a list function: the whole evaluation failed, or the function has its own reason.
 enum Failure<'a> {
     Fault(Fault<'a>),
     Reason(String),

@@ -20,7 +20,7 @@ pub(super) fn check_source(source: &str) -> Result<(), ConditionError> {
 }
 
 /// Returns the line and the column of a word in a text that [`check_source`] accepts. Without
-/// `is_method`, a word behind a dot is the name of a field and does not count.
+/// `is_method`, a word after a dot is the name of a field and does not count.
 pub(super) fn find_word(source: &str, word: &str, is_method: bool) -> Option<(usize, usize)> {
     let mut scan = TokenScanner { source, rest: source, depth: 0, operators: 0 };
     let mut is_behind_dot = false;

@@ -400,11 +400,11 @@ fn wrong_calls_are_reported_when_parsing() {
     );
     check_outcome(
         "'Alice'",
-        &expect!["error: its value is neither true nor false; compare it with something"],
+        &expect!["error: its value is neither true nor false; compare the value with something"],
     );
     check_outcome(
         "author.age + 1",
-        &expect!["error: its value is neither true nor false; compare it with something"],
+        &expect!["error: its value is neither true nor false; compare the value with something"],
     );
     check_outcome(
         "author.name == {{author.name}}",

@@ -38,7 +38,7 @@ pub(super) enum List<'a> {
 #[derive(Clone, Debug)]
 pub(super) enum Entries<'a> {
     Borrowed(&'a Map<String, Value>),
-    /// A map that the expression itself writes out, so it is short.
+    /// A map that the expression itself contains as a literal, so it is short.
     Owned(Rc<[(Val<'a>, Val<'a>)]>),
 }
 

@@ -44,7 +44,7 @@ impl Agenda {
         Self { open_tasks: steps, ..Self::default() }
     }
 
-    /// Removes a task from the set of its state. Returns `false` if it was in none.
+    /// Removes a task from the set of its state. Returns `false` if it was in no set.
     ///
     /// An item of a long list is in no set before its turn.
     pub(super) fn remove_task(&mut self, task: Task, state: &StepState) -> bool {
@@ -189,7 +189,7 @@ impl Agenda {
         &self.to_skip
     }
 
-    /// Returns the running tasks, sleeping ones included.
+    /// Returns the running tasks, including sleeping tasks.
     pub fn running(&self) -> &BTreeSet<Task> {
         &self.running
     }

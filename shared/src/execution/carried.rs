@@ -164,8 +164,8 @@ impl Execution {
         }
     }
 
-    /// Returns `true` if a task repeated a call of an earlier execution whose outcome is unknown, and
-    /// failed for sure. The first call may have taken effect all the same.
+    /// Returns `true` if a task repeated a call of an earlier execution whose outcome is unknown,
+    /// and this task certainly failed. The earlier call may still have taken effect.
     pub fn repeats_open_call(&self, task: Task) -> bool {
         let Some(step) = self.task(task) else { return false };
         let is_failed = matches!(step.state, StepState::Failed(_)) && !step.is_outcome_unknown();
@@ -189,8 +189,8 @@ impl Execution {
             || self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))
     }
 
-    /// Returns the keys of all calls whose outcome is unknown: of this execution and of earlier
-    /// ones. A child execution knows its own calls, unless it was never started.
+    /// Returns the keys of all calls of this execution and of earlier executions whose outcome is
+    /// unknown. A child execution knows its own calls, unless it was never started.
     pub fn open_call_keys(&self) -> Vec<CallKey> {
         let mut open = Vec::new();
         for (at, planned) in self.plan.steps().iter().enumerate() {
@@ -299,8 +299,7 @@ impl Step {
         self.known_output().is_some() && !self.has_compensation()
     }
 
-    /// Returns `true` if the step failed, it is unknown if the call took effect, and no person said
-    /// so.
+    /// Returns `true` if the step failed with an unknown outcome that no person has settled.
     fn is_open_call(&self) -> bool {
         let is_unknown =
             matches!(&self.state, StepState::Failed(error) if error.is_outcome_unknown());

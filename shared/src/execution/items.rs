@@ -69,7 +69,7 @@ impl Items {
         !self.is_finished() && self.waiting_count == self.open_count
     }
 
-    /// Returns `true` if all unfinished items wait or sleep, so that none of them works.
+    /// Returns `true` if all unfinished items wait or sleep, which means that no item works.
     pub(super) fn is_idle(&self) -> bool {
         !self.is_finished() && self.waiting_count + self.sleeping_count == self.open_count
     }

@@ -31,7 +31,7 @@ pub struct ExecutionOptions {
         with = "chrono::serde::ts_microseconds_option"
     )]
     pub start_at: Option<Timestamp>,
-    /// The priority. Workers start executions with a higher one first.
+    /// The priority. Workers start executions with a higher priority first.
     #[serde(skip_serializing_if = "is_default")]
     pub priority: i32,
     /// The input, as in `{{input.x}}`.

@@ -126,8 +126,8 @@ impl Execution {
         asked.next_back()
     }
 
-    /// Returns `true` if work is left when the execution is finished: a message to its parent, or a
-    /// replan.
+    /// Returns `true` if work is left after the execution has finished: a message to its parent, or
+    /// a replan.
     pub fn has_follow_up(&self) -> bool {
         self.parent().is_some() || self.replan_cause().is_some()
     }

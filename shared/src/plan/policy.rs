@@ -72,7 +72,7 @@ impl StepPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
-    /// The execution fails.
+    /// The execution fails, and running steps may finish.
     #[default]
     Fail,
     /// Dependent steps are skipped, and other steps continue.

@@ -29,7 +29,7 @@ pub(super) struct SchemaFigures {
     pub(super) schemas: usize,
     pub(super) patterns: usize,
     pub(super) has_references: bool,
-    /// `true` if a match of a pattern may take more than a moment.
+    /// `true` if a match of a pattern may take longer than checks on the caller's thread should.
     pub(super) has_slow_patterns: bool,
     /// The deepest nesting of `allOf`, `not` and similar keywords.
     pub(super) nesting: usize,
@@ -87,8 +87,8 @@ impl<'a> CostEstimator<'a> {
         *total = total.saturating_add(cost);
         if cost > SCHEMA_EXPANSION || *total > MAX_TOTAL_EVALUATIONS {
             return Err(format!(
-                "a check of one value takes more than {SCHEMA_EXPANSION} evaluations: \
-                 its schemas refer to each other too often"
+                "a check of one value takes more than {SCHEMA_EXPANSION} evaluations: its \
+                 subschemas refer to each other too often"
             ));
         }
         for (keyword, content) in fields {

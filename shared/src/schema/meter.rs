@@ -86,7 +86,7 @@ pub(super) fn run_within<T>(
     }
 }
 
-/// Charges evaluations to the check that runs on this thread, if one does.
+/// Charges evaluations to the check that runs on this thread, if there is one.
 fn charge_evaluations(evaluations: u64) {
     let marker = 0_u8;
     let here = std::ptr::from_ref(&marker).addr();
@@ -128,7 +128,7 @@ struct Meter {
     text: u64,
     /// Evaluations for every [`ITEMS_PER_EVALUATION`] of an array or object.
     items: u64,
-    /// `true` if the schema refers to a schema without a meter.
+    /// `true` if the schema refers to a schema whose evaluations are not counted.
     is_foreign: bool,
 }
 
@@ -175,7 +175,8 @@ pub(super) fn make_meter<'a>(
     Ok(Box::new(Meter { fixed: figure(0), text: figure(1), items: figure(2), is_foreign }))
 }
 
-/// Puts a meter in front of each subschema, or returns a message if that is impossible.
+/// Adds a meter to each subschema, which counts the evaluations of the subschema. Returns a message
+/// if that is impossible.
 pub(super) fn add_meters(schema: &Value) -> Result<Value, String> {
     MeterBuilder { root: schema }.add_meter(schema)
 }
@@ -230,8 +231,8 @@ impl MeterBuilder<'_> {
         })
     }
 
-    /// Adjusts a reference to the schema with meters. Returns `None` if it leads out of the
-    /// document, or nowhere.
+    /// Adjusts a reference to the schema with meters. Returns `None` if its target is outside the
+    /// document, or does not exist.
     fn move_reference(&self, reference: &str) -> Result<Option<String>, String> {
         let pointer = match reference.strip_prefix('#') {
             Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => {
@@ -288,8 +289,8 @@ fn encode_fragment(token: &str) -> String {
     text
 }
 
-/// Returns the arguments of the `faber:meter` keyword: cost of any value, of text, of items, and if
-/// a reference leaves the document.
+/// Returns the arguments of the `faber:meter` keyword: the costs of any value, of text and of
+/// items, and whether a reference leaves the document.
 fn meter_arguments(fields: &Map<String, Value>, is_foreign: bool) -> Value {
     let data = fields.iter().filter(|(keyword, _)| Content::from_keyword(keyword) == Content::Data);
     let bytes: usize = data.map(|(_, content)| json::json_size(content)).sum();

@@ -1,6 +1,7 @@
 //! Patterns that compile to more bytes than a schema may use.
 //!
-//! The rest of such a schema is still worth a check. So these patterns are removed and reported.
+//! Values are still checked against the rest of such a schema, so these patterns are removed and
+//! reported.
 
 use serde_json::{Map, Value, json};
 

@@ -23,7 +23,7 @@ pub enum Segment {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    #[error("nothing is between the braces")]
+    #[error("there is nothing between the braces")]
     Empty,
     /// A name or field is missing, or has characters that need quotes.
     #[error("`{0}` is not a name; write other keys as `[\"any key\"]`")]
@@ -184,7 +184,7 @@ fn parse_quoted(text: &str, quote: char) -> Option<(String, &str)> {
     Some((key, rest))
 }
 
-/// Converts the content of a single-quoted string to that of a double-quoted one.
+/// Converts the content of a single-quoted string to the content of a double-quoted string.
 fn to_double_quoted(raw: &str) -> String {
     raw.replace("\\'", "'").replace('"', "\\\"")
 }

@@ -175,8 +175,8 @@ async fn revising_a_plan_creates_the_next_version() {
     assert_eq!(newest["planId"], plan["planId"]);
 }
 
-/// A repeated key returns the version that the first request executed, even if there is a newer
-/// one, and whatever the order of fields in the input.
+/// A repeated key returns the version that the first request executed, even if a newer version
+/// exists or the input has another order of fields.
 #[tokio::test]
 async fn a_repeated_key_returns_the_version_that_was_executed_first() {
     let api = api().await;

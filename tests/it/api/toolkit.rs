@@ -421,7 +421,7 @@ async fn a_toolkit_file_is_imported_and_exported() {
     let api = api().await;
     let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
     let change = api.get(update, json!({ "yaml": TOOLKIT_FILE })).await;
-    let expected = json!(["`toolkit[1][1]`: there is no action `nobody`; it was left out"]);
+    let expected = json!(["`toolkit[1][1]`: there is no action `nobody`; the name was left out"]);
     assert_eq!(change["warnings"], expected);
     let set = "mutation { setScore(from: \"look\", to: \"think\", score: 0.25) }";
     assert_eq!(api.get(set, json!({})).await, true);

@@ -224,7 +224,7 @@ async fn a_toolset_is_visible_while_its_condition_holds() {
     assert_eq!(refused["code"], "INVALID_ARGUMENT");
 }
 
-/// Regression: a step failed although its tool was back a moment later.
+/// Regression: a step failed although its tool was available again after a short time.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_execution_waits_when_the_condition_of_its_toolset_fails_meanwhile() {
     for api in apis_without_server().await {

@@ -324,8 +324,8 @@ impl Socket {
 
     async fn send(&mut self, message: &Value) {
         let text = message.to_string();
-        // A masked text frame with an extended length. The mask is zero, so the text stays as it
-        // is.
+        // A masked text frame with an extended length. The mask is zero, so the text does not
+        // change.
         let mut frame = vec![0x81, 0x80 | 0x7e];
         frame.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
         frame.extend([0; 4]);
@@ -421,7 +421,7 @@ async fn commands_send_the_token_of_their_environment() {
     let plan = server.workspace.file("plan.json", plan);
     let (status, answer) = run(Some(VIEWER), &["run", "--plan", &plan]).await;
     assert_eq!((status, &answer["error"]["code"]), (Some(2), &json!("FORBIDDEN")));
-    // Also with a subscription.
+    // The same holds for a subscription.
     let (status, answer) = run(Some(OPERATOR), &["run", "--plan", &plan]).await;
     assert_eq!((status, &answer["state"]), (Some(0), &json!("COMPLETED")));
     // Commands on the same machine open the store themselves and need no token.

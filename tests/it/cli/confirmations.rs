@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{terminal_output::run_on_terminal_with_input, workspace::Workspace};
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a text"))
 }
 
 async fn count_executions(workspace: &Workspace) -> usize {
@@ -138,7 +138,7 @@ async fn a_missing_tool_is_named_and_nothing_is_created() {
         let message = text(&error["error"]["message"]);
         assert!(message.contains("/no/such/program") && message.contains(&gone), "{message}");
     }
-    // With `--wait` the command says which tools it waits for.
+    // With `--wait` the command prints which tools it waits for.
     let mut waiting = workspace.spawn(&["retry", &id, "--yes", "--wait", "--config", &config]);
     waiting.wait_for_line("executing exec_").await;
     waiting.signal("-INT");

@@ -252,7 +252,9 @@ async fn watch_reports_that_no_worker_drives_the_execution() {
 
     let id = newest_execution(&workspace).await;
     let mut watching = workspace.spawn(&["watch", &id]);
-    watching.wait_for_line(&format!("no worker drives it: `faber execute {id}` does")).await;
+    watching
+        .wait_for_line(&format!("no worker drives it: run `faber execute {id}` to drive it"))
+        .await;
     watching.signal("-INT");
     assert_eq!(watching.wait_for_exit().await.status, 130);
     let shown = workspace.run(&["signal", &id, "go", "--no-run"]).await;

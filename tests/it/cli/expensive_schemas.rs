@@ -11,7 +11,7 @@ use tests::installed;
 
 use super::access::{ADMIN, Server, VIEWER};
 
-/// Longer than the server needs to stop, and shorter than the checks that are still running.
+/// Maximum time for the server to stop, shorter than the checks that are still running need.
 const MAX_STOP: Duration = Duration::from_secs(5);
 
 const VALIDATE_QUERY: &str =

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::workspace::Workspace;
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a text"))
 }
 
 #[tokio::test]

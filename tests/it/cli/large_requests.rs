@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::workspace::Workspace;
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a text"))
 }
 
 fn as_list(value: &Value) -> &[Value] {
-    value.as_array().unwrap_or_else(|| panic!("{value} is no list"))
+    value.as_array().unwrap_or_else(|| panic!("{value} is not a list"))
 }
 
 /// A plan that runs a sub-plan for each item of its input. With `needs_approval`, each child needs

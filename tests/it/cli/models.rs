@@ -216,7 +216,7 @@ async fn a_reply_over_the_size_limit_is_dropped_and_not_retried() {
     assert_eq!(failed["error"]["code"], "PLANNER_UNAVAILABLE");
     let message = failed["error"]["message"].as_str().unwrap();
     assert!(message.contains("its answer has more than 16 MB"), "{message}");
-    assert_eq!(long.requests().await.len(), 1, "a retry would be as long");
+    assert_eq!(long.requests().await.len(), 1, "the answer to a retry would be as long");
 
     let good = json!([{ "content": demo_plan("alice@test.com") }]);
     let good = MockModel::with_answers(&workspace, "good", good).await;

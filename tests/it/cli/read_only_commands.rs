@@ -252,7 +252,7 @@ async fn assert_unknown_names_are_reported(workspace: &Workspace) {
             "the toolkit has neither action nor tool `thing`: did you mean `think`?",
         ),
         (["recommend", "loko"], "the toolkit has no action `loko`: did you mean `look`?"),
-        (["recommend", "echo"], "`echo` is a tool, and recommendations begin with actions"),
+        (["recommend", "echo"], "`echo` is a tool, but recommendations start from actions"),
     ] {
         let error = workspace.json(&["toolkit", asked[0], asked[1]], 2).await;
         assert_eq!(error["error"]["code"], "NOT_FOUND", "{error}");

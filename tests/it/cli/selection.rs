@@ -63,7 +63,7 @@ impl ServedWorkspace {
     }
 }
 
-/// Returns the status that is printed behind the name of a tool.
+/// Returns the status that is printed after the name of a tool.
 fn printed_status(loaded: &CommandOutput, name: &str) -> String {
     let line = loaded.out.lines().find(|line| line.split_whitespace().next() == Some(name));
     let line = line.unwrap_or_else(|| panic!("no `{name}`: {loaded:?}"));
@@ -71,7 +71,7 @@ fn printed_status(loaded: &CommandOutput, name: &str) -> String {
 }
 
 fn tool_names(found: &Value) -> Vec<&str> {
-    let matches = found.as_array().unwrap_or_else(|| panic!("{found} is no list")).iter();
+    let matches = found.as_array().unwrap_or_else(|| panic!("{found} is not a list")).iter();
     matches.map(|found| found["tool"]["name"].as_str().unwrap()).collect()
 }
 
@@ -98,11 +98,11 @@ async fn tools_that_are_loaded_once_can_be_selected_by_every_criterion() {
     assert!(pairs.out.contains("weather -> forecast: 0."), "{pairs:?}");
     let pairs = served.json(&["tools", "collisions", "--threshold", "0.99", "--cosine"], 0).await;
     assert_eq!(pairs, json!([]));
-    // The short name of this tool means another one.
+    // The short name of this tool identifies another tool.
     let clash = r#"{"tools_list": [{"name": "flow.echo", "description": "Is another one.",
         "examples": ["make a clash of names"]}]}"#;
     let loaded = served.run(&["tools", "load", &served.workspace.file("clash.json", clash)]).await;
-    assert!(loaded.err.contains("this one is `tools.flow.echo`"), "{loaded:?}");
+    assert!(loaded.err.contains("this tool is `tools.flow.echo`"), "{loaded:?}");
     let shown = served.run(&["tools", "select", "make a clash of names", "--limit", "1"]).await;
     assert!(shown.out.contains("tools.flow.echo "), "{shown:?}");
 }

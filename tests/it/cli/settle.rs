@@ -15,7 +15,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use super::workspace::Workspace;
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a text"))
 }
 
 /// A workspace with three tools. `own.pay` logs its idempotency key, and gives no answer while the

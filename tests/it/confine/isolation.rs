@@ -25,8 +25,8 @@ async fn a_confined_command_sees_no_other_environment_variables() {
 #[tokio::test]
 async fn a_confined_command_cannot_read_the_environment_of_other_processes() {
     let sandbox = Sandbox::new();
-    // The process that started the tests has this variable, and so has the process that takes the
-    // place of Faber.
+    // Both the process that started the tests and the process that stands for Faber have this
+    // variable.
     let found = sandbox
         .call_bash(
             "grep -ls CARGO_MANIFEST_DIR= /proc/*/environ; grep ^Cap /proc/self/status; true",

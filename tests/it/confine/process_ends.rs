@@ -54,7 +54,7 @@ async fn background_processes_end_with_a_confined_command() {
     }
 }
 
-/// Regression: a command that killed its watcher left processes behind.
+/// Regression: processes survived if the command killed its watcher.
 #[tokio::test]
 async fn a_confined_command_cannot_kill_its_watcher() {
     let sandbox = Sandbox::new();
@@ -203,7 +203,7 @@ async fn processes_of_a_background_command_are_listed_and_can_be_ended() {
         ids.push(id.to_owned());
     }
     let err = call("bash_background", start(64)).await.unwrap_err();
-    assert!(err.message.contains("64 background commands are running already"), "{err}");
+    assert!(err.message.contains("64 background commands are already running"), "{err}");
     for (n, id) in ids.iter().enumerate() {
         let force = json!({ "pid_or_name": id, "force": true });
         if n % 16 == 0 {

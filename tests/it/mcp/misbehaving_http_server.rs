@@ -80,8 +80,8 @@ async fn a_call_that_a_server_refuses_fails_for_certain() {
     let test = ServerTest::new().await;
     let host = test.server.address;
     for (status, retryable, hint) in [
-        ("401", false, " Unauthorized: look at the `headers` of the server"),
-        ("403", false, " Forbidden: look at the `headers` of the server"),
+        ("401", false, " Unauthorized: check the `headers` of the server"),
+        ("403", false, " Forbidden: check the `headers` of the server"),
         ("400", false, " Bad Request"),
         ("429", true, " Too Many Requests"),
         ("500", true, " Internal Server Error"),
@@ -184,12 +184,12 @@ async fn an_unusable_http_server_fails_with_the_reason() {
     let server = HttpServer::start().await;
     let host = server.address;
     for (status, why) in [
-        (401, "401 Unauthorized: look at the `headers` of the server"),
-        (404, "404 Not Found: is the `url` that of an endpoint for streamable HTTP?"),
+        (401, "401 Unauthorized: check the `headers` of the server"),
+        (404, "404 Not Found: check that the `url` is an endpoint for streamable HTTP"),
         (
             307,
-            "307 Temporary Redirect, which redirects to /elsewhere, and Faber does not follow it: \
-             write that address",
+            "307 Temporary Redirect, a redirect to /elsewhere that Faber does not follow: \
+             configure that address",
         ),
     ] {
         server.set_status(status);

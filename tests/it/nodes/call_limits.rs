@@ -16,7 +16,7 @@ const PAIRED_CALLS: usize = 40;
 const RATED_CALLS: usize = 60;
 /// Number of allowed calls per second.
 const RATE: usize = 20;
-/// Seconds that a busy machine may need to record a permitted call.
+/// Maximum number of seconds that a busy machine may need to record a permitted call.
 const MAX_LATENESS: f64 = 1.0;
 
 fn call_step(tool: &str, seconds: f64) -> Value {
@@ -136,7 +136,7 @@ async fn assert_lost_permit_expires(cluster: &Cluster, node: &Node, lost: Node) 
     assert!(took < LEASE + DEFAULT_MARGIN, "{took:?}");
 }
 
-/// Checks that of the calls that wait on one node, those with a higher priority go first.
+/// Checks that among the calls that wait on one node, calls with a higher priority go first.
 async fn assert_priority_order(cluster: &Cluster, node: &Node) {
     let plan = node.create_plan(&json!([call_step("ledger.single", 0.1)])).await;
     let holder = node.start(&json!([call_step("ledger.single", 15.0)])).await;
@@ -162,7 +162,7 @@ async fn assert_priority_order(cluster: &Cluster, node: &Node) {
     assert_eq!(turns, wanted);
 }
 
-/// Checks that cancelled executions that wait for a permit leave no permit behind.
+/// Checks that cancelled executions that wait for a permit do not keep one.
 async fn assert_cancelled_waits_hold_no_permit(cluster: &Cluster, node: &Node) {
     let plan = node.create_plan(&json!([call_step("ledger.single", 0.02)])).await;
     for _ in 0..4 {

@@ -81,7 +81,7 @@ async fn schedule_executions(node: &Node, plan: &str) {
     timeout(MAX_WAIT, asked.join_all()).await.expect("all executions start");
 }
 
-/// Counts the first claims of every worker, except those of one worker.
+/// Counts the first claims of every worker except one.
 async fn count_claims(
     cluster: &Cluster,
     excluded: &BTreeSet<ExecutionId>,

@@ -67,8 +67,8 @@ impl Subscriber {
         heard.unwrap_or_else(|_| panic!("never received `{kind}` {step}: {:#?}", self.received));
     }
 
-    /// Follows the execution to its end, and checks that the subscriber received every event of the
-    /// log exactly once.
+    /// Follows the execution until it finishes, and checks that the subscriber received every event
+    /// of the log exactly once.
     async fn assert_receives_whole_log(mut self, cluster: &Cluster, execution: &str) {
         self.wait_for("finished", "").await;
         let end =

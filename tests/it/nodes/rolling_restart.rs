@@ -100,8 +100,8 @@ async fn hold_permit(cluster: &Cluster, node: &Node) -> String {
     id
 }
 
-/// Checks that the other node continued the executions that the drained node released, that none
-/// came back, and that none waited for a lease.
+/// Checks that the other node continued the executions that the drained node released, that no
+/// execution came back, and that no execution waited for a lease.
 async fn assert_handed_over(
     cluster: &Cluster,
     drained_node: WorkerId,

@@ -372,7 +372,7 @@ async fn run_on_documents(store: &dyn Store, operation: &Operation) -> String {
         | Operation::Records { .. }
         | Operation::Revision => run_on_records(store, operation).await,
         Operation::Prune { before, most } => debug_text(store.prune(at(*before), *most).await),
-        other => unreachable!("{other:?} is no document"),
+        other => unreachable!("{other:?} is not a document"),
     }
 }
 
@@ -388,7 +388,7 @@ async fn run_on_records(store: &dyn Store, operation: &Operation) -> String {
             debug_text(store.list_records(*kind, page.clone()).await)
         }
         Operation::Revision => debug_text(store.records_revision().await),
-        other => unreachable!("{other:?} is no operation on records"),
+        other => unreachable!("{other:?} is not an operation on records"),
     }
 }
 

@@ -256,7 +256,7 @@ async fn an_updated_mongodb_database_of_version_4_knows_which_executions_need_a_
     assert_eq!(
         needing(&store).await,
         [4, 1].map(execution),
-        "its worker lives, so each opening looks"
+        "the worker lives, so each opening checks"
     );
     store.remove_worker(worker(1)).await.unwrap();
     let store = Mongo::open(&url).await.unwrap();
@@ -354,7 +354,7 @@ async fn workers_that_died_long_ago_are_removed_with_their_permits() {
     let permits = database_of(&url).await.collection::<Document>("permits");
     let kept = permits.find_one(doc! { "_id": "k" }).await.unwrap().unwrap();
     assert_eq!(kept.get_array("holders").unwrap().len(), 0);
-    assert!(kept.contains_key("expires"), "MongoDB removes it when it expires");
+    assert!(kept.contains_key("expires"), "MongoDB removes the document when it expires");
 }
 
 #[tokio::test]
@@ -443,7 +443,7 @@ async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
         workers.distinct("_id", doc! {}).await.unwrap().len()
     };
     assert_eq!(remaining(60).await, 3, "their leases ended less than a minute before");
-    assert_eq!(remaining(71).await, 2, "an execution still belongs to one of them");
+    assert_eq!(remaining(71).await, 2, "an execution still belongs to one of the workers");
     store.put_head(ExecutionHead { owner: None, due: Some(at(5)), ..owned }).await.unwrap();
     assert_eq!(remaining(71).await, 1);
 }

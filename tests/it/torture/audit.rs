@@ -27,8 +27,8 @@ use crate::harness::{read_heads, read_log};
 
 /// Time for caches and inboxes to catch up with the logs after the last fault.
 const MAX_CATCH_UP_TIME: Duration = Duration::from_mins(2);
-/// Executions that may append events after the audit read them. Most wait for a person or a timer,
-/// so only a few may do so.
+/// Maximum number of executions that append events after the audit read them. Most executions wait
+/// for a person or a timer.
 const MAX_STILL_RUNNING: u64 = 5;
 
 /// Reasons for which an execution may stay unfinished: an answer, a signal or a time that never
@@ -147,7 +147,7 @@ impl<'a> Audit<'a> {
     }
 
     /// Adds an execution that no client recorded. Returns `false` unless it is a retry of a known
-    /// one.
+    /// execution.
     fn add_retry(&mut self, id: &str, api_record: &ApiRecord) -> bool {
         if self.records.contains_key(id) {
             return true;
@@ -248,7 +248,7 @@ impl<'a> Audit<'a> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Checks what the nodes left behind. All nodes must have ended.
+    /// Checks the data that the nodes left. All nodes must have ended.
     pub(super) async fn check_all(mut self) -> Figures {
         let mut figures = Figures { counts: self.run.list_counts(), ..Figures::default() };
         let ledger = self.workspace.ledger();

@@ -19,9 +19,9 @@ use super::{
 };
 use crate::harness::api_client::{EventSubscription, RequestFailure, ask, ask_and_hang_up};
 
-/// A client changes to another server after a subscription was silent for this long.
+/// Time without an event of a subscription after which a client changes to another server.
 const MAX_SILENCE: Duration = Duration::from_millis(2_500);
-/// Time for a second subscriber to reach the end that the first one saw.
+/// Time for a second subscriber to reach the last event that the first subscriber saw.
 const MAX_LAG: Duration = Duration::from_mins(2);
 
 const PLAN_MUTATION: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {
@@ -237,7 +237,7 @@ async fn follow_subscription(
     }
 }
 
-/// Follows an execution to its end without acting.
+/// Follows an execution until it finishes, without acting.
 async fn follow_silently(run: &SharedRun, id: &str, received_by_other: &Mutex<Vec<Value>>) {
     let mut received = Vec::new();
     loop {

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Mounts a tmpfs of `$2` bytes at `$1`, and unmounts it when standard input closes. The kernel
-/// closes it however the test ends.
+/// closes standard input in whatever way the test ends.
 const MOUNT_SCRIPT: &str = r#"
 mount -t tmpfs -o "size=$2,mode=700" faber-torture "$1" || exit 1
 echo mounted

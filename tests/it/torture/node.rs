@@ -16,7 +16,7 @@ const UNREACHABLE_STATUS: i32 = 3;
 pub(super) enum Role {
     /// Serves the API and executes.
     Serve,
-    /// Only executes.
+    /// Only executes, without an API.
     Work,
 }
 

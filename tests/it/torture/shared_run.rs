@@ -16,7 +16,7 @@ use crate::harness::api_client::{RequestFailure, ask};
 
 /// Time after which a client gives up. No fault lasts that long.
 const MAX_ASKING_TIME: Duration = Duration::from_mins(4);
-/// For this time, a known id may seem unknown, because a new primary may lag behind.
+/// Time for which a known id may seem unknown, because a new primary may lag behind.
 const MAX_UNKNOWN_TIME: Duration = Duration::from_secs(20);
 /// Delay before the next server is asked.
 const RETRY_DELAY: Duration = Duration::from_millis(30);

@@ -24,7 +24,6 @@ use crate::mongod::Mongod;
 /// Number of executions in a usual run. `FABER_TAKEOVER=1000` gives the figure of the
 /// documentation.
 const DEFAULT_EXECUTIONS: u64 = 100;
-/// The default lease.
 const LEASE: Duration = Duration::from_secs(5);
 /// Extra time, because the machine may be busy.
 const BUSY_MARGIN: Duration = Duration::from_secs(15);

@@ -47,7 +47,7 @@ pub(super) struct TaskState {
     pub(super) may_have_hit_deadline: bool,
     /// The task was skipped, and not because the execution failed.
     pub(super) is_skipped: bool,
-    /// Attempts after which a call may repeat an effect, because the earlier one failed for certain
+    /// Attempts after which a call may repeat an effect, because the earlier call certainly failed
     /// or a person agreed.
     released: Vec<u64>,
 }

@@ -194,8 +194,8 @@ pub async fn old_finished_executions_are_pruned_with_their_documents(pair: Store
     assert_eq!(pair.log(execution(1), 0).await.len(), 3);
 }
 
-/// An unfinished execution stays, however old. So does one that must still inform its parent, and
-/// one with an unfinished parent.
+/// An unfinished execution stays at any age. So does an execution that must still inform its
+/// parent, and an execution with an unfinished parent.
 pub async fn unfinished_executions_are_never_pruned(pair: StorePair) {
     let states = ExecutionState::ALL.into_iter().filter(|state| !state.is_finished());
     for (state, n) in states.zip(1..) {

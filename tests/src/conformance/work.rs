@@ -44,7 +44,7 @@ async fn put_heads(pair: &StorePair, heads: impl IntoIterator<Item = ExecutionHe
     }
 }
 
-/// A head is unchanged, and an older one never replaces a newer one.
+/// A head is unchanged, and an older head never replaces a newer one.
 pub async fn an_older_head_never_replaces_a_newer_one(pair: StorePair) {
     let full = ExecutionHead {
         state: ExecutionState::Waiting,
@@ -74,8 +74,8 @@ pub async fn an_older_head_never_replaces_a_newer_one(pair: StorePair) {
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), Some(over));
 }
 
-/// Due executions are listed by priority, then by time. Owned ones and those without due time are
-/// not listed.
+/// Due executions are listed by priority, then by time. Executions with an owner or without a due
+/// time are not listed.
 pub async fn due_executions_are_listed_by_priority_and_time(pair: StorePair) {
     let ordered = [
         due_head(5, 9, 7),
@@ -95,7 +95,11 @@ pub async fn due_executions_are_listed_by_priority_and_time(pair: StorePair) {
     assert_eq!(find_due(&pair, at(10), 100).await, ordered);
     assert_eq!(find_due(&pair, at(10), 4).await[..3], ordered[..3]);
     assert_eq!(find_due(&pair, at(10), 0).await, []);
-    assert_eq!(find_due(&pair, at(9), 1).await, ordered[..1], "due at this moment");
+    assert_eq!(
+        find_due(&pair, at(9), 1).await,
+        ordered[..1],
+        "an execution that is due now is listed"
+    );
     assert_eq!(find_due(&pair, at(-1), 100).await, []);
 }
 
@@ -207,7 +211,7 @@ pub async fn the_next_due_time_is_the_earliest(pair: StorePair) {
     assert_eq!(pair.other.next_due_at().await.unwrap(), Some(at(8)));
 }
 
-/// They are no orphans before that.
+/// Before that, they are not orphans.
 pub async fn executions_are_orphans_after_the_lease_expired(pair: StorePair) {
     pair.one.renew_lease(make_lease(1, 10)).await.unwrap();
     pair.one.renew_lease(make_lease(2, 20)).await.unwrap();

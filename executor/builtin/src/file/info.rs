@@ -19,7 +19,8 @@ use crate::root::{Root, StopSignal, display_path, io_failure, kind_name, os_path
 /// Largest file whose lines are counted.
 const MAX_COUNTED_BYTES: u64 = 64 << 20;
 const MAX_COUNTED_ENTRIES: usize = 100_000;
-/// A NUL byte among these first bytes makes a file binary, as in git and grep.
+/// Number of first bytes that are searched for a NUL byte, which makes a file binary, as in git and
+/// grep.
 const SNIFFED_BYTES: usize = 8_000;
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -73,7 +73,7 @@ pub(super) fn build_matcher(
         Err(err) if is_too_large(&err) => {
             return Err(invalid_pattern_error(
                 pattern,
-                "it is too large: repeat less, or search for a part",
+                "it is too large: use fewer repetitions, or search for a part",
             ));
         }
         Err(_) => MAX_UNICODE_CLASS_BYTES,
@@ -112,7 +112,7 @@ pub(super) fn invalid_pattern_error(pattern: &str, why: impl fmt::Display) -> To
 }
 
 /// Searches a file of a walk until `on_line` returns `false`. The walk counts files that cannot be
-/// searched to their end. Returns `false` for a binary file: lines seen in it do not count.
+/// searched completely. Returns `false` for a binary file, whose lines do not count.
 pub(super) fn search_file(
     walk: &mut Walk<'_>,
     path: &Path,
@@ -137,7 +137,7 @@ pub(super) fn search_file(
     Ok(true)
 }
 
-/// Searches a reader. Even in an endless stream, the search stops soon after `stop` asks for it.
+/// Searches a reader. Even in an endless stream, the search stops soon after `stop` is set.
 pub(super) fn search_reader(
     from: impl Read,
     stop: &StopSignal,

@@ -12,7 +12,8 @@ use crate::{
 };
 
 const MAX_LINES: usize = 1_000;
-/// Maximum number of entries shown of one folder, so that a large folder does not hide the others.
+/// Maximum number of entries shown of one folder, so that a large folder does not hide other
+/// folders.
 const MAX_FOLDER_ENTRIES: usize = 200;
 const MAX_DEPTH: u64 = 20;
 

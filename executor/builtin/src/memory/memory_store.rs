@@ -24,11 +24,12 @@ pub(super) const MAX_MEMORIES: usize = 10_000;
 pub(super) const MAX_TAGS: usize = 32;
 const MAX_TAG_BYTES: usize = 128;
 const MAX_QUERY_BYTES: usize = limits::TEXT_BYTES;
-/// Records per page. Each may have a megabyte, and a page is in memory.
+/// Number of records per page. It is low because a record may have a megabyte and the whole page is
+/// in memory.
 const RECORDS_PER_PAGE: usize = 32;
 const MAX_SHOWN_MATCHES: usize = 10;
 const MAX_LISTED_MEMORIES: usize = 200;
-/// Bytes of text that one search reads. That takes about a second.
+/// Maximum bytes of text that one search reads. That takes about a second.
 pub(super) const MAX_SEARCH_BYTES: usize = 256 << 20;
 
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl MemoryStore {
         Self { store, clock }
     }
 
-    /// Saves a memory. Replaces an earlier one with the same key.
+    /// Saves a memory. Replaces an earlier memory with the same key.
     pub(super) async fn save(
         &self,
         scope: Scope,
@@ -66,8 +67,8 @@ impl MemoryStore {
             return Ok(());
         }
         let why = format!(
-            "{scope} is full, with {MAX_MEMORIES} memories: remove some with \
-             `clear_memory`, or put several into one"
+            "{scope} is full, with {MAX_MEMORIES} memories: remove some with `clear_memory`, or \
+             combine several in one"
         );
         Err(ToolError::failed(why).without_retry())
     }
@@ -89,7 +90,7 @@ impl MemoryStore {
         let why = format!("nothing is saved as '{key}' in {scope}");
         for other in Scope::ALL.into_iter().filter(|other| *other != scope) {
             if self.find_record(&other.record_name(key)).await?.is_some() {
-                let why = format!("{why}, but in {other}: use that scope");
+                let why = format!("{why}, but the key exists in {other}: use that scope");
                 return Err(ToolError::failed(why).without_retry());
             }
         }
@@ -234,7 +235,11 @@ impl Matches {
         }
         if !searched_all {
             let seen = formatting::format_count(seen);
-            text.extend(["\n(only the first ", &seen, " were searched: there is too much text)"]);
+            text.extend([
+                "\n(only the first ",
+                &seen,
+                " were searched, because there is too much text)",
+            ]);
         }
         text
     }
@@ -280,7 +285,7 @@ impl Memory {
         let description = self.description.as_ref().map_or(0, String::len);
         check_bytes("the description", description, MAX_QUERY_BYTES)?;
         if self.tags.len() > MAX_TAGS {
-            let why = format!("{} tags are too many: at most {MAX_TAGS}", self.tags.len());
+            let why = format!("{} tags are too many; the limit is {MAX_TAGS}", self.tags.len());
             return Err(ToolError::failed(why).without_retry());
         }
         self.tags.iter().try_for_each(|tag| check_bytes("a tag", tag.len(), MAX_TAG_BYTES))
@@ -291,8 +296,7 @@ fn check_bytes(what: &str, bytes: usize, limit: usize) -> Result<(), ToolError> 
     if bytes <= limit {
         return Ok(());
     }
-    let why =
-        format!("{what} has {bytes} bytes, and the limit is {limit}: shorten it, or split it");
+    let why = format!("{what} has {bytes} bytes; the limit is {limit}: shorten it, or split it");
     Err(ToolError::failed(why).without_retry())
 }
 

@@ -220,7 +220,7 @@ async fn reading_a_pipe_socket_or_device_fails_at_once() {
     let edit = json!({ "file_path": "fifo", "old_string": "a", "new_string": "b" });
     check("edit_file", edit, expect!["tool.failed: Not a file: fifo (it is a FIFO)"]).await;
     let error = project.root.open_file(Path::new("fifo")).unwrap_err();
-    assert_eq!(error.to_string(), "it is a FIFO");
+    assert_eq!(error.to_string(), "the path is a FIFO");
 }
 
 #[tokio::test]
@@ -277,10 +277,16 @@ fn a_root_must_be_a_folder() {
     let project = Project::with_files(&[("a.txt", "")]);
     let error = |path| Root::open(project.path(path)).unwrap_err().to_string();
     let path = |text: String| text.replace(project.path("").to_str().unwrap(), "P/");
-    expect!["cannot open the project root `P/none`: No such file or directory (os error 2): create the folder, or name another"]
-        .assert_eq(&path(error("none")));
-    expect!["cannot open the project root `P/a.txt`: Not a directory (os error 20): create the folder, or name another"]
-        .assert_eq(&path(error("a.txt")));
+    expect![
+        "cannot open the project root `P/none`: No such file or directory (os error 2): create the \
+         folder, or name another one"
+    ]
+    .assert_eq(&path(error("none")));
+    expect![
+        "cannot open the project root `P/a.txt`: Not a directory (os error 20): create the folder, \
+         or name another one"
+    ]
+    .assert_eq(&path(error("a.txt")));
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub(crate) struct Walk<'a> {
     /// Number of files that were searched only in part, and the name of the first.
     unfinished: (usize, String),
     cut: Option<CutReason>,
-    /// The canonical start, and the start as the caller gave it.
+    /// The canonical start, and the start in the form that the caller gave.
     start: (PathBuf, PathBuf),
 }
 
@@ -45,9 +45,9 @@ pub(crate) struct Walk<'a> {
 pub(crate) enum WalkRules {
     /// The contents of `.git`.
     Git,
-    /// The contents of `.git`, and entries that ignore rules name.
+    /// The contents of `.git`, and entries that match ignore rules.
     Ignored,
-    /// Entries that ignore rules name, and hidden names.
+    /// Entries that match ignore rules, and entries with hidden names.
     Hidden,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Sets the start. Rules do not apply to the start itself. The walk uses the canonical path, so
-    /// protected files are found behind symlinks.
+    /// it finds protected files even through symlinks.
     pub(crate) fn set_start(&mut self, path: &Path, kind: Kind) -> Result<Entry, ToolError> {
         let caller_path = path.to_owned();
         let real = self.root.canonical_path(path);

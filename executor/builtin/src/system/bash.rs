@@ -1,4 +1,4 @@
-//! `bash`: runs a command and waits for its end.
+//! `bash`: runs a command and waits until it ends.
 
 use std::{
     io,

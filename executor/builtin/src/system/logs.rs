@@ -55,7 +55,8 @@ pub(super) async fn read_logs(
     cx: ToolContext,
 ) -> Result<String, ToolError> {
     if args.lines == 0 {
-        let why = "`lines` is 0: write the number of lines to read, or leave it out to read 50";
+        let why = "`lines` is 0: write the number of lines to read, or leave out `lines` to read \
+                   50";
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
     }
     let lines = usize::try_from(args.lines).unwrap_or(MAX_LINES).min(MAX_LINES);
@@ -91,7 +92,7 @@ pub(super) struct Tail {
     end: u64,
 }
 
-/// Reads the last lines of a file, backwards from its end. The file may be larger than memory.
+/// Reads the last lines of a file, from the end to the start. The file may be larger than memory.
 pub(super) fn read_tail(
     file: &mut File,
     path: &str,
@@ -186,7 +187,7 @@ async fn follow_file(
 }
 
 /// Returns the length of the part that can be reported now. The part consists of complete lines. No
-/// secret lies across its end, and none can after the next read.
+/// secret crosses the end of this part, whatever the next read returns.
 fn reportable_len(read: &[u8], redaction: &Redaction) -> usize {
     let sure = read.len() - redaction.max_secret_bytes().min(read.len());
     let lines = read[..sure].iter().enumerate().rev();
@@ -234,9 +235,13 @@ mod tests {
         assert_eq!(
             reportable_len(&read("one\nshort-1\nshort-2 two"), &redaction),
             4,
-            "it lies across a line's end"
+            "the secret crosses the end of a line"
         );
-        assert_eq!(reportable_len(b"one\nshort-1\n", &redaction), 0, "the rest of it may follow");
+        assert_eq!(
+            reportable_len(b"one\nshort-1\n", &redaction),
+            0,
+            "the rest of the secret may follow"
+        );
     }
 
     #[test]

@@ -303,7 +303,16 @@ async fn background_commands_are_listed_read_and_killed() {
     assert_eq!(killed, format!("Killed process {pid} (SIGTERM)"));
     says("bye").await;
     let nothing = json!({ "file_path": ".faber/background/1.log", "lines": 0 });
-    system_tools.check("read_logs", nothing, expect!["tool.invalid_parameters: `lines` is 0: write the number of lines to read, or leave it out to read 50 (retryable: false)"]).await;
+    system_tools
+        .check(
+            "read_logs",
+            nothing,
+            expect![
+                "tool.invalid_parameters: `lines` is 0: write the number of lines to read, or \
+                 leave out `lines` to read 50 (retryable: false)"
+            ],
+        )
+        .await;
 }
 
 /// Regression: Faber did not recognise its own zombie processes.
@@ -405,9 +414,9 @@ async fn process_kill_refuses_processes_that_faber_did_not_start() {
     let own = std::process::id().to_string();
     let parent = nix::unistd::getppid().to_string();
     for (target, reason) in [
-        ("1", "Refused: process 1 is the system's"),
-        ("-1", "Refused: process -1 is the system's"),
-        ("0", "Refused: process 0 is the system's"),
+        ("1", "Refused: process 1 belongs to the system"),
+        ("-1", "Refused: process -1 belongs to the system"),
+        ("0", "Refused: process 0 belongs to the system"),
         (own.as_str(), "is Faber or one of its parent processes"),
         (parent.as_str(), "is Faber or one of its parent processes"),
         (other.id().to_string().as_str(), "was not started by `bash_background`"),

@@ -45,7 +45,8 @@ pub(super) async fn write_todos(
 ) -> Result<String, ToolError> {
     let todos = &args.todos;
     if todos.len() > MAX_TODOS {
-        let message = format!("a list of {} tasks is too long: {MAX_TODOS} at most", todos.len());
+        let message =
+            format!("a list of {} tasks is too long; the limit is {MAX_TODOS}", todos.len());
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, message));
     }
     let mut text = "Task List:\n\n".to_owned();

@@ -26,7 +26,7 @@ impl Project {
         Self::in_folder(tempfile::tempdir().unwrap())
     }
 
-    /// Uses a file system in memory if the machine has one. For tests with very many files.
+    /// Uses a file system in memory if the machine has one, for tests with very many files.
     pub(crate) fn in_memory() -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self::in_folder(folder.unwrap())

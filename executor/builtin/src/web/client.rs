@@ -66,9 +66,8 @@ impl WebClient {
             let message = format!("`{host}` answered more than {} bytes", self.max_bytes);
             return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
         }
-        parse_lenient(&answer.bytes).map_err(|err| {
-            ToolError::failed(format!("`{host}` answered something unexpected: {err}"))
-        })
+        parse_lenient(&answer.bytes)
+            .map_err(|err| ToolError::failed(format!("`{host}` sent an unexpected answer: {err}")))
     }
 
     async fn follow_redirects(&self, mut url: Url, accept: &str) -> Result<WebResponse, ToolError> {
@@ -83,7 +82,7 @@ impl WebClient {
                 None => return self.read_body(url, response).await,
             }
         }
-        let message = format!("`{url}` is behind more than {MAX_REDIRECTS} redirects");
+        let message = format!("`{url}` leads to more than {MAX_REDIRECTS} redirects");
         Err(ToolError::failed(message).without_retry())
     }
 

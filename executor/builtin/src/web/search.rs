@@ -135,7 +135,7 @@ async fn search_pages(
         return Err(ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` {what}")));
     }
     if !is_result_page {
-        let text = format!("`{host}` answered something unexpected: no list of results");
+        let text = format!("`{host}` sent an unexpected answer without a list of results");
         return Err(ToolError::failed(text));
     }
     results.truncate(limit);
@@ -151,7 +151,7 @@ enum ResultPart {
 #[derive(Default)]
 struct ResultPage {
     results: Vec<SearchResult>,
-    /// `true` if the page has results or adverts, or says that it has no results.
+    /// `true` if the page has results or adverts, or states that it has no results.
     is_result_page: bool,
 }
 
@@ -192,7 +192,7 @@ fn read_results(html: &str, base: &Url) -> ResultPage {
                     _ => (),
                 }
             }
-            // Inline elements may occur in the part. It ends with its link or table cell.
+            // The part may contain inline elements. It ends where its link or table cell ends.
             Token::EndTag(tag) if matches!(&**tag.name, b"a" | b"div" | b"td") => part = None,
             _ => (),
         }

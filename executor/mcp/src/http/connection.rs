@@ -53,7 +53,7 @@ pub(super) struct Connection {
     pub(super) host: String,
     /// Maximum size of a message in bytes.
     pub(super) max_bytes: usize,
-    /// Notified when the session is initialized, so that the server may send requests.
+    /// Notified when the session is initialized, because the server may send requests from then on.
     pub(super) initialized: Notify,
     /// Notified after the first attempt to open the server's stream.
     pub(super) stream_tried: Notify,

@@ -22,7 +22,7 @@ use crate::{
     message::parse_message,
 };
 
-/// Attempts in a row to resume a stream, if no event arrives in between.
+/// Maximum number of consecutive attempts to resume a stream without an event between them.
 const MAX_RESUMES: u32 = 20;
 
 type RequestError = (ErrorCode, String);
@@ -269,17 +269,15 @@ async fn convert_refusal(
         return Ok(());
     }
     let (code, hint) = match status.as_u16() {
-        401 | 403 => (REFUSED_CODE, ": look at the `headers` of the server".to_owned()),
+        401 | 403 => (REFUSED_CODE, ": check the `headers` of the server".to_owned()),
         404 | 405 => {
-            (REFUSED_CODE, ": is the `url` that of an endpoint for streamable HTTP?".to_owned())
+            (REFUSED_CODE, ": check that the `url` is an endpoint for streamable HTTP".to_owned())
         }
         300..=399 => {
             let to = leads.unwrap_or_else(|| "nowhere".to_owned());
             (
                 REFUSED_CODE,
-                format!(
-                    ", which redirects to {to}, and Faber does not follow it: write that address"
-                ),
+                format!(", a redirect to {to} that Faber does not follow: configure that address"),
             )
         }
         // The outcome is unknown, because a gateway does not know whether the server got the
@@ -343,7 +341,7 @@ mod tests {
         servers.behavior().stream = Some("id: 7\nretry: 50\n\n".to_owned());
         servers.behavior().requests.clear();
         assert_eq!(request_outcome(&connection, &mut inbox).await.unwrap().0, LOST_CODE);
-        // Once with the rejected token, and once with a new one.
+        // The client tries once with the rejected token, and once with a new token.
         assert_eq!(
             (servers.count_requests("GET /mcp"), servers.count_requests("POST /token")),
             (2, 1)

@@ -22,7 +22,8 @@ pub(super) fn can_be_legacy(status: StatusCode) -> bool {
     status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 407 | 429)
 }
 
-/// Opens the stream of a legacy server, and uses the endpoint that it names from now on.
+/// Opens the stream of a legacy server. From now on, messages go to the endpoint that the server
+/// names.
 pub(super) async fn open_legacy(connection: &Connection) -> Result<(), String> {
     let host = &connection.host;
     let opening = timeout(OPEN_TIMEOUT, read_endpoint(connection)).await;

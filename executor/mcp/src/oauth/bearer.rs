@@ -40,7 +40,7 @@ struct TokenState {
     checked_at: Option<Instant>,
 }
 
-/// A token to use instead of a refused one.
+/// A token to use instead of a refused token.
 pub(crate) struct ReplacementToken {
     pub(crate) text: String,
     /// `true` if the token was granted now. A stored token may be refused, too.
@@ -178,7 +178,7 @@ impl Bearer {
         };
         let text = match store {
             _ if !oauth.is_for_people() => {
-                format!("`{set}` rejects the token that was granted{more}: check its `auth`")
+                format!("`{set}` rejects the token that was granted for it{more}: check its `auth`")
             }
             None => format!("`{set}` {NEEDS_LOGIN}, but Faber has no folder to store it"),
             Some(store) => {
@@ -327,7 +327,7 @@ mod tests {
         let record = servers.store().read().unwrap().unwrap();
         assert!(record.client.is_none() && record.granted.is_none());
         assert_eq!(call(&servers, &bearer).await, Err(needs_login_error()));
-        assert_eq!(servers.count_requests("POST /token"), 1, "nobody asks again");
+        assert_eq!(servers.count_requests("POST /token"), 1, "no second token is requested");
     }
 
     #[tokio::test]

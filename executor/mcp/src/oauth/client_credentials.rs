@@ -42,8 +42,8 @@ pub(super) struct TokenRequest<'a> {
 }
 
 impl TokenRequest<'_> {
-    /// Finds the authorization server. Before it gets a secret, its metadata must name its issuer,
-    /// so that a configured issuer can be compared.
+    /// Finds the authorization server. Its metadata must name its issuer before Faber sends it a
+    /// secret, because the issuer is compared with the configured one.
     async fn discover(
         &self,
         sends_secret: bool,
@@ -245,7 +245,7 @@ pub(super) async fn post_form(
     })
 }
 
-/// Lifetime of an assertion in seconds. Long enough for clocks that differ.
+/// Lifetime of an assertion in seconds. It is long enough for clocks that differ.
 const LIFETIME_SECONDS: u64 = 300;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

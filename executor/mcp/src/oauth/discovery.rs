@@ -90,8 +90,8 @@ pub(super) fn check_endpoint(server: &Url, endpoint: &str) -> Result<(), String>
 }
 
 /// Returns the metadata of a server that grants its own tokens, with an issuer below its root. MCP
-/// allowed that before June 2025. All endpoints must have the server's origin, so that it cannot
-/// pose as another issuer.
+/// allowed that before June 2025. All endpoints must have the server's origin, because otherwise
+/// the server could pose as another issuer.
 async fn fetch_own_metadata(
     web: &AuthHttp,
     server: &Url,
@@ -299,7 +299,7 @@ mod tests {
         );
         assert!(
             matches!(web.take_error(), Some(TokenError::Unreachable(_))),
-            "it may answer later"
+            "the server may answer later"
         );
     }
 

@@ -36,7 +36,7 @@ pub struct Login {
     manager: AuthorizationManager,
     store: TokenStore,
     client: RegisteredClient,
-    /// `true` if the client is configured, so that no other may be registered.
+    /// `true` if the client is configured, so no other client may be registered.
     is_configured: bool,
     url: String,
     state: String,
@@ -103,7 +103,7 @@ fn login_target<'a>(
 }
 
 impl Logins {
-    /// Returns the preferred port of the redirect URI: the configured one, or that of the last
+    /// Returns the preferred port of the redirect URI: the configured port, or the port of the last
     /// login.
     pub fn preferred_port(
         &self,
@@ -223,8 +223,8 @@ impl LoginTarget<'_> {
         Ok(bearer_challenge(&reply.headers).filter(|_| reply.status == 401))
     }
 
-    /// Returns the scopes to request: those of the configuration or of the server, and those that
-    /// were missing before.
+    /// Returns the scopes to request: the scopes of the configuration or of the server, and scopes
+    /// that were missing before.
     async fn select_scopes(
         &self,
         manager: &AuthorizationManager,
@@ -245,8 +245,8 @@ impl LoginTarget<'_> {
         scopes
     }
 
-    /// Returns the client of the login: the configured one, that of the metadata document, or that
-    /// of the last login. Without one, [`register_client`] registers a client.
+    /// Returns the client of the login: the configured client, the client of the metadata document,
+    /// or the client of the last login. If there is none, [`register_client`] registers a client.
     fn known_client(
         &self,
         metadata: &AuthorizationMetadata,
@@ -272,8 +272,8 @@ impl LoginTarget<'_> {
 
     /// Removes the registered client of an expired login until the new login succeeds.
     ///
-    /// A server that has forgotten the client may tell only the person, in the browser. The next
-    /// login then registers another client.
+    /// A server that has forgotten the client may report this only in the browser. The next login
+    /// then registers another client.
     async fn forget_ended_client(&self, client: &RegisteredClient) -> Result<(), LoginError> {
         if self.client.is_some() || self.document == Some(client.id.as_str()) {
             return Ok(());
@@ -527,12 +527,16 @@ mod tests {
         assert_eq!(client_id_of(&login), "client-0");
         login.finish(&format!("{REDIRECT_URL}?code=code-0&state={}", login.state)).await.unwrap();
         let client = || servers.store().read().unwrap().unwrap().client.map(|client| client.id);
-        assert_eq!(client().as_deref(), Some("client-0"), "it has served, and stays");
+        assert_eq!(client().as_deref(), Some("client-0"), "a client that worked is kept");
         servers.store_expired_login(None);
         start_login(&servers).await;
         assert_eq!(client(), None);
         let login = start_login(&servers).await;
-        assert_ne!(client_id_of(&login), "client-0", "the server may not know it any more");
+        assert_ne!(
+            client_id_of(&login),
+            "client-0",
+            "the server may have forgotten the old client"
+        );
         assert_eq!(servers.count_requests("POST /register"), 1);
         // A refresh token needs the client that it was issued to.
         servers.store_expired_login(Some("refresh-0"));

@@ -37,7 +37,8 @@ impl TokenError {
         }
     }
 
-    /// Prefers the recorded error of the connection, which knows whether the failure is temporary.
+    /// Prefers the recorded error of the connection, because it shows whether the failure is
+    /// temporary.
     pub(super) fn or_recorded_error(self, last_error: Option<Self>) -> Self {
         match (self, last_error) {
             (own, None) => own,

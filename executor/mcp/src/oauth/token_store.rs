@@ -96,7 +96,7 @@ impl AccessToken {
 
 /// Locks a login against changes until it is dropped.
 #[derive(Debug)]
-pub(super) struct LoginLock(#[expect(dead_code, reason = "it is held open")] File);
+pub(super) struct LoginLock(#[expect(dead_code, reason = "the open file holds the lock")] File);
 
 impl Logins {
     /// Stores logins in a folder, which the first login creates.

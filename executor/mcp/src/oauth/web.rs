@@ -327,7 +327,7 @@ mod tests {
         assert!(closed.execute_request(request).await.is_err());
         assert!(
             matches!(closed.take_error(), Some(TokenError::Unreachable(_))),
-            "it may be there later"
+            "the server may be reachable later"
         );
         web.requests.store(MAX_REQUESTS, Ordering::Relaxed);
         let many = ask("https://1.1.1.1/token").await;

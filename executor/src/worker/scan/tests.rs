@@ -28,7 +28,7 @@ fn executions_are_shared_evenly_between_workers() {
             // Five and a half standard deviations of a fair distribution.
             assert!((850..1_150).contains(&n), "{n} of {workers:?}");
         }
-        // A worker that leaves does not change the shares of the others.
+        // A worker that leaves does not change the shares of the other workers.
         let fewer = &workers[..3];
         for execution in &executions {
             let before = preferred_worker(*execution, &workers);

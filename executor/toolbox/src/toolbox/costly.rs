@@ -10,10 +10,10 @@ use shared::{
 use super::{ReadyTool, ToolSet};
 use crate::LOG_TARGET;
 
-/// Large patterns of one toolset that are compiled to see if they can be enforced. Later ones are
-/// reported when their tool is called first.
+/// Maximum number of large patterns of one toolset that are compiled to see if they can be
+/// enforced. Further patterns are reported when their tool is called for the first time.
 const MAX_TRIED_PATTERNS: usize = 64;
-/// Characters of a pattern that a message shows.
+/// Maximum number of characters of a pattern that a message shows.
 const MAX_SHOWN_CHARS: usize = 60;
 
 impl ToolSet {
@@ -62,8 +62,8 @@ pub(super) fn describe_pattern(tool: &ToolName, pattern: &str) -> String {
     let shown: String = pattern.chars().take(MAX_SHOWN_CHARS).collect();
     let more = if shown.len() < pattern.len() { "…" } else { "" };
     format!(
-        "the pattern `{shown}{more}` in the `inputSchema` of `{tool}` is not enforced: it is not \
-         a regular expression, or it is too large; repeat less in it"
+        "the pattern `{shown}{more}` in the `inputSchema` of `{tool}` is not enforced: it is not a \
+         regular expression, or it is too large; use fewer repetitions"
     )
 }
 

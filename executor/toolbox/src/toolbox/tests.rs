@@ -81,7 +81,9 @@ fn a_qualified_name_of_a_missing_tool_means_no_other_tool() {
         assert!(!toolbox.has_all([&planned]));
         assert_eq!(toolbox.may_change(&planned), is_connecting);
         toolbox.put_set(set("m", SetStatus::Ready, &["b"]));
-        let Found::Tool(found) = toolbox.find_planned(&planned) else { panic!("it is there") };
+        let Found::Tool(found) = toolbox.find_planned(&planned) else {
+            panic!("the toolbox has the tool")
+        };
         assert_eq!(found.definition().set.as_str(), "m");
         assert!(toolbox.has_all([&planned]));
         // The set is gone. A user may mean the other tool by its own name, but a plan does not.
@@ -151,7 +153,7 @@ fn a_tool_with_an_invalid_or_reserved_name_is_skipped() {
     toolbox.put_set(set("m", SetStatus::Ready, &all));
     check(&toolbox);
     toolbox.update_set(&name("m"), SetStatus::Ready, tools(&bad[..1]));
-    let SetStatus::Failed { error } = status(&toolbox, "m") else { panic!("none is left") };
+    let SetStatus::Failed { error } = status(&toolbox, "m") else { panic!("no tool is left") };
     assert!(error.contains("`../x` cannot name a tool"), "{error}");
     toolbox.update_set(&name("m"), SetStatus::Ready, tools(&["good"]));
     assert!(
@@ -183,7 +185,9 @@ fn a_pattern_that_is_not_enforced_is_logged_once() {
     let tool = Patterned(Arc::new(definition));
     let set = ToolSet::ready(name("m"), "local", "d", [Arc::new(tool) as Arc<dyn Tool>]);
     let toolbox = Toolbox::new([set]);
-    let Found::Tool(found) = toolbox.find(&"m.t".parse().unwrap()) else { panic!("it is there") };
+    let Found::Tool(found) = toolbox.find(&"m.t".parse().unwrap()) else {
+        panic!("the toolbox has the tool")
+    };
     let others = ["^other$".to_owned()];
     assert_eq!(found.unlogged_patterns([&[LARGE.to_owned()], &others[..]].concat()), others);
 }

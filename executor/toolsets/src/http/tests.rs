@@ -164,19 +164,25 @@ async fn the_body_of_an_answer_becomes_the_output() {
     check_result(
         json!({ "url": "/large" }),
         json!({}),
-        expect!["tool.output_too_large: `127.0.0.1:PORT` answered more than 1048576 bytes: ask it for less"],
+        expect![
+            "tool.output_too_large: `127.0.0.1:PORT` answered more than 1048576 bytes: request \
+             less data"
+        ],
     )
     .await;
     check_result(
         json!({ "method": "POST", "url": "/moved" }),
         json!({}),
-        expect!["tool.failed: `127.0.0.1:PORT` answered 307 Temporary Redirect, which redirects to /json, and Faber does not follow it: write that address"],
+        expect![
+            "tool.failed: `127.0.0.1:PORT` answered 307 Temporary Redirect, a redirect to /json \
+             that Faber does not follow: configure that address"
+        ],
     )
     .await;
     check_result(
         json!({ "url": "/circle" }),
         json!({}),
-        expect!["tool.unavailable: `127.0.0.1:PORT` is behind more than 5 redirects"],
+        expect!["tool.unavailable: `127.0.0.1:PORT` leads to more than 5 redirects"],
     )
     .await;
     check_result(
@@ -347,14 +353,20 @@ fn a_wrong_http_tool_is_explained() {
     .assert_eq(&http(json!({ "url": "http://u:p@h/" })));
     expect!["`tools[0]` (`t`): `http`: `query` is a map of fields, or `rest`"]
         .assert_eq(&http(json!({ "url": "http://h/", "query": "all" })));
-    expect!["`tools[0]` (`t`): unknown field `command` beside `http`: a tool has either a command or `http`"]
-        .assert_eq(&complaint(json!({ "http": { "url": "http://h/" }, "command": ["x"] })));
+    expect![
+        "`tools[0]` (`t`): unknown field `command` beside `http`: a tool has either `command` or \
+         `http`"
+    ]
+    .assert_eq(&complaint(json!({ "http": { "url": "http://h/" }, "command": ["x"] })));
 }
 
 #[tokio::test]
 async fn a_template_of_an_unknown_parameter_fails_the_set() {
     let source =
         json!({ "tools": [{ "name": "t", "run": { "http": { "url": "http://h/{{nmae}}" } } }] });
-    expect!["the HTTP call of `t` names `{{nmae}}`, but the tool has no such parameter: add it to the properties in `parameters`"]
-        .assert_eq(&TestSet::start(&source).error().await);
+    expect![
+        "the HTTP call of `t` contains `{{nmae}}`, but the tool has no such parameter: add it to \
+         the properties in `parameters`"
+    ]
+    .assert_eq(&TestSet::start(&source).error().await);
 }

@@ -31,7 +31,7 @@ impl<'a> ConditionEvaluator<'a> {
         Self { contexts, all: OnceCell::new() }
     }
 
-    /// Evaluates a condition. The error says why it has no result.
+    /// Evaluates a condition. The error states why it has no result.
     ///
     /// `data` is the data of the set's context, and each field of it is a variable. `contexts` has
     /// the data of all contexts. If the set has no context, a variable is the field of the first

@@ -68,7 +68,8 @@ pub(super) type ReadDocuments = BTreeMap<String, Arc<Documents>>;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WantedSet {
     pub(super) config: SetConfig,
-    /// `true` if the set is active now, whatever its configuration says.
+    /// `true` if the set is active now, even if its configuration makes it inactive, and the
+    /// reverse.
     pub(super) is_active: bool,
 }
 
@@ -80,7 +81,7 @@ pub(super) struct MergedSets {
     pub(super) read: ReadDocuments,
 }
 
-/// The name of a set or a tool that cannot be used, and the reason. It does not affect other sets.
+/// The name of a set or a tool that cannot be used, and the reason. Other sets are not affected.
 pub(super) type Complaint = (String, String);
 
 /// A set, and when it was added. Configured sets have no time.
@@ -114,7 +115,10 @@ impl SetMerger<'_> {
         for AddedSet { name, settings, at } in &known.sets {
             match serde_json::from_value::<SetConfig>(settings.clone()) {
                 Ok(_) if sets.iter().any(|(set, _)| set.name.as_str() == name) => {
-                    complaints.push((name.clone(), "the configuration has one, too".to_owned()));
+                    complaints.push((
+                        name.clone(),
+                        "the configuration already has a toolset of this name".to_owned(),
+                    ));
                 }
                 Ok(set) => match find_forbidden_variable(set.variables(), self.secrets) {
                     Some(variable) => {
@@ -225,7 +229,10 @@ fn document_set(
     }
     let name = Documents::set_name_for_context(context)?;
     if wanted.iter().any(|set| set.config.name == name) {
-        return Err(format!("its documents would be the toolset `{name}`, which exists already"));
+        return Err(format!(
+            "its documents would become the toolset `{name}`, but a toolset of this name exists \
+             already"
+        ));
     }
     Ok(Some(SetConfig {
         name,
@@ -385,7 +392,7 @@ mod tests {
                 m on: …
                 c off: c_1
                 local on: t u v
-                a! the configuration has one, too
+                a! the configuration already has a toolset of this name
                 x! unknown field `later`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`
                 y! it uses the variable `HIDDEN`, which is not in `access.secrets`
                 a! it has two tools called `a_1`

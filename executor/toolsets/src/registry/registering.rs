@@ -140,7 +140,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Checks that the set can take a tool: it does not exist yet, or its tools are configured.
+    /// Checks that the set can get another tool: either the set does not exist yet, or its tools
+    /// are configured one by one.
     fn check_set_accepts_tools(
         &self,
         applied: &AppliedState,
@@ -162,7 +163,7 @@ impl Registry {
         }
         if let Some(SetStatus::Failed { error }) = self.toolbox().set(set).map(|set| set.status) {
             let why = format!(
-                "the toolset `{set}` has failed, so `{}` could not be called in it: {error}",
+                "the toolset `{set}` has failed, so its new tool `{}` could not be called: {error}",
                 tool.name
             );
             return Err(RegistryError::Invalid(why));
@@ -188,8 +189,8 @@ impl Registry {
         let place = applied.wanted.iter().position(|wanted| wanted.config.name == new.set);
         if let Some(place) = place
             && applied.revision.map(|revision| revision + 1) == Some(revision)
-            // The new tool must be the newest one, because an older tool belongs before others.
-            // Clocks differ, so this can happen.
+            // Requires that the new tool is the newest one, because an older tool belongs before
+            // others. An older tool is possible because clocks differ.
             && applied.known.tools.last().is_none_or(|last| last.at < at)
             && self.toolbox().set(&new.set).is_some_and(|set| set.status == SetStatus::Ready)
             // No rule of the set may apply to the tool, because the tool was made without them.

@@ -202,7 +202,11 @@ async fn added_sets_use_only_allowed_secrets() {
         let set = json!({ "name": format!("s{n}"), "source": source });
         let is_confined = source["tools"][0]["run"].get("confine").is_some();
         let added = registry.add_set(set).await;
-        assert_eq!(added.is_err(), is_confined, "nothing can confine it here: {added:?}");
+        assert_eq!(
+            added.is_err(),
+            is_confined,
+            "nothing can confine the tool in this test: {added:?}"
+        );
     }
     assert_eq!(sets(&registry).await.len(), 2 * told.len() - 1);
     let tool = |name: &str| {
@@ -264,7 +268,7 @@ async fn a_model_can_switch_every_set_but_tool_set_itself() {
     let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
     let call = async |name: &str, parameters: Value| {
         let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
-            panic!("{name} is always there")
+            panic!("the set {name} always exists")
         };
         tool.tool().call(Arc::new(parameters), ToolContext::detached()).await.unwrap()
     };
@@ -336,7 +340,10 @@ async fn a_complaint_about_a_record_is_not_repeated() {
     put.unwrap();
     registry.sync().await.unwrap();
     let said = registry.0.applied.lock().await.complaints.clone();
-    assert_eq!(said, [("a".to_owned(), "the configuration has one, too".to_owned())]);
+    assert_eq!(
+        said,
+        [("a".to_owned(), "the configuration already has a toolset of this name".to_owned())]
+    );
     registry.register_tool(None, tool("t")).await.unwrap();
     assert_eq!(registry.0.applied.lock().await.complaints, said);
 }

@@ -67,7 +67,7 @@ struct DocumentFields {
 }
 
 impl Documents {
-    /// Parses the field `rag` of a context. The error says what is wrong.
+    /// Parses the field `rag` of a context. The error describes the mistake.
     pub(crate) fn read(context: &str, value: &Value) -> Result<Self, String> {
         let Value::Object(collections) = value else {
             let hint = "`{\"manual\": [{\"content\": \"…\"}]}`";

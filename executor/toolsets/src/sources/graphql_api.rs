@@ -34,7 +34,7 @@ use self::{
 use super::offer::{OfferSource, include_filter};
 use crate::http::{Caller, answer::call_error, resolve_headers};
 
-/// Bytes of a schema. The largest published schemas have a third of it.
+/// Maximum bytes of a schema. The largest published schemas have a third of this size.
 const MAX_SCHEMA_BYTES: usize = 32 << 20;
 /// The greatest `depth`. Each level multiplies the size of the selection.
 const MAX_DEPTH: usize = 6;

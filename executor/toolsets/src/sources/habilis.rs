@@ -18,7 +18,7 @@ pub fn read_effects(file: &Value) -> Result<EffectRules, String> {
     }
 }
 
-/// Converts the tools of a file to the form of the configuration. The error names the place, the
+/// Converts the tools of a file to the form of the configuration. The error names the position, the
 /// tool and the field of the first mistake.
 pub fn read(file: &Value) -> Result<Vec<Value>, String> {
     let Some(list) = file.get("tools_list") else {

@@ -201,7 +201,7 @@ fn to_seconds(duration: Duration) -> f64 {
     round_to_four_decimals(duration.as_secs_f64())
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is the `map_err` of many")]
+#[expect(clippy::needless_pass_by_value, reason = "many calls pass it to `map_err`")]
 fn to_bench_error(err: EngineError) -> BenchError {
     BenchError::Engine(err.to_string())
 }

@@ -76,7 +76,7 @@ struct Load {
     /// Steps of the plan.
     steps: usize,
     concurrency: usize,
-    /// Executions, unless an option says otherwise.
+    /// Executions, unless an option sets another number.
     runs: usize,
 }
 

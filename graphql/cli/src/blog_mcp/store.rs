@@ -56,7 +56,8 @@ impl Data {
 pub(super) enum StoreError {
     #[error("`{}` cannot be used: {err}; name another file with `--file`", file.display())]
     Io { file: PathBuf, err: io::Error },
-    #[error("`{}` is not a file of the blog server: {err}; move it away or name another with `--file`", file.display())]
+    #[error("`{}` is not a file of the blog server: {err}; move the file away, or name another \
+             file with `--file`", file.display())]
     Content { file: PathBuf, err: serde_json::Error },
     #[error("another process has been writing `{}` for too long", .0.display())]
     Busy(PathBuf),

@@ -108,7 +108,7 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
     } else {
         let sets = &config.toolsets.value;
         checks.push(safety::check_confinement(sets, sandbox::kernel_support()));
-        // A wrong setting has its default value here, so it needs no check.
+        // A wrong setting is replaced by its default value, which needs no check.
         if faults.has_valid("access") {
             let access = &config.access.value;
             checks.push(safety::check_access(access, sets, config.listen.value, variable));
@@ -239,11 +239,12 @@ fn check_missing_store(path: &Path) -> Result<String, String> {
 async fn check_clock(app: &App) -> Option<Check> {
     let store = open_store(app.setup()).await.ok()?;
     let difference = describe_difference(store.shared_time().await.ok()?, WallClock.now())?;
-    let help = "stop every process that uses the store, and start them again";
+    let help = "stop all processes that use the store, and start them again";
     Some(Check::new("clock", Err(difference), help))
 }
 
-/// Opens the engine. Creates no store: a store that does not exist yet is like an empty one.
+/// Opens the engine. Creates no store, because a store that does not exist yet is like an empty
+/// store.
 async fn open_engine(app: &App) -> Result<LocalEngine, Failure> {
     if missing_store(app.setup()).is_none() {
         return LocalEngine::open(app.setup(), Need::Tools).await;
@@ -343,7 +344,8 @@ fn check_embedding(opened: Result<Option<Embedding>, EmbedError>) -> Check {
 fn check_retention(config: &Config) -> Check {
     let result = match config.retention.value {
         Some(kept) => format!("finished executions are kept for {}", age::format(kept)),
-        None => "finished executions are kept for ever; set `retention: 30d` in the configuration to prune them"
+        None => "finished executions are kept forever; set `retention: 30d` in the configuration \
+                 to prune them"
             .to_owned(),
     };
     Check::new("retention", Ok(result), "")

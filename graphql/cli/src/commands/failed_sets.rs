@@ -11,8 +11,7 @@ use crate::session::Session;
 
 const STATE_FIELDS: &str = "name status error";
 
-/// The longest wait for a toolset that connects again is five seconds: the interval times the
-/// polls.
+/// The poll interval and the number of polls: a toolset that connects again gets five seconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLLS: usize = 100;
 

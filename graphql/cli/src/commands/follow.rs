@@ -44,7 +44,8 @@ pub(crate) enum Purpose {
     Watch,
     /// Drive the execution, and return its outcome.
     Drive,
-    /// Wait until the execution is finished. Drive it if no other worker does. Stop if none can.
+    /// Wait until the execution is finished. Drive it if no other worker does. Stop if no worker
+    /// can.
     Finish,
 }
 
@@ -110,8 +111,8 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// Watches the execution, and drives it if the purpose says so. Waits for a signal from the
-    /// beginning, because the execution may already run.
+    /// Watches the execution, and drives it if `purpose` requires that. Listens for signals from
+    /// the beginning, because the execution may already run.
     async fn run_until_stopped(&self) -> Result<StopReason, Failure> {
         tokio::select! {
             stopped = self.run_until_over() => stopped,
@@ -198,7 +199,7 @@ impl Follower<'_> {
             let is_unattended = self.session.lacks_replanner(self.id).await.unwrap_or(false);
             unattended = if is_unattended { unattended + 1 } else { 0 };
             if unattended >= REPLAN_POLLS && self.purpose == Purpose::Watch {
-                say(format!("no worker replans it: `faber execute {}` does", self.id));
+                say(format!("no worker replans it: run `faber execute {}` to replan it", self.id));
                 return Ok(StopReason::Over);
             }
             time::sleep(REPLAN_POLL).await;
@@ -223,8 +224,8 @@ impl Follower<'_> {
         self.session.is_stalled(self.id).await
     }
 
-    /// Returns whether a worker will read the inbox. A watched execution needs a live worker. In
-    /// other cases, this process reads it.
+    /// Returns whether a worker will read the inbox. An execution that is only watched needs a live
+    /// worker. Otherwise this process reads the inbox.
     async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
         Ok(self.purpose != Purpose::Watch || self.session.has_reader(id).await?)
     }
@@ -328,7 +329,8 @@ impl EventReader<'_> {
                     if self.follower.purpose == Purpose::Finish {
                         return Ok(Some(StopReason::Unattended));
                     }
-                    let note = format!("no worker drives it: `faber execute {}` does", self.follower.id);
+                    let id = &self.follower.id;
+                    let note = format!("no worker drives it: run `faber execute {id}` to drive it");
                     self.show_news(&News::Note(note));
                     *is_user_told = true;
                 }
@@ -349,8 +351,8 @@ impl EventReader<'_> {
         self.view.show_news(news, self.watcher.tree().root().steps_over);
     }
 
-    /// Marks a waiting step as answered if the inbox contains its answer. Otherwise the user would
-    /// read that the step waits, and then that it was approved.
+    /// Marks a waiting step as answered if the inbox contains its answer. Otherwise the output
+    /// would show that the step waits, and then that it was approved.
     async fn mark_answered(&self, id: &str, news: News) -> Result<News, Failure> {
         let (News::Step { name, view }, Ok(execution)) = (&news, id.parse()) else {
             return Ok(news);
@@ -364,7 +366,7 @@ impl EventReader<'_> {
         else {
             return Ok(news);
         };
-        let detail = Some(format!("{answer}, and no worker has read that yet"));
+        let detail = Some(format!("{answer}, but no worker has read this yet"));
         let view = StepView { detail, next: None, ..view.clone() };
         Ok(News::Step { name: name.clone(), view })
     }
@@ -374,8 +376,8 @@ async fn unattended_failure(session: &Session<'_>, id: ExecutionId) -> Failure {
     let reason = standstill::find_reason(session, id).await.ok().flatten();
     let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     let message = format!(
-        "recorded, but no worker can finish `{id}` now{reason}; `faber execute {id}` does it where \
-         its tools are configured"
+        "recorded, but no worker can finish `{id}` now{reason}; run `faber execute {id}` where its \
+         tools are configured"
     );
     Failure::new("TOOL_UNAVAILABLE", message).with("executionId", json!(id))
 }
@@ -455,8 +457,8 @@ fn command_for_answer(command: &Command, asked: &str) -> Option<&'static str> {
     is_meant.then_some(if *approved { "was approved" } else { "was rejected" })
 }
 
-/// Returns whether a finding names an answer or an action that the execution waits for. A child
-/// asks for itself.
+/// Returns whether a finding names an answer or an action that the execution waits for. A child has
+/// its own question.
 fn is_question(finding: &Finding) -> bool {
     finding.kind == FindingKind::Wait
         && finding.severity < Severity::Info
@@ -477,8 +479,8 @@ pub(crate) async fn show_state(
     Ok(ExitStatus::Done)
 }
 
-/// Ends a command after a signal: waits for the calls of this process, and prints the state then
-/// and how to continue.
+/// Ends a command after a signal: waits for the calls of this process, then prints the state and
+/// how to continue.
 async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     // Without an answer of the store, the state is not known.
     let head: Option<ExecutionHead> = if session.drain().await {

@@ -98,7 +98,8 @@ async fn show_page<T: DeserializeOwned>(
     Ok(status)
 }
 
-/// Removes finished executions that are older than an age, then plans and requests without one.
+/// Removes finished executions that are older than an age, then plans and requests without an
+/// execution.
 pub(crate) async fn prune(session: &Session<'_>, older_than: &str) -> Result<ExitStatus, Failure> {
     age::parse(older_than).map_err(Failure::usage)?;
     let arguments = [("olderThan: String!", json!(older_than))];

@@ -126,7 +126,7 @@ fn show_address(app: &App, name: &str, url: &str, no_browser: bool) {
     screen.say(&format!("to log in to `{name}` {how}\n\n{url}\n"));
     if std::io::stdin().is_terminal() {
         screen.say(
-            "if the browser is on another machine, paste here the address that it ends at \
+            "if the browser is on another machine, paste here the last address that it shows \
              (http://127.0.0.1…)",
         );
     }
@@ -173,7 +173,7 @@ async fn await_login(
     }
 }
 
-/// Returns the next line from standard input. Never returns if it is no terminal.
+/// Returns the next line from standard input. Never returns if it is not a terminal.
 async fn next_line(input_lines: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
     loop {
         let Some(lines) = input_lines else { return std::future::pending().await };

@@ -25,7 +25,7 @@ use crate::{
 };
 
 const MAX_TOOLS: i32 = 5;
-/// The ranks that the measurement of quality examines.
+/// The lowest rank that the measurement of quality examines.
 const MAX_RANK: i32 = 100;
 const MAX_WRONG_NAMES: usize = 5;
 
@@ -46,7 +46,8 @@ pub(crate) async fn select(session: &Session<'_>, args: SelectArgs) -> Result<Ex
         session.screen.hint(if args.by.is_none() {
             let criteria = Criteria { by: RankMethod::Hybrid, ..criteria };
             found = select_tools(&session.client, query, criteria, &ToolMatch::fields()).await?;
-            "no tool has `examples`: selected by similarity and words, as with `--by hybrid`"
+            "no tool has `examples`: tools were selected by similarity and words, as with `--by \
+             hybrid`"
         } else {
             "no tool has `examples`: add some, or use `--by hybrid`"
         });
@@ -245,7 +246,7 @@ async fn read_gold_queries(file: &Path) -> Result<Vec<GoldQuery>, Failure> {
     Ok(gold_queries)
 }
 
-/// Rejects names of unknown tools, because each would silently count as a miss.
+/// Rejects names of unknown tools, because each of them would count as a miss without a message.
 async fn check_gold_names(
     client: &Client,
     gold_queries: &[GoldQuery],

@@ -39,8 +39,8 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     if !address.ip().is_loopback() && !access.requires_token() {
         app.screen.say(&app.screen.err.yellow(format!(
             "warning: `{address}` can be reached from other machines, but there are no access \
-             tokens: only this machine may connect; add `access.tokens` to the \
-             configuration, or listen on 127.0.0.1"
+             tokens, so only this machine may connect: add `access.tokens` to the configuration, \
+             or listen on 127.0.0.1"
         )));
     }
     warn_of_free_commands(app);
@@ -108,7 +108,7 @@ fn max_connections(app: &App) -> usize {
     if wanted > most {
         tracing::warn!(
             "the system allows this process {descriptors} open files, so `limits.connections` is \
-             {most} instead of {wanted}: raise `ulimit -n` for more"
+             {most} instead of {wanted}: raise `ulimit -n` to allow more"
         );
     }
     wanted.min(most)
@@ -187,7 +187,7 @@ fn listen_for_end_signal() -> Result<impl Future<Output = ()> + Send, Failure> {
 pub(crate) fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
     match &app.config.server {
         Some(server) if server.origin == crate::config::Origin::Flag("--server") => {
-            let why = format!("`faber {command}` opens the store itself: leave `--server` out");
+            let why = format!("`faber {command}` opens the store itself: remove `--server`");
             Err(Failure::usage(why))
         }
         _ => Ok(()),

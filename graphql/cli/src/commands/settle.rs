@@ -80,7 +80,7 @@ async fn settle_finished(
     if let Some(call) = missing_compensation(session, id, args).await? {
         let tool = &call.tool_name;
         session.screen.say(&format!(
-            "`{step}` was not undone, because the execution had compensated already; this call \
+            "`{step}` was not undone, because the execution had already compensated; this call \
              would undo it:"
         ));
         let parameters = quote_for_shell(&call.parameters.to_string());
@@ -89,7 +89,7 @@ async fn settle_finished(
     Ok(())
 }
 
-/// Returns the topmost parent of the execution, because only the parent can repeat a child.
+/// Returns the topmost parent of the execution, because only a parent can repeat its child.
 async fn find_root(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionId, Failure> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -68,7 +68,7 @@ async fn check_names(
             continue;
         }
         unknown.push(if is_tool {
-            format!("`{name}` is a tool, and recommendations begin with actions")
+            format!("`{name}` is a tool, but recommendations start from actions")
         } else {
             describe_unknown_name(&session.client, name, only_actions).await?
         });

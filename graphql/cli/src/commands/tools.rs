@@ -253,9 +253,9 @@ async fn load_tools(
                 if let Some(other) = &tool.shadowed_by {
                     let meant = match other.to_string() {
                         other if other == shown => format!("`{shown}` is another tool"),
-                        other => format!("`{shown}` means `{other}`"),
+                        other => format!("`{shown}` identifies `{other}`"),
                     };
-                    let told = format!("{meant}: this one is `{}`", tool.qualified_name);
+                    let told = format!("{meant}: this tool is `{}`", tool.qualified_name);
                     session.screen.say(&session.screen.err.yellow(told));
                 }
                 "OK"

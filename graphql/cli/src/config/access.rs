@@ -14,13 +14,14 @@ use super::{ConfigError, calls};
 
 const TOKEN_KEYS: [&str; 5] = ["name", "token_env", "role", "tools", "limits"];
 const LIMIT_KEYS: [&str; 2] = ["calls", "per_tool"];
-/// The number is limited because each request is compared with each token.
+/// Maximum number of tokens. It is limited because each request is compared with each token.
 const MAX_TOKENS: usize = 1_000;
-/// The patterns of one token are limited because each call is matched with each pattern.
+/// Maximum number of patterns of a token. It is limited because each call is matched with each
+/// pattern.
 const MAX_PATTERNS: usize = 1_000;
 /// Maximum number of environment variables that added toolsets may use.
 const MAX_SECRETS: usize = 1_000;
-/// A shorter secret of a token can be guessed.
+/// Minimum length of a token's secret. A shorter secret can be guessed.
 const MIN_SECRET_BYTES: usize = 16;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,7 +41,7 @@ struct TokenConfig {
 }
 
 impl AccessConfig {
-    /// Returns whether there are no tokens, so that only this machine may connect.
+    /// Returns whether there are no tokens, which means that only this machine may connect.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
@@ -63,7 +64,7 @@ impl AccessConfig {
 
     /// Reads the tokens from the environment, and adapts their patterns to these toolsets.
     ///
-    /// Only a server needs the tokens.
+    /// Called only by a server, because other commands need no tokens.
     pub fn open(
         &self,
         sets: &[SetConfig],
@@ -74,7 +75,7 @@ impl AccessConfig {
             let token = config.open_token(sets, &variable).map_err(ConfigError)?;
             if let Some(same) = tokens.iter().find(|known| known.is_same_secret(&token)) {
                 return Err(ConfigError(format!(
-                    "the access tokens `{}` and `{}` are the same: set `{}` to another one",
+                    "the access tokens `{}` and `{}` are the same: set `{}` to another token",
                     same.name, config.name, config.variable
                 )));
             }
@@ -329,7 +330,7 @@ mod tests {
         expect!["the access token `owner` is not set: set `OWNER` in Faber's environment, or remove the token from `access.tokens`"]
             .assert_eq(&err(|name| (name == "CI").then(|| "x".repeat(20))));
         assert_eq!(err(|_| Some(" ".to_owned())), err(|_| None));
-        expect!["the access tokens `ci` and `owner` are the same: set `OWNER` to another one"]
+        expect!["the access tokens `ci` and `owner` are the same: set `OWNER` to another token"]
             .assert_eq(&err(|_| Some("x".repeat(20))));
         expect!["the access token `ci` (`CI`) cannot be sent: use letters, digits and `-._~+/=`"]
             .assert_eq(&err(|_| Some("two words".to_owned())));

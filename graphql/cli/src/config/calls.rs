@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use shared::store::Rate;
 
 const RULE_KEYS: [&str; 5] = ["tool", "toolset", "key", "concurrency", "rate"];
-/// Each call is matched with each rule, so the number is limited.
+/// Maximum number of rules. It is limited because each call is matched with each rule.
 const MAX_RULES: usize = 1_000;
 
 pub(super) fn read(value: &Value) -> Result<CallLimits, String> {
@@ -46,7 +46,7 @@ fn read_rule(item: &Value) -> Result<LimitRule, String> {
         },
     };
     if rule.concurrency.is_none() && rule.rate.is_none() {
-        let why = "it limits nothing: write `concurrency: 2`, `rate: 100/min`, or both";
+        let why = "the rule limits nothing: write `concurrency: 2`, `rate: 100/min`, or both";
         return Err(why.to_owned());
     }
     Ok(rule)
@@ -151,7 +151,8 @@ mod tests {
         check_refused(
             json!([{ "tool": "a.b" }]),
             expect![
-                "`limits.calls[0]`: it limits nothing: write `concurrency: 2`, `rate: 100/min`, or both"
+                "`limits.calls[0]`: the rule limits nothing: write `concurrency: 2`, `rate: \
+                 100/min`, or both"
             ],
         );
         check_refused(

@@ -41,7 +41,8 @@ const KEYS: [&str; 12] = [
 ];
 /// The name of the toolset that the setting `tools_files` makes.
 const TOOLS_FILES_SET: &str = "tools";
-/// A shorter retention could remove an execution whose worker is only frozen for a while.
+/// The minimum retention. With a shorter retention, an execution whose worker is only frozen could
+/// be removed.
 const MIN_RETENTION: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -115,8 +116,8 @@ fn read_text(path: &Path) -> Result<String, String> {
     file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(complaint)?;
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(format!(
-            "it has more than {MAX_FILE_BYTES} bytes, too many for a configuration: is it the right \
-             file?"
+            "it has more than {MAX_FILE_BYTES} bytes, which is too large for a configuration: \
+             check that it is the right file"
         ));
     }
     Ok(text)
@@ -245,7 +246,7 @@ fn read_tools_files(
         for name in read.iter().filter_map(|tool| tool["name"].as_str()) {
             if let Some(first) = names.insert(name.to_owned(), path) {
                 let first = first.display();
-                return Err(unfit(format!("`{first}` has a tool `{name}`, too: rename one")));
+                return Err(unfit(format!("`{first}` also has a tool `{name}`: rename one")));
             }
         }
         tools.extend(read);
@@ -375,8 +376,8 @@ fn join_path(base: &Path, path: impl AsRef<Path>) -> PathBuf {
     base.join(path).components().collect()
 }
 
-/// Removes a key from the section `planner` and reads it as one of the words. A section without
-/// another key becomes null, so that the default planner applies.
+/// Removes a key from the section `planner` and reads it as one of the allowed words. A section
+/// without another key becomes null, which means the default planner.
 fn read_rule<T: Copy>(
     planner: Option<&mut Value>,
     key: &str,

@@ -15,11 +15,13 @@ use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 /// Maximum number of tokens of an answer of a local model. Small models may repeat themselves
 /// without end.
 const MAX_LOCAL_TOKENS: u32 = 1_500;
-/// Repairs of a local model. Each takes long, and a small model seldom gains by a second one.
+/// Number of repairs of a local model. Each repair takes long, and a second one seldom helps a
+/// small model.
 const MAX_LOCAL_REPAIRS: u32 = 1;
 const MIN_TIMEOUT_MS: u64 = 100;
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
-/// The highest price of a million tokens, so large because some currencies have large numbers.
+/// The highest price of a million tokens. It is large because prices in some currencies are large
+/// numbers.
 const MAX_PRICE: f64 = 1e9;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,7 +48,7 @@ pub struct ModelConfig {
     fallback: Option<Box<ModelConfig>>,
 }
 
-/// Keys of `planner` that apply to every planner. `provider` is no rule.
+/// Keys of `planner` that apply to every planner. Does not include `provider`.
 const RULE_KEYS: [&str; 2] = ["cache", "guard"];
 /// The fields of [`WrittenModel`], for the message about an unknown key.
 const MODEL_KEYS: [&str; 13] = [
@@ -158,7 +160,7 @@ impl WrittenModel {
             check_url(place, url)?;
         }
         if let Some(name) = self.api_key_env.as_deref().filter(|name| !is_variable(name)) {
-            // The value may be the key itself, so the message does not repeat it.
+            // The value may be the secret key itself, so the message does not repeat it.
             let shown = if name.len() < 3 { name } else { &name[..name.floor_char_boundary(3)] };
             return Err(format!(
                 "`{place}.api_key_env` is `{shown}…`, which is not the name of a variable: put \

@@ -22,7 +22,7 @@ impl Config {
         own.extend(self.file.as_deref().map(to_absolute));
         own.extend(self.described_files.iter().map(|path| to_absolute(path)));
         own.extend(self.toolkit.value.files.iter().map(|path| to_absolute(path)));
-        // The document says where calls go, and calls carry secrets of the toolset.
+        // The document decides where calls go, and calls carry secrets of the toolset.
         let documents = self.toolsets.value.iter().filter_map(SetConfig::document);
         own.extend(documents.map(|path| to_absolute(&path)));
         own.extend(STORE_SUFFIXES.iter().filter_map(|suffix| self.store_file_path(suffix)));

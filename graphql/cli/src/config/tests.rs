@@ -325,7 +325,7 @@ fn tools_files_become_one_toolset() {
     assert_eq!(tools.len(), 2);
     assert_eq!(config.contexts["shop"]["n"], 1);
     for (text, why) in [
-        ("tools_files: [a.json, b.json, ./a.json]", "a.json` has a tool `a`, too: rename one"),
+        ("tools_files: [a.json, b.json, ./a.json]", "a.json` also has a tool `a`: rename one"),
         ("tools_files: [c.json]", "c.json`: the configuration cannot be read"),
         ("tools_files: [c.yaml]", "c.yaml`: this is not JSON"),
         ("tools_files: [a.json]\ntoolsets: [{ name: tools, source: { tools: [] } }]", "rename it"),

@@ -14,7 +14,7 @@ fn format_event_time(second: f64) -> String {
 }
 
 fn parse_time(text: &str) -> Timestamp {
-    text.parse().expect("it is a moment")
+    text.parse().expect("the text is a valid time")
 }
 
 /// Draws the screen at a second, after events with their second, type, step and data.

@@ -23,8 +23,8 @@ pub fn draw_finding(finding: &Finding, paint: Paint) -> String {
     format!("{label} {message}")
 }
 
-/// Chooses the findings that a view shows, and counts the others. Only the first few findings of a
-/// kind are shown, because an execution can have a hundred.
+/// Chooses the findings that a view shows, and counts the rest. Shows only the first few findings
+/// of a kind, because an execution can have a hundred.
 pub fn choose_findings<'a>(
     findings: impl IntoIterator<Item = &'a Finding>,
 ) -> (Vec<&'a Finding>, Option<String>) {
@@ -50,13 +50,13 @@ pub fn draw_findings(findings: &[Finding], paint: Paint) -> Vec<String> {
     shown.into_iter().map(|finding| draw_finding(finding, paint)).chain(more).collect()
 }
 
-/// Draws the commands that help, one a line, below a finding.
+/// Draws the commands that help, one per line, below a finding.
 pub fn draw_remedies(finding: &Finding, paint: Paint) -> Vec<String> {
     let lead = format!("  {} ", paint.cyan("help:"));
     draw_commands(finding, paint).into_iter().map(|line| format!("{lead}{line}")).collect()
 }
 
-/// Draws the commands that help, one a line, ready to be copied.
+/// Draws the commands that help, one per line, ready to be copied.
 pub fn draw_commands(finding: &Finding, paint: Paint) -> Vec<String> {
     let helping = finding.remedies.iter().filter(|remedy| remedy.command.is_some());
     let hints: Vec<(String, String)> =

@@ -85,8 +85,8 @@ pub fn push_escaped(escaped: &mut String, before: char, letter: char, after: cha
     }
 }
 
-/// Returns each character with its neighbours. Spaces stand before the first and after the last
-/// one.
+/// Returns each character with its neighbours. The first and the last character have a space as
+/// neighbour.
 pub fn with_neighbours(text: &str) -> impl Iterator<Item = (char, char, char)> {
     let after = text.chars().skip(1).chain([' ']);
     let before = [' '].into_iter().chain(text.chars());

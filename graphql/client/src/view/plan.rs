@@ -53,7 +53,7 @@ pub fn draw_plan(plan: &Plan, paint: Paint) -> String {
     shown
 }
 
-/// Draws a plan that is about to be executed. Of a long plan, only counts the steps, because the
+/// Draws a plan that is about to be executed. For a long plan, only counts the steps, because the
 /// live view shows them.
 pub fn draw_short_plan(full_plan: &Plan, paint: Paint) -> String {
     let layers = full_plan.layers.iter().map(Vec::len);
@@ -62,7 +62,7 @@ pub fn draw_short_plan(full_plan: &Plan, paint: Paint) -> String {
         return draw_plan(full_plan, paint);
     }
     format!(
-        "{}\n{steps} steps in {}, at most {widest} at once; all of them: faber export {}",
+        "{}\n{steps} steps in {}, at most {widest} at once; to see all steps: faber export {}",
         draw_head(full_plan, paint),
         count_noun(full_plan.layers.len(), "layer"),
         full_plan.plan_id,
@@ -113,7 +113,7 @@ pub fn draw_marked_query(plan: &Plan, paint: Paint) -> Option<String> {
     let unused = plan.diagnostics.iter().filter(|found| found.code == "plan.unplaced_words");
     let mut places: Vec<(usize, usize)> = Vec::new();
     for words in unused.filter_map(|found| found.message.split('`').nth(1)) {
-        // The same words may stand in the query twice.
+        // The query may contain the same words twice.
         let start = places.last().map_or(0, |(_, end)| *end);
         let found = plan.query.get(start..).and_then(|rest| rest.find(words));
         let found = found.map(|at| start + at).or_else(|| plan.query.find(words));
@@ -231,7 +231,7 @@ mod tests {
             "layers": layers, "tools": [] }));
         expect![[r"
             plan_1_aaaaaaaaa  version 2, offline
-            90 steps in 3 layers, at most 30 at once; all of them: faber export plan_1_aaaaaaaaa"]]
+            90 steps in 3 layers, at most 30 at once; to see all steps: faber export plan_1_aaaaaaaaa"]]
         .assert_eq(&draw_short_plan(&plan, Paint::new(false)));
     }
 

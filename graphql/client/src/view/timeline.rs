@@ -133,7 +133,7 @@ impl<'a> Timeline<'a> {
         let between: f64 = on_path.filter_map(|step| compute_idle_ms(step)).sum();
         (n > 1).then(|| {
             let mut text =
-                format!("◆ {n} steps decided how long it took: {} of work", format_duration(work));
+                format!("◆ {n} steps determined the duration: {} of work", format_duration(work));
             if wait > 0.0 {
                 let _ = write!(text, ", {} of waiting", format_duration(wait));
             }
@@ -185,7 +185,7 @@ pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
 }
 
 pub fn describe_work(step: &StepStatus) -> String {
-    // The log does not say how long a call ran whose worker was lost.
+    // The log does not contain how long a call of a lost worker ran.
     compute_work_ms(step).filter(|ms| *ms > 0.0).map(format_duration).unwrap_or_default()
 }
 

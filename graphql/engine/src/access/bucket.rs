@@ -69,6 +69,6 @@ mod tests {
         bucket.take_use();
         assert!(!bucket.is_full(start + Duration::from_secs(6)));
         assert!(bucket.is_full(start + Duration::from_hours(1)));
-        assert_eq!(bucket.time_until_use(start), None, "time that goes back takes nothing");
+        assert_eq!(bucket.time_until_use(start), None, "a clock that goes back removes no token");
     }
 }

@@ -80,8 +80,8 @@ impl Rights {
         Self { token, usage: Mutex::default(), alerts }
     }
 
-    /// Only an admin may activate and deactivate toolsets, also through tools. A token whose
-    /// patterns name the toolset `ToolSet` may, too.
+    /// Only an admin may activate and deactivate toolsets, even through tools, unless the patterns
+    /// of the token name the toolset `ToolSet`.
     fn allows(&self, tool: &str) -> bool {
         let Token { role, tools, .. } = &self.token;
         let matching = || tools.iter().flatten().filter(|pattern| pattern.matches(tool));
@@ -170,7 +170,7 @@ impl Grant {
             .is_none_or(|rights| rights.token.tools.is_none() && rights.token.role == Role::Admin)
     }
 
-    /// Returns the tools that an agent of this caller may use.
+    /// Returns the tools that the caller's agents may use.
     pub fn agent_reach(&self) -> Reach {
         let Some(rights) = &self.0 else { return Reach::default() };
         let switches = ACTIVATION_TOOLS.iter().map(|name| format!("{TOOL_SET}.{name}"));
@@ -200,7 +200,7 @@ impl Grant {
         Self::from_rights(Rights::new(token, Arc::default()))
     }
 
-    /// Rejects an agent whose tools differ from those of the caller.
+    /// Rejects an agent whose tools differ from the tools of the caller.
     pub fn check_reach(&self, reach: &Reach) -> Result<(), AccessError> {
         let own = self.agent_reach();
         let is_within = own.tools == reach.tools

@@ -173,7 +173,7 @@ fn limits_count_all_calls_and_calls_of_each_tool() {
     let access = Access::new([token]);
     let grant = access.authenticate(Some(SECRET), peer_address()).unwrap();
     let (a, b, c) = (parse_tool("s.a"), parse_tool("s.b"), parse_tool("s.c"));
-    assert_eq!(grant.count_uses([&a, &b, &a]), Ok(()), "one plan is one start");
+    assert_eq!(grant.count_uses([&a, &b, &a]), Ok(()), "a plan counts as one start");
     check_limit(
         grant.count_uses([&c, &a]),
         expect!["the token `ci` has used up its limit `per_tool` of `s.a`; try again in 3600 s"],

@@ -70,7 +70,7 @@ fn model_parameters(query: &str, of: u32, turns: u32) -> Map<String, Value> {
         }
         Value::Object(past)
     });
-    // Escapes braces of the query, so that they form no template.
+    // Escapes braces of the query, so that they are not read as templates.
     let query = query.replace("{{", "{{{{");
     Map::from_iter([
         ("query".to_owned(), json!(query)),

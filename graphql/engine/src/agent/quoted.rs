@@ -1,8 +1,8 @@
 //! Detects calls that a model only quotes.
 //!
-//! A model with native calls also writes about calls in its text. Some models still write their
-//! calls there. Such calls count only if the reply contains nothing else and no tool returned them.
-//! Otherwise the author of a file or a page could make the agent call tools.
+//! A model with native calls may also mention calls in its text, and some of these models still
+//! write their calls there. Such calls count only if the reply contains nothing else and no tool
+//! returned them. Otherwise the author of a file or a page could make the agent call tools.
 
 use planner::calls::{CatalogNames, ToolCall, parse_tool_calls};
 use serde_json::Value;

@@ -79,7 +79,7 @@ fn describe_missing_tool(tool: &str, catalog: &Catalog) -> Option<ToolError> {
     }
 }
 
-/// The input of a plan. References to outputs have no value here, because no step has run.
+/// The input of a plan. References to outputs have no value in it, because no step has run.
 struct InputOnly<'a>(&'a Value);
 
 impl LookUpValues for InputOnly<'_> {
@@ -252,8 +252,8 @@ fn format_part(part: &Part, input: &InputOnly<'_>) -> String {
     }
 }
 
-/// Returns the text of a reference that finds nothing yet. A reference to the input will find
-/// nothing later either, so the tool gets its text.
+/// Returns the text of a reference without a value. A reference to the input will not get a value
+/// later, so the tool gets its text.
 fn keep_reference(reference: &Reference) -> String {
     match reference.target {
         Target::Input => escape_text(&reference.text),
@@ -341,7 +341,8 @@ mod tests {
             let direct = template.render(&input, 1_000).unwrap().value;
             let filled_template =
                 Template::parse(&fill_input(&template, &input), &OneStep).unwrap();
-            // Filling in the input first and rendering later gives the same as rendering at once.
+            // Filling in the input first and rendering later gives the same result as rendering
+            // once.
             assert_eq!(filled_template.render(&input, 1_000).unwrap().value, direct, "{written}");
         }
     }

@@ -1,8 +1,8 @@
 //! Replans: on request, and automatically when an execution with `replans` has finished.
 //!
-//! An execution's log says whether it needs an automatic replan. The next execution, under an
-//! identifier derived from the finished one, shows that the replan is done. A transcript entry says
-//! why it was given up.
+//! The log of an execution determines whether it needs an automatic replan. The next execution,
+//! whose id is derived from that of the finished one, shows that the replan is done. If the replan
+//! was given up, a transcript entry has the reason.
 
 #[cfg(test)]
 mod tests;
@@ -187,7 +187,7 @@ impl AutoReplanner {
                 n => format!("{n} times"),
             };
             let why = format!(
-                "it was replanned {times}, which is the limit: `faber replan {}` replans it again",
+                "it was already replanned {times}, the maximum: `faber replan {}` replans it again",
                 finished.id()
             );
             return Err(EngineError::LimitExceeded(why));
@@ -248,7 +248,8 @@ impl Executions {
             json!({ "executionId": id, "planId": plan.id(), "why": reason(finished) });
         let mut transcript = Transcript::new(&self.clock);
         if trigger == Trigger::Automatic {
-            // Stored before the model is asked, so that attempts count that crash the process.
+            // Stored before the model is asked, so that an attempt that crashes the process counts,
+            // too.
             content["automatic"] = json!(true);
             let entry = self.plans.new_entry(ATTEMPT, content);
             self.store.add_transcript(request, &[entry]).await?;

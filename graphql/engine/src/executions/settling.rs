@@ -90,7 +90,8 @@ impl Executions {
             if let StepState::Waiting(_) = step.state {
                 return Ok(updated);
             }
-            // The execution may have ended, or another person may have decided, before the command.
+            // The execution may have ended, or another person may have decided, before the command
+            // arrived.
             check_unknown_outcome(&settled, &updated, step)?;
         }
         self.record_settlement(&settled, &decision).await?;
@@ -167,7 +168,7 @@ impl Executions {
         }
     }
 
-    /// Checks the output of a decision, and makes the decision as it is stored.
+    /// Checks the output of a decision, and returns the decision in its stored form.
     async fn read_decision(
         &self,
         tool: &ToolName,
@@ -241,7 +242,7 @@ fn read_step(id: ExecutionId, order: &SettleOrder) -> Result<(StepId, Option<u32
     }
 }
 
-/// Requires an item for a loop, and none for another step.
+/// Requires an item for a loop, and rejects an item for any other step.
 fn check_item(
     execution: &Execution,
     number: StepNumber,

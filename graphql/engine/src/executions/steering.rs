@@ -1,7 +1,7 @@
 //! Sends commands to executions and waits until they are recorded.
 //!
-//! A command is durable before the wait. The wait is short, because an execution without a worker
-//! records nothing until a worker claims it.
+//! A command is durable before the wait begins. The wait is short, because no event is recorded
+//! until a worker owns the execution.
 
 use std::{
     pin::pin,
@@ -30,7 +30,7 @@ const MAX_EVENT_WAIT: Duration = Duration::from_secs(5);
 const MAX_WAIT_WITHOUT_WORKER: Duration = Duration::from_millis(200);
 
 impl Executions {
-    /// Cancels an execution. A finished one stays as it is.
+    /// Cancels an execution. Does not change a finished execution.
     ///
     /// Returns when the command is recorded. Running tools may need more time.
     pub async fn cancel(
@@ -149,8 +149,8 @@ impl Executions {
         if is_refused.load(Ordering::Relaxed) {
             let most = limits::KEPT_SIGNALS;
             let why = format!(
-                "`{id}` already keeps {most} signals that no step waited for, which is the limit: send \
-                 `{name}` again when a step waits for it"
+                "`{id}` already keeps {most} signals for later steps, the maximum: send `{name}` \
+                 again when a step waits for it"
             );
             return Err(EngineError::LimitExceeded(why));
         }
@@ -167,8 +167,9 @@ impl Executions {
         Ok(execution)
     }
 
-    /// Follows the log until `is_expected`, its end, or a timeout. Includes the events of the same
-    /// append. Does not wait if no live worker could record the command.
+    /// Follows the log until `is_expected` is true, the execution has finished, or a timeout
+    /// passes. Includes the events of the same append. Does not wait if no live worker could record
+    /// the command.
     pub(super) async fn await_event(
         &self,
         mut execution: Execution,

@@ -40,8 +40,8 @@ impl Plans {
         if matches!(compiled, Err(EngineError::InvalidPlan { .. }))
             && !self.tools.grant.allows_every_tool()
         {
-            // A tool that the caller may not use is forbidden, not unknown. That holds even if it
-            // is inactive, or if the draft has other errors.
+            // A tool that the caller may not use is reported as forbidden, not as unknown, even if
+            // it is inactive or the draft has other errors.
             let inventory = &self.tools.inventory;
             let all = inventory.build_catalog(&inventory.toolbox().sets());
             let found = names.iter().filter_map(|name| all.find(name.as_str()));
@@ -74,7 +74,7 @@ impl Plans {
             .map_err(|diagnostics| EngineError::InvalidPlan { diagnostics, request: None })
     }
 
-    /// Compiles a draft and stores the plan. A draft with an error leaves nothing behind.
+    /// Compiles a draft and stores the plan. Stores nothing if the draft has an error.
     ///
     /// A draft that names a request becomes its next version. Any other starts a new request.
     pub async fn create_plan(&self, draft: &Draft) -> Result<Verdict, EngineError> {

@@ -1,7 +1,8 @@
-//! The guard of plans from words: a query must order each call with an effect, and say its values.
+//! The guard of plans made from queries: a query must order each call with an effect, and contain
+//! its values.
 //!
-//! The offline planner plans only those clauses that are orders. The guard applies the same reading
-//! of clauses to plans of models. Plans that a person or a program wrote are not checked.
+//! The offline planner plans only those clauses that are orders. The guard classifies the clauses
+//! in the same way for plans of models. It does not check plans that a person or a program wrote.
 
 #[cfg(test)]
 mod tests;
@@ -28,10 +29,10 @@ use self::values::{add_texts, plain_words, says_value, shorten, to_lowercase_wor
 pub enum Guard {
     /// The plan has warnings.
     Off,
-    /// The steps need an approval.
+    /// The steps wait for an approval.
     #[default]
     Approve,
-    /// There is no plan.
+    /// The plan is refused.
     Strict,
 }
 
@@ -65,7 +66,7 @@ struct Call<'a> {
     path: String,
     tool: &'a ToolName,
     parameters: &'a Value,
-    /// The step has a condition or a loop, or the call undoes another one.
+    /// The step has a condition or a loop, or the call undoes another call.
     is_conditional: bool,
 }
 
@@ -103,7 +104,7 @@ impl<'a> GuardedQuery<'a> {
         self
     }
 
-    /// Refuses a plan, or lets its steps wait for an approval, as the guard demands.
+    /// Refuses a plan or makes its steps wait for an approval, according to the rule of the guard.
     pub(super) async fn check(
         &self,
         proposed: ProposedPlan,
@@ -160,7 +161,7 @@ impl<'a> GuardedQuery<'a> {
         for (path, text) in self.find_invented_values(call.parameters, tool) {
             let (name, text) = (tool.name.as_str(), shorten(&text));
             let message = format!(
-                "`{path}` of `{name}` is `{text}`, which neither the query nor an output says"
+                "`{path}` of `{name}` is `{text}`, which neither the query nor an output contains"
             );
             let path = format!("{}.parameters.{path}", call.path);
             let found_value = Diagnostic::warning("plan.invented_value", path, message);
@@ -195,7 +196,7 @@ impl<'a> GuardedQuery<'a> {
         Some(Diagnostic { severity, ..found })
     }
 
-    /// Returns the paths and texts of values that neither the query nor an output says.
+    /// Returns the paths and texts of values that neither the query nor an output contains.
     fn find_invented_values(
         &self,
         parameters: &Value,
@@ -219,7 +220,7 @@ impl<'a> GuardedQuery<'a> {
 }
 
 /// Returns the calls with an effect that a step makes. Omits the calls of a sub-plan, because a
-/// sub-plan was written by a person or checked before.
+/// person wrote the sub-plan or the guard checked it before.
 fn list_calls(step_index: usize, step: &ToolExecution) -> Vec<Call<'_>> {
     let mut calls = Vec::new();
     let path = format!("tools[{step_index}]");

@@ -50,8 +50,8 @@ impl PlanLibrary {
         Ok(1)
     }
 
-    /// Returns a plan as `createPlan` and `faber run --plan` read it, with the plans that it
-    /// executes inside. The draft does not depend on this store.
+    /// Returns a plan in the form that `createPlan` and `faber run --plan` read. The draft contains
+    /// the plans that it executes, so it does not depend on this store.
     pub async fn export(&self, id: PlanId) -> Result<Option<Draft>, EngineError> {
         let Some(plan) = self.load(id).await? else { return Ok(None) };
         let mut steps_left = export::MAX_STEPS.max(plan.steps().len());

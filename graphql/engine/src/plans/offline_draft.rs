@@ -9,7 +9,7 @@ use super::{PlanningScope, Plans};
 
 /// Number of tools that a model sees, unless the caller asks for another number.
 const MODEL_TOOLS: usize = 8;
-/// The warning about the offline draft in place of a model's plan.
+/// The warning that the plan is the offline draft, not a model's plan.
 const MODEL_FAILED: &str = "plan.model_failed";
 
 impl Plans {
@@ -76,7 +76,9 @@ pub(super) fn replace_failed_plan(
             Ok(ProposedPlan { compiled, proposal })
         }
         PlanningError::Unavailable { message, notes } => {
-            let message = format!("{message}; it has a draft of this query: `--planner offline`");
+            let message = format!(
+                "{message}; the offline planner has a draft of this query: use `--planner offline`"
+            );
             Err(PlanningError::Unavailable { message, notes })
         }
         err => Err(err),

@@ -17,9 +17,10 @@ use crate::{
 };
 
 const MODEL_PLANNER: &str = "model";
-pub(crate) const NO_MODEL_MESSAGE: &str = "no model is configured: write `planner: { provider: openai, model: NAME, \
-                        api_key_env: OPENAI_API_KEY }` into the configuration; Anthropic, Gemini, \
-                        Groq, Ollama and servers with the API of OpenAI (`base_url`) work, too";
+pub(crate) const NO_MODEL_MESSAGE: &str = "no model is configured: write `planner: { provider: \
+                                           openai, model: NAME, api_key_env: OPENAI_API_KEY }` \
+                                           into the configuration, or use Anthropic, Gemini, Groq, \
+                                           Ollama or a server with the API of OpenAI (`base_url`)";
 
 #[derive(Clone)]
 pub(crate) struct Planners {

@@ -39,8 +39,7 @@ impl PlanCompiler for ReplanCompiler<'_> {
 }
 
 impl ReplanCompiler<'_> {
-    /// Uses the tools that the draft is compiled with, because the planner may have seen fewer
-    /// tools.
+    /// Uses the tools that the draft was compiled with, because the planner may have seen fewer.
     fn carry_over(&self, draft: &mut Draft) {
         carry_over(draft, &self.earlier.draft, self.compiler.catalog);
     }
@@ -88,7 +87,7 @@ impl Plans {
             None => query.to_owned(),
         };
         Ok(match proposed {
-            // A detour has no acting call that the earlier plan did not have.
+            // A detour calls no tool with an effect unless the earlier plan called it.
             Ok(proposed) if is_offline => Ok(proposed),
             Ok(proposed) => {
                 GuardedQuery::new(scope.guard, &said, &shown, &catalog)
@@ -101,15 +100,16 @@ impl Plans {
     }
 }
 
-/// Returns the refusal to replan a plan that no words describe.
+/// Returns the refusal to replan a plan that was not made from a query.
 fn no_model() -> PlanningError {
-    let message = "without a model, Faber only replans plans that were made from words, around calls \
-                   that read and failed: configure a model, or write the next version yourself";
+    let message = "without a model, Faber can replan only a plan that was made from a query, and \
+                   only around failed calls of `READ` tools: configure a model, or write the next \
+                   version yourself";
     PlanningError::Unavailable { message: message.to_owned(), notes: Vec::new() }
 }
 
 /// Returns the goal of a `flow.replan` step if a person wrote the plan. A goal that a model wrote
-/// orders nothing.
+/// does not count as an order.
 fn find_written_goal<'a>(plan: &Plan, earlier: &'a EarlierPlan) -> Option<&'a str> {
     let is_written = plan.info().planner == EXPLICIT_PLANNER && earlier.is_requested;
     let mut steps = earlier.draft.tools.iter().filter(|_| is_written);

@@ -17,11 +17,11 @@ pub(super) struct Selectors {
     lexical: SelectorPair,
     /// Uses the embedder and keeps the vectors of the tools.
     embedded: OnceLock<SelectorPair>,
-    /// The last reason why words alone decided, so that it is logged once.
+    /// The last reason for comparing only words, so that it is logged once.
     fallback: LastLoggedError,
 }
 
-/// A selector over all tools and one over the plannable tools. Each keeps the vectors of its own
+/// A selector over all tools and a selector over the plannable tools. Each keeps the vectors of its
 /// tools.
 #[derive(Debug)]
 struct SelectorPair {
@@ -59,7 +59,8 @@ impl Selectors {
         &self.embedder
     }
 
-    /// Returns the selector with the embedder, or the one without if none is configured.
+    /// Returns the selector with the embedder. If none is configured, returns the selector that
+    /// compares words only.
     async fn selector_with_embedder(&self, scope: ToolScope) -> Result<&Selector, EmbedError> {
         let selectors = match self.embedder.open().await? {
             Some(embedding) => self.embedded.get_or_init(|| SelectorPair::new(Some(&embedding))),

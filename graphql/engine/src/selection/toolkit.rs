@@ -1,6 +1,6 @@
 //! The toolkit as one caller sees and changes it.
 //!
-//! A tool may have several names. In the graph it has one of them, and callers may use any.
+//! A tool may have several names. The graph uses one of them, and callers may use any.
 
 use std::{
     cell::OnceCell,
@@ -290,8 +290,8 @@ impl Selection {
         }
     }
 
-    /// Adds a warning for each unregistered tool whose name is similar to a registered one. Other
-    /// unregistered tools may be registered later.
+    /// Adds a warning for each unregistered tool whose name is similar to that of a registered
+    /// tool. Other unregistered tools may be registered later.
     async fn add_suggestions<'a>(
         &self,
         mut change: ToolkitChange,

@@ -38,7 +38,7 @@ enum Callee {
 
 enum RecordedName {
     Exact(String),
-    /// The name behind a set's name and a dot.
+    /// The name after a set's name and a dot.
     InAnySet(String),
 }
 
@@ -137,12 +137,12 @@ impl Tools {
             EngineError::LimitExceeded(format!("calls of `{tool}` are limited by {keys}: {why}"))
         };
         let Some(worker) = &self.worker else {
-            let why = "this process cannot count them, so let a server call it";
+            let why = "this process cannot count its calls: call it through a server";
             return Err(refused(why.to_owned()));
         };
         if worker.waiting_call_count() >= MAX_WAITING_CALLS {
             return Err(refused(format!(
-                "{MAX_WAITING_CALLS} calls wait already; try again later"
+                "{MAX_WAITING_CALLS} calls are waiting already; try again later"
             )));
         }
         let permit = tokio::select! {
@@ -186,7 +186,7 @@ impl Tools {
         let is_wanted = |tool: &str| {
             let is_named =
                 names.as_ref().is_none_or(|names| names.iter().any(|name| name.matches(tool)));
-            // A text that is no name was never called.
+            // A text that is not a valid name was never called.
             let is_visible = self.grant.allows_every_tool()
                 || tool.parse().is_ok_and(|tool| self.grant.allows(&tool));
             is_named && is_visible

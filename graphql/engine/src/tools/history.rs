@@ -104,7 +104,7 @@ pub(super) async fn list_calls(
     }
 }
 
-/// Returns a value as it is stored. A long value becomes a text with its size and its beginning.
+/// Returns the stored form of a value. A long value becomes a text with its size and its beginning.
 fn shorten_value(value: &Value) -> Value {
     let bytes = json_size(value);
     if bytes <= MAX_VALUE_BYTES {

@@ -47,8 +47,8 @@ impl Inventory {
         }
     }
 
-    /// Waits until no toolset connects for the first time, or until the timeout. Changes of other
-    /// nodes are known then. Failed sets connect again in the background.
+    /// Waits until no toolset is connecting for the first time, or until the timeout. Reads the
+    /// changes of other nodes first. Failed toolsets connect again in the background.
     pub async fn wait_until_connected(&self) {
         self.read_changes().await;
         self.toolbox().reconnect_all();
@@ -70,8 +70,8 @@ impl Inventory {
         self.toolbox().wait_for_names(names, self.connect_timeout).await;
     }
 
-    /// Returns those of these tools that this process lacks, after their toolsets have connected. A
-    /// tool of a deactivated toolset is not missing.
+    /// Returns the given tools that this process lacks, after their toolsets have connected. A tool
+    /// of a deactivated toolset is not missing.
     pub async fn missing_tools(&self, tools: BTreeSet<ToolName>) -> Vec<MissingTool> {
         let names: Vec<ToolName> = tools.into_iter().collect();
         self.wait_for_tools(&names).await;
@@ -110,7 +110,8 @@ impl Inventory {
         is_active: bool,
     ) -> Result<SwitchResult, EngineError> {
         if names.len() > limits::TOOL_SETS {
-            let why = format!("{} names at once; the limit is {}", names.len(), limits::TOOL_SETS);
+            let why =
+                format!("`names` has {} names; the limit is {}", names.len(), limits::TOOL_SETS);
             return Err(EngineError::LimitExceeded(why));
         }
         Ok(self.registry.switch(names, is_active).await?)

@@ -2,7 +2,8 @@
 //!
 //! The graph starts as the configuration describes it. One record in the store holds all changes
 //! since then, [apart](Changes) from the configuration. A change reads the record and replaces it
-//! only if no other node replaced it meanwhile. Otherwise it starts again with the new record.
+//! only if no other node has replaced it since. Otherwise the change starts again with the new
+//! record.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

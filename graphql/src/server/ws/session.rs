@@ -120,7 +120,7 @@ impl Session {
             (Subprotocol::TransportWs, true) => {
                 return vec![SessionEffect::Close(Closing::duplicate(&id))];
             }
-            // The older protocol replaces such an operation.
+            // In the older protocol, a new operation replaces the running one with the same id.
             (Subprotocol::Legacy, true) => {
                 if let Some(replaced) = self.running.remove(&id) {
                     replaced.abort();

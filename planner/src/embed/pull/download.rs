@@ -107,7 +107,7 @@ pub(crate) async fn fetch_file(
         && parse_range_start(response.headers()) == Some(there);
     if !goes_on && response.status() == StatusCode::PARTIAL_CONTENT {
         return Err(PullError::Wrong(format!(
-            "{} sent another part of the file than requested: try again",
+            "{} sent a different part of the file than requested: try again",
             request.url
         )));
     }
@@ -212,7 +212,7 @@ fn verify_file(request: &DownloadRequest<'_>, part: &Path) -> Result<(), PullErr
     }
     fs::remove_file(part).map_err(disk)?;
     Err(PullError::Wrong(format!(
-        "`{}` has the checksum {is}, not {want}: it was not kept; try again",
+        "`{}` has the checksum {is}, not {want}, and was not kept: try again",
         request.name
     )))
 }

@@ -26,7 +26,7 @@ impl Provider {
         match err {
             ExchangeError::Unreachable(cause) => self.connection_lost(
                 format!(
-                    "it cannot be reached ({}): see that it runs, and check `planner.base_url`",
+                    "it cannot be reached ({}): check that it runs, and check `planner.base_url`",
                     self.shorten_without_key(&cause)
                 ),
                 None,
@@ -36,7 +36,7 @@ impl Provider {
                 None,
             ),
             ExchangeError::TooLong => self.refused_error(format!(
-                "its answer has more than {} MB, and was not read to its end: check \
+                "its answer has more than {} MB, and was not read completely: check \
                  `planner.base_url`, or set `planner.max_tokens`",
                 MAX_ANSWER_BYTES >> 20
             )),
@@ -66,7 +66,7 @@ impl Provider {
                         format!("{why}; check the key in the variable `{name}`")
                     }
                     Key::None => {
-                        format!("{why}; name the variable with its key by `planner.api_key_env`")
+                        format!("{why}; name the variable with its key in `planner.api_key_env`")
                     }
                 })
             }
@@ -179,7 +179,7 @@ mod tests {
         let noon = "Wed, 21 Oct 2026 12:00:00 GMT";
         assert_eq!(wait("Wed, 21 Oct 2026 12:00:07 GMT", noon), Some(Duration::from_secs(7)));
         assert_eq!(wait(noon, noon), Some(Duration::ZERO));
-        assert_eq!(wait("Wed, 21 Oct 2026 11:59:59 GMT", noon), None, "it has passed");
+        assert_eq!(wait("Wed, 21 Oct 2026 11:59:59 GMT", noon), None, "the time has passed");
         assert_eq!(wait("later", noon), None);
     }
 

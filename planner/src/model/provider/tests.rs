@@ -24,7 +24,8 @@ use super::{
 };
 
 const PIECE_BYTES: usize = 64 << 10;
-/// Far more than Faber reads. Buffers of the system may hold further bytes that nobody reads.
+/// Far more bytes than Faber reads. Buffers of the system may hold further bytes that are never
+/// read.
 const MAX_SENT_BYTES: usize = 4 * MAX_ANSWER_BYTES;
 
 /// Starts a server with an endless answer. Returns its URL and the number of bytes sent.

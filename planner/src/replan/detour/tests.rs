@@ -1,4 +1,4 @@
-//! Detours of plans about orders, and failures after which there is none.
+//! Detours of plans about orders, and failures that have no detour.
 
 use serde_json::json;
 
@@ -111,7 +111,7 @@ fn another_tool_takes_the_place_of_one_that_failed() {
     assert!(found.warnings.is_empty());
     let send = &found.draft.tools[2];
     assert_eq!(send.depends_on, Some(json!(["read_email"])));
-    assert_eq!(found.draft.tools[0].id.as_deref(), Some("order"), "it is reused");
+    assert_eq!(found.draft.tools[0].id.as_deref(), Some("order"), "the step is reused");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn nothing_takes_the_place_of_an_acting_step() {
         for effect in [Effect::Once, Effect::Idempotent] {
             let results = vec![order(), email(), failed("send", effect, err.clone())];
             let why = why_not(&earlier(plan(), results, Vec::new()), tools());
-            assert_eq!(why, "`send` has an effect, so nothing takes its place");
+            assert_eq!(why, "`send` has an effect, so no other call may replace it");
         }
     }
     // A step that reads failed, too.

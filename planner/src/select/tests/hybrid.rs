@@ -73,7 +73,7 @@ async fn excluded_tools_do_not_influence_scores() {
     let selection = selector.select(&tools, &form, |at| at != 0).await.unwrap();
     assert_eq!(matched_names(&tools, &selection.matches), ["b"]);
     assert!((selection.matches[0].score - 0.18).abs() < 1e-6, "{selection:?}");
-    assert_eq!(selection.without_meaning, None, "nobody asked for meaning");
+    assert_eq!(selection.without_meaning, None, "no embedder is configured");
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn learned_outcomes_change_scores_slightly() {
     // The query is of the same kind as “how late is it”.
     outcomes.learn(None, "how late is it", &[(good.clone(), true)], at);
     assert_eq!(selector.kind(&outcomes, "how late is it").await.unwrap(), Some(0));
-    assert_eq!(learned(&outcomes, "read form K2").await, before, "that was another kind of query");
+    assert_eq!(learned(&outcomes, "read form K2").await, before, "that query is of another kind");
     for _ in 0..18 {
         let kind = selector.kind(&outcomes, "read form K2").await.unwrap();
         outcomes.learn(kind, "read form K2", &[(good.clone(), true), (bad.clone(), false)], at);

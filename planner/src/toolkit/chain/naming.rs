@@ -1,7 +1,7 @@
 //! The types that words name: `shipment id`, `the current refund status`.
 //!
-//! All fields of one type lend it their words, because tools call one thing by several names. A word
-//! counts more if few types have it, and words of a name in one piece count once more.
+//! The words of all fields of a type belong to it, because tools call one thing by several names. A
+//! word counts more if few types have it, and words of a name in one piece count once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::select::words;
 
-/// The points of any word of a name, besides those for a rare one.
+/// The points of any word of a name, besides the points for a rare word.
 const WORD: f64 = 2.0;
 /// The share of a word that only the description has.
 const DESCRIBED: f64 = 0.4;
@@ -19,7 +19,7 @@ const DESCRIBED: f64 = 0.4;
 const PIECE: f64 = 1.0;
 /// An id is a more usual value than the status of the same thing.
 const ID: f64 = 0.5;
-/// The best type has so many times the points of any other one.
+/// Factor by which the points of the best type must exceed the points of any other type.
 const MARGIN: f64 = 1.05;
 
 /// A parameter or an output of a tool, by their places.
@@ -129,8 +129,8 @@ impl ChainGraph {
 }
 
 impl Vocabulary {
-    /// Returns the type that a piece of a sentence names, by the stems of its words. Two types that
-    /// fit equally well are none.
+    /// Returns the type that a piece of a sentence names, by the stems of its words. Returns `None`
+    /// if two types fit equally well.
     pub fn find(&self, said: &[&str], accepts: impl Fn(&[Place]) -> bool) -> Option<Named<'_>> {
         let mut best: Option<(f64, usize)> = None;
         let mut second = 0.0;

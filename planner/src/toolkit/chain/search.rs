@@ -16,13 +16,13 @@ use super::{
     field::{Field, Fit, Key, Shape, fit_of},
 };
 
-/// Calls one after another.
+/// Maximum number of calls in a row.
 const MAX_DEPTH: usize = 12;
 const MAX_STEPS: usize = 16;
-/// Tools that one search looks at.
+/// Maximum number of tools that one search visits.
 const MAX_SEARCHED: usize = 2_000;
 const CALL: u32 = 10;
-/// A warning in its description makes a tool worse than many calls of others.
+/// Cost of a warning in a tool's description, higher than the cost of many calls of other tools.
 const CAUTION: u32 = 200;
 const NEAR: u32 = 5;
 const DESCRIBED: u32 = 1;
@@ -70,7 +70,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Returns the worst fit of all values on the way and at its end.
+    /// Returns the worst fit of all values on the route, including the wanted one.
     pub fn worst_fit(&self) -> Fit {
         let inputs = self.steps.iter().flat_map(|step| &step.inputs);
         inputs.map(|input| input.fit).fold(self.fit, Fit::max)

@@ -7,7 +7,7 @@ use shared::tool::{Effect, ToolDefinition};
 
 use super::*;
 
-/// Makes a tool. A `!` behind a parameter marks it as required.
+/// Makes a tool. A `!` after a parameter marks it as required.
 #[expect(clippy::needless_pass_by_value, reason = "calls read better without references")]
 fn tool(name: &str, inputs: Value, outputs: Value) -> ToolDefinition {
     let (mut properties, mut required) = (json!({}), Vec::new());
@@ -84,11 +84,12 @@ fn a_value_fits_by_name_thing_type_and_form() {
         ("get_order", "id", text(), "order_id", text(), Some("Exact")),
         ("get_order", "orderId", text(), "order_id", text(), Some("Exact")),
         ("get_order", "user_id", text(), "order_id", text(), None),
-        // The id of one thing is not that of another one, also if all ids are described alike.
+        // The id of one thing is not the id of another thing, even if all ids have the same
+        // description.
         ("get_user", "id", text(), "order_id", text(), None),
         ("get_issue", "id", text(), "repository_id", text(), None),
         ("get_user", "user_id", id_text(), "order_id", id_text(), None),
-        // A name is no id, and a number is no text.
+        // A name is not an id, and a number is not a text.
         ("get_customer", "city", text(), "city_id", text(), None),
         ("get_customer", "city_id", text(), "city", text(), None),
         ("get_order", "id", number.clone(), "order_id", text(), None),
@@ -98,7 +99,7 @@ fn a_value_fits_by_name_thing_type_and_form() {
         ("get_customer", "city", text(), "city", text(), Some("Near")),
         ("get_customer", "name", text(), "name", text(), None),
         ("get_customer", "id", text(), "id", text(), None),
-        // Formats agree, or one side says none.
+        // Formats fit if they are equal, or if one side has none.
         ("get_customer", "contact", email.clone(), "customer_contact", email, Some("Exact")),
         ("get_customer", "contact", text(), "customer_contact", date, Some("Described")),
         ("get_customer", "contact", text(), "customer_contact", choice, None),
@@ -147,7 +148,8 @@ fn one_description_of_two_parameters_is_no_type() {
     assert_eq!(route(&graph, ("get_box", "shelf_id"), ("swap", "first_code")), None);
 }
 
-/// Returns tools from a parcel to an account, on a short way with a warning and on a long one.
+/// Returns tools that lead from a parcel to an account: a short route with a warning, and a long
+/// route.
 fn parcels() -> Vec<ToolDefinition> {
     let link = |name: &str, from: &str, to: &str| {
         tool(name, json!({ format!("{from}!"): text() }), json!({ to: text() }))

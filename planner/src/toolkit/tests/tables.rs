@@ -87,7 +87,7 @@ fn recommendations_end_on_cycles_and_omit_weak_tools() {
     let reach = |threshold, hops| Reach { threshold, hops };
     let found = graph.recommend(["c0"], reach(0.5, usize::MAX));
     assert_eq!((found.len(), found.edge_count()), (3, 3));
-    assert_eq!(names(&found), ["c0", "c1", "c2"], "on a cycle as they were added");
+    assert_eq!(names(&found), ["c0", "c1", "c2"], "a cycle keeps the order of addition");
     let found = graph.recommend(["c0"], reach(0.5, 1));
     assert_eq!((names(&found), found.edge_count()), (vec!["c0", "c1"], 1));
     graph.add_tool(&name("t"), &Node::tool(""), &links(&[("c0", 0.3), ("c1", 0.8)])).unwrap();
@@ -146,7 +146,10 @@ fn an_action_and_a_tool_cannot_share_a_name() {
     let before = graph.clone();
     let clash = |result: Result<Vec<Warning>, ToolkitError>| result.unwrap_err().to_string();
     let why = clash(graph.add_action(&name("t1"), "", &[], &[]));
-    assert_eq!(why, "`t1` is a tool already, and a name means one thing: use another");
+    assert_eq!(
+        why,
+        "`t1` is already a tool, and a name can have only one meaning: use another name"
+    );
     clash(graph.add_tool(&name("a1"), &Node::tool(""), &links(&[("a2", 1.0)])));
     clash(graph.add_action(&name("a9"), "", &links(&[("t1", 1.0)]), &[]));
     clash(graph.add_tool(&name("t9"), &Node::tool(""), &links(&[("t1", 1.0)])));

@@ -143,7 +143,7 @@ fn list_functions_are_available_in_conditions() {
     ]);
     check_outcome(
         "sum([1])",
-        &expect!["error: its value is neither true nor false; compare it with something"],
+        &expect!["error: its value is neither true nor false; compare the value with something"],
     );
     check_outcome("min([true])", &expect!["it is true"]);
 }

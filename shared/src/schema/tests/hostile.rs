@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// A time far below that of an unlimited check, and far above what a slow machine needs.
+/// A time far shorter than an unlimited check takes, and far longer than a limited check takes on a
+/// slow machine.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn assert_ends_soon<T>(what: &str, run: impl FnOnce() -> T) -> T {

@@ -39,7 +39,7 @@ async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
             "{output}"
         );
     }
-    // The agent needed two turns, so the others were skipped.
+    // The agent needed two turns, so the remaining turns were skipped.
     let watched = workspace.run(&["watch", ran["executionId"].as_str().unwrap()]).await;
     assert_eq!(watched.status, 0, "{watched:?}");
     assert!(watched.err.contains("COMPLETED") && !watched.err.contains("note: "), "{watched:?}");
@@ -48,7 +48,7 @@ async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
     assert!(usage.contains("local.quotes") && !usage.contains("faber_agent"), "{usage}");
 }
 
-/// This model obeys every instruction that tool descriptions and outputs contain.
+/// The model of this test obeys every instruction that tool descriptions and outputs contain.
 #[tokio::test]
 async fn tool_descriptions_and_outputs_cannot_make_a_model_call_an_inactive_tool() {
     let workspace = Workspace::new();

@@ -60,7 +60,7 @@ async fn replan_after_a_failure_reuses_the_steps_that_succeeded() {
 
     let again = workspace.json(&["replan", ran["executionId"].as_str().unwrap()], 2).await;
     assert_eq!(again["error"]["code"], "CONFLICT", "{again:#}");
-    // A second request names the execution that the first one started, and repeats no call.
+    // A second request returns the execution that the first request started, and repeats no call.
     let twice = workspace.json(&["replan", id], 2).await;
     assert_eq!(twice["error"]["code"], "CONFLICT", "{twice:#}");
     let message = twice["error"]["message"].as_str().unwrap();
@@ -197,14 +197,14 @@ async fn an_mcp_client_waits_for_an_automatic_replan() {
     let asked = json!({ "id": first["executionId"], "wait": true });
     let (status, _) = client.call_ok("status", asked).await;
     assert_eq!(status["executionId"], ran["executionId"]);
-    // A replan that is given up says so.
+    // A replan that is given up reports the reason.
     let asked = json!({ "query": "Do what cannot be done", "replans": 1 });
     let (failed, text) = client.call_ok("run", asked).await;
     assert_eq!((&failed["state"], &failed["done"]), (&json!("FAILED"), &json!(true)), "{failed:#}");
     assert!(text.contains("closed for good"), "{text}");
 }
 
-/// The model says that later steps depend on what a step returns.
+/// The model declares that later steps depend on the output of a step.
 #[tokio::test]
 async fn flow_replan_asks_for_the_next_version_of_the_plan() {
     let workspace = Workspace::new();

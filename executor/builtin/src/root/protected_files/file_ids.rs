@@ -130,9 +130,9 @@ impl FileIdCache {
         Ok(())
     }
 
-    /// Lists a folder. Reads at most one entry more than the limit, so that the caller sees whether
-    /// the limit is exceeded.
-    #[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
+    /// Lists a folder. Reads at most one entry more than the limit, from which the caller sees
+    /// whether the limit is exceeded.
+    #[expect(clippy::disallowed_methods, reason = "file times use the same clock")]
     fn read(&self, path: &Path, meta: &Metadata, max_entries: usize) -> io::Result<CachedFolder> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(now.as_secs()).unwrap_or_default();
@@ -305,7 +305,7 @@ mod tests {
             assert!(protected.is_protected("other/d"));
             rename("own.yaml", "real.yaml");
             symlink("real.yaml", protected.path("own.yaml")).unwrap();
-            assert!(protected.is_protected("real.yaml"), "what Faber reads there now");
+            assert!(protected.is_protected("real.yaml"), "Faber reads the current files");
         }
     }
 

@@ -60,7 +60,7 @@ pub(crate) struct ServerBehavior {
     pub(crate) more: Value,
     /// The metadata are only at the address that a rejection names.
     pub(crate) is_hidden: bool,
-    /// There are no metadata at all.
+    /// The server has no metadata.
     pub(crate) has_no_metadata: bool,
     /// The server rejects every token.
     pub(crate) rejects_every_token: bool,

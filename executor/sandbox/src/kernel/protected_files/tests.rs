@@ -65,7 +65,7 @@ fn a_protected_path_that_does_not_exist_is_an_error() {
     ] {
         let err = folder.run(&folder.order(hidden, kept, Lifetime::Watched), "true").unwrap_err();
         let path = folder.root().join(named).display().to_string();
-        assert!(err.starts_with(&format!("`{path}` is Faber's own, lies where it may")), "{err}");
+        assert!(err.starts_with(&format!("`{path}` is Faber's own, is where it may")), "{err}");
         assert!(err.contains("does not exist, so it cannot be hidden"), "{err}");
         let err =
             folder.run(&folder.order(hidden, kept, Lifetime::Background), "true").unwrap_err();

@@ -10,7 +10,8 @@ use toolbox::{Found, ReadyTool, SetStatus, ToolContext, Toolbox};
 
 use crate::sources::{SetConfig, Sources};
 
-/// Longer than the set's own time limit, so that the set reports the error before the test fails.
+/// Limit of each wait, longer than the set's own time limit, so that the set reports the error
+/// before the test fails.
 const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Stops the server when dropped.

@@ -60,7 +60,7 @@ async fn added_commands_get_a_clean_environment() {
     registry.register_tool(Some("c"), env("registered")).await.unwrap();
     for name in ["configured", "clean", "registered"] {
         let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
-            panic!("{name} is there")
+            panic!("the toolbox has {name}")
         };
         let said = tool.tool().call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
         let said = said.as_str().unwrap();
@@ -179,7 +179,9 @@ async fn a_registered_command_runs_in_its_folder_on_every_node() {
     let name = one.register_tool(None, settings).await.unwrap();
     other.sync().await.unwrap();
     for node in [&one, &other] {
-        let Found::Tool(found) = node.toolbox().find(&name) else { panic!("it is there") };
+        let Found::Tool(found) = node.toolbox().find(&name) else {
+            panic!("the toolbox has the tool")
+        };
         let called = found.tool().call(Arc::new(json!({})), ToolContext::detached()).await;
         assert_eq!(called.unwrap(), json!("/usr"));
     }
@@ -198,7 +200,9 @@ async fn the_method_of_a_registered_tool_decides_its_effect() {
         let run = json!({ "http": { "method": method, "url": "http://127.0.0.1:9/" } });
         let settings = json!({ "name": method, "effect": null, "run": run });
         let name = registry.register_tool(None, settings).await.unwrap();
-        let Found::Tool(found) = registry.toolbox().find(&name) else { panic!("it is there") };
+        let Found::Tool(found) = registry.toolbox().find(&name) else {
+            panic!("the toolbox has the tool")
+        };
         assert_eq!(found.definition().effect, effect, "{method}");
     }
 }

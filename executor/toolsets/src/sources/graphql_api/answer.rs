@@ -20,7 +20,7 @@ pub(super) fn read_data(
     redaction: &Redaction,
 ) -> Result<Value, ToolError> {
     let host = reply.host.clone();
-    // Reads GraphQL errors first, because they say more than the error status.
+    // Reads GraphQL errors first, because they contain more than the error status.
     let refused =
         if reply.status.is_success() { None } else { status_error(&reply, effect, redaction) };
     if let Some(refused) = refused {
@@ -34,8 +34,8 @@ pub(super) fn read_data(
     };
     if let Some(message) = first_error(&answer) {
         let error = ToolError::failed(message);
-        // Forbids a retry. Without `data`, the request is invalid and stays so. With `data`,
-        // another attempt would repeat the part of a mutation that succeeded.
+        // Forbids a retry. Without `data`, the request is invalid and will stay invalid. With
+        // `data`, another attempt would repeat the part of a mutation that succeeded.
         let may_help = answer.get("data").is_some() && effect != Effect::Once;
         return Err(if may_help { error } else { error.without_retry() });
     }

@@ -8,12 +8,12 @@ use super::introspection::{Argument, Kind, TypeRef, Types};
 use crate::sources::offer::clip_text;
 
 const MAX_DESCRIPTION_BYTES: usize = 300;
-/// Input objects with a full schema in one tool. Others accept any object.
+/// Maximum number of input objects with a full schema in one tool. Further ones accept any object.
 const MAX_INPUT_OBJECTS: usize = 60;
 const MAX_ENUM_VALUES: usize = 500;
 
-/// Fields and enum values in all schemas of an endpoint, and the limits for one tool. Some
-/// endpoints have thousands of fields with the same input objects.
+/// Maximum number of fields and enum values in all schemas of an endpoint, and the limits for one
+/// tool. Some endpoints have thousands of fields with the same input objects.
 const MAX_TOTAL_NODES: usize = 240_000;
 const NODE_LIMITS_PER_TOOL: (usize, usize) = (40, 4_000);
 

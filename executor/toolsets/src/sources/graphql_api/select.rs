@@ -12,9 +12,10 @@ use super::{
     introspection::{Argument, Field, Kind, Type, TypeRef, Types},
 };
 
-/// Fields of one selection, which keep a request small.
+/// Maximum number of fields of one selection, which keeps a request small.
 const MAX_FIELDS: usize = 400;
-/// Objects that are searched for fields, including objects without a selectable field.
+/// Maximum number of objects that are searched for fields, including objects without a selectable
+/// field.
 const MAX_SEARCHED_OBJECTS: usize = 10_000;
 
 /// Returns the selection below a field, and the schema of the selected value. The text is empty for
@@ -84,7 +85,7 @@ impl<'a> Selector<'a> {
         (!words.is_empty()).then(|| (format!(" {{ {} }}", words.join(" ")), schema))
     }
 
-    /// Selects scalars and enums before objects, so that they get the remaining fields.
+    /// Selects scalars and enums before objects, because the number of fields is limited.
     fn select_fields(
         &mut self,
         fields: &'a [Field],

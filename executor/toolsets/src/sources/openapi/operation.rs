@@ -19,7 +19,7 @@ use crate::{
     sources::offer::{MAX_TOOLS, UniqueNames, clip_description, tool_id, tool_name},
 };
 
-/// Nodes of all schemas of a document. A node has some hundred bytes.
+/// Maximum number of nodes of all schemas of a document. A node has some hundred bytes.
 const MAX_TOTAL_NODES: usize = 240_000;
 /// The fewest and the most nodes of one tool's schemas. Parameters get three quarters of them.
 const NODE_LIMITS_PER_OPERATION: (usize, usize) = (40, 400);

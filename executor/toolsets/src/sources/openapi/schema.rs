@@ -14,7 +14,7 @@ use crate::sources::offer::clip_text;
 
 const MAX_DEPTH: usize = 24;
 const MAX_DESCRIPTION_BYTES: usize = 300;
-/// Choices of `enum`, `oneOf`, `anyOf` and `allOf`.
+/// Maximum number of choices of `enum`, `oneOf`, `anyOf` and `allOf`.
 const MAX_CHOICES: usize = 500;
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 

@@ -22,7 +22,7 @@ pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -
         )),
         (refused, _) => {
             let names = refused.join("`, `");
-            Err(format!("commands of `{names}` are refused here: {there}"))
+            Err(format!("commands of `{names}` are refused on this machine: {there}"))
         }
     };
     let help = "run Faber on Linux 6.2 or newer, with Landlock and seccomp, or set `confine: \
@@ -42,8 +42,8 @@ pub(crate) fn check_access(
             Ok("no tokens: only this machine may connect, and it may do everything".to_owned())
         }
         0 => Err(format!(
-            "no tokens, so `{listen}` answers connections from elsewhere with 403; this machine \
-             may do everything"
+            "no tokens, so `{listen}` refuses connections from other machines with 403; this \
+             machine may do everything"
         )),
         n => {
             let said = format!("{}: every caller of `{listen}` needs one", count_noun(n, "token"));
@@ -91,7 +91,7 @@ pub(crate) fn check_secrets(
         })
         .collect();
     if missing.is_empty() && named > 0 {
-        let result = Ok(format!("{named} named, all of them in the environment"));
+        let result = Ok(format!("{named} named, all set in the environment"));
         missing.push(Check::new("secrets", result, ""));
     }
     missing
@@ -124,7 +124,8 @@ mod tests {
             json!([]),
             "0.0.0.0:80",
             expect![
-                "✗ no tokens, so `0.0.0.0:80` answers connections from elsewhere with 403; this machine may do everything"
+                "✗ no tokens, so `0.0.0.0:80` refuses connections from other machines with 403; \
+                 this machine may do everything"
             ],
         );
         let token = |name: &str| json!({ "name": name, "token_env": name, "role": "admin" });
@@ -185,7 +186,7 @@ mod tests {
         };
         let why = "it is not in the environment; `a`, `c` needs it".to_owned();
         assert_eq!(told(&sets), [("secret GONE".to_owned(), Err(why))]);
-        let well = "1 named, all of them in the environment".to_owned();
+        let well = "1 named, all set in the environment".to_owned();
         assert_eq!(told(&sets[1..2]), [("secrets".to_owned(), Ok(well))]);
         assert_eq!(told(&[]), []);
     }

@@ -1,4 +1,4 @@
-//! Tool patterns of tokens: which toolsets they mean, and which match no tool.
+//! Tool patterns of tokens: the toolsets that they cover, and patterns that match no tool.
 
 use engine::access::ToolPattern;
 use toolbox::{SetStatus, ToolSet};

@@ -190,7 +190,7 @@ async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
     }
 }
 
-/// Returns the calls after a tool returned `returned` and the model said `said`.
+/// Returns the calls after a tool returned `returned` and the model answered `said`.
 async fn read_calls(said: &str, returned: Value, is_native: bool) -> (Vec<String>, Value) {
     let (kept, _toolbox, _) = make_agent_context(vec![reply_with(said, &[])]);
     let agent_context = AgentContext {
@@ -337,7 +337,7 @@ async fn an_agent_cannot_activate_a_set_out_of_reach() {
         (json!({ "sets": ["ops", "ToolSet"] }), None),
         (
             json!({ "sets": ["ops", "ToolSet"], "except": ["blog.*"] }),
-            Some("`blog` is not available: none of its tools may be called here"),
+            Some("`blog` is not available: the agent may call none of its tools"),
         ),
     ] {
         let calls = [("ToolSet.activate_toolset", names.clone())];

@@ -5,8 +5,9 @@ const MAX_CAUSE_BYTES: usize = 600;
 /// Returns the line of a message that names the cause.
 ///
 /// Programs print the cause at different places of a trace: Python last, Node.js and Java first,
-/// and Rust below `Caused by:`. The last line that begins with `Caused by:` wins, then the last one
-/// that names an error, such as `Error:` or `ValueError:`, then the last line that is no frame.
+/// and Rust below `Caused by:`. This function prefers the last line that begins with `Caused by:`,
+/// then the last line that names an error, such as `Error:` or `ValueError:`, then the last line
+/// that is not a frame.
 pub fn find_cause_line(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim_end).collect();
     let lines: Vec<&str> = lines.into_iter().filter(|line| !line.trim().is_empty()).collect();
@@ -67,7 +68,7 @@ fn strip_uncaught(text: &str) -> &str {
     starts.iter().find_map(|start| text.strip_prefix(start)).unwrap_or(text)
 }
 
-/// Removes `` `export` exited with status 1: ``, which is no part of the cause.
+/// Removes `` `export` exited with status 1: ``, because it is not the cause.
 fn strip_exit_status(line: &str) -> &str {
     let line = line.trim();
     let rest = strip_quoted_program(line);

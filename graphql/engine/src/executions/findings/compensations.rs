@@ -17,8 +17,8 @@ use super::{
     view::{View, list_names},
 };
 
-/// Adds the steps that were compensated and those that were not, for an execution that did not
-/// succeed.
+/// Adds the compensated steps and the steps that were not compensated, for an execution that did
+/// not succeed.
 pub(super) fn add_compensations<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     add_disabled_compensation(view, candidates);
@@ -62,7 +62,7 @@ fn warning_finding(code: &'static str, severity: Severity, message: String) -> F
     Finding::new(FindingKind::Warning, severity, code, message)
 }
 
-/// Adds why compensation is off, if a plan with `compensate` could need it.
+/// Adds the reason why compensation is off, if the plan has a `compensate` that could be needed.
 fn add_disabled_compensation<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     let may_fail = execution.state() != ExecutionState::Completed && !execution.options().dry_run;
@@ -75,7 +75,7 @@ fn add_disabled_compensation<'a>(view: &'a View<'a>, candidates: &mut Candidates
     }
 }
 
-/// Returns why compensation is off, if something other than the caller's wish turned it off.
+/// Returns why compensation is off, unless the caller turned it off.
 fn reason_for_disabled(view: &View<'_>) -> Option<&'static str> {
     let execution = view.execution;
     let options = execution.options();
@@ -186,8 +186,9 @@ fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
     Some(Remedy::call_tool(callee.tool, &rendered.value))
 }
 
-/// Adds a step that stays done because its plan does not say how to undo it. Such a step is
-/// reported only if the execution undoes others, so that people may expect it to be undone.
+/// Adds a step that stays done because its plan does not define how to undo it. Such a step is
+/// reported only if the execution undoes other steps, because people may then expect it to be
+/// undone.
 fn add_not_undoable<'a>(
     view: &'a View<'a>,
     task: Task,

@@ -48,8 +48,8 @@ fn failure_severity(view: &View<'_>, task: Task) -> Severity {
     if view.is_fatal(task) { Severity::Error } else { Severity::Warning }
 }
 
-/// Adds the failed items of a step whose failures let the execution go on. Of other steps, whose
-/// finding is about the first failed item, adds the items that a person can settle.
+/// Adds the failed items of a step whose failures let the execution continue. For any other step,
+/// the finding is about the first failed item, so adds only the items that a person can settle.
 fn add_items<'a>(view: &'a View<'a>, task: Task, candidates: &mut Candidates<'a>) {
     let is_fatal = view.is_fatal(task);
     let list = view.execution.step(task.step).items.as_deref();
@@ -129,7 +129,7 @@ fn describe_failure(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     };
     let mut message = format!("{} failed{attempts}", view.step_name(shown));
     let cause = match find_unknown_child_call(view, failed_step, error) {
-        // The error of this step does not know if a person settled the call.
+        // The error of this step does not show whether a person settled the call.
         Some(call) => call.message.clone(),
         None => find_cause_line(&error.message),
     };
@@ -294,7 +294,7 @@ fn find_unknown_child_call<'a>(
     view.node_facts?.children.get(&child)
 }
 
-/// Returns what helps with a call of a child execution, until it is settled and after that.
+/// Returns the remedies for a call of a child execution, before and after it is settled.
 fn unknown_call_remedies(call: &Finding, show_remedy: Remedy, retry: Remedy) -> Vec<Remedy> {
     let settle = call.remedies.iter().filter(|remedy| remedy.is_settlement()).cloned();
     let mut remedies: Vec<Remedy> = settle.collect();
@@ -320,7 +320,7 @@ pub(in super::super) fn children_with_unknown_call(
     })
 }
 
-/// Returns a finding about a call with an unknown outcome, preferably of a call that no person
+/// Returns the finding about a call with an unknown outcome. Prefers calls that no person has
 /// settled.
 pub(in super::super) fn find_unknown_call(candidates: Vec<Finding>) -> Option<Finding> {
     let is_unknown = |finding: &Finding| {
@@ -332,7 +332,7 @@ pub(in super::super) fn find_unknown_call(candidates: Vec<Finding>) -> Option<Fi
     (!unknown.is_empty()).then(|| unknown.swap_remove(open.unwrap_or(0)))
 }
 
-/// Returns what helps where the plan or its input is wrong, so that a retry would fail again.
+/// Returns the remedies if the plan or its input is wrong, so that a retry would fail again.
 fn plan_remedies(view: &View<'_>, task: Task, error: &ToolError) -> Vec<Remedy> {
     let execution = view.execution;
     let mut remedies = Vec::new();

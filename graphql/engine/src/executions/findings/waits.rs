@@ -244,7 +244,7 @@ fn can_start(view: &View<'_>) -> bool {
     }
 }
 
-/// Formats the name of a task, and says if the task undoes another one.
+/// Formats the name of a task, and marks a task that undoes another one.
 fn format_task_name(view: &View<'_>, task: Task) -> String {
     if task.part.undo {
         format!("the undo of {}", view.step_name(task))
@@ -407,7 +407,7 @@ fn find_answer(view: &View<'_>, task: Task, reason: &WaitReason) -> Option<&'sta
 }
 
 fn answered_finding(view: &View<'_>, task: Task, answer: &str) -> Finding {
-    let message = format!("{} {answer}, and no worker has read that yet", view.step_name(task));
+    let message = format!("{} {answer}, but no worker has read this yet", view.step_name(task));
     let is_owned = view.ownership() == Ownership::Owned;
     let start = (!is_owned).then(|| Remedy::start_worker(view.execution.id()));
     wait_finding("wait.worker", Severity::Warning, message).with_remedies(start)

@@ -104,7 +104,7 @@ fn a_call_that_the_query_orders_is_not_doubted() {
         assert_eq!(find_problem_lines(query, &json!([delete_step(4)])), "", "{query}");
     }
     let show = json!([{ "name": "get_issue", "parameters": { "number": 4 } }]);
-    assert_eq!(find_problem_lines("Should I delete issue 4?", &show), "", "it only reads");
+    assert_eq!(find_problem_lines("Should I delete issue 4?", &show), "", "the tool only reads");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_replan_may_use_the_tools_and_values_of_the_earlier_plan() {
     assert_eq!(found(json!([close(9)]), false), [""; 0], "an output has the number");
     assert_eq!(found(json!([close(5)]), false), ["plan.invented_value"]);
     assert_eq!(found(json!([delete_step(9)]), false), ["plan.not_asked"]);
-    assert_eq!(found(json!([close(9)]), true), ["plan.not_asked"], "a person decides again");
+    assert_eq!(found(json!([close(9)]), true), ["plan.not_asked"], "a person must decide again");
 }
 
 /// Returns an engine whose model answers with a plan that deletes a page.

@@ -1,4 +1,4 @@
-//! Values of calls, and the words of a query that say them.
+//! Values of calls, and the words of a query that contain them.
 
 use std::collections::BTreeSet;
 
@@ -57,9 +57,9 @@ pub(super) fn add_texts(value: &Value, texts: &mut BTreeSet<String>) {
     }
 }
 
-/// Returns whether a query says a value, with the same text or with all its words in any order. For
-/// a composed text, such as the body of a mail, half of the words are enough, and with a template
-/// none is needed. `query` is in lower case with single spaces.
+/// Returns whether a query contains a value, as the same text or as all its words in any order. For
+/// a composed text, such as the body of a mail, half of the words are enough. A text with a
+/// template needs none of its words. `query` is in lower case with single spaces.
 pub(super) fn says_value(
     query: &str,
     wording: &Wording<'_>,
