@@ -306,11 +306,11 @@ fn resolve_tool(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, 
         Found::Tool(tool) => Some(Ok(tool)),
         Found::Connecting => None,
         Found::Unknown => {
-            let why = format!(
+            let reason = format!(
                 "this node has no tool `{name}`: its toolset was removed, or the condition of its \
                  toolset is false now (`setContext`)"
             );
-            Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why)))
+            Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, reason)))
         }
         Found::Inactive(tool) => Some(Err(inactive_error(name, &tool.definition().set))),
         Found::Failed { set, error } => Some(Err(failed_set_error(&set, &error))),
@@ -323,8 +323,8 @@ fn is_absent_error(error: &ToolError) -> bool {
 }
 
 pub fn inactive_error(name: &ToolName, set: &ToolSetName) -> ToolError {
-    let why = format!("`{name}` is inactive: activate the toolset `{set}`");
-    ToolError::new(ErrorCode::INACTIVE, why)
+    let reason = format!("`{name}` is inactive: activate the toolset `{set}`");
+    ToolError::new(ErrorCode::INACTIVE, reason)
 }
 
 pub fn failed_set_error(set: &ToolSetName, error: &str) -> ToolError {
@@ -332,8 +332,8 @@ pub fn failed_set_error(set: &ToolSetName, error: &str) -> ToolError {
 }
 
 pub fn connect_timeout_error(name: &ToolName, connect_timeout: Duration) -> ToolError {
-    let why = format!("the toolset of `{name}` did not connect within {connect_timeout:?}");
-    ToolError::new(ErrorCode::UNAVAILABLE, why)
+    let reason = format!("the toolset of `{name}` did not connect within {connect_timeout:?}");
+    ToolError::new(ErrorCode::UNAVAILABLE, reason)
 }
 
 /// Marks the outcome of a cancelled call as unknown. The tool may have done some of its work.
@@ -346,18 +346,18 @@ fn not_started_error() -> ToolError {
 }
 
 fn not_stopped_error(grace: Duration) -> ToolError {
-    let why = format!("cancelled, and ended after {grace:?} because it did not stop");
-    ToolError::new(ErrorCode::CANCELLED, why)
+    let reason = format!("cancelled, and ended after {grace:?} because it did not stop");
+    ToolError::new(ErrorCode::CANCELLED, reason)
 }
 
 fn timeout_error(timeout: Duration) -> ToolError {
-    let why = format!("took longer than its timeout of {timeout:?} and was ended");
-    ToolError::new(ErrorCode::TIMEOUT, why)
+    let reason = format!("took longer than its timeout of {timeout:?} and was ended");
+    ToolError::new(ErrorCode::TIMEOUT, reason)
 }
 
 fn silence_error(idle_limit: Duration) -> ToolError {
-    let why = format!("no answer and no progress for {idle_limit:?}, so the call was ended");
-    ToolError::new(ErrorCode::TIMEOUT, why)
+    let reason = format!("no answer and no progress for {idle_limit:?}, so the call was ended");
+    ToolError::new(ErrorCode::TIMEOUT, reason)
 }
 
 fn panic_error(tool: &ToolName) -> ToolError {
@@ -368,15 +368,15 @@ fn panic_error(tool: &ToolName) -> ToolError {
 fn check_output(output: Value, max_bytes: usize) -> Result<Value, ToolError> {
     let bytes = json::json_size(&output);
     if bytes > max_bytes {
-        let why = format!(
+        let reason = format!(
             "returned {bytes} bytes as JSON, the limit is {max_bytes}: return less, or the name of a \
              file"
         );
-        return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
+        return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, reason));
     }
     if json::is_deeper_than(&output, limits::JSON_DEPTH) {
-        let why = format!("returned JSON nested deeper than {} levels", limits::JSON_DEPTH);
-        return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
+        let reason = format!("returned JSON nested deeper than {} levels", limits::JSON_DEPTH);
+        return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, reason));
     }
     Ok(output)
 }

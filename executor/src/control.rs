@@ -313,12 +313,12 @@ impl Control {
         if !is_same
             || key.compensates == Some(false) && has_begun && self.is_compensating(id).await?
         {
-            let why = format!(
+            let reason = format!(
                 "the idempotency key `{}` belongs to `{id}`, which has another plan or other \
                  options: use another key",
                 found.key
             );
-            return Err(ControlError::Conflict(why));
+            return Err(ControlError::Conflict(reason));
         }
         Ok(has_begun.then_some(id))
     }
@@ -429,8 +429,8 @@ impl Control {
     async fn check_unfinished(&self, id: ExecutionId) -> Result<(), ControlError> {
         let head = self.require_head(id).await?;
         if head.state.is_finished() {
-            let why = format!("`{id}` is {}: it can no longer be changed", head.state.as_str());
-            return Err(ControlError::Conflict(why));
+            let reason = format!("`{id}` is {}: it can no longer be changed", head.state.as_str());
+            return Err(ControlError::Conflict(reason));
         }
         Ok(())
     }
@@ -476,8 +476,8 @@ fn validate_start(
 
 fn check_text(what: &str, text: Option<&str>) -> Result<(), ControlError> {
     if text.is_some_and(|text| text.len() > limits::TEXT_BYTES) {
-        let why = format!("`{what}` has more than {} bytes", limits::TEXT_BYTES);
-        return Err(ControlError::Invalid(why));
+        let reason = format!("`{what}` has more than {} bytes", limits::TEXT_BYTES);
+        return Err(ControlError::Invalid(reason));
     }
     Ok(())
 }

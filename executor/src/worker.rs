@@ -353,8 +353,8 @@ async fn fail_unwritable(
     if execution.state().is_finished() {
         return Ok(DriverStop::Finished);
     }
-    let why = format!("the next events cannot be written: {err}");
-    let error = ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why);
+    let reason = format!("the next events cannot be written: {err}");
+    let error = ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, reason);
     Driver::fail_unwritable(Arc::clone(context), execution, error, slot).run().await
 }
 

@@ -63,8 +63,8 @@ impl Candidates {
         if more > 0 {
             report["more"] = json!(more);
         }
-        if let Some(why) = &selection.without_meaning {
-            report["withoutMeaning"] = json!(why.to_string());
+        if let Some(reason) = &selection.without_meaning {
+            report["withoutMeaning"] = json!(reason.to_string());
         }
         Self { catalog: keep_candidates(catalog, tools, &candidates), report }
     }
@@ -87,7 +87,7 @@ fn list_candidates(
     max_tools: usize,
 ) -> Vec<Value> {
     let has_room = tools.len() <= max_tools;
-    let why = |rank: usize, candidate: &Candidate| match (candidate.is_kept, candidate.score) {
+    let reason = |rank: usize, candidate: &Candidate| match (candidate.is_kept, candidate.score) {
         (true, _) if has_room => {
             format!("all tools are kept, because there are at most {max_tools}")
         }
@@ -107,7 +107,7 @@ fn list_candidates(
         if let Some(learned) = candidate.learned {
             entry["learned"] = json!(learned);
         }
-        entry["why"] = json!(why(rank, candidate));
+        entry["why"] = json!(reason(rank, candidate));
         entry
     });
     listed.collect()

@@ -174,7 +174,7 @@ impl ModelError {
 
     pub fn why(&self) -> &str {
         match self {
-            Self::Unavailable { why, .. } | Self::Refused { why, .. } => why,
+            Self::Unavailable { why: reason, .. } | Self::Refused { why: reason, .. } => reason,
         }
     }
 }

@@ -109,8 +109,8 @@ impl ModelPlanner {
         for round in 0..=self.repairs {
             let reply = self.ask_model(rounds, round).await?;
             let draft = match reading::read_answer(&reply.text, catalog, &known) {
-                Ok(ParsedAnswer::Impossible(why)) => {
-                    return Err(impossible_plan_error(query, &why));
+                Ok(ParsedAnswer::Impossible(reason)) => {
+                    return Err(impossible_plan_error(query, &reason));
                 }
                 // Some models talk before they plan, so the first answer in words gets a repair.
                 // The second one declines the request.
@@ -216,12 +216,12 @@ impl Planner for ModelPlanner {
 fn check_query(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
     if query.len() > limits::QUERY_BYTES {
         let max_bytes = limits::QUERY_BYTES;
-        let why = format!("the query has {} bytes; the limit is {max_bytes}", query.len());
-        return Err(no_plan_error(why));
+        let reason = format!("the query has {} bytes; the limit is {max_bytes}", query.len());
+        return Err(no_plan_error(reason));
     }
     if catalog.list_plannable().next().is_none() {
-        let why = "there are no tools to plan with: register a toolset, or switch one on";
-        return Err(no_plan_error(why.to_owned()));
+        let reason = "there are no tools to plan with: register a toolset, or switch one on";
+        return Err(no_plan_error(reason.to_owned()));
     }
     Ok(())
 }
@@ -332,8 +332,8 @@ fn no_plan_error(message: String) -> PlanningError {
     PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() }
 }
 
-fn impossible_plan_error(query: &str, why: &str) -> PlanningError {
-    no_plan_error(format!("no plan for `{}`: {why}", shorten_text(query, MAX_QUOTED_QUERY_BYTES)))
+fn impossible_plan_error(query: &str, reason: &str) -> PlanningError {
+    no_plan_error(format!("no plan for `{}`: {reason}", shorten_text(query, MAX_QUOTED_QUERY_BYTES)))
 }
 
 fn declined_plan_error(query: &str, words: &str) -> PlanningError {

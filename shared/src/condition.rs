@@ -204,8 +204,8 @@ fn first_error(errors: &cel::ParseErrors) -> ConditionError {
         return ConditionError::Syntax { line: 1, column: 1, why: "it is not CEL".to_owned() };
     };
     let place = |position: isize| usize::try_from(position).unwrap_or(0).max(1);
-    let why = clarify_message(error.msg.trim_start_matches("Syntax error: "));
-    ConditionError::Syntax { line: place(error.pos.0), column: place(error.pos.1), why }
+    let reason = clarify_message(error.msg.trim_start_matches("Syntax error: "));
+    ConditionError::Syntax { line: place(error.pos.0), column: place(error.pos.1), why: reason }
 }
 
 fn clarify_message(message: &str) -> String {

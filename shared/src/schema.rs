@@ -175,16 +175,16 @@ impl Schema {
     /// Compiles a schema without the patterns that are too large or not regular expressions.
     /// Returns these patterns, too.
     pub fn without_large_patterns(schema: &Value) -> Result<(Self, Vec<String>), String> {
-        let why = match Self::new(schema) {
+        let reason = match Self::new(schema) {
             Ok(compiled) => return Ok((compiled, Vec::new())),
-            Err(why) => why,
+            Err(error) => error,
         };
         let bytes = cost::measure_schema(schema)?.pattern_bytes();
         let mut rest = schema.clone();
         let removed =
             run_on_own_thread(usize::MAX, None, || patterns::remove_unusable(&mut rest, bytes));
         let removed = removed.map_err(|err| err.to_string())?;
-        if removed.is_empty() { Err(why) } else { Ok((Self::new(&rest)?, removed)) }
+        if removed.is_empty() { Err(reason) } else { Ok((Self::new(&rest)?, removed)) }
     }
 
     /// Returns `true` if `value` fits the schema. A value that cannot be checked does not fit.
@@ -210,7 +210,7 @@ impl Schema {
         match self.check_value(value, budget) {
             Ok(true) => Vec::new(),
             Ok(false) => self.find_violations(value, budget, &keep),
-            Err(why) => vec![SchemaViolation::for_whole_value(ViolationKind::Unchecked, why)],
+            Err(error) => vec![SchemaViolation::for_whole_value(ViolationKind::Unchecked, error)],
         }
     }
 
@@ -248,8 +248,8 @@ impl Schema {
         }
         let limit = Limit { fixed: ERROR_EVALUATIONS, per_part: ERROR_EVALUATIONS_PER_PART };
         self.check_metered(value, budget, limit, find).unwrap_or_else(|_| {
-            let why = "it does not fit the schema (the reasons are too long to list)";
-            let misfit = SchemaViolation::for_whole_value(ViolationKind::Other, why.to_owned());
+            let reason = "it does not fit the schema (the reasons are too long to list)";
+            let misfit = SchemaViolation::for_whole_value(ViolationKind::Other, reason.to_owned());
             Some(misfit).into_iter().filter(keep).collect()
         })
     }

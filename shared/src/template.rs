@@ -353,7 +353,7 @@ impl<'a> Parser<'a> {
     fn parse_reference(&self, whole: &str, inner: &str) -> Result<Reference, TemplateErrorKind> {
         let inner = inner.trim();
         let text: Arc<str> = whole.into();
-        let invalid = |why| TemplateErrorKind::Invalid { text: whole.to_owned(), why };
+        let invalid = |reason| TemplateErrorKind::Invalid { text: whole.to_owned(), why: reason };
         let step = path::split_names(inner)
             .find_map(|(name, rest)| Some((self.names.find_step(name)?, rest)))
             .or_else(|| self.find_tool(inner));

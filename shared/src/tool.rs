@@ -274,13 +274,13 @@ impl ToolError {
 
     /// Makes the error of a call with an unknown outcome. Adds a hint to `why`, unless it ends with
     /// the hint already.
-    pub fn outcome_unknown(why: &str) -> Self {
+    pub fn outcome_unknown(reason: &str) -> Self {
         let hint = "it is unknown whether the call took effect, and it may still do so: check \
                     before you retry";
-        if why.ends_with(hint) {
-            return Self::new(ErrorCode::OUTCOME_UNKNOWN, why);
+        if reason.ends_with(hint) {
+            return Self::new(ErrorCode::OUTCOME_UNKNOWN, reason);
         }
-        Self::new(ErrorCode::OUTCOME_UNKNOWN, format!("{why}; {hint}"))
+        Self::new(ErrorCode::OUTCOME_UNKNOWN, format!("{reason}; {hint}"))
     }
 
     /// Makes the error of a tool that reported a failure.

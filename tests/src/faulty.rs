@@ -111,8 +111,8 @@ impl FaultyStore {
     }
 
     /// Sets the error with which heads without events are refused, or `None` to write them again.
-    pub fn refuse_heads(&self, why: Option<StoreError>) {
-        *self.refuses_heads.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    pub fn refuse_heads(&self, reason: Option<StoreError>) {
+        *self.refuses_heads.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
     /// Counts the operations, so that a test can act just before one, or between two.
@@ -187,8 +187,8 @@ impl Log for FaultyStore {
 
     async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
         let refusal = self.refuses_heads.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(why) = refusal {
-            return Err(why);
+        if let Some(reason) = refusal {
+            return Err(reason);
         }
         self.with_faults(self.inner.put_head(head)).await
     }

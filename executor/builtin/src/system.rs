@@ -161,9 +161,9 @@ fn start_error(err: &io::Error) -> ToolError {
     ToolError::new(code, format!("`bash` could not be started: {err}"))
 }
 
-fn confinement_error(why: &str) -> ToolError {
-    let how = if why.ends_with(OWN_FOLDER_ADVICE) { OWN_FOLDER_EXAMPLE } else { "" };
-    let message = format!("`bash` was not started: {why}{how}");
+fn confinement_error(reason: &str) -> ToolError {
+    let how = if reason.ends_with(OWN_FOLDER_ADVICE) { OWN_FOLDER_EXAMPLE } else { "" };
+    let message = format!("`bash` was not started: {reason}{how}");
     ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry()
 }
 

@@ -59,8 +59,8 @@ pub(super) fn read_output(
         return Err(ToolError::failed(failure_text(&result)));
     }
     let misfit = output_schema.zip(result.structured_content.as_ref());
-    if let Some(why) = misfit.and_then(|(schema, value)| schema.complaint(value)) {
-        let message = format!("the server's output does not fit the tool's `outputSchema`: {why}");
+    if let Some(reason) = misfit.and_then(|(schema, value)| schema.complaint(value)) {
+        let message = format!("the server's output does not fit the tool's `outputSchema`: {reason}");
         return Err(ToolError::failed(message).without_retry());
     }
     let output = match result.structured_content {
@@ -255,14 +255,14 @@ mod tests {
         assert_eq!(read(fits).unwrap().value["n"], 1);
         // A schema promises a structure, so plain text does not fit.
         assert_eq!(read(json!({ "content": [text("x")] })).unwrap().value, "x");
-        for (structured, why) in [
+        for (structured, reason) in [
             (json!({ "n": "str" }), "at `/n`: \"str\" is not of type \"integer\""),
             (json!({}), "\"n\" is a required property"),
         ] {
             let result = json!({ "content": [], "structuredContent": structured });
             let err = read(result).unwrap_err();
             let expected = format!(
-                "tool.failed: the server's output does not fit the tool's `outputSchema`: {why}"
+                "tool.failed: the server's output does not fit the tool's `outputSchema`: {reason}"
             );
             assert_eq!(err.to_string(), expected);
             assert!(err.is_definite && !err.retryable);

@@ -129,8 +129,8 @@ fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMes
         Ok(message) => answered_id(&message)?,
         Err(_) => answered_id_in_text(text)?,
     };
-    let why = format!("the server's answer is not MCP: {err}");
-    Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE_CODE, why, None), Some(id)))
+    let reason = format!("the server's answer is not MCP: {err}");
+    Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE_CODE, reason, None), Some(id)))
 }
 
 fn answered_id(message: &Value) -> Option<RequestId> {
@@ -160,8 +160,8 @@ fn recover_result(mut result: Value) -> ServerResult {
             number += 1;
             let problem = Tool::deserialize(tool).err();
             if let Some(err) = &problem {
-                let why = remove_quoted_parts(&err.to_string());
-                tracing::warn!(number, %why, "skipped an invalid tool in the server's list");
+                let reason = remove_quoted_parts(&err.to_string());
+                tracing::warn!(number, why = %reason, "skipped an invalid tool in the server's list");
             }
             problem.is_none()
         });

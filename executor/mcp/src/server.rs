@@ -150,8 +150,8 @@ impl Server {
                 ServerError::Unexpected(what) => what,
             },
             ClientInitializeError::ExpectedInitResult(Some(ServerResult::CustomResult(result))) => {
-                let why = InitializeResult::deserialize(&result.0).err();
-                unreadable_init(&why.map_or_else(|| WRONG_ANSWER.to_owned(), |err| err.to_string()))
+                let reason = InitializeResult::deserialize(&result.0).err();
+                unreadable_init(&reason.map_or_else(|| WRONG_ANSWER.to_owned(), |err| err.to_string()))
             }
             ClientInitializeError::ExpectedInitResult(_)
             | ClientInitializeError::ExpectedInitResponse(_) => unreadable_init(WRONG_ANSWER),
@@ -218,8 +218,8 @@ impl Server {
 /// Describes an answer that belongs to another request.
 const WRONG_ANSWER: &str = "it is the answer to another request";
 
-fn unreadable_init(why: &str) -> String {
-    format!("its answer to `initialize` could not be read: {why}")
+fn unreadable_init(reason: &str) -> String {
+    format!("its answer to `initialize` could not be read: {reason}")
 }
 
 fn classify_error(err: &ErrorData) -> ServerError {

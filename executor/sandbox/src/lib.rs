@@ -295,10 +295,10 @@ impl Launcher {
     ) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
             if let Some(user) = &confinement.user {
-                let why = format!(
+                let reason = format!(
                     "this program cannot run commands as the user `{user}`: leave out `user`"
                 );
-                return Err(io::Error::other(why));
+                return Err(io::Error::other(reason));
             }
             let mut command = Command::new(program);
             clean_environment(&mut command, &CONFINED_VARIABLES, &confinement.pass);

@@ -95,7 +95,7 @@ async fn a_missing_planned_tool_is_not_replaced_by_a_tool_of_another_set() {
         ..ToolSet::ready("m".parse().unwrap(), "mcp", "", Vec::<Arc<dyn Tool>>::new())
     };
     let failed = SetStatus::Failed { error: "it is down".to_owned() };
-    for (sets, why) in [
+    for (sets, reason) in [
         (vec![impostor()], "no tool `m.b`"),
         (vec![impostor(), beside(SetStatus::Ready)], "no tool `m.b`"),
         (vec![impostor(), beside(failed)], "it is down"),
@@ -104,7 +104,7 @@ async fn a_missing_planned_tool_is_not_replaced_by_a_tool_of_another_set() {
         let name = "m.b".parse().unwrap();
         let found = find_or_wait(&Toolbox::new(sets), &name, Duration::from_secs(30)).await;
         let error = found.map(|tool| tool.definition().qualified_name()).unwrap_err();
-        assert!(error.message.contains(why), "{error}");
+        assert!(error.message.contains(reason), "{error}");
     }
 }
 

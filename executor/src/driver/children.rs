@@ -139,8 +139,8 @@ impl Child {
     ) -> Result<Option<Result<CallOutput, ToolError>>, DriveError> {
         let Some(head) = context.store.head(self.id).await? else {
             let Some(plan) = context.store.plan(self.plan).await? else {
-                let why = format!("its plan `{}` is no longer in the store", self.plan);
-                return Ok(Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why).without_retry())));
+                let reason = format!("its plan `{}` is no longer in the store", self.plan);
+                return Ok(Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, reason).without_retry())));
             };
             let mut created = Created::new(self.plan, self.request, self.options.clone());
             created.parent = Some(self.parent.clone());
@@ -376,17 +376,17 @@ fn child_result(child: &Execution, max_bytes: usize) -> Result<CallOutput, ToolE
             let output = child.outputs();
             let bytes = json::json_size(&output);
             if bytes > max_bytes {
-                let why = format!(
+                let reason = format!(
                     "its steps returned {bytes} bytes as JSON, the limit is {max_bytes}: let them \
                      return less"
                 );
-                return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
+                return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, reason));
             }
             Ok(output.into())
         }
         ExecutionState::Cancelled => {
-            let why = format!("`{}` was cancelled", child.id());
-            Err(ToolError::new(ErrorCode::CANCELLED, why))
+            let reason = format!("`{}` was cancelled", child.id());
+            Err(ToolError::new(ErrorCode::CANCELLED, reason))
         }
         _ => Err(required_failure(child)),
     }
@@ -423,8 +423,8 @@ fn required_failure(child: &Execution) -> ToolError {
             ToolError { is_definite: true, message: message.as_str().into(), ..error.clone() }
         }
         None if child.missed_deadline() => {
-            let why = format!("the deadline of `{}` passed", child.id());
-            ToolError::new(ErrorCode::DEADLINE, why)
+            let reason = format!("the deadline of `{}` passed", child.id());
+            ToolError::new(ErrorCode::DEADLINE, reason)
         }
         None => first_failure(child),
     }

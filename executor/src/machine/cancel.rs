@@ -85,8 +85,8 @@ impl Decision<'_> {
             (Phase::Expired, StepState::Waiting(WaitReason::Decision { error }))
                 if error.code == ErrorCode::OUTCOME_UNKNOWN =>
             {
-                let why = format!("{}; {}", deadline_error().message, error.message);
-                Some(ToolError::outcome_unknown(&why))
+                let reason = format!("{}; {}", deadline_error().message, error.message);
+                Some(ToolError::outcome_unknown(&reason))
             }
             (Phase::Cancelling, _) | (_, StepState::Pending) => None,
             (Phase::Expired, _) => Some(deadline_error()),

@@ -105,10 +105,10 @@ impl Decision<'_> {
             WaitReason::Signal { .. } => return,
             WaitReason::Decision { error } => error.clone(),
             WaitReason::Approval => {
-                let why = comment.map_or("a person rejected it".to_owned(), |comment| {
+                let reason = comment.map_or("a person rejected it".to_owned(), |comment| {
                     format!("a person rejected it: {comment}")
                 });
-                ToolError::new(ErrorCode::REJECTED, why)
+                ToolError::new(ErrorCode::REJECTED, reason)
             }
         };
         let (step, part) = (self.step_id(task), task.part);

@@ -84,6 +84,6 @@ impl LookUpValues for NoOutputs {
 
 pub fn unresolved_error(texts: &[Arc<str>], location: &str) -> ToolError {
     let texts: Vec<String> = texts.iter().map(|text| format!("`{text}`")).collect();
-    let why = format!("{} has no value {location}", texts.join(", "));
-    ToolError::new(ErrorCode::UNRESOLVED, why)
+    let reason = format!("{} has no value {location}", texts.join(", "));
+    ToolError::new(ErrorCode::UNRESOLVED, reason)
 }

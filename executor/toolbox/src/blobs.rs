@@ -92,13 +92,13 @@ impl Blobs {
         match blob::load_blob(&*self.store, id).await {
             Ok(Some((_, base64))) => Ok(base64),
             Ok(None) => {
-                let why =
+                let reason =
                     format!("the blob `{id}` no longer exists: it was deleted with its execution");
-                Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why))
+                Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, reason))
             }
             Err(err) => {
-                let why = format!("the blob `{id}` cannot be read: {err}");
-                Err(ToolError::new(ErrorCode::UNAVAILABLE, why))
+                let reason = format!("the blob `{id}` cannot be read: {err}");
+                Err(ToolError::new(ErrorCode::UNAVAILABLE, reason))
             }
         }
     }
@@ -128,14 +128,14 @@ pub async fn store_binaries(
 /// The error if a binary cannot be stored. The call has taken effect, so the error is not
 /// retryable.
 fn not_stored_error(err: &StoreError) -> ToolError {
-    let why = format!("the binary that the tool returned could not be stored: {err}");
-    ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why).without_retry()
+    let reason = format!("the binary that the tool returned could not be stored: {err}");
+    ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, reason).without_retry()
 }
 
 fn too_many_bytes_error() -> ToolError {
     let most = limits::RESTORED_BYTES;
-    let why = format!("the blobs that the parameters refer to have more than {most} bytes");
-    ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
+    let reason = format!("the blobs that the parameters refer to have more than {most} bytes");
+    ToolError::new(ErrorCode::INVALID_PARAMETERS, reason)
 }
 
 /// Finds the references in a value, each with its JSON pointer.

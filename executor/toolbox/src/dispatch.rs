@@ -205,20 +205,20 @@ impl Dispatch {
     /// Checks that the step may call the tool.
     pub fn check(&self, toolbox: &Toolbox, tool: &ToolDefinition) -> Result<(), ToolError> {
         if !self.reach.includes(tool) {
-            let why = format!("`{}` may not be called here", self.tool);
-            return Err(ToolError::failed(why).without_retry());
+            let reason = format!("`{}` may not be called here", self.tool);
+            return Err(ToolError::failed(reason).without_retry());
         }
-        if let Some(why) = self.reach.complaint(toolbox, tool, &self.args) {
-            return Err(ToolError::failed(why).without_retry());
+        if let Some(reason) = self.reach.complaint(toolbox, tool, &self.args) {
+            return Err(ToolError::failed(reason).without_retry());
         }
         if tool.effect > self.effect {
             // The tool's effect has changed since the model asked for the call.
-            let why = format!(
+            let reason = format!(
                 "the effect of `{}` has changed, and this step does not allow the new one: call \
                  it again",
                 self.tool
             );
-            return Err(ToolError::failed(why));
+            return Err(ToolError::failed(reason));
         }
         Ok(())
     }
@@ -304,8 +304,8 @@ impl Tool for CatalogEntry {
     }
 
     async fn call(&self, _: Arc<Value>, _: ToolContext) -> Result<Value, ToolError> {
-        let why = format!("`{}` is for plans of agents only: use `runAgent`", self.0.name);
-        Err(ToolError::failed(why).without_retry())
+        let reason = format!("`{}` is for plans of agents only: use `runAgent`", self.0.name);
+        Err(ToolError::failed(reason).without_retry())
     }
 }
 

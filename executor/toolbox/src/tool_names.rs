@@ -67,12 +67,12 @@ pub(super) fn remove_invalid_names(set: &mut ToolSet) {
         refused.extend(complaint);
         is_kept
     });
-    for why in refused {
-        tracing::warn!(target: LOG_TARGET, set = %set.name, %why, "a tool is left out");
+    for reason in refused {
+        tracing::warn!(target: LOG_TARGET, set = %set.name, why = %reason, "a tool is left out");
         if set.tools.is_empty() && set.status == SetStatus::Ready {
-            set.status = SetStatus::Failed { error: why.clone() };
+            set.status = SetStatus::Failed { error: reason.clone() };
         }
-        set.left_out.push(why);
+        set.left_out.push(reason);
     }
 }
 

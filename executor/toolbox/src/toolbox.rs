@@ -185,8 +185,8 @@ impl ReadyTool {
         match Schema::without_large_patterns(&self.definition().input_schema) {
             Ok((schema, removed)) => {
                 for pattern in self.unlogged_patterns(removed) {
-                    let why = costly::describe_pattern(&name, &pattern);
-                    tracing::warn!(%why, "a part of a schema is not enforced");
+                    let reason = costly::describe_pattern(&name, &pattern);
+                    tracing::warn!(why = %reason, "a part of a schema is not enforced");
                 }
                 Some(schema)
             }
@@ -298,11 +298,11 @@ impl Toolbox {
     ) {
         let SourceTools { mut status, mut tools, mut left_out } = found;
         left_out.extend(remove_costly_tools(name, &mut tools));
-        if let Some(why) = left_out.first()
+        if let Some(reason) = left_out.first()
             && tools.is_empty()
             && status == SetStatus::Ready
         {
-            status = SetStatus::Failed { error: why.clone() };
+            status = SetStatus::Failed { error: reason.clone() };
         }
         self.change_sets(|sets| {
             if let Some(set) = sets.iter_mut().find(|set| set.name == *name && !stop.is_cancelled())

@@ -230,7 +230,7 @@ impl CommandTool {
         let cwd = run.cwd.as_deref().or(run.base.as_deref());
         let (name, env) = (run.command.program(), &BTreeMap::new());
         let program = Program { name, cwd, own_file: None, pass: &[], env };
-        program.check().map_err(|why| format!("`{}`: {why}", self.name))
+        program.check().map_err(|error| format!("`{}`: {error}", self.name))
     }
 
     /// Builds the tool. Its output has at most `max_bytes` bytes. `launcher` starts confined commands.
@@ -282,7 +282,7 @@ impl CommandTool {
             ));
         }
         check_cost(&self.parameters)
-            .map_err(|why| format!("the `parameters` of `{tool}` are refused: {why}"))?;
+            .map_err(|error| format!("the `parameters` of `{tool}` are refused: {error}"))?;
         Schema::new(&self.parameters)
             .map_err(|err| format!("the `parameters` of `{tool}` are not a JSON Schema: {err}"))?;
         if !may_be_object(&self.parameters) {
@@ -459,8 +459,8 @@ impl RunningProcess {
             return Ok(parse_output(&self.output));
         }
         let text = self.stderr.redacted_text(redaction);
-        if let Some(why) = refusal_reason(status.code(), &text) {
-            let message = format!("`{program}` was not started: {why}");
+        if let Some(reason) = refusal_reason(status.code(), &text) {
+            let message = format!("`{program}` was not started: {reason}");
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
         let detail = match text {

@@ -251,12 +251,12 @@ impl Registry {
         self.check_secrets(set.variables())?;
         if let Some(condition) = &set.condition {
             condition::check_syntax(condition)
-                .map_err(|why| RegistryError::Invalid(format!("`condition`: {why}")))?;
+                .map_err(|error| RegistryError::Invalid(format!("`condition`: {error}")))?;
         }
         if let Source::Tools(tools) = set.clone().rooted(&self.0.parts.base).source
-            && let Some(why) = self.sources().find_mistake(&set.name, tools)
+            && let Some(reason) = self.sources().find_mistake(&set.name, tools)
         {
-            return Err(RegistryError::Invalid(why));
+            return Err(RegistryError::Invalid(reason));
         }
         let name = set.name.to_string();
         let exists = || RegistryError::Exists { what: "a toolset", name: name.clone() };
@@ -333,8 +333,8 @@ impl Registry {
     /// Applies a JSON Merge Patch (RFC 7396) to the data of a context.
     pub async fn set_context(&self, name: &str, data: &Value) -> Result<(), RegistryError> {
         if !data.is_object() {
-            let why = "the data of a context is an object, such as `{\"adminMode\": true}`";
-            return Err(RegistryError::Invalid(why.to_owned()));
+            let reason = "the data of a context is an object, such as `{\"adminMode\": true}`";
+            return Err(RegistryError::Invalid(reason.to_owned()));
         }
         for _ in 0..MAX_CONTEXT_ATTEMPTS {
             let mut applied = self.lock_latest().await?;
@@ -361,8 +361,8 @@ impl Registry {
                 return Ok(());
             }
         }
-        let why = format!("other callers keep changing the context `{name}`: try again");
-        Err(RegistryError::Busy(why))
+        let reason = format!("other callers keep changing the context `{name}`: try again");
+        Err(RegistryError::Busy(reason))
     }
 
     #[cfg(test)]
@@ -405,10 +405,10 @@ impl Registry {
             documents_before: &applied.read,
         };
         let MergedSets { wanted, hidden, complaints, read } = merge.merge(&known);
-        for (name, why) in
+        for (name, reason) in
             complaints.iter().filter(|complaint| !applied.complaints.contains(complaint))
         {
-            tracing::warn!(target: LOG_TARGET, %name, %why, "a toolset is not as it was asked for");
+            tracing::warn!(target: LOG_TARGET, %name, why = %reason, "a toolset is not as it was asked for");
         }
         for gone in applied.wanted.iter().filter(|set| !contains_set(&wanted, &set.config.name)) {
             sources.remove(&gone.config.name);

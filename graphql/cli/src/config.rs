@@ -186,9 +186,9 @@ impl Config {
         };
         if let Some(set) = file.tools_files_set {
             if toolsets.value.iter().any(|known| known.name == set.name) {
-                let why =
+                let reason =
                     "`tools_files` are the toolset `tools`, which `toolsets` has, too: rename it";
-                return Err(ConfigError(why.to_owned()));
+                return Err(ConfigError(reason.to_owned()));
             }
             toolsets.value.push(set);
         }

@@ -262,9 +262,9 @@ pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failu
     if config.store.origin == Origin::Default {
         tokio::fs::create_dir_all(&config.data).await.map_err(|err| {
             let place = config.data.display();
-            let why =
+            let reason =
                 format!("`{place}` cannot be created: {err}; name another place with `--store`");
-            Failure::new("STORE_UNAVAILABLE", why)
+            Failure::new("STORE_UNAVAILABLE", reason)
         })?;
     }
     Ok(engine::store::open_store(&config.store.value).await?)

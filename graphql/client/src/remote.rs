@@ -140,15 +140,15 @@ impl Remote {
     }
 
     fn unreachable_failure(&self, err: &reqwest::Error) -> Failure {
-        let mut why = err.to_string();
+        let mut reason = err.to_string();
         let mut source = std::error::Error::source(err);
         while let Some(err) = source {
-            why = err.to_string();
+            reason = err.to_string();
             source = err.source();
         }
         let url = &self.url;
         Failure::unreachable(format!(
-            "the server at `{url}` cannot be reached: {why}; is `faber serve` running there?"
+            "the server at `{url}` cannot be reached: {reason}; is `faber serve` running there?"
         ))
     }
 
@@ -185,8 +185,8 @@ impl EventStream {
                 Some(chunk) => self.buffer.extend_from_slice(&chunk),
                 None => {
                     let url = &self.server.url;
-                    let why = format!("the server at `{url}` closed the stream early");
-                    return Err(Failure::unreachable(why));
+                    let reason = format!("the server at `{url}` closed the stream early");
+                    return Err(Failure::unreachable(reason));
                 }
             }
         }
@@ -245,9 +245,9 @@ fn is_stream(response: &Response) -> bool {
 }
 
 fn parse_endpoint(address: &str) -> Result<Url, Failure> {
-    let refuse = |why: &str| {
+    let refuse = |reason: &str| {
         Failure::usage(format!(
-            "`{address}` is not the address of a server: {why}; write an address such as \
+            "`{address}` is not the address of a server: {reason}; write an address such as \
              `http://127.0.0.1:8080`"
         ))
     };

@@ -97,9 +97,9 @@ impl From<ControlError> for EngineError {
     fn from(err: ControlError) -> Self {
         match err {
             ControlError::NotFound(id) => Self::not_found("execution", id),
-            ControlError::Conflict(why) => Self::Conflict(why),
-            ControlError::Invalid(why) => Self::InvalidArgument(why),
-            ControlError::LimitExceeded(why) => Self::LimitExceeded(why),
+            ControlError::Conflict(reason) => Self::Conflict(reason),
+            ControlError::Invalid(reason) => Self::InvalidArgument(reason),
+            ControlError::LimitExceeded(reason) => Self::LimitExceeded(reason),
             ControlError::Store(err) => Self::Store(err),
         }
     }

@@ -135,15 +135,15 @@ impl Executions {
         let saved = self.plans.library.find_saved_plan_or_suggest(name).await?;
         if let Some(input) = input.filter(|input| !input.is_null()) {
             if !order.options.input.is_null() && *order.options.input != input {
-                let why = "`input` and `options.input` differ: leave one of them out";
-                return Err(EngineError::InvalidArgument(why.to_owned()));
+                let reason = "`input` and `options.input` differ: leave one of them out";
+                return Err(EngineError::InvalidArgument(reason.to_owned()));
             }
             order.options.input = Arc::new(input);
         }
         if let Some(schema) = &saved.inputs {
             let input = Arc::unwrap_or_clone(order.options.input);
-            let fitted = fit_input(schema, input).map_err(|why| {
-                EngineError::InvalidArgument(format!("the input of `{name}` does not fit: {why}"))
+            let fitted = fit_input(schema, input).map_err(|error| {
+                EngineError::InvalidArgument(format!("the input of `{name}` does not fit: {error}"))
             })?;
             order.options.input = Arc::new(fitted);
         }

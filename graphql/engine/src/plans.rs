@@ -485,8 +485,8 @@ fn check_max_tools(requested: i32) -> Result<usize, EngineError> {
 
 pub(super) fn check_query(query: &str) -> Result<(), EngineError> {
     if query.trim().is_empty() {
-        let why = "`query` is empty: describe the task in words".to_owned();
-        return Err(EngineError::InvalidArgument(why));
+        let reason = "`query` is empty: describe the task in words".to_owned();
+        return Err(EngineError::InvalidArgument(reason));
     }
     check_length(query)
 }
@@ -494,8 +494,8 @@ pub(super) fn check_query(query: &str) -> Result<(), EngineError> {
 fn check_length(query: &str) -> Result<(), EngineError> {
     if query.len() > limits::QUERY_BYTES {
         let (has, most) = (query.len(), limits::QUERY_BYTES);
-        let why = format!("`query` has {has} bytes; the limit is {most}");
-        return Err(EngineError::LimitExceeded(why));
+        let reason = format!("`query` has {has} bytes; the limit is {most}");
+        return Err(EngineError::LimitExceeded(reason));
     }
     Ok(())
 }

@@ -209,8 +209,8 @@ fn filter_by_grant<'a>(grant: &'a Grant, listing: &'a Listing) -> impl Fn(usize)
 
 fn check_query(query: &str) -> Result<(), EngineError> {
     if query.trim().is_empty() {
-        let why = "`query` is empty: describe the task in words".to_owned();
-        return Err(EngineError::InvalidArgument(why));
+        let reason = "`query` is empty: describe the task in words".to_owned();
+        return Err(EngineError::InvalidArgument(reason));
     }
     if query.len() > limits::QUERY_BYTES {
         let (has, most) = (query.len(), limits::QUERY_BYTES);

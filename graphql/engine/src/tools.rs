@@ -232,7 +232,7 @@ impl From<RegistryError> for EngineError {
             | RegistryError::NotAdded { .. }
             | RegistryError::Hidden(_)
             | RegistryError::Busy(_) => Self::Conflict(message),
-            RegistryError::Invalid(why) => Self::InvalidArgument(explain_unknown_field(&why)),
+            RegistryError::Invalid(reason) => Self::InvalidArgument(explain_unknown_field(&reason)),
             RegistryError::Secret(_) => Self::Forbidden(message),
             RegistryError::Full { .. } => Self::LimitExceeded(message),
             RegistryError::Store(err) => Self::Store(err),

@@ -31,8 +31,8 @@ pub(crate) async fn handle_request(
         return next.run(Request::from_parts(parts, body)).await;
     }
     let Ok(body) = to_bytes(body, most).await else {
-        let why = format!("the message has more than {most} bytes or is incomplete");
-        return json_response(StatusCode::PAYLOAD_TOO_LARGE, invalid_request_error(&why));
+        let reason = format!("the message has more than {most} bytes or is incomplete");
+        return json_response(StatusCode::PAYLOAD_TOO_LARGE, invalid_request_error(&reason));
     };
     let request = Request::from_parts(parts, Body::from(body.clone()));
     let response = next.run(request).await;

@@ -61,12 +61,12 @@ fn to_graphql_value(value: &impl Serialize) -> Value {
     async_graphql::to_value(value).unwrap_or_default()
 }
 
-pub(super) fn invalid_argument(why: impl Into<String>) -> ApiError {
-    ApiError(EngineError::InvalidArgument(why.into()))
+pub(super) fn invalid_argument(reason: impl Into<String>) -> ApiError {
+    ApiError(EngineError::InvalidArgument(reason.into()))
 }
 
-pub(super) fn limit_exceeded(why: impl Into<String>) -> ApiError {
-    ApiError(EngineError::LimitExceeded(why.into()))
+pub(super) fn limit_exceeded(reason: impl Into<String>) -> ApiError {
+    ApiError(EngineError::LimitExceeded(reason.into()))
 }
 
 pub(super) fn not_found(what: &str, id: &str) -> ApiError {

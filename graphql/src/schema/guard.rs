@@ -140,8 +140,8 @@ impl Extension for OperationGuard {
 impl OperationGuard {
     /// Rejects an operation that costs too much, before validation spends time on it.
     fn check_cost(&self, request: &mut Request) -> ServerResult<()> {
-        let limit = |why: String| {
-            let mut error = ServerError::new(why, None);
+        let limit = |reason: String| {
+            let mut error = ServerError::new(reason, None);
             error.extensions.get_or_insert_default().set("code", "LIMIT_EXCEEDED");
             error
         };

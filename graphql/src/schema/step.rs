@@ -477,7 +477,7 @@ impl StepStatus {
 fn parse_after_index(after: Option<i64>) -> Result<u32> {
     let Some(after) = after else { return Ok(0) };
     let begin = u32::try_from(after).ok().and_then(|index| index.checked_add(1));
-    let why =
+    let reason =
         || invalid_argument(format!("`afterIndex` is {after}; it must be the index of an item"));
-    Ok(begin.ok_or_else(why)?)
+    Ok(begin.ok_or_else(reason)?)
 }

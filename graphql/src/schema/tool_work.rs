@@ -82,8 +82,8 @@ impl ToolQuery {
         let first = first.unwrap_or(100);
         let maximum = usize::try_from(first).ok().filter(|first| (1..=1_000).contains(first));
         let maximum = maximum.ok_or_else(|| {
-            let why = format!("`first` is {first}; write a number from 1 to 1000");
-            ApiError::from(EngineError::InvalidArgument(why))
+            let reason = format!("`first` is {first}; write a number from 1 to 1000");
+            ApiError::from(EngineError::InvalidArgument(reason))
         })?;
         let calls = ctx.data::<Engine>()?.tools.list_calls(tool_name.as_deref(), maximum).await;
         Ok(calls.map_err(ApiError::from)?.into_iter().map(ToolResult).collect())

@@ -204,8 +204,8 @@ async fn remove_node(ctx: &Context<'_>, name: &str, kind: NodeKind) -> Result<bo
     Ok(removed.map_err(ApiError::from)?)
 }
 
-fn invalid_toolkit(why: impl Into<String>) -> ApiError {
-    ApiError::from(EngineError::InvalidArgument(why.into()))
+fn invalid_toolkit(reason: impl Into<String>) -> ApiError {
+    ApiError::from(EngineError::InvalidArgument(reason.into()))
 }
 
 fn parse_name(name: &str) -> ApiResult<NodeName> {
@@ -353,10 +353,10 @@ impl Toolkit {
         ] {
             if has > maximum {
                 let help = "draw a part of it: `toolkitSubgraph`, `recommendSubgraph`";
-                let why = format!(
+                let reason = format!(
                     "a picture shows at most {maximum} {what}, and there are {has}; {help}"
                 );
-                return Err(ApiError::from(EngineError::LimitExceeded(why)));
+                return Err(ApiError::from(EngineError::LimitExceeded(reason)));
             }
         }
         Ok(())

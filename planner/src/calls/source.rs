@@ -184,12 +184,12 @@ impl<'a> CallReader<'a> {
         (self.find_tool)(name).or_else(plain)
     }
 
-    pub(super) fn add_missed(&self, name: &str, why: MissReason) {
+    pub(super) fn add_missed(&self, name: &str, reason: MissReason) {
         let mut missed = self.missed.borrow_mut();
         let name = name.trim();
         let is_name = !name.is_empty() && name.len() <= MAX_NAME_BYTES;
         if is_name && missed.len() < MAX_MISSED_CALLS {
-            missed.push(MissedCall { tool: name.to_owned(), why });
+            missed.push(MissedCall { tool: name.to_owned(), why: reason });
         }
     }
 

@@ -52,9 +52,9 @@ pub(super) fn check_expression(
     };
     if !report.add_pattern_cost(0) {
         return report.error(at, || {
-            let why = "the patterns of earlier expressions and conditions have reached the limit \
+            let reason = "the patterns of earlier expressions and conditions have reached the limit \
                        of a plan";
-            Diagnostic::error("plan.too_large", place(), why)
+            Diagnostic::error("plan.too_large", place(), reason)
                 .with_help("use fewer patterns, or repeat less in them")
         });
     }

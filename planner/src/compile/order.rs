@@ -78,8 +78,8 @@ pub(super) fn check_order(
     let found: Vec<_> = given.iter().map(|name| naming.names.find(name)).collect();
     let mut complaints = Vec::new();
     for (name, _) in given.iter().zip(&found).filter(|(_, step)| step.is_none()) {
-        let (why, help) = naming.describe_unknown_name(name, name);
-        complaints.push(format!("it names `{}`, but {why} ({help})", shorten_name(name)));
+        let (reason, help) = naming.describe_unknown_name(name, name);
+        complaints.push(format!("it names `{}`, but {reason} ({help})", shorten_name(name)));
         if complaints.len() > MAX_DIFFERENCES {
             break;
         }

@@ -215,10 +215,10 @@ impl<'a> TemplateReader<'a, '_> {
     fn add_condition(&mut self, written: &str) {
         let place = || place::field_path(self.at, "when");
         if !self.report.add_pattern_cost(0) {
-            let why = "the patterns of earlier conditions have reached the limit of a plan";
+            let reason = "the patterns of earlier conditions have reached the limit of a plan";
             self.report.error(self.at, || {
                 let help = "use fewer patterns, or repeat less in them";
-                Diagnostic::error("plan.too_large", place(), why).with_help(help)
+                Diagnostic::error("plan.too_large", place(), reason).with_help(help)
             });
             return;
         }
@@ -258,7 +258,7 @@ fn wrong_condition_error(
     naming: &Naming<'_>,
 ) -> Diagnostic {
     const INVALID_CONDITION: &str = "plan.invalid_condition";
-    let (why, help) = match err {
+    let (reason, help) = match err {
         ConditionError::Unknown { name } if matches!(name.as_str(), "item" | "index") => (
             format!(
                 "`{name}` has no value here: a condition is evaluated once, for the whole step"
@@ -275,7 +275,7 @@ fn wrong_condition_error(
             "write CEL over earlier steps, such as `steps[\"createAuthor\"].age > 17`".to_owned(),
         ),
     };
-    Diagnostic::error(INVALID_CONDITION, place, why).with_help(help)
+    Diagnostic::error(INVALID_CONDITION, place, reason).with_help(help)
 }
 
 fn add_named_steps(
@@ -319,22 +319,22 @@ fn template_diagnostic(
 ) -> Diagnostic {
     let place = format!("tools[{}].{}{}", site.at, site.field, error.at);
     match &error.kind {
-        TemplateErrorKind::Invalid { text, why } => {
+        TemplateErrorKind::Invalid { text, why: reason } => {
             let message = format!(
                 "`{}` is not a template: {}",
                 shorten_name(text),
-                shorten_name(&why.to_string())
+                shorten_name(&reason.to_string())
             );
             let help = "write `{{step.path}}`, or `{{{{` for two literal braces";
             Diagnostic::error("plan.invalid_template", place, message).with_help(help)
         }
         TemplateErrorKind::Unknown { text, name } => {
             let inner = text.trim_start_matches("{{").trim_end_matches("}}").trim();
-            let (why, help) = match name.as_str() {
+            let (reason, help) = match name.as_str() {
                 "vars" => ("no variable is named".to_owned(), "write `{{vars.name}}`".to_owned()),
                 _ => naming.describe_unknown_name(inner, name),
             };
-            let message = format!("`{}`: {why}", shorten_name(text));
+            let message = format!("`{}`: {reason}", shorten_name(text));
             Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(help)
         }
     }

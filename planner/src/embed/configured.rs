@@ -50,9 +50,9 @@ impl Source {
             Self::Builtin => Arc::new(Local::open_builtin_model().await?),
             Self::Server(config) => Arc::new(Server::new(config)?),
             Self::Own(embedder) => Arc::clone(embedder),
-            Self::Invalid(why) => {
-                let (model, why) = ("embedding".to_owned(), why.clone());
-                return Err(EmbedError::Model { model, why });
+            Self::Invalid(reason) => {
+                let (model, reason) = ("embedding".to_owned(), reason.clone());
+                return Err(EmbedError::Model { model, why: reason });
             }
         })
     }
@@ -104,9 +104,9 @@ impl ConfiguredEmbedder {
     }
 
     /// Probes the embedder before its next use, unless it only rejected a text.
-    pub fn report_failure(&self, why: &EmbedError) {
+    pub fn report_failure(&self, error: &EmbedError) {
         if let Some(opened) = self.opened.get()
-            && !matches!(why, EmbedError::Text { .. })
+            && !matches!(error, EmbedError::Text { .. })
         {
             opened.is_working.store(false, Ordering::Relaxed);
         }

@@ -97,12 +97,12 @@ impl CachingEmbedder {
             return Ok(());
         };
         let model = self.inner.model().to_owned();
-        let why = format!(
+        let reason = format!(
             "some of its vectors have {len} numbers and some {}, so the model has changed under its name: \
              give it another name",
             other.len()
         );
-        Err(EmbedError::Model { model, why })
+        Err(EmbedError::Model { model, why: reason })
     }
 }
 

@@ -78,8 +78,8 @@ impl Local {
     }
 }
 
-fn unusable_model(model: &str, why: &InvalidModel) -> EmbedError {
-    EmbedError::Model { model: model.to_owned(), why: why.0.clone() }
+fn unusable_model(model: &str, reason: &InvalidModel) -> EmbedError {
+    EmbedError::Model { model: model.to_owned(), why: reason.0.clone() }
 }
 
 fn aborted_error(model: &str, err: &JoinError) -> EmbedError {
@@ -141,7 +141,7 @@ impl Local {
         done: Result<Result<Encoded, InvalidModel>, JoinError>,
     ) -> Result<Encoded, EmbedError> {
         let encoded = done.map_err(|err| aborted_error(&self.model, &err))?;
-        encoded.map_err(|why| unusable_model(&self.model, &why))
+        encoded.map_err(|error| unusable_model(&self.model, &error))
     }
 }
 

@@ -62,8 +62,8 @@ impl ModelShape {
         }
         let (size, heads) = (shape.hidden_size, shape.num_attention_heads);
         if heads == 0 || size == 0 || !size.is_multiple_of(heads) {
-            let why = format!("{size} numbers cannot be shared among {heads} heads");
-            return Err(InvalidModel(format!("its `config.json` is inconsistent: {why}")));
+            let reason = format!("{size} numbers cannot be shared among {heads} heads");
+            return Err(InvalidModel(format!("its `config.json` is inconsistent: {reason}")));
         }
         Ok(shape)
     }
@@ -137,8 +137,8 @@ struct PoolingModule {
 impl PoolingModule {
     fn pooling_modes(&self) -> Result<Vec<PoolingMethod>, InvalidModel> {
         if self.pooling_mode_weightedmean_tokens || self.pooling_mode_lasttoken {
-            let why = "its pooling is by weights or by the last token, which is not supported";
-            return Err(InvalidModel(why.to_owned()));
+            let reason = "its pooling is by weights or by the last token, which is not supported";
+            return Err(InvalidModel(reason.to_owned()));
         }
         if let Some(mode) = &self.pooling_mode {
             return match &**mode {

@@ -194,9 +194,9 @@ async fn the_built_in_encoder_returns_its_reference_vectors() {
 async fn a_directory_without_a_model_is_rejected() {
     let folder = TempDir::new().unwrap();
     let open = async || match Local::open(folder.path()).await {
-        Err(EmbedError::Model { model, why }) => {
+        Err(EmbedError::Model { model, why: reason }) => {
             assert_eq!(model, folder.path().display().to_string());
-            why
+            reason
         }
         other => panic!("{other:?}"),
     };
@@ -204,10 +204,10 @@ async fn a_directory_without_a_model_is_rejected() {
     let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     for other in ["gpt2", "mpnet", "distilbert", "roberta"] {
         put("config.json", &json!({ "model_type": other }).to_string());
-        let why = open().await;
+        let reason = open().await;
         assert!(
-            why.contains(&format!("its architecture is `{other}`; only BERT models run here")),
-            "{why}"
+            reason.contains(&format!("its architecture is `{other}`; only BERT models run here")),
+            "{reason}"
         );
     }
     put("config.json", &make_config().to_string());

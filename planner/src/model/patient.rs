@@ -81,7 +81,7 @@ impl Model for RetryingModel {
                 }
                 Err(err) => err,
             };
-            let ModelError::Unavailable { model, why, wait } = &err else { return Err(err) };
+            let ModelError::Unavailable { model, why: reason, wait } = &err else { return Err(err) };
             // Without this, clients that failed at the same time would retry at the same time.
             let part = self.random_part(pause);
             let next = wait.map_or(part, |wait| wait.saturating_add(pause.saturating_sub(part)));
@@ -89,13 +89,13 @@ impl Model for RetryingModel {
             if missed.len() >= retries as usize || is_too_long {
                 return Err(retries_exhausted_error(
                     model,
-                    why,
+                    reason,
                     missed.len() + 1,
                     is_too_long,
                     *wait,
                 ));
             }
-            tracing::debug!(%model, %why, "the model is asked again");
+            tracing::debug!(%model, why = %reason, "the model is asked again");
             missed.push(err);
             sleep(next).await;
             pause = (pause * 2).min(max_pause);
@@ -105,7 +105,7 @@ impl Model for RetryingModel {
 
 fn retries_exhausted_error(
     model: &str,
-    why: &str,
+    reason: &str,
     tries: usize,
     is_too_long: bool,
     wait: Option<Duration>,
@@ -118,7 +118,7 @@ fn retries_exhausted_error(
         Some(wait) => format!(", and asks for a pause of {} s", wait.as_secs()),
         None => String::new(),
     };
-    ModelError::Unavailable { model: model.to_owned(), why: format!("{why}{often}{alone}"), wait }
+    ModelError::Unavailable { model: model.to_owned(), why: format!("{reason}{often}{alone}"), wait }
 }
 
 #[cfg(test)]
@@ -180,9 +180,9 @@ mod tests {
         assert!(least <= took && took <= most, "{took:?}");
         let (answer, took, asked) =
             ask_with_retries(vec![busy(Some(600)), reply_with("well")], 3).await;
-        let why = answer.unwrap_err().to_string();
+        let error = answer.unwrap_err().to_string();
         assert_eq!(
-            why,
+            error,
             "the model `scripted` is not available: busy, and asks for a pause of 600 s"
         );
         assert_eq!((took, asked), (Duration::ZERO, 1));
@@ -192,8 +192,8 @@ mod tests {
     async fn a_question_fails_after_the_last_retry() {
         let script = vec![busy(None), busy(None), busy(None), reply_with("never asked")];
         let (answer, _, asked) = ask_with_retries(script, 2).await;
-        let why = answer.unwrap_err().to_string();
-        assert_eq!(why, "the model `scripted` is not available: busy, 3 times");
+        let error = answer.unwrap_err().to_string();
+        assert_eq!(error, "the model `scripted` is not available: busy, 3 times");
         assert_eq!(asked, 3);
         let (answer, took, asked) =
             ask_with_retries(vec![refused(), reply_with("never asked")], 2).await;

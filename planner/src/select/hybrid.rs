@@ -96,12 +96,12 @@ impl Selector {
             let expected = tools.dimensions();
             if texts.iter().any(|vector| expected.is_some_and(|expected| expected != vector.len()))
             {
-                let why =
+                let reason =
                     "its vectors have another length now: restart Faber after changing the model"
                         .to_owned();
                 return Err(EmbedError::Model {
                     model: pair.query_embedder.model().to_owned(),
-                    why,
+                    why: reason,
                 });
             }
             Ok(QueryMeaning { tools, texts: texts.into_iter().map(QueryVector::new).collect() })

@@ -309,8 +309,8 @@ pub(super) async fn embed_all(
 ) -> Result<Vec<Vec<f32>>, EmbedError> {
     let vectors = embedder.embed(texts).await?;
     if vectors.len() != texts.len() {
-        let why = format!("it gave {} vectors for {} texts", vectors.len(), texts.len());
-        return Err(EmbedError::Model { model: embedder.model().to_owned(), why });
+        let reason = format!("it gave {} vectors for {} texts", vectors.len(), texts.len());
+        return Err(EmbedError::Model { model: embedder.model().to_owned(), why: reason });
     }
     Ok(vectors)
 }

@@ -313,11 +313,11 @@ async fn embed_query(
     match rows.dimensions() {
         Some(expected) if expected != vector.len() => {
             let (model, has) = (embedder.model().to_owned(), vector.len());
-            let why = format!(
+            let reason = format!(
                 "it gave a vector of {has} numbers, and the tools have {expected}: \
                  restart after changing a model under its name"
             );
-            Err(EmbedError::Model { model, why })
+            Err(EmbedError::Model { model, why: reason })
         }
         _ => Ok(QueryVector::new(vector)),
     }

@@ -140,8 +140,8 @@ fn parse_tools(
             Some(Value::String(kind)) if kind == "LOCAL_TOOL" => tool_origin(tool),
             Some(Value::String(kind)) if kind == "MCP" || kind == "MCP_TOOL" => Some(Origin::Mcp),
             Some(other) => {
-                let why = "must be either LOCAL_TOOL or MCP";
-                return Err(format!("`{place}.type` is `{}`; it {why}", format_value(other)));
+                let reason = "must be either LOCAL_TOOL or MCP";
+                return Err(format!("`{place}.type` is `{}`; it {reason}", format_value(other)));
             }
         };
         let description = text_field(tool, &["desc", "description"]).unwrap_or_default();

@@ -104,7 +104,7 @@ pub(super) fn replan_messages(
     let mut messages = first_messages(query, None, catalog);
     if let Some(Message::User(text)) = messages.last_mut() {
         let plan = serde_json::to_value(&earlier.draft.tools).unwrap_or_default();
-        let why = fence_data(&json!(earlier.reason));
+        let reason = fence_data(&json!(earlier.reason));
         let _ = write!(
             text,
             "\n\nAn earlier plan for this request {}. The plan, the results of its steps and the \
@@ -122,7 +122,7 @@ pub(super) fn replan_messages(
             left = left.saturating_sub(line.len());
             let _ = writeln!(text, "{line}");
         }
-        let _ = write!(text, "{why}\n</results>\n{REPLAN_REQUEST}");
+        let _ = write!(text, "{reason}\n</results>\n{REPLAN_REQUEST}");
     }
     messages
 }

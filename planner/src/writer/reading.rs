@@ -73,8 +73,8 @@ pub(super) fn read_answer(
         }
         return Err(vec![no_json_error()]);
     };
-    if let Some(why) = impossible_reason(&found) {
-        return Ok(ParsedAnswer::Impossible(why));
+    if let Some(reason) = impossible_reason(&found) {
+        return Ok(ParsedAnswer::Impossible(reason));
     }
     let mut warnings = Vec::new();
     let draft = shape_plan(found, catalog, known, &mut warnings);
@@ -143,12 +143,12 @@ fn impossible_reason(found: &Value) -> Option<String> {
     })?;
     // `{"tools": [], "reason": "…"}` declines the request, too.
     let reason = || REASON_FIELDS.into_iter().find_map(|name| fields.get(name));
-    let why = match fields.get("impossible") {
-        Some(why) => why,
-        None => reason().filter(|why| why.is_string() && find_step_list_name(fields).is_some())?,
+    let reason = match fields.get("impossible") {
+        Some(reason) => reason,
+        None => reason().filter(|reason| reason.is_string() && find_step_list_name(fields).is_some())?,
     };
-    match why {
-        Value::String(why) if !why.trim().is_empty() => Some(why.trim().to_owned()),
+    match reason {
+        Value::String(reason) if !reason.trim().is_empty() => Some(reason.trim().to_owned()),
         Value::Bool(true) => Some("the model says that no tool fits the request".to_owned()),
         _ => None,
     }

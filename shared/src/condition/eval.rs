@@ -244,7 +244,7 @@ impl<'a> Evaluation<'a> {
     ) -> Result<Option<Val<'a>>, Fault<'a>> {
         if let (Some(left), Some(right)) = (as_number(&left), as_number(&right)) {
             let result = number::calculate(operator, left, right);
-            let result = result.map_err(|why| Fault::Arithmetic { operator, why })?;
+            let result = result.map_err(|error| Fault::Arithmetic { operator, why: error })?;
             return Ok(Some(match result {
                 Number::Integer(result) => Val::Integer(result),
                 Number::Double(result) => Val::Double(result),
@@ -277,8 +277,8 @@ impl<'a> Evaluation<'a> {
             }
             _ => return Ok(None),
         };
-        let why = "the result is outside the range of timestamps";
-        result.map(Some).ok_or(Fault::Arithmetic { operator, why })
+        let reason = "the result is outside the range of timestamps";
+        result.map(Some).ok_or(Fault::Arithmetic { operator, why: reason })
     }
 
     pub(super) fn are_equal(&mut self, left: &Val<'a>, right: &Val<'a>) -> Result<bool, Fault<'a>> {
@@ -352,7 +352,7 @@ impl<'a> Evaluation<'a> {
         if function.is_about_lists() {
             return self.call_list_function(function, arguments, &values);
         }
-        let fault = |why| Fault::Call { name: function.name(), operand: arguments.first(), why };
+        let fault = |reason| Fault::Call { name: function.name(), operand: arguments.first(), why: reason };
         function.call(&values).map_err(fault)
     }
 

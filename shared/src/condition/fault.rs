@@ -102,11 +102,11 @@ impl fmt::Display for Fault<'_> {
                 }
                 Ok(())
             }
-            Self::Arithmetic { operator, why } => write!(f, "`{}`: {why}", operator.as_str()),
-            Self::Call { name, operand: Some(operand), why } => {
-                write!(f, "`{name}` of `{operand}`: {why}")
+            Self::Arithmetic { operator, why: reason } => write!(f, "`{}`: {reason}", operator.as_str()),
+            Self::Call { name, operand: Some(operand), why: reason } => {
+                write!(f, "`{name}` of `{operand}`: {reason}")
             }
-            Self::Call { name, operand: None, why } => write!(f, "`{name}`: {why}"),
+            Self::Call { name, operand: None, why: reason } => write!(f, "`{name}`: {reason}"),
             Self::Key { found_kind: _, twice: true } => f.write_str("a map has one key twice"),
             Self::Key { found_kind, twice: false } => {
                 write!(f, "{found_kind} cannot be the key of a map")

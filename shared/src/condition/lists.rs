@@ -71,8 +71,8 @@ impl<'a> Evaluation<'a> {
         };
         result.map_err(|failure| match failure {
             Failure::Fault(fault) => fault,
-            Failure::Reason(why) => {
-                Fault::Call { name: function.name(), operand: arguments.first(), why }
+            Failure::Reason(reason) => {
+                Fault::Call { name: function.name(), operand: arguments.first(), why: reason }
             }
         })
     }
@@ -287,6 +287,6 @@ fn as_list<'v, 'a>(operand: &'v Val<'a>) -> ListResult<'a, &'v List<'a>> {
     }
 }
 
-fn describe_item(at: usize, item: &Val<'_>, why: &str) -> String {
-    format!("item {at} is {}, {why}", item.kind())
+fn describe_item(at: usize, item: &Val<'_>, reason: &str) -> String {
+    format!("item {at} is {}, {reason}", item.kind())
 }

@@ -29,7 +29,7 @@ impl Pattern {
         }
         match result {
             Ok(cost) => Ok(Self { text: text.to_owned(), cost }),
-            Err(why) => Err(ConditionError::Pattern { why }),
+            Err(error) => Err(ConditionError::Pattern { why: error }),
         }
     }
 

@@ -150,9 +150,9 @@ impl TokenScanner<'_> {
         Ok(())
     }
 
-    fn syntax_error(&self, why: &str) -> ConditionError {
+    fn syntax_error(&self, reason: &str) -> ConditionError {
         let (line, column) = self.position();
-        ConditionError::Syntax { line, column, why: why.to_owned() }
+        ConditionError::Syntax { line, column, why: reason.to_owned() }
     }
 
     fn position(&self) -> (usize, usize) {

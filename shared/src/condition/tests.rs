@@ -208,7 +208,7 @@ fn a_condition_is_cheap_to_share_and_equal_by_its_text() {
 
 fn check_outcome(source: &str, expected: &Expect) {
     let said = match Condition::parse(source, &test_values()) {
-        Ok(_) => evaluate(source).map_or_else(|why| why, |holds| format!("it is {holds}")),
+        Ok(_) => evaluate(source).map_or_else(|error| error, |holds| format!("it is {holds}")),
         Err(error) => format!("error: {error}"),
     };
     expected.assert_eq(&said);

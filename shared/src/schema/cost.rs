@@ -131,8 +131,8 @@ impl<'a> CostEstimator<'a> {
             None => (),
         }
         if chain > SCHEMA_CHAIN {
-            let why = "schemas that hold for one value refer to each other";
-            return Err(format!("more than {SCHEMA_CHAIN} {why} in a row"));
+            let reason = "schemas that hold for one value refer to each other";
+            return Err(format!("more than {SCHEMA_CHAIN} {reason} in a row"));
         }
         self.costs.insert(address, None);
         let mut cost = 1_u64;

@@ -150,8 +150,8 @@ async fn invalid_planning_arguments_keep_the_request_with_the_error() {
             let kept = request["query"].as_str().unwrap_or_default();
             assert!(kept == words || (kept.len() < 300 && kept.starts_with("éé")), "{request}");
             assert_eq!(request["plans"], json!([]));
-            let why = json!({ "code": code, "message": message });
-            assert_eq!(request["transcript"], json!([{ "kind": "error", "content": why }]));
+            let reason = json!({ "code": code, "message": message });
+            assert_eq!(request["transcript"], json!([{ "kind": "error", "content": reason }]));
         }
     }
 }

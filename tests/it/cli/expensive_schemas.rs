@@ -127,8 +127,8 @@ async fn expensive_schemas_do_not_block_the_server() {
         name: \"more\", description: \"\", parameters: $parameters, run: {} }) { name } }";
     let (_, shown) =
         server.graphql(ADMIN, register, json!({ "parameters": exponential_schema() })).await;
-    let why = shown["errors"][0]["message"].as_str().unwrap();
-    assert!(why.contains("`parameters` of `more` are refused: a check"), "{shown}");
+    let reason = shown["errors"][0]["message"].as_str().unwrap();
+    assert!(reason.contains("`parameters` of `more` are refused: a check"), "{shown}");
     server.wait_for_exit().await;
 }
 

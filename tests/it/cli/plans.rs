@@ -92,8 +92,8 @@ async fn a_plan_printed_as_json_runs_from_a_file() {
 
     let execution = workspace.file("execution.json", &done.to_string());
     let refused = workspace.json(&["run", "--plan", &execution], 2).await;
-    let why = refused["error"]["message"].as_str().unwrap();
-    assert!(why.contains("this is an execution, not a plan: `faber export plan_"), "{why}");
+    let reason = refused["error"]["message"].as_str().unwrap();
+    assert!(reason.contains("this is an execution, not a plan: `faber export plan_"), "{reason}");
 }
 
 #[tokio::test]
@@ -125,8 +125,8 @@ async fn plans_can_be_saved_listed_and_unsaved_by_name() {
         workspace.json(&["unsave", name], 0).await;
     }
     let missing = workspace.json(&["export", "gret"], 2).await;
-    let why = missing["error"]["message"].as_str().unwrap();
-    assert!(why.contains("did you mean `greet`?"), "{why}");
+    let reason = missing["error"]["message"].as_str().unwrap();
+    assert!(reason.contains("did you mean `greet`?"), "{reason}");
 
     assert_eq!(workspace.run(&["unsave", "greet"]).await.status, 0);
     assert_eq!(workspace.json(&["unsave", "greet"], 2).await["error"]["code"], "NOT_FOUND");

@@ -288,8 +288,8 @@ async fn doctor_reports_broken_toolsets() {
     let checks = workspace.json(&["doctor"], 3).await;
     let odd =
         checks.as_array().unwrap().iter().find(|check| check["name"] == "toolset odd").unwrap();
-    let why = odd["detail"].as_str().unwrap();
-    assert!(odd["ok"] == false && why.starts_with("its condition: "), "{odd}");
+    let reason = odd["detail"].as_str().unwrap();
+    assert!(odd["ok"] == false && reason.starts_with("its condition: "), "{odd}");
 }
 
 #[tokio::test]
@@ -313,12 +313,12 @@ async fn doctor_checks_the_valid_parts_of_a_wrong_configuration() {
 
     workspace.file("faber.yaml", "store: memory:\ntoolsets: []\n");
     let checks = workspace.json(&["doctor"], 3).await;
-    let why = checks[0]["detail"].as_str().unwrap();
+    let reason = checks[0]["detail"].as_str().unwrap();
     assert!(
-        why.contains(
+        reason.contains(
             "line 1: a value that ends with a colon needs quotes: write `store: \"memory:\"`"
         ),
-        "{why}"
+        "{reason}"
     );
     assert!(checks.as_array().unwrap().iter().all(|check| check["name"] != "store"), "{checks:#}");
     let checks = workspace.json(&["doctor", "--store", "memory:"], 3).await;

@@ -97,9 +97,9 @@ impl Figures {
                 self.unknown += usize::from(error.code == ErrorCode::OUTCOME_UNKNOWN);
             }
             if step.kind == StepKind::Call
-                && let Err(why) = check_step(step, &state.state, &history, &lines, has_failed)
+                && let Err(error) = check_step(step, &state.state, &history, &lines, has_failed)
             {
-                self.violations.push(format!("{id}/{}: {why}", step.id));
+                self.violations.push(format!("{id}/{}: {error}", step.id));
             }
         }
         let outcome = if must_fail { Outcome::Failed } else { Outcome::Completed };
@@ -137,7 +137,7 @@ fn check_step(
     lines: &[&LedgerEntry],
     has_failed: bool,
 ) -> Result<(), String> {
-    let fail = |why: &str| Err(format!("{why}: {state:?}, {history:?}, {lines:?}"));
+    let fail = |reason: &str| Err(format!("{reason}: {state:?}, {history:?}, {lines:?}"));
     let is_once = step.tool.as_str() == "ledger.once";
     let may_be_unrecorded = step.tool.as_str() == "ledger.read";
     let attempts: BTreeSet<u32> = lines.iter().map(|line| line.attempt).collect();

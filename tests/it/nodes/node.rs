@@ -52,7 +52,7 @@ impl Node {
     pub(super) async fn drain(mut self) -> Duration {
         // The server drains first, and then the worker.
         let drained = self.process.drain(2 * DRAIN + DEFAULT_MARGIN).await;
-        drained.unwrap_or_else(|why| panic!("the process {why}"))
+        drained.unwrap_or_else(|error| panic!("the process {error}"))
     }
 
     /// Runs an operation that the server has no reason to refuse.

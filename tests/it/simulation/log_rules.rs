@@ -49,9 +49,9 @@ impl Simulation {
         for execution in states.values() {
             if !may_be_unfinished(execution, &states) {
                 let (id, state, agenda) = (execution.id(), execution.state(), execution.agenda());
-                let why =
+                let reason =
                     format!("{id}, {state:?}, is unfinished and waits for nothing: {agenda:?}");
-                self.violations.push(why);
+                self.violations.push(reason);
             }
         }
     }
@@ -89,7 +89,7 @@ impl FinalState {
             };
             match check_log(*id, plan, log, &mut figures) {
                 Ok(execution) => drop(ends.insert(*id, execution)),
-                Err(why) => violations.push(format!("{id}: {why}")),
+                Err(error) => violations.push(format!("{id}: {error}")),
             }
         }
         if violations.is_empty() {

@@ -117,8 +117,8 @@ impl<'a> Audit<'a> {
         while let Some(id) = open.pop() {
             let Some(mut api_record) = fetch_record(self.run, &id).await else { continue };
             if !is_finished(&api_record.state) {
-                if let Err(why) = self.wait_for_reason(server, &id).await {
-                    self.violations.push(format!("{id} is unfinished without a reason: {why}"));
+                if let Err(error) = self.wait_for_reason(server, &id).await {
+                    self.violations.push(format!("{id} is unfinished without a reason: {error}"));
                 }
                 // An execution that waits for a timer may have continued, so it is fetched again.
                 let Some(later) = fetch_record(self.run, &id).await else { continue };
@@ -185,9 +185,9 @@ impl<'a> Audit<'a> {
     async fn wait_for_reason(&self, server: &str, id: &str) -> Result<(), String> {
         let deadline = Instant::now() + MAX_CATCH_UP_TIME;
         loop {
-            let why = self.find_reason(server, id).await;
-            if why.is_ok() || Instant::now() > deadline {
-                return why;
+            let reason = self.find_reason(server, id).await;
+            if reason.is_ok() || Instant::now() > deadline {
+                return reason;
             }
         }
     }
@@ -307,8 +307,8 @@ impl<'a> Audit<'a> {
         let mut stored = BTreeSet::new();
         for head in read_heads(&*store).await {
             stored.insert(head.execution.to_string());
-            if let Err(why) = self.check_head(&store, &head).await {
-                self.violations.push(format!("{}: {why}", head.execution));
+            if let Err(error) = self.check_head(&store, &head).await {
+                self.violations.push(format!("{}: {error}", head.execution));
             }
         }
         for id in received.symmetric_difference(&stored) {

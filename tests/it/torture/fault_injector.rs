@@ -134,7 +134,7 @@ impl<'a> FaultInjector<'a> {
         self.run.set_address(number, None);
         match self.nodes[number].drain(MAX_STORE_DELAY).await {
             Ok(durations) => self.slowest_drain = self.slowest_drain.max(durations),
-            Err(why) => self.run.add_violation(format!("node {number}: {why}")),
+            Err(error) => self.run.add_violation(format!("node {number}: {error}")),
         }
     }
 
@@ -151,7 +151,7 @@ impl<'a> FaultInjector<'a> {
                 self.run.set_address(number, node.address.clone());
                 self.nodes[number] = node;
             }
-            Err(why) => panic!("node {number} does not restart: {why}"),
+            Err(error) => panic!("node {number} does not restart: {error}"),
         }
     }
 

@@ -228,9 +228,9 @@ impl<'a> LogChecker<'a> {
         self.count_mark(&event["data"]["comment"]);
         let spec = TaskSpec::for_task(step, task);
         let task_state = self.task_states.entry(task).or_default();
-        if let Err(why) = task_state.apply(&kind, spec, event) {
+        if let Err(error) = task_state.apply(&kind, spec, event) {
             let task_state = format!("{task_state:?}");
-            return self.add_violation(why, &(event, task_state));
+            return self.add_violation(error, &(event, task_state));
         }
         self.count_step_event(task, step, &kind, event);
     }
@@ -280,8 +280,8 @@ impl<'a> LogChecker<'a> {
             self.add_violation("started while starts were forbidden", event);
         }
         for parent in &step.after {
-            if let Err(why) = self.check_parent(parent, step, event) {
-                self.add_violation(&why, event);
+            if let Err(error) = self.check_parent(parent, step, event) {
+                self.add_violation(&error, event);
             }
         }
         if let Some(parent) = &step.when {
@@ -423,9 +423,9 @@ impl<'a> LogChecker<'a> {
             let seq = usize::try_from(event["seq"].as_u64().unwrap_or_default()).unwrap();
             let kept = seq.checked_sub(1).and_then(|index| log.get(index));
             if kept != Some(event) {
-                let why =
+                let reason =
                     format!("{who} received an event that the log does not have; it has {kept:?}");
-                self.add_violation(&why, event);
+                self.add_violation(&reason, event);
             }
         }
     }
@@ -471,9 +471,9 @@ impl<'a> LogChecker<'a> {
             let kind = TaskSpec::for_task(step, *task).kind;
             let lines = by_key.remove(self.expected_key(*task).as_str()).unwrap_or_default();
             if (kind.is_in_ledger() && is_called || !lines.is_empty())
-                && let Err(why) = task_state.check_calls(kind, &lines)
+                && let Err(error) = task_state.check_calls(kind, &lines)
             {
-                self.add_violation(why, &(task, task_state, lines));
+                self.add_violation(error, &(task, task_state, lines));
             }
         }
         let ahead = self.keys_of_early_reads();

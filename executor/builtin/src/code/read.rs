@@ -51,8 +51,8 @@ pub(super) fn read_file(
     stop: &StopSignal,
 ) -> Result<String, ToolError> {
     if args.limit == Some(0) {
-        let why = "`limit` is 0: write the number of lines to read, or leave it out to read all";
-        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+        let reason = "`limit` is 0: write the number of lines to read, or leave it out to read all";
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, reason));
     }
     let target_path = root.resolve_path(&args.file_path)?;
     let (file, meta) = root.open_regular(&target_path)?;

@@ -113,8 +113,8 @@ impl Pattern {
             return Err(outside_error(&args.pattern));
         }
         if brace_depth(text) > MAX_BRACE_DEPTH {
-            let why = format!("it has more than {MAX_BRACE_DEPTH} nested braces");
-            return Err(invalid_pattern_error(&args.pattern, why));
+            let reason = format!("it has more than {MAX_BRACE_DEPTH} nested braces");
+            return Err(invalid_pattern_error(&args.pattern, reason));
         }
         let glob = GlobBuilder::new(text).literal_separator(true).build();
         // `compile_matcher` panics if the pattern is too large.

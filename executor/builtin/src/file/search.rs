@@ -107,8 +107,8 @@ pub(super) fn check_pattern(pattern: &str) -> Result<(), ToolError> {
     }
 }
 
-pub(super) fn invalid_pattern_error(pattern: &str, why: impl fmt::Display) -> ToolError {
-    ToolError::failed(format!("Invalid pattern '{pattern}': {why}")).without_retry()
+pub(super) fn invalid_pattern_error(pattern: &str, reason: impl fmt::Display) -> ToolError {
+    ToolError::failed(format!("Invalid pattern '{pattern}': {reason}")).without_retry()
 }
 
 /// Searches a file of a walk until `on_line` returns `false`. The walk counts files that cannot be

@@ -78,12 +78,12 @@ pub(crate) enum CutReason {
 
 impl CutReason {
     pub(crate) fn describe(self) -> String {
-        let why = match self {
+        let reason = match self {
             Self::TimeUp => format!("stopped after {} s", SEARCH_TIMEOUT.as_secs()),
             Self::Entries => format!("stopped after {MAX_ENTRIES} files and folders"),
             Self::Full(most, what) => format!("stopped at {most} {what}"),
         };
-        format!("({why}: there may be more; narrow the pattern or the path)")
+        format!("({reason}: there may be more; narrow the pattern or the path)")
     }
 }
 

@@ -229,8 +229,8 @@ fn describe_early_exit(
     let said =
         system.root.open(log).and_then(|mut file| logs::read_tail(&mut file, log, 20, &redaction));
     let said = said.unwrap_or_default().text;
-    if let Some(why) = refusal_reason(status.code(), &said) {
-        return Err(confinement_error(why));
+    if let Some(reason) = refusal_reason(status.code(), &said) {
+        return Err(confinement_error(reason));
     }
     Err(ToolError::failed(format!("{text}\n\n{said}")))
 }

@@ -104,8 +104,8 @@ fn format_result(
         ToolError::failed(format!("it is unknown how the command ended: {err}"))
             .with_unknown_outcome()
     })?;
-    if let Some(why) = refusal_reason(status.code(), &printed.stderr_head()) {
-        return Err(confinement_error(why));
+    if let Some(reason) = refusal_reason(status.code(), &printed.stderr_head()) {
+        return Err(confinement_error(reason));
     }
     let signal = status.signal().map(|signal| -signal);
     let code = status.code().or(signal).unwrap_or(-1);

@@ -55,8 +55,8 @@ pub(super) async fn read_logs(
     cx: ToolContext,
 ) -> Result<String, ToolError> {
     if args.lines == 0 {
-        let why = "`lines` is 0: write the number of lines to read, or leave it out to read 50";
-        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+        let reason = "`lines` is 0: write the number of lines to read, or leave it out to read 50";
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, reason));
     }
     let lines = usize::try_from(args.lines).unwrap_or(MAX_LINES).min(MAX_LINES);
     let path = args.file_path;

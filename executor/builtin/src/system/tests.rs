@@ -60,7 +60,7 @@ impl SystemTools {
 
 #[test]
 fn a_confinement_error_names_a_folder_that_works() {
-    let error_text = |why: &str| confinement_error(why).message.to_string();
+    let error_text = |reason: &str| confinement_error(reason).message.to_string();
     let here = format!("`/x/faber.yaml` is Faber's own: {OWN_FOLDER_ADVICE}");
     expect!["`bash` was not started: `/x/faber.yaml` is Faber's own: give the tool a separate folder, such as `root: ./work` (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, source: { builtin: system_tools, root: ./work } }]`)"]
         .assert_eq(&error_text(&here));

@@ -73,8 +73,8 @@ async fn send_initialize(
     if connection.transport.is_none() && legacy_sse::can_be_legacy(response.status()) {
         match legacy_sse::open_legacy(connection).await {
             Ok(()) => return send_request(connection, id, body).await,
-            Err(why) => {
-                tracing::debug!(host = %connection.host, %why, "the server does not support the legacy transport either");
+            Err(error) => {
+                tracing::debug!(host = %connection.host, why = %error, "the server does not support the legacy transport either");
             }
         }
     }

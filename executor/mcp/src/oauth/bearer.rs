@@ -183,9 +183,9 @@ impl Bearer {
             None => format!("`{set}` {NEEDS_LOGIN}, but Faber has no folder to store it"),
             Some(store) => {
                 if let Some(scope) = &params.scope
-                    && let Err(why) = store.add_wanted_scopes(scope).await
+                    && let Err(error) = store.add_wanted_scopes(scope).await
                 {
-                    tracing::warn!(%set, %why, "cannot store the scopes that the server requires");
+                    tracing::warn!(%set, why = %error, "cannot store the scopes that the server requires");
                 }
                 format!("`{set}` {NEEDS_LOGIN}{more}: run `faber login {set}`")
             }
@@ -207,9 +207,9 @@ impl Bearer {
             source.obtain_token(refused_token.as_deref(), challenge.as_deref()).await
         };
         self.background.run_task(getting).await.unwrap_or_else(|| {
-            let why =
+            let reason =
                 "too many token requests are running, or the server is stopping: try again later";
-            Err(self.source.with_set_name(TokenError::Unreachable(why.to_owned())))
+            Err(self.source.with_set_name(TokenError::Unreachable(reason.to_owned())))
         })
     }
 }
@@ -400,8 +400,8 @@ mod tests {
         servers.behavior().requests.clear();
         let begun = Instant::now();
         for _ in 0..20 {
-            let why = call(&servers, &bearer).await.unwrap_err().into_text();
-            assert!(why.starts_with("`s` rejects the token"), "{why}");
+            let error = call(&servers, &bearer).await.unwrap_err().into_text();
+            assert!(error.starts_with("`s` rejects the token"), "{error}");
         }
         assert_renewed_once_in_a_pause(&servers, begun);
         // A new login is used at once.

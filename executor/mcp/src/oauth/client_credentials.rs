@@ -53,8 +53,8 @@ impl TokenRequest<'_> {
         let auth_server = auth_server
             .map_err(|err| TokenError::from_auth_error(&err, redaction).into_unknown_server())?;
         if sends_secret && auth_server.metadata.issuer.is_none() {
-            let why = "the server names no authorization server, so Faber does not send the secret";
-            return Err(TokenError::UnknownServer(why.to_owned()));
+            let reason = "the server names no authorization server, so Faber does not send the secret";
+            return Err(TokenError::UnknownServer(reason.to_owned()));
         }
         Ok(auth_server)
     }
@@ -235,13 +235,13 @@ pub(super) async fn post_form(
     let (host, status) = (&reply.host, reply.status);
     let said = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default();
     let said = ["error", "error_description"].map(|field| said[field].as_str().unwrap_or_default());
-    let why =
+    let reason =
         format!("`{host}` answered {status}: {}", to_printable(&redaction.redact(said.join(" "))));
-    let why = why.trim_end_matches([' ', ':']).to_owned();
+    let reason = reason.trim_end_matches([' ', ':']).to_owned();
     Err(if status.is_server_error() {
-        TokenError::Unreachable(why)
+        TokenError::Unreachable(reason)
     } else {
-        TokenError::Refused(why)
+        TokenError::Refused(reason)
     })
 }
 
@@ -467,9 +467,9 @@ mod tests {
                 ("x", &"x".repeat(500 - 100 + before)),
                 ("secret", "sesame-open"),
             ];
-            let why =
+            let reason =
                 post_form(&web, &token, &fields, None, &redaction).await.unwrap_err().into_text();
-            assert!(why.contains("invalid_client") && !why.contains("sesame"), "{why}");
+            assert!(reason.contains("invalid_client") && !reason.contains("sesame"), "{reason}");
         }
     }
 

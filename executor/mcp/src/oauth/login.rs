@@ -85,11 +85,11 @@ fn login_target<'a>(
     set: &ToolSetName,
     server: &'a McpServer,
 ) -> Result<LoginTarget<'a>, LoginError> {
-    let why = |what: &str| LoginError::NotForPeople(format!("`{set}` has no login: {what}"));
-    let McpServer::Http(server) = server else { return Err(why("Faber starts it as a command")) };
-    let Some(oauth) = &server.auth else { return Err(why("its source has no `auth: oauth`")) };
+    let reason = |what: &str| LoginError::NotForPeople(format!("`{set}` has no login: {what}"));
+    let McpServer::Http(server) = server else { return Err(reason("Faber starts it as a command")) };
+    let Some(oauth) = &server.auth else { return Err(reason("its source has no `auth: oauth`")) };
     let Grant::Person { client, document, port } = &oauth.grant else {
-        return Err(why("its `grant` is for programs"));
+        return Err(reason("its `grant` is for programs"));
     };
     Ok(LoginTarget {
         store: logins.store_for(set, &server.url.0),
@@ -125,8 +125,8 @@ impl Logins {
         let is_removed = to.store.remove().map_err(LoginError::NotStored)?;
         drop(lock);
         let Ok(Some(record)) = record else { return Ok(is_removed) };
-        if let Err(why) = to.revoke_tokens(&record).await {
-            tracing::debug!(%set, ?why, "the tokens could not be revoked");
+        if let Err(error) = to.revoke_tokens(&record).await {
+            tracing::debug!(%set, why = ?error, "the tokens could not be revoked");
         }
         Ok(record.granted.is_some())
     }
@@ -149,8 +149,8 @@ impl LoginTarget<'_> {
         let AuthServer { metadata, .. } =
             self.discover(&web, challenge.as_deref(), &redaction).await?;
         if granted.issuer.is_some() && granted.issuer != metadata.issuer {
-            let why = "the authorization server has changed, so Faber does not send it the tokens";
-            return Err(LoginError::Refused(why.to_owned()));
+            let reason = "the authorization server has changed, so Faber does not send it the tokens";
+            return Err(LoginError::Refused(reason.to_owned()));
         }
         let Some(endpoint) = extra_endpoint(&metadata, "revocation_endpoint") else {
             return Ok(());
@@ -359,8 +359,8 @@ impl Login {
             return Err(LoginError::UnrelatedCallback);
         }
         if let Some(error) = query_parameter(callback, "error") {
-            let why = query_parameter(callback, "error_description").unwrap_or_default();
-            let said = to_printable(&format!("{error} {why}"));
+            let reason = query_parameter(callback, "error_description").unwrap_or_default();
+            let said = to_printable(&format!("{error} {reason}"));
             return Err(LoginError::Refused(format!("the login was refused: {said}")));
         }
         let back = AuthorizationCallback::from_redirect_url(callback);
@@ -392,9 +392,9 @@ impl Login {
         if !self.is_configured
             && is_unknown_client(err)
             && let Ok(Some(record)) = self.store.read()
-            && let Err(why) = self.store.write(&LoginRecord { client: None, ..record })
+            && let Err(error) = self.store.write(&LoginRecord { client: None, ..record })
         {
-            return LoginError::NotStored(why);
+            return LoginError::NotStored(error);
         }
         let mut redaction = self.redaction.clone();
         redaction.add_secret("CODE", code);
@@ -450,7 +450,7 @@ impl From<TokenError> for LoginError {
 
 fn convert_error(err: &AuthError, redaction: &Redaction) -> LoginError {
     match err {
-        AuthError::CredentialStoreError(why) => LoginError::NotStored(why.clone()),
+        AuthError::CredentialStoreError(reason) => LoginError::NotStored(reason.clone()),
         err => LoginError::Refused(describe_auth_error(err, redaction)),
     }
 }
@@ -506,8 +506,8 @@ mod tests {
         assert_eq!(query_parameter(login.url(), "client_id").as_deref(), Some("client-0"));
         servers.behavior().clients.clear();
         let back = format!("{REDIRECT_URL}?code=code-0&state={}", login.state);
-        let why = login.finish(&back).await.unwrap_err().to_string();
-        assert!(why.contains("invalid_client") && !why.contains("code-0"), "{why}");
+        let error = login.finish(&back).await.unwrap_err().to_string();
+        assert!(error.contains("invalid_client") && !error.contains("code-0"), "{error}");
         let login = start_login(&servers).await;
         assert_ne!(query_parameter(login.url(), "client_id").as_deref(), Some("client-0"));
         let back = format!("{REDIRECT_URL}?code=code-0&state={}", login.state);

@@ -98,8 +98,8 @@ fn auth_error_sentence(err: &AuthError) -> String {
             "the authorization server does not support PKCE with S256, which a safe login needs"
                 .to_owned()
         }
-        AuthError::RegistrationFailed(why) => format!(
-            "the authorization server does not register clients ({why}): ask for a `client_id` and \
+        AuthError::RegistrationFailed(reason) => format!(
+            "the authorization server does not register clients ({reason}): ask for a `client_id` and \
              write it into `auth`"
         ),
         other => {

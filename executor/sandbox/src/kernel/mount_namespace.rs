@@ -183,8 +183,8 @@ mod tests {
         assert_eq!(became("/mnt/nfs", Err(Errno::ESTALE)), Ok(false));
         assert_eq!(became("/usr/local", Err(Errno::EACCES)), Ok(true));
         for at in ["/", "/srv", "/srv/root", "/srv/root/deep", "/usr/share"] {
-            let why = became(at, Err(Errno::ESTALE)).unwrap_err();
-            assert!(why.starts_with(&format!("`{at}`: ")), "{why}");
+            let error = became(at, Err(Errno::ESTALE)).unwrap_err();
+            assert!(error.starts_with(&format!("`{at}`: ")), "{error}");
         }
         assert_eq!(became("/srv-other", Err(Errno::ENOTCONN)), Ok(false));
     }

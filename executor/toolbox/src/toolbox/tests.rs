@@ -140,8 +140,8 @@ fn a_tool_with_an_invalid_or_reserved_name_is_skipped() {
     let check = |toolbox: &Toolbox| {
         let set = toolbox.set_with_tools(&name("m")).unwrap();
         assert_eq!((set.tools.len(), set.left_out.len()), (1, bad.len()), "{:?}", set.left_out);
-        for (why, bad) in set.left_out.iter().zip(bad) {
-            assert!(why.contains(&format!("`{bad}`")), "{why}");
+        for (reason, bad) in set.left_out.iter().zip(bad) {
+            assert!(reason.contains(&format!("`{bad}`")), "{reason}");
             let found = toolbox.find(&bad.parse().unwrap());
             assert!(matches!(found, Found::Unknown), "{bad}: {found:?}");
         }

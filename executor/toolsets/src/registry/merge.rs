@@ -127,8 +127,8 @@ impl SetMerger<'_> {
         }
         let mut names = qualified_tool_names(&sets);
         for tool in &known.tools {
-            if let Err(why) = self.add_tool(&mut sets, &mut names, tool) {
-                complaints.push((tool.set.clone(), why));
+            if let Err(error) = self.add_tool(&mut sets, &mut names, tool) {
+                complaints.push((tool.set.clone(), error));
             }
         }
         // Sorts by time. Configured sets have none, so they come first.
@@ -174,8 +174,8 @@ impl SetMerger<'_> {
         for (config, _) in sets {
             let name = config.name.as_str();
             let is_there = config.condition.as_ref().is_none_or(|condition| {
-                asked.holds(condition, config.context.as_deref()).unwrap_or_else(|why| {
-                    merged.complaints.push((name.to_owned(), format!("its condition: {why}")));
+                asked.holds(condition, config.context.as_deref()).unwrap_or_else(|error| {
+                    merged.complaints.push((name.to_owned(), format!("its condition: {error}")));
                     false
                 })
             });
@@ -202,7 +202,7 @@ impl SetMerger<'_> {
                 Ok(config) => {
                     merged.wanted.extend(config.map(|config| WantedSet::new(config, known)));
                 }
-                Err(why) => merged.complaints.push((context.clone(), why)),
+                Err(error) => merged.complaints.push((context.clone(), error)),
             }
         }
     }
@@ -332,7 +332,7 @@ mod tests {
             let on = if is_active { "on" } else { "off" };
             lines.push(format!("{} {on}: {}", config.name, tools.join(" ")));
         }
-        lines.extend(complaints.into_iter().map(|(name, why)| format!("{name}! {why}")));
+        lines.extend(complaints.into_iter().map(|(name, reason)| format!("{name}! {reason}")));
         expected.assert_eq(&lines.join("\n"));
     }
 

@@ -97,8 +97,8 @@ impl Registry {
         let ready =
             tool.clone().into_tool(&set, parts.sources.output_bytes(), parts.sources.launcher());
         let ready = ready.map_err(RegistryError::Invalid)?;
-        if let Some(why) = complaint(&set, &tool.name) {
-            return Err(RegistryError::Invalid(why));
+        if let Some(reason) = complaint(&set, &tool.name) {
+            return Err(RegistryError::Invalid(reason));
         }
         Ok(NewTool { set, has_set, tool, settings, ready: ReadyTool::new(ready) })
     }
@@ -127,12 +127,12 @@ impl Registry {
         if let Some(of) = of.and_then(|prefix| prefix.parse::<ToolSetName>().ok())
             && self.toolbox().set(&of).is_some()
         {
-            let why = format!(
+            let reason = format!(
                 "`{name}` is also a tool of the toolset `{of}`: choose another name, or add the \
                  tool to a toolset and use its qualified name in plans",
                 name = new.tool.name
             );
-            return Err(RegistryError::Invalid(why));
+            return Err(RegistryError::Invalid(reason));
         }
         if applied.known.tools.len() >= limits::REGISTERED_TOOLS {
             return Err(RegistryError::Full { what: "tools", most: limits::REGISTERED_TOOLS });
@@ -161,18 +161,18 @@ impl Registry {
             return Ok(());
         }
         if let Some(SetStatus::Failed { error }) = self.toolbox().set(set).map(|set| set.status) {
-            let why = format!(
+            let reason = format!(
                 "the toolset `{set}` has failed, so `{}` could not be called in it: {error}",
                 tool.name
             );
-            return Err(RegistryError::Invalid(why));
+            return Err(RegistryError::Invalid(reason));
         }
-        let why = format!(
+        let reason = format!(
             "the tools of `{set}` come from its source, so `{}` cannot be added to it: name \
              another toolset",
             tool.name
         );
-        Err(RegistryError::Invalid(why))
+        Err(RegistryError::Invalid(reason))
     }
 
     /// Applies a registration. If no other record has changed, adds only this tool to the toolbox,

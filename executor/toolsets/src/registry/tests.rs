@@ -132,14 +132,14 @@ async fn existing_sets_and_tools_are_not_overwritten() {
 #[tokio::test]
 async fn a_wrong_set_or_tool_is_explained() {
     let registry = node(&Arc::new(Memory::new()), json!([]));
-    for (settings, why) in [
+    for (settings, reason) in [
         (json!({ "name": "b" }), "missing field `source`"),
         (json!({ "name": "b!", "source": tools(&[]) }), "a toolset name"),
         (json!({ "name": "b", "source": { "x": 1 } }), "unknown field `x`"),
         (json!({ "name": "b", "source": tools(&[]), "condition": "a &&" }), "`condition`: line 1"),
     ] {
         let err = registry.add_set(settings.clone()).await.unwrap_err().to_string();
-        assert!(err.contains(why), "{settings}: {err}");
+        assert!(err.contains(reason), "{settings}: {err}");
     }
     let odd =
         json!({ "name": "t", "parameters": { "type": "strnig" }, "run": { "command": ["x"] } });

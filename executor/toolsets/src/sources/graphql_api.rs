@@ -84,7 +84,7 @@ impl Endpoint {
         if let Some(auth) = &self.config.auth {
             let token = format!("Bearer {}", auth.resolve(redaction)?);
             let (name, value) = parse_header("authorization", &token)
-                .map_err(|why| ToolError::failed(why).without_retry())?;
+                .map_err(|error| ToolError::failed(error).without_retry())?;
             headers.insert(name, value);
         }
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -30,7 +30,7 @@ pub fn read(file: &Value) -> Result<Vec<Value>, String> {
     let tool = |(at, tool): (usize, &Value)| {
         let named = tool.get("name").and_then(Value::as_str);
         let of = named.map(|tool| format!(" (`{tool}`)")).unwrap_or_default();
-        convert_tool(tool).map_err(|why| format!("`tools_list[{at}]`{of}: {why}"))
+        convert_tool(tool).map_err(|error| format!("`tools_list[{at}]`{of}: {error}"))
     };
     list.iter().enumerate().map(tool).collect()
 }
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_error_in_a_tools_file_names_its_place() {
-        for (tool, why) in [
+        for (tool, reason) in [
             (json!(7), "`tools_list[1]`: a tool must be a map with a `name`, not a number"),
             (json!({}), "`tools_list[1]`: `name` is missing"),
             (json!({ "name": 7 }), "`tools_list[1]`: `name` must be a string, not a number"),
@@ -240,7 +240,7 @@ mod tests {
             ),
         ] {
             let file = json!({ "tools_list": [{ "name": "good" }, tool] });
-            assert_eq!(read(&file).unwrap_err(), why);
+            assert_eq!(read(&file).unwrap_err(), reason);
         }
     }
 }

@@ -126,7 +126,7 @@ pub(crate) async fn run_dag(
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
-    let usage = |why: String| BenchError::Usage(why);
+    let usage = |reason: String| BenchError::Usage(reason);
     let file = args.file.as_ref().ok_or_else(|| usage("`dag` needs `--file FILE`".to_owned()))?;
     let text = std::fs::read_to_string(file)
         .map_err(|err| usage(format!("`{}` cannot be read: {err}", file.display())))?;

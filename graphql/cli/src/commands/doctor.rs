@@ -139,8 +139,8 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
 /// unavailable.
 pub(crate) async fn check_readiness(app: &App) -> Result<ExitStatus, Failure> {
     let Some(server) = &app.config.server else {
-        let why = "`faber doctor --ready` asks a server: name it with `--server`";
-        return Err(Failure::usage(why.to_owned()));
+        let reason = "`faber doctor --ready` asks a server: name it with `--server`";
+        return Err(Failure::usage(reason.to_owned()));
     };
     finish_checks(app, &[check_server(app, &server.value).await])
 }
@@ -155,7 +155,7 @@ fn check_configuration(app: &App, wrong_settings: &[String]) -> Vec<Check> {
     let help = "correct the file; no other command works with it";
     let check = |result| Check::new("configuration", result, help);
     if !wrong_settings.is_empty() {
-        return wrong_settings.iter().map(|why| check(Err(why.clone()))).collect();
+        return wrong_settings.iter().map(|reason| check(Err(reason.clone()))).collect();
     }
     let file = app.config.file.as_ref().map(|file| file.display().to_string());
     vec![check(Ok(file.unwrap_or_else(|| "no file; every setting has its default".to_owned())))]
@@ -270,7 +270,7 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
                 `removeToolSet` or `removeTool`, on a node whose configuration lacks it";
     let complaints = complaints.into_iter();
     checks
-        .extend(complaints.map(|(set, why)| Check::new(format!("toolset {set}"), Err(why), help)));
+        .extend(complaints.map(|(set, error)| Check::new(format!("toolset {set}"), Err(error), help)));
     checks.push(clashes::check_shared_names(toolbox));
     checks.extend(check_effects(&local).await?);
     let config = &app.config;
@@ -303,8 +303,8 @@ async fn check_effects(local: &LocalEngine) -> Result<Option<Check>, Failure> {
     let idle = local.engine.tools.inventory.registry().unmatched_effects().await?;
     let help = "correct the pattern in `source.effects` of the toolset: `faber tools list` lists \
                 the tools";
-    let why = format!("no tool matches {}", idle.join(", "));
-    Ok((!idle.is_empty()).then(|| Check::warning("effects", why, help)))
+    let reason = format!("no tool matches {}", idle.join(", "));
+    Ok((!idle.is_empty()).then(|| Check::warning("effects", reason, help)))
 }
 
 /// Checks that every limit on calls names an existing tool or toolset.
@@ -333,7 +333,7 @@ fn check_embedding(opened: Result<Option<Embedding>, EmbedError>) -> Check {
     let result = match opened {
         Ok(Some(embedding)) => Ok(format!("{} (`{}`)", embedding.source, embedding.texts.model())),
         Ok(None) => Ok(BY_WORDS.to_owned()),
-        Err(why) => Err(format!("{why}; {BY_WORDS}")),
+        Err(error) => Err(format!("{error}; {BY_WORDS}")),
     };
     let help = "correct `embedding` in the configuration, or download a model: \
                 `faber models pull all-MiniLM-L6-v2`";
@@ -354,9 +354,9 @@ fn print_checks(app: &App, checks: &[Check]) -> Result<(), Failure> {
     if screen.json {
         let checks = checks.iter().map(|check| match &check.result {
             Ok(result) => json!({ "name": check.name, "ok": true, "detail": result }),
-            Err(why) => {
+            Err(error) => {
                 let mut shown =
-                    json!({ "name": check.name, "ok": false, "detail": why, "help": check.help });
+                    json!({ "name": check.name, "ok": false, "detail": error, "help": check.help });
                 if check.is_warning {
                     (shown["ok"], shown["warning"]) = (json!(true), json!(true));
                 }
@@ -376,10 +376,10 @@ fn draw_checks(checks: &[Check], paint: Paint) -> String {
                 let result = paint.dim(plain::safe_line(result));
                 format!("{} {name}  {result}", paint.green("✓"))
             }
-            Err(why) => {
+            Err(error) => {
                 let mark = if check.is_warning { paint.yellow("!") } else { paint.red("✗") };
-                let why = plain::safe_line(why);
-                format!("{mark} {name}  {why}\n  {} {}", paint.cyan("= help:"), check.help)
+                let reason = plain::safe_line(error);
+                format!("{mark} {name}  {reason}\n  {} {}", paint.cyan("= help:"), check.help)
             }
         }
     });

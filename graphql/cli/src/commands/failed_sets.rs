@@ -115,9 +115,9 @@ pub(crate) async fn failure_of_failed_set(
     let own = set_prefix(tool).filter(|own| states.iter().any(|set| set.name == *own));
     let may_have = |set: &&SetState| set.has_failed() && own.is_none_or(|own| set.name == own);
     Ok(states.iter().find(may_have).map(|set| {
-        let (name, why) = (&set.name, set.failure_reason());
+        let (name, reason) = (&set.name, set.failure_reason());
         let message =
-            format!("there is no tool `{tool}`: perhaps in `{name}`, which failed: {why}");
+            format!("there is no tool `{tool}`: perhaps in `{name}`, which failed: {reason}");
         Failure::new("TOOL_UNAVAILABLE", message)
     }))
 }

@@ -187,8 +187,8 @@ impl Follower<'_> {
                     return Ok(StopReason::Continued(id));
                 }
                 (ReplanningState::GivenUp, _) => {
-                    let why = replanning.given_up.as_ref().map(Text::to_string);
-                    say(format!("the replan was given up: {}", why.unwrap_or_default()));
+                    let reason = replanning.given_up.as_ref().map(Text::to_string);
+                    say(format!("the replan was given up: {}", reason.unwrap_or_default()));
                     return Ok(StopReason::GivenUp);
                 }
                 _ if !is_user_told => say(format!("Faber replans because {reason}")),

@@ -115,8 +115,8 @@ fn has_port(server: &McpServer) -> bool {
 }
 
 fn listen_failure(err: &std::io::Error) -> Failure {
-    let why = "cannot listen for the browser on 127.0.0.1";
-    Failure::new("INTERNAL", format!("{why}: {err}; see `callback_port` of `auth`"))
+    let reason = "cannot listen for the browser on 127.0.0.1";
+    Failure::new("INTERNAL", format!("{reason}: {err}; see `callback_port` of `auth`"))
 }
 
 fn show_address(app: &App, name: &str, url: &str, no_browser: bool) {

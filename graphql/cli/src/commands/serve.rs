@@ -187,8 +187,8 @@ fn listen_for_end_signal() -> Result<impl Future<Output = ()> + Send, Failure> {
 pub(crate) fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
     match &app.config.server {
         Some(server) if server.origin == crate::config::Origin::Flag("--server") => {
-            let why = format!("`faber {command}` opens the store itself: leave `--server` out");
-            Err(Failure::usage(why))
+            let reason = format!("`faber {command}` opens the store itself: leave `--server` out");
+            Err(Failure::usage(reason))
         }
         _ => Ok(()),
     }

@@ -149,9 +149,9 @@ async fn cancel_and_undo(
             ended => return ended.map(|_| ExitStatus::Done),
         }
     }
-    let why = &missing.message;
+    let reason = &missing.message;
     let message = format!(
-        "`{id}` is cancelled, but nothing is undone yet: {why}; then `faber execute {id}` undoes it"
+        "`{id}` is cancelled, but nothing is undone yet: {reason}; then `faber execute {id}` undoes it"
     );
     Err(Failure { message, ..missing }.with("executionId", json!(id)))
 }

@@ -226,7 +226,7 @@ async fn load_tools(
     file: &Path,
     toolset: &str,
 ) -> Result<ExitStatus, Failure> {
-    let unfit = |why: String| Failure::usage(format!("`{}`: {why}", file.display()));
+    let unfit = |reason: String| Failure::usage(format!("`{}`: {reason}", file.display()));
     let written = read_text("the tools", file).await?;
     let tools = serde_json::from_str(&written).map_err(|err| unfit(format!("not JSON: {err}")))?;
     let effects = habilis::read_effects(&tools).map_err(unfit)?;

@@ -20,7 +20,7 @@ pub(super) fn read(value: &Value) -> Result<CallLimits, String> {
     let rules = items
         .iter()
         .enumerate()
-        .map(|(at, item)| read_rule(item).map_err(|why| format!("`limits.calls[{at}]`: {why}")));
+        .map(|(at, item)| read_rule(item).map_err(|error| format!("`limits.calls[{at}]`: {error}")));
     Ok(CallLimits::new(rules.collect::<Result<_, _>>()?))
 }
 
@@ -46,8 +46,8 @@ fn read_rule(item: &Value) -> Result<LimitRule, String> {
         },
     };
     if rule.concurrency.is_none() && rule.rate.is_none() {
-        let why = "it limits nothing: write `concurrency: 2`, `rate: 100/min`, or both";
-        return Err(why.to_owned());
+        let reason = "it limits nothing: write `concurrency: 2`, `rate: 100/min`, or both";
+        return Err(reason.to_owned());
     }
     Ok(rule)
 }

@@ -209,7 +209,7 @@ fn to_ms(duration: Duration) -> u64 {
 }
 
 impl From<String> for ConfigError {
-    fn from(why: String) -> Self {
-        Self(why)
+    fn from(reason: String) -> Self {
+        Self(reason)
     }
 }

@@ -219,8 +219,8 @@ fn a_wrong_effect_is_reported_with_its_own_line() {
         ("      a b: read\n", "line 7: `toolsets[0].source.effects.a b`: write the name of a tool"),
         ("      flow.*: read\n", "line 7: `toolsets[0].source.effects.flow.*`: the effects of"),
     ] {
-        let why = file::parse(&format!("{set}{rule}"), Path::new("/base")).unwrap_err();
-        assert!(why.starts_with(expected), "{why}");
+        let error = file::parse(&format!("{set}{rule}"), Path::new("/base")).unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
     }
 }
 
@@ -252,8 +252,8 @@ fn toolkit_files_are_merged_into_one_graph() {
         ("toolkit_files: [d.yml]", "d.yml`: line 2: `toolz` is unknown: did you mean `tools`?"),
         ("learning: 7", "`learning` must be true or false"),
     ] {
-        let why = read(text).unwrap_err();
-        assert!(why.contains(part), "{why}");
+        let error = read(text).unwrap_err();
+        assert!(error.contains(part), "{error}");
     }
 }
 
@@ -324,7 +324,7 @@ fn tools_files_become_one_toolset() {
     };
     assert_eq!(tools.len(), 2);
     assert_eq!(config.contexts["shop"]["n"], 1);
-    for (text, why) in [
+    for (text, reason) in [
         ("tools_files: [a.json, b.json, ./a.json]", "a.json` has a tool `a`, too: rename one"),
         ("tools_files: [c.json]", "c.json`: the configuration cannot be read"),
         ("tools_files: [c.yaml]", "c.yaml`: this is not JSON"),
@@ -332,7 +332,7 @@ fn tools_files_become_one_toolset() {
         ("contexts: { shop: 1 }", "`contexts.shop` must be a map"),
     ] {
         let err = load(text).unwrap_err().to_string();
-        assert!(err.contains(why), "{text}: {err}");
+        assert!(err.contains(reason), "{text}: {err}");
     }
 }
 

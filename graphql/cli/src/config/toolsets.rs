@@ -38,20 +38,20 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
         .collect();
     let mut sets = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
-        let placed = |why: String| {
-            let inner = why.strip_prefix('`').filter(|place| {
+        let placed = |reason: String| {
+            let inner = reason.strip_prefix('`').filter(|place| {
                 ["tools[", "effects.", "effects`"].iter().any(|start| place.starts_with(start))
             });
             match inner {
                 Some(inner) => format!("`toolsets[{at}].source.{inner}"),
-                None => format!("`toolsets[{at}]`: {why}"),
+                None => format!("`toolsets[{at}]`: {reason}"),
             }
         };
         let set: SetConfig =
             serde_json::from_value(item.clone()).map_err(|err| placed(err.to_string()))?;
         if !names.insert(set.name.clone()) {
-            let why = format!("a toolset called `{}` exists already: use another name", set.name);
-            return Err(placed(why));
+            let reason = format!("a toolset called `{}` exists already: use another name", set.name);
+            return Err(placed(reason));
         }
         sets.push(set.rooted(base));
     }

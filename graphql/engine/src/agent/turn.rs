@@ -443,9 +443,9 @@ impl Turn {
                 "one turn can have at most {MAX_CALLS} calls: make this call in the next turn"
             )),
             (Some(found), args) => {
-                let why = reader.parameters.reach.complaint(reader.toolbox, found, args);
-                let why = why.or_else(|| reader.check_args_size(args, self.args_bytes()));
-                why.or_else(|| reader.spend_call(found))
+                let reason = reader.parameters.reach.complaint(reader.toolbox, found, args);
+                let reason = reason.or_else(|| reader.check_args_size(args, self.args_bytes()));
+                reason.or_else(|| reader.spend_call(found))
             }
         };
         let name = || tool.chars().take(MAX_NAME_CHARS).collect();

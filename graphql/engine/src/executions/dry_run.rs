@@ -47,8 +47,8 @@ impl Executions {
         let mut missing_plans = BTreeMap::new();
         for id in plan.sub_plans() {
             let Some(plan) = library.load(id).await? else {
-                let why = format!("the plan `{id}` is not in the store");
-                missing_plans.insert(id, ToolError::new(ErrorCode::UNAVAILABLE, why));
+                let reason = format!("the plan `{id}` is not in the store");
+                missing_plans.insert(id, ToolError::new(ErrorCode::UNAVAILABLE, reason));
                 continue;
             };
             let below = library.list_sub_plan_levels(&plan).await?;
@@ -68,12 +68,12 @@ impl Executions {
 fn describe_missing_tool(tool: &str, catalog: &Catalog) -> Option<ToolError> {
     match catalog.find(tool) {
         None => {
-            let why = format!("there is no tool `{tool}`: add its toolset to the configuration");
-            Some(ToolError::new(ErrorCode::UNAVAILABLE, why))
+            let reason = format!("there is no tool `{tool}`: add its toolset to the configuration");
+            Some(ToolError::new(ErrorCode::UNAVAILABLE, reason))
         }
         Some(found) if !found.is_active => {
-            let why = format!("the toolset of `{tool}` is inactive: activate it");
-            Some(ToolError::new(ErrorCode::INACTIVE, why))
+            let reason = format!("the toolset of `{tool}` is inactive: activate it");
+            Some(ToolError::new(ErrorCode::INACTIVE, reason))
         }
         Some(_) => None,
     }
@@ -123,8 +123,8 @@ impl DryRun<'_> {
         let parameters = match step.template.render(&input, limits::OUTPUT_BYTES) {
             Ok(rendered) => Arc::new(rendered.value),
             Err(err) => {
-                let why = ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string());
-                error.get_or_insert(why);
+                let reason = ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string());
+                error.get_or_insert(reason);
                 Arc::clone(&step.parameters)
             }
         };
@@ -183,8 +183,8 @@ fn check_list(step: &ToolExecution, input: &InputOnly<'_>) -> Option<ToolError> 
         Some(Value::Array(_)) => None,
         found => {
             let found = found.map_or("nothing", json_kind);
-            let why = format!("`forEach` needs a list, but `{}` is {found}", list.written);
-            Some(ToolError::new(ErrorCode::NOT_A_LIST, why))
+            let reason = format!("`forEach` needs a list, but `{}` is {found}", list.written);
+            Some(ToolError::new(ErrorCode::NOT_A_LIST, reason))
         }
     }
 }

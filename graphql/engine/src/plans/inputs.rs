@@ -25,7 +25,7 @@ pub(super) fn to_schema(written: &Value) -> Result<Value, String> {
         return Err(format!("they are nested deeper than {MAX_INPUTS_DEPTH} levels"));
     }
     let schema = if is_schema(fields) { written.clone() } else { expand_short_form(fields)? };
-    check_cost(&schema).map_err(|why| format!("they are refused: {why}"))?;
+    check_cost(&schema).map_err(|error| format!("they are refused: {error}"))?;
     Schema::new(&schema).map_err(|err| format!("this is not a JSON Schema: {err}"))?;
     // This check finds an invalid default now, not when the plan runs.
     check_defaults(&schema)?;
@@ -81,8 +81,8 @@ fn check_defaults(schema: &Value) -> Result<(), String> {
         let Some(default) = property.get("default") else { continue };
         // A property may refer to another part of the schema.
         let Ok(property_schema) = Schema::new(property) else { continue };
-        if let Some(why) = property_schema.complaint(default) {
-            return Err(format!("the default of `{name}` does not fit: {why}"));
+        if let Some(reason) = property_schema.complaint(default) {
+            return Err(format!("the default of `{name}` does not fit: {reason}"));
         }
     }
     Ok(())

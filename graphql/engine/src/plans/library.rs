@@ -137,8 +137,8 @@ impl PlanLibrary {
         let names = list_sub_plan_names(draft);
         if names.len() > MAX_SUB_PLANS {
             let (has, most) = (names.len(), MAX_SUB_PLANS);
-            let why = format!("the plan names {has} other plans; the limit is {most}");
-            return Err(EngineError::LimitExceeded(why));
+            let reason = format!("the plan names {has} other plans; the limit is {most}");
+            return Err(EngineError::LimitExceeded(reason));
         }
         let mut found = Vec::with_capacity(names.len());
         for name in names {
@@ -175,7 +175,7 @@ impl PlanLibrary {
             None | Some(Value::Null) => None,
             Some(written) => Some(
                 inputs::to_schema(written)
-                    .map_err(|why| EngineError::InvalidArgument(format!("`inputs`: {why}")))?,
+                    .map_err(|error| EngineError::InvalidArgument(format!("`inputs`: {error}")))?,
             ),
         };
         if self.load(plan).await?.is_none() {
@@ -226,7 +226,7 @@ impl PlanLibrary {
 }
 
 fn check_name(name: &str) -> Result<(), EngineError> {
-    let invalid = |why: &str| Err(EngineError::InvalidArgument(format!("`name` {why}")));
+    let invalid = |reason: &str| Err(EngineError::InvalidArgument(format!("`name` {reason}")));
     if name.is_empty() || name.len() > MAX_NAME_CHARS {
         return invalid(&format!("has {} bytes; write 1 to {MAX_NAME_CHARS}", name.len()));
     }

@@ -76,8 +76,8 @@ impl Planners {
         let is_offline = requested.is_some_and(|name| is_same_name(name, self.offline.name()));
         let model = self.model.as_ref().filter(|_| !is_offline);
         let Some(model) = model else {
-            let why = if is_offline { "an agent needs a model; " } else { "" };
-            let message = format!("{why}{NO_MODEL_MESSAGE}");
+            let reason = if is_offline { "an agent needs a model; " } else { "" };
+            let message = format!("{reason}{NO_MODEL_MESSAGE}");
             return Err(EngineError::PlannerUnavailable { message, request: None });
         };
         match requested {

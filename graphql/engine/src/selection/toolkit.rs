@@ -107,10 +107,10 @@ impl Selection {
         let tools = found.tools_and_actions().tools;
         if tools.is_empty() {
             let names = actions.join("`, `");
-            let why = format!(
+            let reason = format!(
                 "the toolkit recommends no tool for `{names}`: `faber toolkit show` lists its actions"
             );
-            return Err(EngineError::InvalidArgument(why));
+            return Err(EngineError::InvalidArgument(reason));
         }
         self.tools.inventory.wait_until_connected().await;
         let qualified = |(name, _): (&NodeName, _)| self.tools.inventory.qualify_name(name);

@@ -64,9 +64,9 @@ impl Tools {
     ) -> Result<DirectCall, EngineError> {
         if name.len() > limits::NAME_BYTES {
             let most = limits::NAME_BYTES;
-            let why =
+            let reason =
                 format!("the name of a tool has at most {most} bytes, this one {}", name.len());
-            return Err(EngineError::InvalidArgument(why));
+            return Err(EngineError::InvalidArgument(reason));
         }
         let at = self.clock.now();
         let mut call = DirectCall {
@@ -79,11 +79,11 @@ impl Tools {
         };
         let tool = match self.find_callee(name).await {
             Callee::Tool(tool) => tool,
-            Callee::NotCallable(tool, why) => {
+            Callee::NotCallable(tool, reason) => {
                 self.grant.check_tools([&tool])?;
                 self.grant.count_uses([])?;
                 call.tool = tool.to_string();
-                call.result = Err(why.to_string());
+                call.result = Err(reason.to_string());
                 history::store_call(&*self.store, &call).await?;
                 return Ok(self.with_short_name(call));
             }
@@ -133,12 +133,12 @@ impl Tools {
         }
         let keys: Vec<_> = limits.iter().map(|limit| format!("`{}`", limit.key)).collect();
         let keys = keys.join(", ");
-        let refused = |why: String| {
-            EngineError::LimitExceeded(format!("calls of `{tool}` are limited by {keys}: {why}"))
+        let refused = |reason: String| {
+            EngineError::LimitExceeded(format!("calls of `{tool}` are limited by {keys}: {reason}"))
         };
         let Some(worker) = &self.worker else {
-            let why = "this process cannot count them, so let a server call it";
-            return Err(refused(why.to_owned()));
+            let reason = "this process cannot count them, so let a server call it";
+            return Err(refused(reason.to_owned()));
         };
         if worker.waiting_call_count() >= MAX_WAITING_CALLS {
             return Err(refused(format!(
@@ -163,12 +163,12 @@ impl Tools {
             Found::Tool(tool) => Callee::Tool(tool),
             Found::Inactive(tool) => {
                 let tool = tool.definition();
-                let why = call::inactive_error(&self.toolbox().display_name(tool), &tool.set);
-                Callee::NotCallable(tool.qualified_name(), why)
+                let reason = call::inactive_error(&self.toolbox().display_name(tool), &tool.set);
+                Callee::NotCallable(tool.qualified_name(), reason)
             }
             Found::Connecting => {
-                let why = call::connect_timeout_error(&name, self.options.connect);
-                Callee::NotCallable(name, why)
+                let reason = call::connect_timeout_error(&name, self.options.connect);
+                Callee::NotCallable(name, reason)
             }
             Found::Failed { set, error } if is_of(&set) => {
                 Callee::NotCallable(name, call::failed_set_error(&set, &error))

@@ -222,8 +222,8 @@ fn host_name(url: &Url) -> String {
 }
 
 fn no_data_error(url: &Url) -> PullError {
-    let why = format!("it sent no data for {} s", MAX_SILENCE.as_secs());
-    PullError::Unreachable { place: host_name(url), why }
+    let reason = format!("it sent no data for {} s", MAX_SILENCE.as_secs());
+    PullError::Unreachable { place: host_name(url), why: reason }
 }
 
 fn unexpected_status_error(url: &Url, status: StatusCode) -> PullError {

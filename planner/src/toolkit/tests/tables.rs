@@ -145,8 +145,8 @@ fn an_action_and_a_tool_cannot_share_a_name() {
     let mut graph = seed();
     let before = graph.clone();
     let clash = |result: Result<Vec<Warning>, ToolkitError>| result.unwrap_err().to_string();
-    let why = clash(graph.add_action(&name("t1"), "", &[], &[]));
-    assert_eq!(why, "`t1` is a tool already, and a name means one thing: use another");
+    let reason = clash(graph.add_action(&name("t1"), "", &[], &[]));
+    assert_eq!(reason, "`t1` is a tool already, and a name means one thing: use another");
     clash(graph.add_tool(&name("a1"), &Node::tool(""), &links(&[("a2", 1.0)])));
     clash(graph.add_action(&name("a9"), "", &links(&[("t1", 1.0)]), &[]));
     clash(graph.add_tool(&name("t9"), &Node::tool(""), &links(&[("t1", 1.0)])));

@@ -37,8 +37,8 @@ fn a_schema_with_too_many_references_to_itself_is_rejected() {
         ("anyOf", "components"),
     ] {
         let schema = exponential_schema(keyword, home);
-        let why = assert_ends_soon(keyword, || Schema::new(&schema).unwrap_err());
-        assert!(why.contains("more than 20000 evaluations"), "{why}");
+        let error = assert_ends_soon(keyword, || Schema::new(&schema).unwrap_err());
+        assert!(error.contains("more than 20000 evaluations"), "{error}");
         let inside =
             json!({ "type": "object", "properties": { "a": schema.clone() }, home: schema[home] });
         assert!(check_cost(&inside).is_err(), "{keyword} {home}");
@@ -168,8 +168,8 @@ fn patterns_with_backtracking_end_quickly() {
         .collect();
     assert_ends_soon("many patterns", || drop(Schema::new(&json!({ "properties": many }))));
     let many: Map<String, Value> = (0..3_000).map(|n| (format!("^{n}$"), json!({}))).collect();
-    let why = Schema::new(&json!({ "patternProperties": many })).unwrap_err();
-    assert!(why.contains("patterns"), "{why}");
+    let error = Schema::new(&json!({ "patternProperties": many })).unwrap_err();
+    assert!(error.contains("patterns"), "{error}");
 }
 
 #[test]
@@ -218,8 +218,8 @@ fn large_ordinary_schemas_and_values_are_accepted() {
     let numbers = numbers.unwrap();
     let many: Vec<u64> = (0..300_000).collect();
     assert_eq!(numbers.complaint(&json!(many)), None);
-    let why = numbers.complaint(&json!([1, "x"])).unwrap();
-    assert_eq!(why, "at `/1`: \"x\" is not of type \"integer\"");
+    let reason = numbers.complaint(&json!([1, "x"])).unwrap();
+    assert_eq!(reason, "at `/1`: \"x\" is not of type \"integer\"");
 }
 
 #[test]

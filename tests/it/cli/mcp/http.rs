@@ -112,8 +112,8 @@ async fn mcp_over_http_enforces_tokens_roles_and_tool_patterns() {
     let server = Server::new(Some(CONFIG)).await;
     for token in [None, Some("nobody's-token-0123456789")] {
         let client = server.client(token).await;
-        let why = client.server_info["refused"]["message"].as_str().unwrap().to_owned();
-        assert!(why.contains("access token"), "{why}");
+        let reason = client.server_info["refused"]["message"].as_str().unwrap().to_owned();
+        assert!(reason.contains("access token"), "{reason}");
     }
     let host = format!("Host: {}\r\n", server.address);
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;

@@ -243,8 +243,8 @@ async fn an_automatic_replan_that_is_given_up_leaves_the_execution_failed_with_t
     configure(&workspace, &model.planner_settings("openai"));
     let failed = workspace.json(&["run", DEMO_QUERY, "--replans", "3"], 1).await;
     assert_eq!(failed["replanning"]["state"], "GIVEN_UP", "{failed:#}");
-    let why = failed["replanning"]["givenUp"].as_str().unwrap();
-    assert!(why.contains("closed for good"), "{why}");
+    let reason = failed["replanning"]["givenUp"].as_str().unwrap();
+    assert!(reason.contains("closed for good"), "{reason}");
     let request = workspace.json(&["debug", failed["requestId"].as_str().unwrap()], 0).await;
     assert_eq!(transcript_kinds(&request).last().unwrap(), "replan_given_up");
     assert_eq!(model.requests().await.len(), 2);

@@ -219,8 +219,8 @@ impl Shared {
             field.unwrap_or_default().to_owned()
         };
         let mut behavior = self.behavior();
-        let refused = |why: &str| {
-            let told = json!({ "error": why, "error_description": form });
+        let refused = |reason: &str| {
+            let told = json!({ "error": reason, "error_description": form });
             (StatusCode::BAD_REQUEST, Json(told)).into_response()
         };
         if behavior.fails_every_request {

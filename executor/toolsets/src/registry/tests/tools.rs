@@ -147,7 +147,7 @@ async fn an_invalid_tool_does_not_hide_others_of_its_set() {
     assert!(matches!(&err, RegistryError::Invalid(why) if why.contains("`odd`")), "{err}");
     for name in ["../x", "a b", "activate_toolset"] {
         let err = registry.register_tool(Some("a"), tool(name)).await.unwrap_err();
-        let says = |why: &str| why.contains(&format!("`{name}`"));
+        let says = |reason: &str| reason.contains(&format!("`{name}`"));
         assert!(matches!(&err, RegistryError::Invalid(why) if says(why)), "{err}");
         let added = json!({ "name": "b", "source": tools(&[name]) });
         let err = registry.add_set(added).await.unwrap_err();

@@ -154,6 +154,6 @@ fn load_collection(documents: &Documents, id: &str, max_bytes: usize) -> Result<
     Ok(text.trim_end().to_owned())
 }
 
-fn unknown_id_error(why: String) -> ToolError {
-    ToolError::failed(why).without_retry()
+fn unknown_id_error(reason: String) -> ToolError {
+    ToolError::failed(reason).without_retry()
 }

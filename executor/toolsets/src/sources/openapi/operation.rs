@@ -174,8 +174,8 @@ impl<'a> Reader<'a> {
         let body = match body::read(self.document, self.declaration) {
             Ok(Some(body)) => input.add_body(self.document, body),
             Ok(None) => Body::None,
-            Err(why) => {
-                obstacle = Some(why);
+            Err(error) => {
+                obstacle = Some(error);
                 Body::None
             }
         };
@@ -196,8 +196,8 @@ impl<'a> Reader<'a> {
             |key: &str| self.declaration.get(key).and_then(Value::as_str).unwrap_or_default();
         let mut description =
             clip_description(format!("{}\n{}", text("summary"), text("description")).trim());
-        if let Some(why) = &obstacle {
-            description = format!("{description}\n(It cannot be called: {why}.)");
+        if let Some(reason) = &obstacle {
+            description = format!("{description}\n(It cannot be called: {reason}.)");
         }
         let description = description.trim().to_owned();
         let (input, output) = (input.into_schema(), self.output_schema());
@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
                 }
                 match parameter::read(self.document, resolved) {
                     Ok(found) => all.extend(found),
-                    Err(why) => *obstacle = Some(why),
+                    Err(error) => *obstacle = Some(error),
                 }
             }
         }

@@ -110,7 +110,7 @@ mod tests {
         let check = check_access(&config, &[], listen.parse().unwrap(), |name| {
             (name == "CI").then(|| "a-long-enough-token".to_owned())
         });
-        expected.assert_eq(&check.result.unwrap_or_else(|why| format!("✗ {why}")));
+        expected.assert_eq(&check.result.unwrap_or_else(|error| format!("✗ {error}")));
     }
 
     #[test]
@@ -183,8 +183,8 @@ mod tests {
             let checks = check_secrets(sets, there).into_iter();
             checks.map(|check| (check.name, check.result)).collect::<Vec<_>>()
         };
-        let why = "it is not in the environment; `a`, `c` needs it".to_owned();
-        assert_eq!(told(&sets), [("secret GONE".to_owned(), Err(why))]);
+        let reason = "it is not in the environment; `a`, `c` needs it".to_owned();
+        assert_eq!(told(&sets), [("secret GONE".to_owned(), Err(reason))]);
         let well = "1 named, all of them in the environment".to_owned();
         assert_eq!(told(&sets[1..2]), [("secrets".to_owned(), Ok(well))]);
         assert_eq!(told(&[]), []);

@@ -12,9 +12,9 @@ fn check(kind: &str, content: Value, expected: Expect) {
 
 #[test]
 fn candidates_are_listed_with_scores_and_reasons() {
-    let tool = |n: usize, kept: bool, why: &str| {
+    let tool = |n: usize, kept: bool, reason: &str| {
         json!({ "tool": format!("s.t{n}"), "score": 0.5 / f64::from(u32::try_from(n).unwrap()),
-            "kept": kept, "why": why })
+            "kept": kept, "why": reason })
     };
     let mut all = vec![tool(1, true, "number 1 of the 2 that fit best"), tool(2, true, "number 2")];
     all.extend((3..15).map(|n| tool(n, false, "2 tools fit better")));

@@ -99,8 +99,8 @@ fn add_execution_failure<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>
     }
     if let Some((occurrence, reason)) = &history.cancelled {
         candidates.add(Severity::Warning, Some(*occurrence), move || {
-            let why = reason.as_ref().map(|why| format!(": {}", find_cause_line(why)));
-            let message = format!("the execution was cancelled{}", why.unwrap_or_default());
+            let reason = reason.as_ref().map(|reason| format!(": {}", find_cause_line(reason)));
+            let message = format!("the execution was cancelled{}", reason.unwrap_or_default());
             let can_retry =
                 can_be_retried(view) && view.execution.state() == ExecutionState::Cancelled;
             let retry = can_retry.then(|| Remedy::retry(view.execution));
@@ -184,7 +184,7 @@ fn reason_not_retried(
     {
         return None;
     }
-    let why = match () {
+    let reason = match () {
         () if step.settlement.is_none() && view.execution.repeats_open_call(task) => {
             "a call of an earlier execution may have taken effect, so a person must decide"
                 .to_owned()
@@ -198,7 +198,7 @@ fn reason_not_retried(
         () if step.failures + 1 >= allowed => format!("all of its {allowed} attempts were used"),
         () => "it was not tried again because the execution had failed already".to_owned(),
     };
-    Some(why)
+    Some(reason)
 }
 
 fn describe_settlement(settlement: &event::Settlement) -> String {

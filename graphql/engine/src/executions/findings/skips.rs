@@ -36,12 +36,12 @@ fn describe_skip(view: &View<'_>, task: Task, step: &Step, reason: SkipReason) -
             ("skip.condition", message, step.changed)
         }
         SkipReason::Dependency => {
-            let (why, cause) = describe_dependency(view, task);
-            ("skip.dependency", format!("{name} did not run, because {why}"), cause)
+            let (reason, cause) = describe_dependency(view, task);
+            ("skip.dependency", format!("{name} did not run, because {reason}"), cause)
         }
         SkipReason::ExecutionFailed => {
-            let (why, cause) = describe_end(view);
-            ("skip.execution_failed", format!("{name} did not run, because {why}"), cause)
+            let (reason, cause) = describe_end(view);
+            ("skip.execution_failed", format!("{name} did not run, because {reason}"), cause)
         }
         SkipReason::DryRun => {
             let message = format!("{name} can run; a dry run calls nothing");
@@ -81,7 +81,7 @@ fn describe_value(place: &str, value: Option<&Value>) -> String {
 /// Describes the first step in the chain of dependencies that did not succeed.
 fn describe_dependency(view: &View<'_>, task: Task) -> (String, Option<Occurrence>) {
     let mut at = task;
-    let mut why = None;
+    let mut reason = None;
     while let Some(needed) = find_failed_dependency(view, at) {
         let step = view.execution.step(needed.step);
         let what = match &step.state {
@@ -89,14 +89,14 @@ fn describe_dependency(view: &View<'_>, task: Task) -> (String, Option<Occurrenc
             StepState::Cancelled => "was cancelled",
             _ => "was skipped",
         };
-        why = Some((format!("{} {what}, which it needs", view.step_name(needed)), step.changed));
+        reason = Some((format!("{} {what}, which it needs", view.step_name(needed)), step.changed));
         let is_chain = matches!(step.state, StepState::Skipped(SkipReason::Dependency));
         if !is_chain {
             break;
         }
         at = needed;
     }
-    why.unwrap_or_else(|| ("a step that it needs did not succeed".to_owned(), None))
+    reason.unwrap_or_else(|| ("a step that it needs did not succeed".to_owned(), None))
 }
 
 fn find_failed_dependency(view: &View<'_>, task: Task) -> Option<Task> {
