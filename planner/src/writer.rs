@@ -333,7 +333,10 @@ fn no_plan_error(message: String) -> PlanningError {
 }
 
 fn impossible_plan_error(query: &str, reason: &str) -> PlanningError {
-    no_plan_error(format!("no plan for `{}`: {reason}", shorten_text(query, MAX_QUOTED_QUERY_BYTES)))
+    no_plan_error(format!(
+        "no plan for `{}`: {reason}",
+        shorten_text(query, MAX_QUOTED_QUERY_BYTES)
+    ))
 }
 
 fn declined_plan_error(query: &str, words: &str) -> PlanningError {

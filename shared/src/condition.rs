@@ -49,12 +49,12 @@ struct ParsedSource {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    #[error("line {line}, column {column}: {why}")]
+    #[error("line {line}, column {column}: {reason}")]
     Syntax {
         line: usize,
         /// Column in characters, counted from 1.
         column: usize,
-        why: String,
+        reason: String,
     },
     /// A name that is neither a step nor a tool used by exactly one step.
     #[error("`{name}` names no step of the plan")]
@@ -84,8 +84,8 @@ pub enum ConditionError {
     #[error("`matches` needs its pattern written out, as in `a.matches(\"^[a-z]+$\")`")]
     ComputedPattern,
     /// A pattern that is not a regular expression, or that is too large.
-    #[error("the pattern of `matches`: {why}")]
-    Pattern { why: String },
+    #[error("the pattern of `matches`: {reason}")]
+    Pattern { reason: String },
     /// A part of CEL that is not supported.
     #[error("expressions have no {what}")]
     Unsupported { what: String },
@@ -201,11 +201,11 @@ fn parse_tree(source: &str) -> Result<cel::IdedExpr, ConditionError> {
 
 fn first_error(errors: &cel::ParseErrors) -> ConditionError {
     let Some(error) = errors.errors.first() else {
-        return ConditionError::Syntax { line: 1, column: 1, why: "it is not CEL".to_owned() };
+        return ConditionError::Syntax { line: 1, column: 1, reason: "it is not CEL".to_owned() };
     };
     let place = |position: isize| usize::try_from(position).unwrap_or(0).max(1);
     let reason = clarify_message(error.msg.trim_start_matches("Syntax error: "));
-    ConditionError::Syntax { line: place(error.pos.0), column: place(error.pos.1), why: reason }
+    ConditionError::Syntax { line: place(error.pos.0), column: place(error.pos.1), reason }
 }
 
 fn clarify_message(message: &str) -> String {

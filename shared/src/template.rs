@@ -80,11 +80,11 @@ pub struct TemplateError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateErrorKind {
     /// The content of the braces is not a path.
-    #[error("`{text}` is not a template: {why}")]
+    #[error("`{text}` is not a template: {reason}")]
     Invalid {
         /// The braces and their content.
         text: String,
-        why: PathError,
+        reason: PathError,
     },
     /// The path starts with an unknown name.
     #[error("`{text}` names no step of the plan")]
@@ -353,7 +353,7 @@ impl<'a> Parser<'a> {
     fn parse_reference(&self, whole: &str, inner: &str) -> Result<Reference, TemplateErrorKind> {
         let inner = inner.trim();
         let text: Arc<str> = whole.into();
-        let invalid = |reason| TemplateErrorKind::Invalid { text: whole.to_owned(), why: reason };
+        let invalid = |reason| TemplateErrorKind::Invalid { text: whole.to_owned(), reason };
         let step = path::split_names(inner)
             .find_map(|(name, rest)| Some((self.names.find_step(name)?, rest)))
             .or_else(|| self.find_tool(inner));

@@ -60,7 +60,8 @@ pub(super) fn read_output(
     }
     let misfit = output_schema.zip(result.structured_content.as_ref());
     if let Some(reason) = misfit.and_then(|(schema, value)| schema.complaint(value)) {
-        let message = format!("the server's output does not fit the tool's `outputSchema`: {reason}");
+        let message =
+            format!("the server's output does not fit the tool's `outputSchema`: {reason}");
         return Err(ToolError::failed(message).without_retry());
     }
     let output = match result.structured_content {

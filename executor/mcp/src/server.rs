@@ -151,7 +151,9 @@ impl Server {
             },
             ClientInitializeError::ExpectedInitResult(Some(ServerResult::CustomResult(result))) => {
                 let reason = InitializeResult::deserialize(&result.0).err();
-                unreadable_init(&reason.map_or_else(|| WRONG_ANSWER.to_owned(), |err| err.to_string()))
+                unreadable_init(
+                    &reason.map_or_else(|| WRONG_ANSWER.to_owned(), |err| err.to_string()),
+                )
             }
             ClientInitializeError::ExpectedInitResult(_)
             | ClientInitializeError::ExpectedInitResponse(_) => unreadable_init(WRONG_ANSWER),

@@ -140,7 +140,9 @@ impl Child {
         let Some(head) = context.store.head(self.id).await? else {
             let Some(plan) = context.store.plan(self.plan).await? else {
                 let reason = format!("its plan `{}` is no longer in the store", self.plan);
-                return Ok(Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, reason).without_retry())));
+                return Ok(Some(Err(
+                    ToolError::new(ErrorCode::UNAVAILABLE, reason).without_retry()
+                )));
             };
             let mut created = Created::new(self.plan, self.request, self.options.clone());
             created.parent = Some(self.parent.clone());

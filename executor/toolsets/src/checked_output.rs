@@ -41,7 +41,8 @@ impl Tool for CheckedTool {
         match self.schema.complaint(&output) {
             None => Ok(output),
             Some(complaint) => {
-                let reason = format!("the output does not fit the tool's `outputSchema`: {complaint}");
+                let reason =
+                    format!("the output does not fit the tool's `outputSchema`: {complaint}");
                 Err(ToolError::new(ErrorCode::FAILED, reason))
             }
         }

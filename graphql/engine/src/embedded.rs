@@ -73,7 +73,8 @@ impl Embedded {
             // The built-in toolset would replace a toolset with one of these names.
             if [flow::SET, TOOL_SET, dispatch::SET].contains(&set.name.as_str()) {
                 let name = &set.name;
-                let reason = format!("the toolset `{name}` is Faber's own: give yours another name");
+                let reason =
+                    format!("the toolset `{name}` is Faber's own: give yours another name");
                 return Err(EngineError::Conflict(reason));
             }
             let named = |err: toolbox::SetExists| {

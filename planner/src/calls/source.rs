@@ -189,7 +189,7 @@ impl<'a> CallReader<'a> {
         let name = name.trim();
         let is_name = !name.is_empty() && name.len() <= MAX_NAME_BYTES;
         if is_name && missed.len() < MAX_MISSED_CALLS {
-            missed.push(MissedCall { tool: name.to_owned(), why: reason });
+            missed.push(MissedCall { tool: name.to_owned(), reason });
         }
     }
 

@@ -319,7 +319,7 @@ fn template_diagnostic(
 ) -> Diagnostic {
     let place = format!("tools[{}].{}{}", site.at, site.field, error.at);
     match &error.kind {
-        TemplateErrorKind::Invalid { text, why: reason } => {
+        TemplateErrorKind::Invalid { text, reason } => {
             let message = format!(
                 "`{}` is not a template: {}",
                 shorten_name(text),

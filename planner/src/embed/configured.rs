@@ -52,7 +52,7 @@ impl Source {
             Self::Own(embedder) => Arc::clone(embedder),
             Self::Invalid(reason) => {
                 let (model, reason) = ("embedding".to_owned(), reason.clone());
-                return Err(EmbedError::Model { model, why: reason });
+                return Err(EmbedError::Model { model, reason });
             }
         })
     }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     fn unavailable() -> EmbedError {
-        EmbedError::Unavailable { url: "u".to_owned(), why: "it is away".to_owned() }
+        EmbedError::Unavailable { url: "u".to_owned(), reason: "it is away".to_owned() }
     }
 
     fn configured(source: Option<Source>) -> ConfiguredEmbedder {
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(first.source, "the program's own model `flaky`");
         configured.open().await.unwrap();
         configured
-            .report_failure(&EmbedError::Text { url: "u".to_owned(), why: "long".to_owned() });
+            .report_failure(&EmbedError::Text { url: "u".to_owned(), reason: "long".to_owned() });
         configured.open().await.unwrap();
         assert_eq!(probes(), 3, "a working embedder is not probed");
 

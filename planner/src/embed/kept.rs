@@ -102,7 +102,7 @@ impl CachingEmbedder {
              give it another name",
             other.len()
         );
-        Err(EmbedError::Model { model, why: reason })
+        Err(EmbedError::Model { model, reason })
     }
 }
 

@@ -79,11 +79,11 @@ impl Local {
 }
 
 fn unusable_model(model: &str, reason: &InvalidModel) -> EmbedError {
-    EmbedError::Model { model: model.to_owned(), why: reason.0.clone() }
+    EmbedError::Model { model: model.to_owned(), reason: reason.0.clone() }
 }
 
 fn aborted_error(model: &str, err: &JoinError) -> EmbedError {
-    EmbedError::Model { model: model.to_owned(), why: format!("encoding ended early ({err})") }
+    EmbedError::Model { model: model.to_owned(), reason: format!("encoding ended early ({err})") }
 }
 
 fn open_builtin() -> Result<Encoder, InvalidModel> {

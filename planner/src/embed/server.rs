@@ -89,7 +89,7 @@ enum RequestFailure {
 impl Server {
     pub fn new(config: &ServerConfig) -> Result<Self, EmbedError> {
         let written = config.base_url.trim_end_matches('/');
-        let refused = |reason: String| EmbedError::Refused { url: written.to_owned(), why: reason };
+        let refused = |reason: String| EmbedError::Refused { url: written.to_owned(), reason };
         let url: Url = format!("{written}/embeddings").parse().map_err(|err| {
             refused(format!(
                 "`embedding.base_url` is not an address ({err}): write `http://host/v1`"
@@ -98,7 +98,7 @@ impl Server {
         if !url.username().is_empty() || url.password().is_some() {
             let reason = "`embedding.base_url` contains a password: remove it, and name a variable \
                        with `api_key_env`";
-            return Err(EmbedError::Refused { url: "…".to_owned(), why: reason.to_owned() });
+            return Err(EmbedError::Refused { url: "…".to_owned(), reason: reason.to_owned() });
         }
         let key = config.api_key.as_ref().map(|key| {
             let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
@@ -130,15 +130,17 @@ impl Server {
             match self.try_once(texts).await {
                 Ok(vectors) => return Ok(vectors),
                 Err(RequestFailure::Permanent(reason)) => {
-                    return Err(EmbedError::Refused { url: url(), why: reason });
+                    return Err(EmbedError::Refused { url: url(), reason });
                 }
-                Err(RequestFailure::Text(reason)) => return Err(EmbedError::Text { url: url(), why: reason }),
+                Err(RequestFailure::Text(reason)) => {
+                    return Err(EmbedError::Text { url: url(), reason });
+                }
                 Err(RequestFailure::Temporary(reason, _))
                     if tried == MAX_ATTEMPTS || began.elapsed() >= REQUEST_TIMEOUT =>
                 {
                     let times = if tried == 1 { "once" } else { &format!("{tried} times") };
                     let reason = format!("{reason}, asked {times}: see that it runs");
-                    return Err(EmbedError::Unavailable { url: url(), why: reason });
+                    return Err(EmbedError::Unavailable { url: url(), reason });
                 }
                 Err(RequestFailure::Temporary(reason, wait)) => {
                     tracing::debug!(why = %reason, "the embedding server is asked again");
@@ -210,7 +212,7 @@ impl Embedder for Server {
         match vectors.iter().find(|vector| vector.len() != len) {
             Some(other) => Err(EmbedError::Refused {
                 url: self.url.to_string(),
-                why: format!(
+                reason: format!(
                     "its vectors have different lengths: {len} and {} numbers",
                     other.len()
                 ),
@@ -234,13 +236,15 @@ impl Embedder for Server {
             // With zero vectors, every score would be 0.
             Ok(vectors) if vectors.iter().flatten().all(|number| *number == 0.0) => {
                 let reason = "its vectors are all zero; check `embedding.model`".to_owned();
-                Err(EmbedError::Refused { url: url(), why: reason })
+                Err(EmbedError::Refused { url: url(), reason })
             }
             Ok(_) | Err(RequestFailure::Text(_)) => Ok(()),
-            Err(RequestFailure::Permanent(reason)) => Err(EmbedError::Refused { url: url(), why: reason }),
+            Err(RequestFailure::Permanent(reason)) => {
+                Err(EmbedError::Refused { url: url(), reason })
+            }
             Err(RequestFailure::Temporary(reason, _)) => {
                 let reason = format!("{reason}: see that it runs");
-                Err(EmbedError::Unavailable { url: url(), why: reason })
+                Err(EmbedError::Unavailable { url: url(), reason })
             }
         }
     }

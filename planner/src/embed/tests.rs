@@ -194,7 +194,7 @@ async fn the_built_in_encoder_returns_its_reference_vectors() {
 async fn a_directory_without_a_model_is_rejected() {
     let folder = TempDir::new().unwrap();
     let open = async || match Local::open(folder.path()).await {
-        Err(EmbedError::Model { model, why: reason }) => {
+        Err(EmbedError::Model { model, reason }) => {
             assert_eq!(model, folder.path().display().to_string());
             reason
         }

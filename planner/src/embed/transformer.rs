@@ -71,7 +71,8 @@ impl Transformer {
         for (mut row, (at, token)) in rows.outer_iter_mut().zip(placed) {
             let word = usize::try_from(*token).unwrap_or(usize::MAX);
             if word >= self.word_embeddings.nrows() || at >= self.positions.nrows() {
-                let reason = format!("token {token} at position {at}, which its weights do not have");
+                let reason =
+                    format!("token {token} at position {at}, which its weights do not have");
                 return Err(InvalidModel(format!("its `tokenizer.json` makes {reason}")));
             }
             row += &self.word_embeddings.row(word);

@@ -203,7 +203,7 @@ impl LocalModel {
     }
 
     fn refused_error(&self, reason: String) -> ModelError {
-        ModelError::Refused { model: self.name.clone(), why: reason }
+        ModelError::Refused { model: self.name.clone(), reason }
     }
 }
 
@@ -249,8 +249,12 @@ mod tests {
 
     fn local_model(name: &str, urls: &[&str], starter: Option<SharedStarter>) -> LocalModel {
         let provider = ProviderKind::find_by_name("local").unwrap();
-        let settings =
-            Settings { model: name.to_owned(), key: Key::None, starter, ..settings_of(provider, None) };
+        let settings = Settings {
+            model: name.to_owned(),
+            key: Key::None,
+            starter,
+            ..settings_of(provider, None)
+        };
         let servers = urls.iter().map(|url| ("a server".to_owned(), (*url).to_owned()));
         LocalModel { servers: servers.collect(), ..LocalModel::new(&settings) }
     }

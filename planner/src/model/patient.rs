@@ -81,7 +81,7 @@ impl Model for RetryingModel {
                 }
                 Err(err) => err,
             };
-            let ModelError::Unavailable { model, why: reason, wait } = &err else { return Err(err) };
+            let ModelError::Unavailable { model, reason, wait } = &err else { return Err(err) };
             // Without this, clients that failed at the same time would retry at the same time.
             let part = self.random_part(pause);
             let next = wait.map_or(part, |wait| wait.saturating_add(pause.saturating_sub(part)));
@@ -118,7 +118,11 @@ fn retries_exhausted_error(
         Some(wait) => format!(", and asks for a pause of {} s", wait.as_secs()),
         None => String::new(),
     };
-    ModelError::Unavailable { model: model.to_owned(), why: format!("{reason}{often}{alone}"), wait }
+    ModelError::Unavailable {
+        model: model.to_owned(),
+        reason: format!("{reason}{often}{alone}"),
+        wait,
+    }
 }
 
 #[cfg(test)]

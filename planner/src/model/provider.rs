@@ -49,7 +49,7 @@ impl Provider {
     /// Creates a client. Sends nothing.
     pub fn new(settings: &Settings) -> Result<Self, ModelError> {
         let name = settings.name();
-        let refused = |reason: String| ModelError::Refused { model: name.clone(), why: reason };
+        let refused = |reason: String| ModelError::Refused { model: name.clone(), reason };
         let base_url = parse_base_url(settings).map_err(refused)?;
         let client = http::build_client(settings.provider.is_local())
             .map_err(|err| refused(err.to_string()))?;
@@ -167,7 +167,7 @@ impl Model for Provider {
             self.settings.structured && !self.rejects_answer_schemas.load(Ordering::Relaxed);
         let form = question.answer.as_ref().filter(|_| may_form);
         match self.ask_once(question, form).await {
-            Err(ModelError::Refused { why: reason, .. })
+            Err(ModelError::Refused { reason, .. })
                 if form.is_some() && mentions_answer_schema(&reason) =>
             {
                 tracing::debug!(why = %reason, "the provider rejects schemas of answers, so it gets none");

@@ -64,8 +64,9 @@ pub async fn find_offer(
     let given = sha256.map(str::to_ascii_lowercase);
     let address =
         url.map_or_else(|| format!("{}/{MODEL_PATH}", hub.trim_end_matches('/')), str::to_owned);
-    let wrong =
-        |reason: String| PullError::Wrong(format!("`{address}` is not the address of a model: {reason}"));
+    let wrong = |reason: String| {
+        PullError::Wrong(format!("`{address}` is not the address of a model: {reason}"))
+    };
     let parsed: Url = address.parse().map_err(|err| wrong(format!("{err}")))?;
     let file = parsed.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
     if !is_file_name(file) {

@@ -101,7 +101,7 @@ impl Selector {
                         .to_owned();
                 return Err(EmbedError::Model {
                     model: pair.query_embedder.model().to_owned(),
-                    why: reason,
+                    reason,
                 });
             }
             Ok(QueryMeaning { tools, texts: texts.into_iter().map(QueryVector::new).collect() })

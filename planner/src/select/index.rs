@@ -310,7 +310,7 @@ pub(super) async fn embed_all(
     let vectors = embedder.embed(texts).await?;
     if vectors.len() != texts.len() {
         let reason = format!("it gave {} vectors for {} texts", vectors.len(), texts.len());
-        return Err(EmbedError::Model { model: embedder.model().to_owned(), why: reason });
+        return Err(EmbedError::Model { model: embedder.model().to_owned(), reason });
     }
     Ok(vectors)
 }

@@ -317,7 +317,7 @@ async fn embed_query(
                 "it gave a vector of {has} numbers, and the tools have {expected}: \
                  restart after changing a model under its name"
             );
-            Err(EmbedError::Model { model, why: reason })
+            Err(EmbedError::Model { model, reason })
         }
         _ => Ok(QueryVector::new(vector)),
     }

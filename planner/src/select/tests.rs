@@ -55,7 +55,7 @@ impl Embedder for KnownVectors {
     }
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let failed = |reason: String| EmbedError::Model { model: "known".to_owned(), why: reason };
+        let failed = |reason: String| EmbedError::Model { model: "known".to_owned(), reason };
         if self.is_broken.load(Ordering::SeqCst) {
             return Err(failed("it is broken".to_owned()));
         }

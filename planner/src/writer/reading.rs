@@ -145,7 +145,9 @@ fn impossible_reason(found: &Value) -> Option<String> {
     let reason = || REASON_FIELDS.into_iter().find_map(|name| fields.get(name));
     let reason = match fields.get("impossible") {
         Some(reason) => reason,
-        None => reason().filter(|reason| reason.is_string() && find_step_list_name(fields).is_some())?,
+        None => {
+            reason().filter(|reason| reason.is_string() && find_step_list_name(fields).is_some())?
+        }
     };
     match reason {
         Value::String(reason) if !reason.trim().is_empty() => Some(reason.trim().to_owned()),

@@ -185,7 +185,7 @@ impl<'a> Evaluation<'a> {
             Val::Integer(number) => {
                 number::checked_integer(-number).map(Val::Integer).ok_or(Fault::Arithmetic {
                     operator: Operator::Subtract,
-                    why: "the result is too large",
+                    reason: "the result is too large",
                 })
             }
             other => Err(Fault::Kind { operand, found_kind: other.kind(), needs: "a number" }),
@@ -244,7 +244,7 @@ impl<'a> Evaluation<'a> {
     ) -> Result<Option<Val<'a>>, Fault<'a>> {
         if let (Some(left), Some(right)) = (as_number(&left), as_number(&right)) {
             let result = number::calculate(operator, left, right);
-            let result = result.map_err(|error| Fault::Arithmetic { operator, why: error })?;
+            let result = result.map_err(|error| Fault::Arithmetic { operator, reason: error })?;
             return Ok(Some(match result {
                 Number::Integer(result) => Val::Integer(result),
                 Number::Double(result) => Val::Double(result),
@@ -278,7 +278,7 @@ impl<'a> Evaluation<'a> {
             _ => return Ok(None),
         };
         let reason = "the result is outside the range of timestamps";
-        result.map(Some).ok_or(Fault::Arithmetic { operator, why: reason })
+        result.map(Some).ok_or(Fault::Arithmetic { operator, reason })
     }
 
     pub(super) fn are_equal(&mut self, left: &Val<'a>, right: &Val<'a>) -> Result<bool, Fault<'a>> {
@@ -352,7 +352,8 @@ impl<'a> Evaluation<'a> {
         if function.is_about_lists() {
             return self.call_list_function(function, arguments, &values);
         }
-        let fault = |reason| Fault::Call { name: function.name(), operand: arguments.first(), why: reason };
+        let fault =
+            |reason| Fault::Call { name: function.name(), operand: arguments.first(), reason };
         function.call(&values).map_err(fault)
     }
 

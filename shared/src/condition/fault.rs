@@ -44,12 +44,12 @@ pub(super) enum Fault<'a> {
     },
     Arithmetic {
         operator: Operator,
-        why: &'static str,
+        reason: &'static str,
     },
     Call {
         name: &'static str,
         operand: Option<&'a Expr>,
-        why: String,
+        reason: String,
     },
     /// A map with a duplicate key, or with a key of a wrong kind.
     Key {
@@ -102,11 +102,11 @@ impl fmt::Display for Fault<'_> {
                 }
                 Ok(())
             }
-            Self::Arithmetic { operator, why: reason } => write!(f, "`{}`: {reason}", operator.as_str()),
-            Self::Call { name, operand: Some(operand), why: reason } => {
+            Self::Arithmetic { operator, reason } => write!(f, "`{}`: {reason}", operator.as_str()),
+            Self::Call { name, operand: Some(operand), reason } => {
                 write!(f, "`{name}` of `{operand}`: {reason}")
             }
-            Self::Call { name, operand: None, why: reason } => write!(f, "`{name}`: {reason}"),
+            Self::Call { name, operand: None, reason } => write!(f, "`{name}`: {reason}"),
             Self::Key { found_kind: _, twice: true } => f.write_str("a map has one key twice"),
             Self::Key { found_kind, twice: false } => {
                 write!(f, "{found_kind} cannot be the key of a map")

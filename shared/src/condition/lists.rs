@@ -72,7 +72,7 @@ impl<'a> Evaluation<'a> {
         result.map_err(|failure| match failure {
             Failure::Fault(fault) => fault,
             Failure::Reason(reason) => {
-                Fault::Call { name: function.name(), operand: arguments.first(), why: reason }
+                Fault::Call { name: function.name(), operand: arguments.first(), reason }
             }
         })
     }

@@ -29,7 +29,7 @@ impl Pattern {
         }
         match result {
             Ok(cost) => Ok(Self { text: text.to_owned(), cost }),
-            Err(error) => Err(ConditionError::Pattern { why: error }),
+            Err(error) => Err(ConditionError::Pattern { reason: error }),
         }
     }
 

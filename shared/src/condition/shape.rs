@@ -152,7 +152,7 @@ impl TokenScanner<'_> {
 
     fn syntax_error(&self, reason: &str) -> ConditionError {
         let (line, column) = self.position();
-        ConditionError::Syntax { line, column, why: reason.to_owned() }
+        ConditionError::Syntax { line, column, reason: reason.to_owned() }
     }
 
     fn position(&self) -> (usize, usize) {

@@ -272,7 +272,7 @@ impl Embedder for FlakyEmbedder {
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         if self.is_unavailable.load(Ordering::SeqCst) {
             let (url, reason) = ("http://model".to_owned(), "it is away".to_owned());
-            return Err(EmbedError::Unavailable { url, why: reason });
+            return Err(EmbedError::Unavailable { url, reason });
         }
         KnownVectors.embed(texts).await
     }

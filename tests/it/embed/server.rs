@@ -91,7 +91,7 @@ async fn a_refused_request_fails_at_once_with_a_remedy() {
         vec![(StatusCode::NOT_FOUND, "no such model"), (StatusCode::OK, "<html>hello</html>")];
     let (url, seen, _tasks) = serve(wrong).await;
     let refused = async |server: &Server| match server.embed(&["a"]).await {
-        Err(EmbedError::Refused { why: reason, .. }) => reason,
+        Err(EmbedError::Refused { reason, .. }) => reason,
         other => panic!("{other:?}"),
     };
     let server = server_embedder(&url, Some("sk-test"));
@@ -111,7 +111,9 @@ async fn a_missing_embedding_server_is_unavailable() {
     let server = server_embedder(&url, None);
     let batch_sizes =
         tokio::time::timeout(Duration::from_secs(30), server.embed(&["a"])).await.unwrap();
-    let Err(EmbedError::Unavailable { why: reason, .. }) = batch_sizes else { panic!("{batch_sizes:?}") };
+    let Err(EmbedError::Unavailable { reason, .. }) = batch_sizes else {
+        panic!("{batch_sizes:?}")
+    };
     assert!(reason.contains("refused"), "{reason}");
 }
 

@@ -53,7 +53,8 @@ impl TokenRequest<'_> {
         let auth_server = auth_server
             .map_err(|err| TokenError::from_auth_error(&err, redaction).into_unknown_server())?;
         if sends_secret && auth_server.metadata.issuer.is_none() {
-            let reason = "the server names no authorization server, so Faber does not send the secret";
+            let reason =
+                "the server names no authorization server, so Faber does not send the secret";
             return Err(TokenError::UnknownServer(reason.to_owned()));
         }
         Ok(auth_server)

@@ -144,7 +144,8 @@ impl OAuthFields {
             }
             GrantKind::CrossApp => {
                 let reason = "`grant: cross_app` needs a `client_id` and an `identity`";
-                let client = Client { id: self.client_id.ok_or(reason)?, secret: self.client_secret };
+                let client =
+                    Client { id: self.client_id.ok_or(reason)?, secret: self.client_secret };
                 Ok(Grant::CrossApp { client, identity: Box::new(self.identity.ok_or(reason)?) })
             }
         }

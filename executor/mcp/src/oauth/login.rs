@@ -86,7 +86,9 @@ fn login_target<'a>(
     server: &'a McpServer,
 ) -> Result<LoginTarget<'a>, LoginError> {
     let reason = |what: &str| LoginError::NotForPeople(format!("`{set}` has no login: {what}"));
-    let McpServer::Http(server) = server else { return Err(reason("Faber starts it as a command")) };
+    let McpServer::Http(server) = server else {
+        return Err(reason("Faber starts it as a command"));
+    };
     let Some(oauth) = &server.auth else { return Err(reason("its source has no `auth: oauth`")) };
     let Grant::Person { client, document, port } = &oauth.grant else {
         return Err(reason("its `grant` is for programs"));
@@ -149,7 +151,8 @@ impl LoginTarget<'_> {
         let AuthServer { metadata, .. } =
             self.discover(&web, challenge.as_deref(), &redaction).await?;
         if granted.issuer.is_some() && granted.issuer != metadata.issuer {
-            let reason = "the authorization server has changed, so Faber does not send it the tokens";
+            let reason =
+                "the authorization server has changed, so Faber does not send it the tokens";
             return Err(LoginError::Refused(reason.to_owned()));
         }
         let Some(endpoint) = extra_endpoint(&metadata, "revocation_endpoint") else {

@@ -195,7 +195,8 @@ fn usable_token(record: &LoginRecord, refused_token: Option<&str>) -> Option<Acc
 
 /// Returns whether an authorization server has forgotten its client (RFC 6749, section 5.2).
 pub(super) fn is_unknown_client(err: &AuthError) -> bool {
-    let (AuthError::TokenRefreshFailed(reason) | AuthError::TokenExchangeFailed(reason)) = err else {
+    let (AuthError::TokenRefreshFailed(reason) | AuthError::TokenExchangeFailed(reason)) = err
+    else {
         return false;
     };
     reason.contains("invalid_client")

@@ -360,7 +360,10 @@ mod tests {
     async fn an_unresolved_name_is_resolved_again() {
         let web = AuthHttp::new("https://nobody.invalid/mcp".parse().unwrap());
         let err = web.send(request("https://1.1.1.1:1/token")).await.unwrap_err();
-        assert!(matches!(&err, HttpError::Unsent(why) if why.contains("cannot be found")), "{err}");
+        assert!(
+            matches!(&err, HttpError::Unsent(reason) if reason.contains("cannot be found")),
+            "{err}"
+        );
         assert!(web.shared.is_private.get().is_none());
     }
 }

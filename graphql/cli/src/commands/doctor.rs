@@ -269,8 +269,9 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
     let help = "correct it in the configuration, or remove the added toolset or tool with \
                 `removeToolSet` or `removeTool`, on a node whose configuration lacks it";
     let complaints = complaints.into_iter();
-    checks
-        .extend(complaints.map(|(set, error)| Check::new(format!("toolset {set}"), Err(error), help)));
+    checks.extend(
+        complaints.map(|(set, error)| Check::new(format!("toolset {set}"), Err(error), help)),
+    );
     checks.push(clashes::check_shared_names(toolbox));
     checks.extend(check_effects(&local).await?);
     let config = &app.config;

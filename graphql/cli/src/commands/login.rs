@@ -147,8 +147,8 @@ async fn await_login(
             Some(address) = next_line(&mut pasted) => (address, None),
             () = sleep_until(ends) => {
                 let minutes = LOGIN_TIMEOUT.as_secs() / 60;
-                let why = format!("the login was not completed within {minutes} minutes");
-                return Err(Failure::new("LOGIN_REFUSED", why));
+                let reason = format!("the login was not completed within {minutes} minutes");
+                return Err(Failure::new("LOGIN_REFUSED", reason));
             }
         };
         let finished = begun.finish(address.trim()).await;

@@ -160,7 +160,8 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
         let placed = |reason: String| format!("`access.tokens[{at}]`: {reason}");
         let token = read_token(item).map_err(placed)?;
         if tokens.iter().any(|known| known.name == token.name) {
-            let reason = format!("a token called `{}` exists already: use another name", token.name);
+            let reason =
+                format!("a token called `{}` exists already: use another name", token.name);
             return Err(placed(reason));
         }
         tokens.push(token);

@@ -17,10 +17,9 @@ pub(super) fn read(value: &Value) -> Result<CallLimits, String> {
     if items.len() > MAX_RULES {
         return Err(format!("`limits.calls` has {} rules; the limit is {MAX_RULES}", items.len()));
     }
-    let rules = items
-        .iter()
-        .enumerate()
-        .map(|(at, item)| read_rule(item).map_err(|error| format!("`limits.calls[{at}]`: {error}")));
+    let rules = items.iter().enumerate().map(|(at, item)| {
+        read_rule(item).map_err(|error| format!("`limits.calls[{at}]`: {error}"))
+    });
     Ok(CallLimits::new(rules.collect::<Result<_, _>>()?))
 }
 

@@ -286,7 +286,7 @@ fn the_built_in_embedder_follows_the_configured_one() {
     let keyed = "embedding: { base_url: 'http://h/v1', model: m, api_key_env: FABER_NOT_SET }";
     let wanted = load(keyed).unwrap().embedding_source().unwrap();
     assert!(
-        matches!(wanted, planner::embed::Source::Invalid(why) if why.contains("FABER_NOT_SET"))
+        matches!(wanted, planner::embed::Source::Invalid(reason) if reason.contains("FABER_NOT_SET"))
     );
     for text in [
         "embedding: {}",

@@ -50,7 +50,8 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
         let set: SetConfig =
             serde_json::from_value(item.clone()).map_err(|err| placed(err.to_string()))?;
         if !names.insert(set.name.clone()) {
-            let reason = format!("a toolset called `{}` exists already: use another name", set.name);
+            let reason =
+                format!("a toolset called `{}` exists already: use another name", set.name);
             return Err(placed(reason));
         }
         sets.push(set.rooted(base));

@@ -170,7 +170,8 @@ pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
         |item: &&StepStatus| !matches!(item.state, Succeeded | Pending | Compensated | Skipped);
     let shown: Vec<&StepStatus> = step.items.iter().filter(is_shown).collect();
     let line = |item: &&StepStatus| {
-        let reason = item.error.as_ref().map(|error| format!("  {}: {}", error.code, error.message));
+        let reason =
+            item.error.as_ref().map(|error| format!("  {}: {}", error.code, error.message));
         let (index, state) = (item.index.unwrap_or_default(), item.state.as_str());
         clip_text(
             &format!("{lead}[{index}]  {state}{}", reason.unwrap_or_default()),

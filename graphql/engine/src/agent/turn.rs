@@ -473,7 +473,7 @@ impl Turn {
         if n >= 2 * MAX_CALLS {
             return;
         }
-        let error = match missed.why {
+        let error = match missed.reason {
             MissReason::Unknown => describe_unknown(&missed.tool, catalog),
             MissReason::Unreadable => format!("the arguments cannot be read: {CALL_FORMAT}"),
             MissReason::Cut => format!("the call is cut off and was not made: {CALL_FORMAT}"),

@@ -110,7 +110,8 @@ impl Inventory {
         is_active: bool,
     ) -> Result<SwitchResult, EngineError> {
         if names.len() > limits::TOOL_SETS {
-            let reason = format!("{} names at once; the limit is {}", names.len(), limits::TOOL_SETS);
+            let reason =
+                format!("{} names at once; the limit is {}", names.len(), limits::TOOL_SETS);
             return Err(EngineError::LimitExceeded(reason));
         }
         Ok(self.registry.switch(names, is_active).await?)

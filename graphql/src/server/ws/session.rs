@@ -69,7 +69,8 @@ impl Session {
 
     /// Returns the message to a rejected client. The current protocol has only a close code.
     pub(super) fn refusal_message(&self, reason: &str) -> Option<String> {
-        (self.protocol == Subprotocol::Legacy).then(|| Subprotocol::connection_error_message(reason))
+        (self.protocol == Subprotocol::Legacy)
+            .then(|| Subprotocol::connection_error_message(reason))
     }
 
     pub(super) fn handle_message(&mut self, text: &str) -> Vec<SessionEffect> {

@@ -244,7 +244,7 @@ fn a_failed_call_is_reported_with_its_reason() {
     let names = CatalogNames::new(tools::catalog());
     let missed = |text: &str| -> Vec<(String, MissReason)> {
         let found = read_tool_calls(text, &|name| names.find(name)).unwrap();
-        found.missed.into_iter().map(|call| (call.tool, call.why)).collect()
+        found.missed.into_iter().map(|call| (call.tool, call.reason)).collect()
     };
     for (text, tool, reason) in [
         ("TOOL: nope.nope ARGS: {\"a\":1}", "nope.nope", MissReason::Unknown),

@@ -223,11 +223,11 @@ fn host_name(url: &Url) -> String {
 
 fn no_data_error(url: &Url) -> PullError {
     let reason = format!("it sent no data for {} s", MAX_SILENCE.as_secs());
-    PullError::Unreachable { place: host_name(url), why: reason }
+    PullError::Unreachable { place: host_name(url), reason }
 }
 
 fn unexpected_status_error(url: &Url, status: StatusCode) -> PullError {
-    PullError::Unreachable { place: host_name(url), why: format!("{url} answers {status}") }
+    PullError::Unreachable { place: host_name(url), reason: format!("{url} answers {status}") }
 }
 
 fn unreachable_error(place: &str, err: &reqwest::Error) -> PullError {
@@ -235,5 +235,5 @@ fn unreachable_error(place: &str, err: &reqwest::Error) -> PullError {
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
-    PullError::Unreachable { place: place.to_owned(), why: cause.to_string() }
+    PullError::Unreachable { place: place.to_owned(), reason: cause.to_string() }
 }

@@ -84,11 +84,11 @@ impl Provider {
     }
 
     pub(super) fn connection_lost(&self, reason: String, wait: Option<Duration>) -> ModelError {
-        ModelError::Unavailable { model: self.name.clone(), why: reason, wait }
+        ModelError::Unavailable { model: self.name.clone(), reason, wait }
     }
 
     pub(super) fn refused_error(&self, reason: String) -> ModelError {
-        ModelError::Refused { model: self.name.clone(), why: reason }
+        ModelError::Refused { model: self.name.clone(), reason }
     }
 
     /// Returns the beginning of a provider's message, without the key.
@@ -201,7 +201,7 @@ mod tests {
         let late = format!("{} response_format", "x ".repeat(1_000));
         for (body, expected) in [(late.as_str(), true), ("no `json_schema`", true), ("no", false)] {
             let err = provider.status_error(StatusCode::BAD_REQUEST, body, None);
-            assert_eq!(mentions_answer_schema(err.why()), expected, "{err}");
+            assert_eq!(mentions_answer_schema(err.reason()), expected, "{err}");
         }
     }
 }

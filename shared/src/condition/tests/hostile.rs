@@ -34,7 +34,7 @@ fn deeply_nested_text_does_not_overflow_the_stack() {
             ConditionError::Syntax {
                 line: 1,
                 column: 5,
-                why: "a number and a string need an operator between them".to_owned(),
+                reason: "a number and a string need an operator between them".to_owned(),
             },
         ),
         (

@@ -39,7 +39,10 @@ async fn effect_rules_apply_to_added_sets_and_registered_tools() {
         let mut set = effects(wrong);
         set["name"] = json!("c");
         let err = one.add_set(set).await.unwrap_err();
-        assert!(matches!(&err, RegistryError::Invalid(why) if why.contains(expected)), "{err}");
+        assert!(
+            matches!(&err, RegistryError::Invalid(reason) if reason.contains(expected)),
+            "{err}"
+        );
     }
     let builtin = json!({ "builtin": "file_tools", "effects": { "*": "read" } });
     let err = one.add_set(json!({ "name": "d", "source": builtin })).await.unwrap_err();
@@ -144,18 +147,21 @@ async fn an_invalid_tool_does_not_hide_others_of_its_set() {
     // An added set is checked first.
     let added = json!({ "name": "b", "source": { "tools": [{ "name": "t" }, odd] } });
     let err = registry.add_set(added).await.unwrap_err();
-    assert!(matches!(&err, RegistryError::Invalid(why) if why.contains("`odd`")), "{err}");
+    assert!(matches!(&err, RegistryError::Invalid(reason) if reason.contains("`odd`")), "{err}");
     for name in ["../x", "a b", "activate_toolset"] {
         let err = registry.register_tool(Some("a"), tool(name)).await.unwrap_err();
         let says = |reason: &str| reason.contains(&format!("`{name}`"));
-        assert!(matches!(&err, RegistryError::Invalid(why) if says(why)), "{err}");
+        assert!(matches!(&err, RegistryError::Invalid(reason) if says(reason)), "{err}");
         let added = json!({ "name": "b", "source": tools(&[name]) });
         let err = registry.add_set(added).await.unwrap_err();
-        assert!(matches!(&err, RegistryError::Invalid(why) if says(why)), "{err}");
+        assert!(matches!(&err, RegistryError::Invalid(reason) if says(reason)), "{err}");
     }
     let twins = json!({ "name": "b", "source": tools(&["t", "b.t"]) });
     let err = registry.add_set(twins).await.unwrap_err();
-    assert!(matches!(&err, RegistryError::Invalid(why) if why.contains("rename one")), "{err}");
+    assert!(
+        matches!(&err, RegistryError::Invalid(reason) if reason.contains("rename one")),
+        "{err}"
+    );
     assert_eq!(sets(&registry).await, ["a+"]);
 }
 

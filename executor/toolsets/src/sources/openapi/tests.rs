@@ -655,7 +655,8 @@ async fn an_operation_with_too_expensive_schemas_is_left_out() {
     assert_eq!(set.names(), ["fine"]);
     let left_out = set.toolbox.sets().remove(0).left_out;
     assert_eq!(left_out.len(), 2);
-    for (reason, name) in left_out.iter().zip(["`inputSchema` of `in`", "`outputSchema` of `out`"]) {
+    for (reason, name) in left_out.iter().zip(["`inputSchema` of `in`", "`outputSchema` of `out`"])
+    {
         assert!(reason.contains(name) && reason.contains("evaluations"), "{reason}");
     }
 }

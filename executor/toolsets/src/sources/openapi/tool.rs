@@ -115,8 +115,8 @@ impl OperationTool {
         }
         if !parts.cookies.is_empty() {
             let cookies = parts.cookies.join("; ");
-            let (name, value) =
-                parse_header("cookie", &cookies).map_err(|error| invalid_parameters_error(&error))?;
+            let (name, value) = parse_header("cookie", &cookies)
+                .map_err(|error| invalid_parameters_error(&error))?;
             headers.append(name, value);
         }
         let body = body.write(parameters).map(|(body, media)| {

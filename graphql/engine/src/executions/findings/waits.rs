@@ -225,7 +225,8 @@ fn add_task_wait<'a>(
                 add(
                     Severity::Info,
                     Box::new(move || {
-                        let message = format!("{} waits for {reason}", format_task_name(view, task));
+                        let message =
+                            format!("{} waits for {reason}", format_task_name(view, task));
                         wait_finding("wait.limit", Severity::Info, message).with_awaited(key)
                     }),
                 );

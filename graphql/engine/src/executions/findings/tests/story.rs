@@ -39,7 +39,11 @@ impl Story {
     }
 
     /// Creates a retry of an execution that had calls with an unknown outcome.
-    pub(super) fn retry_of_calls(steps: &[Value], options: ExecutionOptions, call_keys: Vec<CallKey>) -> Self {
+    pub(super) fn retry_of_calls(
+        steps: &[Value],
+        options: ExecutionOptions,
+        call_keys: Vec<CallKey>,
+    ) -> Self {
         let plan = json!({
             "about": { "id": "plan_1_aaaaaaaaa", "request": "req_1_aaaaaaaaa", "version": 1,
                 "query": "", "planner": "explicit", "created_at": 0 },
