@@ -390,15 +390,15 @@ impl Control {
             return Err(ControlError::Invalid("a signal needs a `name`".to_owned()));
         }
         if shared::json::json_size(&payload) > limits::OUTPUT_BYTES {
-            let most = limits::OUTPUT_BYTES;
+            let limit = limits::OUTPUT_BYTES;
             return Err(ControlError::LimitExceeded(format!(
-                "`payload` has more than {most} bytes"
+                "`payload` has more than {limit} bytes"
             )));
         }
         if shared::json::is_deeper_than(&payload, limits::JSON_DEPTH) {
-            let most = limits::JSON_DEPTH;
+            let limit = limits::JSON_DEPTH;
             return Err(ControlError::Invalid(format!(
-                "`payload` is nested deeper than {most} levels"
+                "`payload` is nested deeper than {limit} levels"
             )));
         }
         self.check_unfinished(id).await?;
@@ -461,12 +461,12 @@ fn validate_start(
         return Err(ControlError::Invalid("`idempotencyKey` must not be empty".to_owned()));
     }
     if shared::json::json_size(&options.input) > limits::OUTPUT_BYTES {
-        let most = limits::OUTPUT_BYTES;
-        return Err(ControlError::LimitExceeded(format!("`input` has more than {most} bytes")));
+        let limit = limits::OUTPUT_BYTES;
+        return Err(ControlError::LimitExceeded(format!("`input` has more than {limit} bytes")));
     }
     if shared::json::is_deeper_than(&options.input, limits::JSON_DEPTH) {
-        let most = limits::JSON_DEPTH;
-        return Err(ControlError::Invalid(format!("`input` is nested deeper than {most} levels")));
+        let limit = limits::JSON_DEPTH;
+        return Err(ControlError::Invalid(format!("`input` is nested deeper than {limit} levels")));
     }
     if options.max_parallel == Some(0) {
         return Err(ControlError::Invalid("`maxParallel` must be at least 1".to_owned()));

@@ -128,9 +128,9 @@ fn connected_parts(nodes: usize, edges: &[(usize, usize)]) -> Vec<ConnectedPart>
         places[node] = part.nodes.len();
         part.nodes.push(node);
     }
-    for (at, (from, to)) in edges.iter().enumerate() {
+    for (index, (from, to)) in edges.iter().enumerate() {
         if *from < nodes && *to < nodes {
-            let edge = GraphEdge { at, from: places[*from], to: places[*to] };
+            let edge = GraphEdge { at: index, from: places[*from], to: places[*to] };
             parts[part_of[*from]].edges.push(edge);
         }
     }

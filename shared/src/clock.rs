@@ -75,9 +75,9 @@ impl Clock for SteadyClock {
     fn approach(&self, reference: Timestamp) {
         let mut state = self.lock_state();
         let boot = micros_since_boot();
-        let most = (boot - state.last_approach).max(0) / CORRECTION_DIVISOR;
+        let maximum = (boot - state.last_approach).max(0) / CORRECTION_DIVISOR;
         let away = reference.timestamp_micros().saturating_sub(boot.saturating_add(state.offset));
-        state.offset = state.offset.saturating_add(away.clamp(-most, most));
+        state.offset = state.offset.saturating_add(away.clamp(-maximum, maximum));
         state.last_approach = boot;
     }
 }

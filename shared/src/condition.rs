@@ -164,12 +164,12 @@ impl ParsedSource {
     }
 }
 
-fn describe_arguments(least: usize, most: usize) -> String {
-    match (least, most) {
+fn describe_arguments(minimum: usize, maximum: usize) -> String {
+    match (minimum, maximum) {
         (1, 1) => "1 argument".to_owned(),
-        (least, most) if least == most => format!("{least} arguments"),
-        (least, most) if most == least + 1 => format!("{least} or {most} arguments"),
-        (least, _) => format!("at least {least} argument{}", if least == 1 { "" } else { "s" }),
+        (minimum, maximum) if minimum == maximum => format!("{minimum} arguments"),
+        (minimum, maximum) if maximum == minimum + 1 => format!("{minimum} or {maximum} arguments"),
+        (minimum, _) => format!("at least {minimum} argument{}", if minimum == 1 { "" } else { "s" }),
     }
 }
 

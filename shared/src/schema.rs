@@ -218,7 +218,7 @@ impl Schema {
     pub fn complaint(&self, value: &Value) -> Option<String> {
         let misfits = self.violations(value).into_iter().map(|misfit| match misfit.at.as_str() {
             "" => misfit.message,
-            at => format!("at `{at}`: {}", misfit.message),
+            path => format!("at `{path}`: {}", misfit.message),
         });
         let complaint = misfits.collect::<Vec<_>>().join("; ");
         Some(complaint).filter(|text| !text.is_empty())
@@ -273,10 +273,10 @@ impl Schema {
             return Err("the checks of the plan take too long together".to_owned());
         }
         let metered = self.0.metered_validator()?;
-        let most = limit
+        let maximum = limit
             .fixed
             .saturating_add(limit.per_part.saturating_mul(meter::count_evaluations(value)));
-        let most = most.min(budget.evaluations);
+        let maximum = maximum.min(budget.evaluations);
         let mut run = |evaluations: u64, stack: usize, stop: Option<&CheckStop>| {
             let evaluations = evaluations.min(budget.evaluations);
             let allowance =
@@ -285,19 +285,19 @@ impl Schema {
             budget.evaluations -= taken;
             result
         };
-        if let Ok(result) = run(QUICK_EVALUATIONS.min(most), QUICK_STACK, None) {
+        if let Ok(result) = run(QUICK_EVALUATIONS.min(maximum), QUICK_STACK, None) {
             return Ok(result);
         }
         let stop = CheckStop::current();
         let stop = stop.as_ref();
-        let result = run_on_own_thread(MAX_WAITING, stop, || run(most, USABLE_STACK, stop))
+        let result = run_on_own_thread(MAX_WAITING, stop, || run(maximum, USABLE_STACK, stop))
             .map_err(|err| err.to_string())?;
         result.map_err(|Exhausted| {
             if stop.is_some_and(CheckStop::is_stopped) {
                 return threads::STOPPED_MESSAGE.to_owned();
             }
             format!(
-                "it takes too long to check it against the schema: more than {most} evaluations"
+                "it takes too long to check it against the schema: more than {maximum} evaluations"
             )
         })
     }
@@ -374,10 +374,10 @@ impl SchemaViolation {
         };
         let evaluated = err.evaluation_path().to_string();
         let is_conditional = evaluated.split('/').any(|name| matches!(name, "then" | "else"));
-        let at = err.instance_path().to_string();
+        let path = err.instance_path().to_string();
         let is_shown = is_small(err.instance(), &mut { MAX_SHOWN_PARTS });
         let message = if is_shown { err.to_string() } else { err.masked().to_string() };
-        Self { at, message, kind, is_conditional }
+        Self { at: path, message, kind, is_conditional }
     }
 }
 

@@ -334,8 +334,8 @@ impl<'a> Parser<'a> {
                 Token::Braces { whole, inner } => match self.parse_reference(whole, inner) {
                     Ok(reference) => parts.push(Part::Reference(reference)),
                     Err(kind) => {
-                        let at = self.format_place();
-                        self.errors.push(TemplateError { at, kind });
+                        let place = self.format_place();
+                        self.errors.push(TemplateError { at: place, kind });
                     }
                 },
             }

@@ -108,24 +108,24 @@ impl<T: Copy + Ord> ToolNames<T> {
     /// Adds all names of a tool. `at` is its position.
     ///
     /// Positions decide between tools with the same name. The order of calls does not matter.
-    pub fn add_tool(&mut self, tool: &ToolDefinition, at: T) {
-        self.add_qualified(tool, at);
+    pub fn add_tool(&mut self, tool: &ToolDefinition, value: T) {
+        self.add_qualified(tool, value);
         if !self.is_foreign(&tool.name, &tool.set) {
-            self.add_name(tool.name.clone(), NameOrigin::Own, at);
+            self.add_name(tool.name.clone(), NameOrigin::Own, value);
         }
         let Some((_, short)) = tool.name.as_str().split_once('.') else { return };
         for name in [format!("{}.{short}", tool.set), short.to_owned()] {
             if let Ok(name) = name.parse::<ToolName>()
                 && !self.is_foreign(&name, &tool.set)
             {
-                self.add_name(name, NameOrigin::Short, at);
+                self.add_name(name, NameOrigin::Short, value);
             }
         }
     }
 
     /// Adds only the qualified name of a tool.
-    pub fn add_qualified(&mut self, tool: &ToolDefinition, at: T) {
-        self.add_name(tool.qualified_name(), NameOrigin::Qualified, at);
+    pub fn add_qualified(&mut self, tool: &ToolDefinition, value: T) {
+        self.add_name(tool.qualified_name(), NameOrigin::Qualified, value);
     }
 
     /// Returns `true` if a name starts with a set other than `own`.
@@ -134,13 +134,13 @@ impl<T: Copy + Ord> ToolNames<T> {
         set.is_some_and(|set| self.sets.contains(set))
     }
 
-    fn add_name(&mut self, name: ToolName, rank: NameOrigin, at: T) {
-        let new = (rank, at);
+    fn add_name(&mut self, name: ToolName, rank: NameOrigin, value: T) {
+        let new = (rank, value);
         self.tools_by_name.entry(name).and_modify(|known| *known = new.min(*known)).or_insert(new);
     }
 
     pub fn get(&self, name: &str) -> Option<T> {
-        self.find(name).map(|(_, at)| at)
+        self.find(name).map(|(_, index)| index)
     }
 
     /// Returns the display name of a tool.
@@ -150,7 +150,7 @@ impl<T: Copy + Ord> ToolNames<T> {
     pub fn display_name(&self, tool: &ToolDefinition) -> ToolName {
         let (own, qualified) = (&tool.name, tool.qualified_name());
         let is_whole = set_prefix(own.as_str()).is_some()
-            && self.get(own.as_str()).is_some_and(|at| self.get(qualified.as_str()) == Some(at));
+            && self.get(own.as_str()).is_some_and(|value| self.get(qualified.as_str()) == Some(value));
         if is_whole { own.clone() } else { qualified }
     }
 
@@ -426,11 +426,11 @@ mod tests {
         let backwards: Vec<usize> = forwards.iter().rev().copied().collect();
         for order in [forwards, backwards, vec![2, 0, 4, 1, 3]] {
             let mut names = ToolNames::for_sets([]);
-            for at in &order {
-                names.add_tool(&tools[*at], *at);
+            for index in &order {
+                names.add_tool(&tools[*index], *index);
             }
-            for (name, at) in meanings {
-                assert_eq!(names.get(name), Some(at), "{name} of {order:?}");
+            for (name, index) in meanings {
+                assert_eq!(names.get(name), Some(index), "{name} of {order:?}");
             }
             assert_eq!(names.get("nothing"), None);
         }
@@ -441,8 +441,8 @@ mod tests {
         let tools = [tool("m2", "m.b"), tool("m2", "x.m.c"), tool("m", "x.d"), tool("n", "m.d")];
         let meanings = |sets: &[&str]| {
             let mut names = ToolNames::for_sets(sets.iter().map(|set| set.parse().unwrap()));
-            for (at, tool) in tools.iter().enumerate() {
-                names.add_tool(tool, at);
+            for (index, tool) in tools.iter().enumerate() {
+                names.add_tool(tool, index);
             }
             ["m.b", "m2.m.b", "m.c", "m.d", "b"].map(|name| names.get(name))
         };

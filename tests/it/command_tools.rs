@@ -162,13 +162,13 @@ impl ProcessTree {
 #[tokio::test]
 async fn exit_status_0_after_a_cancellation_is_no_success() {
     let folder = tempfile::tempdir().unwrap();
-    let begun = folder.path().join("begun");
+    let start_marker = folder.path().join("begun");
     let trap = "trap 'exit 0' TERM";
-    let script = format!("{trap}; echo > {}; sleep 60 & wait", begun.display());
+    let script = format!("{trap}; echo > {}; sleep 60 & wait", start_marker.display());
     let (cx, connected) = (second_attempt(), connect_command(&shell_command(&script)));
     let cancel = cx.cancel.clone();
     let stop = async {
-        wait_until("the command begins", || begun.exists()).await;
+        wait_until("the command begins", || start_marker.exists()).await;
         cancel.cancel();
     };
     let (result, ()) = tokio::join!(connected.call_in("t", json!({}), cx), stop);

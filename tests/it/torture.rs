@@ -73,21 +73,21 @@ async fn run_under_faults(name: &str, tortured_store: TorturedStore, seed: u64) 
     let seconds = number_from_env("FABER_TORTURE_SECONDS").unwrap_or(DEFAULT_FAULT_SECONDS);
     let (run, workspace) = (SharedRun::new(), Workspace::new(tortured_store.url()));
     let mut injector = FaultInjector::new(&workspace, &run, &tortured_store, Dice::new(seed)).await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let clients = spawn_clients(&run, CLIENTS, seed);
     injector.inject_until(Instant::now() + Duration::from_secs(seconds)).await;
-    let calm_at = begun.elapsed();
+    let calm_at = started_at.elapsed();
     injector.heal().await;
     run.stop_starting();
     let records = join_clients(&run, clients).await;
-    let closed_at = begun.elapsed();
+    let closed_at = started_at.elapsed();
     let mut audit = Audit::new(&workspace, &run, records);
     audit.query_nodes(injector.serving_address()).await;
     injector.end_all().await;
     let mut figures = audit.check_all().await;
     figures.faults = std::mem::take(&mut injector.faults);
     figures.slowest_drain = injector.slowest_drain;
-    figures.durations = [calm_at, closed_at, begun.elapsed()];
+    figures.durations = [calm_at, closed_at, started_at.elapsed()];
     drop(injector);
     report_figures(name, workspace, seed, seconds, &figures);
 }

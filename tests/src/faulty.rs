@@ -131,8 +131,8 @@ impl FaultyStore {
 
     async fn stall_sometimes(&self) {
         if !self.is_calm() && self.dice.happens(self.rates.stalls) {
-            let most = u64::try_from(self.rates.stall.as_millis()).unwrap_or(u64::MAX);
-            let wait = self.dice.draw_below(most.saturating_add(1));
+            let maximum = u64::try_from(self.rates.stall.as_millis()).unwrap_or(u64::MAX);
+            let wait = self.dice.draw_below(maximum.saturating_add(1));
             tokio::time::sleep(Duration::from_millis(wait)).await;
         }
     }
@@ -161,8 +161,8 @@ impl FaultyStore {
 
 #[async_trait]
 impl Store for FaultyStore {
-    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
-        self.with_faults(self.inner.prune(before, most)).await
+    async fn prune(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        self.with_faults(self.inner.prune(before, limit)).await
     }
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {
@@ -200,9 +200,9 @@ impl Log for FaultyStore {
     async fn find_heads(
         &self,
         query: HeadQuery,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.with_faults(self.inner.find_heads(query, most)).await
+        self.with_faults(self.inner.find_heads(query, limit)).await
     }
 
     async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {

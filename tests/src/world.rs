@@ -121,9 +121,9 @@ impl World {
 
     /// Returns a clock for a new worker.
     pub fn draw_clock(&self) -> SkewedClock {
-        let most = if self.is_skewed { MAX_SKEW_MS } else { 0 };
-        let ms = i64::try_from(self.dice.draw_below(2 * most + 1)).unwrap_or_default();
-        let error = TimeDelta::milliseconds(ms - i64::try_from(most).unwrap_or_default());
+        let max_skew = if self.is_skewed { MAX_SKEW_MS } else { 0 };
+        let ms = i64::try_from(self.dice.draw_below(2 * max_skew + 1)).unwrap_or_default();
+        let error = TimeDelta::milliseconds(ms - i64::try_from(max_skew).unwrap_or_default());
         SkewedClock { clock: self.clock, error }
     }
 

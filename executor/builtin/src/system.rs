@@ -180,11 +180,11 @@ async fn run_blocking<T: Send + 'static>(
     })
 }
 
-fn clip_text(text: &str, most: usize) -> String {
-    if text.len() <= most {
+fn clip_text(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
         return text.to_owned();
     }
-    format!("{}…", &text[..text.floor_char_boundary(most)])
+    format!("{}…", &text[..text.floor_char_boundary(limit)])
 }
 
 #[cfg(test)]

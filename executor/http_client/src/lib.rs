@@ -357,9 +357,9 @@ mod tests {
     /// A configured private server must not lead to the metadata service of a cloud.
     #[test]
     fn only_a_link_local_server_redirects_to_link_local_addresses() {
-        let reach = |from: &str, to: &str, at: Option<IpAddr>| {
+        let reach = |from: &str, to: &str, address: Option<IpAddr>| {
             let request = OutgoingRequest { url: from.parse().unwrap(), ..request() };
-            follow_redirect(&request, to.parse().unwrap(), at).map(|outgoing| outgoing.reach)
+            follow_redirect(&request, to.parse().unwrap(), address).map(|outgoing| outgoing.reach)
         };
         let (near, cloud) = ("http://10.0.0.1/a", "http://169.254.169.254/latest");
         for to in [cloud, "http://[::ffff:169.254.169.254]/", "http://[fe80::1]/"] {

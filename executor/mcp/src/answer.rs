@@ -130,10 +130,10 @@ fn structured_output(mut value: Value, contents: Vec<ContentBlock>) -> Output {
         _ => return Output { value, binaries },
     }
     for (n, place) in places.into_iter().enumerate() {
-        let Some((at, mime_type)) = place else { continue };
+        let Some((pointer, mime_type)) = place else { continue };
         binaries.extend(Binary::extract(
             &mut value,
-            format!("/{CONTENT_FIELD}/{n}{at}"),
+            format!("/{CONTENT_FIELD}/{n}{pointer}"),
             &mime_type,
         ));
     }
@@ -151,9 +151,9 @@ fn content_output(contents: Vec<ContentBlock>) -> Output {
     };
     let mut binaries = Vec::new();
     for (n, place) in places.into_iter().enumerate() {
-        let Some((at, mime_type)) = place else { continue };
-        let at = if is_one { at.to_owned() } else { format!("/{n}{at}") };
-        binaries.extend(Binary::extract(&mut value, at, &mime_type));
+        let Some((pointer, mime_type)) = place else { continue };
+        let pointer = if is_one { pointer.to_owned() } else { format!("/{n}{pointer}") };
+        binaries.extend(Binary::extract(&mut value, pointer, &mime_type));
     }
     Output { value, binaries }
 }

@@ -319,9 +319,9 @@ mod tests {
         group.has_reaper = true;
         let mut ready = [0; 6];
         group.child().stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
-        let begun = time::Instant::now();
+        let started_at = time::Instant::now();
         group.stop().await;
-        let took = begun.elapsed();
+        let took = started_at.elapsed();
         assert!(took >= STOP_GRACE && took < shared::limits::CANCEL_GRACE, "{took:?}");
     }
 

@@ -100,8 +100,8 @@ fn close_inherited() {
     let open: Vec<RawFd> = if let Ok(listed) = listed {
         listed.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     } else {
-        let (most, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((MAX_DESCRIPTORS, 0));
-        (0..RawFd::try_from(most.min(MAX_DESCRIPTORS)).unwrap_or(0)).collect()
+        let (maximum, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((MAX_DESCRIPTORS, 0));
+        (0..RawFd::try_from(maximum.min(MAX_DESCRIPTORS)).unwrap_or(0)).collect()
     };
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > LAST_INHERITED_DESCRIPTOR)
     {
@@ -167,8 +167,8 @@ fn set_limits(confinement: &Confinement) -> io::Result<()> {
     ];
     for (resource, wanted) in limits {
         let (_, hard) = getrlimit(resource)?;
-        let most = wanted.min(hard);
-        setrlimit(resource, most, most)?;
+        let maximum = wanted.min(hard);
+        setrlimit(resource, maximum, maximum)?;
     }
     Ok(())
 }
@@ -199,15 +199,15 @@ mod tests {
     #[test]
     fn a_program_is_searched_in_executable_folders_only() {
         let folder = tempfile::tempdir().unwrap();
-        let at = |path: &str| folder.path().join(path).display().to_string();
+        let path_of = |path: &str| folder.path().join(path).display().to_string();
         for path in ["root/bin", "shims", "tools"] {
-            fs::create_dir_all(at(path)).unwrap();
+            fs::create_dir_all(path_of(path)).unwrap();
         }
-        symlink(at("tools"), at("linked")).unwrap();
-        symlink("../shims", at("root/away")).unwrap();
+        symlink(path_of("tools"), path_of("linked")).unwrap();
+        symlink("../shims", path_of("root/away")).unwrap();
         let confinement = Confinement {
-            write: vec![at("root").into()],
-            read: vec![at("tools").into()],
+            write: vec![path_of("root").into()],
+            read: vec![path_of("tools").into()],
             ..Confinement::default()
         };
         let check = |path: &[&str], expected: &[&str]| {
@@ -216,7 +216,7 @@ mod tests {
             assert_eq!(path.to_str().unwrap(), expected.join(":"));
         };
         let [shims, bin, new, tools, linked, away] =
-            ["shims", "root/bin", "root/new", "tools", "linked", "root/away"].map(at);
+            ["shims", "root/bin", "root/new", "tools", "linked", "root/away"].map(path_of);
         check(&[&shims, "/usr/bin", "/bin"], &["/usr/bin", "/bin"]);
         check(
             &[&bin, &shims, &tools, &away, &linked, "", &new, "/usr/local/sbin"],

@@ -411,8 +411,8 @@ fn first_failure(child: &Execution) -> ToolError {
 
 fn required_failure(child: &Execution) -> ToolError {
     let steps = child.steps().iter().enumerate();
-    let failed = steps.filter_map(|(at, step)| match &step.state {
-        StepState::Failed(error) => Some((child.plan().step(StepNumber::new(at)), step, error)),
+    let failed = steps.filter_map(|(number, step)| match &step.state {
+        StepState::Failed(error) => Some((child.plan().step(StepNumber::new(number)), step, error)),
         _ => None,
     });
     let must_succeed = |on_error: OnError| matches!(on_error, OnError::Fail | OnError::Wait);

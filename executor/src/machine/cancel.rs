@@ -52,8 +52,8 @@ impl Decision<'_> {
         if !is_stopping || !self.execution.agenda().has_waiting_tasks() {
             return;
         }
-        for at in 0..self.execution.steps().len() {
-            self.stop_if_idle(StepNumber::new(at).into(), phase);
+        for index in 0..self.execution.steps().len() {
+            self.stop_if_idle(StepNumber::new(index).into(), phase);
         }
     }
 

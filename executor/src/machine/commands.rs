@@ -242,8 +242,8 @@ impl Decision<'_> {
         }
         match parameters["name"].as_str() {
             Some(name) if !name.is_empty() => {
-                let most = step.policy.explicit_timeout_ms();
-                let until = most.map(|ms| add_millis(self.moment.now, ms));
+                let maximum = step.policy.explicit_timeout_ms();
+                let until = maximum.map(|ms| add_millis(self.moment.now, ms));
                 Ok(WaitReason::Signal { name: name.to_owned(), until })
             }
             _ => Err(ToolError::new(

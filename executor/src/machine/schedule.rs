@@ -109,8 +109,8 @@ impl Decision<'_> {
         let items = match self.execution.list(task.step).map(|list| u32::try_from(list.len())) {
             Some(Ok(n)) if n as usize <= limits::ITEMS => n,
             Some(_) => {
-                let most = limits::ITEMS;
-                let reason = format!("the list of `forEach` has more than {most} items: split it");
+                let limit = limits::ITEMS;
+                let reason = format!("the list of `forEach` has more than {limit} items: split it");
                 let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, reason);
                 return self.fail_unstarted(task, Attempt::FIRST, error);
             }
@@ -161,8 +161,8 @@ impl Decision<'_> {
         };
         let kind = self.execution.plan().step(task.step).call_of_part(task.part).kind;
         if matches!(kind, StepKind::Plan(_)) && self.nesting_depth() >= limits::ANCESTORS {
-            let most = limits::ANCESTORS;
-            let reason = format!("plans are nested more than {most} levels deep");
+            let limit = limits::ANCESTORS;
+            let reason = format!("plans are nested more than {limit} levels deep");
             let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, reason);
             return self.fail_unstarted(task, attempt, error);
         }
@@ -249,14 +249,14 @@ impl Decision<'_> {
         }
         let rendered = template.render(&self.execution.template_scope(task), limits::OUTPUT_BYTES);
         let rendered = rendered.map_err(|RenderedTooLarge| {
-            let most = limits::OUTPUT_BYTES;
+            let limit = limits::OUTPUT_BYTES;
             let reason =
-                format!("the values of the templates have more than {most} bytes: pass less data");
+                format!("the values of the templates have more than {limit} bytes: pass less data");
             ToolError::new(ErrorCode::INVALID_PARAMETERS, reason)
         })?;
         if json::is_deeper_than(&rendered.value, limits::JSON_DEPTH) {
-            let most = limits::JSON_DEPTH;
-            let reason = format!("the rendered parameters nest deeper than {most} levels");
+            let limit = limits::JSON_DEPTH;
+            let reason = format!("the rendered parameters nest deeper than {limit} levels");
             return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, reason));
         }
         if !rendered.unresolved.is_empty() && self.is_strict(task) {
@@ -298,7 +298,7 @@ impl Decision<'_> {
             return Ok(None);
         }
         let ms = parse_sleep_ms(parameters)?;
-        Ok(Some(callee.policy.explicit_timeout_ms().map_or(ms, |most| ms.min(most))))
+        Ok(Some(callee.policy.explicit_timeout_ms().map_or(ms, |maximum| ms.min(maximum))))
     }
 
     pub(super) fn end_due_sleeps(&mut self) {
@@ -343,8 +343,8 @@ fn wait_in_compensation_error() -> ToolError {
 
 fn parse_sleep_ms(parameters: &Value) -> Result<u64, ToolError> {
     flow::sleep_ms(parameters).ok_or_else(|| {
-        let (most, ms) = (flow::MAX_SLEEP_MS, &parameters["ms"]);
-        let reason = format!("`ms` must be a whole number of milliseconds up to {most}, not {ms}");
+        let (maximum, ms) = (flow::MAX_SLEEP_MS, &parameters["ms"]);
+        let reason = format!("`ms` must be a whole number of milliseconds up to {maximum}, not {ms}");
         ToolError::new(ErrorCode::INVALID_PARAMETERS, reason)
     })
 }
@@ -353,10 +353,10 @@ pub(super) fn check_parameter_size(
     parameters: Arc<Value>,
     warnings: Vec<String>,
 ) -> Result<RenderedParameters, ToolError> {
-    let (bytes, most) = (json::json_size(&parameters), limits::PARAMETER_BYTES);
-    if bytes > most {
+    let (bytes, limit) = (json::json_size(&parameters), limits::PARAMETER_BYTES);
+    if bytes > limit {
         let reason = format!(
-            "the parameters have {bytes} bytes as JSON, the limit is {most}: put the data into a \
+            "the parameters have {bytes} bytes as JSON, the limit is {limit}: put the data into a \
              file and pass its name"
         );
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, reason));

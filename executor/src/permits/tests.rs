@@ -27,8 +27,8 @@ impl PermitTest {
     }
 
     async fn with_poll_interval(poll: Duration) -> Self {
-        let begun = Instant::now();
-        let (store, clock) = (Arc::new(Memory::new()), Arc::new(PausedClock(begun)));
+        let started_at = Instant::now();
+        let (store, clock) = (Arc::new(Memory::new()), Arc::new(PausedClock(started_at)));
         let worker = WorkerId::draw(clock.now());
         let until = Timestamp::MAX_UTC;
         store.renew_lease(Lease { worker, node: "a".to_owned(), until }).await.unwrap();
@@ -36,7 +36,7 @@ impl PermitTest {
         let mut tasks = JoinSet::new();
         let returning = Arc::clone(&permits);
         tasks.spawn(async move { returning.release_returned().await });
-        Self { permits, begun, tasks, turns: Arc::default() }
+        Self { permits, begun: started_at, tasks, turns: Arc::default() }
     }
 
     /// Waits for the permit, holds it for a while, and releases it.
@@ -173,11 +173,11 @@ async fn a_request_sleeps_until_its_rate_allows_a_call() {
     let permits = Permits::new(worker, store, Arc::<CountingClock>::clone(&clock), poll);
     let rate = shared::store::Rate { calls: 1, per_ms: 4_000 };
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: None, rate: Some(rate) };
-    let begun = Instant::now();
+    let started_at = Instant::now();
     for n in 0..2 {
         drop(permits.acquire_permit(n.to_string(), vec![limit.clone()], 0).await);
     }
-    let took = begun.elapsed();
+    let took = started_at.elapsed();
     assert!((4_000..4_100).contains(&took.as_millis()), "{took:?}");
     let looks = clock.1.load(Ordering::Relaxed);
     assert!(looks < 12, "{looks}");

@@ -420,8 +420,8 @@ async fn a_busy_worker_still_scans_for_work() {
     let start_at = Some(clock.now() + TimeDelta::seconds(1));
     let later = ExecutionOptions { start_at, ..ExecutionOptions::default() };
     let id = near.start(Start::new(&plan, later)).await.unwrap().id;
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(3) {
+    let started_at = Instant::now();
+    while started_at.elapsed() < Duration::from_secs(3) {
         near.start(Start::new(&plan, ExecutionOptions::default())).await.unwrap();
         time::sleep(Duration::from_millis(20)).await;
     }

@@ -162,11 +162,11 @@ impl Dispatch {
         let effect = allowed_effect(tool).filter(|_| toolbox.find_internal_tool(tool).is_some())?;
         let given = DispatchParameters::deserialize(parameters);
         Some(match given {
-            Ok(DispatchParameters { tool, args, reach, most }) => {
-                let most = most.as_u64().and_then(|bytes| usize::try_from(bytes).ok());
-                let most = most.map_or(RESULT_BYTES, |bytes| bytes.min(RESULT_BYTES));
+            Ok(DispatchParameters { tool, args, reach, most: maximum }) => {
+                let maximum = maximum.as_u64().and_then(|bytes| usize::try_from(bytes).ok());
+                let maximum = maximum.map_or(RESULT_BYTES, |bytes| bytes.min(RESULT_BYTES));
                 let mut dispatch =
-                    Self { tool, args: Arc::new(args), effect, reach, most, unknown: vec![] };
+                    Self { tool, args: Arc::new(args), effect, reach, most: maximum, unknown: vec![] };
                 dispatch.remove_unknown_sets(toolbox);
                 Ok(dispatch)
             }
@@ -255,15 +255,15 @@ impl Dispatch {
 }
 
 /// Returns the truncated text of a result that is too long.
-fn clip_result(result: &Value, most: usize) -> Option<String> {
+fn clip_result(result: &Value, limit: usize) -> Option<String> {
     let text: Cow<'_, str> = match result {
         Value::String(text) => text.into(),
         other => other.to_string().into(),
     };
-    if text.len() <= most {
+    if text.len() <= limit {
         return None;
     }
-    let end = text.floor_char_boundary(most);
+    let end = text.floor_char_boundary(limit);
     Some(format!("{}… (cut: {} of {} bytes)", &text[..end], end, text.len()))
 }
 
@@ -449,11 +449,11 @@ mod tests {
         // A number counts as one byte in limits of values, and has more as text.
         let numbers = call.report(Ok(json!(vec![123_456_789; RESULT_BYTES / 8]))).unwrap();
         assert_eq!(numbers["cut"], true);
-        for (most, expected) in [(json!(300), 300), (json!("{{item.most}}"), RESULT_BYTES)] {
-            let given = json!({ "tool": "a.b", "args": {}, "most": most });
+        for (maximum, expected) in [(json!(300), 300), (json!("{{item.most}}"), RESULT_BYTES)] {
+            let given = json!({ "tool": "a.b", "args": {}, "most": maximum });
             let told = dispatch("faber_agent.read", &given).report(Ok(json!("x".repeat(40_000))));
             let text = told.unwrap()["result"].as_str().unwrap().to_owned();
-            assert_eq!(text.matches('x').count(), expected, "{most}");
+            assert_eq!(text.matches('x').count(), expected, "{maximum}");
         }
     }
 }

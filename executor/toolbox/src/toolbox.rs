@@ -605,10 +605,10 @@ impl fmt::Debug for WeakToolbox {
 
 impl Inventory {
     fn add_tool(&mut self, name: &ToolSetName, tool: ReadyTool) {
-        let Some(at) = self.sets.iter().position(|set| set.name == *name) else { return };
-        let tools = &mut self.sets[at].tools;
+        let Some(index) = self.sets.iter().position(|set| set.name == *name) else { return };
+        let tools = &mut self.sets[index].tools;
         if let Some(names) = self.names.get_mut() {
-            names.add_tool(tool.definition(), (at, tools.len()));
+            names.add_tool(tool.definition(), (index, tools.len()));
         }
         tools.push(tool);
         self.revision += 1;
@@ -618,9 +618,9 @@ impl Inventory {
     fn name_index(&self) -> &ToolNames<(usize, usize)> {
         self.names.get_or_init(|| {
             let mut names = ToolNames::for_sets(self.sets.iter().map(|set| set.name.clone()));
-            for (at, set) in self.sets.iter().enumerate() {
+            for (index, set) in self.sets.iter().enumerate() {
                 for (n, tool) in set.tools.iter().enumerate() {
-                    names.add_tool(tool.definition(), (at, n));
+                    names.add_tool(tool.definition(), (index, n));
                 }
             }
             names
@@ -630,13 +630,13 @@ impl Inventory {
     /// Returns the position of a tool by its qualified name.
     fn find_qualified(&self, name: &ToolName) -> Option<(usize, usize)> {
         match self.name_index().find(name.as_str())? {
-            (NameOrigin::Qualified, at) => Some(at),
+            (NameOrigin::Qualified, position) => Some(position),
             _ => None,
         }
     }
 
-    fn to_found(&self, name: &ToolName, at: Option<(usize, usize)>) -> Found {
-        let Some((set, tool)) = at else { return self.explain_missing(name) };
+    fn to_found(&self, name: &ToolName, index: Option<(usize, usize)>) -> Found {
+        let Some((set, tool)) = index else { return self.explain_missing(name) };
         let set = &self.sets[set];
         let tool = set.tools[tool].clone();
         if set.is_active { Found::Tool(tool) } else { Found::Inactive(tool) }

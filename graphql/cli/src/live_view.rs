@@ -258,10 +258,10 @@ impl Drawing {
         while let Some((first, layer)) = layers.next() {
             let fold = self.fold_layer(layer);
             let (mut last, mut steps) = (first, layer.iter().collect::<Vec<_>>());
-            while let Some((at, more)) =
+            while let Some((position, more)) =
                 layers.next_if(|(_, more)| fold.is_some() && self.fold_layer(more) == fold)
             {
-                last = at;
+                last = position;
                 steps.extend(more);
             }
             let place = match last {

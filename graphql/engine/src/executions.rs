@@ -233,7 +233,7 @@ impl Executions {
         let refused = |err| reuse_error(finished, err);
         let mut created = create_retry(finished, scope).map_err(refused)?;
         let kept = find_kept_steps(finished, scope).map_err(refused)?;
-        let repeated = (0..kept.len()).filter(|at| !kept[*at]).map(StepNumber::new);
+        let repeated = (0..kept.len()).filter(|index| !kept[*index]).map(StepNumber::new);
         let children = ChildPath::of_steps(finished, &repeated.collect::<Vec<_>>());
         if !children.is_empty() {
             let calls = self.store.calls_of_children(children).await?;

@@ -259,8 +259,8 @@ impl Plans {
         }
         let is_offered = |name: &ToolName| !is_last || name.as_str() != REPLAN;
         let offered = catalog.filter_tools(|tool| is_offered(&tool.definition.qualified_name()));
-        let most = scope.max_tools.unwrap_or(DEFAULT_MAX_TOOLS);
-        let candidates = self.selection.candidates(query, &offered, most).await;
+        let max_tools = scope.max_tools.unwrap_or(DEFAULT_MAX_TOOLS);
+        let candidates = self.selection.candidates(query, &offered, max_tools).await;
         Ok(PlannerInput { catalog, offered, candidates })
     }
 
@@ -476,7 +476,7 @@ fn shorten_query(query: &str) -> String {
 
 fn check_max_tools(requested: i32) -> Result<usize, EngineError> {
     match usize::try_from(requested) {
-        Ok(most) if (1..=MAX_TOOLS).contains(&most) => Ok(most),
+        Ok(max_tools) if (1..=MAX_TOOLS).contains(&max_tools) => Ok(max_tools),
         _ => Err(EngineError::InvalidArgument(format!(
             "`maxTools` must be from 1 to {MAX_TOOLS}, not {requested}"
         ))),
@@ -493,8 +493,8 @@ pub(super) fn check_query(query: &str) -> Result<(), EngineError> {
 
 fn check_length(query: &str) -> Result<(), EngineError> {
     if query.len() > limits::QUERY_BYTES {
-        let (has, most) = (query.len(), limits::QUERY_BYTES);
-        let reason = format!("`query` has {has} bytes; the limit is {most}");
+        let (has, limit) = (query.len(), limits::QUERY_BYTES);
+        let reason = format!("`query` has {has} bytes; the limit is {limit}");
         return Err(EngineError::LimitExceeded(reason));
     }
     Ok(())

@@ -20,8 +20,8 @@ fn describe_error(err: &serde_saphyr::Error) -> String {
     let reason = text.lines().next().unwrap_or_default();
     let reason = reason.strip_prefix("error: ").unwrap_or(reason);
     match err.location() {
-        Some(at) if !reason.contains("line ") => {
-            format!("this is not YAML: line {}, column {}: {reason}", at.line(), at.column())
+        Some(location) if !reason.contains("line ") => {
+            format!("this is not YAML: line {}, column {}: {reason}", location.line(), location.column())
         }
         _ => format!("this is not YAML: {reason}"),
     }
@@ -241,7 +241,7 @@ mod tests {
     /// Many aliases of one long text, with enough anchors to look harmless.
     #[test]
     fn aliases_of_long_texts_need_bounded_memory() {
-        let anchors: Vec<_> = (0..5_000).map(|at| format!("n{at}: &n{at} x\n")).collect();
+        let anchors: Vec<_> = (0..5_000).map(|index| format!("n{index}: &n{index} x\n")).collect();
         let anchors = anchors.concat();
         let aliases = vec!["*long"; 40_000].join(", ");
         let long = "x".repeat(1 << 20);

@@ -112,7 +112,7 @@ impl Extension for OperationGuard {
     ) -> ServerResult<Option<Value>> {
         // These errors replace the whole answer, so `FieldErrors` does not handle them.
         self.answer_size.check_limit()?;
-        let (of, at, counted) = (info.return_type, info.path_node, CountedField::from_field(&info));
+        let (of, path, counted) = (info.return_type, info.path_node, CountedField::from_field(&info));
         let outcome = match check_role(ctx, &info) {
             Ok(()) => {
                 if info.parent_type == "Mutation" {
@@ -125,7 +125,7 @@ impl Extension for OperationGuard {
         if let Ok(value) = &outcome {
             self.answer_size.count_field(&counted, value.as_ref())?;
         }
-        self.field_errors.resolve_null(of, at, outcome)
+        self.field_errors.resolve_null(of, path, outcome)
     }
 
     async fn validation(

@@ -366,7 +366,7 @@ mod tests {
     }
 
     fn closed_positions(all: &[Arc<Connection>]) -> Vec<usize> {
-        (0..all.len()).filter(|at| all[*at].close.is_cancelled()).collect()
+        (0..all.len()).filter(|index| all[*index].close.is_cancelled()).collect()
     }
 
     /// Answers a request completely.

@@ -72,8 +72,8 @@ impl Object {
     }
 }
 
-pub(super) fn read(source: &Source<'_>, at: usize) -> Result<(Tree, usize), SyntaxError> {
-    let mut reader = Reader { source, at, open: Vec::new(), last_string: None };
+pub(super) fn read(source: &Source<'_>, index: usize) -> Result<(Tree, usize), SyntaxError> {
+    let mut reader = Reader { source, at: index, open: Vec::new(), last_string: None };
     match reader.read() {
         Ok(tree) => Ok((tree, reader.at)),
         Err(error) => Err(reader.into_error(error)),
@@ -253,12 +253,12 @@ impl Reader<'_, '_> {
     }
 
     fn into_error(self, error: ReadError) -> SyntaxError {
-        let (at, resume) = match error {
+        let (position, resume) = match error {
             ReadError::AtPosition => (self.at, self.last_string.map_or(self.at, |start| start + 1)),
-            ReadError::AtByte(at) => (at, at),
-            ReadError::Endless(at) => (self.source.len(), at + 1),
+            ReadError::AtByte(position) => (position, position),
+            ReadError::Endless(position) => (self.source.len(), position + 1),
         };
-        SyntaxError { at, resume, is_cut: at >= self.source.len(), open: self.open }
+        SyntaxError { at: position, resume, is_cut: position >= self.source.len(), open: self.open }
     }
 }
 
@@ -266,18 +266,18 @@ impl Reader<'_, '_> {
 /// in the length of the text.
 pub(crate) fn read_all(text: &str) -> Vec<Value> {
     let source = Source::new(text);
-    let (mut found, mut at) = (Vec::new(), 0);
-    while at < source.len() {
-        at = source.skip(at, |byte| byte != b'{' && byte != b'[');
-        if at >= source.len() {
+    let (mut found, mut position) = (Vec::new(), 0);
+    while position < source.len() {
+        position = source.skip(position, |byte| byte != b'{' && byte != b'[');
+        if position >= source.len() {
             break;
         }
-        at = match read(&source, at) {
+        position = match read(&source, position) {
             Ok((tree, end)) => {
                 found.push(tree.into_value());
-                end.max(at + 1)
+                end.max(position + 1)
             }
-            Err(stuck) => stuck.resume.max(at + 1),
+            Err(stuck) => stuck.resume.max(position + 1),
         };
     }
     found

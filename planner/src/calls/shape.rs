@@ -72,8 +72,8 @@ struct Shape {
     is_certain: bool,
 }
 
-pub(super) fn read(reading: &CallReader<'_>, at: usize) -> Attempt {
-    match lenient::read(&reading.source, at) {
+pub(super) fn read(reading: &CallReader<'_>, index: usize) -> Attempt {
+    match lenient::read(&reading.source, index) {
         Ok((tree, end)) => {
             let mut calls = Vec::new();
             collect_calls(reading, tree, ObjectPlace::Prose, &mut calls);
@@ -91,8 +91,8 @@ pub(super) fn read(reading: &CallReader<'_>, at: usize) -> Attempt {
                     MissReason::from_flags(wanted.is_known, stuck.is_cut),
                 );
             }
-            let at = if stuck.is_cut { stuck.resume } else { stuck.at };
-            Attempt::Broken(BrokenCall { calls, at, is_cut, is_known: wanted.is_known })
+            let position = if stuck.is_cut { stuck.resume } else { stuck.at };
+            Attempt::Broken(BrokenCall { calls, at: position, is_cut, is_known: wanted.is_known })
         }
     }
 }
@@ -279,10 +279,10 @@ fn text_field<'o>(object: &'o Object, names: &[&str]) -> Option<&'o str> {
 
 /// Removes and returns the last field with one of these names.
 fn take_field(object: &mut Object, names: &[&str]) -> Option<Tree> {
-    let at = names.iter().find_map(|name| {
+    let name_position = names.iter().find_map(|name| {
         object.fields.iter().rposition(|(key, _)| key.eq_ignore_ascii_case(name))
     })?;
-    Some(object.fields.remove(at).1)
+    Some(object.fields.remove(name_position).1)
 }
 
 fn take_text(object: &mut Object, names: &[&str]) -> Option<String> {

@@ -59,7 +59,7 @@ pub(super) fn check_outputs(
 }
 
 /// Warns about a loop whose list cannot be a list.
-pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report: &mut Report) {
+pub(super) fn check_list(steps: &[Step<'_>], index: usize, list: &Reference, report: &mut Report) {
     let Target::Step(target) = list.target else { return };
     let target = &steps[target.get()];
     let PathResult::Found(Shape::Single(Some(schema))) =
@@ -68,7 +68,7 @@ pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report
         return;
     };
     let Some(kind) = single_type(schema).filter(|kind| *kind != "array") else { return };
-    report.warning(at, || {
+    report.warning(index, || {
         let message = format!(
             "`{}` is not a list: the output of `{}` has something of type `{kind}` there",
             shorten_name(&list.text),
@@ -77,10 +77,10 @@ pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report
         let lists = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
         let list = lists.into_iter().find(|(_, schema)| single_type(schema) == Some("array"));
         let help = list.map_or_else(
-            || format!("`{}` fails with `step.not_a_list` when it runs", steps[at].id),
+            || format!("`{}` fails with `step.not_a_list` when it runs", steps[index].id),
             |(name, _)| format!("perhaps its `{name}` is meant"),
         );
-        Diagnostic::warning("plan.not_a_list", place::field_path(at, "forEach"), message)
+        Diagnostic::warning("plan.not_a_list", place::field_path(index, "forEach"), message)
             .with_help(help)
     });
 }

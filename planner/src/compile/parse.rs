@@ -73,14 +73,14 @@ fn read(value: Value, level: u32) -> Result<Draft, Vec<Diagnostic>> {
 }
 
 pub(super) fn read_compensation(
-    at: usize,
+    index: usize,
     value: &Value,
     report: &mut Report,
 ) -> Option<DraftCompensation> {
     let mut found = Report::default();
-    let mut reader = Reader { report: &mut found, step: at, level: 0 };
-    let read = reader.read_compensation(&place::field_path(at, "compensate"), value.clone());
-    found.into_diagnostics().into_iter().for_each(|diagnostic| report.error(at, || diagnostic));
+    let mut reader = Reader { report: &mut found, step: index, level: 0 };
+    let read = reader.read_compensation(&place::field_path(index, "compensate"), value.clone());
+    found.into_diagnostics().into_iter().for_each(|diagnostic| report.error(index, || diagnostic));
     read
 }
 
@@ -140,14 +140,14 @@ impl Reader<'_> {
         };
         let is_list = tools.is_array();
         let steps = self.read_list(&place, tools).into_iter().enumerate();
-        let steps: Vec<_> = steps.map(|(at, step)| self.read_step(at, step)).collect();
+        let steps: Vec<_> = steps.map(|(index, step)| self.read_step(index, step)).collect();
         let tools = steps.into_iter().collect::<Option<_>>().filter(|_| is_list)?;
         Some(Draft { query, request_id, tools, execution_order, notices: Vec::new() })
     }
 
-    fn read_step(&mut self, at: usize, value: Value) -> Option<DraftStep> {
-        self.step = at;
-        let mut fields = self.read_object(&format!("tools[{at}]"), value)?;
+    fn read_step(&mut self, index: usize, value: Value) -> Option<DraftStep> {
+        self.step = index;
+        let mut fields = self.read_object(&format!("tools[{index}]"), value)?;
         self.report_unknown(&mut fields, &STEP_FIELDS);
         let is_named = fields.is_text("name") && fields.is_text("toolName");
         let plan = fields.take_field("plan").map(|(place, plan)| self.read_sub_draft(&place, plan));
@@ -183,8 +183,8 @@ impl Reader<'_> {
         match value {
             Value::String(name) => Some(SubDraft::Named(name)),
             Value::Object(_) if self.level >= limits::ANCESTORS => {
-                let at = self.step;
-                self.report.error(at, || sub_plan::too_deep_error(at));
+                let step = self.step;
+                self.report.error(step, || sub_plan::too_deep_error(step));
                 None
             }
             Value::Object(_) => {
@@ -195,9 +195,9 @@ impl Reader<'_> {
                     }
                     Err(found) => (None, found),
                 };
-                let at = self.step;
+                let step = self.step;
                 for diagnostic in found {
-                    self.report.error(at, || sub_plan::with_step_path(at, diagnostic));
+                    self.report.error(step, || sub_plan::with_step_path(step, diagnostic));
                 }
                 draft.map(|draft| SubDraft::Inline(Box::new(draft)))
             }

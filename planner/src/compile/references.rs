@@ -48,10 +48,10 @@ pub(super) fn collect_links<'a>(
     let mut links = DependencyLinks::default();
     links.edges.reserve(steps.len());
     links.templates.reserve(steps.len());
-    for at in 0..steps.len() {
+    for index in 0..steps.len() {
         let (dependencies, variables) = (Vec::new(), BTreeSet::new());
         let mut looking =
-            TemplateReader { at, steps, naming, dependencies, variables, list: None, report };
+            TemplateReader { at: index, steps, naming, dependencies, variables, list: None, report };
         let (template, undo) = looking.read_templates();
         let templates = StepTemplates { template, list: looking.list, undo };
         let mut dependencies = looking.dependencies;
@@ -237,13 +237,13 @@ impl<'a> TemplateReader<'a, '_> {
             }
         };
         self.report.add_pattern_cost(condition.pattern_cost());
-        let at = self.at;
+        let step = self.at;
         for target in condition.targets() {
             match target {
                 Target::Step(dependencies) => self.dependencies.push(*dependencies),
                 Target::Variable(name) => {
                     let text = format!("vars.{name}");
-                    self.add_variable(name, &text, &|_| place::field_path(at, "when"));
+                    self.add_variable(name, &text, &|_| place::field_path(step, "when"));
                 }
                 Target::Input | Target::Item | Target::Index => (),
             }
@@ -279,22 +279,22 @@ fn wrong_condition_error(
 }
 
 fn add_named_steps(
-    at: usize,
+    index: usize,
     step: &Step<'_>,
     naming: &Naming<'_>,
     dependencies: &mut Vec<StepNumber>,
     report: &mut Report,
 ) {
-    let place = || place::field_path(at, "dependsOn");
+    let place = || place::field_path(index, "dependsOn");
     let mut add = |place: &dyn Fn() -> String, written: &Value| match written {
         Value::String(name) => match naming.names.find(name) {
             Some(step) => dependencies.push(step),
-            None => report.error(at, || {
+            None => report.error(index, || {
                 let (message, help) = naming.describe_unknown_name(name, name);
                 Diagnostic::error("plan.unknown_dependency", place(), message).with_help(help)
             }),
         },
-        other => report.error(at, || {
+        other => report.error(index, || {
             let message =
                 format!("a dependency must be a step's id, not {}", place::describe_kind(other));
             Diagnostic::error("plan.invalid_dependency", place(), message)

@@ -90,9 +90,9 @@ mod tests {
     #[test]
     fn diagnostics_beyond_the_limit_are_counted() {
         let mut report = Report::default();
-        for at in (0..250).rev() {
-            report.error(at, || Diagnostic::error("a", format!("{at}"), ""));
-            report.warning(at, || Diagnostic::warning("b", format!("{at}"), ""));
+        for index in (0..250).rev() {
+            report.error(index, || Diagnostic::error("a", format!("{index}"), ""));
+            report.warning(index, || Diagnostic::warning("b", format!("{index}"), ""));
         }
         let all = report.into_diagnostics();
         assert_eq!(all.len(), 202);

@@ -32,12 +32,12 @@ pub(super) fn choose_tools<'a>(
     report: &mut Report,
 ) -> Vec<ToolChoice<'a>> {
     let mut known: BTreeMap<&str, ToolChoice<'a>> = BTreeMap::new();
-    let choices = draft.tools.iter().enumerate().map(|(at, step)| {
-        let call = Call::of_step(at, step);
+    let choices = draft.tools.iter().enumerate().map(|(index, step)| {
+        let call = Call::of_step(index, step);
         call.check_fields(step.plan.as_ref(), report);
         match (&step.plan, call.written_name()) {
             (Some(plan), None) => {
-                ToolChoice::of_plan(&sub_plan::find_plan(at, plan, world, report))
+                ToolChoice::of_plan(&sub_plan::find_plan(index, plan, world, report))
             }
             (_, written) => {
                 let written = written.unwrap_or_default();
@@ -50,12 +50,12 @@ pub(super) fn choose_tools<'a>(
 }
 
 pub(super) fn choose_undo<'a>(
-    at: usize,
+    index: usize,
     undo: &DraftCompensation,
     catalog: &'a Catalog,
     report: &mut Report,
 ) -> ToolChoice<'a> {
-    let call = Call::of_undo(at, undo);
+    let call = Call::of_undo(index, undo);
     call.check_fields(None, report);
     let found = call.find_tool(catalog, report);
     ToolChoice::new(call.written_name().unwrap_or_default(), found)
@@ -97,18 +97,18 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn of_step(at: usize, step: &'a DraftStep) -> Self {
+    fn of_step(index: usize, step: &'a DraftStep) -> Self {
         Self {
-            at,
+            at: index,
             field_prefix: "",
             name: step.name.as_deref(),
             tool_name: step.tool_name.as_deref(),
         }
     }
 
-    fn of_undo(at: usize, undo: &'a DraftCompensation) -> Self {
+    fn of_undo(index: usize, undo: &'a DraftCompensation) -> Self {
         let (name, tool_name) = (undo.name.as_deref(), undo.tool_name.as_deref());
-        Self { at, field_prefix: "compensate.", name, tool_name }
+        Self { at: index, field_prefix: "compensate.", name, tool_name }
     }
 
     fn written_name(&self) -> Option<&'a str> {

@@ -171,14 +171,14 @@ impl Embedder for RecentEmbedder {
             let mut recent = lock();
             texts.iter().map(|text| recent.find(text)).collect()
         };
-        let missing: Vec<usize> = (0..texts.len()).filter(|at| vectors[*at].is_none()).collect();
+        let missing: Vec<usize> = (0..texts.len()).filter(|index| vectors[*index].is_none()).collect();
         if !missing.is_empty() {
-            let asked: Vec<&str> = missing.iter().map(|at| texts[*at]).collect();
+            let asked: Vec<&str> = missing.iter().map(|index| texts[*index]).collect();
             let made = self.inner.embed(&asked).await?;
             let mut recent = lock();
-            for (at, vector) in missing.into_iter().zip(made) {
-                recent.keep_vector(texts[at], vector.clone());
-                vectors[at] = Some(vector);
+            for (index, vector) in missing.into_iter().zip(made) {
+                recent.keep_vector(texts[index], vector.clone());
+                vectors[index] = Some(vector);
             }
         }
         Ok(vectors.into_iter().flatten().collect())

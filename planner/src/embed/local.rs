@@ -106,8 +106,8 @@ impl Embedder for Local {
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let mut order: Vec<usize> = (0..texts.len()).collect();
-        order.sort_by_key(|at| texts[*at].len());
-        let lens: Vec<usize> = order.iter().map(|at| texts[*at].len()).collect();
+        order.sort_by_key(|index| texts[*index].len());
+        let lens: Vec<usize> = order.iter().map(|index| texts[*index].len()).collect();
         let mut encoded = Vec::with_capacity(texts.len());
         let mut jobs = JoinSet::new();
         for batch in batch_ranges(&lens) {
@@ -117,7 +117,7 @@ impl Embedder for Local {
                 encoded.extend(self.collect_encoded(done)?);
             }
             let (batch, model) = (order[batch].to_vec(), Arc::clone(&self.encoder));
-            let texts: Vec<String> = batch.iter().map(|at| texts[*at].to_owned()).collect();
+            let texts: Vec<String> = batch.iter().map(|index| texts[*index].to_owned()).collect();
             jobs.spawn_blocking(move || {
                 let vectors = model.encode(&texts);
                 drop(place);
@@ -127,7 +127,7 @@ impl Embedder for Local {
         while let Some(done) = jobs.join_next().await {
             encoded.extend(self.collect_encoded(done)?);
         }
-        encoded.sort_by_key(|(at, _)| *at);
+        encoded.sort_by_key(|(index, _)| *index);
         Ok(encoded.into_iter().map(|(_, vector)| vector).collect())
     }
 }
@@ -149,10 +149,10 @@ impl Local {
 fn batch_ranges(lens: &[usize]) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);
-    for (at, len) in lens.iter().enumerate() {
-        if at > start && (bytes + len > BATCH_BYTES || at - start >= MAX_BATCH_TEXTS) {
-            batches.push(start..at);
-            (start, bytes) = (at, 0);
+    for (index, len) in lens.iter().enumerate() {
+        if index > start && (bytes + len > BATCH_BYTES || index - start >= MAX_BATCH_TEXTS) {
+            batches.push(start..index);
+            (start, bytes) = (index, 0);
         }
         bytes += len;
     }

@@ -229,8 +229,8 @@ impl Source<'_> {
 
 /// Lists the models in a directory and in the directories of owners.
 pub fn list_models(models: &Path) -> Vec<String> {
-    let names = |at: &Path| {
-        let entries = fs::read_dir(at).into_iter().flatten().flatten();
+    let names = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         names
             .filter(|name| repository_name(name).is_ok() && name.strip_suffix(".part").is_none())

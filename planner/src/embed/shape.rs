@@ -168,8 +168,8 @@ impl PoolingModule {
 /// sentence-transformers does.
 pub(super) fn read_pooling(directory: &Path) -> Result<Pooling, InvalidModel> {
     let Some(modules) = read_optional(directory, "modules.json")? else {
-        let at = directory.join("1_Pooling");
-        let pooling: Option<PoolingModule> = read_optional(&at, "config.json")?;
+        let pooling_path = directory.join("1_Pooling");
+        let pooling: Option<PoolingModule> = read_optional(&pooling_path, "config.json")?;
         let methods = pooling
             .map_or_else(|| Ok(vec![PoolingMethod::Mean]), |pooling| pooling.pooling_modes())?;
         return Ok(Pooling { methods, is_normalized: false });
@@ -180,8 +180,8 @@ pub(super) fn read_pooling(directory: &Path) -> Result<Pooling, InvalidModel> {
         match kind.rsplit('.').next().unwrap_or_default() {
             "Transformer" if path.is_empty() => (),
             "Pooling" => {
-                let at = directory.join(&path);
-                let module = read_optional::<PoolingModule>(&at, "config.json")?;
+                let module_path = directory.join(&path);
+                let module = read_optional::<PoolingModule>(&module_path, "config.json")?;
                 let missing = || InvalidModel(format!("`{path}/config.json` is missing"));
                 pooling.methods = module.ok_or_else(missing)?.pooling_modes()?;
             }

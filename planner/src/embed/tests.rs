@@ -24,8 +24,8 @@ struct ReferenceVector {
 fn reproducible_numbers(name: &str, len: usize) -> Vec<f32> {
     let seed: u64 = name.bytes().map(u64::from).sum();
     let shift = if name.ends_with("orm.weight") { 1.0 } else { 0.0 };
-    let number = |at: usize| {
-        let number = u16::try_from((at as u64 * 7_919 + seed * 104_729) % 2_003).unwrap();
+    let number = |index: usize| {
+        let number = u16::try_from((index as u64 * 7_919 + seed * 104_729) % 2_003).unwrap();
         f32::from(number) / 2_003.0 - 0.5 + shift
     };
     (0..len).map(number).collect()
@@ -92,7 +92,7 @@ fn load_transformer(tensors: &[(String, Vec<usize>)]) -> Result<Transformer, Inv
 
 #[test]
 fn a_transformer_computes_the_same_as_numpy() {
-    let long: Vec<u32> = (0..20).map(|at| (at * 3) % 11).collect();
+    let long: Vec<u32> = (0..20).map(|index| (index * 3) % 11).collect();
     let last = [0.57258, -0.89545, -1.4437, -0.19341, 1.70882, -0.96274, -1.3629, 0.84066];
     let first = [0.79872, -1.01991, -1.25976, -0.43506, 1.11634, 0.20387, -1.5099, 0.28742];
     let transformer = load_transformer(&make_tensors()).unwrap();

@@ -68,15 +68,15 @@ impl Transformer {
         let tokens: usize = texts.iter().map(Vec::len).sum();
         let mut rows = Array2::zeros((tokens, self.word_embeddings.ncols()));
         let placed = texts.iter().flat_map(|text| text.iter().enumerate());
-        for (mut row, (at, token)) in rows.outer_iter_mut().zip(placed) {
+        for (mut row, (position, token)) in rows.outer_iter_mut().zip(placed) {
             let word = usize::try_from(*token).unwrap_or(usize::MAX);
-            if word >= self.word_embeddings.nrows() || at >= self.positions.nrows() {
+            if word >= self.word_embeddings.nrows() || position >= self.positions.nrows() {
                 let reason =
-                    format!("token {token} at position {at}, which its weights do not have");
+                    format!("token {token} at position {position}, which its weights do not have");
                 return Err(InvalidModel(format!("its `tokenizer.json` makes {reason}")));
             }
             row += &self.word_embeddings.row(word);
-            row += &self.positions.row(at);
+            row += &self.positions.row(position);
         }
         Ok(rows)
     }

@@ -80,11 +80,11 @@ impl LayeredGraph {
         };
         let mut spans: Vec<usize> = down.iter().map(passes).collect();
         spans.sort_unstable();
-        let most = (self.real_nodes * PLACEHOLDERS_PER_NODE).max(MIN_PLACEHOLDER_LIMIT);
+        let maximum = (self.real_nodes * PLACEHOLDERS_PER_NODE).max(MIN_PLACEHOLDER_LIMIT);
         let mut sum = 0;
         let too_long = spans.iter().find(|span| {
             sum += **span;
-            sum > most
+            sum > maximum
         });
         too_long.map_or(usize::MAX, |span| span - 1)
     }
@@ -104,17 +104,17 @@ impl LayeredGraph {
             return EdgePath::Straight { upper, lower, is_reversed };
         }
         let mut placeholders = Vec::with_capacity(last - first);
-        let mut at = upper;
+        let mut current = upper;
         for layer in first..last {
             let place = self.layer_of.len();
             self.layer_of.push(layer);
             self.below.push(Vec::new());
             self.above.push(Vec::new());
-            self.connect(at, place);
+            self.connect(current, place);
             placeholders.push(place);
-            at = place;
+            current = place;
         }
-        self.connect(at, lower);
+        self.connect(current, lower);
         EdgePath::ViaPlaceholders { upper, placeholders, lower, is_reversed }
     }
 
@@ -132,8 +132,8 @@ impl LayeredGraph {
 /// a depth-first search.
 fn find_reversed_edges(nodes: usize, edges: &[GraphEdge]) -> Vec<bool> {
     let mut leaving = vec![Vec::new(); nodes];
-    for (at, edge) in edges.iter().enumerate() {
-        leaving[edge.from].push((at, edge.to));
+    for (index, edge) in edges.iter().enumerate() {
+        leaving[edge.from].push((index, edge.to));
     }
     let mut reversed = vec![false; edges.len()];
     let (mut is_visited, mut is_on_path) = (vec![false; nodes], vec![false; nodes]);
@@ -143,14 +143,14 @@ fn find_reversed_edges(nodes: usize, edges: &[GraphEdge]) -> Vec<bool> {
         while let Some((node, visited)) = path.last_mut() {
             let node = *node;
             (is_visited[node], is_on_path[node]) = (true, true);
-            let Some((at, to)) = leaving[node].get(*visited) else {
+            let Some((edge, to)) = leaving[node].get(*visited) else {
                 is_on_path[node] = false;
                 path.pop();
                 continue;
             };
             *visited += 1;
             if is_on_path[*to] {
-                reversed[*at] = true;
+                reversed[*edge] = true;
             } else if !is_visited[*to] {
                 path.push((*to, 0));
             }

@@ -153,8 +153,8 @@ mod tests {
         let answer = answer.unwrap();
         assert_eq!((answer.text.as_str(), answer.missed.len()), ("well", 2));
         assert_eq!(asked, 3);
-        let (least, most) = (Duration::from_millis(750), Duration::from_millis(1_500));
-        assert!(least <= took && took <= most, "{took:?}");
+        let (minimum, maximum) = (Duration::from_millis(750), Duration::from_millis(1_500));
+        assert!(minimum <= took && took <= maximum, "{took:?}");
         let again = ask_with_retries(vec![busy(None), busy(None), reply_with("well")], 3).await;
         assert_eq!(again.1, took, "the same seed gives the same waits");
     }
@@ -180,8 +180,8 @@ mod tests {
     async fn a_retry_waits_as_long_as_the_provider_asks() {
         let (answer, took, _) = ask_with_retries(vec![busy(Some(7)), reply_with("well")], 3).await;
         assert!(answer.is_ok());
-        let (least, most) = (Duration::from_secs(7), Duration::from_millis(7_250));
-        assert!(least <= took && took <= most, "{took:?}");
+        let (minimum, maximum) = (Duration::from_secs(7), Duration::from_millis(7_250));
+        assert!(minimum <= took && took <= maximum, "{took:?}");
         let (answer, took, asked) =
             ask_with_retries(vec![busy(Some(600)), reply_with("well")], 3).await;
         let error = answer.unwrap_err().to_string();

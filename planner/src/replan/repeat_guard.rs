@@ -80,7 +80,7 @@ impl<'a> RepeatGuard<'a> {
         let is_retry = earlier.plan().id() == next.plan().id();
         self.add_steps(earlier, |id| {
             let is_reused =
-                || next.plan().step_number(id).is_some_and(|at| next.step(at).is_reused);
+                || next.plan().step_number(id).is_some_and(|number| next.step(number).is_reused);
             !is_retry || is_reused()
         });
     }
@@ -150,12 +150,12 @@ impl<'a> RepeatGuard<'a> {
     fn find_repeat(&self, new: &NewPlan<'_>, step: &ToolExecution) -> Option<Repeat<'_>> {
         let planned = self.ended.plan();
         let own = planned.step_number(&step.id);
-        let had_effect = |at: &StepNumber| has_effect(planned.step(*at), self.ended.step(*at));
+        let had_effect = |number: &StepNumber| has_effect(planned.step(*number), self.ended.step(*number));
         if let Some(own) = own.filter(had_effect) {
             return Some(Repeat::Step(&planned.step(own).id));
         }
         // The step's own call failed. It may run again, even if another step made the same call.
-        if own.is_some_and(|at| is_same_call(planned.step(at), step)) {
+        if own.is_some_and(|number| is_same_call(planned.step(number), step)) {
             return None;
         }
         let others = planned.steps().iter().zip(self.ended.steps());
@@ -196,7 +196,7 @@ impl<'a> RepeatGuard<'a> {
         }
         // A reused loop tells nothing about the items of another list.
         let is_reused =
-            |id: &StepId| begun.plan().step_number(id).is_some_and(|at| new.reusable[at.get()]);
+            |id: &StepId| begun.plan().step_number(id).is_some_and(|number| new.reusable[number.get()]);
         let lists = self.lists.get(&step.tool)?;
         lists.iter().find(|id| !is_reused(id)).map(Repeat::SomeItems)
     }
@@ -258,12 +258,12 @@ impl<'a> KnownValues<'a> {
     fn find(&self, target: &Target) -> Option<&'a Value> {
         let begun = self.begun;
         match target {
-            Target::Step(at) => {
-                begun.step(*at).output().or_else(|| echo_output(begun.plan().step(*at)))
+            Target::Step(number) => {
+                begun.step(*number).output().or_else(|| echo_output(begun.plan().step(*number)))
             }
             Target::Variable(name) => {
                 let mut steps = begun.plan().variables().get(name)?.iter();
-                let is_known = steps.all(|at| begun.step(*at).output().is_some());
+                let is_known = steps.all(|number| begun.step(*number).output().is_some());
                 begun.variable(name).filter(|_| is_known)
             }
             Target::Input => Some(&begun.options().input),
@@ -316,7 +316,7 @@ fn repeat_diagnostic(draft: &Draft, id: &str, repeat: &Repeat<'_>) -> Diagnostic
         let name = || step.name.as_deref().or(step.tool_name.as_deref());
         step.id.as_deref().or_else(name) == Some(id)
     };
-    let path = draft.tools.iter().position(is_step).map(|at| format!("tools[{at}]"));
+    let path = draft.tools.iter().position(is_step).map(|index| format!("tools[{index}]"));
     let (message, help) = match repeat {
         Repeat::Step(was) if was.as_str() == id => (
             format!("`{id}` has taken effect, or may have, and would run a second time"),

@@ -54,9 +54,9 @@ impl Selector {
         let learned = self.learned_scores(tools, ask, meaning.as_ref()).await;
         let field = ScoreInputs { lexical: &lexical, meaning: meaning.as_ref(), learned: &learned };
         let best = field.best_tools(&allowed, ask.limit).into_iter();
-        let matches = best.map(|(at, score)| Match {
-            learned: learned.get(&at).copied(),
-            ..Match::match_with_score(at, score)
+        let matches = best.map(|(index, score)| Match {
+            learned: learned.get(&index).copied(),
+            ..Match::match_with_score(index, score)
         });
         Ok(Selection { matches: matches.collect(), without_meaning })
     }

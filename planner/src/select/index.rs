@@ -76,7 +76,7 @@ impl Index {
         if let Ok(positions) = Part::current_or_earlier(self.positions.as_ref(), tools) {
             return positions;
         }
-        let positions = tools.iter().enumerate().map(|(at, tool)| (tool.qualified_name(), at));
+        let positions = tools.iter().enumerate().map(|(index, tool)| (tool.qualified_name(), index));
         Part::keep_part(&mut self.positions, tools, positions.collect())
     }
 
@@ -85,8 +85,8 @@ impl Index {
             Ok(words) => return words,
             Err(earlier) => earlier,
         };
-        let words = Lexical::new(tools, |at| {
-            let (words, before) = earlier.find(at)?;
+        let words = Lexical::new(tools, |index| {
+            let (words, before) = earlier.find(index)?;
             Some(words.document(before))
         });
         Part::keep_part(&mut self.words, tools, words)
@@ -125,21 +125,21 @@ impl Index {
         };
         let mut centroids: Vec<Option<Centroid>> = Vec::with_capacity(tools.len());
         let mut wanted = Vec::new();
-        for (at, tool) in tools.iter().enumerate() {
-            let entries = earlier.find(at).and_then(|(centroids, before)| centroids.get(before));
+        for (index, tool) in tools.iter().enumerate() {
+            let entries = earlier.find(index).and_then(|(centroids, before)| centroids.get(before));
             if entries.is_none() && list_examples(tool).next().is_some() {
-                wanted.push(at);
+                wanted.push(index);
             }
             centroids.push(entries);
         }
-        for positions in text_batches(&wanted, |at| list_examples(&tools[at]).count()) {
+        for positions in text_batches(&wanted, |index| list_examples(&tools[index]).count()) {
             let texts: Vec<&str> =
                 positions.iter().flat_map(|tool| list_examples(&tools[*tool])).collect();
             let mut vectors = embed_all(embedder, &texts).await?.into_iter();
-            for at in positions {
-                let count = list_examples(&tools[*at]).count();
+            for index in positions {
+                let count = list_examples(&tools[*index]).count();
                 let own: Vec<Vec<f32>> = vectors.by_ref().take(count).collect();
-                centroids[*at] = Centroid::mean_of(&own);
+                centroids[*index] = Centroid::mean_of(&own);
             }
         }
         let centroids = Centroids::new(&centroids);
@@ -160,22 +160,22 @@ async fn text_rows(
     };
     let mut vectors: Vec<Option<Vec<f32>>> = Vec::with_capacity(tools.len());
     let mut wanted = Vec::new();
-    for (at, tool) in tools.iter().enumerate() {
-        let entries = earlier.find(at).and_then(|(rows, before)| rows.vector_of(before));
+    for (index, tool) in tools.iter().enumerate() {
+        let entries = earlier.find(index).and_then(|(rows, before)| rows.vector_of(before));
         if entries.is_none() {
-            wanted.push((at, text(tool)));
+            wanted.push((index, text(tool)));
         }
         vectors.push(entries.map(<[f32]>::to_vec));
     }
     wanted.retain(|(_, text)| !text.trim().is_empty());
     for some in wanted.chunks(BATCH_TEXTS) {
         let texts: Vec<&str> = some.iter().map(|entry| entry.1.as_str()).collect();
-        for ((at, _), vector) in some.iter().zip(embed_all(embedder, &texts).await?) {
-            vectors[*at] = Some(vector);
+        for ((index, _), vector) in some.iter().zip(embed_all(embedder, &texts).await?) {
+            vectors[*index] = Some(vector);
         }
     }
     let vectors =
-        vectors.iter().enumerate().filter_map(|(at, vector)| Some((at, vector.as_deref()?)));
+        vectors.iter().enumerate().filter_map(|(index, vector)| Some((index, vector.as_deref()?)));
     let rows = Rows::new(vectors);
     Ok(Part::keep_part(part, tools, rows))
 }
@@ -198,10 +198,10 @@ impl<T> Part<T> {
             return Ok(Arc::clone(&part.entries));
         }
         let names: BTreeMap<Key<'_>, usize> =
-            part.tools.iter().enumerate().map(|(at, tool)| (tool_key(tool), at)).collect();
+            part.tools.iter().enumerate().map(|(index, tool)| (tool_key(tool), index)).collect();
         let place = |tool: &Arc<ToolDefinition>| {
-            let at = *names.get(&tool_key(tool))?;
-            is_same_definition(&part.tools[at], tool).then_some(at)
+            let index = *names.get(&tool_key(tool))?;
+            is_same_definition(&part.tools[index], tool).then_some(index)
         };
         Err(EarlierEntries {
             entries: Some(&part.entries),
@@ -223,8 +223,8 @@ struct EarlierEntries<'a, T> {
 }
 
 impl<'a, T> EarlierEntries<'a, T> {
-    fn find(&self, at: usize) -> Option<(&'a T, usize)> {
-        Some((self.entries?, (*self.positions.get(at)?)?))
+    fn find(&self, index: usize) -> Option<(&'a T, usize)> {
+        Some((self.entries?, (*self.positions.get(index)?)?))
     }
 }
 
@@ -233,12 +233,12 @@ impl Centroids {
         let centroids = centroids
             .iter()
             .enumerate()
-            .filter_map(|(at, centroid)| Some((at, centroid.as_ref()?)));
+            .filter_map(|(index, centroid)| Some((index, centroid.as_ref()?)));
         let rows =
-            Rows::new(centroids.clone().map(|(at, centroid)| (at, centroid.mean.as_slice())));
+            Rows::new(centroids.clone().map(|(index, centroid)| (index, centroid.mean.as_slice())));
         // `Rows` leaves out vectors of another length.
         let mut owners = rows.owners().iter().peekable();
-        let kept = centroids.filter(|(at, _)| owners.next_if(|owner| *owner == at).is_some());
+        let kept = centroids.filter(|(index, _)| owners.next_if(|owner| *owner == index).is_some());
         Self {
             least_similar_index: kept
                 .map(|(_, centroid)| (centroid.least_similar_index, centroid.least_similar))
@@ -289,8 +289,8 @@ pub(super) fn list_examples(tool: &ToolDefinition) -> impl Iterator<Item = &str>
 /// Splits indexes of tools into batches of about [`BATCH_TEXTS`] texts.
 fn text_batches(positions: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     let (mut batches, mut start, mut count) = (Vec::new(), 0, 0);
-    for (end, at) in positions.iter().enumerate() {
-        count += texts(*at);
+    for (end, index) in positions.iter().enumerate() {
+        count += texts(*index);
         if count >= BATCH_TEXTS {
             batches.push(&positions[start..=end]);
             (start, count) = (end + 1, 0);

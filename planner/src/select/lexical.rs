@@ -55,22 +55,22 @@ impl Lexical {
         tools: &[Arc<ToolDefinition>],
         known: impl Fn(usize) -> Option<Arc<Document>>,
     ) -> Self {
-        let read = |(at, tool): (usize, &Arc<ToolDefinition>)| {
-            known(at).unwrap_or_else(|| Arc::new(Document::read(tool)))
+        let read = |(index, tool): (usize, &Arc<ToolDefinition>)| {
+            known(index).unwrap_or_else(|| Arc::new(Document::read(tool)))
         };
         let documents: Vec<Arc<Document>> = tools.iter().enumerate().map(read).collect();
         let total: f32 = documents.iter().map(|document| document.length).sum();
         let mean = (total / to_f32(documents.len())).max(f32::MIN_POSITIVE);
         let mut words: BTreeMap<String, Word> = BTreeMap::new();
-        for (at, document) in (0_u32..).zip(&documents) {
+        for (index, document) in (0_u32..).zip(&documents) {
             let room =
                 SATURATION * (1.0 - LENGTH_PENALTY + LENGTH_PENALTY * document.length / mean);
             for (word, frequency) in &document.words {
                 let said = frequency * (SATURATION + 1.0) / (frequency + room);
                 if let Some(known) = words.get_mut(word) {
-                    known.postings.push((at, said));
+                    known.postings.push((index, said));
                 } else {
-                    let postings = vec![(at, said)];
+                    let postings = vec![(index, said)];
                     words.insert(word.clone(), Word { postings, ..Word::default() });
                 }
             }
@@ -90,19 +90,19 @@ impl Lexical {
     /// Computes the share of each word in each name, by the words' weights.
     fn weigh_names(&mut self) {
         let Self { documents, words } = self;
-        for (at, document) in (0_u32..).zip(&*documents) {
+        for (index, document) in (0_u32..).zip(&*documents) {
             let weight = |word: &String| words.get(word).map_or(0.0, |entry| entry.weight);
             let total: f32 = document.name.iter().map(weight).sum();
             for word in &document.name {
                 if let Some(word) = words.get_mut(word).filter(|_| total > 0.0) {
-                    word.names.push((at, word.weight / total));
+                    word.names.push((index, word.weight / total));
                 }
             }
         }
     }
 
-    pub(super) fn document(&self, at: usize) -> Arc<Document> {
-        Arc::clone(&self.documents[at])
+    pub(super) fn document(&self, index: usize) -> Arc<Document> {
+        Arc::clone(&self.documents[index])
     }
 
     pub(super) fn score_tools(&self, query: &str) -> Vec<f32> {
@@ -131,8 +131,8 @@ impl Lexical {
 }
 
 fn add_postings(postings: &[Posting], factor: f32, scores: &mut [f32]) {
-    for (at, said) in postings {
-        if let Some(sum) = scores.get_mut(*at as usize) {
+    for (index, said) in postings {
+        if let Some(sum) = scores.get_mut(*index as usize) {
             *sum += factor * said;
         }
     }

@@ -98,9 +98,9 @@ impl Outcomes {
             return self.kinds.len() - 1;
         }
         let weights = self.kinds.iter().map(QueryKind::current_weight).enumerate();
-        let least = weights.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |least| least.0);
-        self.kinds[least] = kind;
-        least
+        let minimum = weights.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |minimum| minimum.0);
+        self.kinds[minimum] = kind;
+        minimum
     }
 
     fn current_weight(&mut self, at: Timestamp) -> f64 {

@@ -195,7 +195,7 @@ impl Selector {
         let nearest = centroids.rows.find_nearest(&query, ask.limit, is_allowed);
         Ok(nearest
             .into_iter()
-            .filter_map(|(at, score)| judge_match(tools, &centroids, at, score, ask.margin))
+            .filter_map(|(index, score)| judge_match(tools, &centroids, index, score, ask.margin))
             .collect())
     }
 
@@ -212,7 +212,7 @@ impl Selector {
         Ok(rows
             .find_nearest(&query, ask.limit, is_allowed)
             .into_iter()
-            .map(|(at, score)| Match::match_with_score(at, score))
+            .map(|(index, score)| Match::match_with_score(index, score))
             .collect())
     }
 
@@ -224,14 +224,14 @@ impl Selector {
     ) -> Vec<Match> {
         let words = self.lock_index().await.words(tools);
         let scores: Vec<f64> = words.score_tools(ask.query).into_iter().map(f64::from).collect();
-        let positions = best::candidate_places(&scores, ask.limit, 0.0, |at| {
-            scores[at] > 0.0 && is_allowed(at)
+        let positions = best::candidate_places(&scores, ask.limit, 0.0, |index| {
+            scores[index] > 0.0 && is_allowed(index)
         });
         let best = best::take_best(
             positions.into_iter().map(|place| (place, scores[place])).collect(),
             ask.limit,
         );
-        best.into_iter().map(|(at, score)| Match::match_with_score(at, score)).collect()
+        best.into_iter().map(|(index, score)| Match::match_with_score(index, score)).collect()
     }
 
     pub async fn centroids(&self, tools: &Tools) -> Result<Arc<Centroids>, SelectError> {
@@ -280,26 +280,26 @@ impl Selector {
 }
 
 impl Match {
-    pub(super) fn match_with_score(at: usize, score: f64) -> Self {
+    pub(super) fn match_with_score(index: usize, score: f64) -> Self {
         let (least_similar, least_similar_example) = (None, None);
-        Self { at, score, is_hit: true, least_similar, least_similar_example, learned: None }
+        Self { at: index, score, is_hit: true, least_similar, least_similar_example, learned: None }
     }
 }
 
 fn judge_match(
     tools: &Tools,
     centroids: &Centroids,
-    at: usize,
+    index: usize,
     score: f64,
     margin: f64,
 ) -> Option<Match> {
-    let (example, least_similar) = centroids.least_similar_index(at)?;
+    let (example, least_similar) = centroids.least_similar_index(index)?;
     Some(Match {
-        at,
+        at: index,
         score,
         is_hit: score >= least_similar + margin,
         least_similar: Some(least_similar),
-        least_similar_example: list_examples(&tools[at]).nth(example).map(str::to_owned),
+        least_similar_example: list_examples(&tools[index]).nth(example).map(str::to_owned),
         learned: None,
     })
 }

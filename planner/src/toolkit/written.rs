@@ -43,8 +43,8 @@ pub fn read(file: &Value) -> Result<ReadToolkit, String> {
     let actions = actions(file, &mut warnings)?;
     let mut toolkit = Toolkit::default();
     let mut seen = BTreeSet::new();
-    for (at, chain) in list_field(file, "toolkit")?.iter().enumerate() {
-        let place = format!("toolkit[{at}]");
+    for (index, chain) in list_field(file, "toolkit")?.iter().enumerate() {
+        let place = format!("toolkit[{index}]");
         let Value::Array(links) = chain else {
             return Err(format!("`{place}` must be a list of actions"));
         };
@@ -95,8 +95,8 @@ fn arrange_nodes(
     warnings: &mut Vec<String>,
 ) -> Result<(), String> {
     let mut names = Vec::new();
-    for (at, name) in order.iter().enumerate() {
-        let place = format!("order[{at}]");
+    for (index, name) in order.iter().enumerate() {
+        let place = format!("order[{index}]");
         let name = name.as_str().ok_or_else(|| format!("`{place}` must be a name"))?;
         if toolkit.get(name).is_some() {
             names.push(name);
@@ -131,8 +131,8 @@ fn parse_tools(
     warnings: &mut Vec<String>,
 ) -> Result<IndexMap<NodeName, Node>, String> {
     let mut tools = IndexMap::new();
-    for (at, tool) in list_field(file, "tools")?.iter().enumerate() {
-        let place = format!("tools[{at}]");
+    for (index, tool) in list_field(file, "tools")?.iter().enumerate() {
+        let place = format!("tools[{index}]");
         let (name, _) = named_entry(tool, &place)?;
         let name = parse_name(&name, &place)?;
         let origin = match tool.get("type") {
@@ -158,8 +158,8 @@ fn actions(
     warnings: &mut Vec<String>,
 ) -> Result<IndexMap<NodeName, Action>, String> {
     let mut actions = IndexMap::new();
-    for (at, action) in list_field(file, "actions")?.iter().enumerate() {
-        let place = format!("actions[{at}]");
+    for (index, action) in list_field(file, "actions")?.iter().enumerate() {
+        let place = format!("actions[{index}]");
         let (name, _) = named_entry(action, &place)?;
         let name = parse_name(&name, &place)?;
         let node = Node::action(text_field(action, &["desc", "description"]).unwrap_or_default());
@@ -289,12 +289,12 @@ fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
         loop {
             let is_told = told.contains(start);
             let mut chain = vec![json!({ "name": start })];
-            let mut at = start;
+            let mut current = start;
             note_action(&mut told, start, &edges(start, EdgeKind::Call));
-            while let Some(edge) = left.get_mut(at).and_then(Iterator::next) {
+            while let Some(edge) = left.get_mut(current).and_then(Iterator::next) {
                 chain.push(link_entry(edge.to, edge.score));
-                at = edge.to;
-                note_action(&mut told, at, &edges(at, EdgeKind::Call));
+                current = edge.to;
+                note_action(&mut told, current, &edges(current, EdgeKind::Call));
             }
             if chain.len() == 1 && is_told {
                 break;

@@ -266,7 +266,7 @@ mod tests {
         }
         assert!(!parts.iter().any(|part| part == "Bob"));
         assert!(list_parts(&"word ".repeat(MAX_LISTED_WORDS + 1)).is_empty());
-        let long: Vec<String> = (0..MAX_LISTED_WORDS).map(|at| format!("w{at}")).collect();
+        let long: Vec<String> = (0..MAX_LISTED_WORDS).map(|index| format!("w{index}")).collect();
         assert!(list_parts(&long.join(" ")).len() <= MAX_PARTS);
     }
 

@@ -215,7 +215,7 @@ fn tools_to_repeat<'a>(
     let steps: BTreeSet<usize> =
         errors.filter_map(|diagnostic| step_in_path(&diagnostic.path)).collect();
     let mut tools: Vec<&ToolDefinition> = Vec::new();
-    for step in steps.into_iter().filter_map(|at| draft.tools.get(at)) {
+    for step in steps.into_iter().filter_map(|index| draft.tools.get(index)) {
         let Some(written) = step.name.as_deref().or(step.tool_name.as_deref()) else { continue };
         let names = || catalog.list_plannable().map(|tool| tool.name.as_str());
         let is_plannable = |name: &str| {

@@ -102,7 +102,7 @@ fn find_plan(text: &str) -> Option<Value> {
         return Some(value);
     }
     let mut found = lenient::read_all(text);
-    let best = found.iter().enumerate().max_by_key(|(at, value)| (plan_likeness(value), *at))?.0;
+    let best = found.iter().enumerate().max_by_key(|(index, value)| (plan_likeness(value), *index))?.0;
     Some(found.swap_remove(best)).filter(|value| plan_likeness(value) > 0)
 }
 
@@ -176,8 +176,8 @@ fn shape_plan(
     let names = CatalogNames::new(catalog);
     let steps = steps.as_array().cloned().unwrap_or_default().into_iter().enumerate();
     let steps: Vec<Value> = steps
-        .map(|(at, written)| {
-            shape_step(written, &mut StepReader { at, names: &names, plans, warnings })
+        .map(|(index, written)| {
+            shape_step(written, &mut StepReader { at: index, names: &names, plans, warnings })
         })
         .collect();
     let mut draft = Map::from_iter([("tools".to_owned(), Value::Array(steps))]);

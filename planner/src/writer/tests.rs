@@ -129,7 +129,7 @@ async fn all_errors_are_sent_back_to_the_model() {
         ["prompt", "reply", "repair", "prompt", "reply", "repair", "prompt", "reply", "usage"];
     assert_eq!(note_kinds(&notes), expected);
     assert_eq!(asked.iter().map(|note| note.messages.len()).collect::<Vec<_>>(), [2, 4, 6]);
-    let said = |at: usize, n: usize| match &asked[at].messages[n] {
+    let said = |index: usize, n: usize| match &asked[index].messages[n] {
         Message::User(text) | Message::Assistant { text, .. } => text.clone(),
         other => panic!("{other:?}"),
     };

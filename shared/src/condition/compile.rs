@@ -261,8 +261,8 @@ impl<'a> Compiler<'a> {
         let arguments: Vec<_> = operand.into_iter().chain(arguments).collect();
         if !takes.contains(&arguments.len()) {
             let receiver = usize::from(operand.is_some());
-            let (least, most) = (takes.start() - receiver, takes.end() - receiver);
-            return Err(ConditionError::Arguments { name: name.to_owned(), least, most });
+            let (minimum, maximum) = (takes.start() - receiver, takes.end() - receiver);
+            return Err(ConditionError::Arguments { name: name.to_owned(), least: minimum, most: maximum });
         }
         let arguments = arguments.into_iter().map(|argument| self.compile_expr(argument));
         Ok(Expr::Call(function, arguments.collect::<Result<_, _>>()?))

@@ -151,13 +151,13 @@ impl<'a> Evaluation<'a> {
         Ok(entries.get(key))
     }
 
-    fn eval_index(&mut self, operand: &'a Expr, at: &'a Expr) -> EvalResult<'a> {
+    fn eval_index(&mut self, operand: &'a Expr, index_operand: &'a Expr) -> EvalResult<'a> {
         let container = self.eval_expr(operand)?;
-        let index = self.eval_expr(at)?;
+        let index = self.eval_expr(index_operand)?;
         match (container, &index) {
             (Val::List(list), Val::Integer(_) | Val::Double(_)) => {
                 let position = as_integral(&index).ok_or(Fault::Kind {
-                    operand: at,
+                    operand: index_operand,
                     found_kind: index.kind(),
                     needs: "a whole number",
                 })?;
@@ -165,7 +165,7 @@ impl<'a> Evaluation<'a> {
                 item.ok_or(Fault::TooShort { operand, index: position, length: list.len() })
             }
             (Val::List(_), _) => Err(Fault::Kind {
-                operand: at,
+                operand: index_operand,
                 found_kind: index.kind(),
                 needs: "a place in a list",
             }),

@@ -80,10 +80,10 @@ const FUNCTIONS: [(&str, Function, &[Style], usize, usize); 23] = [
 impl Function {
     /// Finds a function by its name and call syntax. Returns the least and the most arguments, too.
     pub(super) fn from_name(name: &str, style: Style) -> Option<(Self, RangeInclusive<usize>)> {
-        let (_, function, _, least, most) = FUNCTIONS
+        let (_, function, _, minimum, maximum) = FUNCTIONS
             .iter()
             .find(|(known, _, styles, ..)| *known == name && styles.contains(&style))?;
-        Some((*function, *least..=*most))
+        Some((*function, *minimum..=*maximum))
     }
 
     pub(super) fn name(self) -> &'static str {

@@ -193,8 +193,8 @@ impl Execution {
     /// ones. A child execution knows its own calls, unless it was never started.
     pub fn open_call_keys(&self) -> Vec<CallKey> {
         let mut open = Vec::new();
-        for (at, planned) in self.plan.steps().iter().enumerate() {
-            let number = StepNumber::new(at);
+        for (position, planned) in self.plan.steps().iter().enumerate() {
+            let number = StepNumber::new(position);
             let step = self.step(number);
             let items = step.items.as_deref().map_or(0, |items| items.as_slice().len());
             let items = (0..items).filter_map(|index| u32::try_from(index).ok());

@@ -168,8 +168,8 @@ pub(super) fn count_repetitions(pattern: &str) -> u64 {
     let mut product = 1_u64;
     for part in pattern.split('{').skip(1) {
         let Some((counts, _)) = part.split_once('}') else { continue };
-        let most = counts.split(',').filter_map(|count| count.trim().parse::<u64>().ok()).max();
-        product = product.saturating_mul(most.unwrap_or(1).max(1));
+        let maximum = counts.split(',').filter_map(|count| count.trim().parse::<u64>().ok()).max();
+        product = product.saturating_mul(maximum.unwrap_or(1).max(1));
     }
     product
 }

@@ -65,8 +65,8 @@ async fn a_failed_item_fails_its_step() {
             .map(|event| json_to_text(&event["type"]))
             .collect();
         assert_eq!(indexed, ["step_started", "step_failed"]);
-        let begun = events.iter().find(|event| event["type"] == "step_started").unwrap();
-        assert_eq!(begun["data"], json!({ "items": 2 }));
+        let started = events.iter().find(|event| event["type"] == "step_started").unwrap();
+        assert_eq!(started["data"], json!({ "items": 2 }));
     }
 }
 

@@ -44,9 +44,9 @@ async fn assert_life_of_a_plan(api: &TestApi) {
     let request = json_to_text(&plan["requestId"]);
     let query = "mutation ($id: ID!) { executeByRequestId(requestId: $id) {
         executionId planId total } }";
-    let begun = api.get(query, json!({ "id": request })).await;
-    assert_eq!((&begun["planId"], &begun["total"]), (&plan["planId"], &json!(4)));
-    let id = json_to_text(&begun["executionId"]);
+    let started = api.get(query, json!({ "id": request })).await;
+    assert_eq!((&started["planId"], &started["total"]), (&plan["planId"], &json!(4)));
+    let id = json_to_text(&started["executionId"]);
     let events = api.events(&id).await;
     assert_eq!(events.first().map(|event| &event["type"]), Some(&json!("created")));
     assert_eq!(events.last().map(|event| &event["data"]), Some(&json!({ "state": "COMPLETED" })));

@@ -12,7 +12,7 @@ const GRAPH_QUERY: &str = "{ actions { name } tools { name } edges { from to kin
 /// The graph of the tests of Faber's predecessor.
 async fn build_graph(api: &TestApi) {
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
-    for at in 1..=4 {
+    for index in 1..=4 {
         let input = json!({ "name": format!("a{at}"), "description": format!("Action {at}.") });
         let change = api.get(add, json!({ "input": input })).await;
         assert_eq!(change["warnings"], json!([]));
@@ -29,9 +29,9 @@ async fn build_graph(api: &TestApi) {
         let change = api.get(add, json!({ "input": input })).await;
         assert_eq!(change["warnings"], json!([]));
     }
-    for (at, score) in [(1, 0.9), (2, 0.8), (3, 0.9), (4, 0.8)] {
+    for (n, score) in [(1, 0.9), (2, 0.8), (3, 0.9), (4, 0.8)] {
         let actions = json!([{ "name": format!("a{at}"), "score": score }]);
-        let change = connect_tool(api, &format!("t{at}"), actions).await;
+        let change = connect_tool(api, &format!("t{n}"), actions).await;
         assert_eq!(change["warnings"], json!([]));
     }
 }
@@ -198,12 +198,12 @@ async fn simultaneous_toolkit_changes_are_all_kept() {
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     let hub = json!({ "name": "hub", "description": "" });
     apis[0].get(add, json!({ "input": hub })).await;
-    join_all((0..24).map(async |at| {
+    join_all((0..24).map(async |index| {
         let input = json!({
             "name": format!("a{at}"), "description": "", "prev": [{ "name": "hub" }],
             "tools": [{ "name": format!("t{at}"), "score": 0.5 }],
         });
-        let change = apis[at % 2].get(add, json!({ "input": input })).await;
+        let change = apis[index % 2].get(add, json!({ "input": input })).await;
         assert_eq!(change["warnings"], json!([]));
     }))
     .await;

@@ -143,10 +143,10 @@ async fn an_execution_that_waits_for_an_approval_exits_with_4() {
 async fn ctrl_c_detaches_and_another_command_continues_the_execution() {
     let workspace = Workspace::new();
     let plan = workspace.file("plan.json", WAIT_PLAN);
-    let mut begun = workspace.spawn(&["run", "--plan", &plan]);
-    begun.wait_for_line("waits for signal go").await;
-    begun.signal("-INT");
-    let ended = begun.wait_for_exit().await;
+    let mut process = workspace.spawn(&["run", "--plan", &plan]);
+    process.wait_for_line("waits for signal go").await;
+    process.signal("-INT");
+    let ended = process.wait_for_exit().await;
     let id = newest_execution(&workspace).await;
     assert_eq!((ended.status, ended.out.as_str()), (130, ""), "{ended:?}");
     assert!(ended.err.contains(&format!("faber watch {id}")), "{ended:?}");
@@ -159,12 +159,12 @@ async fn ctrl_c_detaches_and_another_command_continues_the_execution() {
 async fn a_signal_reaches_an_execution_of_another_process() {
     let workspace = Workspace::new();
     let plan = workspace.file("plan.json", WAIT_PLAN);
-    let mut begun = workspace.spawn(&["run", "--plan", &plan, "--json"]);
-    begun.wait_for_line("waits for signal go").await;
+    let mut process = workspace.spawn(&["run", "--plan", &plan, "--json"]);
+    process.wait_for_line("waits for signal go").await;
     let id = newest_execution(&workspace).await;
     let shown = workspace.run(&["signal", &id, "go", "7"]).await;
     assert_eq!(shown.status, 0, "{shown:?}");
-    let ended = begun.wait_for_exit().await;
+    let ended = process.wait_for_exit().await;
     assert_eq!(ended.status, 0, "{ended:?}");
     let done: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(done["outputs"]["w"], 7);
@@ -176,10 +176,10 @@ async fn a_signal_reaches_an_execution_of_another_process() {
 async fn cancel_ends_an_execution_that_no_process_runs() {
     let workspace = Workspace::new();
     let plan = workspace.file("plan.json", WAIT_PLAN);
-    let mut begun = workspace.spawn(&["run", "--plan", &plan]);
-    begun.wait_for_line("waits for signal go").await;
-    begun.signal("-INT");
-    assert_eq!(begun.wait_for_exit().await.status, 130);
+    let mut process = workspace.spawn(&["run", "--plan", &plan]);
+    process.wait_for_line("waits for signal go").await;
+    process.signal("-INT");
+    assert_eq!(process.wait_for_exit().await.status, 130);
     let id = newest_execution(&workspace).await;
     pause_execution(&workspace, &id).await;
     let ended = workspace.json(&["cancel", &id, "--reason", "enough"], 0).await;
@@ -218,10 +218,10 @@ async fn resume_continues_a_paused_execution_in_this_process() {
             {"id":"w","name":"flow.wait","parameters":{"name":"go"},"dependsOn":["first"]},
             {"id":"last","name":"flow.noop","dependsOn":["w"]}]}"#,
     );
-    let mut begun = workspace.spawn(&["run", "--plan", &plan]);
-    begun.wait_for_line("waits for signal go").await;
-    begun.signal("-INT");
-    assert_eq!(begun.wait_for_exit().await.status, 130);
+    let mut process = workspace.spawn(&["run", "--plan", &plan]);
+    process.wait_for_line("waits for signal go").await;
+    process.signal("-INT");
+    assert_eq!(process.wait_for_exit().await.status, 130);
     let id = newest_execution(&workspace).await;
     pause_execution(&workspace, &id).await;
     let shown = workspace.json(&["signal", &id, "go"], 0).await;

@@ -21,9 +21,9 @@ const VALIDATE_QUERY: &str =
 /// Returns a schema whose definitions each apply the next one ten times: 10¹⁴ evaluations in 2 KB.
 fn exponential_schema() -> Value {
     let mut defs = Map::new();
-    for at in 0..14 {
-        let next = json!({ "$ref": format!("#/$defs/d{}", at + 1) });
-        defs.insert(format!("d{at}"), json!({ "allOf": vec![next; 10] }));
+    for index in 0..14 {
+        let next = json!({ "$ref": format!("#/$defs/d{}", index + 1) });
+        defs.insert(format!("d{index}"), json!({ "allOf": vec![next; 10] }));
     }
     defs.insert("d14".to_owned(), json!({ "type": "object" }));
     json!({ "type": "object", "$ref": "#/$defs/d0", "$defs": defs })
@@ -143,7 +143,7 @@ async fn a_stopping_server_does_not_wait_for_schema_checks_of_clients_that_left(
     let first = asked.next().await.unwrap();
     assert!(first.to_string().contains("plan."), "{first}");
     drop(asked);
-    let begun = Instant::now();
+    let started_at = Instant::now();
     server.wait_for_exit().await;
-    assert!(begun.elapsed() < MAX_STOP, "the stop took {:?}", begun.elapsed());
+    assert!(started_at.elapsed() < MAX_STOP, "the stop took {:?}", started_at.elapsed());
 }

@@ -28,8 +28,8 @@ fn finding_codes(execution: &Value) -> Vec<&str> {
 async fn an_execution_of_a_killed_process_is_reported_without_a_worker() {
     let workspace = workspace_with_tool("label", "idempotent", &["sleep", "600"]);
     let plan = workspace.file("plan.json", r#"{"tools":[{"name":"label"}]}"#);
-    let mut begun = workspace.spawn(&["run", "--plan", &plan]);
-    begun.wait_for_line("executing exec_").await;
+    let mut process = workspace.spawn(&["run", "--plan", &plan]);
+    process.wait_for_line("executing exec_").await;
     let running = loop {
         let list = workspace.json(&["list", "executions"], 0).await;
         if list[0]["steps"][0]["state"] == "RUNNING" {
@@ -37,8 +37,8 @@ async fn an_execution_of_a_killed_process_is_reported_without_a_worker() {
         }
     };
     assert_eq!(finding_codes(&running[0]), ["wait.call"], "{running:#}");
-    begun.signal("-KILL");
-    begun.wait_for_exit().await;
+    process.signal("-KILL");
+    process.wait_for_exit().await;
     let id = running[0]["executionId"].as_str().unwrap();
     let shown = workspace.run(&["debug", id]).await.out;
     let expected = "waits: no worker runs it: the worker `work_";

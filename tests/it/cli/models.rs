@@ -531,7 +531,7 @@ async fn an_agent_resumes_after_a_crash_without_repeating_turns_or_once_calls() 
         "planner": { "provider": "openai", "model": "m", "base_url": format!("http://127.0.0.1:{}/v1", model.port) },
     });
     workspace.file("faber.yaml", &config.to_string());
-    let begun = workspace.spawn(&["agent", "Look and make"]);
+    let process = workspace.spawn(&["agent", "Look and make"]);
     let called = |name: &str| {
         let text = std::fs::read_to_string(workspace.path(&format!("{name}.ledger")));
         text.map_or(0, |text| text.lines().count())
@@ -542,8 +542,8 @@ async fn an_agent_resumes_after_a_crash_without_repeating_turns_or_once_calls() 
         }
     };
     timeout(MAX_WAIT, both).await.expect("both tools are called");
-    begun.signal("-KILL");
-    let killed = begun.wait_for_exit().await;
+    process.signal("-KILL");
+    let killed = process.wait_for_exit().await;
     assert_eq!(killed.status, -1, "{killed:?}");
 
     let execution = workspace.json(&["list", "executions"], 0).await[0]["executionId"].clone();

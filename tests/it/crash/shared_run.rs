@@ -132,8 +132,8 @@ impl SharedRun {
     async fn follow_to_end(&self, record: &mut ClientRecord) {
         let mut address = self.address.subscribe();
         loop {
-            let at = address.borrow_and_update().clone();
-            if self.follow_while_connected(&at, record).await {
+            let current = address.borrow_and_update().clone();
+            if self.follow_while_connected(&current, record).await {
                 break;
             }
             wait_for_server(&mut address).await;
@@ -167,8 +167,8 @@ impl SharedRun {
         let mut address = self.address.subscribe();
         let asking = async {
             loop {
-                let at = address.borrow_and_update().clone();
-                if let Some(answer) = usable_answer(ask(&at, query, &variables).await) {
+                let current = address.borrow_and_update().clone();
+                if let Some(answer) = usable_answer(ask(&current, query, &variables).await) {
                     return answer;
                 }
                 wait_for_server(&mut address).await;

@@ -36,27 +36,27 @@ async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
         .await;
     let rated =
         nodes[0].create_plan(&json!([{ "name": "flow.noop" }, { "name": "flow.noop" }])).await;
-    let begun = Instant::now();
-    for at in 0..RATED_CALLS / 2 {
-        nodes[at % 2].execute(&rated, &json!({})).await;
-        if at < PAIRED_CALLS / 2 {
-            nodes[at % 2].execute(&paired, &json!({})).await;
+    let started_at = Instant::now();
+    for index in 0..RATED_CALLS / 2 {
+        nodes[index % 2].execute(&rated, &json!({})).await;
+        if index < PAIRED_CALLS / 2 {
+            nodes[index % 2].execute(&paired, &json!({})).await;
         }
     }
     cluster.wait_for_all_completed(PAIRED_CALLS / 2 + RATED_CALLS / 2).await;
-    let took = begun.elapsed();
+    let took = started_at.elapsed();
 
     let ledger = cluster.workspace.complete_ledger_lines();
     assert_eq!(ledger.iter().filter(|entry| entry.is_start).count(), PAIRED_CALLS);
-    let most = max_simultaneous_calls(&ledger);
-    assert_eq!(most, 2, "exactly as many as the limit allows: {ledger:#?}");
+    let maximum = max_simultaneous_calls(&ledger);
+    assert_eq!(maximum, 2, "exactly as many as the limit allows: {ledger:#?}");
 
     let starts = start_times(&cluster, "flow.noop").await;
     assert!(starts.len() >= RATED_CALLS, "{starts:?}");
     // One burst may come at once, and the other calls follow at the rate.
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-    let least = (RATED_CALLS - RATE) as f64 / RATE as f64;
-    assert!(took.as_secs_f64() >= least, "{took:?}");
+    let minimum = (RATED_CALLS - RATE) as f64 / RATE as f64;
+    assert!(took.as_secs_f64() >= minimum, "{took:?}");
     assert_rate(&starts);
 }
 
@@ -91,8 +91,8 @@ fn assert_rate(starts: &[Timestamp]) {
     for (from, first) in starts.iter().enumerate() {
         for (n, last) in starts[from..].iter().enumerate() {
             let seconds = (*last - *first).as_seconds_f64() + MAX_LATENESS;
-            let most = RATE as f64 * (1.0 + seconds);
-            assert!((n as f64) < most, "{} within {seconds} s: {starts:#?}", n + 1);
+            let maximum = RATE as f64 * (1.0 + seconds);
+            assert!((n as f64) < maximum, "{} within {seconds} s: {starts:#?}", n + 1);
         }
     }
 }

@@ -74,8 +74,8 @@ impl Node {
             executePlan(planId: $id, options: $options) { executionId } }";
         let mut options = options.clone();
         options["idempotencyKey"] = json!(new_key());
-        let begun = self.ask(query, &json!({ "id": plan, "options": options })).await;
-        begun["executionId"].as_str().unwrap().to_owned()
+        let started = self.ask(query, &json!({ "id": plan, "options": options })).await;
+        started["executionId"].as_str().unwrap().to_owned()
     }
 
     /// Creates a plan and starts an execution of it.

@@ -130,11 +130,11 @@ async fn cancel_through_other_node(cluster: &Cluster, owner_node: &Node, other_n
         said.iter().any(|entry| entry.execution == execution)
     });
     is_start.await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     other_node.run_mutation("cancelExecution", &execution, ", reason: \"enough\"").await;
     let subscriber = Subscriber::subscribe(other_node, &execution).await;
     subscriber.assert_receives_whole_log(cluster, &execution).await;
-    assert!(begun.elapsed() < Duration::from_secs(1) + DEFAULT_MARGIN, "{:?}", begun.elapsed());
+    assert!(started_at.elapsed() < Duration::from_secs(1) + DEFAULT_MARGIN, "{:?}", started_at.elapsed());
     let head = cluster.store.head(execution_id(&execution)).await.unwrap().unwrap();
     assert_eq!(head.state, ExecutionState::Cancelled);
     assert_eq!(
@@ -152,8 +152,8 @@ async fn cancel_through_other_node(cluster: &Cluster, owner_node: &Node, other_n
 
 /// Follows executions through one node while their own node is killed and a third takes over.
 async fn watch_takeover(cluster: &Cluster, owner_node: Node, other_node: &Node) {
-    let step = |at: usize| {
-        let after = at.checked_sub(1).map(|before| format!("s{before}"));
+    let step = |index: usize| {
+        let after = index.checked_sub(1).map(|before| format!("s{before}"));
         json!({ "id": format!("s{at}"), "name": "flow.sleep", "dependsOn": after,
             "parameters": { "ms": 100 } })
     };

@@ -267,8 +267,8 @@ async fn run_operation(store: &dyn Store, operation: &Operation) -> String {
             debug_text(store.put_head(head_of(*of, *seq, head_fields)).await)
         }
         Operation::Read { of, after } => debug_text(store.read(execution(*of), Seq(*after)).await),
-        Operation::Due { now, most } => {
-            debug_text(store.find_heads(HeadQuery::Due { now: at(*now) }, *most).await)
+        Operation::Due { now, most: maximum } => {
+            debug_text(store.find_heads(HeadQuery::Due { now: at(*now) }, *maximum).await)
         }
         Operation::Orphans { now } => {
             let heads = store.find_heads(HeadQuery::Orphans { now: at(*now) }, 100).await;
@@ -371,7 +371,7 @@ async fn run_on_documents(store: &dyn Store, operation: &Operation) -> String {
         | Operation::RemoveRecord { .. }
         | Operation::Records { .. }
         | Operation::Revision => run_on_records(store, operation).await,
-        Operation::Prune { before, most } => debug_text(store.prune(at(*before), *most).await),
+        Operation::Prune { before, most: maximum } => debug_text(store.prune(at(*before), *maximum).await),
         other => unreachable!("{other:?} is no document"),
     }
 }

@@ -59,8 +59,8 @@ async fn requests_on_a_full_disk_are_refused_until_there_is_room() {
 
     disk.free();
     wait_for_readiness(&address, "200").await;
-    let begun = run.ask_until_answered(EXECUTE_MUTATION, &json!({ "id": plan })).await.unwrap();
-    wait_until_completed(&run, &begun).await;
+    let started = run.ask_until_answered(EXECUTE_MUTATION, &json!({ "id": plan })).await.unwrap();
+    wait_until_completed(&run, &started).await;
 }
 
 /// The server must report a full disk even if only the server itself writes.
@@ -125,8 +125,8 @@ async fn a_call_that_runs_while_the_disk_is_full_is_recorded_later() {
 }
 
 /// Waits until an execution completed. Prints its log at the limit.
-async fn wait_until_completed(run: &SharedRun, begun: &Value) {
-    let id = json!({ "id": begun["executionId"] });
+async fn wait_until_completed(run: &SharedRun, started: &Value) {
+    let id = json!({ "id": started["executionId"] });
     let over = async {
         while run.ask_until_answered(STATE_QUERY, &id).await.unwrap()["state"] != "COMPLETED" {
             sleep(Duration::from_millis(50)).await;

@@ -158,7 +158,7 @@ impl<'a> LogChecker<'a> {
                 format!("{}{}", call["stepId"].as_str().unwrap_or("?"), item.unwrap_or_default());
             let key = carried["key"].as_str().and_then(|key| key.split_once('/'));
             let is_of_earlier =
-                |(execution, at): (&str, &str)| at == place && execution != self.record.execution;
+                |(execution, other_place): (&str, &str)| other_place == place && execution != self.record.execution;
             let repeats_earlier = !data["retryOf"].is_null() || !data["parent"].is_null();
             if !key.is_some_and(is_of_earlier) || !repeats_earlier {
                 self.add_violation("carries a key that no earlier call had", carried);
@@ -398,8 +398,8 @@ impl<'a> LogChecker<'a> {
             else {
                 continue;
             };
-            let outputs = (0..items.len() as u64).filter_map(|at| {
-                let item = self.task_states.get(&Task { item: Some(at), ..Task::of_step(name) })?;
+            let outputs = (0..items.len() as u64).filter_map(|index| {
+                let item = self.task_states.get(&Task { item: Some(index), ..Task::of_step(name) })?;
                 match step.on_error {
                     _ if item.has_succeeded() => Some(item.output.clone()),
                     "ignore" => Some(Value::Null),
@@ -492,7 +492,7 @@ impl<'a> LogChecker<'a> {
         lists
             .flat_map(|(name, step, items)| {
                 let tasks = (0..items.len() as u64)
-                    .map(move |at| Task { item: Some(at), ..Task::of_step(name) });
+                    .map(move |item| Task { item: Some(item), ..Task::of_step(name) });
                 tasks.filter(|task| TaskSpec::for_task(step, *task).kind == Kind::Read)
             })
             .map(|task| self.expected_key(task))

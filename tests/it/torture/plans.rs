@@ -136,17 +136,17 @@ struct PlanWriter<'a> {
 impl PlanWriter<'_> {
     fn write_plan(&self, steps: u64) -> Draft {
         let (mut draft, mut names) = (Draft::default(), Vec::new());
-        for at in 0..steps {
-            let name = self.add_step(&mut draft, at, &names);
+        for index in 0..steps {
+            let name = self.add_step(&mut draft, index, &names);
             names.push(name);
         }
         draft
     }
 
-    fn add_step(&self, draft: &mut Draft, at: u64, names: &[String]) -> String {
+    fn add_step(&self, draft: &mut Draft, index: u64, names: &[String]) -> String {
         let dice = self.dice;
         let kind = self.draw_kind();
-        let name = format!("{}-{at}", kind.tool_name().rsplit('.').next().unwrap());
+        let name = format!("{}-{index}", kind.tool_name().rsplit('.').next().unwrap());
         let mut after: Vec<String> =
             names.iter().rev().filter(|_| dice.happens(350)).take(4).cloned().collect();
         let takes_numbers = kind.is_in_ledger() || kind == Kind::Echo;
@@ -160,7 +160,7 @@ impl PlanWriter<'_> {
             after: Vec::new(),
             // No simulated person answers for steps of an inline plan.
             on_error: self.pick_one(if self.depth == 0 { &ON_ERROR } else { &ON_ERROR[..4] }),
-            n: dice.draw_below(1_000) * 100 + at,
+            n: dice.draw_below(1_000) * 100 + index,
             behaviour: self
                 .pick_one(&["ok", "ok", "ok", "ok", "ok", "flaky", "flaky", "fail", "hang"]),
             needs_approval: self.depth == 0 && dice.happens(80),
@@ -178,7 +178,7 @@ impl PlanWriter<'_> {
             tool["name"] = json!(kind.tool_name());
         }
         if kind.is_in_ledger() && dice.happens(150) {
-            after.push(self.make_loop(draft, at, &mut step, &mut tool));
+            after.push(self.make_loop(draft, index, &mut step, &mut tool));
         }
         self.add_settings(&name, &mut step, &mut tool);
         tool["parameters"] = self.draw_parameters(&step, &given);
@@ -189,10 +189,10 @@ impl PlanWriter<'_> {
     }
 
     /// Turns a step into a loop over the output of another step, and adds that step.
-    fn make_loop(&self, draft: &mut Draft, at: u64, step: &mut Step, tool: &mut Value) -> String {
+    fn make_loop(&self, draft: &mut Draft, index: u64, step: &mut Step, tool: &mut Value) -> String {
         let count = if self.dice.happens(100) { 30 } else { self.dice.draw_below(6) };
         let items: Vec<u64> = (0..count).map(|_| self.dice.draw_below(100_000)).collect();
-        let name = format!("list-{at}");
+        let name = format!("list-{index}");
         let parameters = json!({ "items": items, "n": step.n });
         draft.tools.push(json!({ "id": name, "name": "flow.echo", "parameters": parameters }));
         let list = Step {
@@ -295,9 +295,9 @@ impl PlanWriter<'_> {
         if self.dice.happens(400) {
             return json!(0);
         }
-        let most = if self.dice.happens(60) { 1_500 } else { 120 };
+        let maximum = if self.dice.happens(60) { 1_500 } else { 120 };
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-        let seconds = self.dice.draw_below(most) as f64 / 1_000.0;
+        let seconds = self.dice.draw_below(maximum) as f64 / 1_000.0;
         json!(seconds)
     }
 

@@ -85,7 +85,7 @@ async fn start_executions(address: &str, count: u64) {
             async move {
                 let execute = "mutation ($id: ID!, $options: ExecutionOptions) {
                     executePlan(planId: $id, options: $options) { executionId } }";
-                for at in (client..count).step_by(usize::try_from(CLIENTS).unwrap()) {
+                for index in (client..count).step_by(usize::try_from(CLIENTS).unwrap()) {
                     // If the answer is late, the client asks again, and the key prevents a second
                     // execution.
                     let options = json!({ "idempotencyKey": format!("takeover-{at}") });

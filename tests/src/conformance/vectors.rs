@@ -17,7 +17,7 @@ fn text_hash(n: u16) -> TextHash {
 
 /// Returns a vector that differs for each text.
 fn vector_of(n: u16) -> Vec<f32> {
-    (0..384_u16).map(|at| f32::from(n) + f32::from(at) / 1_024.0).collect()
+    (0..384_u16).map(|index| f32::from(n) + f32::from(index) / 1_024.0).collect()
 }
 
 /// Vectors are unchanged to the last bit, in the order of the question, and separate for each
@@ -80,15 +80,15 @@ pub async fn many_vectors_are_stored_and_read(pair: StorePair) {
 
 /// A vector that is too long is rejected, and nothing is written.
 pub async fn invalid_and_oversized_vectors_are_refused(pair: StorePair) {
-    let most = vec![1.0; limits::VECTOR_LEN];
-    pair.one.put_vectors("m", &[(text_hash(1), most.clone())]).await.unwrap();
+    let longest_vector = vec![1.0; limits::VECTOR_LEN];
+    pair.one.put_vectors("m", &[(text_hash(1), longest_vector.clone())]).await.unwrap();
     let long = vec![1.0; limits::VECTOR_LEN + 1];
     let refused =
-        pair.one.put_vectors("m", &[(text_hash(2), most.clone()), (text_hash(3), long)]).await;
+        pair.one.put_vectors("m", &[(text_hash(2), longest_vector.clone()), (text_hash(3), long)]).await;
     assert!(matches!(refused, Err(StoreError::Unfit { .. })), "{refused:?}");
     let found =
         pair.other.find_vectors("m", &[text_hash(1), text_hash(2), text_hash(3)]).await.unwrap();
-    assert_eq!(found, [Some(most), None, None]);
+    assert_eq!(found, [Some(longest_vector), None, None]);
     for name in ["", "a\0b", &"x".repeat(limits::TEXT_BYTES + 1)] {
         let refused = pair.one.put_vectors(name, &[(text_hash(1), vec![])]).await;
         assert!(matches!(refused, Err(StoreError::Unfit { .. })), "{refused:?}");

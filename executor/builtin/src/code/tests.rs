@@ -527,11 +527,11 @@ fn swapping_symlinks_during_a_call_reaches_no_protected_file() {
     let done = AtomicBool::new(false);
     let swap = || {
         while !done.load(Ordering::Relaxed) {
-            for (from, at) in
+            for (from, position) in
                 [("file", "door"), ("file.link", "door"), ("real", "way"), ("real.link", "way")]
             {
-                fs::rename(project.path(from), project.path(at)).unwrap();
-                fs::rename(project.path(at), project.path(from)).unwrap();
+                fs::rename(project.path(from), project.path(position)).unwrap();
+                fs::rename(project.path(position), project.path(from)).unwrap();
             }
         }
     };

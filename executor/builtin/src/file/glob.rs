@@ -139,16 +139,16 @@ fn relative_pattern<'p>(root: &Root, pattern: &'p str) -> Result<&'p str, ToolEr
 }
 
 fn brace_depth(text: &str) -> usize {
-    let (mut open, mut most) = (0_usize, 0);
+    let (mut open, mut max_open) = (0_usize, 0);
     for byte in text.bytes() {
         match byte {
             b'{' => open += 1,
             b'}' => open = open.saturating_sub(1),
             _ => {}
         }
-        most = most.max(open);
+        max_open = max_open.max(open);
     }
-    most
+    max_open
 }
 
 fn is_literal(part: &str) -> bool {

@@ -92,9 +92,9 @@ fn format_time(time: SystemTime) -> String {
 
 /// Returns the permissions in the notations of `ls` and `chmod`.
 fn format_permissions(mode: u32) -> String {
-    let bit = |at: u32, char| if mode & (1 << at) == 0 { '-' } else { char };
+    let bit = |index: u32, char| if mode & (1 << index) == 0 { '-' } else { char };
     let letters: String =
-        (0..9).rev().zip("rwxrwxrwx".chars()).map(|(at, letter)| bit(at, letter)).collect();
+        (0..9).rev().zip("rwxrwxrwx".chars()).map(|(index, letter)| bit(index, letter)).collect();
     format!("{letters} ({:03o})", mode & 0o7777)
 }
 

@@ -68,7 +68,7 @@ pub(super) fn build_matcher(
         .dfa_size_limit(MAX_COMPILED_BYTES)
         .nest_limit(MAX_PATTERN_DEPTH);
     let by_bytes = builder.clone().unicode(false).size_limit(MAX_BYTE_CLASS_BYTES).build(pattern);
-    let most = match by_bytes {
+    let maximum = match by_bytes {
         Ok(_) => MAX_COMPILED_BYTES,
         Err(err) if is_too_large(&err) => {
             return Err(invalid_pattern_error(
@@ -78,7 +78,7 @@ pub(super) fn build_matcher(
         }
         Err(_) => MAX_UNICODE_CLASS_BYTES,
     };
-    builder.size_limit(most).build(pattern).map_err(|err| invalid_pattern_error(pattern, &err))
+    builder.size_limit(maximum).build(pattern).map_err(|err| invalid_pattern_error(pattern, &err))
 }
 
 /// ripgrep's library reports this case only in the text of the error.

@@ -38,10 +38,10 @@ pub(super) fn format_line(key: &Key, memory: &Memory, query: Option<&str>) -> St
         let shown = &memory.tags[..memory.tags.len().min(MAX_SHOWN_TAGS)];
         line.extend([" [", &make_excerpt(&shown.join(", "), 0), more, "]"]);
     }
-    let at = query.and_then(|word| find_ignoring_case(&memory.value, word));
-    let text = match (&memory.description, at) {
+    let position = query.and_then(|word| find_ignoring_case(&memory.value, word));
+    let text = match (&memory.description, position) {
         (Some(description), None) if !description.is_empty() => make_excerpt(description, 0),
-        _ => make_excerpt(&memory.value, at.unwrap_or_default()),
+        _ => make_excerpt(&memory.value, position.unwrap_or_default()),
     };
     if !text.is_empty() {
         line.extend([": ", &text]);
@@ -52,13 +52,13 @@ pub(super) fn format_line(key: &Key, memory: &Memory, query: Option<&str>) -> St
 /// Returns the approximate number of characters before the first match. `word` is in lower case.
 fn find_ignoring_case(text: &str, word: &str) -> Option<usize> {
     let folded = text.to_lowercase();
-    folded.find(word).map(|at| folded[..at].chars().count())
+    folded.find(word).map(|index| folded[..index].chars().count())
 }
 
 /// Returns an excerpt on one line that contains the position `at`.
-fn make_excerpt(text: &str, at: usize) -> String {
-    let from = if at > EXCERPT_CHARACTERS - CHARACTERS_BEFORE_MATCH {
-        at - CHARACTERS_BEFORE_MATCH
+fn make_excerpt(text: &str, index: usize) -> String {
+    let from = if index > EXCERPT_CHARACTERS - CHARACTERS_BEFORE_MATCH {
+        index - CHARACTERS_BEFORE_MATCH
     } else {
         0
     };
@@ -90,9 +90,9 @@ mod tests {
 
     #[test]
     fn an_excerpt_is_one_short_line_around_the_match() {
-        for (text, at, line) in [("", 0, ""), ("  a \n\n\tb\u{0}c ", 0, "a b c"), ("…  a", 0, "…a")]
+        for (text, position, line) in [("", 0, ""), ("  a \n\n\tb\u{0}c ", 0, "a b c"), ("…  a", 0, "…a")]
         {
-            assert_eq!(make_excerpt(text, at), line, "{text}");
+            assert_eq!(make_excerpt(text, position), line, "{text}");
         }
         let long = format!("{}NEEDLE{}", "ö ".repeat(500), "x".repeat(500));
         let line = make_excerpt(&long, find_ignoring_case(&long, "needle").unwrap());

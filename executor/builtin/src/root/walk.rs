@@ -81,7 +81,7 @@ impl CutReason {
         let reason = match self {
             Self::TimeUp => format!("stopped after {} s", SEARCH_TIMEOUT.as_secs()),
             Self::Entries => format!("stopped after {MAX_ENTRIES} files and folders"),
-            Self::Full(most, what) => format!("stopped at {most} {what}"),
+            Self::Full(maximum, what) => format!("stopped at {maximum} {what}"),
         };
         format!("({reason}: there may be more; narrow the pattern or the path)")
     }

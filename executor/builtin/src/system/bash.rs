@@ -58,7 +58,7 @@ pub(super) async fn run_bash(
     args: Bash,
     cx: ToolContext,
 ) -> Result<String, ToolError> {
-    let most = match args.timeout {
+    let time_limit = match args.timeout {
         0 => return Err(invalid_timeout("timeout must be at least 1 second")),
         1..=MAX_TIMEOUT_SECONDS => Duration::from_secs(args.timeout),
         _ => return Err(invalid_timeout("timeout cannot exceed 600 seconds (10 minutes)")),
@@ -71,7 +71,7 @@ pub(super) async fn run_bash(
     let mut printed = CapturedOutput::default();
     let ended = tokio::select! {
         status = printed.read(&mut group) => Completion::Exited(status),
-        () = tokio::time::sleep(most) => Completion::TimedOut,
+        () = tokio::time::sleep(time_limit) => Completion::TimedOut,
         () = cx.cancel.cancelled() => Completion::Cancelled,
     };
     match ended {

@@ -138,7 +138,7 @@ fn count_breaks(bytes: &[u8]) -> usize {
 /// read from its start.
 async fn follow_file(
     file: File,
-    mut at: u64,
+    mut index: u64,
     path: &str,
     redaction: &Redaction,
     cx: &ToolContext,
@@ -151,17 +151,17 @@ async fn follow_file(
         sleep(POLL_INTERVAL).await;
         let (file, path) = (Arc::clone(&file), path.to_owned());
         let news = run_blocking(move || {
-            read_added(&file, at).map_err(|err| unreadable_error(&path, &err))
+            read_added(&file, index).map_err(|err| unreadable_error(&path, &err))
         });
         let (bytes, end) = news.await?;
-        at = end;
+        index = end;
         if bytes.is_empty() {
             continue;
         }
         added.push(&bytes);
         line.extend_from_slice(&bytes);
         if is_dropping {
-            let end = line.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+            let end = line.iter().position(|byte| *byte == b'\n').map(|newline| newline + 1);
             line.drain(..end.unwrap_or(line.len()));
             is_dropping = end.is_none();
         }
@@ -190,19 +190,19 @@ async fn follow_file(
 fn reportable_len(read: &[u8], redaction: &Redaction) -> usize {
     let sure = read.len() - redaction.max_secret_bytes().min(read.len());
     let lines = read[..sure].iter().enumerate().rev();
-    let mut ends = lines.filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    let mut ends = lines.filter(|(_, byte)| **byte == b'\n').map(|(index, _)| index + 1);
     if redaction.max_secret_bytes() == 0 {
         return ends.next().unwrap_or(0);
     }
     let clean = |bytes: &[u8]| redaction.redact(String::from_utf8_lossy(bytes).into_owned());
     let all = clean(read);
-    let is_between = |at: &usize| clean(&read[..*at]) + &clean(&read[*at..]) == all;
+    let is_between = |end: &usize| clean(&read[..*end]) + &clean(&read[*end..]) == all;
     ends.take(MAX_CHECKED_LINE_ENDS).find(is_between).unwrap_or(0)
 }
 
-fn read_added(mut file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
+fn read_added(mut file: &File, index: u64) -> io::Result<(Vec<u8>, u64)> {
     let end = file.metadata()?.len();
-    let from = if end < at { 0 } else { at };
+    let from = if end < index { 0 } else { index };
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(from))?;
     file.take(MAX_BYTES.min(end - from)).read_to_end(&mut bytes)?;

@@ -99,9 +99,9 @@ impl SystemRoot {
                     .map(|number| PathBuf::from(format!("{}.{number}", folder.display())))
                     .find(|path| dir.symlink_metadata(path).is_err());
                 let free = free.ok_or_else(|| {
-                    let at = folder.display();
+                    let path = folder.display();
                     io::Error::other(format!(
-                        "`{at}` is a file: remove it, with `{at}.1` and so on"
+                        "`{path}` is a file: remove it, with `{path}.1` and so on"
                     ))
                 })?;
                 dir.rename(folder, dir, free)?;

@@ -255,10 +255,10 @@ async fn a_cancelled_call_ends_its_command() {
     let system_tools = SystemTools::new();
     let cx = ToolContext::detached();
     let cancel = cx.cancel.clone();
-    let begun = system_tools.folder.path().join("begun");
+    let start_marker = system_tools.folder.path().join("begun");
     let call = system_tools.call_in("bash", json!({ "command": "touch begun; sleep 1000" }), cx);
     let stop = async {
-        while !begun.exists() {
+        while !start_marker.exists() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         cancel.cancel();
@@ -542,7 +542,7 @@ async fn todo_write_summarises_the_list() {
 #[tokio::test]
 async fn a_file_in_place_of_fabers_folder_is_removed() {
     let system_tools = SystemTools::new();
-    let at = |name: &str| system_tools.folder.path().join(name);
+    let path_of = |name: &str| system_tools.folder.path().join(name);
     let run = async |command: &str| system_tools.call("bash", json!({ "command": command })).await;
     for broken in [
         "rm -rf .faber; ln -s /tmp .faber",
@@ -556,11 +556,11 @@ async fn a_file_in_place_of_fabers_folder_is_removed() {
         run(broken).await.unwrap();
         let said = run("echo $TMPDIR; touch $TMPDIR/file").await.expect(broken);
         assert!(said.contains("/.faber/tmp\n"), "{said}");
-        assert!(at(".faber/tmp/file").is_file() && at(".faber/.gitignore").is_file(), "{broken}");
+        assert!(path_of(".faber/tmp/file").is_file() && path_of(".faber/.gitignore").is_file(), "{broken}");
     }
     // Files of the user are kept.
     for kept in [".faber.1", ".faber/tmp.1"] {
-        assert_eq!(fs::read_to_string(at(kept)).unwrap(), "mine\n", "{kept}");
+        assert_eq!(fs::read_to_string(path_of(kept)).unwrap(), "mine\n", "{kept}");
     }
     let background = json!({ "command": "echo again" });
     run("rm -rf .faber/background; ln -s /tmp .faber/background").await.unwrap();

@@ -396,7 +396,7 @@ fn format_results(query: &str, results: &[SearchResult]) -> String {
         return format!("No results found for: {query}");
     }
     let mut text = format!("Results for: {query}");
-    for (at, result) in results.iter().enumerate() {
+    for (index, result) in results.iter().enumerate() {
         // Writing into a string cannot fail.
         let title = &result.title[..result.title.floor_char_boundary(MAX_TITLE_BYTES)];
         let url = if result.url.len() > MAX_LINK_BYTES {
@@ -404,7 +404,7 @@ fn format_results(query: &str, results: &[SearchResult]) -> String {
         } else {
             &result.url
         };
-        let _ = write!(text, "\n\n{}. {title}\n   {url}", at + 1);
+        let _ = write!(text, "\n\n{}. {title}\n   {url}", index + 1);
         let snippet = &result.snippet[..result.snippet.floor_char_boundary(MAX_SNIPPET_BYTES)];
         if !snippet.is_empty() {
             let more = if snippet.len() < result.snippet.len() { "…" } else { "" };

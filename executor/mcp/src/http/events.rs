@@ -105,7 +105,7 @@ impl Events {
         }
         let colon = line.iter().position(|byte| *byte == b':');
         let (name, value) = match colon {
-            Some(at) => (&line[..at], &line[at + 1..]),
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
             None => (line, &b""[..]),
         };
         let value = value.strip_prefix(b" ").unwrap_or(value);

@@ -379,8 +379,8 @@ mod tests {
 
     /// Accepts the first token, and one renewal for each pause after a failure. A slow machine
     /// makes the calls take longer than one pause.
-    fn assert_renewed_once_in_a_pause(servers: &TestServers, begun: Instant) {
-        let pauses = begun.elapsed().as_secs() / FAILURE_PAUSE.as_secs();
+    fn assert_renewed_once_in_a_pause(servers: &TestServers, started_at: Instant) {
+        let pauses = started_at.elapsed().as_secs() / FAILURE_PAUSE.as_secs();
         let renewals = servers.count_requests("POST /token") as u64;
         assert!((2..=2 + pauses).contains(&renewals), "{renewals} renewals in {pauses} pauses");
     }
@@ -391,19 +391,19 @@ mod tests {
         servers.behavior().rejects_every_token = true;
         servers.store_expired_login(Some("refresh-0"));
         let bearer = servers.bearer(person_auth());
-        let begun = Instant::now();
+        let started_at = Instant::now();
         for _ in 0..20 {
             assert_eq!(call(&servers, &bearer).await, Err(needs_login_error()));
         }
-        assert_renewed_once_in_a_pause(&servers, begun);
+        assert_renewed_once_in_a_pause(&servers, started_at);
         let bearer = servers.bearer(program_auth());
         servers.behavior().requests.clear();
-        let begun = Instant::now();
+        let started_at = Instant::now();
         for _ in 0..20 {
             let error = call(&servers, &bearer).await.unwrap_err().into_text();
             assert!(error.starts_with("`s` rejects the token"), "{error}");
         }
-        assert_renewed_once_in_a_pause(&servers, begun);
+        assert_renewed_once_in_a_pause(&servers, started_at);
         // A new login is used at once.
         servers.behavior().rejects_every_token = false;
         let bearer = servers.bearer(person_auth());

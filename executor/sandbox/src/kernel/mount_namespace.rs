@@ -123,13 +123,13 @@ fn list_mounts() -> io::Result<Vec<MountPoint>> {
 /// Parses a line of `/proc/self/mountinfo`. The fifth field is the path, the sixth has the flags.
 fn parse_mount(line: &[u8]) -> Option<MountPoint> {
     let mut words = line.split(|byte| *byte == b' ');
-    let at = OsString::from_vec(unescape_octal(words.nth(4)?)).into();
+    let mount_point = OsString::from_vec(unescape_octal(words.nth(4)?)).into();
     let locked_flags = words.next()?.split(|byte| *byte == b',').map(|flag| match flag {
         b"nodev" => MsFlags::MS_NODEV,
         b"noexec" => MsFlags::MS_NOEXEC,
         _ => MsFlags::empty(),
     });
-    Some(MountPoint { at, locked_flags: locked_flags.collect() })
+    Some(MountPoint { at: mount_point, locked_flags: locked_flags.collect() })
 }
 
 /// Decodes spaces and other special characters, written as a backslash and three octal digits.
@@ -175,23 +175,23 @@ mod tests {
     #[test]
     fn a_broken_mount_is_an_error_only_where_the_command_needs_it() {
         let reachable = ["/srv/root", "/usr"].map(PathBuf::from);
-        let became = |at: &str, done| {
-            let mount = MountPoint { at: at.into(), locked_flags: MsFlags::empty() };
+        let became = |mount_point: &str, done| {
+            let mount = MountPoint { at: mount_point.into(), locked_flags: MsFlags::empty() };
             mount.check_remount(done, &reachable).map_err(|err| err.to_string())
         };
         assert_eq!(became("/mnt/nfs", Ok(())), Ok(true));
         assert_eq!(became("/mnt/nfs", Err(Errno::ESTALE)), Ok(false));
         assert_eq!(became("/usr/local", Err(Errno::EACCES)), Ok(true));
-        for at in ["/", "/srv", "/srv/root", "/srv/root/deep", "/usr/share"] {
-            let error = became(at, Err(Errno::ESTALE)).unwrap_err();
-            assert!(error.starts_with(&format!("`{at}`: ")), "{error}");
+        for mount_point in ["/", "/srv", "/srv/root", "/srv/root/deep", "/usr/share"] {
+            let error = became(mount_point, Err(Errno::ESTALE)).unwrap_err();
+            assert!(error.starts_with(&format!("`{mount_point}`: ")), "{error}");
         }
         assert_eq!(became("/srv-other", Err(Errno::ENOTCONN)), Ok(false));
     }
 
     #[test]
     fn mountinfo_lines_are_parsed() {
-        for (line, at, locked_flags) in [
+        for (line, mount_point, locked_flags) in [
             (
                 "21 98 0:20 / /proc rw,nosuid,nodev,noexec,relatime shared:5 - proc proc rw",
                 "/proc",
@@ -202,7 +202,7 @@ mod tests {
         ] {
             assert_eq!(
                 parse_mount(line.as_bytes()),
-                Some(MountPoint { at: at.into(), locked_flags }),
+                Some(MountPoint { at: mount_point.into(), locked_flags }),
                 "{line}"
             );
         }

@@ -168,13 +168,13 @@ pub(super) fn protect_files(
 }
 
 fn refused_error(path: &Path, reason: &str, named: &[PathBuf]) -> io::Error {
-    let at = path.display();
+    let shown_path = path.display();
     let (place, help) = if is_within(path, named) {
         ("where it may read or write", OWN_FOLDER_ADVICE)
     } else {
         ("in a folder of the system, which every command reads", "keep it elsewhere")
     };
-    io::Error::other(format!("`{at}` is Faber's own, lies {place}, and {reason}: {help}"))
+    io::Error::other(format!("`{shown_path}` is Faber's own, lies {place}, and {reason}: {help}"))
 }
 
 fn outermost_paths(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {

@@ -103,16 +103,16 @@ async fn only_calls_that_need_a_failed_set_wait_for_it() {
     toolbox.reconnect_all();
     assert_eq!(status(&toolbox, "a"), SetStatus::Connecting);
     let began = time::Instant::now();
-    let most = Duration::from_secs(30);
-    toolbox.wait_for_sets(most).await;
-    toolbox.wait_for_names(&["t".parse().unwrap(), "b.t".parse().unwrap()], most).await;
+    let max_wait = Duration::from_secs(30);
+    toolbox.wait_for_sets(max_wait).await;
+    toolbox.wait_for_names(&["t".parse().unwrap(), "b.t".parse().unwrap()], max_wait).await;
     assert_eq!(began.elapsed(), Duration::ZERO);
-    toolbox.wait_for_names(&["a.t".parse().unwrap()], most).await;
-    assert_eq!(began.elapsed(), most, "the name may appear until then");
+    toolbox.wait_for_names(&["a.t".parse().unwrap()], max_wait).await;
+    assert_eq!(began.elapsed(), max_wait, "the name may appear until then");
     // A new set of the same name connects for the first time.
     toolbox.put_set(set("a", SetStatus::Connecting, &[]));
-    toolbox.wait_for_sets(most).await;
-    assert_eq!(began.elapsed(), 2 * most);
+    toolbox.wait_for_sets(max_wait).await;
+    assert_eq!(began.elapsed(), 2 * max_wait);
 }
 
 #[test]

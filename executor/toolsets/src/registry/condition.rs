@@ -69,11 +69,11 @@ struct VariableNumbers(RefCell<Vec<String>>);
 impl ResolveNames for VariableNumbers {
     fn find_step(&self, name: &str) -> Option<StepNumber> {
         let mut words = self.0.borrow_mut();
-        let at = words.iter().position(|known| known == name).unwrap_or_else(|| {
+        let index = words.iter().position(|known| known == name).unwrap_or_else(|| {
             words.push(name.to_owned());
             words.len() - 1
         });
-        Some(StepNumber::new(at))
+        Some(StepNumber::new(index))
     }
 
     fn find_tool_step(&self, _: &str) -> Option<StepNumber> {
@@ -86,7 +86,7 @@ struct VariableValues<'a>(Vec<&'a Value>);
 impl LookUpValues for VariableValues<'_> {
     fn find_value(&self, target: &Target) -> Option<&Value> {
         match target {
-            Target::Step(at) => self.0.get(at.get()).copied(),
+            Target::Step(number) => self.0.get(number.get()).copied(),
             _ => None,
         }
     }

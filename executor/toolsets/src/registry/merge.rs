@@ -286,13 +286,13 @@ mod tests {
         serde_json::from_value(settings(name, more)).unwrap()
     }
 
-    fn added(name: &str, at: i64, settings: Value) -> AddedSet {
-        let at = Timestamp::from_timestamp(at, 0).unwrap();
+    fn added(name: &str, seconds: i64, settings: Value) -> AddedSet {
+        let at = Timestamp::from_timestamp(seconds, 0).unwrap();
         AddedSet { name: name.to_owned(), settings, at }
     }
 
-    fn registered(set: &str, at: i64, settings: Value) -> RegisteredTool {
-        let at = Timestamp::from_timestamp(at, 0).unwrap();
+    fn registered(set: &str, seconds: i64, settings: Value) -> RegisteredTool {
+        let at = Timestamp::from_timestamp(seconds, 0).unwrap();
         RegisteredTool { record: String::new(), set: set.to_owned(), settings, at, since: None }
     }
 

@@ -27,10 +27,10 @@ pub fn read(file: &Value) -> Result<Vec<Value>, String> {
     let Value::Array(list) = list else {
         return Err(format!("no list of tools: `tools_list` is {}", kind_name(list)));
     };
-    let tool = |(at, tool): (usize, &Value)| {
+    let tool = |(index, tool): (usize, &Value)| {
         let named = tool.get("name").and_then(Value::as_str);
         let of = named.map(|tool| format!(" (`{tool}`)")).unwrap_or_default();
-        convert_tool(tool).map_err(|error| format!("`tools_list[{at}]`{of}: {error}"))
+        convert_tool(tool).map_err(|error| format!("`tools_list[{index}]`{of}: {error}"))
     };
     list.iter().enumerate().map(tool).collect()
 }
@@ -83,9 +83,9 @@ fn read_examples(value: Option<&Value>) -> Result<Vec<&str>, String> {
         }
     };
     let mut texts = Vec::with_capacity(list.len());
-    for (at, example) in list.iter().enumerate() {
+    for (index, example) in list.iter().enumerate() {
         let Value::String(text) = example else {
-            return Err(format!("`examples[{at}]` must be a string, not {}", kind_name(example)));
+            return Err(format!("`examples[{index}]` must be a string, not {}", kind_name(example)));
         };
         texts.push(text.as_str());
     }

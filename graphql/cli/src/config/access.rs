@@ -156,8 +156,8 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
         Some(_) => return Err(format!("`access.tokens` must be a list of at most {MAX_TOKENS}")),
     };
     let mut tokens: Vec<TokenConfig> = Vec::with_capacity(items.len());
-    for (at, item) in items.iter().enumerate() {
-        let placed = |reason: String| format!("`access.tokens[{at}]`: {reason}");
+    for (index, item) in items.iter().enumerate() {
+        let placed = |reason: String| format!("`access.tokens[{index}]`: {reason}");
         let token = read_token(item).map_err(placed)?;
         if tokens.iter().any(|known| known.name == token.name) {
             let reason =

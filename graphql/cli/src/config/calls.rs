@@ -17,8 +17,8 @@ pub(super) fn read(value: &Value) -> Result<CallLimits, String> {
     if items.len() > MAX_RULES {
         return Err(format!("`limits.calls` has {} rules; the limit is {MAX_RULES}", items.len()));
     }
-    let rules = items.iter().enumerate().map(|(at, item)| {
-        read_rule(item).map_err(|error| format!("`limits.calls[{at}]`: {error}"))
+    let rules = items.iter().enumerate().map(|(index, item)| {
+        read_rule(item).map_err(|error| format!("`limits.calls[{index}]`: {error}"))
     });
     Ok(CallLimits::new(rules.collect::<Result<_, _>>()?))
 }
@@ -78,9 +78,9 @@ fn read_text<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<Option<&'a
 
 fn read_concurrency(value: Option<&Value>) -> Result<Option<u32>, String> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
-    let most =
+    let maximum =
         value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);
-    most.map(Some).ok_or_else(|| format!("`concurrency` is {value}; write a whole number from 1"))
+    maximum.map(Some).ok_or_else(|| format!("`concurrency` is {value}; write a whole number from 1"))
 }
 
 /// Parses a rate such as `100/min`.

@@ -310,8 +310,8 @@ fn read_retention(value: Option<Value>) -> Result<Option<Duration>, String> {
     };
     let kept = age::parse(&text).map_err(|error| format!("`retention`: {error}"))?;
     if kept < MIN_RETENTION {
-        let least = MIN_RETENTION.as_secs();
-        return Err(format!("`retention` is `{text}`; the shortest is {least}s"));
+        let minimum = MIN_RETENTION.as_secs();
+        return Err(format!("`retention` is `{text}`; the shortest is {minimum}s"));
     }
     Ok(Some(kept))
 }
@@ -330,15 +330,15 @@ fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
 
 /// Finds a value that ends with a colon. YAML reads it as a key, which causes a confusing error.
 fn find_unquoted_text(text: &str) -> Option<String> {
-    text.lines().enumerate().find_map(|(at, line)| {
+    text.lines().enumerate().find_map(|(index, line)| {
         let (key, value) = line.split_once(": ")?;
         let value = value.split(" #").next().unwrap_or_default().trim();
         let is_bare = value.ends_with(':') && !value.contains([' ', '"', '\'', '{', '[']);
         is_bare.then(|| {
             let key = key.trim();
-            let at = at + 1;
+            let line_number = index + 1;
             format!(
-                "line {at}: a value that ends with a colon needs quotes: write `{key}: \
+                "line {line_number}: a value that ends with a colon needs quotes: write `{key}: \
                  \"{value}\"`"
             )
         })

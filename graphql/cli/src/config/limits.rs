@@ -110,17 +110,17 @@ impl Limits {
                 limits.calls = (Arc::new(calls::read(value)?), value.clone());
                 continue;
             }
-            let Some(at) = LIMITS.iter().position(|limit| limit.key == key) else {
+            let Some(index) = LIMITS.iter().position(|limit| limit.key == key) else {
                 return Err(unknown_key(key));
             };
-            let Limit { minimum, maximum, .. } = LIMITS[at];
+            let Limit { minimum, maximum, .. } = LIMITS[index];
             let number = value.as_u64().filter(|number| (minimum..=maximum).contains(number));
             let Some(value) = number else {
                 return Err(format!(
                     "`limits.{key}` is {value}; write a whole number from {minimum} to {maximum}"
                 ));
             };
-            limits.numbers[at].1 = Setting { value, origin: Origin::File };
+            limits.numbers[index].1 = Setting { value, origin: Origin::File };
         }
         Ok(limits)
     }

@@ -173,8 +173,8 @@ impl WrittenModel {
         let usual = if provider.is_local() { MAX_LOCAL_REPAIRS } else { writer::DEFAULT_REPAIRS };
         let max_repairs = self.max_repairs.unwrap_or(usual);
         check_range(place, "max_repairs", max_repairs, 0, writer::MAX_REPAIRS)?;
-        if let Some(most) = self.max_tokens {
-            check_range(place, "max_tokens", most, 1, 10_000_000)?;
+        if let Some(maximum) = self.max_tokens {
+            check_range(place, "max_tokens", maximum, 1, 10_000_000)?;
         }
         if let Some(temperature) =
             self.temperature.filter(|temperature| !(0.0..=2.0).contains(temperature))
@@ -238,11 +238,11 @@ fn check_range<T: Copy + PartialOrd + std::fmt::Display>(
     place: &str,
     key: &str,
     value: T,
-    least: T,
-    most: T,
+    minimum: T,
+    maximum: T,
 ) -> Result<(), String> {
-    if value < least || value > most {
-        return Err(format!("`{place}.{key}` is {value}; write a number from {least} to {most}"));
+    if value < minimum || value > maximum {
+        return Err(format!("`{place}.{key}` is {value}; write a number from {minimum} to {maximum}"));
     }
     Ok(())
 }

@@ -37,14 +37,14 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
         .map(|name| name.parse().expect("the names of our own sets are literals"))
         .collect();
     let mut sets = Vec::with_capacity(items.len());
-    for (at, item) in items.iter().enumerate() {
+    for (index, item) in items.iter().enumerate() {
         let placed = |reason: String| {
             let inner = reason.strip_prefix('`').filter(|place| {
                 ["tools[", "effects.", "effects`"].iter().any(|start| place.starts_with(start))
             });
             match inner {
-                Some(inner) => format!("`toolsets[{at}].source.{inner}"),
-                None => format!("`toolsets[{at}]`: {reason}"),
+                Some(inner) => format!("`toolsets[{index}].source.{inner}"),
+                None => format!("`toolsets[{index}]`: {reason}"),
             }
         };
         let set: SetConfig =

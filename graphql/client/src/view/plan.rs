@@ -116,8 +116,8 @@ pub fn draw_marked_query(plan: &Plan, paint: Paint) -> Option<String> {
         // The same words may stand in the query twice.
         let start = places.last().map_or(0, |(_, end)| *end);
         let found = plan.query.get(start..).and_then(|rest| rest.find(words));
-        let found = found.map(|at| start + at).or_else(|| plan.query.find(words));
-        places.extend(found.map(|at| (at, at + words.len())));
+        let found = found.map(|index| start + index).or_else(|| plan.query.find(words));
+        places.extend(found.map(|start| (start, start + words.len())));
     }
     places.sort_unstable();
     let mut shown = String::new();

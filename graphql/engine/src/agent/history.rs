@@ -169,9 +169,9 @@ impl PastTurn {
         let groups =
             [(&turn.read, &self.read), (&turn.repeat, &self.repeat), (&turn.call, &self.call)];
         let called = groups.into_iter().flat_map(|(wanted, results)| {
-            wanted.iter().enumerate().map(move |(at, wanted)| CompletedCall {
+            wanted.iter().enumerate().map(move |(index, wanted)| CompletedCall {
                 wanted,
-                result: read_result(results.get(at)),
+                result: read_result(results.get(index)),
             })
         });
         let refused = turn.refused.iter().map(|refused| CompletedCall {

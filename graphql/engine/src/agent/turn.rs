@@ -524,12 +524,12 @@ impl ReplyReader<'_> {
 
     /// Returns an error if arguments are too long, because each later turn repeats them.
     fn check_args_size(&self, args: &Value, so_far: usize) -> Option<String> {
-        let most =
+        let maximum =
             MAX_ARGS_BYTES.min((self.bytes_left / 4).saturating_sub(so_far)).max(MIN_PART_BYTES);
         let bytes = json::json_size(args);
-        (bytes > most).then(|| {
+        (bytes > maximum).then(|| {
             format!(
-                "the arguments have {bytes} bytes, more than {most}: split them into several calls"
+                "the arguments have {bytes} bytes, more than {maximum}: split them into several calls"
             )
         })
     }
@@ -544,9 +544,9 @@ fn describe_unknown(name: &str, catalog: &Catalog) -> String {
     format!("there is no tool `{shown}` that may be called now{help}")
 }
 
-fn truncate_text(mut text: String, most: usize) -> String {
-    if text.len() > most {
-        text.truncate(text.floor_char_boundary(most));
+fn truncate_text(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        text.truncate(text.floor_char_boundary(limit));
         text.push('…');
     }
     text

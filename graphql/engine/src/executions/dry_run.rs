@@ -103,12 +103,12 @@ impl DryRun<'_> {
         let mut verdicts: Vec<_> =
             self.plan.steps().iter().map(|step| self.check_step(step)).collect();
         for found in self.compile_again() {
-            let at = step_index(&found.path).filter(|index| *index < verdicts.len()).unwrap_or(0);
-            let policy = &self.plan.steps()[at].policy;
+            let index = step_index(&found.path).filter(|index| *index < verdicts.len()).unwrap_or(0);
+            let policy = &self.plan.steps()[index].policy;
             let error = step_error(&found, self.options.is_strict(policy, policy.effect));
             match error {
-                Some(error) => drop(verdicts[at].error.get_or_insert(error)),
-                None => verdicts[at].warnings.push(message_with_help(found)),
+                Some(error) => drop(verdicts[index].error.get_or_insert(error)),
+                None => verdicts[index].warnings.push(message_with_help(found)),
             }
         }
         verdicts

@@ -147,9 +147,9 @@ impl Executions {
         });
         let execution = awaited.await?;
         if is_refused.load(Ordering::Relaxed) {
-            let most = limits::KEPT_SIGNALS;
+            let limit = limits::KEPT_SIGNALS;
             let reason = format!(
-                "`{id}` already keeps {most} signals that no step waited for, which is the limit: send \
+                "`{id}` already keeps {limit} signals that no step waited for, which is the limit: send \
                  `{name}` again when a step waits for it"
             );
             return Err(EngineError::LimitExceeded(reason));

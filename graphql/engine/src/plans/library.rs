@@ -136,8 +136,8 @@ impl PlanLibrary {
     pub(super) async fn find_sub_plans(&self, draft: &Draft) -> Result<SubPlans, EngineError> {
         let names = list_sub_plan_names(draft);
         if names.len() > MAX_SUB_PLANS {
-            let (has, most) = (names.len(), MAX_SUB_PLANS);
-            let reason = format!("the plan names {has} other plans; the limit is {most}");
+            let (has, maximum) = (names.len(), MAX_SUB_PLANS);
+            let reason = format!("the plan names {has} other plans; the limit is {maximum}");
             return Err(EngineError::LimitExceeded(reason));
         }
         let mut found = Vec::with_capacity(names.len());

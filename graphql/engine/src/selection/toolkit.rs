@@ -323,6 +323,6 @@ fn check_description(text: &str) -> Result<(), EngineError> {
     if text.len() <= limits::TEXT_BYTES {
         return Ok(());
     }
-    let (has, most) = (text.len(), limits::TEXT_BYTES);
-    Err(EngineError::LimitExceeded(format!("a description has {has} bytes; the limit is {most}")))
+    let (has, limit) = (text.len(), limits::TEXT_BYTES);
+    Err(EngineError::LimitExceeded(format!("a description has {has} bytes; the limit is {limit}")))
 }

@@ -63,9 +63,9 @@ impl Tools {
         left: CancellationToken,
     ) -> Result<DirectCall, EngineError> {
         if name.len() > limits::NAME_BYTES {
-            let most = limits::NAME_BYTES;
+            let limit = limits::NAME_BYTES;
             let reason =
-                format!("the name of a tool has at most {most} bytes, this one {}", name.len());
+                format!("the name of a tool has at most {limit} bytes, this one {}", name.len());
             return Err(EngineError::InvalidArgument(reason));
         }
         let at = self.clock.now();

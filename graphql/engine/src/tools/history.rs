@@ -79,7 +79,7 @@ pub(super) async fn list_calls(
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<DirectCall>, StoreError> {
     let (mut calls, mut bytes, mut after) = (Vec::new(), 0, None);
-    let most = first.min(MAX_CALLS);
+    let maximum = first.min(MAX_CALLS);
     loop {
         let page = RecordPage { after, newest: true, ..RecordPage::first_records(MAX_CALLS) };
         let names = store.list_records(RecordKind::Call, page.names_only()).await?;
@@ -87,7 +87,7 @@ pub(super) async fn list_calls(
         after = names.last().cloned();
         let is_last = names.len() < MAX_CALLS;
         for name in names.iter().filter(|name| tool_in_record_name(name).is_none_or(&is_wanted)) {
-            if calls.len() >= most || bytes >= limits::ANSWER_BYTES {
+            if calls.len() >= maximum || bytes >= limits::ANSWER_BYTES {
                 return Ok(calls);
             }
             // The record may have been removed since.

@@ -131,8 +131,8 @@ impl Extension for FieldErrorsExtension {
         info: ResolveInfo<'_>,
         next: NextResolve<'_>,
     ) -> ServerResult<Option<Value>> {
-        let (return_type, at) = (info.return_type, info.path_node);
-        self.0.resolve_null(return_type, at, next.run(ctx, info).await)
+        let (return_type, path) = (info.return_type, info.path_node);
+        self.0.resolve_null(return_type, path, next.run(ctx, info).await)
     }
 }
 

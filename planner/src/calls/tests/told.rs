@@ -246,7 +246,7 @@ fn nested_parameters_are_described_in_the_prompt() {
 #[test]
 fn an_example_of_recursive_schemas_stays_small() {
     let fields: serde_json::Map<_, _> =
-        (0..10).map(|at| (format!("f{at}"), json!({ "$ref": "#/$defs/n" }))).collect();
+        (0..10).map(|index| (format!("f{index}"), json!({ "$ref": "#/$defs/n" }))).collect();
     let required: Vec<_> = fields.keys().cloned().collect();
     let node = json!({ "type": "object", "properties": fields, "required": required });
     let schema = json!({ "$ref": "#/$defs/n", "properties": fields, "required": required, "type": "object", "$defs": { "n": node } });
@@ -255,7 +255,7 @@ fn an_example_of_recursive_schemas_stays_small() {
     assert!(prompt.len() < 1 << 20, "{}", prompt.len());
     let mut wide = schema;
     wide["properties"] = (0..5_000)
-        .map(|at| (format!("f{at}"), json!({ "$ref": "#/$defs/n" })))
+        .map(|n| (format!("f{n}"), json!({ "$ref": "#/$defs/n" })))
         .collect::<serde_json::Map<_, _>>()
         .into();
     let prompt = tool_prompt([&definition_with_schema(wide)], ToolDefinition::qualified_name);

@@ -144,13 +144,13 @@ pub(crate) async fn fetch_file(
 
 /// Requests a file from an offset, and follows redirects.
 async fn request_from_offset(client: &Client, url: &Url, from: u64) -> Result<Response, PullError> {
-    let mut at = url.clone();
+    let mut current = url.clone();
     for _ in 0..=MAX_REDIRECTS {
-        let mut request = client.get(at.clone());
+        let mut request = client.get(current.clone());
         if from > 0 {
             request = request.header(RANGE, format!("bytes={from}-"));
         }
-        let response = send_request(request, &at).await?;
+        let response = send_request(request, &current).await?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -158,29 +158,29 @@ async fn request_from_offset(client: &Client, url: &Url, from: u64) -> Result<Re
         if status == StatusCode::RANGE_NOT_SATISFIABLE && from > 0 {
             // The local part is complete or belongs to another file, so the whole file is
             // requested.
-            let request = client.get(at.clone());
-            let response = send_request(request, &at).await?;
+            let request = client.get(current.clone());
+            let response = send_request(request, &current).await?;
             return if response.status().is_success() {
                 Ok(response)
             } else {
-                Err(unexpected_status_error(&at, response.status()))
+                Err(unexpected_status_error(&current, response.status()))
             };
         }
         let location = response.headers().get(reqwest::header::LOCATION);
         let location = location
             .and_then(|location| location.to_str().ok())
             .filter(|_| status.is_redirection());
-        let Some(location) = location else { return Err(unexpected_status_error(&at, status)) };
-        let next = at.join(location);
+        let Some(location) = location else { return Err(unexpected_status_error(&current, status)) };
+        let next = current.join(location);
         let next = next.map_err(|err| {
-            PullError::Wrong(format!("{at} redirects to an invalid address ({err})"))
+            PullError::Wrong(format!("{current} redirects to an invalid address ({err})"))
         })?;
-        if at.scheme() == "https" && next.scheme() != "https" {
+        if current.scheme() == "https" && next.scheme() != "https" {
             return Err(PullError::Wrong(format!(
-                "{at} redirects to an address without encryption: use another hub"
+                "{current} redirects to an address without encryption: use another hub"
             )));
         }
-        at = next;
+        current = next;
     }
     Err(PullError::Wrong(format!("{url} redirects more than {MAX_REDIRECTS} times")))
 }

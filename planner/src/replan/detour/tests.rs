@@ -215,7 +215,7 @@ fn a_tool_whose_value_is_rejected_twice_is_avoided() {
 
 #[test]
 fn a_step_with_a_condition_a_list_or_a_mixed_value_has_no_detour() {
-    for (at, field, value) in [
+    for (index, field, value) in [
         (1, "when", json!("order.customer_id != \"\"")),
         (1, "forEach", json!("{{order.customer_id}}")),
         (1, "outputMapping", json!({ "customer_email": "to" })),
@@ -230,7 +230,7 @@ fn a_step_with_a_condition_a_list_or_a_mixed_value_has_no_detour() {
         ),
     ] {
         let mut changed = plan();
-        changed["tools"][at][field] = value;
+        changed["tools"][index][field] = value;
         let EarlierPlan { results, failures, .. } = without_email(gone());
         let found =
             find_detour(&earlier(changed.clone(), results, failures), &Catalog::new(tools()));

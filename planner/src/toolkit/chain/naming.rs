@@ -92,8 +92,8 @@ impl ChainGraph {
         let mut known: BTreeMap<&Key, usize> = BTreeMap::new();
         let tools = self.tools.iter().enumerate().filter(|(_, tool)| tool.can_link);
         let places = tools.flat_map(|(tool, own)| {
-            let inputs = (0..own.inputs.len()).map(move |at| Place { tool, at, is_input: true });
-            let outputs = (0..own.outputs.len()).map(move |at| Place { tool, at, is_input: false });
+            let inputs = (0..own.inputs.len()).map(move |index| Place { tool, at: index, is_input: true });
+            let outputs = (0..own.outputs.len()).map(move |index| Place { tool, at: index, is_input: false });
             inputs.chain(outputs)
         });
         for place in places {
@@ -134,18 +134,18 @@ impl Vocabulary {
     pub fn find(&self, said: &[&str], accepts: impl Fn(&[Place]) -> bool) -> Option<Named<'_>> {
         let mut best: Option<(f64, usize)> = None;
         let mut second = 0.0;
-        for (at, kind) in self.types.iter().enumerate() {
+        for (index, kind) in self.types.iter().enumerate() {
             let points = self.points(kind, said) + if kind.is_id() { ID } else { 0.0 };
-            if best.is_none_or(|(most, _)| points > most) {
-                second = best.map_or(0.0, |(most, _)| most);
-                best = Some((points, at));
+            if best.is_none_or(|(best_points, _)| points > best_points) {
+                second = best.map_or(0.0, |(best_points, _)| best_points);
+                best = Some((points, index));
             } else if points > second {
                 second = points;
             }
         }
-        let (points, at) = best.filter(|(points, _)| *points > second * MARGIN)?;
-        let kind = &self.types[at];
-        let has_word = |at: &usize| kind.words.contains(said[*at]);
+        let (points, index) = best.filter(|(points, _)| *points > second * MARGIN)?;
+        let kind = &self.types[index];
+        let has_word = |index: &usize| kind.words.contains(said[*index]);
         let words: Vec<usize> = (0..said.len()).filter(has_word).collect();
         let has_name = kind.names.iter().any(|name| has_piece(said, name));
         let is_whole = has_name || words.len() > 1;

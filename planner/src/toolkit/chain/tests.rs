@@ -228,12 +228,12 @@ fn a_call_needs_all_its_parameters() {
 /// A chain of a hundred tools, and a circle, end at the limit.
 #[test]
 fn long_chains_and_circles_end() {
-    let link = |at: usize| {
-        let name = format!("find_{at}");
+    let link = |index: usize| {
+        let name = format!("find_{index}");
         tool(
             &name,
             json!({ format!("a{at}x_id!"): text() }),
-            json!({ format!("a{}x_id", at + 1): text(), "a0x_id": text() }),
+            json!({ format!("a{}x_id", index + 1): text(), "a0x_id": text() }),
         )
     };
     let tools: Vec<ToolDefinition> = (0..100).map(link).collect();

@@ -39,16 +39,16 @@ fn doing() -> impl Strategy<Value = Doing> {
     ]
 }
 
-fn a(at: usize) -> NodeName {
-    name(&format!("a{at}"))
+fn a(index: usize) -> NodeName {
+    name(&format!("a{index}"))
 }
 
-fn t(at: usize) -> NodeName {
-    name(&format!("t{at}"))
+fn t(index: usize) -> NodeName {
+    name(&format!("t{index}"))
 }
 
 fn actions(of: &[(usize, f64)]) -> Vec<(NodeName, f64)> {
-    of.iter().map(|(at, score)| (a(*at), *score)).collect()
+    of.iter().map(|(index, score)| (a(*index), *score)).collect()
 }
 
 fn act(graph: &mut Toolkit, doing: &Doing, turn: usize) {

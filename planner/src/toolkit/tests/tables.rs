@@ -78,8 +78,8 @@ fn recommendations_match_the_table() {
 #[test]
 fn recommendations_end_on_cycles_and_omit_weak_tools() {
     let mut graph = Toolkit::default();
-    for at in 0..3 {
-        graph.add_action(&name(&format!("c{at}")), "", &[], &[]).unwrap();
+    for index in 0..3 {
+        graph.add_action(&name(&format!("c{index}")), "", &[], &[]).unwrap();
     }
     for (from, to) in [("c0", "c1"), ("c1", "c2"), ("c2", "c0")] {
         graph.add_action(&name(from), "", &links(&[(to, 0.9)]), &[]).unwrap();

@@ -10,18 +10,18 @@ use super::*;
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn assert_ends_soon<T>(what: &str, run: impl FnOnce() -> T) -> T {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let result = run();
-    assert!(begun.elapsed() < TEST_TIMEOUT, "{what} took {:?}", begun.elapsed());
+    assert!(started_at.elapsed() < TEST_TIMEOUT, "{what} took {:?}", started_at.elapsed());
     result
 }
 
 /// Returns definitions that each apply the next one ten times.
 fn exponential_schema(keyword: &str, home: &str) -> Value {
     let mut defs = Map::new();
-    for at in 0..14 {
-        let next = json!({ "$ref": format!("#/{home}/d{}", at + 1) });
-        defs.insert(format!("d{at}"), json!({ keyword: vec![next; 10] }));
+    for index in 0..14 {
+        let next = json!({ "$ref": format!("#/{home}/d{}", index + 1) });
+        defs.insert(format!("d{index}"), json!({ keyword: vec![next; 10] }));
     }
     defs.insert("d14".to_owned(), json!({ "type": "object" }));
     json!({ "$ref": format!("#/{home}/d0"), home: defs })
@@ -58,7 +58,7 @@ fn too_large_and_too_deep_schemas_are_rejected() {
     assert!(Schema::new(&deep).unwrap_err().contains("deeper than"));
     let wide = json!({ "description": "x".repeat(2 << 20) });
     assert!(Schema::new(&wide).unwrap_err().contains("bytes"));
-    let link = |at: usize| (format!("d{at}"), json!({ "$ref": format!("#/$defs/d{}", at + 1) }));
+    let link = |index: usize| (format!("d{index}"), json!({ "$ref": format!("#/$defs/d{}", index + 1) }));
     let mut chain: Map<String, Value> = (0..5_000).map(link).collect();
     chain.insert("d5000".to_owned(), json!({}));
     let chain = json!({ "$ref": "#/$defs/d0", "$defs": chain });

@@ -102,8 +102,8 @@ async fn an_mcp_client_plans_and_executes_over_http() {
             .await;
     let (debug, _) = third.call_ok("debug", json!({ "id": id })).await;
     assert_eq!(debug["executions"][0]["executionId"], id);
-    let (begun, _) = third.call_ok("execute", json!({ "id": plan, "wait": false })).await;
-    let (done, _) = third.call_ok("cancel", json!({ "id": begun["executionId"] })).await;
+    let (started, _) = third.call_ok("execute", json!({ "id": plan, "wait": false })).await;
+    let (done, _) = third.call_ok("cancel", json!({ "id": started["executionId"] })).await;
     assert_eq!(done["state"], "CANCELLED");
 }
 

@@ -144,12 +144,12 @@ async fn an_execution_continues_when_the_client_stops_waiting() {
     let mut client = Client::start_in(&workspace, &[]).await;
     let plan = client.create_plan(WAITING_PLAN).await;
     // A client that does not wait is answered at once.
-    let (begun, _) = client.call_ok("execute", json!({ "id": plan, "wait": false })).await;
-    assert_eq!(begun["done"], false);
-    let (begun, text) = client.call_ok("execute", json!({ "id": plan, "timeoutMs": 0 })).await;
-    assert_eq!(begun["done"], false);
+    let (started, _) = client.call_ok("execute", json!({ "id": plan, "wait": false })).await;
+    assert_eq!(started["done"], false);
+    let (started, text) = client.call_ok("execute", json!({ "id": plan, "timeoutMs": 0 })).await;
+    assert_eq!(started["done"], false);
     assert!(text.contains("`status` with"), "{text}");
-    let id = begun["executionId"].clone();
+    let id = started["executionId"].clone();
     client.call_ok("signal", json!({ "id": id, "name": "go", "payload": 7 })).await;
     let (done, _) = client.call_ok("status", json!({ "id": id, "wait": true })).await;
     assert_eq!((&done["state"], &done["outputs"]["w"]), (&json!("COMPLETED"), &json!(7)));
@@ -171,8 +171,8 @@ async fn another_mcp_server_continues_an_execution_of_a_closed_one() {
     let workspace = Workspace::new();
     let mut client = Client::start_in(&workspace, &[]).await;
     let plan = client.create_plan(WAITING_PLAN).await;
-    let (begun, _) = client.call_ok("execute", json!({ "id": plan, "wait": false })).await;
-    let id = begun["executionId"].clone();
+    let (started, _) = client.call_ok("execute", json!({ "id": plan, "wait": false })).await;
+    let id = started["executionId"].clone();
     drop(client);
     let mut other = Client::start_in(&workspace, &[]).await;
     other.call_ok("signal", json!({ "id": id, "name": "go", "payload": 1 })).await;

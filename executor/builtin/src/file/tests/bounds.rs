@@ -144,7 +144,7 @@ struct EndlessReader;
 
 impl Read for EndlessReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = b"needle\n"[at % 7]);
+        buffer.iter_mut().enumerate().for_each(|(index, byte)| *byte = b"needle\n"[index % 7]);
         Ok(buffer.len() / 7 * 7)
     }
 }
@@ -177,7 +177,7 @@ fn a_search_stops_in_the_middle_of_a_file_when_it_is_cancelled() {
 fn a_search_stops_at_its_time_limit() {
     let stop = StopSignal::new(CancellationToken::new(), Some(Duration::from_millis(50)));
     let matcher = search::build_matcher("thread", false).unwrap();
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let end = search::search_reader(
         EndlessReader,
         &stop,
@@ -186,7 +186,7 @@ fn a_search_stops_at_its_time_limit() {
         |_| true,
     );
     assert_eq!(end, SearchEnd::Halted(StopReason::TimeUp));
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(started_at.elapsed() < Duration::from_secs(20));
 
     let project = Project::with_files(&[("a.txt", "x"), ("b.txt", "x")]);
     let late = StopSignal::new(CancellationToken::new(), Some(Duration::ZERO));

@@ -66,11 +66,11 @@ fn find_links_within(
 /// Visits a file, or all files in a folder. Skips unreadable folders, because the command cannot
 /// read them either.
 fn visit_files(
-    at: &Path,
+    folder: &Path,
     entries_left: &mut usize,
     mut see: impl FnMut(&Path, &Metadata) -> ControlFlow<()>,
 ) -> io::Result<()> {
-    let mut next = vec![at.to_owned()];
+    let mut next = vec![folder.to_owned()];
     while let Some(path) = next.pop() {
         let Ok(meta) = path.symlink_metadata() else { continue };
         if meta.is_dir() {
@@ -103,11 +103,11 @@ mod tests {
     #[test]
     fn hard_links_to_protected_files_are_found() {
         let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        fs::create_dir_all(at("root/deep")).unwrap();
-        fs::create_dir_all(at("data")).unwrap();
+        let path_of = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path_of("root/deep")).unwrap();
+        fs::create_dir_all(path_of("data")).unwrap();
         for own in ["faber.yaml", "root/run.sh", "data/faber.db", "alone"] {
-            fs::write(at(own), own).unwrap();
+            fs::write(path_of(own), own).unwrap();
         }
         for (from, to) in [
             ("faber.yaml", "root/deep/hard.yaml"),
@@ -115,19 +115,19 @@ mod tests {
             ("root/run.sh", "elsewhere"),
             ("data/faber.db", "data/twice.db"),
         ] {
-            fs::hard_link(at(from), at(to)).unwrap();
+            fs::hard_link(path_of(from), path_of(to)).unwrap();
         }
-        let own = ["faber.yaml", "root/run.sh", "data", "alone"].map(at);
-        let mut found = find_hard_links(&own, &[at("root")]).unwrap();
+        let own = ["faber.yaml", "root/run.sh", "data", "alone"].map(path_of);
+        let mut found = find_hard_links(&own, &[path_of("root")]).unwrap();
         found.sort();
-        assert_eq!(found, [at("root/copy.db"), at("root/deep/hard.yaml")]);
+        assert_eq!(found, [path_of("root/copy.db"), path_of("root/deep/hard.yaml")]);
         // Some files are listed twice, because the store is in the data folder.
-        let twice = ["data/faber.db", "faber.yaml", "data", "faber.yaml", "data/twice.db"].map(at);
-        let mut found = find_hard_links(&twice, &[at("root")]).unwrap();
+        let twice = ["data/faber.db", "faber.yaml", "data", "faber.yaml", "data/twice.db"].map(path_of);
+        let mut found = find_hard_links(&twice, &[path_of("root")]).unwrap();
         found.sort();
-        assert_eq!(found, [at("root/copy.db"), at("root/deep/hard.yaml")]);
-        let named = ["data", "root"].map(at);
-        assert_eq!(find_hard_links(&own[2..], &named).unwrap(), [at("root/copy.db")]);
+        assert_eq!(found, [path_of("root/copy.db"), path_of("root/deep/hard.yaml")]);
+        let named = ["data", "root"].map(path_of);
+        assert_eq!(find_hard_links(&own[2..], &named).unwrap(), [path_of("root/copy.db")]);
         assert_eq!(find_hard_links(&own[3..], &named).unwrap(), [] as [PathBuf; 0]);
         let err = find_links_within(&own, &named, 3).unwrap_err().to_string();
         assert!(err.contains("hard links"), "{err}");

@@ -130,8 +130,8 @@ fn find_documents(documents: &Documents, ask: &QueryParameters) -> Result<Vec<Ma
     let collection = documents.collection(&ask.rag_id).map_err(unknown_id_error)?;
     let near = collection.words.nearest(&ask.query).into_iter();
     let near = near.filter(|(_, similarity)| *similarity >= ask.similarity_threshold);
-    let found = near.take(ask.limit.clamp(1, MAX_LIMIT)).map(|(at, similarity)| {
-        let Document { id, content, metadata } = collection.documents[at].clone();
+    let found = near.take(ask.limit.clamp(1, MAX_LIMIT)).map(|(index, similarity)| {
+        let Document { id, content, metadata } = collection.documents[index].clone();
         let metadata = ask.include_metadata.then_some(metadata);
         Match { id, content, similarity, metadata }
     });

@@ -194,9 +194,9 @@ mod tests {
     fn argument_schemas_of_a_large_endpoint_stay_within_a_budget() {
         let types = database_types(300);
         let fields = types.fields(types.query.as_deref());
-        let most = nodes_per_tool(fields.len());
+        let maximum = nodes_per_tool(fields.len());
         let sizes =
-            fields.iter().map(|field| build_schema(&types, &field.args, most).to_string().len());
+            fields.iter().map(|field| build_schema(&types, &field.args, maximum).to_string().len());
         let bytes: usize = sizes.sum();
         // Without the budget there are 300 schemas with 60 input objects of 300 fields each.
         assert!(bytes < 60 << 20, "{bytes}");

@@ -188,15 +188,15 @@ mod tests {
     /// The objects refer to many others, so a search without a limit would not end.
     #[test]
     fn objects_without_scalar_fields_are_searched_to_a_limited_depth() {
-        let object = |level: usize, at: usize| format!("o{level}_{at}");
+        let object = |level: usize, index: usize| format!("o{level}_{index}");
         let types =
-            (0..12).flat_map(|level| (0..40).map(move |at| (level, at))).map(|(level, at)| {
+            (0..12).flat_map(|level| (0..40).map(move |index| (level, index))).map(|(level, index)| {
                 let below = (0..40).map(|next| {
                     let type_ref = json!({ "kind": "OBJECT", "name": object(level + 1, next) });
                     json!({ "name": format!("f{next}"), "args": [], "type": type_ref })
                 });
                 let fields: Vec<_> = below.filter(|_| level < 11).collect();
-                json!({ "kind": "OBJECT", "name": object(level, at), "fields": fields })
+                json!({ "kind": "OBJECT", "name": object(level, index), "fields": fields })
             });
         let types: Vec<_> = types.collect();
         let types =

@@ -451,10 +451,10 @@ mod tests {
     #[test]
     fn a_too_large_schema_is_cut_to_accept_anything() {
         let all: Map<String, Value> = (0..500)
-            .map(|at| {
-                let next = format!("#/components/schemas/S{}", (at + 1) % 500);
+            .map(|n| {
+                let next = format!("#/components/schemas/S{}", (n + 1) % 500);
                 (
-                    format!("S{at}"),
+                    format!("S{n}"),
                     json!({ "properties": { "a": { "$ref": next }, "b": { "type": "string" } } }),
                 )
             })

@@ -28,14 +28,14 @@ fn durations_come_from_the_event_times() {
 
 #[test]
 fn durations_can_be_long_and_are_never_negative() {
-    let at = |kind: &str, at: &str| {
-        read(json!({ "seq": 1, "type": kind, "at": at, "stepId": "a", "data": {} }))
+    let event_at = |kind: &str, event_at: &str| {
+        read(json!({ "seq": 1, "type": kind, "at": event_at, "stepId": "a", "data": {} }))
     };
     for (until, expected) in [("2026-01-02T00:00:00Z", 86_400_000.0), ("2025-12-31T23:59:59Z", 0.0)]
     {
         let mut board = ExecutionView::default();
-        board.apply(&at("step_started", "2026-01-01T00:00:00Z"));
-        let news = board.apply(&at("step_succeeded", until));
+        board.apply(&event_at("step_started", "2026-01-01T00:00:00Z"));
+        let news = board.apply(&event_at("step_succeeded", until));
         assert_eq!(step(news).1.duration_ms, Some(expected), "{until}");
     }
 }

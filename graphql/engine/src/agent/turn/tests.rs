@@ -265,8 +265,8 @@ async fn a_turn_leaves_room_for_later_turns() {
     let turn = call_tool("faber_agent.turn", agent_context, given).await.unwrap();
     assert!(turn["text"].as_str().unwrap().len() < 1_100, "{}", turn["text"]);
     assert_eq!(turn["call"].as_array().unwrap().len(), 1);
-    let most = turn["call"][0]["most"].as_u64().unwrap();
-    assert!((MIN_PART_BYTES as u64..2_000).contains(&most), "{most}");
+    let maximum = turn["call"][0]["most"].as_u64().unwrap();
+    assert!((MIN_PART_BYTES as u64..2_000).contains(&maximum), "{maximum}");
     let refused = &turn["refused"][0];
     assert!(
         refused["error"].as_str().unwrap().contains("split them into several calls"),

@@ -80,9 +80,9 @@ fn describe_value(place: &str, value: Option<&Value>) -> String {
 
 /// Describes the first step in the chain of dependencies that did not succeed.
 fn describe_dependency(view: &View<'_>, task: Task) -> (String, Option<Occurrence>) {
-    let mut at = task;
+    let mut current = task;
     let mut reason = None;
-    while let Some(needed) = find_failed_dependency(view, at) {
+    while let Some(needed) = find_failed_dependency(view, current) {
         let step = view.execution.step(needed.step);
         let what = match &step.state {
             StepState::Failed(_) => "failed",
@@ -94,7 +94,7 @@ fn describe_dependency(view: &View<'_>, task: Task) -> (String, Option<Occurrenc
         if !is_chain {
             break;
         }
-        at = needed;
+        current = needed;
     }
     reason.unwrap_or_else(|| ("a step that it needs did not succeed".to_owned(), None))
 }

@@ -33,8 +33,8 @@ pub(super) fn collect_values(
             }
         }
         Value::Array(items) => {
-            for (at, value) in items.iter().enumerate() {
-                collect_values(value, &schema["items"], format!("{path}[{at}]"), found);
+            for (index, value) in items.iter().enumerate() {
+                collect_values(value, &schema["items"], format!("{path}[{index}]"), found);
             }
         }
         Value::String(text) => found.push((path, text.clone())),
