@@ -141,8 +141,8 @@ pub(crate) fn shorten_message(error: &mut ServerError) {
     // The parser quotes a whole line and marks a place. Its last line says what it expected.
     let last = error.message.rsplit('\n').next().map(|line| line.trim_start_matches([' ', '=']));
     let position = error.locations.first();
-    if let (Some(expected), Some(position_found), true) = (last, position, error.message.starts_with(" -->")) {
-        error.message = format!("line {}, column {}: {expected}", position_found.line, position_found.column);
+    if let (Some(expected), Some(position), true) = (last, position, error.message.starts_with(" -->")) {
+        error.message = format!("line {}, column {}: {expected}", position.line, position.column);
     }
     if error.message.len() > MAX_MESSAGE_CHARS {
         error.message.truncate(error.message.floor_char_boundary(MAX_MESSAGE_CHARS));

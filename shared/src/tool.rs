@@ -140,7 +140,7 @@ impl<T: Copy + Ord> ToolNames<T> {
     }
 
     pub fn get(&self, name: &str) -> Option<T> {
-        self.find(name).map(|(_, index)| index)
+        self.find(name).map(|(_, value)| value)
     }
 
     /// Returns the display name of a tool.

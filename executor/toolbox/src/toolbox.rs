@@ -635,8 +635,8 @@ impl Inventory {
         }
     }
 
-    fn to_found(&self, name: &ToolName, index: Option<(usize, usize)>) -> Found {
-        let Some((set, tool)) = index else { return self.explain_missing(name) };
+    fn to_found(&self, name: &ToolName, position: Option<(usize, usize)>) -> Found {
+        let Some((set, tool)) = position else { return self.explain_missing(name) };
         let set = &self.sets[set];
         let tool = set.tools[tool].clone();
         if set.is_active { Found::Tool(tool) } else { Found::Inactive(tool) }

@@ -209,9 +209,9 @@ impl RangeChecker<'_> {
         minimum: u64,
         maximum: &dyn Display,
     ) {
-        let (path, code) = (self.at, self.code);
-        let place = || place::field_path(path, &format!("{}{field}", self.field_prefix));
-        self.report.error(path, || {
+        let (index, code) = (self.at, self.code);
+        let place = || place::field_path(index, &format!("{}{field}", self.field_prefix));
+        self.report.error(index, || {
             let message = format!("`{value}` is out of range");
             Diagnostic::error(code, place(), message)
                 .with_help(format!("choose a number from {minimum} to {maximum}"))

@@ -237,13 +237,13 @@ impl<'a> TemplateReader<'a, '_> {
             }
         };
         self.report.add_pattern_cost(condition.pattern_cost());
-        let step = self.at;
+        let index = self.at;
         for target in condition.targets() {
             match target {
                 Target::Step(dependencies) => self.dependencies.push(*dependencies),
                 Target::Variable(name) => {
                     let text = format!("vars.{name}");
-                    self.add_variable(name, &text, &|_| place::field_path(step, "when"));
+                    self.add_variable(name, &text, &|_| place::field_path(index, "when"));
                 }
                 Target::Input | Target::Item | Target::Index => (),
             }

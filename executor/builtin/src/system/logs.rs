@@ -138,7 +138,7 @@ fn count_breaks(bytes: &[u8]) -> usize {
 /// read from its start.
 async fn follow_file(
     file: File,
-    mut index: u64,
+    mut offset: u64,
     path: &str,
     redaction: &Redaction,
     cx: &ToolContext,
@@ -151,10 +151,10 @@ async fn follow_file(
         sleep(POLL_INTERVAL).await;
         let (file, path) = (Arc::clone(&file), path.to_owned());
         let news = run_blocking(move || {
-            read_added(&file, index).map_err(|err| unreadable_error(&path, &err))
+            read_added(&file, offset).map_err(|err| unreadable_error(&path, &err))
         });
         let (bytes, end) = news.await?;
-        index = end;
+        offset = end;
         if bytes.is_empty() {
             continue;
         }
@@ -200,9 +200,9 @@ fn reportable_len(read: &[u8], redaction: &Redaction) -> usize {
     ends.take(MAX_CHECKED_LINE_ENDS).find(is_between).unwrap_or(0)
 }
 
-fn read_added(mut file: &File, index: u64) -> io::Result<(Vec<u8>, u64)> {
+fn read_added(mut file: &File, offset: u64) -> io::Result<(Vec<u8>, u64)> {
     let end = file.metadata()?.len();
-    let from = if end < index { 0 } else { index };
+    let from = if end < offset { 0 } else { offset };
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(from))?;
     file.take(MAX_BYTES.min(end - from)).read_to_end(&mut bytes)?;

@@ -116,7 +116,7 @@ pub fn draw_marked_query(plan: &Plan, paint: Paint) -> Option<String> {
         // The same words may stand in the query twice.
         let start = places.last().map_or(0, |(_, end)| *end);
         let found = plan.query.get(start..).and_then(|rest| rest.find(words));
-        let found = found.map(|index| start + index).or_else(|| plan.query.find(words));
+        let found = found.map(|offset| start + offset).or_else(|| plan.query.find(words));
         places.extend(found.map(|start| (start, start + words.len())));
     }
     places.sort_unstable();
