@@ -66,8 +66,8 @@ impl Call {
     pub(crate) async fn run_call(self, toolbox: Toolbox, options: Arc<Options>) -> FinishedCall {
         let (task, attempt) = (self.task, self.attempt);
         let aside = self.cx.aside.clone();
-        let own = self.pinned.is_none();
-        let dispatch = Dispatch::parse(&toolbox, &self.tool, &self.parameters).filter(|_| own);
+        let is_unpinned = self.pinned.is_none();
+        let dispatch = Dispatch::parse(&toolbox, &self.tool, &self.parameters).filter(|_| is_unpinned);
         let mut is_tool_missing = false;
         let result = match dispatch {
             None => {

@@ -474,9 +474,9 @@ fn validate_start(
     Ok(())
 }
 
-fn check_text(what: &str, text: Option<&str>) -> Result<(), ControlError> {
+fn check_text(field: &str, text: Option<&str>) -> Result<(), ControlError> {
     if text.is_some_and(|text| text.len() > limits::TEXT_BYTES) {
-        let reason = format!("`{what}` has more than {} bytes", limits::TEXT_BYTES);
+        let reason = format!("`{field}` has more than {} bytes", limits::TEXT_BYTES);
         return Err(ControlError::Invalid(reason));
     }
     Ok(())

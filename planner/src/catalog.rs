@@ -50,9 +50,9 @@ impl Catalog {
         sets: impl IntoIterator<Item = ToolSetName>,
     ) -> Self {
         let tools: Vec<CatalogTool> = tools.into_iter().collect();
-        let own = tools.iter().map(|tool| tool.definition.set.clone());
-        let own: BTreeSet<ToolSetName> = own.chain(sets).collect();
-        let mut names = ToolNames::for_sets(own);
+        let set_names = tools.iter().map(|tool| tool.definition.set.clone());
+        let set_names: BTreeSet<ToolSetName> = set_names.chain(sets).collect();
+        let mut names = ToolNames::for_sets(set_names);
         for (index, tool) in tools.iter().enumerate() {
             names.add_tool(&tool.definition, index);
         }
@@ -72,8 +72,8 @@ impl Catalog {
     /// Returns the failed toolsets that may have a tool of this name. If the name begins with a
     /// set, only that set may have it.
     pub fn find_failed_sets(&self, name: &str) -> Vec<&FailedSet> {
-        let own = set_prefix(name).filter(|prefix| self.has_set(prefix));
-        let may_have = |set: &&FailedSet| own.is_none_or(|own| set.name.as_str() == own);
+        let prefix = set_prefix(name).filter(|prefix| self.has_set(prefix));
+        let may_have = |set: &&FailedSet| prefix.is_none_or(|prefix| set.name.as_str() == prefix);
         self.0.failed.iter().filter(may_have).collect()
     }
 

@@ -56,8 +56,8 @@ impl LargeIntegers {
         }
         if let Ok(double) = number.parse::<f64>() {
             let more = if number.len() > MAX_SHOWN_DIGITS { "…" } else { "" };
-            let shown = format!("{}{more}", &number[..number.len().min(MAX_SHOWN_DIGITS)]);
-            self.0.insert(double.to_bits(), shown.into());
+            let shortened = format!("{}{more}", &number[..number.len().min(MAX_SHOWN_DIGITS)]);
+            self.0.insert(double.to_bits(), shortened.into());
         }
     }
 }

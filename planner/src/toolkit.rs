@@ -217,7 +217,7 @@ impl Toolkit {
     }
 
     pub fn check_size(&self) -> Result<(), ToolkitError> {
-        let too_many = |what, maximum| Err(ToolkitError::TooMany { what, most: maximum });
+        let too_many = |noun, maximum| Err(ToolkitError::TooMany { what: noun, most: maximum });
         if self.len() > limits::TOOLKIT_NODES {
             return too_many("actions and tools", limits::TOOLKIT_NODES);
         }

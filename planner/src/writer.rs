@@ -340,8 +340,8 @@ fn impossible_plan_error(query: &str, reason: &str) -> PlanningError {
 }
 
 fn declined_plan_error(query: &str, words: &str) -> PlanningError {
-    let said = words.rsplit("</think>").next().unwrap_or(words);
-    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let reply = words.rsplit("</think>").next().unwrap_or(words);
+    let words = reply.split_whitespace().collect::<Vec<_>>().join(" ");
     let (query, words) = (
         shorten_text(query, MAX_QUOTED_QUERY_BYTES),
         shorten_text(&words, MAX_QUOTED_ANSWER_BYTES),

@@ -340,15 +340,15 @@ fn build(schema: &Value, bytes: usize) -> Result<Validator, String> {
 
 /// Returns `true` if a value has at most `left` parts. Subtracts its parts from `left`.
 fn is_small(value: &Value, left: &mut u64) -> bool {
-    let own = match value {
+    let own_size = match value {
         Value::String(text) => 1 + text.len() as u64 / 64,
         Value::Object(fields) => 1 + fields.len() as u64,
         _ => 1,
     };
-    if own > *left {
+    if own_size > *left {
         return false;
     }
-    *left -= own;
+    *left -= own_size;
     match value {
         Value::Array(items) => items.iter().all(|item| is_small(item, left)),
         Value::Object(fields) => fields.values().all(|field| is_small(field, left)),

@@ -105,7 +105,7 @@ impl<T: Copy + Ord> ToolNames<T> {
         &self.sets
     }
 
-    /// Adds all names of a tool. `at` is its position.
+    /// Adds all names of a tool. `value` is its position.
     ///
     /// Positions decide between tools with the same name. The order of calls does not matter.
     pub fn add_tool(&mut self, tool: &ToolDefinition, value: T) {
@@ -129,8 +129,8 @@ impl<T: Copy + Ord> ToolNames<T> {
     }
 
     /// Returns `true` if a name starts with a set other than `own`.
-    fn is_foreign(&self, name: &ToolName, own: &ToolSetName) -> bool {
-        let set = set_prefix(name.as_str()).filter(|set| *set != own.as_str());
+    fn is_foreign(&self, name: &ToolName, own_set: &ToolSetName) -> bool {
+        let set = set_prefix(name.as_str()).filter(|set| *set != own_set.as_str());
         set.is_some_and(|set| self.sets.contains(set))
     }
 
@@ -148,10 +148,10 @@ impl<T: Copy + Ord> ToolNames<T> {
     /// This is `set.name`, unless the name from the source contains a dot and identifies the same
     /// tool, such as `file_tools.glob`.
     pub fn display_name(&self, tool: &ToolDefinition) -> ToolName {
-        let (own, qualified) = (&tool.name, tool.qualified_name());
-        let is_whole = set_prefix(own.as_str()).is_some()
-            && self.get(own.as_str()).is_some_and(|value| self.get(qualified.as_str()) == Some(value));
-        if is_whole { own.clone() } else { qualified }
+        let (own_name, qualified) = (&tool.name, tool.qualified_name());
+        let is_whole = set_prefix(own_name.as_str()).is_some()
+            && self.get(own_name.as_str()).is_some_and(|value| self.get(qualified.as_str()) == Some(value));
+        if is_whole { own_name.clone() } else { qualified }
     }
 
     /// Returns the position of the tool with a name, and the origin of the name.
@@ -210,7 +210,7 @@ impl ErrorCode {
 
     /// Returns `true` if the part before the first dot is that of a code of Faber, such as `tool`.
     pub fn is_in_own_family(&self) -> bool {
-        Self::ALL.iter().any(|own| own.family() == self.family())
+        Self::ALL.iter().any(|code| code.family() == self.family())
     }
 
     fn family(&self) -> &str {
@@ -272,7 +272,7 @@ impl ToolError {
         Self { code, message, retryable, is_definite: true }
     }
 
-    /// Makes the error of a call with an unknown outcome. Adds a hint to `why`, unless it ends with
+    /// Makes the error of a call with an unknown outcome. Adds a hint to `reason`, unless it ends with
     /// the hint already.
     pub fn outcome_unknown(reason: &str) -> Self {
         let hint = "it is unknown whether the call took effect, and it may still do so: check \

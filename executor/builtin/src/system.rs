@@ -167,8 +167,8 @@ fn confinement_error(reason: &str) -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry()
 }
 
-fn cancelled_error(what: &str) -> ToolError {
-    ToolError::new(ErrorCode::CANCELLED, format!("{what} was cancelled"))
+fn cancelled_error(subject: &str) -> ToolError {
+    ToolError::new(ErrorCode::CANCELLED, format!("{subject} was cancelled"))
 }
 
 async fn run_blocking<T: Send + 'static>(

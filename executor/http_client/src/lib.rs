@@ -272,8 +272,8 @@ async fn read_body(
 fn send_error(url: &Url, err: &reqwest::Error) -> HttpError {
     let mut source = err.source();
     while let Some(cause) = source {
-        let own = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
-        if let Some(refused) = own.and_then(|error| error.downcast_ref::<RefusedUrl>()) {
+        let inner_error = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
+        if let Some(refused) = inner_error.and_then(|error| error.downcast_ref::<RefusedUrl>()) {
             return HttpError::Refused(refused.clone());
         }
         source = cause.source();

@@ -108,11 +108,11 @@ impl RefusedUrl {
     /// Makes the error for a text that is not a URL. Leaves out credentials.
     pub fn not_a_url(text: &str) -> Self {
         let (scheme, rest) = text.split_once("//").unwrap_or(("", text));
-        let shown = match rest.rsplit_once('@') {
+        let masked = match rest.rsplit_once('@') {
             Some((_, rest)) => format!("{scheme}//…@{rest}"),
             None => text.to_owned(),
         };
-        Self::NotUrl(shown)
+        Self::NotUrl(masked)
     }
 }
 

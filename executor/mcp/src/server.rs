@@ -137,17 +137,17 @@ impl Server {
     /// Describes why `initialize` failed. If the server has answered, the answer is the reason,
     /// even if the process ends afterwards.
     async fn describe_init_error(&mut self, err: &ClientInitializeError) -> String {
-        let what = match err {
+        let problem = match err {
             ClientInitializeError::ConnectionClosed(_)
             | ClientInitializeError::TransportError { .. } => {
                 return self.describe_failure(&err.to_string()).await;
             }
             ClientInitializeError::JsonRpcError(err) => match classify_error(err) {
                 ServerError::Described(text) => return self.state.secrets.redact(text),
-                ServerError::Unexpected(what) if err.code == UNREADABLE_CODE => {
-                    unreadable_init(&what)
+                ServerError::Unexpected(problem) if err.code == UNREADABLE_CODE => {
+                    unreadable_init(&problem)
                 }
-                ServerError::Unexpected(what) => what,
+                ServerError::Unexpected(problem) => problem,
             },
             ClientInitializeError::ExpectedInitResult(Some(ServerResult::CustomResult(result))) => {
                 let reason = InitializeResult::deserialize(&result.0).err();
@@ -161,9 +161,9 @@ impl Server {
         };
         let complaint = match &self.endpoint {
             Endpoint::Child(child) => {
-                child.with_stderr_tail(format!("`{}` does not serve MCP: {what}", child.name()))
+                child.with_stderr_tail(format!("`{}` does not serve MCP: {problem}", child.name()))
             }
-            Endpoint::Remote(remote) => remote.describe_failure(&what),
+            Endpoint::Remote(remote) => remote.describe_failure(&problem),
         };
         self.state.secrets.redact(complaint)
     }
@@ -183,10 +183,10 @@ impl Server {
         self.state.closed.cancelled().await;
     }
 
-    pub(super) async fn describe_failure(&mut self, what: &str) -> String {
+    pub(super) async fn describe_failure(&mut self, problem: &str) -> String {
         let complaint = match &mut self.endpoint {
-            Endpoint::Child(child) => child.describe_failure(what).await,
-            Endpoint::Remote(remote) => remote.describe_failure(what),
+            Endpoint::Child(child) => child.describe_failure(problem).await,
+            Endpoint::Remote(remote) => remote.describe_failure(problem),
         };
         self.state.secrets.redact(complaint)
     }
@@ -194,7 +194,7 @@ impl Server {
     async fn describe_error(&mut self, error: ServerError) -> String {
         match error {
             ServerError::Described(text) => self.state.secrets.redact(text),
-            ServerError::Unexpected(what) => self.describe_failure(&what).await,
+            ServerError::Unexpected(problem) => self.describe_failure(&problem).await,
         }
     }
 

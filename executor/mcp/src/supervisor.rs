@@ -173,18 +173,18 @@ impl Supervisor {
                     return ServerEnd::Stopped;
                 }
             }
-            let asked = async {
+            let listing = async {
                 sleep(REFRESH_DELAY).await;
                 timeout(REFRESH_TIMEOUT, server.list_tools(session)).await
             };
-            let asked = tokio::select! {
-                asked = asked => asked,
+            let listed = tokio::select! {
+                result = listing => result,
                 () = stop.cancelled() => {
                     server.stop().await;
                     return ServerEnd::Stopped;
                 }
             };
-            match asked {
+            match listed {
                 Ok(Ok(offers)) => self.publish_tools(stop, offers),
                 Ok(Err(error)) => self.log_refresh_failure(&error),
                 Err(_) => self.log_refresh_failure("no answer"),

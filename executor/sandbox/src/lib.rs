@@ -213,8 +213,8 @@ impl Launcher {
     /// subcommand, so other programs must not call this function.
     pub fn this_binary() -> Self {
         // Uses this path because it refers to the running file, even after the binary was replaced.
-        let own = PathBuf::from("/proc/self/exe");
-        let binary = if own.exists() { Some(own) } else { std::env::current_exe().ok() };
+        let own_binary = PathBuf::from("/proc/self/exe");
+        let binary = if own_binary.exists() { Some(own_binary) } else { std::env::current_exe().ok() };
         Self { binary, ..Self::default() }
     }
 
@@ -458,9 +458,9 @@ impl fmt::Display for Support {
     }
 }
 
-fn unsupported_error(what: &str) -> io::Error {
+fn unsupported_error(subject: &str) -> io::Error {
     io::Error::other(format!(
-        "this machine cannot confine {what}: run it on another machine, or set `confine: \
+        "this machine cannot confine {subject}: run it on another machine, or set `confine: \
          {{required: false}}`"
     ))
 }

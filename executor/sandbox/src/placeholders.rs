@@ -50,14 +50,14 @@ impl Placeholders {
     /// If a placeholder cannot be created. The error names the path and a remedy.
     pub(super) fn create_missing<'a>(
         &self,
-        own: impl IntoIterator<Item = (&'a Path, Kind)>,
+        protected_paths: impl IntoIterator<Item = (&'a Path, Kind)>,
         write: &[PathBuf],
     ) -> io::Result<()> {
         let write = canonical_paths(write);
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Checks the file, because another program may have removed or used it.
         held.retain(|path, placeholder| placeholder.is_unchanged(path));
-        for (path, kind) in own {
+        for (path, kind) in protected_paths {
             let about = |err| unprotected_error(path, &err);
             let resolved = ResolvedPath::resolve(path).map_err(about)?;
             if held.contains_key(&resolved.end) || !is_within(&resolved.end, &write) {
@@ -85,9 +85,9 @@ impl Drop for Placeholders {
 
 impl Placeholder {
     fn is_unchanged(&self, path: &Path) -> bool {
-        let own = self.file.metadata().map(|meta| (meta.dev(), meta.ino()));
+        let file_id = self.file.metadata().map(|meta| (meta.dev(), meta.ino()));
         let there = path.symlink_metadata().map(|meta| (meta.dev(), meta.ino(), is_unused(&meta)));
-        matches!((own, there), (Ok(own), Ok((dev, ino, true))) if own == (dev, ino))
+        matches!((file_id, there), (Ok(file_id), Ok((dev, ino, true))) if file_id == (dev, ino))
     }
 
     fn remove(self, path: &Path) {

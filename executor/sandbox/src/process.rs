@@ -119,8 +119,8 @@ impl Program<'_> {
 
 /// Returns the program for a name. `faber` is the running binary.
 fn resolve_executable(name: &str) -> PathBuf {
-    let own = || std::env::current_exe().ok().filter(|path| path.exists());
-    if name == "faber" { own().unwrap_or_else(|| name.into()) } else { name.into() }
+    let own_binary = || std::env::current_exe().ok().filter(|path| path.exists());
+    if name == "faber" { own_binary().unwrap_or_else(|| name.into()) } else { name.into() }
 }
 
 const DEFAULT_PATH: &str = "/bin:/usr/bin";

@@ -86,9 +86,9 @@ fn account_variables(order: &LaunchOrder) -> io::Result<BTreeMap<&'static str, O
     let user = order.confinement.as_ref().and_then(|confinement| confinement.user.as_ref());
     let Some(user) = user else { return Ok(BTreeMap::new()) };
     let home = kernel::home_folder(user)?;
-    let own = User::from_uid(geteuid())?.map(|own| own.dir);
+    let user_home = User::from_uid(geteuid())?.map(|user_home| user_home.dir);
     let is_own =
-        env::var_os(HOME).is_none_or(|home| own.is_some_and(|own| own == Path::new(&home)));
+        env::var_os(HOME).is_none_or(|home| user_home.is_some_and(|user_home| user_home == Path::new(&home)));
     let home = is_own.then(|| (HOME, home.into_os_string()));
     let names = ["USER", "LOGNAME"].map(|name| (name, OsString::from(user)));
     Ok(home.into_iter().chain(names).collect())

@@ -67,13 +67,13 @@ impl Child {
         let step = execution.plan().step(task.step);
         let callee = step.call_of_part(task.part);
         let StepKind::Plan(plan) = callee.kind else { return None };
-        let own = execution.options();
+        let parent_options = execution.options();
         let options = ExecutionOptions {
-            mode: own.mode,
-            max_parallel: own.max_parallel,
-            strict_templates: own.strict_templates,
-            priority: own.priority,
-            compensate_on_failure: own.compensate_on_failure,
+            mode: parent_options.mode,
+            max_parallel: parent_options.max_parallel,
+            strict_templates: parent_options.strict_templates,
+            priority: parent_options.priority,
+            compensate_on_failure: parent_options.compensate_on_failure,
             deadline_ms: callee.policy.explicit_timeout_ms(),
             input: state.parameters.clone().unwrap_or_default(),
             ..ExecutionOptions::default()

@@ -26,7 +26,7 @@ impl Decision<'_> {
             return;
         }
         let before = self.events.len();
-        let asked = match &command {
+        let command_name = match &command {
             Command::Pause => "pause",
             Command::Resume => "resume",
             Command::Approve { approved: true, .. } => "approve",
@@ -40,7 +40,7 @@ impl Decision<'_> {
         // Records the command, because the inbox may deliver it again and it could take effect
         // then.
         if self.events.len() == before {
-            self.record_event(Event::CommandIgnored { asked: asked.to_owned(), command: id });
+            self.record_event(Event::CommandIgnored { asked: command_name.to_owned(), command: id });
         }
     }
 

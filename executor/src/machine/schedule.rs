@@ -326,9 +326,9 @@ impl Decision<'_> {
 }
 
 fn describe_unresolved(unresolved: &[Arc<str>]) -> Vec<String> {
-    let shown = unresolved.iter().take(MAX_WARNINGS);
+    let shown_templates = unresolved.iter().take(MAX_WARNINGS);
     let mut warnings: Vec<String> =
-        shown.map(|text| format!("`{text}` has no value and was passed on as written")).collect();
+        shown_templates.map(|text| format!("`{text}` has no value and was passed on as written")).collect();
     if let more @ 1.. = unresolved.len().saturating_sub(MAX_WARNINGS) {
         warnings.push(format!("{more} more templates have no value and were passed on as written"));
     }

@@ -51,8 +51,8 @@ pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
         return Some(format!("`{written}` is the name of one of Faber's own tools: rename it"));
     }
     let begins_like = set_prefix(written).filter(|of| *of != set.as_str());
-    let own = begins_like.filter(|of| BUILTIN_SETS.contains(of))?;
-    Some(format!("`{written}` has the name of a tool in Faber's own toolset `{own}`: rename it"))
+    let builtin_set = begins_like.filter(|of| BUILTIN_SETS.contains(of))?;
+    Some(format!("`{written}` has the name of a tool in Faber's own toolset `{builtin_set}`: rename it"))
 }
 
 /// Removes tools with invalid names from a set.

@@ -658,8 +658,8 @@ impl Inventory {
     /// Returns the reason why a name is unknown. Its set may still be connecting.
     fn explain_missing(&self, name: &ToolName) -> Found {
         let prefix = set_prefix(name.as_str());
-        let own = self.sets.iter().find(|set| Some(set.name.as_str()) == prefix);
-        let suspects = own.map_or(self.sets.as_slice(), std::slice::from_ref);
+        let named_set = self.sets.iter().find(|set| Some(set.name.as_str()) == prefix);
+        let suspects = named_set.map_or(self.sets.as_slice(), std::slice::from_ref);
         if suspects.iter().any(|set| set.status == SetStatus::Connecting) {
             return Found::Connecting;
         }

@@ -269,9 +269,9 @@ impl CommandTool {
         if let Some(run) = &self.run
             && let Some(parameter) = run.unknown_parameter(known)
         {
-            let what = if matches!(run, Action::Http(_)) { "HTTP call" } else { "command" };
+            let action_name = if matches!(run, Action::Http(_)) { "HTTP call" } else { "command" };
             return Err(format!(
-                "the {what} of `{tool}` names `{{{{{parameter}}}}}`, but the tool has no such \
+                "the {action_name} of `{tool}` names `{{{{{parameter}}}}}`, but the tool has no such \
                  parameter: add it to the properties in `parameters`"
             ));
         }

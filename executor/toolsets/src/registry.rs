@@ -344,11 +344,11 @@ impl Registry {
                 WriteCondition::unless_changed(before.as_ref(), self.0.parts.clock.now());
             let mut patch =
                 before.map_or_else(|| json!({}), |record| Arc::unwrap_or_clone(record.value));
-            let own = self.0.parts.contexts.get(name);
-            patches::combine_patches(&mut patch, data, own);
+            let configured = self.0.parts.contexts.get(name);
+            patches::combine_patches(&mut patch, data, configured);
             // Keeps some removals of fields that this node's configuration lacks, because the
             // configurations of other nodes may have them.
-            patches::prune_patch(&mut patch, own, MAX_REMOVED_FIELDS);
+            patches::prune_patch(&mut patch, configured, MAX_REMOVED_FIELDS);
             let (kind, name, value) = (RecordKind::Context, name.to_owned(), Arc::new(patch));
             let record = Record { kind, name, value, at };
             if self.0.parts.store.put_record(&record, unless).await? {
@@ -434,8 +434,8 @@ impl Registry {
             .collect();
         switches.extend(wanted.iter().map(|set| (set.config.name.clone(), set.is_active)));
         toolbox.switch_sets(&switches);
-        let own = TOOL_SET.parse().expect("the name of the set is a literal");
-        let order: Vec<_> = wanted.iter().map(|set| set.config.name.clone()).chain([own]).collect();
+        let faber_set = TOOL_SET.parse().expect("the name of the set is a literal");
+        let order: Vec<_> = wanted.iter().map(|set| set.config.name.clone()).chain([faber_set]).collect();
         toolbox.sort_sets(&order);
         applied.known = known;
         applied.wanted = wanted;

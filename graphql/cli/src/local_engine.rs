@@ -238,9 +238,9 @@ async fn watch_clock(clock: Arc<dyn Clock>, stop: CancellationToken) {
 
 /// Returns the toolsets of the configuration, and the toolset `faber` that every process has.
 fn list_configured_sets(config: &Config, base: &Path) -> Vec<SetConfig> {
-    let own = config.toolsets.value.len();
+    let configured_count = config.toolsets.value.len();
     let mut sets = with_builtin(config.toolsets.value.clone());
-    for set in sets.iter_mut().skip(own) {
+    for set in sets.iter_mut().skip(configured_count) {
         *set = set.clone().rooted(base);
     }
     sets

@@ -187,8 +187,8 @@ pub(crate) struct LogWriter;
 
 impl Write for LogWriter {
     fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
-        let shown = plain::safe_coloured(&String::from_utf8_lossy(entry));
-        io::stderr().write_all(shown.as_bytes())?;
+        let safe_text = plain::safe_coloured(&String::from_utf8_lossy(entry));
+        io::stderr().write_all(safe_text.as_bytes())?;
         Ok(entry.len())
     }
 

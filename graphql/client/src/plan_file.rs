@@ -93,8 +93,8 @@ pub async fn read_plan(file: &Path) -> Result<WrittenPlan, Failure> {
     let text = read_text("the plan", file).await?;
     let place = file_label(file);
     let json = yaml_to_json(&text).map_err(|error| {
-        let shown = place.as_str().unwrap_or_default();
-        Failure::usage(format!("`{shown}`: {error}")).with("file", place.clone())
+        let path = place.as_str().unwrap_or_default();
+        Failure::usage(format!("`{path}`: {error}")).with("file", place.clone())
     })?;
     parse(&json).map_err(|errors| Failure::invalid_plan(&errors).with("file", place))
 }

@@ -50,9 +50,9 @@ impl Remote {
         let broken = |err| self.unreachable_failure(&err);
         let text = response.text().await.map_err(broken)?;
         let answer: Value = serde_json::from_str(&text).map_err(|_| {
-            let what =
+            let description =
                 if status.is_success() { "something that is not JSON" } else { status.as_str() };
-            self.not_faber_failure(what)
+            self.not_faber_failure(description)
         })?;
         self.take_data(answer)
     }
@@ -90,8 +90,8 @@ impl Remote {
 
     pub async fn check_readiness(&self) -> Result<(), Failure> {
         let page = self.url.join("health/ready").unwrap_or_else(|_| self.url.clone());
-        let asked = self.http.get(page).timeout(CONNECT_TIMEOUT).send().await;
-        let response = asked.map_err(|err| self.unreachable_failure(&err))?;
+        let sent = self.http.get(page).timeout(CONNECT_TIMEOUT).send().await;
+        let response = sent.map_err(|err| self.unreachable_failure(&err))?;
         let status = response.status();
         let answer: Value = response.json().await.unwrap_or_default();
         match answer.get("status").and_then(Value::as_str) {
@@ -152,9 +152,9 @@ impl Remote {
         ))
     }
 
-    fn not_faber_failure(&self, what: &str) -> Failure {
+    fn not_faber_failure(&self, description: &str) -> Failure {
         let url = &self.url;
-        Failure::unreachable(format!("`{url}` answers with {what}: is it a `faber serve`?"))
+        Failure::unreachable(format!("`{url}` answers with {description}: is it a `faber serve`?"))
     }
 }
 

@@ -40,8 +40,8 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    pub fn not_found(what: &str, id: impl fmt::Display) -> Self {
-        Self::NotFound(format!("there is no {what} `{id}`"))
+    pub fn not_found(kind: &str, id: impl fmt::Display) -> Self {
+        Self::NotFound(format!("there is no {kind} `{id}`"))
     }
 
     pub fn code(&self) -> &'static str {

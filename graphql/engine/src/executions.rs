@@ -367,6 +367,6 @@ impl Executions {
 /// Returns whether this process knows its toolsets. A command that only reads opens none of them,
 /// so it has only Faber's own sets.
 fn has_opened_toolsets(toolbox: &Toolbox) -> bool {
-    let own = [flow::SET, tool_names::TOOL_SET];
-    toolbox.set_names().iter().any(|name| !own.contains(&name.as_str()))
+    let builtin_sets = [flow::SET, tool_names::TOOL_SET];
+    toolbox.set_names().iter().any(|name| !builtin_sets.contains(&name.as_str()))
 }

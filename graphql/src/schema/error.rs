@@ -69,9 +69,9 @@ pub(super) fn limit_exceeded(reason: impl Into<String>) -> ApiError {
     ApiError(EngineError::LimitExceeded(reason.into()))
 }
 
-pub(super) fn not_found(what: &str, id: &str) -> ApiError {
+pub(super) fn not_found(kind: &str, id: &str) -> ApiError {
     let id: String = id.chars().take(64).collect();
-    ApiError(EngineError::not_found(what, id))
+    ApiError(EngineError::not_found(kind, id))
 }
 
 #[cfg(test)]

@@ -100,9 +100,9 @@ pub(super) async fn draw_graph(graph: Graph, options: DrawingOptions) -> ApiResu
 
 /// Checks the sizes, and returns one for each node.
 fn check_sizes(graph: &Graph, options: &DrawingOptions) -> ApiResult<Vec<Size>> {
-    let checked = |value: Option<f64>, usual, what| match value.unwrap_or(usual) {
+    let checked = |value: Option<f64>, usual, field| match value.unwrap_or(usual) {
         side if SIDE_RANGE.contains(&side) => Ok(side),
-        side => Err(invalid_argument(format!("`{what}` is {side}: it must be from 1 to 2000"))),
+        side => Err(invalid_argument(format!("`{field}` is {side}: it must be from 1 to 2000"))),
     };
     let usual = Size {
         width: checked(options.width, 200.0, "nodeWidth")?,
@@ -116,8 +116,8 @@ fn check_sizes(graph: &Graph, options: &DrawingOptions) -> ApiResult<Vec<Size>> 
         graph.names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
     for NodeSizeInput { name, width, height } in &options.sizes {
         if !NODE_SIDE_RANGE.contains(width) || !NODE_SIDE_RANGE.contains(height) {
-            let what = format!("the size of `{name}` is {width} by {height}");
-            return Err(invalid_argument(format!("{what}: each must be from 1 to 10000000")));
+            let complaint = format!("the size of `{name}` is {width} by {height}");
+            return Err(invalid_argument(format!("{complaint}: each must be from 1 to 10000000")));
         }
         let place = places.get(name.as_str());
         let place = place.ok_or_else(|| {

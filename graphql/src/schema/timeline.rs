@@ -324,8 +324,8 @@ fn describe_event(event: &Event) -> String {
         Event::SignalRefused { name, .. } => {
             format!("the signal `{name}` was refused: too many signals are waiting")
         }
-        Event::CommandIgnored { asked, .. } => {
-            format!("the command to {asked} changed nothing")
+        Event::CommandIgnored { asked: command, .. } => {
+            format!("the command to {command} changed nothing")
         }
         Event::CompensationStarted => "compensation started".to_owned(),
         Event::SignalReceived { name, .. } => format!("the signal `{name}` arrived"),

@@ -347,14 +347,14 @@ impl Toolkit {
 
 impl Toolkit {
     fn check_can_be_drawn(&self) -> ApiResult<()> {
-        for (has, maximum, what) in [
+        for (has, maximum, noun) in [
             (self.0.len(), limits::DRAWN_NODES, "actions and tools"),
             (self.0.edge_count(), limits::DRAWN_EDGES, "edges"),
         ] {
             if has > maximum {
                 let help = "draw a part of it: `toolkitSubgraph`, `recommendSubgraph`";
                 let reason = format!(
-                    "a picture shows at most {maximum} {what}, and there are {has}; {help}"
+                    "a picture shows at most {maximum} {noun}, and there are {has}; {help}"
                 );
                 return Err(ApiError::from(EngineError::LimitExceeded(reason)));
             }

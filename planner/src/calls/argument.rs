@@ -35,7 +35,7 @@ pub(super) fn parse_word(tool: &KnownTool, key: &str, word: &str) -> Value {
     if tool.is_text(key) { Value::from(word) } else { word::parse_word(word) }
 }
 
-/// Returns whether a parameter of the tool begins at `at`, followed by `=` or `:`.
+/// Returns whether a parameter of the tool begins at `index`, followed by `=` or `:`.
 pub(super) fn has_parameter_at(source: &Source<'_>, index: usize, tool: &KnownTool) -> bool {
     let Some(stop) = source.find_key_end(index) else { return false };
     let sign = source.skip_blanks(stop);

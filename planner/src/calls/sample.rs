@@ -117,9 +117,9 @@ impl Sampler<'_> {
             let list = schema.get(key).and_then(Value::as_array);
             list.and_then(|values| values.iter().find(|value| !value.is_null())).cloned()
         };
-        let said = given("const").or_else(|| first("examples")).or_else(|| first("enum"));
-        if let Some(said) = said.or_else(|| given("default")) {
-            return said;
+        let example = given("const").or_else(|| first("examples")).or_else(|| first("enum"));
+        if let Some(example) = example.or_else(|| given("default")) {
+            return example;
         }
         let deeper = |name: &str, schema: &Value| match depth {
             0 => Value::Null,
@@ -162,14 +162,14 @@ impl Sampler<'_> {
 }
 
 fn sample_kind(schema: &Map<String, Value>) -> &str {
-    let said = match schema.get("type") {
+    let type_name = match schema.get("type") {
         Some(Value::Array(types)) => {
             types.iter().find(|kind| *kind != "null").and_then(Value::as_str)
         }
         other => other.and_then(Value::as_str),
     };
     let has = |key| schema.contains_key(key);
-    said.unwrap_or(match () {
+    type_name.unwrap_or(match () {
         () if has("properties") || has("required") => "object",
         () if has("items") || has("minItems") => "array",
         () if has("minimum") || has("maximum") => "number",

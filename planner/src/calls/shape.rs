@@ -303,7 +303,7 @@ fn to_tool_call(reading: &CallReader<'_>, shape: Shape) -> Option<ToolCall> {
     let is_own = shape.format == CallFormat::Json;
     let args = match shape.args {
         Some(args) => read_arguments(reading, args, &tool)
-            .and_then(|own| merge_siblings(own, shape.sibling_fields, &tool, is_own)),
+            .and_then(|arguments| merge_siblings(arguments, shape.sibling_fields, &tool, is_own)),
         None => read_sibling_arguments(shape.sibling_fields, &tool),
     };
     let Some(args) = args else {

@@ -100,13 +100,13 @@ impl Call<'_, '_> {
         if let Some(end) = none.filter(|end| is_none(*end)) {
             return self.read(Args::new(), end);
         }
-        let own =
+        let line_end =
             source.skip(arguments_at, |byte| matches!(byte, b'*' | b'`' | b' ' | b'\t' | b'\r'));
         // Text on the next line may be arguments. Text after an empty line is prose.
-        let is_prose = source.slice(own..position).matches('\n').count() > 1;
+        let is_prose = source.slice(line_end..position).matches('\n').count() > 1;
         let is_over =
             position >= source.len() || is_prose || marker::tool_marker_end(source, position).is_some();
-        let is_empty = matches!(source.byte(own), None | Some(b'\n')) && is_over;
+        let is_empty = matches!(source.byte(line_end), None | Some(b'\n')) && is_over;
         match pairs::read(source, position, &tool) {
             Pairs::Read(args, end) => self.read(args, end),
             Pairs::Absent if is_empty && !may_be_argument(source, position, Some(&tool)) => {
@@ -157,7 +157,7 @@ impl Call<'_, '_> {
     }
 }
 
-/// Returns whether the line at `at`, below a call without arguments, may contain arguments: an
+/// Returns whether the line at `index`, below a call without arguments, may contain arguments: an
 /// object, a parameter of the tool, or an unknown label.
 fn may_be_argument(source: &Source<'_>, index: usize, tool: Option<&KnownTool>) -> bool {
     if source.byte(index) == Some(b'{') {

@@ -84,7 +84,7 @@ impl<'a> Source<'a> {
         self.skip(index, |byte| byte != b'\n')
     }
 
-    /// Returns the end of `word` if the text has it at `at`, ignoring case.
+    /// Returns the end of `word` if the text has it at `index`, ignoring case.
     pub(super) fn find_word_end(&self, index: usize, word: &str) -> Option<usize> {
         let bytes = self.text.as_bytes().get(index..)?.iter();
         let same =

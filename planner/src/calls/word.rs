@@ -26,7 +26,7 @@ pub(super) fn find_quote(source: &Source<'_>, index: usize) -> Option<(usize, bo
     }
 }
 
-/// Returns whether the string at `at` is a Python expression: `f"{x}"`.
+/// Returns whether the string at `index` is a Python expression: `f"{x}"`.
 pub(super) fn is_expression(source: &Source<'_>, index: usize, text: &str) -> bool {
     matches!(source.byte(index), Some(b'f' | b'F')) && text.contains('{')
 }

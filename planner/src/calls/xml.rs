@@ -24,7 +24,7 @@ const ARGUMENT_TAGS: [&str; 6] =
 /// Attributes that are no arguments.
 const OTHER_ATTRIBUTES: [&str; 6] = ["name", "id", "type", "string", "format", "xmlns"];
 
-/// Reads the element that begins at `at`, if it is a call, a result or a thought.
+/// Reads the element that begins at `index`, if it is a call, a result or a thought.
 pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, index: usize) -> Attempt {
     let source = &reading.source;
     let Some(tag) = Tag::read_at(source, index) else { return Attempt::Passed(index + 1) };
@@ -362,15 +362,15 @@ fn read_field(
     tag: &Tag<'_>,
     limit: usize,
 ) -> Result<(Text, usize), NotACallError> {
-    let said = tag.attributes().unwrap_or_default();
-    let said = said.into_iter().find(|(key, _)| *key == "value").map(|(_, value)| value);
+    let attributes = tag.attributes().unwrap_or_default();
+    let value = attributes.into_iter().find(|(key, _)| *key == "value").map(|(_, value)| value);
     let (written, end) = if tag.is_empty {
         (Text { text: String::new(), is_exact: true }, tag.end)
     } else {
         let (content, end) = content_range(source, tag, limit).ok_or(NotACallError)?;
         (read_text(source, content), end)
     };
-    match said {
+    match value {
         None => Ok((written, end)),
         Some(text) if written.text.trim().is_empty() => Ok((Text { text, is_exact: false }, end)),
         Some(_) => Err(NotACallError),

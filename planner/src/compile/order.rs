@@ -119,9 +119,9 @@ fn order_differences(
     }
     let places = found.iter().flatten().zip(order).enumerate();
     let differs = places.filter(|(_, (given, found))| given != found);
-    let told = differs.map(|(index, (given, found))| {
+    let differences = differs.map(|(index, (given, found))| {
         let (given, found) = (&steps[given.get()].id, &steps[found.get()].id);
         format!("position {} has `{given}`, not `{found}`", index + 1)
     });
-    told.take(MAX_DIFFERENCES + 1).collect()
+    differences.take(MAX_DIFFERENCES + 1).collect()
 }

@@ -131,9 +131,9 @@ fn too_deep_error(place: String) -> Diagnostic {
         .with_help("put such data into a file and pass its name")
 }
 
-fn report_not_an_object(index: usize, field: &str, what: &str, report: &mut Report) -> Option<Value> {
+fn report_not_an_object(index: usize, field: &str, kind: &str, report: &mut Report) -> Option<Value> {
     report.error(index, || {
-        let message = format!("parameters must be an object, not {what}");
+        let message = format!("parameters must be an object, not {kind}");
         Diagnostic::error("plan.invalid_parameters", place::field_path(index, field), message)
             .with_help("write `{\"name\": value}`")
     });
@@ -145,11 +145,11 @@ pub(super) fn check_all_calls(steps: &[Step<'_>], naming: &Naming<'_>, report: &
     let mut schemas: Schemas<'_> = BTreeMap::new();
     let mut budget = Budget::for_plan();
     for (index, step) in steps.iter().enumerate() {
-        let own = (&step.tool_choice, &step.checked_parameters, "parameters");
+        let main_call = (&step.tool_choice, &step.checked_parameters, "parameters");
         let undo = step.undo.as_ref().map(|compensation| {
             (&compensation.tool_choice, &compensation.checked_parameters, UNDO_PARAMETERS)
         });
-        for (tool_choice, checked_parameters, field) in std::iter::once(own).chain(undo) {
+        for (tool_choice, checked_parameters, field) in std::iter::once(main_call).chain(undo) {
             if checked_parameters.is_as_written && compute::is_compute(&tool_choice.tool) {
                 compute::check_expression(
                     index,

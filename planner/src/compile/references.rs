@@ -95,21 +95,21 @@ impl<'a> TemplateReader<'a, '_> {
     fn read_templates(&mut self) -> (Template, Option<Template>) {
         let step = self.current_step();
         add_named_steps(self.at, step, self.naming, &mut self.dependencies, self.report);
-        let (mut own, mut undo) = (Template::default(), None);
+        let (mut own_template, mut undo) = (Template::default(), None);
         for site in TemplateSite::list_sites(self.at, step) {
             let template = self.collect_site(&site);
             match site.field {
                 FOR_EACH_FIELD => {
                     self.list = template.and_then(|template| self.check_list_template(template));
                 }
-                PARAMETERS_FIELD => own = template.unwrap_or_default(),
+                PARAMETERS_FIELD => own_template = template.unwrap_or_default(),
                 _ => undo = template,
             }
         }
         if let Some(when) = &step.written.when {
             self.add_condition(when);
         }
-        (own, undo)
+        (own_template, undo)
     }
 
     /// Collects the references of one string. Returns `None` if the string is not a valid template.

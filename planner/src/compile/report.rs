@@ -62,8 +62,8 @@ impl Report {
             (self.warnings.hidden_count, "warnings", Diagnostic::warning),
         ];
         let hidden_count =
-            hidden_count.into_iter().filter(|(count, ..)| *count > 0).map(|(count, what, make)| {
-                let message = format!("{count} more {what} are not shown");
+            hidden_count.into_iter().filter(|(count, ..)| *count > 0).map(|(count, noun, make)| {
+                let message = format!("{count} more {noun} are not shown");
                 make("plan.more", String::new(), message).with_help("correct the listed ones first")
             });
         let mut formatted = self.errors.formatted;

@@ -22,13 +22,13 @@ impl<'a> TemplateSite<'a> {
     /// Returns the values of a step that may contain templates. The list comes first, because it
     /// decides the meaning of items.
     pub(super) fn list_sites(index: usize, step: &'a Step<'_>) -> impl Iterator<Item = Self> {
-        let own = Some((PARAMETERS_FIELD, &step.checked_parameters.parameters));
+        let parameters = Some((PARAMETERS_FIELD, &step.checked_parameters.parameters));
         let list = step.for_each.as_ref().map(|list| (FOR_EACH_FIELD, list));
         let undo = step
             .undo
             .as_ref()
             .map(|compensation| (UNDO_PARAMETERS, &compensation.checked_parameters.parameters));
-        let sites = [list, own, undo].into_iter().flatten();
+        let sites = [list, parameters, undo].into_iter().flatten();
         sites.map(move |(field, value)| Self { at: index, field, value })
     }
 

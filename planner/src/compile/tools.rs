@@ -140,11 +140,11 @@ impl<'a> Call<'a> {
                     .with_help("write the tool's name as `name`")
             }),
             [(field, "")] => report.error(self.at, || {
-                let what = if **field == "plan" { "plan" } else { "tool" };
+                let noun = if **field == "plan" { "plan" } else { "tool" };
                 let place = format!("tools[{}].{}{field}", self.at, self.field_prefix);
-                let message = format!("the {what}'s name is empty");
+                let message = format!("the {noun}'s name is empty");
                 Diagnostic::error("plan.missing_tool", place, message)
-                    .with_help(format!("write the {what}'s name"))
+                    .with_help(format!("write the {noun}'s name"))
             }),
             [_] => (),
             [(first, _), (second, _), ..] => report.error(self.at, || {

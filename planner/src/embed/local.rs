@@ -49,7 +49,7 @@ impl Local {
     /// Opens a model directory: `model.safetensors`, `tokenizer.json`, `config.json`, and the files
     /// of sentence-transformers.
     pub async fn open(directory: &Path) -> Result<Self, EmbedError> {
-        let shown = directory.display().to_string();
+        let shown_path = directory.display().to_string();
         let directory = directory.to_owned();
         let opened = spawn_blocking(move || {
             let encoder = Encoder::open(&directory)?;
@@ -57,8 +57,8 @@ impl Local {
         });
         let (encoder, model) = opened
             .await
-            .map_err(|err| aborted_error(&shown, &err))?
-            .map_err(|err| unusable_model(&shown, &err))?;
+            .map_err(|err| aborted_error(&shown_path, &err))?
+            .map_err(|err| unusable_model(&shown_path, &err))?;
         Ok(Self::new(model, encoder))
     }
 

@@ -173,9 +173,9 @@ impl Server {
         if status.is_success() {
             return parse_vectors(&body, texts.len()).map_err(RequestFailure::Permanent);
         }
-        let said = String::from_utf8_lossy(&body);
-        let said = said.trim().chars().take(MAX_ERROR_BYTES).collect::<String>();
-        let reason = format!("it answered {status}: {said}");
+        let body_text = String::from_utf8_lossy(&body);
+        let detail = body_text.trim().chars().take(MAX_ERROR_BYTES).collect::<String>();
+        let reason = format!("it answered {status}: {detail}");
         match status {
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
                 Err(RequestFailure::Temporary(reason, wait))

@@ -149,13 +149,13 @@ impl<'a> RepeatGuard<'a> {
 
     fn find_repeat(&self, new: &NewPlan<'_>, step: &ToolExecution) -> Option<Repeat<'_>> {
         let planned = self.ended.plan();
-        let own = planned.step_number(&step.id);
+        let same_step = planned.step_number(&step.id);
         let had_effect = |number: &StepNumber| has_effect(planned.step(*number), self.ended.step(*number));
-        if let Some(own) = own.filter(had_effect) {
-            return Some(Repeat::Step(&planned.step(own).id));
+        if let Some(number) = same_step.filter(had_effect) {
+            return Some(Repeat::Step(&planned.step(number).id));
         }
         // The step's own call failed. It may run again, even if another step made the same call.
-        if own.is_some_and(|number| is_same_call(planned.step(number), step)) {
+        if same_step.is_some_and(|number| is_same_call(planned.step(number), step)) {
             return None;
         }
         let others = planned.steps().iter().zip(self.ended.steps());

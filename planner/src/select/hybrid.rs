@@ -72,10 +72,10 @@ impl Selector {
         let Some((outcomes, at)) = ask.outcomes.filter(|outcomes| !outcomes.0.is_empty()) else {
             return BTreeMap::new();
         };
-        let Some(asked) = meaning.and_then(|meaning| meaning.texts.first()) else {
+        let Some(query_text) = meaning.and_then(|meaning| meaning.texts.first()) else {
             return BTreeMap::new();
         };
-        let kind = self.find_kind(outcomes, asked).await;
+        let kind = self.find_kind(outcomes, query_text).await;
         self.last_learning_error.log_if_new(kind.as_ref().err(), "learned outcomes are not used");
         let Ok(Some(kind)) = kind else { return BTreeMap::new() };
         let positions = self.lock_index().await.positions(tools);

@@ -138,8 +138,8 @@ impl Index {
             let mut vectors = embed_all(embedder, &texts).await?.into_iter();
             for index in positions {
                 let count = list_examples(&tools[*index]).count();
-                let own: Vec<Vec<f32>> = vectors.by_ref().take(count).collect();
-                centroids[*index] = Centroid::mean_of(&own);
+                let tool_vectors: Vec<Vec<f32>> = vectors.by_ref().take(count).collect();
+                centroids[*index] = Centroid::mean_of(&tool_vectors);
             }
         }
         let centroids = Centroids::new(&centroids);

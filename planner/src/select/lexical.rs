@@ -66,11 +66,11 @@ impl Lexical {
             let room =
                 SATURATION * (1.0 - LENGTH_PENALTY + LENGTH_PENALTY * document.length / mean);
             for (word, frequency) in &document.words {
-                let said = frequency * (SATURATION + 1.0) / (frequency + room);
+                let weight = frequency * (SATURATION + 1.0) / (frequency + room);
                 if let Some(known) = words.get_mut(word) {
-                    known.postings.push((index, said));
+                    known.postings.push((index, weight));
                 } else {
-                    let postings = vec![(index, said)];
+                    let postings = vec![(index, weight)];
                     words.insert(word.clone(), Word { postings, ..Word::default() });
                 }
             }
@@ -78,8 +78,8 @@ impl Lexical {
         for word in words.values_mut() {
             let (all, have) = (to_f32(documents.len()), to_f32(word.postings.len()));
             word.weight = (1.0 + (all - have + 0.5) / (have + 0.5)).ln();
-            for (_, said) in &mut word.postings {
-                *said *= word.weight;
+            for (_, weight) in &mut word.postings {
+                *weight *= word.weight;
             }
         }
         let mut lexical = Self { documents, words };
@@ -131,9 +131,9 @@ impl Lexical {
 }
 
 fn add_postings(postings: &[Posting], factor: f32, scores: &mut [f32]) {
-    for (index, said) in postings {
+    for (index, weight) in postings {
         if let Some(sum) = scores.get_mut(*index as usize) {
-            *sum += factor * said;
+            *sum += factor * weight;
         }
     }
 }

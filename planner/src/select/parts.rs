@@ -127,9 +127,9 @@ fn clause_end(before: &[Word<'_>], start: usize) -> Option<usize> {
 }
 
 fn keep_part<'a>(words: &[Word<'_>], sentence: &'a str, parts: &mut Vec<&'a str>) {
-    let said =
+    let connecting_count =
         words.iter().take_while(|word| CONNECTING_WORDS.contains(&word.lower.as_str())).count();
-    let words = &words[said..];
+    let words = &words[connecting_count..];
     let count = words.iter().filter(|word| !word.lower.is_empty()).count();
     if let [first, .., last] = words
         && count >= MIN_WORDS

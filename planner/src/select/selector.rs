@@ -74,13 +74,13 @@ pub struct LastLoggedError(Plain<Option<EmbedError>>);
 impl LastLoggedError {
     /// Logs an error and its consequence, unless the last entry says the same.
     pub fn log_if_new(&self, err: Option<&EmbedError>, consequence: &str) {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_error = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(err) = err
-            && told.as_ref() != Some(err)
+            && last_error.as_ref() != Some(err)
         {
             tracing::warn!(%err, "{consequence}");
         }
-        *told = err.cloned();
+        *last_error = err.cloned();
     }
 }
 
@@ -247,23 +247,23 @@ impl Selector {
     ) -> Result<Option<usize>, SelectError> {
         let EmbedderPair { query_embedder: queries, .. } =
             self.required_embedders("with learned outcomes")?;
-        let asked = embed_all(&**queries, &[query]).await?.pop().unwrap_or_default();
-        Ok(self.find_kind(outcomes, &QueryVector::new(asked)).await?)
+        let vector = embed_all(&**queries, &[query]).await?.pop().unwrap_or_default();
+        Ok(self.find_kind(outcomes, &QueryVector::new(vector)).await?)
     }
 
     pub(super) async fn find_kind(
         &self,
         outcomes: &Outcomes,
-        asked: &QueryVector,
+        query_vector: &QueryVector,
     ) -> Result<Option<usize>, EmbedError> {
         let Some(pair) = self.embedders() else { return Ok(None) };
         let rows = self.kinds.lock().await.query_rows(outcomes, &*pair.query_embedder).await?;
-        if rows.dimensions().is_some_and(|dimensions| dimensions != asked.len()) {
+        if rows.dimensions().is_some_and(|dimensions| dimensions != query_vector.len()) {
             // The model has changed, so the vectors of the old one are dropped.
             *self.kinds.lock().await = Kinds::default();
             return Ok(None);
         }
-        let cosines = (0..rows.len()).map(|row| rows.cosine(row, asked));
+        let cosines = (0..rows.len()).map(|row| rows.cosine(row, query_vector));
         Ok(outcomes::nearest_kind(cosines).map(|row| rows.owner_of_row(row)))
     }
 

@@ -72,8 +72,8 @@ pub fn read(file: &Value) -> Result<ReadToolkit, String> {
     }
     arrange_nodes(&mut toolkit, list_field(file, "order")?, &mut warnings)?;
     // An action that is in two chains causes only one warning.
-    let mut told = BTreeSet::new();
-    warnings.retain(|warning| told.insert(warning.clone()));
+    let mut seen = BTreeSet::new();
+    warnings.retain(|warning| seen.insert(warning.clone()));
     Ok(ReadToolkit { toolkit, warnings })
 }
 
@@ -227,11 +227,11 @@ pub fn write(toolkit: &Toolkit) -> Value {
     let tools: Vec<Value> = of(NodeKind::Tool).map(|(name, node)| tool_entry(name, node)).collect();
     let actions: Vec<Value> =
         of(NodeKind::Action).map(|(name, node)| action_entry(toolkit, name, node)).collect();
-    let (chains, told) = list_chains(toolkit);
+    let (chains, listed) = list_chains(toolkit);
     let mut file = json!({ "tools": tools, "actions": actions, "toolkit": chains });
     // A tool without an action is in no file.
-    let order = || toolkit.nodes().map(|(name, _)| name).filter(|name| told.contains(*name));
-    if !order().eq(told.iter().copied()) {
+    let order = || toolkit.nodes().map(|(name, _)| name).filter(|name| listed.contains(*name));
+    if !order().eq(listed.iter().copied()) {
         file["order"] = order().map(|name| json!(name)).collect();
     }
     file
@@ -284,17 +284,17 @@ fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
     let mut left: IndexMap<&NodeName, std::vec::IntoIter<Edge<'_>>> =
         actions().map(|(name, _)| (name, edges(name, EdgeKind::Next).into_iter())).collect();
     let mut chains = Vec::new();
-    let mut told: IndexSet<&NodeName> = IndexSet::new();
+    let mut listed: IndexSet<&NodeName> = IndexSet::new();
     for (start, _) in actions() {
         loop {
-            let is_told = told.contains(start);
+            let is_told = listed.contains(start);
             let mut chain = vec![json!({ "name": start })];
             let mut current = start;
-            note_action(&mut told, start, &edges(start, EdgeKind::Call));
+            note_action(&mut listed, start, &edges(start, EdgeKind::Call));
             while let Some(edge) = left.get_mut(current).and_then(Iterator::next) {
                 chain.push(link_entry(edge.to, edge.score));
                 current = edge.to;
-                note_action(&mut told, current, &edges(current, EdgeKind::Call));
+                note_action(&mut listed, current, &edges(current, EdgeKind::Call));
             }
             if chain.len() == 1 && is_told {
                 break;
@@ -302,11 +302,11 @@ fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
             chains.push(Value::Array(chain));
         }
     }
-    (chains, told)
+    (chains, listed)
 }
 
-fn note_action<'a>(told: &mut IndexSet<&'a NodeName>, action: &'a NodeName, calls: &[Edge<'a>]) {
-    if told.insert(action) {
-        told.extend(calls.iter().map(|edge| edge.to));
+fn note_action<'a>(listed: &mut IndexSet<&'a NodeName>, action: &'a NodeName, calls: &[Edge<'a>]) {
+    if listed.insert(action) {
+        listed.extend(calls.iter().map(|edge| edge.to));
     }
 }

@@ -388,6 +388,6 @@ fn find_operator(name: &str) -> Option<Operator> {
     })
 }
 
-fn unsupported_part(what: &str) -> ConditionError {
-    ConditionError::Unsupported { what: what.to_owned() }
+fn unsupported_part(feature: &str) -> ConditionError {
+    ConditionError::Unsupported { what: feature.to_owned() }
 }

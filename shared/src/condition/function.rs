@@ -257,14 +257,14 @@ fn conversion_error(operand: &Val<'_>) -> String {
     format!("cannot convert {}", operand.kind())
 }
 
-fn describe_value(operand: &Val<'_>, what: &str) -> String {
+fn describe_value(operand: &Val<'_>, property: &str) -> String {
     match operand {
         Val::Text(text) => {
-            let shown: String = text.chars().take(40).collect();
-            let more = if shown.len() < text.len() { "…" } else { "" };
-            format!("`{shown}{more}` is {what}")
+            let excerpt: String = text.chars().take(40).collect();
+            let more = if excerpt.len() < text.len() { "…" } else { "" };
+            format!("`{excerpt}{more}` is {property}")
         }
-        Val::Double(number) => format!("`{number}` is {what}"),
-        _ => format!("{} is {what}", operand.kind()),
+        Val::Double(number) => format!("`{number}` is {property}"),
+        _ => format!("{} is {property}", operand.kind()),
     }
 }

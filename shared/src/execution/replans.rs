@@ -105,7 +105,7 @@ impl Execution {
                 Some(ReplanCause::Failed)
             }
             ExecutionState::Completed => {
-                self.replan_request().map(|(step, what)| ReplanCause::Asked(step, what))
+                self.replan_request().map(|(step, request)| ReplanCause::Asked(step, request))
             }
             _ => None,
         }
@@ -115,7 +115,7 @@ impl Execution {
     /// they asked in another execution.
     pub fn replan_request(&self) -> Option<(&StepId, &Value)> {
         let steps = self.plan().steps().iter().zip(self.steps());
-        let mut asked = steps.filter_map(|(planned, step)| match &step.state {
+        let mut requests = steps.filter_map(|(planned, step)| match &step.state {
             StepState::Succeeded(output)
                 if planned.tool.as_str() == REPLAN && step.finished_at.is_some() =>
             {
@@ -123,7 +123,7 @@ impl Execution {
             }
             _ => None,
         });
-        asked.next_back()
+        requests.next_back()
     }
 
     /// Returns `true` if work is left when the execution is finished: a message to its parent, or a

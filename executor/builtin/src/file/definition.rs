@@ -83,14 +83,14 @@ impl DefinitionSearch<'_> {
             let matcher = search::build_matcher(&language.definition_pattern(self.name), false)?;
             self.matchers.insert(key, matcher);
         }
-        let shown = display_path(&walk.to_caller_path(path));
+        let shown_path = display_path(&walk.to_caller_path(path));
         let mut found = Vec::new();
         let (name, room) = (self.name, MAX_DEFINITIONS - self.lines.len());
         let on_line = |seen: SeenLine<'_>| {
             if let SeenLine::Match { number, line } = seen {
                 let text = clip_line(line, line.len(), MAX_SHOWN_LINE_BYTES);
                 if !languages::is_statement(&text, name) {
-                    found.push(format!("{shown}:{number}: {}", text.trim()));
+                    found.push(format!("{shown_path}:{number}: {}", text.trim()));
                 }
             }
             found.len() <= room

@@ -129,8 +129,8 @@ pub(super) fn search_file(
         SearchEnd::Binary => return Ok(false),
         SearchEnd::Unreadable => walk.count_unreadable(),
         SearchEnd::TooLong => {
-            let shown = display_path(&walk.to_caller_path(path));
-            walk.count_unfinished(&shown);
+            let shown_path = display_path(&walk.to_caller_path(path));
+            walk.count_unfinished(&shown_path);
         }
         SearchEnd::Halted(_) => drop(walk.should_stop()?),
     }

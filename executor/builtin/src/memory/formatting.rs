@@ -35,8 +35,8 @@ pub(super) fn format_line(key: &Key, memory: &Memory, query: Option<&str>) -> St
     }
     if !memory.tags.is_empty() {
         let more = if memory.tags.len() > MAX_SHOWN_TAGS { ", …" } else { "" };
-        let shown = &memory.tags[..memory.tags.len().min(MAX_SHOWN_TAGS)];
-        line.extend([" [", &make_excerpt(&shown.join(", "), 0), more, "]"]);
+        let shown_tags = &memory.tags[..memory.tags.len().min(MAX_SHOWN_TAGS)];
+        line.extend([" [", &make_excerpt(&shown_tags.join(", "), 0), more, "]"]);
     }
     let position = query.and_then(|word| find_ignoring_case(&memory.value, word));
     let text = match (&memory.description, position) {
@@ -55,7 +55,7 @@ fn find_ignoring_case(text: &str, word: &str) -> Option<usize> {
     folded.find(word).map(|index| folded[..index].chars().count())
 }
 
-/// Returns an excerpt on one line that contains the position `at`.
+/// Returns an excerpt on one line that contains the position `index`.
 fn make_excerpt(text: &str, index: usize) -> String {
     let from = if index > EXCERPT_CHARACTERS - CHARACTERS_BEFORE_MATCH {
         index - CHARACTERS_BEFORE_MATCH
@@ -64,15 +64,15 @@ fn make_excerpt(text: &str, index: usize) -> String {
     };
     let mut line = if from > 0 { "…".to_owned() } else { String::new() };
     let mut rest = text.chars().skip(from);
-    let mut shown = 0;
+    let mut shown_count = 0;
     for char in rest.by_ref() {
         let char = if char.is_whitespace() || char.is_control() { ' ' } else { char };
         if char == ' ' && (line.is_empty() || line.ends_with([' ', '…'])) {
             continue;
         }
         line.push(char);
-        shown += 1;
-        if shown == EXCERPT_CHARACTERS {
+        shown_count += 1;
+        if shown_count == EXCERPT_CHARACTERS {
             break;
         }
     }

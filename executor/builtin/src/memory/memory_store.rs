@@ -287,12 +287,12 @@ impl Memory {
     }
 }
 
-fn check_bytes(what: &str, bytes: usize, limit: usize) -> Result<(), ToolError> {
+fn check_bytes(subject: &str, bytes: usize, limit: usize) -> Result<(), ToolError> {
     if bytes <= limit {
         return Ok(());
     }
     let reason =
-        format!("{what} has {bytes} bytes, and the limit is {limit}: shorten it, or split it");
+        format!("{subject} has {bytes} bytes, and the limit is {limit}: shorten it, or split it");
     Err(ToolError::failed(reason).without_retry())
 }
 

@@ -38,7 +38,7 @@ impl ProtectedFiles {
 
     /// Returns whether a path without symlinks is a protected path or below one.
     pub(crate) fn covers(&self, path: &Path) -> bool {
-        self.inside.iter().any(|own| path.starts_with(own))
+        self.inside.iter().any(|file| path.starts_with(file))
     }
 
     pub(crate) fn check_path(

@@ -81,7 +81,7 @@ impl CutReason {
         let reason = match self {
             Self::TimeUp => format!("stopped after {} s", SEARCH_TIMEOUT.as_secs()),
             Self::Entries => format!("stopped after {MAX_ENTRIES} files and folders"),
-            Self::Full(maximum, what) => format!("stopped at {maximum} {what}"),
+            Self::Full(maximum, noun) => format!("stopped at {maximum} {noun}"),
         };
         format!("({reason}: there may be more; narrow the pattern or the path)")
     }
@@ -208,9 +208,9 @@ impl<'a> Walk<'a> {
         notes
     }
 
-    pub(crate) fn count_unfinished(&mut self, shown: &str) {
+    pub(crate) fn count_unfinished(&mut self, path: &str) {
         if self.unfinished.0 == 0 {
-            shown.clone_into(&mut self.unfinished.1);
+            path.clone_into(&mut self.unfinished.1);
         }
         self.unfinished.0 += 1;
     }
@@ -289,9 +289,9 @@ impl<'a> Walk<'a> {
 
 /// Asks for the metadata if the file system does not report the type together with the name.
 fn entry_kind(entry: &DirEntry) -> Kind {
-    let told = entry.file_type().map_or(Kind::Other, kind_from_type);
-    if told != Kind::Other {
-        return told;
+    let kind = entry.file_type().map_or(Kind::Other, kind_from_type);
+    if kind != Kind::Other {
+        return kind;
     }
     entry.metadata().map_or(Kind::Other, |meta| kind_from_type(meta.file_type()))
 }

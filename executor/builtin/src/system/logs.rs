@@ -165,17 +165,17 @@ async fn follow_file(
             line.drain(..end.unwrap_or(line.len()));
             is_dropping = end.is_none();
         }
-        let told: Vec<u8> = line.drain(..reportable_len(&line, redaction)).collect();
+        let reportable: Vec<u8> = line.drain(..reportable_len(&line, redaction)).collect();
         // Skips the rest of a line that is too long.
         if line.len() as u64 > MAX_BYTES {
             line.clear();
             is_dropping = true;
         }
-        if told.is_empty() {
+        if reportable.is_empty() {
             continue;
         }
         reports += 1;
-        let message = redaction.redact(String::from_utf8_lossy(&told).into_owned());
+        let message = redaction.redact(String::from_utf8_lossy(&reportable).into_owned());
         cx.progress(Progress {
             progress: f64::from(reports),
             total: None,

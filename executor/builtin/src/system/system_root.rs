@@ -62,8 +62,8 @@ impl SystemRoot {
         let folder = Path::new(FABER_FOLDER).join(name);
         self.ensure_folder(Path::new(FABER_FOLDER))?;
         self.ensure_folder(&folder)?;
-        let own = self.0.open_folder(Path::new(FABER_FOLDER))?;
-        match own.open_with(".gitignore", OpenOptions::new().write(true).create_new(true)) {
+        let faber_folder = self.0.open_folder(Path::new(FABER_FOLDER))?;
+        match faber_folder.open_with(".gitignore", OpenOptions::new().write(true).create_new(true)) {
             Ok(mut ignore) => ignore.write_all(b"*\n")?,
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
             Err(err) => return Err(err),

@@ -131,8 +131,8 @@ async fn search_pages(
     let is_asked = answer.status == StatusCode::ACCEPTED || text.contains("anomaly-modal");
     let host = base.host_str().unwrap_or_default();
     if results.is_empty() && is_asked {
-        let what = "requires a CAPTCHA: try again later, or configure another search service";
-        return Err(ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` {what}")));
+        let complaint = "requires a CAPTCHA: try again later, or configure another search service";
+        return Err(ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` {complaint}")));
     }
     if !is_result_page {
         let text = format!("`{host}` answered something unexpected: no list of results");
@@ -359,14 +359,14 @@ pub(super) async fn look_up_topic(
 ) -> Result<String, ToolError> {
     let topic = require_text("topic", &args.topic)?;
     // First the article with this title, then the first search result.
-    for asked in [
+    for parameters in [
         vec![("titles", topic)],
         vec![("generator", "search"), ("gsrsearch", topic), ("gsrlimit", "1")],
     ] {
         let url = service_url(
             &services.wikipedia,
             "w/api.php",
-            ARTICLE_PARAMETERS.into_iter().chain(asked),
+            ARTICLE_PARAMETERS.into_iter().chain(parameters),
         );
         let answer: Articles = services.web.get_json(url).await?;
         let pages = answer.query.map(|answer| answer.pages).unwrap_or_default();

@@ -154,10 +154,10 @@ impl TokenRequest<'_> {
             }
         };
         let issuer = metadata.issuer.as_deref().unwrap_or_default();
-        let own = EmaAuthorizationServer::new(issuer, &metadata.token_endpoint, &client.id);
-        let own = match &client.secret {
-            None => own,
-            Some(secret) => own.with_client_authentication(if accepts_basic(metadata) {
+        let server = EmaAuthorizationServer::new(issuer, &metadata.token_endpoint, &client.id);
+        let server = match &client.secret {
+            None => server,
+            Some(secret) => server.with_client_authentication(if accepts_basic(metadata) {
                 EmaClientAuthentication::ClientSecretBasic(resolve_client_secret(
                     secret, redaction,
                 )?)
@@ -166,7 +166,7 @@ impl TokenRequest<'_> {
             }),
         };
         let resource = self.resource_text();
-        let request = EmaExchangeRequest::new_with_id_token(idp, own, &resource, &id_token);
+        let request = EmaExchangeRequest::new_with_id_token(idp, server, &resource, &id_token);
         let web = &**self.discovery.web;
         let granted = request.with_scopes(scopes).exchange(web, web).await;
         let granted = granted
@@ -222,22 +222,22 @@ pub(super) async fn post_form(
     }
     let fields = fields.iter().map(|(name, value)| format!("{name}={}", percent_encode(value)));
     let body = fields.collect::<Vec<_>>().join("&").into_bytes();
-    let asked = OutgoingRequest {
+    let request = OutgoingRequest {
         method: Method::POST,
         url,
         headers,
         body: Some(body),
         reach: Reach::Public,
     };
-    let reply = web.send(asked).await.map_err(|err| TokenError::from_http_error(&err))?;
+    let reply = web.send(request).await.map_err(|err| TokenError::from_http_error(&err))?;
     if reply.status.is_success() {
         return Ok(reply.body);
     }
     let (host, status) = (&reply.host, reply.status);
-    let said = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default();
-    let said = ["error", "error_description"].map(|field| said[field].as_str().unwrap_or_default());
+    let body = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default();
+    let parts = ["error", "error_description"].map(|field| body[field].as_str().unwrap_or_default());
     let reason =
-        format!("`{host}` answered {status}: {}", to_printable(&redaction.redact(said.join(" "))));
+        format!("`{host}` answered {status}: {}", to_printable(&redaction.redact(parts.join(" "))));
     let reason = reason.trim_end_matches([' ', ':']).to_owned();
     Err(if status.is_server_error() {
         TokenError::Unreachable(reason)

@@ -105,14 +105,14 @@ async fn fetch_own_metadata(
     };
     let get = async |url: Url| {
         let headers = reqwest::header::HeaderMap::new();
-        let asked = OutgoingRequest {
+        let request = OutgoingRequest {
             method: reqwest::Method::GET,
             url,
             headers,
             body: None,
             reach: Reach::Public,
         };
-        web.send(asked).await.ok().filter(|reply| reply.status.is_success())
+        web.send(request).await.ok().filter(|reply| reply.status.is_success())
     };
     if get(url_of("/.well-known/oauth-protected-resource")).await.is_some() {
         return None;

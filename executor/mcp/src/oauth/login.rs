@@ -85,7 +85,7 @@ fn login_target<'a>(
     set: &ToolSetName,
     server: &'a McpServer,
 ) -> Result<LoginTarget<'a>, LoginError> {
-    let reason = |what: &str| LoginError::NotForPeople(format!("`{set}` has no login: {what}"));
+    let reason = |cause: &str| LoginError::NotForPeople(format!("`{set}` has no login: {cause}"));
     let McpServer::Http(server) = server else {
         return Err(reason("Faber starts it as a command"));
     };
@@ -172,8 +172,8 @@ impl LoginTarget<'_> {
         for (token, kind) in tokens {
             let Some(token) = token else { continue };
             let fields = [("token", token), ("token_type_hint", kind), ("client_id", id)];
-            let told = post_form(&web, endpoint, &fields, client, &redaction).await;
-            told.map_err(|denied| LoginError::Refused(denied.into_text()))?;
+            let response = post_form(&web, endpoint, &fields, client, &redaction).await;
+            response.map_err(|denied| LoginError::Refused(denied.into_text()))?;
         }
         Ok(())
     }
@@ -207,21 +207,21 @@ impl LoginTarget<'_> {
         });
         let url = self.server.url.0.clone();
         let body = Some(greeting.to_string().into_bytes());
-        let asked = OutgoingRequest {
+        let request = OutgoingRequest {
             method: Method::POST,
             url,
             headers: all,
             body,
             reach: Reach::Anywhere,
         };
-        let reply = web.send(asked.clone()).await;
+        let reply = web.send(request.clone()).await;
         let reply = reply.map_err(|err| LoginError::from(TokenError::from_http_error(&err)))?;
         if let Some(session) = reply.headers.get("mcp-session-id") {
             // Ends the session that the answer may have started, because it is not needed.
             let mut headers = given;
             headers.insert("mcp-session-id", session.clone());
-            let asked = OutgoingRequest { method: Method::DELETE, headers, body: None, ..asked };
-            let _ = web.send(asked).await;
+            let request = OutgoingRequest { method: Method::DELETE, headers, body: None, ..request };
+            let _ = web.send(request).await;
         }
         Ok(bearer_challenge(&reply.headers).filter(|_| reply.status == 401))
     }
@@ -363,8 +363,8 @@ impl Login {
         }
         if let Some(error) = query_parameter(callback, "error") {
             let reason = query_parameter(callback, "error_description").unwrap_or_default();
-            let said = to_printable(&format!("{error} {reason}"));
-            return Err(LoginError::Refused(format!("the login was refused: {said}")));
+            let error_text = to_printable(&format!("{error} {reason}"));
+            return Err(LoginError::Refused(format!("the login was refused: {error_text}")));
         }
         let back = AuthorizationCallback::from_redirect_url(callback);
         let back = back.map_err(|_| LoginError::UnrelatedCallback)?;

@@ -40,7 +40,7 @@ impl TokenError {
     /// Prefers the recorded error of the connection, which knows whether the failure is temporary.
     pub(super) fn or_recorded_error(self, last_error: Option<Self>) -> Self {
         match (self, last_error) {
-            (own, None) => own,
+            (error, None) => error,
             (Self::UnknownServer(_), Some(Self::Refused(text))) => Self::UnknownServer(text),
             (_, Some(last_error)) => last_error,
         }

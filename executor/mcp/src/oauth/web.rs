@@ -184,7 +184,7 @@ impl AuthHttp {
 impl SharedState {
     fn is_configured(&self, url: &Url) -> bool {
         let mut ours = [Some(&self.server), self.second_server.as_ref()].into_iter().flatten();
-        ours.any(|own| own.origin() == url.origin())
+        ours.any(|known_url| known_url.origin() == url.origin())
     }
 
     async fn allowed_reach(&self, url: &Url) -> Result<Reach, HttpError> {

@@ -135,9 +135,9 @@ pub(super) fn protect_files(
         found => found.unwrap_or_else(|_| start()).remove_nested(),
     };
     if confinement.required {
-        let own =
+        let protected_paths =
             [mounts.hidden.as_slice(), &mounts.kept, &mounts.symlinks, &mounts.creatable].concat();
-        let in_named = own.iter().find(|path| is_within(path, &named));
+        let in_named = protected_paths.iter().find(|path| is_within(path, &named));
         if let Some(path) = in_named.filter(|_| order.life == Lifetime::Background) {
             let reason = "cannot be hidden for as long as a command in the background may live";
             return Err(refused_error(path, reason, &named));

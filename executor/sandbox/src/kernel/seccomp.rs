@@ -166,9 +166,9 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
     for call in PROCESS_CALLS {
         refuse(call, match_all([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
     }
-    for (call, own) in PRIORITY_CALLS {
+    for (call, own_value) in PRIORITY_CALLS {
         // Allows these calls for a single process only, and only for the calling one.
-        let any = [(0, SeccompCmpOp::Ne, own), (1, SeccompCmpOp::Ne, 0)];
+        let any = [(0, SeccompCmpOp::Ne, own_value), (1, SeccompCmpOp::Ne, 0)];
         let any = any.into_iter().map(|check| match_all([check]));
         refuse(call, any.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }

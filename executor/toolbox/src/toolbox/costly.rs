@@ -59,10 +59,10 @@ fn report_patterns(set: &ToolSetName, tools: &mut [ReadyTool]) -> Vec<String> {
 }
 
 pub(super) fn describe_pattern(tool: &ToolName, pattern: &str) -> String {
-    let shown: String = pattern.chars().take(MAX_SHOWN_CHARS).collect();
-    let more = if shown.len() < pattern.len() { "…" } else { "" };
+    let shown_pattern: String = pattern.chars().take(MAX_SHOWN_CHARS).collect();
+    let more = if shown_pattern.len() < pattern.len() { "…" } else { "" };
     format!(
-        "the pattern `{shown}{more}` in the `inputSchema` of `{tool}` is not enforced: it is not \
+        "the pattern `{shown_pattern}{more}` in the `inputSchema` of `{tool}` is not enforced: it is not \
          a regular expression, or it is too large; repeat less in it"
     )
 }

@@ -112,10 +112,10 @@ fn status_error(reply: &HttpReply, effect: Effect, redaction: &Redaction) -> Too
             "{message}, which redirects to {to}, and Faber does not follow it: write that address"
         );
     }
-    let said =
+    let body =
         clip_to_tail(redaction.redact(String::from_utf8_lossy(&reply.body).into_owned()).trim());
-    if !said.is_empty() {
-        message = format!("{message}: {said}");
+    if !body.is_empty() {
+        message = format!("{message}: {body}");
     }
     error_for_status(*status, effect, redaction.redact(message))
 }

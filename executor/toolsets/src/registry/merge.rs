@@ -170,11 +170,11 @@ impl SetMerger<'_> {
     }
 
     fn check_conditions(sets: Vec<DatedSet>, known: &KnownRecords, merged: &mut MergedSets) {
-        let asked = ConditionEvaluator::new(&known.contexts);
+        let evaluator = ConditionEvaluator::new(&known.contexts);
         for (config, _) in sets {
             let name = config.name.as_str();
             let is_there = config.condition.as_ref().is_none_or(|condition| {
-                asked.holds(condition, config.context.as_deref()).unwrap_or_else(|error| {
+                evaluator.holds(condition, config.context.as_deref()).unwrap_or_else(|error| {
                     merged.complaints.push((name.to_owned(), format!("its condition: {error}")));
                     false
                 })

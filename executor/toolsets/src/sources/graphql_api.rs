@@ -103,8 +103,8 @@ impl Endpoint {
 
     async fn fetch_schema(&self) -> Result<Value, ToolError> {
         let mut redaction = Redaction::default();
-        let asked = self.request(INTROSPECTION_QUERY, &json!({}), &mut redaction)?;
-        let sent = self.caller.http.send(asked, MAX_SCHEMA_BYTES).await;
+        let request = self.request(INTROSPECTION_QUERY, &json!({}), &mut redaction)?;
+        let sent = self.caller.http.send(request, MAX_SCHEMA_BYTES).await;
         let reply = sent.map_err(|broken| call_error(&broken, Effect::Read, &redaction))?;
         answer::read_data(reply, "__schema", Effect::Read, MAX_SCHEMA_BYTES, &redaction)
     }

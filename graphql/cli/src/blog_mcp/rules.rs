@@ -119,13 +119,13 @@ fn check_references(
 fn check_email(
     arguments: &Map<String, Value>,
     data: &Data,
-    own: Option<&str>,
+    author_id: Option<&str>,
 ) -> Result<(), Refusal> {
     let Some(email) = arguments.get("email").and_then(Value::as_str) else { return Ok(()) };
     let mut others = data
         .records(Kind::Author)
         .iter()
-        .filter(|author| own.is_none_or(|own| !are_same_ids(text_field(author, "_id"), own)));
+        .filter(|author| author_id.is_none_or(|author_id| !are_same_ids(text_field(author, "_id"), author_id)));
     match others.find(|author| text_field(author, "email").to_lowercase() == email.to_lowercase()) {
         None => Ok(()),
         Some(other) => Err(Refusal::EmailTaken {

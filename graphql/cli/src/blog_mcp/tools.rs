@@ -357,8 +357,8 @@ fn record_schema(kind: Kind) -> Map<String, Value> {
     let mut all = Map::new();
     all.insert("_id".to_owned(), id_schema(&format!("Id of the {noun}")));
     all.extend(field_schemas(kind.fields()));
-    for (name, what) in [("createdAt", "created"), ("updatedAt", "changed last")] {
-        let description = format!("When the {noun} was {what}");
+    for (name, change) in [("createdAt", "created"), ("updatedAt", "changed last")] {
+        let description = format!("When the {noun} was {change}");
         let schema = json!({ "type": "string", "format": "date-time", "description": description });
         all.insert(name.to_owned(), schema);
     }

@@ -36,15 +36,15 @@ use crate::{
 /// Prints the effective configuration and the origin of each value.
 pub(crate) fn print_config(app: &App) -> Result<ExitStatus, Failure> {
     let screen = &app.screen;
-    let shown = app.config.to_json();
+    let settings = app.config.to_json();
     if screen.json {
-        screen.print_json(&shown)?;
+        screen.print_json(&settings)?;
         return Ok(ExitStatus::Done);
     }
     let paint = screen.out;
     let file = app.config.file.as_ref().map(|file| plain::safe_line(&file.display().to_string()));
     let mut lines = vec![format!("file: {}", file.unwrap_or_else(|| paint.dim("none")))];
-    for (key, value) in shown.as_object().into_iter().flatten().filter(|(key, _)| *key != "file") {
+    for (key, value) in settings.as_object().into_iter().flatten().filter(|(key, _)| *key != "file") {
         match value.get("from") {
             Some(_) => lines.push(draw_setting(key, value, "", paint)),
             None if value.is_null() => lines.push(format!("{key}: {}", paint.dim("none"))),
@@ -162,18 +162,18 @@ fn check_configuration(app: &App, wrong_settings: &[String]) -> Vec<Check> {
 }
 
 async fn check_server(app: &App, url: &str) -> Check {
-    let asked = async { Remote::new(url, app.environment.token.as_ref())?.check_readiness().await };
-    let result = asked.await.map(|()| format!("{url} is ready")).map_err(|err| err.message);
+    let readiness = async { Remote::new(url, app.environment.token.as_ref())?.check_readiness().await };
+    let result = readiness.await.map(|()| format!("{url} is ready")).map_err(|err| err.message);
     let help = "start it with `faber serve`, and check that it can write its store";
     Check::new("server", result, help)
 }
 
 async fn check_server_sets(app: &App, url: &str) -> Vec<Check> {
-    let asked = async {
+    let toolsets = async {
         let session = Session::open(app, Need::Store).await?;
         session.client.query::<Vec<ApiToolSet>>("toolSets", &[], SET_FIELDS).await
     };
-    match asked.await {
+    match toolsets.await {
         Ok(sets) => {
             let help = "check on the server's machine that its `source` starts, or remove the set";
             sets.iter().map(|set| check_set(set, help)).collect()
@@ -223,14 +223,14 @@ async fn check_store(app: &App) -> Check {
 
 /// Checks that a store can be created, without creating it.
 fn check_missing_store(path: &Path) -> Result<String, String> {
-    let shown = path.display();
+    let display_path = path.display();
     let folder = path.ancestors().skip(1).find(|folder| folder.exists());
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match access(folder, AccessFlags::W_OK | AccessFlags::X_OK) {
-        Ok(()) => Ok(format!("`{shown}` does not exist yet: `faber run` creates it")),
+        Ok(()) => Ok(format!("`{display_path}` does not exist yet: `faber run` creates it")),
         Err(err) => {
             let folder = folder.display();
-            Err(format!("`{shown}` cannot be created in `{folder}`: {}", err.desc()))
+            Err(format!("`{display_path}` cannot be created in `{folder}`: {}", err.desc()))
         }
     }
 }
@@ -356,12 +356,12 @@ fn print_checks(app: &App, checks: &[Check]) -> Result<(), Failure> {
         let checks = checks.iter().map(|check| match &check.result {
             Ok(result) => json!({ "name": check.name, "ok": true, "detail": result }),
             Err(error) => {
-                let mut shown =
+                let mut entry =
                     json!({ "name": check.name, "ok": false, "detail": error, "help": check.help });
                 if check.is_warning {
-                    (shown["ok"], shown["warning"]) = (json!(true), json!(true));
+                    (entry["ok"], entry["warning"]) = (json!(true), json!(true));
                 }
-                shown
+                entry
             }
         });
         return screen.print_json(&Value::Array(checks.collect()));

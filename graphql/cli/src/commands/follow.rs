@@ -444,12 +444,12 @@ struct Waiting {
 }
 
 /// Returns how a command answers a step or one of its items, such as `step[3]`.
-fn command_for_answer(command: &Command, asked: &str) -> Option<&'static str> {
+fn command_for_answer(command: &Command, task_name: &str) -> Option<&'static str> {
     let Command::Approve { step, item, approved, .. } = command else { return None };
     let is_meant = if let Some(item) = item {
-        asked == format!("{step}[{item}]")
+        task_name == format!("{step}[{item}]")
     } else {
-        let rest = asked.strip_prefix(step.as_str());
+        let rest = task_name.strip_prefix(step.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
     };
     is_meant.then_some(if *approved { "was approved" } else { "was rejected" })

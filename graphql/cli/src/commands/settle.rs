@@ -67,8 +67,8 @@ async fn settle_finished(
     args: &SettleArgs,
     arguments: &[Argument<'_>],
 ) -> Result<(), Failure> {
-    let told: ExecutionHead = send_command(&session.client, id, "settleStep", arguments).await?;
-    show_state(session, told.execution_id).await?;
+    let head: ExecutionHead = send_command(&session.client, id, "settleStep", arguments).await?;
+    show_state(session, head.execution_id).await?;
     let step = args.step_or_item_name();
     let root = find_root(session, id).await?;
     let hint = if args.failed {

@@ -123,20 +123,20 @@ async fn show_graph(
 
 /// Draws every action with its tools and the actions that may follow.
 fn draw_toolkit(toolkit: &Toolkit, paint: Paint) -> String {
-    let mut shown = String::new();
+    let mut text = String::new();
     for action in &toolkit.actions {
         let about = paint.dim(first_line(&action.description));
-        let _ = writeln!(shown, "{}  {about}", paint.bold(action.name.to_string()));
+        let _ = writeln!(text, "{}  {about}", paint.bold(action.name.to_string()));
         for (kind, word) in [("call", "calls"), ("next", "then")] {
             let edges = toolkit.edges.iter();
             for edge in edges.filter(|edge| edge.from == action.name && edge.kind == kind) {
                 let learned = edge.learned.map(|score| format!(", learned {}", draw::score(score)));
                 let score = draw::score(edge.score) + &learned.unwrap_or_default();
-                let _ = writeln!(shown, "  {word} {}  {}", edge.to, paint.dim(score));
+                let _ = writeln!(text, "  {word} {}  {}", edge.to, paint.dim(score));
             }
         }
     }
-    shown + &count_parts(toolkit)
+    text + &count_parts(toolkit)
 }
 
 fn count_parts(toolkit: &Toolkit) -> String {

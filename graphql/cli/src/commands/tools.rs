@@ -85,7 +85,7 @@ async fn show_tool(session: &Session<'_>, name: &str) -> Result<ExitStatus, Fail
     }
     let (tool, paint): (Tool, _) = (read_answer(found)?, screen.out);
     let about = format!("{}, {}", tool.tool_set, tool.effect.to_string().to_lowercase());
-    let mut shown = format!(
+    let mut text = format!(
         "{}  {}\n  {}\n\n{}\n{}",
         paint.bold(tool.name.to_string()),
         paint.dim(about),
@@ -94,9 +94,9 @@ async fn show_tool(session: &Session<'_>, name: &str) -> Result<ExitStatus, Fail
         indent_json(&tool.input_schema, 2)
     );
     if let Some(output) = &tool.output_schema {
-        let _ = write!(shown, "\n{}\n{}", paint.cyan("output"), indent_json(output, 2));
+        let _ = write!(text, "\n{}\n{}", paint.cyan("output"), indent_json(output, 2));
     }
-    screen.print(&shown)?;
+    screen.print(&text)?;
     Ok(ExitStatus::Done)
 }
 
@@ -245,24 +245,24 @@ async fn load_tools(
             tool["run"] = json!({});
         }
         let name = tool["name"].clone();
-        let shown = plain::safe_line(name.as_str().unwrap_or_default());
+        let shown_name = plain::safe_line(name.as_str().unwrap_or_default());
         let arguments = [("input: ToolInput!", tool)];
         let fields = "name qualifiedName shadowedBy";
         let status = match session.client.mutate::<Tool>("registerTool", &arguments, fields).await {
             Ok(tool) => {
                 if let Some(other) = &tool.shadowed_by {
                     let meant = match other.to_string() {
-                        other if other == shown => format!("`{shown}` is another tool"),
-                        other => format!("`{shown}` means `{other}`"),
+                        other if other == shown_name => format!("`{shown_name}` is another tool"),
+                        other => format!("`{shown_name}` means `{other}`"),
                     };
-                    let told = format!("{meant}: this one is `{}`", tool.qualified_name);
-                    session.screen.say(&session.screen.err.yellow(told));
+                    let notice = format!("{meant}: this one is `{}`", tool.qualified_name);
+                    session.screen.say(&session.screen.err.yellow(notice));
                 }
                 "OK"
             }
             Err(failure) if failure.code == "CONFLICT" => "ALREADY EXISTS",
             Err(failure) => {
-                let place = format!("`{}`: `tools_list[{place}]` (`{shown}`)", file.display());
+                let place = format!("`{}`: `tools_list[{place}]` (`{shown_name}`)", file.display());
                 let before =
                     if loaded.is_empty() { "" } else { "; the tools before it are loaded" };
                 let message = format!("{place}: {}{before}", failure.message);

@@ -159,9 +159,9 @@ impl WrittenModel {
         }
         if let Some(name) = self.api_key_env.as_deref().filter(|name| !is_variable(name)) {
             // The value may be the key itself, so the message does not repeat it.
-            let shown = if name.len() < 3 { name } else { &name[..name.floor_char_boundary(3)] };
+            let prefix = if name.len() < 3 { name } else { &name[..name.floor_char_boundary(3)] };
             return Err(format!(
-                "`{place}.api_key_env` is `{shown}…`, which is not the name of a variable: put \
+                "`{place}.api_key_env` is `{prefix}…`, which is not the name of a variable: put \
                  the key into an environment variable such as OPENAI_API_KEY, and write its name \
                  here"
             ));
@@ -214,8 +214,8 @@ impl WrittenModel {
 fn check_url(place: &str, url: &str) -> Result<(), String> {
     let is_web = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
     if !is_web || url.parse::<reqwest::Url>().is_err() {
-        let shown = mask_url(url);
-        return Err(format!("`{place}.base_url` is `{shown}`; write `https://host/v1`"));
+        let masked_url = mask_url(url);
+        return Err(format!("`{place}.base_url` is `{masked_url}`; write `https://host/v1`"));
     }
     if mask_url(url) != url {
         return Err(format!(

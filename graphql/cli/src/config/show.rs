@@ -48,7 +48,7 @@ impl Config {
 
     /// Returns the data of each context, with counts in place of documents.
     fn contexts_without_documents(&self) -> Value {
-        let shown = self.contexts.iter().map(|(name, data)| {
+        let masked_contexts = self.contexts.iter().map(|(name, data)| {
             let mut data = data.clone();
             if let Some(Value::Object(collections)) = data.get_mut("rag") {
                 for documents in collections.values_mut() {
@@ -57,7 +57,7 @@ impl Config {
             }
             (name.clone(), data)
         });
-        Value::Object(shown.collect())
+        Value::Object(masked_contexts.collect())
     }
 
     pub fn store_name(&self) -> String {

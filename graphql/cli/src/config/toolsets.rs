@@ -31,8 +31,8 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
     let Value::Array(items) = value else {
         return Err("`toolsets` must be a list, each with a `name` and a `source`".to_owned());
     };
-    let own = [flow::SET, TOOL_SET, dispatch::SET];
-    let mut names: BTreeSet<ToolSetName> = own
+    let builtin_sets = [flow::SET, TOOL_SET, dispatch::SET];
+    let mut names: BTreeSet<ToolSetName> = builtin_sets
         .iter()
         .map(|name| name.parse().expect("the names of our own sets are literals"))
         .collect();

@@ -85,8 +85,8 @@ impl Rights {
     fn allows(&self, tool: &str) -> bool {
         let Token { role, tools, .. } = &self.token;
         let matching = || tools.iter().flatten().filter(|pattern| pattern.matches(tool));
-        let own = tool.strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
-        if own.is_some_and(|name| ACTIVATION_TOOLS.contains(&name)) && *role != Role::Admin {
+        let action_name = tool.strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
+        if action_name.is_some_and(|name| ACTIVATION_TOOLS.contains(&name)) && *role != Role::Admin {
             return matching().any(|pattern| pattern.names_set(TOOL_SET));
         }
         tools.is_none() || matching().next().is_some()
@@ -202,9 +202,9 @@ impl Grant {
 
     /// Rejects an agent whose tools differ from those of the caller.
     pub fn check_reach(&self, reach: &Reach) -> Result<(), AccessError> {
-        let own = self.agent_reach();
-        let is_within = own.tools == reach.tools
-            && own.except.iter().all(|pattern| reach.except.contains(pattern));
+        let own_reach = self.agent_reach();
+        let is_within = own_reach.tools == reach.tools
+            && own_reach.except.iter().all(|pattern| reach.except.contains(pattern));
         if self.allows_every_tool() || is_within {
             return Ok(());
         }

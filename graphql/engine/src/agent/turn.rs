@@ -177,12 +177,12 @@ impl Tool for AnswerStep {
             }
         };
         let toolbox = self.agent_context.upgrade_toolbox()?;
-        let shown =
+        let shown_name =
             |name: &&str| name.parse().map(|name| toolbox.display_name_of(&name).to_string());
-        let shown: Vec<_> = used.iter().filter_map(|name| shown(name).ok()).collect();
+        let used_names: Vec<_> = used.iter().filter_map(|name| shown_name(name).ok()).collect();
         let mut output = json!({
             "answer": answer,
-            "toolsUsed": shown,
+            "toolsUsed": used_names,
             "turns": turns.len(),
             "limitReached": is_stopped,
             "tokens": tokens,
@@ -536,12 +536,12 @@ impl ReplyReader<'_> {
 }
 
 fn describe_unknown(name: &str, catalog: &Catalog) -> String {
-    let shown: String = name.chars().take(64).collect();
+    let shown_name: String = name.chars().take(64).collect();
     let names: Vec<String> =
         catalog.list_plannable().map(|tool| catalog.shown(tool).to_string()).collect();
     let help = did_you_mean(name, names.iter().map(String::as_str));
     let help = help.map(|help| format!("; {help}")).unwrap_or_default();
-    format!("there is no tool `{shown}` that may be called now{help}")
+    format!("there is no tool `{shown_name}` that may be called now{help}")
 }
 
 fn truncate_text(mut text: String, limit: usize) -> String {

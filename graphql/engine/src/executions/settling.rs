@@ -272,15 +272,15 @@ fn check_item(
 }
 
 fn list_items(id: &StepId, unknown: &[u32]) -> String {
-    let shown: Vec<String> =
+    let item_names: Vec<String> =
         unknown.iter().take(MAX_LISTED_ITEMS).map(ToString::to_string).collect();
-    let more = unknown.len().saturating_sub(shown.len());
+    let more = unknown.len().saturating_sub(item_names.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let shown = shown.join(", ");
+    let item_list = item_names.join(", ");
     let ask = format!("step `{id}` has a `forEach`: name one item with `item`");
     match unknown {
         [] => format!("{ask}; no item has an unknown outcome"),
-        _ => format!("{ask}; items with an unknown outcome: {shown}{more}"),
+        _ => format!("{ask}; items with an unknown outcome: {item_list}{more}"),
     }
 }
 
@@ -309,10 +309,10 @@ fn check_unknown_outcome(
         // A key begins with the execution that made the call.
         let earlier = execution.open_earlier_key(settled.task);
         if let Some((earlier, _)) = earlier.and_then(|call| call.key.split_once('/')) {
-            let shown = quote_for_shell(&name);
+            let quoted_name = quote_for_shell(&name);
             reason = format!(
                 "{reason}; the outcome of the call in `{earlier}` is unknown: \
-                 `faber settle {earlier} {shown}`"
+                 `faber settle {earlier} {quoted_name}`"
             );
         }
         return Err(EngineError::Conflict(reason));

@@ -148,11 +148,11 @@ impl Planners {
 impl ConfiguredModel {
     /// Returns whether a name is `model`, the name of the provider, or the name of the model.
     fn is_named(&self, name: &str) -> bool {
-        let own = self.planner.name();
+        let own_name = self.planner.name();
         is_same_name(name, MODEL_PLANNER)
-            || name == own
+            || name == own_name
             || is_same_name(name, self.provider)
-            || own.split_once('/').is_some_and(|(_, model)| model == name)
+            || own_name.split_once('/').is_some_and(|(_, model)| model == name)
     }
 }
 

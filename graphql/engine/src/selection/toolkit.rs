@@ -63,7 +63,7 @@ impl Selection {
         let toolkit = self.toolkit().await?;
         self.wait_for_tools_unless_in(&toolkit, names.iter().map(String::as_str)).await;
         let known = OnceCell::new();
-        let own = names.iter().map(|name| {
+        let graph_names = names.iter().map(|name| {
             let Ok(name) = name.parse::<NodeName>() else { return name.clone() };
             if toolkit.get(name.as_str()).is_some() {
                 return name.to_string();
@@ -72,16 +72,16 @@ impl Selection {
             let known = known.get_or_init(|| self.names_in_graph(&toolkit));
             known.get(&self.tools.inventory.qualify_name(&name)).unwrap_or(&name).to_string()
         });
-        let own: Vec<String> = own.collect();
-        Ok(toolkit.subgraph(own.iter().map(String::as_str)))
+        let graph_names: Vec<String> = graph_names.collect();
+        Ok(toolkit.subgraph(graph_names.iter().map(String::as_str)))
     }
 
     /// Returns the score of an edge of the toolkit, and 1.0 if there is no such edge.
     pub async fn toolkit_score(&self, from: &str, to: &str) -> Result<f64, EngineError> {
         let toolkit = self.toolkit().await?;
         self.wait_for_tools_unless_in(&toolkit, [to]).await;
-        let own = to.parse().map(|to| self.name_in_graph(&toolkit, &to));
-        Ok(toolkit.score(from, own.as_ref().map_or(to, |own| own.as_str())))
+        let graph_name = to.parse().map(|to| self.name_in_graph(&toolkit, &to));
+        Ok(toolkit.score(from, graph_name.as_ref().map_or(to, |graph_name| graph_name.as_str())))
     }
 
     pub async fn recommend(
@@ -167,11 +167,11 @@ impl Selection {
             for name in tools() {
                 known.entry(qualified(name)).or_insert_with(|| name.clone());
             }
-            let own = |name: &NodeName| match graph.get(name.as_str()) {
+            let graph_name = |name: &NodeName| match graph.get(name.as_str()) {
                 None => known.get(&qualified(name)).unwrap_or(name).clone(),
                 Some(_) => name.clone(),
             };
-            graph.update(&other.with_tools_called(own))
+            graph.update(&other.with_tools_called(graph_name))
         });
         let ((), toolkit) = changed.await?;
         let change = ToolkitChange { toolkit, warnings };
@@ -189,14 +189,14 @@ impl Selection {
             self.wait_for_tools_unless_in(&*self.toolkit().await?, [name]).await;
         }
         let changed = self.change_toolkit(|graph| {
-            let own = match name.parse() {
+            let graph_name = match name.parse() {
                 Ok(name) if kind == NodeKind::Tool => self.name_in_graph(graph, &name).to_string(),
                 _ => name.to_owned(),
             };
-            if graph.get(&own).is_none_or(|node| node.kind != kind) {
+            if graph.get(&graph_name).is_none_or(|node| node.kind != kind) {
                 return Ok(false);
             }
-            graph.remove(&own);
+            graph.remove(&graph_name);
             Ok(true)
         });
         Ok(changed.await?.0)

@@ -116,8 +116,8 @@ impl Tools {
     }
 
     fn with_short_name(&self, call: DirectCall) -> DirectCall {
-        let shown = call.tool.parse().map(|tool| self.toolbox().display_name_of(&tool).to_string());
-        DirectCall { tool: shown.unwrap_or_else(|_| call.tool.clone()), ..call }
+        let shown_name = call.tool.parse().map(|tool| self.toolbox().display_name_of(&tool).to_string());
+        DirectCall { tool: shown_name.unwrap_or_else(|_| call.tool.clone()), ..call }
     }
 
     /// Waits for a permit if the call has a limit that all nodes share.
@@ -213,7 +213,7 @@ impl Tools {
     /// of a toolset counts for the tool's current name.
     pub async fn load_usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.flush_usage().await?;
-        let mut shown: BTreeMap<ToolName, Usage> = BTreeMap::new();
+        let mut usages: BTreeMap<ToolName, Usage> = BTreeMap::new();
         // Tools that only agents have cannot be looked up.
         let is_internal = |usage: &Usage| set_prefix(usage.tool.as_str()) == Some(dispatch::SET);
         for usage in self.store.list_usage().await? {
@@ -221,12 +221,12 @@ impl Tools {
                 continue;
             }
             let tool = self.toolbox().display_name_of(&usage.tool);
-            match shown.entry(tool.clone()) {
+            match usages.entry(tool.clone()) {
                 Entry::Occupied(mut entry) => entry.get_mut().add(&usage),
                 Entry::Vacant(entry) => drop(entry.insert(Usage { tool, ..usage })),
             }
         }
-        Ok(shown.into_values().collect())
+        Ok(usages.into_values().collect())
     }
 
     /// Adds the counted calls to the store. If the caller leaves, the write still completes, so

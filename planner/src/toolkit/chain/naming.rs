@@ -91,9 +91,9 @@ impl ChainGraph {
         let mut types: Vec<Type> = Vec::new();
         let mut known: BTreeMap<&Key, usize> = BTreeMap::new();
         let tools = self.tools.iter().enumerate().filter(|(_, tool)| tool.can_link);
-        let places = tools.flat_map(|(tool, own)| {
-            let inputs = (0..own.inputs.len()).map(move |index| Place { tool, at: index, is_input: true });
-            let outputs = (0..own.outputs.len()).map(move |index| Place { tool, at: index, is_input: false });
+        let places = tools.flat_map(|(tool, tool_links)| {
+            let inputs = (0..tool_links.inputs.len()).map(move |index| Place { tool, at: index, is_input: true });
+            let outputs = (0..tool_links.outputs.len()).map(move |index| Place { tool, at: index, is_input: false });
             inputs.chain(outputs)
         });
         for place in places {
@@ -131,11 +131,11 @@ impl ChainGraph {
 impl Vocabulary {
     /// Returns the type that a piece of a sentence names, by the stems of its words. Two types that
     /// fit equally well are none.
-    pub fn find(&self, said: &[&str], accepts: impl Fn(&[Place]) -> bool) -> Option<Named<'_>> {
+    pub fn find(&self, query_words: &[&str], accepts: impl Fn(&[Place]) -> bool) -> Option<Named<'_>> {
         let mut best: Option<(f64, usize)> = None;
         let mut second = 0.0;
         for (index, kind) in self.types.iter().enumerate() {
-            let points = self.points(kind, said) + if kind.is_id() { ID } else { 0.0 };
+            let points = self.points(kind, query_words) + if kind.is_id() { ID } else { 0.0 };
             if best.is_none_or(|(best_points, _)| points > best_points) {
                 second = best.map_or(0.0, |(best_points, _)| best_points);
                 best = Some((points, index));
@@ -145,20 +145,20 @@ impl Vocabulary {
         }
         let (points, index) = best.filter(|(points, _)| *points > second * MARGIN)?;
         let kind = &self.types[index];
-        let has_word = |index: &usize| kind.words.contains(said[*index]);
-        let words: Vec<usize> = (0..said.len()).filter(has_word).collect();
-        let has_name = kind.names.iter().any(|name| has_piece(said, name));
+        let has_word = |index: &usize| kind.words.contains(query_words[*index]);
+        let words: Vec<usize> = (0..query_words.len()).filter(has_word).collect();
+        let has_name = kind.names.iter().any(|name| has_piece(query_words, name));
         let is_whole = has_name || words.len() > 1;
         let thing =
             |name: &Vec<String>| name.iter().filter(|word| *word != "id").cloned().collect();
         let things: Vec<Vec<String>> = kind.names.iter().map(thing).collect();
-        let is_identified = things.iter().any(|thing| has_piece(said, thing));
+        let is_identified = things.iter().any(|thing| has_piece(query_words, thing));
         let named = Named { places: &kind.places, words, points, is_whole, is_identified };
         (!named.words.is_empty() && accepts(&kind.places)).then_some(named)
     }
 
-    fn points(&self, kind: &Type, said: &[&str]) -> f64 {
-        let distinct: BTreeSet<&str> = said.iter().copied().collect();
+    fn points(&self, kind: &Type, query_words: &[&str]) -> f64 {
+        let distinct: BTreeSet<&str> = query_words.iter().copied().collect();
         let words = distinct.into_iter().map(|word| {
             let share = match (kind.words.contains(word), kind.described.contains(word)) {
                 (true, _) => 1.0,
@@ -167,7 +167,7 @@ impl Vocabulary {
             };
             share * (WORD + self.rarity(word))
         });
-        let pieces = kind.names.iter().filter(|name| name.len() > 1 && has_piece(said, name));
+        let pieces = kind.names.iter().filter(|name| name.len() > 1 && has_piece(query_words, name));
         let piece = pieces.map(Vec::len).max().unwrap_or_default();
         words.sum::<f64>() + PIECE * to_f64(piece)
     }
@@ -184,8 +184,8 @@ impl Type {
     }
 }
 
-fn has_piece(said: &[&str], name: &[String]) -> bool {
-    !name.is_empty() && said.windows(name.len()).any(|piece| piece == name)
+fn has_piece(words: &[&str], name: &[String]) -> bool {
+    !name.is_empty() && words.windows(name.len()).any(|piece| piece == name)
 }
 
 fn to_f64(count: usize) -> f64 {

@@ -233,10 +233,10 @@ impl<'a> Search<'a> {
     }
 
     fn call_if_ready(&mut self, tool: usize) {
-        let own = &self.graph.tools[tool];
-        let mut cost = if own.is_cautioned { CALL + CAUTION } else { CALL };
+        let links = &self.graph.tools[tool];
+        let mut cost = if links.is_cautioned { CALL + CAUTION } else { CALL };
         let mut depth = 0;
-        for index in (0..own.inputs.len()).filter(|index| own.inputs[*index].is_required) {
+        for index in (0..links.inputs.len()).filter(|index| links.inputs[*index].is_required) {
             let Some(filled) = self.filled.get(&(tool, index)) else { return };
             cost += filled.cost;
             depth = depth.max(self.depth_of(filled.from));
@@ -270,8 +270,8 @@ impl<'a> Search<'a> {
         let mut reached: BTreeSet<(u32, Origin, Fit)> = BTreeSet::new();
         let given = (0..self.given.len()).map(|index| (self.given[index].cost, Origin::Given(index)));
         let outputs = self.called.iter().flat_map(|(tool, (cost, _))| {
-            let own = &self.graph.tools[*tool];
-            let outputs = (0..own.outputs.len()).filter(|output| !own.repeats_input(*output));
+            let links = &self.graph.tools[*tool];
+            let outputs = (0..links.outputs.len()).filter(|output| !links.repeats_input(*output));
             outputs.map(|output| (*cost, Origin::Output(*tool, output)))
         });
         for (cost, origin) in given.chain(outputs) {
@@ -298,13 +298,13 @@ impl<'a> Search<'a> {
             Origin::Given(index) => return Some(Source::Given(index)),
             Origin::Output(tool, output) => (tool, output),
         };
-        let own = &self.graph.tools[tool];
-        let path = own.outputs[output].path.clone();
+        let links = &self.graph.tools[tool];
+        let path = links.outputs[output].path.clone();
         if let Some(step) = steps.iter().position(|step| step.tool == tool) {
             return Some(Source::Output { step, path });
         }
         let mut inputs = Vec::new();
-        for (index, input) in own.inputs.iter().enumerate().filter(|(_, input)| input.is_required) {
+        for (index, input) in links.inputs.iter().enumerate().filter(|(_, input)| input.is_required) {
             let filled = self.filled.get(&(tool, index))?;
             let source = self.add_source(filled.from, steps)?;
             inputs.push(Input { parameter: input.path.clone(), source, fit: filled.fit });

@@ -23,19 +23,19 @@ type FileId = (u64, u64);
 /// # Errors
 ///
 /// If `folders` have more than [`MAX_ENTRIES`] files.
-pub(super) fn find_hard_links(own: &[PathBuf], folders: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
-    find_links_within(own, folders, MAX_ENTRIES)
+pub(super) fn find_hard_links(protected_paths: &[PathBuf], folders: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+    find_links_within(protected_paths, folders, MAX_ENTRIES)
 }
 
 fn find_links_within(
-    own: &[PathBuf],
+    protected_paths: &[PathBuf],
     folders: &[PathBuf],
     mut entries_left: usize,
 ) -> io::Result<Vec<PathBuf>> {
-    let own = outermost_paths(own.to_vec());
+    let protected_paths = outermost_paths(protected_paths.to_vec());
     // Number of names that are not yet found, by file.
     let mut wanted: BTreeMap<FileId, u64> = BTreeMap::new();
-    for path in &own {
+    for path in &protected_paths {
         visit_files(path, &mut entries_left, |_, meta| {
             if meta.nlink() > 1 {
                 let names = wanted.entry(file_id(meta)).or_insert(meta.nlink());
@@ -51,7 +51,7 @@ fn find_links_within(
             break;
         }
         visit_files(folder, &mut entries_left, |path, meta| {
-            let is_own = || own.iter().any(|own_path| path.starts_with(own_path));
+            let is_own = || protected_paths.iter().any(|own_path| path.starts_with(own_path));
             if let Some(names) = wanted.get_mut(&file_id(meta)).filter(|_| !is_own()) {
                 found.push(path.to_owned());
                 *names = names.saturating_sub(1);

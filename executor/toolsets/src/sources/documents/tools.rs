@@ -80,7 +80,7 @@ pub(in super::super) fn tools(
     documents: &Arc<Documents>,
     max_bytes: usize,
 ) -> Vec<Arc<dyn Tool>> {
-    let (listed, asked, loaded) =
+    let (listed, searched, loaded) =
         (Arc::clone(documents), Arc::clone(documents), Arc::clone(documents));
     let tools = [
         function(
@@ -99,7 +99,7 @@ pub(in super::super) fn tools(
             "Finds the documents of a collection that are nearest to a question.",
             Effect::Read,
             move |ask: QueryParameters, _: ToolContext| {
-                let found = find_documents(&asked, &ask);
+                let found = find_documents(&searched, &ask);
                 async move { found }
             },
         ),

@@ -48,14 +48,14 @@ pub(super) fn read_data(
 
 fn status_error(reply: &HttpReply, effect: Effect, redaction: &Redaction) -> Option<ToolError> {
     let answer: Value = serde_json::from_slice(&reply.body).ok()?;
-    let said = redaction.redact(first_error(&answer)?);
-    let message = format!("`{}` answered {}: {said}", reply.host, reply.status);
+    let first = redaction.redact(first_error(&answer)?);
+    let message = format!("`{}` answered {}: {first}", reply.host, reply.status);
     Some(error_for_status(reply.status, effect, message))
 }
 
 fn first_error(answer: &Value) -> Option<String> {
     let errors = answer.get("errors")?.as_array().filter(|errors| !errors.is_empty())?;
-    let said = errors.iter().take(MAX_SHOWN_ERRORS).map(|error| {
+    let messages = errors.iter().take(MAX_SHOWN_ERRORS).map(|error| {
         let message =
             error.get("message").and_then(Value::as_str).unwrap_or("an error without a message");
         match error.get("path").and_then(Value::as_array) {
@@ -66,7 +66,7 @@ fn first_error(answer: &Value) -> Option<String> {
             _ => message.to_owned(),
         }
     });
-    Some(said.collect::<Vec<_>>().join("; "))
+    Some(messages.collect::<Vec<_>>().join("; "))
 }
 
 #[cfg(test)]

@@ -123,14 +123,14 @@ impl<'a> Selector<'a> {
         properties: &mut Map<String, Value>,
     ) {
         let mut meanings: BTreeMap<&str, String> = BTreeMap::new();
-        let own: BTreeSet<&str> =
+        let field_names: BTreeSet<&str> =
             parent.fields.iter().flatten().map(|field| field.name.as_str()).collect();
         for member in parent.possible_types.as_deref().unwrap_or_default() {
             let fields = self.types.fields(Some(&member.name)).iter();
             let fields = fields.filter(|field| {
                 self.is_scalar_or_enum(field)
                     && has_no_required_argument(field)
-                    && !own.contains(field.name.as_str())
+                    && !field_names.contains(field.name.as_str())
                     && *meanings.entry(&field.name).or_insert_with(|| field.type_ref.to_graphql())
                         == field.type_ref.to_graphql()
             });

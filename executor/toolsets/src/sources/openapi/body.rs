@@ -79,11 +79,11 @@ pub(super) fn read<'a>(
         _ if is_json(media) => Kind::Json(media.clone()),
         _ => Kind::Text(media.clone()),
     };
-    let unsaid = matches!(kind, Kind::Text(_)).then(|| &*TEXT_SCHEMA);
-    let said = about.get("schema").filter(|schema| unsaid.is_none() || has_constraints(schema));
+    let default_schema = matches!(kind, Kind::Text(_)).then(|| &*TEXT_SCHEMA);
+    let declared_schema = about.get("schema").filter(|schema| default_schema.is_none() || has_constraints(schema));
     Ok(Some(DeclaredBody {
         kind,
-        schema: said.or(unsaid),
+        schema: declared_schema.or(default_schema),
         is_required: body.get("required") == Some(&Value::Bool(true)),
         description: body.get("description").and_then(Value::as_str).unwrap_or_default(),
     }))

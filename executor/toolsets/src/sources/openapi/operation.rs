@@ -122,9 +122,9 @@ fn first_server(document: &Document) -> Option<&Value> {
 }
 
 fn has_tag(declaration: &Value, tags: &[String]) -> bool {
-    let own = declaration.get("tags").and_then(Value::as_array);
-    let mut own = own.into_iter().flatten().filter_map(Value::as_str);
-    tags.is_empty() || own.any(|name| tags.iter().any(|tag| tag == name))
+    let declared_tags = declaration.get("tags").and_then(Value::as_array);
+    let mut declared_tags = declared_tags.into_iter().flatten().filter_map(Value::as_str);
+    tags.is_empty() || declared_tags.any(|name| tags.iter().any(|tag| tag == name))
 }
 
 /// Returns the identifier of the operation, or a name made of its method and path.

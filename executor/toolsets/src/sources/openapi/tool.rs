@@ -72,9 +72,9 @@ impl Tool for OperationTool {
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
         let mut redaction = Redaction::default();
-        let asked = self.build_request(&parameters, &mut redaction)?;
+        let request = self.build_request(&parameters, &mut redaction)?;
         let caller = &self.api.caller;
-        let reply = caller.call(&self.definition, asked, &cx, &redaction).await?;
+        let reply = caller.call(&self.definition, request, &cx, &redaction).await?;
         let is_stranger = matches!(reply.status.as_u16(), 401 | 403);
         let result = read_output(reply, self.definition.effect, caller.max_bytes, &redaction);
         match self.call.security.missing.first() {

@@ -13,16 +13,16 @@ const MAX_NAMES: usize = 10;
 /// the earliest toolset.
 pub(crate) fn check_shared_names(toolbox: &Toolbox) -> Check {
     let clashes = find_clashes(toolbox);
-    let mut told: Vec<String> = clashes.iter().take(MAX_NAMES).map(Clash::describe).collect();
+    let mut descriptions: Vec<String> = clashes.iter().take(MAX_NAMES).map(Clash::describe).collect();
     let result = match clashes.len() {
         0 => "every name means one tool".to_owned(),
         n => {
             if n > MAX_NAMES {
-                told.push(format!("and {} more", n - MAX_NAMES));
+                descriptions.push(format!("and {} more", n - MAX_NAMES));
             }
             format!(
                 "a shared name means the tool of the earliest set, and `set.name` always works: {}",
-                told.join("; ")
+                descriptions.join("; ")
             )
         }
     };

@@ -46,8 +46,8 @@ pub(crate) fn check_access(
              may do everything"
         )),
         n => {
-            let said = format!("{}: every caller of `{listen}` needs one", count_noun(n, "token"));
-            access.open(sets, variable).map(|_| said).map_err(|err| err.to_string())
+            let detail = format!("{}: every caller of `{listen}` needs one", count_noun(n, "token"));
+            access.open(sets, variable).map(|_| detail).map_err(|err| err.to_string())
         }
     };
     let help = "name tokens in `access.tokens` and set their variables, or listen on 127.0.0.1";

@@ -50,7 +50,7 @@ fn strip_error_prefix(line: &str) -> Option<&str> {
 /// `` `export` exited with status 1: ``.
 fn strip_quoted_program(line: &str) -> &str {
     match line.strip_prefix('`').and_then(|rest| rest.split_once("` ")) {
-        Some((_, rest)) => rest.split_once(": ").map_or(line, |(_, said)| said),
+        Some((_, rest)) => rest.split_once(": ").map_or(line, |(_, cause)| cause),
         None => line,
     }
 }

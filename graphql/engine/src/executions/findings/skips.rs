@@ -59,12 +59,12 @@ fn describe_condition(view: &View<'_>, task: Task) -> String {
     };
     let execution = view.execution;
     let read = condition.values_read(execution, &execution.options().input);
-    let shown: Vec<String> =
+    let values: Vec<String> =
         read.iter().take(MAX_VALUES).map(|(place, value)| describe_value(place, *value)).collect();
     let source = condition.source();
-    match shown.as_slice() {
+    match values.as_slice() {
         [] => format!("its condition `{source}` does not hold"),
-        shown => format!("its condition `{source}` does not hold: {}", shown.join(", ")),
+        values => format!("its condition `{source}` does not hold: {}", values.join(", ")),
     }
 }
 
@@ -84,12 +84,12 @@ fn describe_dependency(view: &View<'_>, task: Task) -> (String, Option<Occurrenc
     let mut reason = None;
     while let Some(needed) = find_failed_dependency(view, current) {
         let step = view.execution.step(needed.step);
-        let what = match &step.state {
+        let outcome = match &step.state {
             StepState::Failed(_) => "failed",
             StepState::Cancelled => "was cancelled",
             _ => "was skipped",
         };
-        reason = Some((format!("{} {what}, which it needs", view.step_name(needed)), step.changed));
+        reason = Some((format!("{} {outcome}, which it needs", view.step_name(needed)), step.changed));
         let is_chain = matches!(step.state, StepState::Skipped(SkipReason::Dependency));
         if !is_chain {
             break;
