@@ -67,7 +67,8 @@ impl Call {
         let (task, attempt) = (self.task, self.attempt);
         let aside = self.cx.aside.clone();
         let is_unpinned = self.pinned.is_none();
-        let dispatch = Dispatch::parse(&toolbox, &self.tool, &self.parameters).filter(|_| is_unpinned);
+        let dispatch =
+            Dispatch::parse(&toolbox, &self.tool, &self.parameters).filter(|_| is_unpinned);
         let mut is_tool_missing = false;
         let result = match dispatch {
             None => {
@@ -277,18 +278,18 @@ async fn find_or_wait(
     name: &ToolName,
     connect_timeout: Duration,
 ) -> Result<ReadyTool, ToolError> {
-    if let Some(known) = resolve_tool(toolbox, name) {
+    if let Some(tool) = resolve_tool(toolbox, name) {
         let is_asked_again = matches!(toolbox.find_planned(name), Found::Failed { set, .. } if toolbox.reconnect_set(&set));
-        if known.is_ok() || !is_asked_again {
-            return known;
+        if tool.is_ok() || !is_asked_again {
+            return tool;
         }
     }
     let mut changes = toolbox.subscribe_changes();
     let wait = async {
         loop {
             changes.mark_unchanged();
-            if let Some(known) = resolve_tool(toolbox, name) {
-                return known;
+            if let Some(tool) = resolve_tool(toolbox, name) {
+                return tool;
             }
             if changes.changed().await.is_err() {
                 return Err(connect_timeout_error(name, connect_timeout));

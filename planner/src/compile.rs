@@ -163,7 +163,8 @@ impl<'a> UndoCall<'a> {
         }
         let draft = parse::read_compensation(index, written, report)?;
         let tool_choice = tools::choose_undo(index, &draft, catalog, report);
-        let checked_parameters = room.read(index, UNDO_PARAMETERS, draft.parameters.as_ref(), report);
+        let checked_parameters =
+            room.read(index, UNDO_PARAMETERS, draft.parameters.as_ref(), report);
         let policy = policy::read_undo(index, &draft, &tool_choice, report);
         Some(Self { tool_choice, checked_parameters, policy })
     }
@@ -195,7 +196,8 @@ fn read_steps<'a>(
     let mut room = ErrorBudget::default();
     let steps = draft.tools.iter().zip(choices).zip(ids).enumerate();
     let steps = steps.map(|(index, ((written, tool_choice), id))| {
-        let checked_parameters = room.read(index, "parameters", written.parameters.as_ref(), report);
+        let checked_parameters =
+            room.read(index, "parameters", written.parameters.as_ref(), report);
         let mapping = read_mapping(index, written, report);
         let policy = policy::read_policy(index, written, &tool_choice, report);
         let for_each = written.for_each.as_ref().map(|list| Arc::new(Value::from(list.as_str())));

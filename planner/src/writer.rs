@@ -102,13 +102,13 @@ impl ModelPlanner {
         compiler: &dyn PlanCompiler,
         rounds: &mut WriterRounds<'_>,
     ) -> Result<(Draft, Compiled), PlanningError> {
-        let known =
+        let known_plans =
             rounds.earlier.map(|earlier| list_named_plans(&earlier.draft)).unwrap_or_default();
         let mut errors = Vec::new();
         let mut has_declined = false;
         for round in 0..=self.repairs {
             let reply = self.ask_model(rounds, round).await?;
-            let draft = match reading::read_answer(&reply.text, catalog, &known) {
+            let draft = match reading::read_answer(&reply.text, catalog, &known_plans) {
                 Ok(ParsedAnswer::Impossible(reason)) => {
                     return Err(impossible_plan_error(query, &reason));
                 }

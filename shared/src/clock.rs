@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn a_clock_difference_is_described_only_above_five_seconds() {
         let store = Timestamp::from_timestamp(4_000_000_000, 0).unwrap();
-        let told = |seconds| describe_difference(store, store + TimeDelta::seconds(seconds));
-        assert_eq!((told(0), told(5), told(-5)), (None, None, None));
-        assert!(told(86_400).unwrap().contains("is 86400 s behind the clock"));
-        assert!(told(-6).unwrap().contains("is 6 s ahead of the clock"));
+        let describe = |seconds| describe_difference(store, store + TimeDelta::seconds(seconds));
+        assert_eq!((describe(0), describe(5), describe(-5)), (None, None, None));
+        assert!(describe(86_400).unwrap().contains("is 86400 s behind the clock"));
+        assert!(describe(-6).unwrap().contains("is 6 s ahead of the clock"));
     }
 
     #[test]

@@ -169,7 +169,9 @@ fn describe_arguments(minimum: usize, maximum: usize) -> String {
         (1, 1) => "1 argument".to_owned(),
         (minimum, maximum) if minimum == maximum => format!("{minimum} arguments"),
         (minimum, maximum) if maximum == minimum + 1 => format!("{minimum} or {maximum} arguments"),
-        (minimum, _) => format!("at least {minimum} argument{}", if minimum == 1 { "" } else { "s" }),
+        (minimum, _) => {
+            format!("at least {minimum} argument{}", if minimum == 1 { "" } else { "s" })
+        }
     }
 }
 

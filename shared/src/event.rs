@@ -529,7 +529,8 @@ pub fn encode_events(events: &[RecordedEvent]) -> String {
     json.push(b'[');
     for (n, RecordedEvent { at: recorded_at, event, .. }) in events.iter().enumerate() {
         let separator = if n == 0 { "" } else { "," };
-        write!(json, "{separator}{{\"at\":{}", recorded_at.timestamp_micros()).expect("memory is writable");
+        write!(json, "{separator}{{\"at\":{}", recorded_at.timestamp_micros())
+            .expect("memory is writable");
         let object = json.len();
         serde_json::to_writer(&mut json, event).expect("events are JSON");
         // Replaces the opening brace, because the event's fields continue the object that begins

@@ -150,7 +150,9 @@ impl<T: Copy + Ord> ToolNames<T> {
     pub fn display_name(&self, tool: &ToolDefinition) -> ToolName {
         let (own_name, qualified) = (&tool.name, tool.qualified_name());
         let is_whole = set_prefix(own_name.as_str()).is_some()
-            && self.get(own_name.as_str()).is_some_and(|value| self.get(qualified.as_str()) == Some(value));
+            && self
+                .get(own_name.as_str())
+                .is_some_and(|value| self.get(qualified.as_str()) == Some(value));
         if is_whole { own_name.clone() } else { qualified }
     }
 

@@ -109,7 +109,7 @@ async fn a_command_gets_key_execution_step_and_attempt_as_variables() {
 #[tokio::test]
 async fn standard_error_of_a_successful_command_is_kept() {
     let long = "x".repeat(5_000);
-    for (script, said) in [
+    for (script, expected) in [
         ("echo 1; echo ' one is old' >&2".to_owned(), Some("one is old".to_owned())),
         ("echo 1; echo >&2".to_owned(), None),
         (format!("echo 1; printf 'begin {long}' >&2"), Some(long[..4_096].to_owned())),
@@ -121,7 +121,7 @@ async fn standard_error_of_a_successful_command_is_kept() {
             connect_command(&shell_command(&script)).call_in("t", json!({}), cx).await,
             Ok(json!(1))
         );
-        assert_eq!(aside.take(), said, "{script}");
+        assert_eq!(aside.take(), expected, "{script}");
     }
     let cx = second_attempt();
     let aside = cx.aside.clone();
@@ -186,11 +186,11 @@ async fn cancelling_a_call_ends_the_command_and_its_children() {
         let cx = second_attempt();
         let cancel = cx.cancel.clone();
         let call = tree.connected.call_in("t", json!({}), cx);
-        let begun = async {
+        let started = async {
             wait_until("the child starts", || tree.pid().is_some()).await;
             cancel.cancel();
         };
-        let (result, ()) = tokio::join!(call, begun);
+        let (result, ()) = tokio::join!(call, started);
         let err = result.unwrap_err();
         assert_eq!((err.code, err.is_definite), (ErrorCode::CANCELLED, false));
         let pid = tree.pid().unwrap();

@@ -205,9 +205,9 @@ async fn finish_and_check(
             let same =
                 record.events.iter().zip(&kept).take_while(|(received, kept)| received == kept);
             let (same, received) = (same.count(), record.events.len());
-            let what = (record.events.get(same), kept.get(same));
+            let description = (record.events.get(same), kept.get(same));
             violations.push(format!(
-                "{id}: the client received {received} events, the log has {}: {what:?}",
+                "{id}: the client received {received} events, the log has {}: {description:?}",
                 kept.len()
             ));
         }

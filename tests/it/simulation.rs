@@ -123,7 +123,8 @@ fn number_from_env(variable: &str) -> Option<u64> {
 fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: ToolPresence) -> Figures {
     let mut figures = Figures::default();
     for seed in seeds {
-        let wrong = |what: &dyn std::fmt::Debug| panic!("seed {seed}, {tools:?}: {what:#?}");
+        let wrong =
+            |description: &dyn std::fmt::Debug| panic!("seed {seed}, {tools:?}: {description:#?}");
         let end = simulate(seed, tools);
         if number_from_env("FABER_SIM_TRACE").is_some() {
             eprintln!("seed {seed}\n{}", end.describe());
@@ -350,7 +351,9 @@ impl Simulation {
         match dice.draw_below(100) {
             0..30 => self.workers.swap_remove(index).abort_handle.abort(),
             30..50 => {
-                self.workers[index].view.freeze(Duration::from_millis(500 + dice.draw_below(6_000)));
+                self.workers[index]
+                    .view
+                    .freeze(Duration::from_millis(500 + dice.draw_below(6_000)));
             }
             50..65 => self.workers[index].drain.cancel(),
             _ => (),

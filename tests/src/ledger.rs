@@ -76,10 +76,10 @@ impl Ledger {
         let attempts_without_call = attempts_without_call(&log, call);
         let is_first = calls.attempts.is_empty();
         let is_new = calls.attempts.insert(call.attempt);
-        let wrong = |what: &str| {
+        let wrong = |description: &str| {
             let StepCall { step, part, attempt, .. } = call;
             self.world.add_violation(format!(
-                "`{step}` {part:?}, attempt {attempt} ({effect:?}): {what}"
+                "`{step}` {part:?}, attempt {attempt} ({effect:?}): {description}"
             ));
         };
         if calls.key.get_or_insert_with(|| key.clone().unwrap_or_default())

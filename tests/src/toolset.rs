@@ -134,11 +134,13 @@ pub fn is_running(pid: &str) -> bool {
 /// # Panics
 ///
 /// If it does not hold within [`MAX_WAIT`].
-pub async fn wait_until(what: &str, mut is_expected: impl FnMut() -> bool) {
+pub async fn wait_until(description: &str, mut is_expected: impl FnMut() -> bool) {
     let look = async {
         while !is_expected() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(MAX_WAIT, look).await.unwrap_or_else(|_| panic!("not in time: {what}"));
+    tokio::time::timeout(MAX_WAIT, look)
+        .await
+        .unwrap_or_else(|_| panic!("not in time: {description}"));
 }

@@ -176,8 +176,8 @@ impl World {
     }
 
     /// Records a violation.
-    pub fn add_violation(&self, what: String) {
-        lock(&self.violations).push(what);
+    pub fn add_violation(&self, violation: String) {
+        lock(&self.violations).push(violation);
     }
 
     /// Returns the violations. `logs` are the final logs, which must have all acknowledged events.

@@ -309,14 +309,14 @@ pub(crate) fn kind_name(meta: &Metadata) -> &'static str {
 }
 
 /// Converts an error of the file system. `what` completes "Cannot …".
-pub(crate) fn io_failure(what: &str, caller_path: &str, err: &io::Error) -> ToolError {
+pub(crate) fn io_failure(action: &str, caller_path: &str, err: &io::Error) -> ToolError {
     if is_outside_error(err) {
         return outside_error(caller_path);
     }
     if err.kind() == io::ErrorKind::NotFound {
         return ToolError::failed(format!("File not found: {caller_path}"));
     }
-    ToolError::failed(format!("Cannot {what} {}: {err}", display_path(Path::new(caller_path))))
+    ToolError::failed(format!("Cannot {action} {}: {err}", display_path(Path::new(caller_path))))
 }
 
 pub(crate) fn outside_error(caller_path: &str) -> ToolError {

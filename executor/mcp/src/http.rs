@@ -72,7 +72,9 @@ impl Remote {
 
     pub(super) fn describe_failure(&self, problem: &str) -> String {
         let host = &self.connection.host;
-        self.connection.reason().unwrap_or_else(|| format!("`{host}` does not serve MCP: {problem}"))
+        self.connection
+            .reason()
+            .unwrap_or_else(|| format!("`{host}` does not serve MCP: {problem}"))
     }
 }
 

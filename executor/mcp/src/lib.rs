@@ -334,12 +334,12 @@ mod tests {
         };
         let ServerResult::ListToolsResult(listed) = answer.result else { panic!("no list") };
         let tools = make_test_tools(listed.tools).tools;
-        let said = tools.iter().map(|tool| {
+        let texts = tools.iter().map(|tool| {
             let about = tool.definition();
             (about.is_callable, about.description.as_str())
         });
         let reason = "Does.\n(It cannot be called: it demands a task (`execution.taskSupport`), which is not supported.)";
         let expected = [(false, reason), (true, "Does."), (true, "Does.")];
-        assert_eq!(said.collect::<Vec<_>>(), expected);
+        assert_eq!(texts.collect::<Vec<_>>(), expected);
     }
 }

@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn quoted_values_are_removed_from_parse_errors() {
-        for (said, expected) in [
+        for (text, expected) in [
             ("missing field `name`", "missing field `name`"),
             (
                 r#"invalid type: string "a \"sesame\"", expected a map"#,
@@ -297,7 +297,7 @@ mod tests {
             ("unknown variant `sesame`, expected `a` or `b`", "unknown variant …"),
             ("invalid length 1", "invalid length 1"),
         ] {
-            assert_eq!(remove_quoted_parts(said), expected);
+            assert_eq!(remove_quoted_parts(text), expected);
         }
     }
 

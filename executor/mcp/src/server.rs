@@ -358,9 +358,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().canonicalize().unwrap().join("größe 1");
         std::fs::create_dir(&own).unwrap();
-        let told = to_root(&own.join("../größe 1/.")).unwrap();
-        assert!(told.uri.starts_with("file:///") && told.uri.ends_with("/gr%C3%B6%C3%9Fe%201"));
-        assert_eq!(told.name.as_deref(), Some("größe 1"));
+        let root = to_root(&own.join("../größe 1/.")).unwrap();
+        assert!(root.uri.starts_with("file:///") && root.uri.ends_with("/gr%C3%B6%C3%9Fe%201"));
+        assert_eq!(root.name.as_deref(), Some("größe 1"));
         let able = announced_capabilities(json!({ "command": "x", "roots": [own] }));
         assert!(able.roots.is_some() && able.elicitation.is_none());
     }

@@ -214,7 +214,8 @@ impl Launcher {
     pub fn this_binary() -> Self {
         // Uses this path because it refers to the running file, even after the binary was replaced.
         let own_binary = PathBuf::from("/proc/self/exe");
-        let binary = if own_binary.exists() { Some(own_binary) } else { std::env::current_exe().ok() };
+        let binary =
+            if own_binary.exists() { Some(own_binary) } else { std::env::current_exe().ok() };
         Self { binary, ..Self::default() }
     }
 

@@ -305,8 +305,8 @@ mod tests {
     fn a_command_line_is_shown_without_secrets() {
         let env = BTreeMap::from([("KEY".to_owned(), "hush".to_owned())]);
         let program = Program { name: "x", cwd: None, own_file: None, pass: &[], env: &env };
-        let shown = format!("{program:?}");
-        assert!(shown.contains("KEY") && !shown.contains("hush"), "{shown}");
+        let text = format!("{program:?}");
+        assert!(text.contains("KEY") && !text.contains("hush"), "{text}");
     }
 
     /// The process of this test ignores signals, as a stopped reaper does.

@@ -87,8 +87,8 @@ fn account_variables(order: &LaunchOrder) -> io::Result<BTreeMap<&'static str, O
     let Some(user) = user else { return Ok(BTreeMap::new()) };
     let home = kernel::home_folder(user)?;
     let user_home = User::from_uid(geteuid())?.map(|user_home| user_home.dir);
-    let is_own =
-        env::var_os(HOME).is_none_or(|home| user_home.is_some_and(|user_home| user_home == Path::new(&home)));
+    let is_own = env::var_os(HOME)
+        .is_none_or(|home| user_home.is_some_and(|user_home| user_home == Path::new(&home)));
     let home = is_own.then(|| (HOME, home.into_os_string()));
     let names = ["USER", "LOGNAME"].map(|name| (name, OsString::from(user)));
     Ok(home.into_iter().chain(names).collect())

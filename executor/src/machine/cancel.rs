@@ -24,12 +24,12 @@ impl Decision<'_> {
     pub(super) fn fail_unwritable(&mut self, error: &ToolError) {
         let agenda = self.execution.agenda();
         let retrying = agenda.retrying().iter().map(|(_, task)| *task);
-        let begun: Vec<Task> =
+        let started_tasks: Vec<Task> =
             agenda.ready().iter().copied().chain(retrying).chain(agenda.undoing()).collect();
-        if begun.is_empty() && self.execution.phase() == Phase::Open {
+        if started_tasks.is_empty() && self.execution.phase() == Phase::Open {
             self.record_event(Event::ExecutionFailed { error: error.clone() });
         }
-        for task in begun {
+        for task in started_tasks {
             let attempt = self.execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
             self.fail_unstarted(task, attempt, error.clone());
         }

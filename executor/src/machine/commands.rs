@@ -40,7 +40,10 @@ impl Decision<'_> {
         // Records the command, because the inbox may deliver it again and it could take effect
         // then.
         if self.events.len() == before {
-            self.record_event(Event::CommandIgnored { asked: command_name.to_owned(), command: id });
+            self.record_event(Event::CommandIgnored {
+                asked: command_name.to_owned(),
+                command: id,
+            });
         }
     }
 

@@ -327,8 +327,9 @@ impl Decision<'_> {
 
 fn describe_unresolved(unresolved: &[Arc<str>]) -> Vec<String> {
     let shown_templates = unresolved.iter().take(MAX_WARNINGS);
-    let mut warnings: Vec<String> =
-        shown_templates.map(|text| format!("`{text}` has no value and was passed on as written")).collect();
+    let mut warnings: Vec<String> = shown_templates
+        .map(|text| format!("`{text}` has no value and was passed on as written"))
+        .collect();
     if let more @ 1.. = unresolved.len().saturating_sub(MAX_WARNINGS) {
         warnings.push(format!("{more} more templates have no value and were passed on as written"));
     }
@@ -344,7 +345,8 @@ fn wait_in_compensation_error() -> ToolError {
 fn parse_sleep_ms(parameters: &Value) -> Result<u64, ToolError> {
     flow::sleep_ms(parameters).ok_or_else(|| {
         let (maximum, ms) = (flow::MAX_SLEEP_MS, &parameters["ms"]);
-        let reason = format!("`ms` must be a whole number of milliseconds up to {maximum}, not {ms}");
+        let reason =
+            format!("`ms` must be a whole number of milliseconds up to {maximum}, not {ms}");
         ToolError::new(ErrorCode::INVALID_PARAMETERS, reason)
     })
 }

@@ -43,10 +43,10 @@ impl PermitTest {
     async fn queue_holder(&mut self, who: &str, priority: i32, ms: u64) {
         let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
         let (permits, turns) = (Arc::clone(&self.permits), Arc::clone(&self.turns));
-        let (who, begun) = (who.to_owned(), self.begun);
+        let (who, started) = (who.to_owned(), self.begun);
         self.tasks.spawn(async move {
             let permit = permits.acquire_permit(who.clone(), vec![limit], priority).await;
-            lock_mutex(&turns).push((who, begun.elapsed()));
+            lock_mutex(&turns).push((who, started.elapsed()));
             time::sleep(Duration::from_millis(ms)).await;
             drop(permit);
         });

@@ -102,13 +102,13 @@ impl Worker {
     /// Claims executions that drivers gave up, unless another worker has claimed them. Another
     /// claim would interrupt their steps.
     async fn reclaim_given_up(&mut self) -> Result<(), StoreError> {
-        for (id, known) in self.backlog.given_up.clone() {
+        for (id, known_version) in self.backlog.given_up.clone() {
             let head = self.context.store.head(id).await?;
             // A finished execution with an owner counts, too, because it still has to notify its
             // parent or to be replanned.
             let is_ours = |head: &ExecutionHead| !head.state.is_finished() || head.owner.is_some();
             let free = head.filter(|head| is_ours(head) && self.is_claimable(head));
-            if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known))) {
+            if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known_version))) {
                 self.backlog.given_up.remove(&id);
             }
         }
@@ -124,9 +124,12 @@ impl Worker {
         self.backlog.swept_at = Instant::now();
         let worker = self.context.worker;
         // Raises the limit, so that executions that this worker already drives do not hide others.
-        let known = self.drivers.len() + self.backlog.owned() + self.replan_queue.len();
-        for head in
-            self.context.store.find_heads(HeadQuery::OwnedBy(worker), MAX_HEADS + known).await?
+        let known_count = self.drivers.len() + self.backlog.owned() + self.replan_queue.len();
+        for head in self
+            .context
+            .store
+            .find_heads(HeadQuery::OwnedBy(worker), MAX_HEADS + known_count)
+            .await?
         {
             let id = head.execution;
             let is_known =

@@ -180,7 +180,11 @@ mod tests {
     }
 
     fn test_binary(pointer: &str, base64: &str) -> Binary {
-        Binary { at: pointer.to_owned(), base64: base64.to_owned(), mime_type: "image/png".to_owned() }
+        Binary {
+            at: pointer.to_owned(),
+            base64: base64.to_owned(),
+            mime_type: "image/png".to_owned(),
+        }
     }
 
     #[tokio::test]

@@ -165,8 +165,14 @@ impl Dispatch {
             Ok(DispatchParameters { tool, args, reach, most: maximum }) => {
                 let maximum = maximum.as_u64().and_then(|bytes| usize::try_from(bytes).ok());
                 let maximum = maximum.map_or(RESULT_BYTES, |bytes| bytes.min(RESULT_BYTES));
-                let mut dispatch =
-                    Self { tool, args: Arc::new(args), effect, reach, most: maximum, unknown: vec![] };
+                let mut dispatch = Self {
+                    tool,
+                    args: Arc::new(args),
+                    effect,
+                    reach,
+                    most: maximum,
+                    unknown: vec![],
+                };
                 dispatch.remove_unknown_sets(toolbox);
                 Ok(dispatch)
             }
@@ -385,7 +391,7 @@ mod tests {
         set("files", true, true);
         set("web", false, false);
         set("crm", false, false);
-        let told = |names: Value, reach: Value| {
+        let help_for = |names: Value, reach: Value| {
             let args = json!({ "toolSetNames": names });
             let given = json!({ "tool": "ToolSet.activate_toolset", "args": args, "reach": reach });
             let activate = tool("ToolSet.activate_toolset", Effect::Idempotent);
@@ -397,17 +403,17 @@ mod tests {
         };
         let machine =
             |name| Some(format!("`{name}` acts on this machine: only a person can activate it"));
-        assert_eq!(told(json!(["web", "ops"]), json!({})), machine("ops"));
+        assert_eq!(help_for(json!(["web", "ops"]), json!({})), machine("ops"));
         // A person may deactivate a set at any time.
-        assert_eq!(told(json!(["files"]), json!({})), machine("files"));
-        assert_eq!(told(json!(["ops"]), json!({ "sets": ["ops", "ToolSet"] })), None);
-        assert_eq!(told(json!(["web", "crm"]), json!({})), None);
+        assert_eq!(help_for(json!(["files"]), json!({})), machine("files"));
+        assert_eq!(help_for(json!(["ops"]), json!({ "sets": ["ops", "ToolSet"] })), None);
+        assert_eq!(help_for(json!(["web", "crm"]), json!({})), None);
         let crm = "`crm` is not available: none of its tools may be called here";
         let except = json!({ "except": ["crm.*"] });
-        assert_eq!(told(json!(["crm"]), except.clone()).as_deref(), Some(crm));
-        assert_eq!(told(json!(["ops"]), except), machine("ops"));
-        assert_eq!(told(json!(["web", "later"]), json!({})), None);
-        assert_eq!(told(json!(["later", "ops"]), json!({})), machine("ops"));
+        assert_eq!(help_for(json!(["crm"]), except.clone()).as_deref(), Some(crm));
+        assert_eq!(help_for(json!(["ops"]), except), machine("ops"));
+        assert_eq!(help_for(json!(["web", "later"]), json!({})), None);
+        assert_eq!(help_for(json!(["later", "ops"]), json!({})), machine("ops"));
     }
 
     #[test]
@@ -421,9 +427,9 @@ mod tests {
         // The name is removed, because a set of this name could exist at the time of the call.
         assert_eq!(*call.args, json!({ "toolSetNames": ["web", 1] }));
         let result = json!({ "success": true, "changed": ["web"], "notFound": [] });
-        let told = call.report(Ok(result)).unwrap();
+        let report = call.report(Ok(result)).unwrap();
         let expected = json!({ "success": false, "changed": ["web"], "notFound": ["later", "no name at all"] });
-        assert_eq!(told["result"], expected);
+        assert_eq!(report["result"], expected);
         let other = json!({ "tool": "ToolSet.list_toolset", "args": args });
         let call = Dispatch::parse(&toolbox, &step, &other).unwrap().unwrap();
         assert_eq!(*call.args, args);
@@ -432,15 +438,15 @@ mod tests {
     #[test]
     fn a_dispatched_call_reports_its_result_or_error() {
         let call = dispatch("faber_agent.call", &json!({ "tool": "a.b", "args": {} }));
-        let told = call.report(Ok(json!([1]))).unwrap();
-        assert_eq!(told, json!({ "tool": "a.b", "status": "success", "result": [1] }));
+        let report = call.report(Ok(json!([1]))).unwrap();
+        assert_eq!(report, json!({ "tool": "a.b", "status": "success", "result": [1] }));
         let failed = call.report(Err(ToolError::failed("no"))).unwrap();
         let expected =
             json!({ "tool": "a.b", "status": "error", "error": "no", "code": "tool.failed" });
         assert_eq!(failed, expected);
         let lost = ToolError::new(ErrorCode::TIMEOUT, "late").with_unknown_outcome();
-        let told = call.report(Err(lost)).unwrap();
-        assert_eq!(told["error"], "late; it may have taken effect, or may do so later");
+        let report = call.report(Err(lost)).unwrap();
+        assert_eq!(report["error"], "late; it may have taken effect, or may do so later");
         let stopped = ToolError::new(ErrorCode::CANCELLED, "stop");
         assert_eq!(call.report(Err(stopped.clone())), Err(stopped));
         let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();
@@ -451,8 +457,8 @@ mod tests {
         assert_eq!(numbers["cut"], true);
         for (maximum, expected) in [(json!(300), 300), (json!("{{item.most}}"), RESULT_BYTES)] {
             let given = json!({ "tool": "a.b", "args": {}, "most": maximum });
-            let told = dispatch("faber_agent.read", &given).report(Ok(json!("x".repeat(40_000))));
-            let text = told.unwrap()["result"].as_str().unwrap().to_owned();
+            let report = dispatch("faber_agent.read", &given).report(Ok(json!("x".repeat(40_000))));
+            let text = report.unwrap()["result"].as_str().unwrap().to_owned();
             assert_eq!(text.matches('x').count(), expected, "{maximum}");
         }
     }

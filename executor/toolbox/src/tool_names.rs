@@ -52,7 +52,9 @@ pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
     }
     let begins_like = set_prefix(written).filter(|of| *of != set.as_str());
     let builtin_set = begins_like.filter(|of| BUILTIN_SETS.contains(of))?;
-    Some(format!("`{written}` has the name of a tool in Faber's own toolset `{builtin_set}`: rename it"))
+    Some(format!(
+        "`{written}` has the name of a tool in Faber's own toolset `{builtin_set}`: rename it"
+    ))
 }
 
 /// Removes tools with invalid names from a set.

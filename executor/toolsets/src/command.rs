@@ -149,8 +149,8 @@ impl Action {
         }
     }
 
-    fn unknown_parameter(&self, known: Option<&Map<String, Value>>) -> Option<String> {
-        let is_unknown = |name: &str| !known.is_some_and(|all| all.contains_key(name));
+    fn unknown_parameter(&self, properties: Option<&Map<String, Value>>) -> Option<String> {
+        let is_unknown = |name: &str| !properties.is_some_and(|all| all.contains_key(name));
         match self {
             Self::Command(run) => {
                 run.command.parameters().find(|name| is_unknown(name)).map(str::to_owned)
@@ -265,9 +265,9 @@ impl CommandTool {
 
     fn check(&self, launcher: &Launcher) -> Result<(), String> {
         let tool = &self.name;
-        let known = self.parameters.get("properties").and_then(Value::as_object);
+        let properties = self.parameters.get("properties").and_then(Value::as_object);
         if let Some(run) = &self.run
-            && let Some(parameter) = run.unknown_parameter(known)
+            && let Some(parameter) = run.unknown_parameter(properties)
         {
             let action_name = if matches!(run, Action::Http(_)) { "HTTP call" } else { "command" };
             return Err(format!(
@@ -554,10 +554,10 @@ mod tests {
         let secrets = ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"].map(str::to_owned);
         let launcher = Launcher::unconfined().with_secrets(secrets.into());
         let tool = tool.unwrap().into_tool(&"s".parse().unwrap(), 1 << 20, &launcher).unwrap();
-        let said = tool.call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
-        let said: Vec<_> = said.as_str().unwrap().lines().collect();
-        assert!(said.contains(&"CARGO_PKG_NAME=***CARGO_PKG_NAME***"), "{said:?}");
+        let output = tool.call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
+        let output: Vec<_> = output.as_str().unwrap().lines().collect();
+        assert!(output.contains(&"CARGO_PKG_NAME=***CARGO_PKG_NAME***"), "{output:?}");
         let version = format!("CARGO_PKG_VERSION={}", env!("CARGO_PKG_VERSION"));
-        assert!(said.contains(&version.as_str()), "{said:?}");
+        assert!(output.contains(&version.as_str()), "{output:?}");
     }
 }

@@ -212,8 +212,8 @@ impl Registry {
         if applied.revision == Some(revision) {
             return Ok(());
         }
-        let known = records::read_records(&*self.0.parts.store, &self.0.parts.contexts).await?;
-        self.update_toolbox(applied, known);
+        let records = records::read_records(&*self.0.parts.store, &self.0.parts.contexts).await?;
+        self.update_toolbox(applied, records);
         self.set_revision(applied, revision);
         Ok(())
     }
@@ -395,7 +395,7 @@ impl Registry {
     }
 
     /// Updates the toolbox. Does not touch unchanged sets.
-    fn update_toolbox(&self, applied: &mut AppliedState, known: KnownRecords) {
+    fn update_toolbox(&self, applied: &mut AppliedState, records: KnownRecords) {
         let Parts { sources, toolbox, configured, base, secrets, .. } = &self.0.parts;
         let merge = SetMerger {
             configured,
@@ -404,7 +404,7 @@ impl Registry {
             records_before: &applied.known,
             documents_before: &applied.read,
         };
-        let MergedSets { wanted, hidden, complaints, read } = merge.merge(&known);
+        let MergedSets { wanted, hidden, complaints, read } = merge.merge(&records);
         for (name, reason) in
             complaints.iter().filter(|complaint| !applied.complaints.contains(complaint))
         {
@@ -426,7 +426,7 @@ impl Registry {
         }
         // Includes switches of sets that are not configured, because an embedding program may have
         // registered them.
-        let mut switches: BTreeMap<ToolSetName, bool> = known
+        let mut switches: BTreeMap<ToolSetName, bool> = records
             .switches
             .iter()
             .filter_map(|(name, on)| Some((name.parse().ok()?, *on)))
@@ -435,9 +435,10 @@ impl Registry {
         switches.extend(wanted.iter().map(|set| (set.config.name.clone(), set.is_active)));
         toolbox.switch_sets(&switches);
         let faber_set = TOOL_SET.parse().expect("the name of the set is a literal");
-        let order: Vec<_> = wanted.iter().map(|set| set.config.name.clone()).chain([faber_set]).collect();
+        let order: Vec<_> =
+            wanted.iter().map(|set| set.config.name.clone()).chain([faber_set]).collect();
         toolbox.sort_sets(&order);
-        applied.known = known;
+        applied.known = records;
         applied.wanted = wanted;
         applied.hidden = hidden;
         applied.read = read;
@@ -450,14 +451,14 @@ impl Registry {
         name: &str,
         data: &Value,
     ) -> Result<(), RegistryError> {
-        let known = &applied.known;
-        if known.contexts.len() >= limits::CONTEXTS && !known.contexts.contains_key(name) {
+        let records = &applied.known;
+        if records.contexts.len() >= limits::CONTEXTS && !records.contexts.contains_key(name) {
             return Err(RegistryError::Full { what: "contexts", most: limits::CONTEXTS });
         }
         let Some(change) = data.get(DOCUMENTS_FIELD).filter(|change| !change.is_null()) else {
             return Ok(());
         };
-        let mut documents = known.documents.get(name).cloned().unwrap_or_default();
+        let mut documents = records.documents.get(name).cloned().unwrap_or_default();
         patches::apply_merge_patch(&mut documents, change);
         let checked = Documents::read(name, &documents).map_err(RegistryError::Invalid)?;
         let set = Documents::set_name_for_context(name).map_err(RegistryError::Invalid)?;

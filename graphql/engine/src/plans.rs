@@ -181,12 +181,12 @@ impl Plans {
         } else {
             self.draft_offline(query, candidates, &compiler, &scope).await
         };
-        let Candidates { catalog: shown, report } = candidates;
+        let Candidates { catalog: shown_catalog, report } = candidates;
         let (planner, guard) = (scope.planner, scope.guard);
         let mut transcript = Transcript::new(&self.clock);
         transcript.add("selection", report);
         let rule = options.cache.unwrap_or(self.plan_cache);
-        let cache_key = entry_key(rule, planner.name(), query, &shown);
+        let cache_key = entry_key(rule, planner.name(), query, &shown_catalog);
         let cached = match &cache_key {
             Some(key) => self.find_cached_plan(key, planner.name(), &compiler).await?,
             None => None,
@@ -197,11 +197,11 @@ impl Plans {
             Ok(proposed)
         } else if is_offline {
             // Tools between the ends of a chain fit no word of the query, so selection drops them.
-            let reach = if options.max_tools.is_some() { &shown } else { &offered };
-            planner.plan_within(query, &shown, reach, &compiler).await
+            let reach = if options.max_tools.is_some() { &shown_catalog } else { &offered };
+            planner.plan_within(query, &shown_catalog, reach, &compiler).await
         } else {
             let hint = draft.as_ref().map(|draft| &draft.proposal.draft);
-            planner.plan_with_hint(query, hint, &shown, &compiler).await
+            planner.plan_with_hint(query, hint, &shown_catalog, &compiler).await
         };
         let is_written = proposed.is_ok();
         let proposed = match (proposed, draft) {

@@ -109,7 +109,8 @@ impl Selection {
             outcomes,
         };
         let is_granted = filter_by_grant(&self.tools.grant, &listing);
-        let is_allowed = |index| (!active_only || listing.set(index).is_active) && is_granted(index);
+        let is_allowed =
+            |index| (!active_only || listing.set(index).is_active) && is_granted(index);
         let tools = listing.definitions();
         let selected = self.selectors.select(ToolScope::AllTools, tools, &ask, is_allowed).await?;
         let matches = selected.matches.into_iter();

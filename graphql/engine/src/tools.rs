@@ -152,17 +152,17 @@ impl Tools {
             return Ok(Vec::new());
         }
         self.inventory.read_changes().await;
-        let known = self.sets();
-        let known = || known.iter().map(|set| set.name.as_str());
+        let sets = self.sets();
+        let set_names = || sets.iter().map(|set| set.name.as_str());
         let missing = |name: &String| {
-            let help = did_you_mean(name, known())
+            let help = did_you_mean(name, set_names())
                 .unwrap_or_else(|| "`faber toolsets list` lists them".to_owned());
             let name: String = name.chars().take(limits::NAME_BYTES).collect();
             EngineError::InvalidArgument(format!("there is no toolset `{name}`: {help}"))
         };
         let found = |name: &String| {
             let name: ToolSetName = name.parse().ok()?;
-            known().any(|other| other == name.as_str()).then_some(name)
+            set_names().any(|other| other == name.as_str()).then_some(name)
         };
         names.iter().map(|name| found(name).ok_or_else(|| missing(name))).collect()
     }

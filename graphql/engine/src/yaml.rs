@@ -21,7 +21,11 @@ fn describe_error(err: &serde_saphyr::Error) -> String {
     let reason = reason.strip_prefix("error: ").unwrap_or(reason);
     match err.location() {
         Some(location) if !reason.contains("line ") => {
-            format!("this is not YAML: line {}, column {}: {reason}", location.line(), location.column())
+            format!(
+                "this is not YAML: line {}, column {}: {reason}",
+                location.line(),
+                location.column()
+            )
         }
         _ => format!("this is not YAML: {reason}"),
     }

@@ -112,7 +112,8 @@ impl Extension for OperationGuard {
     ) -> ServerResult<Option<Value>> {
         // These errors replace the whole answer, so `FieldErrors` does not handle them.
         self.answer_size.check_limit()?;
-        let (of, path, counted) = (info.return_type, info.path_node, CountedField::from_field(&info));
+        let (of, path, counted) =
+            (info.return_type, info.path_node, CountedField::from_field(&info));
         let outcome = match check_role(ctx, &info) {
             Ok(()) => {
                 if info.parent_type == "Mutation" {

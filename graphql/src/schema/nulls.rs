@@ -64,8 +64,9 @@ impl FieldErrors {
             }
             QueryPathSegment::Index(_) => {
                 let mut failed = pending.failed.iter().rev();
-                let inner = failed
-                    .find(|(path, locations)| *locations == error.locations && path.starts_with(&error.path));
+                let inner = failed.find(|(path, locations)| {
+                    *locations == error.locations && path.starts_with(&error.path)
+                });
                 if let Some((path, _)) = inner {
                     error.path.clone_from(path);
                 }

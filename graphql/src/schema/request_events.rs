@@ -240,8 +240,8 @@ impl RequestFollower {
 
     async fn find_new_heads(&mut self) -> Result<Vec<ExecutionHead>, ApiError> {
         let filter = ExecutionFilter { request: Some(self.request), ..ExecutionFilter::default() };
-        let known = &self.executions;
-        let is_new = |head: &ExecutionHead| !known.contains(&head.execution);
+        let known_executions = &self.executions;
+        let is_new = |head: &ExecutionHead| !known_executions.contains(&head.execution);
         Ok(self.engine.executions.reader.newest_heads(&filter, usize::MAX, is_new).await?)
     }
 }

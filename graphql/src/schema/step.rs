@@ -223,7 +223,8 @@ impl StepStatus {
         let items = self.now().items.as_deref().filter(|_| is_lenient);
         let items =
             items.map_or(0, |items| u32::try_from(items.as_slice().len()).unwrap_or(u32::MAX));
-        own_error.chain((0..items).filter_map(|item| self.of(self.task.for_item(item))?.own_error()))
+        own_error
+            .chain((0..items).filter_map(|item| self.of(self.task.for_item(item))?.own_error()))
             .collect()
     }
 

@@ -199,25 +199,26 @@ impl TimelineReader {
     }
 
     fn open_entry(&mut self, event: &Event, at: Timestamp) {
-        let (step, part, begun) = match event {
+        let (step, part, open_entry) = match event {
             Event::StepStarted(StepStarted { step, part, until, child, .. }) => {
                 let is_call = until.is_none() && child.is_none();
-                let begun = if is_call { OpenEntry::Attempt(at) } else { OpenEntry::Detached(at) };
-                (step, part, begun)
+                let open_entry =
+                    if is_call { OpenEntry::Attempt(at) } else { OpenEntry::Detached(at) };
+                (step, part, open_entry)
             }
             Event::StepWaiting { step, part, .. }
             | Event::StepRetryScheduled { step, part, .. } => (step, part, OpenEntry::Wait(at)),
             _ => return,
         };
-        self.open_entries.insert((step.clone(), *part), begun);
+        self.open_entries.insert((step.clone(), *part), open_entry);
     }
 
     /// After a worker was lost, excludes the time without a worker from the durations of its
     /// running attempts.
     fn exclude_time_without_worker(&mut self, now: Timestamp) {
         let Some(last_event_at) = self.last_event_at else { return };
-        for begun in self.open_entries.values_mut() {
-            if let OpenEntry::Attempt(from) = begun {
+        for open_entry in self.open_entries.values_mut() {
+            if let OpenEntry::Attempt(from) = open_entry {
                 *from = now - (last_event_at - *from).max(TimeDelta::zero());
             }
         }

@@ -16,7 +16,9 @@ pub(super) enum ArgumentValue {
 pub(super) fn read_quoted(source: &Source<'_>, index: usize) -> Option<ArgumentValue> {
     if let Some((quote, is_raw)) = word::find_quote(source, index) {
         return Some(match word::read_string(source, quote, is_raw) {
-            Some((text, end)) if word::is_expression(source, index, &text) => ArgumentValue::None(end),
+            Some((text, end)) if word::is_expression(source, index, &text) => {
+                ArgumentValue::None(end)
+            }
             Some((text, end)) => ArgumentValue::Value(Value::String(text), end),
             None => ArgumentValue::Cut,
         });

@@ -133,7 +133,8 @@ impl Sampler<'_> {
                 let minimum =
                     schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(MAX_ITEMS);
                 let items = schema.get("items").cloned().unwrap_or_default();
-                let first = |index| schema.get("prefixItems").and_then(|items: &Value| items.get(index));
+                let first =
+                    |index| schema.get("prefixItems").and_then(|items: &Value| items.get(index));
                 let minimum = usize::try_from(minimum).unwrap_or(0);
                 let is_unique = schema.get("uniqueItems") == Some(&Value::Bool(true));
                 let item = |index: usize| match deeper(name, first(index).unwrap_or(&items)) {

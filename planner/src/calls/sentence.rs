@@ -74,7 +74,12 @@ fn find_tool(reading: &CallReader<'_>, index: usize) -> Option<(Arc<KnownTool>, 
     found(plain).or_else(|| (any_script_end > plain).then(|| found(any_script_end)).flatten())
 }
 
-fn read_arguments(reading: &CallReader<'_>, tool: &KnownTool, start: usize, index: usize) -> Attempt {
+fn read_arguments(
+    reading: &CallReader<'_>,
+    tool: &KnownTool,
+    start: usize,
+    index: usize,
+) -> Attempt {
     let source = &reading.source;
     if source.byte(index) == Some(b'{') {
         return match lenient::read(source, index) {

@@ -201,10 +201,10 @@ fn find_unfinished_call(
         other => other.as_str(),
     });
     let first = names.clone().next();
-    let known = names.find(|name| reading.resolve_tool(name).is_some());
-    let name = known.or(first).unwrap_or_default().to_owned();
-    let is_certain = known.is_some() || object.get(&TOOL_FIELDS).is_some();
-    let wanted = UnfinishedCall { name, is_known: known.is_some(), is_certain };
+    let known_name = names.find(|name| reading.resolve_tool(name).is_some());
+    let name = known_name.or(first).unwrap_or_default().to_owned();
+    let is_certain = known_name.is_some() || object.get(&TOOL_FIELDS).is_some();
+    let wanted = UnfinishedCall { name, is_known: known_name.is_some(), is_certain };
     (is_certain || is_there(&ARGUMENT_FIELDS)).then_some(wanted)
 }
 

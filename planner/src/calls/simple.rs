@@ -104,8 +104,9 @@ impl Call<'_, '_> {
             source.skip(arguments_at, |byte| matches!(byte, b'*' | b'`' | b' ' | b'\t' | b'\r'));
         // Text on the next line may be arguments. Text after an empty line is prose.
         let is_prose = source.slice(line_end..position).matches('\n').count() > 1;
-        let is_over =
-            position >= source.len() || is_prose || marker::tool_marker_end(source, position).is_some();
+        let is_over = position >= source.len()
+            || is_prose
+            || marker::tool_marker_end(source, position).is_some();
         let is_empty = matches!(source.byte(line_end), None | Some(b'\n')) && is_over;
         match pairs::read(source, position, &tool) {
             Pairs::Read(args, end) => self.read(args, end),
@@ -153,7 +154,12 @@ impl Call<'_, '_> {
         let is_known = self.tool.is_some();
         let name = self.reading.source.slice(self.name);
         self.reading.add_missed(name, MissReason::from_flags(is_known, is_cut));
-        Attempt::Broken(BrokenCall { calls: Vec::new(), at: index, is_cut: is_cut && is_known, is_known })
+        Attempt::Broken(BrokenCall {
+            calls: Vec::new(),
+            at: index,
+            is_cut: is_cut && is_known,
+            is_known,
+        })
     }
 }
 

@@ -137,7 +137,8 @@ impl<'a> Source<'a> {
         while let Some(mark @ (b'`' | b'*')) = self.byte(position) {
             let end = self.skip(position, |byte| byte == mark);
             let is_fence = mark == b'`' && end - position >= 3;
-            position = if is_fence { self.skip(end, |byte| byte.is_ascii_alphanumeric()) } else { end };
+            position =
+                if is_fence { self.skip(end, |byte| byte.is_ascii_alphanumeric()) } else { end };
             position = self.skip_space(position);
         }
         position

@@ -81,8 +81,9 @@ impl<'a> Tag<'a> {
 }
 
 fn read_name<'a>(source: &Source<'a>, index: usize) -> Option<(&'a str, usize)> {
-    let end = source
-        .skip(index, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b':' | b'.'));
+    let end = source.skip(index, |byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b':' | b'.')
+    });
     (end > index).then(|| (source.slice(index..end), end))
 }
 
@@ -157,7 +158,9 @@ impl Tags {
                 continue;
             }
             let is_close = source.byte(position) == Some(b'/');
-            let Some((name, end)) = read_name(source, position + usize::from(is_close)) else { continue };
+            let Some((name, end)) = read_name(source, position + usize::from(is_close)) else {
+                continue;
+            };
             if tag_kind(local_name(name)) == TagKind::Other {
                 continue;
             }

@@ -14,7 +14,9 @@ pub(super) fn find_quote(source: &Source<'_>, index: usize) -> Option<(usize, bo
     let is_quote = |byte: u8| matches!(byte, b'"' | b'\'');
     match source.byte(index)? {
         first if is_quote(first) => Some((index, false)),
-        b'r' | b'R' => source.byte(index + 1).filter(|byte| is_quote(*byte)).map(|_| (index + 1, true)),
+        b'r' | b'R' => {
+            source.byte(index + 1).filter(|byte| is_quote(*byte)).map(|_| (index + 1, true))
+        }
         b'f' | b'F' | b'b' | b'B' | b'u' | b'U' => {
             source.byte(index + 1).filter(|byte| is_quote(*byte)).map(|_| (index + 1, false))
         }
@@ -35,7 +37,11 @@ pub(super) fn is_expression(source: &Source<'_>, index: usize, text: &str) -> bo
 ///
 /// Three quotes count as one, as in Python. Models forget escapes, so line breaks are allowed and a
 /// backslash before any other character is literal.
-pub(super) fn read_string(source: &Source<'_>, index: usize, is_raw: bool) -> Option<(String, usize)> {
+pub(super) fn read_string(
+    source: &Source<'_>,
+    index: usize,
+    is_raw: bool,
+) -> Option<(String, usize)> {
     let quote = source.byte(index)?;
     let print = TYPOGRAPHIC_QUOTES
         .iter()
@@ -113,14 +119,19 @@ fn read_unicode(source: &Source<'_>, index: usize) -> Option<(char, usize)> {
 }
 
 fn read_hex(source: &Source<'_>, index: usize) -> Option<u32> {
-    (index..index + 4)
-        .try_fold(0, |code, position| Some(code * 16 + char::from(source.byte(position)?).to_digit(16)?))
+    (index..index + 4).try_fold(0, |code, position| {
+        Some(code * 16 + char::from(source.byte(position)?).to_digit(16)?)
+    })
 }
 
 /// Returns the end of the word at a position, trailing blanks included. A word may contain simple
 /// brackets that close on its line, such as `*.{rs,toml}`. At any other bracket the result is an
 /// error with its position, because another value may begin there.
-pub(super) fn find_word_end(source: &Source<'_>, index: usize, ends: &[u8]) -> Result<usize, usize> {
+pub(super) fn find_word_end(
+    source: &Source<'_>,
+    index: usize,
+    ends: &[u8],
+) -> Result<usize, usize> {
     let mut end = index;
     let mut is_after_blank = false;
     while let Some(byte) = source.byte(end) {

@@ -103,7 +103,8 @@ impl<'a> Element<'_, 'a> {
         if is_object {
             match self.read_object(position) {
                 Some((args, end)) => {
-                    (written, position, self.is_complete) = (Some(TagArguments::Object(args)), end, true);
+                    (written, position, self.is_complete) =
+                        (Some(TagArguments::Object(args)), end, true);
                 }
                 None => return self.report_broken_call(),
             }
@@ -384,8 +385,9 @@ fn read_fields(
     let mut fields = Vec::new();
     let mut position = range.start;
     while position < range.end {
-        let tag =
-            Tag::read_at(source, position).filter(|tag| tag.end <= range.end).ok_or(NotACallError)?;
+        let tag = Tag::read_at(source, position)
+            .filter(|tag| tag.end <= range.end)
+            .ok_or(NotACallError)?;
         let key = tag.attribute.clone().unwrap_or_else(|| tag.name.to_owned());
         let (text, end) = read_field(source, &tag, range.end)?;
         fields.push((key, text));

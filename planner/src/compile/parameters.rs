@@ -102,7 +102,9 @@ fn read_value(
             return None;
         }
         Some(value @ Value::Object(_)) => return Some(value.clone()),
-        Some(other) => return report_not_an_object(index, field, place::describe_kind(other), report),
+        Some(other) => {
+            return report_not_an_object(index, field, place::describe_kind(other), report);
+        }
     };
     if json::is_deeper_than(&value, limits::JSON_DEPTH) {
         report.error(index, || too_deep_error(place()));
@@ -131,7 +133,12 @@ fn too_deep_error(place: String) -> Diagnostic {
         .with_help("put such data into a file and pass its name")
 }
 
-fn report_not_an_object(index: usize, field: &str, kind: &str, report: &mut Report) -> Option<Value> {
+fn report_not_an_object(
+    index: usize,
+    field: &str,
+    kind: &str,
+    report: &mut Report,
+) -> Option<Value> {
     report.error(index, || {
         let message = format!("parameters must be an object, not {kind}");
         Diagnostic::error("plan.invalid_parameters", place::field_path(index, field), message)
@@ -164,7 +171,8 @@ pub(super) fn check_all_calls(steps: &[Step<'_>], naming: &Naming<'_>, report: &
             {
                 let parameters = &*checked_parameters.parameters;
                 let names = &naming.names;
-                let judge = CallChecker { at: index, field, tool_choice, schema, parameters, names };
+                let judge =
+                    CallChecker { at: index, field, tool_choice, schema, parameters, names };
                 judge.check_call(&mut schemas, &mut budget, report);
             }
         }
@@ -277,16 +285,20 @@ impl<'a> CallChecker<'a> {
         let place = format!("{}{}", self.place_of(&violation.at), place::key_path(property));
         let message =
             format!("`{}` has no parameter `{}`", self.tool_choice.tool, shorten_name(property));
-        let known = schema_at(self.schema, &violation.at)
+        let known_properties = schema_at(self.schema, &violation.at)
             .and_then(|schema| schema.get("properties")?.as_object());
-        let known =
-            || known.into_iter().flat_map(|properties| properties.keys().map(String::as_str));
-        let help = did_you_mean(property, known()).unwrap_or_else(|| {
-            let known: Vec<_> = known().take(20).map(|name| format!("`{name}`")).collect();
-            if known.is_empty() {
+        let known_names = || {
+            known_properties
+                .into_iter()
+                .flat_map(|properties| properties.keys().map(String::as_str))
+        };
+        let help = did_you_mean(property, known_names()).unwrap_or_else(|| {
+            let listed_names: Vec<_> =
+                known_names().take(20).map(|name| format!("`{name}`")).collect();
+            if listed_names.is_empty() {
                 "it takes no parameters there".to_owned()
             } else {
-                format!("it takes {}", known.join(", "))
+                format!("it takes {}", listed_names.join(", "))
             }
         });
         Diagnostic::error("plan.invalid_parameters", place, message).with_help(help)

@@ -335,16 +335,18 @@ impl Reader<'_> {
 
     /// Reports unknown fields. Reads a misspelt field as the field with the nearest name, so that
     /// errors inside it are reported, too.
-    fn report_unknown(&mut self, fields: &mut Fields, known: &[&'static str]) {
+    fn report_unknown(&mut self, fields: &mut Fields, known_fields: &[&'static str]) {
         // A null field counts as absent, even if its name is unknown.
         let fields_with_values = fields.fields.iter().filter(|(_, value)| !value.is_null());
-        let unknown =
-            fields_with_values.map(|(name, _)| name).filter(|name| !known.contains(&name.as_str()));
+        let unknown = fields_with_values
+            .map(|(name, _)| name)
+            .filter(|name| !known_fields.contains(&name.as_str()));
         let unknown: Vec<String> = unknown.cloned().collect();
         for name in unknown {
-            let suggestion = nearest_field(&name, known);
-            self.report
-                .error(self.step, || unknown_field_error(&fields.place, &name, suggestion, known));
+            let suggestion = nearest_field(&name, known_fields);
+            self.report.error(self.step, || {
+                unknown_field_error(&fields.place, &name, suggestion, known_fields)
+            });
             if let Some(suggestion) =
                 suggestion.filter(|suggestion| !fields.fields.contains_key(*suggestion))
             {
@@ -359,7 +361,7 @@ fn unknown_field_error(
     place: &str,
     name: &str,
     suggestion: Option<&str>,
-    known: &[&str],
+    known_fields: &[&str],
 ) -> Diagnostic {
     let inside = place::key_path(name);
     let place = match place.strip_suffix('.') {
@@ -369,8 +371,8 @@ fn unknown_field_error(
     let help = if let Some(suggestion) = suggestion {
         format!("did you mean `{suggestion}`?")
     } else {
-        let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
-        format!("known are {}", known.join(", "))
+        let quoted_names: Vec<_> = known_fields.iter().map(|name| format!("`{name}`")).collect();
+        format!("known are {}", quoted_names.join(", "))
     };
     let message = format!("there is no field `{}`", shorten_name(name));
     Diagnostic::error("plan.unknown_field", place, message).with_help(help)

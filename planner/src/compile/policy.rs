@@ -31,11 +31,13 @@ pub(super) fn read_policy(
     report: &mut Report,
 ) -> StepPolicy {
     let default = StepPolicy::default();
-    let mut range = RangeChecker { at: index, field_prefix: "", code: "plan.invalid_timeout", report };
+    let mut range =
+        RangeChecker { at: index, field_prefix: "", code: "plan.invalid_timeout", report };
     let timeout_ms = range.check_range("timeoutMs", step.timeout_ms, 1, MAX_TIME_MS);
     let idle_timeout_ms = range.check_range("idleTimeoutMs", step.idle_timeout_ms, 1, MAX_TIME_MS);
     let retry = step.retry.as_ref().map(|retry| read_retry(index, "", retry, report));
-    let on_error = step.on_error.as_deref().and_then(|written| read_on_error(index, written, report));
+    let on_error =
+        step.on_error.as_deref().and_then(|written| read_on_error(index, written, report));
     StepPolicy {
         effect: tool_choice.definition.map_or(default.effect, |definition| definition.effect),
         timeout_ms: timeout_ms.unwrap_or(default.timeout_ms),
@@ -67,7 +69,8 @@ pub(super) fn read_undo(
         report,
     };
     let timeout_ms = range.check_range("timeoutMs", undo.timeout_ms, 1, MAX_TIME_MS);
-    let retry = undo.retry.as_ref().map(|retry| read_retry(index, COMPENSATION_PREFIX, retry, report));
+    let retry =
+        undo.retry.as_ref().map(|retry| read_retry(index, COMPENSATION_PREFIX, retry, report));
     StepPolicy {
         effect: tool_choice.definition.map_or(default.effect, |definition| definition.effect),
         timeout_ms: timeout_ms.unwrap_or(default.timeout_ms),

@@ -50,8 +50,15 @@ pub(super) fn collect_links<'a>(
     links.templates.reserve(steps.len());
     for index in 0..steps.len() {
         let (dependencies, variables) = (Vec::new(), BTreeSet::new());
-        let mut looking =
-            TemplateReader { at: index, steps, naming, dependencies, variables, list: None, report };
+        let mut looking = TemplateReader {
+            at: index,
+            steps,
+            naming,
+            dependencies,
+            variables,
+            list: None,
+            report,
+        };
         let (template, undo) = looking.read_templates();
         let templates = StepTemplates { template, list: looking.list, undo };
         let mut dependencies = looking.dependencies;

@@ -124,7 +124,8 @@ fn unknown_plan_error(index: usize, name: &str, plans: &SubPlans) -> Diagnostic 
         "write the id of a plan, the name of a saved plan, or a plan: `{\"tools\": […]}`".to_owned()
     });
     let message = format!("no plan is called `{}`", shorten_name(name));
-    Diagnostic::error("plan.unknown_plan", place::field_path(index, "plan"), message).with_help(help)
+    Diagnostic::error("plan.unknown_plan", place::field_path(index, "plan"), message)
+        .with_help(help)
 }
 
 fn inline_plan_error(index: usize) -> Diagnostic {

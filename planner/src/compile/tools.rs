@@ -31,7 +31,7 @@ pub(super) fn choose_tools<'a>(
     world: &CompileContext<'a>,
     report: &mut Report,
 ) -> Vec<ToolChoice<'a>> {
-    let mut known: BTreeMap<&str, ToolChoice<'a>> = BTreeMap::new();
+    let mut choice_by_name: BTreeMap<&str, ToolChoice<'a>> = BTreeMap::new();
     let choices = draft.tools.iter().enumerate().map(|(index, step)| {
         let call = Call::of_step(index, step);
         call.check_fields(step.plan.as_ref(), report);
@@ -42,7 +42,10 @@ pub(super) fn choose_tools<'a>(
             (_, written) => {
                 let written = written.unwrap_or_default();
                 let found = call.find_tool(world.catalog, report);
-                known.entry(written).or_insert_with(|| ToolChoice::new(written, found)).clone()
+                choice_by_name
+                    .entry(written)
+                    .or_insert_with(|| ToolChoice::new(written, found))
+                    .clone()
             }
         }
     });

@@ -171,7 +171,8 @@ impl Embedder for RecentEmbedder {
             let mut recent = lock();
             texts.iter().map(|text| recent.find(text)).collect()
         };
-        let missing: Vec<usize> = (0..texts.len()).filter(|index| vectors[*index].is_none()).collect();
+        let missing: Vec<usize> =
+            (0..texts.len()).filter(|index| vectors[*index].is_none()).collect();
         if !missing.is_empty() {
             let missing_texts: Vec<&str> = missing.iter().map(|index| texts[*index]).collect();
             let made = self.inner.embed(&missing_texts).await?;

@@ -361,8 +361,8 @@ mod tests {
                 "it returned vector 0 twice",
             ),
         ] {
-            let said = parse_body(body).unwrap_err();
-            assert!(said.starts_with(reason), "{said}");
+            let message = parse_body(body).unwrap_err();
+            assert!(message.starts_with(reason), "{message}");
         }
     }
 

@@ -145,12 +145,12 @@ fn a_broken_model_is_explained() {
         (reshaped("encoder.layer.0.output.LayerNorm.bias", &[7]), "does not have 8 numbers"),
         (reshaped("embeddings.position_embeddings.weight", &[29, 8]), "is (29, 8), not (30, 8)"),
     ] {
-        let said = load_transformer(&tensors).unwrap_err().to_string();
-        assert!(said.contains(want), "{said}");
+        let message = load_transformer(&tensors).unwrap_err().to_string();
+        assert!(message.contains(want), "{message}");
     }
     let transformer = load_transformer(&make_tensors()).unwrap();
-    let said = transformer.encode_tokens(&[vec![11]]).unwrap_err().to_string();
-    assert!(said.contains("tokenizer.json"), "{said}");
+    let message = transformer.encode_tokens(&[vec![11]]).unwrap_err().to_string();
+    assert!(message.contains("tokenizer.json"), "{message}");
     transformer.encode_tokens(&[vec![1; 31]]).unwrap_err();
     assert_eq!(transformer.encode_tokens(&[vec![]]).unwrap().dim(), (0, 8));
 }
@@ -170,8 +170,8 @@ fn a_file_without_tensors_is_rejected() {
         &whole[..100],
     ] {
         fs::write(&path, bytes).unwrap();
-        let said = Weights::open(&path).unwrap_err().to_string();
-        assert!(said.contains("safetensors"), "{said}");
+        let message = Weights::open(&path).unwrap_err().to_string();
+        assert!(message.contains("safetensors"), "{message}");
     }
 }
 

@@ -307,8 +307,9 @@ mod tests {
             "local/running"
         );
         for name in ["", STARTED_MODEL] {
-            let asked = ask_hello(&local_model(name, &[UNREACHABLE_URL], starter())).await.unwrap();
-            assert_eq!(asked, "local/faber-planner");
+            let answer =
+                ask_hello(&local_model(name, &[UNREACHABLE_URL], starter())).await.unwrap();
+            assert_eq!(answer, "local/faber-planner");
         }
         let error = ask_hello(&local_model("other", &[&running], starter())).await.unwrap_err();
         assert!(

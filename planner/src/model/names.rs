@@ -27,8 +27,8 @@ impl WireNames {
             let plain = make_allowed_name(name);
             let mut wire = plain.clone();
             for n in 2.. {
-                let is_taken =
-                    names.tool_names.contains_key(&wire) || (wire != name && valid_names.contains(&*wire));
+                let is_taken = names.tool_names.contains_key(&wire)
+                    || (wire != name && valid_names.contains(&*wire));
                 if !is_taken {
                     break;
                 }

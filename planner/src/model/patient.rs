@@ -149,10 +149,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_wait_grows_with_each_retry() {
         let script = vec![busy(None), busy(None), reply_with("well")];
-        let (answer, took, asked) = ask_with_retries(script, 3).await;
+        let (answer, took, questions) = ask_with_retries(script, 3).await;
         let answer = answer.unwrap();
         assert_eq!((answer.text.as_str(), answer.missed.len()), ("well", 2));
-        assert_eq!(asked, 3);
+        assert_eq!(questions, 3);
         let (minimum, maximum) = (Duration::from_millis(750), Duration::from_millis(1_500));
         assert!(minimum <= took && took <= maximum, "{took:?}");
         let again = ask_with_retries(vec![busy(None), busy(None), reply_with("well")], 3).await;
@@ -182,26 +182,26 @@ mod tests {
         assert!(answer.is_ok());
         let (minimum, maximum) = (Duration::from_secs(7), Duration::from_millis(7_250));
         assert!(minimum <= took && took <= maximum, "{took:?}");
-        let (answer, took, asked) =
+        let (answer, took, questions) =
             ask_with_retries(vec![busy(Some(600)), reply_with("well")], 3).await;
         let error = answer.unwrap_err().to_string();
         assert_eq!(
             error,
             "the model `scripted` is not available: busy, and asks for a pause of 600 s"
         );
-        assert_eq!((took, asked), (Duration::ZERO, 1));
+        assert_eq!((took, questions), (Duration::ZERO, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_question_fails_after_the_last_retry() {
         let script = vec![busy(None), busy(None), busy(None), reply_with("never asked")];
-        let (answer, _, asked) = ask_with_retries(script, 2).await;
+        let (answer, _, questions) = ask_with_retries(script, 2).await;
         let error = answer.unwrap_err().to_string();
         assert_eq!(error, "the model `scripted` is not available: busy, 3 times");
-        assert_eq!(asked, 3);
-        let (answer, took, asked) =
+        assert_eq!(questions, 3);
+        let (answer, took, questions) =
             ask_with_retries(vec![refused(), reply_with("never asked")], 2).await;
         assert!(matches!(answer, Err(ModelError::Refused { .. })));
-        assert_eq!((took, asked), (Duration::ZERO, 1), "asking again is no use");
+        assert_eq!((took, questions), (Duration::ZERO, 1), "asking again is no use");
     }
 }

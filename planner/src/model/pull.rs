@@ -85,9 +85,9 @@ pub async fn find_offer(
     }
     let client = download::build_client(&address)?;
     match download::request_file_info(&client, &parsed).await? {
-        HeadResult::Info(known) => {
-            let sha256 = given.or(known.sha256);
-            Ok(Offer { url: parsed, file, bytes: known.bytes, licence: None, sha256 })
+        HeadResult::Info(info) => {
+            let sha256 = given.or(info.sha256);
+            Ok(Offer { url: parsed, file, bytes: info.bytes, licence: None, sha256 })
         }
         HeadResult::Status(status) => {
             Err(PullError::Missing(format!("there is no model at {address} ({status})")))

@@ -60,7 +60,11 @@ pub fn failures_of(ended: &Execution) -> Vec<Failure> {
     failed
         .map(|(planned, _)| Failure {
             tool: planned.tool.clone(),
-            before: planned.depends_on.iter().map(|number| plan.step(*number).tool.clone()).collect(),
+            before: planned
+                .depends_on
+                .iter()
+                .map(|number| plan.step(*number).tool.clone())
+                .collect(),
         })
         .collect()
 }

@@ -76,7 +76,8 @@ impl Index {
         if let Ok(positions) = Part::current_or_earlier(self.positions.as_ref(), tools) {
             return positions;
         }
-        let positions = tools.iter().enumerate().map(|(index, tool)| (tool.qualified_name(), index));
+        let positions =
+            tools.iter().enumerate().map(|(index, tool)| (tool.qualified_name(), index));
         Part::keep_part(&mut self.positions, tools, positions.collect())
     }
 

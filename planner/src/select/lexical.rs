@@ -53,10 +53,10 @@ type Posting = (u32, f32);
 impl Lexical {
     pub(super) fn new(
         tools: &[Arc<ToolDefinition>],
-        known: impl Fn(usize) -> Option<Arc<Document>>,
+        find_known: impl Fn(usize) -> Option<Arc<Document>>,
     ) -> Self {
         let read = |(index, tool): (usize, &Arc<ToolDefinition>)| {
-            known(index).unwrap_or_else(|| Arc::new(Document::read(tool)))
+            find_known(index).unwrap_or_else(|| Arc::new(Document::read(tool)))
         };
         let documents: Vec<Arc<Document>> = tools.iter().enumerate().map(read).collect();
         let total: f32 = documents.iter().map(|document| document.length).sum();
@@ -67,8 +67,8 @@ impl Lexical {
                 SATURATION * (1.0 - LENGTH_PENALTY + LENGTH_PENALTY * document.length / mean);
             for (word, frequency) in &document.words {
                 let weight = frequency * (SATURATION + 1.0) / (frequency + room);
-                if let Some(known) = words.get_mut(word) {
-                    known.postings.push((index, weight));
+                if let Some(known_word) = words.get_mut(word) {
+                    known_word.postings.push((index, weight));
                 } else {
                     let postings = vec![(index, weight)];
                     words.insert(word.clone(), Word { postings, ..Word::default() });

@@ -73,13 +73,13 @@ impl Outcomes {
             .unwrap_or_else(|| self.start_kind(query));
         let kind = &mut self.kinds[place];
         kind.at = kind.at.max(Some(at));
-        let known = &mut kind.tools;
+        let known_tools = &mut kind.tools;
         for (tool, did_well) in tools {
-            let outcome = known.entry(tool.clone()).or_default();
+            let outcome = known_tools.entry(tool.clone()).or_default();
             let counted = if *did_well { &mut outcome.well } else { &mut outcome.failed };
             *counted += weight;
         }
-        drop_least(known, MAX_TOOLS, Outcome::current_weight);
+        drop_least(known_tools, MAX_TOOLS, Outcome::current_weight);
     }
 
     /// Removes the kinds that got no query since a time. Returns the number of removed kinds.

@@ -59,8 +59,8 @@ impl Embedder for KnownVectors {
         if self.is_broken.load(Ordering::SeqCst) {
             return Err(failed("it is broken".to_owned()));
         }
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.extend(texts.iter().map(|text| (*text).to_owned()));
+        let mut asked_texts = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked_texts.extend(texts.iter().map(|text| (*text).to_owned()));
         let find = |text: &&str| match self.vectors.get(text) {
             Some(vector) => Ok(vector.clone()),
             None => Err(failed(format!("`{text}` is unknown"))),

@@ -53,7 +53,8 @@ impl Toolkit {
         let mut waiting: Vec<usize> =
             self.vertices.values().map(|vertex| vertex.before.len()).collect();
         let mut order = Vec::with_capacity(self.len());
-        let mut generation: Vec<usize> = (0..self.len()).filter(|index| waiting[*index] == 0).collect();
+        let mut generation: Vec<usize> =
+            (0..self.len()).filter(|index| waiting[*index] == 0).collect();
         while !generation.is_empty() {
             let mut next = Vec::new();
             for index in &generation {

@@ -40,13 +40,13 @@ impl Toolkit {
     /// Unknown actions are ignored.
     #[must_use]
     pub fn recommend<'a>(&self, actions: impl IntoIterator<Item = &'a str>, reach: Reach) -> Self {
-        let known = |name: &str| {
+        let find_known = |name: &str| {
             let found = self.vertices.get_key_value(name);
             found
                 .filter(|(_, vertex)| vertex.node.kind == NodeKind::Action)
                 .map(|(name, _)| name.as_str())
         };
-        let mut kept: BTreeSet<&str> = actions.into_iter().filter_map(known).collect();
+        let mut kept: BTreeSet<&str> = actions.into_iter().filter_map(find_known).collect();
         let mut frontier: Vec<&str> = kept.iter().copied().collect();
         for _ in 0..reach.hops {
             let mut next = Vec::new();

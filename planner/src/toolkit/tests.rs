@@ -21,7 +21,9 @@ fn links(of: &[(&str, f64)]) -> Vec<(NodeName, f64)> {
 fn seed() -> Toolkit {
     let mut graph = Toolkit::default();
     for index in 1..=4 {
-        graph.add_action(&name(&format!("a{index}")), &format!("Action {index}."), &[], &[]).unwrap();
+        graph
+            .add_action(&name(&format!("a{index}")), &format!("Action {index}."), &[], &[])
+            .unwrap();
     }
     for (from, to, score) in [
         ("a1", "a2", 0.8),

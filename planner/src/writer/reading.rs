@@ -57,7 +57,7 @@ pub(super) enum ParsedAnswer {
 pub(super) fn read_answer(
     text: &str,
     catalog: &Catalog,
-    known: &BTreeSet<&str>,
+    known_plans: &BTreeSet<&str>,
 ) -> Result<ParsedAnswer, Vec<Diagnostic>> {
     if text.len() > limits::REPLY_BYTES {
         let message = format!(
@@ -77,7 +77,7 @@ pub(super) fn read_answer(
         return Ok(ParsedAnswer::Impossible(reason));
     }
     let mut warnings = Vec::new();
-    let draft = shape_plan(found, catalog, known, &mut warnings);
+    let draft = shape_plan(found, catalog, known_plans, &mut warnings);
     let draft = compile::parse_value(draft)?;
     warnings.extend(draft.notices.iter().cloned());
     Ok(ParsedAnswer::Draft(Box::new(Draft { notices: warnings, ..draft })))
@@ -102,7 +102,8 @@ fn find_plan(text: &str) -> Option<Value> {
         return Some(value);
     }
     let mut found = lenient::read_all(text);
-    let best = found.iter().enumerate().max_by_key(|(index, value)| (plan_likeness(value), *index))?.0;
+    let best =
+        found.iter().enumerate().max_by_key(|(index, value)| (plan_likeness(value), *index))?.0;
     Some(found.swap_remove(best)).filter(|value| plan_likeness(value) > 0)
 }
 
@@ -240,8 +241,8 @@ fn shape_step(written: Value, reading: &mut StepReader<'_, '_>) -> Value {
     }
     let mut step = Map::new();
     for (name, others) in FIELD_NAMES {
-        let known = std::iter::once(name).chain(others.iter().copied());
-        let given: Vec<Value> = known
+        let all_names = std::iter::once(name).chain(others.iter().copied());
+        let given: Vec<Value> = all_names
             .filter_map(|name| fields.shift_remove(name))
             .filter(|value| !value.is_null())
             .collect();
@@ -276,13 +277,13 @@ fn repair_fields(step: &mut Map<String, Value>, reading: &mut StepReader<'_, '_>
         step.insert("id".to_owned(), json!(id));
     }
     if let Some(Value::String(name)) = step.get("name")
-        && let Some(known) = reading.names.find(name)
-        && known.name.as_str() != name
-        && known.name.as_str().eq_ignore_ascii_case(name)
+        && let Some(tool) = reading.names.find(name)
+        && tool.name.as_str() != name
+        && tool.name.as_str().eq_ignore_ascii_case(name)
     {
-        let (name, known) = (name.clone(), known.name.to_string());
-        reading.add_notice("name", format!("`{name}` was read as the tool `{known}`"));
-        step.insert("name".to_owned(), json!(known));
+        let (name, tool_name) = (name.clone(), tool.name.to_string());
+        reading.add_notice("name", format!("`{name}` was read as the tool `{tool_name}`"));
+        step.insert("name".to_owned(), json!(tool_name));
     }
     if let Some(Value::String(text)) = step.get("parameters") {
         let object = match text.trim() {

@@ -262,7 +262,11 @@ impl<'a> Compiler<'a> {
         if !takes.contains(&arguments.len()) {
             let receiver = usize::from(operand.is_some());
             let (minimum, maximum) = (takes.start() - receiver, takes.end() - receiver);
-            return Err(ConditionError::Arguments { name: name.to_owned(), least: minimum, most: maximum });
+            return Err(ConditionError::Arguments {
+                name: name.to_owned(),
+                least: minimum,
+                most: maximum,
+            });
         }
         let arguments = arguments.into_iter().map(|argument| self.compile_expr(argument));
         Ok(Expr::Call(function, arguments.collect::<Result<_, _>>()?))

@@ -218,9 +218,9 @@ mod tests {
             assert_eq!(good.replan_cause().is_some(), completed, "{options:?}");
             assert!(end(Outcome::Cancelled).replan_cause().is_none());
         }
-        let asked = finished_execution(default(), Outcome::Completed, as_is);
+        let request = finished_execution(default(), Outcome::Completed, as_is);
         let goal = json!({ "goal": "g" });
-        assert_eq!(asked.replan_cause(), Some(ReplanCause::Asked(&"a".parse().unwrap(), &goal)));
+        assert_eq!(request.replan_cause(), Some(ReplanCause::Asked(&"a".parse().unwrap(), &goal)));
         let parent = |created: &mut Created| {
             let execution = "exec_2_aaaaaaaaa".parse().unwrap();
             let (step, attempt) = ("s".parse().unwrap(), Attempt::FIRST);

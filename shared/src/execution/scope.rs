@@ -23,7 +23,8 @@ impl Execution {
     pub fn template_scope(&self, task: Task) -> TemplateScope<'_> {
         let list = task.part.item.and_then(|index| Some((index, self.list(task.step)?)));
         let done = Task { part: crate::id::Part { undo: false, ..task.part }, ..task };
-        let done_output = task.part.undo.then(|| self.task(done).and_then(Step::known_output)).flatten();
+        let done_output =
+            task.part.undo.then(|| self.task(done).and_then(Step::known_output)).flatten();
         TemplateScope {
             execution: self,
             item: list.and_then(|(index, list)| list.get(index as usize)),

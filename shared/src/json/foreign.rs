@@ -23,7 +23,8 @@ fn replace_lone_surrogates(text: &str) -> Cow<'_, str> {
     let (mut repaired, mut seen, mut position) = (String::new(), 0, 0);
     while let Some(next) = text[position..].find('\\') {
         position += next;
-        let pair = (leading_unit(&text[position..]), text.get(position + 6..).and_then(leading_unit));
+        let pair =
+            (leading_unit(&text[position..]), text.get(position + 6..).and_then(leading_unit));
         position += match pair {
             (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
             (Some(0xD800..=0xDFFF), _) => {

@@ -90,7 +90,10 @@ fn collect_variables(steps: &[ToolExecution]) -> Variables {
     let mut variables = Variables::new();
     for (index, step) in steps.iter().enumerate() {
         for mapping in &step.output_mapping {
-            variables.entry(Arc::clone(&mapping.variable)).or_default().push(StepNumber::new(index));
+            variables
+                .entry(Arc::clone(&mapping.variable))
+                .or_default()
+                .push(StepNumber::new(index));
         }
     }
     variables

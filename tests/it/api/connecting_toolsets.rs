@@ -39,8 +39,8 @@ async fn a_stored_plan_waits_for_its_own_toolset_and_calls_no_tool_with_a_simila
     before.close().await;
     let after = open_embedded(&store, vec![toolset("m2", "m.b"), connecting_toolset("m")]).await;
     let id = after.engine().executions.start_plan(plan.id(), Order::default()).await.unwrap();
-    let begun = after.engine().executions.reader.load(id).await.unwrap().unwrap();
-    assert_eq!(begun.state(), ExecutionState::Pending);
+    let started = after.engine().executions.reader.load(id).await.unwrap().unwrap();
+    assert_eq!(started.state(), ExecutionState::Pending);
     after.engine().tools.inventory.toolbox().put_set(toolset("m", "b"));
     let ended = after.ended(id).await.unwrap();
     assert_eq!(ended.outputs(), json!({ "x": "m" }));

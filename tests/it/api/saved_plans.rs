@@ -170,7 +170,11 @@ async fn an_exported_plan_runs_in_another_store() {
     let run = json_to_text(&other.get(execute, json!({ "id": copy })).await["executionId"]);
     other.events(&run).await;
     let outputs = other.execution(&run, "outputs").await["outputs"].clone();
-    let said = |step: &str| outputs[step]["e"]["text"].clone();
-    assert_eq!((said("by_name"), said("by_id")), (json!("Hi, A!"), json!("Ho, B!")), "{outputs:#}");
+    let output = |step: &str| outputs[step]["e"]["text"].clone();
+    assert_eq!(
+        (output("by_name"), output("by_id")),
+        (json!("Hi, A!"), json!("Ho, B!")),
+        "{outputs:#}"
+    );
     assert_eq!(one.get(export, json!({ "id": "plan_1_aaaaaaaaa" })).await, Value::Null);
 }

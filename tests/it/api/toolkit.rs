@@ -439,8 +439,8 @@ async fn a_toolkit_file_is_imported_and_exported() {
     let query = "{ toolkit { mermaid dot svg(title: \"A & B\") actions { description } } }";
     let drawn = other.get(query, json!({})).await;
     assert_eq!(drawn["actions"][0]["description"], "Looks <b>\"everywhere\"</b>.");
-    let part = |what: &str, part: &str| {
-        assert!(drawn[what].as_str().unwrap().contains(part), "{part}: {drawn:#}");
+    let part = |format: &str, part: &str| {
+        assert!(drawn[format].as_str().unwrap().contains(part), "{part}: {drawn:#}");
     };
     part("mermaid", "n0[\"look\"]:::action");
     part("dot", "label=\"0.25\"");

@@ -153,8 +153,8 @@ async fn token_patterns_match_built_in_tools_by_the_names_that_callers_use() {
     assert_eq!(server.expect_refusal(OPERATOR, other).await.0, "FORBIDDEN");
     let doctor =
         server.workspace.command(&["doctor"]).env("T_OPERATOR", OPERATOR).output().await.unwrap();
-    let said = String::from_utf8(doctor.stdout).unwrap();
-    assert!(said.contains("no tool matches `nope.*` of the token `ci`"), "{said}");
+    let output = String::from_utf8(doctor.stdout).unwrap();
+    assert!(output.contains("no tool matches `nope.*` of the token `ci`"), "{output}");
     server.wait_for_exit().await;
 }
 
@@ -438,10 +438,10 @@ async fn an_unset_token_variable_is_an_error_and_config_hides_tokens() {
     assert!(refused.err.contains("set `T_VIEWER` in Faber's environment"), "{refused:?}");
     let mut command = workspace.command(&["config", "--json"]);
     command.env("T_VIEWER", VIEWER).env("FABER_TOKEN", ADMIN);
-    let shown = String::from_utf8(command.output().await.unwrap().stdout).unwrap();
-    assert!(!shown.contains(VIEWER) && !shown.contains(ADMIN), "{shown}");
-    let shown: Value = serde_json::from_str(&shown).unwrap();
-    let narrow = &shown["access"]["value"][3];
+    let text = String::from_utf8(command.output().await.unwrap().stdout).unwrap();
+    assert!(!text.contains(VIEWER) && !text.contains(ADMIN), "{text}");
+    let text: Value = serde_json::from_str(&text).unwrap();
+    let narrow = &text["access"]["value"][3];
     assert_eq!((&narrow["role"], &narrow["tools"]), (&json!("operator"), &json!(["local.h*"])));
 }
 

@@ -96,8 +96,8 @@ fn text(bytes: &[u8]) -> String {
 
 #[track_caller]
 fn assert_needs_login(called: &Result<String, String>) {
-    let shown = called.as_ref().unwrap_err();
-    assert!(shown.contains("`s` needs a login: run `faber login s`"), "{shown}");
+    let message = called.as_ref().unwrap_err();
+    assert!(message.contains("`s` needs a login: run `faber login s`"), "{message}");
 }
 
 #[tokio::test]

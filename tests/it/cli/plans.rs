@@ -108,8 +108,8 @@ async fn plans_can_be_saved_listed_and_unsaved_by_name() {
     let listed = workspace.json(&["list", "saved"], 0).await;
     let names: Vec<_> = listed.as_array().unwrap().iter().map(|plan| &plan["name"]).collect();
     assert_eq!(names, ["copy", "greet"]);
-    let shown = workspace.run(&["list", "saved"]).await;
-    assert!(shown.out.contains("who, n?"), "{shown:?}");
+    let output = workspace.run(&["list", "saved"]).await;
+    assert!(output.out.contains("who, n?"), "{output:?}");
     let done = workspace.json(&["run", "--saved", "greet", "--input", r#"{"who":"Ada"}"#], 0).await;
     assert_eq!(done["outputs"]["flow.echo"]["to"], "Ada", "{done:#}");
     let exported = workspace.json(&["export", "greet", "--format", "json"], 0).await;

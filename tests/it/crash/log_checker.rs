@@ -195,11 +195,11 @@ pub(super) fn assert_forgeries_are_found(
     ledger: &[LedgerEntry],
 ) {
     let expect_violation =
-        |stored_executions: &[StoredExecution], ledger: &[LedgerEntry], what: &str| {
+        |stored_executions: &[StoredExecution], ledger: &[LedgerEntry], description: &str| {
             let violations = check_run(stored_executions, ledger).violations;
             assert!(
-                violations.iter().any(|violation| violation.contains(what)),
-                "the checks do not find `{what}`"
+                violations.iter().any(|violation| violation.contains(description)),
+                "the checks do not find `{description}`"
             );
         };
     let once = ledger.iter().find(|line| line.tool == "once").expect("a run calls `once`");

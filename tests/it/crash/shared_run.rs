@@ -119,10 +119,10 @@ impl SharedRun {
         let plan = made["plan"]["planId"].as_str().unwrap_or_else(|| panic!("{made:#}")).to_owned();
         let order = if dice.happens(300) { "SEQUENTIAL" } else { "PARALLEL" };
         let options = json!({ "mode": order, "idempotencyKey": key });
-        let begun = self
+        let started = self
             .ask_until_answered(EXECUTE_MUTATION, json!({ "id": plan, "options": options }))
             .await;
-        let execution = begun["executionId"].as_str().unwrap().to_owned();
+        let execution = started["executionId"].as_str().unwrap().to_owned();
         self.open_executions.lock().unwrap().insert(execution.clone());
         self.received.send_modify(|count| *count += 1);
         ClientRecord { execution, plan, options, events: Vec::new() }

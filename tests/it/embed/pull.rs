@@ -96,10 +96,10 @@ async fn hub(
     } else {
         send_file(&hub_state, &path, &headers)
     };
-    let said = response.headers_mut();
-    said.insert("x-repo-commit", COMMIT.parse().unwrap());
+    let headers = response.headers_mut();
+    headers.insert("x-repo-commit", COMMIT.parse().unwrap());
     if file == "model.safetensors" {
-        said.insert("x-linked-etag", format!("\"{}\"", hub_state.sha256).parse().unwrap());
+        headers.insert("x-linked-etag", format!("\"{}\"", hub_state.sha256).parse().unwrap());
     }
     response
 }

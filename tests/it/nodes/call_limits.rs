@@ -121,15 +121,15 @@ async fn assert_lost_permit_expires(cluster: &Cluster, node: &Node, lost: Node) 
     let short = lost.create_plan(&json!([call_step("ledger.held", 0.0)])).await;
     let holder = lost.execute(&long, &json!({})).await;
     cluster
-        .wait_for_ledger("the permit is held", |said| {
-            said.iter().any(|entry| entry.execution == holder)
+        .wait_for_ledger("the permit is held", |entries| {
+            entries.iter().any(|entry| entry.execution == holder)
         })
         .await;
     let waiting = node.execute(&short, &json!({})).await;
     lost.kill().await;
     let freed = Instant::now();
-    let gets_it = cluster.wait_for_ledger("the permit is free", |said| {
-        said.iter().any(|entry| entry.execution == waiting)
+    let gets_it = cluster.wait_for_ledger("the permit is free", |entries| {
+        entries.iter().any(|entry| entry.execution == waiting)
     });
     gets_it.await;
     let took = freed.elapsed();
@@ -141,8 +141,8 @@ async fn assert_priority_order(cluster: &Cluster, node: &Node) {
     let plan = node.create_plan(&json!([call_step("ledger.single", 0.1)])).await;
     let holder = node.start(&json!([call_step("ledger.single", 15.0)])).await;
     cluster
-        .wait_for_ledger("the only permit is held", |said| {
-            said.iter().any(|entry| entry.execution == holder)
+        .wait_for_ledger("the only permit is held", |entries| {
+            entries.iter().any(|entry| entry.execution == holder)
         })
         .await;
     let mut wanted = Vec::new();
@@ -150,13 +150,14 @@ async fn assert_priority_order(cluster: &Cluster, node: &Node) {
         let id = node.execute(&plan, &json!({ "priority": priority })).await;
         wanted.push((-priority, wanted.len(), id));
     }
-    let is_done = |said: &[LedgerEntry]| {
-        said.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").count() == 9
+    let is_done = |entries: &[LedgerEntry]| {
+        entries.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").count() == 9
     };
     cluster.wait_for_ledger("every call had its turn", is_done).await;
     wanted.sort();
-    let said = cluster.workspace.complete_ledger_lines();
-    let turns = said.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").skip(1);
+    let entries = cluster.workspace.complete_ledger_lines();
+    let turns =
+        entries.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").skip(1);
     let turns: Vec<&str> = turns.map(|entry| entry.execution.as_str()).collect();
     let wanted: Vec<&str> = wanted.iter().map(|(.., id)| id.as_str()).collect();
     assert_eq!(turns, wanted);
@@ -175,8 +176,8 @@ async fn assert_cancelled_waits_hold_no_permit(cluster: &Cluster, node: &Node) {
         }
     }
     let last = node.execute(&plan, &json!({})).await;
-    let done = cluster.wait_for_ledger("the last call gets a permit", |said| {
-        said.iter().any(|entry| !entry.is_start && entry.execution == last)
+    let done = cluster.wait_for_ledger("the last call gets a permit", |entries| {
+        entries.iter().any(|entry| !entry.is_start && entry.execution == last)
     });
     done.await;
     cluster.wait_for_all_finished(4 * 6 + 1 + 9 + 2).await;
@@ -188,8 +189,8 @@ async fn assert_waiting_calls_move_when_a_node_drains(cluster: &Cluster, node: N
     let other = cluster.workspace.start_server().await;
     let holder = other.start(&json!([call_step("ledger.single", 30.0)])).await;
     cluster
-        .wait_for_ledger("the only permit is held", |said| {
-            said.iter().any(|entry| entry.execution == holder)
+        .wait_for_ledger("the only permit is held", |entries| {
+            entries.iter().any(|entry| entry.execution == holder)
         })
         .await;
     let plan = node.create_plan(&json!([call_step("ledger.single", 0.0)])).await;
@@ -199,8 +200,8 @@ async fn assert_waiting_calls_move_when_a_node_drains(cluster: &Cluster, node: N
     }
     node.drain().await;
     other.run_mutation("cancelExecution", &holder, "").await;
-    let have_had_turns = |said: &[LedgerEntry]| {
-        ids.iter().all(|id| said.iter().any(|entry| !entry.is_start && entry.execution == *id))
+    let have_had_turns = |entries: &[LedgerEntry]| {
+        ids.iter().all(|id| entries.iter().any(|entry| !entry.is_start && entry.execution == *id))
     };
     cluster.wait_for_ledger("the calls get permits on the other node", have_had_turns).await;
     cluster.wait_for_all_finished(4 * 6 + 1 + 9 + 2 + 5).await;

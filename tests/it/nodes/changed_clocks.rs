@@ -91,7 +91,7 @@ async fn assert_no_lease_is_lost(url: String) {
                 start_count += 1;
             }
         }
-        cluster.wait_for_ledger("both calls started", |said| said.len() >= calls + 2).await;
+        cluster.wait_for_ledger("both calls started", |entries| entries.len() >= calls + 2).await;
         clock.set(offset);
         // These plans start after the change.
         for plan in long_plans() {
@@ -107,7 +107,7 @@ async fn assert_no_lease_is_lost(url: String) {
     right.start(&long_plans()[0]).await;
     wrong.start(&long_plans()[1]).await;
     start_count += 2;
-    cluster.wait_for_ledger("the call started", |said| said.len() > calls).await;
+    cluster.wait_for_ledger("the call started", |entries| entries.len() > calls).await;
     wrong.kill().await;
     cluster.wait_for_all_completed(start_count).await;
     cluster.assert_once_tools_called_once();

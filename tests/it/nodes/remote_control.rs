@@ -126,15 +126,19 @@ async fn control_through_other_node(cluster: &Cluster, owner_node: &Node, other_
 async fn cancel_through_other_node(cluster: &Cluster, owner_node: &Node, other_node: &Node) {
     let call = json!({ "name": "ledger.read", "parameters": { "n": 1, "seconds": 8.0 } });
     let execution = owner_node.start(&json!([call])).await;
-    let is_start = cluster.wait_for_ledger("the tool runs", |said| {
-        said.iter().any(|entry| entry.execution == execution)
+    let is_start = cluster.wait_for_ledger("the tool runs", |entries| {
+        entries.iter().any(|entry| entry.execution == execution)
     });
     is_start.await;
     let started_at = Instant::now();
     other_node.run_mutation("cancelExecution", &execution, ", reason: \"enough\"").await;
     let subscriber = Subscriber::subscribe(other_node, &execution).await;
     subscriber.assert_receives_whole_log(cluster, &execution).await;
-    assert!(started_at.elapsed() < Duration::from_secs(1) + DEFAULT_MARGIN, "{:?}", started_at.elapsed());
+    assert!(
+        started_at.elapsed() < Duration::from_secs(1) + DEFAULT_MARGIN,
+        "{:?}",
+        started_at.elapsed()
+    );
     let head = cluster.store.head(execution_id(&execution)).await.unwrap().unwrap();
     assert_eq!(head.state, ExecutionState::Cancelled);
     assert_eq!(

@@ -32,9 +32,9 @@ async fn a_drained_node_hands_all_its_executions_to_its_successor() {
     for plan in plans.iter().flat_map(|plan_id| std::iter::repeat_n(plan_id, EXECUTIONS_PER_PLAN)) {
         node.execute(plan, &json!({})).await;
     }
-    let has_begun = |what: &str, cluster: &Cluster| {
-        let said = cluster.workspace.complete_ledger_lines();
-        said.iter().filter(|entry| entry.is_start && entry.tool == what).count()
+    let has_begun = |tool: &str, cluster: &Cluster| {
+        let entries = cluster.workspace.complete_ledger_lines();
+        entries.iter().filter(|entry| entry.is_start && entry.tool == tool).count()
     };
     cluster
         .wait_for_ledger("everything runs", |_| {
@@ -93,8 +93,8 @@ async fn hold_permit(cluster: &Cluster, node: &Node) -> String {
         json!({ "name": "ledger.single", "parameters": { "n": 1, "seconds": LONG_SECONDS } });
     let id = node.start(&json!([call])).await;
     cluster
-        .wait_for_ledger("the permit is held", |said| {
-            said.iter().any(|entry| entry.execution == id)
+        .wait_for_ledger("the permit is held", |entries| {
+            entries.iter().any(|entry| entry.execution == id)
         })
         .await;
     id

@@ -81,7 +81,11 @@ async fn assert_cancelled_parent_cancels_child(cluster: &Cluster, child_node: &N
     parent_node.run_mutation("cancelExecution", &parent.to_string(), "").await;
     cluster.wait_for_all_finished(8).await;
     // The call itself takes longer, so its cancellation was fast.
-    assert!(started_at.elapsed() < DEFAULT_MARGIN + DEFAULT_MARGIN / 2, "{:?}", started_at.elapsed());
+    assert!(
+        started_at.elapsed() < DEFAULT_MARGIN + DEFAULT_MARGIN / 2,
+        "{:?}",
+        started_at.elapsed()
+    );
     for id in [parent, child] {
         let head = cluster.store.head(id).await.unwrap().unwrap();
         // A call that was lost on a busy machine has an unknown outcome, so the execution may have
@@ -100,7 +104,9 @@ async fn start_parent(cluster: &Cluster, node: &Node, plan: &str) -> (ExecutionI
     let child = cluster.read_heads().await.into_iter().find(is_child).unwrap().execution;
     let name = child.to_string();
     cluster
-        .wait_for_ledger("the child calls", |said| said.iter().any(|entry| entry.execution == name))
+        .wait_for_ledger("the child calls", |entries| {
+            entries.iter().any(|entry| entry.execution == name)
+        })
         .await;
     (parent, child)
 }

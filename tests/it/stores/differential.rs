@@ -371,7 +371,9 @@ async fn run_on_documents(store: &dyn Store, operation: &Operation) -> String {
         | Operation::RemoveRecord { .. }
         | Operation::Records { .. }
         | Operation::Revision => run_on_records(store, operation).await,
-        Operation::Prune { before, most: maximum } => debug_text(store.prune(at(*before), *maximum).await),
+        Operation::Prune { before, most: maximum } => {
+            debug_text(store.prune(at(*before), *maximum).await)
+        }
         other => unreachable!("{other:?} is no document"),
     }
 }

@@ -346,8 +346,8 @@ impl<'a> Audit<'a> {
 
     /// Checks that no process panicked.
     fn check_output_of_processes(&mut self) {
-        for (path, said) in self.workspace.outputs_of_processes() {
-            for line in said.lines().filter(|line| line.contains("panicked")) {
+        for (path, output) in self.workspace.outputs_of_processes() {
+            for line in output.lines().filter(|line| line.contains("panicked")) {
                 self.violations.push(format!("{}: {line}", path.display()));
             }
         }

@@ -154,16 +154,16 @@ async fn start_execution(run: &SharedRun, dice: &Dice, key: &str) -> Option<Clie
 
 async fn request_start(run: &SharedRun, order: &Value) -> Option<String> {
     let started = run.ask_until_answered(EXECUTE_MUTATION, order).await;
-    let begun = value_or_report(run, "an execution", started)?;
-    Some(begun["executionId"].as_str().unwrap().to_owned())
+    let started = value_or_report(run, "an execution", started)?;
+    Some(started["executionId"].as_str().unwrap().to_owned())
 }
 
 fn value_or_report(
     run: &SharedRun,
-    what: &str,
+    description: &str,
     answer: Result<Value, RequestFailure>,
 ) -> Option<Value> {
-    answer.map_err(|err| run.add_violation(format!("{what} is refused: {err:?}"))).ok()
+    answer.map_err(|err| run.add_violation(format!("{description} is refused: {err:?}"))).ok()
 }
 
 /// Follows an execution, sometimes with a second subscriber, and acts for people.

@@ -159,9 +159,9 @@ impl<'a> FaultInjector<'a> {
     async fn restart_ended(&mut self) {
         for number in 0..self.nodes.len() {
             let Some(status) = self.nodes[number].process.exit_status() else { continue };
-            let said = self.nodes[number].process.output();
+            let output = self.nodes[number].process.output();
             self.run.add_violation(format!(
-                "node {number} ended without being told, with {status}: {said}"
+                "node {number} ended without being told, with {status}: {output}"
             ));
             self.restart(number).await;
         }

@@ -65,15 +65,15 @@ fn renumber(log: &mut [Value]) {
 }
 
 fn expect_violation(
-    what: &str,
+    description: &str,
     forge: impl FnOnce(&mut ClientRecord, &mut ApiRecord, &mut Vec<LedgerEntry>),
 ) {
     let (mut record, mut api_record, mut lines) = correct_log();
     forge(&mut record, &mut api_record, &mut lines);
     let (_, violations) = check_log(&record, &api_record, &lines.iter().collect::<Vec<_>>());
     assert!(
-        violations.iter().any(|violation| violation.contains(what)),
-        "the checker does not find `{what}`, but {violations:?}"
+        violations.iter().any(|violation| violation.contains(description)),
+        "the checker does not find `{description}`, but {violations:?}"
     );
 }
 
@@ -99,8 +99,8 @@ fn the_log_checker_expects_a_retry_to_send_the_key_of_the_unknown_call() {
         let key = json!({ "stepId": "a", "key": carried });
         started(json!({ "retryOf": "exec_0" }), key, called)
     };
-    let has_violation = |violations: Vec<String>, what: &str| {
-        violations.iter().any(|violation| violation.contains(what))
+    let has_violation = |violations: Vec<String>, description: &str| {
+        violations.iter().any(|violation| violation.contains(description))
     };
     let received = retried("exec_0/a", "exec_0/a");
     assert_eq!(received, Vec::<String>::new());

@@ -112,7 +112,7 @@ async fn a_call_that_runs_while_the_disk_is_full_is_recorded_later() {
         .ask_until_answered(PLAN_MUTATION, &json!({ "input": { "tools": [tool] } }))
         .await
         .unwrap();
-    let begun = run
+    let started = run
         .ask_until_answered(EXECUTE_MUTATION, &json!({ "id": plan["plan"]["planId"] }))
         .await
         .unwrap();
@@ -120,7 +120,7 @@ async fn a_call_that_runs_while_the_disk_is_full_is_recorded_later() {
     disk.fill();
     timeout(MAX_WAIT, fill_store(&address)).await.expect("the disk becomes full");
     disk.free();
-    wait_until_completed(&run, &begun).await;
+    wait_until_completed(&run, &started).await;
     drop(node);
 }
 

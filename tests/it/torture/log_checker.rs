@@ -157,8 +157,9 @@ impl<'a> LogChecker<'a> {
             let place =
                 format!("{}{}", call["stepId"].as_str().unwrap_or("?"), item.unwrap_or_default());
             let key = carried["key"].as_str().and_then(|key| key.split_once('/'));
-            let is_of_earlier =
-                |(execution, other_place): (&str, &str)| other_place == place && execution != self.record.execution;
+            let is_of_earlier = |(execution, other_place): (&str, &str)| {
+                other_place == place && execution != self.record.execution
+            };
             let repeats_earlier = !data["retryOf"].is_null() || !data["parent"].is_null();
             if !key.is_some_and(is_of_earlier) || !repeats_earlier {
                 self.add_violation("carries a key that no earlier call had", carried);
@@ -399,7 +400,8 @@ impl<'a> LogChecker<'a> {
                 continue;
             };
             let outputs = (0..items.len() as u64).filter_map(|index| {
-                let item = self.task_states.get(&Task { item: Some(index), ..Task::of_step(name) })?;
+                let item =
+                    self.task_states.get(&Task { item: Some(index), ..Task::of_step(name) })?;
                 match step.on_error {
                     _ if item.has_succeeded() => Some(item.output.clone()),
                     "ignore" => Some(Value::Null),

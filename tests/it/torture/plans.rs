@@ -189,7 +189,13 @@ impl PlanWriter<'_> {
     }
 
     /// Turns a step into a loop over the output of another step, and adds that step.
-    fn make_loop(&self, draft: &mut Draft, index: u64, step: &mut Step, tool: &mut Value) -> String {
+    fn make_loop(
+        &self,
+        draft: &mut Draft,
+        index: u64,
+        step: &mut Step,
+        tool: &mut Value,
+    ) -> String {
         let count = if self.dice.happens(100) { 30 } else { self.dice.draw_below(6) };
         let items: Vec<u64> = (0..count).map(|_| self.dice.draw_below(100_000)).collect();
         let name = format!("list-{index}");

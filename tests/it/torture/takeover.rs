@@ -56,8 +56,8 @@ async fn measure_takeover(url: &str) -> Duration {
     let mut node = Node::start(&workspace, Role::Serve).await.unwrap();
     start_executions(node.address.as_deref().unwrap(), count).await;
     let store = open_store(url).await.unwrap();
-    let (begun, _) = wait_for_heads(&*store, |head| head.owner.is_some(), count).await;
-    let owner = begun[0].owner.unwrap();
+    let (started, _) = wait_for_heads(&*store, |head| head.owner.is_some(), count).await;
+    let owner = started[0].owner.unwrap();
     let other = Node::start(&workspace, Role::Work).await.unwrap();
     node.process.kill().await;
     let killed_at = Instant::now();

@@ -62,7 +62,8 @@ pub(super) struct TaskSpec {
 
 impl TaskSpec {
     pub(super) fn for_task(step: &Step, task: Task<'_>) -> Self {
-        let item_state = |index: u64| step.items.as_ref()?.get(usize::try_from(index).ok()?).copied();
+        let item_state =
+            |index: u64| step.items.as_ref()?.get(usize::try_from(index).ok()?).copied();
         let n = match (task.item, step.items.is_some()) {
             (Some(item), _) => item_state(item),
             (None, true) => None,

@@ -442,8 +442,8 @@ async fn protected_files_are_neither_read_nor_changed() {
             ("file_info", json!({ "file_path": path })),
             ("grep", json!({ "path": path, "pattern": "own" })),
         ] {
-            let said = project.call(tool, args).await;
-            assert!(said.contains("Refused: Path is Faber's own: "), "{tool} {path}: {said}");
+            let output = project.call(tool, args).await;
+            assert!(output.contains("Refused: Path is Faber's own: "), "{tool} {path}: {output}");
         }
     }
     assert_eq!(
@@ -483,8 +483,8 @@ async fn protected_files_are_not_opened_through_a_symlink_to_a_folder() {
         ("find_definition", json!({ "path": "link", "name": "own" })),
     ];
     for (tool, args) in calls {
-        let said = project.call(tool, args).await;
-        assert!(!said.contains("faber.yaml") && !said.contains("x.db"), "{tool}: {said}");
+        let output = project.call(tool, args).await;
+        assert!(!output.contains("faber.yaml") && !output.contains("x.db"), "{tool}: {output}");
     }
     project
         .check(

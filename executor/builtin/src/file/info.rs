@@ -45,8 +45,8 @@ pub(super) fn describe_path(
     ];
     let times =
         [("Modified", meta.modified()), ("Created", meta.created()), ("Accessed", meta.accessed())];
-    let known = times.into_iter().filter_map(|(name, time)| Some((name, time.ok()?)));
-    lines.extend(known.map(|(name, time)| format!("{name}: {}", format_time(time))));
+    let known_times = times.into_iter().filter_map(|(name, time)| Some((name, time.ok()?)));
+    lines.extend(known_times.map(|(name, time)| format!("{name}: {}", format_time(time))));
     lines.push(format!("Permissions: {}", format_permissions(meta.mode())));
     if meta.is_file() {
         lines.push(describe_content(root, &target_path.path, stop)?);

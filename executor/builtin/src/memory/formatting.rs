@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn an_excerpt_is_one_short_line_around_the_match() {
-        for (text, position, line) in [("", 0, ""), ("  a \n\n\tb\u{0}c ", 0, "a b c"), ("…  a", 0, "…a")]
+        for (text, position, line) in
+            [("", 0, ""), ("  a \n\n\tb\u{0}c ", 0, "a b c"), ("…  a", 0, "…a")]
         {
             assert_eq!(make_excerpt(text, position), line, "{text}");
         }

@@ -63,7 +63,8 @@ impl SystemRoot {
         self.ensure_folder(Path::new(FABER_FOLDER))?;
         self.ensure_folder(&folder)?;
         let faber_folder = self.0.open_folder(Path::new(FABER_FOLDER))?;
-        match faber_folder.open_with(".gitignore", OpenOptions::new().write(true).create_new(true)) {
+        match faber_folder.open_with(".gitignore", OpenOptions::new().write(true).create_new(true))
+        {
             Ok(mut ignore) => ignore.write_all(b"*\n")?,
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
             Err(err) => return Err(err),

@@ -282,10 +282,10 @@ async fn background_commands_are_listed_read_and_killed() {
     assert!(listed.contains(&format!("*{pid:>7}")), "{listed}");
     let log = json!({ "file_path": ".faber/background/1.log" });
     let says = async |text: &str| {
-        let said = async {
+        let wait = async {
             while !system_tools.call("read_logs", log.clone()).await.unwrap().contains(text) {}
         };
-        tokio::time::timeout(TEST_TIMEOUT, said).await.unwrap_or_else(|_| panic!("never: {text}"));
+        tokio::time::timeout(TEST_TIMEOUT, wait).await.unwrap_or_else(|_| panic!("never: {text}"));
     };
     says("started").await;
     system_tools
@@ -554,9 +554,12 @@ async fn a_file_in_place_of_fabers_folder_is_removed() {
         "chmod 0 .faber/tmp .faber",
     ] {
         run(broken).await.unwrap();
-        let said = run("echo $TMPDIR; touch $TMPDIR/file").await.expect(broken);
-        assert!(said.contains("/.faber/tmp\n"), "{said}");
-        assert!(path_of(".faber/tmp/file").is_file() && path_of(".faber/.gitignore").is_file(), "{broken}");
+        let output = run("echo $TMPDIR; touch $TMPDIR/file").await.expect(broken);
+        assert!(output.contains("/.faber/tmp\n"), "{output}");
+        assert!(
+            path_of(".faber/tmp/file").is_file() && path_of(".faber/.gitignore").is_file(),
+            "{broken}"
+        );
     }
     // Files of the user are kept.
     for kept in [".faber.1", ".faber/tmp.1"] {
@@ -581,12 +584,12 @@ async fn a_secret_that_is_passed_to_a_command_is_redacted() {
         [(0, "STDOUT:\n***CARGO_PKG_NAME*** 0\n"), (3, "STDOUT:\n***CARGO_PKG_NAME*** 3\n")]
     {
         let command = format!("echo $CARGO_PKG_NAME {code}; exit {code}");
-        let said =
+        let result =
             bash.call(Arc::new(json!({ "command": command })), ToolContext::detached()).await;
-        let said = said.map_or_else(
+        let output = result.map_or_else(
             |err| err.message.to_string(),
             |output| output.as_str().unwrap().to_owned(),
         );
-        assert!(said.starts_with(expected), "{said}");
+        assert!(output.starts_with(expected), "{output}");
     }
 }

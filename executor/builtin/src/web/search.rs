@@ -96,8 +96,8 @@ pub(super) async fn search_docs(
     args: DocsSearch,
 ) -> Result<String, ToolError> {
     let library = args.library.trim().to_lowercase();
-    let known = LIBRARIES.iter().find(|(name, _)| *name == library);
-    let query = match known {
+    let known_library = LIBRARIES.iter().find(|(name, _)| *name == library);
+    let query = match known_library {
         Some((_, site)) => format!("site:{site} {}", args.query),
         None => format!("{} documentation {}", args.library.trim(), args.query),
     };

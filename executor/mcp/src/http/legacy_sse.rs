@@ -31,8 +31,8 @@ pub(super) async fn open_legacy(connection: &Connection) -> Result<(), String> {
         Err(format!("`{host}` did not name its URL for messages within {seconds} s"))
     })?;
     let endpoint = connection.url.join(message_url.trim());
-    let endpoint =
-        endpoint.map_err(|_| format!("`{host}` named an invalid URL for messages: `{message_url}`"))?;
+    let endpoint = endpoint
+        .map_err(|_| format!("`{host}` named an invalid URL for messages: `{message_url}`"))?;
     if endpoint.origin() != connection.url.origin() {
         // Tokens of this server must not reach another one.
         return Err(format!(

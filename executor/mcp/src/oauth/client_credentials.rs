@@ -235,7 +235,8 @@ pub(super) async fn post_form(
     }
     let (host, status) = (&reply.host, reply.status);
     let body = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default();
-    let parts = ["error", "error_description"].map(|field| body[field].as_str().unwrap_or_default());
+    let parts =
+        ["error", "error_description"].map(|field| body[field].as_str().unwrap_or_default());
     let reason =
         format!("`{host}` answered {status}: {}", to_printable(&redaction.redact(parts.join(" "))));
     let reason = reason.trim_end_matches([' ', ':']).to_owned();
@@ -374,7 +375,7 @@ mod tests {
     }
 
     fn received_posts(now: &ServerBehavior) -> Vec<&(String, String, String)> {
-        now.requests.iter().filter(|(what, ..)| what.starts_with("POST")).collect()
+        now.requests.iter().filter(|(request_line, ..)| request_line.starts_with("POST")).collect()
     }
 
     #[tokio::test]
@@ -428,8 +429,12 @@ mod tests {
         let now = servers.behavior();
         let all: Vec<_> = received_posts(&now)
             .into_iter()
-            .map(|(what, who, body)| {
-                (what.as_str(), who.starts_with("Basic "), body.contains("client_secret=mcp"))
+            .map(|(request_line, who, body)| {
+                (
+                    request_line.as_str(),
+                    who.starts_with("Basic "),
+                    body.contains("client_secret=mcp"),
+                )
             })
             .collect();
         assert_eq!(all, [("POST /company", true, false), ("POST /token", false, true)]);
@@ -443,9 +448,12 @@ mod tests {
             servers.bearer_for(&server, auth).current_token().await.unwrap().unwrap();
         }
         let now = servers.behavior();
-        for (what, _, body) in &now.requests {
-            let is_server = what.ends_with(" /mcp?key=sesame");
-            assert!(is_server || !format!("{what} {body}").contains("sesame"), "{what} {body}");
+        for (request_line, _, body) in &now.requests {
+            let is_server = request_line.ends_with(" /mcp?key=sesame");
+            assert!(
+                is_server || !format!("{request_line} {body}").contains("sesame"),
+                "{request_line} {body}"
+            );
         }
         assert!(now.requests.iter().any(|(what, ..)| what == "GET /mcp?key=sesame"));
         assert!(

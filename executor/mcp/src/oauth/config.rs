@@ -227,11 +227,11 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check_parsed_config(settings: Value, expected: Expect) {
         let read = serde_json::from_value::<OAuth>(settings);
-        let told = match read {
+        let summary = match read {
             Ok(oauth) => format!("{:?} {:?} {:?}", oauth.grant, oauth.scopes, oauth.secrets()),
             Err(err) => format!("✗ {err}"),
         };
-        expected.assert_eq(&told);
+        expected.assert_eq(&summary);
     }
 
     #[test]

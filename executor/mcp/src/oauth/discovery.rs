@@ -172,8 +172,8 @@ mod tests {
             let here = format!("http://{}", listener.local_addr().unwrap());
             let document: Value =
                 serde_json::from_str(&document.to_string().replace("HERE", &here)).unwrap();
-            let asked = Arc::new(AtomicUsize::new(0));
-            let counted = Arc::clone(&asked);
+            let ask_count = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&ask_count);
             let routes =
                 Router::new().route(path, get(|| async { Json(document) })).fallback(move || {
                     counted.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +181,7 @@ mod tests {
                 });
             let mut tasks = JoinSet::new();
             tasks.spawn(async { axum::serve(listener, routes).await });
-            Self { server: format!("{here}/mcp").parse().unwrap(), asked, _tasks: tasks }
+            Self { server: format!("{here}/mcp").parse().unwrap(), asked: ask_count, _tasks: tasks }
         }
 
         async fn discover(&self, issuer: Option<&str>) -> Result<AuthorizationMetadata, AuthError> {
@@ -306,10 +306,10 @@ mod tests {
     #[test]
     fn control_characters_in_a_servers_error_are_removed() {
         let err = AuthError::RegistrationFailed(format!("\u{1b}[31m{}", "x".repeat(9_000)));
-        let told = error_text(&err);
+        let message = error_text(&err);
         assert!(
-            told.contains(" [31mxxx") && told.chars().count() == MAX_ERROR_CHARACTERS,
-            "{told}"
+            message.contains(" [31mxxx") && message.chars().count() == MAX_ERROR_CHARACTERS,
+            "{message}"
         );
     }
 
@@ -319,17 +319,17 @@ mod tests {
         redaction.add_secret("REFRESH_TOKEN", "refresh-me-once");
         let text = |before: usize| format!("{}refresh-me-once", "x".repeat(before));
         for before in (MAX_ERROR_CHARACTERS - 60)..MAX_ERROR_CHARACTERS {
-            let told =
+            let message =
                 describe_auth_error(&AuthError::TokenRefreshFailed(text(before)), &redaction);
-            assert!(!told.contains("refresh-m"), "{told}");
+            assert!(!message.contains("refresh-m"), "{message}");
         }
     }
 
     #[test]
     fn an_endpoint_that_may_not_get_secrets_is_rejected() {
         let check = |server: &str, endpoint: &str, expected: Expect| {
-            let told = check_endpoint(&server.parse().unwrap(), endpoint);
-            expected.assert_eq(&told.err().unwrap_or_default());
+            let result = check_endpoint(&server.parse().unwrap(), endpoint);
+            expected.assert_eq(&result.err().unwrap_or_default());
         };
         check("https://a/mcp", "https://b/token", expect![""]);
         check("http://localhost:1/mcp", "http://127.0.0.1:2/token", expect![""]);
@@ -360,16 +360,16 @@ mod tests {
             written["scopes_supported"] = scopes;
             serde_json::from_value(written).unwrap()
         };
-        let asked = |metadata: &AuthorizationMetadata, scopes: &[&str]| {
+        let scopes_of = |metadata: &AuthorizationMetadata, scopes: &[&str]| {
             let mut scopes: Vec<String> = scopes.iter().map(|scope| (*scope).to_owned()).collect();
             add_offline_access(metadata, &mut scopes);
             scopes.join(" ")
         };
         let with = offered(json!(["a", "offline_access"]));
-        assert_eq!(asked(&with, &["a"]), "a offline_access");
-        assert_eq!(asked(&with, &["offline_access"]), "offline_access");
-        assert_eq!(asked(&with, &[]), "");
-        assert_eq!(asked(&offered(json!(["a"])), &["a"]), "a");
-        assert_eq!(asked(&offered(Value::Null), &["a"]), "a");
+        assert_eq!(scopes_of(&with, &["a"]), "a offline_access");
+        assert_eq!(scopes_of(&with, &["offline_access"]), "offline_access");
+        assert_eq!(scopes_of(&with, &[]), "");
+        assert_eq!(scopes_of(&offered(json!(["a"])), &["a"]), "a");
+        assert_eq!(scopes_of(&offered(Value::Null), &["a"]), "a");
     }
 }

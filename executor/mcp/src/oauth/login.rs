@@ -220,7 +220,8 @@ impl LoginTarget<'_> {
             // Ends the session that the answer may have started, because it is not needed.
             let mut headers = given;
             headers.insert("mcp-session-id", session.clone());
-            let request = OutgoingRequest { method: Method::DELETE, headers, body: None, ..request };
+            let request =
+                OutgoingRequest { method: Method::DELETE, headers, body: None, ..request };
             let _ = web.send(request).await;
         }
         Ok(bearer_challenge(&reply.headers).filter(|_| reply.status == 401))
@@ -243,8 +244,8 @@ impl LoginTarget<'_> {
             scopes.extend(before.wanted.iter().chain(granted).cloned());
         }
         add_offline_access(metadata, &mut scopes);
-        let mut known = std::collections::BTreeSet::new();
-        scopes.retain(|scope| known.insert(scope.clone()));
+        let mut seen = std::collections::BTreeSet::new();
+        scopes.retain(|scope| seen.insert(scope.clone()));
         scopes
     }
 
@@ -491,13 +492,13 @@ mod tests {
             assert!(servers.store().read().unwrap().is_none());
             // The refresh token and the access token.
             assert_eq!(servers.count_requests("POST /revoke"), if is_other { 0 } else { 2 });
-            let told = other
+            let request_count = other
                 .behavior()
                 .requests
                 .iter()
                 .filter(|(request, ..)| request.starts_with("POST"))
                 .count();
-            assert_eq!(told, 0, "{:?}", other.behavior().requests);
+            assert_eq!(request_count, 0, "{:?}", other.behavior().requests);
         }
     }
 

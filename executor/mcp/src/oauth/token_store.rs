@@ -319,8 +319,9 @@ pub(super) mod tests {
         assert_eq!(token.text, "the-token");
         assert!(token.is_usable(1_029) && !token.is_usable(1_030));
         assert_eq!(read.refresh_token(), Some("the-refresh-token"));
-        for shown in [format!("{read:?}"), format!("{:?}", read.token()), format!("{store:?}")] {
-            assert!(!shown.contains("the-"), "{shown}");
+        for debug_text in [format!("{read:?}"), format!("{:?}", read.token()), format!("{store:?}")]
+        {
+            assert!(!debug_text.contains("the-"), "{debug_text}");
         }
         for other in [of("t", "https://a/mcp"), of("s", "https://a/"), of("s", "https://b/mcp")] {
             assert!(other.read().unwrap().is_none(), "{other:?}");

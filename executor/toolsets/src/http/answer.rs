@@ -237,8 +237,8 @@ mod tests {
                 (code, retryable, is_definite),
                 "{status}"
             );
-            let (said, hint) = err.message.split_once("; ").unwrap_or((&err.message, ""));
-            assert!(said.ends_with(": ***KEY***"), "{}", err.message);
+            let (message, hint) = err.message.split_once("; ").unwrap_or((&err.message, ""));
+            assert!(message.ends_with(": ***KEY***"), "{}", err.message);
             assert_eq!(hint.ends_with("check before you retry"), is_unknown, "{}", err.message);
         }
         let busy = reply(429, &[("retry-after", "30")], b"slow down");

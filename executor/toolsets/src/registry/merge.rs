@@ -100,18 +100,18 @@ pub(super) struct SetMerger<'a> {
 impl SetMerger<'_> {
     /// Returns the sets in their order: configured sets first. Added sets, and sets that registered
     /// tools created, follow in the order of their creation.
-    pub(super) fn merge(&self, known: &KnownRecords) -> MergedSets {
+    pub(super) fn merge(&self, records: &KnownRecords) -> MergedSets {
         let mut merged = MergedSets::default();
-        let sets = self.all_sets(known, &mut merged.complaints);
-        Self::check_conditions(sets, known, &mut merged);
-        self.add_documents(known, &mut merged);
+        let sets = self.all_sets(records, &mut merged.complaints);
+        Self::check_conditions(sets, records, &mut merged);
+        self.add_documents(records, &mut merged);
         merged
     }
 
-    fn all_sets(&self, known: &KnownRecords, complaints: &mut Vec<Complaint>) -> Vec<DatedSet> {
+    fn all_sets(&self, records: &KnownRecords, complaints: &mut Vec<Complaint>) -> Vec<DatedSet> {
         let mut sets: Vec<DatedSet> =
             self.configured.iter().map(|set| (set.clone(), None)).collect();
-        for AddedSet { name, settings, at } in &known.sets {
+        for AddedSet { name, settings, at } in &records.sets {
             match serde_json::from_value::<SetConfig>(settings.clone()) {
                 Ok(_) if sets.iter().any(|(set, _)| set.name.as_str() == name) => {
                     complaints.push((name.clone(), "the configuration has one, too".to_owned()));
@@ -126,7 +126,7 @@ impl SetMerger<'_> {
             }
         }
         let mut names = qualified_tool_names(&sets);
-        for tool in &known.tools {
+        for tool in &records.tools {
             if let Err(error) = self.add_tool(&mut sets, &mut names, tool) {
                 complaints.push((tool.set.clone(), error));
             }
@@ -169,8 +169,8 @@ impl SetMerger<'_> {
         Ok(())
     }
 
-    fn check_conditions(sets: Vec<DatedSet>, known: &KnownRecords, merged: &mut MergedSets) {
-        let evaluator = ConditionEvaluator::new(&known.contexts);
+    fn check_conditions(sets: Vec<DatedSet>, records: &KnownRecords, merged: &mut MergedSets) {
+        let evaluator = ConditionEvaluator::new(&records.contexts);
         for (config, _) in sets {
             let name = config.name.as_str();
             let is_there = config.condition.as_ref().is_none_or(|condition| {
@@ -180,15 +180,15 @@ impl SetMerger<'_> {
                 })
             });
             if is_there {
-                merged.wanted.push(WantedSet::new(config, known));
+                merged.wanted.push(WantedSet::new(config, records));
             } else {
                 merged.hidden.push(config);
             }
         }
     }
 
-    fn add_documents(&self, known: &KnownRecords, merged: &mut MergedSets) {
-        for (context, settings) in &known.documents {
+    fn add_documents(&self, records: &KnownRecords, merged: &mut MergedSets) {
+        for (context, settings) in &records.documents {
             let is_same = self.records_before.documents.get(context) == Some(settings);
             let documents = match self.documents_before.get(context).filter(|_| is_same) {
                 Some(documents) => Ok(Arc::clone(documents)),
@@ -200,7 +200,7 @@ impl SetMerger<'_> {
             });
             match offered {
                 Ok(config) => {
-                    merged.wanted.extend(config.map(|config| WantedSet::new(config, known)));
+                    merged.wanted.extend(config.map(|config| WantedSet::new(config, records)));
                 }
                 Err(error) => merged.complaints.push((context.clone(), error)),
             }
@@ -209,8 +209,8 @@ impl SetMerger<'_> {
 }
 
 impl WantedSet {
-    fn new(config: SetConfig, known: &KnownRecords) -> Self {
-        let is_active = known.switches.get(config.name.as_str()).copied();
+    fn new(config: SetConfig, records: &KnownRecords) -> Self {
+        let is_active = records.switches.get(config.name.as_str()).copied();
         Self { is_active: is_active.unwrap_or(config.active), config }
     }
 }
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check_merged_sets(known: KnownRecords, expected: Expect) {
+    fn check_merged_sets(records: KnownRecords, expected: Expect) {
         let configured = [
             set("a", &json!({})),
             set("b", &json!({ "active": false })),
@@ -322,7 +322,7 @@ mod tests {
             records_before: &KnownRecords::default(),
             documents_before: &ReadDocuments::new(),
         };
-        let MergedSets { wanted, complaints, .. } = merge.merge(&known);
+        let MergedSets { wanted, complaints, .. } = merge.merge(&records);
         let mut lines: Vec<String> = Vec::new();
         for WantedSet { config, is_active } in wanted {
             let tools = match config.source {
@@ -354,7 +354,7 @@ mod tests {
             let env = json!({ "A": { "secret": secret } });
             json!({ "name": name, "run": { "command": ["date"], "env": env } })
         };
-        let known = KnownRecords {
+        let records = KnownRecords {
             sets: vec![
                 added("c", 1, settings("c", &json!({ "active": false }))),
                 added("a", 2, settings("a", &json!({}))),
@@ -378,7 +378,7 @@ mod tests {
             ..KnownRecords::default()
         };
         check_merged_sets(
-            known,
+            records,
             expect![[r"
                 a on: a_1 a_2
                 b off: b_1
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn a_set_is_as_old_as_its_oldest_registered_tool() {
         let tool = |name: &str| json!({ "name": name });
-        let known = KnownRecords {
+        let records = KnownRecords {
             sets: vec![
                 added("c", 2, settings("c", &json!({}))),
                 added("d", 4, settings("d", &json!({}))),
@@ -412,7 +412,7 @@ mod tests {
             ..KnownRecords::default()
         };
         check_merged_sets(
-            known,
+            records,
             expect![[r"
                 a on: a_1
                 b off: b_1
@@ -427,13 +427,13 @@ mod tests {
     #[test]
     fn unchanged_documents_are_not_read_again() {
         fn merge_records(
-            known: &KnownRecords,
+            records: &KnownRecords,
             records_before: &KnownRecords,
             documents_before: &ReadDocuments,
         ) -> MergedSets {
             let base = Path::new("/");
             SetMerger { configured: &[], base, secrets: None, records_before, documents_before }
-                .merge(known)
+                .merge(records)
         }
         let known = |content: &str| {
             let rag = |text: &str| json!({ "r": [{ "content": text }] });

@@ -197,14 +197,14 @@ async fn added_sets_use_only_allowed_secrets() {
         let err = registry.add_set(set.clone()).await.unwrap_err();
         assert_eq!(err, RegistryError::Secret("HOME".to_owned()), "{set}");
     }
-    let told = sources("FABER_TEST_TOLD");
-    for (n, source) in told.iter().enumerate() {
+    let sources_read = sources("FABER_TEST_TOLD");
+    for (n, source) in sources_read.iter().enumerate() {
         let set = json!({ "name": format!("s{n}"), "source": source });
         let is_confined = source["tools"][0]["run"].get("confine").is_some();
         let added = registry.add_set(set).await;
         assert_eq!(added.is_err(), is_confined, "nothing can confine it here: {added:?}");
     }
-    assert_eq!(sets(&registry).await.len(), 2 * told.len() - 1);
+    assert_eq!(sets(&registry).await.len(), 2 * sources_read.len() - 1);
     let tool = |name: &str| {
         let run = json!({ "http": { "url": "http://a/", "headers": { "x": secret(name) } } });
         json!({ "name": "t", "run": run })
@@ -335,8 +335,8 @@ async fn a_complaint_about_a_record_is_not_repeated() {
     let put = registry.put_record(RecordKind::ToolSet, "a", settings, WriteCondition::Never).await;
     put.unwrap();
     registry.sync().await.unwrap();
-    let said = registry.0.applied.lock().await.complaints.clone();
-    assert_eq!(said, [("a".to_owned(), "the configuration has one, too".to_owned())]);
+    let complaints = registry.0.applied.lock().await.complaints.clone();
+    assert_eq!(complaints, [("a".to_owned(), "the configuration has one, too".to_owned())]);
     registry.register_tool(None, tool("t")).await.unwrap();
-    assert_eq!(registry.0.applied.lock().await.complaints, said);
+    assert_eq!(registry.0.applied.lock().await.complaints, complaints);
 }

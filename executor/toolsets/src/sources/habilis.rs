@@ -40,8 +40,8 @@ fn convert_tool(tool: &Value) -> Result<Value, String> {
         return Err(format!("a tool must be a map with a `name`, not {}", kind_name(tool)));
     };
     if let Some(unknown) = fields.keys().find(|field| !TOOL_FIELDS.contains(&field.as_str())) {
-        let known = TOOL_FIELDS.join("`, `");
-        return Err(format!("there is no field `{unknown}`: a tool has `{known}`"));
+        let known_fields = TOOL_FIELDS.join("`, `");
+        return Err(format!("there is no field `{unknown}`: a tool has `{known_fields}`"));
     }
     let name = match fields.get("name") {
         Some(Value::String(name)) => name,
@@ -85,7 +85,10 @@ fn read_examples(value: Option<&Value>) -> Result<Vec<&str>, String> {
     let mut texts = Vec::with_capacity(list.len());
     for (index, example) in list.iter().enumerate() {
         let Value::String(text) = example else {
-            return Err(format!("`examples[{index}]` must be a string, not {}", kind_name(example)));
+            return Err(format!(
+                "`examples[{index}]` must be a string, not {}",
+                kind_name(example)
+            ));
         };
         texts.push(text.as_str());
     }

@@ -122,10 +122,9 @@ fn check_email(
     author_id: Option<&str>,
 ) -> Result<(), Refusal> {
     let Some(email) = arguments.get("email").and_then(Value::as_str) else { return Ok(()) };
-    let mut others = data
-        .records(Kind::Author)
-        .iter()
-        .filter(|author| author_id.is_none_or(|author_id| !are_same_ids(text_field(author, "_id"), author_id)));
+    let mut others = data.records(Kind::Author).iter().filter(|author| {
+        author_id.is_none_or(|author_id| !are_same_ids(text_field(author, "_id"), author_id))
+    });
     match others.find(|author| text_field(author, "email").to_lowercase() == email.to_lowercase()) {
         None => Ok(()),
         Some(other) => Err(Refusal::EmailTaken {

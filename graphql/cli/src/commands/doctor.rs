@@ -44,7 +44,8 @@ pub(crate) fn print_config(app: &App) -> Result<ExitStatus, Failure> {
     let paint = screen.out;
     let file = app.config.file.as_ref().map(|file| plain::safe_line(&file.display().to_string()));
     let mut lines = vec![format!("file: {}", file.unwrap_or_else(|| paint.dim("none")))];
-    for (key, value) in settings.as_object().into_iter().flatten().filter(|(key, _)| *key != "file") {
+    for (key, value) in settings.as_object().into_iter().flatten().filter(|(key, _)| *key != "file")
+    {
         match value.get("from") {
             Some(_) => lines.push(draw_setting(key, value, "", paint)),
             None if value.is_null() => lines.push(format!("{key}: {}", paint.dim("none"))),
@@ -162,7 +163,8 @@ fn check_configuration(app: &App, wrong_settings: &[String]) -> Vec<Check> {
 }
 
 async fn check_server(app: &App, url: &str) -> Check {
-    let readiness = async { Remote::new(url, app.environment.token.as_ref())?.check_readiness().await };
+    let readiness =
+        async { Remote::new(url, app.environment.token.as_ref())?.check_readiness().await };
     let result = readiness.await.map(|()| format!("{url} is ready")).map_err(|err| err.message);
     let help = "start it with `faber serve`, and check that it can write its store";
     Check::new("server", result, help)

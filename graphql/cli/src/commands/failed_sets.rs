@@ -87,15 +87,18 @@ pub(crate) async fn check_named_set(client: &Client, name: &str) -> Result<(), F
 
 pub(crate) fn unknown_set_failure<'a>(
     name: &str,
-    known: impl IntoIterator<Item = &'a str>,
+    known_names: impl IntoIterator<Item = &'a str>,
 ) -> Failure {
     let failure = Failure::not_found("toolset", name);
-    let help = suggest_set(name, known);
+    let help = suggest_set(name, known_names);
     Failure { message: format!("{}: {help}", failure.message), ..failure }
 }
 
-pub(crate) fn suggest_set<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    planner::suggest::did_you_mean(name, known)
+pub(crate) fn suggest_set<'a>(
+    name: &str,
+    known_names: impl IntoIterator<Item = &'a str>,
+) -> String {
+    planner::suggest::did_you_mean(name, known_names)
         .unwrap_or_else(|| "`faber toolsets list` lists them".to_owned())
 }
 
@@ -113,7 +116,8 @@ pub(crate) async fn failure_of_failed_set(
 ) -> Result<Option<Failure>, Failure> {
     let states = load_states(client).await?;
     let prefix = set_prefix(tool).filter(|prefix| states.iter().any(|set| set.name == *prefix));
-    let may_have = |set: &&SetState| set.has_failed() && prefix.is_none_or(|prefix| set.name == prefix);
+    let may_have =
+        |set: &&SetState| set.has_failed() && prefix.is_none_or(|prefix| set.name == prefix);
     Ok(states.iter().find(may_have).map(|set| {
         let (name, reason) = (&set.name, set.failure_reason());
         let message =

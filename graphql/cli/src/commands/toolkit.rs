@@ -89,8 +89,8 @@ async fn describe_unknown_name(
 ) -> Result<String, Failure> {
     let all: Toolkit = client.query("toolkit", &[], Toolkit::NAMES).await?;
     let tools = all.tools.iter().filter(|_| !only_actions);
-    let known = all.actions.iter().chain(tools).map(|item| &*item.name);
-    let help = planner::suggest::did_you_mean(name, known);
+    let known_names = all.actions.iter().chain(tools).map(|item| &*item.name);
+    let help = planner::suggest::did_you_mean(name, known_names);
     let help = help.unwrap_or_else(|| "`faber toolkit show` lists actions and tools".to_owned());
     let lacked = if only_actions { "no action" } else { "neither action nor tool" };
     Ok(format!("the toolkit has {lacked} `{name}`: {help}"))

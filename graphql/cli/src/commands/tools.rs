@@ -107,9 +107,10 @@ async fn unknown_tool_failure(client: &Client, name: &str) -> Result<Failure, Fa
         name => format!("{}.{name}", &*tool.tool_set),
     });
     let qualified: Vec<String> = qualified.collect();
-    let known = tools.iter().map(|tool| &*tool.name).chain(qualified.iter().map(String::as_str));
+    let known_names =
+        tools.iter().map(|tool| &*tool.name).chain(qualified.iter().map(String::as_str));
     let failure = Failure::not_found("tool", name);
-    let help = planner::suggest::did_you_mean(name, known);
+    let help = planner::suggest::did_you_mean(name, known_names);
     if help.is_none()
         && let Some(suspect) = failed_sets::failure_of_failed_set(client, name).await?
     {
@@ -151,9 +152,9 @@ async fn set_active(
                 session.screen.print(&format!("{name}: {result}"))?;
             }
         }
-        let known = || change.tool_sets.iter().map(|set| &*set.name);
+        let known_sets = || change.tool_sets.iter().map(|set| &*set.name);
         for name in &change.not_found {
-            let help = failed_sets::suggest_set(name, known());
+            let help = failed_sets::suggest_set(name, known_sets());
             session.screen.print(&format!("{name}: there is no such toolset: {help}"))?;
         }
     }

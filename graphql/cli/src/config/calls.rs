@@ -80,7 +80,9 @@ fn read_concurrency(value: Option<&Value>) -> Result<Option<u32>, String> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
     let maximum =
         value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);
-    maximum.map(Some).ok_or_else(|| format!("`concurrency` is {value}; write a whole number from 1"))
+    maximum
+        .map(Some)
+        .ok_or_else(|| format!("`concurrency` is {value}; write a whole number from 1"))
 }
 
 /// Parses a rate such as `100/min`.
@@ -117,12 +119,12 @@ mod tests {
         let limits = read(&written).unwrap();
         let tool = "shop.charge".parse().unwrap();
         let of = limits.limits_of_call(&tool, &json!({ "customer": { "id": 7 } }));
-        let shown: Vec<_> =
+        let parsed_rules: Vec<_> =
             of.iter().map(|limit| (limit.key.as_str(), limit.concurrency, limit.rate)).collect();
         let (minute, second) =
             (Rate { calls: 100, per_ms: 60_000 }, Rate { calls: 5, per_ms: 1_000 });
         assert_eq!(
-            shown,
+            parsed_rules,
             [
                 ("tool:shop.charge/customer.id=7", Some(2), Some(minute)),
                 ("set:shop", None, Some(second)),

@@ -319,8 +319,8 @@ fn read_retention(value: Option<Value>) -> Result<Option<Duration>, String> {
 fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
     for key in fields.keys().map(String::as_str) {
         if !KEYS.contains(&key) {
-            let known = KEYS.iter().copied();
-            let help = did_you_mean(key, known)
+            let known_keys = KEYS.iter().copied();
+            let help = did_you_mean(key, known_keys)
                 .unwrap_or_else(|| format!("the keys are `{}`", KEYS.join("`, `")));
             return Err(format!("`{key}` is unknown: {help}"));
         }

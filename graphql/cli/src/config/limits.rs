@@ -197,11 +197,11 @@ impl Limits {
 fn unknown_key(key: &str) -> String {
     let keys = || LIMITS.iter().map(|limit| limit.key).chain([CALLS_KEY]);
     let help = did_you_mean(key, keys());
-    let known = || {
+    let list_keys = || {
         let keys: Vec<_> = keys().map(|key| format!("`{key}`")).collect();
         format!("there are {}", keys.join(", "))
     };
-    format!("`limits.{key}` is unknown: {}", help.unwrap_or_else(known))
+    format!("`limits.{key}` is unknown: {}", help.unwrap_or_else(list_keys))
 }
 
 fn to_ms(duration: Duration) -> u64 {

@@ -121,8 +121,8 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
 
 /// Describes a key of `planner` that the offline planner does not read.
 fn describe_idle_key(key: &str) -> String {
-    let known = MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
-    match did_you_mean(key, known.clone()) {
+    let known_keys = MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
+    match did_you_mean(key, known_keys.clone()) {
         _ if MODEL_KEYS.contains(&key) => {
             format!("`planner.{key}` has no effect on `{DEFAULT_PLANNER}`: remove it")
         }
@@ -136,10 +136,10 @@ fn describe_idle_key(key: &str) -> String {
 
 /// Reports a misspelt key of [`RULE_KEYS`], which the caller has read already.
 fn check_rule_keys(fields: &Map<String, Value>) -> Result<(), String> {
-    let known = || MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
-    let unknown = fields.keys().filter(|key| !known().any(|known| known == key.as_str()));
+    let known_keys = || MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
+    let unknown = fields.keys().filter(|key| !known_keys().any(|known| known == key.as_str()));
     for key in unknown {
-        if let Some(meant) = nearest(key, known()).filter(|meant| RULE_KEYS.contains(meant)) {
+        if let Some(meant) = nearest(key, known_keys()).filter(|meant| RULE_KEYS.contains(meant)) {
             return Err(format!("`planner.{key}` is unknown: did you mean `{meant}`?"));
         }
     }
@@ -242,7 +242,9 @@ fn check_range<T: Copy + PartialOrd + std::fmt::Display>(
     maximum: T,
 ) -> Result<(), String> {
     if value < minimum || value > maximum {
-        return Err(format!("`{place}.{key}` is {value}; write a number from {minimum} to {maximum}"));
+        return Err(format!(
+            "`{place}.{key}` is {value}; write a number from {minimum} to {maximum}"
+        ));
     }
     Ok(())
 }

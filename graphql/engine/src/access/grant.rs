@@ -86,7 +86,8 @@ impl Rights {
         let Token { role, tools, .. } = &self.token;
         let matching = || tools.iter().flatten().filter(|pattern| pattern.matches(tool));
         let action_name = tool.strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
-        if action_name.is_some_and(|name| ACTIVATION_TOOLS.contains(&name)) && *role != Role::Admin {
+        if action_name.is_some_and(|name| ACTIVATION_TOOLS.contains(&name)) && *role != Role::Admin
+        {
             return matching().any(|pattern| pattern.names_set(TOOL_SET));
         }
         tools.is_none() || matching().next().is_some()

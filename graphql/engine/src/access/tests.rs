@@ -62,8 +62,8 @@ fn without_tokens_only_this_machine_connects() {
 #[test]
 fn debug_output_hides_tokens() {
     let access = Access::new([Token::new("ci", SECRET, Role::Viewer)]);
-    let shown = format!("{access:?}");
-    assert!(shown.contains("ci") && !shown.contains(SECRET), "{shown}");
+    let text = format!("{access:?}");
+    assert!(text.contains("ci") && !text.contains(SECRET), "{text}");
     let Some((digest, _)) = access.0.grants_by_digest.first() else { panic!("one token") };
     assert_eq!(format!("{digest:?}"), "Digest(***)");
 }

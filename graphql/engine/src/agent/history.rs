@@ -288,11 +288,11 @@ mod tests {
             &mut messages,
             ToolName::clone,
         );
-        let told = messages.iter().filter_map(|message| match message {
+        let texts = messages.iter().filter_map(|message| match message {
             Message::Results(results) => Some(results[0].text.as_str()),
             _ => None,
         });
-        assert_eq!(told.collect::<Vec<_>>(), [OMITTED_RESULT, &long, &long, "last"]);
+        assert_eq!(texts.collect::<Vec<_>>(), [OMITTED_RESULT, &long, &long, "last"]);
     }
 
     #[test]

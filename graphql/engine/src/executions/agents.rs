@@ -46,7 +46,10 @@ impl Executions {
         let draft = agent::draft_agent(query, turns, &reach);
         let info = self.plans.new_info(request.id, query.to_owned(), &model);
         let find = |name: &ToolName| {
-            inventory.toolbox().find_internal_tool(name).map(|internal_tool| internal_tool.tool().clone())
+            inventory
+                .toolbox()
+                .find_internal_tool(name)
+                .map(|internal_tool| internal_tool.tool().clone())
         };
         let plan = planner::compile::compile(&draft, info, &agent::catalog(find));
         let plan = plan.map_err(|diagnostics| EngineError::InvalidPlan {

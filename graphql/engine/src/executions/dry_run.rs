@@ -103,7 +103,8 @@ impl DryRun<'_> {
         let mut verdicts: Vec<_> =
             self.plan.steps().iter().map(|step| self.check_step(step)).collect();
         for found in self.compile_again() {
-            let index = step_index(&found.path).filter(|index| *index < verdicts.len()).unwrap_or(0);
+            let index =
+                step_index(&found.path).filter(|index| *index < verdicts.len()).unwrap_or(0);
             let policy = &self.plan.steps()[index].policy;
             let error = step_error(&found, self.options.is_strict(policy, policy.effect));
             match error {

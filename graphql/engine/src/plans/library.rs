@@ -210,8 +210,8 @@ impl PlanLibrary {
             return Ok(saved);
         }
         let name: String = name.chars().take(MAX_NAME_CHARS).collect();
-        let known = self.saved_plans(None, MAX_COMPARED_NAMES).await?;
-        let help = did_you_mean(&name, known.iter().map(|saved| saved.name.as_str()));
+        let saved_plans = self.saved_plans(None, MAX_COMPARED_NAMES).await?;
+        let help = did_you_mean(&name, saved_plans.iter().map(|saved| saved.name.as_str()));
         let help = help.map(|help| format!(": {help}")).unwrap_or_default();
         Err(EngineError::NotFound(format!("no plan was saved as `{name}`{help}")))
     }
@@ -244,8 +244,8 @@ pub(crate) fn reuse_error(finished: &Execution, err: ReuseError) -> EngineError 
     match err {
         ReuseError::Open(_) => EngineError::Conflict(err.to_string()),
         ReuseError::NoStep(name) => {
-            let known = finished.plan().steps().iter().map(|step| step.id.as_str());
-            let help = did_you_mean(&name, known);
+            let step_names = finished.plan().steps().iter().map(|step| step.id.as_str());
+            let help = did_you_mean(&name, step_names);
             let help = help.map(|help| format!(": {help}")).unwrap_or_default();
             EngineError::NotFound(format!("`{}` has no step `{name}`{help}", finished.id()))
         }

@@ -62,15 +62,18 @@ impl Selection {
     pub async fn toolkit_part(&self, names: &[String]) -> Result<Toolkit, EngineError> {
         let toolkit = self.toolkit().await?;
         self.wait_for_tools_unless_in(&toolkit, names.iter().map(String::as_str)).await;
-        let known = OnceCell::new();
+        let graph_names_cell = OnceCell::new();
         let graph_names = names.iter().map(|name| {
             let Ok(name) = name.parse::<NodeName>() else { return name.clone() };
             if toolkit.get(name.as_str()).is_some() {
                 return name.to_string();
             }
             // The names are computed once, because both lists may be long.
-            let known = known.get_or_init(|| self.names_in_graph(&toolkit));
-            known.get(&self.tools.inventory.qualify_name(&name)).unwrap_or(&name).to_string()
+            let names_in_graph = graph_names_cell.get_or_init(|| self.names_in_graph(&toolkit));
+            names_in_graph
+                .get(&self.tools.inventory.qualify_name(&name))
+                .unwrap_or(&name)
+                .to_string()
         });
         let graph_names: Vec<String> = graph_names.collect();
         Ok(toolkit.subgraph(graph_names.iter().map(String::as_str)))
@@ -162,13 +165,13 @@ impl Selection {
         self.wait_for_tools_unless_in(&*self.toolkit().await?, names).await;
         let qualified = |name: &NodeName| self.tools.inventory.qualify_name(name);
         let changed = self.change_toolkit(|graph| {
-            let mut known = self.names_in_graph(graph);
+            let mut known_names = self.names_in_graph(graph);
             // A tool may have two names within the file, too.
             for name in tools() {
-                known.entry(qualified(name)).or_insert_with(|| name.clone());
+                known_names.entry(qualified(name)).or_insert_with(|| name.clone());
             }
             let graph_name = |name: &NodeName| match graph.get(name.as_str()) {
-                None => known.get(&qualified(name)).unwrap_or(name).clone(),
+                None => known_names.get(&qualified(name)).unwrap_or(name).clone(),
                 Some(_) => name.clone(),
             };
             graph.update(&other.with_tools_called(graph_name))
@@ -270,13 +273,13 @@ impl Selection {
 
     /// Returns the names that the graph has for registered tools, by qualified name.
     fn names_in_graph(&self, graph: &Toolkit) -> BTreeMap<ToolName, NodeName> {
-        let mut known = BTreeMap::new();
+        let mut known_names = BTreeMap::new();
         for (name, _) in graph.nodes().filter(|(_, node)| node.kind == NodeKind::Tool) {
             if let Some(tool) = self.tools.inventory.find_tool(name) {
-                known.entry(tool.qualified_name()).or_insert_with(|| name.clone());
+                known_names.entry(tool.qualified_name()).or_insert_with(|| name.clone());
             }
         }
-        known
+        known_names
     }
 
     /// Waits for connecting toolsets, unless the graph has all of these names itself.
@@ -306,9 +309,9 @@ impl Selection {
         }
         self.tools.inventory.wait_for_tools(&tools).await;
         let sets = self.tools.sets();
-        let known = sets.iter().flat_map(|set| set.tools.iter().map(ReadyTool::definition));
-        let names: Vec<_> = known.clone().map(|tool| tool.qualified_name()).collect();
-        let plain = known.map(|tool| tool.name.as_str());
+        let definitions = sets.iter().flat_map(|set| set.tools.iter().map(ReadyTool::definition));
+        let names: Vec<_> = definitions.clone().map(|tool| tool.qualified_name()).collect();
+        let plain = definitions.map(|tool| tool.name.as_str());
         let names = plain.chain(names.iter().map(ToolName::as_str));
         for tool in tools.iter().filter(|tool| is_unknown(tool)) {
             if let Some(help) = did_you_mean(tool.as_str(), names.clone()) {

@@ -116,7 +116,8 @@ impl Tools {
     }
 
     fn with_short_name(&self, call: DirectCall) -> DirectCall {
-        let shown_name = call.tool.parse().map(|tool| self.toolbox().display_name_of(&tool).to_string());
+        let shown_name =
+            call.tool.parse().map(|tool| self.toolbox().display_name_of(&tool).to_string());
         DirectCall { tool: shown_name.unwrap_or_else(|_| call.tool.clone()), ..call }
     }
 

@@ -257,7 +257,7 @@ async fn errors_of_one_subscription_event_do_not_affect_others() {
     ] {
         let answers: Vec<_> = schema().execute_stream(query).collect().await;
         let expected = (data.to_owned(), Vec::from_iter(error));
-        let shown: Vec<_> = answers.iter().map(data_and_error_paths).collect();
-        assert_eq!(shown, [expected.clone(), expected], "{query}");
+        let paths: Vec<_> = answers.iter().map(data_and_error_paths).collect();
+        assert_eq!(paths, [expected.clone(), expected], "{query}");
     }
 }

@@ -87,8 +87,8 @@ fn a_repeated_result_report_is_no_call() {
     }
     check_none("Tool: file_tools.glob\nResult: 1");
     check_none("Action: tree");
-    let told = "Tool execution failed: I try again.\nTOOL: tree ARGS: {}";
-    assert_eq!(calls_as_json(told), json!([["file_tools.tree", {}, Simple]]));
+    let text = "Tool execution failed: I try again.\nTOOL: tree ARGS: {}";
+    assert_eq!(calls_as_json(text), json!([["file_tools.tree", {}, Simple]]));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn nested_parameters_are_described_in_the_prompt() {
         "required": ["place"],
     }));
     let prompt = tool_prompt([&tool], ToolDefinition::qualified_name);
-    let told: Vec<&str> = prompt.lines().filter(|line| line.starts_with("    ")).collect();
+    let lines: Vec<&str> = prompt.lines().filter(|line| line.starts_with("    ")).collect();
     let expected = [
         "    place (object, required): Where.",
         "      at (array, required)",
@@ -239,7 +239,7 @@ fn nested_parameters_are_described_in_the_prompt() {
         "      each item (object, required)",
         "        t (any, optional), one of 1, 2",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(lines, expected);
 }
 
 /// Every field of an example asks for ten others.

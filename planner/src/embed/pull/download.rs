@@ -58,11 +58,11 @@ pub(crate) async fn request_file_info(client: &Client, url: &Url) -> Result<Head
     let response = send_request(client.head(url.clone()), url).await?;
     let status = response.status();
     if status.is_success() || status.is_redirection() {
-        let known = read_headers(response.headers());
+        let headers = read_headers(response.headers());
         // A redirect has a length of its own.
         let length = response.headers().get(CONTENT_LENGTH).filter(|_| status.is_success());
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-        return Ok(HeadResult::Info(FileInfo { bytes: known.bytes.or(length), ..known }));
+        return Ok(HeadResult::Info(FileInfo { bytes: headers.bytes.or(length), ..headers }));
     }
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
         return Err(unexpected_status_error(url, status));
@@ -170,7 +170,9 @@ async fn request_from_offset(client: &Client, url: &Url, from: u64) -> Result<Re
         let location = location
             .and_then(|location| location.to_str().ok())
             .filter(|_| status.is_redirection());
-        let Some(location) = location else { return Err(unexpected_status_error(&current, status)) };
+        let Some(location) = location else {
+            return Err(unexpected_status_error(&current, status));
+        };
         let next = current.join(location);
         let next = next.map_err(|err| {
             PullError::Wrong(format!("{current} redirects to an invalid address ({err})"))

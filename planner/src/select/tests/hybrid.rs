@@ -132,7 +132,7 @@ async fn kinds_are_embedded_once_and_not_stored() {
     let selector = Selector::from_embedding(&embedding);
     let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
     let tools = [("s.t".parse().unwrap(), true)];
-    for (query, expected, asked) in [
+    for (query, expected, expected_texts) in [
         ("a", None, vec!["a"]),
         ("b", None, vec!["b", "a"]),
         ("c", None, vec!["c", "b"]),
@@ -141,7 +141,7 @@ async fn kinds_are_embedded_once_and_not_stored() {
     ] {
         let kind = selector.kind(&outcomes, query).await.unwrap();
         assert_eq!(kind, expected, "{query}");
-        assert_eq!(queries.take_embedded_texts(), asked, "{query}");
+        assert_eq!(queries.take_embedded_texts(), expected_texts, "{query}");
         outcomes.learn(kind, query, &tools, at);
     }
     assert_eq!(texts.take_embedded_texts(), Vec::<String>::new());

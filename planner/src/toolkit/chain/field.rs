@@ -176,7 +176,8 @@ impl Owner {
             return Some(self.0.clone());
         }
         let description_words = words::stem_words(description);
-        let named_words: Vec<String> = self.0.iter().filter(|word| description_words.contains(word)).cloned().collect();
+        let named_words: Vec<String> =
+            self.0.iter().filter(|word| description_words.contains(word)).cloned().collect();
         (!named_words.is_empty()).then_some(named_words)
     }
 }
@@ -251,7 +252,8 @@ fn read_field(
     keys.extend(telling_words(&description).map(|text| key(Fit::Described, text)));
     let is_property =
         |word: &String| PROPERTY_STEMS.contains(word) || QUALIFIER_STEMS.contains(word);
-    let is_telling = !name_words.first().is_none_or(is_property) && !name_words.iter().any(|word| is_id(word));
+    let is_telling =
+        !name_words.first().is_none_or(is_property) && !name_words.iter().any(|word| is_id(word));
     keys.extend(is_telling.then(|| key(Fit::Near, name_words.join(" "))));
     let mut names: Vec<Vec<String>> = whole.into_iter().collect();
     let title = described["title"].as_str().or(schema["title"].as_str()).map(words::stem_words);

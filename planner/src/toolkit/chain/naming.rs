@@ -89,17 +89,25 @@ impl ChainGraph {
     /// Groups the fields of tools in chains by their types.
     fn group_fields(&self) -> Vec<Type> {
         let mut types: Vec<Type> = Vec::new();
-        let mut known: BTreeMap<&Key, usize> = BTreeMap::new();
+        let mut type_by_key: BTreeMap<&Key, usize> = BTreeMap::new();
         let tools = self.tools.iter().enumerate().filter(|(_, tool)| tool.can_link);
         let places = tools.flat_map(|(tool, tool_links)| {
-            let inputs = (0..tool_links.inputs.len()).map(move |index| Place { tool, at: index, is_input: true });
-            let outputs = (0..tool_links.outputs.len()).map(move |index| Place { tool, at: index, is_input: false });
+            let inputs = (0..tool_links.inputs.len()).map(move |index| Place {
+                tool,
+                at: index,
+                is_input: true,
+            });
+            let outputs = (0..tool_links.outputs.len()).map(move |index| Place {
+                tool,
+                at: index,
+                is_input: false,
+            });
             inputs.chain(outputs)
         });
         for place in places {
             let is_sure = |key: &&Key| key.fit != Fit::Near;
             let keys = || self.field(place).keys.iter().filter(is_sure);
-            let Some(first) = keys().find_map(|key| known.get(key).copied()).or_else(|| {
+            let Some(first) = keys().find_map(|key| type_by_key.get(key).copied()).or_else(|| {
                 keys().next().map(|_| {
                     types.push(Type::default());
                     types.len() - 1
@@ -109,12 +117,12 @@ impl ChainGraph {
             };
             types[first].places.push(place);
             for key in keys() {
-                let other = *known.entry(key).or_insert(first);
+                let other = *type_by_key.entry(key).or_insert(first);
                 if other != first {
                     // The field joins two groups.
                     let moved = std::mem::take(&mut types[other].places);
                     types[first].places.extend(moved);
-                    known.values_mut().filter(|group| **group == other).for_each(|group| {
+                    type_by_key.values_mut().filter(|group| **group == other).for_each(|group| {
                         *group = first;
                     });
                 }
@@ -131,7 +139,11 @@ impl ChainGraph {
 impl Vocabulary {
     /// Returns the type that a piece of a sentence names, by the stems of its words. Two types that
     /// fit equally well are none.
-    pub fn find(&self, query_words: &[&str], accepts: impl Fn(&[Place]) -> bool) -> Option<Named<'_>> {
+    pub fn find(
+        &self,
+        query_words: &[&str],
+        accepts: impl Fn(&[Place]) -> bool,
+    ) -> Option<Named<'_>> {
         let mut best: Option<(f64, usize)> = None;
         let mut second = 0.0;
         for (index, kind) in self.types.iter().enumerate() {
@@ -167,7 +179,8 @@ impl Vocabulary {
             };
             share * (WORD + self.rarity(word))
         });
-        let pieces = kind.names.iter().filter(|name| name.len() > 1 && has_piece(query_words, name));
+        let pieces =
+            kind.names.iter().filter(|name| name.len() > 1 && has_piece(query_words, name));
         let piece = pieces.map(Vec::len).max().unwrap_or_default();
         words.sum::<f64>() + PIECE * to_f64(piece)
     }

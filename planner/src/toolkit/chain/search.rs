@@ -268,7 +268,8 @@ impl<'a> Search<'a> {
 
     fn route_to_field(&self, field: &Field) -> Option<Route> {
         let mut reached: BTreeSet<(u32, Origin, Fit)> = BTreeSet::new();
-        let given = (0..self.given.len()).map(|index| (self.given[index].cost, Origin::Given(index)));
+        let given =
+            (0..self.given.len()).map(|index| (self.given[index].cost, Origin::Given(index)));
         let outputs = self.called.iter().flat_map(|(tool, (cost, _))| {
             let links = &self.graph.tools[*tool];
             let outputs = (0..links.outputs.len()).filter(|output| !links.repeats_input(*output));
@@ -304,7 +305,8 @@ impl<'a> Search<'a> {
             return Some(Source::Output { step, path });
         }
         let mut inputs = Vec::new();
-        for (index, input) in links.inputs.iter().enumerate().filter(|(_, input)| input.is_required) {
+        for (index, input) in links.inputs.iter().enumerate().filter(|(_, input)| input.is_required)
+        {
             let filled = self.filled.get(&(tool, index))?;
             let source = self.add_source(filled.from, steps)?;
             inputs.push(Input { parameter: input.path.clone(), source, fit: filled.fit });

@@ -111,8 +111,8 @@ fn adding_a_node_again_changes_only_its_edges() {
     assert_eq!(graph.edge_score("a1", "t1"), Some(0.3));
     // Without any existing action, the tool is not changed.
     let warnings = graph.add_tool(&name("t1"), &Node::tool(""), &links(&[("x", 1.0)])).unwrap();
-    let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["action `x` is not in the toolkit: its edge with `t1` was left out"]);
+    let lines: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["action `x` is not in the toolkit: its edge with `t1` was left out"]);
     assert_eq!(graph.edge_score("a1", "t1"), Some(0.3));
 }
 
@@ -121,14 +121,14 @@ fn edges_to_missing_nodes_are_left_out_with_a_warning() {
     let mut graph = seed();
     let before = graph.clone();
     let warnings = graph.add_tool(&name("t9"), &Node::tool(""), &links(&[("x", 1.0)])).unwrap();
-    let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     expect![[r#"
         [
             "action `x` is not in the toolkit: its edge with `t9` was left out",
             "tool `t9` has no connected actions and was left out",
         ]
     "#]]
-    .assert_debug_eq(&told);
+    .assert_debug_eq(&lines);
     assert_eq!(graph.add_tool(&name("t9"), &Node::tool(""), &[]).unwrap().len(), 1);
     assert_eq!(graph, before);
     let links = links(&[("x", 0.5), ("a1", 0.5)]);

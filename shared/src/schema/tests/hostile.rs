@@ -9,10 +9,10 @@ use super::*;
 /// A time far below that of an unlimited check, and far above what a slow machine needs.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
-fn assert_ends_soon<T>(what: &str, run: impl FnOnce() -> T) -> T {
+fn assert_ends_soon<T>(description: &str, run: impl FnOnce() -> T) -> T {
     let started_at = Instant::now();
     let result = run();
-    assert!(started_at.elapsed() < TEST_TIMEOUT, "{what} took {:?}", started_at.elapsed());
+    assert!(started_at.elapsed() < TEST_TIMEOUT, "{description} took {:?}", started_at.elapsed());
     result
 }
 
@@ -58,7 +58,8 @@ fn too_large_and_too_deep_schemas_are_rejected() {
     assert!(Schema::new(&deep).unwrap_err().contains("deeper than"));
     let wide = json!({ "description": "x".repeat(2 << 20) });
     assert!(Schema::new(&wide).unwrap_err().contains("bytes"));
-    let link = |index: usize| (format!("d{index}"), json!({ "$ref": format!("#/$defs/d{}", index + 1) }));
+    let link =
+        |index: usize| (format!("d{index}"), json!({ "$ref": format!("#/$defs/d{}", index + 1) }));
     let mut chain: Map<String, Value> = (0..5_000).map(link).collect();
     chain.insert("d5000".to_owned(), json!({}));
     let chain = json!({ "$ref": "#/$defs/d0", "$defs": chain });

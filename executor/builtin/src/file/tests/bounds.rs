@@ -276,14 +276,14 @@ async fn a_name_with_a_line_break_is_shown_on_one_line() {
 async fn a_glob_pattern_that_is_too_complex_is_rejected() {
     let project = Project::with_files(&[("a.txt", &"ab".repeat(200_000))]);
     for pattern in ["[ab]*a[ab]{50000}", "(?:a|b)*a(?:a|b){9999}", r"\pL*a\pL{2000}"] {
-        let said = project.call("grep", json!({ "pattern": pattern })).await;
-        assert!(said.contains("Invalid pattern"), "{said}");
+        let output = project.call("grep", json!({ "pattern": pattern })).await;
+        assert!(output.contains("Invalid pattern"), "{output}");
     }
     for pattern in
         [r"(\w+)\s*=\s*(\w+)\s+\w+\(\w+, \w+\)", "[0-9a-f]{64}", r"\p{Greek}+ä?", "a{500}"]
     {
-        let said = project.call("grep", json!({ "pattern": pattern })).await;
-        assert!(!said.contains("Invalid pattern"), "{pattern}: {said}");
+        let output = project.call("grep", json!({ "pattern": pattern })).await;
+        assert!(!output.contains("Invalid pattern"), "{pattern}: {output}");
     }
 }
 
@@ -292,9 +292,9 @@ async fn too_deeply_nested_braces_in_a_glob_pattern_are_rejected() {
     let project = Project::with_files(&[("abc", "")]);
     for (open, close) in [("{", "}"), ("{a,", "}"), ("{", "")] {
         let pattern = format!("{}a{}", open.repeat(300), close.repeat(300));
-        let said = project.call("glob", json!({ "pattern": pattern })).await;
-        assert!(said.contains("Invalid pattern"), "{said}");
+        let output = project.call("glob", json!({ "pattern": pattern })).await;
+        assert!(output.contains("Invalid pattern"), "{output}");
     }
-    let said = project.call("glob", json!({ "pattern": "{a,{b,c}}{b,{x,bc}}*" })).await;
-    assert!(said.contains("abc"), "{said}");
+    let output = project.call("glob", json!({ "pattern": "{a,{b,c}}{b,{x,bc}}*" })).await;
+    assert!(output.contains("abc"), "{output}");
 }

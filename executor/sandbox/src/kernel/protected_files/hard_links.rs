@@ -23,7 +23,10 @@ type FileId = (u64, u64);
 /// # Errors
 ///
 /// If `folders` have more than [`MAX_ENTRIES`] files.
-pub(super) fn find_hard_links(protected_paths: &[PathBuf], folders: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+pub(super) fn find_hard_links(
+    protected_paths: &[PathBuf],
+    folders: &[PathBuf],
+) -> io::Result<Vec<PathBuf>> {
     find_links_within(protected_paths, folders, MAX_ENTRIES)
 }
 
@@ -122,7 +125,8 @@ mod tests {
         found.sort();
         assert_eq!(found, [path_of("root/copy.db"), path_of("root/deep/hard.yaml")]);
         // Some files are listed twice, because the store is in the data folder.
-        let twice = ["data/faber.db", "faber.yaml", "data", "faber.yaml", "data/twice.db"].map(path_of);
+        let twice =
+            ["data/faber.db", "faber.yaml", "data", "faber.yaml", "data/twice.db"].map(path_of);
         let mut found = find_hard_links(&twice, &[path_of("root")]).unwrap();
         found.sort();
         assert_eq!(found, [path_of("root/copy.db"), path_of("root/deep/hard.yaml")]);

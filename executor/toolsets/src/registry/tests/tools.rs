@@ -65,10 +65,10 @@ async fn added_commands_get_a_clean_environment() {
         let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
             panic!("{name} is there")
         };
-        let said = tool.tool().call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
-        let said = said.as_str().unwrap();
-        assert!(said.contains("PATH=") && said.contains("OWN=1"), "{name}: {said}");
-        assert!(!said.contains("CARGO_MANIFEST_DIR="), "{name}: {said}");
+        let output = tool.tool().call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
+        let output = output.as_str().unwrap();
+        assert!(output.contains("PATH=") && output.contains("OWN=1"), "{name}: {output}");
+        assert!(!output.contains("CARGO_MANIFEST_DIR="), "{name}: {output}");
     }
 }
 

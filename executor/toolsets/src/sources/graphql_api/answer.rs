@@ -93,11 +93,11 @@ mod tests {
     #[test]
     fn graphql_errors_decide_whether_to_retry() {
         let errors = json!([{ "message": "no" }]);
-        let (begun, refused) =
+        let (started, refused) =
             (json!({ "data": { "f": null }, "errors": errors }), json!({ "errors": errors }));
         for (status, effect, answer, code, retryable, is_definite) in [
-            (200, Effect::Read, &begun, ErrorCode::FAILED, true, true),
-            (200, Effect::Once, &begun, ErrorCode::FAILED, false, true),
+            (200, Effect::Read, &started, ErrorCode::FAILED, true, true),
+            (200, Effect::Once, &started, ErrorCode::FAILED, false, true),
             (200, Effect::Read, &refused, ErrorCode::FAILED, false, true),
             (400, Effect::Once, &refused, ErrorCode::FAILED, false, true),
             (502, Effect::Read, &refused, ErrorCode::UNAVAILABLE, true, true),

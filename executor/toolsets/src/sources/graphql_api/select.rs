@@ -41,12 +41,12 @@ impl<'a> Selector<'a> {
     /// Returns the selection below a value of the type, and its schema. Returns `None` if the field
     /// is left out.
     fn select_value(&mut self, type_ref: &'a TypeRef, depth: usize) -> Option<(String, Value)> {
-        let (name, known) = self.types.named_type(type_ref)?;
-        let (text, schema) = match known.kind {
+        let (name, named_type) = self.types.named_type(type_ref)?;
+        let (text, schema) = match named_type.kind {
             Kind::Scalar => (String::new(), scalar_schema(name)),
             Kind::Enum => (String::new(), json!({ "type": "string" })),
             Kind::Object | Kind::Interface | Kind::Union => {
-                self.select_object(name, known, depth)?
+                self.select_object(name, named_type, depth)?
             }
             Kind::InputObject | Kind::List | Kind::NonNull => return None,
         };
@@ -56,7 +56,7 @@ impl<'a> Selector<'a> {
     fn select_object(
         &mut self,
         name: &'a str,
-        known: &'a Type,
+        named_type: &'a Type,
         depth: usize,
     ) -> Option<(String, Value)> {
         if depth == 0 || self.path.contains(&name) {
@@ -66,18 +66,18 @@ impl<'a> Selector<'a> {
         self.path.push(name);
         let mut words = Vec::new();
         let mut properties = Map::new();
-        if known.kind != Kind::Object {
+        if named_type.kind != Kind::Object {
             words.push("__typename".to_owned());
             properties.insert("__typename".to_owned(), json!({ "type": "string" }));
         }
         self.select_fields(
-            known.fields.as_deref().unwrap_or_default(),
+            named_type.fields.as_deref().unwrap_or_default(),
             depth,
             &mut words,
             &mut properties,
         );
-        if known.kind != Kind::Object {
-            self.select_members(known, &mut words, &mut properties);
+        if named_type.kind != Kind::Object {
+            self.select_members(named_type, &mut words, &mut properties);
         }
         self.path.pop();
         let schema = json!({ "type": "object", "properties": properties });
@@ -110,8 +110,8 @@ impl<'a> Selector<'a> {
     }
 
     fn is_scalar_or_enum(&self, field: &Field) -> bool {
-        let known = self.types.named_type(&field.type_ref);
-        known.is_some_and(|(_, known)| matches!(known.kind, Kind::Scalar | Kind::Enum))
+        let named_type = self.types.named_type(&field.type_ref);
+        named_type.is_some_and(|(_, known)| matches!(known.kind, Kind::Scalar | Kind::Enum))
     }
 
     /// Selects scalar and enum fields of the possible types. If two types have fields of the same
@@ -189,15 +189,16 @@ mod tests {
     #[test]
     fn objects_without_scalar_fields_are_searched_to_a_limited_depth() {
         let object = |level: usize, index: usize| format!("o{level}_{index}");
-        let types =
-            (0..12).flat_map(|level| (0..40).map(move |index| (level, index))).map(|(level, index)| {
+        let types = (0..12).flat_map(|level| (0..40).map(move |index| (level, index))).map(
+            |(level, index)| {
                 let below = (0..40).map(|next| {
                     let type_ref = json!({ "kind": "OBJECT", "name": object(level + 1, next) });
                     json!({ "name": format!("f{next}"), "args": [], "type": type_ref })
                 });
                 let fields: Vec<_> = below.filter(|_| level < 11).collect();
                 json!({ "kind": "OBJECT", "name": object(level, index), "fields": fields })
-            });
+            },
+        );
         let types: Vec<_> = types.collect();
         let types =
             Types::read(json!({ "queryType": { "name": "o0_0" }, "types": types })).unwrap();

@@ -80,7 +80,8 @@ pub(super) fn read<'a>(
         _ => Kind::Text(media.clone()),
     };
     let default_schema = matches!(kind, Kind::Text(_)).then(|| &*TEXT_SCHEMA);
-    let declared_schema = about.get("schema").filter(|schema| default_schema.is_none() || has_constraints(schema));
+    let declared_schema =
+        about.get("schema").filter(|schema| default_schema.is_none() || has_constraints(schema));
     Ok(Some(DeclaredBody {
         kind,
         schema: declared_schema.or(default_schema),

@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
         &self,
         obstacle: &mut Option<String>,
     ) -> Result<Vec<DeclaredParameter<'a>>, String> {
-        let mut known = BTreeSet::new();
+        let mut seen = BTreeSet::new();
         let mut all = Vec::new();
         for of in [self.declaration, self.item] {
             let list = of.get("parameters").and_then(Value::as_array).into_iter().flatten();
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
                 let resolved = self.document.resolve(declaration)?;
                 let text =
                     |key: &str| resolved.get(key).and_then(Value::as_str).unwrap_or_default();
-                if !known.insert((text("name"), text("in"))) {
+                if !seen.insert((text("name"), text("in"))) {
                     continue;
                 }
                 match parameter::read(self.document, resolved) {
@@ -280,8 +280,8 @@ impl<'a> InputBuilder<'a> {
     /// Adds a body: its properties as parameters if no name conflicts, otherwise one parameter.
     fn add_body(&mut self, document: &'a Document, declaration: body::DeclaredBody<'a>) -> Body {
         let body::DeclaredBody { kind, schema, is_required, description } = declaration;
-        let known = schema.and_then(|schema| document.resolve(schema).ok());
-        if let Some(schema) = known.filter(|schema| self.is_mergeable(schema)) {
+        let resolved = schema.and_then(|schema| document.resolve(schema).ok());
+        if let Some(schema) = resolved.filter(|schema| self.is_mergeable(schema)) {
             let made = self.schemas.schema(schema);
             let needed = made.get("required").and_then(Value::as_array);
             let needed: Vec<&str> =

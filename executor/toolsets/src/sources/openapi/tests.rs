@@ -88,14 +88,14 @@ components:
 
 /// Answers with the request as text.
 async fn echo(method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    let mut said = vec![format!("{method} {uri}")];
+    let mut lines = vec![format!("{method} {uri}")];
     for name in ["x-key", "authorization", "cookie", "trace", "x-all", "content-type"] {
         if let Some(value) = headers.get(name) {
-            said.push(format!("{name}: {}", value.to_str().unwrap()));
+            lines.push(format!("{name}: {}", value.to_str().unwrap()));
         }
     }
-    said.push(String::from_utf8(body.to_vec()).unwrap());
-    said.join("\n").trim_end().to_owned().into_response()
+    lines.push(String::from_utf8(body.to_vec()).unwrap());
+    lines.join("\n").trim_end().to_owned().into_response()
 }
 
 struct Trial {
@@ -190,9 +190,10 @@ async fn operations_become_tools() {
 }
 
 async fn check_result(set: &TestSet, tool: &str, parameters: Value, expected: Expect) {
-    let said = set.call(tool, parameters).await;
-    expected
-        .assert_eq(said.as_ref().map_or_else(|err| &*err.message, |value| value.as_str().unwrap()));
+    let result = set.call(tool, parameters).await;
+    expected.assert_eq(
+        result.as_ref().map_or_else(|err| &*err.message, |value| value.as_str().unwrap()),
+    );
 }
 
 #[tokio::test]
@@ -375,7 +376,10 @@ async fn too_large_files_and_devices_are_not_read() {
     let trial = Trial::start("a: 1").await;
     let path_of = |name: &str| trial.folder.path().join(name);
     nix::unistd::mkfifo(&path_of("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    fs::File::create(path_of("large")).unwrap().set_len(super::MAX_DOCUMENT_BYTES as u64 + 1).unwrap();
+    fs::File::create(path_of("large"))
+        .unwrap()
+        .set_len(super::MAX_DOCUMENT_BYTES as u64 + 1)
+        .unwrap();
     for (document, expected) in [
         (PathBuf::from("/dev/zero"), "is not a file"),
         (path_of("pipe"), "is not a file"),
@@ -475,7 +479,8 @@ async fn an_unauthorized_answer_names_the_missing_credentials() {
 
 /// Twelve hundred operations whose schemas refer to each other.
 fn large_document() -> Value {
-    let reference = |index: usize| json!({ "$ref": format!("#/components/schemas/S{}", index % 700) });
+    let reference =
+        |index: usize| json!({ "$ref": format!("#/components/schemas/S{}", index % 700) });
     let schemas: Map<String, Value> = (0..700)
         .map(|n| {
             let text = json!({ "type": "string", "description": "x".repeat(200) });

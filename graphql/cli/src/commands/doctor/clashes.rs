@@ -13,7 +13,8 @@ const MAX_NAMES: usize = 10;
 /// the earliest toolset.
 pub(crate) fn check_shared_names(toolbox: &Toolbox) -> Check {
     let clashes = find_clashes(toolbox);
-    let mut descriptions: Vec<String> = clashes.iter().take(MAX_NAMES).map(Clash::describe).collect();
+    let mut descriptions: Vec<String> =
+        clashes.iter().take(MAX_NAMES).map(Clash::describe).collect();
     let result = match clashes.len() {
         0 => "every name means one tool".to_owned(),
         n => {
@@ -101,7 +102,7 @@ mod tests {
         expect!["a shared name means the tool of the earliest set, and `set.name` always works: `b.find` is `b.find`, not `a.b.find`; `find` is `b.find`, not `a.b.find`; `get` is `off.get`, which is inactive, not `a.get` or `b.get`"]
             .assert_eq(&describe_shared_names(&json!({ "off": ["x", "get"], "a": ["y", "get", "b.find"], "b": ["get", "find"] })));
         let many: Vec<String> = (0..12).map(|name| format!("t{name:02}")).collect();
-        let told = describe_shared_names(&json!({ "a": many, "b": many }));
-        assert!(told.ends_with("; `t09` is `a.t09`, not `b.t09`; and 2 more"), "{told}");
+        let text = describe_shared_names(&json!({ "a": many, "b": many }));
+        assert!(text.ends_with("; `t09` is `a.t09`, not `b.t09`; and 2 more"), "{text}");
     }
 }

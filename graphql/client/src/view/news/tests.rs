@@ -55,8 +55,8 @@ fn an_execution_asks_a_person_only_if_nothing_else_can_run() {
 #[test]
 fn a_child_that_waits_for_a_person_is_shown_as_its_step() {
     let mut board = ExecutionView::default();
-    let begun = json!({ "parameters": {}, "childExecutionId": "exec_1_aaaaaaaaa" });
-    board.apply(&event(1, "step_started", Some("a"), &begun));
+    let started = json!({ "parameters": {}, "childExecutionId": "exec_1_aaaaaaaaa" });
+    board.apply(&event(1, "step_started", Some("a"), &started));
     assert!(!board.waits_for_person(|_| false));
     assert!(board.waits_for_person(|child| child == "exec_1_aaaaaaaaa"));
     board.apply(&event(2, "step_started", Some("b"), &json!({})));

@@ -30,7 +30,8 @@ fn find_innermost_cause<'a>(lines: &[&'a str]) -> Option<&'a str> {
     if !rest.is_empty() {
         return Some(rest);
     }
-    let below = lines[index + 1..].iter().take_while(|line| is_indented(line) && !is_frame_word(line));
+    let below =
+        lines[index + 1..].iter().take_while(|line| is_indented(line) && !is_frame_word(line));
     below.last().map(|line| strip_line_number(line.trim()))
 }
 

@@ -89,7 +89,8 @@ fn describe_dependency(view: &View<'_>, task: Task) -> (String, Option<Occurrenc
             StepState::Cancelled => "was cancelled",
             _ => "was skipped",
         };
-        reason = Some((format!("{} {outcome}, which it needs", view.step_name(needed)), step.changed));
+        reason =
+            Some((format!("{} {outcome}, which it needs", view.step_name(needed)), step.changed));
         let is_chain = matches!(step.state, StepState::Skipped(SkipReason::Dependency));
         if !is_chain {
             break;
