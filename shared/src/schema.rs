@@ -109,7 +109,7 @@ pub fn check_cost(schema: &Value) -> Result<(), String> {
 /// Compiles at most `left` patterns, only those that may be large, and subtracts them from `left`.
 pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
     let Ok(figures) = cost::measure_schema(schema) else { return Vec::new() };
-    if figures.patterns == 0 {
+    if figures.pattern_count == 0 {
         return Vec::new();
     }
     patterns::find_unusable(schema, figures.pattern_bytes(), left)
@@ -161,7 +161,7 @@ const MAX_SHOWN_PARTS: u64 = 500;
 impl Schema {
     pub fn new(schema: &Value) -> Result<Self, String> {
         let figures = cost::measure_schema(schema)?;
-        let is_quick = figures.schemas <= QUICK_SCHEMAS && figures.patterns <= QUICK_PATTERNS;
+        let is_quick = figures.schema_count <= QUICK_SCHEMAS && figures.pattern_count <= QUICK_PATTERNS;
         let compile = || CompiledSchema::new(schema, figures);
         let compiled = if is_quick {
             compile()
@@ -308,7 +308,7 @@ impl CompiledSchema {
         let is_plain = !figures.has_references
             && !figures.has_slow_patterns
             && figures.bytes <= MAX_UNMETERED_BYTES
-            && figures.schemas <= MAX_UNMETERED_SCHEMAS
+            && figures.schema_count <= MAX_UNMETERED_SCHEMAS
             && figures.nesting <= MAX_UNMETERED_NESTING;
         let compiled = Self {
             source: schema.clone(),

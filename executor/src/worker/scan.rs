@@ -167,18 +167,18 @@ impl Worker {
         let due = store
             .find_heads(
                 HeadQuery::Due { now },
-                room + self.backlog.missing_tools.min(MAX_MISSING_TOOLS),
+                room + self.backlog.missing_tool_count.min(MAX_MISSING_TOOLS),
             )
             .await?;
         // Counts executions that are driven here or lack tools. The next scan reads as many more
         // heads, so that these executions do not hide others.
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
         let (n_due, lacking) = self.claim_heads(due).await?;
-        self.backlog.missing_tools = lacking.len() + n_local;
+        self.backlog.missing_tool_count = lacking.len() + n_local;
         if n_due + n_orphans >= room {
             return Ok(Duration::ZERO);
         }
-        if self.backlog.missing_tools >= MAX_MISSING_TOOLS {
+        if self.backlog.missing_tool_count >= MAX_MISSING_TOOLS {
             self.claim_further(now).await?;
         }
         let next = store.next_due_at().await?;

@@ -21,7 +21,7 @@ pub(super) struct Transformer {
     positions: Array2<f32>,
     norm: Norm,
     layers: Vec<Layer>,
-    heads: usize,
+    head_count: usize,
 }
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Transformer {
             positions: load_positions(shape, weights)?,
             norm: weights.load_norm("embeddings.LayerNorm", size, shape.layer_norm_eps)?,
             layers: layers.collect::<Result<_, _>>()?,
-            heads: shape.num_attention_heads,
+            head_count: shape.num_attention_heads,
         })
     }
 
@@ -58,7 +58,7 @@ impl Transformer {
         let mut rows = self.look_up_embeddings(texts)?;
         self.norm.apply(&mut rows);
         for layer in &self.layers {
-            let mixed = layer.attend_tokens(&rows, texts, self.heads);
+            let mixed = layer.attend_tokens(&rows, texts, self.head_count);
             layer.apply_feed_forward(&mut rows, &mixed);
         }
         Ok(rows)

@@ -11,7 +11,7 @@ const MIN_PLACEHOLDER_LIMIT: usize = 4_000;
 /// placeholder for it. The placeholders come after the real nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LayeredGraph {
-    pub(super) real_nodes: usize,
+    pub(super) real_node_count: usize,
     pub(super) layer_of: Vec<usize>,
     /// The nodes of each layer, in order.
     pub(super) layers: Vec<Vec<usize>>,
@@ -53,7 +53,7 @@ impl LayeredGraph {
             )
             .collect();
         let mut layered = Self {
-            real_nodes: nodes,
+            real_node_count: nodes,
             layers: Vec::new(),
             below: vec![Vec::new(); nodes],
             above: vec![Vec::new(); nodes],
@@ -80,7 +80,7 @@ impl LayeredGraph {
         };
         let mut spans: Vec<usize> = down.iter().map(passes).collect();
         spans.sort_unstable();
-        let maximum = (self.real_nodes * PLACEHOLDERS_PER_NODE).max(MIN_PLACEHOLDER_LIMIT);
+        let maximum = (self.real_node_count * PLACEHOLDERS_PER_NODE).max(MIN_PLACEHOLDER_LIMIT);
         let mut sum = 0;
         let too_long = spans.iter().find(|span| {
             sum += **span;
@@ -124,7 +124,7 @@ impl LayeredGraph {
     }
 
     pub(super) fn is_placeholder(&self, node: usize) -> bool {
-        node >= self.real_nodes
+        node >= self.real_node_count
     }
 }
 

@@ -35,7 +35,7 @@ impl Toolkit {
         for (place, index) in order.iter().enumerate() {
             places[*index] = place;
         }
-        let mut edges = Vec::with_capacity(self.edges);
+        let mut edges = Vec::with_capacity(self.edge_count);
         for index in order {
             let Some((from, vertex)) = self.vertices.get_index(index) else { continue };
             let begin = edges.len();

@@ -28,11 +28,11 @@ struct DetailLimits {
     /// Maximum number of bytes of a description.
     description: usize,
     /// Maximum number of fields of an object in an output.
-    fields: usize,
+    max_fields: usize,
 }
 
-const FULL_DETAIL: DetailLimits = DetailLimits { description: 240, fields: 16 };
-const SHORT_DETAIL: DetailLimits = DetailLimits { description: 60, fields: 4 };
+const FULL_DETAIL: DetailLimits = DetailLimits { description: 240, max_fields: 16 };
+const SHORT_DETAIL: DetailLimits = DetailLimits { description: 60, max_fields: 4 };
 
 /// Returns the lines of all plannable tools.
 pub(super) fn write_all_lines(catalog: &Catalog) -> String {
@@ -61,7 +61,7 @@ fn write_line(tool: &ToolDefinition, catalog: &Catalog, detail: DetailLimits) ->
     let parameters = list_parameters(&tool.input_schema, MAX_LEVELS);
     let mut line = escape(&format!("{}({parameters})", short_name(tool, catalog)));
     let output = tool.output_schema.as_ref();
-    if let Some(output) = output.map(|schema| list_fields(schema, MAX_LEVELS, detail.fields)) {
+    if let Some(output) = output.map(|schema| list_fields(schema, MAX_LEVELS, detail.max_fields)) {
         let _ = write!(line, " -> {}", escape(&output));
     }
     let effect = match tool.effect {

@@ -36,8 +36,8 @@ struct TreeDrawing<'a> {
     root: &'a Root,
     walk: Walk<'a>,
     lines: OutputLines,
-    folders: usize,
-    files: usize,
+    folder_count: usize,
+    file_count: usize,
     is_full: bool,
 }
 
@@ -49,8 +49,8 @@ pub(super) fn draw_tree(root: &Root, args: &Tree, stop: &StopSignal) -> Result<S
         root,
         walk,
         lines: OutputLines::new(MAX_LINES),
-        folders: 0,
-        files: 0,
+        folder_count: 0,
+        file_count: 0,
         is_full: false,
     };
     drawing.draw_folder(&start, "", args.depth.clamp(1, MAX_DEPTH))?;
@@ -89,8 +89,8 @@ impl TreeDrawing<'_> {
 
     fn count_kind(&mut self, kind: Kind) {
         match kind {
-            Kind::Folder => self.folders += 1,
-            _ => self.files += 1,
+            Kind::Folder => self.folder_count += 1,
+            _ => self.file_count += 1,
         }
     }
 
@@ -112,7 +112,7 @@ impl TreeDrawing<'_> {
     }
 
     fn into_output(self, path: &Path) -> String {
-        let Self { walk, lines, folders, files, is_full, .. } = self;
+        let Self { walk, lines, folder_count: folders, file_count: files, is_full, .. } = self;
         let left_out = walk.describe_left_out();
         let left_out = left_out.map(|counts| format!(" ({counts})")).unwrap_or_default();
         let mut notes =

@@ -392,7 +392,7 @@ mod tests {
             ("{ provider: offline, model: x }", "`planner.model` has no effect on `offline`"),
             ("{ provider: offline, gard: x }", "`planner.gard` is unknown: did you mean `guard`?"),
             (
-                "{ provider: offline, x: x }",
+                "{ provider: offline, x }",
                 "`planner.x` is unknown: `offline` has the keys `cache`",
             ),
             (

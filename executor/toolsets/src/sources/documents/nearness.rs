@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct WordIndex {
     /// By word: its rarity, and its weight in each text that contains it.
     occurrences: BTreeMap<String, (f64, Vec<(usize, f64)>)>,
-    texts: usize,
+    text_count: usize,
 }
 
 impl WordIndex {
@@ -35,16 +35,16 @@ impl WordIndex {
                 *count *= *rarity / lengths[*index].sqrt();
             }
         }
-        Self { occurrences, texts: counted.len() }
+        Self { occurrences, text_count: counted.len() }
     }
 
     /// Returns the texts that share a word with the question, with their similarity from 0 to 1.
     /// The most similar text comes first.
     pub(super) fn nearest(&self, question: &str) -> Vec<(usize, f64)> {
-        let (mut sums, mut length) = (vec![0.0_f64; self.texts], 0.0_f64);
+        let (mut sums, mut length) = (vec![0.0_f64; self.text_count], 0.0_f64);
         let mut met = BTreeSet::new();
         for (word, count) in count_words(question) {
-            let unknown = (word_rarity(0, self.texts), Vec::new());
+            let unknown = (word_rarity(0, self.text_count), Vec::new());
             let (rarity, found) = self.occurrences.get(&word).unwrap_or(&unknown);
             let weight = count * rarity;
             length += weight.powi(2);

@@ -29,7 +29,7 @@ pub(super) fn build_schema(types: &Types, arguments: &[Argument], max_nodes: usi
         types,
         defined: BTreeSet::new(),
         queue: VecDeque::new(),
-        nodes: 0,
+        node_count: 0,
         max_nodes,
     };
     let mut schema = builder.object_schema(arguments);
@@ -56,18 +56,18 @@ struct SchemaBuilder<'a> {
     defined: BTreeSet<String>,
     /// Names of the input objects whose entries are still missing.
     queue: VecDeque<String>,
-    nodes: usize,
+    node_count: usize,
     max_nodes: usize,
 }
 
 impl SchemaBuilder<'_> {
     fn is_full(&self) -> bool {
-        self.nodes >= self.max_nodes
+        self.node_count >= self.max_nodes
     }
 
     fn object_schema(&mut self, arguments: &[Argument]) -> Value {
         let mut properties = Map::new();
-        self.nodes += arguments.len();
+        self.node_count += arguments.len();
         for argument in arguments {
             let mut made = self.value_schema(&argument.type_ref);
             if let (Some(about), Value::Object(fields)) = (&argument.description, &mut made)
@@ -132,7 +132,7 @@ impl SchemaBuilder<'_> {
                 if values.is_empty() || values.len() > MAX_ENUM_VALUES || self.is_full() {
                     return json!({ "type": "string" });
                 }
-                self.nodes += values.len();
+                self.node_count += values.len();
                 let values: Vec<_> = values.iter().map(|value| &value.name).collect();
                 json!({ "type": "string", "enum": values })
             }

@@ -83,7 +83,7 @@ pub(super) fn operations(
                 continue;
             }
             let called = operation_name(method, path, declaration);
-            let reader = Reader { document, servers, auth, item, declaration, nodes };
+            let reader = Reader { document, servers, auth, item, declaration, node_count: nodes };
             match reader.read(verb, path) {
                 Ok(operation) => {
                     let name = names.take(&called);
@@ -145,7 +145,7 @@ struct Reader<'a> {
     auth: &'a BTreeMap<String, Credential>,
     item: &'a Value,
     declaration: &'a Value,
-    nodes: usize,
+    node_count: usize,
 }
 
 struct InputBuilder<'a> {
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
             [self.declaration, self.item, self.document.root()].map(|level| level.get("servers"));
         let (url, reach) = self.servers.url(lists)?;
         let mut input = InputBuilder {
-            schemas: SchemaConverter::new(self.document, Direction::Request, self.nodes * 3 / 4),
+            schemas: SchemaConverter::new(self.document, Direction::Request, self.node_count * 3 / 4),
             properties: Map::new(),
             required: Vec::new(),
             path_placeholders: find_placeholders(path).into_iter().collect(),
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
         let answer = status.into_iter().find_map(|status| answers.get(status))?;
         let content = self.document.resolve(answer).ok()?.get("content")?.as_object()?;
         let (_, media) = content.iter().find(|(kind, _)| crate::http::answer::is_json(kind))?;
-        let mut schemas = SchemaConverter::new(self.document, Direction::Response, self.nodes / 4);
+        let mut schemas = SchemaConverter::new(self.document, Direction::Response, self.node_count / 4);
         let mut made = schemas.schema(media.get("schema")?);
         let defs = schemas.into_defs();
         if let (false, Value::Object(fields)) = (defs.is_empty(), &mut made) {
