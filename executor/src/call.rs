@@ -19,7 +19,7 @@ use shared::{
 };
 use tokio::time::{self, Instant, Sleep};
 use toolbox::{
-    Found, ReadyTool, ToolContext, Toolbox,
+    ReadyTool, ToolContext, ToolLookup, Toolbox,
     dispatch::{self, Dispatch},
     flow,
     progress::{self, Listener, ProgressSink, Reports},
@@ -279,7 +279,7 @@ async fn find_or_wait(
     connect_timeout: Duration,
 ) -> Result<ReadyTool, ToolError> {
     if let Some(tool) = resolve_tool(toolbox, name) {
-        let is_asked_again = matches!(toolbox.find_planned(name), Found::Failed { set, .. } if toolbox.reconnect_set(&set));
+        let is_asked_again = matches!(toolbox.find_planned(name), ToolLookup::Failed { set, .. } if toolbox.reconnect_set(&set));
         if tool.is_ok() || !is_asked_again {
             return tool;
         }
@@ -304,17 +304,17 @@ async fn find_or_wait(
 /// Returns the tool of a name or the error, or `None` while the toolset connects.
 fn resolve_tool(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, ToolError>> {
     match toolbox.find_planned(name) {
-        Found::Tool(tool) => Some(Ok(tool)),
-        Found::Connecting => None,
-        Found::Unknown => {
+        ToolLookup::Tool(tool) => Some(Ok(tool)),
+        ToolLookup::Connecting => None,
+        ToolLookup::Unknown => {
             let reason = format!(
                 "this node has no tool `{name}`: its toolset was removed, or the condition of its \
                  toolset is false now (`setContext`)"
             );
             Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, reason)))
         }
-        Found::Inactive(tool) => Some(Err(inactive_error(name, &tool.definition().set))),
-        Found::Failed { set, error } => Some(Err(failed_set_error(&set, &error))),
+        ToolLookup::Inactive(tool) => Some(Err(inactive_error(name, &tool.definition().set))),
+        ToolLookup::Failed { set, error } => Some(Err(failed_set_error(&set, &error))),
     }
 }
 

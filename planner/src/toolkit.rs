@@ -24,7 +24,7 @@ use shared::{id::NodeName, limits};
 
 pub use self::{
     changes::Changes,
-    recommend::{Reach, ToolsAndActions},
+    recommend::{RecommendationReach, ToolsAndActions},
 };
 
 pub const DEFAULT_SCORE: f64 = 1.0;

@@ -115,7 +115,8 @@ impl ModelPlanner {
                 // Some models talk before they plan, so the first answer in words gets a repair.
                 // The second one declines the request.
                 Ok(ParsedAnswer::Prose(words))
-                    if reply.stop != Stop::Length && (has_declined || round == self.max_repairs) =>
+                    if reply.stop != Stop::Length
+                        && (has_declined || round == self.max_repairs) =>
                 {
                     return Err(declined_plan_error(query, &words));
                 }

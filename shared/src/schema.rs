@@ -161,7 +161,8 @@ const MAX_SHOWN_PARTS: u64 = 500;
 impl Schema {
     pub fn new(schema: &Value) -> Result<Self, String> {
         let figures = cost::measure_schema(schema)?;
-        let is_quick = figures.schema_count <= QUICK_SCHEMAS && figures.pattern_count <= QUICK_PATTERNS;
+        let is_quick =
+            figures.schema_count <= QUICK_SCHEMAS && figures.pattern_count <= QUICK_PATTERNS;
         let compile = || CompiledSchema::new(schema, figures);
         let compiled = if is_quick {
             compile()

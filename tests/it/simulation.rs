@@ -59,7 +59,7 @@ const QUIET_TIME: Duration = Duration::from_secs(30);
 const SKEWED_QUIET_TIME: Duration = Duration::from_secs(150);
 
 #[derive(Debug, Default)]
-struct Figures {
+struct SimulationCounts {
     states: BTreeMap<&'static str, u32>,
     events: BTreeMap<&'static str, u32>,
     errors: BTreeMap<String, u32>,
@@ -120,8 +120,8 @@ fn number_from_env(variable: &str) -> Option<u64> {
     Some(text.parse().expect("seeds are numbers"))
 }
 
-fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: ToolPresence) -> Figures {
-    let mut figures = Figures::default();
+fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: ToolPresence) -> SimulationCounts {
+    let mut figures = SimulationCounts::default();
     for seed in seeds {
         let wrong =
             |description: &dyn std::fmt::Debug| panic!("seed {seed}, {tools:?}: {description:#?}");
@@ -490,7 +490,7 @@ impl FinalState {
     }
 }
 
-impl Figures {
+impl SimulationCounts {
     fn add(&mut self, other: Self) {
         let Self { states, events, errors } = other;
         for (name, n) in states {

@@ -37,7 +37,7 @@ use tokio::{
 };
 
 use self::{
-    audit::{Audit, Figures},
+    audit::{Audit, AuditCounts},
     clients::{ClientRecord, spawn_clients},
     fault_injector::FaultInjector,
     shared_run::SharedRun,
@@ -111,7 +111,13 @@ async fn join_clients(
 }
 
 /// Fails if there are violations, or if the run tried nothing.
-fn report_figures(name: &str, workspace: Workspace, seed: u64, seconds: u64, figures: &Figures) {
+fn report_figures(
+    name: &str,
+    workspace: Workspace,
+    seed: u64,
+    seconds: u64,
+    figures: &AuditCounts,
+) {
     eprintln!("{name}, seed {seed}, {seconds} s of faults: {figures}");
     if figures.violations.is_empty() {
         let faults: u64 = figures.faults.values().sum();

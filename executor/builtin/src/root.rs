@@ -34,7 +34,7 @@ use self::protected_files::{FileId, ProtectedFiles, file_id};
 pub(crate) use self::{
     call_queue::{Queue, StopReason, StopSignal, ToolEntry},
     output_text::{OutputLines, clip_line, display_path},
-    walk::{CutReason, Entry, Kind, Walk, WalkRules},
+    walk::{CutReason, Entry, EntryKind, Walk, WalkRules},
     write_target::WriteTarget,
 };
 

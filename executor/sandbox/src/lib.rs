@@ -33,7 +33,7 @@ use secrets::Redaction;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-use self::placeholders::{Kind, Placeholders};
+use self::placeholders::{PlaceholderKind, Placeholders};
 pub use self::{
     kernel::hide_process_memory, resolved_path::ResolvedPath, subcommand::run_confined,
 };
@@ -268,10 +268,14 @@ impl Launcher {
 
     fn create_placeholders(&self, confinement: &Confinement) -> io::Result<()> {
         let kind = |path: &PathBuf| {
-            if self.folders.contains(path) { Kind::Folder } else { Kind::File }
+            if self.folders.contains(path) {
+                PlaceholderKind::Folder
+            } else {
+                PlaceholderKind::File
+            }
         };
         let hidden = self.hidden.iter().map(|path| (path.as_path(), kind(path)));
-        let kept = self.kept.iter().map(|path| (path.as_path(), Kind::File));
+        let kept = self.kept.iter().map(|path| (path.as_path(), PlaceholderKind::File));
         self.placeholders.create_missing(hidden.chain(kept), &confinement.write)
     }
 

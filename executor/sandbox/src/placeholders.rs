@@ -37,7 +37,7 @@ struct Placeholder {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PlaceholderKind {
     File,
     Folder,
 }
@@ -50,7 +50,7 @@ impl Placeholders {
     /// If a placeholder cannot be created. The error names the path and a remedy.
     pub(super) fn create_missing<'a>(
         &self,
-        protected_paths: impl IntoIterator<Item = (&'a Path, Kind)>,
+        protected_paths: impl IntoIterator<Item = (&'a Path, PlaceholderKind)>,
         write: &[PathBuf],
     ) -> io::Result<()> {
         let write = canonical_paths(write);
@@ -104,7 +104,7 @@ impl Placeholder {
 }
 
 /// Creates a placeholder, or shares that of another process. Returns `None` if another file exists.
-fn create_or_adopt(path: &Path, kind: Kind) -> io::Result<Option<Placeholder>> {
+fn create_or_adopt(path: &Path, kind: PlaceholderKind) -> io::Result<Option<Placeholder>> {
     let mut folders = Vec::new();
     for _ in 0..MAX_ATTEMPTS {
         folders.extend(create_folders(path)?);
@@ -157,14 +157,14 @@ fn create_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(missing)
 }
 
-fn create_placeholder(path: &Path, kind: Kind) -> io::Result<File> {
+fn create_placeholder(path: &Path, kind: PlaceholderKind) -> io::Result<File> {
     let file = match kind {
-        Kind::Folder => {
+        PlaceholderKind::Folder => {
             // Gives access to Faber's user only, as for the store.
             DirBuilder::new().mode(0o700).create(path)?;
             File::open(path)?
         }
-        Kind::File => {
+        PlaceholderKind::File => {
             let mut options = OpenOptions::new();
             let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
             if is_yaml(path) {
@@ -223,7 +223,11 @@ mod tests {
         fn create_placeholders(&self, places: &Placeholders, own: &[&str]) -> io::Result<()> {
             let own: Vec<_> = own.iter().map(|name| self.root().join(name)).collect();
             let own = own.iter().map(|path| {
-                let kind = if path.ends_with("data") { Kind::Folder } else { Kind::File };
+                let kind = if path.ends_with("data") {
+                    PlaceholderKind::Folder
+                } else {
+                    PlaceholderKind::File
+                };
                 (path.as_path(), kind)
             });
             places.create_missing(own, &[self.root()])

@@ -31,14 +31,14 @@ pub(super) type ReplanEnded = (ExecutionId, Result<(), DriveError>);
 
 #[derive(Debug, Default)]
 pub(super) struct ReplanQueue {
-    waiting: BTreeMap<ExecutionId, Waiting>,
+    waiting: BTreeMap<ExecutionId, WaitingReplan>,
     /// Running replans, and how often each failed before.
     running: BTreeMap<ExecutionId, u32>,
     tasks: JoinSet<ReplanEnded>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingReplan {
     due_at: Instant,
     failure_count: u32,
 }
@@ -68,7 +68,8 @@ impl ReplanQueue {
                 0 => Duration::ZERO,
                 n => RETRY_DELAY.saturating_mul(1 << (n - 1).min(15)).min(MAX_RETRY_DELAY),
             };
-            self.waiting.insert(id, Waiting { due_at: Instant::now() + delay, failure_count });
+            self.waiting
+                .insert(id, WaitingReplan { due_at: Instant::now() + delay, failure_count });
         }
     }
 

@@ -52,7 +52,7 @@ struct DispatchTool {
 /// The tools that an agent may call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Reach {
+pub struct ToolReach {
     /// Patterns of the allowed tools. `None` allows all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolPattern>>,
@@ -74,7 +74,7 @@ pub struct Dispatch {
     pub tool: ToolName,
     pub args: Arc<Value>,
     effect: Effect,
-    reach: Reach,
+    reach: ToolReach,
     most: usize,
     /// Unknown toolset names that were removed from the parameters. A set of that name could exist
     /// at the time of the call and act on this machine.
@@ -87,7 +87,7 @@ struct DispatchParameters {
     tool: ToolName,
     args: Value,
     #[serde(default)]
-    reach: Reach,
+    reach: ToolReach,
     /// Bytes of the result that the output may contain. The default is [`RESULT_BYTES`].
     #[serde(default)]
     most: Value,
@@ -114,7 +114,7 @@ pub fn dispatch_tools() -> Vec<Arc<dyn Tool>> {
     DISPATCH_TOOLS.iter().map(|tool| Arc::new(CatalogEntry::new(tool)) as Arc<dyn Tool>).collect()
 }
 
-impl Reach {
+impl ToolReach {
     /// Returns `true` if the agent may call a tool.
     pub fn includes(&self, tool: &ToolDefinition) -> bool {
         let name = tool.qualified_name();

@@ -100,7 +100,7 @@ pub struct ReadyTool {
 /// The result of a look-up by name.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum ToolLookup {
     /// A tool that can be called.
     Tool(ReadyTool),
     /// A tool of an inactive set.
@@ -439,16 +439,16 @@ impl Toolbox {
             }
             Some((NameOrigin::Own, (set, _))) => &inventory.sets[..set],
             Some((NameOrigin::Short, _)) => inventory.sets.as_slice(),
-            None => return matches!(inventory.explain_missing(name), Found::Connecting),
+            None => return matches!(inventory.explain_missing(name), ToolLookup::Connecting),
         };
         rivals.iter().any(|rival| inventory.is_first_connecting(rival))
     }
 
     /// Finds a tool by `set.name` or by the name in the earliest set that has it. The set may be
     /// inactive.
-    pub fn find(&self, name: &ToolName) -> Found {
+    pub fn find(&self, name: &ToolName) -> ToolLookup {
         let inventory = self.lock_inventory();
-        inventory.to_found(name, inventory.name_index().get(name.as_str()))
+        inventory.to_lookup(name, inventory.name_index().get(name.as_str()))
     }
 
     /// Adds tools of no set, for plans that this program writes. They are not listed, and no draft
@@ -472,9 +472,9 @@ impl Toolbox {
     }
 
     /// Finds a tool of a plan by its qualified name. No other tool is ever called instead.
-    pub fn find_planned(&self, name: &ToolName) -> Found {
+    pub fn find_planned(&self, name: &ToolName) -> ToolLookup {
         let inventory = self.lock_inventory();
-        inventory.to_found(name, inventory.find_qualified(name))
+        inventory.to_lookup(name, inventory.find_qualified(name))
     }
 
     /// Returns the present effect of a tool of a plan, by its qualified name.
@@ -635,11 +635,11 @@ impl Inventory {
         }
     }
 
-    fn to_found(&self, name: &ToolName, position: Option<(usize, usize)>) -> Found {
+    fn to_lookup(&self, name: &ToolName, position: Option<(usize, usize)>) -> ToolLookup {
         let Some((set, tool)) = position else { return self.explain_missing(name) };
         let set = &self.sets[set];
         let tool = set.tools[tool].clone();
-        if set.is_active { Found::Tool(tool) } else { Found::Inactive(tool) }
+        if set.is_active { ToolLookup::Tool(tool) } else { ToolLookup::Inactive(tool) }
     }
 
     fn set_name(&self, set: usize) -> &str {
@@ -656,20 +656,20 @@ impl Inventory {
     }
 
     /// Returns the reason why a name is unknown. Its set may still be connecting.
-    fn explain_missing(&self, name: &ToolName) -> Found {
+    fn explain_missing(&self, name: &ToolName) -> ToolLookup {
         let prefix = set_prefix(name.as_str());
         let named_set = self.sets.iter().find(|set| Some(set.name.as_str()) == prefix);
         let suspects = named_set.map_or(self.sets.as_slice(), std::slice::from_ref);
         if suspects.iter().any(|set| set.status == SetStatus::Connecting) {
-            return Found::Connecting;
+            return ToolLookup::Connecting;
         }
         let failed = suspects.iter().find_map(|set| match &set.status {
             SetStatus::Failed { error } => {
-                Some(Found::Failed { set: set.name.clone(), error: error.clone() })
+                Some(ToolLookup::Failed { set: set.name.clone(), error: error.clone() })
             }
             _ => None,
         });
-        failed.unwrap_or(Found::Unknown)
+        failed.unwrap_or(ToolLookup::Unknown)
     }
 }
 

@@ -73,7 +73,16 @@ impl<'a> Watcher<'a> {
         let mut polls = time::interval(STATE_POLL_INTERVAL);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (reconnects, seq_at_loss) = (MAX_RECONNECTS, 0);
-        Self { client, store, id, tree, connection, polls, reconnect_count: reconnects, seq_at_loss }
+        Self {
+            client,
+            store,
+            id,
+            tree,
+            connection,
+            polls,
+            reconnect_count: reconnects,
+            seq_at_loss,
+        }
     }
 
     pub fn tree(&self) -> &EventTree {

@@ -21,7 +21,7 @@ use planner::{
 use shared::{id::ToolName, plan::Plan};
 use toolbox::{
     Tool, WeakToolbox,
-    dispatch::{self, Reach},
+    dispatch::{self, ToolReach},
 };
 
 pub(crate) use self::plan::draft_agent;
@@ -76,7 +76,7 @@ pub fn is_own(tool: &ToolName) -> bool {
 
 /// Returns the tools that the agents of a plan may use, one item for each step that asks the model
 /// or calls tools.
-pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = Reach> {
+pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = ToolReach> {
     let turns =
         plan.steps().iter().filter(|step| is_own(&step.tool) && step.tool.as_str() != ANSWER_TOOL);
     turns.map(|step| {

@@ -22,7 +22,7 @@ use shared::{
     store::Store,
     tool::ToolDefinition,
 };
-use toolbox::{Found, ToolSet, Toolbox};
+use toolbox::{ToolLookup, ToolSet, Toolbox};
 use toolsets::registry::{Registry, RegistryError};
 
 use self::{inventory::Inventory, toolkit_store::ToolkitStore};
@@ -170,7 +170,9 @@ impl Tools {
     /// Returns the tool that a tool's plain name means, if that is another tool and the caller may
     /// use it.
     pub fn find_shadowing(&self, tool: &ToolDefinition) -> Option<ToolName> {
-        let (Found::Tool(found) | Found::Inactive(found)) = self.toolbox().find(&tool.name) else {
+        let (ToolLookup::Tool(found) | ToolLookup::Inactive(found)) =
+            self.toolbox().find(&tool.name)
+        else {
             return None;
         };
         let meant = found.definition().qualified_name();

@@ -3,7 +3,7 @@
 use async_graphql::{Context, InputObject, Object, Result};
 use engine::{Engine, EngineError};
 use serde_json::{Value, json};
-use toolbox::{Found, Toolbox};
+use toolbox::{ToolLookup, Toolbox};
 
 use super::{
     ClientGone,
@@ -226,7 +226,9 @@ impl ToolMutation {
 
 fn find_tool(toolbox: &Toolbox, name: &str) -> Option<Tool> {
     let name = name.parse().ok()?;
-    let (Found::Tool(found) | Found::Inactive(found)) = toolbox.find(&name) else { return None };
+    let (ToolLookup::Tool(found) | ToolLookup::Inactive(found)) = toolbox.find(&name) else {
+        return None;
+    };
     let definition = found.definition();
     let set = toolbox.set(&definition.set)?;
     Some(Tool::new(definition, &set))

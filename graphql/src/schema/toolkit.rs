@@ -4,7 +4,7 @@ use std::{str::FromStr, sync::Arc};
 
 use async_graphql::{Context, InputObject, Object, Result, SimpleObject};
 use engine::{Engine, EngineError, NewAction, ToolkitChange as Change, WeightedEdge, yaml};
-use planner::toolkit::{self as graph, Node, NodeKind, Reach, draw, written};
+use planner::toolkit::{self as graph, Node, NodeKind, RecommendationReach, draw, written};
 use shared::{id::NodeName, limits};
 use tokio::task;
 
@@ -112,9 +112,9 @@ async fn recommend(
     threshold: Option<f64>,
     hops: Option<i32>,
 ) -> Result<graph::Toolkit> {
-    let default = Reach::default();
+    let default = RecommendationReach::default();
     let hops = usize::try_from(hops.unwrap_or(0)).unwrap_or(0);
-    let reach = Reach { threshold: threshold.unwrap_or(default.threshold), hops };
+    let reach = RecommendationReach { threshold: threshold.unwrap_or(default.threshold), hops };
     let found = ctx.data::<Engine>()?.selection.recommend(actions, reach).await;
     Ok(found.map_err(ApiError::from)?)
 }

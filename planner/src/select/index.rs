@@ -21,11 +21,11 @@ const BATCH_TEXTS: usize = 4_096;
 /// The index of the last tools. Each part keeps the tools that it was made for.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    words: Option<Part<Lexical>>,
-    descriptions: Option<Part<Rows>>,
-    meanings: Option<Part<Rows>>,
-    centroids: Option<Part<Centroids>>,
-    positions: Option<Part<BTreeMap<ToolName, usize>>>,
+    words: Option<IndexPart<Lexical>>,
+    descriptions: Option<IndexPart<Rows>>,
+    meanings: Option<IndexPart<Rows>>,
+    centroids: Option<IndexPart<Centroids>>,
+    positions: Option<IndexPart<BTreeMap<ToolName, usize>>>,
 }
 
 /// The tools to select from. The list keeps its address until a tool changes.
@@ -57,7 +57,7 @@ impl Centroid {
 }
 
 #[derive(Debug)]
-struct Part<T> {
+struct IndexPart<T> {
     tools: Tools,
     entries: Arc<T>,
 }
@@ -73,16 +73,16 @@ pub struct Centroids {
 impl Index {
     /// Returns the index of each tool, by its qualified name.
     pub(super) fn positions(&mut self, tools: &Tools) -> Arc<BTreeMap<ToolName, usize>> {
-        if let Ok(positions) = Part::current_or_earlier(self.positions.as_ref(), tools) {
+        if let Ok(positions) = IndexPart::current_or_earlier(self.positions.as_ref(), tools) {
             return positions;
         }
         let positions =
             tools.iter().enumerate().map(|(index, tool)| (tool.qualified_name(), index));
-        Part::keep_part(&mut self.positions, tools, positions.collect())
+        IndexPart::keep_part(&mut self.positions, tools, positions.collect())
     }
 
     pub(super) fn words(&mut self, tools: &Tools) -> Arc<Lexical> {
-        let earlier = match Part::current_or_earlier(self.words.as_ref(), tools) {
+        let earlier = match IndexPart::current_or_earlier(self.words.as_ref(), tools) {
             Ok(words) => return words,
             Err(earlier) => earlier,
         };
@@ -90,7 +90,7 @@ impl Index {
             let (words, before) = earlier.find(index)?;
             Some(words.document(before))
         });
-        Part::keep_part(&mut self.words, tools, words)
+        IndexPart::keep_part(&mut self.words, tools, words)
     }
 
     /// Returns the vectors of descriptions. A blank description has none.
@@ -120,7 +120,7 @@ impl Index {
         tools: &Tools,
         embedder: &dyn Embedder,
     ) -> Result<Arc<Centroids>, EmbedError> {
-        let earlier = match Part::current_or_earlier(self.centroids.as_ref(), tools) {
+        let earlier = match IndexPart::current_or_earlier(self.centroids.as_ref(), tools) {
             Ok(centroids) => return Ok(centroids),
             Err(earlier) => earlier,
         };
@@ -144,18 +144,18 @@ impl Index {
             }
         }
         let centroids = Centroids::new(&centroids);
-        Ok(Part::keep_part(&mut self.centroids, tools, centroids))
+        Ok(IndexPart::keep_part(&mut self.centroids, tools, centroids))
     }
 }
 
 /// Returns the vector of one text for each tool. A blank text has none.
 async fn text_rows(
-    part: &mut Option<Part<Rows>>,
+    part: &mut Option<IndexPart<Rows>>,
     tools: &Tools,
     embedder: &dyn Embedder,
     text: impl Fn(&ToolDefinition) -> String,
 ) -> Result<Arc<Rows>, EmbedError> {
-    let earlier = match Part::current_or_earlier(part.as_ref(), tools) {
+    let earlier = match IndexPart::current_or_earlier(part.as_ref(), tools) {
         Ok(rows) => return Ok(rows),
         Err(earlier) => earlier,
     };
@@ -178,10 +178,10 @@ async fn text_rows(
     let vectors =
         vectors.iter().enumerate().filter_map(|(index, vector)| Some((index, vector.as_deref()?)));
     let rows = Rows::new(vectors);
-    Ok(Part::keep_part(part, tools, rows))
+    Ok(IndexPart::keep_part(part, tools, rows))
 }
 
-impl<T> Part<T> {
+impl<T> IndexPart<T> {
     /// Returns the part if it belongs to these tools. Otherwise returns the entries that can be
     /// reused.
     fn current_or_earlier<'a>(

@@ -7,7 +7,7 @@ use super::{
     expr::{Expr, Key, Loop, LoopKind, Operator},
     function::{Function, Style},
     pattern::Pattern,
-    value::Kind,
+    value::ValueKind,
 };
 use crate::template::{ResolveNames, Target};
 use cel::common::ast::{
@@ -89,7 +89,7 @@ impl<'a> Compiler<'a> {
             return Ok(Expr::Local(index, Arc::clone(&self.locals[index])));
         }
         if let NameSource::Fields(is_field) = self.names {
-            return match (is_field(name), Kind::from_name(name)) {
+            return match (is_field(name), ValueKind::from_name(name)) {
                 (true, _) => Ok(self.add_target(Target::Variable(name.into()), name.into())),
                 (false, Some(kind)) => Ok(Expr::Type(kind)),
                 (false, None) => Err(ConditionError::UnknownField { name: name.to_owned() }),
@@ -101,7 +101,7 @@ impl<'a> Compiler<'a> {
             "vars" => return Err(ConditionError::Bare { name: "vars" }),
             _ => (),
         }
-        match (self.find_step(name), Kind::from_name(name)) {
+        match (self.find_step(name), ValueKind::from_name(name)) {
             (Some(target), _) => Ok(self.add_target(target, name.into())),
             (None, Some(kind)) => Ok(Expr::Type(kind)),
             (None, None) => Err(ConditionError::Unknown { name: name.to_owned() }),

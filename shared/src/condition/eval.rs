@@ -16,7 +16,7 @@ use super::{
     function::Function,
     number::{self, Number},
     pattern::Pattern,
-    value::{Entries, Kind, List, Text, Val},
+    value::{Entries, List, Text, Val, ValueKind},
 };
 use crate::{
     limits,
@@ -380,7 +380,10 @@ impl<'a> Evaluation<'a> {
         let mut made: Vec<(Val<'a>, Val<'a>)> = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             let key = self.eval_expr(key)?;
-            if !matches!(key.kind(), Kind::Bool | Kind::Integer | Kind::Unsigned | Kind::Text) {
+            if !matches!(
+                key.kind(),
+                ValueKind::Bool | ValueKind::Integer | ValueKind::Unsigned | ValueKind::Text
+            ) {
                 return Err(Fault::Key { found_kind: key.kind(), twice: false });
             }
             self.spend(made.len())?;
@@ -495,7 +498,7 @@ fn show_key<'a>(key: &Val<'a>) -> Cow<'a, str> {
         Val::Text(text) => Cow::Owned(text.chars().take(64).collect()),
         Val::Integer(number) => Cow::Owned(number.to_string()),
         other => Cow::Borrowed(match other.kind() {
-            Kind::Null => "null",
+            ValueKind::Null => "null",
             _ => "such key",
         }),
     }

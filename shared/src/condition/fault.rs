@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use super::{
     expr::{Expr, Operator},
-    value::Kind,
+    value::ValueKind,
 };
 use crate::limits;
 
@@ -22,7 +22,7 @@ pub(super) enum Fault<'a> {
     /// A value that is not an object, so it has no fields.
     NoFields {
         operand: &'a Expr,
-        found_kind: Kind,
+        found_kind: ValueKind,
         key: Cow<'a, str>,
     },
     /// A list that is shorter than the index.
@@ -33,14 +33,14 @@ pub(super) enum Fault<'a> {
     },
     Kind {
         operand: &'a Expr,
-        found_kind: Kind,
+        found_kind: ValueKind,
         needs: &'static str,
     },
     /// Operands that the operator does not take.
     Operands {
-        left: (&'a Expr, Kind),
+        left: (&'a Expr, ValueKind),
         operator: Operator,
-        right: (&'a Expr, Kind),
+        right: (&'a Expr, ValueKind),
     },
     Arithmetic {
         operator: Operator,
@@ -53,7 +53,7 @@ pub(super) enum Fault<'a> {
     },
     /// A map with a duplicate key, or with a key of a wrong kind.
     Key {
-        found_kind: Kind,
+        found_kind: ValueKind,
         twice: bool,
     },
 }
@@ -76,7 +76,7 @@ impl fmt::Display for Fault<'_> {
             Self::Missing { operand, key, dotted: false } => {
                 write!(f, "`{operand}` has no `{key}`; check `{key:?} in {operand}` first")
             }
-            Self::NoFields { operand, found_kind: Kind::Null, key } => {
+            Self::NoFields { operand, found_kind: ValueKind::Null, key } => {
                 write!(
                     f,
                     "`{operand}` is null, as is the output of a skipped step, and has no `{key}`; "
@@ -97,7 +97,7 @@ impl fmt::Display for Fault<'_> {
                 let operator = operator.as_str();
                 write!(f, "`{operator}` takes no {}", Pair(*found_kind, *other))?;
                 write!(f, " (`{left}` {operator} `{right}`)")?;
-                if operator == "in" && *other == Kind::Text {
+                if operator == "in" && *other == ValueKind::Text {
                     write!(f, "; write `text.contains(part)`")?;
                 }
                 Ok(())
@@ -115,7 +115,7 @@ impl fmt::Display for Fault<'_> {
     }
 }
 
-struct Pair(Kind, Kind);
+struct Pair(ValueKind, ValueKind);
 
 impl fmt::Display for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

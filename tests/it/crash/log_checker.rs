@@ -20,7 +20,7 @@ use super::workspace::LedgerEntry;
 const MIN_PARAMETER_BYTES: usize = r#"{"n":0,"seconds":0.0}"#.len();
 
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct LogCounts {
     pub(super) executions: usize,
     pub(super) steps: usize,
     pub(super) calls: usize,
@@ -50,8 +50,11 @@ struct StepHistory {
 }
 
 /// Checks the store and the ledger against each other.
-pub(super) fn check_run(stored_executions: &[StoredExecution], ledger: &[LedgerEntry]) -> Figures {
-    let mut figures = Figures { calls: ledger.len(), ..Figures::default() };
+pub(super) fn check_run(
+    stored_executions: &[StoredExecution],
+    ledger: &[LedgerEntry],
+) -> LogCounts {
+    let mut figures = LogCounts { calls: ledger.len(), ..LogCounts::default() };
     let mut calls: BTreeMap<&str, Vec<&LedgerEntry>> = BTreeMap::new();
     for line in ledger {
         if line.bytes < MIN_PARAMETER_BYTES {
@@ -68,7 +71,7 @@ pub(super) fn check_run(stored_executions: &[StoredExecution], ledger: &[LedgerE
     figures
 }
 
-impl Figures {
+impl LogCounts {
     fn check_execution(
         &mut self,
         stored_executions: &StoredExecution,

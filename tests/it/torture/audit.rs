@@ -37,7 +37,7 @@ const LASTING_REASONS: [&str; 7] =
     ["approval", "decision", "signal", "sleep", "child", "paused", "start"];
 
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct AuditCounts {
     pub(super) faults: BTreeMap<&'static str, u64>,
     pub(super) slowest_drain: Duration,
     /// Durations until the faults ended, until the clients finished, and until all checks were
@@ -58,7 +58,7 @@ pub(super) struct Figures {
     pub(super) violations: Vec<String>,
 }
 
-impl fmt::Display for Figures {
+impl fmt::Display for AuditCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let faults: u64 = self.faults.values().sum();
         writeln!(f, "{faults} faults {:?}", self.faults)?;
@@ -249,8 +249,8 @@ impl<'a> Audit<'a> {
     }
 
     /// Checks what the nodes left behind. All nodes must have ended.
-    pub(super) async fn check_all(mut self) -> Figures {
-        let mut figures = Figures { counts: self.run.list_counts(), ..Figures::default() };
+    pub(super) async fn check_all(mut self) -> AuditCounts {
+        let mut figures = AuditCounts { counts: self.run.list_counts(), ..AuditCounts::default() };
         let ledger = self.workspace.ledger();
         figures.calls = ledger.len();
         let mut calls: BTreeMap<&str, Vec<&LedgerEntry>> = BTreeMap::new();

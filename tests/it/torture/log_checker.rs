@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     clients::{ApiRecord, ClientRecord},
     people::Action,
-    plans::{Kind, Step},
+    plans::{Step, StepKind},
     task_state::{Task, TaskSpec, TaskState},
     workspace::LedgerEntry,
 };
@@ -495,7 +495,7 @@ impl<'a> LogChecker<'a> {
             .flat_map(|(name, step, items)| {
                 let tasks = (0..items.len() as u64)
                     .map(move |item| Task { item: Some(item), ..Task::of_step(name) });
-                tasks.filter(|task| TaskSpec::for_task(step, *task).kind == Kind::Read)
+                tasks.filter(|task| TaskSpec::for_task(step, *task).kind == StepKind::Read)
             })
             .map(|task| self.expected_key(task))
             .collect()

@@ -16,7 +16,7 @@ pub(super) struct Draft {
 
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    pub(super) kind: Kind,
+    pub(super) kind: StepKind,
     pub(super) after: Vec<String>,
     pub(super) on_error: &'static str,
     /// The number that the tool must return.
@@ -34,7 +34,7 @@ pub(super) struct Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum StepKind {
     Once,
     Idempotent,
     Read,
@@ -46,7 +46,7 @@ pub(super) enum Kind {
     Plan,
 }
 
-impl Kind {
+impl StepKind {
     fn tool_name(self) -> &'static str {
         match self {
             Self::Once => "ledger.once",
@@ -79,7 +79,7 @@ impl Kind {
 
 impl Step {
     fn has_number(&self) -> bool {
-        (self.kind.is_in_ledger() || self.kind == Kind::Echo) && self.items.is_none()
+        (self.kind.is_in_ledger() || self.kind == StepKind::Echo) && self.items.is_none()
     }
 }
 
@@ -149,7 +149,7 @@ impl PlanWriter<'_> {
         let name = format!("{}-{index}", kind.tool_name().rsplit('.').next().unwrap());
         let mut after: Vec<String> =
             names.iter().rev().filter(|_| dice.happens(350)).take(4).cloned().collect();
-        let takes_numbers = kind.is_in_ledger() || kind == Kind::Echo;
+        let takes_numbers = kind.is_in_ledger() || kind == StepKind::Echo;
         let numbers: Vec<String> =
             after.iter().filter(|name| draft.steps[*name].has_number()).cloned().collect();
         let given = if takes_numbers { numbers.clone() } else { Vec::new() };
@@ -169,7 +169,7 @@ impl PlanWriter<'_> {
             child: None,
             is_compensated: false,
         };
-        if kind == Kind::Plan {
+        if kind == StepKind::Plan {
             let child =
                 PlanWriter { dice, depth: self.depth + 1 }.write_plan(1 + dice.draw_below(3));
             tool["inlinePlan"] = json!({ "tools": child.tools });
@@ -202,7 +202,7 @@ impl PlanWriter<'_> {
         let parameters = json!({ "items": items, "n": step.n });
         draft.tools.push(json!({ "id": name, "name": "flow.echo", "parameters": parameters }));
         let list = Step {
-            kind: Kind::Echo,
+            kind: StepKind::Echo,
             after: Vec::new(),
             on_error: "fail",
             behaviour: "ok",
@@ -239,10 +239,10 @@ impl PlanWriter<'_> {
             tool["when"] =
                 json!(format!("steps[\"{parent}\"] != null && steps[\"{parent}\"].n % 2 == 0"));
         }
-        if step.kind == Kind::Read && dice.happens(200) {
+        if step.kind == StepKind::Read && dice.happens(200) {
             tool["cacheTtlMs"] = json!(60_000);
         }
-        let has_effect = matches!(step.kind, Kind::Once | Kind::Idempotent);
+        let has_effect = matches!(step.kind, StepKind::Once | StepKind::Idempotent);
         if has_effect && dice.happens(450) {
             step.is_compensated = true;
             let behaviour = self.pick_one(&["ok", "ok", "flaky", "fail"]);
@@ -256,18 +256,18 @@ impl PlanWriter<'_> {
         }
     }
 
-    fn draw_kind(&self) -> Kind {
+    fn draw_kind(&self) -> StepKind {
         match self.dice.draw_below(100) {
-            0..26 => Kind::Once,
-            26..48 => Kind::Idempotent,
-            48..62 => Kind::Read,
-            62..70 => Kind::Echo,
-            70..75 => Kind::Effect,
-            75..78 => Kind::Fail,
-            78..87 => Kind::Sleep,
-            87..93 if self.depth < MAX_DEPTH => Kind::Plan,
-            _ if self.depth == 0 => Kind::Wait,
-            _ => Kind::Read,
+            0..26 => StepKind::Once,
+            26..48 => StepKind::Idempotent,
+            48..62 => StepKind::Read,
+            62..70 => StepKind::Echo,
+            70..75 => StepKind::Effect,
+            75..78 => StepKind::Fail,
+            78..87 => StepKind::Sleep,
+            87..93 if self.depth < MAX_DEPTH => StepKind::Plan,
+            _ if self.depth == 0 => StepKind::Wait,
+            _ => StepKind::Read,
         }
     }
 
@@ -276,7 +276,7 @@ impl PlanWriter<'_> {
         let from: Map<String, Value> =
             given.iter().map(|name| (name.clone(), json!(format!("{{{{{name}.n}}}}")))).collect();
         match step.kind {
-            Kind::Once | Kind::Idempotent | Kind::Read => {
+            StepKind::Once | StepKind::Idempotent | StepKind::Read => {
                 let behaviour = if step.behaviour == "hang" { "ok" } else { step.behaviour };
                 let n = if step.items.is_some() { json!("{{item}}") } else { json!(step.n) };
                 json!({
@@ -284,13 +284,13 @@ impl PlanWriter<'_> {
                     "until": 1 + dice.draw_below(2), "from": from,
                 })
             }
-            Kind::Echo => json!({ "n": step.n, "from": from }),
-            Kind::Effect => json!({}),
-            Kind::Fail => json!({ "message": "on purpose", "times": 1 + dice.draw_below(3) }),
-            Kind::Sleep if dice.happens(40) && self.depth == 0 => json!({ "ms": FOREVER_MS }),
-            Kind::Sleep => json!({ "ms": dice.draw_below(900) }),
-            Kind::Wait => json!({ "name": format!("news-{}", step.n) }),
-            Kind::Plan => json!({ "x": step.n }),
+            StepKind::Echo => json!({ "n": step.n, "from": from }),
+            StepKind::Effect => json!({}),
+            StepKind::Fail => json!({ "message": "on purpose", "times": 1 + dice.draw_below(3) }),
+            StepKind::Sleep if dice.happens(40) && self.depth == 0 => json!({ "ms": FOREVER_MS }),
+            StepKind::Sleep => json!({ "ms": dice.draw_below(900) }),
+            StepKind::Wait => json!({ "name": format!("news-{}", step.n) }),
+            StepKind::Plan => json!({ "x": step.n }),
         }
     }
 

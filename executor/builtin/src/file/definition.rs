@@ -13,7 +13,7 @@ use super::{
     search::{self, SeenLine},
 };
 use crate::root::{
-    CutReason, Kind, OutputLines, Root, StopSignal, Walk, WalkRules, clip_line, display_path,
+    CutReason, EntryKind, OutputLines, Root, StopSignal, Walk, WalkRules, clip_line, display_path,
 };
 
 const MAX_DEFINITIONS: usize = 200;
@@ -61,7 +61,8 @@ pub(super) fn find_definition(
         is_full: false,
     };
     while let Some(entry) = walk.next()? {
-        let language = languages::find_language(&entry.path).filter(|_| entry.kind == Kind::File);
+        let language =
+            languages::find_language(&entry.path).filter(|_| entry.kind == EntryKind::File);
         let Some(language) = language else { continue };
         definition_search.search_file(&entry.path, language, &mut walk)?;
         if definition_search.is_full {

@@ -12,7 +12,8 @@ use shared::tool::ToolError;
 use super::search::{self, SeenLine};
 use crate::{
     root::{
-        CutReason, Kind, OutputLines, Root, StopSignal, Walk, WalkRules, clip_line, display_path,
+        CutReason, EntryKind, OutputLines, Root, StopSignal, Walk, WalkRules, clip_line,
+        display_path,
     },
     whole,
 };
@@ -95,7 +96,7 @@ pub(super) fn search_contents(
     let mut walk = Walk::new(root, WalkRules::Hidden, stop);
     walk.start_at(&target_path)?;
     while let Some(entry) = walk.next()? {
-        if entry.kind == Kind::File && !content_search.search_file(&entry.path, &mut walk)? {
+        if entry.kind == EntryKind::File && !content_search.search_file(&entry.path, &mut walk)? {
             break;
         }
     }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use http_client::{Http, HttpError, OutgoingRequest, Reach, host, parse_header};
+use http_client::{AddressScope, Http, HttpError, OutgoingRequest, host, parse_header};
 use reqwest::{
     Method, Response, StatusCode, Url,
     header::{self, HeaderMap, HeaderName, HeaderValue},
@@ -255,7 +255,7 @@ impl Connection {
             }
         }
         let url = self.url.clone();
-        OutgoingRequest { method, url, headers, body: None, reach: Reach::Anywhere }
+        OutgoingRequest { method, url, headers, body: None, reach: AddressScope::Anywhere }
     }
 
     pub(super) fn record_session(&self, response: &Response) {

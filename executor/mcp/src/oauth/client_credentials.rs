@@ -5,7 +5,7 @@ use base64::{
     Engine,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
-use http_client::{OutgoingRequest, Reach};
+use http_client::{AddressScope, OutgoingRequest};
 use oauth2::{ClientSecret, TokenResponse as _};
 use reqwest::{
     Method,
@@ -227,7 +227,7 @@ pub(super) async fn post_form(
         url,
         headers,
         body: Some(body),
-        reach: Reach::Public,
+        reach: AddressScope::Public,
     };
     let reply = web.send(request).await.map_err(|err| TokenError::from_http_error(&err))?;
     if reply.status.is_success() {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http_client::{OutgoingRequest, Reach};
+use http_client::{AddressScope, OutgoingRequest};
 use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 use serde_json::Value;
@@ -110,7 +110,7 @@ async fn fetch_own_metadata(
             url,
             headers,
             body: None,
-            reach: Reach::Public,
+            reach: AddressScope::Public,
         };
         web.send(request).await.ok().filter(|reply| reply.status.is_success())
     };

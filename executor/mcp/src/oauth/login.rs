@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http_client::{OutgoingRequest, Reach};
+use http_client::{AddressScope, OutgoingRequest};
 use oauth2::TokenResponse as _;
 use reqwest::{
     Method, Url,
@@ -212,7 +212,7 @@ impl LoginTarget<'_> {
             url,
             headers: all,
             body,
-            reach: Reach::Anywhere,
+            reach: AddressScope::Anywhere,
         };
         let reply = web.send(request.clone()).await;
         let reply = reply.map_err(|err| LoginError::from(TokenError::from_http_error(&err)))?;

@@ -8,7 +8,7 @@ use shared::{
     store::{RecordKind, StoreError, WriteCondition},
     tool::set_prefix,
 };
-use toolbox::{Found, ReadyTool, SetStatus, dispatch, tool_names::complaint};
+use toolbox::{ReadyTool, SetStatus, ToolLookup, dispatch, tool_names::complaint};
 
 use super::{AppliedState, Registry, RegistryError, merge::RegisteredTool};
 use crate::{
@@ -112,7 +112,7 @@ impl Registry {
     ) -> Result<(), RegistryError> {
         let qualified = new.ready.definition().qualified_name();
         let is_taken = |name: &ToolName| match self.toolbox().find(name) {
-            Found::Tool(found) | Found::Inactive(found) => {
+            ToolLookup::Tool(found) | ToolLookup::Inactive(found) => {
                 let found = found.definition();
                 let theirs = found.qualified_name();
                 theirs == qualified || (!new.has_set && (found.name == *name || theirs == *name))

@@ -8,7 +8,7 @@ use shared::{
     tool::Effect,
 };
 use sqlite::Sqlite;
-use toolbox::{Found, SetStatus, ToolContext, ToolSet};
+use toolbox::{SetStatus, ToolContext, ToolLookup, ToolSet};
 
 use super::*;
 
@@ -263,7 +263,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 async fn a_model_can_switch_every_set_but_tool_set_itself() {
     let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
     let call = async |name: &str, parameters: Value| {
-        let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
+        let ToolLookup::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
             panic!("{name} is always there")
         };
         tool.tool().call(Arc::new(parameters), ToolContext::detached()).await.unwrap()

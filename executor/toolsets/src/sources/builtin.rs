@@ -245,7 +245,7 @@ mod tests {
 
     use serde_json::json;
     use shared::{clock::WallClock, store::memory::Memory};
-    use toolbox::{Found, SetStatus, Toolbox};
+    use toolbox::{SetStatus, ToolLookup, Toolbox};
 
     use super::*;
     use crate::sources::Sources;
@@ -318,11 +318,13 @@ mod tests {
         let description = &toolbox.sets()[0].description;
         assert_eq!(description, BuiltinKind::FileTools.description(), "nobody said another");
         for name in ["file_tools.glob", "files.file_tools.glob", "files.glob", "glob"] {
-            let Found::Tool(tool) = toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
+            let ToolLookup::Tool(tool) = toolbox.find(&name.parse().unwrap()) else {
+                panic!("{name}")
+            };
             assert_eq!(tool.definition().name.as_str(), "file_tools.glob");
         }
         let bash = toolbox.find(&"bash".parse().unwrap());
-        assert!(matches!(bash, Found::Inactive(_)), "{bash:?}");
+        assert!(matches!(bash, ToolLookup::Inactive(_)), "{bash:?}");
     }
 
     #[test]

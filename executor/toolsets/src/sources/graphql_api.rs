@@ -13,7 +13,7 @@ mod tool;
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use http_client::{OutgoingRequest, Reach, ServerUrl, parse_header};
+use http_client::{AddressScope, OutgoingRequest, ServerUrl, parse_header};
 use reqwest::{
     Method,
     header::{self, HeaderValue},
@@ -97,7 +97,7 @@ impl Endpoint {
             url,
             headers,
             body: Some(body),
-            reach: Reach::Anywhere,
+            reach: AddressScope::Anywhere,
         })
     }
 

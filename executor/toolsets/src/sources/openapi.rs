@@ -19,7 +19,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use http_client::{Http, OutgoingRequest, Reach, ServerUrl, host};
+use http_client::{AddressScope, Http, OutgoingRequest, ServerUrl, host};
 use nix::libc;
 use reqwest::{Method, Url, header::HeaderMap};
 use secrets::TextOrSecret;
@@ -106,7 +106,7 @@ async fn load_document(document: &str) -> Result<(Vec<u8>, Option<Url>), String>
         url: url.clone(),
         headers: HeaderMap::new(),
         body: None,
-        reach: Reach::Anywhere,
+        reach: AddressScope::Anywhere,
     };
     let reply =
         Http::default().send(request, MAX_DOCUMENT_BYTES).await.map_err(|err| err.to_string())?;

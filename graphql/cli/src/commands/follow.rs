@@ -155,7 +155,7 @@ impl Follower<'_> {
     /// up.
     async fn await_replan(&self) -> Result<StopReason, Failure> {
         #[derive(Deserialize)]
-        struct Found {
+        struct ReplanProgress {
             replanning: Option<Replanning>,
             next: Option<Next>,
         }
@@ -177,7 +177,8 @@ impl Follower<'_> {
         let fields = "replanning { state reason givenUp } next { executionId plan { version } }";
         let (mut is_user_told, mut unattended) = (false, 0);
         loop {
-            let found: Found = self.session.client.query_execution(self.id, fields).await?;
+            let found: ReplanProgress =
+                self.session.client.query_execution(self.id, fields).await?;
             let Some(replanning) = found.replanning else { return Ok(StopReason::Over) };
             let reason = &replanning.reason;
             match (replanning.state, found.next) {
@@ -239,7 +240,7 @@ impl Follower<'_> {
     async fn approve_steps(&self) -> Result<bool, Failure> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Found {
+        struct CurrentWaits {
             waits_for: Vec<Wait>,
         }
         #[derive(Deserialize)]
@@ -252,7 +253,7 @@ impl Follower<'_> {
             return Ok(false);
         }
         let client = &self.session.client;
-        let Found { waits_for } =
+        let CurrentWaits { waits_for } =
             client.query_execution(self.id, "waitsFor { kind stepId }").await?;
         let waits = waits_for.iter().filter(|wait| &*wait.kind == "approval");
         let steps: Vec<&str> = waits.filter_map(|wait| wait.step_id.as_deref()).collect();
@@ -426,7 +427,7 @@ async fn show_waiting(
     }
     for follower in executions {
         let fields = format!("findings {{ {} }}", Finding::FIELDS);
-        let found: Waiting = session.client.query_execution(&follower, &fields).await?;
+        let found: ExecutionFindings = session.client.query_execution(&follower, &fields).await?;
         let waits = found.findings.iter().filter(|finding| is_question(finding));
         for finding in waits.take(QUESTIONS_PER_PAGE) {
             screen.say(&draw_finding(finding, screen.err));
@@ -439,7 +440,7 @@ async fn show_waiting(
 }
 
 #[derive(Deserialize)]
-struct Waiting {
+struct ExecutionFindings {
     findings: Vec<Finding>,
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use shared::{execution::ReplanPermissions, id::ToolName, store::Rate};
-use toolbox::{dispatch::Reach, tool_names::TOOL_SET};
+use toolbox::{dispatch::ToolReach, tool_names::TOOL_SET};
 
 use super::{
     Role, Token,
@@ -172,12 +172,12 @@ impl Grant {
     }
 
     /// Returns the tools that an agent of this caller may use.
-    pub fn agent_reach(&self) -> Reach {
-        let Some(rights) = &self.0 else { return Reach::default() };
+    pub fn agent_reach(&self) -> ToolReach {
+        let Some(rights) = &self.0 else { return ToolReach::default() };
         let switches = ACTIVATION_TOOLS.iter().map(|name| format!("{TOOL_SET}.{name}"));
         let except =
             switches.filter(|name| !rights.allows(name)).filter_map(|name| name.parse().ok());
-        Reach {
+        ToolReach {
             tools: rights.token.tools.clone(),
             except: except.collect(),
             sets: Vec::new(),
@@ -202,7 +202,7 @@ impl Grant {
     }
 
     /// Rejects an agent whose tools differ from those of the caller.
-    pub fn check_reach(&self, reach: &Reach) -> Result<(), AccessError> {
+    pub fn check_reach(&self, reach: &ToolReach) -> Result<(), AccessError> {
         let own_reach = self.agent_reach();
         let is_within = own_reach.tools == reach.tools
             && own_reach.except.iter().all(|pattern| reach.except.contains(pattern));
@@ -214,7 +214,7 @@ impl Grant {
     }
 
     /// Rejects an agent that would use the limits of another token, if this token has limits.
-    pub fn check_payer(&self, reach: &Reach) -> Result<(), AccessError> {
+    pub fn check_payer(&self, reach: &ToolReach) -> Result<(), AccessError> {
         if !self.has_limits() || reach.token.as_deref() == self.name() {
             return Ok(());
         }

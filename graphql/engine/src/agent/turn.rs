@@ -19,7 +19,7 @@ use shared::{
     json,
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
 };
-use toolbox::{ReadyTool, Tool, ToolContext, Toolbox, dispatch::Reach};
+use toolbox::{ReadyTool, Tool, ToolContext, Toolbox, dispatch::ToolReach};
 
 use super::{
     ANSWER_TOOL, AgentContext, STOPPED_NOTE, TURN_TOOL,
@@ -66,7 +66,7 @@ struct TurnParameters {
     #[serde(default)]
     history: Vec<PastTurn>,
     #[serde(default)]
-    reach: Reach,
+    reach: ToolReach,
 }
 
 pub(super) fn model_steps(agent_context: &Arc<AgentContext>) -> Vec<Arc<dyn Tool>> {
@@ -162,7 +162,7 @@ impl Tool for AnswerStep {
                 // ignored.
                 let is_stopped = last.is_some();
                 let catalog =
-                    active_catalog(&self.agent_context.upgrade_toolbox()?, &Reach::default());
+                    active_catalog(&self.agent_context.upgrade_toolbox()?, &ToolReach::default());
                 let called =
                     |tool: &&Arc<ToolDefinition>| used.contains(&tool.qualified_name().as_str());
                 let tools: Vec<_> = catalog.list_plannable().filter(called).cloned().collect();
@@ -232,7 +232,7 @@ impl AskStep {
 }
 
 impl AgentContext {
-    fn find_grant(&self, reach: &Reach) -> Option<Grant> {
+    fn find_grant(&self, reach: &ToolReach) -> Option<Grant> {
         self.server_access.get()?.find_grant_by_name(reach.token.as_deref()?)
     }
 
@@ -288,7 +288,7 @@ fn to_tool_error(err: &ModelError) -> ToolError {
     }
 }
 
-pub(super) fn active_catalog(toolbox: &Toolbox, reach: &Reach) -> Catalog {
+pub(super) fn active_catalog(toolbox: &Toolbox, reach: &ToolReach) -> Catalog {
     let sets = toolbox.sets();
     let active = sets.iter().filter(|set| set.is_active);
     let tools = active.flat_map(|set| set.tools.iter().map(ReadyTool::definition));

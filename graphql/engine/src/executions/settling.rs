@@ -16,7 +16,7 @@ use shared::{
     store::{Command, FinishedCallId},
     tool::ErrorCode,
 };
-use toolbox::Found;
+use toolbox::ToolLookup;
 
 use super::{
     Executions,
@@ -210,7 +210,8 @@ impl Executions {
         }
         let inventory = &self.tools.inventory;
         inventory.wait_for_tools(std::slice::from_ref(tool)).await;
-        let (Found::Tool(found) | Found::Inactive(found)) = inventory.toolbox().find_planned(tool)
+        let (ToolLookup::Tool(found) | ToolLookup::Inactive(found)) =
+            inventory.toolbox().find_planned(tool)
         else {
             return Ok(());
         };

@@ -10,13 +10,15 @@ use std::{
 
 use planner::{
     suggest::did_you_mean,
-    toolkit::{Node, NodeKind, Reach, Toolkit, ToolkitError, Warning, written::ReadToolkit},
+    toolkit::{
+        Node, NodeKind, RecommendationReach, Toolkit, ToolkitError, Warning, written::ReadToolkit,
+    },
 };
 use shared::{
     id::{NodeName, ToolName},
     limits,
 };
-use toolbox::{Found, ReadyTool};
+use toolbox::{ReadyTool, ToolLookup};
 
 use super::Selection;
 use crate::{error::EngineError, tools::inventory::to_tool_name};
@@ -90,7 +92,7 @@ impl Selection {
     pub async fn recommend(
         &self,
         actions: &[String],
-        reach: Reach,
+        reach: RecommendationReach,
     ) -> Result<Toolkit, EngineError> {
         let toolkit = self.toolkit().await?;
         Ok(toolkit.recommend(actions.iter().map(String::as_str), reach))
@@ -105,8 +107,12 @@ impl Selection {
         if actions.is_empty() {
             return Ok(None);
         }
-        let found =
-            self.recommend(actions, Reach { hops: PLANNING_HOPS, ..Reach::default() }).await?;
+        let found = self
+            .recommend(
+                actions,
+                RecommendationReach { hops: PLANNING_HOPS, ..RecommendationReach::default() },
+            )
+            .await?;
         let tools = found.tools_and_actions().tools;
         if tools.is_empty() {
             let names = actions.join("`, `");
@@ -301,9 +307,11 @@ impl Selection {
         tools: impl IntoIterator<Item = &'a NodeName>,
     ) -> ToolkitChange {
         let toolbox = self.tools.inventory.toolbox();
-        let is_unknown = |tool: &ToolName| matches!(toolbox.find(tool), Found::Unknown);
+        let is_unknown = |tool: &ToolName| matches!(toolbox.find(tool), ToolLookup::Unknown);
         let mut tools: Vec<ToolName> = tools.into_iter().map(to_tool_name).collect();
-        tools.retain(|tool| is_unknown(tool) || matches!(toolbox.find(tool), Found::Connecting));
+        tools.retain(|tool| {
+            is_unknown(tool) || matches!(toolbox.find(tool), ToolLookup::Connecting)
+        });
         if tools.is_empty() {
             return change;
         }

@@ -16,7 +16,7 @@ use shared::{
 };
 use tokio::time;
 use tokio_util::sync::CancellationToken;
-use toolbox::{Found, ReadyTool, ToolContext, blobs::Blobs, dispatch};
+use toolbox::{ReadyTool, ToolContext, ToolLookup, blobs::Blobs, dispatch};
 
 use super::{
     Tools,
@@ -161,20 +161,20 @@ impl Tools {
         self.inventory.wait_for_tools(std::slice::from_ref(&name)).await;
         let is_of = |set: &ToolSetName| set_prefix(name.as_str()) == Some(set.as_str());
         match self.toolbox().find(&name) {
-            Found::Tool(tool) => Callee::Tool(tool),
-            Found::Inactive(tool) => {
+            ToolLookup::Tool(tool) => Callee::Tool(tool),
+            ToolLookup::Inactive(tool) => {
                 let tool = tool.definition();
                 let reason = call::inactive_error(&self.toolbox().display_name(tool), &tool.set);
                 Callee::NotCallable(tool.qualified_name(), reason)
             }
-            Found::Connecting => {
+            ToolLookup::Connecting => {
                 let reason = call::connect_timeout_error(&name, self.options.connect);
                 Callee::NotCallable(name, reason)
             }
-            Found::Failed { set, error } if is_of(&set) => {
+            ToolLookup::Failed { set, error } if is_of(&set) => {
                 Callee::NotCallable(name, call::failed_set_error(&set, &error))
             }
-            Found::Failed { .. } | Found::Unknown => Callee::Unknown,
+            ToolLookup::Failed { .. } | ToolLookup::Unknown => Callee::Unknown,
         }
     }
 
@@ -201,7 +201,7 @@ impl Tools {
     fn recorded_names(&self, name: &str) -> Vec<RecordedName> {
         let mut names = vec![RecordedName::Exact(name.to_owned())];
         match name.parse().map(|name| self.toolbox().find(&name)) {
-            Ok(Found::Tool(tool) | Found::Inactive(tool)) => {
+            Ok(ToolLookup::Tool(tool) | ToolLookup::Inactive(tool)) => {
                 let qualified = tool.definition().qualified_name();
                 names.push(RecordedName::Exact(qualified.to_string()));
             }

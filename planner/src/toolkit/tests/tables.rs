@@ -54,7 +54,8 @@ fn recommendations_match_the_table() {
         (&["t1"], 0.5, 5, &[], 0),
         (&[], 0.5, 5, &[], 0),
     ] {
-        let found = seed().recommend(start.iter().copied(), Reach { threshold, hops });
+        let found =
+            seed().recommend(start.iter().copied(), RecommendationReach { threshold, hops });
         let mut expected = vertices.to_vec();
         let mut there = names(&found);
         assert_eq!(found.edge_count(), edges, "{start:?} {threshold} {hops}");
@@ -63,9 +64,9 @@ fn recommendations_match_the_table() {
         there.sort_unstable();
         assert_eq!(there, expected, "{start:?} {threshold} {hops}");
     }
-    let cut = seed().recommend(["a1"], Reach { threshold: 0.7, hops: 2 });
+    let cut = seed().recommend(["a1"], RecommendationReach { threshold: 0.7, hops: 2 });
     assert_eq!(cut.edge_score("a1", "a3"), None, "the weak edge is cut, its ends stay");
-    let one = seed().recommend(["a1"], Reach { threshold: 0.5, hops: 1 });
+    let one = seed().recommend(["a1"], RecommendationReach { threshold: 0.5, hops: 1 });
     assert_eq!(names(&one), ["a1", "a2", "t1", "a3", "t2", "t3"]);
     let ToolsAndActions { tools, actions } = one.tools_and_actions();
     let names = |of: Vec<(&NodeName, &Node)>| -> Vec<String> {
@@ -84,7 +85,7 @@ fn recommendations_end_on_cycles_and_omit_weak_tools() {
     for (from, to) in [("c0", "c1"), ("c1", "c2"), ("c2", "c0")] {
         graph.add_action(&name(from), "", &links(&[(to, 0.9)]), &[]).unwrap();
     }
-    let reach = |threshold, hops| Reach { threshold, hops };
+    let reach = |threshold, hops| RecommendationReach { threshold, hops };
     let found = graph.recommend(["c0"], reach(0.5, usize::MAX));
     assert_eq!((found.len(), found.edge_count()), (3, 3));
     assert_eq!(names(&found), ["c0", "c1", "c2"], "on a cycle as they were added");

@@ -17,7 +17,7 @@ use crate::{
         grep,
         search::{self, SearchEnd, SeenLine},
     },
-    root::{Kind, StopReason, StopSignal, Walk, WalkRules},
+    root::{EntryKind, StopReason, StopSignal, Walk, WalkRules},
     tests::project::Project,
 };
 
@@ -131,7 +131,7 @@ async fn a_walk_is_bounded_in_width_and_depth() {
     let project = Project::with_files(&["a", "b", "c", "d"].map(|path| (path, "")));
     let stop = StopSignal::new(CancellationToken::new(), None);
     let mut walk = Walk::new(&project.root, WalkRules::Git, &stop).with_limit(3);
-    walk.set_start("".as_ref(), Kind::Folder).unwrap();
+    walk.set_start("".as_ref(), EntryKind::Folder).unwrap();
     let mut count = 0;
     while walk.next().unwrap().is_some() {
         count += 1;
@@ -198,7 +198,7 @@ fn a_search_stops_at_its_time_limit() {
         (stopped after 30 s: there may be more; narrow the pattern or the path)"]]
     .assert_eq(&text);
     let mut walk = Walk::new(&project.root, WalkRules::Git, &late);
-    let folder = walk.set_start("".as_ref(), Kind::Folder).unwrap();
+    let folder = walk.set_start("".as_ref(), EntryKind::Folder).unwrap();
     let entries = walk.list_folder(&folder).unwrap();
     assert_eq!(entries.len(), 0);
     expect![[r#"

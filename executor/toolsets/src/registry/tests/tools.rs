@@ -62,7 +62,7 @@ async fn added_commands_get_a_clean_environment() {
     registry.add_set(added).await.unwrap();
     registry.register_tool(Some("c"), env("registered")).await.unwrap();
     for name in ["configured", "clean", "registered"] {
-        let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
+        let ToolLookup::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
             panic!("{name} is there")
         };
         let output = tool.tool().call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
@@ -82,7 +82,7 @@ async fn thousands_of_tools_can_be_registered() {
     for node in [&one, &other] {
         assert_eq!(find_set(node, "many").await.tools.len(), 1_000);
         let name = "many.t999".parse().unwrap();
-        assert!(matches!(node.toolbox().find(&name), Found::Tool(_)));
+        assert!(matches!(node.toolbox().find(&name), ToolLookup::Tool(_)));
     }
 }
 
@@ -96,7 +96,9 @@ async fn a_tool_with_the_name_of_another_is_rejected() {
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
     // The short name of another tool is free.
     assert_eq!(registry.register_tool(None, tool("echo")).await.unwrap().as_str(), "local.echo");
-    let Found::Tool(found) = registry.toolbox().find(&"echo".parse().unwrap()) else { panic!() };
+    let ToolLookup::Tool(found) = registry.toolbox().find(&"echo".parse().unwrap()) else {
+        panic!()
+    };
     assert_eq!(found.definition().qualified_name().as_str(), "local.echo");
 }
 
@@ -185,7 +187,7 @@ async fn a_registered_command_runs_in_its_folder_on_every_node() {
     let name = one.register_tool(None, settings).await.unwrap();
     other.sync().await.unwrap();
     for node in [&one, &other] {
-        let Found::Tool(found) = node.toolbox().find(&name) else { panic!("it is there") };
+        let ToolLookup::Tool(found) = node.toolbox().find(&name) else { panic!("it is there") };
         let called = found.tool().call(Arc::new(json!({})), ToolContext::detached()).await;
         assert_eq!(called.unwrap(), json!("/usr"));
     }
@@ -204,7 +206,7 @@ async fn the_method_of_a_registered_tool_decides_its_effect() {
         let run = json!({ "http": { "method": method, "url": "http://127.0.0.1:9/" } });
         let settings = json!({ "name": method, "effect": null, "run": run });
         let name = registry.register_tool(None, settings).await.unwrap();
-        let Found::Tool(found) = registry.toolbox().find(&name) else { panic!("it is there") };
+        let ToolLookup::Tool(found) = registry.toolbox().find(&name) else { panic!("it is there") };
         assert_eq!(found.definition().effect, effect, "{method}");
     }
 }

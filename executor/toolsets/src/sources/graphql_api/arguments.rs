@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::{Map, Value, json};
 
-use super::introspection::{Argument, Kind, TypeRef, Types};
+use super::introspection::{Argument, TypeKind, TypeRef, Types};
 use crate::sources::offer::clip_text;
 
 const MAX_DESCRIPTION_BYTES: usize = 300;
@@ -95,7 +95,7 @@ impl SchemaBuilder<'_> {
 
     /// A type without `!` may be null.
     fn value_schema(&mut self, type_ref: &TypeRef) -> Value {
-        if type_ref.kind == Kind::NonNull {
+        if type_ref.kind == TypeKind::NonNull {
             let inner = type_ref.of_type.as_deref();
             return inner.map_or_else(|| json!({}), |inner| self.non_null_schema(inner));
         }
@@ -118,7 +118,7 @@ impl SchemaBuilder<'_> {
     }
 
     fn non_null_schema(&mut self, type_ref: &TypeRef) -> Value {
-        if type_ref.kind == Kind::List {
+        if type_ref.kind == TypeKind::List {
             let items = type_ref
                 .of_type
                 .as_deref()
@@ -127,7 +127,7 @@ impl SchemaBuilder<'_> {
         }
         let Some((name, definition)) = self.types.named_type(type_ref) else { return json!({}) };
         match definition.kind {
-            Kind::Enum => {
+            TypeKind::Enum => {
                 let values = definition.enum_values.as_deref().unwrap_or_default();
                 if values.is_empty() || values.len() > MAX_ENUM_VALUES || self.is_full() {
                     return json!({ "type": "string" });
@@ -136,7 +136,7 @@ impl SchemaBuilder<'_> {
                 let values: Vec<_> = values.iter().map(|value| &value.name).collect();
                 json!({ "type": "string", "enum": values })
             }
-            Kind::InputObject => self.input_schema(name),
+            TypeKind::InputObject => self.input_schema(name),
             _ => scalar_schema(name),
         }
     }

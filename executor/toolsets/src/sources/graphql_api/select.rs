@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     arguments::scalar_schema,
-    introspection::{Argument, Field, Kind, Type, TypeRef, Types},
+    introspection::{Argument, Field, Type, TypeKind, TypeRef, Types},
 };
 
 /// Fields of one selection, which keep a request small.
@@ -43,12 +43,12 @@ impl<'a> Selector<'a> {
     fn select_value(&mut self, type_ref: &'a TypeRef, depth: usize) -> Option<(String, Value)> {
         let (name, named_type) = self.types.named_type(type_ref)?;
         let (text, schema) = match named_type.kind {
-            Kind::Scalar => (String::new(), scalar_schema(name)),
-            Kind::Enum => (String::new(), json!({ "type": "string" })),
-            Kind::Object | Kind::Interface | Kind::Union => {
+            TypeKind::Scalar => (String::new(), scalar_schema(name)),
+            TypeKind::Enum => (String::new(), json!({ "type": "string" })),
+            TypeKind::Object | TypeKind::Interface | TypeKind::Union => {
                 self.select_object(name, named_type, depth)?
             }
-            Kind::InputObject | Kind::List | Kind::NonNull => return None,
+            TypeKind::InputObject | TypeKind::List | TypeKind::NonNull => return None,
         };
         Some((text, wrap_schema(type_ref, schema)))
     }
@@ -66,7 +66,7 @@ impl<'a> Selector<'a> {
         self.path.push(name);
         let mut words = Vec::new();
         let mut properties = Map::new();
-        if named_type.kind != Kind::Object {
+        if named_type.kind != TypeKind::Object {
             words.push("__typename".to_owned());
             properties.insert("__typename".to_owned(), json!({ "type": "string" }));
         }
@@ -76,7 +76,7 @@ impl<'a> Selector<'a> {
             &mut words,
             &mut properties,
         );
-        if named_type.kind != Kind::Object {
+        if named_type.kind != TypeKind::Object {
             self.select_members(named_type, &mut words, &mut properties);
         }
         self.path.pop();
@@ -111,7 +111,7 @@ impl<'a> Selector<'a> {
 
     fn is_scalar_or_enum(&self, field: &Field) -> bool {
         let named_type = self.types.named_type(&field.type_ref);
-        named_type.is_some_and(|(_, known)| matches!(known.kind, Kind::Scalar | Kind::Enum))
+        named_type.is_some_and(|(_, known)| matches!(known.kind, TypeKind::Scalar | TypeKind::Enum))
     }
 
     /// Selects scalar and enum fields of the possible types. If two types have fields of the same
@@ -157,14 +157,14 @@ fn has_no_required_argument(field: &Field) -> bool {
 /// Adds the lists and nulls of a type to the schema of its named type.
 fn wrap_schema(type_ref: &TypeRef, inner: Value) -> Value {
     match (type_ref.kind, &type_ref.of_type) {
-        (Kind::NonNull, Some(type_ref)) => non_null_schema(type_ref, inner),
+        (TypeKind::NonNull, Some(type_ref)) => non_null_schema(type_ref, inner),
         _ => allow_null(non_null_schema(type_ref, inner)),
     }
 }
 
 fn non_null_schema(type_ref: &TypeRef, inner: Value) -> Value {
     match (type_ref.kind, &type_ref.of_type) {
-        (Kind::List, Some(type_ref)) => {
+        (TypeKind::List, Some(type_ref)) => {
             json!({ "type": "array", "items": wrap_schema(type_ref, inner) })
         }
         _ => inner,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use http_client::Reach;
+use http_client::AddressScope;
 use reqwest::Url;
 use serde_json::{Map, Value, json};
 use shared::id::ToolSetName;
@@ -47,7 +47,7 @@ pub(super) struct Operation {
 pub(super) struct Call {
     pub(super) verb: HttpMethod,
     pub(super) url: Url,
-    pub(super) reach: Reach,
+    pub(super) reach: AddressScope,
     pub(super) path: String,
     /// The parameters, each with its name in the tool's schema.
     pub(super) parameters: Vec<(String, Parameter)>,
@@ -161,7 +161,11 @@ impl<'a> Reader<'a> {
             [self.declaration, self.item, self.document.root()].map(|level| level.get("servers"));
         let (url, reach) = self.servers.url(lists)?;
         let mut input = InputBuilder {
-            schemas: SchemaConverter::new(self.document, Direction::Request, self.node_count * 3 / 4),
+            schemas: SchemaConverter::new(
+                self.document,
+                Direction::Request,
+                self.node_count * 3 / 4,
+            ),
             properties: Map::new(),
             required: Vec::new(),
             path_placeholders: find_placeholders(path).into_iter().collect(),
@@ -235,7 +239,8 @@ impl<'a> Reader<'a> {
         let answer = status.into_iter().find_map(|status| answers.get(status))?;
         let content = self.document.resolve(answer).ok()?.get("content")?.as_object()?;
         let (_, media) = content.iter().find(|(kind, _)| crate::http::answer::is_json(kind))?;
-        let mut schemas = SchemaConverter::new(self.document, Direction::Response, self.node_count / 4);
+        let mut schemas =
+            SchemaConverter::new(self.document, Direction::Response, self.node_count / 4);
         let mut made = schemas.schema(media.get("schema")?);
         let defs = schemas.into_defs();
         if let (false, Value::Object(fields)) = (defs.is_empty(), &mut made) {

@@ -9,7 +9,7 @@ use shared::{
     plan::StepKind,
     tool::{ErrorCode, ToolError, set_prefix},
 };
-use toolbox::Found;
+use toolbox::ToolLookup;
 
 use super::{
     cause_line::find_cause_line,
@@ -378,5 +378,5 @@ fn find_toolset(view: &View<'_>, task: Task) -> Option<ToolSetName> {
 fn lacks_tool(view: &View<'_>, task: Task) -> bool {
     let tool = view.planned_step(task).call_of_part(task.part).tool;
     let candidates = view.toolbox().map(|toolbox| toolbox.find(tool));
-    matches!(candidates, Some(Found::Failed { .. } | Found::Unknown))
+    matches!(candidates, Some(ToolLookup::Failed { .. } | ToolLookup::Unknown))
 }

@@ -12,7 +12,7 @@ use shared::{
     store::Command,
     tool::ToolError,
 };
-use toolbox::Found;
+use toolbox::ToolLookup;
 
 use super::{
     cause_line::find_cause_line,
@@ -101,10 +101,10 @@ fn list_missing_tools(view: &View<'_>) -> Vec<(String, String)> {
     let missing = needed.into_iter().filter(|tool| !toolbox.has_all([*tool]));
     let missing = missing.filter_map(|tool| {
         let reason = match toolbox.find(tool) {
-            Found::Failed { set, error } => {
+            ToolLookup::Failed { set, error } => {
                 format!("its toolset `{set}` failed: {}", find_cause_line(&error))
             }
-            Found::Connecting => return None,
+            ToolLookup::Connecting => return None,
             _ => "no toolset of this node contains it".to_owned(),
         };
         Some((tool.to_string(), reason))
