@@ -42,7 +42,7 @@ impl Candidates {
             .iter()
             .enumerate()
             .map(|(rank, found)| Candidate {
-                tool_index: found.at,
+                tool_index: found.index,
                 score: Some(found.score),
                 learned: found.learned,
                 is_kept: rank < max_tools,

@@ -95,8 +95,8 @@ pub enum ToolkitError {
     Clash { name: NodeName, is: NodeKind },
     #[error("the score from `{from}` to `{to}` is not a number")]
     Score { from: NodeName, to: NodeName },
-    #[error("the toolkit would have more than {most} {what}: remove some")]
-    TooMany { what: &'static str, most: usize },
+    #[error("the toolkit would have more than {maximum} {noun}: remove some")]
+    TooMany { noun: &'static str, maximum: usize },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -217,7 +217,7 @@ impl Toolkit {
     }
 
     pub fn check_size(&self) -> Result<(), ToolkitError> {
-        let too_many = |noun, maximum| Err(ToolkitError::TooMany { what: noun, most: maximum });
+        let too_many = |noun, maximum| Err(ToolkitError::TooMany { noun, maximum });
         if self.len() > limits::TOOLKIT_NODES {
             return too_many("actions and tools", limits::TOOLKIT_NODES);
         }

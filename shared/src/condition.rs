@@ -69,8 +69,8 @@ pub enum ConditionError {
     },
     #[error("there is no function `{name}`")]
     UnknownFunction { name: String },
-    #[error("`{name}` takes {}", describe_arguments(*least, *most))]
-    Arguments { name: String, least: usize, most: usize },
+    #[error("`{name}` takes {}", describe_arguments(*minimum, *maximum))]
+    Arguments { name: String, minimum: usize, maximum: usize },
     /// `steps` or `vars` without a field.
     #[error("`{name}` has no value by itself; write `{name}.x` or `{name}[\"x\"]`")]
     Bare {
@@ -87,8 +87,8 @@ pub enum ConditionError {
     #[error("the pattern of `matches`: {reason}")]
     Pattern { reason: String },
     /// A part of CEL that is not supported.
-    #[error("expressions have no {what}")]
-    Unsupported { what: String },
+    #[error("expressions have no {feature}")]
+    Unsupported { feature: String },
     /// The result can be neither true nor false.
     #[error("its value is neither true nor false; compare it with something")]
     NeverBool,

@@ -229,7 +229,7 @@ mod tests {
             let result = json!({ "content": content, "structuredContent": structured });
             let result = serde_json::from_value(result).unwrap();
             let Output { value, binaries } = read_output(result, None, 1_000).unwrap();
-            (value, binaries.into_iter().map(|binary| binary.at).collect::<Vec<_>>())
+            (value, binaries.into_iter().map(|binary| binary.pointer).collect::<Vec<_>>())
         };
         let large = "A".repeat(shared::limits::INLINE_BINARY_BYTES + 4);
         let (value, places) =
@@ -310,7 +310,7 @@ mod tests {
             let Output { value, binaries } = read_output(result, None, 1_000).unwrap();
             let places = binaries
                 .into_iter()
-                .map(|binary| (binary.at, binary.mime_type, binary.base64.len()));
+                .map(|binary| (binary.pointer, binary.mime_type, binary.base64.len()));
             (value, places.collect::<Vec<_>>())
         };
         let (value, places) = read(&contents);

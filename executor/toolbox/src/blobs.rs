@@ -26,7 +26,7 @@ pub struct Blobs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
     /// The place in the output, as a JSON pointer.
-    pub at: String,
+    pub pointer: String,
     pub base64: String,
     pub mime_type: String,
 }
@@ -37,7 +37,7 @@ impl Binary {
         let Some(Value::String(text)) = value.pointer_mut(&pointer) else { return None };
         let is_large = text.len() > limits::INLINE_BINARY_BYTES;
         let mime_type = mime_type.to_owned();
-        is_large.then(|| Self { at: pointer, base64: std::mem::take(text), mime_type })
+        is_large.then(|| Self { pointer, base64: std::mem::take(text), mime_type })
     }
 
     fn replace(pointer: &str, output: &mut Value, value: Value) {
@@ -119,7 +119,7 @@ pub async fn store_binaries(
             }
             None => None,
         };
-        let Binary { at: pointer, base64, .. } = binary;
+        let Binary { pointer, base64, .. } = binary;
         Binary::replace(&pointer, &mut output, reference.unwrap_or(Value::String(base64)));
     }
     Ok(output)
@@ -181,7 +181,7 @@ mod tests {
 
     fn test_binary(pointer: &str, base64: &str) -> Binary {
         Binary {
-            at: pointer.to_owned(),
+            pointer: pointer.to_owned(),
             base64: base64.to_owned(),
             mime_type: "image/png".to_owned(),
         }

@@ -75,7 +75,7 @@ pub struct Dispatch {
     pub args: Arc<Value>,
     effect: Effect,
     reach: ToolReach,
-    most: usize,
+    max_result_bytes: usize,
     /// Unknown toolset names that were removed from the parameters. A set of that name could exist
     /// at the time of the call and act on this machine.
     unknown: Vec<Value>,
@@ -170,7 +170,7 @@ impl Dispatch {
                     args: Arc::new(args),
                     effect,
                     reach,
-                    most: maximum,
+                    max_result_bytes: maximum,
                     unknown: vec![],
                 };
                 dispatch.remove_unknown_sets(toolbox);
@@ -237,7 +237,7 @@ impl Dispatch {
             output
         });
         match result {
-            Ok(result) => match clip_result(&result, self.most) {
+            Ok(result) => match clip_result(&result, self.max_result_bytes) {
                 None => Ok(json!({ "tool": tool, "status": "success", "result": result })),
                 Some(text) => Ok(json!({
                     "tool": tool, "status": "success", "result": text, "cut": true,
@@ -250,7 +250,7 @@ impl Dispatch {
                 } else {
                     "; it may have taken effect, or may do so later"
                 };
-                let end = err.message.floor_char_boundary(self.most);
+                let end = err.message.floor_char_boundary(self.max_result_bytes);
                 let error = format!("{}{unsure}", &err.message[..end]);
                 Ok(json!({
                     "tool": tool, "status": "error", "error": error, "code": err.code,

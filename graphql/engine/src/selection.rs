@@ -116,8 +116,8 @@ impl Selection {
         let matches = selected.matches.into_iter();
         Ok(matches
             .map(|found| SelectedTool {
-                tool: Arc::clone(&listing.definitions()[found.at]),
-                set: listing.set(found.at).clone(),
+                tool: Arc::clone(&listing.definitions()[found.index]),
+                set: listing.set(found.index).clone(),
                 score: found.score,
                 is_hit: found.is_hit,
                 least_similar: found.least_similar,

@@ -273,16 +273,21 @@ fn describe_event(event: &Event) -> String {
     let step = describe_subject(event);
     match event {
         Event::Created(created) => format!("execution of `{}` created", created.plan),
-        Event::Claimed(it) if it.renewed => {
+        Event::Claimed(claim) if claim.renewed => {
             format!(
                 "claimed again by `{}` on {}, whose lease had expired, claim {}",
-                it.worker,
-                it.node,
-                to_int(it.epoch.0)
+                claim.worker,
+                claim.node,
+                to_int(claim.epoch.0)
             )
         }
-        Event::Claimed(it) => {
-            format!("claimed by `{}` on {}, claim {}", it.worker, it.node, to_int(it.epoch.0))
+        Event::Claimed(claim) => {
+            format!(
+                "claimed by `{}` on {}, claim {}",
+                claim.worker,
+                claim.node,
+                to_int(claim.epoch.0)
+            )
         }
         Event::StepStarted(StepStarted { items: Some(n), .. }) => {
             format!("{step} started, with {n} items")
@@ -290,7 +295,7 @@ fn describe_event(event: &Event) -> String {
         Event::StepStarted(StepStarted { attempt, child: Some(child), .. }) => {
             format!("{step} started `{child}`, attempt {attempt}")
         }
-        Event::StepStarted(it) => format!("{step} started, attempt {}", it.attempt),
+        Event::StepStarted(started) => format!("{step} started, attempt {}", started.attempt),
         Event::StepSucceeded { cached: true, .. } => format!("{step} succeeded, from the cache"),
         Event::StepSucceeded { .. } => format!("{step} succeeded"),
         Event::StepProgress { progress, .. } => {

@@ -91,8 +91,8 @@ pub(super) fn read(reading: &CallReader<'_>, index: usize) -> Attempt {
                     MissReason::from_flags(wanted.is_known, stuck.is_cut),
                 );
             }
-            let position = if stuck.is_cut { stuck.resume } else { stuck.at };
-            Attempt::Broken(BrokenCall { calls, at: position, is_cut, is_known: wanted.is_known })
+            let position = if stuck.is_cut { stuck.resume } else { stuck.position };
+            Attempt::Broken(BrokenCall { calls, position, is_cut, is_known: wanted.is_known })
         }
     }
 }

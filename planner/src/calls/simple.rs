@@ -87,7 +87,7 @@ impl Call<'_, '_> {
                 }
                 (Ok((Tree::Object(object), end)), _) => self.read(object.into_map(), end),
                 (Ok((_, end)), _) => self.report_broken_call(end, false),
-                (Err(stuck), _) => self.report_broken_call(stuck.at, stuck.is_cut),
+                (Err(stuck), _) => self.report_broken_call(stuck.position, stuck.is_cut),
             };
         }
         let Some(tool) = self.tool.clone() else {
@@ -156,7 +156,7 @@ impl Call<'_, '_> {
         self.reading.add_missed(name, MissReason::from_flags(is_known, is_cut));
         Attempt::Broken(BrokenCall {
             calls: Vec::new(),
-            at: index,
+            position: index,
             is_cut: is_cut && is_known,
             is_known,
         })

@@ -233,7 +233,7 @@ pub(super) enum Attempt {
 /// A call that cannot be read, so the following text may belong to its arguments.
 pub(super) struct BrokenCall {
     pub(super) calls: Vec<ToolCall>,
-    pub(super) at: usize,
+    pub(super) position: usize,
     pub(super) is_cut: bool,
     pub(super) is_known: bool,
 }
@@ -245,7 +245,7 @@ impl Attempt {
         reading.add_missed(tool.name.as_str(), MissReason::Cut);
         Self::Broken(BrokenCall {
             calls: Vec::new(),
-            at: source.len(),
+            position: source.len(),
             is_cut: true,
             is_known: true,
         })

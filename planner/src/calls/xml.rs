@@ -174,10 +174,11 @@ impl<'a> Element<'_, 'a> {
             Ok((_, end)) => Attempt::Passed(end),
             Err(stuck) => {
                 let is_known = shape::has_known_open_call(self.reading, stuck.open);
-                let position = if self.is_closed { stuck.at.max(self.end) } else { stuck.at };
+                let position =
+                    if self.is_closed { stuck.position.max(self.end) } else { stuck.position };
                 Attempt::Broken(BrokenCall {
                     calls: Vec::new(),
-                    at: position,
+                    position,
                     is_cut: stuck.is_cut,
                     is_known,
                 })
@@ -310,7 +311,7 @@ impl<'a> Element<'_, 'a> {
         self.reading.add_missed(&name, MissReason::from_flags(is_known, !self.is_closed));
         let position = self.end.max(self.body.end);
         let is_cut = is_known && !self.is_closed;
-        Attempt::Broken(BrokenCall { calls: Vec::new(), at: position, is_cut, is_known })
+        Attempt::Broken(BrokenCall { calls: Vec::new(), position, is_cut, is_known })
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) fn check_outputs(
         PathResult::Missing(key, shape) => ("plan.path_not_in_output", "has no", key, shape),
         PathResult::Undeclared(key, shape) => ("plan.path_not_declared", "declares no", key, shape),
     };
-    report.warning(site.at, || {
+    report.warning(site.step_index, || {
         let text = shorten_name(&reference.text);
         let message = format!("`{text}`: {whose} {says} `{}`", shorten_name(missing));
         let place = site.path_of(&reference.text);
@@ -96,7 +96,7 @@ fn describe_target<'a>(
         Target::Step(target) => {
             let step = &steps[target.get()];
             // The compensation of a loop belongs to one item.
-            let is_own_output = site.is_compensation() && target.get() == site.at;
+            let is_own_output = site.is_compensation() && target.get() == site.step_index;
             let shape = if is_own_output {
                 Shape::Single(step.tool_choice.output_schema())
             } else {

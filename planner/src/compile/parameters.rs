@@ -171,8 +171,14 @@ pub(super) fn check_all_calls(steps: &[Step<'_>], naming: &Naming<'_>, report: &
             {
                 let parameters = &*checked_parameters.parameters;
                 let names = &naming.names;
-                let judge =
-                    CallChecker { at: index, field, tool_choice, schema, parameters, names };
+                let judge = CallChecker {
+                    step_index: index,
+                    field,
+                    tool_choice,
+                    schema,
+                    parameters,
+                    names,
+                };
                 judge.check_call(&mut schemas, &mut budget, report);
             }
         }
@@ -183,7 +189,7 @@ pub(super) fn check_all_calls(steps: &[Step<'_>], naming: &Naming<'_>, report: &
 type Schemas<'a> = BTreeMap<(bool, &'a str), Option<Schema>>;
 
 struct CallChecker<'a> {
-    at: usize,
+    step_index: usize,
     field: &'static str,
     tool_choice: &'a ToolChoice<'a>,
     schema: &'a Value,
@@ -236,15 +242,15 @@ impl<'a> CallChecker<'a> {
         match &violation.kind {
             ViolationKind::Missing { property } if self.has_default(violation, property) => (),
             ViolationKind::Missing { property } => {
-                report.error(self.at, || self.missing_error(violation, property));
+                report.error(self.step_index, || self.missing_error(violation, property));
             }
             ViolationKind::Unexpected { properties } => {
                 for property in properties {
-                    report.error(self.at, || self.unexpected_error(violation, property));
+                    report.error(self.step_index, || self.unexpected_error(violation, property));
                 }
             }
             ViolationKind::Type | ViolationKind::Unchecked | ViolationKind::Other => {
-                report.error(self.at, || {
+                report.error(self.step_index, || {
                     let place = self.place_of(&violation.at);
                     let diagnostic = Diagnostic::error(
                         "plan.invalid_parameters",
@@ -306,7 +312,7 @@ impl<'a> CallChecker<'a> {
 
     fn place_of(&self, pointer: &str) -> String {
         let inside = place::pointer_path(pointer, self.parameters);
-        format!("tools[{}].{}{inside}", self.at, self.field)
+        format!("tools[{}].{}{inside}", self.step_index, self.field)
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn read_policy(
 ) -> StepPolicy {
     let default = StepPolicy::default();
     let mut range =
-        RangeChecker { at: index, field_prefix: "", code: "plan.invalid_timeout", report };
+        RangeChecker { step_index: index, field_prefix: "", code: "plan.invalid_timeout", report };
     let timeout_ms = range.check_range("timeoutMs", step.timeout_ms, 1, MAX_TIME_MS);
     let idle_timeout_ms = range.check_range("idleTimeoutMs", step.idle_timeout_ms, 1, MAX_TIME_MS);
     let retry = step.retry.as_ref().map(|retry| read_retry(index, "", retry, report));
@@ -63,7 +63,7 @@ pub(super) fn read_undo(
     const COMPENSATION_PREFIX: &str = "compensate.";
     let default = StepPolicy::default();
     let mut range = RangeChecker {
-        at: index,
+        step_index: index,
         field_prefix: COMPENSATION_PREFIX,
         code: "plan.invalid_timeout",
         report,
@@ -91,8 +91,12 @@ fn read_parallel(index: usize, step: &DraftStep, report: &mut Report) -> Option<
         });
         return None;
     }
-    let mut range =
-        RangeChecker { at: index, field_prefix: "", code: "plan.invalid_max_parallel", report };
+    let mut range = RangeChecker {
+        step_index: index,
+        field_prefix: "",
+        code: "plan.invalid_max_parallel",
+        report,
+    };
     let maximum = range.check_range("maxParallel", step.max_parallel, 1, MAX_PARALLEL)?;
     u32::try_from(maximum).ok()
 }
@@ -105,7 +109,8 @@ fn read_cache(
     report: &mut Report,
 ) -> Option<u64> {
     const INVALID_CACHE: &str = "plan.invalid_cache";
-    let mut range = RangeChecker { at: index, field_prefix: "", code: INVALID_CACHE, report };
+    let mut range =
+        RangeChecker { step_index: index, field_prefix: "", code: INVALID_CACHE, report };
     let ttl = range.check_range("cacheTtlMs", step.cache_ttl_ms, 1, MAX_TIME_MS)?;
     if let Some(message) = reason_not_cached(tool_choice) {
         report.error(index, || {
@@ -140,7 +145,8 @@ fn read_retry(
     report: &mut Report,
 ) -> RetryPolicy {
     let default = RetryPolicy::default();
-    let mut range = RangeChecker { at: index, field_prefix, code: "plan.invalid_retry", report };
+    let mut range =
+        RangeChecker { step_index: index, field_prefix, code: "plan.invalid_retry", report };
     let attempts =
         range.check_range("retry.maxAttempts", retry.max_attempts, 1, u64::from(limits::ATTEMPTS));
     let backoff = range.check_range("retry.backoffMs", retry.backoff_ms, 0, MAX_TIME_MS);
@@ -181,7 +187,7 @@ fn read_on_error(index: usize, written: &str, report: &mut Report) -> Option<OnE
 }
 
 struct RangeChecker<'a> {
-    at: usize,
+    step_index: usize,
     /// A prefix of the field names: empty, or `compensate.`.
     field_prefix: &'static str,
     code: &'static str,
@@ -212,7 +218,7 @@ impl RangeChecker<'_> {
         minimum: u64,
         maximum: &dyn Display,
     ) {
-        let (index, code) = (self.at, self.code);
+        let (index, code) = (self.step_index, self.code);
         let place = || place::field_path(index, &format!("{}{field}", self.field_prefix));
         self.report.error(index, || {
             let message = format!("`{value}` is out of range");

@@ -51,7 +51,7 @@ pub(super) fn collect_links<'a>(
     for index in 0..steps.len() {
         let (dependencies, variables) = (Vec::new(), BTreeSet::new());
         let mut looking = TemplateReader {
-            at: index,
+            step_index: index,
             steps,
             naming,
             dependencies,
@@ -84,7 +84,7 @@ fn too_many_dependencies_error() -> Diagnostic {
 }
 
 struct TemplateReader<'a, 'r> {
-    at: usize,
+    step_index: usize,
     steps: &'a [Step<'a>],
     naming: &'r Naming<'a>,
     dependencies: Vec<StepNumber>,
@@ -96,14 +96,14 @@ struct TemplateReader<'a, 'r> {
 
 impl<'a> TemplateReader<'a, '_> {
     fn current_step(&self) -> &'a Step<'a> {
-        &self.steps[self.at]
+        &self.steps[self.step_index]
     }
 
     fn read_templates(&mut self) -> (Template, Option<Template>) {
         let step = self.current_step();
-        add_named_steps(self.at, step, self.naming, &mut self.dependencies, self.report);
+        add_named_steps(self.step_index, step, self.naming, &mut self.dependencies, self.report);
         let (mut own_template, mut undo) = (Template::default(), None);
-        for site in TemplateSite::list_sites(self.at, step) {
+        for site in TemplateSite::list_sites(self.step_index, step) {
             let template = self.collect_site(&site);
             match site.field {
                 FOR_EACH_FIELD => {
@@ -132,7 +132,8 @@ impl<'a> TemplateReader<'a, '_> {
                     |error: &TemplateError| is_reported && compute::is_expression(&error.at);
                 let errors = errors.into_iter().filter(|error| !is_reported(error));
                 for error in errors.collect::<Vec<_>>() {
-                    self.report.error(self.at, || template_diagnostic(site, &error, self.naming));
+                    self.report
+                        .error(self.step_index, || template_diagnostic(site, &error, self.naming));
                 }
                 let naming = self.naming;
                 visit_valid_references(site.value, &naming.names, &mut |reference| {
@@ -158,7 +159,7 @@ impl<'a> TemplateReader<'a, '_> {
         match &reference.target {
             // A compensation may use the output of its own step.
             Target::Step(dependencies)
-                if site.is_compensation() && dependencies.get() == self.at => {}
+                if site.is_compensation() && dependencies.get() == self.step_index => {}
             Target::Step(dependencies) => self.dependencies.push(*dependencies),
             Target::Variable(name) => {
                 self.add_variable(name, &reference.text, &|text| site.path_of(text));
@@ -173,7 +174,7 @@ impl<'a> TemplateReader<'a, '_> {
                 if self.current_step().for_each.is_none() || site.field == FOR_EACH_FIELD {
                     let (text, place) = (&reference.text, || site.path_of(&reference.text));
                     let is_list = site.field == FOR_EACH_FIELD;
-                    self.report.error(self.at, || {
+                    self.report.error(self.step_index, || {
                         if is_list {
                             looping::no_item_yet_error(place(), text)
                         } else {
@@ -190,10 +191,11 @@ impl<'a> TemplateReader<'a, '_> {
     fn check_list_template(&mut self, template: Template) -> Option<Reference> {
         let Template::Whole(list) = template else {
             let written = self.current_step().written.for_each.as_deref().unwrap_or_default();
-            self.report.error(self.at, || looping::not_whole_error(self.at, written));
+            self.report
+                .error(self.step_index, || looping::not_whole_error(self.step_index, written));
             return None;
         };
-        outputs::check_list(self.steps, self.at, &list, self.report);
+        outputs::check_list(self.steps, self.step_index, &list, self.report);
         Some(list)
     }
 
@@ -205,7 +207,7 @@ impl<'a> TemplateReader<'a, '_> {
             self.dependencies.extend(by);
             return;
         }
-        self.report.error(self.at, || {
+        self.report.error(self.step_index, || {
             let message = format!(
                 "`{}`: no step maps the variable `{}`",
                 shorten_name(text),
@@ -220,10 +222,10 @@ impl<'a> TemplateReader<'a, '_> {
     }
 
     fn add_condition(&mut self, written: &str) {
-        let place = || place::field_path(self.at, "when");
+        let place = || place::field_path(self.step_index, "when");
         if !self.report.add_pattern_cost(0) {
             let reason = "the patterns of earlier conditions have reached the limit of a plan";
-            self.report.error(self.at, || {
+            self.report.error(self.step_index, || {
                 let help = "use fewer patterns, or repeat less in them";
                 Diagnostic::error("plan.too_large", place(), reason).with_help(help)
             });
@@ -238,13 +240,14 @@ impl<'a> TemplateReader<'a, '_> {
                     // costs as much.
                     self.report.add_pattern_cost(limits::PATTERN_COST);
                 }
-                self.report
-                    .error(self.at, || wrong_condition_error(place(), written, &err, naming));
+                self.report.error(self.step_index, || {
+                    wrong_condition_error(place(), written, &err, naming)
+                });
                 return;
             }
         };
         self.report.add_pattern_cost(condition.pattern_cost());
-        let index = self.at;
+        let index = self.step_index;
         for target in condition.targets() {
             match target {
                 Target::Step(dependencies) => self.dependencies.push(*dependencies),
@@ -324,7 +327,7 @@ fn template_diagnostic(
     error: &TemplateError,
     naming: &Naming<'_>,
 ) -> Diagnostic {
-    let place = format!("tools[{}].{}{}", site.at, site.field, error.at);
+    let place = format!("tools[{}].{}{}", site.step_index, site.field, error.at);
     match &error.kind {
         TemplateErrorKind::Invalid { text, reason } => {
             let message = format!(

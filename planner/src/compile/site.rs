@@ -9,7 +9,7 @@ use super::{Step, UNDO_PARAMETERS, place};
 /// A value of a step that may contain templates.
 #[derive(Clone, Copy)]
 pub(super) struct TemplateSite<'a> {
-    pub(super) at: usize,
+    pub(super) step_index: usize,
     /// The field: `parameters`, `forEach`, `compensate.parameters`.
     pub(super) field: &'static str,
     pub(super) value: &'a Arc<Value>,
@@ -29,11 +29,11 @@ impl<'a> TemplateSite<'a> {
             .as_ref()
             .map(|compensation| (UNDO_PARAMETERS, &compensation.checked_parameters.parameters));
         let sites = [list, parameters, undo].into_iter().flatten();
-        sites.map(move |(field, value)| Self { at: index, field, value })
+        sites.map(move |(field, value)| Self { step_index: index, field, value })
     }
 
     pub(super) fn path_of(&self, text: &str) -> String {
-        place::template_path(self.at, self.field, self.value, text)
+        place::template_path(self.step_index, self.field, self.value, text)
     }
 
     /// Returns whether this is a value of a compensation, which may use the step's output.

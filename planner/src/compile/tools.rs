@@ -92,7 +92,7 @@ fn tool_name(written: &str) -> ToolName {
 }
 
 struct Call<'a> {
-    at: usize,
+    step_index: usize,
     /// A prefix of the field names: empty, or `compensate.`.
     field_prefix: &'static str,
     name: Option<&'a str>,
@@ -102,7 +102,7 @@ struct Call<'a> {
 impl<'a> Call<'a> {
     fn of_step(index: usize, step: &'a DraftStep) -> Self {
         Self {
-            at: index,
+            step_index: index,
             field_prefix: "",
             name: step.name.as_deref(),
             tool_name: step.tool_name.as_deref(),
@@ -111,7 +111,7 @@ impl<'a> Call<'a> {
 
     fn of_undo(index: usize, undo: &'a DraftCompensation) -> Self {
         let (name, tool_name) = (undo.name.as_deref(), undo.tool_name.as_deref());
-        Self { at: index, field_prefix: "compensate.", name, tool_name }
+        Self { step_index: index, field_prefix: "compensate.", name, tool_name }
     }
 
     fn written_name(&self) -> Option<&'a str> {
@@ -121,7 +121,7 @@ impl<'a> Call<'a> {
     fn path(&self) -> String {
         let field =
             if self.name.is_none() && self.tool_name.is_some() { "toolName" } else { "name" };
-        format!("tools[{}].{}{field}", self.at, self.field_prefix)
+        format!("tools[{}].{}{field}", self.step_index, self.field_prefix)
     }
 
     fn check_fields(&self, plan: Option<&SubDraft>, report: &mut Report) {
@@ -135,22 +135,22 @@ impl<'a> Call<'a> {
         ];
         let checked_parameters: Vec<_> =
             fields.iter().filter_map(|(field, name)| Some((field, (*name)?))).collect();
-        let place = || format!("tools[{}].{}", self.at, self.field_prefix);
+        let place = || format!("tools[{}].{}", self.step_index, self.field_prefix);
         let place = || place().trim_end_matches('.').to_owned();
         match checked_parameters.as_slice() {
-            [] => report.error(self.at, || {
+            [] => report.error(self.step_index, || {
                 Diagnostic::error("plan.missing_tool", place(), "the step names no tool")
                     .with_help("write the tool's name as `name`")
             }),
-            [(field, "")] => report.error(self.at, || {
+            [(field, "")] => report.error(self.step_index, || {
                 let noun = if **field == "plan" { "plan" } else { "tool" };
-                let place = format!("tools[{}].{}{field}", self.at, self.field_prefix);
+                let place = format!("tools[{}].{}{field}", self.step_index, self.field_prefix);
                 let message = format!("the {noun}'s name is empty");
                 Diagnostic::error("plan.missing_tool", place, message)
                     .with_help(format!("write the {noun}'s name"))
             }),
             [_] => (),
-            [(first, _), (second, _), ..] => report.error(self.at, || {
+            [(first, _), (second, _), ..] => report.error(self.step_index, || {
                 let message = format!("the step has both `{first}` and `{second}`");
                 Diagnostic::error("plan.two_tools", place(), message)
                     .with_help("keep exactly one of them")
@@ -163,7 +163,9 @@ impl<'a> Call<'a> {
         let found = catalog.find(written);
         match found {
             None if written.is_empty() => (),
-            None => report.error(self.at, || unknown_tool_error(self.path(), written, catalog)),
+            None => {
+                report.error(self.step_index, || unknown_tool_error(self.path(), written, catalog))
+            }
             Some(tool) => self.check_use(tool, report),
         }
         found
@@ -173,14 +175,14 @@ impl<'a> Call<'a> {
         let CatalogTool { definition, is_active } = tool;
         let set = &definition.set;
         if !is_active {
-            report.error(self.at, || {
+            report.error(self.step_index, || {
                 let message =
                     format!("`{}` belongs to the inactive toolset `{set}`", definition.name);
                 Diagnostic::error("plan.inactive_tool", self.path(), message)
                     .with_help(format!("activate it: `faber toolsets activate {set}`"))
             });
         } else if !definition.is_callable {
-            report.error(self.at, || {
+            report.error(self.step_index, || {
                 let message = format!("`{}` can be selected but not called", definition.name);
                 Diagnostic::error("plan.not_callable", self.path(), message)
                     .with_help("see its description with `faber tools show`, or add `run` to it")

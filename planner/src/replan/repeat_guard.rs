@@ -60,7 +60,7 @@ enum Repeat<'a> {
 }
 
 struct NewPlan<'a> {
-    begun: &'a Execution,
+    execution: &'a Execution,
     reusable: &'a [bool],
     /// Bytes of calls that may still be compared.
     budget: Cell<usize>,
@@ -138,7 +138,7 @@ impl<'a> RepeatGuard<'a> {
         // A plan that reuses too much is rejected for that reason.
         let Some(new_execution) = create_execution(self.ended, plan) else { return Vec::new() };
         let budget = Cell::new(MAX_COMPARED_BYTES);
-        let new = NewPlan { begun: &new_execution, reusable: &reusable, budget };
+        let new = NewPlan { execution: &new_execution, reusable: &reusable, budget };
         let runs = plan.steps().iter().zip(&reusable).filter(|(_, reusable)| !**reusable);
         let repeats = runs.filter_map(|(step, _)| {
             let repeat = self.find_repeat(&new, step)?;
@@ -170,7 +170,7 @@ impl<'a> RepeatGuard<'a> {
 
     fn find_call(&self, new: &NewPlan<'_>, step: &ToolExecution) -> Option<Repeat<'_>> {
         let calls = self.calls.get(&step.tool)?;
-        let new_execution = new.begun;
+        let new_execution = new.execution;
         let Some(for_each) = &step.for_each else {
             return match new.render(&KnownValues::from_start(new_execution), step) {
                 Rendered::Known(parameters) => calls.get(&parameters).map(Repeat::Step),
@@ -182,7 +182,7 @@ impl<'a> RepeatGuard<'a> {
         let mut is_known = found.is_some();
         for (index, item) in found.into_iter().flatten().take(limits::ITEMS).enumerate() {
             let known_values =
-                KnownValues { begun: new_execution, item: Some((item, index.into())) };
+                KnownValues { execution: new_execution, item: Some((item, index.into())) };
             match new.render(&known_values, step) {
                 Rendered::Known(parameters) => {
                     if let Some(was) = calls.get(&parameters) {
@@ -245,14 +245,14 @@ fn create_execution(ended: &Execution, plan: &Arc<Plan>) -> Option<Execution> {
 
 /// The values that templates find before the plan runs.
 struct KnownValues<'a> {
-    begun: &'a Execution,
+    execution: &'a Execution,
     /// An item and its index.
     item: Option<(&'a Value, Value)>,
 }
 
 impl<'a> KnownValues<'a> {
     fn from_start(new_execution: &'a Execution) -> Self {
-        Self { begun: new_execution, item: None }
+        Self { execution: new_execution, item: None }
     }
 
     fn find_list(&self, list: &Reference) -> Option<&'a Vec<Value>> {
@@ -260,7 +260,7 @@ impl<'a> KnownValues<'a> {
     }
 
     fn find(&self, target: &Target) -> Option<&'a Value> {
-        let new_execution = self.begun;
+        let new_execution = self.execution;
         match target {
             Target::Step(number) => new_execution
                 .step(*number)

@@ -111,7 +111,7 @@ pub struct Selection {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Match {
-    pub at: usize,
+    pub index: usize,
     /// The score: a cosine, or points of which only the order is comparable.
     pub score: f64,
     /// The tool fits well enough. Only a selection by centroids can set this to false.
@@ -282,7 +282,7 @@ impl Selector {
 impl Match {
     pub(super) fn match_with_score(index: usize, score: f64) -> Self {
         let (least_similar, least_similar_example) = (None, None);
-        Self { at: index, score, is_hit: true, least_similar, least_similar_example, learned: None }
+        Self { index, score, is_hit: true, least_similar, least_similar_example, learned: None }
     }
 }
 
@@ -295,7 +295,7 @@ fn judge_match(
 ) -> Option<Match> {
     let (example, least_similar) = centroids.least_similar_index(index)?;
     Some(Match {
-        at: index,
+        index,
         score,
         is_hit: score >= least_similar + margin,
         least_similar: Some(least_similar),

@@ -111,5 +111,5 @@ async fn select_tools(
 }
 
 fn matched_names<'a>(tools: &'a Tools, matches: &[Match]) -> Vec<&'a str> {
-    matches.iter().map(|found| tools[found.at].name.as_str()).collect()
+    matches.iter().map(|found| tools[found.index].name.as_str()).collect()
 }

@@ -178,7 +178,10 @@ fn shape_plan(
     let steps = steps.as_array().cloned().unwrap_or_default().into_iter().enumerate();
     let steps: Vec<Value> = steps
         .map(|(index, written)| {
-            shape_step(written, &mut StepReader { at: index, names: &names, plans, warnings })
+            shape_step(
+                written,
+                &mut StepReader { step_index: index, names: &names, plans, warnings },
+            )
         })
         .collect();
     let mut draft = Map::from_iter([("tools".to_owned(), Value::Array(steps))]);
@@ -213,7 +216,7 @@ fn unwrap_plan(mut fields: Map<String, Value>) -> Map<String, Value> {
 
 /// The reader of one step: its index, the known names, and the warnings so far.
 struct StepReader<'a, 'b> {
-    at: usize,
+    step_index: usize,
     names: &'a CatalogNames<'b>,
     plans: &'a BTreeSet<&'b str>,
     warnings: &'a mut Vec<Diagnostic>,
@@ -221,7 +224,7 @@ struct StepReader<'a, 'b> {
 
 impl StepReader<'_, '_> {
     fn add_notice(&mut self, field: &str, message: String) {
-        let path = format!("tools[{}].{field}", self.at);
+        let path = format!("tools[{}].{field}", self.step_index);
         self.warnings.push(Diagnostic::warning("plan.understood", path, message));
     }
 }

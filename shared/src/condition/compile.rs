@@ -184,7 +184,7 @@ impl<'a> Compiler<'a> {
                 Ok(Expr::Choice(Box::new(parts)))
             }
             (Some(_), _) if LoopKind::from_name(name).is_some() => {
-                Err(ConditionError::Arguments { name: name.to_owned(), least: 2, most: 2 })
+                Err(ConditionError::Arguments { name: name.to_owned(), minimum: 2, maximum: 2 })
             }
             (operand, arguments) if name == "matches" => {
                 let operand = operand.as_deref().into_iter().chain(arguments);
@@ -238,8 +238,8 @@ impl<'a> Compiler<'a> {
         let [operand, pattern] = arguments else {
             return Err(ConditionError::Arguments {
                 name: "matches".to_owned(),
-                least: 1,
-                most: 1,
+                minimum: 1,
+                maximum: 1,
             });
         };
         let Some(pattern) = as_text(pattern) else { return Err(ConditionError::ComputedPattern) };
@@ -262,11 +262,7 @@ impl<'a> Compiler<'a> {
         if !takes.contains(&arguments.len()) {
             let receiver = usize::from(operand.is_some());
             let (minimum, maximum) = (takes.start() - receiver, takes.end() - receiver);
-            return Err(ConditionError::Arguments {
-                name: name.to_owned(),
-                least: minimum,
-                most: maximum,
-            });
+            return Err(ConditionError::Arguments { name: name.to_owned(), minimum, maximum });
         }
         let arguments = arguments.into_iter().map(|argument| self.compile_expr(argument));
         Ok(Expr::Call(function, arguments.collect::<Result<_, _>>()?))
@@ -393,5 +389,5 @@ fn find_operator(name: &str) -> Option<Operator> {
 }
 
 fn unsupported_part(feature: &str) -> ConditionError {
-    ConditionError::Unsupported { what: feature.to_owned() }
+    ConditionError::Unsupported { feature: feature.to_owned() }
 }

@@ -119,7 +119,7 @@ impl TokenScanner<'_> {
         match (word.to_ascii_lowercase().as_str(), quote) {
             ("r", Some(quote)) => self.read_text(quote, true),
             ("b" | "br" | "rb", Some(_)) => {
-                Err(ConditionError::Unsupported { what: "bytes".to_owned() })
+                Err(ConditionError::Unsupported { feature: "bytes".to_owned() })
             }
             ("in", _) => self.count_operator(),
             _ => Ok(()),

@@ -54,11 +54,11 @@ async fn requests_on_a_full_disk_are_refused_until_there_is_room() {
     assert_eq!(refusal.code(), "STORE_UNAVAILABLE");
     let list = "{ executions { nodes { executionId } } }";
     assert!(ask(&address, list, &Value::Null).await.is_ok(), "a full store can be read");
-    wait_for_readiness(&address, "503").await;
+    wait_for_ready_status(&address, "503").await;
     assert_eq!(node.process.exit_status(), None);
 
     disk.free();
-    wait_for_readiness(&address, "200").await;
+    wait_for_ready_status(&address, "200").await;
     let started = run.ask_until_answered(EXECUTE_MUTATION, &json!({ "id": plan })).await.unwrap();
     wait_until_completed(&run, &started).await;
 }
@@ -70,16 +70,16 @@ async fn a_server_with_a_full_disk_is_not_ready_until_there_is_room() {
     let workspace = Workspace::new(format!("sqlite:{}", disk.path().join("faber.db").display()));
     let node = Node::start(&workspace, Role::Serve).await.unwrap();
     let address = node.address.clone().unwrap();
-    wait_for_readiness(&address, "200").await;
+    wait_for_ready_status(&address, "200").await;
     disk.fill();
     // No client writes, so the server must notice by its own writes.
-    wait_for_readiness(&address, "503").await;
+    wait_for_ready_status(&address, "503").await;
     disk.free();
-    wait_for_readiness(&address, "200").await;
+    wait_for_ready_status(&address, "200").await;
 }
 
 /// Polls the readiness check until it answers with `status`.
-async fn wait_for_readiness(address: &str, status: &str) {
+async fn wait_for_ready_status(address: &str, status: &str) {
     let asking = async {
         while !readiness_status(address).await.is_ok_and(|answer| answer.contains(status)) {
             sleep(Duration::from_millis(100)).await;

@@ -358,7 +358,7 @@ impl ReplyReader<'_> {
                         turn.add_missed(call, self.catalog);
                     }
                 }
-                Err(err) => turn.refuse_all(err.to_string()),
+                Err(err) => turn.refuse_unreadable_text(err.to_string()),
             }
         }
         for call in calls {
@@ -483,7 +483,7 @@ impl Turn {
     }
 
     /// Adds one error for a text that cannot be read at all.
-    fn refuse_all(&mut self, error: String) {
+    fn refuse_unreadable_text(&mut self, error: String) {
         self.more = true;
         let wanted = TurnCall { tool: "?".to_owned(), ..TurnCall::default() };
         self.refused.push(Refused { wanted, error });

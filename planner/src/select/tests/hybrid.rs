@@ -105,7 +105,7 @@ async fn learned_outcomes_change_scores_slightly() {
     assert_eq!(outcomes.queries().len(), 2);
     let after = learned(&outcomes, "read form K2").await;
     let score = |matches: &[Match], index: usize| {
-        let found = matches.iter().find(|found| found.at == index).unwrap();
+        let found = matches.iter().find(|found| found.index == index).unwrap();
         (found.score, found.learned)
     };
     for (place, verdict) in [(2, 0.9), (3, -0.9)] {
@@ -113,7 +113,7 @@ async fn learned_outcomes_change_scores_slightly() {
         assert!((learned.unwrap() - verdict).abs() < 1e-9, "{after:?}");
         assert!((is - was - 0.05 * verdict).abs() < 1e-9, "{was} {is}");
     }
-    assert_eq!(after.iter().find(|found| found.at == 0).and_then(|found| found.learned), None);
+    assert_eq!(after.iter().find(|found| found.index == 0).and_then(|found| found.learned), None);
 }
 
 /// Queries are personal data, so their vectors are not stored.
