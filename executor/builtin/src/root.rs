@@ -146,9 +146,9 @@ impl Root {
     }
 
     fn for_search(&self) -> Self {
-        let own = self.protected_files().inner_file_ids(self.dir()).collect();
+        let own_file_ids = self.protected_files().inner_file_ids(self.dir()).collect();
         let seen = SearchCache {
-            protected_inside: own,
+            protected_inside: own_file_ids,
             all_protected: OnceLock::new(),
             last_folder: Mutex::default(),
         };

@@ -370,8 +370,11 @@ mod tests {
         let led_once = OutgoingRequest { reach: AddressScope::Near, ..request() };
         let again = follow_redirect(&led_once, cloud.parse().unwrap(), PRIVATE);
         assert!(matches!(again, Err(RefusedUrl::LinkLocal(_))));
-        let own = Some(IpAddr::from([169, 254, 169, 254]));
-        assert_eq!(reach(cloud, "http://169.254.169.253/", own), Ok(AddressScope::Anywhere));
+        let own_address = Some(IpAddr::from([169, 254, 169, 254]));
+        assert_eq!(
+            reach(cloud, "http://169.254.169.253/", own_address),
+            Ok(AddressScope::Anywhere)
+        );
     }
 
     #[test]

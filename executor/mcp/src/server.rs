@@ -356,12 +356,12 @@ mod tests {
     #[test]
     fn a_root_is_sent_as_a_file_url() {
         let folder = tempfile::tempdir().unwrap();
-        let own = folder.path().canonicalize().unwrap().join("größe 1");
-        std::fs::create_dir(&own).unwrap();
-        let root = to_root(&own.join("../größe 1/.")).unwrap();
+        let folder_path = folder.path().canonicalize().unwrap().join("größe 1");
+        std::fs::create_dir(&folder_path).unwrap();
+        let root = to_root(&folder_path.join("../größe 1/.")).unwrap();
         assert!(root.uri.starts_with("file:///") && root.uri.ends_with("/gr%C3%B6%C3%9Fe%201"));
         assert_eq!(root.name.as_deref(), Some("größe 1"));
-        let able = announced_capabilities(json!({ "command": "x", "roots": [own] }));
+        let able = announced_capabilities(json!({ "command": "x", "roots": [folder_path] }));
         assert!(able.roots.is_some() && able.elicitation.is_none());
     }
 

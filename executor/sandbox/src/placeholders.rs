@@ -220,9 +220,14 @@ mod tests {
             self.folder.path().join("root")
         }
 
-        fn create_placeholders(&self, places: &Placeholders, own: &[&str]) -> io::Result<()> {
-            let own: Vec<_> = own.iter().map(|name| self.root().join(name)).collect();
-            let own = own.iter().map(|path| {
+        fn create_placeholders(
+            &self,
+            places: &Placeholders,
+            protected_names: &[&str],
+        ) -> io::Result<()> {
+            let protected_paths: Vec<_> =
+                protected_names.iter().map(|name| self.root().join(name)).collect();
+            let protected_files = protected_paths.iter().map(|path| {
                 let kind = if path.ends_with("data") {
                     PlaceholderKind::Folder
                 } else {
@@ -230,7 +235,7 @@ mod tests {
                 };
                 (path.as_path(), kind)
             });
-            places.create_missing(own, &[self.root()])
+            places.create_missing(protected_files, &[self.root()])
         }
 
         fn names(&self) -> String {
@@ -253,9 +258,10 @@ mod tests {
     fn missing_protected_paths_get_placeholders_until_the_end() {
         let test_folder = TestFolder::new();
         fs::write(test_folder.root().join("store.db"), "pages").unwrap();
-        let own = ["store.db", "store.db-journal", "faber.yaml", "data", "bin/x/run.sh", "../not"];
+        let protected_names =
+            ["store.db", "store.db-journal", "faber.yaml", "data", "bin/x/run.sh", "../not"];
         let places = Placeholders::default();
-        test_folder.create_placeholders(&places, &own).unwrap();
+        test_folder.create_placeholders(&places, &protected_names).unwrap();
         let taken = "root root/bin root/bin/x root/bin/x/run.sh root/data root/faber.yaml \
                      root/store.db root/store.db-journal";
         assert_eq!(test_folder.names(), taken);
@@ -263,7 +269,7 @@ mod tests {
         assert_eq!(fs::read(test_folder.root().join("store.db-journal")).unwrap(), b"");
         assert_eq!(fs::read_to_string(test_folder.root().join("faber.yaml")).unwrap(), FILE_TEXT);
         fs::remove_file(test_folder.root().join("faber.yaml")).unwrap();
-        test_folder.create_placeholders(&places, &own).unwrap();
+        test_folder.create_placeholders(&places, &protected_names).unwrap();
         assert_eq!(test_folder.names(), taken, "a removed placeholder is created again");
         drop(places);
         assert_eq!(test_folder.names(), "root root/store.db");
@@ -273,12 +279,12 @@ mod tests {
     fn a_placeholder_that_got_content_stays() {
         let test_folder = TestFolder::new();
         let places = Placeholders::default();
-        let own = ["faber.yaml", "run.sh", "data", "bin/tool"];
-        test_folder.create_placeholders(&places, &own).unwrap();
+        let protected_names = ["faber.yaml", "run.sh", "data", "bin/tool"];
+        test_folder.create_placeholders(&places, &protected_names).unwrap();
         fs::write(test_folder.root().join("faber.yaml"), "store: memory").unwrap();
         fs::write(test_folder.root().join("data/file"), "").unwrap();
         fs::write(test_folder.root().join("bin/other"), "").unwrap();
-        test_folder.create_placeholders(&places, &own).unwrap();
+        test_folder.create_placeholders(&places, &protected_names).unwrap();
         drop(places);
         let left = "root root/bin root/bin/other root/data root/data/file root/faber.yaml";
         assert_eq!(test_folder.names(), left);

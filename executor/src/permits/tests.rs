@@ -15,7 +15,7 @@ impl Clock for PausedClock {
 
 struct PermitTest {
     permits: Arc<Permits>,
-    begun: Instant,
+    started_at: Instant,
     tasks: JoinSet<()>,
     /// The holders of the permit, and their times.
     turns: Arc<Mutex<Vec<(String, Duration)>>>,
@@ -36,14 +36,14 @@ impl PermitTest {
         let mut tasks = JoinSet::new();
         let returning = Arc::clone(&permits);
         tasks.spawn(async move { returning.release_returned().await });
-        Self { permits, begun: started_at, tasks, turns: Arc::default() }
+        Self { permits, started_at, tasks, turns: Arc::default() }
     }
 
     /// Waits for the permit, holds it for a while, and releases it.
     async fn queue_holder(&mut self, who: &str, priority: i32, ms: u64) {
         let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
         let (permits, turns) = (Arc::clone(&self.permits), Arc::clone(&self.turns));
-        let (who, started) = (who.to_owned(), self.begun);
+        let (who, started) = (who.to_owned(), self.started_at);
         self.tasks.spawn(async move {
             let permit = permits.acquire_permit(who.clone(), vec![limit], priority).await;
             lock_mutex(&turns).push((who, started.elapsed()));
@@ -80,7 +80,7 @@ async fn a_worker_with_a_long_poll_interval_gets_its_permit_in_time() {
     for _ in 0..2 {
         drop(test.permits.acquire_permit("a".to_owned(), vec![limit.clone()], 0).await);
     }
-    let waited = test.begun.elapsed();
+    let waited = test.started_at.elapsed();
     assert!(waited >= Duration::from_mins(10) && waited < Duration::from_mins(11), "{waited:?}");
 }
 

@@ -315,8 +315,8 @@ mod tests {
         check_result("flow.fail", twice.clone(), 2, expect!["tool.failed: m (retryable: true)"])
             .await;
         check_result("flow.fail", twice, 3, expect!["null"]).await;
-        let own = json!({ "message": message, "code": "my.code" });
-        check_result("flow.fail", own, 1, expect!["my.code: m (retryable: true)"]).await;
+        let own_error = json!({ "message": message, "code": "my.code" });
+        check_result("flow.fail", own_error, 1, expect!["my.code: m (retryable: true)"]).await;
         let ours = json!({ "message": message, "code": "tool.invalid_parameters" });
         check_result(
             "flow.fail",

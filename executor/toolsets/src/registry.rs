@@ -96,10 +96,10 @@ struct AppliedState {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    #[error("{what} called `{name}` exists already and was not changed: use another name")]
+    #[error("{kind} called `{name}` exists already and was not changed: use another name")]
     Exists {
         /// The kind of the thing: a toolset or a tool.
-        what: &'static str,
+        kind: &'static str,
         name: String,
     },
     #[error("{0}")]
@@ -116,8 +116,8 @@ pub enum RegistryError {
         /// The origin, and what to do.
         hint: String,
     },
-    #[error("there are {most} {what}, which is the limit: remove some")]
-    Full { what: &'static str, most: usize },
+    #[error("there are {limit} {noun}, which is the limit: remove some")]
+    Full { noun: &'static str, limit: usize },
     #[error(
         "the toolset `{0}` does not exist now, because its `condition` is false: try again when \
          it is true"
@@ -259,10 +259,10 @@ impl Registry {
             return Err(RegistryError::Invalid(reason));
         }
         let name = set.name.to_string();
-        let exists = || RegistryError::Exists { what: "a toolset", name: name.clone() };
+        let exists = || RegistryError::Exists { kind: "a toolset", name: name.clone() };
         let mut applied = self.lock_latest().await?;
         if applied.known.sets.len() >= limits::TOOL_SETS {
-            return Err(RegistryError::Full { what: "toolsets", most: limits::TOOL_SETS });
+            return Err(RegistryError::Full { noun: "toolsets", limit: limits::TOOL_SETS });
         }
         let is_hidden = applied.hidden.iter().any(|hidden| hidden.name == set.name);
         let is_known = self.is_configured(&set.name) || self.toolbox().set(&set.name).is_some();
@@ -453,7 +453,7 @@ impl Registry {
     ) -> Result<(), RegistryError> {
         let records = &applied.known;
         if records.contexts.len() >= limits::CONTEXTS && !records.contexts.contains_key(name) {
-            return Err(RegistryError::Full { what: "contexts", most: limits::CONTEXTS });
+            return Err(RegistryError::Full { noun: "contexts", limit: limits::CONTEXTS });
         }
         let Some(change) = data.get(DOCUMENTS_FIELD).filter(|change| !change.is_null()) else {
             return Ok(());
@@ -466,7 +466,7 @@ impl Registry {
         let is_there = self.toolbox().set(&set).is_some() && !offers_documents(applied, &set);
         if !checked.is_empty() && (is_hidden || is_there) {
             // Rejects the documents, because another toolset has the name that their toolset needs.
-            return Err(RegistryError::Exists { what: "a toolset", name: set.to_string() });
+            return Err(RegistryError::Exists { kind: "a toolset", name: set.to_string() });
         }
         Ok(())
     }

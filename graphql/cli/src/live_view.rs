@@ -296,9 +296,9 @@ impl Drawing {
     }
 
     fn draw_folded(&self, place: &str, steps: &[&String], is_all: bool, paint: Paint) -> Line {
-        let known = || steps.iter().filter_map(|step| self.steps.get(*step));
-        let (over, total) = (known().filter(|step| step.is_finished()).count(), steps.len());
-        let in_state = |state| known().filter(|step| step.state == state).count();
+        let known_steps = || steps.iter().filter_map(|step| self.steps.get(*step));
+        let (over, total) = (known_steps().filter(|step| step.is_finished()).count(), steps.len());
+        let in_state = |state| known_steps().filter(|step| step.state == state).count();
         let [failed, skipped, cancelled] =
             [ShownState::Failed, ShownState::Skipped, ShownState::Cancelled].map(in_state);
         let state = match over {

@@ -14,17 +14,17 @@ use super::{Model, ModelError, Question, Reply, Stop, Tokens};
 #[derive(Debug, Default)]
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Result<Reply, ModelError>>>,
-    asked: Mutex<Vec<Question>>,
+    questions: Mutex<Vec<Question>>,
 }
 
 impl Scripted {
     /// Creates a model that gives these answers in order, and then refuses.
     pub(crate) fn new(answers: Vec<Result<Reply, ModelError>>) -> Self {
-        Self { answers: Mutex::new(answers.into()), asked: Mutex::default() }
+        Self { answers: Mutex::new(answers.into()), questions: Mutex::default() }
     }
 
     pub(crate) fn asked(&self) -> Vec<Question> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -35,7 +35,7 @@ impl Model for Scripted {
     }
 
     async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(question.clone());
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner).push(question.clone());
         let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         answer.unwrap_or_else(refused)
     }

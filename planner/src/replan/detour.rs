@@ -399,10 +399,10 @@ fn replace_dependency(step: &mut DraftStep, old: &str, new: Option<&str>) {
     let one = written.as_ref().and_then(Value::as_str).map(str::to_owned);
     let many = written.iter().filter_map(Value::as_array).flatten();
     let all = many.filter_map(|name| name.as_str().map(str::to_owned)).chain(one);
-    let own = step.id.as_deref();
+    let step_id = step.id.as_deref();
     let kept: BTreeSet<String> = all
         .filter_map(|name| if name == old { new.map(str::to_owned) } else { Some(name) })
-        .filter(|name| own != Some(name))
+        .filter(|name| step_id != Some(name))
         .collect();
     if !kept.is_empty() {
         step.depends_on = Some(kept.into_iter().collect());

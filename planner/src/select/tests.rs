@@ -29,7 +29,7 @@ use crate::embed::{EmbedError, Embedder};
 #[derive(Debug, Default)]
 struct KnownVectors {
     vectors: BTreeMap<&'static str, Vec<f32>>,
-    asked: Mutex<Vec<String>>,
+    asked_texts: Mutex<Vec<String>>,
     is_broken: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ impl KnownVectors {
 
     /// Returns the texts that were embedded since the last call.
     fn take_embedded_texts(&self) -> Vec<String> {
-        std::mem::take(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.asked_texts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn set_broken(&self, is_broken: bool) {
@@ -59,7 +59,7 @@ impl Embedder for KnownVectors {
         if self.is_broken.load(Ordering::SeqCst) {
             return Err(failed("it is broken".to_owned()));
         }
-        let mut asked_texts = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked_texts = self.asked_texts.lock().unwrap_or_else(PoisonError::into_inner);
         asked_texts.extend(texts.iter().map(|text| (*text).to_owned()));
         let find = |text: &&str| match self.vectors.get(text) {
             Some(vector) => Ok(vector.clone()),

@@ -434,8 +434,9 @@ mod tests {
         let text = r#"{"tools": [{"id": "a", "plan": "nightly"}, {"id": "b", "plan": {"tools": []}},
             {"name": "listAuthors", "plan": "first of all"}]}"#;
         let plans = |known: &[&str]| {
-            let known = known.iter().copied().collect();
-            let Ok(ParsedAnswer::Draft(draft)) = read_answer(text, &make_catalog(), &known) else {
+            let known_plans = known.iter().copied().collect();
+            let Ok(ParsedAnswer::Draft(draft)) = read_answer(text, &make_catalog(), &known_plans)
+            else {
                 panic!()
             };
             let unread = draft.notices.iter().map(|notice| notice.path.clone()).collect::<Vec<_>>();
@@ -446,9 +447,9 @@ mod tests {
             plans(&[]),
             (vec![None, None, None], vec!["tools[0].plan".to_owned(), "tools[1].plan".to_owned()])
         );
-        let (known, unread) = plans(&["nightly"]);
+        let (plan_names, unread) = plans(&["nightly"]);
         assert_eq!(
-            (known, unread),
+            (plan_names, unread),
             (vec![nightly(), None, None], vec!["tools[1].plan".to_owned()])
         );
     }

@@ -164,9 +164,9 @@ mod tests {
         fs::create_dir(root.join("real")).unwrap();
         symlink("real", root.join("short")).unwrap();
         symlink("build/tool", root.join("tool")).unwrap();
-        let own =
+        let protected_paths =
             ["bin/deep/run.sh", "short/faber.yaml", "tool", "../out"].map(|name| root.join(name));
-        let hidden = ProtectedFiles::beneath_root(&root, &own);
+        let hidden = ProtectedFiles::beneath_root(&root, &protected_paths);
         for (path, expected) in [
             ("bin/deep/run.sh", true),
             ("bin/deep/other", false),

@@ -234,8 +234,8 @@ mod tests {
         let path = "/.well-known/oauth-protected-resource/mcp";
         let other = "https://example.com";
         let about = json!({ "resource": format!("{other}/mcp"), "authorization_servers": [other] });
-        let own = discover_metadata(path, about).await.unwrap();
-        for endpoint in [&own.authorization_endpoint, &own.token_endpoint] {
+        let metadata = discover_metadata(path, about).await.unwrap();
+        for endpoint in [&metadata.authorization_endpoint, &metadata.token_endpoint] {
             assert!(endpoint.starts_with("http://127.0.0.1:"), "{endpoint}");
         }
     }

@@ -435,13 +435,13 @@ mod tests {
             SetMerger { configured: &[], base, secrets: None, records_before, documents_before }
                 .merge(records)
         }
-        let known = |content: &str| {
+        let records_of = |content: &str| {
             let rag = |text: &str| json!({ "r": [{ "content": text }] });
             let documents =
                 Contexts::from([("f".to_owned(), rag(content)), ("g".to_owned(), rag("tea"))]);
             KnownRecords { documents, ..KnownRecords::default() }
         };
-        let (old, new) = (known("one"), known("two"));
+        let (old, new) = (records_of("one"), records_of("two"));
         let first = merge_records(&old, &KnownRecords::default(), &ReadDocuments::new());
         let then = merge_records(&new, &old, &first.read);
         let is_same = |context: &str| Arc::ptr_eq(&first.read[context], &then.read[context]);

@@ -51,7 +51,7 @@ impl Registry {
         let at =
             self.put_record(RecordKind::Tool, name.as_str(), value, WriteCondition::Exists).await?;
         let Some(at) = at else {
-            return Err(RegistryError::Exists { what: "a tool", name: name.to_string() });
+            return Err(RegistryError::Exists { kind: "a tool", name: name.to_string() });
         };
         self.apply_registration(&mut applied, new, at, since).await?;
         Ok(name)
@@ -120,7 +120,7 @@ impl Registry {
             _ => false,
         };
         if is_taken(&qualified) || is_taken(&new.tool.name) {
-            return Err(RegistryError::Exists { what: "a tool", name: new.tool.name.to_string() });
+            return Err(RegistryError::Exists { kind: "a tool", name: new.tool.name.to_string() });
         }
         let of = set_prefix(new.tool.name.as_str());
         let of = of.filter(|prefix| !new.has_set && *prefix != new.set.as_str());
@@ -135,7 +135,7 @@ impl Registry {
             return Err(RegistryError::Invalid(reason));
         }
         if applied.known.tools.len() >= limits::REGISTERED_TOOLS {
-            return Err(RegistryError::Full { what: "tools", most: limits::REGISTERED_TOOLS });
+            return Err(RegistryError::Full { noun: "tools", limit: limits::REGISTERED_TOOLS });
         }
         Ok(())
     }

@@ -100,12 +100,12 @@ async fn existing_sets_and_tools_are_not_overwritten() {
     let registry = node(&store, json!([set("a", &["x"])]));
     for name in ["a", "flow", "ToolSet", "faber_agent"] {
         let err = registry.add_set(set(name, &["y"])).await.unwrap_err();
-        assert_eq!(err, RegistryError::Exists { what: "a toolset", name: name.to_owned() });
+        assert_eq!(err, RegistryError::Exists { kind: "a toolset", name: name.to_owned() });
     }
     assert_eq!(find_set(&registry, "a").await.tools[0].definition().name.as_str(), "x");
     for (set, name) in [(None, "x"), (Some("a"), "x"), (None, "flow.echo")] {
         let err = registry.register_tool(set, tool(name)).await.unwrap_err();
-        assert_eq!(err, RegistryError::Exists { what: "a tool", name: name.to_owned() });
+        assert_eq!(err, RegistryError::Exists { kind: "a tool", name: name.to_owned() });
     }
     // No plan could call the tool by this name.
     let err = registry.register_tool(None, tool("flow.x")).await.unwrap_err().to_string();

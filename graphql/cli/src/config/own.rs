@@ -83,8 +83,8 @@ toolsets:
         let environment =
             Environment { home: Some(folder.path().join("home")), ..Environment::default() };
         let config = Config::load(&flags, &environment).unwrap();
-        let own = config.own_files(&config.base_folder().unwrap());
-        let own: Vec<_> = own
+        let own_files = config.own_files(&config.base_folder().unwrap());
+        let own_names: Vec<_> = own_files
             .iter()
             .map(|path| path.components().collect::<PathBuf>())
             .filter_map(|path| Some(path.strip_prefix(folder.path()).ok()?.display().to_string()))
@@ -102,7 +102,7 @@ toolsets:
             "x.db-journal",
             "x.db-workers",
         ];
-        assert_eq!(own, expected);
+        assert_eq!(own_names, expected);
         let folders = config.own_folders();
         let names = folders.iter().filter_map(|path| path.file_name()?.to_str());
         assert_eq!(names.collect::<Vec<_>>(), ["faber", "x.db-workers"]);
@@ -122,8 +122,9 @@ toolsets:
         let environment =
             Environment { home: Some(folder.path().join("home")), ..Environment::default() };
         let config = Config::load(&flags, &environment).unwrap();
-        let own = config.own_programs();
-        let own: Vec<PathBuf> = own.iter().map(|path| path.components().collect()).collect();
-        assert_eq!(own, [folder.path().join("s.sh"), folder.path().join("bin/server")]);
+        let programs = config.own_programs();
+        let program_parts: Vec<PathBuf> =
+            programs.iter().map(|path| path.components().collect()).collect();
+        assert_eq!(program_parts, [folder.path().join("s.sh"), folder.path().join("bin/server")]);
     }
 }

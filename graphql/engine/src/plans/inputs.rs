@@ -113,8 +113,8 @@ fn describe_misfit(schema: &Value, misfit: &SchemaViolation) -> Vec<String> {
         ViolationKind::Missing { property } => vec![format!("`{property}`{within} is missing")],
         ViolationKind::Unexpected { properties: names } => {
             let described = names.iter().map(|name| {
-                let known = schema_properties(schema).map(|(known, _)| known.as_str());
-                let help = did_you_mean(name, known).filter(|_| place.is_empty());
+                let known_inputs = schema_properties(schema).map(|(input, _)| input.as_str());
+                let help = did_you_mean(name, known_inputs).filter(|_| place.is_empty());
                 let help = help.map(|help| format!(": {help}")).unwrap_or_default();
                 format!("there is no input `{name}`{within}{help}")
             });

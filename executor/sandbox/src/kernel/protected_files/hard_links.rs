@@ -120,8 +120,8 @@ mod tests {
         ] {
             fs::hard_link(path_of(from), path_of(to)).unwrap();
         }
-        let own = ["faber.yaml", "root/run.sh", "data", "alone"].map(path_of);
-        let mut found = find_hard_links(&own, &[path_of("root")]).unwrap();
+        let protected_paths = ["faber.yaml", "root/run.sh", "data", "alone"].map(path_of);
+        let mut found = find_hard_links(&protected_paths, &[path_of("root")]).unwrap();
         found.sort();
         assert_eq!(found, [path_of("root/copy.db"), path_of("root/deep/hard.yaml")]);
         // Some files are listed twice, because the store is in the data folder.
@@ -131,11 +131,14 @@ mod tests {
         found.sort();
         assert_eq!(found, [path_of("root/copy.db"), path_of("root/deep/hard.yaml")]);
         let named = ["data", "root"].map(path_of);
-        assert_eq!(find_hard_links(&own[2..], &named).unwrap(), [path_of("root/copy.db")]);
-        assert_eq!(find_hard_links(&own[3..], &named).unwrap(), [] as [PathBuf; 0]);
-        let err = find_links_within(&own, &named, 3).unwrap_err().to_string();
+        assert_eq!(
+            find_hard_links(&protected_paths[2..], &named).unwrap(),
+            [path_of("root/copy.db")]
+        );
+        assert_eq!(find_hard_links(&protected_paths[3..], &named).unwrap(), [] as [PathBuf; 0]);
+        let err = find_links_within(&protected_paths, &named, 3).unwrap_err().to_string();
         assert!(err.contains("hard links"), "{err}");
         // A file without other names needs no visit.
-        assert!(find_links_within(&own[3..], &named, 0).is_ok());
+        assert!(find_links_within(&protected_paths[3..], &named, 0).is_ok());
     }
 }

@@ -100,7 +100,7 @@ async fn documents_cannot_take_the_name_of_an_existing_set() {
     for name in ["f", "g"] {
         let err = registry.set_context(name, &rag).await.unwrap_err();
         let name = format!("{name}_rag");
-        assert_eq!(err, RegistryError::Exists { what: "a toolset", name });
+        assert_eq!(err, RegistryError::Exists { kind: "a toolset", name });
     }
     registry.set_context("f", &json!({ "rag": {}, "n": 1 })).await.unwrap();
     registry.set_context("h", &rag).await.unwrap();
