@@ -138,7 +138,9 @@ impl Sampler<'_> {
                 let minimum = usize::try_from(minimum).unwrap_or(0);
                 let is_unique = schema.get("uniqueItems") == Some(&Value::Bool(true));
                 let item = |index: usize| match deeper(name, first(index).unwrap_or(&items)) {
-                    Value::String(text) if is_unique && index > 0 => json!(format!("{text}{at}")),
+                    Value::String(text) if is_unique && index > 0 => {
+                        json!(format!("{text}{index}"))
+                    }
                     Value::Number(number) if is_unique => {
                         number.as_i64().map_or(json!(index), |number| {
                             json!(number.saturating_add(i64::try_from(index).unwrap_or(0)))

@@ -7,7 +7,7 @@ mod anthropic;
 mod failures;
 mod openai;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

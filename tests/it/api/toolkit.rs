@@ -13,7 +13,8 @@ const GRAPH_QUERY: &str = "{ actions { name } tools { name } edges { from to kin
 async fn build_graph(api: &TestApi) {
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     for index in 1..=4 {
-        let input = json!({ "name": format!("a{at}"), "description": format!("Action {at}.") });
+        let input =
+            json!({ "name": format!("a{index}"), "description": format!("Action {index}.") });
         let change = api.get(add, json!({ "input": input })).await;
         assert_eq!(change["warnings"], json!([]));
     }
@@ -30,7 +31,7 @@ async fn build_graph(api: &TestApi) {
         assert_eq!(change["warnings"], json!([]));
     }
     for (n, score) in [(1, 0.9), (2, 0.8), (3, 0.9), (4, 0.8)] {
-        let actions = json!([{ "name": format!("a{at}"), "score": score }]);
+        let actions = json!([{ "name": format!("a{n}"), "score": score }]);
         let change = connect_tool(api, &format!("t{n}"), actions).await;
         assert_eq!(change["warnings"], json!([]));
     }
@@ -200,8 +201,8 @@ async fn simultaneous_toolkit_changes_are_all_kept() {
     apis[0].get(add, json!({ "input": hub })).await;
     join_all((0..24).map(async |index| {
         let input = json!({
-            "name": format!("a{at}"), "description": "", "prev": [{ "name": "hub" }],
-            "tools": [{ "name": format!("t{at}"), "score": 0.5 }],
+            "name": format!("a{index}"), "description": "", "prev": [{ "name": "hub" }],
+            "tools": [{ "name": format!("t{index}"), "score": 0.5 }],
         });
         let change = apis[index % 2].get(add, json!({ "input": input })).await;
         assert_eq!(change["warnings"], json!([]));

@@ -51,7 +51,7 @@ fn draw_step(
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let seconds = dice.draw_below(60) as f64 / 1_000.0;
     let mut step = json!({
-        "id": format!("{tool}-{at}-{expected}"),
+        "id": format!("{tool}-{index}-{expected}"),
         "name": format!("ledger.{tool}"),
         "parameters": { "n": n, "seconds": seconds },
         "dependsOn": depends_on,

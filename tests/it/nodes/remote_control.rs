@@ -158,7 +158,7 @@ async fn cancel_through_other_node(cluster: &Cluster, owner_node: &Node, other_n
 async fn watch_takeover(cluster: &Cluster, owner_node: Node, other_node: &Node) {
     let step = |index: usize| {
         let after = index.checked_sub(1).map(|before| format!("s{before}"));
-        json!({ "id": format!("s{at}"), "name": "flow.sleep", "dependsOn": after,
+        json!({ "id": format!("s{index}"), "name": "flow.sleep", "dependsOn": after,
             "parameters": { "ms": 100 } })
     };
     let plan = owner_node

@@ -88,7 +88,7 @@ async fn start_executions(address: &str, count: u64) {
                 for index in (client..count).step_by(usize::try_from(CLIENTS).unwrap()) {
                     // If the answer is late, the client asks again, and the key prevents a second
                     // execution.
-                    let options = json!({ "idempotencyKey": format!("takeover-{at}") });
+                    let options = json!({ "idempotencyKey": format!("takeover-{index}") });
                     let order = json!({ "id": plan, "options": options });
                     run.ask_until_answered(execute, &order).await.unwrap();
                 }

@@ -6,7 +6,7 @@ use std::{
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolbox::{Found, ToolSet, Toolbox};
+use toolbox::{ToolLookup, ToolSet, Toolbox};
 
 use super::*;
 
@@ -40,7 +40,9 @@ impl SystemTools {
         parameters: Value,
         cx: ToolContext,
     ) -> Result<String, ToolError> {
-        let Found::Tool(tool) = self.toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
+        let ToolLookup::Tool(tool) = self.toolbox.find(&name.parse().unwrap()) else {
+            panic!("{name}")
+        };
         if let Some(complaint) = tool.complaint(&parameters) {
             return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, complaint));
         }

@@ -158,7 +158,7 @@ fn valid_steps() -> impl Strategy<Value = Value> {
         let steps = steps.into_iter().enumerate().map(|(index, (tool, has, pick))| {
             let before = pick % index.max(1);
             let look = if index == 0 { "input".to_owned() } else { format!("s{before}") };
-            let mut step = json!({ "id": format!("s{at}"), "parameters": {
+            let mut step = json!({ "id": format!("s{index}"), "parameters": {
                 "x": format!("{{{{{look}}}}}"), "n": pick,
             }, "retry": { "maxAttempts": 1 + pick, "multiplier": 1.5 }, "timeoutMs": 1 + pick });
             let names = ["flow.echo", "listAuthors", "createBlog", "flow.noop", "other.createBlog"];
@@ -177,7 +177,7 @@ fn valid_steps() -> impl Strategy<Value = Value> {
             }
             if has[2] {
                 step["compensate"] = json!({ "name": "flow.noop", "timeoutMs": 1 + pick, "parameters": {
-                    "own": format!("{{{{s{at}._id}}}}"), "other": format!("{{{{{look}}}}}"),
+                    "own": format!("{{{{s{index}._id}}}}"), "other": format!("{{{{{look}}}}}"),
                 } });
             }
             if has[3] && tool == 1 {
@@ -188,7 +188,7 @@ fn valid_steps() -> impl Strategy<Value = Value> {
                 step["onError"] = json!(["fail", "continue", "ignore", "wait"][pick % 4]);
             }
             if has[5] {
-                step["outputMapping"] = json!({ "a.b": format!("v{at}"), "[0]": "w" });
+                step["outputMapping"] = json!({ "a.b": format!("v{index}"), "[0]": "w" });
                 step["requiresApproval"] = json!(pick % 2 == 0);
             }
             step
@@ -223,7 +223,7 @@ fn draft_of_edges(edges: &[Vec<usize>]) -> Value {
             on.iter().partition(|n| **n % 2 == 0);
         let by_name: Vec<_> = by_name.iter().map(|n| format!("s{n}")).collect();
         let by_template: Vec<_> = by_template.iter().map(|n| format!("{{{{s{n}.x}}}}")).collect();
-        json!({ "id": format!("s{at}"), "name": "flow.echo", "dependsOn": by_name, "parameters": { "x": by_template } })
+        json!({ "id": format!("s{index}"), "name": "flow.echo", "dependsOn": by_name, "parameters": { "x": by_template } })
     };
     json!({ "tools": edges.iter().enumerate().map(step).collect::<Vec<_>>() })
 }

@@ -232,7 +232,7 @@ fn long_chains_and_circles_end() {
         let name = format!("find_{index}");
         tool(
             &name,
-            json!({ format!("a{at}x_id!"): text() }),
+            json!({ format!("a{index}x_id!"): text() }),
             json!({ format!("a{}x_id", index + 1): text(), "a0x_id": text() }),
         )
     };

@@ -492,7 +492,7 @@ fn large_document() -> Value {
         .map(|n| {
             let body = json!({ "content": { "application/json": { "schema": reference(n) } } });
             let operation = |id: &str| json!({
-                "operationId": format!("{id}{at}"),
+                "operationId": format!("{id}{n}"),
                 "description": "y".repeat(3_000),
                 "requestBody": body,
                 "responses": { "200": { "content": { "application/json": { "schema": reference(n) } } } },
@@ -521,7 +521,7 @@ fn inlined_document() -> Value {
     let paths: Map<String, Value> = (0..1_000)
         .map(|n| {
             let operation = json!({
-                "operationId": format!("film-{at}"),
+                "operationId": format!("film-{n}"),
                 "parameters": queries,
                 "responses": { "200": { "description": "200", "content": content } },
             });
