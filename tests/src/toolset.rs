@@ -10,7 +10,7 @@ use shared::{
     limits,
     tool::ToolError,
 };
-use toolbox::{Found, ReadyTool, SetStatus, StepCall, ToolContext, Toolbox};
+use toolbox::{ReadyTool, SetStatus, StepCall, ToolContext, ToolLookup, Toolbox};
 use toolsets::sources::{SetConfig, Sources};
 
 /// Limit for everything that a test waits for. It is longer than every limit of the product, such
@@ -82,7 +82,7 @@ impl Connected {
     /// If no tool has this name.
     pub fn tool(&self, name: &str) -> ReadyTool {
         match self.toolbox.find(&name.parse().expect("a tool's name")) {
-            Found::Tool(tool) => tool,
+            ToolLookup::Tool(tool) => tool,
             other => panic!("`{name}` is {other:?}"),
         }
     }

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 use shared::tool::{ErrorCode, ToolError};
 use tests::toolset::{Connected, MAX_WAIT, second_attempt, wait_until};
-use toolbox::{Found, SetStatus, ToolContext, progress::report_channel};
+use toolbox::{SetStatus, ToolContext, ToolLookup, progress::report_channel};
 
 use super::http_server::{HttpServer, serve};
 
@@ -146,7 +146,7 @@ async fn tools_that_an_http_server_adds_are_found() {
     wait_until("the client listens", || test.server.has_listener()).await;
     test.call("look", "grow").await.unwrap();
     let found = async {
-        while !matches!(toolbox.find(&name), Found::Tool(_)) {
+        while !matches!(toolbox.find(&name), ToolLookup::Tool(_)) {
             changes.changed().await.unwrap();
         }
     };

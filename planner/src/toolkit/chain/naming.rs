@@ -26,7 +26,7 @@ const MARGIN: f64 = 1.05;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub tool: usize,
-    pub index: usize,
+    pub at: usize,
     pub is_input: bool,
 }
 
@@ -83,7 +83,7 @@ impl ChainGraph {
 
     pub fn field(&self, place: Place) -> &Field {
         let tool = &self.tools[place.tool];
-        if place.is_input { &tool.inputs[place.index] } else { &tool.outputs[place.index] }
+        if place.is_input { &tool.inputs[place.at] } else { &tool.outputs[place.at] }
     }
 
     /// Groups the fields of tools in chains by their types.
@@ -94,12 +94,12 @@ impl ChainGraph {
         let places = tools.flat_map(|(tool, tool_links)| {
             let inputs = (0..tool_links.inputs.len()).map(move |index| Place {
                 tool,
-                index,
+                at: index,
                 is_input: true,
             });
             let outputs = (0..tool_links.outputs.len()).map(move |index| Place {
                 tool,
-                index,
+                at: index,
                 is_input: false,
             });
             inputs.chain(outputs)
