@@ -10,7 +10,10 @@ use crate::{
     select::{Criterion, Selection, Tools},
 };
 
+/// Default limit of the tools that a model may draft with, before the best of them are shown to it.
 pub const DEFAULT_MAX_TOOLS: usize = 64;
+/// Default limit for the planner without a model. It reads 256 tools sooner than the embedder reads the query.
+pub const DEFAULT_OFFLINE_TOOLS: usize = 256;
 const MAX_LISTED_CANDIDATES: usize = 256;
 
 #[derive(Clone, Debug)]

@@ -18,7 +18,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use chrono::TimeDelta;
 use planner::{
     PlanCompiler, Planner, PlanningError, ProposedPlan,
-    candidates::{Candidates, DEFAULT_MAX_TOOLS},
+    candidates::{Candidates, DEFAULT_MAX_TOOLS, DEFAULT_OFFLINE_TOOLS},
     catalog::Catalog,
     compile::Compiled,
     plan_cache::{CachedDraft, PlanCache, entry_key},
@@ -259,7 +259,9 @@ impl Plans {
         }
         let is_offered = |name: &ToolName| !is_last || name.as_str() != REPLAN;
         let offered = catalog.filter_tools(|tool| is_offered(&tool.definition.qualified_name()));
-        let max_tools = scope.max_tools.unwrap_or(DEFAULT_MAX_TOOLS);
+        let is_offline = self.planners.is_offline(&*scope.planner);
+        let default = if is_offline { DEFAULT_OFFLINE_TOOLS } else { DEFAULT_MAX_TOOLS };
+        let max_tools = scope.max_tools.unwrap_or(default);
         let candidates = self.selection.candidates(query, &offered, max_tools).await;
         Ok(PlannerInput { catalog, offered, candidates })
     }

@@ -1,4 +1,4 @@
-//! Retries of questions.
+//! Retries of ask_count.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -110,17 +110,17 @@ fn retries_exhausted_error(
     is_too_long: bool,
     wait: Option<Duration>,
 ) -> ModelError {
-    let often = match tries {
+    let attempts = match tries {
         1 => String::new(),
-        n => format!(", {n} times"),
+        n => format!(" (tried {n} times)"),
     };
-    let alone = match wait.filter(|_| is_too_long) {
-        Some(wait) => format!(", and asks for a pause of {} s", wait.as_secs()),
+    let pause = match wait.filter(|_| is_too_long) {
+        Some(wait) => format!("; it asks for a pause of {} s", wait.as_secs()),
         None => String::new(),
     };
     ModelError::Unavailable {
         model: model.to_owned(),
-        reason: format!("{reason}{often}{alone}"),
+        reason: format!("{reason}{attempts}{pause}"),
         wait,
     }
 }
@@ -149,10 +149,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_wait_grows_with_each_retry() {
         let script = vec![busy(None), busy(None), reply_with("well")];
-        let (answer, took, questions) = ask_with_retries(script, 3).await;
+        let (answer, took, ask_count) = ask_with_retries(script, 3).await;
         let answer = answer.unwrap();
         assert_eq!((answer.text.as_str(), answer.missed.len()), ("well", 2));
-        assert_eq!(questions, 3);
+        assert_eq!(ask_count, 3);
         let (minimum, maximum) = (Duration::from_millis(750), Duration::from_millis(1_500));
         assert!(minimum <= took && took <= maximum, "{took:?}");
         let again = ask_with_retries(vec![busy(None), busy(None), reply_with("well")], 3).await;
@@ -182,26 +182,26 @@ mod tests {
         assert!(answer.is_ok());
         let (minimum, maximum) = (Duration::from_secs(7), Duration::from_millis(7_250));
         assert!(minimum <= took && took <= maximum, "{took:?}");
-        let (answer, took, questions) =
+        let (answer, took, ask_count) =
             ask_with_retries(vec![busy(Some(600)), reply_with("well")], 3).await;
         let error = answer.unwrap_err().to_string();
         assert_eq!(
             error,
-            "the model `scripted` is not available: busy, and asks for a pause of 600 s"
+            "the model `scripted` is not available: busy; it asks for a pause of 600 s"
         );
-        assert_eq!((took, questions), (Duration::ZERO, 1));
+        assert_eq!((took, ask_count), (Duration::ZERO, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_question_fails_after_the_last_retry() {
         let script = vec![busy(None), busy(None), busy(None), reply_with("never asked")];
-        let (answer, _, questions) = ask_with_retries(script, 2).await;
+        let (answer, _, ask_count) = ask_with_retries(script, 2).await;
         let error = answer.unwrap_err().to_string();
-        assert_eq!(error, "the model `scripted` is not available: busy, 3 times");
-        assert_eq!(questions, 3);
-        let (answer, took, questions) =
+        assert_eq!(error, "the model `scripted` is not available: busy (tried 3 times)");
+        assert_eq!(ask_count, 3);
+        let (answer, took, ask_count) =
             ask_with_retries(vec![refused(), reply_with("never asked")], 2).await;
         assert!(matches!(answer, Err(ModelError::Refused { .. })));
-        assert_eq!((took, questions), (Duration::ZERO, 1), "asking again is no use");
+        assert_eq!((took, ask_count), (Duration::ZERO, 1), "asking again is no use");
     }
 }

@@ -218,7 +218,7 @@ impl AskStep {
             outcomes: None,
         };
         let best = self.selector.select(&all, &ask, |_| true).await.unwrap_or_default();
-        let best = best.matches.iter().map(|found| &all[found.at]);
+        let best = best.matches.iter().map(|found| &all[found.index]);
         for tool in best.chain(all.iter()) {
             if offered.len() >= MAX_OFFERED_TOOLS {
                 break;

@@ -15,7 +15,7 @@ use shared::{
     id::{ExecutionId, PlanId, ToolName},
     limits,
     plan::{Plan, StepKind, ToolExecution},
-    template::{LookUpValues, Part, Reference, Target, Template},
+    template::{LookUpValues, Reference, Target, Template, TemplatePart},
     tool::{ErrorCode, ToolError},
 };
 use toolbox::flow;
@@ -242,10 +242,10 @@ fn find_input<'a>(reference: &Reference, input: &InputOnly<'a>) -> Option<&'a Va
     is_input.then(|| reference.path.find(input.0)).flatten()
 }
 
-fn format_part(part: &Part, input: &InputOnly<'_>) -> String {
+fn format_part(part: &TemplatePart, input: &InputOnly<'_>) -> String {
     match part {
-        Part::Literal(text) => escape_text(text),
-        Part::Reference(reference) => match find_input(reference, input) {
+        TemplatePart::Literal(text) => escape_text(text),
+        TemplatePart::Reference(reference) => match find_input(reference, input) {
             Some(Value::String(text)) => escape_text(text),
             Some(other) => escape_text(&other.to_string()),
             None => keep_reference(reference),

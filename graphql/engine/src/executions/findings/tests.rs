@@ -20,6 +20,9 @@ use shared::{
     store::{Command, ExecutionHead, SentCommand},
     tool::{ErrorCode, ToolError},
 };
+use toolbox::Toolbox;
+
+use super::*;
 
 mod cases;
 mod story;
