@@ -1,4 +1,4 @@
-//! Retries of ask_count.
+//! Retries of questions.
 
 use std::{
     hash::{BuildHasher, RandomState},

@@ -391,7 +391,10 @@ mod tests {
             ("{ model: x }", "`planner.provider` is missing"),
             ("{ provider: offline, model: x }", "`planner.model` has no effect on `offline`"),
             ("{ provider: offline, gard: x }", "`planner.gard` is unknown: did you mean `guard`?"),
-            ("{ provider: offline, x }", "`planner.x` is unknown: `offline` has the keys `cache`"),
+            (
+                "{ provider: offline, x: x }",
+                "`planner.x` is unknown: `offline` has the keys `cache`",
+            ),
             (
                 "{ provider: openai, model: x, gard: x }",
                 "`planner.gard` is unknown: did you mean `guard`?",

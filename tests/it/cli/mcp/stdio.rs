@@ -39,9 +39,9 @@ async fn an_mcp_client_plans_and_executes_over_stdio() {
     assert_eq!(names, BTreeSet::from(expected));
     assert!(tools.iter().all(|tool| tool["outputSchema"]["type"] == "object"), "{listed:#}");
 
-    let (plan, text) = client.call_ok("plan", json!({ "query": DEMO_QUERY })).await;
+    let (plan, plan_text) = client.call_ok("plan", json!({ "query": DEMO_QUERY })).await;
     assert_eq!(plan["executionOrder"], json!(["createAuthor", "createBlog"]));
-    assert!(text.contains("← createAuthor"), "{text}");
+    assert!(plan_text.contains("← createAuthor"), "{plan_text}");
     let answer = client.call("execute", json!({ "id": plan["planId"] })).await;
     let done = &answer["result"]["structuredContent"];
     assert_eq!((&done["state"], &done["done"]), (&json!("COMPLETED"), &json!(true)), "{answer:#}");
@@ -49,7 +49,7 @@ async fn an_mcp_client_plans_and_executes_over_stdio() {
     let far = progress_values(&answer);
     assert!(!far.is_empty() && far.iter().all(|progress| *progress < 3.0), "{answer:#}");
     assert_eq!(answer["reports"][0]["total"], 2, "{answer:#}");
-    assert!(text(&answer).starts_with("COMPLETED  2 of 2 steps  exec_"), "{answer:#}");
+    assert!(plan_text(&answer).starts_with("COMPLETED  2 of 2 steps  exec_"), "{answer:#}");
 
     let (again, text) = client.call_ok("run", json!({ "query": DEMO_QUERY })).await;
     assert_eq!(again["state"], "FAILED", "the e-mail address is taken");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::{id::ToolName, tool::ToolDefinition};
-use toolbox::{Found, Toolbox};
+use toolbox::{ToolLookup, Toolbox};
 
 use super::Check;
 
@@ -56,8 +56,8 @@ fn find_clashes(toolbox: &Toolbox) -> Vec<Clash> {
     let several = tools.into_iter().filter(|(_, tools)| tools.len() > 1);
     let clash = |(name, tools): (ToolName, Vec<&ToolDefinition>)| {
         let result = toolbox.find(&name);
-        let is_inactive = matches!(result, Found::Inactive(_));
-        let (Found::Tool(tool) | Found::Inactive(tool)) = result else { return None };
+        let is_inactive = matches!(result, ToolLookup::Inactive(_));
+        let (ToolLookup::Tool(tool) | Found::Inactive(tool)) = result else { return None };
         let meant_tool = tool.definition().qualified_name().to_string();
         let other_tools = tools.iter().map(|tool| tool.qualified_name().to_string());
         let other_tools: Vec<String> = other_tools.filter(|name| *name != meant_tool).collect();

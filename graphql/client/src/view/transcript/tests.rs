@@ -112,7 +112,7 @@ fn control_characters_in_json_are_escaped_once() {
     };
     let evil = "\u{202e}evil\u{9b}2J\u{fdd3}";
     let escaped = r"\u{202e}evil\u{9b}2J\u{fdd3}";
-    let step = json!({ "id": evil, "name": evil, "parameters": { evil } });
+    let step = json!({ "id": evil, "name": evil, "parameters": { evil: evil } });
     assert_eq!(
         draw_plain("draft", json!({ "tools": [step] })),
         format!("  {escaped}  {{\"{escaped}\":\"{escaped}\"}}")
