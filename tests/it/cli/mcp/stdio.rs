@@ -49,7 +49,7 @@ async fn an_mcp_client_plans_and_executes_over_stdio() {
     let far = progress_values(&answer);
     assert!(!far.is_empty() && far.iter().all(|progress| *progress < 3.0), "{answer:#}");
     assert_eq!(answer["reports"][0]["total"], 2, "{answer:#}");
-    assert!(plan_text(&answer).starts_with("COMPLETED  2 of 2 steps  exec_"), "{answer:#}");
+    assert!(text(&answer).starts_with("COMPLETED  2 of 2 steps  exec_"), "{answer:#}");
 
     let (again, text) = client.call_ok("run", json!({ "query": DEMO_QUERY })).await;
     assert_eq!(again["state"], "FAILED", "the e-mail address is taken");

@@ -57,7 +57,7 @@ fn find_clashes(toolbox: &Toolbox) -> Vec<Clash> {
     let clash = |(name, tools): (ToolName, Vec<&ToolDefinition>)| {
         let result = toolbox.find(&name);
         let is_inactive = matches!(result, ToolLookup::Inactive(_));
-        let (ToolLookup::Tool(tool) | Found::Inactive(tool)) = result else { return None };
+        let (ToolLookup::Tool(tool) | ToolLookup::Inactive(tool)) = result else { return None };
         let meant_tool = tool.definition().qualified_name().to_string();
         let other_tools = tools.iter().map(|tool| tool.qualified_name().to_string());
         let other_tools: Vec<String> = other_tools.filter(|name| *name != meant_tool).collect();
