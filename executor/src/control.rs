@@ -314,12 +314,12 @@ impl Control {
         if !is_same
             || key.compensates == Some(false) && has_begun && self.is_compensating(id).await?
         {
-            let why = format!(
+            let reason = format!(
                 "the idempotency key `{}` belongs to `{id}`, which has another plan or other \
                  options: use another key",
                 found.key
             );
-            return Err(ControlError::Conflict(why));
+            return Err(ControlError::Conflict(reason));
         }
         Ok(has_begun.then_some(id))
     }
@@ -391,15 +391,15 @@ impl Control {
             return Err(ControlError::Invalid("a signal needs a `name`".to_owned()));
         }
         if shared::json::json_size(&payload) > limits::OUTPUT_BYTES {
-            let most = limits::OUTPUT_BYTES;
+            let limit = limits::OUTPUT_BYTES;
             return Err(ControlError::LimitExceeded(format!(
-                "`payload` has more than {most} bytes"
+                "`payload` has more than {limit} bytes"
             )));
         }
         if shared::json::is_deeper_than(&payload, limits::JSON_DEPTH) {
-            let most = limits::JSON_DEPTH;
+            let limit = limits::JSON_DEPTH;
             return Err(ControlError::Invalid(format!(
-                "`payload` is nested deeper than {most} levels"
+                "`payload` is nested deeper than {limit} levels"
             )));
         }
         self.check_unfinished(id).await?;
@@ -430,8 +430,8 @@ impl Control {
     async fn check_unfinished(&self, id: ExecutionId) -> Result<(), ControlError> {
         let head = self.require_head(id).await?;
         if head.state.is_finished() {
-            let why = format!("`{id}` is {}: it can no longer be changed", head.state.as_str());
-            return Err(ControlError::Conflict(why));
+            let reason = format!("`{id}` is {}: it can no longer be changed", head.state.as_str());
+            return Err(ControlError::Conflict(reason));
         }
         Ok(())
     }
@@ -462,12 +462,12 @@ fn validate_start(
         return Err(ControlError::Invalid("`idempotencyKey` must not be empty".to_owned()));
     }
     if shared::json::json_size(&options.input) > limits::OUTPUT_BYTES {
-        let most = limits::OUTPUT_BYTES;
-        return Err(ControlError::LimitExceeded(format!("`input` has more than {most} bytes")));
+        let limit = limits::OUTPUT_BYTES;
+        return Err(ControlError::LimitExceeded(format!("`input` has more than {limit} bytes")));
     }
     if shared::json::is_deeper_than(&options.input, limits::JSON_DEPTH) {
-        let most = limits::JSON_DEPTH;
-        return Err(ControlError::Invalid(format!("`input` is nested deeper than {most} levels")));
+        let limit = limits::JSON_DEPTH;
+        return Err(ControlError::Invalid(format!("`input` is nested deeper than {limit} levels")));
     }
     if options.max_parallel == Some(0) {
         return Err(ControlError::Invalid("`maxParallel` must be at least 1".to_owned()));
@@ -475,10 +475,10 @@ fn validate_start(
     Ok(())
 }
 
-fn check_text(what: &str, text: Option<&str>) -> Result<(), ControlError> {
+fn check_text(field: &str, text: Option<&str>) -> Result<(), ControlError> {
     if text.is_some_and(|text| text.len() > limits::TEXT_BYTES) {
-        let why = format!("`{what}` has more than {} bytes", limits::TEXT_BYTES);
-        return Err(ControlError::Invalid(why));
+        let reason = format!("`{field}` has more than {} bytes", limits::TEXT_BYTES);
+        return Err(ControlError::Invalid(reason));
     }
     Ok(())
 }

@@ -358,8 +358,8 @@ impl Decision<'_> {
             return self.fail_task(task, attempt, error);
         }
         if interruptions > limits::INTERRUPTIONS {
-            let why = format!("the worker of the step was lost {interruptions} times");
-            let error = ToolError::new(ErrorCode::UNAVAILABLE, why).without_retry();
+            let reason = format!("the worker of the step was lost {interruptions} times");
+            let error = ToolError::new(ErrorCode::UNAVAILABLE, reason).without_retry();
             return self.fail_task(task, attempt, error);
         }
         let (step, part) = (self.step_id(task), task.part);
@@ -417,11 +417,11 @@ impl Decision<'_> {
         let policy = self.call_policy(task);
         let was_stopped = error.code == ErrorCode::CANCELLED;
         if self.attempt_effect(task) == Effect::Once && !error.is_definite {
-            let why = match self.execution.phase() {
+            let reason = match self.execution.phase() {
                 Phase::Expired => format!("{}; {}", deadline_error().message, error.message),
                 _ => (*error.message).to_owned(),
             };
-            return self.fail_task(task, attempt, ToolError::outcome_unknown(&why));
+            return self.fail_task(task, attempt, ToolError::outcome_unknown(&reason));
         }
         let (step, part) = (self.step_id(task), task.part);
         match self.execution.phase() {
@@ -491,9 +491,9 @@ impl Decision<'_> {
             match condition.evaluate(&*self.execution, &self.execution.options().input) {
                 Ok(true) => self.execution.record_condition_true(number),
                 Ok(false) => self.skip_step(number, SkipReason::Condition),
-                Err(why) => {
-                    let why = format!("`when` cannot be evaluated: {why}");
-                    let error = ToolError::new(ErrorCode::UNRESOLVED, why);
+                Err(error) => {
+                    let reason = format!("`when` cannot be evaluated: {error}");
+                    let error = ToolError::new(ErrorCode::UNRESOLVED, reason);
                     self.fail_unstarted(number.into(), Attempt::FIRST, error);
                 }
             }

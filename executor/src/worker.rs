@@ -104,11 +104,11 @@ impl Worker {
         };
         let options = Arc::new(options);
         let node = node.into();
-        let own = Some(handle.clone());
+        let worker_handle = Some(handle.clone());
         let context = WorkerContext {
             worker: id,
             node,
-            control: Control::new(Arc::clone(&store), Arc::clone(&clock), own),
+            control: Control::new(Arc::clone(&store), Arc::clone(&clock), worker_handle),
             store,
             toolbox,
             clock,
@@ -353,8 +353,8 @@ async fn fail_unwritable(
     if execution.state().is_finished() {
         return Ok(DriverStop::Finished);
     }
-    let why = format!("the next events cannot be written: {err}");
-    let error = ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why);
+    let reason = format!("the next events cannot be written: {err}");
+    let error = ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, reason);
     Driver::fail_unwritable(Arc::clone(context), execution, error, slot).run().await
 }
 
@@ -371,18 +371,18 @@ async fn repair_owner(store: &dyn Store, execution: &Execution) -> Result<(), St
 }
 
 async fn renew_lease(context: &WorkerContext) {
-    let asked = Instant::now();
+    let started_at = Instant::now();
     let lease = context.options.lease;
     let until = context.clock.now() + TimeDelta::from_std(lease).unwrap_or(TimeDelta::MAX);
     let beat = Lease { worker: context.worker, node: context.node.to_string(), until };
     match context.store.renew_lease(beat).await {
-        Ok(()) => context.lease.extend(asked, lease),
+        Ok(()) => context.lease.extend(started_at, lease),
         Err(err) => warn!(%err, "cannot renew the lease"),
     }
-    let asked = Instant::now();
+    let started_at = Instant::now();
     if let Ok(time) = context.store.shared_time().await {
         // Compares with the middle of the request, because the store read its time near the middle.
-        let since = TimeDelta::from_std(asked.elapsed() / 2).unwrap_or_default();
+        let since = TimeDelta::from_std(started_at.elapsed() / 2).unwrap_or_default();
         context.clock.approach(time + since);
     }
 }

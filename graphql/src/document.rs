@@ -142,8 +142,10 @@ pub(crate) fn shorten_message(error: &mut ServerError) {
     // The parser quotes a whole line and marks a place. Its last line contains what it expected.
     let last = error.message.rsplit('\n').next().map(|line| line.trim_start_matches([' ', '=']));
     let position = error.locations.first();
-    if let (Some(expected), Some(at), true) = (last, position, error.message.starts_with(" -->")) {
-        error.message = format!("line {}, column {}: {expected}", at.line, at.column);
+    if let (Some(expected), Some(position), true) =
+        (last, position, error.message.starts_with(" -->"))
+    {
+        error.message = format!("line {}, column {}: {expected}", position.line, position.column);
     }
     if error.message.len() > MAX_MESSAGE_CHARS {
         error.message.truncate(error.message.floor_char_boundary(MAX_MESSAGE_CHARS));

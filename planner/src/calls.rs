@@ -44,7 +44,7 @@ pub struct ToolCall {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissedCall {
     pub tool: String,
-    pub why: MissReason,
+    pub reason: MissReason,
 }
 
 /// The reason why a text that looks like a call is not a valid call.

@@ -168,14 +168,14 @@ mod tests {
             kind: kind.to_owned(),
             content,
         };
-        let own = |more: Value| {
+        let with_own = |more: Value| {
             let mut content = json!({ "executionId": id });
             shared::json::apply_merge_patch(&mut content, &more);
             content
         };
         let transcript = [
-            entry(ATTEMPT, own(json!({}))),
-            entry(ATTEMPT, own(json!({ "automatic": true }))),
+            entry(ATTEMPT, with_own(json!({}))),
+            entry(ATTEMPT, with_own(json!({ "automatic": true }))),
             entry(ATTEMPT, json!({ "executionId": "exec_2_aaaaaaaaa", "automatic": true })),
             entry(GIVEN_UP, json!({ "executionId": "exec_2_aaaaaaaaa", "message": "m" })),
         ];

@@ -60,9 +60,9 @@ pub fn create_retry(ended: &Execution, scope: RetryScope<'_>) -> Result<Created,
     created.retry_of = Some(ended.id());
     let mut left = limits::REUSED_BYTES;
     let kept = find_kept_steps(ended, scope)?;
-    for (at, step) in ended.steps().iter().enumerate().filter(|(at, _)| kept[*at]) {
+    for (index, step) in ended.steps().iter().enumerate().filter(|(index, _)| kept[*index]) {
         let Some(output) = step.known_output() else { continue };
-        let id = ended.plan().step(StepNumber::new(at)).id.clone();
+        let id = ended.plan().step(StepNumber::new(index)).id.clone();
         let bytes = json::json_size(output).saturating_add(id.as_str().len());
         left = left.checked_sub(bytes).ok_or_else(|| too_much_error(scope))?;
         created.reused.push((id, Arc::clone(output)));
@@ -147,13 +147,13 @@ pub fn find_kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<b
 /// one of its dependencies runs again, because the output may change.
 fn steps_kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
     let mut kept = vec![false; ended.steps().len()];
-    for (at, step) in ended.steps().iter().enumerate().take(from.get()) {
-        let planned = ended.plan().step(StepNumber::new(at));
+    for (index, step) in ended.steps().iter().enumerate().take(from.get()) {
+        let planned = ended.plan().step(StepNumber::new(index));
         let is_over = match &step.state {
             StepState::Skipped(SkipReason::Condition | SkipReason::Dependency) => true,
             _ => step.is_reusable(),
         };
-        kept[at] = is_over && planned.depends_on.iter().all(|number| kept[number.get()]);
+        kept[index] = is_over && planned.depends_on.iter().all(|number| kept[number.get()]);
     }
     kept
 }

@@ -31,13 +31,13 @@ pub struct LargeIntegers(BTreeMap<u64, Box<str>>);
 
 impl LargeIntegers {
     pub fn find(text: &[u8]) -> Self {
-        let (mut found, mut at) = (Self::default(), 0);
-        while at < text.len() && found.0.len() < MAX_INTEGERS {
-            let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (mut found, mut position) = (Self::default(), 0);
+        while position < text.len() && found.0.len() < MAX_INTEGERS {
+            let digits = text[position..].iter().take_while(|byte| byte.is_ascii_digit()).count();
             if digits >= MIN_DIGITS {
-                found.add_integer(text, at, at + digits);
+                found.add_integer(text, position, position + digits);
             }
-            at += digits.max(1);
+            position += digits.max(1);
         }
         found
     }
@@ -56,8 +56,8 @@ impl LargeIntegers {
         }
         if let Ok(double) = number.parse::<f64>() {
             let more = if number.len() > MAX_SHOWN_DIGITS { "…" } else { "" };
-            let shown = format!("{}{more}", &number[..number.len().min(MAX_SHOWN_DIGITS)]);
-            self.0.insert(double.to_bits(), shown.into());
+            let shortened = format!("{}{more}", &number[..number.len().min(MAX_SHOWN_DIGITS)]);
+            self.0.insert(double.to_bits(), shortened.into());
         }
     }
 }
@@ -120,8 +120,8 @@ fn visit_doubles(value: &Value, path: &mut String, visit: &mut impl FnMut(&str, 
             visit(path, number.as_f64().unwrap_or_default(), number);
         }
         Value::Array(items) => {
-            for (at, item) in items.iter().enumerate() {
-                let _ = write!(path, "[{at}]");
+            for (index, item) in items.iter().enumerate() {
+                let _ = write!(path, "[{index}]");
                 visit_doubles(item, path, visit);
                 path.truncate(inside);
             }

@@ -75,9 +75,9 @@ impl Clock for SteadyClock {
     fn approach(&self, reference: Timestamp) {
         let mut state = self.lock_state();
         let boot = micros_since_boot();
-        let most = (boot - state.last_approach).max(0) / CORRECTION_DIVISOR;
+        let maximum = (boot - state.last_approach).max(0) / CORRECTION_DIVISOR;
         let away = reference.timestamp_micros().saturating_sub(boot.saturating_add(state.offset));
-        state.offset = state.offset.saturating_add(away.clamp(-most, most));
+        state.offset = state.offset.saturating_add(away.clamp(-maximum, maximum));
         state.last_approach = boot;
     }
 }
@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn a_clock_difference_is_described_only_above_five_seconds() {
         let store = Timestamp::from_timestamp(4_000_000_000, 0).unwrap();
-        let told = |seconds| describe_difference(store, store + TimeDelta::seconds(seconds));
-        assert_eq!((told(0), told(5), told(-5)), (None, None, None));
-        assert!(told(86_400).unwrap().contains("is 86400 s behind the clock"));
-        assert!(told(-6).unwrap().contains("is 6 s ahead of the clock"));
+        let describe = |seconds| describe_difference(store, store + TimeDelta::seconds(seconds));
+        assert_eq!((describe(0), describe(5), describe(-5)), (None, None, None));
+        assert!(describe(86_400).unwrap().contains("is 86400 s behind the clock"));
+        assert!(describe(-6).unwrap().contains("is 6 s ahead of the clock"));
     }
 
     #[test]

@@ -49,12 +49,12 @@ struct ParsedSource {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    #[error("line {line}, column {column}: {why}")]
+    #[error("line {line}, column {column}: {reason}")]
     Syntax {
         line: usize,
         /// Column in characters, counted from 1.
         column: usize,
-        why: String,
+        reason: String,
     },
     /// A name that is neither a step nor a tool used by exactly one step.
     #[error("`{name}` names no step of the plan")]
@@ -69,8 +69,8 @@ pub enum ConditionError {
     },
     #[error("there is no function `{name}`")]
     UnknownFunction { name: String },
-    #[error("`{name}` takes {}", describe_arguments(*least, *most))]
-    Arguments { name: String, least: usize, most: usize },
+    #[error("`{name}` takes {}", describe_arguments(*minimum, *maximum))]
+    Arguments { name: String, minimum: usize, maximum: usize },
     /// `steps` or `vars` without a field.
     #[error("`{name}` has no value by itself; write `{name}.x` or `{name}[\"x\"]`")]
     Bare {
@@ -84,11 +84,11 @@ pub enum ConditionError {
     #[error("`matches` needs its pattern written out, as in `a.matches(\"^[a-z]+$\")`")]
     ComputedPattern,
     /// A pattern that is not a regular expression, or that is too large.
-    #[error("the pattern of `matches`: {why}")]
-    Pattern { why: String },
+    #[error("the pattern of `matches`: {reason}")]
+    Pattern { reason: String },
     /// A part of CEL that is not supported.
-    #[error("expressions have no {what}")]
-    Unsupported { what: String },
+    #[error("expressions have no {feature}")]
+    Unsupported { feature: String },
     /// The result can be neither true nor false.
     #[error("its value is neither true nor false; compare the value with something")]
     NeverBool,
@@ -164,12 +164,14 @@ impl ParsedSource {
     }
 }
 
-fn describe_arguments(least: usize, most: usize) -> String {
-    match (least, most) {
+fn describe_arguments(minimum: usize, maximum: usize) -> String {
+    match (minimum, maximum) {
         (1, 1) => "1 argument".to_owned(),
-        (least, most) if least == most => format!("{least} arguments"),
-        (least, most) if most == least + 1 => format!("{least} or {most} arguments"),
-        (least, _) => format!("at least {least} argument{}", if least == 1 { "" } else { "s" }),
+        (minimum, maximum) if minimum == maximum => format!("{minimum} arguments"),
+        (minimum, maximum) if maximum == minimum + 1 => format!("{minimum} or {maximum} arguments"),
+        (minimum, _) => {
+            format!("at least {minimum} argument{}", if minimum == 1 { "" } else { "s" })
+        }
     }
 }
 
@@ -201,11 +203,11 @@ fn parse_tree(source: &str) -> Result<cel::IdedExpr, ConditionError> {
 
 fn first_error(errors: &cel::ParseErrors) -> ConditionError {
     let Some(error) = errors.errors.first() else {
-        return ConditionError::Syntax { line: 1, column: 1, why: "it is not CEL".to_owned() };
+        return ConditionError::Syntax { line: 1, column: 1, reason: "it is not CEL".to_owned() };
     };
     let place = |position: isize| usize::try_from(position).unwrap_or(0).max(1);
-    let why = clarify_message(error.msg.trim_start_matches("Syntax error: "));
-    ConditionError::Syntax { line: place(error.pos.0), column: place(error.pos.1), why }
+    let reason = clarify_message(error.msg.trim_start_matches("Syntax error: "));
+    ConditionError::Syntax { line: place(error.pos.0), column: place(error.pos.1), reason }
 }
 
 fn clarify_message(message: &str) -> String {

@@ -527,9 +527,10 @@ struct StoredEvent {
 pub fn encode_events(events: &[RecordedEvent]) -> String {
     let mut json = Vec::with_capacity(256 * events.len());
     json.push(b'[');
-    for (n, RecordedEvent { at, event, .. }) in events.iter().enumerate() {
+    for (n, RecordedEvent { at: recorded_at, event, .. }) in events.iter().enumerate() {
         let separator = if n == 0 { "" } else { "," };
-        write!(json, "{separator}{{\"at\":{}", at.timestamp_micros()).expect("memory is writable");
+        write!(json, "{separator}{{\"at\":{}", recorded_at.timestamp_micros())
+            .expect("memory is writable");
         let object = json.len();
         serde_json::to_writer(&mut json, event).expect("events are JSON");
         // Replaces the opening brace, because the event's fields continue the object that begins

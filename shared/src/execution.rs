@@ -563,8 +563,8 @@ impl Execution {
     /// The step's `step_succeeded` event records the payload. The log alone determines which signal
     /// was taken, so a replay takes the same signal.
     fn take_signal(&mut self, name: &str) {
-        if let Some(at) = self.signals.iter().position(|signal| signal.name == name) {
-            self.signals.remove(at);
+        if let Some(index) = self.signals.iter().position(|signal| signal.name == name) {
+            self.signals.remove(index);
         }
     }
 }

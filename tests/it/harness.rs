@@ -215,11 +215,11 @@ impl Process {
     /// Sends SIGTERM and waits for the end. Fails at the limit or with an exit code other than 0.
     /// Returns how long it took.
     pub(crate) async fn drain(&mut self, limit: Duration) -> Result<Duration, String> {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         self.signal("-TERM");
         match self.wait_for_exit(limit).await {
             None => Err(format!("did not drain within {limit:?}")),
-            Some(status) if status.success() => Ok(begun.elapsed()),
+            Some(status) if status.success() => Ok(started_at.elapsed()),
             Some(status) => Err(format!("drained with {status}: {}", self.output())),
         }
     }

@@ -59,7 +59,7 @@ const QUIET_TIME: Duration = Duration::from_secs(30);
 const SKEWED_QUIET_TIME: Duration = Duration::from_secs(150);
 
 #[derive(Debug, Default)]
-struct Figures {
+struct SimulationCounts {
     states: BTreeMap<&'static str, u32>,
     events: BTreeMap<&'static str, u32>,
     errors: BTreeMap<String, u32>,
@@ -120,10 +120,11 @@ fn number_from_env(variable: &str) -> Option<u64> {
     Some(text.parse().expect("seeds are numbers"))
 }
 
-fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: ToolPresence) -> Figures {
-    let mut figures = Figures::default();
+fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: ToolPresence) -> SimulationCounts {
+    let mut figures = SimulationCounts::default();
     for seed in seeds {
-        let wrong = |what: &dyn std::fmt::Debug| panic!("seed {seed}, {tools:?}: {what:#?}");
+        let wrong =
+            |description: &dyn std::fmt::Debug| panic!("seed {seed}, {tools:?}: {description:#?}");
         let end = simulate(seed, tools);
         if number_from_env("FABER_SIM_TRACE").is_some() {
             eprintln!("seed {seed}\n{}", end.describe());
@@ -287,9 +288,9 @@ impl Simulation {
         let id = loop {
             tries += 1;
             assert!(tries <= MAX_TRIES, "the execution does not start");
-            let at = self.world.dice.draw_index(1 + self.workers.len());
-            let worker = self.workers.get(at).map(|worker| worker.handle.clone());
-            let view = self.workers.get(at).map_or(&self.client_view, |worker| &worker.view);
+            let index = self.world.dice.draw_index(1 + self.workers.len());
+            let worker = self.workers.get(index).map(|worker| worker.handle.clone());
+            let view = self.workers.get(index).map_or(&self.client_view, |worker| &worker.view);
             let control = self.control(view, worker);
             let start = control
                 .start(Start { key: Some(key.clone()), ..Start::new(&plan, options.clone()) });
@@ -346,13 +347,15 @@ impl Simulation {
             return;
         }
         let dice = &self.world.dice;
-        let at = dice.draw_index(self.workers.len());
+        let index = dice.draw_index(self.workers.len());
         match dice.draw_below(100) {
-            0..30 => self.workers.swap_remove(at).abort_handle.abort(),
+            0..30 => self.workers.swap_remove(index).abort_handle.abort(),
             30..50 => {
-                self.workers[at].view.freeze(Duration::from_millis(500 + dice.draw_below(6_000)));
+                self.workers[index]
+                    .view
+                    .freeze(Duration::from_millis(500 + dice.draw_below(6_000)));
             }
-            50..65 => self.workers[at].drain.cancel(),
+            50..65 => self.workers[index].drain.cancel(),
             _ => (),
         }
     }
@@ -372,11 +375,11 @@ impl Simulation {
 
     /// Waits until everything has finished: first without people, then with a person who approves.
     async fn wait_until_settled(&mut self) {
-        let begun = self.world.clock.now();
+        let started_at = self.world.clock.now();
         time::sleep(if self.world.is_skewed() { SKEWED_QUIET_TIME } else { QUIET_TIME }).await;
         self.check_waits().await;
-        self.check_acknowledged(begun).await;
-        while self.world.clock.now() < begun + MAX_FINISH_TIME {
+        self.check_acknowledged(started_at).await;
+        while self.world.clock.now() < started_at + MAX_FINISH_TIME {
             let mut is_over = true;
             for id in self.all_executions().await {
                 is_over &= self.act_as_helpful_person(id).await;
@@ -488,7 +491,7 @@ impl FinalState {
     }
 }
 
-impl Figures {
+impl SimulationCounts {
     fn add(&mut self, other: Self) {
         let Self { states, events, errors } = other;
         for (name, n) in states {

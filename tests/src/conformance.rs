@@ -160,7 +160,7 @@ pub fn plan(n: usize, of: usize, version: u32, tools: &[&str]) -> Plan {
 }
 
 fn plan_with(n: usize, of: usize, version: u32, tools: &[&str], parameters: &Value) -> Plan {
-    let step = |(at, tool): (usize, &&str)| json!({ "id": format!("s{at}"), "tool": tool, "parameters": parameters, "policy": {} });
+    let step = |(index, tool): (usize, &&str)| json!({ "id": format!("s{index}"), "tool": tool, "parameters": parameters, "policy": {} });
     let plan = json!({
         "about": {
             "id": plan_id(n), "request": request_id(of), "version": version,

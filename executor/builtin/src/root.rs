@@ -34,7 +34,7 @@ use self::protected_files::{FileId, ProtectedFiles, file_id};
 pub(crate) use self::{
     call_queue::{Queue, StopReason, StopSignal, ToolEntry},
     output_text::{OutputLines, clip_line, display_path},
-    walk::{CutReason, Entry, Kind, Walk, WalkRules},
+    walk::{CutReason, Entry, EntryKind, Walk, WalkRules},
     write_target::WriteTarget,
 };
 
@@ -149,9 +149,9 @@ impl Root {
     }
 
     fn for_search(&self) -> Self {
-        let own = self.protected_files().inner_file_ids(self.dir()).collect();
+        let own_file_ids = self.protected_files().inner_file_ids(self.dir()).collect();
         let seen = SearchCache {
-            protected_inside: own,
+            protected_inside: own_file_ids,
             all_protected: OnceLock::new(),
             last_folder: Mutex::default(),
         };
@@ -312,14 +312,14 @@ pub(crate) fn kind_name(meta: &Metadata) -> &'static str {
 }
 
 /// Converts an error of the file system. `what` completes "Cannot …".
-pub(crate) fn io_failure(what: &str, caller_path: &str, err: &io::Error) -> ToolError {
+pub(crate) fn io_failure(action: &str, caller_path: &str, err: &io::Error) -> ToolError {
     if is_outside_error(err) {
         return outside_error(caller_path);
     }
     if err.kind() == io::ErrorKind::NotFound {
         return ToolError::failed(format!("File not found: {caller_path}"));
     }
-    ToolError::failed(format!("Cannot {what} {}: {err}", display_path(Path::new(caller_path))))
+    ToolError::failed(format!("Cannot {action} {}: {err}", display_path(Path::new(caller_path))))
 }
 
 pub(crate) fn outside_error(caller_path: &str) -> ToolError {

@@ -70,15 +70,15 @@ pub fn is_link_local(address: IpAddr) -> bool {
 /// Returns the IPv4 address inside a mapped, translated (NAT64) or tunnelled (6to4) IPv6 address.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
-    let at = match segments {
+    let first = match segments {
         [0, 0, 0, 0, 0, 0xffff, ..]
         | [0, 0, 0, 0, 0xffff, 0, ..]
         | [0x64, 0xff9b, 0, 0, 0, 0, ..] => 6,
         [0x2002, ..] => 1,
         _ => return None,
     };
-    let [a, b] = segments[at].to_be_bytes();
-    let [c, d] = segments[at + 1].to_be_bytes();
+    let [a, b] = segments[first].to_be_bytes();
+    let [c, d] = segments[first + 1].to_be_bytes();
     Some(Ipv4Addr::new(a, b, c, d))
 }
 
@@ -108,11 +108,11 @@ impl RefusedUrl {
     /// Makes the error for a text that is not a URL. Leaves out credentials.
     pub fn not_a_url(text: &str) -> Self {
         let (scheme, rest) = text.split_once("//").unwrap_or(("", text));
-        let shown = match rest.rsplit_once('@') {
+        let masked = match rest.rsplit_once('@') {
             Some((_, rest)) => format!("{scheme}//…@{rest}"),
             None => text.to_owned(),
         };
-        Self::NotUrl(shown)
+        Self::NotUrl(masked)
     }
 }
 

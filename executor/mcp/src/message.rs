@@ -130,8 +130,8 @@ fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMes
         Ok(message) => answered_id(&message)?,
         Err(_) => answered_id_in_text(text)?,
     };
-    let why = format!("the server's answer is not MCP: {err}");
-    Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE_CODE, why, None), Some(id)))
+    let reason = format!("the server's answer is not MCP: {err}");
+    Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE_CODE, reason, None), Some(id)))
 }
 
 fn answered_id(message: &Value) -> Option<RequestId> {
@@ -161,8 +161,8 @@ fn recover_result(mut result: Value) -> ServerResult {
             number += 1;
             let problem = Tool::deserialize(tool).err();
             if let Some(err) = &problem {
-                let why = remove_quoted_parts(&err.to_string());
-                tracing::warn!(number, %why, "skipped an invalid tool in the server's list");
+                let reason = remove_quoted_parts(&err.to_string());
+                tracing::warn!(number, why = %reason, "skipped an invalid tool in the server's list");
             }
             problem.is_none()
         });
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn quoted_values_are_removed_from_parse_errors() {
-        for (said, expected) in [
+        for (text, expected) in [
             ("missing field `name`", "missing field `name`"),
             (
                 r#"invalid type: string "a \"sesame\"", expected a map"#,
@@ -299,7 +299,7 @@ mod tests {
             ("unknown variant `sesame`, expected `a` or `b`", "unknown variant …"),
             ("invalid length 1", "invalid length 1"),
         ] {
-            assert_eq!(remove_quoted_parts(said), expected);
+            assert_eq!(remove_quoted_parts(text), expected);
         }
     }
 

@@ -38,17 +38,17 @@ impl Secrets {
     }
 
     pub(super) fn add_token(&self, token: &str) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if known.tokens.iter().any(|other| other == token) {
+        let mut secrets = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if secrets.tokens.iter().any(|other| other == token) {
             return;
         }
-        known.tokens.push_back(token.to_owned());
-        if known.tokens.len() > MAX_TOKENS {
-            known.tokens.pop_front();
+        secrets.tokens.push_back(token.to_owned());
+        if secrets.tokens.len() > MAX_TOKENS {
+            secrets.tokens.pop_front();
         }
-        let mut all = known.configured.clone();
-        known.tokens.iter().for_each(|token| all.add_secret(PLACEHOLDER, token));
-        known.combined = Arc::new(all);
+        let mut all = secrets.configured.clone();
+        secrets.tokens.iter().for_each(|token| all.add_secret(PLACEHOLDER, token));
+        secrets.combined = Arc::new(all);
     }
 
     pub(super) fn redact(&self, text: String) -> String {
@@ -157,8 +157,8 @@ mod tests {
         secrets.add_token("token-0");
         assert_eq!(secrets.redact("token-0 the key".to_owned()), "***ACCESS_TOKEN*** ***KEY***");
         (1..=MAX_TOKENS).for_each(|n| secrets.add_token(&format!("token-{n}")));
-        let said = secrets.redact("token-0 token-1 token-4 the key".to_owned());
-        assert_eq!(said, "token-0 ***ACCESS_TOKEN*** ***ACCESS_TOKEN*** ***KEY***");
+        let text = secrets.redact("token-0 token-1 token-4 the key".to_owned());
+        assert_eq!(text, "token-0 ***ACCESS_TOKEN*** ***ACCESS_TOKEN*** ***KEY***");
         assert!(!format!("{secrets:?}").contains("token-"));
     }
 

@@ -125,8 +125,8 @@ impl Session {
                 Ok(Err(ToolError::new(ErrorCode::CANCELLED, reason).with_unknown_outcome()))
             }
             Err(err) => {
-                let why = format!("the server's answer is not MCP: {err}");
-                Ok(Err(ToolError::failed(why).with_unknown_outcome()))
+                let reason = format!("the server's answer is not MCP: {err}");
+                Ok(Err(ToolError::failed(reason).with_unknown_outcome()))
             }
         }
     }

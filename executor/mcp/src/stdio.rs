@@ -234,12 +234,12 @@ impl Child {
         &self.command
     }
 
-    pub(super) async fn describe_failure(&mut self, what: &str) -> String {
+    pub(super) async fn describe_failure(&mut self, problem: &str) -> String {
         let command = &self.command;
         let ended = timeout(EXIT_TIMEOUT, self.group.wait()).await;
         let message = match ended {
             Ok(Ok(status)) => format!("`{command}` {}", describe_status(status)),
-            Ok(Err(_)) | Err(_) => format!("`{command}` does not serve MCP: {what}"),
+            Ok(Err(_)) | Err(_) => format!("`{command}` does not serve MCP: {problem}"),
         };
         self.with_stderr_tail(message)
     }

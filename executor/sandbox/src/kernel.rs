@@ -101,8 +101,8 @@ mod tests {
     fn an_unknown_user_is_named_in_the_error() {
         let err = become_user("no-such-user").unwrap_err().to_string();
         assert_eq!(err, "there is no user `no-such-user` on this machine: correct `user`");
-        let own = User::from_uid(geteuid()).unwrap().unwrap();
-        become_user(&own.name).unwrap();
-        assert_eq!(home_folder(&own.name).unwrap(), own.dir);
+        let user = User::from_uid(geteuid()).unwrap().unwrap();
+        become_user(&user.name).unwrap();
+        assert_eq!(home_folder(&user.name).unwrap(), user.dir);
     }
 }

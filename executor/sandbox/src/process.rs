@@ -119,8 +119,8 @@ impl Program<'_> {
 
 /// Returns the program for a name. `faber` is the running binary.
 fn resolve_executable(name: &str) -> PathBuf {
-    let own = || std::env::current_exe().ok().filter(|path| path.exists());
-    if name == "faber" { own().unwrap_or_else(|| name.into()) } else { name.into() }
+    let own_binary = || std::env::current_exe().ok().filter(|path| path.exists());
+    if name == "faber" { own_binary().unwrap_or_else(|| name.into()) } else { name.into() }
 }
 
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -305,8 +305,8 @@ mod tests {
     fn a_command_line_is_shown_without_secrets() {
         let env = BTreeMap::from([("KEY".to_owned(), "hush".to_owned())]);
         let program = Program { name: "x", cwd: None, own_file: None, pass: &[], env: &env };
-        let shown = format!("{program:?}");
-        assert!(shown.contains("KEY") && !shown.contains("hush"), "{shown}");
+        let text = format!("{program:?}");
+        assert!(text.contains("KEY") && !text.contains("hush"), "{text}");
     }
 
     /// The process of this test ignores signals, as a stopped reaper does.
@@ -319,9 +319,9 @@ mod tests {
         group.has_reaper = true;
         let mut ready = [0; 6];
         group.child().stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
-        let begun = time::Instant::now();
+        let started_at = time::Instant::now();
         group.stop().await;
-        let took = begun.elapsed();
+        let took = started_at.elapsed();
         assert!(took >= STOP_GRACE && took < shared::limits::CANCEL_GRACE, "{took:?}");
     }
 

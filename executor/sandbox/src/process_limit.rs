@@ -97,8 +97,8 @@ fn parse_stat(stat: &str) -> Option<(i32, u64)> {
 
 /// Returns the processes that this one started or adopted.
 pub(super) fn list_children() -> impl Iterator<Item = i32> {
-    let own = getpid().as_raw();
-    list_processes().filter(move |process| process.1 == own).map(|process| process.0)
+    let own_pid = getpid().as_raw();
+    list_processes().filter(move |process| process.1 == own_pid).map(|process| process.0)
 }
 
 #[cfg(test)]

@@ -165,12 +165,12 @@ impl ProcessGuard {
         let message_lock = Arc::clone(&lock);
         thread::Builder::new().spawn(move || {
             while !has_ended.load(Ordering::SeqCst) {
-                let begun = Instant::now();
+                let started_at = Instant::now();
                 if self.is_exceeded() {
                     let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
                     return self.kill_command(child, &has_ended);
                 }
-                let pause_end = Instant::now() + begun.elapsed() * PAUSE_FACTOR;
+                let pause_end = Instant::now() + started_at.elapsed() * PAUSE_FACTOR;
                 loop {
                     thread::sleep(POLL_INTERVAL);
                     let is_urgent =

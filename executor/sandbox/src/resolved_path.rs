@@ -122,9 +122,9 @@ mod tests {
         let followed = |path: &str| {
             let resolved =
                 ResolvedPath::resolve(&root.join(path)).map_err(|err| err.to_string())?;
-            let shown = |path: &PathBuf| path.strip_prefix(&root).unwrap().display().to_string();
-            let links: Vec<_> = resolved.links.iter().map(shown).collect();
-            Ok::<_, String>((links.join(" "), shown(&resolved.end), resolved.exists))
+            let relative = |path: &PathBuf| path.strip_prefix(&root).unwrap().display().to_string();
+            let links: Vec<_> = resolved.links.iter().map(relative).collect();
+            Ok::<_, String>((links.join(" "), relative(&resolved.end), resolved.exists))
         };
         for (path, links, end, is_there) in [
             ("deep/file", "", "deep/file", true),

@@ -43,20 +43,20 @@ fn report(number: u64) -> Progress {
 }
 
 async fn run_script(script: Script, cx: ToolContext) -> Result<&'static str, ToolError> {
-    let begun = Instant::now();
-    let at = |ms| time::sleep_until(begun + Duration::from_millis(ms));
+    let started_at = Instant::now();
+    let wait_until = |ms| time::sleep_until(started_at + Duration::from_millis(ms));
     let work = async {
         for (number, ms) in (1..).zip(&script.reports) {
-            at(*ms).await;
+            wait_until(*ms).await;
             cx.progress(report(number));
         }
         for number in (1_u64..).take_while(|_| script.floods) {
             cx.progress(report(number));
             // Yields, because paused time stands still while a task can run.
-            if number % 100 == 0 { at(number / 100).await } else { yield_now().await }
+            if number % 100 == 0 { wait_until(number / 100).await } else { yield_now().await }
         }
         match script.answers {
-            Some(ms) => at(ms).await,
+            Some(ms) => wait_until(ms).await,
             None => std::future::pending().await,
         }
     };
@@ -95,7 +95,7 @@ async fn a_missing_planned_tool_is_not_replaced_by_a_tool_of_another_set() {
         ..ToolSet::ready("m".parse().unwrap(), "mcp", "", Vec::<Arc<dyn Tool>>::new())
     };
     let failed = SetStatus::Failed { error: "it is down".to_owned() };
-    for (sets, why) in [
+    for (sets, reason) in [
         (vec![impostor()], "no tool `m.b`"),
         (vec![impostor(), beside(SetStatus::Ready)], "no tool `m.b`"),
         (vec![impostor(), beside(failed)], "it is down"),
@@ -104,7 +104,7 @@ async fn a_missing_planned_tool_is_not_replaced_by_a_tool_of_another_set() {
         let name = "m.b".parse().unwrap();
         let found = find_or_wait(&Toolbox::new(sets), &name, Duration::from_secs(30)).await;
         let error = found.map(|tool| tool.definition().qualified_name()).unwrap_err();
-        assert!(error.message.contains(why), "{error}");
+        assert!(error.message.contains(reason), "{error}");
     }
 }
 
@@ -153,7 +153,7 @@ impl Trial {
 
     async fn run(self, toolbox: Toolbox) -> (String, Result<Value, ToolError>) {
         let Self { call, mut reports, cancel_at } = self;
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let cancel = call.cx.cancel.clone();
         let mut call = pin!(call.run_call(toolbox, Arc::default()));
         let mut story = String::new();
@@ -161,7 +161,7 @@ impl Trial {
             tokio::select! {
                 biased;
                 ended = &mut call => {
-                    let ms = begun.elapsed().as_millis();
+                    let ms = started_at.elapsed().as_millis();
                     let end = match &ended.result {
                         Ok(answer) => answer.output.to_string(),
                         Err(err) if err.is_definite => format!("{err} (definite)"),
@@ -172,9 +172,9 @@ impl Trial {
                     return (story, ended.result.map(|answer| answer.output));
                 }
                 (_, report) = reports.recv() => {
-                    writeln!(story, "{} {}", begun.elapsed().as_millis(), report.progress).unwrap();
+                    writeln!(story, "{} {}", started_at.elapsed().as_millis(), report.progress).unwrap();
                 }
-                () = time::sleep_until(begun + cancel_at.unwrap_or_default()),
+                () = time::sleep_until(started_at + cancel_at.unwrap_or_default()),
                     if cancel_at.is_some() && !cancel.is_cancelled() => cancel.cancel(),
             }
         }

@@ -16,7 +16,7 @@ use shared::{
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolbox::{Found, StepCall, ToolContext, Toolbox, blobs::Blobs};
+use toolbox::{StepCall, ToolContext, ToolLookup, Toolbox, blobs::Blobs};
 use tracing::warn;
 
 use super::{Driver, JobResult, WorkerContext, children::ChildStatus};
@@ -191,7 +191,7 @@ impl Driver {
 }
 
 async fn call_with_cache(context: Arc<WorkerContext>, call: Call, ttl_ms: u64) -> FinishedCall {
-    if matches!(context.toolbox.find_planned(&call.tool), Found::Inactive(_)) {
+    if matches!(context.toolbox.find_planned(&call.tool), ToolLookup::Inactive(_)) {
         // Skips the cache, because an inactive tool returns an error even if the cache has an
         // output.
         return call.run_call(context.toolbox.clone(), Arc::clone(&context.options)).await;

@@ -67,13 +67,13 @@ impl Child {
         let step = execution.plan().step(task.step);
         let callee = step.call_of_part(task.part);
         let StepKind::Plan(plan) = callee.kind else { return None };
-        let own = execution.options();
+        let parent_options = execution.options();
         let options = ExecutionOptions {
-            mode: own.mode,
-            max_parallel: own.max_parallel,
-            strict_templates: own.strict_templates,
-            priority: own.priority,
-            compensate_on_failure: own.compensate_on_failure,
+            mode: parent_options.mode,
+            max_parallel: parent_options.max_parallel,
+            strict_templates: parent_options.strict_templates,
+            priority: parent_options.priority,
+            compensate_on_failure: parent_options.compensate_on_failure,
             deadline_ms: callee.policy.explicit_timeout_ms(),
             input: state.parameters.clone().unwrap_or_default(),
             ..ExecutionOptions::default()
@@ -139,8 +139,10 @@ impl Child {
     ) -> Result<Option<Result<CallOutput, ToolError>>, DriveError> {
         let Some(head) = context.store.head(self.id).await? else {
             let Some(plan) = context.store.plan(self.plan).await? else {
-                let why = format!("its plan `{}` is no longer in the store", self.plan);
-                return Ok(Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why).without_retry())));
+                let reason = format!("its plan `{}` is no longer in the store", self.plan);
+                return Ok(Some(Err(
+                    ToolError::new(ErrorCode::UNAVAILABLE, reason).without_retry()
+                )));
             };
             let mut created = Created::new(self.plan, self.request, self.options.clone());
             created.parent = Some(self.parent.clone());
@@ -376,17 +378,17 @@ fn child_result(child: &Execution, max_bytes: usize) -> Result<CallOutput, ToolE
             let output = child.outputs();
             let bytes = json::json_size(&output);
             if bytes > max_bytes {
-                let why = format!(
+                let reason = format!(
                     "its steps returned {bytes} bytes as JSON; the limit is {max_bytes}: let them \
                      return less"
                 );
-                return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
+                return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, reason));
             }
             Ok(output.into())
         }
         ExecutionState::Cancelled => {
-            let why = format!("`{}` was cancelled", child.id());
-            Err(ToolError::new(ErrorCode::CANCELLED, why))
+            let reason = format!("`{}` was cancelled", child.id());
+            Err(ToolError::new(ErrorCode::CANCELLED, reason))
         }
         _ => Err(required_failure(child)),
     }
@@ -409,8 +411,8 @@ fn first_failure(child: &Execution) -> ToolError {
 
 fn required_failure(child: &Execution) -> ToolError {
     let steps = child.steps().iter().enumerate();
-    let failed = steps.filter_map(|(at, step)| match &step.state {
-        StepState::Failed(error) => Some((child.plan().step(StepNumber::new(at)), step, error)),
+    let failed = steps.filter_map(|(number, step)| match &step.state {
+        StepState::Failed(error) => Some((child.plan().step(StepNumber::new(number)), step, error)),
         _ => None,
     });
     let must_succeed = |on_error: OnError| matches!(on_error, OnError::Fail | OnError::Wait);
@@ -423,8 +425,8 @@ fn required_failure(child: &Execution) -> ToolError {
             ToolError { is_definite: true, message: message.as_str().into(), ..error.clone() }
         }
         None if child.missed_deadline() => {
-            let why = format!("the deadline of `{}` passed", child.id());
-            ToolError::new(ErrorCode::DEADLINE, why)
+            let reason = format!("the deadline of `{}` passed", child.id());
+            ToolError::new(ErrorCode::DEADLINE, reason)
         }
         None => first_failure(child),
     }

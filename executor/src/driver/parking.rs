@@ -37,8 +37,8 @@ impl Driver {
         // Waits for a poll interval, because a due task that may not start must not keep the driver
         // busy.
         let begins = self.start_permission() == StartPermission::Now;
-        let least = if begins { Duration::ZERO } else { self.context.options.poll };
-        Some(wait.max(least))
+        let minimum = if begins { Duration::ZERO } else { self.context.options.poll };
+        Some(wait.max(minimum))
     }
 
     pub(super) fn can_park(&self) -> bool {

@@ -68,8 +68,8 @@ impl Driver {
         // Requests permits for all limits, because a task whose limit is full must not block a task
         // with another limit. A sequential execution keeps the order of its tasks.
         let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
-        let most = if is_sequential { 1 } else { MAX_WAITING_TASKS };
-        let first: Vec<Task> = held.iter().take(most).copied().collect();
+        let maximum = if is_sequential { 1 } else { MAX_WAITING_TASKS };
+        let first: Vec<Task> = held.iter().take(maximum).copied().collect();
         self.permit_requests.waiting.retain(|task, _| first.binary_search(task).is_ok());
         self.start_tasks_with_permits(&first);
         let slots = self.free_slots();

@@ -322,7 +322,7 @@ async fn a_driver_requests_only_permits_that_have_a_slot() {
 /// Regression: rates counted permits of steps without a slot, which then had to wait again.
 #[tokio::test(start_paused = true)]
 async fn a_permit_of_a_rate_is_kept_until_a_slot_is_free() {
-    let begun = time::Instant::now();
+    let started_at = time::Instant::now();
     let steps =
         (0..5).map(|number| step(&format!("s{number}"), "set.limited", json!({ "k": number })));
     let options = ExecutionOptions { max_parallel: Some(1), ..ExecutionOptions::default() };
@@ -341,7 +341,7 @@ async fn a_permit_of_a_rate_is_kept_until_a_slot_is_free() {
         test.run_until_durable().await;
     }
     assert!(test.driver.execution.agenda().is_finished());
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(started_at.elapsed() < Duration::from_secs(1), "{:?}", started_at.elapsed());
 }
 
 /// Regression: a call that waited for the lease was never started if the lease was safe again
@@ -480,7 +480,7 @@ fn only_the_owner_renews_its_claim() {
 async fn an_event_that_no_store_can_write_is_not_appended_again() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
     let mut test = DriverTest::new(plan, ExecutionOptions::default()).await;
-    let begun = time::Instant::now();
+    let started_at = time::Instant::now();
     let payload = Arc::new(json!("x".repeat(shared::limits::DOCUMENT_BYTES)));
     let signal = Command::Signal { name: "go".to_owned(), payload };
     let (id, execution) = (numbered_command(1), test.driver.execution.id());
@@ -490,5 +490,5 @@ async fn an_event_that_no_store_can_write_is_not_appended_again() {
     let result = test.driver.pending.wait_for_append().await;
     let err = test.driver.finish_append(result).await.unwrap_err();
     assert!(err.is_damage(), "{err}");
-    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert_eq!(started_at.elapsed(), Duration::ZERO);
 }

@@ -27,7 +27,7 @@ impl Decision<'_> {
             return;
         }
         let before = self.events.len();
-        let asked = match &command {
+        let command_name = match &command {
             Command::Pause => "pause",
             Command::Resume => "resume",
             Command::Approve { approved: true, .. } => "approve",
@@ -41,7 +41,10 @@ impl Decision<'_> {
         // Records the command, because the inbox may deliver it again and it could take effect
         // then.
         if self.events.len() == before {
-            self.record_event(Event::CommandIgnored { asked: asked.to_owned(), command: id });
+            self.record_event(Event::CommandIgnored {
+                asked: command_name.to_owned(),
+                command: id,
+            });
         }
     }
 
@@ -106,10 +109,10 @@ impl Decision<'_> {
             WaitReason::Signal { .. } => return,
             WaitReason::Decision { error } => error.clone(),
             WaitReason::Approval => {
-                let why = comment.map_or("a person rejected it".to_owned(), |comment| {
+                let reason = comment.map_or("a person rejected it".to_owned(), |comment| {
                     format!("a person rejected it: {comment}")
                 });
-                ToolError::new(ErrorCode::REJECTED, why)
+                ToolError::new(ErrorCode::REJECTED, reason)
             }
         };
         let (step, part) = (self.step_id(task), task.part);
@@ -243,8 +246,8 @@ impl Decision<'_> {
         }
         match parameters["name"].as_str() {
             Some(name) if !name.is_empty() => {
-                let most = step.policy.explicit_timeout_ms();
-                let until = most.map(|ms| add_millis(self.moment.now, ms));
+                let maximum = step.policy.explicit_timeout_ms();
+                let until = maximum.map(|ms| add_millis(self.moment.now, ms));
                 Ok(WaitReason::Signal { name: name.to_owned(), until })
             }
             _ => Err(ToolError::new(

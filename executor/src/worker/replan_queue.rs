@@ -31,16 +31,16 @@ pub(super) type ReplanEnded = (ExecutionId, Result<(), DriveError>);
 
 #[derive(Debug, Default)]
 pub(super) struct ReplanQueue {
-    waiting: BTreeMap<ExecutionId, Waiting>,
+    waiting: BTreeMap<ExecutionId, WaitingReplan>,
     /// Running replans, and how often each failed before.
     running: BTreeMap<ExecutionId, u32>,
     tasks: JoinSet<ReplanEnded>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingReplan {
     due_at: Instant,
-    failures: u32,
+    failure_count: u32,
 }
 
 impl ReplanQueue {
@@ -62,13 +62,14 @@ impl ReplanQueue {
         self.tasks.shutdown().await;
     }
 
-    fn push(&mut self, id: ExecutionId, failures: u32) {
+    fn push(&mut self, id: ExecutionId, failure_count: u32) {
         if self.waiting.len() < MAX_WAITING {
-            let delay = match failures {
+            let delay = match failure_count {
                 0 => Duration::ZERO,
                 n => RETRY_DELAY.saturating_mul(1 << (n - 1).min(15)).min(MAX_RETRY_DELAY),
             };
-            self.waiting.insert(id, Waiting { due_at: Instant::now() + delay, failures });
+            self.waiting
+                .insert(id, WaitingReplan { due_at: Instant::now() + delay, failure_count });
         }
     }
 
@@ -80,8 +81,8 @@ impl ReplanQueue {
         due.sort();
         due.truncate(MAX_RUNNING.saturating_sub(self.running.len()));
         for (_, id) in &due {
-            let failures = self.waiting.remove(id).map_or(0, |entry| entry.failures);
-            self.running.insert(*id, failures);
+            let failure_count = self.waiting.remove(id).map_or(0, |entry| entry.failure_count);
+            self.running.insert(*id, failure_count);
         }
         due.into_iter().map(|(_, id)| id).collect()
     }
@@ -107,7 +108,7 @@ impl Worker {
     }
 
     pub(super) fn replan_ended(&mut self, id: ExecutionId, result: Result<(), DriveError>) {
-        let failures = self.replan_queue.running.remove(&id).unwrap_or_default();
+        let failure_count = self.replan_queue.running.remove(&id).unwrap_or_default();
         match result {
             Ok(()) => (),
             Err(err) if err.is_damage() => {
@@ -116,7 +117,7 @@ impl Worker {
             }
             Err(err) => {
                 warn!(execution = %id, %err, "the replan failed, will retry");
-                self.replan_queue.push(id, failures.saturating_add(1));
+                self.replan_queue.push(id, failure_count.saturating_add(1));
             }
         }
         self.start_replans();

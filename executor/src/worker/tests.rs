@@ -360,8 +360,8 @@ async fn a_returned_tool_is_called_while_other_steps_run() {
     test.wait_for_event(id, "step_started", Duration::from_secs(5)).await;
     remove_door_tools(&test.toolbox);
     time::sleep(Duration::from_secs(10)).await;
-    let told = test.event_kinds(id).await;
-    assert_eq!(told.iter().filter(|kind| **kind == "step_started").count(), 2, "{told:?}");
+    let kinds = test.event_kinds(id).await;
+    assert_eq!(kinds.iter().filter(|kind| **kind == "step_started").count(), 2, "{kinds:?}");
     test.toolbox.put_set(door_tools());
     let both = async {
         while test.event_kinds(id).await.iter().filter(|kind| **kind == "step_succeeded").count()
@@ -424,8 +424,8 @@ async fn a_busy_worker_still_scans_for_work() {
     let start_at = Some(clock.now() + TimeDelta::seconds(1));
     let later = ExecutionOptions { start_at, ..ExecutionOptions::default() };
     let id = near.start(Start::new(&plan, later)).await.unwrap().id;
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(3) {
+    let started_at = Instant::now();
+    while started_at.elapsed() < Duration::from_secs(3) {
         near.start(Start::new(&plan, ExecutionOptions::default())).await.unwrap();
         time::sleep(Duration::from_millis(20)).await;
     }

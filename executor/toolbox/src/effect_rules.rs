@@ -141,8 +141,8 @@ mod tests {
             ),
             (json!({ "a": true }), "`effects.a` is true: write `read`"),
         ] {
-            let why = rules(&settings).unwrap_err();
-            assert!(why.contains(expected), "{settings}: {why}");
+            let error = rules(&settings).unwrap_err();
+            assert!(error.contains(expected), "{settings}: {error}");
         }
     }
 }

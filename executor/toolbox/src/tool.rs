@@ -283,11 +283,11 @@ mod tests {
             },
             "required": ["much"],
         });
-        let told = "A description with two lines.\n\nAnd a second paragraph.";
+        let description = "A description with two lines.\n\nAnd a second paragraph.";
         let expected = json!({
             "type": "object",
             "properties": {
-                "description": { "description": told, "type": "string" },
+                "description": { "description": description, "type": "string" },
                 "inner": inner,
             },
             "required": ["description", "inner"],

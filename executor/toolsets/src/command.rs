@@ -149,8 +149,8 @@ impl Action {
         }
     }
 
-    fn unknown_parameter(&self, known: Option<&Map<String, Value>>) -> Option<String> {
-        let is_unknown = |name: &str| !known.is_some_and(|all| all.contains_key(name));
+    fn unknown_parameter(&self, properties: Option<&Map<String, Value>>) -> Option<String> {
+        let is_unknown = |name: &str| !properties.is_some_and(|all| all.contains_key(name));
         match self {
             Self::Command(run) => {
                 run.command.parameters().find(|name| is_unknown(name)).map(str::to_owned)
@@ -230,7 +230,7 @@ impl CommandTool {
         let cwd = run.cwd.as_deref().or(run.base.as_deref());
         let (name, env) = (run.command.program(), &BTreeMap::new());
         let program = Program { name, cwd, own_file: None, pass: &[], env };
-        program.check().map_err(|why| format!("`{}`: {why}", self.name))
+        program.check().map_err(|error| format!("`{}`: {error}", self.name))
     }
 
     /// Builds the tool. Its output has at most `max_bytes` bytes. `launcher` starts confined
@@ -265,13 +265,13 @@ impl CommandTool {
 
     fn check(&self, launcher: &Launcher) -> Result<(), String> {
         let tool = &self.name;
-        let known = self.parameters.get("properties").and_then(Value::as_object);
+        let properties = self.parameters.get("properties").and_then(Value::as_object);
         if let Some(run) = &self.run
-            && let Some(parameter) = run.unknown_parameter(known)
+            && let Some(parameter) = run.unknown_parameter(properties)
         {
-            let what = if matches!(run, Action::Http(_)) { "HTTP call" } else { "command" };
+            let action_name = if matches!(run, Action::Http(_)) { "HTTP call" } else { "command" };
             return Err(format!(
-                "the {what} of `{tool}` contains `{{{{{parameter}}}}}`, but the tool has no such \
+                "the {action_name} of `{tool}` contains `{{{{{parameter}}}}}`, but the tool has no such \
                  parameter: add it to the properties in `parameters`"
             ));
         }
@@ -282,7 +282,7 @@ impl CommandTool {
             ));
         }
         check_cost(&self.parameters)
-            .map_err(|why| format!("the `parameters` of `{tool}` are refused: {why}"))?;
+            .map_err(|error| format!("the `parameters` of `{tool}` are refused: {error}"))?;
         Schema::new(&self.parameters)
             .map_err(|err| format!("the `parameters` of `{tool}` are not a JSON Schema: {err}"))?;
         if !may_be_object(&self.parameters) {
@@ -460,8 +460,8 @@ impl RunningProcess {
             return Ok(parse_output(&self.output));
         }
         let text = self.stderr.redacted_text(redaction);
-        if let Some(why) = refusal_reason(status.code(), &text) {
-            let message = format!("`{program}` was not started: {why}");
+        if let Some(reason) = refusal_reason(status.code(), &text) {
+            let message = format!("`{program}` was not started: {reason}");
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
         let detail = match text {
@@ -555,10 +555,10 @@ mod tests {
         let secrets = ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"].map(str::to_owned);
         let launcher = Launcher::unconfined().with_secrets(secrets.into());
         let tool = tool.unwrap().into_tool(&"s".parse().unwrap(), 1 << 20, &launcher).unwrap();
-        let said = tool.call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
-        let said: Vec<_> = said.as_str().unwrap().lines().collect();
-        assert!(said.contains(&"CARGO_PKG_NAME=***CARGO_PKG_NAME***"), "{said:?}");
+        let output = tool.call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
+        let output: Vec<_> = output.as_str().unwrap().lines().collect();
+        assert!(output.contains(&"CARGO_PKG_NAME=***CARGO_PKG_NAME***"), "{output:?}");
         let version = format!("CARGO_PKG_VERSION={}", env!("CARGO_PKG_VERSION"));
-        assert!(said.contains(&version.as_str()), "{said:?}");
+        assert!(output.contains(&version.as_str()), "{output:?}");
     }
 }

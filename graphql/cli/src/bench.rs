@@ -91,9 +91,9 @@ pub(crate) enum BenchError {
 impl From<BenchError> for Failure {
     fn from(err: BenchError) -> Self {
         match err {
-            BenchError::Usage(why) => Self::usage(why),
+            BenchError::Usage(reason) => Self::usage(reason),
             BenchError::Store(err) => err.into(),
-            BenchError::Engine(why) => Self::new("INTERNAL", why),
+            BenchError::Engine(reason) => Self::new("INTERNAL", reason),
         }
     }
 }

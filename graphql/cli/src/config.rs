@@ -185,9 +185,9 @@ impl Config {
         };
         if let Some(set) = file.tools_files_set {
             if toolsets.value.iter().any(|known| known.name == set.name) {
-                let why = "`tools_files` become the toolset `tools`, but `toolsets` also has one \
+                let reason = "`tools_files` become the toolset `tools`, but `toolsets` also has one \
                            of this name: rename it";
-                return Err(ConfigError(why.to_owned()));
+                return Err(ConfigError(reason.to_owned()));
             }
             toolsets.value.push(set);
         }

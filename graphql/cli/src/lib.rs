@@ -216,10 +216,10 @@ fn start_log(environment: &Environment, default: String) -> Result<(), Failure> 
 /// Reads `FABER_LOG`. Rejects a single word that is not a level, because `EnvFilter` would read it
 /// as a module.
 fn parse_log_filter(text: &str) -> Result<EnvFilter, Failure> {
-    let refuse = |why: String| {
+    let refuse = |reason: String| {
         let levels = "`error`, `warn`, `info`, `debug`, `trace` or `off`";
         Failure::usage(format!(
-            "`FABER_LOG` is `{text}`: {why}; write {levels}, for one module `executor=debug`"
+            "`FABER_LOG` is `{text}`: {reason}; write {levels}, for one module `executor=debug`"
         ))
     };
     let mut lone = text.split(',').map(str::trim).filter(|part| !part.is_empty());

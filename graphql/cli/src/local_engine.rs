@@ -238,9 +238,9 @@ async fn watch_clock(clock: Arc<dyn Clock>, stop: CancellationToken) {
 
 /// Returns the toolsets of the configuration, and the toolset `faber` that every process has.
 fn list_configured_sets(config: &Config, base: &Path) -> Vec<SetConfig> {
-    let own = config.toolsets.value.len();
+    let configured_count = config.toolsets.value.len();
     let mut sets = with_builtin(config.toolsets.value.clone());
-    for set in sets.iter_mut().skip(own) {
+    for set in sets.iter_mut().skip(configured_count) {
         *set = set.clone().rooted(base);
     }
     sets
@@ -262,9 +262,9 @@ pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failu
     if config.store.origin == Origin::Default {
         tokio::fs::create_dir_all(&config.data).await.map_err(|err| {
             let place = config.data.display();
-            let why =
+            let reason =
                 format!("`{place}` cannot be created: {err}; name another place with `--store`");
-            Failure::new("STORE_UNAVAILABLE", why)
+            Failure::new("STORE_UNAVAILABLE", reason)
         })?;
     }
     Ok(engine::store::open_store(&config.store.value).await?)

@@ -150,10 +150,10 @@ pub(crate) fn draw_table(
 
 pub(crate) fn align_rows(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |at: usize| {
-        rows.iter().filter_map(move |row| row.get(at)).map(|cell| paint::text_width(cell))
+    let width = |index: usize| {
+        rows.iter().filter_map(move |row| row.get(index)).map(|cell| paint::text_width(cell))
     };
-    let widths: Vec<usize> = (0..columns).map(|at| width(at).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..columns).map(|index| width(index).max().unwrap_or(0)).collect();
     rows.iter().map(|row| draw_row(row, &widths)).collect::<Vec<_>>().join("\n")
 }
 
@@ -187,8 +187,8 @@ pub(crate) struct LogWriter;
 
 impl Write for LogWriter {
     fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
-        let shown = plain::safe_coloured(&String::from_utf8_lossy(entry));
-        io::stderr().write_all(shown.as_bytes())?;
+        let safe_text = plain::safe_coloured(&String::from_utf8_lossy(entry));
+        io::stderr().write_all(safe_text.as_bytes())?;
         Ok(entry.len())
     }
 

@@ -182,10 +182,10 @@ impl<'a> Session<'a> {
     /// Returns whether a live worker of another process uses the store.
     pub(crate) async fn has_other_workers(&self) -> Result<bool, Failure> {
         let Some(local) = &self.local else { return Ok(true) };
-        let own = local.worker_handle().map(|handle| handle.worker());
+        let worker_id = local.worker_handle().map(|handle| handle.worker());
         let now = local.engine.clock().now();
         let live = local.engine.store().list_workers(now).await?;
-        Ok(live.iter().any(|worker| Some(*worker) != own))
+        Ok(live.iter().any(|worker| Some(*worker) != worker_id))
     }
 
     /// Returns whether a live worker owns an execution, or reads its inbox within a few seconds.
@@ -211,7 +211,7 @@ impl<'a> Session<'a> {
             return false;
         };
         let limit = self.app.config.limits.drain().as_secs_f64();
-        let told = async {
+        let notice = async {
             time::sleep(DRAIN_NOTICE).await;
             if !self.screen.json {
                 self.screen.hint(&format!(
@@ -230,7 +230,7 @@ impl<'a> Session<'a> {
         tokio::select! {
             () = local.drain() => true,
             () = signals::await_interrupt() => false,
-            never = told => never,
+            never = notice => never,
             never = received => never,
         }
     }

@@ -22,8 +22,8 @@ impl Failure {
         Self::new("INVALID_ARGUMENT", message)
     }
 
-    pub fn not_found(what: &str, id: &str) -> Self {
-        Self::new("NOT_FOUND", format!("there is no {what} `{id}`"))
+    pub fn not_found(kind: &str, id: &str) -> Self {
+        Self::new("NOT_FOUND", format!("there is no {kind} `{id}`"))
     }
 
     pub fn unreachable(message: impl Into<String>) -> Self {

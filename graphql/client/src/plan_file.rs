@@ -93,9 +93,9 @@ fn step_index_of(diagnostic: &Diagnostic) -> usize {
 pub async fn read_plan(file: &Path) -> Result<WrittenPlan, Failure> {
     let text = read_text("the plan", file).await?;
     let place = file_label(file);
-    let json = yaml_to_json(&text).map_err(|why| {
-        let shown = place.as_str().unwrap_or_default();
-        Failure::usage(format!("`{shown}`: {why}")).with("file", place.clone())
+    let json = yaml_to_json(&text).map_err(|error| {
+        let path = place.as_str().unwrap_or_default();
+        Failure::usage(format!("`{path}`: {error}")).with("file", place.clone())
     })?;
     parse(&json).map_err(|errors| Failure::invalid_plan(&errors).with("file", place))
 }
@@ -114,7 +114,7 @@ pub fn parse(json: &str) -> Result<WrittenPlan, Vec<Diagnostic>> {
     };
     let written = input.clone();
     remove_generated(&mut input)
-        .map_err(|why| vec![Diagnostic::error("plan.invalid_json", "", why)])?;
+        .map_err(|error| vec![Diagnostic::error("plan.invalid_json", "", error)])?;
     let changed = (input != written).then(|| input.to_string());
     let draft = compile::parse(changed.as_deref().unwrap_or(json))?;
     Ok(WrittenPlan::new(&draft, input))
@@ -279,8 +279,8 @@ mod tests {
             (json!({ "error": { "code": "X", "message": "no planner" } }), "no planner"),
         ];
         for (value, part) in table {
-            let why = read(value).expect_err("this is not a plan");
-            assert!(why.contains(part), "{why}");
+            let error = read(value).expect_err("this is not a plan");
+            assert!(error.contains(part), "{error}");
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct Watcher<'a> {
     tree: EventTree,
     connection: Connection,
     polls: Interval,
-    reconnects: usize,
+    reconnect_count: usize,
     /// The position of the root execution when the connection was lost.
     seq_at_loss: u64,
 }
@@ -74,7 +74,16 @@ impl<'a> Watcher<'a> {
         let mut polls = time::interval(STATE_POLL_INTERVAL);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (reconnects, seq_at_loss) = (MAX_RECONNECTS, 0);
-        Self { client, store, id, tree, connection, polls, reconnects, seq_at_loss }
+        Self {
+            client,
+            store,
+            id,
+            tree,
+            connection,
+            polls,
+            reconnect_count: reconnects,
+            seq_at_loss,
+        }
     }
 
     pub fn tree(&self) -> &EventTree {
@@ -109,10 +118,10 @@ impl<'a> Watcher<'a> {
     /// Subscribes again after a failure, unless the failure is final or the server seems to be
     /// gone.
     pub fn reconnect_after(&mut self, failure: Failure) -> Result<(), Failure> {
-        if failure.code != "SERVER_UNAVAILABLE" || self.reconnects == 0 {
+        if failure.code != "SERVER_UNAVAILABLE" || self.reconnect_count == 0 {
             return Err(failure);
         }
-        self.reconnects -= 1;
+        self.reconnect_count -= 1;
         self.lose_connection();
         Ok(())
     }
@@ -120,7 +129,7 @@ impl<'a> Watcher<'a> {
     fn lose_connection(&mut self) {
         let seq = self.tree.root().seq;
         if seq > self.seq_at_loss {
-            self.reconnects = MAX_RECONNECTS;
+            self.reconnect_count = MAX_RECONNECTS;
         }
         self.seq_at_loss = seq;
         self.connection = Connection::Lost { retry_at: Instant::now() + RECONNECT_DELAY };

@@ -135,15 +135,15 @@ impl Executions {
         let saved = self.plans.library.find_saved_plan_or_suggest(name).await?;
         if let Some(input) = input.filter(|input| !input.is_null()) {
             if !order.options.input.is_null() && *order.options.input != input {
-                let why = "`input` and `options.input` differ: leave one of them out";
-                return Err(EngineError::InvalidArgument(why.to_owned()));
+                let reason = "`input` and `options.input` differ: leave one of them out";
+                return Err(EngineError::InvalidArgument(reason.to_owned()));
             }
             order.options.input = Arc::new(input);
         }
         if let Some(schema) = &saved.inputs {
             let input = Arc::unwrap_or_clone(order.options.input);
-            let fitted = fit_input(schema, input).map_err(|why| {
-                EngineError::InvalidArgument(format!("the input of `{name}` does not fit: {why}"))
+            let fitted = fit_input(schema, input).map_err(|error| {
+                EngineError::InvalidArgument(format!("the input of `{name}` does not fit: {error}"))
             })?;
             order.options.input = Arc::new(fitted);
         }
@@ -233,7 +233,7 @@ impl Executions {
         let refused = |err| reuse_error(finished, err);
         let mut created = create_retry(finished, scope).map_err(refused)?;
         let kept = find_kept_steps(finished, scope).map_err(refused)?;
-        let repeated = (0..kept.len()).filter(|at| !kept[*at]).map(StepNumber::new);
+        let repeated = (0..kept.len()).filter(|index| !kept[*index]).map(StepNumber::new);
         let children = ChildPath::of_steps(finished, &repeated.collect::<Vec<_>>());
         if !children.is_empty() {
             let calls = self.store.calls_of_children(children).await?;
@@ -367,6 +367,6 @@ impl Executions {
 /// Returns whether this process opened its toolsets. A command that only reads opens none of them,
 /// so it knows only Faber's own toolsets.
 fn has_opened_toolsets(toolbox: &Toolbox) -> bool {
-    let own = [flow::SET, tool_names::TOOL_SET];
-    toolbox.set_names().iter().any(|name| !own.contains(&name.as_str()))
+    let builtin_sets = [flow::SET, tool_names::TOOL_SET];
+    toolbox.set_names().iter().any(|name| !builtin_sets.contains(&name.as_str()))
 }

@@ -181,12 +181,12 @@ impl Plans {
         } else {
             self.draft_offline(query, candidates, &compiler, &scope).await
         };
-        let Candidates { catalog: shown, report } = candidates;
+        let Candidates { catalog: shown_catalog, report } = candidates;
         let (planner, guard) = (scope.planner, scope.guard);
         let mut transcript = Transcript::new(&self.clock);
         transcript.add("selection", report);
         let rule = options.cache.unwrap_or(self.plan_cache);
-        let cache_key = entry_key(rule, planner.name(), query, &shown);
+        let cache_key = entry_key(rule, planner.name(), query, &shown_catalog);
         let cached = match &cache_key {
             Some(key) => self.find_cached_plan(key, planner.name(), &compiler).await?,
             None => None,
@@ -197,11 +197,11 @@ impl Plans {
             Ok(proposed)
         } else if is_offline {
             // Tools in the middle of a chain match no word of the query, so selection drops them.
-            let reach = if options.max_tools.is_some() { &shown } else { &offered };
-            planner.plan_within(query, &shown, reach, &compiler).await
+            let reach = if options.max_tools.is_some() { &shown_catalog } else { &offered };
+            planner.plan_within(query, &shown_catalog, reach, &compiler).await
         } else {
             let hint = draft.as_ref().map(|draft| &draft.proposal.draft);
-            planner.plan_with_hint(query, hint, &shown, &compiler).await
+            planner.plan_with_hint(query, hint, &shown_catalog, &compiler).await
         };
         let is_written = proposed.is_ok();
         let proposed = match (proposed, draft) {
@@ -481,7 +481,7 @@ fn shorten_query(query: &str) -> String {
 
 fn check_max_tools(requested: i32) -> Result<usize, EngineError> {
     match usize::try_from(requested) {
-        Ok(most) if (1..=MAX_TOOLS).contains(&most) => Ok(most),
+        Ok(max_tools) if (1..=MAX_TOOLS).contains(&max_tools) => Ok(max_tools),
         _ => Err(EngineError::InvalidArgument(format!(
             "`maxTools` must be from 1 to {MAX_TOOLS}, not {requested}"
         ))),
@@ -490,17 +490,17 @@ fn check_max_tools(requested: i32) -> Result<usize, EngineError> {
 
 pub(super) fn check_query(query: &str) -> Result<(), EngineError> {
     if query.trim().is_empty() {
-        let why = "`query` is empty: describe the task in words".to_owned();
-        return Err(EngineError::InvalidArgument(why));
+        let reason = "`query` is empty: describe the task in words".to_owned();
+        return Err(EngineError::InvalidArgument(reason));
     }
     check_length(query)
 }
 
 fn check_length(query: &str) -> Result<(), EngineError> {
     if query.len() > limits::QUERY_BYTES {
-        let (has, most) = (query.len(), limits::QUERY_BYTES);
-        let why = format!("`query` has {has} bytes; the limit is {most}");
-        return Err(EngineError::LimitExceeded(why));
+        let (has, limit) = (query.len(), limits::QUERY_BYTES);
+        let reason = format!("`query` has {has} bytes; the limit is {limit}");
+        return Err(EngineError::LimitExceeded(reason));
     }
     Ok(())
 }

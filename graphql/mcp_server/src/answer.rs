@@ -205,8 +205,8 @@ impl Replanning {
             Self::Started(id) => {
                 format!("it was replanned and continues as `{id}`: call `status` with `id: {id}`")
             }
-            Self::GivenUp(why) => format!(
-                "it was not replanned: {why}; call `debug` with `id: {}` to see everything about \
+            Self::GivenUp(reason) => format!(
+                "it was not replanned: {reason}; call `debug` with `id: {}` to see everything about \
                  it",
                 text("requestId")
             ),

@@ -81,15 +81,15 @@ impl AnswerSize {
     }
 
     fn error(&self) -> ServerError {
-        let mut why = format!(
+        let mut reason = format!(
             "the answer has more than {} bytes: request fewer fields or smaller values (`first`, \
              `maxBytes`), or raise `limits.answer_bytes`",
             self.max_bytes
         );
         if self.has_mutated.load(Ordering::Relaxed) {
-            why.push_str("; the mutation took effect: check its result before you repeat it");
+            reason.push_str("; the mutation took effect: check its result before you repeat it");
         }
-        let mut error = ServerError::new(why, None);
+        let mut error = ServerError::new(reason, None);
         error.extensions.get_or_insert_default().set("code", "LIMIT_EXCEEDED");
         error
     }

@@ -319,14 +319,14 @@ impl ApiExecution {
         >,
     ) -> Result<Vec<Finding>> {
         let maximum = check_count("first", first.unwrap_or(DEFAULT_FINDINGS), MAX_FINDINGS)?;
-        let Some(at) = at_seq else {
+        let Some(seq) = at_seq else {
             let found = self.find_findings(ctx, maximum).await?;
             return Ok(found.into_iter().map(Finding::from).collect());
         };
-        let at = u64::try_from(at).map(Seq);
-        let at = at.map_err(|_| invalid_argument("`atSeq` must not be negative"))?;
+        let seq = u64::try_from(seq).map(Seq);
+        let seq = seq.map_err(|_| invalid_argument("`atSeq` must not be negative"))?;
         let engine = ctx.data::<Engine>()?;
-        let found = engine.executions.findings_at(self.0.id(), at, maximum).await;
+        let found = engine.executions.findings_at(self.0.id(), seq, maximum).await;
         Ok(found.map_err(ApiError::from)?.into_iter().map(Finding::from).collect())
     }
 

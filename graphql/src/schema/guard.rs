@@ -112,7 +112,8 @@ impl Extension for OperationGuard {
     ) -> ServerResult<Option<Value>> {
         // These errors replace the whole answer, so `FieldErrors` does not handle them.
         self.answer_size.check_limit()?;
-        let (of, at, counted) = (info.return_type, info.path_node, CountedField::from_field(&info));
+        let (of, path, counted) =
+            (info.return_type, info.path_node, CountedField::from_field(&info));
         let outcome = match check_role(ctx, &info) {
             Ok(()) => {
                 if info.parent_type == "Mutation" {
@@ -125,7 +126,7 @@ impl Extension for OperationGuard {
         if let Ok(value) = &outcome {
             self.answer_size.count_field(&counted, value.as_ref())?;
         }
-        self.field_errors.resolve_null(of, at, outcome)
+        self.field_errors.resolve_null(of, path, outcome)
     }
 
     async fn validation(
@@ -140,8 +141,8 @@ impl Extension for OperationGuard {
 impl OperationGuard {
     /// Rejects an operation that costs too much, before validation spends time on it.
     fn check_cost(&self, request: &mut Request) -> ServerResult<()> {
-        let limit = |why: String| {
-            let mut error = ServerError::new(why, None);
+        let limit = |reason: String| {
+            let mut error = ServerError::new(reason, None);
             error.extensions.get_or_insert_default().set("code", "LIMIT_EXCEEDED");
             error
         };

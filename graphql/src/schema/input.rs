@@ -390,8 +390,8 @@ impl RequestFilter {
 fn parse_search(text: Option<String>) -> ApiResult<Option<String>> {
     let (words, maximum) = (store::search_words(text.as_deref()).len(), limits::SEARCH_WORDS);
     if words > maximum {
-        let why = format!("`search` has {words} different words; the limit is {maximum}");
-        return Err(limit_exceeded(why));
+        let reason = format!("`search` has {words} different words; the limit is {maximum}");
+        return Err(limit_exceeded(reason));
     }
     Ok(text)
 }

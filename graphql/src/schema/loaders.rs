@@ -114,11 +114,11 @@ impl Loaders {
         let (executions, looked) = self.first_executions(ids).await?;
         if looked < ids.len() {
             let (all, maximum) = (ids.len(), limits::ANSWER_BYTES);
-            let why = format!(
+            let reason = format!(
                 "together, these {all} executions have more than {maximum} bytes: request fewer \
                  with `last`, or use pages of `executions`"
             );
-            return Err(limit_exceeded(why));
+            return Err(limit_exceeded(reason));
         }
         Ok(executions)
     }

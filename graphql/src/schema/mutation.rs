@@ -355,8 +355,8 @@ fn or_default<Input: Into<Output>, Output: Default>(input: Option<Input>) -> Out
     input.map(Into::into).unwrap_or_default()
 }
 
-fn parse_id<Id: FromStr>(what: &str, id: &ID) -> ApiResult<Id> {
-    id.parse().map_err(|_| not_found(what, id))
+fn parse_id<Id: FromStr>(kind: &str, id: &ID) -> ApiResult<Id> {
+    id.parse().map_err(|_| not_found(kind, id))
 }
 
 fn parse_execution_id(id: &ID) -> ApiResult<ExecutionId> {

@@ -142,7 +142,10 @@ impl Plan {
     async fn tools(&self) -> Vec<ToolExecution> {
         let steps = 0..self.0.steps().len();
         steps
-            .map(|at| ToolExecution { plan: Arc::clone(&self.0), number: StepNumber::new(at) })
+            .map(|index| ToolExecution {
+                plan: Arc::clone(&self.0),
+                number: StepNumber::new(index),
+            })
             .collect()
     }
 

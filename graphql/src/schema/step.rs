@@ -217,13 +217,14 @@ impl StepStatus {
     /// Returns the error of a failed step, followed by the errors of its items if `onError` allows
     /// these.
     pub(super) fn all_errors(&self) -> Vec<StepError> {
-        let own = self.own_error().into_iter();
+        let own_error = self.own_error().into_iter();
         let is_lenient =
             matches!(self.planned().policy.on_error, OnError::Ignore | OnError::Continue);
         let items = self.now().items.as_deref().filter(|_| is_lenient);
         let items =
             items.map_or(0, |items| u32::try_from(items.as_slice().len()).unwrap_or(u32::MAX));
-        own.chain((0..items).filter_map(|item| self.of(self.task.for_item(item))?.own_error()))
+        own_error
+            .chain((0..items).filter_map(|item| self.of(self.task.for_item(item))?.own_error()))
             .collect()
     }
 
@@ -478,7 +479,7 @@ impl StepStatus {
 fn parse_after_index(after: Option<i64>) -> Result<u32> {
     let Some(after) = after else { return Ok(0) };
     let begin = u32::try_from(after).ok().and_then(|index| index.checked_add(1));
-    let why =
+    let reason =
         || invalid_argument(format!("`afterIndex` is {after}; it must be the index of an item"));
-    Ok(begin.ok_or_else(why)?)
+    Ok(begin.ok_or_else(reason)?)
 }

@@ -3,7 +3,7 @@
 use async_graphql::{Context, InputObject, Object, Result};
 use engine::{Engine, EngineError};
 use serde_json::{Value, json};
-use toolbox::{Found, Toolbox};
+use toolbox::{ToolLookup, Toolbox};
 
 use super::{
     ClientGone,
@@ -83,8 +83,8 @@ impl ToolQuery {
         let first = first.unwrap_or(100);
         let maximum = usize::try_from(first).ok().filter(|first| (1..=1_000).contains(first));
         let maximum = maximum.ok_or_else(|| {
-            let why = format!("`first` is {first}; write a number from 1 to 1000");
-            ApiError::from(EngineError::InvalidArgument(why))
+            let reason = format!("`first` is {first}; write a number from 1 to 1000");
+            ApiError::from(EngineError::InvalidArgument(reason))
         })?;
         let calls = ctx.data::<Engine>()?.tools.list_calls(tool_name.as_deref(), maximum).await;
         Ok(calls.map_err(ApiError::from)?.into_iter().map(ToolResult).collect())
@@ -227,7 +227,9 @@ impl ToolMutation {
 
 fn find_tool(toolbox: &Toolbox, name: &str) -> Option<Tool> {
     let name = name.parse().ok()?;
-    let (Found::Tool(found) | Found::Inactive(found)) = toolbox.find(&name) else { return None };
+    let (ToolLookup::Tool(found) | ToolLookup::Inactive(found)) = toolbox.find(&name) else {
+        return None;
+    };
     let definition = found.definition();
     let set = toolbox.set(&definition.set)?;
     Some(Tool::new(definition, &set))

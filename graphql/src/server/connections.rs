@@ -60,11 +60,11 @@ struct ConnectionTable {
 struct Pool {
     open: usize,
     /// Connections that wait for a whole request, oldest first.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, WaitingConnection>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingConnection {
     since: Instant,
     peer: IpAddr,
     close: CancellationToken,
@@ -215,7 +215,7 @@ impl ConnectionTable {
         let queue_place = self.next_place;
         self.next_place += 1;
         let (peer, close) = (connection.peer, connection.close.clone());
-        let waiting = Waiting { since: Instant::now(), peer, close };
+        let waiting = WaitingConnection { since: Instant::now(), peer, close };
         self.pool_mut(connection.is_reserve).waiting.insert(queue_place, waiting);
         if is_new && !connection.is_reserve {
             self.unfinished_by_peer.entry(peer).or_default().insert(queue_place);
@@ -223,7 +223,7 @@ impl ConnectionTable {
         queue_place
     }
 
-    fn stop_waiting(&mut self, queue_place: u64, is_reserve: bool) -> Option<Waiting> {
+    fn stop_waiting(&mut self, queue_place: u64, is_reserve: bool) -> Option<WaitingConnection> {
         let waiting = self.pool_mut(is_reserve).waiting.remove(&queue_place)?;
         if let Some(new) = self.unfinished_by_peer.get_mut(&waiting.peer) {
             new.remove(&queue_place);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     fn closed_positions(all: &[Arc<Connection>]) -> Vec<usize> {
-        (0..all.len()).filter(|at| all[*at].close.is_cancelled()).collect()
+        (0..all.len()).filter(|index| all[*index].close.is_cancelled()).collect()
     }
 
     /// Answers a request completely.

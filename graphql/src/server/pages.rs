@@ -68,8 +68,8 @@ async fn report_liveness() -> impl IntoResponse {
 }
 
 async fn report_readiness(State(app): State<Arc<App>>) -> impl IntoResponse {
-    let asked = tokio::time::timeout(READY_TIMEOUT, (app.hooks.ready)()).await;
-    let answer = asked
+    let result = tokio::time::timeout(READY_TIMEOUT, (app.hooks.ready)()).await;
+    let answer = result
         .unwrap_or_else(|_| Err(format!("no answer within {} seconds", READY_TIMEOUT.as_secs())));
     let answer = if app.stopping.is_cancelled() { Err("shutting down".into()) } else { answer };
     match answer {

@@ -222,11 +222,11 @@ impl ServerTasks {
     /// Waits up to `grace` for all tasks, then aborts them.
     async fn close(mut self, grace: Duration) {
         self.stopping.cancel();
-        let begun = Instant::now();
+        let started_at = Instant::now();
         if timeout(grace.min(CHECK_GRACE), self.drain()).await.is_err() {
             self.schema_checks.stop_checks();
         }
-        if timeout(grace.saturating_sub(begun.elapsed()), self.drain()).await.is_err() {
+        if timeout(grace.saturating_sub(started_at.elapsed()), self.drain()).await.is_err() {
             tracing::warn!(
                 tasks = self.tasks.len(),
                 "the grace period of the shutdown has passed; dropping"

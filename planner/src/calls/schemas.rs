@@ -21,7 +21,7 @@ const CAPABILITIES: [(&str, &[&str]); 6] = [
 pub fn schemas_for<'a>(
     capabilities: &[&str],
     tools: impl IntoIterator<Item = &'a ToolDefinition>,
-    shown: impl Fn(&ToolDefinition) -> ToolName,
+    shown_name: impl Fn(&ToolDefinition) -> ToolName,
 ) -> Map<String, Value> {
     let opened = |capability: &&str| CAPABILITIES.iter().find(|(name, _)| name == capability);
     let sets: Vec<&str> =
@@ -35,7 +35,7 @@ pub fn schemas_for<'a>(
             || set_in_name(tool).is_some_and(|set| sets.contains(&set.as_str()))
     };
     let named = |tool: &ToolDefinition| {
-        let name = shown(tool);
+        let name = shown_name(tool);
         let schema = tool_schema(&name, tool);
         (name.into(), schema)
     };

@@ -99,9 +99,9 @@ fn error_function(x: f32) -> f32 {
 }
 
 pub(super) fn apply_softmax(row: &mut [f32]) {
-    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let maximum = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     for number in row.iter_mut() {
-        *number = (*number - most).exp();
+        *number = (*number - maximum).exp();
     }
     let sum: f32 = row.iter().sum();
     for number in row.iter_mut() {

@@ -67,21 +67,21 @@ pub enum PullError {
     Name(String),
     #[error("`{0}` is not a SHA-256: write its 64 hexadecimal digits")]
     Checksum(String),
-    #[error("{place} cannot be reached: {why}; try again later, and the download resumes")]
-    Unreachable { place: String, why: String },
+    #[error("{place} cannot be reached: {reason}; try again later, and the download resumes")]
+    Unreachable { place: String, reason: String },
     #[error("{0}")]
     Missing(String),
     #[error("{0}")]
     Wrong(String),
-    #[error("`{path}` cannot be written: {why}")]
-    Disk { path: String, why: String },
+    #[error("`{path}` cannot be written: {reason}")]
+    Disk { path: String, reason: String },
     #[error(transparent)]
     Unusable(#[from] EmbedError),
 }
 
 impl PullError {
     pub(crate) fn disk_error(path: &Path, err: &std::io::Error) -> Self {
-        Self::Disk { path: path.display().to_string(), why: err.to_string() }
+        Self::Disk { path: path.display().to_string(), reason: err.to_string() }
     }
 }
 
@@ -199,7 +199,7 @@ impl Source<'_> {
         let address = format!("{hub}/{}/resolve/{revision}/{file}", self.repository);
         address.parse::<Url>().map_err(|err| PullError::Unreachable {
             place: format!("`{hub}`"),
-            why: format!("it is not an address ({err})"),
+            reason: format!("it is not an address ({err})"),
         })
     }
 
@@ -229,8 +229,8 @@ impl Source<'_> {
 
 /// Lists the models in a directory and in the directories of owners.
 pub fn list_models(models: &Path) -> Vec<String> {
-    let names = |at: &Path| {
-        let entries = fs::read_dir(at).into_iter().flatten().flatten();
+    let names = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         names
             .filter(|name| repository_name(name).is_ok() && name.strip_suffix(".part").is_none())

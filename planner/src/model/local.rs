@@ -113,7 +113,7 @@ impl LocalModel {
     async fn start_server(&self) -> Result<Provider, ModelError> {
         let Some(starter) = self.usable_starter() else { return Err(self.missing_error("")) };
         let StartedServer { url, key } =
-            starter.start_server().await.map_err(|why| self.missing_error(&why))?;
+            starter.start_server().await.map_err(|error| self.missing_error(&error))?;
         // The starter has checked that the server offers this model.
         self.provider_at(&url, STARTED_MODEL, key)
     }
@@ -172,12 +172,12 @@ impl LocalModel {
             return Ok(format!("`{}` at {place}", provider.name()));
         }
         match self.usable_starter() {
-            Some(starter) => starter.describe().map_err(|why| self.missing_error(&why)),
+            Some(starter) => starter.describe().map_err(|error| self.missing_error(&error)),
             None => Err(self.missing_error("")),
         }
     }
 
-    fn missing_error(&self, why: &str) -> ModelError {
+    fn missing_error(&self, reason: &str) -> ModelError {
         let wanted = match self.settings.model.as_str() {
             "" => "a model".to_owned(),
             name => format!("the model `{name}`"),
@@ -185,8 +185,8 @@ impl LocalModel {
         let tried: Vec<String> =
             self.servers.iter().map(|(name, url)| format!("{name} at {url}")).collect();
         let Settings { base_url, model, .. } = &self.settings;
-        let why = match (base_url, model.as_str()) {
-            _ if !why.is_empty() => why.to_owned(),
+        let reason = match (base_url, model.as_str()) {
+            _ if !reason.is_empty() => reason.to_owned(),
             (Some(_), _) => {
                 format!(
                     "start the server at `planner.base_url`, or remove `planner.base_url` and run \
@@ -202,13 +202,13 @@ impl LocalModel {
             }
         };
         self.refused_error(format!(
-            "no server on this machine has {wanted} ({}): {why}",
+            "no server on this machine has {wanted} ({}): {reason}",
             tried.join(", ")
         ))
     }
 
-    fn refused_error(&self, why: String) -> ModelError {
-        ModelError::Refused { model: self.name.clone(), why }
+    fn refused_error(&self, reason: String) -> ModelError {
+        ModelError::Refused { model: self.name.clone(), reason }
     }
 }
 
@@ -297,8 +297,8 @@ mod tests {
         {
             assert_eq!(ask_hello(&local_model(wanted, &urls, None)).await.unwrap(), expected);
         }
-        let why = ask_hello(&local_model("three", &urls, None)).await.unwrap_err();
-        assert!(why.contains("has the model `three`") && why.contains(PULL_COMMAND), "{why}");
+        let error = ask_hello(&local_model("three", &urls, None)).await.unwrap_err();
+        assert!(error.contains("has the model `three`") && error.contains(PULL_COMMAND), "{error}");
     }
 
     #[tokio::test]
@@ -312,17 +312,18 @@ mod tests {
             "local/running"
         );
         for name in ["", STARTED_MODEL] {
-            let asked = ask_hello(&local_model(name, &[UNREACHABLE_URL], starter())).await.unwrap();
-            assert_eq!(asked, "local/faber-planner");
+            let answer =
+                ask_hello(&local_model(name, &[UNREACHABLE_URL], starter())).await.unwrap();
+            assert_eq!(answer, "local/faber-planner");
         }
-        let why = ask_hello(&local_model("other", &[&running], starter())).await.unwrap_err();
+        let error = ask_hello(&local_model("other", &[&running], starter())).await.unwrap_err();
         assert!(
-            why.contains("the model `other`") && why.contains("remove `planner.model`"),
-            "{why}"
+            error.contains("the model `other`") && error.contains("remove `planner.model`"),
+            "{error}"
         );
         let fails =
             SharedStarter(Arc::new(ScriptedStarter(Err("install `llama-server`".to_owned()))));
-        let why = ask_hello(&local_model("", &[UNREACHABLE_URL], Some(fails))).await.unwrap_err();
-        assert!(why.ends_with("install `llama-server`"), "{why}");
+        let error = ask_hello(&local_model("", &[UNREACHABLE_URL], Some(fails))).await.unwrap_err();
+        assert!(error.ends_with("install `llama-server`"), "{error}");
     }
 }

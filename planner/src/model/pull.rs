@@ -64,8 +64,9 @@ pub async fn find_offer(
     let given = sha256.map(str::to_ascii_lowercase);
     let address =
         url.map_or_else(|| format!("{}/{MODEL_PATH}", hub.trim_end_matches('/')), str::to_owned);
-    let wrong =
-        |why: String| PullError::Wrong(format!("`{address}` is not the address of a model: {why}"));
+    let wrong = |reason: String| {
+        PullError::Wrong(format!("`{address}` is not the address of a model: {reason}"))
+    };
     let parsed: Url = address.parse().map_err(|err| wrong(format!("{err}")))?;
     let file = parsed.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
     if !is_file_name(file) {
@@ -84,9 +85,9 @@ pub async fn find_offer(
     }
     let client = download::build_client(&address)?;
     match download::request_file_info(&client, &parsed).await? {
-        HeadResult::Info(known) => {
-            let sha256 = given.or(known.sha256);
-            Ok(Offer { url: parsed, file, bytes: known.bytes, licence: None, sha256 })
+        HeadResult::Info(info) => {
+            let sha256 = given.or(info.sha256);
+            Ok(Offer { url: parsed, file, bytes: info.bytes, licence: None, sha256 })
         }
         HeadResult::Status(status) => {
             Err(PullError::Missing(format!("there is no model at {address} ({status})")))

@@ -60,7 +60,11 @@ pub fn failures_of(ended: &Execution) -> Vec<Failure> {
     failed
         .map(|(planned, _)| Failure {
             tool: planned.tool.clone(),
-            before: planned.depends_on.iter().map(|at| plan.step(*at).tool.clone()).collect(),
+            before: planned
+                .depends_on
+                .iter()
+                .map(|number| plan.step(*number).tool.clone())
+                .collect(),
         })
         .collect()
 }
@@ -144,7 +148,7 @@ impl<'a> DetourPlanner<'a> {
         let must_avoid = |name: &String| !usable.contains(name) || has_failed(name);
         let numbered = graph.tools().iter().enumerate();
         let avoided =
-            numbered.filter(|(_, tool)| must_avoid(&tool.name)).map(|(at, _)| at).collect();
+            numbered.filter(|(_, tool)| must_avoid(&tool.name)).map(|(index, _)| index).collect();
         let draft = Draft { query: None, ..earlier.draft.clone() };
         let (given, guesses) = (Vec::new(), Vec::new());
         let mut planner = Self { earlier, graph, effects, avoided, given, draft, guesses };
@@ -156,10 +160,10 @@ impl<'a> DetourPlanner<'a> {
     /// Collects the literal parameters of the plan, and the outputs of the steps that succeeded.
     fn collect_values(&mut self, suspects: &BTreeSet<&str>) {
         for (step, result) in self.earlier.draft.tools.iter().zip(&self.earlier.results) {
-            let Some(at) = step.name.as_deref().and_then(|name| self.graph.find(name)) else {
+            let Some(index) = step.name.as_deref().and_then(|name| self.graph.find(name)) else {
                 continue;
             };
-            let tool = &self.graph.tools()[at];
+            let tool = &self.graph.tools()[index];
             let parameters = step.parameters.as_ref().and_then(Value::as_object);
             for (name, value) in parameters.into_iter().flatten() {
                 let is_literal = is_scalar(value) && !value.as_str().is_some_and(has_template);
@@ -168,7 +172,7 @@ impl<'a> DetourPlanner<'a> {
             }
             let output = result.output.as_ref().filter(|_| result.state == "succeeded");
             let Some(output) = output.filter(|_| step.for_each.is_none()) else { continue };
-            if self.avoided.contains(&at) {
+            if self.avoided.contains(&index) {
                 continue;
             }
             let cost = if suspects.contains(tool.name.as_str()) { SUSPECT } else { 0 };
@@ -208,7 +212,7 @@ impl<'a> DetourPlanner<'a> {
             return Err(format!("no other tool is known to return what `{id}` does"));
         }
         self.draft.tools.remove(place);
-        let mut at = place;
+        let mut position = place;
         let mut last = None;
         for field in wanted {
             let route = self.graph.find_route(Goal::Like(field), &self.given, &self.avoided);
@@ -218,7 +222,7 @@ impl<'a> DetourPlanner<'a> {
             let route = route.filter(is_new).filter(|route| route.worst_fit() < Fit::Near);
             let none = || format!("no other tools lead to the `{}` of `{id}`", field.path);
             let route = route.ok_or_else(none)?;
-            let value = self.add_route(&route, &failed, &mut at);
+            let value = self.add_route(&route, &failed, &mut position);
             let source = value.as_str().and_then(step_of).map(str::to_owned);
             last = source.clone().or(last);
             if route.worst_fit() != Fit::Exact || !route.is_only {
@@ -259,7 +263,7 @@ impl<'a> DetourPlanner<'a> {
 
     /// Adds the calls of a route in the place of a failed step. Returns the value that the route
     /// leads to.
-    fn add_route(&mut self, route: &Route, failed: &DraftStep, at: &mut usize) -> Value {
+    fn add_route(&mut self, route: &Route, failed: &DraftStep, position: &mut usize) -> Value {
         let mut ids: Vec<String> = Vec::new();
         for step in &route.steps {
             let name = self.graph.tools()[step.tool].name.clone();
@@ -287,8 +291,8 @@ impl<'a> DetourPlanner<'a> {
                 idle_timeout_ms: failed.idle_timeout_ms,
                 ..DraftStep::default()
             };
-            self.draft.tools.insert(*at, new);
-            *at += 1;
+            self.draft.tools.insert(*position, new);
+            *position += 1;
             ids.push(id);
         }
         value_of(&route.source, &self.given, &ids).unwrap_or_default()
@@ -318,7 +322,7 @@ impl<'a> DetourPlanner<'a> {
             result.is_some_and(|result| result.state == "succeeded")
         };
         let mut warnings = Vec::new();
-        for (at, step) in draft.tools.iter_mut().enumerate() {
+        for (index, step) in draft.tools.iter_mut().enumerate() {
             let effect = step.name.as_ref().and_then(|name| effects.get(name));
             let acts = effect != Some(&Effect::Read);
             if guesses.is_empty() || !acts || has_run(step.id.as_ref()) {
@@ -328,7 +332,7 @@ impl<'a> DetourPlanner<'a> {
             let (old, new) = &guesses[0];
             let message = format!("a value of `{new}` replaces a value of `{old}`");
             let help = "approve the step only if the value is right";
-            let path = format!("tools[{at}].parameters");
+            let path = format!("tools[{index}].parameters");
             warnings.push(Diagnostic::warning("plan.guessed_value", path, message).with_help(help));
         }
         Detour { draft, warnings }
@@ -357,9 +361,9 @@ fn has_template(text: &str) -> bool {
 /// the id.
 fn has_word(text: &str, id: &str) -> bool {
     let is_inside = |char: char| is_step_id_char(char) && char != '.';
-    text.match_indices(id).any(|(at, _)| {
+    text.match_indices(id).any(|(start, _)| {
         let (before, after) =
-            (text[..at].chars().next_back(), text[at + id.len()..].chars().next());
+            (text[..start].chars().next_back(), text[start + id.len()..].chars().next());
         !before.is_some_and(is_step_id_char) && !after.is_some_and(is_inside)
     })
 }
@@ -396,10 +400,10 @@ fn replace_dependency(step: &mut DraftStep, old: &str, new: Option<&str>) {
     let one = written.as_ref().and_then(Value::as_str).map(str::to_owned);
     let many = written.iter().filter_map(Value::as_array).flatten();
     let all = many.filter_map(|name| name.as_str().map(str::to_owned)).chain(one);
-    let own = step.id.as_deref();
+    let step_id = step.id.as_deref();
     let kept: BTreeSet<String> = all
         .filter_map(|name| if name == old { new.map(str::to_owned) } else { Some(name) })
-        .filter(|name| own != Some(name))
+        .filter(|name| step_id != Some(name))
         .collect();
     if !kept.is_empty() {
         step.depends_on = Some(kept.into_iter().collect());

@@ -54,9 +54,9 @@ impl Selector {
         let learned = self.learned_scores(tools, ask, meaning.as_ref()).await;
         let field = ScoreInputs { lexical: &lexical, meaning: meaning.as_ref(), learned: &learned };
         let best = field.best_tools(&allowed, ask.limit).into_iter();
-        let matches = best.map(|(at, score)| Match {
-            learned: learned.get(&at).copied(),
-            ..Match::match_with_score(at, score)
+        let matches = best.map(|(index, score)| Match {
+            learned: learned.get(&index).copied(),
+            ..Match::match_with_score(index, score)
         });
         Ok(Selection { matches: matches.collect(), without_meaning })
     }
@@ -72,10 +72,10 @@ impl Selector {
         let Some((outcomes, at)) = ask.outcomes.filter(|outcomes| !outcomes.0.is_empty()) else {
             return BTreeMap::new();
         };
-        let Some(asked) = meaning.and_then(|meaning| meaning.texts.first()) else {
+        let Some(query_text) = meaning.and_then(|meaning| meaning.texts.first()) else {
             return BTreeMap::new();
         };
-        let kind = self.find_kind(outcomes, asked).await;
+        let kind = self.find_kind(outcomes, query_text).await;
         self.last_learning_error.log_if_new(kind.as_ref().err(), "learned outcomes are not used");
         let Ok(Some(kind)) = kind else { return BTreeMap::new() };
         let positions = self.lock_index().await.positions(tools);
@@ -96,12 +96,12 @@ impl Selector {
             let expected = tools.dimensions();
             if texts.iter().any(|vector| expected.is_some_and(|expected| expected != vector.len()))
             {
-                let why =
+                let reason =
                     "the length of its vectors has changed: restart Faber after changing the model"
                         .to_owned();
                 return Err(EmbedError::Model {
                     model: pair.query_embedder.model().to_owned(),
-                    why,
+                    reason,
                 });
             }
             Ok(QueryMeaning { tools, texts: texts.into_iter().map(QueryVector::new).collect() })

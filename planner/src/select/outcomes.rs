@@ -73,13 +73,13 @@ impl Outcomes {
             .unwrap_or_else(|| self.start_kind(query));
         let kind = &mut self.kinds[place];
         kind.at = kind.at.max(Some(at));
-        let known = &mut kind.tools;
+        let known_tools = &mut kind.tools;
         for (tool, did_well) in tools {
-            let outcome = known.entry(tool.clone()).or_default();
+            let outcome = known_tools.entry(tool.clone()).or_default();
             let counted = if *did_well { &mut outcome.well } else { &mut outcome.failed };
             *counted += weight;
         }
-        drop_least(known, MAX_TOOLS, Outcome::current_weight);
+        drop_least(known_tools, MAX_TOOLS, Outcome::current_weight);
     }
 
     /// Removes the kinds that got no query since a time. Returns the number of removed kinds.
@@ -98,9 +98,9 @@ impl Outcomes {
             return self.kinds.len() - 1;
         }
         let weights = self.kinds.iter().map(QueryKind::current_weight).enumerate();
-        let least = weights.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |least| least.0);
-        self.kinds[least] = kind;
-        least
+        let minimum = weights.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |minimum| minimum.0);
+        self.kinds[minimum] = kind;
+        minimum
     }
 
     fn current_weight(&mut self, at: Timestamp) -> f64 {

@@ -100,9 +100,9 @@ impl ChainGraph {
             .collect();
         drop_ambiguous_descriptions(&mut read);
         let (mut producers, mut consumers) = (BTreeMap::new(), BTreeMap::new());
-        for (at, tool) in read.iter().enumerate().filter(|(_, tool)| tool.can_link) {
-            index_fields(&mut producers, at, &tool.outputs, |_| true);
-            index_fields(&mut consumers, at, &tool.inputs, |field| field.is_required);
+        for (index, tool) in read.iter().enumerate().filter(|(_, tool)| tool.can_link) {
+            index_fields(&mut producers, index, &tool.outputs, |_| true);
+            index_fields(&mut consumers, index, &tool.inputs, |field| field.is_required);
         }
         Self { tools: read, producers, consumers }
     }
@@ -155,9 +155,9 @@ fn index_fields(
     fields: &[Field],
     counts: impl Fn(&Field) -> bool,
 ) {
-    for (at, field) in fields.iter().enumerate().filter(|(_, field)| counts(field)) {
+    for (position, field) in fields.iter().enumerate().filter(|(_, field)| counts(field)) {
         for key in &field.keys {
-            index.entry(key.clone()).or_default().push((tool, at));
+            index.entry(key.clone()).or_default().push((tool, position));
         }
     }
 }

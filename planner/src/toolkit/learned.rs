@@ -104,7 +104,7 @@ impl Learned {
 
     /// Returns the tools that usually follow a tool, likeliest first. Observed followers come
     /// before other tools that are called often.
-    pub fn followers(&self, tool: &ToolName, most: usize, at: Timestamp) -> Vec<Follower> {
+    pub fn followers(&self, tool: &ToolName, limit: usize, at: Timestamp) -> Vec<Follower> {
         let faded = self.fade_factor(at);
         let all: f64 = self.tools.values().map(|tool| tool.calls).sum();
         let seen = self.tools.get(tool);
@@ -119,7 +119,7 @@ impl Learned {
             .map(|(tool, seen)| Follower { tool: tool.clone(), score: score(tool, seen.calls) })
             .collect();
         followers.sort_by(|a, b| b.score.total_cmp(&a.score));
-        followers.truncate(most);
+        followers.truncate(limit);
         followers
     }
 
@@ -211,12 +211,12 @@ pub(crate) fn ages(since: Timestamp, at: Timestamp) -> f64 {
 /// Removes the entry with the least weight beyond a limit.
 pub(crate) fn drop_least<T>(
     all: &mut BTreeMap<ToolName, T>,
-    most: usize,
+    limit: usize,
     weight: impl Fn(&T) -> f64,
 ) {
-    while all.len() > most {
-        let least = all.iter().min_by(|(_, a), (_, b)| weight(a).total_cmp(&weight(b)));
-        let Some(name) = least.map(|(name, _)| name.clone()) else { return };
+    while all.len() > limit {
+        let minimum = all.iter().min_by(|(_, a), (_, b)| weight(a).total_cmp(&weight(b)));
+        let Some(name) = minimum.map(|(name, _)| name.clone()) else { return };
         all.remove(&name);
     }
 }

@@ -178,9 +178,9 @@ impl Execution {
     pub fn open_earlier_key(&self, task: Task) -> Option<&CallKey> {
         let step = self.task(task).filter(|step| step.is_outcome_known());
         let id = &self.plan.step(task.step).id;
-        let known = step.map(|step| step.sent_key(self.id, id, task.part));
+        let known_key = step.map(|step| step.sent_key(self.id, id, task.part));
         let mut carried = self.carried_calls.keys.get(&task).into_iter().flatten();
-        carried.find(|call| known.as_deref() != Some(&*call.key))
+        carried.find(|call| known_key.as_deref() != Some(&*call.key))
     }
 
     /// Returns `true` if a person may settle a call of this finished execution.
@@ -193,8 +193,8 @@ impl Execution {
     /// unknown. A child execution knows its own calls, unless it was never started.
     pub fn open_call_keys(&self) -> Vec<CallKey> {
         let mut open = Vec::new();
-        for (at, planned) in self.plan.steps().iter().enumerate() {
-            let number = StepNumber::new(at);
+        for (position, planned) in self.plan.steps().iter().enumerate() {
+            let number = StepNumber::new(position);
             let step = self.step(number);
             let items = step.items.as_deref().map_or(0, |items| items.as_slice().len());
             let items = (0..items).filter_map(|index| u32::try_from(index).ok());
@@ -222,10 +222,10 @@ impl Execution {
             let place = key.place.clone().under(planned.id.clone(), task.part.item);
             open.push(CallKey { place, ..key.clone() });
         }
-        let known = state.filter(|step| step.is_outcome_known());
-        let known = known.map(|step| step.sent_key(self.id, &planned.id, task.part));
+        let known_step = state.filter(|step| step.is_outcome_known());
+        let known_key = known_step.map(|step| step.sent_key(self.id, &planned.id, task.part));
         let carried = self.carried_calls.keys.get(&task).into_iter().flatten();
-        let carried = carried.filter(|key| known.as_deref() != Some(&*key.key));
+        let carried = carried.filter(|key| known_key.as_deref() != Some(&*key.key));
         let before = open.len();
         open.extend(carried.map(|key| CallKey { place: place(), ..key.clone() }));
         // Ignores the loop itself, because it fails with the error of an item and the item made the

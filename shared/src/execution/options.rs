@@ -67,8 +67,8 @@ impl ExecutionOptions {
     ///
     /// The step's policy decides first, then the options, then the effect.
     pub fn is_strict(&self, step: &StepPolicy, effect: Effect) -> bool {
-        let asked = step.strict_templates.or(self.strict_templates);
-        asked.unwrap_or(effect != Effect::Read)
+        let strict = step.strict_templates.or(self.strict_templates);
+        strict.unwrap_or(effect != Effect::Read)
     }
 
     /// Returns the maximum number of steps that run at the same time.

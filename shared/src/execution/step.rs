@@ -486,7 +486,7 @@ impl StepState {
 
 /// Returns the error of a call that a person settled as failed, which means that it had no effect.
 fn settled_as_failed(comment: Option<&str>) -> ToolError {
-    let why = "a person settled the call as failed: it had no effect";
-    let why = comment.map_or(why.to_owned(), |comment| format!("{why}; {comment}"));
-    ToolError::failed(why).without_retry()
+    let reason = "a person settled the call as failed: it had no effect";
+    let reason = comment.map_or(reason.to_owned(), |comment| format!("{reason}; {comment}"));
+    ToolError::failed(reason).without_retry()
 }

@@ -170,7 +170,7 @@ pub(super) fn make_meter<'a>(
     argument: &'a Value,
     _: jsonschema::paths::Location,
 ) -> Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>> {
-    let figure = |at: usize| argument[at].as_u64().unwrap_or(1);
+    let figure = |index: usize| argument[index].as_u64().unwrap_or(1);
     let is_foreign = argument[3].as_bool().unwrap_or(true);
     Ok(Box::new(Meter { fixed: figure(0), text: figure(1), items: figure(2), is_foreign }))
 }
@@ -245,23 +245,23 @@ impl MeterBuilder<'_> {
         };
         let Some(target) = self.root.pointer(&pointer) else { return Ok(None) };
         let mut moved = "#".to_owned();
-        let (mut at, mut kind) = (self.root, Content::Unknown);
+        let (mut current, mut kind) = (self.root, Content::Unknown);
         for token in pointer.split('/').skip(1) {
             let name = token.replace("~1", "/").replace("~0", "~");
-            let is_map = matches!(kind, Content::Map | Content::InPlaceMap) && at.is_object();
-            if at.is_object() && !is_map && kind != Content::Data {
+            let is_map = matches!(kind, Content::Map | Content::InPlaceMap) && current.is_object();
+            if current.is_object() && !is_map && kind != Content::Data {
                 moved.push_str("/allOf/1");
             }
             moved.push('/');
             moved.push_str(&encode_fragment(token));
-            kind = match at {
+            kind = match current {
                 _ if kind == Content::Data => Content::Data,
                 Value::Object(_) if is_map => Content::Unknown,
                 Value::Object(_) => Content::from_keyword(&name),
                 _ => Content::Unknown,
             };
-            let Some(next) = at.pointer(&format!("/{token}")) else { return Ok(None) };
-            at = next;
+            let Some(next) = current.pointer(&format!("/{token}")) else { return Ok(None) };
+            current = next;
         }
         let is_map = matches!(kind, Content::Map | Content::InPlaceMap);
         if target.is_object() && (is_map || kind == Content::Data) {

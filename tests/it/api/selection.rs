@@ -271,8 +271,8 @@ impl Embedder for FlakyEmbedder {
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         if self.is_unavailable.load(Ordering::SeqCst) {
-            let (url, why) = ("http://model".to_owned(), "it is away".to_owned());
-            return Err(EmbedError::Unavailable { url, why });
+            let (url, reason) = ("http://model".to_owned(), "it is away".to_owned());
+            return Err(EmbedError::Unavailable { url, reason });
         }
         KnownVectors.embed(texts).await
     }

@@ -395,9 +395,9 @@ async fn documents_of_a_context_can_be_queried_by_steps_and_single_calls() {
     let error = missing["error"].as_str().unwrap();
     assert!(error.contains("RAG with ID manual not found in context club"), "{error}");
     let step = json!({ "id": "q", "name": "shop_rag.query_rag", "parameters": ask("manual") });
-    let said =
+    let echo =
         json!({ "name": "flow.echo", "id": "e", "parameters": { "text": "{{q[0].content}}" } });
-    let id = api.start(json!([step, said]), json!({})).await;
+    let id = api.start(json!([step, echo]), json!({})).await;
     api.wait_for_step(&id, "e", "SUCCEEDED").await;
     let outputs = api.execution(&id, "outputs").await;
     assert_eq!(outputs["outputs"]["e"], json!({ "text": "Tea is sent today." }));

@@ -94,9 +94,9 @@ async fn cancel_without_the_compensating_tools_is_recorded_and_names_them() {
     let config = workspace.file("other.yaml", "store: sqlite:./faber.db\ntoolsets: []\n");
     // The second time, the execution already compensates.
     for _ in 0..2 {
-        let told = workspace.run(&["cancel", &id, "--config", &config]).await;
-        assert_eq!(told.status, 3, "{told:?}");
-        assert!(!told.err.contains(" WARN "), "{told:?}");
+        let output = workspace.run(&["cancel", &id, "--config", &config]).await;
+        assert_eq!(output.status, 3, "{output:?}");
+        assert!(!output.err.contains(" WARN "), "{output:?}");
         let error = workspace.json(&["cancel", &id, "--config", &config], 3).await;
         assert_eq!(error["error"]["code"], "TOOL_UNAVAILABLE", "{error}");
         let message = text(&error["error"]["message"]);

@@ -235,8 +235,8 @@ async fn background_processes_end_with_an_unconfined_command_tool() {
     let launcher = Launcher::with_binary(faber().to_owned());
     let tools = json!({ "tools": [{ "name": "t", "run": run }] });
     let connected = Connected::start_connecting_with(&tools, launcher);
-    let said = connected.call("t", json!({})).await.unwrap();
-    assert_eq!(said, json!(format!("-{}", env!("CARGO_PKG_VERSION"))));
+    let output = connected.call("t", json!({})).await.unwrap();
+    assert_eq!(output, json!(format!("-{}", env!("CARGO_PKG_VERSION"))));
     let pid = sandbox.pid("away").unwrap();
     wait_until("the background process ends", || !is_running(&pid)).await;
 }
@@ -262,10 +262,10 @@ async fn a_dropped_call_ends_all_processes_of_its_command() {
     let sandbox = Sandbox::new();
     let command = "setsid sh -c 'echo $$ > away; exec sleep 1000' & wait; sleep 1000";
     let call = sandbox.call_bash(command);
-    let begun = wait_until("the command runs", || sandbox.pid("away").is_some());
+    let started = wait_until("the command runs", || sandbox.pid("away").is_some());
     tokio::select! {
         ended = call => panic!("{ended:?}"),
-        () = begun => (),
+        () = started => (),
     }
     let pid = sandbox.pid("away").unwrap();
     wait_until("the background process ends", || !is_running(&pid)).await;

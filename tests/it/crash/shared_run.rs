@@ -119,10 +119,10 @@ impl SharedRun {
         let plan = made["plan"]["planId"].as_str().unwrap_or_else(|| panic!("{made:#}")).to_owned();
         let order = if dice.happens(300) { "SEQUENTIAL" } else { "PARALLEL" };
         let options = json!({ "mode": order, "idempotencyKey": key });
-        let begun = self
+        let started = self
             .ask_until_answered(EXECUTE_MUTATION, json!({ "id": plan, "options": options }))
             .await;
-        let execution = begun["executionId"].as_str().unwrap().to_owned();
+        let execution = started["executionId"].as_str().unwrap().to_owned();
         self.open_executions.lock().unwrap().insert(execution.clone());
         self.received.send_modify(|count| *count += 1);
         ClientRecord { execution, plan, options, events: Vec::new() }
@@ -133,8 +133,8 @@ impl SharedRun {
     async fn follow_to_end(&self, record: &mut ClientRecord) {
         let mut address = self.address.subscribe();
         loop {
-            let at = address.borrow_and_update().clone();
-            if self.follow_while_connected(&at, record).await {
+            let current = address.borrow_and_update().clone();
+            if self.follow_while_connected(&current, record).await {
                 break;
             }
             wait_for_server(&mut address).await;
@@ -168,8 +168,8 @@ impl SharedRun {
         let mut address = self.address.subscribe();
         let asking = async {
             loop {
-                let at = address.borrow_and_update().clone();
-                if let Some(answer) = usable_answer(ask(&at, query, &variables).await) {
+                let current = address.borrow_and_update().clone();
+                if let Some(answer) = usable_answer(ask(&current, query, &variables).await) {
                     return answer;
                 }
                 wait_for_server(&mut address).await;

@@ -100,9 +100,9 @@ impl harness::Workspace<LedgerEntry> {
 }
 
 impl LedgerLine for LedgerEntry {
-    fn from_words([what, tool, execution, key, attempt]: [&str; 5]) -> Self {
+    fn from_words([kind, tool, execution, key, attempt]: [&str; 5]) -> Self {
         Self {
-            is_start: what == "begin",
+            is_start: kind == "begin",
             tool: tool.to_owned(),
             execution: execution.to_owned(),
             key: key.to_owned(),

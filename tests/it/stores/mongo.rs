@@ -415,12 +415,13 @@ async fn owners_are_read_from_the_index_alone() {
     assert_eq!(store.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap(), []);
     database.run_command(doc! { "profile": 0 }).await.unwrap();
     let profile = database.collection::<Document>("system.profile");
-    let asked = profile.find_one(doc! { "command.distinct": "executions" }).await.unwrap().unwrap();
+    let profiled =
+        profile.find_one(doc! { "command.distinct": "executions" }).await.unwrap().unwrap();
     let count = |key: &str| {
-        asked.get(key).and_then(|value| value.as_i32().map(i64::from).or(value.as_i64()))
+        profiled.get(key).and_then(|value| value.as_i32().map(i64::from).or(value.as_i64()))
     };
-    assert_eq!(count("docsExamined"), Some(0), "{asked}");
-    assert!(count("keysExamined").is_some_and(|count| count < 5), "{asked}");
+    assert_eq!(count("docsExamined"), Some(0), "{profiled}");
+    assert!(count("keysExamined").is_some_and(|count| count < 5), "{profiled}");
 }
 
 /// Dead workers once stayed for an hour.

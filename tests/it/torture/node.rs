@@ -37,7 +37,9 @@ impl Node {
                 Ok(node) => return Ok(node),
                 Err((status, _))
                     if status.code() == Some(UNREACHABLE_STATUS) && Instant::now() < deadline => {}
-                Err((status, said)) => return Err(format!("a node ended with {status}: {said}")),
+                Err((status, output)) => {
+                    return Err(format!("a node ended with {status}: {output}"));
+                }
             }
         }
     }

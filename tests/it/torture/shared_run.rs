@@ -56,16 +56,16 @@ impl SharedRun {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    pub(super) fn count(&self, what: &str) {
-        *self.counts.lock().unwrap().entry(what.to_owned()).or_default() += 1;
+    pub(super) fn count(&self, counter_name: &str) {
+        *self.counts.lock().unwrap().entry(counter_name.to_owned()).or_default() += 1;
     }
 
     pub(super) fn list_counts(&self) -> BTreeMap<String, u64> {
         self.counts.lock().unwrap().clone()
     }
 
-    pub(super) fn add_violation(&self, what: String) {
-        self.violations.lock().unwrap().push(what);
+    pub(super) fn add_violation(&self, violation: String) {
+        self.violations.lock().unwrap().push(violation);
     }
 
     pub(super) fn violations(&self) -> Vec<String> {

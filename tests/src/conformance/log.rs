@@ -97,8 +97,8 @@ pub async fn exactly_one_writer_gets_each_position(pair: StorePair) {
     let log = pair.log(id, 0).await;
     assert_eq!(log.len(), usize::try_from(6 * APPENDS_PER_WRITER).unwrap());
     for (n, positions) in won {
-        for at in positions {
-            assert_eq!(log[usize::try_from(at - 1).unwrap()], signal(at, json!(n)));
+        for position in positions {
+            assert_eq!(log[usize::try_from(position - 1).unwrap()], signal(position, json!(n)));
         }
     }
 }

@@ -12,8 +12,8 @@ use super::{StorePair, at, log::MAX_HINT_DELAY, worker};
 const ENDLESS_MS: u64 = 1_000_000_000_000;
 
 /// Returns a limit on concurrent calls.
-pub fn concurrency_limit(key: &str, most: u32) -> CallLimit {
-    CallLimit { key: key.to_owned(), concurrency: Some(most), rate: None }
+pub fn concurrency_limit(key: &str, limit: u32) -> CallLimit {
+    CallLimit { key: key.to_owned(), concurrency: Some(limit), rate: None }
 }
 
 /// Returns a limit on the calls of the whole test.

@@ -166,7 +166,8 @@ pub async fn records_are_listed_by_name_in_both_directions(pair: StorePair) {
                 }
             }
             assert_eq!(found, expected, "`{prefix}` {newest}");
-            let count = async |most| pair.other.count_records(kind, prefix, most).await.unwrap();
+            let count =
+                async |maximum| pair.other.count_records(kind, prefix, maximum).await.unwrap();
             assert_eq!(count(100).await, expected.len());
             assert_eq!([count(0).await, count(1).await], [0, expected.len().min(1)]);
         }

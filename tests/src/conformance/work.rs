@@ -27,8 +27,8 @@ fn make_lease(n: usize, seconds: i64) -> Lease {
     Lease { worker: worker(n), node: "örtlich".to_owned(), until: at(seconds) }
 }
 
-async fn find_due(pair: &StorePair, now: Timestamp, most: usize) -> Vec<ExecutionHead> {
-    pair.other.find_heads(HeadQuery::Due { now }, most).await.unwrap()
+async fn find_due(pair: &StorePair, now: Timestamp, limit: usize) -> Vec<ExecutionHead> {
+    pair.other.find_heads(HeadQuery::Due { now }, limit).await.unwrap()
 }
 
 async fn find_orphans(pair: &StorePair, seconds: i64) -> Vec<ExecutionHead> {
@@ -122,8 +122,8 @@ pub async fn the_longest_due_are_listed_whatever_their_priority(pair: StorePair)
 /// A list looks at a limited number of priorities, the highest first, and fills up with the longest
 /// due.
 pub async fn a_due_list_reads_a_limited_number_of_priorities(pair: StorePair) {
-    let most = i32::try_from(limits::PRIORITIES).unwrap();
-    let asleep = (1..most).map(|n| due_head(n.unsigned_abs() as usize, 1_000, n + 100));
+    let limit = i32::try_from(limits::PRIORITIES).unwrap();
+    let asleep = (1..limit).map(|n| due_head(n.unsigned_abs() as usize, 1_000, n + 100));
     put_heads(&pair, asleep).await;
     let [high, middle, low] = [due_head(101, 5, 3), due_head(102, 4, 2), due_head(103, 3, 1)];
     put_heads(&pair, [high.clone(), middle.clone(), low.clone()]).await;

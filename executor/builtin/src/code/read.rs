@@ -51,9 +51,9 @@ pub(super) fn read_file(
     stop: &StopSignal,
 ) -> Result<String, ToolError> {
     if args.limit == Some(0) {
-        let why = "`limit` is 0: write the number of lines to read, or leave out `limit` to read \
+        let reason = "`limit` is 0: write the number of lines to read, or leave out `limit` to read \
                    all";
-        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, reason));
     }
     let target_path = root.resolve_path(&args.file_path)?;
     let (file, meta) = root.open_regular(&target_path)?;

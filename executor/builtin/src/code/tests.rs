@@ -446,8 +446,8 @@ async fn protected_files_are_neither_read_nor_changed() {
             ("file_info", json!({ "file_path": path })),
             ("grep", json!({ "path": path, "pattern": "own" })),
         ] {
-            let said = project.call(tool, args).await;
-            assert!(said.contains("Refused: Path is Faber's own: "), "{tool} {path}: {said}");
+            let output = project.call(tool, args).await;
+            assert!(output.contains("Refused: Path is Faber's own: "), "{tool} {path}: {output}");
         }
     }
     assert_eq!(
@@ -487,8 +487,8 @@ async fn protected_files_are_not_opened_through_a_symlink_to_a_folder() {
         ("find_definition", json!({ "path": "link", "name": "own" })),
     ];
     for (tool, args) in calls {
-        let said = project.call(tool, args).await;
-        assert!(!said.contains("faber.yaml") && !said.contains("x.db"), "{tool}: {said}");
+        let output = project.call(tool, args).await;
+        assert!(!output.contains("faber.yaml") && !output.contains("x.db"), "{tool}: {output}");
     }
     project
         .check(
@@ -531,11 +531,11 @@ fn swapping_symlinks_during_a_call_reaches_no_protected_file() {
     let done = AtomicBool::new(false);
     let swap = || {
         while !done.load(Ordering::Relaxed) {
-            for (from, at) in
+            for (from, position) in
                 [("file", "door"), ("file.link", "door"), ("real", "way"), ("real.link", "way")]
             {
-                fs::rename(project.path(from), project.path(at)).unwrap();
-                fs::rename(project.path(at), project.path(from)).unwrap();
+                fs::rename(project.path(from), project.path(position)).unwrap();
+                fs::rename(project.path(position), project.path(from)).unwrap();
             }
         }
     };

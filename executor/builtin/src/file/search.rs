@@ -68,7 +68,7 @@ pub(super) fn build_matcher(
         .dfa_size_limit(MAX_COMPILED_BYTES)
         .nest_limit(MAX_PATTERN_DEPTH);
     let by_bytes = builder.clone().unicode(false).size_limit(MAX_BYTE_CLASS_BYTES).build(pattern);
-    let most = match by_bytes {
+    let maximum = match by_bytes {
         Ok(_) => MAX_COMPILED_BYTES,
         Err(err) if is_too_large(&err) => {
             return Err(invalid_pattern_error(
@@ -78,7 +78,7 @@ pub(super) fn build_matcher(
         }
         Err(_) => MAX_UNICODE_CLASS_BYTES,
     };
-    builder.size_limit(most).build(pattern).map_err(|err| invalid_pattern_error(pattern, &err))
+    builder.size_limit(maximum).build(pattern).map_err(|err| invalid_pattern_error(pattern, &err))
 }
 
 /// ripgrep's library reports this case only in the text of the error.
@@ -107,8 +107,8 @@ pub(super) fn check_pattern(pattern: &str) -> Result<(), ToolError> {
     }
 }
 
-pub(super) fn invalid_pattern_error(pattern: &str, why: impl fmt::Display) -> ToolError {
-    ToolError::failed(format!("Invalid pattern '{pattern}': {why}")).without_retry()
+pub(super) fn invalid_pattern_error(pattern: &str, reason: impl fmt::Display) -> ToolError {
+    ToolError::failed(format!("Invalid pattern '{pattern}': {reason}")).without_retry()
 }
 
 /// Searches a file of a walk until `on_line` returns `false`. The walk counts files that cannot be
@@ -129,8 +129,8 @@ pub(super) fn search_file(
         SearchEnd::Binary => return Ok(false),
         SearchEnd::Unreadable => walk.count_unreadable(),
         SearchEnd::TooLong => {
-            let shown = display_path(&walk.to_caller_path(path));
-            walk.count_unfinished(&shown);
+            let shown_path = display_path(&walk.to_caller_path(path));
+            walk.count_unfinished(&shown_path);
         }
         SearchEnd::Halted(_) => drop(walk.should_stop()?),
     }

@@ -38,7 +38,7 @@ impl ProtectedFiles {
 
     /// Returns whether a path without symlinks is a protected path or below one.
     pub(crate) fn covers(&self, path: &Path) -> bool {
-        self.inside.iter().any(|own| path.starts_with(own))
+        self.inside.iter().any(|file| path.starts_with(file))
     }
 
     pub(crate) fn check_path(
@@ -164,9 +164,9 @@ mod tests {
         fs::create_dir(root.join("real")).unwrap();
         symlink("real", root.join("short")).unwrap();
         symlink("build/tool", root.join("tool")).unwrap();
-        let own =
+        let protected_paths =
             ["bin/deep/run.sh", "short/faber.yaml", "tool", "../out"].map(|name| root.join(name));
-        let hidden = ProtectedFiles::beneath_root(&root, &own);
+        let hidden = ProtectedFiles::beneath_root(&root, &protected_paths);
         for (path, expected) in [
             ("bin/deep/run.sh", true),
             ("bin/deep/other", false),

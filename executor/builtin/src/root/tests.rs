@@ -311,11 +311,11 @@ async fn a_call_that_is_cancelled_or_dropped_stops() {
     expect!["tool.cancelled: the work on files was interrupted"].assert_eq(&error.to_string());
     assert_eq!(project.read_text("a.txt"), "old");
 
-    let (begun, begins) = mpsc::channel();
+    let (start_sender, begins) = mpsc::channel();
     let (ended, ends) = mpsc::channel();
     let cx = ToolContext::detached();
     let mut work = Box::pin(project.root.run_queued(Queue::Search, &cx, move |_, stop| {
-        begun.send(()).unwrap();
+        start_sender.send(()).unwrap();
         while stop.stop_reason().is_none() {
             thread::yield_now();
         }

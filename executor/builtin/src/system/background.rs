@@ -227,11 +227,11 @@ fn describe_early_exit(
         return Ok(text);
     }
     let redaction = system.passed_secrets();
-    let said =
+    let tail =
         system.root.open(log).and_then(|mut file| logs::read_tail(&mut file, log, 20, &redaction));
-    let said = said.unwrap_or_default().text;
-    if let Some(why) = refusal_reason(status.code(), &said) {
-        return Err(confinement_error(why));
+    let output = tail.unwrap_or_default().text;
+    if let Some(reason) = refusal_reason(status.code(), &output) {
+        return Err(confinement_error(reason));
     }
-    Err(ToolError::failed(format!("{text}\n\n{said}")))
+    Err(ToolError::failed(format!("{text}\n\n{output}")))
 }

@@ -50,14 +50,14 @@ pub(super) async fn write_todos(
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, message));
     }
     let mut text = "Task List:\n\n".to_owned();
-    for (at, todo) in todos.iter().enumerate() {
+    for (index, todo) in todos.iter().enumerate() {
         let (mark, words) = match todo.status {
             Status::Pending => (' ', &todo.content),
             Status::InProgress => ('~', todo.active_form.as_ref().unwrap_or(&todo.content)),
             Status::Completed => ('x', &todo.content),
         };
         // Writing into a string cannot fail.
-        let _ = writeln!(text, "{}. [{mark}] {words}", at + 1);
+        let _ = writeln!(text, "{}. [{mark}] {words}", index + 1);
     }
     let count = |status| todos.iter().filter(|todo| todo.status == status).count();
     let _ = write!(

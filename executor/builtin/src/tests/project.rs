@@ -64,8 +64,8 @@ impl Project {
         fs::read_to_string(self.path(path)).unwrap()
     }
 
-    pub(crate) fn create_symlink(&self, to: impl AsRef<Path>, at: &str) {
-        symlink(to, self.path(at)).unwrap();
+    pub(crate) fn create_symlink(&self, to: impl AsRef<Path>, link: &str) {
+        symlink(to, self.path(link)).unwrap();
     }
 
     pub(crate) fn create_fifo(&self, path: &str) {

@@ -15,7 +15,7 @@ use tokio::{
     net::TcpListener,
     task::JoinSet,
 };
-use toolbox::{Found, ToolSet, Toolbox};
+use toolbox::{ToolLookup, ToolSet, Toolbox};
 
 use super::*;
 
@@ -68,7 +68,9 @@ impl WebTools {
         parameters: Value,
         cx: ToolContext,
     ) -> Result<String, ToolError> {
-        let Found::Tool(tool) = self.toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
+        let ToolLookup::Tool(tool) = self.toolbox.find(&name.parse().unwrap()) else {
+            panic!("{name}")
+        };
         let value = tool.tool().call(Arc::new(parameters), cx).await?;
         Ok(value.as_str().unwrap().to_owned())
     }

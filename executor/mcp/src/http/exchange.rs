@@ -73,8 +73,8 @@ async fn send_initialize(
     if connection.transport.is_none() && legacy_sse::can_be_legacy(response.status()) {
         match legacy_sse::open_legacy(connection).await {
             Ok(()) => return send_request(connection, id, body).await,
-            Err(why) => {
-                tracing::debug!(host = %connection.host, %why, "the server does not support the legacy transport either");
+            Err(error) => {
+                tracing::debug!(host = %connection.host, why = %error, "the server does not support the legacy transport either");
             }
         }
     }
@@ -252,16 +252,16 @@ async fn convert_refusal(
     let leads =
         response.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
     let leads = leads.map(ToOwned::to_owned);
-    let said = read_refusal(&mut response).await;
+    let refusal = read_refusal(&mut response).await;
     let has_expired = status == StatusCode::NOT_FOUND
-        || (status == StatusCode::BAD_REQUEST && said.to_lowercase().contains("session"));
+        || (status == StatusCode::BAD_REQUEST && refusal.to_lowercase().contains("session"));
     if has_expired && connection.has_session() {
         let text = format!("the session with `{host}` has expired");
         connection.close_with_reason(text.clone());
         return Err((UNSENT_CODE, text));
     }
     if status.is_client_error()
-        && let Some(JsonRpcMessage::Error(mut error)) = parse_message(said.as_bytes())
+        && let Some(JsonRpcMessage::Error(mut error)) = parse_message(refusal.as_bytes())
         && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
     {
         error.id = Some(id.clone());
@@ -286,8 +286,8 @@ async fn convert_refusal(
         429 | 500..=599 => (BUSY_CODE, String::new()),
         _ => (REFUSED_CODE, String::new()),
     };
-    let said = if said.is_empty() { said } else { format!(": {said}") };
-    Err((code, format!("`{host}` answered {status}{hint}{said}")))
+    let detail = if refusal.is_empty() { refusal } else { format!(": {refusal}") };
+    Err((code, format!("`{host}` answered {status}{hint}{detail}")))
 }
 
 fn broken_stream_error(connection: &Connection) -> RequestError {

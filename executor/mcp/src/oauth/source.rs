@@ -196,10 +196,11 @@ fn usable_token(record: &LoginRecord, refused_token: Option<&str>) -> Option<Acc
 
 /// Returns whether an authorization server has forgotten its client (RFC 6749, section 5.2).
 pub(super) fn is_unknown_client(err: &AuthError) -> bool {
-    let (AuthError::TokenRefreshFailed(why) | AuthError::TokenExchangeFailed(why)) = err else {
+    let (AuthError::TokenRefreshFailed(reason) | AuthError::TokenExchangeFailed(reason)) = err
+    else {
         return false;
     };
-    why.contains("invalid_client")
+    reason.contains("invalid_client")
 }
 
 fn client_config(

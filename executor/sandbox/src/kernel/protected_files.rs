@@ -136,12 +136,12 @@ pub(super) fn protect_files(
         found => found.unwrap_or_else(|_| start()).remove_nested(),
     };
     if confinement.required {
-        let own =
+        let protected_paths =
             [mounts.hidden.as_slice(), &mounts.kept, &mounts.symlinks, &mounts.creatable].concat();
-        let in_named = own.iter().find(|path| is_within(path, &named));
+        let in_named = protected_paths.iter().find(|path| is_within(path, &named));
         if let Some(path) = in_named.filter(|_| order.life == Lifetime::Background) {
-            let why = "cannot be hidden for as long as a command in the background may live";
-            return Err(refused_error(path, why, &named));
+            let reason = "cannot be hidden for as long as a command in the background may live";
+            return Err(refused_error(path, reason, &named));
         }
         if let Some(path) = mounts.creatable.first() {
             return Err(refused_error(path, "does not exist, so it cannot be hidden", &named));
@@ -153,8 +153,8 @@ pub(super) fn protect_files(
         Err(err) => {
             let first = mounts.hidden.iter().chain(&mounts.kept).chain(&mounts.symlinks).next();
             if let Some(first) = first.filter(|_| confinement.required) {
-                let why = format!("cannot be hidden on this machine ({err})");
-                return Err(refused_error(first, &why, &named));
+                let reason = format!("cannot be hidden on this machine ({err})");
+                return Err(refused_error(first, &reason, &named));
             }
             false
         }
@@ -168,14 +168,14 @@ pub(super) fn protect_files(
     Ok(is_whole)
 }
 
-fn refused_error(path: &Path, why: &str, named: &[PathBuf]) -> io::Error {
-    let at = path.display();
+fn refused_error(path: &Path, reason: &str, named: &[PathBuf]) -> io::Error {
+    let shown_path = path.display();
     let (place, help) = if is_within(path, named) {
         ("where it may read or write", OWN_FOLDER_ADVICE)
     } else {
         ("in a folder of the system, which every command reads", "keep it elsewhere")
     };
-    io::Error::other(format!("`{at}` is Faber's own, is {place}, and {why}: {help}"))
+    io::Error::other(format!("`{shown_path}` is Faber's own, is {place}, and {reason}: {help}"))
 }
 
 fn outermost_paths(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {

@@ -140,15 +140,15 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
     let mut refuse = |call: i64, any: Vec<SeccompRule>| {
         refused.entry(call).or_default().extend(any);
     };
-    let mut known = Vec::new();
+    let mut families = Vec::new();
     if confinement.network {
         // Programs that resolve names query the machine's addresses by netlink.
-        known.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
+        families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
     }
     if confinement.sockets {
-        known.push(libc::AF_UNIX);
+        families.push(libc::AF_UNIX);
     }
-    let unknown = known.iter().map(|family| (0, SeccompCmpOp::Ne, as_argument(*family)));
+    let unknown = families.iter().map(|family| (0, SeccompCmpOp::Ne, as_argument(*family)));
     refuse(libc::SYS_socket, match_all(unknown)?.into_iter().collect());
     let mut pairs = vec![match_all([(0, SeccompCmpOp::Ne, as_argument(libc::AF_UNIX))])?];
     if !confinement.sockets {
@@ -168,9 +168,9 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
     for call in PROCESS_CALLS {
         refuse(call, match_all([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
     }
-    for (call, own) in PRIORITY_CALLS {
+    for (call, own_value) in PRIORITY_CALLS {
         // Allows these calls for a single process only, and only for the calling one.
-        let any = [(0, SeccompCmpOp::Ne, own), (1, SeccompCmpOp::Ne, 0)];
+        let any = [(0, SeccompCmpOp::Ne, own_value), (1, SeccompCmpOp::Ne, 0)];
         let any = any.into_iter().map(|check| match_all([check]));
         refuse(call, any.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
@@ -236,10 +236,10 @@ mod tests {
     }
 
     /// Runs a function in a thread of its own with the filters.
-    fn run_filtered<T: Send>(has_mount_namespace: bool, what: impl FnOnce() -> T + Send) -> T {
+    fn run_filtered<T: Send>(has_mount_namespace: bool, action: impl FnOnce() -> T + Send) -> T {
         let run = || {
             apply(&Confinement::default(), has_mount_namespace).unwrap();
-            what()
+            action()
         };
         thread::scope(|scope| scope.spawn(run).join()).unwrap()
     }
@@ -267,13 +267,13 @@ mod tests {
                 for call in sys.argv[1:]: print(libc.syscall(int(call), 0x10000000, 0), ctypes.get_errno())",
             ]);
             let calls = [libc::SYS_clone, libc::SYS_clone3].map(|call| call.to_string());
-            let said = python
+            let output = python
                 .args(calls)
                 .output()
                 .expect("python3 is missing: run `./tests/run`, which installs what the tests need")
                 .stdout;
             let expected = format!("-1 {}\n-1 {}\n", libc::EACCES, libc::ENOSYS);
-            assert_eq!(String::from_utf8(said).unwrap(), expected);
+            assert_eq!(String::from_utf8(output).unwrap(), expected);
         });
     }
 

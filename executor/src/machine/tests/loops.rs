@@ -68,7 +68,7 @@ fn a_loop_over_an_empty_list_returns_an_empty_list() {
 
 #[test]
 fn a_loop_over_something_other_than_a_list_fails() {
-    for (found, what) in [
+    for (found, description) in [
         (json!(null), "null"),
         (json!({ "a": 1 }), "an object"),
         (json!("[1]"), "text"),
@@ -80,7 +80,7 @@ fn a_loop_over_something_other_than_a_list_fails() {
             panic!("the loop has not failed");
         };
         assert_eq!(error.code, ErrorCode::NOT_A_LIST);
-        assert!(error.message.contains(what) && error.message.contains("{{a}}"), "{error}");
+        assert!(error.message.contains(description) && error.message.contains("{{a}}"), "{error}");
         story.assert_finished(ExecutionState::Failed);
     }
     let mut missing = Story::new(vec![call("a", &[]), for_each("{{a.list}}", loop_step())]);

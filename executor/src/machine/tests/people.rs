@@ -4,8 +4,8 @@ use super::*;
 
 #[test]
 fn approval_is_requested_after_dependencies_with_rendered_parameters() {
-    let asked = with_parameters(json!({ "who": "{{a.by}}" }), with_approval(call("b", &["a"])));
-    let mut story = Story::new(vec![call("a", &[]), asked]);
+    let request = with_parameters(json!({ "who": "{{a.by}}" }), with_approval(call("b", &["a"])));
+    let mut story = Story::new(vec![call("a", &[]), request]);
     story.approve("b", true).succeed("a").check(expect![[r#"
         0 claimed, a#1 started
         0 command_ignored

@@ -63,8 +63,8 @@ impl Replanner for FakeReplanner {
             id: Some(next_execution_id(ended.id())),
             ..Start::from_created(&self.plan, created)
         };
-        let begun = self.control.start(start).await;
-        begun.map_err(|err| StoreError::Unavailable(err.to_string()))?;
+        let started = self.control.start(start).await;
+        started.map_err(|err| StoreError::Unavailable(err.to_string()))?;
         match behaviors {
             Some(ReplanBehavior::Begins) => std::future::pending().await,
             _ => Ok(()),
@@ -102,10 +102,10 @@ impl ReplanTest {
         let clock = Arc::clone(&worker.context().clock);
         let store = Arc::<Memory>::clone(&self.store);
         let control = Control::new(store, clock, Some(handle));
-        let (behaviors, asked) = (Mutex::new(behaviors.to_vec()), AtomicUsize::new(0));
+        let (behaviors, ask_count) = (Mutex::new(behaviors.to_vec()), AtomicUsize::new(0));
         let plan = Arc::clone(&self.plan);
         let fake =
-            Arc::new(FakeReplanner { control: control.clone(), plan, behaviors, calls: asked });
+            Arc::new(FakeReplanner { control: control.clone(), plan, behaviors, calls: ask_count });
         worker.set_replanner(Arc::<FakeReplanner>::clone(&fake));
         self.control = Some(control);
         let drain = worker.context().drain.clone();

@@ -96,9 +96,9 @@ async fn executions_for_other_workers_hide_no_work_and_keep_scans_short() {
     for _ in 0..8 {
         crowd.worker.claim_due().await.unwrap();
         assert!(
-            crowd.worker.backlog.missing_tools <= MAX_HEADS + MAX_MISSING_TOOLS,
+            crowd.worker.backlog.missing_tool_count <= MAX_HEADS + MAX_MISSING_TOOLS,
             "{} were read",
-            crowd.worker.backlog.missing_tools
+            crowd.worker.backlog.missing_tool_count
         );
     }
     assert!(crowd.worker.local.contains(crowd.runnable), "the scan did not find the execution");

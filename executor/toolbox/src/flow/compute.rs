@@ -47,7 +47,7 @@ pub fn evaluate(parameters: &Value) -> Result<Value, ToolError> {
     let result = Expression::parse(source, &|name| values.contains_key(name))
         .map_err(|err| format!("the expression is wrong: {err}"))
         .and_then(|expression| expression.evaluate(values));
-    result.map_err(|why| ToolError::failed(why).without_retry())
+    result.map_err(|error| ToolError::failed(error).without_retry())
 }
 
 #[cfg(test)]

@@ -30,8 +30,8 @@ pub(super) fn remove_costly_tools(set: &ToolSetName, tools: &mut Vec<ReadyTool>)
     let mut left_out = Vec::new();
     tools.retain(|tool| {
         let refusal = find_refusal(tool.definition());
-        if let Some(why) = &refusal {
-            tracing::warn!(target: LOG_TARGET, %set, %why, "a tool is left out");
+        if let Some(reason) = &refusal {
+            tracing::warn!(target: LOG_TARGET, %set, why = %reason, "a tool is left out");
         }
         let is_kept = refusal.is_none();
         left_out.extend(refusal);
@@ -49,9 +49,9 @@ fn report_patterns(set: &ToolSetName, tools: &mut [ReadyTool]) -> Vec<String> {
         let definition = tool.definition();
         let patterns = find_large_patterns(&definition.input_schema, &mut left);
         for pattern in &patterns {
-            let why = describe_pattern(&definition.name, pattern);
-            tracing::warn!(%set, %why, "a part of a schema is not enforced");
-            messages.push(why);
+            let reason = describe_pattern(&definition.name, pattern);
+            tracing::warn!(%set, why = %reason, "a part of a schema is not enforced");
+            messages.push(reason);
         }
         tool.logged_patterns = patterns.into();
     }
@@ -59,10 +59,10 @@ fn report_patterns(set: &ToolSetName, tools: &mut [ReadyTool]) -> Vec<String> {
 }
 
 pub(super) fn describe_pattern(tool: &ToolName, pattern: &str) -> String {
-    let shown: String = pattern.chars().take(MAX_SHOWN_CHARS).collect();
-    let more = if shown.len() < pattern.len() { "…" } else { "" };
+    let shown_pattern: String = pattern.chars().take(MAX_SHOWN_CHARS).collect();
+    let more = if shown_pattern.len() < pattern.len() { "…" } else { "" };
     format!(
-        "the pattern `{shown}{more}` in the `inputSchema` of `{tool}` is not enforced: it is not a \
+        "the pattern `{shown_pattern}{more}` in the `inputSchema` of `{tool}` is not enforced: it is not a \
          regular expression, or it is too large; use fewer repetitions"
     )
 }
@@ -71,7 +71,7 @@ fn find_refusal(tool: &ToolDefinition) -> Option<String> {
     let output = tool.output_schema.as_ref().map(|schema| ("outputSchema", schema));
     let mut schemas = std::iter::once(("inputSchema", &tool.input_schema)).chain(output);
     schemas.find_map(|(field, schema)| {
-        let why = check_cost(schema).err()?;
-        Some(format!("the `{field}` of `{}` is refused: {why}", tool.name))
+        let reason = check_cost(schema).err()?;
+        Some(format!("the `{field}` of `{}` is refused: {reason}", tool.name))
     })
 }

@@ -112,10 +112,10 @@ fn status_error(reply: &HttpReply, effect: Effect, redaction: &Redaction) -> Too
             "{message}, a redirect to {to} that Faber does not follow: configure that address"
         );
     }
-    let said =
+    let body =
         clip_to_tail(redaction.redact(String::from_utf8_lossy(&reply.body).into_owned()).trim());
-    if !said.is_empty() {
-        message = format!("{message}: {said}");
+    if !body.is_empty() {
+        message = format!("{message}: {body}");
     }
     error_for_status(*status, effect, redaction.redact(message))
 }
@@ -237,8 +237,8 @@ mod tests {
                 (code, retryable, is_definite),
                 "{status}"
             );
-            let (said, hint) = err.message.split_once("; ").unwrap_or((&err.message, ""));
-            assert!(said.ends_with(": ***KEY***"), "{}", err.message);
+            let (message, hint) = err.message.split_once("; ").unwrap_or((&err.message, ""));
+            assert!(message.ends_with(": ***KEY***"), "{}", err.message);
             assert_eq!(hint.ends_with("check before you retry"), is_unknown, "{}", err.message);
         }
         let busy = reply(429, &[("retry-after", "30")], b"slow down");

@@ -26,14 +26,14 @@ use self::trial::{TestServer, TestSet};
 
 /// Answers with the request as text.
 async fn echo(method: axum::http::Method, uri: Uri, headers: HeaderMap, body: Bytes) -> String {
-    let mut said = vec![format!("{method} {uri}")];
+    let mut lines = vec![format!("{method} {uri}")];
     for name in ["accept", "authorization", "content-type", "idempotency-key", "x-a"] {
         if let Some(value) = headers.get(name) {
-            said.push(format!("{name}: {}", value.to_str().unwrap()));
+            lines.push(format!("{name}: {}", value.to_str().unwrap()));
         }
     }
-    said.push(String::from_utf8(body.to_vec()).unwrap());
-    said.join("\n").trim_end().to_owned()
+    lines.push(String::from_utf8(body.to_vec()).unwrap());
+    lines.join("\n").trim_end().to_owned()
 }
 
 fn router() -> Router {
@@ -263,14 +263,14 @@ fn step() -> ToolContext {
 #[tokio::test]
 async fn a_call_carries_its_idempotency_key() {
     let served = TestServer::start(router()).await;
-    let said = async |http: Value| {
+    let received = async |http: Value| {
         let set = TestSet::start(&tool(&served.url, http));
         set.call_in("t", json!({}), step()).await.unwrap().to_string()
     };
     let key = "idempotency-key: exec_1704123456_abc123def/s";
-    assert!(said(json!({ "method": "POST", "url": "/" })).await.contains(key));
-    assert!(said(json!({ "method": "PUT", "url": "/" })).await.contains(key));
-    assert!(!said(json!({ "url": "/" })).await.contains("idempotency-key"));
+    assert!(received(json!({ "method": "POST", "url": "/" })).await.contains(key));
+    assert!(received(json!({ "method": "PUT", "url": "/" })).await.contains(key));
+    assert!(!received(json!({ "url": "/" })).await.contains("idempotency-key"));
 }
 
 /// Reads a request and ends the connection.
@@ -318,10 +318,10 @@ async fn a_call_that_is_cancelled_ends_at_once() {
 
 #[test]
 fn the_http_method_decides_the_default_effect() {
-    let effect = |method: &str, said: Option<&str>| {
+    let effect = |method: &str, configured: Option<&str>| {
         let mut tool = tool("http://h", json!({ "method": method, "url": "/" }));
-        if let Some(said) = said {
-            tool["tools"][0]["effect"] = json!(said);
+        if let Some(effect_name) = configured {
+            tool["tools"][0]["effect"] = json!(effect_name);
         }
         TestSet::start(&tool).tool("t").definition().effect
     };

@@ -245,7 +245,7 @@ mod tests {
 
     use serde_json::json;
     use shared::{clock::WallClock, store::memory::Memory};
-    use toolbox::{Found, SetStatus, Toolbox};
+    use toolbox::{SetStatus, ToolLookup, Toolbox};
 
     use super::*;
     use crate::sources::Sources;
@@ -325,11 +325,13 @@ mod tests {
             "no other description is configured"
         );
         for name in ["file_tools.glob", "files.file_tools.glob", "files.glob", "glob"] {
-            let Found::Tool(tool) = toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
+            let ToolLookup::Tool(tool) = toolbox.find(&name.parse().unwrap()) else {
+                panic!("{name}")
+            };
             assert_eq!(tool.definition().name.as_str(), "file_tools.glob");
         }
         let bash = toolbox.find(&"bash".parse().unwrap());
-        assert!(matches!(bash, Found::Inactive(_)), "{bash:?}");
+        assert!(matches!(bash, ToolLookup::Inactive(_)), "{bash:?}");
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Documents {
         }
         let collections = collections.iter().map(|(id, value)| {
             let read = Collection::read(value)
-                .map_err(|why| format!("`{DOCUMENTS_FIELD}.{id}`: {why}"))?;
+                .map_err(|error| format!("`{DOCUMENTS_FIELD}.{id}`: {error}"))?;
             Ok((id.clone(), read))
         });
         let collections = collections.collect::<Result<_, String>>()?;

@@ -19,7 +19,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use http_client::{Http, OutgoingRequest, Reach, ServerUrl, host};
+use http_client::{AddressScope, Http, OutgoingRequest, ServerUrl, host};
 use nix::libc;
 use reqwest::{Method, Url, header::HeaderMap};
 use secrets::TextOrSecret;
@@ -101,15 +101,15 @@ async fn load_document(document: &str) -> Result<(Vec<u8>, Option<Url>), String>
     }
     let url: Url =
         document.parse().map_err(|err| format!("`{document}` is not an address: {err}"))?;
-    let asked = OutgoingRequest {
+    let request = OutgoingRequest {
         method: Method::GET,
         url: url.clone(),
         headers: HeaderMap::new(),
         body: None,
-        reach: Reach::Anywhere,
+        reach: AddressScope::Anywhere,
     };
     let reply =
-        Http::default().send(asked, MAX_DOCUMENT_BYTES).await.map_err(|err| err.to_string())?;
+        Http::default().send(request, MAX_DOCUMENT_BYTES).await.map_err(|err| err.to_string())?;
     let host = host(&url);
     if !reply.status.is_success() {
         return Err(format!("`{host}` has no document at this URL: it answered {}", reply.status));

@@ -156,7 +156,7 @@ impl Follower<'_> {
     /// up.
     async fn await_replan(&self) -> Result<StopReason, Failure> {
         #[derive(Deserialize)]
-        struct Found {
+        struct ReplanProgress {
             replanning: Option<Replanning>,
             next: Option<Next>,
         }
@@ -178,7 +178,8 @@ impl Follower<'_> {
         let fields = "replanning { state reason givenUp } next { executionId plan { version } }";
         let (mut is_user_told, mut unattended) = (false, 0);
         loop {
-            let found: Found = self.session.client.query_execution(self.id, fields).await?;
+            let found: ReplanProgress =
+                self.session.client.query_execution(self.id, fields).await?;
             let Some(replanning) = found.replanning else { return Ok(StopReason::Over) };
             let reason = &replanning.reason;
             match (replanning.state, found.next) {
@@ -188,8 +189,8 @@ impl Follower<'_> {
                     return Ok(StopReason::Continued(id));
                 }
                 (ReplanningState::GivenUp, _) => {
-                    let why = replanning.given_up.as_ref().map(Text::to_string);
-                    say(format!("the replan was given up: {}", why.unwrap_or_default()));
+                    let reason = replanning.given_up.as_ref().map(Text::to_string);
+                    say(format!("the replan was given up: {}", reason.unwrap_or_default()));
                     return Ok(StopReason::GivenUp);
                 }
                 _ if !is_user_told => say(format!("Faber replans because {reason}")),
@@ -240,7 +241,7 @@ impl Follower<'_> {
     async fn approve_steps(&self) -> Result<bool, Failure> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Found {
+        struct CurrentWaits {
             waits_for: Vec<Wait>,
         }
         #[derive(Deserialize)]
@@ -253,7 +254,7 @@ impl Follower<'_> {
             return Ok(false);
         }
         let client = &self.session.client;
-        let Found { waits_for } =
+        let CurrentWaits { waits_for } =
             client.query_execution(self.id, "waitsFor { kind stepId }").await?;
         let waits = waits_for.iter().filter(|wait| &*wait.kind == "approval");
         let steps: Vec<&str> = waits.filter_map(|wait| wait.step_id.as_deref()).collect();
@@ -428,7 +429,7 @@ async fn show_waiting(
     }
     for follower in executions {
         let fields = format!("findings {{ {} }}", Finding::FIELDS);
-        let found: Waiting = session.client.query_execution(&follower, &fields).await?;
+        let found: ExecutionFindings = session.client.query_execution(&follower, &fields).await?;
         let waits = found.findings.iter().filter(|finding| is_question(finding));
         for finding in waits.take(QUESTIONS_PER_PAGE) {
             screen.say(&draw_finding(finding, screen.err));
@@ -441,17 +442,17 @@ async fn show_waiting(
 }
 
 #[derive(Deserialize)]
-struct Waiting {
+struct ExecutionFindings {
     findings: Vec<Finding>,
 }
 
 /// Returns how a command answers a step or one of its items, such as `step[3]`.
-fn command_for_answer(command: &Command, asked: &str) -> Option<&'static str> {
+fn command_for_answer(command: &Command, task_name: &str) -> Option<&'static str> {
     let Command::Approve { step, item, approved, .. } = command else { return None };
     let is_meant = if let Some(item) = item {
-        asked == format!("{step}[{item}]")
+        task_name == format!("{step}[{item}]")
     } else {
-        let rest = asked.strip_prefix(step.as_str());
+        let rest = task_name.strip_prefix(step.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
     };
     is_meant.then_some(if *approved { "was approved" } else { "was rejected" })

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_that_failed_is_not_to_be_added() {
+    fn a_failed_toolset_gets_no_advice_to_add_it() {
         let missing = |tool: &str, failure: Option<&str>| MissingTool {
             tool: tool.parse().unwrap(),
             failure: failure.map(str::to_owned),

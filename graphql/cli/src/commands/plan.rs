@@ -233,7 +233,7 @@ pub(crate) async fn export(session: &Session<'_>, args: ExportArgs) -> Result<Ex
     let text = if is_json {
         pretty_json(&draft)
     } else {
-        yaml::format(&draft).map_err(|why| Failure::new("INTERNAL", why))?
+        yaml::format(&draft).map_err(|error| Failure::new("INTERNAL", error))?
     };
     match &args.output {
         None => screen.print_document(text.trim_end())?,

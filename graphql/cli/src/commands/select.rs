@@ -228,7 +228,7 @@ async fn read_gold_queries(file: &Path) -> Result<Vec<GoldQuery>, Failure> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let gold_queries = lines.map(|(number, line)| {
         let place = format!("`{}`, line {}", file.display(), number + 1);
-        let unfit = |why: &str| Failure::usage(format!("{place}: {why}: {LINE_FORMAT}"));
+        let unfit = |reason: &str| Failure::usage(format!("{place}: {reason}: {LINE_FORMAT}"));
         let gold_query: GoldQuery =
             serde_json::from_str(line).map_err(|err| unfit(&err.to_string()))?;
         if gold_query.query.trim().is_empty() {
@@ -262,7 +262,7 @@ async fn check_gold_names(
     let mut wrong = Vec::new();
     for GoldQuery { gold, place, .. } in gold_queries {
         for name in gold {
-            let why = match is_active.get(name.as_str()) {
+            let reason = match is_active.get(name.as_str()) {
                 Some(is_active) if *is_active || all => continue,
                 Some(_) => "inactive: `--all` includes it".to_owned(),
                 None => {
@@ -271,7 +271,7 @@ async fn check_gold_names(
                     format!("not the name of a tool: {help}")
                 }
             };
-            wrong.push(format!("{place}: `{name}` is {why}"));
+            wrong.push(format!("{place}: `{name}` is {reason}"));
         }
     }
     let more = wrong.len().saturating_sub(MAX_WRONG_NAMES);

@@ -67,8 +67,8 @@ async fn settle_finished(
     args: &SettleArgs,
     arguments: &[Argument<'_>],
 ) -> Result<(), Failure> {
-    let told: ExecutionHead = send_command(&session.client, id, "settleStep", arguments).await?;
-    show_state(session, told.execution_id).await?;
+    let head: ExecutionHead = send_command(&session.client, id, "settleStep", arguments).await?;
+    show_state(session, head.execution_id).await?;
     let step = args.step_or_item_name();
     let root = find_root(session, id).await?;
     let hint = if args.failed {
@@ -127,7 +127,7 @@ async fn missing_compensation(
         items: Vec<Self>,
     }
     #[derive(Deserialize)]
-    struct Found {
+    struct StepHolder {
         step: Option<Status>,
     }
     let (name, item) = match args.step.strip_suffix(']').and_then(|open| open.rsplit_once('[')) {
@@ -139,7 +139,7 @@ async fn missing_compensation(
     let items = format!("items(first: 1, afterIndex: {}) {{ {call} }}", json!(after));
     let items = if item.is_some() { items } else { String::new() };
     let fields = format!("step(stepId: {}) {{ {call} {items} }}", json!(name));
-    let found: Found = session.client.query_execution(id, &fields).await?;
+    let found: StepHolder = session.client.query_execution(id, &fields).await?;
     let Some(step) = found.step else { return Ok(None) };
     Ok(match item {
         Some(_) => step.items.into_iter().next().and_then(|item| item.missing_compensation),

@@ -101,7 +101,7 @@ async fn find_cancellable(
 ) -> Result<Option<(ExecutionId, Vec<UndoCall>)>, Failure> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Found {
+    struct UndoCalls {
         undo_calls: Vec<UndoCall>,
     }
     let ExecutionHead { execution_id: id, state, .. } = find_execution(&session.client, id).await?;
@@ -111,7 +111,7 @@ async fn find_cancellable(
         return show_state(session, id).await.map(|_| None);
     }
     let fields = format!("undoCalls {{ {} }}", UndoCall::FIELDS);
-    let Found { undo_calls: calls } = session.client.query_execution(id, &fields).await?;
+    let UndoCalls { undo_calls: calls } = session.client.query_execution(id, &fields).await?;
     if calls.is_empty() {
         return Ok(Some((id, calls)));
     }
@@ -149,9 +149,9 @@ async fn cancel_and_undo(
             ended => return ended.map(|_| ExitStatus::Done),
         }
     }
-    let why = &missing.message;
+    let reason = &missing.message;
     let message = format!(
-        "`{id}` is cancelled, but nothing is undone yet: {why}; then run `faber execute {id}` to \
+        "`{id}` is cancelled, but nothing is undone yet: {reason}; then run `faber execute {id}` to \
          undo it"
     );
     Err(Failure { message, ..missing }.with("executionId", json!(id)))
@@ -184,12 +184,12 @@ pub(crate) async fn approve(app: &App, args: ApproveArgs) -> Result<ExitStatus, 
 /// have taken effect. Without a terminal, and with `--json`, refuses.
 async fn may_call_again(session: &Session<'_>, args: &ApproveArgs) -> Result<bool, Failure> {
     #[derive(Deserialize)]
-    struct Found {
+    struct ExecutionFindings {
         findings: Vec<Finding>,
     }
     let id = find_execution(&session.client, &args.id).await?.execution_id;
     let fields = format!("findings {{ {} }}", Finding::FIELDS);
-    let Found { findings } = session.client.query_execution(id, &fields).await?;
+    let ExecutionFindings { findings } = session.client.query_execution(id, &fields).await?;
     let name = |finding: &Finding| {
         let item = finding.index.map(|index| format!("[{index}]")).unwrap_or_default();
         format!("{}{item}", finding.step_id.as_deref().unwrap_or_default())
@@ -434,7 +434,7 @@ pub(crate) async fn may_execute_again(
     is_confirmed: bool,
 ) -> Result<bool, Failure> {
     #[derive(Deserialize)]
-    struct Found {
+    struct PlanExecutions {
         executions: Vec<EarlierExecution>,
     }
     #[derive(Deserialize)]
@@ -445,7 +445,7 @@ pub(crate) async fn may_execute_again(
     }
     let arguments = [("planId: ID!", json!(&**plan))];
     let fields = "executions(last: 20) { executionId dryRun }";
-    let found: Option<Found> = session.client.query("plan", &arguments, fields).await?;
+    let found: Option<PlanExecutions> = session.client.query("plan", &arguments, fields).await?;
     let mut earlier = found.into_iter().flat_map(|plan| plan.executions);
     let Some(last) = earlier.rfind(|execution| !execution.dry_run) else { return Ok(true) };
     let id = last.execution_id;

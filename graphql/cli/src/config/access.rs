@@ -149,7 +149,7 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
             return Err(format!("`access` must be a map, such as `{hint}`"));
         }
     };
-    check_keys(&fields, &["tokens", "secrets"]).map_err(|why| format!("`access`: {why}"))?;
+    check_keys(&fields, &["tokens", "secrets"]).map_err(|error| format!("`access`: {error}"))?;
     let secrets = read_secret_names(fields.get("secrets"))?;
     let items = match fields.get("tokens") {
         None | Some(Value::Null) => return Ok(AccessConfig { secrets, ..AccessConfig::default() }),
@@ -157,12 +157,13 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
         Some(_) => return Err(format!("`access.tokens` must be a list of at most {MAX_TOKENS}")),
     };
     let mut tokens: Vec<TokenConfig> = Vec::with_capacity(items.len());
-    for (at, item) in items.iter().enumerate() {
-        let placed = |why: String| format!("`access.tokens[{at}]`: {why}");
+    for (index, item) in items.iter().enumerate() {
+        let placed = |reason: String| format!("`access.tokens[{index}]`: {reason}");
         let token = read_token(item).map_err(placed)?;
         if tokens.iter().any(|known| known.name == token.name) {
-            let why = format!("a token called `{}` exists already: use another name", token.name);
-            return Err(placed(why));
+            let reason =
+                format!("a token called `{}` exists already: use another name", token.name);
+            return Err(placed(reason));
         }
         tokens.push(token);
     }
@@ -191,9 +192,9 @@ fn read_token(item: &Value) -> Result<TokenConfig, String> {
         return Err(format!("write a map such as `{hint}`"));
     };
     if fields.contains_key("token") {
-        let why = "`token` would put a secret into a file: name an environment variable with \
+        let reason = "`token` would put a secret into a file: name an environment variable with \
                    `token_env`";
-        return Err(why.to_owned());
+        return Err(reason.to_owned());
     }
     check_keys(fields, &TOKEN_KEYS)?;
     let written_limits = fields.get("limits").cloned().unwrap_or_default();
@@ -246,12 +247,12 @@ fn read_limits(value: &Value) -> Result<Limits, String> {
         Value::Object(fields) => fields,
         _ => return Err("`limits` must be a map such as `{ calls: 100/h }`".to_owned()),
     };
-    check_keys(fields, &LIMIT_KEYS).map_err(|why| format!("`limits`: {why}"))?;
+    check_keys(fields, &LIMIT_KEYS).map_err(|error| format!("`limits`: {error}"))?;
     let rate = |key: &str| -> Result<Option<Rate>, String> {
         if fields.get(key).is_none_or(Value::is_null) {
             return Ok(None);
         }
-        let written = read_text(fields, key).map_err(|why| format!("`limits`: {why}"))?;
+        let written = read_text(fields, key).map_err(|error| format!("`limits`: {error}"))?;
         let rate = calls::parse_rate(&written);
         let hint = "write a rate, such as `10/min` or `100/h`";
         rate.map(Some).ok_or_else(|| format!("`limits.{key}` is `{written}`; {hint}"))

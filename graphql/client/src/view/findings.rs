@@ -30,24 +30,24 @@ pub fn choose_findings<'a>(
 ) -> (Vec<&'a Finding>, Option<String>) {
     let mut left_out = 0;
     let mut counts: BTreeMap<(FindingKind, Severity), usize> = BTreeMap::new();
-    let mut shown = Vec::new();
+    let mut chosen = Vec::new();
     for finding in findings {
         let n = counts.entry((finding.kind, finding.severity)).or_default();
         *n += 1;
         let is_failure = finding.kind == FindingKind::Failure;
         if *n <= if is_failure { MAX_FAILURES } else { MAX_FINDINGS } {
-            shown.push(finding);
+            chosen.push(finding);
         } else {
             left_out += 1;
         }
     }
     let more = (left_out > 0).then(|| format!("and {left_out} more: `--json` has all of them"));
-    (shown, more)
+    (chosen, more)
 }
 
 pub fn draw_findings(findings: &[Finding], paint: Paint) -> Vec<String> {
-    let (shown, more) = choose_findings(findings);
-    shown.into_iter().map(|finding| draw_finding(finding, paint)).chain(more).collect()
+    let (chosen, more) = choose_findings(findings);
+    chosen.into_iter().map(|finding| draw_finding(finding, paint)).chain(more).collect()
 }
 
 /// Draws the commands that help, one per line, below a finding.

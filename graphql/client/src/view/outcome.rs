@@ -60,8 +60,8 @@ pub fn draw_ending(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     let outcome = Outcome::new(execution);
     let findings = execution.findings.iter().filter(|finding| !outcome.is_unused_turn(finding));
-    let (shown, more) = choose_findings(findings);
-    for finding in shown {
+    let (chosen, more) = choose_findings(findings);
+    for finding in chosen {
         lines.push(draw_finding(finding, paint));
         if let Some(parameters) = outcome.finding_parameters(finding) {
             lines.push(format!("  given {}", json_line(parameters, MAX_PARAMETER_CHARS)));
@@ -74,12 +74,12 @@ pub fn draw_ending(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
         lines.push(format!("{label} {}  {}", retry.execution_id, retry.state.as_str()));
     }
     let name = if execution.dry_run { "DRY RUN" } else { execution.state.as_str() };
-    let shown = match execution.state {
+    let state = match execution.state {
         ExecutionState::Completed => paint.green(name),
         ExecutionState::Failed => paint.red(name),
         _ => paint.yellow(name),
     };
-    lines.push(format!("{shown}  {}", draw_summary(execution)));
+    lines.push(format!("{state}  {}", draw_summary(execution)));
     lines
 }
 

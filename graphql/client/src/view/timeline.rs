@@ -168,18 +168,19 @@ pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
     use ShownState::{Compensated, Pending, Skipped, Succeeded};
     let is_shown =
         |item: &&StepStatus| !matches!(item.state, Succeeded | Pending | Compensated | Skipped);
-    let shown: Vec<&StepStatus> = step.items.iter().filter(is_shown).collect();
+    let shown_items: Vec<&StepStatus> = step.items.iter().filter(is_shown).collect();
     let line = |item: &&StepStatus| {
-        let why = item.error.as_ref().map(|error| format!("  {}: {}", error.code, error.message));
+        let reason =
+            item.error.as_ref().map(|error| format!("  {}: {}", error.code, error.message));
         let (index, state) = (item.index.unwrap_or_default(), item.state.as_str());
         clip_text(
-            &format!("{lead}[{index}]  {state}{}", why.unwrap_or_default()),
+            &format!("{lead}[{index}]  {state}{}", reason.unwrap_or_default()),
             2 * MAX_VALUE_CHARS,
         )
     };
-    let mut lines: Vec<String> = shown.iter().take(max).map(line).collect();
-    if shown.len() > max {
-        lines.push(format!("{lead}… and {}", count_noun(shown.len() - max, "more item")));
+    let mut lines: Vec<String> = shown_items.iter().take(max).map(line).collect();
+    if shown_items.len() > max {
+        lines.push(format!("{lead}… and {}", count_noun(shown_items.len() - max, "more item")));
     }
     lines
 }

@@ -45,7 +45,10 @@ impl Executions {
         let draft = agent::draft_agent(query, turns, &reach);
         let info = self.plans.new_info(request.id, query.to_owned(), &model);
         let find = |name: &ToolName| {
-            inventory.toolbox().find_internal_tool(name).map(|own| own.tool().clone())
+            inventory
+                .toolbox()
+                .find_internal_tool(name)
+                .map(|internal_tool| internal_tool.tool().clone())
         };
         let plan = planner::compile::compile(&draft, info, &agent::catalog(find));
         let plan = plan.map_err(|diagnostics| EngineError::InvalidPlan {

@@ -109,9 +109,9 @@ impl Executions {
             let heads = page.items.iter().map(|(_, head)| head);
             ids.extend(heads.filter(|head| can_change(head, action)).map(|head| head.execution));
             if ids.len() > MAX_BULK_EXECUTIONS {
-                let why =
+                let reason =
                     format!("more than {MAX_BULK_EXECUTIONS} executions match: narrow the filter");
-                return Err(EngineError::LimitExceeded(why));
+                return Err(EngineError::LimitExceeded(reason));
             }
             if !page.has_more {
                 ids.reverse();
@@ -201,11 +201,11 @@ fn can_change(head: &ExecutionHead, action: BulkAction) -> bool {
 
 fn to_interval(per_second: f64) -> Result<Duration, EngineError> {
     if !(per_second.is_finite() && per_second >= MIN_RATE) {
-        let why = format!(
+        let reason = format!(
             "`perSecond` is {per_second}: write a number above 0 that gives at least one action a \
              day"
         );
-        return Err(EngineError::InvalidArgument(why));
+        return Err(EngineError::InvalidArgument(reason));
     }
     Ok(Duration::from_secs_f64(1.0 / per_second))
 }

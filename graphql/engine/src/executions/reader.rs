@@ -29,17 +29,17 @@ pub struct ExecutionReader {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventBudget {
-    events: usize,
+    event_count: usize,
     bytes: usize,
 }
 
 impl EventBudget {
     pub fn new(events: usize) -> Self {
-        Self { events, bytes: limits::ANSWER_BYTES }
+        Self { event_count: events, bytes: limits::ANSWER_BYTES }
     }
 
     pub fn is_spent(&self) -> bool {
-        self.events == 0 || self.bytes == 0
+        self.event_count == 0 || self.bytes == 0
     }
 
     /// Spends the bytes of an event. Returns `false` if nothing was left. The last event may exceed
@@ -48,7 +48,7 @@ impl EventBudget {
         if self.is_spent() {
             return false;
         }
-        self.events -= 1;
+        self.event_count -= 1;
         self.bytes = self.bytes.saturating_sub(event.bytes());
         true
     }

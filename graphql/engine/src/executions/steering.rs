@@ -95,14 +95,14 @@ impl Executions {
         let found = execution.task(task).ok_or_else(missing)?;
         let mut items = found.items.iter().flat_map(|items| items.as_slice());
         if !waits_for_person(found) && !items.any(waits_for_person) {
-            let why = if execution.state().is_finished() {
+            let reason = if execution.state().is_finished() {
                 let state = execution.state().as_str();
                 format!("`{id}` has ended ({state}): none of its steps waits for a person")
             } else {
                 let state = found.state.name();
                 format!("step `{step}` does not wait for a person: it is {state}")
             };
-            return Err(EngineError::Conflict(why));
+            return Err(EngineError::Conflict(reason));
         }
         for envelope in self.store.list_commands(Some(id)).await? {
             let (Command::Approve { step: other, item: of, .. }
@@ -111,11 +111,11 @@ impl Executions {
                 continue;
             };
             if other == name && (of == item || of.is_none()) {
-                let why = format!(
+                let reason = format!(
                     "step `{step}` was answered already; if no process runs `{id}`, continue it \
                      with `faber execute {id}`"
                 );
-                return Err(EngineError::Conflict(why));
+                return Err(EngineError::Conflict(reason));
             }
         }
         self.control.approve(id, name.clone(), item, approved, comment).await?;
@@ -147,12 +147,12 @@ impl Executions {
         });
         let execution = awaited.await?;
         if is_refused.load(Ordering::Relaxed) {
-            let most = limits::KEPT_SIGNALS;
-            let why = format!(
-                "`{id}` already keeps {most} signals for later steps, the maximum: send `{name}` \
+            let limit = limits::KEPT_SIGNALS;
+            let reason = format!(
+                "`{id}` already keeps {limit} signals for later steps, the maximum: send `{name}` \
                  again when a step waits for it"
             );
-            return Err(EngineError::LimitExceeded(why));
+            return Err(EngineError::LimitExceeded(reason));
         }
         Ok(execution)
     }
@@ -161,8 +161,8 @@ impl Executions {
         let execution = self.reader.expect(id).await?;
         if execution.state().is_finished() {
             let state = execution.state().as_str();
-            let why = format!("`{id}` is {state}: it can no longer be changed");
-            return Err(EngineError::Conflict(why));
+            let reason = format!("`{id}` is {state}: it can no longer be changed");
+            return Err(EngineError::Conflict(reason));
         }
         Ok(execution)
     }

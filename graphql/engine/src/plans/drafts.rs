@@ -108,8 +108,8 @@ impl Plans {
         };
         let info = plan.info();
         if draft.request_id.as_ref().is_some_and(|other| *other != info.request.to_string()) {
-            let why = format!("`requestId` is not `{}`, the request of `{id}`", info.request);
-            return Err(EngineError::InvalidArgument(why));
+            let reason = format!("`requestId` is not `{}`, the request of `{id}`", info.request);
+            return Err(EngineError::InvalidArgument(reason));
         }
         let mut draft = draft.clone();
         draft.request_id = Some(info.request.to_string());
@@ -210,11 +210,11 @@ mod tests {
             for refused in
                 [engine.plans.create_plan(&draft).await, engine.plans.validate(&draft).await]
             {
-                let Err(EngineError::Forbidden(why)) = refused else {
+                let Err(EngineError::Forbidden(reason)) = refused else {
                     panic!("{name}: {refused:?}")
                 };
                 let tool = name.rsplit('.').next().unwrap();
-                assert!(why.contains(&format!(".{tool}`")), "{why}");
+                assert!(reason.contains(&format!(".{tool}`")), "{reason}");
             }
         }
         let figures = access.format_metrics();

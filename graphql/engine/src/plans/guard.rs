@@ -98,8 +98,8 @@ impl<'a> GuardedQuery<'a> {
                 add_texts(written, &mut self.known_values);
             }
         }
-        for output in earlier.results.iter().filter_map(|result| result.output.as_ref()) {
-            add_texts(output, &mut self.known_values);
+        for clause in earlier.results.iter().filter_map(|result| result.output.as_ref()) {
+            add_texts(clause, &mut self.known_values);
         }
         self
     }
@@ -155,8 +155,8 @@ impl<'a> GuardedQuery<'a> {
             let mut words = BTreeSet::new();
             add_texts(call.parameters, &mut words);
             let words: Vec<String> = words.iter().flat_map(|text| plain_words(text)).collect();
-            let (standing, said) = self.wording.standing(tool, &words);
-            found.extend(self.explain_clause(call, standing, &said));
+            let (standing, clause) = self.wording.standing(tool, &words);
+            found.extend(self.explain_clause(call, standing, &clause));
         }
         for (path, text) in self.find_invented_values(call.parameters, tool) {
             let (name, text) = (tool.name.as_str(), shorten(&text));
@@ -174,20 +174,20 @@ impl<'a> GuardedQuery<'a> {
         &self,
         call: &Call<'_>,
         standing: Standing,
-        said: &str,
+        clause: &str,
     ) -> Option<Diagnostic> {
-        let (tool, said) = (call.tool, shorten(said));
+        let (tool, clause) = (call.tool, shorten(clause));
         let message = match standing {
             Standing::Ordered => return None,
             Standing::Conditional if call.is_conditional => return None,
-            Standing::Denied => format!("`{said}` denies a call of `{tool}`"),
-            Standing::Asked => format!("`{said}` only asks about a call of `{tool}`"),
-            Standing::Supposed => format!("`{said}` only supposes a call of `{tool}`"),
-            Standing::Reported => format!("`{said}` only reports a call of `{tool}`"),
+            Standing::Denied => format!("`{clause}` denies a call of `{tool}`"),
+            Standing::Asked => format!("`{clause}` only asks about a call of `{tool}`"),
+            Standing::Supposed => format!("`{clause}` only supposes a call of `{tool}`"),
+            Standing::Reported => format!("`{clause}` only reports a call of `{tool}`"),
             Standing::Conditional => {
-                format!("`{said}` orders `{tool}` under a condition, and the step has no `when`")
+                format!("`{clause}` orders `{tool}` under a condition, and the step has no `when`")
             }
-            Standing::Unsaid => format!("no part of `{said}` orders a call of `{tool}`"),
+            Standing::Unsaid => format!("no part of `{clause}` orders a call of `{tool}`"),
         };
         let found = Diagnostic::error("plan.not_asked", call.path.clone(), message);
         let found = found.with_help("say it as an order in English, or write the plan as JSON");

@@ -64,9 +64,9 @@ pub(super) fn replace_failed_plan(
         PlanningError::Invalid { diagnostics, mut notes } => {
             let ProposedPlan { compiled, mut proposal } = draft;
             let first = diagnostics.iter().find(|diagnostic| diagnostic.is_error());
-            let why = first.map_or("it cannot run", |diagnostic| diagnostic.message.as_str());
+            let reason = first.map_or("it cannot run", |diagnostic| diagnostic.message.as_str());
             let message = format!(
-                "the model wrote no valid plan ({why}), so this is the draft of the offline planner"
+                "the model wrote no valid plan ({reason}), so this is the draft of the offline planner"
             );
             let warning = Diagnostic::warning(MODEL_FAILED, "", message);
             proposal.warnings.insert(0, warning.with_help("check the plan, or reword the query"));

@@ -77,8 +77,8 @@ impl Planners {
         let is_offline = requested.is_some_and(|name| is_same_name(name, self.offline.name()));
         let model = self.model.as_ref().filter(|_| !is_offline);
         let Some(model) = model else {
-            let why = if is_offline { "an agent needs a model; " } else { "" };
-            let message = format!("{why}{NO_MODEL_MESSAGE}");
+            let reason = if is_offline { "an agent needs a model; " } else { "" };
+            let message = format!("{reason}{NO_MODEL_MESSAGE}");
             return Err(EngineError::PlannerUnavailable { message, request: None });
         };
         match requested {
@@ -149,11 +149,11 @@ impl Planners {
 impl ConfiguredModel {
     /// Returns whether a name is `model`, the name of the provider, or the name of the model.
     fn is_named(&self, name: &str) -> bool {
-        let own = self.planner.name();
+        let own_name = self.planner.name();
         is_same_name(name, MODEL_PLANNER)
-            || name == own
+            || name == own_name
             || is_same_name(name, self.provider)
-            || own.split_once('/').is_some_and(|(_, model)| model == name)
+            || own_name.split_once('/').is_some_and(|(_, model)| model == name)
     }
 }
 

@@ -64,7 +64,7 @@ impl Plans {
         let PlannerInput { catalog, candidates, .. } =
             self.collect_planner_input(query, &scope, is_last).await?;
         // A detour may need tools that no word of the query names.
-        let shown = if is_offline {
+        let offered = if is_offline {
             catalog.clone()
         } else {
             let plan = Some(finished.plan().as_ref());
@@ -78,11 +78,11 @@ impl Plans {
         let compiler = ReplanCompiler { compiler, earlier: &earlier, guard };
         transcript.start_planner_request();
         let planner = &scope.planner;
-        let mut proposed = planner.replan(query, &earlier, &shown, &compiler).await;
+        let mut proposed = planner.replan(query, &earlier, &offered, &compiler).await;
         if let Ok(ProposedPlan { proposal, .. }) = &mut proposed {
             compiler.carry_over(&mut proposal.draft);
         }
-        let said = match find_written_goal(finished.plan(), &earlier) {
+        let full_query = match find_written_goal(finished.plan(), &earlier) {
             Some(goal) => format!("{query}\n{goal}"),
             None => query.to_owned(),
         };
@@ -90,7 +90,7 @@ impl Plans {
             // A detour calls no tool with an effect unless the earlier plan called it.
             Ok(proposed) if is_offline => Ok(proposed),
             Ok(proposed) => {
-                GuardedQuery::new(scope.guard, &said, &shown, &catalog)
+                GuardedQuery::new(scope.guard, &full_query, &offered, &catalog)
                     .accept_earlier_calls(&earlier)
                     .check(proposed, planner.name(), &compiler)
                     .await

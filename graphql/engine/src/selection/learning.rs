@@ -246,11 +246,11 @@ impl Learning {
         since: Timestamp,
         until: Timestamp,
     ) -> Result<FinishedExecutions, EngineError> {
-        let mut most = MAX_HEADS_PER_ROUND;
+        let mut maximum = MAX_HEADS_PER_ROUND;
         loop {
             let heads =
-                self.store.find_heads(HeadQuery::Finished { after: since, until }, most).await?;
-            let has_more = heads.len() == most;
+                self.store.find_heads(HeadQuery::Finished { after: since, until }, maximum).await?;
+            let has_more = heads.len() == maximum;
             let last = heads.last().and_then(|head| head.finished_at).filter(|_| has_more);
             // More executions may have finished in the same microsecond as the last. All of these
             // belong to the next round.
@@ -258,7 +258,7 @@ impl Learning {
             let times = heads.iter().filter_map(|head| head.finished_at);
             let Some(reached) = times.filter(is_complete).max().or((!has_more).then_some(until))
             else {
-                most *= 2;
+                maximum *= 2;
                 continue;
             };
             let with_lesson = |head: ExecutionHead| {

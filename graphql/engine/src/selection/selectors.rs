@@ -89,16 +89,16 @@ impl Selectors {
             Criterion::Hybrid => {
                 let selection = match self.selector_with_embedder(scope).await {
                     Ok(selector) => selector.select(tools, ask, is_allowed).await?,
-                    Err(why) => {
+                    Err(error) => {
                         let by_words = lexical.select(tools, ask, is_allowed).await?;
-                        Selection { without_meaning: Some(why), ..by_words }
+                        Selection { without_meaning: Some(error), ..by_words }
                     }
                 };
-                let why = selection.without_meaning.as_ref();
-                if let Some(why) = why {
-                    self.embedder.report_failure(why);
+                let reason = selection.without_meaning.as_ref();
+                if let Some(reason) = reason {
+                    self.embedder.report_failure(reason);
                 }
-                self.fallback.log_if_new(why, "tools are chosen by words alone");
+                self.fallback.log_if_new(reason, "tools are chosen by words alone");
                 Ok(selection)
             }
         }
@@ -124,8 +124,8 @@ impl Selectors {
     }
 
     fn log_new_failure<T>(&self, result: Result<T, SelectError>) -> Result<T, SelectError> {
-        if let Err(SelectError::Embed(why)) = &result {
-            self.embedder.report_failure(why);
+        if let Err(SelectError::Embed(reason)) = &result {
+            self.embedder.report_failure(reason);
         }
         result
     }

@@ -8,7 +8,7 @@ use shared::{
     limits,
     tool::{ToolDefinition, set_prefix},
 };
-use toolbox::{Found, SetStatus, ToolSet, Toolbox};
+use toolbox::{SetStatus, ToolLookup, ToolSet, Toolbox};
 use toolsets::registry::{Registry, SwitchResult};
 
 use crate::error::EngineError;
@@ -60,7 +60,7 @@ impl Inventory {
     pub async fn wait_for_tools(&self, names: &[ToolName]) {
         self.read_changes().await;
         for name in names {
-            let Found::Failed { set, .. } = self.toolbox().find(name) else { continue };
+            let ToolLookup::Failed { set, .. } = self.toolbox().find(name) else { continue };
             if set_prefix(name.as_str()) == Some(set.as_str()) {
                 self.toolbox().reconnect_set(&set);
             } else {
@@ -78,7 +78,7 @@ impl Inventory {
         let missing = names.into_iter().filter(|name| !self.toolbox().has_all([name]));
         missing
             .map(|tool| match self.toolbox().find(&tool) {
-                Found::Failed { set, error } => MissingTool {
+                ToolLookup::Failed { set, error } => MissingTool {
                     tool,
                     failure: Some(format!("the toolset `{set}` failed: {error}")),
                 },
@@ -110,9 +110,9 @@ impl Inventory {
         is_active: bool,
     ) -> Result<SwitchResult, EngineError> {
         if names.len() > limits::TOOL_SETS {
-            let why =
+            let reason =
                 format!("`names` has {} names; the limit is {}", names.len(), limits::TOOL_SETS);
-            return Err(EngineError::LimitExceeded(why));
+            return Err(EngineError::LimitExceeded(reason));
         }
         Ok(self.registry.switch(names, is_active).await?)
     }
@@ -128,8 +128,10 @@ impl Inventory {
     /// Returns the registered tool that a name in the toolkit means.
     pub fn find_tool(&self, name: &NodeName) -> Option<Arc<ToolDefinition>> {
         match self.toolbox().find(&to_tool_name(name)) {
-            Found::Tool(tool) | Found::Inactive(tool) => Some(Arc::clone(tool.definition())),
-            Found::Connecting | Found::Failed { .. } | Found::Unknown => None,
+            ToolLookup::Tool(tool) | ToolLookup::Inactive(tool) => {
+                Some(Arc::clone(tool.definition()))
+            }
+            ToolLookup::Connecting | ToolLookup::Failed { .. } | ToolLookup::Unknown => None,
         }
     }
 

@@ -82,8 +82,8 @@ impl ToolkitStore {
                 return Ok((returned, Arc::new(after)));
             }
         }
-        let why = "the toolkit is being changed from too many places at once: try again";
-        Err(EngineError::Conflict(why.to_owned()))
+        let reason = "the toolkit is being changed from too many places at once: try again";
+        Err(EngineError::Conflict(reason.to_owned()))
     }
 
     /// Replaces the record. Returns `false` if another node has replaced it.

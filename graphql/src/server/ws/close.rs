@@ -46,8 +46,8 @@ impl Closing {
         Self::new(4401, "Unauthorized")
     }
 
-    pub(super) fn forbidden(why: impl Into<String>) -> Self {
-        Self::new(4403, format!("Forbidden: {}", why.into()))
+    pub(super) fn forbidden(reason: impl Into<String>) -> Self {
+        Self::new(4403, format!("Forbidden: {}", reason.into()))
     }
 
     pub(super) fn unknown_subprotocol() -> Self {

@@ -103,8 +103,8 @@ impl Subprotocol {
     }
 
     /// The older protocol's message for a rejected client.
-    pub(super) fn connection_error_message(why: &str) -> String {
-        json!({ "type": "connection_error", "payload": { "message": why } }).to_string()
+    pub(super) fn connection_error_message(reason: &str) -> String {
+        json!({ "type": "connection_error", "payload": { "message": reason } }).to_string()
     }
 
     pub(super) fn pong_message(payload: Option<Value>) -> String {

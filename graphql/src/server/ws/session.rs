@@ -68,8 +68,9 @@ impl Session {
     }
 
     /// Returns the message to a rejected client. The current protocol has only a close code.
-    pub(super) fn refusal_message(&self, why: &str) -> Option<String> {
-        (self.protocol == Subprotocol::Legacy).then(|| Subprotocol::connection_error_message(why))
+    pub(super) fn refusal_message(&self, reason: &str) -> Option<String> {
+        (self.protocol == Subprotocol::Legacy)
+            .then(|| Subprotocol::connection_error_message(reason))
     }
 
     pub(super) fn handle_message(&mut self, text: &str) -> Vec<SessionEffect> {

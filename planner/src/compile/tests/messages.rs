@@ -136,8 +136,8 @@ fn diagnostics_of_cycles_and_order() {
     let steps: Vec<_> = ids.iter().map(|id| (id.as_str(), &[][..])).collect();
     let mut draft = draft_of_steps(&steps);
     draft["executionOrder"] = ids.iter().rev().map(String::as_str).collect();
-    let told = format_diagnostics(compile_valid(draft).diagnostics());
-    assert!(told.contains("position 8 has `s12`, not `s7`; and more"), "{told}");
+    let text = format_diagnostics(compile_valid(draft).diagnostics());
+    assert!(text.contains("position 8 has `s12`, not `s7`; and more"), "{text}");
     let mut draft = draft_of_steps(&[("a", &[]), ("b", &[])]);
     draft["executionOrder"] = json!(["a", "flow.echo", "a"]);
     expect![[r#"

@@ -89,7 +89,7 @@ async fn tools_that_the_filter_excludes_are_not_selected() {
     let selector = Selector::new(Some(known));
     let ask =
         SelectionRequest { limit: 1, ..selection_request("time please", Criterion::Centroid) };
-    let selection = selector.select(&tools, &ask, |at| at != 0).await.unwrap();
+    let selection = selector.select(&tools, &ask, |index| index != 0).await.unwrap();
     assert_eq!(matched_names(&tools, &selection.matches), ["place"]);
 }
 

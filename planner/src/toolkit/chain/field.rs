@@ -176,9 +176,10 @@ impl Owner {
         if self.0.len() <= 1 {
             return Some(self.0.clone());
         }
-        let said = words::stem_words(description);
-        let told: Vec<String> = self.0.iter().filter(|word| said.contains(word)).cloned().collect();
-        (!told.is_empty()).then_some(told)
+        let description_words = words::stem_words(description);
+        let named_words: Vec<String> =
+            self.0.iter().filter(|word| description_words.contains(word)).cloned().collect();
+        (!named_words.is_empty()).then_some(named_words)
     }
 }
 
@@ -214,9 +215,9 @@ pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<Stri
             if let Some(field) = read_field(name, described, schema, &place.owner, subjects) {
                 fields.push(Field { path, ..field });
             } else if resolve(described, schema)["properties"].is_object() && levels > 1 {
-                let own = words::stem_words(name);
-                let is_wrapper = own.iter().all(|word| WRAPPER_STEMS.contains(word));
-                let owner = if is_wrapper { place.owner.clone() } else { Owner(own) };
+                let name_words = words::stem_words(name);
+                let is_wrapper = name_words.iter().all(|word| WRAPPER_STEMS.contains(word));
+                let owner = if is_wrapper { place.owner.clone() } else { Owner(name_words) };
                 open.push((Place { schema: described, path, owner }, levels - 1));
             }
         }
@@ -244,19 +245,20 @@ fn read_field(
     let shape = shape_of(schema)?;
     let description = [described, schema].iter().find_map(|from| from["description"].as_str());
     let description = description.unwrap_or_default().to_owned();
-    let own = words::stem_words(name);
-    let whole = whole_name(&own, &description, owner, subjects);
+    let name_words = words::stem_words(name);
+    let whole = whole_name(&name_words, &description, owner, subjects);
     let mut keys = Vec::new();
     let key = |fit, text: String| Key { fit, text };
     keys.extend(whole.as_ref().map(|whole| key(Fit::Exact, whole.join(" "))));
     keys.extend(telling_words(&description).map(|text| key(Fit::Described, text)));
     let is_property =
         |word: &String| PROPERTY_STEMS.contains(word) || QUALIFIER_STEMS.contains(word);
-    let is_telling = !own.first().is_none_or(is_property) && !own.iter().any(|word| is_id(word));
-    keys.extend(is_telling.then(|| key(Fit::Near, own.join(" "))));
+    let is_telling =
+        !name_words.first().is_none_or(is_property) && !name_words.iter().any(|word| is_id(word));
+    keys.extend(is_telling.then(|| key(Fit::Near, name_words.join(" "))));
     let mut names: Vec<Vec<String>> = whole.into_iter().collect();
     let title = described["title"].as_str().or(schema["title"].as_str()).map(words::stem_words);
-    names.extend(title.into_iter().chain([own]).filter(|words| !words.is_empty()));
+    names.extend(title.into_iter().chain([name_words]).filter(|words| !words.is_empty()));
     names.dedup();
     let (form, path) = (form_of(schema), name.to_owned());
     Some(Field { path, names, shape, is_required: false, description, keys, form })
@@ -264,28 +266,28 @@ fn read_field(
 
 /// Returns the words of a field's name with the thing that it belongs to.
 fn whole_name(
-    own: &[String],
+    name_words: &[String],
     description: &str,
     owner: &Owner,
     subjects: &BTreeSet<String>,
 ) -> Option<Vec<String>> {
-    let (first, last) = (own.first()?, own.last()?);
+    let (first, last) = (name_words.first()?, name_words.last()?);
     // `phone_number` is a property, and `category_id` is a thing.
     let is_thing = !PROPERTY_STEMS.contains(first) || last == "id" && !is_id(first);
-    let is_whole = own.len() > 1
+    let is_whole = name_words.len() > 1
         && is_thing
         && !QUALIFIER_STEMS.contains(first)
         && (is_id(last) || subjects.contains(first));
     if is_whole {
-        return Some(own.to_vec());
+        return Some(name_words.to_vec());
     }
     let owner = if is_id(last) { owner.identified(description)? } else { owner.0.clone() };
     // `status` and `order_status` of an order are the same.
-    let shared = (0..=owner.len().min(own.len()))
+    let shared = (0..=owner.len().min(name_words.len()))
         .rev()
-        .find(|count| owner.ends_with(&own[..*count]))
+        .find(|count| owner.ends_with(&name_words[..*count]))
         .unwrap_or_default();
-    (!owner.is_empty()).then(|| owner.iter().chain(&own[shared..]).cloned().collect())
+    (!owner.is_empty()).then(|| owner.iter().chain(&name_words[shared..]).cloned().collect())
 }
 
 /// Returns a description in a form that can be compared, if it describes the value.
@@ -297,8 +299,8 @@ fn telling_words(description: &str) -> Option<String> {
 }
 
 fn shape_of(schema: &Value) -> Option<Shape> {
-    let own = schema["type"].as_array();
-    let of_union = || own?.iter().find(|kind| *kind != "null")?.as_str();
+    let types = schema["type"].as_array();
+    let of_union = || types?.iter().find(|kind| *kind != "null")?.as_str();
     match schema["type"].as_str().or_else(of_union)? {
         "string" => Some(Shape::Text),
         "integer" => Some(Shape::Integer),

@@ -55,19 +55,19 @@ fn route(graph: &ChainGraph, from: (&str, &str), to: (&str, &str)) -> Option<Str
 
 fn show(graph: &ChainGraph, route: &Route, given: &[Given]) -> String {
     let mut ids = Vec::new();
-    let mut shown = String::new();
+    let mut text = String::new();
     for step in &route.steps {
         let name = &graph.tools()[step.tool].name;
         let inputs = step.inputs.iter().map(|input| {
             format!("{}={}", input.parameter, value_of(&input.source, given, &ids).unwrap())
         });
         let inputs = inputs.collect::<Vec<_>>().join(" ");
-        shown.extend([name.as_str(), "(", &inputs, ") "]);
+        text.extend([name.as_str(), "(", &inputs, ") "]);
         ids.push(name.clone());
     }
     let value = value_of(&route.source, given, &ids).unwrap();
     let only = if route.is_only { "only" } else { "one of several" };
-    format!("{shown}{value} {:?} {only}", route.worst_fit())
+    format!("{text}{value} {:?} {only}", route.worst_fit())
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn a_value_fits_by_name_thing_type_and_form() {
         let about = tool("get_customer_card", json!({ "card_id!": text() }), json!({}));
         let graph = graph(&[from_tool(producer, field, &schema), consumer, keeper, about]);
         let found = route(&graph, ("get_ticket", "ticket_id"), ("pay", parameter));
-        let shown = found.as_ref().and_then(|found| found.split(' ').nth_back(1));
-        assert_eq!(shown, fit, "{producer}.{field} → {parameter}: {found:?}");
+        let text = found.as_ref().and_then(|found| found.split(' ').nth_back(1));
+        assert_eq!(text, fit, "{producer}.{field} → {parameter}: {found:?}");
     }
 }
 
@@ -187,17 +187,17 @@ fn the_cheapest_route_avoids_acting_and_doubtful_tools() {
 #[test]
 fn the_order_of_tools_changes_nothing() {
     let mut tools = parcels();
-    let shown = |tools: &[ToolDefinition]| {
+    let show = |tools: &[ToolDefinition]| {
         let graph = graph(tools);
         route(&graph, ("find_order", "parcel_id"), ("close_account", "account_id"))
     };
-    let first = shown(&tools);
+    let first = show(&tools);
     for _ in 0..tools.len() {
         tools.rotate_left(1);
-        assert_eq!(shown(&tools), first);
+        assert_eq!(show(&tools), first);
     }
     tools.reverse();
-    assert_eq!(shown(&tools), first);
+    assert_eq!(show(&tools), first);
 }
 
 #[test]
@@ -230,12 +230,12 @@ fn a_call_needs_all_its_parameters() {
 /// A chain of a hundred tools, and a circle, end at the limit.
 #[test]
 fn long_chains_and_circles_end() {
-    let link = |at: usize| {
-        let name = format!("find_{at}");
+    let link = |index: usize| {
+        let name = format!("find_{index}");
         tool(
             &name,
-            json!({ format!("a{at}x_id!"): text() }),
-            json!({ format!("a{}x_id", at + 1): text(), "a0x_id": text() }),
+            json!({ format!("a{index}x_id!"): text() }),
+            json!({ format!("a{}x_id", index + 1): text(), "a0x_id": text() }),
         )
     };
     let tools: Vec<ToolDefinition> = (0..100).map(link).collect();

@@ -31,7 +31,7 @@ fn compute(source: &str) -> Result<Value, String> {
 #[track_caller]
 fn assert_results(cases: &[(&str, &str)]) {
     for (source, expected) in cases {
-        let result = compute(source).map_or_else(|why| why, |value| value.to_string());
+        let result = compute(source).map_or_else(|error| error, |value| value.to_string());
         assert_eq!(result, *expected, "{source}");
     }
 }

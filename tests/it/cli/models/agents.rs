@@ -73,7 +73,7 @@ async fn tool_descriptions_and_outputs_cannot_make_a_model_call_an_inactive_tool
     let model = start_model("model", json!([{ "content": plan }])).await;
     let failed = workspace.json(&["run", "What is new?"], 2).await;
     assert_eq!(failed["error"]["diagnostics"][0]["code"], "plan.inactive_tool", "{failed:#}");
-    let asked = model.requests().await;
+    let requests = model.requests().await;
     // The rules name both fences, the first message closes that of the tools only.
     for (message, tag, count) in [
         (0, "</tools>", 1),
@@ -83,7 +83,7 @@ async fn tool_descriptions_and_outputs_cannot_make_a_model_call_an_inactive_tool
         (1, "<request>", 1),
         (1, "</request>", 1),
     ] {
-        let prompt = asked[0]["body"]["messages"][message]["content"].as_str().unwrap();
+        let prompt = requests[0]["body"]["messages"][message]["content"].as_str().unwrap();
         assert_eq!(prompt.matches(tag).count(), count, "{tag}: {prompt}");
     }
 

@@ -57,10 +57,10 @@ pub(super) const ATTRIBUTE_REQUESTS: [u64; 2] = [0x4008_6602, 0x401c_5820];
 pub(super) fn set_id_checks() -> Vec<(libc::c_long, Vec<ArgumentCheck>)> {
     let mut calls = Vec::new();
     for bit in SET_ID_BITS {
-        let has_bit = |at: u8| bit_check(at, u64::from(bit));
+        let has_bit = |index: u8| bit_check(index, u64::from(bit));
         calls.extend(MODE_CALLS.iter().map(|(call, mode)| (*call, vec![has_bit(*mode)])));
         for flag in CREATE_FLAGS.map(super::as_argument) {
-            let checks = |at: u8| vec![bit_check(at, flag), has_bit(at + 1)];
+            let checks = |index: u8| vec![bit_check(index, flag), has_bit(index + 1)];
             calls.extend(OPEN_CALLS.iter().map(|(call, flags)| (*call, checks(*flags))));
         }
     }

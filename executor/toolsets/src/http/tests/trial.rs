@@ -6,7 +6,7 @@ use axum::Router;
 use serde_json::{Value, json};
 use shared::{limits, tool::ToolError};
 use tokio::{net::TcpListener, task::JoinSet};
-use toolbox::{Found, ReadyTool, SetStatus, ToolContext, Toolbox};
+use toolbox::{ReadyTool, SetStatus, ToolContext, ToolLookup, Toolbox};
 
 use crate::sources::{SetConfig, Sources};
 
@@ -72,7 +72,7 @@ impl TestSet {
 
     pub(crate) fn tool(&self, name: &str) -> ReadyTool {
         match self.toolbox.find(&name.parse().unwrap()) {
-            Found::Tool(tool) => tool,
+            ToolLookup::Tool(tool) => tool,
             other => panic!("`{name}`: {other:?}"),
         }
     }

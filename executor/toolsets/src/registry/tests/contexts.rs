@@ -35,7 +35,7 @@ async fn documents_of_a_context_become_a_toolset() {
     assert_eq!(other.context("shop").await, data, "conditions do not ask for documents");
     let ask = async |node: &Registry, context: &str, id: &str| {
         let name = format!("{context}_rag.query_rag").parse().unwrap();
-        let Found::Tool(tool) = node.toolbox().find(&name) else { panic!("{name}") };
+        let ToolLookup::Tool(tool) = node.toolbox().find(&name) else { panic!("{name}") };
         let query = json!({ "ragId": id, "query": "tea" });
         let called = tool.tool().call(Arc::new(query), ToolContext::detached()).await;
         called.map_err(|err| err.message.to_string())
@@ -103,7 +103,7 @@ async fn documents_cannot_take_the_name_of_an_existing_set() {
     for name in ["f", "g"] {
         let err = registry.set_context(name, &rag).await.unwrap_err();
         let name = format!("{name}_rag");
-        assert_eq!(err, RegistryError::Exists { what: "a toolset", name });
+        assert_eq!(err, RegistryError::Exists { kind: "a toolset", name });
     }
     registry.set_context("f", &json!({ "rag": {}, "n": 1 })).await.unwrap();
     registry.set_context("h", &rag).await.unwrap();

@@ -1,6 +1,6 @@
 //! An OpenAPI document and its references.
 
-use http_client::Reach;
+use http_client::AddressScope;
 use reqwest::Url;
 use serde_json::Value;
 
@@ -93,9 +93,9 @@ impl Document {
 impl Servers {
     /// Returns the address of an operation, and where its requests may go. A document on another
     /// host must not direct requests into a private network.
-    pub(super) fn url(&self, lists: [Option<&Value>; 3]) -> Result<(Url, Reach), String> {
+    pub(super) fn url(&self, lists: [Option<&Value>; 3]) -> Result<(Url, AddressScope), String> {
         if let Some(base) = &self.base {
-            return Ok((base.clone(), Reach::Anywhere));
+            return Ok((base.clone(), AddressScope::Anywhere));
         }
         let server = lists.into_iter().flatten().find_map(|list| list.get(0)).and_then(server_url);
         let written = server.unwrap_or_else(|| "/".to_owned());
@@ -109,7 +109,7 @@ impl Servers {
         };
         let is_neighbour =
             self.document_url.as_ref().is_none_or(|from| from.host_str() == url.host_str());
-        Ok((url, if is_neighbour { Reach::Anywhere } else { Reach::Public }))
+        Ok((url, if is_neighbour { AddressScope::Anywhere } else { AddressScope::Public }))
     }
 }
 

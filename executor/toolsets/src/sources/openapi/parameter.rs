@@ -173,13 +173,13 @@ impl Parameter {
             _ => true,
         };
         let name = &self.name;
-        let why = || {
+        let reason = || {
             format!(
                 "the items of `{name}` are separated by {called}, so no item may contain that \
                  separator"
             )
         };
-        if is_clear { Ok(()) } else { Err(why()) }
+        if is_clear { Ok(()) } else { Err(reason()) }
     }
 
     fn add_query(&self, value: &Value, query: &mut Vec<String>) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::{id::ToolName, tool::ToolDefinition};
-use toolbox::{Found, Toolbox};
+use toolbox::{ToolLookup, Toolbox};
 
 use super::Check;
 
@@ -13,17 +13,18 @@ const MAX_NAMES: usize = 10;
 /// tool of the earliest toolset.
 pub(crate) fn check_shared_names(toolbox: &Toolbox) -> Check {
     let clashes = find_clashes(toolbox);
-    let mut told: Vec<String> = clashes.iter().take(MAX_NAMES).map(Clash::describe).collect();
+    let mut descriptions: Vec<String> =
+        clashes.iter().take(MAX_NAMES).map(Clash::describe).collect();
     let result = match clashes.len() {
         0 => "every name identifies one tool".to_owned(),
         n => {
             if n > MAX_NAMES {
-                told.push(format!("and {} more", n - MAX_NAMES));
+                descriptions.push(format!("and {} more", n - MAX_NAMES));
             }
             format!(
                 "a shared name identifies the tool of the earliest set, and `set.name` always \
                  works: {}",
-                told.join("; ")
+                descriptions.join("; ")
             )
         }
     };
@@ -56,8 +57,8 @@ fn find_clashes(toolbox: &Toolbox) -> Vec<Clash> {
     let several = tools.into_iter().filter(|(_, tools)| tools.len() > 1);
     let clash = |(name, tools): (ToolName, Vec<&ToolDefinition>)| {
         let result = toolbox.find(&name);
-        let is_inactive = matches!(result, Found::Inactive(_));
-        let (Found::Tool(tool) | Found::Inactive(tool)) = result else { return None };
+        let is_inactive = matches!(result, ToolLookup::Inactive(_));
+        let (ToolLookup::Tool(tool) | ToolLookup::Inactive(tool)) = result else { return None };
         let meant_tool = tool.definition().qualified_name().to_string();
         let other_tools = tools.iter().map(|tool| tool.qualified_name().to_string());
         let other_tools: Vec<String> = other_tools.filter(|name| *name != meant_tool).collect();
@@ -108,7 +109,7 @@ mod tests {
             &json!({ "off": ["x", "get"], "a": ["y", "get", "b.find"], "b": ["get", "find"] }),
         ));
         let many: Vec<String> = (0..12).map(|name| format!("t{name:02}")).collect();
-        let told = describe_shared_names(&json!({ "a": many, "b": many }));
-        assert!(told.ends_with("; `t09` is `a.t09`, not `b.t09`; and 2 more"), "{told}");
+        let text = describe_shared_names(&json!({ "a": many, "b": many }));
+        assert!(text.ends_with("; `t09` is `a.t09`, not `b.t09`; and 2 more"), "{text}");
     }
 }

@@ -26,12 +26,13 @@ pub fn find_cause_line(message: &str) -> String {
 
 /// Returns the innermost cause of a chain. Rust numbers the causes and puts them below the heading.
 fn find_innermost_cause<'a>(lines: &[&'a str]) -> Option<&'a str> {
-    let at = lines.iter().rposition(|line| line.trim_start().starts_with("Caused by:"))?;
-    let rest = lines[at].trim_start().trim_start_matches("Caused by:").trim();
+    let index = lines.iter().rposition(|line| line.trim_start().starts_with("Caused by:"))?;
+    let rest = lines[index].trim_start().trim_start_matches("Caused by:").trim();
     if !rest.is_empty() {
         return Some(rest);
     }
-    let below = lines[at + 1..].iter().take_while(|line| is_indented(line) && !is_frame_word(line));
+    let below =
+        lines[index + 1..].iter().take_while(|line| is_indented(line) && !is_frame_word(line));
     below.last().map(|line| strip_line_number(line.trim()))
 }
 
@@ -51,7 +52,7 @@ fn strip_error_prefix(line: &str) -> Option<&str> {
 /// `` `export` exited with status 1: ``.
 fn strip_quoted_program(line: &str) -> &str {
     match line.strip_prefix('`').and_then(|rest| rest.split_once("` ")) {
-        Some((_, rest)) => rest.split_once(": ").map_or(line, |(_, said)| said),
+        Some((_, rest)) => rest.split_once(": ").map_or(line, |(_, cause)| cause),
         None => line,
     }
 }

@@ -67,9 +67,9 @@ fn add_disabled_compensation<'a>(view: &'a View<'a>, candidates: &mut Candidates
     let execution = view.execution;
     let may_fail = execution.state() != ExecutionState::Completed && !execution.options().dry_run;
     let has_undo = execution.plan().steps().iter().any(|step| step.compensate.is_some());
-    if let (true, true, Some(why)) = (may_fail, has_undo, reason_for_disabled(view)) {
+    if let (true, true, Some(reason)) = (may_fail, has_undo, reason_for_disabled(view)) {
         candidates.add(Severity::Info, None, move || {
-            let message = format!("a failure undoes nothing, because {why}");
+            let message = format!("a failure undoes nothing, because {reason}");
             warning_finding("compensation.off", Severity::Info, message)
         });
     }
@@ -156,8 +156,8 @@ fn add_not_undone<'a>(
         }
         StepState::Succeeded(_) if call.undo.is_none() => {
             candidates.add(Severity::Warning, call.changed, move || {
-                let why = reason_not_undone(view, call);
-                let message = format!("{} was not undone, because {why}", view.step_name(task));
+                let reason = reason_not_undone(view, call);
+                let message = format!("{} was not undone, because {reason}", view.step_name(task));
                 warning_finding("compensation.not_undone", Severity::Warning, message)
                     .about_step(&planned.id, task.part.item)
                     .with_remedies(manual_undo_remedy(view, task))
@@ -169,8 +169,8 @@ fn add_not_undone<'a>(
 
 fn reason_not_undone(view: &View<'_>, call: &Step) -> String {
     if !view.execution.options().compensate_on_failure {
-        let why = reason_for_disabled(view).unwrap_or("compensation was turned off");
-        return why.to_owned();
+        let reason = reason_for_disabled(view).unwrap_or("compensation was turned off");
+        return reason.to_owned();
     }
     if call.is_reused {
         return "its output was reused from an earlier execution".to_owned();

@@ -149,9 +149,9 @@ async fn a_repeat_guard_is_truncated_after_too_many_sub_plans() {
     let ended = ended.await.unwrap();
     assert_eq!(ended.state(), ExecutionState::Failed);
     let engine = faber.engine();
-    for (most, is_cut) in [(0, true), (2, true), (3, false), (9, false)] {
-        let guard = engine.executions.reader.repeat_guard(&ended, most).await.unwrap();
-        assert_eq!(guard.is_truncated(), is_cut, "{most}");
+    for (maximum, is_cut) in [(0, true), (2, true), (3, false), (9, false)] {
+        let guard = engine.executions.reader.repeat_guard(&ended, maximum).await.unwrap();
+        assert_eq!(guard.is_truncated(), is_cut, "{maximum}");
     }
     faber.close().await;
 }

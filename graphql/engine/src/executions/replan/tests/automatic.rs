@@ -279,8 +279,8 @@ async fn an_impossible_replan_option_is_rejected_at_the_start() {
         (&with, asking(), asks_undoing, Some("INVALID_ARGUMENT")),
     ] {
         let plan = faber.plan(draft_with_steps(std::slice::from_ref(&step))).await.unwrap().id();
-        let begun = faber.engine().executions.start_plan(plan, order).await;
-        assert_eq!(begun.as_ref().err().map(EngineError::code), code, "{step} {begun:?}");
+        let started = faber.engine().executions.start_plan(plan, order).await;
+        assert_eq!(started.as_ref().err().map(EngineError::code), code, "{step} {started:?}");
     }
     with.close().await;
     without.close().await;
