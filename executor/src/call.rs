@@ -19,7 +19,7 @@ use shared::{
 };
 use tokio::time::{self, Instant, Sleep};
 use toolbox::{
-    Found, ReadyTool, ToolContext, Toolbox,
+    ReadyTool, ToolContext, ToolLookup, Toolbox,
     dispatch::{self, Dispatch},
     flow,
     progress::{self, Listener, ProgressSink, Reports},
@@ -38,7 +38,7 @@ pub(crate) struct Call {
     pub(crate) pinned: Option<ReadyTool>,
     pub(crate) parameters: Arc<Value>,
     pub(crate) timeout: Duration,
-    /// Time limit between two progress reports.
+    /// Longest time between two progress reports.
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) progress: ProgressSink<AttemptKey>,
     /// The attempt sets the reporter. The token must not be shared with another call.
@@ -66,8 +66,9 @@ impl Call {
     pub(crate) async fn run_call(self, toolbox: Toolbox, options: Arc<Options>) -> FinishedCall {
         let (task, attempt) = (self.task, self.attempt);
         let aside = self.cx.aside.clone();
-        let own = self.pinned.is_none();
-        let dispatch = Dispatch::parse(&toolbox, &self.tool, &self.parameters).filter(|_| own);
+        let is_unpinned = self.pinned.is_none();
+        let dispatch =
+            Dispatch::parse(&toolbox, &self.tool, &self.parameters).filter(|_| is_unpinned);
         let mut is_tool_missing = false;
         let result = match dispatch {
             None => {
@@ -168,8 +169,8 @@ impl Call {
 
     /// Restores blobs in the parameters, and checks the parameters against the tool's schema.
     async fn check_parameters(&self, tool: &ReadyTool) -> Result<Arc<Value>, ToolError> {
-        // Keeps the references for `flow`, which passes its parameters on, and for models, which
-        // read no binaries.
+        // Keeps the references for `flow`, because its tools return their parameters, and for
+        // models, because they read no binaries.
         let is_given_all = !matches!(tool.definition().set.as_str(), flow::SET | dispatch::SET);
         let parameters = match self.cx.blobs.as_ref().filter(|_| is_given_all) {
             Some(blobs) => blobs.restore(&self.parameters).await?,
@@ -277,18 +278,18 @@ async fn find_or_wait(
     name: &ToolName,
     connect_timeout: Duration,
 ) -> Result<ReadyTool, ToolError> {
-    if let Some(known) = resolve_tool(toolbox, name) {
-        let is_asked_again = matches!(toolbox.find_planned(name), Found::Failed { set, .. } if toolbox.reconnect_set(&set));
-        if known.is_ok() || !is_asked_again {
-            return known;
+    if let Some(tool) = resolve_tool(toolbox, name) {
+        let is_asked_again = matches!(toolbox.find_planned(name), ToolLookup::Failed { set, .. } if toolbox.reconnect_set(&set));
+        if tool.is_ok() || !is_asked_again {
+            return tool;
         }
     }
     let mut changes = toolbox.subscribe_changes();
     let wait = async {
         loop {
             changes.mark_unchanged();
-            if let Some(known) = resolve_tool(toolbox, name) {
-                return known;
+            if let Some(tool) = resolve_tool(toolbox, name) {
+                return tool;
             }
             if changes.changed().await.is_err() {
                 return Err(connect_timeout_error(name, connect_timeout));
@@ -303,17 +304,17 @@ async fn find_or_wait(
 /// Returns the tool of a name or the error, or `None` while the toolset connects.
 fn resolve_tool(toolbox: &Toolbox, name: &ToolName) -> Option<Result<ReadyTool, ToolError>> {
     match toolbox.find_planned(name) {
-        Found::Tool(tool) => Some(Ok(tool)),
-        Found::Connecting => None,
-        Found::Unknown => {
-            let why = format!(
-                "this node has no tool `{name}`: its toolset was removed, or the condition of its \
-                 toolset is false now (`setContext`)"
+        ToolLookup::Tool(tool) => Some(Ok(tool)),
+        ToolLookup::Connecting => None,
+        ToolLookup::Unknown => {
+            let reason = format!(
+                "this node has no tool `{name}`: its toolset was removed, or the toolset's \
+                 condition is now false (see `setContext`)"
             );
-            Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why)))
+            Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, reason)))
         }
-        Found::Inactive(tool) => Some(Err(inactive_error(name, &tool.definition().set))),
-        Found::Failed { set, error } => Some(Err(failed_set_error(&set, &error))),
+        ToolLookup::Inactive(tool) => Some(Err(inactive_error(name, &tool.definition().set))),
+        ToolLookup::Failed { set, error } => Some(Err(failed_set_error(&set, &error))),
     }
 }
 
@@ -323,8 +324,8 @@ fn is_absent_error(error: &ToolError) -> bool {
 }
 
 pub fn inactive_error(name: &ToolName, set: &ToolSetName) -> ToolError {
-    let why = format!("`{name}` is inactive: activate the toolset `{set}`");
-    ToolError::new(ErrorCode::INACTIVE, why)
+    let reason = format!("`{name}` is inactive: activate the toolset `{set}`");
+    ToolError::new(ErrorCode::INACTIVE, reason)
 }
 
 pub fn failed_set_error(set: &ToolSetName, error: &str) -> ToolError {
@@ -332,8 +333,8 @@ pub fn failed_set_error(set: &ToolSetName, error: &str) -> ToolError {
 }
 
 pub fn connect_timeout_error(name: &ToolName, connect_timeout: Duration) -> ToolError {
-    let why = format!("the toolset of `{name}` did not connect within {connect_timeout:?}");
-    ToolError::new(ErrorCode::UNAVAILABLE, why)
+    let reason = format!("the toolset of `{name}` did not connect within {connect_timeout:?}");
+    ToolError::new(ErrorCode::UNAVAILABLE, reason)
 }
 
 /// Marks the outcome of a cancelled call as unknown. The tool may have done some of its work.
@@ -346,18 +347,20 @@ fn not_started_error() -> ToolError {
 }
 
 fn not_stopped_error(grace: Duration) -> ToolError {
-    let why = format!("cancelled, and ended after {grace:?} because it did not stop");
-    ToolError::new(ErrorCode::CANCELLED, why)
+    let reason = format!("cancelled, and ended after {grace:?} because it did not stop");
+    ToolError::new(ErrorCode::CANCELLED, reason)
 }
 
 fn timeout_error(timeout: Duration) -> ToolError {
-    let why = format!("took longer than its timeout of {timeout:?} and was ended");
-    ToolError::new(ErrorCode::TIMEOUT, why)
+    let reason = format!("took longer than its timeout of {timeout:?} and was ended");
+    ToolError::new(ErrorCode::TIMEOUT, reason)
 }
 
 fn silence_error(idle_limit: Duration) -> ToolError {
-    let why = format!("no answer and no progress for {idle_limit:?}, so the call was ended");
-    ToolError::new(ErrorCode::TIMEOUT, why)
+    let reason = format!(
+        "the tool sent no answer and no progress for {idle_limit:?}, so the call was ended"
+    );
+    ToolError::new(ErrorCode::TIMEOUT, reason)
 }
 
 fn panic_error(tool: &ToolName) -> ToolError {
@@ -368,15 +371,15 @@ fn panic_error(tool: &ToolName) -> ToolError {
 fn check_output(output: Value, max_bytes: usize) -> Result<Value, ToolError> {
     let bytes = json::json_size(&output);
     if bytes > max_bytes {
-        let why = format!(
-            "returned {bytes} bytes as JSON, the limit is {max_bytes}: return less, or the name of a \
-             file"
+        let reason = format!(
+            "returned {bytes} bytes as JSON; the limit is {max_bytes}: return less, or the name of \
+             a file"
         );
-        return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
+        return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, reason));
     }
     if json::is_deeper_than(&output, limits::JSON_DEPTH) {
-        let why = format!("returned JSON nested deeper than {} levels", limits::JSON_DEPTH);
-        return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
+        let reason = format!("returned JSON nested deeper than {} levels", limits::JSON_DEPTH);
+        return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, reason));
     }
     Ok(output)
 }

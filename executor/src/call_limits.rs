@@ -12,7 +12,7 @@ use shared::{
     template::Path,
 };
 
-/// Bytes of a grouping value in a key. A longer value is shortened and hashed.
+/// Maximum bytes of a grouping value in a key. A longer value is shortened and hashed.
 const MAX_VALUE_BYTES: usize = 64;
 
 #[derive(Clone, Debug, Default, PartialEq)]

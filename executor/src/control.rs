@@ -1,8 +1,8 @@
 //! Starts executions, and sends them commands: cancel, pause, resume, approve, signal.
 //!
 //! A start writes the first event of the log. If a worker of this process has room, it does so
-//! together with its claim. A command goes into the execution's inbox and is acknowledged when that
-//! is durable. The worker that owns the execution records it.
+//! together with its claim. A command goes into the execution's inbox and is acknowledged when the
+//! inbox has stored it durably. The worker that owns the execution records it.
 
 mod dry_run;
 
@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use crate::{machine, worker_handle::WorkerHandle};
 
-/// Attempts to generate an unused identifier.
+/// Maximum number of attempts to generate an unused id.
 const MAX_ID_ATTEMPTS: usize = 8;
 
 #[derive(Clone, Debug)]
@@ -70,8 +70,8 @@ pub struct Start {
     pub plan: Arc<Plan>,
     /// The first event, with the options and the outputs that are reused from another execution.
     pub created: Created,
-    /// The id of the execution. Without one, the id of the key's execution is used, or a new one is
-    /// drawn.
+    /// The id of the execution. If it is not set, the id of the key's execution is used, or a new
+    /// id is drawn.
     pub id: Option<ExecutionId>,
     pub key: Option<IdempotencyKey>,
     /// Notified when a worker of this process has finished the execution. Dropped if another
@@ -177,7 +177,7 @@ impl Control {
         Err(StoreError::Taken.into())
     }
 
-    /// Returns the identifier of the key's execution, or draws a new one.
+    /// Returns the id of the key's execution, or draws a new id.
     async fn reserve_id(
         &self,
         key: Option<&IdempotencyKey>,
@@ -308,17 +308,18 @@ impl Control {
         let id = found.execution;
         let is_same = is_same_fingerprint(&found.fingerprint, &fingerprint(key, options));
         let has_begun = self.store.head(id).await?.is_some();
-        // The fingerprint does not tell `false` from a value that was left out, so that those of
-        // earlier versions match. A value that was left out may have been decided otherwise.
+        // The fingerprint does not distinguish `false` from a value that was left out, so that
+        // fingerprints of earlier versions match. The default for a value that was left out may
+        // have changed since.
         if !is_same
             || key.compensates == Some(false) && has_begun && self.is_compensating(id).await?
         {
-            let why = format!(
+            let reason = format!(
                 "the idempotency key `{}` belongs to `{id}`, which has another plan or other \
                  options: use another key",
                 found.key
             );
-            return Err(ControlError::Conflict(why));
+            return Err(ControlError::Conflict(reason));
         }
         Ok(has_begun.then_some(id))
     }
@@ -390,15 +391,15 @@ impl Control {
             return Err(ControlError::Invalid("a signal needs a `name`".to_owned()));
         }
         if shared::json::json_size(&payload) > limits::OUTPUT_BYTES {
-            let most = limits::OUTPUT_BYTES;
+            let limit = limits::OUTPUT_BYTES;
             return Err(ControlError::LimitExceeded(format!(
-                "`payload` has more than {most} bytes"
+                "`payload` has more than {limit} bytes"
             )));
         }
         if shared::json::is_deeper_than(&payload, limits::JSON_DEPTH) {
-            let most = limits::JSON_DEPTH;
+            let limit = limits::JSON_DEPTH;
             return Err(ControlError::Invalid(format!(
-                "`payload` is nested deeper than {most} levels"
+                "`payload` is nested deeper than {limit} levels"
             )));
         }
         self.check_unfinished(id).await?;
@@ -429,8 +430,8 @@ impl Control {
     async fn check_unfinished(&self, id: ExecutionId) -> Result<(), ControlError> {
         let head = self.require_head(id).await?;
         if head.state.is_finished() {
-            let why = format!("`{id}` is {}: it can no longer be changed", head.state.as_str());
-            return Err(ControlError::Conflict(why));
+            let reason = format!("`{id}` is {}: it can no longer be changed", head.state.as_str());
+            return Err(ControlError::Conflict(reason));
         }
         Ok(())
     }
@@ -475,12 +476,12 @@ fn validate_start(
         return Err(ControlError::Invalid("`idempotencyKey` must not be empty".to_owned()));
     }
     if shared::json::json_size(&options.input) > limits::OUTPUT_BYTES {
-        let most = limits::OUTPUT_BYTES;
-        return Err(ControlError::LimitExceeded(format!("`input` has more than {most} bytes")));
+        let limit = limits::OUTPUT_BYTES;
+        return Err(ControlError::LimitExceeded(format!("`input` has more than {limit} bytes")));
     }
     if shared::json::is_deeper_than(&options.input, limits::JSON_DEPTH) {
-        let most = limits::JSON_DEPTH;
-        return Err(ControlError::Invalid(format!("`input` is nested deeper than {most} levels")));
+        let limit = limits::JSON_DEPTH;
+        return Err(ControlError::Invalid(format!("`input` is nested deeper than {limit} levels")));
     }
     if options.max_parallel == Some(0) {
         return Err(ControlError::Invalid("`maxParallel` must be at least 1".to_owned()));
@@ -488,10 +489,10 @@ fn validate_start(
     Ok(())
 }
 
-fn check_text(what: &str, text: Option<&str>) -> Result<(), ControlError> {
+fn check_text(field: &str, text: Option<&str>) -> Result<(), ControlError> {
     if text.is_some_and(|text| text.len() > limits::TEXT_BYTES) {
-        let why = format!("`{what}` has more than {} bytes", limits::TEXT_BYTES);
-        return Err(ControlError::Invalid(why));
+        let reason = format!("`{field}` has more than {} bytes", limits::TEXT_BYTES);
+        return Err(ControlError::Invalid(reason));
     }
     Ok(())
 }
@@ -517,8 +518,8 @@ mod tests {
         Arc::new(Plan::from_json(&plan.to_string()).unwrap())
     }
 
-    /// Two replans start the same execution, and the first one crashes after the log and before the
-    /// head.
+    /// Two replans start the same execution, and the first replan crashes after it wrote the log
+    /// and before it wrote the head.
     #[tokio::test]
     async fn a_start_with_a_known_id_continues_with_the_plan_of_its_log() {
         let (store, clock) = (Arc::new(Memory::new()), Arc::new(WallClock));

@@ -2,8 +2,8 @@
 //!
 //! The driver asks the [`machine`] for the next events, appends them to the log, and acts on them.
 //! It calls a tool with an effect only when the `step_started` event is durable. It calls a tool
-//! that only reads at once, while the event is on its way. At most one append is in flight. Events
-//! that happen meanwhile form the next one.
+//! that only reads immediately, while the event is being appended. At most one append is in flight.
+//! Events that happen during an append form the next append.
 //!
 //! After an append without an answer, the driver reads the log. If the events are missing, it
 //! appends the same events at the same position again, which is safe. If other events are there,
@@ -94,7 +94,7 @@ pub(crate) struct Driver {
     children: Children,
     permit_requests: PermitRequests,
     reports: Reports<AttemptKey>,
-    /// Recorded reports of each call, and the time of the last one.
+    /// Number of recorded reports of each call, and the time of the last report.
     progress_counts: BTreeMap<Task, (u32, time::Instant)>,
     cancel: CancellationToken,
     /// Its memory slot: one of [`WorkerContext::slots`] or [`WorkerContext::waiting_slots`].
@@ -107,7 +107,7 @@ struct ControlInputs {
     commands: mpsc::Receiver<SentCommand>,
     /// Commands that were applied. They are ignored when the inbox delivers them again.
     applied: BTreeSet<CommandId>,
-    /// `true` if the worker drains, so that no task may start.
+    /// `true` if the worker drains, so no task may start.
     is_draining: bool,
 }
 
@@ -115,10 +115,10 @@ struct Claim {
     term: Term,
     /// A new claim on its way to the log.
     renewal: Option<Renewal>,
-    /// `true` if the plan has effects, so that no task may start while the lease is in doubt.
+    /// `true` if the plan has effects, so no task may start while the lease is in doubt.
     needs_safe_lease: bool,
-    /// `true` if the lease or a missing tool kept the last decision from starting tasks. The driver
-    /// decides again when the lease is safe and the tool is back.
+    /// `true` if the lease or a missing tool prevented the last decision from starting tasks. The
+    /// driver decides again when the lease is safe and the tool is available.
     needs_decision: bool,
 }
 

@@ -26,8 +26,8 @@ struct LeaseState {
 pub(crate) struct Term(u64);
 
 impl LeaseClock {
-    /// Creates a clock without a lease. The safety margin is a fifth of the lease, time to send a
-    /// call.
+    /// Creates a clock without a lease. The safety margin is a fifth of the lease, which is enough
+    /// time to send a call.
     pub(crate) fn new(lease: Duration) -> Self {
         Self { state: Mutex::default(), margin: lease / 5 }
     }
@@ -71,13 +71,13 @@ mod tests {
         let lease = Duration::from_secs(5);
         let clock = LeaseClock::new(lease);
         let before = clock.term();
-        assert!(!clock.is_safe(before), "nothing was granted yet");
+        assert!(!clock.is_safe(before), "no lease was granted yet");
         clock.extend(Instant::now(), lease);
         let first = clock.term();
         assert!(clock.is_safe(first) && !clock.is_safe(before));
         time::advance(Duration::from_secs(3)).await;
         clock.extend(Instant::now(), lease);
-        assert!(clock.is_safe(first), "it was renewed in time");
+        assert!(clock.is_safe(first), "the lease was renewed in time");
         time::advance(Duration::from_millis(4_001)).await;
         assert!(!clock.is_safe(first), "too little is left");
         time::advance(Duration::from_secs(1)).await;

@@ -48,8 +48,8 @@ pub enum Input {
     Claimed {
         worker: WorkerId,
         node: Arc<str>,
-        /// Commands of the inbox follow. A failing execution neither undoes nor finishes before them,
-        /// because one of them may cancel it.
+        /// Commands of the inbox follow. An execution that fails waits for them before it undoes
+        /// steps or finishes, because one of them may cancel it.
         commands_follow: bool,
     },
     /// The owner claims the execution again. No other worker owned it in between, so running calls
@@ -128,7 +128,7 @@ pub fn create_execution(
 ) -> (Execution, RecordedEvent) {
     let about = plan.info();
     create_execution_from(id, plan, Created::new(about.id, about.request, options), now)
-        .expect("an execution that takes nothing over can begin")
+        .expect("an execution without calls of earlier executions can start")
 }
 
 /// Creates an execution from its first event, for example that of a child or a retry.
@@ -218,8 +218,8 @@ pub(crate) fn preview_parameters(execution: &Execution, task: Task) -> Value {
     rendered.map(|rendered| rendered.value).unwrap_or_default()
 }
 
-/// Returns the call that would undo a step, if nothing undid it: a person settled the step as
-/// succeeded after its execution had compensated.
+/// Returns the call that would undo a step that a person settled as succeeded after its execution
+/// had compensated. Nothing has undone such a step.
 pub fn missing_compensation(execution: &Execution, task: Task) -> Option<(ToolName, Value)> {
     let has_compensated = execution.options().compensate_on_failure
         && matches!(execution.state(), ExecutionState::Failed | ExecutionState::Cancelled);
@@ -329,8 +329,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Shortens waits that began in the future: the previous owner's clock was ahead. They would
-    /// last longer than they should by that difference, which may be a year.
+    /// Shortens waits that began in the future: the previous owner's clock was ahead. Without this,
+    /// they would last longer by that difference, which may be a year.
     fn shorten_waits(&mut self) {
         let Some(began) = self.execution.latest_wait_start() else { return };
         let ahead = began - self.moment.now;
@@ -358,8 +358,8 @@ impl Decision<'_> {
             return self.fail_task(task, attempt, error);
         }
         if interruptions > limits::INTERRUPTIONS {
-            let why = format!("the worker of the step was lost {interruptions} times");
-            let error = ToolError::new(ErrorCode::UNAVAILABLE, why).without_retry();
+            let reason = format!("the worker of the step was lost {interruptions} times");
+            let error = ToolError::new(ErrorCode::UNAVAILABLE, reason).without_retry();
             return self.fail_task(task, attempt, error);
         }
         let (step, part) = (self.step_id(task), task.part);
@@ -417,11 +417,11 @@ impl Decision<'_> {
         let policy = self.call_policy(task);
         let was_stopped = error.code == ErrorCode::CANCELLED;
         if self.attempt_effect(task) == Effect::Once && !error.is_definite {
-            let why = match self.execution.phase() {
+            let reason = match self.execution.phase() {
                 Phase::Expired => format!("{}; {}", deadline_error().message, error.message),
                 _ => (*error.message).to_owned(),
             };
-            return self.fail_task(task, attempt, ToolError::outcome_unknown(&why));
+            return self.fail_task(task, attempt, ToolError::outcome_unknown(&reason));
         }
         let (step, part) = (self.step_id(task), task.part);
         match self.execution.phase() {
@@ -491,16 +491,16 @@ impl Decision<'_> {
             match condition.evaluate(&*self.execution, &self.execution.options().input) {
                 Ok(true) => self.execution.record_condition_true(number),
                 Ok(false) => self.skip_step(number, SkipReason::Condition),
-                Err(why) => {
-                    let why = format!("`when` cannot be evaluated: {why}");
-                    let error = ToolError::new(ErrorCode::UNRESOLVED, why);
+                Err(error) => {
+                    let reason = format!("`when` cannot be evaluated: {error}");
+                    let error = ToolError::new(ErrorCode::UNRESOLVED, reason);
                     self.fail_unstarted(number.into(), Attempt::FIRST, error);
                 }
             }
         }
     }
 
-    /// Returns whether every step finished by itself: none was skipped or cut off by the deadline.
+    /// Returns whether every step finished by itself: none was skipped or stopped by the deadline.
     fn has_run_to_end(&self) -> bool {
         let plan = self.execution.plan().steps().iter();
         plan.zip(self.execution.steps()).all(|(planned, step)| match &step.state {

@@ -2,8 +2,8 @@
 //!
 //! The store counts the holders of all nodes. On each node, calls with the same limits wait in one
 //! queue, and only the first sends requests. A thousand waiting calls cost no more than one. A
-//! higher priority is a head start in the queue. Each call comes to the front in time, so none
-//! starves.
+//! higher priority gives a head start in the queue. Each call eventually reaches the front, so no
+//! call starves.
 
 use std::{
     collections::BTreeMap,
@@ -28,8 +28,8 @@ use tracing::warn;
 const HEAD_START_MS: i64 = 10_000;
 /// Delay after the first refusal. Doubles with each refusal, up to the poll interval.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(2);
-/// The longest wait for a rate before the next request, because the clock of the store may differ
-/// from the clock of this node.
+/// The longest wait for a rate before the next request. It is limited because the clock of the
+/// store may differ from the clock of this node.
 const MAX_RATE_WAIT: Duration = Duration::from_secs(5);
 const MAX_RELEASED: usize = 1_024;
 
@@ -42,7 +42,7 @@ pub(crate) struct Permits {
     poll: Duration,
     queues: Mutex<BTreeMap<String, Queue>>,
     /// The number of the next request. It makes the names of holders unique, so that the release of
-    /// an earlier permit never releases a later one.
+    /// an earlier permit never releases a later permit.
     next_number: AtomicU64,
     released: Mutex<Vec<ReleasedPermit>>,
     has_released: Notify,

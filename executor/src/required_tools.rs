@@ -1,4 +1,4 @@
-//! The tools that an execution still needs, where some tools of its plan are missing.
+//! The tools that an execution still needs, if some tools of its plan are missing.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(crate) struct RequiredTools {
 impl RequiredTools {
     /// Reads the required tools of an execution. Returns `None` if its log was removed.
     ///
-    /// An execution that has not started needs the tools of all steps, except of reused ones.
+    /// An execution that has not started needs the tools of all steps except reused ones.
     pub(crate) async fn read(
         store: &dyn Store,
         head: &ExecutionHead,

@@ -1,7 +1,7 @@
 //! Claims executions and drives them.
 //!
-//! New executions, resumed ones and those of crashed workers are handled alike: a worker claims
-//! them and continues their logs. There is no recovery code.
+//! New executions, resumed executions and executions of crashed workers are handled in the same
+//! way: a worker claims them and continues their logs. So recovery needs no code of its own.
 
 mod backlog;
 mod pending_heads;
@@ -71,7 +71,7 @@ type DriverResult = (ExecutionId, Result<DriverStop, DriveError>);
 #[derive(Debug, Default)]
 struct LocalDrivers(Mutex<BTreeMap<ExecutionId, mpsc::Sender<SentCommand>>>);
 
-/// Commands that wait at a driver. Others stay in the inbox.
+/// Maximum number of commands that wait at a driver. Further commands stay in the inbox.
 const MAX_COMMANDS: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -87,8 +87,8 @@ pub struct WorkerParts {
 impl Worker {
     /// Creates a worker. [`Self::run`] runs it.
     ///
-    /// When `drain` fires, it starts nothing, waits for short steps, and leaves the rest to other
-    /// workers.
+    /// When `drain` fires, the worker starts nothing, waits for short steps, and leaves the rest to
+    /// other workers.
     pub fn new(parts: WorkerParts, id: WorkerId, drain: CancellationToken) -> (Self, WorkerHandle) {
         let WorkerParts { node, store, toolbox, clock, options, scope } = parts;
         let (sender, orders) = mpsc::channel(MAX_ORDERS);
@@ -104,11 +104,11 @@ impl Worker {
         };
         let options = Arc::new(options);
         let node = node.into();
-        let own = Some(handle.clone());
+        let worker_handle = Some(handle.clone());
         let context = WorkerContext {
             worker: id,
             node,
-            control: Control::new(Arc::clone(&store), Arc::clone(&clock), own),
+            control: Control::new(Arc::clone(&store), Arc::clone(&clock), worker_handle),
             store,
             toolbox,
             clock,
@@ -167,7 +167,7 @@ impl Worker {
             () = context.permits.release_returned() => unreachable!("permits are released until the work is done"),
         }
         if let Err(err) = context.store.remove_worker(context.worker).await {
-            warn!(%err, "cannot unregister this worker, its lease will expire");
+            warn!(%err, "cannot unregister this worker; its lease will expire instead");
         }
     }
 
@@ -209,7 +209,7 @@ impl Worker {
         match result {
             Ok(DriverStop::Finished) => (),
             Ok(DriverStop::NeedsReplan) => self.queue_replan(id),
-            // Delivers commands again, because one may have arrived meanwhile.
+            // Delivers commands again, because one may have arrived while the driver ended.
             Ok(DriverStop::Parked) => self.context.store.hints().wake_inbox(),
             Ok(DriverStop::HeadUnwritten(head)) => {
                 self.backlog.pending_heads.push(*head, self.context.clock.now());
@@ -228,7 +228,7 @@ impl Worker {
                 self.backlog.give_up(id);
             }
             Err(err) if err.is_damage() => {
-                error!(execution = %id, %err, "the execution cannot be driven, others are not affected");
+                error!(execution = %id, %err, "this execution cannot be driven; other executions are not affected");
                 self.note_damage(id);
             }
             Err(err) => {
@@ -277,8 +277,8 @@ impl Worker {
 
     /// Claims a stored execution, unless it is driven here already. Returns whether there was room.
     ///
-    /// `known_epoch` is the newest claim that the caller knows. If the log has a newer one, its worker is
-    /// alive and keeps the execution.
+    /// `known_epoch` is the newest claim that the caller knows. If the log has a newer claim, the
+    /// worker of that claim is alive and keeps the execution.
     fn claim_execution(&mut self, id: ExecutionId, known_epoch: Epoch) -> bool {
         if self.local.contains(id) {
             return true;
@@ -346,21 +346,21 @@ async fn fail_unwritable(
     result: Result<DriverStop, DriveError>,
 ) -> Result<DriverStop, DriveError> {
     let Err(DriveError::Store(err @ StoreError::TooLarge { .. })) = &result else { return result };
-    error!(execution = %id, %err, "its next events cannot be written, so the execution fails");
+    error!(execution = %id, %err, "the next events of the execution cannot be written, so it fails");
     let slot = Arc::clone(&context.slots).acquire_owned().await;
     let slot = slot.expect("the slots of a worker are never closed");
     let execution = load_existing(&*context.store, id).await?;
     if execution.state().is_finished() {
         return Ok(DriverStop::Finished);
     }
-    let why = format!("the next events cannot be written: {err}");
-    let error = ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why);
+    let reason = format!("the next events cannot be written: {err}");
+    let error = ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, reason);
     Driver::fail_unwritable(Arc::clone(context), execution, error, slot).run().await
 }
 
 /// Writes the owner into a head that lags behind a claim. The claiming worker may have crashed
-/// before it wrote the head, and the execution would be lost. A head that it wrote has a later
-/// position and stays.
+/// before it wrote the head, and no worker would find the execution. A head that the claiming
+/// worker wrote has a later position, so it stays.
 async fn repair_owner(store: &dyn Store, execution: &Execution) -> Result<(), StoreError> {
     let head = store.head(execution.id()).await?;
     if let Some(head) = head.filter(|head| head.epoch < execution.epoch()) {
@@ -371,18 +371,18 @@ async fn repair_owner(store: &dyn Store, execution: &Execution) -> Result<(), St
 }
 
 async fn renew_lease(context: &WorkerContext) {
-    let asked = Instant::now();
+    let started_at = Instant::now();
     let lease = context.options.lease;
     let until = context.clock.now() + TimeDelta::from_std(lease).unwrap_or(TimeDelta::MAX);
     let beat = Lease { worker: context.worker, node: context.node.to_string(), until };
     match context.store.renew_lease(beat).await {
-        Ok(()) => context.lease.extend(asked, lease),
+        Ok(()) => context.lease.extend(started_at, lease),
         Err(err) => warn!(%err, "cannot renew the lease"),
     }
-    let asked = Instant::now();
+    let started_at = Instant::now();
     if let Ok(time) = context.store.shared_time().await {
-        // Compares with the middle of the request, because the store read its time about then.
-        let since = TimeDelta::from_std(asked.elapsed() / 2).unwrap_or_default();
+        // Compares with the middle of the request, because the store read its time near the middle.
+        let since = TimeDelta::from_std(started_at.elapsed() / 2).unwrap_or_default();
         context.clock.approach(time + since);
     }
 }

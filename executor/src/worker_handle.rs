@@ -95,7 +95,9 @@ impl WorkerHandle {
             };
             return Err((execution, created));
         }
-        let lost = || StoreError::Unavailable("the worker ended meanwhile".to_owned());
+        let lost = || {
+            StoreError::Unavailable("the worker ended before it started the execution".to_owned())
+        };
         Ok(answer.await.unwrap_or_else(|_| Err(lost().into())))
     }
 

@@ -13,7 +13,8 @@ const MAX_NESTING: usize = 128;
 /// 400.
 const MAX_TOKENS: usize = 30_000;
 
-/// Longer names are rejected, because the executor compares an unknown name with all known names.
+/// Maximum length of a name. It is limited because the executor compares an unknown name with all
+/// known names.
 const MAX_NAME_BYTES: usize = 128;
 
 const MAX_ERRORS: usize = 20;
@@ -36,8 +37,8 @@ impl fmt::Display for DocumentTooLarge {
             ),
             Self::Tokens => write!(
                 f,
-                "the document has more than {MAX_TOKENS} words and signs: give values as variables, \
-                 and ask for less in one operation"
+                "the document has more than {MAX_TOKENS} words and signs: give values as \
+                 variables, and request less in one operation"
             ),
             Self::Name => {
                 write!(
@@ -138,11 +139,13 @@ pub(crate) fn shorten_message(error: &mut ServerError) {
     if error.message.len() <= MAX_MESSAGE_CHARS {
         return;
     }
-    // The parser quotes a whole line and marks a place. Its last line says what it expected.
+    // The parser quotes a whole line and marks a place. Its last line contains what it expected.
     let last = error.message.rsplit('\n').next().map(|line| line.trim_start_matches([' ', '=']));
     let position = error.locations.first();
-    if let (Some(expected), Some(at), true) = (last, position, error.message.starts_with(" -->")) {
-        error.message = format!("line {}, column {}: {expected}", at.line, at.column);
+    if let (Some(expected), Some(position), true) =
+        (last, position, error.message.starts_with(" -->"))
+    {
+        error.message = format!("line {}, column {}: {expected}", position.line, position.column);
     }
     if error.message.len() > MAX_MESSAGE_CHARS {
         error.message.truncate(error.message.floor_char_boundary(MAX_MESSAGE_CHARS));

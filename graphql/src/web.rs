@@ -132,10 +132,10 @@ fn send_file(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response
         fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
     }
     fields.extend(tag.clone().map(|tag| (header::ETAG, tag)));
-    let known = headers.get_all(header::IF_NONE_MATCH).iter();
-    let mut known =
-        known.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-    if tag.is_some_and(|tag| known.any(|known| known.trim() == tag)) {
+    let tag_headers = headers.get_all(header::IF_NONE_MATCH).iter();
+    let mut known_tags =
+        tag_headers.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    if tag.is_some_and(|tag| known_tags.any(|known| known.trim() == tag)) {
         fields.remove(header::CONTENT_TYPE);
         return (StatusCode::NOT_MODIFIED, fields).into_response();
     }
@@ -143,7 +143,7 @@ fn send_file(name: &str, lifetime: HeaderValue, headers: &HeaderMap) -> Response
 }
 
 fn not_found_response() -> Response {
-    let text = "the page has changed: load it again";
+    let text = "the page has changed: reload it";
     (StatusCode::NOT_FOUND, [(header::CACHE_CONTROL, "no-store")], text).into_response()
 }
 

@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let started = Instant::now();
     let svg = draw::svg(&toolkit, "A large toolkit");
     let took = started.elapsed();
-    #[expect(clippy::print_stdout, clippy::print_stderr, reason = "this is what it is for")]
+    #[expect(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
     {
         eprintln!("{} vertices, {} edges: {took:?}", toolkit.len(), toolkit.edge_count());
         println!("{svg}");

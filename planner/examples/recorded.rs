@@ -110,13 +110,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 SelectionRequest { query, by, limit: 100, margin: DEFAULT_MARGIN, outcomes: None };
             let matches = selector.select(&tools, &ask, |_| true).await?.matches;
             if queries.len() <= 8 {
-                let best = matches.first().map(|found| (tools[found.at].name.as_str(), found));
+                let best = matches.first().map(|found| (tools[found.index].name.as_str(), found));
                 println!("{query} {by:?} {best:?}");
             }
             let right: BTreeSet<&str> =
                 known["gold"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             let names: Vec<&str> =
-                matches.iter().map(|found| tools[found.at].name.as_str()).collect();
+                matches.iter().map(|found| tools[found.index].name.as_str()).collect();
             figures.add_query(&right, &names);
         }
         let (hit, recall) = (figures.hit_at_1(), figures.recall_at_5());

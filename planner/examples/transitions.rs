@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let share = |of: [u32; 3]| of.map(|count| f64::from(count) / f64::from(hits.all.max(1)));
-    #[expect(clippy::print_stdout, reason = "this is what it is for")]
+    #[expect(clippy::print_stdout, reason = "an example prints")]
     {
         println!("{} transitions; hit@1, @3, @5", hits.all);
         println!("learned    {:.3?}", share(hits.learned));
@@ -59,7 +59,7 @@ fn read(lines: impl BufRead) -> Result<Vec<Chain>, Box<dyn Error>> {
 }
 
 impl Hits {
-    /// Learns from some chains, and counts how well it predicts the others.
+    /// Learns from some chains, and counts how well it predicts the other chains.
     fn count<'a>(
         &mut self,
         training: impl Iterator<Item = &'a Chain>,

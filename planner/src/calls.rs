@@ -44,10 +44,10 @@ pub struct ToolCall {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissedCall {
     pub tool: String,
-    pub why: MissReason,
+    pub reason: MissReason,
 }
 
-/// The reason why a text that looks like a call cannot be called.
+/// The reason why a text that looks like a call is not a valid call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissReason {
     Unknown,
@@ -69,7 +69,8 @@ impl MissReason {
 pub struct Calls {
     /// The calls, in the order of their positions.
     pub calls: Vec<ToolCall>,
-    /// Texts in a format of calls that cannot be called, and prose that names a tool and arguments.
+    /// Texts in a format of calls whose tool cannot be called, and prose that names a tool and
+    /// arguments.
     pub missed: Vec<MissedCall>,
 }
 
@@ -113,12 +114,13 @@ impl CallFormat {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitExceeded {
     #[error(
-        "the text has {bytes} bytes, and at most {} are read for tool calls; pass the model's last reply only",
+        "the text has {bytes} bytes; the limit for tool calls is {}: pass only the model's last \
+         reply",
         limits::REPLY_BYTES
     )]
     Text { bytes: usize },
     #[error(
-        "the text has more than {} tool calls; ask the model for fewer at a time",
+        "the text has more than {} tool calls; ask the model for fewer calls at a time",
         limits::REPLY_CALLS
     )]
     Calls,
@@ -148,7 +150,8 @@ pub fn read_tool_calls(
     Ok(Calls { calls, missed: reading.into_missed() })
 }
 
-/// Drops loose calls that only announce an explicit call of the same tool with the same arguments.
+/// Drops calls in prose that only announce an explicit call of the same tool with the same
+/// arguments.
 fn drop_announcements(calls: Vec<ToolCall>) -> Vec<ToolCall> {
     let is_announced = |loose: &ToolCall| {
         calls.iter().any(|call| {

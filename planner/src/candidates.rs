@@ -45,7 +45,7 @@ impl Candidates {
             .iter()
             .enumerate()
             .map(|(rank, found)| Candidate {
-                tool_index: found.at,
+                tool_index: found.index,
                 score: Some(found.score),
                 learned: found.learned,
                 is_kept: rank < max_tools,
@@ -66,8 +66,8 @@ impl Candidates {
         if more > 0 {
             report["more"] = json!(more);
         }
-        if let Some(why) = &selection.without_meaning {
-            report["withoutMeaning"] = json!(why.to_string());
+        if let Some(reason) = &selection.without_meaning {
+            report["withoutMeaning"] = json!(reason.to_string());
         }
         Self { catalog: keep_candidates(catalog, tools, &candidates), report }
     }
@@ -90,13 +90,13 @@ fn list_candidates(
     max_tools: usize,
 ) -> Vec<Value> {
     let has_room = tools.len() <= max_tools;
-    let why = |rank: usize, candidate: &Candidate| match (candidate.is_kept, candidate.score) {
+    let reason = |rank: usize, candidate: &Candidate| match (candidate.is_kept, candidate.score) {
         (true, _) if has_room => {
             format!("all tools are kept, because there are at most {max_tools}")
         }
         (true, Some(_)) => format!("number {} of the {max_tools} that fit best", rank + 1),
         (true, None) => {
-            format!("nothing in the query fits it, but fewer than {max_tools} tools fit better")
+            format!("no word of the query fits it, but fewer than {max_tools} tools fit better")
         }
         (false, Some(_)) if max_tools == 1 => "1 tool fits better".to_owned(),
         (false, Some(_)) => format!("{max_tools} tools fit better"),
@@ -110,7 +110,7 @@ fn list_candidates(
         if let Some(learned) = candidate.learned {
             entry["learned"] = json!(learned);
         }
-        entry["why"] = json!(why(rank, candidate));
+        entry["why"] = json!(reason(rank, candidate));
         entry
     });
     listed.collect()

@@ -50,11 +50,11 @@ impl Catalog {
         sets: impl IntoIterator<Item = ToolSetName>,
     ) -> Self {
         let tools: Vec<CatalogTool> = tools.into_iter().collect();
-        let own = tools.iter().map(|tool| tool.definition.set.clone());
-        let own: BTreeSet<ToolSetName> = own.chain(sets).collect();
-        let mut names = ToolNames::for_sets(own);
-        for (at, tool) in tools.iter().enumerate() {
-            names.add_tool(&tool.definition, at);
+        let set_names = tools.iter().map(|tool| tool.definition.set.clone());
+        let set_names: BTreeSet<ToolSetName> = set_names.chain(sets).collect();
+        let mut names = ToolNames::for_sets(set_names);
+        for (index, tool) in tools.iter().enumerate() {
+            names.add_tool(&tool.definition, index);
         }
         Self(Arc::new(CatalogEntries { tools, names, failed: Vec::new() }))
     }
@@ -72,8 +72,8 @@ impl Catalog {
     /// Returns the failed toolsets that may have a tool of this name. If the name begins with a
     /// set, only that set may have it.
     pub fn find_failed_sets(&self, name: &str) -> Vec<&FailedSet> {
-        let own = set_prefix(name).filter(|prefix| self.has_set(prefix));
-        let may_have = |set: &&FailedSet| own.is_none_or(|own| set.name.as_str() == own);
+        let prefix = set_prefix(name).filter(|prefix| self.has_set(prefix));
+        let may_have = |set: &&FailedSet| prefix.is_none_or(|prefix| set.name.as_str() == prefix);
         self.0.failed.iter().filter(may_have).collect()
     }
 
@@ -83,7 +83,7 @@ impl Catalog {
 
     /// Finds a tool by `set.name`, or by the plain name in the earliest set that has it.
     pub fn find(&self, name: &str) -> Option<&CatalogTool> {
-        self.0.names.get(name).map(|at| &self.0.tools[at])
+        self.0.names.get(name).map(|index| &self.0.tools[index])
     }
 
     /// Returns the display name, which people and models see. See [`ToolNames::display_name`].
@@ -127,8 +127,8 @@ impl Catalog {
     #[must_use]
     pub fn for_stored_plans(&self) -> Self {
         let mut names = ToolNames::for_sets(self.0.names.sets().iter().cloned());
-        for (at, tool) in self.tools().iter().enumerate() {
-            names.add_qualified(&tool.definition, at);
+        for (index, tool) in self.tools().iter().enumerate() {
+            names.add_qualified(&tool.definition, index);
         }
         let tools = self.0.tools.clone();
         Self(Arc::new(CatalogEntries { tools, names, failed: self.0.failed.clone() }))
@@ -174,7 +174,11 @@ mod tests {
         let beside = Catalog::of(tools, ["m".parse().unwrap()]);
         assert_eq!(find_qualified_name(&beside, "m.b"), None);
         let only = beside.only_sets(&["m2".parse().unwrap()]);
-        assert_eq!(find_qualified_name(&only, "m.b"), None, "a part of it means the same");
+        assert_eq!(
+            find_qualified_name(&only, "m.b"),
+            None,
+            "names mean the same in a part of the catalog"
+        );
         assert_eq!(find_qualified_name(&only, "c").as_deref(), Some("m2.c"));
     }
 

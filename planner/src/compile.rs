@@ -152,7 +152,7 @@ const UNDO_PARAMETERS: &str = "compensate.parameters";
 
 impl<'a> UndoCall<'a> {
     fn read_steps(
-        at: usize,
+        index: usize,
         written: &Value,
         catalog: &'a Catalog,
         room: &mut ErrorBudget,
@@ -161,10 +161,11 @@ impl<'a> UndoCall<'a> {
         if written.is_null() {
             return None;
         }
-        let draft = parse::read_compensation(at, written, report)?;
-        let tool_choice = tools::choose_undo(at, &draft, catalog, report);
-        let checked_parameters = room.read(at, UNDO_PARAMETERS, draft.parameters.as_ref(), report);
-        let policy = policy::read_undo(at, &draft, &tool_choice, report);
+        let draft = parse::read_compensation(index, written, report)?;
+        let tool_choice = tools::choose_undo(index, &draft, catalog, report);
+        let checked_parameters =
+            room.read(index, UNDO_PARAMETERS, draft.parameters.as_ref(), report);
+        let policy = policy::read_undo(index, &draft, &tool_choice, report);
         Some(Self { tool_choice, checked_parameters, policy })
     }
 }
@@ -194,14 +195,15 @@ fn read_steps<'a>(
     let ids = names::assign_ids(draft, report);
     let mut room = ErrorBudget::default();
     let steps = draft.tools.iter().zip(choices).zip(ids).enumerate();
-    let steps = steps.map(|(at, ((written, tool_choice), id))| {
-        let checked_parameters = room.read(at, "parameters", written.parameters.as_ref(), report);
-        let mapping = read_mapping(at, written, report);
-        let policy = policy::read_policy(at, written, &tool_choice, report);
+    let steps = steps.map(|(index, ((written, tool_choice), id))| {
+        let checked_parameters =
+            room.read(index, "parameters", written.parameters.as_ref(), report);
+        let mapping = read_mapping(index, written, report);
+        let policy = policy::read_policy(index, written, &tool_choice, report);
         let for_each = written.for_each.as_ref().map(|list| Arc::new(Value::from(list.as_str())));
         let undo = written.compensate.as_ref();
         let undo = undo.and_then(|compensation| {
-            UndoCall::read_steps(at, compensation, context.catalog, &mut room, report)
+            UndoCall::read_steps(index, compensation, context.catalog, &mut room, report)
         });
         let undo = undo.map(Box::new);
         Step { written, id, tool_choice, checked_parameters, mapping, policy, for_each, undo }
@@ -212,14 +214,14 @@ fn read_steps<'a>(
 }
 
 /// Reads a step's `outputMapping`. Reports and drops wrong entries.
-fn read_mapping(at: usize, step: &DraftStep, report: &mut Report) -> Vec<OutputMapping> {
+fn read_mapping(index: usize, step: &DraftStep, report: &mut Report) -> Vec<OutputMapping> {
     let Some(mapping) = &step.output_mapping else { return Vec::new() };
     let mut read = Vec::with_capacity(mapping.len());
     for (path, variable) in mapping {
         match check_mapping(path, variable) {
             Ok(mapping) => read.push(mapping),
-            Err(message) => report.error(at, || {
-                let place = format!("tools[{at}].outputMapping{}", place::key_path(path));
+            Err(message) => report.error(index, || {
+                let place = format!("tools[{index}].outputMapping{}", place::key_path(path));
                 Diagnostic::error("plan.invalid_mapping", place, message)
                     .with_help("write `{\"path in the output\": \"variable\"}`")
             }),

@@ -1,6 +1,6 @@
 //! Embeddings: texts as vectors, so that tools can be selected by meaning.
 //!
-//! [`ConfiguredEmbedder`] opens the configured source: a model in a directory or the built-in one
+//! [`ConfiguredEmbedder`] opens the configured source: a model in a directory or the built-in model
 //! ([`Local`]), or a server ([`Server`]). [`CachingEmbedder`] keeps vectors in the store, so that
 //! no text is embedded twice.
 
@@ -46,15 +46,15 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmbedError {
     /// The model cannot be used: a file is missing or invalid.
-    #[error("the embedding model `{model}` cannot be used: {why}")]
-    Model { model: String, why: String },
+    #[error("the embedding model `{model}` cannot be used: {reason}")]
+    Model { model: String, reason: String },
     /// The embedding server failed. A retry may help.
-    #[error("the embedding server {url} is not available: {why}")]
-    Unavailable { url: String, why: String },
+    #[error("the embedding server {url} is not available: {reason}")]
+    Unavailable { url: String, reason: String },
     /// The embedding server refused, or sent an invalid answer. A retry does not help.
-    #[error("the embedding server {url} cannot be used: {why}")]
-    Refused { url: String, why: String },
-    /// The embedding server rejects one of the texts. It may accept others.
-    #[error("the embedding server {url} does not take a text: {why}")]
-    Text { url: String, why: String },
+    #[error("the embedding server {url} cannot be used: {reason}")]
+    Refused { url: String, reason: String },
+    /// The embedding server rejects one of the texts. It may accept other texts.
+    #[error("the embedding server {url} rejects a text: {reason}")]
+    Text { url: String, reason: String },
 }

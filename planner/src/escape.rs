@@ -61,7 +61,7 @@ mod tests {
         assert_ne!(
             escape_dot("<b>#"),
             escape_dot("&lt;b&gt;&#35;"),
-            "Graphviz would draw both alike"
+            "Graphviz would draw both in the same way"
         );
         assert_eq!(escape_dot("&lt;&#35;"), "&amp;lt;&amp;#35;");
         assert_eq!(

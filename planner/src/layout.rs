@@ -74,7 +74,7 @@ struct ConnectedPart {
 /// [`ConnectedPart::nodes`].
 #[derive(Clone, Copy, Debug)]
 struct GraphEdge {
-    at: usize,
+    index: usize,
     from: usize,
     to: usize,
 }
@@ -128,9 +128,9 @@ fn connected_parts(nodes: usize, edges: &[(usize, usize)]) -> Vec<ConnectedPart>
         places[node] = part.nodes.len();
         part.nodes.push(node);
     }
-    for (at, (from, to)) in edges.iter().enumerate() {
+    for (index, (from, to)) in edges.iter().enumerate() {
         if *from < nodes && *to < nodes {
-            let edge = GraphEdge { at, from: places[*from], to: places[*to] };
+            let edge = GraphEdge { index, from: places[*from], to: places[*to] };
             parts[part_of[*from]].edges.push(edge);
         }
     }
@@ -174,7 +174,7 @@ fn pack_parts(
             whole.nodes[*node] = moved(point);
         }
         for (edge, points) in part.edges.iter().zip(drawing.edges) {
-            whole.edges[edge.at] = points.into_iter().map(moved).collect();
+            whole.edges[edge.index] = points.into_iter().map(moved).collect();
         }
         whole.width = whole.width.max(x + drawing.width);
         whole.height = whole.height.max(y + drawing.height);

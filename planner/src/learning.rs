@@ -47,7 +47,7 @@ impl ToolSequence {
     /// Reads the calls of an execution. Empty if it did not complete. A call follows the calls that
     /// its step depends on. In a plan without dependencies, it follows the call before.
     ///
-    /// `is_chosen` excludes tools that a planner did not choose, such as those of agents.
+    /// `is_chosen` excludes tools that a planner did not choose, such as the tools of agents.
     pub fn read(execution: &Execution, is_chosen: impl Fn(&ToolName) -> bool) -> Self {
         if execution.state() != ExecutionState::Completed {
             return Self::default();
@@ -55,20 +55,20 @@ impl ToolSequence {
         let steps = execution.plan().steps();
         let mut places = vec![None; steps.len()];
         let mut tools = Vec::new();
-        for (at, (planned, step)) in steps.iter().zip(execution.steps()).enumerate() {
+        for (index, (planned, step)) in steps.iter().zip(execution.steps()).enumerate() {
             if matches!(step.state, StepState::Succeeded(_)) && is_chosen(&planned.tool) {
-                places[at] = Some(tools.len());
+                places[index] = Some(tools.len());
                 tools.push(planned.tool.clone());
             }
         }
         let mut transitions = Vec::new();
-        for (at, planned) in steps.iter().enumerate() {
-            let Some(to) = places[at] else { continue };
+        for (index, planned) in steps.iter().enumerate() {
+            let Some(to) = places[index] else { continue };
             let from = planned.depends_on.iter().filter_map(|number| places[number.get()]);
             transitions.extend(from.map(|from| (from, to)));
         }
         if transitions.is_empty() {
-            transitions.extend((1..tools.len()).map(|at| (at - 1, at)));
+            transitions.extend((1..tools.len()).map(|index| (index - 1, index)));
         }
         Self { tools, transitions }
     }

@@ -46,8 +46,8 @@ pub trait Planner: Send + Sync {
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError>;
 
-    /// Plans `query` with tools of `catalog`. Values that the query does not give may come from tools of
-    /// `reach`, which only read and which the words of the query need not name.
+    /// Plans `query` with tools of `catalog`. Values that the query does not contain may come from
+    /// tools of `reach`. These tools only read, and the query need not name them.
     async fn plan_within(
         &self,
         query: &str,
@@ -71,8 +71,8 @@ pub trait Planner: Send + Sync {
 
     /// Plans the rest of an earlier plan from the results of its steps.
     ///
-    /// The planner does not see all fields of the earlier steps. The caller copies the others into
-    /// the draft ([`replan::carry_over`]), and so does `compiler`.
+    /// The planner does not see all fields of the earlier steps. The caller and `compiler` copy the
+    /// remaining fields into the draft ([`replan::carry_over`]).
     async fn replan(
         &self,
         _query: &str,
@@ -116,7 +116,7 @@ pub struct Proposal {
     pub notes: Vec<Note>,
     /// Assumptions of the planner that the author should know.
     pub warnings: Vec<Diagnostic>,
-    /// The author of the draft, if it is not [`Planner::name`] but a fallback model.
+    /// The author of the draft, if a fallback model wrote it and not [`Planner::name`].
     pub author: Option<String>,
 }
 

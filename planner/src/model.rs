@@ -1,7 +1,7 @@
 //! Language models: questions, answers and errors.
 //!
-//! Callers know one trait, [`Model`]. The formats of providers, their rules for names, retries and
-//! fallbacks are hidden behind it.
+//! Callers know one trait, [`Model`]. The trait hides the formats of providers, their rules for
+//! names, retries and fallbacks.
 
 mod fallback;
 mod http;
@@ -141,12 +141,12 @@ pub struct Price {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// There is no answer now. A retry may help.
-    #[error("the model `{model}` is not available: {why}")]
-    Unavailable { model: String, why: String, wait: Option<Duration> },
+    /// The model gives no answer now. A retry may help.
+    #[error("the model `{model}` is not available: {reason}")]
+    Unavailable { model: String, reason: String, wait: Option<Duration> },
     /// The model or its provider refuses. A retry does not help.
-    #[error("the model `{model}` cannot be used: {why}")]
-    Refused { model: String, why: String },
+    #[error("the model `{model}` cannot be used: {reason}")]
+    Refused { model: String, reason: String },
 }
 
 impl Price {
@@ -172,9 +172,9 @@ impl ModelError {
         }
     }
 
-    pub fn why(&self) -> &str {
+    pub fn reason(&self) -> &str {
         match self {
-            Self::Unavailable { why, .. } | Self::Refused { why, .. } => why,
+            Self::Unavailable { reason, .. } | Self::Refused { reason, .. } => reason,
         }
     }
 }

@@ -38,7 +38,7 @@ pub struct CachedDraft {
     request: RequestId,
     draft: Draft,
     warnings: Vec<Diagnostic>,
-    /// The fallback model that wrote the draft, if one did.
+    /// The fallback model, if it wrote the draft.
     author: Option<String>,
 }
 
@@ -91,7 +91,7 @@ fn hash_inputs(planner: &str, query: &str, catalog: &Catalog) -> String {
     for tool in catalog.tools() {
         let definition = &tool.definition;
         add(definition.qualified_name().as_str());
-        let told = json!([
+        let key_parts = json!([
             definition.description,
             definition.input_schema,
             definition.output_schema,
@@ -100,7 +100,7 @@ fn hash_inputs(planner: &str, query: &str, catalog: &Catalog) -> String {
             definition.is_callable,
             tool.is_active,
         ]);
-        add(&told.to_string());
+        add(&key_parts.to_string());
     }
     hash.finalize().iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.

@@ -42,7 +42,7 @@ pub struct EarlierPlan {
     pub reason: String,
     /// The execution completed, and one of its steps asked for the replan.
     pub is_requested: bool,
-    /// The calls that failed for good, in this version and in those before it.
+    /// The calls that failed for good, in this version and in earlier versions.
     pub failures: Vec<Failure>,
 }
 
@@ -102,8 +102,8 @@ impl Attempts {
     }
 }
 
-/// Returns the id of the execution that continues a finished one. It is derived, so two replans of
-/// one execution start the same one.
+/// Returns the id of the execution that continues a finished execution. The id is derived, so two
+/// replans of one execution start the same execution.
 pub fn next_execution(ended: &Execution) -> ExecutionId {
     let at = ended.finished_at().unwrap_or_else(|| ended.created_at());
     ExecutionId::derive_child(at, &format!("{}/replan", ended.id()))
@@ -168,14 +168,14 @@ mod tests {
             kind: kind.to_owned(),
             content,
         };
-        let own = |more: Value| {
+        let with_own = |more: Value| {
             let mut content = json!({ "executionId": id });
             shared::json::apply_merge_patch(&mut content, &more);
             content
         };
         let transcript = [
-            entry(ATTEMPT, own(json!({}))),
-            entry(ATTEMPT, own(json!({ "automatic": true }))),
+            entry(ATTEMPT, with_own(json!({}))),
+            entry(ATTEMPT, with_own(json!({ "automatic": true }))),
             entry(ATTEMPT, json!({ "executionId": "exec_2_aaaaaaaaa", "automatic": true })),
             entry(GIVEN_UP, json!({ "executionId": "exec_2_aaaaaaaaa", "message": "m" })),
         ];

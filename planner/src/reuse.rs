@@ -18,13 +18,13 @@ pub enum ReuseError {
     NoStep(String),
     #[error(
         "the outputs before `{from}` have more than {max} bytes: begin with an earlier step, or \
-         do all of it again",
+         run every step again",
         max = limits::REUSED_BYTES
     )]
     TooMuch { from: String },
     #[error(
-        "the outputs of the steps that succeeded have more than {max} bytes: retry from a step, \
-         or retry all of it",
+        "the outputs of the steps that succeeded have more than {max} bytes: retry from a step, or \
+         run every step again",
         max = limits::REUSED_BYTES
     )]
     TooMuchSucceeded,
@@ -60,9 +60,9 @@ pub fn create_retry(ended: &Execution, scope: RetryScope<'_>) -> Result<Created,
     created.retry_of = Some(ended.id());
     let mut left = limits::REUSED_BYTES;
     let kept = find_kept_steps(ended, scope)?;
-    for (at, step) in ended.steps().iter().enumerate().filter(|(at, _)| kept[*at]) {
+    for (index, step) in ended.steps().iter().enumerate().filter(|(index, _)| kept[*index]) {
         let Some(output) = step.known_output() else { continue };
-        let id = ended.plan().step(StepNumber::new(at)).id.clone();
+        let id = ended.plan().step(StepNumber::new(index)).id.clone();
         let bytes = json::json_size(output).saturating_add(id.as_str().len());
         left = left.checked_sub(bytes).ok_or_else(|| too_much_error(scope))?;
         created.reused.push((id, Arc::clone(output)));
@@ -143,17 +143,17 @@ pub fn find_kept_steps(ended: &Execution, scope: RetryScope<'_>) -> Result<Vec<b
     }
 }
 
-/// Returns for each step whether a retry from another step keeps it. A step before that one runs
-/// again if one of its dependencies does, because the output may change.
+/// Returns for each step whether a retry from another step keeps it. An earlier step runs again if
+/// one of its dependencies runs again, because the output may change.
 fn steps_kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
     let mut kept = vec![false; ended.steps().len()];
-    for (at, step) in ended.steps().iter().enumerate().take(from.get()) {
-        let planned = ended.plan().step(StepNumber::new(at));
+    for (index, step) in ended.steps().iter().enumerate().take(from.get()) {
+        let planned = ended.plan().step(StepNumber::new(index));
         let is_over = match &step.state {
             StepState::Skipped(SkipReason::Condition | SkipReason::Dependency) => true,
             _ => step.is_reusable(),
         };
-        kept[at] = is_over && planned.depends_on.iter().all(|number| kept[number.get()]);
+        kept[index] = is_over && planned.depends_on.iter().all(|number| kept[number.get()]);
     }
     kept
 }
@@ -395,7 +395,7 @@ mod tests {
         }
     }
 
-    /// A step that failed and was ignored may return something in the retry, so its dependents run
+    /// A step whose failure was ignored may return an output in the retry, so its dependents run
     /// again.
     #[test]
     fn dependents_of_a_step_that_runs_again_run_again() {
@@ -454,8 +454,12 @@ mod tests {
             names.join(" ")
         };
         assert_eq!(kept(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &[])]), "a c");
-        assert_eq!(kept(&[("c", &[]), ("e", &["c"]), ("a", &[])]), "c a", "in its own order");
-        assert_eq!(kept(&[("a", &[]), ("c", &["a"])]), "a", "it depends on something now");
+        assert_eq!(
+            kept(&[("c", &[]), ("e", &["c"]), ("a", &[])]),
+            "c a",
+            "the new plan's order counts"
+        );
+        assert_eq!(kept(&[("a", &[]), ("c", &["a"])]), "a", "`c` has a new dependency");
         assert_eq!(kept(&[("x", &[]), ("a", &["x"]), ("c", &["a"])]), "");
         let mut steps = unchecked_steps(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &[])]);
         steps[0].parameters = Arc::new(json!({ "text": "other" }));

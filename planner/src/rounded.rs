@@ -15,11 +15,11 @@ const MAX_INTEGERS: usize = 1_000;
 const MAX_SHOWN_DIGITS: usize = 64;
 /// Least number of digits of an integer that 64 bits cannot hold.
 const MIN_DIGITS: usize = 19;
-/// 2⁶³. A double without a fraction from here on was an integer that 64 bits cannot hold, or was
-/// written with an exponent.
+/// 2⁶³. A larger double without a fraction was an integer that 64 bits cannot hold, or was written
+/// with an exponent.
 const MIN_LARGE_INTEGER: f64 = 9_223_372_036_854_775_808.0;
-/// Doubles without a fraction from here on count as written with an exponent, because people do not
-/// write forty digits.
+/// Larger doubles without a fraction count as written with an exponent, because people do not write
+/// forty digits.
 const MAX_WRITTEN_INTEGER: f64 = 1e40;
 
 /// Integers of a text that 64 bits cannot hold, by the double that each became.
@@ -31,13 +31,13 @@ pub struct LargeIntegers(BTreeMap<u64, Box<str>>);
 
 impl LargeIntegers {
     pub fn find(text: &[u8]) -> Self {
-        let (mut found, mut at) = (Self::default(), 0);
-        while at < text.len() && found.0.len() < MAX_INTEGERS {
-            let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (mut found, mut position) = (Self::default(), 0);
+        while position < text.len() && found.0.len() < MAX_INTEGERS {
+            let digits = text[position..].iter().take_while(|byte| byte.is_ascii_digit()).count();
             if digits >= MIN_DIGITS {
-                found.add_integer(text, at, at + digits);
+                found.add_integer(text, position, position + digits);
             }
-            at += digits.max(1);
+            position += digits.max(1);
         }
         found
     }
@@ -56,8 +56,8 @@ impl LargeIntegers {
         }
         if let Ok(double) = number.parse::<f64>() {
             let more = if number.len() > MAX_SHOWN_DIGITS { "…" } else { "" };
-            let shown = format!("{}{more}", &number[..number.len().min(MAX_SHOWN_DIGITS)]);
-            self.0.insert(double.to_bits(), shown.into());
+            let shortened = format!("{}{more}", &number[..number.len().min(MAX_SHOWN_DIGITS)]);
+            self.0.insert(double.to_bits(), shortened.into());
         }
     }
 }
@@ -120,8 +120,8 @@ fn visit_doubles(value: &Value, path: &mut String, visit: &mut impl FnMut(&str, 
             visit(path, number.as_f64().unwrap_or_default(), number);
         }
         Value::Array(items) => {
-            for (at, item) in items.iter().enumerate() {
-                let _ = write!(path, "[{at}]");
+            for (index, item) in items.iter().enumerate() {
+                let _ = write!(path, "[{index}]");
                 visit_doubles(item, path, visit);
                 path.truncate(inside);
             }

@@ -1,7 +1,8 @@
 //! The saved plans that a draft may execute.
 //!
 //! The compiler does not read the store. The caller looks up the names of [`list_sub_plan_names`]
-//! and passes the plans. So a name means one plan for good, and no plan can execute itself.
+//! and passes the plans. So the meaning of a name never changes after the compilation, and no plan
+//! can execute itself.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -5,17 +5,16 @@ pub(crate) const MAX_CANDIDATES: usize = 4_096;
 const MAX_LENGTH: usize = 64;
 const MIN_CONTAINED_LENGTH: usize = 3;
 
-/// Returns the most similar known name, if one is similar enough.
-/// Case and separators do not count, so `create_author` equals `createAuthor`. One character in
-/// three may differ, and two swapped characters count once. Otherwise, one name may contain the
-/// other. Of equally similar names, the first one wins.
-/// of equally similar names wins.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// Returns the most similar known name, if it is similar enough. Case and separators do not count,
+/// so `create_author` equals `createAuthor`. One character in three may differ, and two swapped
+/// characters count once. Otherwise, one name may contain the other. Of equally similar names, the
+/// first one wins.
+pub fn nearest<'a>(name: &str, known_names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = fold_name(name);
     let mut best = None;
     let mut containing = None;
     let mut tolerance = wanted.len() / 3;
-    for candidate in known.into_iter().take(MAX_CANDIDATES) {
+    for candidate in known_names.into_iter().take(MAX_CANDIDATES) {
         let letters = fold_name(candidate);
         if let Some(edit_distance) = edit_distance(&wanted, &letters, tolerance) {
             best = Some(candidate);
@@ -33,9 +32,9 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 /// Like [`nearest`], and compares the singular of a plural such as `retries` with `retry`.
 fn nearest_with_plurals<'a>(
     name: &str,
-    known: &(impl Iterator<Item = &'a str> + Clone),
+    known_names: &(impl Iterator<Item = &'a str> + Clone),
 ) -> Option<&'a str> {
-    let nearest_of = |name: &str| nearest(name, known.clone());
+    let nearest_of = |name: &str| nearest(name, known_names.clone());
     nearest_of(name).or_else(|| nearest_of(&format!("{}y", name.strip_suffix("ies")?)))
 }
 
@@ -47,21 +46,26 @@ pub fn explain_unknown_field(message: &str) -> String {
     };
     let mut quoted = rest.split('`');
     let field = quoted.next().unwrap_or_default();
-    let known: Vec<&str> = quoted.skip(1).step_by(2).collect();
-    match nearest_field(field, &known) {
+    let known_fields: Vec<&str> = quoted.skip(1).step_by(2).collect();
+    match nearest_field(field, &known_fields) {
         Some(meant) => format!("{before}`{field}` is unknown: did you mean `{meant}`?"),
-        None if known.is_empty() => message.to_owned(),
-        None => format!("{before}`{field}` is unknown: the keys are `{}`", known.join("`, `")),
+        None if known_fields.is_empty() => message.to_owned(),
+        None => {
+            format!("{before}`{field}` is unknown: the keys are `{}`", known_fields.join("`, `"))
+        }
     }
 }
 
 /// Returns the known field that a misspelt field probably means.
-pub fn nearest_field<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    nearest_with_plurals(name, &known.iter().copied())
+pub fn nearest_field<'a>(name: &str, known_fields: &[&'a str]) -> Option<&'a str> {
+    nearest_with_plurals(name, &known_fields.iter().copied())
 }
 
-pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    nearest(name, known).map(|name| format!("did you mean `{name}`?"))
+pub fn did_you_mean<'a>(
+    name: &str,
+    known_names: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    nearest(name, known_names).map(|name| format!("did you mean `{name}`?"))
 }
 
 fn fold_name(name: &str) -> Vec<char> {

@@ -24,7 +24,7 @@ use shared::{id::NodeName, limits};
 
 pub use self::{
     changes::Changes,
-    recommend::{Reach, ToolsAndActions},
+    recommend::{RecommendationReach, ToolsAndActions},
 };
 
 pub const DEFAULT_SCORE: f64 = 1.0;
@@ -33,7 +33,7 @@ pub const DEFAULT_SCORE: f64 = 1.0;
 #[derive(Clone, Debug, Default)]
 pub struct Toolkit {
     vertices: IndexMap<NodeName, Vertex>,
-    edges: usize,
+    edge_count: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -91,12 +91,12 @@ pub struct Edge<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolkitError {
-    #[error("`{name}` is {} already, and a name means one thing: use another", .is.with_article())]
+    #[error("`{name}` is already {}, and a name can have only one meaning: use another name", .is.with_article())]
     Clash { name: NodeName, is: NodeKind },
     #[error("the score from `{from}` to `{to}` is not a number")]
     Score { from: NodeName, to: NodeName },
-    #[error("the toolkit would have more than {most} {what}: remove some")]
-    TooMany { what: &'static str, most: usize },
+    #[error("the toolkit would have more than {maximum} {noun}: remove some")]
+    TooMany { noun: &'static str, maximum: usize },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -150,7 +150,7 @@ impl Node {
 impl PartialEq for Toolkit {
     fn eq(&self, other: &Self) -> bool {
         self.vertices.len() == other.vertices.len()
-            && self.edges == other.edges
+            && self.edge_count == other.edge_count
             && self.vertices.iter().zip(&other.vertices).all(|((name, a), (other, b))| {
                 name == other && a.node == b.node && a.next == b.next
             })
@@ -167,7 +167,7 @@ impl Toolkit {
     }
 
     pub fn edge_count(&self) -> usize {
-        self.edges
+        self.edge_count
     }
 
     pub fn get(&self, name: &str) -> Option<&Node> {
@@ -217,11 +217,11 @@ impl Toolkit {
     }
 
     pub fn check_size(&self) -> Result<(), ToolkitError> {
-        let too_many = |what, most| Err(ToolkitError::TooMany { what, most });
+        let too_many = |noun, maximum| Err(ToolkitError::TooMany { noun, maximum });
         if self.len() > limits::TOOLKIT_NODES {
             return too_many("actions and tools", limits::TOOLKIT_NODES);
         }
-        if self.edges > limits::TOOLKIT_EDGES {
+        if self.edge_count > limits::TOOLKIT_EDGES {
             return too_many("edges", limits::TOOLKIT_EDGES);
         }
         Ok(())

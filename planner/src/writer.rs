@@ -32,7 +32,7 @@ use crate::{
 };
 
 pub const DEFAULT_REPAIRS: u32 = 3;
-/// Each repair is a question, and models do not improve after a few.
+/// Maximum number of repairs. Each repair is a question, and models do not improve after a few.
 pub const MAX_REPAIRS: u32 = 10;
 /// Maximum number of bytes of an answer that are sent back to its model.
 const MAX_REPEATED_BYTES: usize = 64 << 10;
@@ -45,7 +45,7 @@ const MAX_NOTED_BYTES: usize = 256 << 10;
 pub struct ModelPlanner {
     model: Arc<dyn Model>,
     name: String,
-    repairs: u32,
+    max_repairs: u32,
 }
 
 struct WriterRounds<'a> {
@@ -53,7 +53,7 @@ struct WriterRounds<'a> {
     form: AnswerForm,
     messages: Vec<Message>,
     /// Number of messages that the notes already contain.
-    noted_messages: usize,
+    noted_count: usize,
     notes: Vec<Note>,
     tokens: Tokens,
     costs: Vec<Option<f64>>,
@@ -63,13 +63,13 @@ struct WriterRounds<'a> {
 }
 
 impl ModelPlanner {
-    pub fn new(model: Arc<dyn Model>, repairs: u32) -> Self {
+    pub fn new(model: Arc<dyn Model>, max_repairs: u32) -> Self {
         let name = model.name().to_owned();
-        Self { model, name, repairs }
+        Self { model, name, max_repairs }
     }
 
-    pub fn from_settings(settings: &Settings, repairs: u32) -> Result<Self, ModelError> {
-        Ok(Self::new(settings.build_model()?, repairs))
+    pub fn from_settings(settings: &Settings, max_repairs: u32) -> Result<Self, ModelError> {
+        Ok(Self::new(settings.build_model()?, max_repairs))
     }
 
     pub fn model(&self) -> &Arc<dyn Model> {
@@ -102,20 +102,21 @@ impl ModelPlanner {
         compiler: &dyn PlanCompiler,
         rounds: &mut WriterRounds<'_>,
     ) -> Result<(Draft, Compiled), PlanningError> {
-        let known =
+        let known_plans =
             rounds.earlier.map(|earlier| list_named_plans(&earlier.draft)).unwrap_or_default();
         let mut errors = Vec::new();
         let mut has_declined = false;
-        for round in 0..=self.repairs {
+        for round in 0..=self.max_repairs {
             let reply = self.ask_model(rounds, round).await?;
-            let draft = match reading::read_answer(&reply.text, catalog, &known) {
-                Ok(ParsedAnswer::Impossible(why)) => {
-                    return Err(impossible_plan_error(query, &why));
+            let draft = match reading::read_answer(&reply.text, catalog, &known_plans) {
+                Ok(ParsedAnswer::Impossible(reason)) => {
+                    return Err(impossible_plan_error(query, &reason));
                 }
-                // Some models talk before they plan, so the first answer in words gets a repair.
-                // The second one declines the request.
+                // Some models talk before they plan, so the first answer in words is repaired. A
+                // second answer in words declines the request.
                 Ok(ParsedAnswer::Prose(words))
-                    if reply.stop != Stop::Length && (has_declined || round == self.repairs) =>
+                    if reply.stop != Stop::Length
+                        && (has_declined || round == self.max_repairs) =>
                 {
                     return Err(declined_plan_error(query, &words));
                 }
@@ -141,7 +142,7 @@ impl ModelPlanner {
                 }
             };
             if reply.stop == Stop::Length && draft.is_none() {
-                let message = "the answer was cut off before its end";
+                let message = "the answer was cut off before it was complete";
                 let help = "write less: no prose, and no step that is not needed";
                 errors = vec![Diagnostic::error("plan.too_large", "", message).with_help(help)];
             }
@@ -216,12 +217,12 @@ impl Planner for ModelPlanner {
 fn check_query(query: &str, catalog: &Catalog) -> Result<(), PlanningError> {
     if query.len() > limits::QUERY_BYTES {
         let max_bytes = limits::QUERY_BYTES;
-        let why = format!("the query has {} bytes; the limit is {max_bytes}", query.len());
-        return Err(no_plan_error(why));
+        let reason = format!("the query has {} bytes; the limit is {max_bytes}", query.len());
+        return Err(no_plan_error(reason));
     }
     if catalog.list_plannable().next().is_none() {
-        let why = "there are no tools to plan with: register a toolset, or switch one on";
-        return Err(no_plan_error(why.to_owned()));
+        let reason = "there are no tools to plan with: register a toolset, or switch one on";
+        return Err(no_plan_error(reason.to_owned()));
     }
     Ok(())
 }
@@ -232,7 +233,7 @@ impl<'a> WriterRounds<'a> {
             earlier,
             form,
             messages,
-            noted_messages: 0,
+            noted_count: 0,
             notes: Vec::new(),
             tokens: Tokens::default(),
             costs: Vec::new(),
@@ -247,8 +248,8 @@ impl<'a> WriterRounds<'a> {
 
     fn note_prompt(&mut self, round: u32, model: &str) {
         let new: Vec<Value> =
-            self.messages[self.noted_messages..].iter().map(describe_message).collect();
-        self.noted_messages = self.messages.len();
+            self.messages[self.noted_count..].iter().map(describe_message).collect();
+        self.noted_count = self.messages.len();
         self.add_note("prompt", json!({ "round": round, "model": model, "messages": new }));
     }
 
@@ -283,7 +284,7 @@ impl<'a> WriterRounds<'a> {
         text.truncate(end);
         self.messages.push(Message::Assistant { text, calls: Vec::new() });
         // The notes have this message already.
-        self.noted_messages = self.messages.len();
+        self.noted_count = self.messages.len();
         self.messages.push(Message::User(complaint));
     }
 
@@ -332,13 +333,16 @@ fn no_plan_error(message: String) -> PlanningError {
     PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() }
 }
 
-fn impossible_plan_error(query: &str, why: &str) -> PlanningError {
-    no_plan_error(format!("no plan for `{}`: {why}", shorten_text(query, MAX_QUOTED_QUERY_BYTES)))
+fn impossible_plan_error(query: &str, reason: &str) -> PlanningError {
+    no_plan_error(format!(
+        "no plan for `{}`: {reason}",
+        shorten_text(query, MAX_QUOTED_QUERY_BYTES)
+    ))
 }
 
 fn declined_plan_error(query: &str, words: &str) -> PlanningError {
-    let said = words.rsplit("</think>").next().unwrap_or(words);
-    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let reply = words.rsplit("</think>").next().unwrap_or(words);
+    let words = reply.split_whitespace().collect::<Vec<_>>().join(" ");
     let (query, words) = (
         shorten_text(query, MAX_QUOTED_QUERY_BYTES),
         shorten_text(&words, MAX_QUOTED_ANSWER_BYTES),

@@ -121,8 +121,8 @@ fn part_name(id: &BlobId, part: usize) -> String {
     format!("{id}/{part:04}")
 }
 
-/// Stores a blob whose content is `base64`. Writes a blob that exists again, because a crash may
-/// have left only some of its parts.
+/// Stores a blob whose content is `base64`. If the blob already exists, writes it again, because a
+/// crash may have left only some of its parts.
 pub async fn save_blob(store: &dyn Store, blob: &Blob, base64: &str) -> Result<(), StoreError> {
     let parts: Vec<_> = base64.as_bytes().chunks(PART_BYTES).collect();
     store.put_record(&blob.to_entry(parts.len()), WriteCondition::Never).await?;
@@ -153,7 +153,7 @@ async fn find_entry(store: &dyn Store, id: &BlobId) -> Result<Option<(Blob, usiz
     Ok(Some((blob, number("parts")?)))
 }
 
-/// Returns a blob with its content in base 64. Returns `None` if it was removed, also in part.
+/// Returns a blob with its content in base64. Returns `None` if any of its records was removed.
 pub async fn load_blob(
     store: &dyn Store,
     id: &BlobId,

@@ -8,7 +8,7 @@ use std::{
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use nix::time::{ClockId, clock_gettime};
 
-/// A moment with a precision of a microsecond.
+/// A point in time with a precision of a microsecond.
 pub type Timestamp = DateTime<Utc>;
 
 /// Tells the time. Tests pass their own clock.
@@ -16,12 +16,12 @@ pub trait Clock: fmt::Debug + Send + Sync {
     /// Returns the current time, cut to microseconds, the precision that stores keep.
     fn now(&self) -> Timestamp;
 
-    /// Moves this clock towards a reference in small corrections, so that no lease is affected. By
-    /// default it does nothing.
+    /// Moves this clock towards a reference in corrections that are too small to affect a lease.
+    /// Does nothing by default.
     fn approach(&self, _reference: Timestamp) {}
 }
 
-/// Returns the moment one microsecond later.
+/// Returns the time one microsecond later.
 pub fn next_moment(at: Timestamp) -> Timestamp {
     at.checked_add_signed(TimeDelta::microseconds(1)).unwrap_or(at)
 }
@@ -75,9 +75,9 @@ impl Clock for SteadyClock {
     fn approach(&self, reference: Timestamp) {
         let mut state = self.lock_state();
         let boot = micros_since_boot();
-        let most = (boot - state.last_approach).max(0) / CORRECTION_DIVISOR;
+        let maximum = (boot - state.last_approach).max(0) / CORRECTION_DIVISOR;
         let away = reference.timestamp_micros().saturating_sub(boot.saturating_add(state.offset));
-        state.offset = state.offset.saturating_add(away.clamp(-most, most));
+        state.offset = state.offset.saturating_add(away.clamp(-maximum, maximum));
         state.last_approach = boot;
     }
 }
@@ -91,8 +91,8 @@ pub fn describe_difference(store: Timestamp, machine: Timestamp) -> Option<Strin
     let side = if difference > TimeDelta::zero() { "behind" } else { "ahead of" };
     (difference.abs() > MIN_REPORTED_DIFFERENCE).then(|| {
         format!(
-            "the time of the store is {} s {side} the clock of this machine; `startAt` and the times \
-             of events follow the store",
+            "the clock of the store is {} s {side} the clock of this machine; `startAt` and the \
+             times of events use the store's clock",
             difference.num_seconds().abs()
         )
     })
@@ -104,12 +104,12 @@ fn micros_since_boot() -> i64 {
     time.tv_sec().saturating_mul(1_000_000).saturating_add(time.tv_nsec() / 1_000)
 }
 
-/// The machine's clock.
+/// The clock of this machine, which an administrator may change.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock;
 
 impl Clock for WallClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the machine")]
+    #[expect(clippy::disallowed_methods, reason = "only this function reads the machine's clock")]
     fn now(&self) -> Timestamp {
         let now = Utc::now();
         now.duration_trunc(TimeDelta::microseconds(1)).unwrap_or(now)
@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn a_clock_difference_is_described_only_above_five_seconds() {
         let store = Timestamp::from_timestamp(4_000_000_000, 0).unwrap();
-        let told = |seconds| describe_difference(store, store + TimeDelta::seconds(seconds));
-        assert_eq!((told(0), told(5), told(-5)), (None, None, None));
-        assert!(told(86_400).unwrap().contains("is 86400 s behind the clock"));
-        assert!(told(-6).unwrap().contains("is 6 s ahead of the clock"));
+        let describe = |seconds| describe_difference(store, store + TimeDelta::seconds(seconds));
+        assert_eq!((describe(0), describe(5), describe(-5)), (None, None, None));
+        assert!(describe(86_400).unwrap().contains("is 86400 s behind the clock"));
+        assert!(describe(-6).unwrap().contains("is 6 s ahead of the clock"));
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
     fn a_steady_clock_approaches_its_reference_slowly() {
         let clock = SteadyClock::starting_at(WallClock.now());
         let before = clock.offset();
-        // Pretends that the last call was a hundred seconds ago.
+        // Sets the last call of `approach` to a hundred seconds ago.
         clock.lock_state().last_approach -= 100_000_000;
         clock.approach(WallClock.now() + TimeDelta::days(365));
         let moved = clock.offset() - before;

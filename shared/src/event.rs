@@ -88,7 +88,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },
-    /// The attempt failed, and there will be another one.
+    /// The attempt failed, and another attempt will follow.
     StepRetryScheduled {
         #[serde(rename = "stepId", alias = "step")]
         step: StepId,
@@ -100,7 +100,7 @@ pub enum Event {
         #[serde(with = "chrono::serde::ts_microseconds")]
         until: Timestamp,
     },
-    /// The attempt was interrupted, and the step may be repeated.
+    /// The attempt was interrupted, and the step may run again.
     ///
     /// Either the worker died during the attempt, or the tool disappeared before it was called.
     StepInterrupted {
@@ -355,7 +355,7 @@ pub struct StepStarted {
         skip_serializing_if = "Option::is_none"
     )]
     pub key: Option<Arc<str>>,
-    /// The effect of the call, if the tool has another one than at the time of planning.
+    /// The effect of the call, if the tool's effect has changed since planning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
 }
@@ -556,9 +556,10 @@ struct StoredEvent {
 pub fn encode_events(events: &[RecordedEvent]) -> String {
     let mut json = Vec::with_capacity(256 * events.len());
     json.push(b'[');
-    for (n, RecordedEvent { at, event, .. }) in events.iter().enumerate() {
+    for (n, RecordedEvent { at: recorded_at, event, .. }) in events.iter().enumerate() {
         let separator = if n == 0 { "" } else { "," };
-        write!(json, "{separator}{{\"at\":{}", at.timestamp_micros()).expect("memory is writable");
+        write!(json, "{separator}{{\"at\":{}", recorded_at.timestamp_micros())
+            .expect("memory is writable");
         let object = json.len();
         serde_json::to_writer(&mut json, event).expect("events are JSON");
         // Replaces the opening brace, because the event's fields continue the object that begins

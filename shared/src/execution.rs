@@ -575,15 +575,15 @@ impl Execution {
     /// Removes the oldest kept signal called `name`, because a step takes it.
     ///
     /// The step's `step_succeeded` event records the payload. The log alone determines which signal
-    /// was taken, so a replay takes the same one.
+    /// was taken, so a replay takes the same signal.
     fn take_signal(&mut self, name: &str) {
-        if let Some(at) = self.signals.iter().position(|signal| signal.name == name) {
-            self.signals.remove(at);
+        if let Some(index) = self.signals.iter().position(|signal| signal.name == name) {
+            self.signals.remove(index);
         }
     }
 }
 
-/// Finds a task. The task that undoes another one is created on first use.
+/// Finds a task. A task that undoes another task is created on first use.
 fn find_task(steps: &mut [Step], task: Task) -> Option<&mut Step> {
     let step = steps.get_mut(task.step.get())?;
     let done = match task.part.item {

@@ -70,7 +70,7 @@ impl ToolPattern {
 
     /// Returns `true` if a name with this beginning can match.
     pub fn can_match_prefix(&self, beginning: &str) -> bool {
-        let ends = self.0.char_indices().map(|(at, char)| at + char.len_utf8());
+        let ends = self.0.char_indices().map(|(start, char)| start + char.len_utf8());
         let mut heads = ends.map(|end| Self(self.0[..end].to_owned()));
         heads.any(|head| head.matches(beginning))
     }
@@ -87,26 +87,26 @@ impl ToolPattern {
     pub fn matches(&self, name: &str) -> bool {
         let (pattern, name): (Vec<char>, Vec<char>) =
             (self.0.chars().collect(), name.chars().collect());
-        let (mut at, mut read) = (0, 0);
+        let (mut position, mut read) = (0, 0);
         let mut star: Option<(usize, usize)> = None;
         while read < name.len() {
-            match pattern.get(at) {
+            match pattern.get(position) {
                 Some('*') => {
-                    star = Some((at, read));
-                    at += 1;
+                    star = Some((position, read));
+                    position += 1;
                 }
                 Some(char) if *char == '?' || *char == name[read] => {
-                    at += 1;
+                    position += 1;
                     read += 1;
                 }
                 _ => {
                     let Some((place, taken)) = star else { return false };
                     star = Some((place, taken + 1));
-                    (at, read) = (place + 1, taken + 1);
+                    (position, read) = (place + 1, taken + 1);
                 }
             }
         }
-        pattern[at..].iter().all(|char| *char == '*')
+        pattern[position..].iter().all(|char| *char == '*')
     }
 }
 

@@ -30,7 +30,7 @@ struct IdStamp {
 impl IdStamp {
     fn draw(now: Timestamp) -> Self {
         let random = nanoid::nanoid!(RANDOM_LEN, &ALPHABET);
-        let random = random.as_bytes().try_into().expect("nanoid draws as many as asked");
+        let random = random.as_bytes().try_into().expect("nanoid draws the requested number");
         Self { seconds: u64::try_from(now.timestamp()).unwrap_or(0), random }
     }
 
@@ -59,8 +59,8 @@ macro_rules! prefixed_id {
         pub struct $name(IdStamp);
 
         impl $name {
-            /// Draws a new id. The store checks that it is unique, and the caller draws another one
-            /// if not.
+            /// Draws a new id. The store checks that it is unique. If it is not, the caller draws
+            /// another id.
             pub fn draw(now: Timestamp) -> Self {
                 Self(IdStamp::draw(now))
             }
@@ -120,11 +120,11 @@ impl ExecutionId {
     /// only once.
     pub fn derive_child(now: Timestamp, seed: &str) -> Self {
         let mut left = fnv1a(seed.bytes());
-        let random = std::array::from_fn(|at| {
+        let random = std::array::from_fn(|index| {
             // Nine letters take 47 bits. Mixing again keeps the last letters as random as the
             // first.
             let letter = ALPHABET[usize::try_from(left % 36).unwrap_or(0)];
-            left = (left / 36).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at as u64);
+            left = (left / 36).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (index as u64);
             letter as u8
         });
         Self(IdStamp { seconds: u64::try_from(now.timestamp()).unwrap_or(0), random })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Maximum size of a plan as JSON, in bytes. A larger draft is a mistake or an attack.
 pub const PLAN_BYTES: usize = 256 << 20;
-/// Maximum number of steps of a plan: four times as many as the benchmark compiles.
+/// Maximum number of steps of a plan: four times as many as the benchmark's plan has.
 pub const PLAN_STEPS: usize = 400_000;
 /// Maximum nesting of a step's parameters. It is below the 127 levels that `serde_json` reads,
 /// because events add a few levels.
@@ -40,19 +40,19 @@ pub const APPEND_BYTES: usize = 8 << 20;
 /// so that data can move between stores.
 pub const DOCUMENT_BYTES: usize = 15 << 20;
 /// Maximum number of events that one read of a log returns. The read always completes its last
-/// document, and may exceed the limit by the rest of it.
+/// document, so it may exceed the limit.
 pub const READ_EVENTS: usize = 4_096;
 /// Maximum bytes of an event's error message. A longer message loses its middle.
 pub const MESSAGE_BYTES: usize = 8 << 10;
 /// Maximum bytes of a progress message. The limit is low, because a call makes many of them.
 pub const PROGRESS_BYTES: usize = 512;
-/// Minimum time between two progress reports of a call. If reports are closer, the newer one
-/// replaces the older one.
+/// Minimum time between two progress reports of a call. If a call reports more often, the newest
+/// report replaces the others.
 ///
 /// People do not read faster, and each report adds an event to the log.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// Number of progress reports of an attempt that are recorded at full rate. Later ones are recorded
-/// every [`LATE_PROGRESS_INTERVAL`], so that the log of a long attempt stays short.
+/// Number of progress reports of an attempt that are recorded at full rate. Later reports are
+/// recorded every [`LATE_PROGRESS_INTERVAL`], so that the log of a long attempt stays short.
 pub const FULL_RATE_PROGRESS_EVENTS: u32 = 600;
 /// Time between two recorded reports of a long attempt.
 pub const LATE_PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
@@ -62,12 +62,13 @@ pub const ATTEMPTS: u32 = 1_000;
 pub const INTERRUPTIONS: u32 = 100;
 /// Maximum number of steps that run at the same time if `maxParallel` is not set.
 pub const DEFAULT_MAX_PARALLEL: u32 = 256;
-/// Maximum number of automatic replans in a row, even if the plan or the caller asks for more.
+/// Maximum number of consecutive automatic replans, even if the plan or the caller asks for more.
 pub const REPLANS: u32 = 16;
-/// Number of automatic replans in a row if the plan asks for replans and the caller set no number.
+/// Number of consecutive automatic replans if the plan asks for replans and the caller set no
+/// number.
 pub const DEFAULT_REPLANS: u32 = 4;
-/// Maximum number of attempts to replan one execution. Only attempts that stop without a known
-/// result count, such as after a crash.
+/// Maximum number of attempts to replan one execution. Only attempts without a known result count,
+/// for example after a crash.
 pub const REPLAN_ATTEMPTS: usize = 5;
 pub const STEP_TIMEOUT: Duration = Duration::from_mins(5);
 pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
@@ -86,14 +87,15 @@ pub const ITEMS: usize = 100_000;
 pub const ANCESTORS: u32 = 16;
 /// Maximum number of signals that an execution keeps for later steps.
 pub const KEPT_SIGNALS: usize = 1_000;
-/// Maximum bytes of the outputs that an execution reuses from another one.
+/// Maximum bytes of the outputs that an execution reuses from another execution.
 pub const REUSED_BYTES: usize = 8 << 20;
 /// Maximum number of idempotency keys that a retry takes over from calls with an unknown outcome.
 pub const CALL_KEYS: usize = 10_000;
 /// Maximum number of commands that wait for one execution. Only a client that sends commands
 /// without waiting for answers reaches it.
 pub const INBOX_COMMANDS: usize = 1_000;
-/// Maximum number of commands that one poll of all inboxes returns. Later polls return the others.
+/// Maximum number of commands that one poll of all inboxes returns. Later polls return the
+/// remaining commands.
 pub const INBOX_POLL_COMMANDS: usize = 4_096;
 /// Approximate maximum bytes of commands that one poll of all inboxes returns.
 pub const INBOX_POLL_BYTES: usize = 16 << 20;
@@ -107,7 +109,7 @@ pub const CALL_HISTORY: usize = 10_000;
 /// Maximum number of simultaneous calls that one limit can allow, because one document of the store
 /// names all of them.
 pub const LIMIT_HOLDERS: u32 = 10_000;
-/// Maximum bytes of a condition. Nobody can read a longer one.
+/// Maximum bytes of a condition. A longer condition would be unreadable.
 pub const CONDITION_BYTES: usize = 4 << 10;
 /// Maximum nesting of brackets in a condition. The parser makes about ten nested calls per level.
 pub const CONDITION_DEPTH: usize = 24;
@@ -133,7 +135,7 @@ pub const REPLY_BYTES: usize = 4 << 20;
 /// Maximum number of tool calls in one reply. A model that writes more repeats itself.
 pub const REPLY_CALLS: usize = 256;
 /// Maximum number of priorities that a search for work visits, because each needs an index lookup.
-/// Work of the others is ordered by due time only.
+/// Work of all other priorities is ordered by due time only.
 pub const PRIORITIES: usize = 32;
 /// Maximum number of different words of a search, because each is looked up in every query.
 pub const SEARCH_WORDS: usize = 64;
@@ -151,7 +153,7 @@ pub const TOOLKIT_EDGES: usize = 50_000;
 /// Maximum number of actions and tools in one drawing. A larger drawing is unreadable.
 pub const DRAWN_NODES: usize = 4_000;
 pub const DRAWN_EDGES: usize = 20_000;
-/// Maximum length of a text's vector: twice that of the longest vectors of known models.
+/// Maximum length of a text's vector: twice the length of the longest vectors of known models.
 pub const VECTOR_LEN: usize = 8_192;
 /// Maximum bytes of a JSON Schema. No model reads more for one tool.
 pub const SCHEMA_BYTES: usize = 1 << 20;

@@ -2,7 +2,7 @@
 //!
 //! Schemas are untrusted, and a small one can cost more evaluations than there is time. So
 //! [`check_cost`] refuses such a schema before it is compiled, and every check has a [`Budget`]. A
-//! check that takes more than a moment runs on its own thread.
+//! check that exceeds `QUICK_EVALUATIONS` runs on its own thread.
 
 mod cost;
 mod keywords;
@@ -44,15 +44,16 @@ const QUICK_EVALUATIONS: u64 = 20_000;
 const QUICK_STACK: usize = 256 << 10;
 /// Maximum number of backtracking steps of a pattern match.
 const MAX_BACKTRACKS: usize = 20_000;
-/// Maximum number of subschemas of a schema that is checked without a meter. Together with
-/// [`MAX_UNMETERED_PARTS`], it keeps such a check short.
+/// Maximum number of subschemas of a schema that is checked without counting evaluations. Together
+/// with [`MAX_UNMETERED_PARTS`], it keeps such a check short.
 const MAX_UNMETERED_SCHEMAS: usize = 256;
-/// Maximum bytes of a schema that is checked without a meter. Messages may quote much of it.
+/// Maximum bytes of a schema that is checked without counting evaluations. Messages may quote much
+/// of it.
 const MAX_UNMETERED_BYTES: usize = 64 << 10;
-/// Maximum number of parts of a value that is checked without a meter.
+/// Maximum number of parts of a value that is checked without counting evaluations.
 const MAX_UNMETERED_PARTS: u64 = 5_000;
-/// Maximum nesting of a schema that is checked without a meter. Each level is evaluated again to
-/// collect errors.
+/// Maximum nesting of a schema that is checked without counting evaluations. Each level is
+/// evaluated again to collect errors.
 const MAX_UNMETERED_NESTING: usize = 3;
 const QUICK_SCHEMAS: usize = 1_000;
 const QUICK_PATTERNS: usize = 32;
@@ -63,7 +64,7 @@ pub struct Schema(Arc<CompiledSchema>);
 struct CompiledSchema {
     source: Value,
     figures: SchemaFigures,
-    /// `true` if a check of a small value takes a moment at most.
+    /// `true` if small values can be checked without counting evaluations.
     unmetered: Option<Validator>,
     /// The validator that counts its evaluations. It is compiled on first use.
     metered: OnceLock<Result<Validator, String>>,
@@ -103,13 +104,13 @@ pub fn check_cost(schema: &Value) -> Result<(), String> {
     cost::measure_schema(schema).map(drop)
 }
 
-/// Returns the patterns of a schema that are too large to be enforced, and so would be left out by
-/// [`Schema::without_large_patterns`].
+/// Returns the patterns of a schema that are too large to be enforced, so that they would be
+/// removed by [`Schema::without_large_patterns`].
 ///
 /// Compiles at most `left` patterns, only those that may be large, and subtracts them from `left`.
 pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
     let Ok(figures) = cost::measure_schema(schema) else { return Vec::new() };
-    if figures.patterns == 0 {
+    if figures.pattern_count == 0 {
         return Vec::new();
     }
     patterns::find_unusable(schema, figures.pattern_bytes(), left)
@@ -161,7 +162,8 @@ const MAX_SHOWN_PARTS: u64 = 500;
 impl Schema {
     pub fn new(schema: &Value) -> Result<Self, String> {
         let figures = cost::measure_schema(schema)?;
-        let is_quick = figures.schemas <= QUICK_SCHEMAS && figures.patterns <= QUICK_PATTERNS;
+        let is_quick =
+            figures.schema_count <= QUICK_SCHEMAS && figures.pattern_count <= QUICK_PATTERNS;
         let compile = || CompiledSchema::new(schema, figures);
         let compiled = if is_quick {
             compile()
@@ -175,16 +177,16 @@ impl Schema {
     /// Compiles a schema without the patterns that are too large or not regular expressions.
     /// Returns these patterns, too.
     pub fn without_large_patterns(schema: &Value) -> Result<(Self, Vec<String>), String> {
-        let why = match Self::new(schema) {
+        let reason = match Self::new(schema) {
             Ok(compiled) => return Ok((compiled, Vec::new())),
-            Err(why) => why,
+            Err(error) => error,
         };
         let bytes = cost::measure_schema(schema)?.pattern_bytes();
         let mut rest = schema.clone();
         let removed =
             run_on_own_thread(usize::MAX, None, || patterns::remove_unusable(&mut rest, bytes));
         let removed = removed.map_err(|err| err.to_string())?;
-        if removed.is_empty() { Err(why) } else { Ok((Self::new(&rest)?, removed)) }
+        if removed.is_empty() { Err(reason) } else { Ok((Self::new(&rest)?, removed)) }
     }
 
     /// Returns `true` if `value` fits the schema. A value that cannot be checked does not fit.
@@ -210,7 +212,7 @@ impl Schema {
         match self.check_value(value, budget) {
             Ok(true) => Vec::new(),
             Ok(false) => self.find_violations(value, budget, &keep),
-            Err(why) => vec![SchemaViolation::for_whole_value(ViolationKind::Unchecked, why)],
+            Err(error) => vec![SchemaViolation::for_whole_value(ViolationKind::Unchecked, error)],
         }
     }
 
@@ -218,7 +220,7 @@ impl Schema {
     pub fn complaint(&self, value: &Value) -> Option<String> {
         let misfits = self.violations(value).into_iter().map(|misfit| match misfit.at.as_str() {
             "" => misfit.message,
-            at => format!("at `{at}`: {}", misfit.message),
+            path => format!("at `{path}`: {}", misfit.message),
         });
         let complaint = misfits.collect::<Vec<_>>().join("; ");
         Some(complaint).filter(|text| !text.is_empty())
@@ -248,13 +250,13 @@ impl Schema {
         }
         let limit = Limit { fixed: ERROR_EVALUATIONS, per_part: ERROR_EVALUATIONS_PER_PART };
         self.check_metered(value, budget, limit, find).unwrap_or_else(|_| {
-            let why = "it does not fit the schema (the reasons are too long to list)";
-            let misfit = SchemaViolation::for_whole_value(ViolationKind::Other, why.to_owned());
+            let reason = "it does not fit the schema (the reasons are too long to list)";
+            let misfit = SchemaViolation::for_whole_value(ViolationKind::Other, reason.to_owned());
             Some(misfit).into_iter().filter(keep).collect()
         })
     }
 
-    /// Returns the validator without a meter, if a check of the value takes a moment at most.
+    /// Returns the validator that does not count evaluations, if the value is small enough for it.
     fn unmetered_validator(&self, value: &Value) -> Option<&Validator> {
         let plain = self.0.unmetered.as_ref()?;
         is_small(value, &mut { MAX_UNMETERED_PARTS }).then_some(plain)
@@ -270,13 +272,13 @@ impl Schema {
         check: impl Fn(&Validator) -> T + Sync,
     ) -> Result<T, String> {
         if budget.evaluations == 0 {
-            return Err("the checks of the plan take too long together".to_owned());
+            return Err("together, the checks of the plan take too long".to_owned());
         }
         let metered = self.0.metered_validator()?;
-        let most = limit
+        let maximum = limit
             .fixed
             .saturating_add(limit.per_part.saturating_mul(meter::count_evaluations(value)));
-        let most = most.min(budget.evaluations);
+        let maximum = maximum.min(budget.evaluations);
         let mut run = |evaluations: u64, stack: usize, stop: Option<&CheckStop>| {
             let evaluations = evaluations.min(budget.evaluations);
             let allowance =
@@ -285,19 +287,19 @@ impl Schema {
             budget.evaluations -= taken;
             result
         };
-        if let Ok(result) = run(QUICK_EVALUATIONS.min(most), QUICK_STACK, None) {
+        if let Ok(result) = run(QUICK_EVALUATIONS.min(maximum), QUICK_STACK, None) {
             return Ok(result);
         }
         let stop = CheckStop::current();
         let stop = stop.as_ref();
-        let result = run_on_own_thread(MAX_WAITING, stop, || run(most, USABLE_STACK, stop))
+        let result = run_on_own_thread(MAX_WAITING, stop, || run(maximum, USABLE_STACK, stop))
             .map_err(|err| err.to_string())?;
         result.map_err(|Exhausted| {
             if stop.is_some_and(CheckStop::is_stopped) {
                 return threads::STOPPED_MESSAGE.to_owned();
             }
             format!(
-                "it takes too long to check it against the schema: more than {most} evaluations"
+                "it takes too long to check it against the schema: more than {maximum} evaluations"
             )
         })
     }
@@ -308,7 +310,7 @@ impl CompiledSchema {
         let is_plain = !figures.has_references
             && !figures.has_slow_patterns
             && figures.bytes <= MAX_UNMETERED_BYTES
-            && figures.schemas <= MAX_UNMETERED_SCHEMAS
+            && figures.schema_count <= MAX_UNMETERED_SCHEMAS
             && figures.nesting <= MAX_UNMETERED_NESTING;
         let compiled = Self {
             source: schema.clone(),
@@ -340,15 +342,15 @@ fn build(schema: &Value, bytes: usize) -> Result<Validator, String> {
 
 /// Returns `true` if a value has at most `left` parts. Subtracts its parts from `left`.
 fn is_small(value: &Value, left: &mut u64) -> bool {
-    let own = match value {
+    let own_size = match value {
         Value::String(text) => 1 + text.len() as u64 / 64,
         Value::Object(fields) => 1 + fields.len() as u64,
         _ => 1,
     };
-    if own > *left {
+    if own_size > *left {
         return false;
     }
-    *left -= own;
+    *left -= own_size;
     match value {
         Value::Array(items) => items.iter().all(|item| is_small(item, left)),
         Value::Object(fields) => fields.values().all(|field| is_small(field, left)),
@@ -374,10 +376,10 @@ impl SchemaViolation {
         };
         let evaluated = err.evaluation_path().to_string();
         let is_conditional = evaluated.split('/').any(|name| matches!(name, "then" | "else"));
-        let at = err.instance_path().to_string();
+        let path = err.instance_path().to_string();
         let is_shown = is_small(err.instance(), &mut { MAX_SHOWN_PARTS });
         let message = if is_shown { err.to_string() } else { err.masked().to_string() };
-        Self { at, message, kind, is_conditional }
+        Self { at: path, message, kind, is_conditional }
     }
 }
 

@@ -56,8 +56,8 @@ pub mod backend {
 
     use super::ExecutionHead;
 
-    /// Returns the number of places in a list of due executions that are reserved for the longest
-    /// due.
+    /// Returns the number of places in a list of due executions that are reserved for executions
+    /// that have been due the longest.
     pub fn aged_places(most: usize) -> usize {
         if most < 2 { 0 } else { (most / 8).max(1) }
     }
@@ -116,8 +116,8 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors {
     /// Removes finished data that is older than `before`, at most `most` of each kind.
     ///
     /// It removes finished executions first: log, head, inbox and idempotency key. A child stays as
-    /// long as its parent runs. When none is left, it removes plans without references. Then it
-    /// removes requests without plans and executions, with their transcripts.
+    /// long as its parent runs. When no such execution is left, it removes plans without
+    /// references. Then it removes requests without plans and executions, with their transcripts.
     ///
     /// A concurrent reader finds the data or does not. `before` should be at least a minute in the
     /// past, so that a frozen worker has lost its lease.
@@ -169,8 +169,8 @@ pub trait Log: fmt::Debug + Send + Sync {
 pub trait Inbox: fmt::Debug + Send + Sync {
     /// Keeps a command until the execution's owner has recorded it.
     ///
-    /// At most [`limits::INBOX_COMMANDS`] commands wait for one execution. Further ones are refused as
-    /// [full](StoreError::Full).
+    /// At most [`limits::INBOX_COMMANDS`] commands wait for one execution. Further commands are
+    /// refused as [full](StoreError::Full).
     async fn send_command(&self, command: SentCommand) -> Result<(), StoreError>;
 
     /// Returns waiting commands, oldest first, of one execution or of all.
@@ -280,7 +280,7 @@ pub trait KeyValue: fmt::Debug + Send + Sync {
     async fn put_record(&self, record: &Record, unless: WriteCondition)
     -> Result<bool, StoreError>;
 
-    /// Returns records of a kind, in byte order of their names. Skips damaged ones.
+    /// Returns records of a kind, in byte order of their names. Skips damaged records.
     async fn list_records(
         &self,
         kind: RecordKind,

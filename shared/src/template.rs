@@ -25,14 +25,14 @@ pub enum Template {
     Literal(Arc<Value>),
     /// A string that is one whole reference. The value replaces it and keeps its type.
     Whole(Reference),
-    Text(Vec<Part>),
+    Text(Vec<TemplatePart>),
     Array(Vec<Template>),
     /// An object that contains a reference at any depth.
     Object(Vec<(String, Template)>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part {
+pub enum TemplatePart {
     Literal(String),
     Reference(Reference),
 }
@@ -80,11 +80,11 @@ pub struct TemplateError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateErrorKind {
     /// The content of the braces is not a path.
-    #[error("`{text}` is not a template: {why}")]
+    #[error("`{text}` is not a template: {reason}")]
     Invalid {
         /// The braces and their content.
         text: String,
-        why: PathError,
+        reason: PathError,
     },
     /// The path starts with an unknown name.
     #[error("`{text}` names no step of the plan")]
@@ -130,7 +130,7 @@ impl Template {
             Self::Literal(_) => (),
             Self::Whole(reference) => visit(reference),
             Self::Text(parts) => parts.iter().for_each(|part| {
-                if let Part::Reference(reference) = part {
+                if let TemplatePart::Reference(reference) = part {
                     visit(reference);
                 }
             }),
@@ -149,7 +149,7 @@ impl Template {
             Self::Literal(_) => (),
             Self::Whole(reference) => change(reference),
             Self::Text(parts) => parts.iter_mut().for_each(|part| {
-                if let Part::Reference(reference) = part {
+                if let TemplatePart::Reference(reference) = part {
                     change(reference);
                 }
             }),
@@ -173,7 +173,7 @@ impl Template {
         }
     }
 
-    /// Fills the placeholders. A reference without a value stays as it was written.
+    /// Fills the placeholders. A reference without a value stays in the result as text.
     ///
     /// Refuses to insert more than `most_bytes` in all, so that a small plan cannot produce a large
     /// value.
@@ -194,7 +194,7 @@ impl Template {
 
 /// The error if the inserted values are larger than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the templates bring in too much")]
+#[error("the templates insert too much")]
 pub struct RenderedTooLarge;
 
 struct Renderer<'a> {
@@ -224,10 +224,10 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    fn render_part(&mut self, part: &Part) -> String {
+    fn render_part(&mut self, part: &TemplatePart) -> String {
         match part {
-            Part::Literal(text) => text.clone(),
-            Part::Reference(reference) => match self.find(reference) {
+            TemplatePart::Literal(text) => text.clone(),
+            TemplatePart::Reference(reference) => match self.find(reference) {
                 Some(Value::String(text)) => text.clone(),
                 Some(other) => other.to_string(),
                 None => self.record_unresolved(reference),
@@ -235,7 +235,7 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// Returns the value of a reference. Returns null once the limit is exceeded.
+    /// Returns the value of a reference, or null after the limit was exceeded.
     fn find(&mut self, reference: &Reference) -> Option<&'a Value> {
         let found = reference.path.find(self.values.find_value(&reference.target)?)?;
         self.bytes_left =
@@ -324,18 +324,18 @@ impl<'a> Parser<'a> {
         if !text.contains("{{") {
             return Template::literal(Value::from(text));
         }
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<TemplatePart> = Vec::new();
         for token in lex::split_tokens(text) {
             match token {
                 Token::Text(text) => match parts.last_mut() {
-                    Some(Part::Literal(last)) => last.push_str(text),
-                    _ => parts.push(Part::Literal(text.to_owned())),
+                    Some(TemplatePart::Literal(last)) => last.push_str(text),
+                    _ => parts.push(TemplatePart::Literal(text.to_owned())),
                 },
                 Token::Braces { whole, inner } => match self.parse_reference(whole, inner) {
-                    Ok(reference) => parts.push(Part::Reference(reference)),
+                    Ok(reference) => parts.push(TemplatePart::Reference(reference)),
                     Err(kind) => {
-                        let at = self.format_place();
-                        self.errors.push(TemplateError { at, kind });
+                        let place = self.format_place();
+                        self.errors.push(TemplateError { at: place, kind });
                     }
                 },
             }
@@ -343,8 +343,8 @@ impl<'a> Parser<'a> {
         match parts.len() {
             0 => Template::literal(Value::from("")),
             1 => match parts.swap_remove(0) {
-                Part::Literal(text) => Template::literal(Value::String(text)),
-                Part::Reference(reference) => Template::Whole(reference),
+                TemplatePart::Literal(text) => Template::literal(Value::String(text)),
+                TemplatePart::Reference(reference) => Template::Whole(reference),
             },
             _ => Template::Text(parts),
         }
@@ -353,7 +353,7 @@ impl<'a> Parser<'a> {
     fn parse_reference(&self, whole: &str, inner: &str) -> Result<Reference, TemplateErrorKind> {
         let inner = inner.trim();
         let text: Arc<str> = whole.into();
-        let invalid = |why| TemplateErrorKind::Invalid { text: whole.to_owned(), why };
+        let invalid = |reason| TemplateErrorKind::Invalid { text: whole.to_owned(), reason };
         let step = path::split_names(inner)
             .find_map(|(name, rest)| Some((self.names.find_step(name)?, rest)))
             .or_else(|| self.find_tool(inner));

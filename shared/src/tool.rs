@@ -49,7 +49,7 @@ pub struct ToolDefinition {
 impl ToolDefinition {
     /// Returns the name that always identifies this tool: `set.name`.
     ///
-    /// A name that already starts with the set, such as `flow.echo`, stays as it is.
+    /// A name that already starts with the set, such as `flow.echo`, is returned unchanged.
     pub fn qualified_name(&self) -> ToolName {
         qualified_name(&self.set, &self.name)
     }
@@ -105,42 +105,42 @@ impl<T: Copy + Ord> ToolNames<T> {
         &self.sets
     }
 
-    /// Adds all names of a tool. `at` is its position.
+    /// Adds all names of a tool. `value` is its position.
     ///
     /// Positions decide between tools with the same name. The order of calls does not matter.
-    pub fn add_tool(&mut self, tool: &ToolDefinition, at: T) {
-        self.add_qualified(tool, at);
+    pub fn add_tool(&mut self, tool: &ToolDefinition, value: T) {
+        self.add_qualified(tool, value);
         if !self.is_foreign(&tool.name, &tool.set) {
-            self.add_name(tool.name.clone(), NameOrigin::Own, at);
+            self.add_name(tool.name.clone(), NameOrigin::Own, value);
         }
         let Some((_, short)) = tool.name.as_str().split_once('.') else { return };
         for name in [format!("{}.{short}", tool.set), short.to_owned()] {
             if let Ok(name) = name.parse::<ToolName>()
                 && !self.is_foreign(&name, &tool.set)
             {
-                self.add_name(name, NameOrigin::Short, at);
+                self.add_name(name, NameOrigin::Short, value);
             }
         }
     }
 
     /// Adds only the qualified name of a tool.
-    pub fn add_qualified(&mut self, tool: &ToolDefinition, at: T) {
-        self.add_name(tool.qualified_name(), NameOrigin::Qualified, at);
+    pub fn add_qualified(&mut self, tool: &ToolDefinition, value: T) {
+        self.add_name(tool.qualified_name(), NameOrigin::Qualified, value);
     }
 
     /// Returns `true` if a name starts with a set other than `own`.
-    fn is_foreign(&self, name: &ToolName, own: &ToolSetName) -> bool {
-        let set = set_prefix(name.as_str()).filter(|set| *set != own.as_str());
+    fn is_foreign(&self, name: &ToolName, own_set: &ToolSetName) -> bool {
+        let set = set_prefix(name.as_str()).filter(|set| *set != own_set.as_str());
         set.is_some_and(|set| self.sets.contains(set))
     }
 
-    fn add_name(&mut self, name: ToolName, rank: NameOrigin, at: T) {
-        let new = (rank, at);
+    fn add_name(&mut self, name: ToolName, rank: NameOrigin, value: T) {
+        let new = (rank, value);
         self.tools_by_name.entry(name).and_modify(|known| *known = new.min(*known)).or_insert(new);
     }
 
     pub fn get(&self, name: &str) -> Option<T> {
-        self.find(name).map(|(_, at)| at)
+        self.find(name).map(|(_, value)| value)
     }
 
     /// Returns the display name of a tool.
@@ -148,10 +148,12 @@ impl<T: Copy + Ord> ToolNames<T> {
     /// This is `set.name`, unless the name from the source contains a dot and identifies the same
     /// tool, such as `file_tools.glob`.
     pub fn display_name(&self, tool: &ToolDefinition) -> ToolName {
-        let (own, qualified) = (&tool.name, tool.qualified_name());
-        let is_whole = set_prefix(own.as_str()).is_some()
-            && self.get(own.as_str()).is_some_and(|at| self.get(qualified.as_str()) == Some(at));
-        if is_whole { own.clone() } else { qualified }
+        let (own_name, qualified) = (&tool.name, tool.qualified_name());
+        let is_whole = set_prefix(own_name.as_str()).is_some()
+            && self
+                .get(own_name.as_str())
+                .is_some_and(|value| self.get(qualified.as_str()) == Some(value));
+        if is_whole { own_name.clone() } else { qualified }
     }
 
     /// Returns the position of the tool with a name, and the origin of the name.
@@ -208,9 +210,10 @@ impl ErrorCode {
         &self.0
     }
 
-    /// Returns `true` if the part before the first dot is that of a code of Faber, such as `tool`.
+    /// Returns `true` if the part before the first dot is a family of Faber's codes, such as
+    /// `tool`.
     pub fn is_in_own_family(&self) -> bool {
-        Self::ALL.iter().any(|own| own.family() == self.family())
+        Self::ALL.iter().any(|code| code.family() == self.family())
     }
 
     fn family(&self) -> &str {
@@ -277,15 +280,15 @@ impl ToolError {
         Self { code, message, retryable, is_definite: true }
     }
 
-    /// Makes the error of a call with an unknown outcome. Adds a hint to `why`, unless it ends with
+    /// Makes the error of a call with an unknown outcome. Adds a hint to `reason`, unless it ends with
     /// the hint already.
-    pub fn outcome_unknown(why: &str) -> Self {
+    pub fn outcome_unknown(reason: &str) -> Self {
         let hint = "it is unknown whether the call took effect, and it may still do so: check \
                     before you retry";
-        if why.ends_with(hint) {
-            return Self::new(ErrorCode::OUTCOME_UNKNOWN, why);
+        if reason.ends_with(hint) {
+            return Self::new(ErrorCode::OUTCOME_UNKNOWN, reason);
         }
-        Self::new(ErrorCode::OUTCOME_UNKNOWN, format!("{why}; {hint}"))
+        Self::new(ErrorCode::OUTCOME_UNKNOWN, format!("{reason}; {hint}"))
     }
 
     /// Makes the error of a tool that reported a failure.
@@ -431,11 +434,11 @@ mod tests {
         let backwards: Vec<usize> = forwards.iter().rev().copied().collect();
         for order in [forwards, backwards, vec![2, 0, 4, 1, 3]] {
             let mut names = ToolNames::for_sets([]);
-            for at in &order {
-                names.add_tool(&tools[*at], *at);
+            for index in &order {
+                names.add_tool(&tools[*index], *index);
             }
-            for (name, at) in meanings {
-                assert_eq!(names.get(name), Some(at), "{name} of {order:?}");
+            for (name, index) in meanings {
+                assert_eq!(names.get(name), Some(index), "{name} of {order:?}");
             }
             assert_eq!(names.get("nothing"), None);
         }
@@ -446,8 +449,8 @@ mod tests {
         let tools = [tool("m2", "m.b"), tool("m2", "x.m.c"), tool("m", "x.d"), tool("n", "m.d")];
         let meanings = |sets: &[&str]| {
             let mut names = ToolNames::for_sets(sets.iter().map(|set| set.parse().unwrap()));
-            for (at, tool) in tools.iter().enumerate() {
-                names.add_tool(tool, at);
+            for (index, tool) in tools.iter().enumerate() {
+                names.add_tool(tool, index);
             }
             ["m.b", "m2.m.b", "m.c", "m.d", "b"].map(|name| names.get(name))
         };

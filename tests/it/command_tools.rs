@@ -63,7 +63,15 @@ async fn a_failed_command_reports_its_status_or_signal_and_its_last_output() {
     )
     .await;
     assert_output(&["no-such-program-anywhere"], json!({}), expect!["tool.unavailable: `no-such-program-anywhere` was not found: install it, or write its full path (retryable: true, definite: true)"]).await;
-    assert_output(&["/"], json!({}), expect!["tool.unavailable: `/` may not be run: is it an executable file? (Permission denied (os error 13)) (retryable: true, definite: true)"]).await;
+    assert_output(
+        &["/"],
+        json!({}),
+        expect![
+            "tool.unavailable: `/` may not be run: check that it is an executable file (Permission \
+             denied (os error 13)) (retryable: true, definite: true)"
+        ],
+    )
+    .await;
     let run = json!({ "command": ["true"], "cwd": "/no/such/folder" });
     let tool = json!({ "name": "t", "run": run });
     let err = Connected::start_connecting(&json!({ "tools": [tool] }))
@@ -109,7 +117,7 @@ async fn a_command_gets_key_execution_step_and_attempt_as_variables() {
 #[tokio::test]
 async fn standard_error_of_a_successful_command_is_kept() {
     let long = "x".repeat(5_000);
-    for (script, said) in [
+    for (script, expected) in [
         ("echo 1; echo ' one is old' >&2".to_owned(), Some("one is old".to_owned())),
         ("echo 1; echo >&2".to_owned(), None),
         (format!("echo 1; printf 'begin {long}' >&2"), Some(long[..4_096].to_owned())),
@@ -121,7 +129,7 @@ async fn standard_error_of_a_successful_command_is_kept() {
             connect_command(&shell_command(&script)).call_in("t", json!({}), cx).await,
             Ok(json!(1))
         );
-        assert_eq!(aside.take(), said, "{script}");
+        assert_eq!(aside.take(), expected, "{script}");
     }
     let cx = second_attempt();
     let aside = cx.aside.clone();
@@ -162,19 +170,19 @@ impl ProcessTree {
 #[tokio::test]
 async fn exit_status_0_after_a_cancellation_is_no_success() {
     let folder = tempfile::tempdir().unwrap();
-    let begun = folder.path().join("begun");
+    let start_marker = folder.path().join("begun");
     let trap = "trap 'exit 0' TERM";
-    let script = format!("{trap}; echo > {}; sleep 60 & wait", begun.display());
+    let script = format!("{trap}; echo > {}; sleep 60 & wait", start_marker.display());
     let (cx, connected) = (second_attempt(), connect_command(&shell_command(&script)));
     let cancel = cx.cancel.clone();
     let stop = async {
-        wait_until("the command begins", || begun.exists()).await;
+        wait_until("the command begins", || start_marker.exists()).await;
         cancel.cancel();
     };
     let (result, ()) = tokio::join!(connected.call_in("t", json!({}), cx), stop);
     let err = result.unwrap_err();
-    let expected = "Faber told `sh` to stop, and it exited with status 0: it is unknown whether \
-                    its work was done";
+    let expected = "Faber told `sh` to stop, and the program exited with status 0: it is unknown \
+                    whether its work was done";
     assert_eq!((&err.code, &*err.message), (&ErrorCode::CANCELLED, expected));
     assert!(!err.is_definite, "{err}");
 }
@@ -186,11 +194,11 @@ async fn cancelling_a_call_ends_the_command_and_its_children() {
         let cx = second_attempt();
         let cancel = cx.cancel.clone();
         let call = tree.connected.call_in("t", json!({}), cx);
-        let begun = async {
+        let started = async {
             wait_until("the child starts", || tree.pid().is_some()).await;
             cancel.cancel();
         };
-        let (result, ()) = tokio::join!(call, begun);
+        let (result, ()) = tokio::join!(call, started);
         let err = result.unwrap_err();
         assert_eq!((err.code, err.is_definite), (ErrorCode::CANCELLED, false));
         let pid = tree.pid().unwrap();

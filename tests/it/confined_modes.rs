@@ -82,9 +82,9 @@ async fn a_confined_command_cannot_change_modes_of_a_file_outside() {
         "unshare --user --map-root-user --mount mount -o remount,rw,bind /",
     ] {
         let err = sandbox.run(command).await.unwrap_err();
-        let said = err.message.to_lowercase();
+        let message = err.message.to_lowercase();
         let reasons = ["read-only file system", "not permitted", "permission denied"];
-        assert!(reasons.iter().any(|reason| said.contains(reason)), "{command}: {err}");
+        assert!(reasons.iter().any(|reason| message.contains(reason)), "{command}: {err}");
     }
     assert_eq!(sandbox.mode_group_and_time(), before);
 }
@@ -96,8 +96,8 @@ async fn a_confined_command_can_change_modes_of_its_own_files() {
         chgrp $(id -g) file && ln file sub/other && mv file sub/file && cp -a sub copy && \
         tar -cf t.tar sub && tar -xpf t.tar -C copy && stat -c %a-%Y sub/other copy/sub/file && \
         echo > /dev/null";
-    let said = sandbox.run(command).await.unwrap();
-    assert_eq!(said, json!("700-978307200\n700-978307200"), "{said}");
+    let output = sandbox.run(command).await.unwrap();
+    assert_eq!(output, json!("700-978307200\n700-978307200"), "{output}");
     let err = sandbox.run("echo x > new && chmod 4755 new").await;
     assert!(err.is_err() || !kernel_support().calls, "{err:?}");
 }

@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use self::{
-    log_checker::{Figures, StoredExecution, assert_forgeries_are_found, check_run},
+    log_checker::{LogCounts, StoredExecution, assert_forgeries_are_found, check_run},
     shared_run::{ClientRecord, SharedRun},
     workspace::{Workspace, drain},
 };
@@ -61,8 +61,8 @@ async fn a_server_killed_again_and_again_loses_no_event_on_mongodb() {
     assert_accepted(&figures);
 }
 
-/// Two processes are frozen in turn, longer than their lease, while the other one takes over. After
-/// the thaw, each still believes that it owns its executions.
+/// Two processes are frozen in turn for longer than their lease, while the other process takes
+/// over. After the thaw, each process still believes that it owns its executions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_frozen_beyond_its_lease_repeats_no_effect() {
     let workspace = Workspace::with_store(Mongod::shared().await.new_database_url());
@@ -128,7 +128,7 @@ async fn is_finished(store: &dyn Store, id: ExecutionId) -> bool {
 }
 
 /// Kills the server again and again. Returns the figures of the run.
-async fn run_with_kills(workspace: &Workspace, seed: u64) -> Figures {
+async fn run_with_kills(workspace: &Workspace, seed: u64) -> LogCounts {
     let dice = Dice::new(seed);
     let rounds = number_from_env("FABER_CRASH_ROUNDS").unwrap_or(DEFAULT_ROUNDS);
     let (mut server, address) = workspace.start_server().await;
@@ -193,7 +193,7 @@ async fn finish_and_check(
     run: &SharedRun,
     server: Process,
     records: Vec<ClientRecord>,
-) -> Figures {
+) -> LogCounts {
     let mut violations = Vec::new();
     for record in &records {
         let (again, kept) = run.repeat_start(record).await;
@@ -205,9 +205,9 @@ async fn finish_and_check(
             let same =
                 record.events.iter().zip(&kept).take_while(|(received, kept)| received == kept);
             let (same, received) = (same.count(), record.events.len());
-            let what = (record.events.get(same), kept.get(same));
+            let description = (record.events.get(same), kept.get(same));
             violations.push(format!(
-                "{id}: the client received {received} events, the log has {}: {what:?}",
+                "{id}: the client received {received} events, the log has {}: {description:?}",
                 kept.len()
             ));
         }
@@ -240,7 +240,7 @@ async fn read_executions(workspace: &Workspace) -> Vec<StoredExecution> {
 }
 
 /// Fails if there are violations, or if the run tried nothing.
-fn assert_accepted(figures: &Figures) {
+fn assert_accepted(figures: &LogCounts) {
     assert!(figures.violations.is_empty(), "{:#?}", figures.violations);
     assert!(figures.executions > 0 && figures.calls > 0, "the run tried nothing: {figures:?}");
     let cut_off = figures.interrupted + figures.unknown;

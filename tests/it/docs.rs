@@ -67,8 +67,8 @@ async fn run_page(page: &Path) -> Option<String> {
         return Some(format!("{}: does not end", page.display()));
     };
     let output = output.unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (!output.status.success()).then(|| String::from_utf8_lossy(&said).into_owned())
+    let text = [output.stdout, output.stderr].concat();
+    (!output.status.success()).then(|| String::from_utf8_lossy(&text).into_owned())
 }
 
 #[tokio::test]

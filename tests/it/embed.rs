@@ -122,8 +122,8 @@ async fn a_source_of_embeddings_works_or_says_why_not() {
         (Source::Directory(folder.path().to_owned()), "config.json` cannot be read"),
         (Source::Server(nobody), "`embedding.base_url` is not an address"),
     ] {
-        let why = configured(source).open().await.unwrap_err().to_string();
-        assert!(why.contains(expected), "{why}");
+        let error = configured(source).open().await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
     }
     let embedding = configured(Source::Directory(model_folder())).open().await.unwrap().unwrap();
     assert!(embedding.texts.model().starts_with("model@"));

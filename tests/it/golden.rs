@@ -44,7 +44,7 @@ struct Inputs {
 }
 
 async fn simulated_work(args: Inputs, cx: ToolContext) -> Result<Value, ToolError> {
-    let call = cx.call.expect("steps call it");
+    let call = cx.call.expect("only steps call the tool");
     time::sleep(Duration::from_millis(20)).await;
     if call.attempt.get() <= args.fails {
         return Err(ToolError::failed("not yet"));
@@ -257,7 +257,7 @@ impl GoldenRun {
         self.store.append(append).await.expect("the memory store does not fail");
     }
 
-    /// Runs the execution to its end, with the answers of people.
+    /// Runs the execution until it finishes, with the answers of people.
     async fn run_to_end(&self, worker: &str) -> Vec<RecordedEvent> {
         let store: Arc<dyn Store> = Arc::<Memory>::clone(&self.store);
         let parts = WorkerParts {
@@ -288,7 +288,7 @@ impl GoldenRun {
         log
     }
 
-    /// Sends each approval and signal that the execution waits for, also after a cut.
+    /// Sends each approval and signal that the execution waits for, even after a cut.
     async fn act_as_person(&self, control: &Control, execution: &Execution, event: &Event) {
         if !matches!(event, Event::StepWaiting { .. } | Event::Claimed(_)) {
             return;

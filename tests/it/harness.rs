@@ -1,4 +1,4 @@
-//! The tests that kill, freeze and restart the real binary share this: a folder with a
+//! The common parts of tests that kill, freeze and restart the real binary: a folder with a
 //! configuration, a tool that writes a ledger, the processes, and a client of the API.
 
 pub(crate) mod api_client;
@@ -25,7 +25,8 @@ use tokio::{
     time::{Instant, interval, timeout},
 };
 
-/// Limit for a start and for an end, because the machine has two cores and other work.
+/// Time limit for the start and for the end of a process. It is long because the machine has two
+/// cores and other work.
 pub(crate) const MAX_START: Duration = Duration::from_mins(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -214,11 +215,11 @@ impl Process {
     /// Sends SIGTERM and waits for the end. Fails at the limit or with an exit code other than 0.
     /// Returns how long it took.
     pub(crate) async fn drain(&mut self, limit: Duration) -> Result<Duration, String> {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         self.signal("-TERM");
         match self.wait_for_exit(limit).await {
             None => Err(format!("did not drain within {limit:?}")),
-            Some(status) if status.success() => Ok(begun.elapsed()),
+            Some(status) if status.success() => Ok(started_at.elapsed()),
             Some(status) => Err(format!("drained with {status}: {}", self.output())),
         }
     }

@@ -155,7 +155,8 @@ async fn run_admin(url: &str, command: Document) {
     client.shutdown().await;
 }
 
-/// Finds a free port below those that the system assigns, so that a restarted server finds it free.
+/// Finds a free port below the ports that the system assigns, so that it is still free when a
+/// server restarts.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Two test processes start at different ports.

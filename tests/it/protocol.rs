@@ -49,7 +49,7 @@ impl Mutation {
         a + b
     }
 
-    /// Ends only after `release` was called, and reports its end to `release`.
+    /// Ends only after `release` was called, and reports that to `release`.
     async fn hold(&self, context: &Context<'_>) -> bool {
         let gate = context.data_unchecked::<Arc<HoldGate>>();
         gate.entered.notify_one();

@@ -96,8 +96,8 @@ fn parse_cases(text: &str) -> impl Iterator<Item = Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap())
 }
 
-fn step_file(folder: &Path, step: &Value, what: &str) -> std::path::PathBuf {
-    folder.join(format!("{}.{what}", step["label"].as_str().unwrap()))
+fn step_file(folder: &Path, step: &Value, extension: &str) -> std::path::PathBuf {
+    folder.join(format!("{}.{extension}", step["label"].as_str().unwrap()))
 }
 
 fn calculation_step(step: &Value) -> Value {

@@ -59,7 +59,7 @@ const QUIET_TIME: Duration = Duration::from_secs(30);
 const SKEWED_QUIET_TIME: Duration = Duration::from_secs(150);
 
 #[derive(Debug, Default)]
-struct Figures {
+struct SimulationCounts {
     states: BTreeMap<&'static str, u32>,
     events: BTreeMap<&'static str, u32>,
     errors: BTreeMap<String, u32>,
@@ -120,10 +120,11 @@ fn number_from_env(variable: &str) -> Option<u64> {
     Some(text.parse().expect("seeds are numbers"))
 }
 
-fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: ToolPresence) -> Figures {
-    let mut figures = Figures::default();
+fn simulate_all(seeds: impl IntoIterator<Item = u64>, tools: ToolPresence) -> SimulationCounts {
+    let mut figures = SimulationCounts::default();
     for seed in seeds {
-        let wrong = |what: &dyn std::fmt::Debug| panic!("seed {seed}, {tools:?}: {what:#?}");
+        let wrong =
+            |description: &dyn std::fmt::Debug| panic!("seed {seed}, {tools:?}: {description:#?}");
         let end = simulate(seed, tools);
         if number_from_env("FABER_SIM_TRACE").is_some() {
             eprintln!("seed {seed}\n{}", end.describe());
@@ -168,7 +169,7 @@ struct Simulation {
     tasks: JoinSet<()>,
     started_workers: u32,
     subscribers: JoinSet<(ExecutionId, Vec<RecordedEvent>)>,
-    /// Commands that people were told are recorded.
+    /// Commands that the API acknowledged. Each must appear in its log.
     acknowledged: Vec<people::AcknowledgedCommand>,
     violations: Vec<String>,
 }
@@ -287,9 +288,9 @@ impl Simulation {
         let id = loop {
             tries += 1;
             assert!(tries <= MAX_TRIES, "the execution does not start");
-            let at = self.world.dice.draw_index(1 + self.workers.len());
-            let worker = self.workers.get(at).map(|worker| worker.handle.clone());
-            let view = self.workers.get(at).map_or(&self.client_view, |worker| &worker.view);
+            let index = self.world.dice.draw_index(1 + self.workers.len());
+            let worker = self.workers.get(index).map(|worker| worker.handle.clone());
+            let view = self.workers.get(index).map_or(&self.client_view, |worker| &worker.view);
             let control = self.control(view, worker);
             let start = control
                 .start(Start { key: Some(key.clone()), ..Start::new(&plan, options.clone()) });
@@ -346,13 +347,15 @@ impl Simulation {
             return;
         }
         let dice = &self.world.dice;
-        let at = dice.draw_index(self.workers.len());
+        let index = dice.draw_index(self.workers.len());
         match dice.draw_below(100) {
-            0..30 => self.workers.swap_remove(at).abort_handle.abort(),
+            0..30 => self.workers.swap_remove(index).abort_handle.abort(),
             30..50 => {
-                self.workers[at].view.freeze(Duration::from_millis(500 + dice.draw_below(6_000)));
+                self.workers[index]
+                    .view
+                    .freeze(Duration::from_millis(500 + dice.draw_below(6_000)));
             }
-            50..65 => self.workers[at].drain.cancel(),
+            50..65 => self.workers[index].drain.cancel(),
             _ => (),
         }
     }
@@ -372,11 +375,11 @@ impl Simulation {
 
     /// Waits until everything has finished: first without people, then with a person who approves.
     async fn wait_until_settled(&mut self) {
-        let begun = self.world.clock.now();
+        let started_at = self.world.clock.now();
         time::sleep(if self.world.is_skewed() { SKEWED_QUIET_TIME } else { QUIET_TIME }).await;
         self.check_waits().await;
-        self.check_acknowledged(begun).await;
-        while self.world.clock.now() < begun + MAX_FINISH_TIME {
+        self.check_acknowledged(started_at).await;
+        while self.world.clock.now() < started_at + MAX_FINISH_TIME {
             let mut is_over = true;
             for id in self.all_executions().await {
                 is_over &= self.act_as_helpful_person(id).await;
@@ -435,7 +438,7 @@ async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
     while !world.is_calm() {
         time::sleep(Duration::from_millis(1 + world.dice.draw_below(3_000))).await;
         toolbox.remove_set(&name);
-        // Sometimes the tools disappear only for a moment, during a write.
+        // Sometimes the tools disappear only for a short time, during a write.
         let max_ms = if world.dice.happens(500) { 40 } else { 3_000 };
         time::sleep(Duration::from_millis(1 + world.dice.draw_below(max_ms))).await;
         toolbox.put_set(set.clone());
@@ -447,7 +450,8 @@ fn limits() -> CallLimits {
     CallLimits::new(vec![LimitRule { calls: of, key: None, concurrency: Some(2), rate: None }])
 }
 
-/// Follows a log to its end. After each failure it continues after the last event.
+/// Follows a log until the execution finishes. After each failure it continues after the last
+/// event.
 async fn subscribe(world: Arc<World>, id: ExecutionId) -> (ExecutionId, Vec<RecordedEvent>) {
     let view: Arc<dyn Store> = world.view();
     let poll = Duration::from_secs(2);
@@ -487,7 +491,7 @@ impl FinalState {
     }
 }
 
-impl Figures {
+impl SimulationCounts {
     fn add(&mut self, other: Self) {
         let Self { states, events, errors } = other;
         for (name, n) in states {

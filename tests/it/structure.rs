@@ -32,7 +32,7 @@ fn crate_folders() -> Vec<PathBuf> {
     members.split('"').skip(1).step_by(2).map(|folder| repository().join(folder)).collect()
 }
 
-/// Returns the crates of this workspace that a crate depends on, without those of its tests.
+/// Returns the crates of this workspace that a crate depends on, except for its tests.
 fn workspace_dependencies(folder: &Path) -> Vec<String> {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     let (_, rest) = manifest.split_once("[dependencies]\n").unwrap();
@@ -130,7 +130,7 @@ fn find_modules(folder: &Path, parent: &Module, files: &mut BTreeMap<Module, Pat
     }
 }
 
-/// Reads every path such as `a::b`, also out of `use` trees. Items for tests are left out.
+/// Reads every path such as `a::b`, including paths in `use` trees. Items for tests are left out.
 fn read_paths(tokens: TokenStream, prefix: &[String], paths: &mut Vec<Module>) {
     let mut path = prefix.to_vec();
     let mut colons = 0;

@@ -1,4 +1,4 @@
-//! Programs that end when the test process ends, however it ends.
+//! Programs that end when the test process ends, in whatever way.
 //!
 //! A `static` is never dropped and a killed process runs no destructor, so `Drop` alone is not
 //! enough. Therefore a small shell starts the program. It reads a pipe that only the test process

@@ -37,7 +37,7 @@ use tokio::{
 };
 
 use self::{
-    audit::{Audit, Figures},
+    audit::{Audit, AuditCounts},
     clients::{ClientRecord, spawn_clients},
     fault_injector::FaultInjector,
     shared_run::SharedRun,
@@ -73,21 +73,21 @@ async fn run_under_faults(name: &str, tortured_store: TorturedStore, seed: u64) 
     let seconds = number_from_env("FABER_TORTURE_SECONDS").unwrap_or(DEFAULT_FAULT_SECONDS);
     let (run, workspace) = (SharedRun::new(), Workspace::new(tortured_store.url()));
     let mut injector = FaultInjector::new(&workspace, &run, &tortured_store, Dice::new(seed)).await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let clients = spawn_clients(&run, CLIENTS, seed);
     injector.inject_until(Instant::now() + Duration::from_secs(seconds)).await;
-    let calm_at = begun.elapsed();
+    let calm_at = started_at.elapsed();
     injector.heal().await;
     run.stop_starting();
     let records = join_clients(&run, clients).await;
-    let closed_at = begun.elapsed();
+    let closed_at = started_at.elapsed();
     let mut audit = Audit::new(&workspace, &run, records);
     audit.query_nodes(injector.serving_address()).await;
     injector.end_all().await;
     let mut figures = audit.check_all().await;
     figures.faults = std::mem::take(&mut injector.faults);
     figures.slowest_drain = injector.slowest_drain;
-    figures.durations = [calm_at, closed_at, begun.elapsed()];
+    figures.durations = [calm_at, closed_at, started_at.elapsed()];
     drop(injector);
     report_figures(name, workspace, seed, seconds, &figures);
 }
@@ -111,7 +111,13 @@ async fn join_clients(
 }
 
 /// Fails if there are violations, or if the run tried nothing.
-fn report_figures(name: &str, workspace: Workspace, seed: u64, seconds: u64, figures: &Figures) {
+fn report_figures(
+    name: &str,
+    workspace: Workspace,
+    seed: u64,
+    seconds: u64,
+    figures: &AuditCounts,
+) {
     eprintln!("{name}, seed {seed}, {seconds} s of faults: {figures}");
     if figures.violations.is_empty() {
         let faults: u64 = figures.faults.values().sum();

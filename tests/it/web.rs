@@ -19,8 +19,8 @@ fn run_script(script: &str) {
     );
     command.env("FABER_TEST_CHROMIUM", installed::find_path("FABER_TEST_CHROMIUM", "chromium"));
     let output = command.stdin(Stdio::null()).output().expect("node starts");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{script}: {}\n{said}", output.status);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{script}: {}\n{text}", output.status);
 }
 
 #[test]

@@ -34,8 +34,8 @@ fn build_binary() -> PathBuf {
         None | Some("debug") => "dev",
         Some(name) => name,
     };
-    // The build selects the features of `cargo test --workspace`, so that no dependency is compiled
-    // again.
+    // The build selects the features of `cargo test --workspace`, because with other features
+    // dependencies would be compiled again.
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--profile", name])
         .args(["--package", "faber-cli", "--package", "graphql", "--package", "tests"])

@@ -74,7 +74,7 @@ impl StorePair {
         self.one.put_head(head).await.unwrap();
     }
 
-    /// Reads a log from a position to its end, as readers do.
+    /// Reads a log from a position to the end, as readers do.
     async fn log(&self, id: ExecutionId, after: u64) -> Vec<RecordedEvent> {
         let mut events: Vec<RecordedEvent> = Vec::new();
         loop {
@@ -168,7 +168,7 @@ pub fn plan(n: usize, of: usize, version: u32, tools: &[&str]) -> Plan {
 }
 
 fn plan_with(n: usize, of: usize, version: u32, tools: &[&str], parameters: &Value) -> Plan {
-    let step = |(at, tool): (usize, &&str)| json!({ "id": format!("s{at}"), "tool": tool, "parameters": parameters, "policy": {} });
+    let step = |(index, tool): (usize, &&str)| json!({ "id": format!("s{index}"), "tool": tool, "parameters": parameters, "policy": {} });
     let plan = json!({
         "about": {
             "id": plan_id(n), "request": request_id(of), "version": version,

@@ -75,7 +75,7 @@ pub struct FaultRates {
     pub fails_before_inbox: u32,
     /// Stalls before and after the operation.
     pub stalls: u32,
-    /// Longest stall.
+    /// The maximum duration of a stall.
     pub stall: Duration,
 }
 
@@ -111,8 +111,8 @@ impl FaultyStore {
     }
 
     /// Sets the error with which heads without events are refused, or `None` to write them again.
-    pub fn refuse_heads(&self, why: Option<StoreError>) {
-        *self.refuses_heads.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    pub fn refuse_heads(&self, reason: Option<StoreError>) {
+        *self.refuses_heads.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
     /// Counts the operations, so that a test can act just before one, or between two.
@@ -131,8 +131,8 @@ impl FaultyStore {
 
     async fn stall_sometimes(&self) {
         if !self.is_calm() && self.dice.happens(self.rates.stalls) {
-            let most = u64::try_from(self.rates.stall.as_millis()).unwrap_or(u64::MAX);
-            let wait = self.dice.draw_below(most.saturating_add(1));
+            let maximum = u64::try_from(self.rates.stall.as_millis()).unwrap_or(u64::MAX);
+            let wait = self.dice.draw_below(maximum.saturating_add(1));
             tokio::time::sleep(Duration::from_millis(wait)).await;
         }
     }
@@ -161,8 +161,8 @@ impl FaultyStore {
 
 #[async_trait]
 impl Store for FaultyStore {
-    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
-        self.with_faults(self.inner.prune(before, most)).await
+    async fn prune(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        self.with_faults(self.inner.prune(before, limit)).await
     }
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {
@@ -187,8 +187,8 @@ impl Log for FaultyStore {
 
     async fn put_head(&self, head: ExecutionHead) -> Result<(), StoreError> {
         let refusal = self.refuses_heads.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(why) = refusal {
-            return Err(why);
+        if let Some(reason) = refusal {
+            return Err(reason);
         }
         self.with_faults(self.inner.put_head(head)).await
     }
@@ -200,9 +200,9 @@ impl Log for FaultyStore {
     async fn find_heads(
         &self,
         query: HeadQuery,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.with_faults(self.inner.find_heads(query, most)).await
+        self.with_faults(self.inner.find_heads(query, limit)).await
     }
 
     async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {

@@ -14,8 +14,8 @@ pub fn find_program(name: &str) -> &str {
     name
 }
 
-/// Returns the path in an environment variable that `./tests/run` sets, or else a path that is
-/// relative to `tests/.cache`.
+/// Returns the path in an environment variable that `./tests/run` sets. If the variable is not set,
+/// returns a path that is relative to `tests/.cache`.
 ///
 /// # Panics
 ///

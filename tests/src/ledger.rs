@@ -76,10 +76,10 @@ impl Ledger {
         let attempts_without_call = attempts_without_call(&log, call);
         let is_first = calls.attempts.is_empty();
         let is_new = calls.attempts.insert(call.attempt);
-        let wrong = |what: &str| {
+        let wrong = |description: &str| {
             let StepCall { step, part, attempt, .. } = call;
             self.world.add_violation(format!(
-                "`{step}` {part:?}, attempt {attempt} ({effect:?}): {what}"
+                "`{step}` {part:?}, attempt {attempt} ({effect:?}): {description}"
             ));
         };
         if calls.key.get_or_insert_with(|| key.clone().unwrap_or_default())
@@ -96,7 +96,7 @@ impl Ledger {
         if !is_new {
             wrong("called twice");
         }
-        let Some(at) = log.iter().position(|recorded| is_start(recorded, call)) else {
+        let Some(index) = log.iter().position(|recorded| is_start(recorded, call)) else {
             return wrong("called before the log durably said so");
         };
         if effect == Effect::Once {
@@ -104,12 +104,12 @@ impl Ledger {
             // With wrong clocks, a worker may seem lost although it lives. Its call then gets an
             // unknown outcome, but remains the only call.
             let is_takeover = |recorded: &RecordedEvent| matches!(&recorded.event, Event::Claimed(claim) if !claim.renewed);
-            let is_taken = log[at..].iter().any(is_takeover);
+            let is_taken = log[index..].iter().any(is_takeover);
             if is_taken && !self.world.is_skewed() {
                 let now = self.world.clock.now();
                 wrong(&format!("at {now} called by a worker that others had given up"));
             }
-            if !is_first && !allows_another_call(&log[..at], call, &attempts_without_call) {
+            if !is_first && !allows_another_call(&log[..index], call, &attempts_without_call) {
                 wrong("called again on a guess");
             }
         }
@@ -166,7 +166,7 @@ impl Tool for SimulatedTool {
     }
 
     async fn call(&self, _parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
-        let call = cx.call.clone().expect("steps call it");
+        let call = cx.call.clone().expect("only steps call the tool");
         let key = cx.idempotency_key();
         self.ledger.record_call(&call, self.definition.effect, key).await;
         let world = &self.ledger.world;

@@ -1,5 +1,5 @@
-//! Repeats requests to a store that may be unavailable for a moment. On a busy machine, a replica
-//! set also loses its primary now and then.
+//! Repeats requests to a store that may be unavailable for a short time. On a busy machine, a
+//! replica set also loses its primary now and then.
 
 use std::{fmt::Display, time::Duration};
 

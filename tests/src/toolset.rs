@@ -10,7 +10,7 @@ use shared::{
     limits,
     tool::ToolError,
 };
-use toolbox::{Found, ReadyTool, SetStatus, StepCall, ToolContext, Toolbox};
+use toolbox::{ReadyTool, SetStatus, StepCall, ToolContext, ToolLookup, Toolbox};
 use toolsets::sources::{SetConfig, Sources};
 
 /// Limit for everything that a test waits for. It is longer than every limit of the product, such
@@ -82,7 +82,7 @@ impl Connected {
     /// If no tool has this name.
     pub fn tool(&self, name: &str) -> ReadyTool {
         match self.toolbox.find(&name.parse().expect("a tool's name")) {
-            Found::Tool(tool) => tool,
+            ToolLookup::Tool(tool) => tool,
             other => panic!("`{name}` is {other:?}"),
         }
     }
@@ -134,11 +134,13 @@ pub fn is_running(pid: &str) -> bool {
 /// # Panics
 ///
 /// If it does not hold within [`MAX_WAIT`].
-pub async fn wait_until(what: &str, mut is_expected: impl FnMut() -> bool) {
+pub async fn wait_until(description: &str, mut is_expected: impl FnMut() -> bool) {
     let look = async {
         while !is_expected() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(MAX_WAIT, look).await.unwrap_or_else(|_| panic!("not in time: {what}"));
+    tokio::time::timeout(MAX_WAIT, look)
+        .await
+        .unwrap_or_else(|_| panic!("not in time: {description}"));
 }

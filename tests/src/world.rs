@@ -121,9 +121,9 @@ impl World {
 
     /// Returns a clock for a new worker.
     pub fn draw_clock(&self) -> SkewedClock {
-        let most = if self.is_skewed { MAX_SKEW_MS } else { 0 };
-        let ms = i64::try_from(self.dice.draw_below(2 * most + 1)).unwrap_or_default();
-        let error = TimeDelta::milliseconds(ms - i64::try_from(most).unwrap_or_default());
+        let max_skew = if self.is_skewed { MAX_SKEW_MS } else { 0 };
+        let ms = i64::try_from(self.dice.draw_below(2 * max_skew + 1)).unwrap_or_default();
+        let error = TimeDelta::milliseconds(ms - i64::try_from(max_skew).unwrap_or_default());
         SkewedClock { clock: self.clock, error }
     }
 
@@ -176,8 +176,8 @@ impl World {
     }
 
     /// Records a violation.
-    pub fn add_violation(&self, what: String) {
-        lock(&self.violations).push(what);
+    pub fn add_violation(&self, violation: String) {
+        lock(&self.violations).push(violation);
     }
 
     /// Returns the violations. `logs` are the final logs, which must have all acknowledged events.

@@ -34,7 +34,7 @@ use self::protected_files::{FileId, ProtectedFiles, file_id};
 pub(crate) use self::{
     call_queue::{Queue, StopReason, StopSignal, ToolEntry},
     output_text::{OutputLines, clip_line, display_path},
-    walk::{CutReason, Entry, Kind, Walk, WalkRules},
+    walk::{CutReason, Entry, EntryKind, Walk, WalkRules},
     write_target::WriteTarget,
 };
 
@@ -77,7 +77,10 @@ struct RootState {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot open the project root `{}`: {reason}: create the folder, or name another", path.display())]
+#[error(
+    "cannot open the project root `{}`: {reason}: create the folder, or name another one",
+    path.display()
+)]
 pub struct RootError {
     path: PathBuf,
     reason: io::Error,
@@ -89,7 +92,7 @@ pub(crate) struct RootPath {
     pub(crate) caller_path: String,
     /// Relative to the root, without `.` and `..`. Empty for the root itself.
     pub(crate) path: PathBuf,
-    /// Metadata of the target, behind symlinks. `None` if the path does not exist.
+    /// Metadata of the target after symlinks are followed. `None` if the path does not exist.
     pub(crate) meta: Option<Metadata>,
 }
 
@@ -109,7 +112,7 @@ impl Root {
         Self::open_with(path, GitWrites::default())
     }
 
-    /// Opens a folder. `git_writes` says if tools may change files in its `.git`.
+    /// Opens a folder. `git_writes` decides whether tools may change files in its `.git`.
     ///
     /// # Errors
     ///
@@ -146,9 +149,9 @@ impl Root {
     }
 
     fn for_search(&self) -> Self {
-        let own = self.protected_files().inner_file_ids(self.dir()).collect();
+        let own_file_ids = self.protected_files().inner_file_ids(self.dir()).collect();
         let seen = SearchCache {
-            protected_inside: own,
+            protected_inside: own_file_ids,
             all_protected: OnceLock::new(),
             last_folder: Mutex::default(),
         };
@@ -241,7 +244,7 @@ impl Root {
         self.open_canonical(&self.canonical_path(path)?)
     }
 
-    /// Makes a path relative to the root without a look at the file system.
+    /// Makes a path relative to the root without reading the file system.
     fn relative_path(&self, caller_path: &str) -> Option<PathBuf> {
         let path = normalize_path(Path::new(caller_path))?;
         if !path.is_absolute() {
@@ -309,14 +312,14 @@ pub(crate) fn kind_name(meta: &Metadata) -> &'static str {
 }
 
 /// Converts an error of the file system. `what` completes "Cannot …".
-pub(crate) fn io_failure(what: &str, caller_path: &str, err: &io::Error) -> ToolError {
+pub(crate) fn io_failure(action: &str, caller_path: &str, err: &io::Error) -> ToolError {
     if is_outside_error(err) {
         return outside_error(caller_path);
     }
     if err.kind() == io::ErrorKind::NotFound {
         return ToolError::failed(format!("File not found: {caller_path}"));
     }
-    ToolError::failed(format!("Cannot {what} {}: {err}", display_path(Path::new(caller_path))))
+    ToolError::failed(format!("Cannot {action} {}: {err}", display_path(Path::new(caller_path))))
 }
 
 pub(crate) fn outside_error(caller_path: &str) -> ToolError {
@@ -343,8 +346,8 @@ fn is_missing_error(err: &io::Error) -> bool {
     matches!(err.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Removes `.` and `..` without a look at the file system. Returns `None` if the path leads above
-/// its start.
+/// Removes `.` and `..` without reading the file system. Returns `None` if the path leads above its
+/// start.
 fn normalize_path(path: &Path) -> Option<PathBuf> {
     let mut folded = PathBuf::new();
     for part in path.components() {

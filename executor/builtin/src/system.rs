@@ -61,8 +61,8 @@ pub fn tools(
             Effect::Once,
             background::start,
         ),
-        // A kill is `once`, because the system may have given the process id to another process
-        // since.
+        // A kill is `once`, because another process may have the process id by the time of a second
+        // call.
         make_tool(shared, "process_kill", kill::DESCRIPTION, Effect::Once, kill::kill_processes),
         make_tool(shared, "process_list", list::DESCRIPTION, Effect::Read, list::list_processes),
         make_tool(shared, "read_logs", logs::DESCRIPTION, Effect::Read, logs::read_logs),
@@ -161,14 +161,14 @@ fn start_error(err: &io::Error) -> ToolError {
     ToolError::new(code, format!("`bash` could not be started: {err}"))
 }
 
-fn confinement_error(why: &str) -> ToolError {
-    let how = if why.ends_with(OWN_FOLDER_ADVICE) { OWN_FOLDER_EXAMPLE } else { "" };
-    let message = format!("`bash` was not started: {why}{how}");
+fn confinement_error(reason: &str) -> ToolError {
+    let how = if reason.ends_with(OWN_FOLDER_ADVICE) { OWN_FOLDER_EXAMPLE } else { "" };
+    let message = format!("`bash` was not started: {reason}{how}");
     ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry()
 }
 
-fn cancelled_error(what: &str) -> ToolError {
-    ToolError::new(ErrorCode::CANCELLED, format!("{what} was cancelled"))
+fn cancelled_error(subject: &str) -> ToolError {
+    ToolError::new(ErrorCode::CANCELLED, format!("{subject} was cancelled"))
 }
 
 async fn run_blocking<T: Send + 'static>(
@@ -180,11 +180,11 @@ async fn run_blocking<T: Send + 'static>(
     })
 }
 
-fn clip_text(text: &str, most: usize) -> String {
-    if text.len() <= most {
+fn clip_text(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
         return text.to_owned();
     }
-    format!("{}…", &text[..text.floor_char_boundary(most)])
+    format!("{}…", &text[..text.floor_char_boundary(limit)])
 }
 
 #[cfg(test)]

@@ -96,10 +96,10 @@ where
 {
     let services = Arc::clone(services);
     function(SET, name, description, Effect::Read, move |args, cx: ToolContext| {
-        let asked = run(Arc::clone(&services), args);
+        let request = run(Arc::clone(&services), args);
         async move {
             tokio::select! {
-                answer = asked => answer,
+                answer = request => answer,
                 () = cx.cancel.cancelled() => {
                     let code = shared::tool::ErrorCode::CANCELLED;
                     Err(ToolError::new(code, format!("`{name}` was cancelled")))

@@ -16,7 +16,7 @@ fn to_whole_number<E: Error>(number: &Number) -> Result<u64, E> {
     number
         .as_u64()
         .or_else(|| format!("{:.0}", fraction()?).parse().ok())
-        .ok_or_else(|| E::custom(format!("`{number}` is not a whole number from 0 on")))
+        .ok_or_else(|| E::custom(format!("`{number}` is not a whole number of at least 0")))
 }
 
 #[cfg(test)]
@@ -38,9 +38,9 @@ mod tests {
             (json!({ "a": 2 }), Ok((2, None))),
             (json!({ "a": 2.0, "b": null }), Ok((2, None))),
             (json!({ "a": 0, "b": 1e3 }), Ok((0, Some(1_000)))),
-            (json!({ "a": 1.5 }), Err("`1.5` is not a whole number from 0 on")),
-            (json!({ "a": -1 }), Err("`-1` is not a whole number from 0 on")),
-            (json!({ "a": 1e300 }), Err("`1e+300` is not a whole number from 0 on")),
+            (json!({ "a": 1.5 }), Err("`1.5` is not a whole number of at least 0")),
+            (json!({ "a": -1 }), Err("`-1` is not a whole number of at least 0")),
+            (json!({ "a": 1e300 }), Err("`1e+300` is not a whole number of at least 0")),
         ];
         for (args, expected) in table {
             let read = |args: Value| serde_json::from_value::<Args>(args);

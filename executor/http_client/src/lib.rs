@@ -52,16 +52,16 @@ impl TryFrom<String> for ServerUrl {
 
 /// The addresses to which a request may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum AddressScope {
     /// Any address, because the configuration names it.
     Anywhere,
-    /// Any address that is not link-local, because a private server redirected there.
+    /// Any address that is not link-local, because a private server redirected to it.
     Near,
     /// Public addresses only, because another party chose the address.
     Public,
 }
 
-impl Reach {
+impl AddressScope {
     /// Rejects URLs with a forbidden address. Does not resolve names.
     fn check_url(self, url: &Url) -> Result<(), RefusedUrl> {
         check_url(url, self != Self::Public)?;
@@ -75,7 +75,7 @@ pub struct OutgoingRequest {
     pub url: Url,
     pub headers: HeaderMap,
     pub body: Option<Vec<u8>>,
-    pub reach: Reach,
+    pub reach: AddressScope,
 }
 
 #[derive(Clone, Debug)]
@@ -129,7 +129,7 @@ impl Http {
             }
         }
         Err(HttpError::Unsent(format!(
-            "`{}` is behind more than {MAX_REDIRECTS} redirects",
+            "`{}` leads to more than {MAX_REDIRECTS} redirects",
             host(&request.url)
         )))
     }
@@ -166,17 +166,17 @@ impl Http {
         builder.send().await.map_err(|err| send_error(&request.url, &err))
     }
 
-    async fn client_for(&self, reach: Reach) -> Result<&Client, HttpError> {
+    async fn client_for(&self, reach: AddressScope) -> Result<&Client, HttpError> {
         let cell = match reach {
-            Reach::Anywhere => &self.anywhere,
-            Reach::Near => &self.near,
-            Reach::Public => &self.public,
+            AddressScope::Anywhere => &self.anywhere,
+            AddressScope::Near => &self.near,
+            AddressScope::Public => &self.public,
         };
         cell.get_or_try_init(|| async { connect(reach) }).await
     }
 }
 
-fn connect(reach: Reach) -> Result<Client, HttpError> {
+fn connect(reach: AddressScope) -> Result<Client, HttpError> {
     // Ignores the error, because the process may have a provider already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let built = client_builder(reach).build().or_else(|err| {
@@ -188,15 +188,15 @@ fn connect(reach: Reach) -> Result<Client, HttpError> {
     })
 }
 
-fn client_builder(reach: Reach) -> ClientBuilder {
+fn client_builder(reach: AddressScope) -> ClientBuilder {
     Client::builder()
         .user_agent(USER_AGENT_TEXT)
         .redirect(redirect::Policy::none())
         .no_proxy()
         .connect_timeout(CONNECT_TIMEOUT)
         .dns_resolver(Arc::new(CheckedResolver {
-            allow_private: reach != Reach::Public,
-            allow_link_local: reach == Reach::Anywhere,
+            allow_private: reach != AddressScope::Public,
+            allow_link_local: reach == AddressScope::Anywhere,
         }))
 }
 
@@ -235,8 +235,8 @@ fn follow_redirect(
     let is_same_host =
         || url.host_str() == request.url.host_str() || from.is_some_and(is_link_local);
     let reach = match request.reach {
-        _ if from.is_none_or(is_public) => Reach::Public,
-        Reach::Anywhere if !is_same_host() => Reach::Near,
+        _ if from.is_none_or(is_public) => AddressScope::Public,
+        AddressScope::Anywhere if !is_same_host() => AddressScope::Near,
         reach => reach,
     };
     reach.check_url(&url)?;
@@ -272,8 +272,8 @@ async fn read_body(
 fn send_error(url: &Url, err: &reqwest::Error) -> HttpError {
     let mut source = err.source();
     while let Some(cause) = source {
-        let own = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
-        if let Some(refused) = own.and_then(|error| error.downcast_ref::<RefusedUrl>()) {
+        let inner_error = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
+        if let Some(refused) = inner_error.and_then(|error| error.downcast_ref::<RefusedUrl>()) {
             return HttpError::Refused(refused.clone());
         }
         source = cause.source();
@@ -335,7 +335,7 @@ mod tests {
             url: "http://10.0.0.1:80/a".parse().unwrap(),
             headers: [(name, value)].into_iter().collect(),
             body: None,
-            reach: Reach::Anywhere,
+            reach: AddressScope::Anywhere,
         }
     }
 
@@ -348,7 +348,7 @@ mod tests {
         ));
         let named: Url = "http://localhost/x".parse().unwrap();
         // The name is checked when it is resolved.
-        assert_eq!(follow_redirect(&request(), named, PUBLIC).unwrap().reach, Reach::Public);
+        assert_eq!(follow_redirect(&request(), named, PUBLIC).unwrap().reach, AddressScope::Public);
         assert!(
             follow_redirect(&request(), "file:///etc/passwd".parse().unwrap(), PRIVATE).is_err()
         );
@@ -357,21 +357,24 @@ mod tests {
     /// A configured private server must not lead to the metadata service of a cloud.
     #[test]
     fn only_a_link_local_server_redirects_to_link_local_addresses() {
-        let reach = |from: &str, to: &str, at: Option<IpAddr>| {
+        let reach = |from: &str, to: &str, address: Option<IpAddr>| {
             let request = OutgoingRequest { url: from.parse().unwrap(), ..request() };
-            follow_redirect(&request, to.parse().unwrap(), at).map(|outgoing| outgoing.reach)
+            follow_redirect(&request, to.parse().unwrap(), address).map(|outgoing| outgoing.reach)
         };
         let (near, cloud) = ("http://10.0.0.1/a", "http://169.254.169.254/latest");
         for to in [cloud, "http://[::ffff:169.254.169.254]/", "http://[fe80::1]/"] {
             assert!(matches!(reach(near, to, PRIVATE), Err(RefusedUrl::LinkLocal(_))), "{to}");
         }
-        assert_eq!(reach(near, "http://10.0.0.2/b", PRIVATE), Ok(Reach::Near));
-        assert_eq!(reach(near, "http://10.0.0.1:81/b", PRIVATE), Ok(Reach::Anywhere));
-        let led_once = OutgoingRequest { reach: Reach::Near, ..request() };
+        assert_eq!(reach(near, "http://10.0.0.2/b", PRIVATE), Ok(AddressScope::Near));
+        assert_eq!(reach(near, "http://10.0.0.1:81/b", PRIVATE), Ok(AddressScope::Anywhere));
+        let led_once = OutgoingRequest { reach: AddressScope::Near, ..request() };
         let again = follow_redirect(&led_once, cloud.parse().unwrap(), PRIVATE);
         assert!(matches!(again, Err(RefusedUrl::LinkLocal(_))));
-        let own = Some(IpAddr::from([169, 254, 169, 254]));
-        assert_eq!(reach(cloud, "http://169.254.169.253/", own), Ok(Reach::Anywhere));
+        let own_address = Some(IpAddr::from([169, 254, 169, 254]));
+        assert_eq!(
+            reach(cloud, "http://169.254.169.253/", own_address),
+            Ok(AddressScope::Anywhere)
+        );
     }
 
     #[test]
@@ -389,7 +392,7 @@ mod tests {
     async fn a_redirect_to_a_name_with_a_private_address_is_rejected() {
         let request = OutgoingRequest {
             url: "http://localhost:9/x".parse().unwrap(),
-            reach: Reach::Public,
+            reach: AddressScope::Public,
             ..request()
         };
         let err = Http::default().send(request, 100).await.unwrap_err();

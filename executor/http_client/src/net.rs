@@ -47,7 +47,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         return is_public_v4(embedded);
     }
     match address.segments() {
-        // Protocol assignments including Teredo, and documentation.
+        // Protocol assignments, which include Teredo, and addresses for documentation.
         [0x2001, b, ..] => b > 0x01ff && b != 0x0db8,
         [0x3fff, b, ..] => b > 0x0fff,
         // All global addresses are in this range.
@@ -70,15 +70,15 @@ pub fn is_link_local(address: IpAddr) -> bool {
 /// Returns the IPv4 address inside a mapped, translated (NAT64) or tunnelled (6to4) IPv6 address.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
-    let at = match segments {
+    let first = match segments {
         [0, 0, 0, 0, 0, 0xffff, ..]
         | [0, 0, 0, 0, 0xffff, 0, ..]
         | [0x64, 0xff9b, 0, 0, 0, 0, ..] => 6,
         [0x2002, ..] => 1,
         _ => return None,
     };
-    let [a, b] = segments[at].to_be_bytes();
-    let [c, d] = segments[at + 1].to_be_bytes();
+    let [a, b] = segments[first].to_be_bytes();
+    let [c, d] = segments[first + 1].to_be_bytes();
     Some(Ipv4Addr::new(a, b, c, d))
 }
 
@@ -89,7 +89,7 @@ pub enum RefusedUrl {
     NotUrl(String),
     #[error("`{0}` is neither `http` nor `https`")]
     Scheme(Url),
-    #[error("the URL of `{0}` has credentials in it: leave them out")]
+    #[error("the URL of `{0}` contains credentials: remove them")]
     Credentials(String),
     #[error(
         "`{0}` is not a public address: private addresses are refused unless the configuration \
@@ -98,8 +98,8 @@ pub enum RefusedUrl {
     Private(String),
     /// Another server redirected to a link-local address.
     #[error(
-        "`{0}` is a link-local address, and no other server may redirect to it: to use it, write \
-         it into the configuration"
+        "`{0}` is a link-local address, to which other servers may not redirect: to use the \
+         address, write it into the configuration"
     )]
     LinkLocal(String),
 }
@@ -108,11 +108,11 @@ impl RefusedUrl {
     /// Makes the error for a text that is not a URL. Leaves out credentials.
     pub fn not_a_url(text: &str) -> Self {
         let (scheme, rest) = text.split_once("//").unwrap_or(("", text));
-        let shown = match rest.rsplit_once('@') {
+        let masked = match rest.rsplit_once('@') {
             Some((_, rest)) => format!("{scheme}//…@{rest}"),
             None => text.to_owned(),
         };
-        Self::NotUrl(shown)
+        Self::NotUrl(masked)
     }
 }
 
@@ -325,7 +325,7 @@ mod tests {
             |url: &str| check_url(&url.parse().unwrap(), false).unwrap_err().to_string();
         expect!["`ftp://host/` is neither `http` nor `https`"]
             .assert_eq(&error_text("ftp://host/"));
-        expect!["the URL of `host` has credentials in it: leave them out"]
+        expect!["the URL of `host` contains credentials: remove them"]
             .assert_eq(&error_text("https://me:secret@host/"));
         expect!["`10.0.0.1` is not a public address: private addresses are refused unless the configuration allows them (`allow_private` of web tools, `base_url` of an OpenAPI document)"]
             .assert_eq(&error_text("http://10.0.0.1/"));

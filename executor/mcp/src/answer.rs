@@ -43,10 +43,10 @@ pub(super) struct Output {
 
 /// Returns the output of a call result.
 ///
-/// Structured content is the output. If it is an object without a field `$content`, other contents
-/// than text are added as this list. Without structured content, a single content is the output,
-/// and several are a list. A text is parsed as JSON if it is JSON. Any other content is its MCP
-/// object.
+/// If there is structured content, it is the output. Contents other than text are then added to it
+/// as the list `$content`, if it is an object without this field. Without structured content, a
+/// single content is the output, and several contents are a list. A text is parsed as JSON if it is
+/// JSON. Any other content is its MCP object.
 ///
 /// Structured content must match the output schema, because later steps rely on it. Otherwise the
 /// call fails without a retry, since the server has already carried it out.
@@ -59,8 +59,9 @@ pub(super) fn read_output(
         return Err(ToolError::failed(failure_text(&result)));
     }
     let misfit = output_schema.zip(result.structured_content.as_ref());
-    if let Some(why) = misfit.and_then(|(schema, value)| schema.complaint(value)) {
-        let message = format!("the server's output does not fit the tool's `outputSchema`: {why}");
+    if let Some(reason) = misfit.and_then(|(schema, value)| schema.complaint(value)) {
+        let message =
+            format!("the server's output does not fit the tool's `outputSchema`: {reason}");
         return Err(ToolError::failed(message).without_retry());
     }
     let output = match result.structured_content {
@@ -97,7 +98,7 @@ fn is_unknown_tool(message: &str) -> bool {
 
 fn too_large_error(max_bytes: usize) -> ToolError {
     let message =
-        format!("the server answered more than {max_bytes} bytes: ask it for less, or for a file");
+        format!("the server answered more than {max_bytes} bytes: request less data, or a file");
     ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message)
 }
 
@@ -129,10 +130,10 @@ fn structured_output(mut value: Value, contents: Vec<ContentBlock>) -> Output {
         _ => return Output { value, binaries },
     }
     for (n, place) in places.into_iter().enumerate() {
-        let Some((at, mime_type)) = place else { continue };
+        let Some((pointer, mime_type)) = place else { continue };
         binaries.extend(Binary::extract(
             &mut value,
-            format!("/{CONTENT_FIELD}/{n}{at}"),
+            format!("/{CONTENT_FIELD}/{n}{pointer}"),
             &mime_type,
         ));
     }
@@ -150,9 +151,9 @@ fn content_output(contents: Vec<ContentBlock>) -> Output {
     };
     let mut binaries = Vec::new();
     for (n, place) in places.into_iter().enumerate() {
-        let Some((at, mime_type)) = place else { continue };
-        let at = if is_one { at.to_owned() } else { format!("/{n}{at}") };
-        binaries.extend(Binary::extract(&mut value, at, &mime_type));
+        let Some((pointer, mime_type)) = place else { continue };
+        let pointer = if is_one { pointer.to_owned() } else { format!("/{n}{pointer}") };
+        binaries.extend(Binary::extract(&mut value, pointer, &mime_type));
     }
     Output { value, binaries }
 }
@@ -228,7 +229,7 @@ mod tests {
             let result = json!({ "content": content, "structuredContent": structured });
             let result = serde_json::from_value(result).unwrap();
             let Output { value, binaries } = read_output(result, None, 1_000).unwrap();
-            (value, binaries.into_iter().map(|binary| binary.at).collect::<Vec<_>>())
+            (value, binaries.into_iter().map(|binary| binary.pointer).collect::<Vec<_>>())
         };
         let large = "A".repeat(shared::limits::INLINE_BINARY_BYTES + 4);
         let (value, places) =
@@ -237,7 +238,11 @@ mod tests {
         assert_eq!(places, ["/$content/1/data"]);
         for plain in [json!([1]), json!("x"), json!({ "$content": 1 })] {
             let (value, places) = read(plain.clone(), json!([image(&large), text("x")]));
-            assert_eq!((value, places), (plain, Vec::new()), "plans find it where it always is");
+            assert_eq!(
+                (value, places),
+                (plain, Vec::new()),
+                "the structured content keeps its place for plans"
+            );
         }
     }
 
@@ -255,14 +260,14 @@ mod tests {
         assert_eq!(read(fits).unwrap().value["n"], 1);
         // A schema promises a structure, so plain text does not fit.
         assert_eq!(read(json!({ "content": [text("x")] })).unwrap().value, "x");
-        for (structured, why) in [
+        for (structured, reason) in [
             (json!({ "n": "str" }), "at `/n`: \"str\" is not of type \"integer\""),
             (json!({}), "\"n\" is a required property"),
         ] {
             let result = json!({ "content": [], "structuredContent": structured });
             let err = read(result).unwrap_err();
             let expected = format!(
-                "tool.failed: the server's output does not fit the tool's `outputSchema`: {why}"
+                "tool.failed: the server's output does not fit the tool's `outputSchema`: {reason}"
             );
             assert_eq!(err.to_string(), expected);
             assert!(err.is_definite && !err.retryable);
@@ -293,7 +298,8 @@ mod tests {
         check_read_output(
             json!({ "content": [text(&long)] }),
             expect![
-                "tool.output_too_large: the server answered more than 60 bytes: ask it for less, or for a file"
+                "tool.output_too_large: the server answered more than 60 bytes: request less data, \
+                 or a file"
             ],
         );
     }
@@ -309,7 +315,7 @@ mod tests {
             let Output { value, binaries } = read_output(result, None, 1_000).unwrap();
             let places = binaries
                 .into_iter()
-                .map(|binary| (binary.at, binary.mime_type, binary.base64.len()));
+                .map(|binary| (binary.pointer, binary.mime_type, binary.base64.len()));
             (value, places.collect::<Vec<_>>())
         };
         let (value, places) = read(&contents);

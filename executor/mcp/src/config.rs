@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::oauth::{self, OAuth};
 
-/// An MCP server: with a `url` it is remote, otherwise a command starts it.
+/// An MCP server. With a `url` it is remote, otherwise a command starts it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub enum McpServer {
@@ -36,7 +36,7 @@ pub struct McpCommand {
     /// The MCP roots: folders that the server should work in.
     #[serde(default)]
     pub roots: Vec<PathBuf>,
-    /// The answer to a request for input. By default the server may not ask.
+    /// The answer to a request for input. By default the server may not request input.
     pub elicitation: Option<Elicitation>,
 }
 
@@ -51,7 +51,7 @@ pub struct McpHttp {
     pub(crate) auth: Option<Box<OAuth>>,
     #[serde(default)]
     pub(crate) roots: Vec<PathBuf>,
-    /// The answer to a request for input. By default the server may not ask.
+    /// The answer to a request for input. By default the server may not request input.
     pub(crate) elicitation: Option<Elicitation>,
 }
 
@@ -92,7 +92,7 @@ impl McpHttp {
         self.auth.as_deref()
     }
 
-    /// Rejects settings that exclude `auth`.
+    /// Rejects settings that conflict with `auth`: an unsafe URL, or a header `Authorization`.
     fn check_auth(&self) -> Result<(), String> {
         if self.auth.is_none() {
             return Ok(());
@@ -166,7 +166,7 @@ mod tests {
         let mut server: McpServer = serde_json::from_value(settings).unwrap();
         server.resolve_roots(Path::new("/etc"));
         assert_eq!(server.roots(), [Path::new("/etc/./a"), Path::new("/b")]);
-        let McpServer::Http(http) = server else { panic!("it has an address") };
+        let McpServer::Http(http) = server else { panic!("the URL has an address") };
         assert_eq!(http.url.0.as_str(), "https://example.com/mcp");
         assert_eq!(http.headers.len(), 1);
         assert_eq!(http.transport, Some(Transport::Sse));

@@ -70,9 +70,11 @@ impl Remote {
         &self.connection.host
     }
 
-    pub(super) fn describe_failure(&self, what: &str) -> String {
+    pub(super) fn describe_failure(&self, problem: &str) -> String {
         let host = &self.connection.host;
-        self.connection.reason().unwrap_or_else(|| format!("`{host}` does not serve MCP: {what}"))
+        self.connection
+            .reason()
+            .unwrap_or_else(|| format!("`{host}` does not serve MCP: {problem}"))
     }
 }
 

@@ -70,15 +70,15 @@ fn make_tools(
         let obstacle = call_obstacle(&offer);
         let definition = match tool_definition(set, index, offer) {
             Ok(definition) => effects.apply(definition),
-            Err(why) => {
-                tracing::warn!(target: LOG_TARGET, %set, %why, "a tool is left out");
-                made.left_out.push(why);
+            Err(error) => {
+                tracing::warn!(target: LOG_TARGET, %set, why = %error, "a tool is left out");
+                made.left_out.push(error);
                 continue;
             }
         };
         if !names.insert(definition.qualified_name()) {
             let name = &definition.name;
-            tracing::warn!(target: LOG_TARGET, %set, %name, "the server has two tools of this name, the first is used");
+            tracing::warn!(target: LOG_TARGET, %set, %name, "the server has two tools of this name; the first one is used");
             continue;
         }
         let availability = Arc::clone(availability);
@@ -107,7 +107,7 @@ fn tool_definition(
     let obstacle = call_obstacle(&offer);
     let about: String = offer.description.map(Into::into).or(offer.title).unwrap_or_default();
     let description = match obstacle {
-        Some(why) => format!("{about}\n(It cannot be called: {why}.)").trim().to_owned(),
+        Some(reason) => format!("{about}\n(It cannot be called: {reason}.)").trim().to_owned(),
         None => about,
     };
     let hints = offer.annotations.unwrap_or_default();
@@ -130,7 +130,7 @@ fn tool_definition(
     })
 }
 
-/// Describes a name that no tool can have. The message gives the position in the list, because the
+/// Describes an invalid name of a tool. The message gives the position in the list, because the
 /// name may be empty or huge.
 fn name_complaint(index: usize, name: &str, err: &ParseIdError) -> String {
     let which = index + 1;
@@ -158,8 +158,8 @@ impl Tool for McpTool {
     }
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
-        if let Some(why) = self.obstacle {
-            let message = format!("`{}` cannot be called: {why}", self.definition.name);
+        if let Some(reason) = self.obstacle {
+            let message = format!("`{}` cannot be called: {reason}", self.definition.name);
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
         let request = self.build_request(Arc::unwrap_or_clone(parameters), &cx)?;
@@ -249,11 +249,11 @@ impl McpTool {
     fn lost_error(&self, session: &Session, code: ErrorCode) -> ToolError {
         let (name, set) = (self.definition.qualified_name(), &self.definition.set);
         let ended = session.loss_verb();
-        let why = format!("the MCP server of `{set}` {ended} while `{name}` was called");
+        let reason = format!("the MCP server of `{set}` {ended} while `{name}` was called");
         if code == ErrorCode::OUTCOME_UNKNOWN {
-            return ToolError::outcome_unknown(&why);
+            return ToolError::outcome_unknown(&reason);
         }
-        ToolError::new(code, why)
+        ToolError::new(code, reason)
     }
 }
 
@@ -334,12 +334,12 @@ mod tests {
         };
         let ServerResult::ListToolsResult(listed) = answer.result else { panic!("no list") };
         let tools = make_test_tools(listed.tools).tools;
-        let said = tools.iter().map(|tool| {
+        let texts = tools.iter().map(|tool| {
             let about = tool.definition();
             (about.is_callable, about.description.as_str())
         });
-        let why = "Does.\n(It cannot be called: it demands a task (`execution.taskSupport`), which is not supported.)";
-        let expected = [(false, why), (true, "Does."), (true, "Does.")];
-        assert_eq!(said.collect::<Vec<_>>(), expected);
+        let reason = "Does.\n(It cannot be called: it demands a task (`execution.taskSupport`), which is not supported.)";
+        let expected = [(false, reason), (true, "Does."), (true, "Does.")];
+        assert_eq!(texts.collect::<Vec<_>>(), expected);
     }
 }

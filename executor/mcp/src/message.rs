@@ -33,7 +33,7 @@ use super::{
 /// Factor by which a message may be larger than the output that it contains. A message may contain
 /// the output twice, as structured content and as text, and escaping can turn each byte into six.
 pub(super) const MESSAGE_OVERHEAD: usize = 16;
-/// Bytes kept of both ends of a message that is too long. One of them contains the id.
+/// Bytes that are kept of each end of a message that is too long. One of them contains the id.
 pub(super) const KEPT_END_BYTES: usize = 256;
 
 /// Replaces the progress token that rmcp generates for each request by the token of the call.
@@ -94,7 +94,8 @@ pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>>
 /// The field of `_meta` that marks a tool which requires a task. rmcp drops `taskSupport`.
 pub(super) const DEMANDS_TASK_FIELD: &str = "faber/demandsTask";
 
-/// Marks the tools of a list that [require a task](DEMANDS_TASK_FIELD). Returns `None` if none does.
+/// Marks the tools of a list that [require a task](DEMANDS_TASK_FIELD). Returns `None` if no tool
+/// does.
 fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
     const TASK_SUPPORT_KEY: &[u8] = b"\"taskSupport\"";
     if !text.windows(TASK_SUPPORT_KEY.len()).any(|word| word == TASK_SUPPORT_KEY) {
@@ -121,7 +122,7 @@ fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
 fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
     let id = match parse_lenient::<Value>(text) {
         Ok(Value::Array(batch)) => {
-            // Some servers send the answer inside a list. An older version of MCP allowed that.
+            // Some servers send the answer inside a list, which an older version of MCP allowed.
             let mut answers = batch.iter().filter(|message| answered_id(message).is_some());
             let answer = answers.next().filter(|_| answers.next().is_none())?;
             return parse_message(answer.to_string().as_bytes());
@@ -129,8 +130,8 @@ fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMes
         Ok(message) => answered_id(&message)?,
         Err(_) => answered_id_in_text(text)?,
     };
-    let why = format!("the server's answer is not MCP: {err}");
-    Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE_CODE, why, None), Some(id)))
+    let reason = format!("the server's answer is not MCP: {err}");
+    Some(JsonRpcMessage::error(ErrorData::new(UNREADABLE_CODE, reason, None), Some(id)))
 }
 
 fn answered_id(message: &Value) -> Option<RequestId> {
@@ -160,8 +161,8 @@ fn recover_result(mut result: Value) -> ServerResult {
             number += 1;
             let problem = Tool::deserialize(tool).err();
             if let Some(err) = &problem {
-                let why = remove_quoted_parts(&err.to_string());
-                tracing::warn!(number, %why, "skipped an invalid tool in the server's list");
+                let reason = remove_quoted_parts(&err.to_string());
+                tracing::warn!(number, why = %reason, "skipped an invalid tool in the server's list");
             }
             problem.is_none()
         });
@@ -196,7 +197,8 @@ fn remove_quoted_parts(err: &str) -> String {
 }
 
 /// Returns an error for the call whose answer is too long. `line` has both ends of the answer, and
-/// one contains the id. A text inside the answer cannot imitate it, because its quotes are escaped.
+/// one contains the id. A text inside the answer cannot imitate the id, because quotes in a text
+/// are escaped.
 pub(super) fn too_long_error(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     let (head, tail) = line.split_at(KEPT_END_BYTES.min(line.len()));
     let id = find_id(head, MessageEnd::Head).or_else(|| find_id(tail, MessageEnd::Tail))?;
@@ -288,7 +290,7 @@ mod tests {
 
     #[test]
     fn quoted_values_are_removed_from_parse_errors() {
-        for (said, expected) in [
+        for (text, expected) in [
             ("missing field `name`", "missing field `name`"),
             (
                 r#"invalid type: string "a \"sesame\"", expected a map"#,
@@ -297,7 +299,7 @@ mod tests {
             ("unknown variant `sesame`, expected `a` or `b`", "unknown variant …"),
             ("invalid length 1", "invalid length 1"),
         ] {
-            assert_eq!(remove_quoted_parts(said), expected);
+            assert_eq!(remove_quoted_parts(text), expected);
         }
     }
 

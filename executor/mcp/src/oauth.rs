@@ -74,7 +74,7 @@ impl BackgroundTasks {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        let (done, told) = oneshot::channel();
+        let (done, outcome) = oneshot::channel();
         {
             let mut all = self.lock_tasks();
             while all.try_join_next().is_some() {}
@@ -86,7 +86,7 @@ impl BackgroundTasks {
                 let _ = done.send(task.await);
             });
         }
-        told.await.ok()
+        outcome.await.ok()
     }
 
     /// Waits for running tasks up to [`FINISH_TIMEOUT`], and stops the rest.
@@ -129,7 +129,7 @@ pub(super) mod tests {
         };
         assert!(
             timeout(Duration::ZERO, background.run_task(task)).await.is_err(),
-            "it is given up"
+            "the caller gives up waiting"
         );
         go.notify_one();
         background.finish_all().await;

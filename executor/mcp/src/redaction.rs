@@ -1,5 +1,5 @@
-//! The secrets that a server knows, and their removal from what it says about its tools. People and
-//! models read those descriptions, and stores keep them.
+//! The secrets that a server knows, and their removal from the names, descriptions and schemas of
+//! its tools. People and models read these texts, and stores keep them.
 
 use std::{
     collections::VecDeque,
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::EXAMPLES_FIELD;
 
-/// Tokens that are removed from texts. Older ones are no longer valid.
+/// Maximum number of tokens that are removed from texts. Older tokens are no longer valid.
 const MAX_TOKENS: usize = 4;
 const PLACEHOLDER: &str = "ACCESS_TOKEN";
 
@@ -38,17 +38,17 @@ impl Secrets {
     }
 
     pub(super) fn add_token(&self, token: &str) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if known.tokens.iter().any(|other| other == token) {
+        let mut secrets = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if secrets.tokens.iter().any(|other| other == token) {
             return;
         }
-        known.tokens.push_back(token.to_owned());
-        if known.tokens.len() > MAX_TOKENS {
-            known.tokens.pop_front();
+        secrets.tokens.push_back(token.to_owned());
+        if secrets.tokens.len() > MAX_TOKENS {
+            secrets.tokens.pop_front();
         }
-        let mut all = known.configured.clone();
-        known.tokens.iter().for_each(|token| all.add_secret(PLACEHOLDER, token));
-        known.combined = Arc::new(all);
+        let mut all = secrets.configured.clone();
+        secrets.tokens.iter().for_each(|token| all.add_secret(PLACEHOLDER, token));
+        secrets.combined = Arc::new(all);
     }
 
     pub(super) fn redact(&self, text: String) -> String {
@@ -86,7 +86,7 @@ pub(super) fn redact_offers(offers: Vec<Offer>, server: &str, redaction: &Redact
     cleaned.collect()
 }
 
-/// Removes secrets from one tool. Returns whether its names contain none.
+/// Removes secrets from one tool. Returns `false` if one of its names contains a secret.
 fn redact_offer(offer: &mut Offer, redaction: &Redaction) -> bool {
     offer.description =
         offer.description.take().map(|text| redaction.redact(text.into_owned()).into());
@@ -157,8 +157,8 @@ mod tests {
         secrets.add_token("token-0");
         assert_eq!(secrets.redact("token-0 the key".to_owned()), "***ACCESS_TOKEN*** ***KEY***");
         (1..=MAX_TOKENS).for_each(|n| secrets.add_token(&format!("token-{n}")));
-        let said = secrets.redact("token-0 token-1 token-4 the key".to_owned());
-        assert_eq!(said, "token-0 ***ACCESS_TOKEN*** ***ACCESS_TOKEN*** ***KEY***");
+        let text = secrets.redact("token-0 token-1 token-4 the key".to_owned());
+        assert_eq!(text, "token-0 ***ACCESS_TOKEN*** ***ACCESS_TOKEN*** ***KEY***");
         assert!(!format!("{secrets:?}").contains("token-"));
     }
 

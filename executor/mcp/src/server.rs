@@ -1,5 +1,5 @@
 //! A connected MCP server, as its supervisor sees it, and the answers to its requests.
-#![expect(deprecated, reason = "newer drafts of MCP have no roots; the servers that there are do")]
+#![expect(deprecated, reason = "newer drafts of MCP have no roots, but existing servers use them")]
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
@@ -137,21 +137,23 @@ impl Server {
     /// Describes why `initialize` failed. If the server has answered, the answer is the reason,
     /// even if the process ends afterwards.
     async fn describe_init_error(&mut self, err: &ClientInitializeError) -> String {
-        let what = match err {
+        let problem = match err {
             ClientInitializeError::ConnectionClosed(_)
             | ClientInitializeError::TransportError { .. } => {
                 return self.describe_failure(&err.to_string()).await;
             }
             ClientInitializeError::JsonRpcError(err) => match classify_error(err) {
                 ServerError::Described(text) => return self.state.secrets.redact(text),
-                ServerError::Unexpected(what) if err.code == UNREADABLE_CODE => {
-                    unreadable_init(&what)
+                ServerError::Unexpected(problem) if err.code == UNREADABLE_CODE => {
+                    unreadable_init(&problem)
                 }
-                ServerError::Unexpected(what) => what,
+                ServerError::Unexpected(problem) => problem,
             },
             ClientInitializeError::ExpectedInitResult(Some(ServerResult::CustomResult(result))) => {
-                let why = InitializeResult::deserialize(&result.0).err();
-                unreadable_init(&why.map_or_else(|| WRONG_ANSWER.to_owned(), |err| err.to_string()))
+                let reason = InitializeResult::deserialize(&result.0).err();
+                unreadable_init(
+                    &reason.map_or_else(|| WRONG_ANSWER.to_owned(), |err| err.to_string()),
+                )
             }
             ClientInitializeError::ExpectedInitResult(_)
             | ClientInitializeError::ExpectedInitResponse(_) => unreadable_init(WRONG_ANSWER),
@@ -159,9 +161,9 @@ impl Server {
         };
         let complaint = match &self.endpoint {
             Endpoint::Child(child) => {
-                child.with_stderr_tail(format!("`{}` does not serve MCP: {what}", child.name()))
+                child.with_stderr_tail(format!("`{}` does not serve MCP: {problem}", child.name()))
             }
-            Endpoint::Remote(remote) => remote.describe_failure(&what),
+            Endpoint::Remote(remote) => remote.describe_failure(&problem),
         };
         self.state.secrets.redact(complaint)
     }
@@ -181,10 +183,10 @@ impl Server {
         self.state.closed.cancelled().await;
     }
 
-    pub(super) async fn describe_failure(&mut self, what: &str) -> String {
+    pub(super) async fn describe_failure(&mut self, problem: &str) -> String {
         let complaint = match &mut self.endpoint {
-            Endpoint::Child(child) => child.describe_failure(what).await,
-            Endpoint::Remote(remote) => remote.describe_failure(what),
+            Endpoint::Child(child) => child.describe_failure(problem).await,
+            Endpoint::Remote(remote) => remote.describe_failure(problem),
         };
         self.state.secrets.redact(complaint)
     }
@@ -192,7 +194,7 @@ impl Server {
     async fn describe_error(&mut self, error: ServerError) -> String {
         match error {
             ServerError::Described(text) => self.state.secrets.redact(text),
-            ServerError::Unexpected(what) => self.describe_failure(&what).await,
+            ServerError::Unexpected(problem) => self.describe_failure(&problem).await,
         }
     }
 
@@ -218,8 +220,8 @@ impl Server {
 /// Describes an answer that belongs to another request.
 const WRONG_ANSWER: &str = "it is the answer to another request";
 
-fn unreadable_init(why: &str) -> String {
-    format!("its answer to `initialize` could not be read: {why}")
+fn unreadable_init(reason: &str) -> String {
+    format!("its answer to `initialize` could not be read: {reason}")
 }
 
 fn classify_error(err: &ErrorData) -> ServerError {
@@ -354,12 +356,12 @@ mod tests {
     #[test]
     fn a_root_is_sent_as_a_file_url() {
         let folder = tempfile::tempdir().unwrap();
-        let own = folder.path().canonicalize().unwrap().join("größe 1");
-        std::fs::create_dir(&own).unwrap();
-        let told = to_root(&own.join("../größe 1/.")).unwrap();
-        assert!(told.uri.starts_with("file:///") && told.uri.ends_with("/gr%C3%B6%C3%9Fe%201"));
-        assert_eq!(told.name.as_deref(), Some("größe 1"));
-        let able = announced_capabilities(json!({ "command": "x", "roots": [own] }));
+        let folder_path = folder.path().canonicalize().unwrap().join("größe 1");
+        std::fs::create_dir(&folder_path).unwrap();
+        let root = to_root(&folder_path.join("../größe 1/.")).unwrap();
+        assert!(root.uri.starts_with("file:///") && root.uri.ends_with("/gr%C3%B6%C3%9Fe%201"));
+        assert_eq!(root.name.as_deref(), Some("größe 1"));
+        let able = announced_capabilities(json!({ "command": "x", "roots": [folder_path] }));
         assert!(able.roots.is_some() && able.elicitation.is_none());
     }
 

@@ -67,7 +67,8 @@ impl Session {
         self.state.closing.is_cancelled()
     }
 
-    /// Returns the verb for a lost server: a remote one broke off, a process ended.
+    /// Returns the verb for a lost server: the connection to a remote server broke off, or a
+    /// process ended.
     pub(super) fn loss_verb(&self) -> &'static str {
         if self.is_remote { "broke off" } else { "ended" }
     }
@@ -107,7 +108,7 @@ impl Session {
                 self.max_output_bytes,
             ))),
             Ok(_) => Ok(Err(ToolError::failed(
-                "the tool asks for more input during its call, and a plan cannot answer",
+                "the tool requests input during its call, and a plan cannot answer",
             ))),
             Err(ServiceError::McpError(error)) if error.code == UNSENT_CODE => {
                 Err(LostCall::Unsent)
@@ -124,8 +125,8 @@ impl Session {
                 Ok(Err(ToolError::new(ErrorCode::CANCELLED, reason).with_unknown_outcome()))
             }
             Err(err) => {
-                let why = format!("the server's answer is not MCP: {err}");
-                Ok(Err(ToolError::failed(why).with_unknown_outcome()))
+                let reason = format!("the server's answer is not MCP: {err}");
+                Ok(Err(ToolError::failed(reason).with_unknown_outcome()))
             }
         }
     }
@@ -138,7 +139,7 @@ impl fmt::Debug for Session {
 }
 
 /// Returns whether a failed send may have reached the server. Only a broken pipe delivers nothing.
-/// After any other error, the server may have read the whole message but for the line's end.
+/// After any other error, the server may have read the whole message except for the line end.
 fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> LostCall {
     match err.downcast_ref::<io::Error>().map(io::Error::kind) {
         Some(io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected) => LostCall::Unsent,
@@ -182,7 +183,7 @@ impl Availability {
         self.demand.notified().await;
     }
 
-    /// Requests a start of a server that is down. Returns whether it starts.
+    /// Requests a start of a server that is down. Returns whether the server starts.
     pub fn request_start(&self) -> bool {
         let is_due = self.state.send_if_modified(|state| {
             let is_due =

@@ -1,9 +1,9 @@
 //! The stdio transport, and the process of its server.
 //!
 //! The transport sends JSON-RPC messages as lines over the pipes of the process. rmcp's own
-//! transport drops lines that are too long or invalid, and the calls that they answer wait forever.
-//! This transport turns such a line into the error of its call. It also reports when the server
-//! closes its output, and gives up a server that does not read.
+//! transport drops lines that are too long or invalid, so the answered calls wait forever. This
+//! transport turns such a line into the error of its call. It also reports when the server closes
+//! its output, and gives up a server that does not read.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -39,7 +39,7 @@ use super::{
     session::SessionState,
 };
 
-/// Bytes of the line buffer that stay allocated between lines.
+/// Maximum bytes of the line buffer that stay allocated between lines.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -163,7 +163,7 @@ impl LineBuffer {
         }
     }
 
-    /// Returns the message of a complete line, if the line is one.
+    /// Returns the message of a line, if the line is complete and contains one.
     fn take_message(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let is_cut = std::mem::take(&mut self.is_cut);
         let message = if is_cut { too_long_error(&self.bytes) } else { parse_message(&self.bytes) };
@@ -173,7 +173,7 @@ impl LineBuffer {
     }
 }
 
-/// Bytes of one line on standard error that go into the log.
+/// Maximum bytes of one line on standard error that go into the log.
 const LOG_LINE_BYTES: u64 = 4 << 10;
 /// Time limit for a server's exit after it closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -234,12 +234,12 @@ impl Child {
         &self.command
     }
 
-    pub(super) async fn describe_failure(&mut self, what: &str) -> String {
+    pub(super) async fn describe_failure(&mut self, problem: &str) -> String {
         let command = &self.command;
         let ended = timeout(EXIT_TIMEOUT, self.group.wait()).await;
         let message = match ended {
             Ok(Ok(status)) => format!("`{command}` {}", describe_status(status)),
-            Ok(Err(_)) | Err(_) => format!("`{command}` does not serve MCP: {what}"),
+            Ok(Err(_)) | Err(_) => format!("`{command}` does not serve MCP: {problem}"),
         };
         self.with_stderr_tail(message)
     }
@@ -333,7 +333,7 @@ mod tests {
         let (message, id) = answer(r#"{"jsonrpc":"1.0","id":7,"result":{}}"#).unwrap();
         assert!(message.contains("not MCP"), "{message}");
         assert_eq!(id, 7);
-        // The id is found even in a line that is no valid JSON or answer.
+        // The id is found even in a line that is not valid JSON or not an answer.
         let deep = "[".repeat(500);
         for line in [
             r#"{"jsonrpc":"2.0","id":7}"#,

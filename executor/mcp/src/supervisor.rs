@@ -43,7 +43,7 @@ pub struct Supervisor {
     max_output_bytes: usize,
     availability: Arc<Availability>,
     /// The number of short runs in a row.
-    failures: u32,
+    failure_count: u32,
 }
 
 enum ServerEnd {
@@ -70,7 +70,7 @@ impl Supervisor {
             toolbox,
             max_output_bytes,
             availability,
-            failures: 0,
+            failure_count: 0,
         }
     }
 
@@ -87,7 +87,7 @@ impl Supervisor {
         self
     }
 
-    /// Sets effects that replace those of the server's annotations.
+    /// Sets effects that replace the effects from the server's annotations.
     #[must_use]
     pub fn with_effects(mut self, effects: EffectRules) -> Self {
         self.effects = effects;
@@ -104,9 +104,9 @@ impl Supervisor {
             let started = Instant::now();
             let ServerEnd::Died(error) = Box::pin(self.run_server(&stop)).await else { break };
             let lived = started.elapsed();
-            self.failures =
-                if lived >= HEALTHY_AFTER { 0 } else { self.failures.saturating_add(1) };
-            let retry_at = Instant::now() + restart_delay(self.failures);
+            self.failure_count =
+                if lived >= HEALTHY_AFTER { 0 } else { self.failure_count.saturating_add(1) };
+            let retry_at = Instant::now() + restart_delay(self.failure_count);
             tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "the MCP server is down");
             self.availability.set_state(ServerState::Down { error: error.into(), retry_at });
             tokio::select! {
@@ -173,18 +173,18 @@ impl Supervisor {
                     return ServerEnd::Stopped;
                 }
             }
-            let asked = async {
+            let listing = async {
                 sleep(REFRESH_DELAY).await;
                 timeout(REFRESH_TIMEOUT, server.list_tools(session)).await
             };
-            let asked = tokio::select! {
-                asked = asked => asked,
+            let listed = tokio::select! {
+                result = listing => result,
                 () = stop.cancelled() => {
                     server.stop().await;
                     return ServerEnd::Stopped;
                 }
             };
-            match asked {
+            match listed {
                 Ok(Ok(offers)) => self.publish_tools(stop, offers),
                 Ok(Err(error)) => self.log_refresh_failure(&error),
                 Err(_) => self.log_refresh_failure("no answer"),
@@ -193,7 +193,7 @@ impl Supervisor {
     }
 
     fn log_refresh_failure(&self, error: &str) {
-        tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "cannot refresh the tools of the MCP server, they stay unchanged");
+        tracing::warn!(target: LOG_TARGET, set = %self.set, %error, "cannot refresh the tools of the MCP server, so they stay unchanged");
     }
 
     fn publish_tools(&self, stop: &CancellationToken, offers: Vec<rmcp::model::Tool>) {
@@ -217,7 +217,8 @@ impl Supervisor {
     }
 }
 
-/// Returns the delay before a start. The first restart has none, and each further delay doubles.
+/// Returns the delay before a start. The first restart has no delay, and each further delay
+/// doubles.
 fn restart_delay(failures: u32) -> Duration {
     match failures.checked_sub(2) {
         None => Duration::ZERO,

@@ -1,4 +1,4 @@
-//! Applies the kernel's restrictions, each before the rights for it are given up.
+//! Applies the kernel's restrictions, each before the rights that it needs are dropped.
 
 mod landlock;
 mod mount_namespace;
@@ -29,7 +29,7 @@ pub(super) fn kernel_support() -> Support {
 pub(super) fn apply(order: &LaunchOrder) -> io::Result<()> {
     let Some(confinement) = &order.confinement else { return Ok(()) };
     let system = ReadablePaths::read_system(&order.hidden);
-    // Mounts first, because mounting needs rights that the next steps give up.
+    // Mounts first, because mounting needs rights that the next steps drop.
     let has_mount_namespace = protected_files::protect_files(order, confinement, &system)?;
     if let Some(user) = &confinement.user {
         become_user(user)?;
@@ -49,7 +49,7 @@ pub fn hide_process_memory() -> io::Result<()> {
     Ok(prctl::set_dumpable(false)?)
 }
 
-/// Switches to another user and the groups of that user, for good.
+/// Switches permanently to another user and the groups of that user.
 fn become_user(name: &str) -> io::Result<()> {
     let user = find_user(name)?;
     if user.uid == geteuid() {
@@ -64,7 +64,7 @@ fn become_user(name: &str) -> io::Result<()> {
     change().map_err(|err| {
         io::Error::other(format!(
             "it cannot become the user `{name}` ({err}): this needs CAP_SETUID and CAP_SETGID, so \
-             start Faber as root, or leave out `user`"
+             start Faber as root, or remove `user`"
         ))
     })
 }
@@ -79,8 +79,8 @@ fn find_user(name: &str) -> io::Result<User> {
     })
 }
 
-/// Drops every capability. With `no_new_privs` none can come back, not even for `root`. `root`
-/// keeps access to its own files, and can no longer read other processes.
+/// Drops every capability. With `no_new_privs` no capability can come back, not even for `root`.
+/// `root` keeps access to its own files, and can no longer read other processes.
 fn drop_capabilities() -> Result<(), CapsError> {
     // Only a process with this capability may change the bounding set.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
@@ -101,8 +101,8 @@ mod tests {
     fn an_unknown_user_is_named_in_the_error() {
         let err = become_user("no-such-user").unwrap_err().to_string();
         assert_eq!(err, "there is no user `no-such-user` on this machine: correct `user`");
-        let own = User::from_uid(geteuid()).unwrap().unwrap();
-        become_user(&own.name).unwrap();
-        assert_eq!(home_folder(&own.name).unwrap(), own.dir);
+        let user = User::from_uid(geteuid()).unwrap().unwrap();
+        become_user(&user.name).unwrap();
+        assert_eq!(home_folder(&user.name).unwrap(), user.dir);
     }
 }

@@ -33,7 +33,7 @@ use secrets::Redaction;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-use self::placeholders::{Kind, Placeholders};
+use self::placeholders::{PlaceholderKind, Placeholders};
 pub use self::{
     kernel::hide_process_memory, resolved_path::ResolvedPath, subcommand::run_confined,
 };
@@ -213,8 +213,9 @@ impl Launcher {
     /// subcommand, so other programs must not call this function.
     pub fn this_binary() -> Self {
         // Uses this path because it refers to the running file, even after the binary was replaced.
-        let own = PathBuf::from("/proc/self/exe");
-        let binary = if own.exists() { Some(own) } else { std::env::current_exe().ok() };
+        let own_binary = PathBuf::from("/proc/self/exe");
+        let binary =
+            if own_binary.exists() { Some(own_binary) } else { std::env::current_exe().ok() };
         Self { binary, ..Self::default() }
     }
 
@@ -267,10 +268,14 @@ impl Launcher {
 
     fn create_placeholders(&self, confinement: &Confinement) -> io::Result<()> {
         let kind = |path: &PathBuf| {
-            if self.folders.contains(path) { Kind::Folder } else { Kind::File }
+            if self.folders.contains(path) {
+                PlaceholderKind::Folder
+            } else {
+                PlaceholderKind::File
+            }
         };
         let hidden = self.hidden.iter().map(|path| (path.as_path(), kind(path)));
-        let kept = self.kept.iter().map(|path| (path.as_path(), Kind::File));
+        let kept = self.kept.iter().map(|path| (path.as_path(), PlaceholderKind::File));
         self.placeholders.create_missing(hidden.chain(kept), &confinement.write)
     }
 
@@ -295,10 +300,9 @@ impl Launcher {
     ) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
             if let Some(user) = &confinement.user {
-                let why = format!(
-                    "this program cannot run commands as the user `{user}`: leave out `user`"
-                );
-                return Err(io::Error::other(why));
+                let reason =
+                    format!("this program cannot run commands as the user `{user}`: remove `user`");
+                return Err(io::Error::other(reason));
             }
             let mut command = Command::new(program);
             clean_environment(&mut command, &CONFINED_VARIABLES, &confinement.pass);
@@ -458,9 +462,9 @@ impl fmt::Display for Support {
     }
 }
 
-fn unsupported_error(what: &str) -> io::Error {
+fn unsupported_error(subject: &str) -> io::Error {
     io::Error::other(format!(
-        "this machine cannot confine {what}: run it on another machine, or set `confine: \
+        "this machine cannot confine {subject}: run it on another machine, or set `confine: \
          {{required: false}}`"
     ))
 }

@@ -37,7 +37,7 @@ struct Placeholder {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PlaceholderKind {
     File,
     Folder,
 }
@@ -50,14 +50,14 @@ impl Placeholders {
     /// If a placeholder cannot be created. The error names the path and a remedy.
     pub(super) fn create_missing<'a>(
         &self,
-        own: impl IntoIterator<Item = (&'a Path, Kind)>,
+        protected_paths: impl IntoIterator<Item = (&'a Path, PlaceholderKind)>,
         write: &[PathBuf],
     ) -> io::Result<()> {
         let write = canonical_paths(write);
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Checks the file, because another program may have removed or used it.
         held.retain(|path, placeholder| placeholder.is_unchanged(path));
-        for (path, kind) in own {
+        for (path, kind) in protected_paths {
             let about = |err| unprotected_error(path, &err);
             let resolved = ResolvedPath::resolve(path).map_err(about)?;
             if held.contains_key(&resolved.end) || !is_within(&resolved.end, &write) {
@@ -85,9 +85,9 @@ impl Drop for Placeholders {
 
 impl Placeholder {
     fn is_unchanged(&self, path: &Path) -> bool {
-        let own = self.file.metadata().map(|meta| (meta.dev(), meta.ino()));
+        let file_id = self.file.metadata().map(|meta| (meta.dev(), meta.ino()));
         let there = path.symlink_metadata().map(|meta| (meta.dev(), meta.ino(), is_unused(&meta)));
-        matches!((own, there), (Ok(own), Ok((dev, ino, true))) if own == (dev, ino))
+        matches!((file_id, there), (Ok(file_id), Ok((dev, ino, true))) if file_id == (dev, ino))
     }
 
     fn remove(self, path: &Path) {
@@ -103,8 +103,9 @@ impl Placeholder {
     }
 }
 
-/// Creates a placeholder, or shares that of another process. Returns `None` if another file exists.
-fn create_or_adopt(path: &Path, kind: Kind) -> io::Result<Option<Placeholder>> {
+/// Creates a placeholder, or shares the placeholder of another process. Returns `None` if another
+/// file exists.
+fn create_or_adopt(path: &Path, kind: PlaceholderKind) -> io::Result<Option<Placeholder>> {
     let mut folders = Vec::new();
     for _ in 0..MAX_ATTEMPTS {
         folders.extend(create_folders(path)?);
@@ -157,14 +158,14 @@ fn create_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(missing)
 }
 
-fn create_placeholder(path: &Path, kind: Kind) -> io::Result<File> {
+fn create_placeholder(path: &Path, kind: PlaceholderKind) -> io::Result<File> {
     let file = match kind {
-        Kind::Folder => {
-            // Gives access to Faber's user only, as for the store.
+        PlaceholderKind::Folder => {
+            // Gives access only to Faber's user, as for the store.
             DirBuilder::new().mode(0o700).create(path)?;
             File::open(path)?
         }
-        Kind::File => {
+        PlaceholderKind::File => {
             let mut options = OpenOptions::new();
             let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
             if is_yaml(path) {
@@ -196,7 +197,7 @@ fn is_unused(meta: &Metadata) -> bool {
 pub(super) fn unprotected_error(path: &Path, err: &io::Error) -> io::Error {
     io::Error::other(format!(
         "commands could create Faber's own file `{}`, and this cannot be prevented ({err}): give \
-         them a separate folder, such as `root: ./work`",
+         the commands a separate folder, such as `root: ./work`",
         path.display()
     ))
 }
@@ -220,13 +221,22 @@ mod tests {
             self.folder.path().join("root")
         }
 
-        fn create_placeholders(&self, places: &Placeholders, own: &[&str]) -> io::Result<()> {
-            let own: Vec<_> = own.iter().map(|name| self.root().join(name)).collect();
-            let own = own.iter().map(|path| {
-                let kind = if path.ends_with("data") { Kind::Folder } else { Kind::File };
+        fn create_placeholders(
+            &self,
+            places: &Placeholders,
+            protected_names: &[&str],
+        ) -> io::Result<()> {
+            let protected_paths: Vec<_> =
+                protected_names.iter().map(|name| self.root().join(name)).collect();
+            let protected_files = protected_paths.iter().map(|path| {
+                let kind = if path.ends_with("data") {
+                    PlaceholderKind::Folder
+                } else {
+                    PlaceholderKind::File
+                };
                 (path.as_path(), kind)
             });
-            places.create_missing(own, &[self.root()])
+            places.create_missing(protected_files, &[self.root()])
         }
 
         fn names(&self) -> String {
@@ -249,9 +259,10 @@ mod tests {
     fn missing_protected_paths_get_placeholders_until_the_end() {
         let test_folder = TestFolder::new();
         fs::write(test_folder.root().join("store.db"), "pages").unwrap();
-        let own = ["store.db", "store.db-journal", "faber.yaml", "data", "bin/x/run.sh", "../not"];
+        let protected_names =
+            ["store.db", "store.db-journal", "faber.yaml", "data", "bin/x/run.sh", "../not"];
         let places = Placeholders::default();
-        test_folder.create_placeholders(&places, &own).unwrap();
+        test_folder.create_placeholders(&places, &protected_names).unwrap();
         let taken = "root root/bin root/bin/x root/bin/x/run.sh root/data root/faber.yaml \
                      root/store.db root/store.db-journal";
         assert_eq!(test_folder.names(), taken);
@@ -259,7 +270,7 @@ mod tests {
         assert_eq!(fs::read(test_folder.root().join("store.db-journal")).unwrap(), b"");
         assert_eq!(fs::read_to_string(test_folder.root().join("faber.yaml")).unwrap(), FILE_TEXT);
         fs::remove_file(test_folder.root().join("faber.yaml")).unwrap();
-        test_folder.create_placeholders(&places, &own).unwrap();
+        test_folder.create_placeholders(&places, &protected_names).unwrap();
         assert_eq!(test_folder.names(), taken, "a removed placeholder is created again");
         drop(places);
         assert_eq!(test_folder.names(), "root root/store.db");
@@ -269,12 +280,12 @@ mod tests {
     fn a_placeholder_that_got_content_stays() {
         let test_folder = TestFolder::new();
         let places = Placeholders::default();
-        let own = ["faber.yaml", "run.sh", "data", "bin/tool"];
-        test_folder.create_placeholders(&places, &own).unwrap();
+        let protected_names = ["faber.yaml", "run.sh", "data", "bin/tool"];
+        test_folder.create_placeholders(&places, &protected_names).unwrap();
         fs::write(test_folder.root().join("faber.yaml"), "store: memory").unwrap();
         fs::write(test_folder.root().join("data/file"), "").unwrap();
         fs::write(test_folder.root().join("bin/other"), "").unwrap();
-        test_folder.create_placeholders(&places, &own).unwrap();
+        test_folder.create_placeholders(&places, &protected_names).unwrap();
         drop(places);
         let left = "root root/bin root/bin/other root/data root/data/file root/faber.yaml";
         assert_eq!(test_folder.names(), left);

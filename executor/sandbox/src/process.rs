@@ -110,7 +110,7 @@ impl Program<'_> {
                 format!("`{name}` was not found: install it, or write its full path")
             }
             (io::ErrorKind::PermissionDenied, _) => {
-                format!("`{name}` may not be run: is it an executable file? ({err})")
+                format!("`{name}` may not be run: check that it is an executable file ({err})")
             }
             _ => format!("`{name}` could not be started: {err}"),
         }
@@ -119,8 +119,8 @@ impl Program<'_> {
 
 /// Returns the program for a name. `faber` is the running binary.
 fn resolve_executable(name: &str) -> PathBuf {
-    let own = || std::env::current_exe().ok().filter(|path| path.exists());
-    if name == "faber" { own().unwrap_or_else(|| name.into()) } else { name.into() }
+    let own_binary = || std::env::current_exe().ok().filter(|path| path.exists());
+    if name == "faber" { own_binary().unwrap_or_else(|| name.into()) } else { name.into() }
 }
 
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -172,13 +172,13 @@ impl ProcessGroup {
         self.child.as_mut().expect("only dropping the group takes the child")
     }
 
-    /// Waits for the end of the process. Processes that it started may continue.
+    /// Waits until the process ends. Processes that it started may continue.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child().wait().await
     }
 
-    /// Kills the remaining group at once. A reaper must have ended before, or its time limit must
-    /// have passed.
+    /// Kills the remaining group at once. Before that, a reaper must have ended or its time limit
+    /// must have passed.
     pub fn kill(&self) {
         self.send_signal(Signal::SIGKILL);
     }
@@ -231,7 +231,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Waits for the end of a reaper, and kills the rest of its group.
+/// Waits until a reaper ends, and kills the rest of its group.
 fn kill_after_reaper(mut reaper: Child, group: Pid) {
     let until = Instant::now() + STOP_GRACE;
     while matches!(reaper.try_wait(), Ok(None)) && Instant::now() < until {
@@ -305,8 +305,8 @@ mod tests {
     fn a_command_line_is_shown_without_secrets() {
         let env = BTreeMap::from([("KEY".to_owned(), "hush".to_owned())]);
         let program = Program { name: "x", cwd: None, own_file: None, pass: &[], env: &env };
-        let shown = format!("{program:?}");
-        assert!(shown.contains("KEY") && !shown.contains("hush"), "{shown}");
+        let text = format!("{program:?}");
+        assert!(text.contains("KEY") && !text.contains("hush"), "{text}");
     }
 
     /// The process of this test ignores signals, as a stopped reaper does.
@@ -319,9 +319,9 @@ mod tests {
         group.has_reaper = true;
         let mut ready = [0; 6];
         group.child().stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
-        let begun = time::Instant::now();
+        let started_at = time::Instant::now();
         group.stop().await;
-        let took = begun.elapsed();
+        let took = started_at.elapsed();
         assert!(took >= STOP_GRACE && took < shared::limits::CANCEL_GRACE, "{took:?}");
     }
 

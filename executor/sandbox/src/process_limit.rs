@@ -1,4 +1,5 @@
-//! Counting the processes and threads of a command. The kernel does not limit those of `root`.
+//! Counts the processes and threads of a command, because the kernel does not limit the processes
+//! of `root`.
 
 use std::{collections::BTreeMap, fs};
 
@@ -53,7 +54,7 @@ impl ProcessLimit {
 }
 
 /// Counts the processes and threads that descend from this process. Returns `None` if `should_stop`
-/// says so.
+/// returns `true`.
 fn count_descendants(mut should_stop: impl FnMut() -> bool) -> Option<u64> {
     let mut children: BTreeMap<i32, Vec<(i32, u64)>> = BTreeMap::new();
     for (n, (id, parent, threads)) in list_processes().enumerate() {
@@ -64,7 +65,8 @@ fn count_descendants(mut should_stop: impl FnMut() -> bool) -> Option<u64> {
     }
     let (mut count, mut next) = (0, vec![getpid().as_raw()]);
     while let Some(id) = next.pop() {
-        // Removes each visited entry, so that the loop ends even if an id was reused meanwhile.
+        // Removes each visited entry, because the loop must end even if an id was reused during the
+        // count.
         for (child, threads) in children.remove(&id).into_iter().flatten() {
             count += threads;
             next.push(child);
@@ -95,8 +97,8 @@ fn parse_stat(stat: &str) -> Option<(i32, u64)> {
 
 /// Returns the processes that this one started or adopted.
 pub(super) fn list_children() -> impl Iterator<Item = i32> {
-    let own = getpid().as_raw();
-    list_processes().filter(move |process| process.1 == own).map(|process| process.0)
+    let own_pid = getpid().as_raw();
+    list_processes().filter(move |process| process.1 == own_pid).map(|process| process.0)
 }
 
 #[cfg(test)]

@@ -165,12 +165,12 @@ impl ProcessGuard {
         let message_lock = Arc::clone(&lock);
         thread::Builder::new().spawn(move || {
             while !has_ended.load(Ordering::SeqCst) {
-                let begun = Instant::now();
+                let started_at = Instant::now();
                 if self.is_exceeded() {
                     let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
                     return self.kill_command(child, &has_ended);
                 }
-                let pause_end = Instant::now() + begun.elapsed() * PAUSE_FACTOR;
+                let pause_end = Instant::now() + started_at.elapsed() * PAUSE_FACTOR;
                 loop {
                     thread::sleep(POLL_INTERVAL);
                     let is_urgent =
@@ -273,7 +273,7 @@ fn exit_with_status(status: WaitStatus) -> ExitCode {
         WaitStatus::Signaled(_, signal, _) => {
             let _ = SigSet::from(signal).thread_unblock();
             // Sends the signal again, because some handlers only remove themselves at the first
-            // one.
+            // signal.
             for _ in 0..2 {
                 let _ = raise(signal);
             }

@@ -1,4 +1,4 @@
-//! Path resolution: the symlinks on the way, and the end.
+//! Path resolution: the symlinks on the way, and the final path.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ const MAX_LINKS: usize = 40;
 pub struct ResolvedPath {
     /// The symlinks that were followed. Their own paths have no other symlinks.
     pub links: Vec<PathBuf>,
-    /// The end without symlinks. It may not exist.
+    /// The final path without symlinks. It may not exist.
     pub end: PathBuf,
     pub exists: bool,
 }
@@ -65,7 +65,7 @@ impl ResolvedPath {
         Ok(resolved)
     }
 
-    /// Returns whether the end does not exist and can be created.
+    /// Returns whether the final path does not exist and can be created.
     pub(super) fn can_be_created(&self) -> bool {
         let there = self.end.ancestors().skip(1).find(|folder| folder.exists());
         let is_fixed = |folder: &Path| {
@@ -75,7 +75,8 @@ impl ResolvedPath {
     }
 }
 
-/// Returns whether a path does not exist, or is hidden behind a file or a missing permission.
+/// Returns whether a path does not exist, or cannot be reached because of a file or a missing
+/// permission in the path.
 fn is_missing(err: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     matches!(err.kind(), NotFound | NotADirectory | PermissionDenied)
@@ -121,9 +122,9 @@ mod tests {
         let followed = |path: &str| {
             let resolved =
                 ResolvedPath::resolve(&root.join(path)).map_err(|err| err.to_string())?;
-            let shown = |path: &PathBuf| path.strip_prefix(&root).unwrap().display().to_string();
-            let links: Vec<_> = resolved.links.iter().map(shown).collect();
-            Ok::<_, String>((links.join(" "), shown(&resolved.end), resolved.exists))
+            let relative = |path: &PathBuf| path.strip_prefix(&root).unwrap().display().to_string();
+            let links: Vec<_> = resolved.links.iter().map(relative).collect();
+            Ok::<_, String>((links.join(" "), relative(&resolved.end), resolved.exists))
         };
         for (path, links, end, is_there) in [
             ("deep/file", "", "deep/file", true),

@@ -86,9 +86,9 @@ fn account_variables(order: &LaunchOrder) -> io::Result<BTreeMap<&'static str, O
     let user = order.confinement.as_ref().and_then(|confinement| confinement.user.as_ref());
     let Some(user) = user else { return Ok(BTreeMap::new()) };
     let home = kernel::home_folder(user)?;
-    let own = User::from_uid(geteuid())?.map(|own| own.dir);
-    let is_own =
-        env::var_os(HOME).is_none_or(|home| own.is_some_and(|own| own == Path::new(&home)));
+    let user_home = User::from_uid(geteuid())?.map(|user_home| user_home.dir);
+    let is_own = env::var_os(HOME)
+        .is_none_or(|home| user_home.is_some_and(|user_home| user_home == Path::new(&home)));
     let home = is_own.then(|| (HOME, home.into_os_string()));
     let names = ["USER", "LOGNAME"].map(|name| (name, OsString::from(user)));
     Ok(home.into_iter().chain(names).collect())
@@ -100,8 +100,8 @@ fn close_inherited() {
     let open: Vec<RawFd> = if let Ok(listed) = listed {
         listed.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     } else {
-        let (most, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((MAX_DESCRIPTORS, 0));
-        (0..RawFd::try_from(most.min(MAX_DESCRIPTORS)).unwrap_or(0)).collect()
+        let (maximum, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((MAX_DESCRIPTORS, 0));
+        (0..RawFd::try_from(maximum.min(MAX_DESCRIPTORS)).unwrap_or(0)).collect()
     };
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > LAST_INHERITED_DESCRIPTOR)
     {
@@ -119,7 +119,7 @@ fn read_order() -> Result<LaunchOrder, String> {
 }
 
 /// Returns the search path without folders that the command cannot read. A shell would find a
-/// program there, fail to run it, and not search on.
+/// program in such a folder, fail to run it, and stop the search.
 fn readable_search_path(path: &OsStr, confinement: &Confinement) -> OsString {
     if !kernel::can_restrict_files() {
         return path.to_owned();
@@ -167,8 +167,8 @@ fn set_limits(confinement: &Confinement) -> io::Result<()> {
     ];
     for (resource, wanted) in limits {
         let (_, hard) = getrlimit(resource)?;
-        let most = wanted.min(hard);
-        setrlimit(resource, most, most)?;
+        let maximum = wanted.min(hard);
+        setrlimit(resource, maximum, maximum)?;
     }
     Ok(())
 }
@@ -182,8 +182,8 @@ fn start_error(name: &str, err: &io::Error) -> (u8, String) {
         io::ErrorKind::PermissionDenied => (
             NOT_RUNNABLE_STATUS,
             format!(
-                "`{name}` may not be run: is it an executable file, below a folder that the \
-                 confinement lets it read? ({err})"
+                "`{name}` may not be run: check that it is an executable file in a folder that the \
+                 confinement allows the command to read ({err})"
             ),
         ),
         _ => (NOT_RUNNABLE_STATUS, format!("`{name}` could not be started: {err}")),
@@ -199,15 +199,15 @@ mod tests {
     #[test]
     fn a_program_is_searched_in_executable_folders_only() {
         let folder = tempfile::tempdir().unwrap();
-        let at = |path: &str| folder.path().join(path).display().to_string();
+        let path_of = |path: &str| folder.path().join(path).display().to_string();
         for path in ["root/bin", "shims", "tools"] {
-            fs::create_dir_all(at(path)).unwrap();
+            fs::create_dir_all(path_of(path)).unwrap();
         }
-        symlink(at("tools"), at("linked")).unwrap();
-        symlink("../shims", at("root/away")).unwrap();
+        symlink(path_of("tools"), path_of("linked")).unwrap();
+        symlink("../shims", path_of("root/away")).unwrap();
         let confinement = Confinement {
-            write: vec![at("root").into()],
-            read: vec![at("tools").into()],
+            write: vec![path_of("root").into()],
+            read: vec![path_of("tools").into()],
             ..Confinement::default()
         };
         let check = |path: &[&str], expected: &[&str]| {
@@ -216,7 +216,7 @@ mod tests {
             assert_eq!(path.to_str().unwrap(), expected.join(":"));
         };
         let [shims, bin, new, tools, linked, away] =
-            ["shims", "root/bin", "root/new", "tools", "linked", "root/away"].map(at);
+            ["shims", "root/bin", "root/new", "tools", "linked", "root/away"].map(path_of);
         check(&[&shims, "/usr/bin", "/bin"], &["/usr/bin", "/bin"]);
         check(
             &[&bin, &shims, &tools, &away, &linked, "", &new, "/usr/local/sbin"],

@@ -30,11 +30,11 @@ pub(super) fn block_outside_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Does nothing here.
+/// Does nothing on this system.
 ///
 /// # Errors
 ///
-/// None.
+/// Never fails.
 #[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
 pub fn hide_process_memory() -> io::Result<()> {
     Ok(())

@@ -1,7 +1,7 @@
 //! Finds encodings of a secret that have too many forms to list: percent-encoding, JSON escapes,
 //! and base 64 in lines.
 
-/// Line breaks and indentation in base 64, also as JSON escapes.
+/// Line breaks and indentation in base64, plain or as JSON escapes.
 const LINE_BREAKS: [&[u8]; 6] = [b"\n", b"\r", b"\\n", b"\\r", b" ", b"\t"];
 /// The longest separator between two lines of base 64.
 const MAX_BREAK_BYTES: usize = 64;
@@ -44,17 +44,17 @@ impl EncodedSecret {
             return from;
         }
         let bytes = from.as_bytes();
-        let (mut left, mut seen, mut at) = (String::new(), 0, 0);
-        while at < bytes.len() {
+        let (mut left, mut seen, mut position) = (String::new(), 0, 0);
+        while position < bytes.len() {
             // A match must begin and end at character boundaries.
-            let end = self.match_length(&bytes[at..]).map(|end| at + end);
-            match end.and_then(|end| Some((end, from.get(seen..at)?, from.get(end..)?))) {
+            let end = self.match_length(&bytes[position..]).map(|end| position + end);
+            match end.and_then(|end| Some((end, from.get(seen..position)?, from.get(end..)?))) {
                 Some((end, before, _)) => {
                     left.push_str(before);
                     left.push_str(replacement);
-                    (seen, at) = (end, end);
+                    (seen, position) = (end, end);
                 }
-                None => at += 1,
+                None => position += 1,
             }
         }
         if seen == 0 {
@@ -66,24 +66,24 @@ impl EncodedSecret {
 
     /// Returns the length of an encoded form at the start of a text.
     fn match_length(&self, text: &[u8]) -> Option<usize> {
-        let mut at = 0;
+        let mut position = 0;
         if let Self::Escaped(secret) = self {
             for char in secret.chars() {
-                at += match_json_escaped(text.get(at..)?, char)?;
+                position += match_json_escaped(text.get(position..)?, char)?;
             }
-            return (at > 0).then_some(at);
+            return (position > 0).then_some(position);
         }
         for byte in self.text().bytes() {
-            let rest = text.get(at..)?;
-            at += match self {
+            let rest = text.get(position..)?;
+            position += match self {
                 Self::Percent(_) => match_percent_encoded(rest, byte)?,
                 Self::Escaped(_) | Self::Lines(_) => {
-                    let between = if at == 0 { 0 } else { break_length(rest) };
+                    let between = if position == 0 { 0 } else { break_length(rest) };
                     (rest.get(between) == Some(&byte)).then_some(between + 1)?
                 }
             };
         }
-        (at > 0).then_some(at)
+        (position > 0).then_some(position)
     }
 }
 
@@ -123,7 +123,7 @@ fn match_json_escaped(text: &[u8], char: char) -> Option<usize> {
     text.starts_with(plain).then_some(plain.len())
 }
 
-/// Parses `\\uXXXX`.
+/// Parses a code unit in the form `\\uXXXX`.
 fn parse_escaped_unit(escaped: &[u8]) -> Option<u16> {
     let digits = escaped.strip_prefix(b"\\u").filter(|digits| digits.len() == 4)?;
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
@@ -131,13 +131,13 @@ fn parse_escaped_unit(escaped: &[u8]) -> Option<u16> {
 
 /// Returns the length of a line separator at the start of a text.
 fn break_length(text: &[u8]) -> usize {
-    let mut at = 0;
-    while let Some(mark) = LINE_BREAKS.iter().find(|mark| text[at..].starts_with(mark))
-        && at < MAX_BREAK_BYTES
+    let mut position = 0;
+    while let Some(mark) = LINE_BREAKS.iter().find(|mark| text[position..].starts_with(mark))
+        && position < MAX_BREAK_BYTES
     {
-        at += mark.len();
+        position += mark.len();
     }
-    at
+    position
 }
 
 #[cfg(test)]

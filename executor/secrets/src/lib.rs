@@ -1,7 +1,7 @@
 //! Reads secrets from the environment, and removes them from texts.
 //!
 //! The configuration contains names of secrets only: `{secret: GITHUB_TOKEN}`. A call reads the
-//! environment and forgets the value at its end. `Debug` does not show values. Outputs and errors
+//! environment, and drops the value when it ends. `Debug` does not show values. Outputs and errors
 //! contain `***GITHUB_TOKEN***` instead.
 
 mod disguise;
@@ -15,7 +15,7 @@ use shared::tool::{ErrorCode, ToolError};
 
 use self::disguise::EncodedSecret;
 
-/// The shortest secret that is redacted. A shorter one would match everywhere.
+/// The shortest secret that is redacted. A shorter secret would match everywhere.
 const MIN_SECRET_BYTES: usize = 4;
 /// The shortest redacted part: a line of a secret, or base 64 of a part.
 const MIN_PART_BYTES: usize = 12;
@@ -249,8 +249,8 @@ impl fmt::Debug for Redaction {
 /// Returns common forms of a secret: plain, in a URL, in a form and in JSON.
 fn common_forms(value: &str) -> Vec<String> {
     let url = percent_encode(value);
-    // Adds these forms, because some programs encode other characters than the standard says, or
-    // write lower-case digits.
+    // Adds these forms, because some programs encode other characters than the standard requires,
+    // or write lower-case digits.
     let form = url.replace("%20", "+").replace("%2A", "*").replace('~', "%7E");
     let json = Value::from(value).to_string();
     let json = json[1..json.len() - 1].to_owned();
@@ -260,7 +260,7 @@ fn common_forms(value: &str) -> Vec<String> {
     forms
 }
 
-/// Returns the base 64 of a secret, also at an offset within a longer text.
+/// Returns the base64 of a secret, alone or at an offset within a longer text.
 fn base64_parts(value: &str) -> Vec<String> {
     let mut parts = Vec::new();
     for before in 0..3_usize {

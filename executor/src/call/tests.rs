@@ -43,20 +43,20 @@ fn report(number: u64) -> Progress {
 }
 
 async fn run_script(script: Script, cx: ToolContext) -> Result<&'static str, ToolError> {
-    let begun = Instant::now();
-    let at = |ms| time::sleep_until(begun + Duration::from_millis(ms));
+    let started_at = Instant::now();
+    let wait_until = |ms| time::sleep_until(started_at + Duration::from_millis(ms));
     let work = async {
         for (number, ms) in (1..).zip(&script.reports) {
-            at(*ms).await;
+            wait_until(*ms).await;
             cx.progress(report(number));
         }
         for number in (1_u64..).take_while(|_| script.floods) {
             cx.progress(report(number));
             // Yields, because paused time stands still while a task can run.
-            if number % 100 == 0 { at(number / 100).await } else { yield_now().await }
+            if number % 100 == 0 { wait_until(number / 100).await } else { yield_now().await }
         }
         match script.answers {
-            Some(ms) => at(ms).await,
+            Some(ms) => wait_until(ms).await,
             None => std::future::pending().await,
         }
     };
@@ -95,7 +95,7 @@ async fn a_missing_planned_tool_is_not_replaced_by_a_tool_of_another_set() {
         ..ToolSet::ready("m".parse().unwrap(), "mcp", "", Vec::<Arc<dyn Tool>>::new())
     };
     let failed = SetStatus::Failed { error: "it is down".to_owned() };
-    for (sets, why) in [
+    for (sets, reason) in [
         (vec![impostor()], "no tool `m.b`"),
         (vec![impostor(), beside(SetStatus::Ready)], "no tool `m.b`"),
         (vec![impostor(), beside(failed)], "it is down"),
@@ -104,7 +104,7 @@ async fn a_missing_planned_tool_is_not_replaced_by_a_tool_of_another_set() {
         let name = "m.b".parse().unwrap();
         let found = find_or_wait(&Toolbox::new(sets), &name, Duration::from_secs(30)).await;
         let error = found.map(|tool| tool.definition().qualified_name()).unwrap_err();
-        assert!(error.message.contains(why), "{error}");
+        assert!(error.message.contains(reason), "{error}");
     }
 }
 
@@ -153,7 +153,7 @@ impl Trial {
 
     async fn run(self, toolbox: Toolbox) -> (String, Result<Value, ToolError>) {
         let Self { call, mut reports, cancel_at } = self;
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let cancel = call.cx.cancel.clone();
         let mut call = pin!(call.run_call(toolbox, Arc::default()));
         let mut story = String::new();
@@ -161,7 +161,7 @@ impl Trial {
             tokio::select! {
                 biased;
                 ended = &mut call => {
-                    let ms = begun.elapsed().as_millis();
+                    let ms = started_at.elapsed().as_millis();
                     let end = match &ended.result {
                         Ok(answer) => answer.output.to_string(),
                         Err(err) if err.is_definite => format!("{err} (definite)"),
@@ -172,9 +172,9 @@ impl Trial {
                     return (story, ended.result.map(|answer| answer.output));
                 }
                 (_, report) = reports.recv() => {
-                    writeln!(story, "{} {}", begun.elapsed().as_millis(), report.progress).unwrap();
+                    writeln!(story, "{} {}", started_at.elapsed().as_millis(), report.progress).unwrap();
                 }
-                () = time::sleep_until(begun + cancel_at.unwrap_or_default()),
+                () = time::sleep_until(started_at + cancel_at.unwrap_or_default()),
                     if cancel_at.is_some() && !cancel.is_cancelled() => cancel.cancel(),
             }
         }
@@ -214,7 +214,7 @@ async fn a_call_without_progress_ends_at_its_idle_timeout() {
     Trial::new(json!({ "stops": "saying" }))
         .with_idle_timeout(2_000)
         .check(expect![[r"
-        2000 tool.timeout: no answer and no progress for 2s, so the call was ended
+        2000 tool.timeout: the tool sent no answer and no progress for 2s, so the call was ended
     "]])
         .await;
 }
@@ -237,17 +237,17 @@ async fn each_progress_report_restarts_the_idle_timeout() {
             900 1
             1800 2
             2700 3
-            3700 tool.timeout: no answer and no progress for 1s, so the call was ended
+            3700 tool.timeout: the tool sent no answer and no progress for 1s, so the call was ended
         "]])
         .await;
-    // The second report arrives during the pause. Its time is that of the tool.
+    // The second report arrives during the pause. It has the time at which the tool made it.
     let reports = [0, 50];
     Trial::new(json!({ "reports": reports, "stops": "saying" }))
         .with_idle_timeout(1_000)
         .check(expect![[r"
             0 1
             100 2
-            1050 tool.timeout: no answer and no progress for 1s, so the call was ended
+            1050 tool.timeout: the tool sent no answer and no progress for 1s, so the call was ended
         "]])
         .await;
 }
@@ -412,7 +412,10 @@ mod server {
         let hung = server.run(Trial::for_tool("s.hang", json!({})).with_idle_timeout(200)).await;
         assert_timed_out(
             hung,
-            &expect!["tool.timeout: no answer and no progress for 200ms, so the call was ended"],
+            &expect![
+                "tool.timeout: the tool sent no answer and no progress for 200ms, so the call was \
+                 ended"
+            ],
         );
         assert_eq!(server.cancelled().await, json!(1));
         let timeout = Duration::from_millis(300);
@@ -441,7 +444,10 @@ mod server {
         assert!(story.contains(" 3\n"), "{story}");
         assert_timed_out(
             result,
-            &expect!["tool.timeout: no answer and no progress for 3s, so the call was ended"],
+            &expect![
+                "tool.timeout: the tool sent no answer and no progress for 3s, so the call was \
+                 ended"
+            ],
         );
         assert_eq!(server.cancelled().await, json!(1));
     }
@@ -458,7 +464,7 @@ mod server {
             &expect!["tool.timeout: took longer than its timeout of 3.05s and was ended"],
         );
         let reports = story.lines().count() - 1;
-        // Checks no exact number, because a busy machine may cut the call off later.
+        // Checks no exact number, because on a busy machine the call may end later.
         let last = story.lines().last().unwrap();
         let ms: usize = last.split(' ').next().unwrap().parse().unwrap();
         assert!((1..=ms / 100 + 1).contains(&reports), "{story}");

@@ -94,6 +94,6 @@ mod tests {
         assert_eq!(found, Ok(id));
         let head = store.head(id).await.unwrap().unwrap();
         assert_eq!((head.state, head.due), (ExecutionState::Completed, None));
-        assert_eq!(head.seq, events.last().unwrap().seq, "no worker looks at it again");
+        assert_eq!(head.seq, events.last().unwrap().seq, "no worker claims it again");
     }
 }

@@ -16,7 +16,7 @@ use shared::{
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolbox::{Found, StepCall, ToolContext, Toolbox, blobs::Blobs};
+use toolbox::{StepCall, ToolContext, ToolLookup, Toolbox, blobs::Blobs};
 use tracing::warn;
 
 use super::{Driver, JobResult, WorkerContext, children::ChildStatus};
@@ -64,8 +64,8 @@ impl Driver {
                 if started.effect.unwrap_or(callee.policy.effect) == Effect::Read {
                     self.launch_call(call, callee.policy.cache_ttl_ms);
                 } else {
-                    // Checks the lease from now on. All tools of the plan may have been reads when
-                    // it was compiled, and the claim then began without a safe lease.
+                    // Checks the lease from now on, because the claim may have begun without a safe
+                    // lease if all tools of the plan only read when it was compiled.
                     self.claim.needs_safe_lease = true;
                     self.held_starts.push_back((seq, HeldStart::Call(Box::new(call))));
                 }
@@ -134,7 +134,7 @@ impl Driver {
             && *seq <= durable
             && !self.is_lease_doubtful()
         {
-            match self.held_starts.pop_front().expect("there is a first").1 {
+            match self.held_starts.pop_front().expect("the queue is not empty").1 {
                 HeldStart::Call(call) => self.launch_call(*call, None),
                 HeldStart::Child(task) => self.watch_child(task),
             }
@@ -191,7 +191,7 @@ impl Driver {
 }
 
 async fn call_with_cache(context: Arc<WorkerContext>, call: Call, ttl_ms: u64) -> FinishedCall {
-    if matches!(context.toolbox.find_planned(&call.tool), Found::Inactive(_)) {
+    if matches!(context.toolbox.find_planned(&call.tool), ToolLookup::Inactive(_)) {
         // Skips the cache, because an inactive tool returns an error even if the cache has an
         // output.
         return call.run_call(context.toolbox.clone(), Arc::clone(&context.options)).await;
@@ -229,7 +229,7 @@ fn expires_at(now: Timestamp, ttl: Duration) -> Timestamp {
 fn cache_key(tool: &ToolName, parameters: &Value) -> String {
     let mut hash = Sha256::new();
     hash.update(tool.as_str());
-    // Separates the parts by a zero byte, which no name contains, so that the text of each call is
+    // Separates the parts by a zero byte, which no name contains, to make the text of each call
     // unique.
     hash.update([0]);
     hash.update(parameters.to_string());

@@ -1,7 +1,7 @@
 //! Child executions: steps that execute another plan.
 //!
 //! The id of a child is derived from the parent's step and attempt, so starting it twice starts one
-//! execution. The parent has no driver while it waits for long.
+//! execution. The parent has no driver during a long wait.
 //!
 //! When a child finishes, its driver sends a command to the parent's inbox, and only then clears
 //! the owner of the child. If the driver crashes before, the child is an orphan, and the worker
@@ -50,10 +50,10 @@ pub(super) struct Child {
     calls: ChildCalls,
     /// The child of the previous attempt, whose calls this one takes over.
     earlier: Option<ExecutionId>,
-    /// `true` if the parent stops, so that the child must stop too.
+    /// `true` if the parent stops, so the child must stop, too.
     is_stopped: bool,
-    /// `true` if the child has sent the command that reports its end. The child's log then says
-    /// that it has finished, even if its head still lags behind.
+    /// `true` if the child has sent the command that reports that it finished. Its log then
+    /// contains `finished`, even if its head still lags behind.
     has_ended: bool,
 }
 
@@ -67,13 +67,13 @@ impl Child {
         let step = execution.plan().step(task.step);
         let callee = step.call_of_part(task.part);
         let StepKind::Plan(plan) = callee.kind else { return None };
-        let own = execution.options();
+        let parent_options = execution.options();
         let options = ExecutionOptions {
-            mode: own.mode,
-            max_parallel: own.max_parallel,
-            strict_templates: own.strict_templates,
-            priority: own.priority,
-            compensate_on_failure: own.compensate_on_failure,
+            mode: parent_options.mode,
+            max_parallel: parent_options.max_parallel,
+            strict_templates: parent_options.strict_templates,
+            priority: parent_options.priority,
+            compensate_on_failure: parent_options.compensate_on_failure,
             deadline_ms: callee.policy.explicit_timeout_ms(),
             input: state.parameters.clone().unwrap_or_default(),
             ..ExecutionOptions::default()
@@ -139,8 +139,10 @@ impl Child {
     ) -> Result<Option<Result<CallOutput, ToolError>>, DriveError> {
         let Some(head) = context.store.head(self.id).await? else {
             let Some(plan) = context.store.plan(self.plan).await? else {
-                let why = format!("its plan `{}` is no longer in the store", self.plan);
-                return Ok(Some(Err(ToolError::new(ErrorCode::UNAVAILABLE, why).without_retry())));
+                let reason = format!("its plan `{}` is no longer in the store", self.plan);
+                return Ok(Some(Err(
+                    ToolError::new(ErrorCode::UNAVAILABLE, reason).without_retry()
+                )));
             };
             let mut created = Created::new(self.plan, self.request, self.options.clone());
             created.parent = Some(self.parent.clone());
@@ -253,7 +255,7 @@ impl Children {
     }
 
     /// Registers a new watch of `child`, which replaces the running one. Returns its number and the
-    /// token that stops it, or `None` if the running watch knows as much.
+    /// token that stops it, or `None` if the running watch already has the same information.
     fn start_watch(&mut self, child: &mut Child) -> Option<(u64, CancellationToken)> {
         let mut commands = BTreeSet::new();
         if let Some(before) = self.watches.get_mut(&child.task)
@@ -376,17 +378,17 @@ fn child_result(child: &Execution, max_bytes: usize) -> Result<CallOutput, ToolE
             let output = child.outputs();
             let bytes = json::json_size(&output);
             if bytes > max_bytes {
-                let why = format!(
-                    "its steps returned {bytes} bytes as JSON, the limit is {max_bytes}: let them \
+                let reason = format!(
+                    "its steps returned {bytes} bytes as JSON; the limit is {max_bytes}: let them \
                      return less"
                 );
-                return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why));
+                return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, reason));
             }
             Ok(output.into())
         }
         ExecutionState::Cancelled => {
-            let why = format!("`{}` was cancelled", child.id());
-            Err(ToolError::new(ErrorCode::CANCELLED, why))
+            let reason = format!("`{}` was cancelled", child.id());
+            Err(ToolError::new(ErrorCode::CANCELLED, reason))
         }
         _ => Err(required_failure(child)),
     }
@@ -409,8 +411,8 @@ fn first_failure(child: &Execution) -> ToolError {
 
 fn required_failure(child: &Execution) -> ToolError {
     let steps = child.steps().iter().enumerate();
-    let failed = steps.filter_map(|(at, step)| match &step.state {
-        StepState::Failed(error) => Some((child.plan().step(StepNumber::new(at)), step, error)),
+    let failed = steps.filter_map(|(number, step)| match &step.state {
+        StepState::Failed(error) => Some((child.plan().step(StepNumber::new(number)), step, error)),
         _ => None,
     });
     let must_succeed = |on_error: OnError| matches!(on_error, OnError::Fail | OnError::Wait);
@@ -423,8 +425,8 @@ fn required_failure(child: &Execution) -> ToolError {
             ToolError { is_definite: true, message: message.as_str().into(), ..error.clone() }
         }
         None if child.missed_deadline() => {
-            let why = format!("the deadline of `{}` passed", child.id());
-            ToolError::new(ErrorCode::DEADLINE, why)
+            let reason = format!("the deadline of `{}` passed", child.id());
+            ToolError::new(ErrorCode::DEADLINE, reason)
         }
         None => first_failure(child),
     }

@@ -18,8 +18,8 @@ pub(super) const CROWDED_DELAY: TimeDelta = TimeDelta::minutes(1);
 pub(super) enum StartPermission {
     Now,
     /// No task may start until the lease is safe, because another worker may have claimed the
-    /// execution. The driver records no start meanwhile, since it could not call the tool after the
-    /// append.
+    /// execution. The driver records no start until then, because it could not call the tool after
+    /// the append.
     Later,
     /// No task may start on this worker, because it drains or lacks a tool.
     Elsewhere,
@@ -37,8 +37,8 @@ impl Driver {
         // Waits for a poll interval, because a due task that may not start must not keep the driver
         // busy.
         let begins = self.start_permission() == StartPermission::Now;
-        let least = if begins { Duration::ZERO } else { self.context.options.poll };
-        Some(wait.max(least))
+        let minimum = if begins { Duration::ZERO } else { self.context.options.poll };
+        Some(wait.max(minimum))
     }
 
     pub(super) fn can_park(&self) -> bool {

@@ -17,7 +17,7 @@ use super::{DriveError, WorkerContext};
 /// Maximum number of events that wait for an append. The limit is needed because calls of reads do
 /// not wait for the disk.
 const MAX_EVENTS: usize = 4_096;
-/// Bytes of call results that may wait for an append.
+/// Maximum bytes of call results that wait for an append.
 const MAX_BYTES: usize = 8 << 20;
 /// Delay before the first retry of a failed append. Doubles with each retry, up to the poll
 /// interval.
@@ -90,7 +90,7 @@ impl PendingEvents {
         self.in_flight.is_none() && self.queue.is_empty()
     }
 
-    /// Returns whether so many events wait that the driver should take no further input.
+    /// Returns whether the driver should take no further input, because too many events wait.
     pub(super) fn is_full(&self) -> bool {
         self.queue.len() >= MAX_EVENTS || self.bytes >= MAX_BYTES
     }
@@ -110,8 +110,8 @@ impl PendingEvents {
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
             let (id, end) = (execution.id(), self.durable);
-            // Removes the commands, which have no effect here. Another worker that has claimed the
-            // execution still needs them, so they stay in the inbox then.
+            // Removes the commands, because they have no effect here. If another worker has claimed
+            // the execution, they stay in the inbox, because that worker needs them.
             let discard = async move {
                 if !store.read(id, end).await?.is_empty() {
                     return Err(AppendError::Conflict);
@@ -186,7 +186,7 @@ impl PendingEvents {
             // Gives up, because the store wrote nothing and will refuse the same events again.
             return Err(err.into());
         }
-        debug!(execution = %id, %err, "an append failed, reading the log");
+        debug!(execution = %id, %err, "an append failed, so the log is read again");
         let InFlightAppend { events, head, handled_commands: heard, .. } = flight;
         let mut wait = MIN_RETRY_DELAY;
         let mut last = StoreError::Unavailable(err.to_string());

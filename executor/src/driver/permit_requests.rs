@@ -37,7 +37,7 @@ struct WaitingTask {
     keys: Arc<str>,
     /// The number of the open request. Dropping the guard cancels it.
     request: Option<(u64, DropGuard)>,
-    /// A permit without a concurrency limit, which waits for a slot.
+    /// A permit that only limits a rate. It is kept while the task waits for a slot.
     permit: Option<HeldPermit>,
 }
 
@@ -68,8 +68,8 @@ impl Driver {
         // Requests permits for all limits, because a task whose limit is full must not block a task
         // with another limit. A sequential execution keeps the order of its tasks.
         let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
-        let most = if is_sequential { 1 } else { MAX_WAITING_TASKS };
-        let first: Vec<Task> = held.iter().take(most).copied().collect();
+        let maximum = if is_sequential { 1 } else { MAX_WAITING_TASKS };
+        let first: Vec<Task> = held.iter().take(maximum).copied().collect();
         self.permit_requests.waiting.retain(|task, _| first.binary_search(task).is_ok());
         self.start_tasks_with_permits(&first);
         let slots = self.free_slots();
@@ -166,7 +166,7 @@ impl Driver {
         });
     }
 
-    /// Starts the task of a permit. Releases the permit if the task may not start any more.
+    /// Starts the task of a permit. Releases the permit if the task may no longer start.
     pub(super) fn handle_permit(&mut self, task: Task, number: u64, permit: HeldPermit) {
         if !self.permit_requests.is_open_request(task, number) {
             return;

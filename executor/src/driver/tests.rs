@@ -164,7 +164,7 @@ async fn a_child_is_polled_by_one_job_at_a_time() {
     assert_eq!(driver.jobs.len(), 2);
     driver.watch_children();
     driver.watch_children();
-    assert_eq!(driver.jobs.len(), 2, "as many as before");
+    assert_eq!(driver.jobs.len(), 2, "no watch is added");
     let child = driver.execution.step(StepNumber::new(0)).child.unwrap();
     driver.watch_finished_child(child, numbered_command(1));
     driver.watch_finished_child(child, numbered_command(1));
@@ -214,7 +214,7 @@ async fn a_tool_that_returns_before_the_release_is_called() {
     );
 }
 
-/// The tool may disappear between the append and the call. The log then says that nothing was
+/// The tool may disappear between the append and the call. The log then records that nothing was
 /// called.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
@@ -239,7 +239,7 @@ async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
     let StepState::Retrying { error: Some(error), .. } =
         &test.driver.execution.step(StepNumber::new(0)).state
     else {
-        panic!("it begins again")
+        panic!("the step is retried")
     };
     assert!(error.message.contains("`set.endless`"), "{error}");
     toolbox.put_set(set);
@@ -306,7 +306,7 @@ async fn a_driver_requests_only_permits_that_have_a_slot() {
     let mut test = DriverTest::new(plan_with_limited_steps(5), options).await;
     assert_eq!(test.driver.permit_requests.open_requests(), 2);
     test.send_command(Command::Pause).await;
-    assert_eq!(test.driver.permit_requests.open_requests(), 0, "nothing may begin");
+    assert_eq!(test.driver.permit_requests.open_requests(), 0, "no task may start");
     test.send_command(Command::Resume).await;
     assert_eq!(test.driver.permit_requests.open_requests(), 2);
     // One call holds the only permit, so one more may wait for it.
@@ -322,7 +322,7 @@ async fn a_driver_requests_only_permits_that_have_a_slot() {
 /// Regression: rates counted permits of steps without a slot, which then had to wait again.
 #[tokio::test(start_paused = true)]
 async fn a_permit_of_a_rate_is_kept_until_a_slot_is_free() {
-    let begun = time::Instant::now();
+    let started_at = time::Instant::now();
     let steps =
         (0..5).map(|number| step(&format!("s{number}"), "set.limited", json!({ "k": number })));
     let options = ExecutionOptions { max_parallel: Some(1), ..ExecutionOptions::default() };
@@ -341,7 +341,7 @@ async fn a_permit_of_a_rate_is_kept_until_a_slot_is_free() {
         test.run_until_durable().await;
     }
     assert!(test.driver.execution.agenda().is_finished());
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(started_at.elapsed() < Duration::from_secs(1), "{:?}", started_at.elapsed());
 }
 
 /// Regression: a call that waited for the lease was never started if the lease was safe again
@@ -480,7 +480,7 @@ fn only_the_owner_renews_its_claim() {
 async fn an_event_that_no_store_can_write_is_not_appended_again() {
     let plan = plan(vec![step("a", "set.endless", json!({}))]);
     let mut test = DriverTest::new(plan, ExecutionOptions::default()).await;
-    let begun = time::Instant::now();
+    let started_at = time::Instant::now();
     let payload = Arc::new(json!("x".repeat(shared::limits::DOCUMENT_BYTES)));
     let signal = Command::Signal { name: "go".to_owned(), payload };
     let (id, execution) = (numbered_command(1), test.driver.execution.id());
@@ -490,5 +490,5 @@ async fn an_event_that_no_store_can_write_is_not_appended_again() {
     let result = test.driver.pending.wait_for_append().await;
     let err = test.driver.finish_append(result).await.unwrap_err();
     assert!(err.is_damage(), "{err}");
-    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert_eq!(started_at.elapsed(), Duration::ZERO);
 }

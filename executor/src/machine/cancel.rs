@@ -24,12 +24,12 @@ impl Decision<'_> {
     pub(super) fn fail_unwritable(&mut self, error: &ToolError) {
         let agenda = self.execution.agenda();
         let retrying = agenda.retrying().iter().map(|(_, task)| *task);
-        let begun: Vec<Task> =
+        let started_tasks: Vec<Task> =
             agenda.ready().iter().copied().chain(retrying).chain(agenda.undoing()).collect();
-        if begun.is_empty() && self.execution.phase() == Phase::Open {
+        if started_tasks.is_empty() && self.execution.phase() == Phase::Open {
             self.record_event(Event::ExecutionFailed { error: error.clone() });
         }
-        for task in begun {
+        for task in started_tasks {
             let attempt = self.execution.task(task).map_or(Attempt::FIRST, Step::next_attempt);
             self.fail_unstarted(task, attempt, error.clone());
         }
@@ -52,8 +52,8 @@ impl Decision<'_> {
         if !is_stopping || !self.execution.agenda().has_waiting_tasks() {
             return;
         }
-        for at in 0..self.execution.steps().len() {
-            self.stop_if_idle(StepNumber::new(at).into(), phase);
+        for index in 0..self.execution.steps().len() {
+            self.stop_if_idle(StepNumber::new(index).into(), phase);
         }
     }
 
@@ -85,8 +85,8 @@ impl Decision<'_> {
             (Phase::Expired, StepState::Waiting(WaitReason::Decision { error }))
                 if error.code == ErrorCode::OUTCOME_UNKNOWN =>
             {
-                let why = format!("{}; {}", deadline_error().message, error.message);
-                Some(ToolError::outcome_unknown(&why))
+                let reason = format!("{}; {}", deadline_error().message, error.message);
+                Some(ToolError::outcome_unknown(&reason))
             }
             (Phase::Cancelling, _) | (_, StepState::Pending) => None,
             (Phase::Expired, _) => Some(deadline_error()),
@@ -143,6 +143,6 @@ impl Decision<'_> {
 fn interrupted_error() -> ToolError {
     ToolError::new(
         ErrorCode::UNAVAILABLE,
-        "the worker was lost, and the execution has failed meanwhile",
+        "the worker was lost, and the execution failed before the step could run again",
     )
 }

@@ -19,28 +19,32 @@ use super::{
 };
 
 impl Decision<'_> {
-    /// Applies a command once. Records a command that has no effect, so that it has none later.
+    /// Applies a command once. Records a command that has no effect, so that it has no effect later
+    /// either.
     pub(super) fn apply_command(&mut self, envelope: SentCommand) {
         let SentCommand { id, command, .. } = envelope;
         if self.execution.has_command(id) {
             return;
         }
         let before = self.events.len();
-        let asked = match &command {
+        let command_name = match &command {
             Command::Pause => "pause",
             Command::Resume => "resume",
             Command::Approve { approved: true, .. } => "approve",
             Command::Approve { .. } => "reject",
             Command::Settle { .. } => "settle",
-            // Records nothing else, because a signal always adds an event and the other commands
-            // may be applied again at any time.
+            // Records no other command, because a signal always adds an event and the other
+            // commands may be applied again at any time.
             _ => return self.change_by_command(id, command),
         };
         self.change_by_command(id, command);
         // Records the command, because the inbox may deliver it again and it could take effect
         // then.
         if self.events.len() == before {
-            self.record_event(Event::CommandIgnored { asked: asked.to_owned(), command: id });
+            self.record_event(Event::CommandIgnored {
+                asked: command_name.to_owned(),
+                command: id,
+            });
         }
     }
 
@@ -105,10 +109,10 @@ impl Decision<'_> {
             WaitReason::Signal { .. } => return,
             WaitReason::Decision { error } => error.clone(),
             WaitReason::Approval => {
-                let why = comment.map_or("a person rejected it".to_owned(), |comment| {
+                let reason = comment.map_or("a person rejected it".to_owned(), |comment| {
                     format!("a person rejected it: {comment}")
                 });
-                ToolError::new(ErrorCode::REJECTED, why)
+                ToolError::new(ErrorCode::REJECTED, reason)
             }
         };
         let (step, part) = (self.step_id(task), task.part);
@@ -242,8 +246,8 @@ impl Decision<'_> {
         }
         match parameters["name"].as_str() {
             Some(name) if !name.is_empty() => {
-                let most = step.policy.explicit_timeout_ms();
-                let until = most.map(|ms| add_millis(self.moment.now, ms));
+                let maximum = step.policy.explicit_timeout_ms();
+                let until = maximum.map(|ms| add_millis(self.moment.now, ms));
                 Ok(WaitReason::Signal { name: name.to_owned(), until })
             }
             _ => Err(ToolError::new(

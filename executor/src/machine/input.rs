@@ -22,8 +22,8 @@ impl Decision<'_> {
         }
         let plan = Arc::clone(self.execution.plan());
         let mut errors = Vec::new();
-        for (at, step) in plan.steps().iter().enumerate() {
-            let number = StepNumber::new(at);
+        for (index, step) in plan.steps().iter().enumerate() {
+            let number = StepNumber::new(index);
             let missing = missing_input(step, self.execution.options());
             if !missing.is_empty() && self.execution.step(number).state == StepState::Pending {
                 errors.push((number, unresolved_error(&missing, "in the input")));
@@ -42,7 +42,7 @@ impl Decision<'_> {
 /// Returns the strict templates of a step that refer to a missing part of the input.
 ///
 /// Checks the parameters, `forEach`, and the compensation if the execution compensates. A step
-/// whose condition is false by the input alone needs no input.
+/// needs no input if the input alone makes its condition false.
 pub fn missing_input(step: &ToolExecution, options: &ExecutionOptions) -> Vec<Arc<str>> {
     let mut missing = Vec::new();
     let mut note = |reference: &Reference| {
@@ -84,6 +84,6 @@ impl LookUpValues for NoOutputs {
 
 pub fn unresolved_error(texts: &[Arc<str>], location: &str) -> ToolError {
     let texts: Vec<String> = texts.iter().map(|text| format!("`{text}`")).collect();
-    let why = format!("{} has no value {location}", texts.join(", "));
-    ToolError::new(ErrorCode::UNRESOLVED, why)
+    let reason = format!("{} has no value {location}", texts.join(", "));
+    ToolError::new(ErrorCode::UNRESOLVED, reason)
 }

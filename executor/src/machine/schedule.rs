@@ -19,9 +19,10 @@ use super::{Decision, add_millis, attempt_name, can_start_tasks, input, is_block
 /// Maximum number of a step's warnings about templates without a value. It keeps events small.
 const MAX_WARNINGS: usize = 1_000;
 
-/// Warns that a repeated call is another call than the one with an unknown outcome.
-pub const OTHER_PARAMETERS_WARNING: &str = "an earlier call of this step has an unknown outcome and had other \
-    parameters, so this call sends a new idempotency key";
+/// Warning that a call differs from the earlier call whose outcome is unknown.
+pub const OTHER_PARAMETERS_WARNING: &str = "an earlier call of this step with other parameters has \
+                                            an unknown outcome, so this attempt sends a new \
+                                            idempotency key";
 
 pub(super) struct RenderedParameters {
     pub(super) parameters: Arc<Value>,
@@ -109,9 +110,9 @@ impl Decision<'_> {
         let items = match self.execution.list(task.step).map(|list| u32::try_from(list.len())) {
             Some(Ok(n)) if n as usize <= limits::ITEMS => n,
             Some(_) => {
-                let most = limits::ITEMS;
-                let why = format!("the list of `forEach` has more than {most} items: split it");
-                let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, why);
+                let limit = limits::ITEMS;
+                let reason = format!("the list of `forEach` has more than {limit} items: split it");
+                let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, reason);
                 return self.fail_unstarted(task, Attempt::FIRST, error);
             }
             None => return self.fail_unstarted(task, Attempt::FIRST, self.not_a_list_error(task)),
@@ -146,8 +147,8 @@ impl Decision<'_> {
             Some(Value::Object(_)) => "an object",
         };
         let written = list.map_or("", |for_each| for_each.written.as_str());
-        let why = format!("`forEach` needs a list, but `{written}` is {found}");
-        ToolError::new(ErrorCode::NOT_A_LIST, why)
+        let reason = format!("`forEach` needs a list, but `{written}` is {found}");
+        ToolError::new(ErrorCode::NOT_A_LIST, reason)
     }
 
     pub(super) fn start_task(&mut self, task: Task) {
@@ -161,9 +162,9 @@ impl Decision<'_> {
         };
         let kind = self.execution.plan().step(task.step).call_of_part(task.part).kind;
         if matches!(kind, StepKind::Plan(_)) && self.nesting_depth() >= limits::ANCESTORS {
-            let most = limits::ANCESTORS;
-            let why = format!("plans are nested more than {most} levels deep");
-            let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, why);
+            let limit = limits::ANCESTORS;
+            let reason = format!("plans are nested more than {limit} levels deep");
+            let error = ToolError::new(ErrorCode::INVALID_PARAMETERS, reason);
             return self.fail_unstarted(task, attempt, error);
         }
         if kind == StepKind::Wait {
@@ -199,7 +200,7 @@ impl Decision<'_> {
     }
 
     /// Returns the key of an earlier call whose outcome is unknown. Warns if that call had other
-    /// parameters, because this call then gets a new key.
+    /// parameters, because the new call then gets another key.
     fn take_over_key(
         &self,
         task: Task,
@@ -249,15 +250,15 @@ impl Decision<'_> {
         }
         let rendered = template.render(&self.execution.template_scope(task), limits::OUTPUT_BYTES);
         let rendered = rendered.map_err(|RenderedTooLarge| {
-            let most = limits::OUTPUT_BYTES;
-            let why =
-                format!("the values of the templates have more than {most} bytes: pass less data");
-            ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
+            let limit = limits::OUTPUT_BYTES;
+            let reason =
+                format!("the values of the templates have more than {limit} bytes: pass less data");
+            ToolError::new(ErrorCode::INVALID_PARAMETERS, reason)
         })?;
         if json::is_deeper_than(&rendered.value, limits::JSON_DEPTH) {
-            let most = limits::JSON_DEPTH;
-            let why = format!("the rendered parameters nest deeper than {most} levels");
-            return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+            let limit = limits::JSON_DEPTH;
+            let reason = format!("the rendered parameters nest deeper than {limit} levels");
+            return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, reason));
         }
         if !rendered.unresolved.is_empty() && self.is_strict(task) {
             return Err(input::unresolved_error(&rendered.unresolved, "in the outputs so far"));
@@ -284,9 +285,9 @@ impl Decision<'_> {
         let inputs = step.inputs.as_ref().filter(|_| !task.part.undo);
         let Some(inputs) = inputs else { return Ok(rendered) };
         let RenderedParameters { parameters, warnings } = rendered;
-        let fitted = inputs.fill_and_check(parameters).map_err(|why| {
-            let why = format!("the input of `{}` does not fit its schema: {why}", step.tool);
-            ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
+        let fitted = inputs.fill_and_check(parameters).map_err(|error| {
+            let reason = format!("the input of `{}` does not fit its schema: {error}", step.tool);
+            ToolError::new(ErrorCode::INVALID_PARAMETERS, reason)
         })?;
         check_parameter_size(fitted, warnings)
     }
@@ -298,7 +299,7 @@ impl Decision<'_> {
             return Ok(None);
         }
         let ms = parse_sleep_ms(parameters)?;
-        Ok(Some(callee.policy.explicit_timeout_ms().map_or(ms, |most| ms.min(most))))
+        Ok(Some(callee.policy.explicit_timeout_ms().map_or(ms, |maximum| ms.min(maximum))))
     }
 
     pub(super) fn end_due_sleeps(&mut self) {
@@ -315,8 +316,8 @@ impl Decision<'_> {
             if let Some(timeout_ms) = self.call_policy(task).explicit_timeout_ms()
                 && parse_sleep_ms(&parameters).is_ok_and(|ms| ms > timeout_ms)
             {
-                let why = format!("slept longer than its timeout of {timeout_ms} ms");
-                let error = ToolError::new(ErrorCode::TIMEOUT, why);
+                let reason = format!("slept longer than its timeout of {timeout_ms} ms");
+                let error = ToolError::new(ErrorCode::TIMEOUT, reason);
                 self.record_result(task, attempt, Err(error));
             } else {
                 self.record_result(task, attempt, Ok(Value::Null.into()));
@@ -326,9 +327,10 @@ impl Decision<'_> {
 }
 
 fn describe_unresolved(unresolved: &[Arc<str>]) -> Vec<String> {
-    let shown = unresolved.iter().take(MAX_WARNINGS);
-    let mut warnings: Vec<String> =
-        shown.map(|text| format!("`{text}` has no value and was passed on as written")).collect();
+    let shown_templates = unresolved.iter().take(MAX_WARNINGS);
+    let mut warnings: Vec<String> = shown_templates
+        .map(|text| format!("`{text}` has no value and was passed on as written"))
+        .collect();
     if let more @ 1.. = unresolved.len().saturating_sub(MAX_WARNINGS) {
         warnings.push(format!("{more} more templates have no value and were passed on as written"));
     }
@@ -337,15 +339,16 @@ fn describe_unresolved(unresolved: &[Arc<str>]) -> Vec<String> {
 
 /// A compensation must not wait for a signal, because the execution has to finish.
 fn wait_in_compensation_error() -> ToolError {
-    let why = "a compensation cannot wait for a signal: the execution has to end";
-    ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
+    let reason = "a compensation cannot wait for a signal: the execution has to end";
+    ToolError::new(ErrorCode::INVALID_PARAMETERS, reason)
 }
 
 fn parse_sleep_ms(parameters: &Value) -> Result<u64, ToolError> {
     flow::sleep_ms(parameters).ok_or_else(|| {
-        let (most, ms) = (flow::MAX_SLEEP_MS, &parameters["ms"]);
-        let why = format!("`ms` must be a whole number of milliseconds up to {most}, not {ms}");
-        ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
+        let (maximum, ms) = (flow::MAX_SLEEP_MS, &parameters["ms"]);
+        let reason =
+            format!("`ms` must be a whole number of milliseconds up to {maximum}, not {ms}");
+        ToolError::new(ErrorCode::INVALID_PARAMETERS, reason)
     })
 }
 
@@ -353,13 +356,13 @@ pub(super) fn check_parameter_size(
     parameters: Arc<Value>,
     warnings: Vec<String>,
 ) -> Result<RenderedParameters, ToolError> {
-    let (bytes, most) = (json::json_size(&parameters), limits::PARAMETER_BYTES);
-    if bytes > most {
-        let why = format!(
-            "the parameters have {bytes} bytes as JSON, the limit is {most}: put the data into a \
+    let (bytes, limit) = (json::json_size(&parameters), limits::PARAMETER_BYTES);
+    if bytes > limit {
+        let reason = format!(
+            "the parameters have {bytes} bytes as JSON; the limit is {limit}: put the data into a \
              file and pass its name"
         );
-        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, reason));
     }
     Ok(RenderedParameters { parameters, warnings })
 }

@@ -228,7 +228,11 @@ impl Story {
             let again = decide(&mut self.execution, input.clone(), moment);
             assert_eq!(again, [], "a decision is made once");
         }
-        assert_eq!(decide(&mut self.execution, Input::Woken, moment), [], "nothing is left over");
+        assert_eq!(
+            decide(&mut self.execution, Input::Woken, moment),
+            [],
+            "no further event is due"
+        );
         self
     }
 
@@ -306,8 +310,8 @@ impl Story {
         self.decide(&Input::Woken)
     }
 
-    /// Compares the events since the last check, one decision a line. Replays the log, and makes
-    /// sure that nothing follows its end.
+    /// Compares the events since the last check, one decision per line. Replays the log, and makes
+    /// sure that no event follows.
     #[expect(clippy::needless_pass_by_value, reason = "`expect![…]` is written where it is used")]
     fn check(&mut self, expected: Expect) -> &mut Self {
         let mut lines: Vec<String> = Vec::new();
@@ -372,7 +376,7 @@ impl Story {
         task.parameters.as_deref().unwrap().clone()
     }
 
-    /// Ends running attempts, and attempts that start meanwhile, until no attempt is running.
+    /// Ends running attempts, and attempts that start as a result, until no attempt is running.
     fn run(&mut self, end: impl Fn(Task) -> Result<Value, ToolError>) -> &mut Self {
         for _ in 0..100_000 {
             let Some(task) = self.execution.agenda().running().first().copied() else { break };
@@ -425,7 +429,7 @@ impl Story {
         assert_eq!(total, successful + failed + skipped + cancelled);
         let (events, now) = (self.log.len(), self.now);
         self.claim().cancel().send_command(Command::Pause).signal("go", json!(1)).wake_at(1 << 40);
-        assert_eq!(self.log.len(), events, "nothing follows the end");
+        assert_eq!(self.log.len(), events, "no event follows the end");
         assert_eq!(self.next_wake_ms(), None);
         self.now = now;
         tally

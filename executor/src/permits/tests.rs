@@ -15,7 +15,7 @@ impl Clock for PausedClock {
 
 struct PermitTest {
     permits: Arc<Permits>,
-    begun: Instant,
+    started_at: Instant,
     tasks: JoinSet<()>,
     /// The holders of the permit, and their times.
     turns: Arc<Mutex<Vec<(String, Duration)>>>,
@@ -27,8 +27,8 @@ impl PermitTest {
     }
 
     async fn with_poll_interval(poll: Duration) -> Self {
-        let begun = Instant::now();
-        let (store, clock) = (Arc::new(Memory::new()), Arc::new(PausedClock(begun)));
+        let started_at = Instant::now();
+        let (store, clock) = (Arc::new(Memory::new()), Arc::new(PausedClock(started_at)));
         let worker = WorkerId::draw(clock.now());
         let until = Timestamp::MAX_UTC;
         store.renew_lease(Lease { worker, node: "a".to_owned(), until }).await.unwrap();
@@ -36,17 +36,17 @@ impl PermitTest {
         let mut tasks = JoinSet::new();
         let returning = Arc::clone(&permits);
         tasks.spawn(async move { returning.release_returned().await });
-        Self { permits, begun, tasks, turns: Arc::default() }
+        Self { permits, started_at, tasks, turns: Arc::default() }
     }
 
     /// Waits for the permit, holds it for a while, and releases it.
     async fn queue_holder(&mut self, who: &str, priority: i32, ms: u64) {
         let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: Some(1), rate: None };
         let (permits, turns) = (Arc::clone(&self.permits), Arc::clone(&self.turns));
-        let (who, begun) = (who.to_owned(), self.begun);
+        let (who, started) = (who.to_owned(), self.started_at);
         self.tasks.spawn(async move {
             let permit = permits.acquire_permit(who.clone(), vec![limit], priority).await;
-            lock_mutex(&turns).push((who, begun.elapsed()));
+            lock_mutex(&turns).push((who, started.elapsed()));
             time::sleep(Duration::from_millis(ms)).await;
             drop(permit);
         });
@@ -80,7 +80,7 @@ async fn a_worker_with_a_long_poll_interval_gets_its_permit_in_time() {
     for _ in 0..2 {
         drop(test.permits.acquire_permit("a".to_owned(), vec![limit.clone()], 0).await);
     }
-    let waited = test.begun.elapsed();
+    let waited = test.started_at.elapsed();
     assert!(waited >= Duration::from_mins(10) && waited < Duration::from_mins(11), "{waited:?}");
 }
 
@@ -173,11 +173,11 @@ async fn a_request_sleeps_until_its_rate_allows_a_call() {
     let permits = Permits::new(worker, store, Arc::<CountingClock>::clone(&clock), poll);
     let rate = shared::store::Rate { calls: 1, per_ms: 4_000 };
     let limit = CallLimit { key: "tool:a.b".to_owned(), concurrency: None, rate: Some(rate) };
-    let begun = Instant::now();
+    let started_at = Instant::now();
     for n in 0..2 {
         drop(permits.acquire_permit(n.to_string(), vec![limit.clone()], 0).await);
     }
-    let took = begun.elapsed();
+    let took = started_at.elapsed();
     assert!((4_000..4_100).contains(&took.as_millis()), "{took:?}");
     let looks = clock.1.load(Ordering::Relaxed);
     assert!(looks < 12, "{looks}");

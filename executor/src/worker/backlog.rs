@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use super::pending_heads::PendingHeads;
 use crate::required_tools::RequiredTools;
 
-/// Damaged executions that a worker remembers. It tries all others again at each scan.
+/// Maximum number of damaged executions that a worker remembers. It tries all other damaged
+/// executions again at each scan.
 const MAX_DAMAGED: usize = 4_096;
 
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub(super) struct Backlog {
     /// unless another worker has.
     pub(super) given_up: BTreeMap<ExecutionId, Epoch>,
     /// Number of due executions at the last scan that need a tool which this node lacks.
-    pub(super) missing_tools: usize,
+    pub(super) missing_tool_count: usize,
     /// For each due execution of that scan that has started, the tools that it still needs.
     pub(super) required_tools: BTreeMap<ExecutionId, RequiredTools>,
     /// Position at which the next scan continues, if many due executions lack their tools.
@@ -38,7 +39,7 @@ impl Backlog {
     pub(super) fn new() -> Self {
         Self {
             given_up: BTreeMap::new(),
-            missing_tools: 0,
+            missing_tool_count: 0,
             required_tools: BTreeMap::new(),
             cursor: None,
             orphans: BTreeMap::new(),

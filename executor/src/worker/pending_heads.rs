@@ -13,7 +13,8 @@ use tracing::{debug, info};
 use super::Worker;
 
 const RETRY_DELAY: Duration = Duration::from_secs(5);
-/// Maximum number of heads that are kept. The scan claims the executions of the others again.
+/// Maximum number of heads that are kept. Executions whose head was dropped are found by the next
+/// scan.
 const MAX_HEADS: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -45,7 +46,7 @@ impl PendingHeads {
         self.0.contains_key(&id)
     }
 
-    /// Removes the head of an execution that is driven again. Its driver writes a newer one.
+    /// Removes the head of an execution that is driven again. Its driver writes a newer head.
     pub(super) fn remove(&mut self, id: ExecutionId) {
         self.0.remove(&id);
     }
@@ -79,14 +80,14 @@ impl Worker {
         for head in self.backlog.pending_heads.retryable() {
             let id = head.execution;
             if let Err(err) = self.context.store.put_head(head).await {
-                debug!(execution = %id, %err, "its head still cannot be written");
+                debug!(execution = %id, %err, "the head of the execution still cannot be written");
                 self.backlog.pending_heads.postpone(id);
                 // Stops here, because an unavailable store would refuse the other heads, too.
                 if !err.is_permanent() {
                     return;
                 }
             } else {
-                info!(execution = %id, "its head is written, any worker may claim it");
+                info!(execution = %id, "the head of the execution is written, so any worker may claim it");
                 self.backlog.pending_heads.remove(id);
             }
         }

@@ -1,8 +1,8 @@
 //! Finished executions that need a replan.
 //!
 //! The queue holds ids only. A finished execution frees its memory slot while a model works, which
-//! can take minutes. Its head keeps this worker as owner, so another worker finds it if this one
-//! dies.
+//! can take minutes. Its head keeps this worker as owner, so another worker finds it if this worker
+//! crashes.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -17,10 +17,10 @@ use tracing::{error, warn};
 
 use super::{DriveError, DriverStop, Worker, WorkerContext, load_existing};
 
-/// Replans that run at the same time. Keeps capacity of the model's provider free for other
-/// requests.
+/// Maximum number of replans that run at the same time. Keeps capacity of the model's provider free
+/// for other requests.
 const MAX_RUNNING: usize = 4;
-/// Maximum number of executions that wait. The scan finds the others again.
+/// Maximum number of executions that wait. The next scan finds further ones.
 const MAX_WAITING: usize = 4_096;
 /// Delay before the first retry. Doubles with each retry, up to [`MAX_RETRY_DELAY`].
 const RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -31,16 +31,16 @@ pub(super) type ReplanEnded = (ExecutionId, Result<(), DriveError>);
 
 #[derive(Debug, Default)]
 pub(super) struct ReplanQueue {
-    waiting: BTreeMap<ExecutionId, Waiting>,
+    waiting: BTreeMap<ExecutionId, WaitingReplan>,
     /// Running replans, and how often each failed before.
     running: BTreeMap<ExecutionId, u32>,
     tasks: JoinSet<ReplanEnded>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingReplan {
     due_at: Instant,
-    failures: u32,
+    failure_count: u32,
 }
 
 impl ReplanQueue {
@@ -52,7 +52,7 @@ impl ReplanQueue {
         self.waiting.contains_key(&id) || self.running.contains_key(&id)
     }
 
-    /// Waits until a running replan ends. Returns `None` if none runs.
+    /// Waits until a running replan ends. Returns `None` if no replan runs.
     pub(super) async fn next(&mut self) -> Option<ReplanEnded> {
         let ended = self.tasks.join_next().await?;
         Some(ended.expect("panics are caught"))
@@ -62,13 +62,14 @@ impl ReplanQueue {
         self.tasks.shutdown().await;
     }
 
-    fn push(&mut self, id: ExecutionId, failures: u32) {
+    fn push(&mut self, id: ExecutionId, failure_count: u32) {
         if self.waiting.len() < MAX_WAITING {
-            let delay = match failures {
+            let delay = match failure_count {
                 0 => Duration::ZERO,
                 n => RETRY_DELAY.saturating_mul(1 << (n - 1).min(15)).min(MAX_RETRY_DELAY),
             };
-            self.waiting.insert(id, Waiting { due_at: Instant::now() + delay, failures });
+            self.waiting
+                .insert(id, WaitingReplan { due_at: Instant::now() + delay, failure_count });
         }
     }
 
@@ -80,8 +81,8 @@ impl ReplanQueue {
         due.sort();
         due.truncate(MAX_RUNNING.saturating_sub(self.running.len()));
         for (_, id) in &due {
-            let failures = self.waiting.remove(id).map_or(0, |entry| entry.failures);
-            self.running.insert(*id, failures);
+            let failure_count = self.waiting.remove(id).map_or(0, |entry| entry.failure_count);
+            self.running.insert(*id, failure_count);
         }
         due.into_iter().map(|(_, id)| id).collect()
     }
@@ -107,16 +108,16 @@ impl Worker {
     }
 
     pub(super) fn replan_ended(&mut self, id: ExecutionId, result: Result<(), DriveError>) {
-        let failures = self.replan_queue.running.remove(&id).unwrap_or_default();
+        let failure_count = self.replan_queue.running.remove(&id).unwrap_or_default();
         match result {
             Ok(()) => (),
             Err(err) if err.is_damage() => {
-                error!(execution = %id, %err, "the execution cannot be replanned, others are not affected");
+                error!(execution = %id, %err, "this execution cannot be replanned; other executions are not affected");
                 self.note_damage(id);
             }
             Err(err) => {
                 warn!(execution = %id, %err, "the replan failed, will retry");
-                self.replan_queue.push(id, failures.saturating_add(1));
+                self.replan_queue.push(id, failure_count.saturating_add(1));
             }
         }
         self.start_replans();
@@ -139,8 +140,8 @@ pub(super) async fn keep_for_replan(
     ended: &Execution,
 ) -> Result<DriverStop, DriveError> {
     let head = context.store.head(ended.id()).await?;
-    // Queues no replan for a finished execution without an owner, because it was replanned or needs
-    // no replan.
+    // Queues no replan for a finished execution without an owner, because the execution was
+    // replanned or needs no replan.
     let is_settled = head.is_some_and(|head| head.state.is_finished() && head.owner.is_none());
     let needs_replan = ended.replan_cause().is_some() && !is_settled;
     let owner = needs_replan.then_some(context.worker);

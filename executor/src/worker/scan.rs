@@ -102,21 +102,21 @@ impl Worker {
     /// Claims executions that drivers gave up, unless another worker has claimed them. Another
     /// claim would interrupt their steps.
     async fn reclaim_given_up(&mut self) -> Result<(), StoreError> {
-        for (id, known) in self.backlog.given_up.clone() {
+        for (id, known_version) in self.backlog.given_up.clone() {
             let head = self.context.store.head(id).await?;
             // A finished execution with an owner counts, too, because it still has to notify its
             // parent or to be replanned.
             let is_ours = |head: &ExecutionHead| !head.state.is_finished() || head.owner.is_some();
             let free = head.filter(|head| is_ours(head) && self.is_claimable(head));
-            if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known))) {
+            if free.is_none_or(|head| self.claim_execution(id, head.epoch.max(known_version))) {
                 self.backlog.given_up.remove(&id);
             }
         }
         Ok(())
     }
 
-    /// Claims executions that this worker owns by their heads and does not drive. Their last heads
-    /// were lost by the store, or were not acknowledged. The claim writes a new head.
+    /// Claims executions whose heads name this worker as owner but that it does not drive. The
+    /// store lost their last heads, or did not acknowledge them. The claim writes a new head.
     async fn sweep_owned(&mut self) -> Result<(), StoreError> {
         if self.backlog.swept_at.elapsed() < SWEEP_INTERVAL {
             return Ok(());
@@ -124,9 +124,12 @@ impl Worker {
         self.backlog.swept_at = Instant::now();
         let worker = self.context.worker;
         // Raises the limit, so that executions that this worker already drives do not hide others.
-        let known = self.drivers.len() + self.backlog.owned() + self.replan_queue.len();
-        for head in
-            self.context.store.find_heads(HeadQuery::OwnedBy(worker), MAX_HEADS + known).await?
+        let known_count = self.drivers.len() + self.backlog.owned() + self.replan_queue.len();
+        for head in self
+            .context
+            .store
+            .find_heads(HeadQuery::OwnedBy(worker), MAX_HEADS + known_count)
+            .await?
         {
             let id = head.execution;
             let is_known =
@@ -164,18 +167,18 @@ impl Worker {
         let due = store
             .find_heads(
                 HeadQuery::Due { now },
-                room + self.backlog.missing_tools.min(MAX_MISSING_TOOLS),
+                room + self.backlog.missing_tool_count.min(MAX_MISSING_TOOLS),
             )
             .await?;
-        // Counts executions that are driven here or lack tools. The next scan reads as many more
+        // Counts executions that are driven here or lack tools. The next scan reads that many more
         // heads, so that these executions do not hide others.
         let n_local = due.iter().filter(|head| self.local.contains(head.execution)).count();
         let (n_due, lacking) = self.claim_heads(due).await?;
-        self.backlog.missing_tools = lacking.len() + n_local;
+        self.backlog.missing_tool_count = lacking.len() + n_local;
         if n_due + n_orphans >= room {
             return Ok(Duration::ZERO);
         }
-        if self.backlog.missing_tools >= MAX_MISSING_TOOLS {
+        if self.backlog.missing_tool_count >= MAX_MISSING_TOOLS {
             self.claim_further(now).await?;
         }
         let next = store.next_due_at().await?;
@@ -183,8 +186,8 @@ impl Worker {
         Ok(wait.filter(|wait| !wait.is_zero()).map_or(poll, |wait| wait.min(poll)))
     }
 
-    /// Claims further due executions while the first ones all lack tools. Each scan reads one page
-    /// behind the cursor, and starts over at the end.
+    /// Claims further due executions if all of the first ones lack tools. Each scan reads one page
+    /// after the cursor, and starts over at the end.
     async fn claim_further(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let query = HeadQuery::DueAfter { now, after: self.backlog.cursor };
         let part = self.context.store.find_heads(query, MAX_HEADS).await?;

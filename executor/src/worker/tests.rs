@@ -276,7 +276,7 @@ async fn a_worker_without_the_tools_records_commands() {
     assert!(test.store.list_commands(Some(id)).await.unwrap().is_empty());
     let head = test.store.head(id).await.unwrap().unwrap();
     assert_eq!((head.owner, head.state.is_finished()), (None, false));
-    assert!(head.due.is_some_and(|due| due <= head.created_at), "others find it");
+    assert!(head.due.is_some_and(|due| due <= head.created_at), "other workers find the execution");
     let log = test.store.read(id, Seq::START).await.unwrap();
     assert_eq!(log.len(), 3, "created, claimed, the signal: {log:#?}");
     test.tasks.shutdown().await;
@@ -337,10 +337,14 @@ async fn an_execution_whose_tool_disappears_waits_for_it() {
     time::sleep(Duration::from_secs(1)).await;
     let head = test.store.head(id).await.unwrap().unwrap();
     assert_eq!((head.owner, head.state), (None, ExecutionState::InProgress));
-    assert!(head.due.is_some_and(|due| due <= head.created_at), "others find it");
+    assert!(head.due.is_some_and(|due| due <= head.created_at), "other workers find the execution");
     time::sleep(Duration::from_mins(1)).await;
     let expected = ["created", "claimed", "step_started", "step_succeeded"];
-    assert_eq!(test.event_kinds(id).await, expected, "no worker claims it without a reason");
+    assert_eq!(
+        test.event_kinds(id).await,
+        expected,
+        "no worker claims the execution without a reason"
+    );
     test.toolbox.put_set(door_tools());
     test.wait_for_state(id, ExecutionState::Completed, Duration::from_secs(5)).await;
     assert!(!test.event_kinds(id).await.contains(&"step_interrupted"));
@@ -356,8 +360,8 @@ async fn a_returned_tool_is_called_while_other_steps_run() {
     test.wait_for_event(id, "step_started", Duration::from_secs(5)).await;
     remove_door_tools(&test.toolbox);
     time::sleep(Duration::from_secs(10)).await;
-    let told = test.event_kinds(id).await;
-    assert_eq!(told.iter().filter(|kind| **kind == "step_started").count(), 2, "{told:?}");
+    let kinds = test.event_kinds(id).await;
+    assert_eq!(kinds.iter().filter(|kind| **kind == "step_started").count(), 2, "{kinds:?}");
     test.toolbox.put_set(door_tools());
     let both = async {
         while test.event_kinds(id).await.iter().filter(|kind| **kind == "step_succeeded").count()
@@ -366,7 +370,7 @@ async fn a_returned_tool_is_called_while_other_steps_run() {
             time::sleep(Duration::from_millis(10)).await;
         }
     };
-    time::timeout(Duration::from_secs(5), both).await.expect("it is called");
+    time::timeout(Duration::from_secs(5), both).await.expect("the tool is called");
     assert_eq!(test.state(id).await, ExecutionState::InProgress);
     test.control.cancel(id, None).await.unwrap();
     test.wait_for_state(id, ExecutionState::Cancelled, Duration::from_secs(20)).await;
@@ -420,8 +424,8 @@ async fn a_busy_worker_still_scans_for_work() {
     let start_at = Some(clock.now() + TimeDelta::seconds(1));
     let later = ExecutionOptions { start_at, ..ExecutionOptions::default() };
     let id = near.start(Start::new(&plan, later)).await.unwrap().id;
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(3) {
+    let started_at = Instant::now();
+    while started_at.elapsed() < Duration::from_secs(3) {
         near.start(Start::new(&plan, ExecutionOptions::default())).await.unwrap();
         time::sleep(Duration::from_millis(20)).await;
     }

@@ -26,22 +26,22 @@ pub struct Blobs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
     /// The place in the output, as a JSON pointer.
-    pub at: String,
+    pub pointer: String,
     pub base64: String,
     pub mime_type: String,
 }
 
 impl Binary {
     /// Extracts a binary from a value, if the place has a large one.
-    pub fn extract(value: &mut Value, at: String, mime_type: &str) -> Option<Self> {
-        let Some(Value::String(text)) = value.pointer_mut(&at) else { return None };
+    pub fn extract(value: &mut Value, pointer: String, mime_type: &str) -> Option<Self> {
+        let Some(Value::String(text)) = value.pointer_mut(&pointer) else { return None };
         let is_large = text.len() > limits::INLINE_BINARY_BYTES;
         let mime_type = mime_type.to_owned();
-        is_large.then(|| Self { at, base64: std::mem::take(text), mime_type })
+        is_large.then(|| Self { pointer, base64: std::mem::take(text), mime_type })
     }
 
-    fn replace(at: &str, output: &mut Value, value: Value) {
-        if let Some(place) = output.pointer_mut(at) {
+    fn replace(pointer: &str, output: &mut Value, value: Value) {
+        if let Some(place) = output.pointer_mut(pointer) {
             *place = value;
         }
     }
@@ -53,7 +53,7 @@ impl Blobs {
         Self { store, clock }
     }
 
-    /// Stores a binary and returns the reference to it. Returns `None` if it is not base 64.
+    /// Stores a binary and returns the reference to it. Returns `None` if it is not valid base64.
     async fn store_binary(
         &self,
         owner: Option<ExecutionId>,
@@ -71,7 +71,7 @@ impl Blobs {
         Ok(Some(blob.to_reference()))
     }
 
-    /// Replaces the references in `parameters` by the binaries in base 64.
+    /// Replaces the references in `parameters` by the binaries in base64.
     pub async fn restore(&self, parameters: &Arc<Value>) -> Result<Arc<Value>, ToolError> {
         let mut references = Vec::new();
         collect_references(parameters, &mut String::new(), &mut references);
@@ -80,10 +80,10 @@ impl Blobs {
         }
         let mut restored = Value::clone(parameters);
         let mut room = limits::RESTORED_BYTES;
-        for (at, id) in references {
+        for (pointer, id) in references {
             let base64 = self.load_base64(&id).await?;
             room = room.checked_sub(base64.len()).ok_or_else(too_many_bytes_error)?;
-            Binary::replace(&at, &mut restored, Value::String(base64));
+            Binary::replace(&pointer, &mut restored, Value::String(base64));
         }
         Ok(Arc::new(restored))
     }
@@ -92,20 +92,20 @@ impl Blobs {
         match blob::load_blob(&*self.store, id).await {
             Ok(Some((_, base64))) => Ok(base64),
             Ok(None) => {
-                let why =
+                let reason =
                     format!("the blob `{id}` no longer exists: it was deleted with its execution");
-                Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why))
+                Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, reason))
             }
             Err(err) => {
-                let why = format!("the blob `{id}` cannot be read: {err}");
-                Err(ToolError::new(ErrorCode::UNAVAILABLE, why))
+                let reason = format!("the blob `{id}` cannot be read: {err}");
+                Err(ToolError::new(ErrorCode::UNAVAILABLE, reason))
             }
         }
     }
 }
 
 /// Stores extracted binaries and replaces them by references. An output keeps its binary if there
-/// is no store, or if the binary is not base 64.
+/// is no store, or if the binary is not valid base64.
 pub async fn store_binaries(
     blobs: Option<&Blobs>,
     owner: Option<ExecutionId>,
@@ -119,8 +119,8 @@ pub async fn store_binaries(
             }
             None => None,
         };
-        let Binary { at, base64, .. } = binary;
-        Binary::replace(&at, &mut output, reference.unwrap_or(Value::String(base64)));
+        let Binary { pointer, base64, .. } = binary;
+        Binary::replace(&pointer, &mut output, reference.unwrap_or(Value::String(base64)));
     }
     Ok(output)
 }
@@ -128,36 +128,36 @@ pub async fn store_binaries(
 /// The error if a binary cannot be stored. The call has taken effect, so the error is not
 /// retryable.
 fn not_stored_error(err: &StoreError) -> ToolError {
-    let why = format!("the binary that the tool returned could not be stored: {err}");
-    ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, why).without_retry()
+    let reason = format!("the binary that the tool returned could not be stored: {err}");
+    ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, reason).without_retry()
 }
 
 fn too_many_bytes_error() -> ToolError {
-    let most = limits::RESTORED_BYTES;
-    let why = format!("the blobs that the parameters refer to have more than {most} bytes");
-    ToolError::new(ErrorCode::INVALID_PARAMETERS, why)
+    let limit = limits::RESTORED_BYTES;
+    let reason = format!("the blobs that the parameters refer to have more than {limit} bytes");
+    ToolError::new(ErrorCode::INVALID_PARAMETERS, reason)
 }
 
 /// Finds the references in a value, each with its JSON pointer.
-fn collect_references(value: &Value, at: &mut String, references: &mut Vec<(String, BlobId)>) {
-    let length = at.len();
+fn collect_references(value: &Value, pointer: &mut String, references: &mut Vec<(String, BlobId)>) {
+    let length = pointer.len();
     match value {
         Value::Array(items) => {
             for (n, item) in items.iter().enumerate().filter(|(_, item)| is_nested(item)) {
-                let _ = write!(at, "/{n}");
-                collect_references(item, at, references);
-                at.truncate(length);
+                let _ = write!(pointer, "/{n}");
+                collect_references(item, pointer, references);
+                pointer.truncate(length);
             }
         }
         Value::Object(fields) => {
             if let Some(id) = BlobId::from_reference(value) {
-                return references.push((at.clone(), id));
+                return references.push((pointer.clone(), id));
             }
             for (key, field) in fields.iter().filter(|(_, field)| is_nested(field)) {
-                at.push('/');
-                at.push_str(&key.replace('~', "~0").replace('/', "~1"));
-                collect_references(field, at, references);
-                at.truncate(length);
+                pointer.push('/');
+                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                collect_references(field, pointer, references);
+                pointer.truncate(length);
             }
         }
         _ => {}
@@ -179,8 +179,12 @@ mod tests {
         Blobs::new(Arc::new(Memory::default()), Arc::new(WallClock))
     }
 
-    fn test_binary(at: &str, base64: &str) -> Binary {
-        Binary { at: at.to_owned(), base64: base64.to_owned(), mime_type: "image/png".to_owned() }
+    fn test_binary(pointer: &str, base64: &str) -> Binary {
+        Binary {
+            pointer: pointer.to_owned(),
+            base64: base64.to_owned(),
+            mime_type: "image/png".to_owned(),
+        }
     }
 
     #[tokio::test]

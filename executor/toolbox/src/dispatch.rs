@@ -1,7 +1,7 @@
 //! Steps of agents, which call the tool that their parameters name.
 //!
-//! There is one dispatch tool for each effect. A step of the tool for reads cannot call a tool that
-//! changes something, whatever its parameters say. The named tool is called with its own limits and
+//! There is one dispatch tool for each effect. A step of the tool for reads cannot call a tool with
+//! an effect, whatever its parameters contain. The named tool is called with its own limits and
 //! metrics, within the tools that the plan allows. The output of the step contains the result or
 //! the error, for the model to judge.
 //!
@@ -25,7 +25,7 @@ use super::{
 
 /// The set name of the tools with which steps of an agent call other tools.
 pub const SET: &str = "faber_agent";
-/// Bytes of a result that a model reads. Each turn repeats them.
+/// Maximum bytes of a result that a model reads. Each turn repeats them.
 pub const RESULT_BYTES: usize = 32 << 10;
 
 const DISPATCH_TOOLS: [DispatchTool; 3] = [
@@ -52,7 +52,7 @@ struct DispatchTool {
 /// The tools that an agent may call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Reach {
+pub struct ToolReach {
     /// Patterns of the allowed tools. `None` allows all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolPattern>>,
@@ -74,10 +74,10 @@ pub struct Dispatch {
     pub tool: ToolName,
     pub args: Arc<Value>,
     effect: Effect,
-    reach: Reach,
-    most: usize,
-    /// Unknown toolset names that were removed from the parameters. A set of that name could exist
-    /// at the time of the call and act on this machine.
+    reach: ToolReach,
+    max_result_bytes: usize,
+    /// Unknown toolset names that were removed from the parameters. Otherwise a set of that name
+    /// could exist by the time of the call and act on this machine.
     unknown: Vec<Value>,
 }
 
@@ -87,7 +87,7 @@ struct DispatchParameters {
     tool: ToolName,
     args: Value,
     #[serde(default)]
-    reach: Reach,
+    reach: ToolReach,
     /// Bytes of the result that the output may contain. The default is [`RESULT_BYTES`].
     #[serde(default)]
     most: Value,
@@ -114,7 +114,7 @@ pub fn dispatch_tools() -> Vec<Arc<dyn Tool>> {
     DISPATCH_TOOLS.iter().map(|tool| Arc::new(CatalogEntry::new(tool)) as Arc<dyn Tool>).collect()
 }
 
-impl Reach {
+impl ToolReach {
     /// Returns `true` if the agent may call a tool.
     pub fn includes(&self, tool: &ToolDefinition) -> bool {
         let name = tool.qualified_name();
@@ -148,7 +148,7 @@ impl Reach {
         }
         let all = format!("{name}.*");
         let is_kept = self.except.iter().any(|glob| glob.to_string() == all);
-        is_kept.then(|| format!("`{name}` is not available: none of its tools may be called here"))
+        is_kept.then(|| format!("`{name}` is not available: the agent may call none of its tools"))
     }
 }
 
@@ -162,11 +162,17 @@ impl Dispatch {
         let effect = allowed_effect(tool).filter(|_| toolbox.find_internal_tool(tool).is_some())?;
         let given = DispatchParameters::deserialize(parameters);
         Some(match given {
-            Ok(DispatchParameters { tool, args, reach, most }) => {
-                let most = most.as_u64().and_then(|bytes| usize::try_from(bytes).ok());
-                let most = most.map_or(RESULT_BYTES, |bytes| bytes.min(RESULT_BYTES));
-                let mut dispatch =
-                    Self { tool, args: Arc::new(args), effect, reach, most, unknown: vec![] };
+            Ok(DispatchParameters { tool, args, reach, most: maximum }) => {
+                let maximum = maximum.as_u64().and_then(|bytes| usize::try_from(bytes).ok());
+                let maximum = maximum.map_or(RESULT_BYTES, |bytes| bytes.min(RESULT_BYTES));
+                let mut dispatch = Self {
+                    tool,
+                    args: Arc::new(args),
+                    effect,
+                    reach,
+                    max_result_bytes: maximum,
+                    unknown: vec![],
+                };
                 dispatch.remove_unknown_sets(toolbox);
                 Ok(dispatch)
             }
@@ -205,20 +211,20 @@ impl Dispatch {
     /// Checks that the step may call the tool.
     pub fn check(&self, toolbox: &Toolbox, tool: &ToolDefinition) -> Result<(), ToolError> {
         if !self.reach.includes(tool) {
-            let why = format!("`{}` may not be called here", self.tool);
-            return Err(ToolError::failed(why).without_retry());
+            let reason = format!("the agent may not call `{}`", self.tool);
+            return Err(ToolError::failed(reason).without_retry());
         }
-        if let Some(why) = self.reach.complaint(toolbox, tool, &self.args) {
-            return Err(ToolError::failed(why).without_retry());
+        if let Some(reason) = self.reach.complaint(toolbox, tool, &self.args) {
+            return Err(ToolError::failed(reason).without_retry());
         }
         if tool.effect > self.effect {
             // The tool's effect has changed since the model asked for the call.
-            let why = format!(
-                "the effect of `{}` has changed, and this step does not allow the new one: call \
-                 it again",
+            let reason = format!(
+                "the effect of `{}` has changed, and this step does not allow the new effect: call \
+                 the tool again",
                 self.tool
             );
-            return Err(ToolError::failed(why));
+            return Err(ToolError::failed(reason));
         }
         Ok(())
     }
@@ -231,7 +237,7 @@ impl Dispatch {
             output
         });
         match result {
-            Ok(result) => match clip_result(&result, self.most) {
+            Ok(result) => match clip_result(&result, self.max_result_bytes) {
                 None => Ok(json!({ "tool": tool, "status": "success", "result": result })),
                 Some(text) => Ok(json!({
                     "tool": tool, "status": "success", "result": text, "cut": true,
@@ -244,7 +250,7 @@ impl Dispatch {
                 } else {
                     "; it may have taken effect, or may do so later"
                 };
-                let end = err.message.floor_char_boundary(self.most);
+                let end = err.message.floor_char_boundary(self.max_result_bytes);
                 let error = format!("{}{unsure}", &err.message[..end]);
                 Ok(json!({
                     "tool": tool, "status": "error", "error": error, "code": err.code,
@@ -255,15 +261,15 @@ impl Dispatch {
 }
 
 /// Returns the truncated text of a result that is too long.
-fn clip_result(result: &Value, most: usize) -> Option<String> {
+fn clip_result(result: &Value, limit: usize) -> Option<String> {
     let text: Cow<'_, str> = match result {
         Value::String(text) => text.into(),
         other => other.to_string().into(),
     };
-    if text.len() <= most {
+    if text.len() <= limit {
         return None;
     }
-    let end = text.floor_char_boundary(most);
+    let end = text.floor_char_boundary(limit);
     Some(format!("{}… (cut: {} of {} bytes)", &text[..end], end, text.len()))
 }
 
@@ -304,8 +310,8 @@ impl Tool for CatalogEntry {
     }
 
     async fn call(&self, _: Arc<Value>, _: ToolContext) -> Result<Value, ToolError> {
-        let why = format!("`{}` is for plans of agents only: use `runAgent`", self.0.name);
-        Err(ToolError::failed(why).without_retry())
+        let reason = format!("`{}` is for plans of agents only: use `runAgent`", self.0.name);
+        Err(ToolError::failed(reason).without_retry())
     }
 }
 
@@ -385,7 +391,7 @@ mod tests {
         set("files", true, true);
         set("web", false, false);
         set("crm", false, false);
-        let told = |names: Value, reach: Value| {
+        let help_for = |names: Value, reach: Value| {
             let args = json!({ "toolSetNames": names });
             let given = json!({ "tool": "ToolSet.activate_toolset", "args": args, "reach": reach });
             let activate = tool("ToolSet.activate_toolset", Effect::Idempotent);
@@ -397,17 +403,17 @@ mod tests {
         };
         let machine =
             |name| Some(format!("`{name}` acts on this machine: only a person can activate it"));
-        assert_eq!(told(json!(["web", "ops"]), json!({})), machine("ops"));
+        assert_eq!(help_for(json!(["web", "ops"]), json!({})), machine("ops"));
         // A person may deactivate a set at any time.
-        assert_eq!(told(json!(["files"]), json!({})), machine("files"));
-        assert_eq!(told(json!(["ops"]), json!({ "sets": ["ops", "ToolSet"] })), None);
-        assert_eq!(told(json!(["web", "crm"]), json!({})), None);
-        let crm = "`crm` is not available: none of its tools may be called here";
+        assert_eq!(help_for(json!(["files"]), json!({})), machine("files"));
+        assert_eq!(help_for(json!(["ops"]), json!({ "sets": ["ops", "ToolSet"] })), None);
+        assert_eq!(help_for(json!(["web", "crm"]), json!({})), None);
+        let crm = "`crm` is not available: the agent may call none of its tools";
         let except = json!({ "except": ["crm.*"] });
-        assert_eq!(told(json!(["crm"]), except.clone()).as_deref(), Some(crm));
-        assert_eq!(told(json!(["ops"]), except), machine("ops"));
-        assert_eq!(told(json!(["web", "later"]), json!({})), None);
-        assert_eq!(told(json!(["later", "ops"]), json!({})), machine("ops"));
+        assert_eq!(help_for(json!(["crm"]), except.clone()).as_deref(), Some(crm));
+        assert_eq!(help_for(json!(["ops"]), except), machine("ops"));
+        assert_eq!(help_for(json!(["web", "later"]), json!({})), None);
+        assert_eq!(help_for(json!(["later", "ops"]), json!({})), machine("ops"));
     }
 
     #[test]
@@ -421,9 +427,9 @@ mod tests {
         // The name is removed, because a set of this name could exist at the time of the call.
         assert_eq!(*call.args, json!({ "toolSetNames": ["web", 1] }));
         let result = json!({ "success": true, "changed": ["web"], "notFound": [] });
-        let told = call.report(Ok(result)).unwrap();
+        let report = call.report(Ok(result)).unwrap();
         let expected = json!({ "success": false, "changed": ["web"], "notFound": ["later", "no name at all"] });
-        assert_eq!(told["result"], expected);
+        assert_eq!(report["result"], expected);
         let other = json!({ "tool": "ToolSet.list_toolset", "args": args });
         let call = Dispatch::parse(&toolbox, &step, &other).unwrap().unwrap();
         assert_eq!(*call.args, args);
@@ -432,15 +438,15 @@ mod tests {
     #[test]
     fn a_dispatched_call_reports_its_result_or_error() {
         let call = dispatch("faber_agent.call", &json!({ "tool": "a.b", "args": {} }));
-        let told = call.report(Ok(json!([1]))).unwrap();
-        assert_eq!(told, json!({ "tool": "a.b", "status": "success", "result": [1] }));
+        let report = call.report(Ok(json!([1]))).unwrap();
+        assert_eq!(report, json!({ "tool": "a.b", "status": "success", "result": [1] }));
         let failed = call.report(Err(ToolError::failed("no"))).unwrap();
         let expected =
             json!({ "tool": "a.b", "status": "error", "error": "no", "code": "tool.failed" });
         assert_eq!(failed, expected);
         let lost = ToolError::new(ErrorCode::TIMEOUT, "late").with_unknown_outcome();
-        let told = call.report(Err(lost)).unwrap();
-        assert_eq!(told["error"], "late; it may have taken effect, or may do so later");
+        let report = call.report(Err(lost)).unwrap();
+        assert_eq!(report["error"], "late; it may have taken effect, or may do so later");
         let stopped = ToolError::new(ErrorCode::CANCELLED, "stop");
         assert_eq!(call.report(Err(stopped.clone())), Err(stopped));
         let long = call.report(Ok(json!("ä".repeat(RESULT_BYTES)))).unwrap();
@@ -449,11 +455,11 @@ mod tests {
         // A number counts as one byte in limits of values, and has more as text.
         let numbers = call.report(Ok(json!(vec![123_456_789; RESULT_BYTES / 8]))).unwrap();
         assert_eq!(numbers["cut"], true);
-        for (most, expected) in [(json!(300), 300), (json!("{{item.most}}"), RESULT_BYTES)] {
-            let given = json!({ "tool": "a.b", "args": {}, "most": most });
-            let told = dispatch("faber_agent.read", &given).report(Ok(json!("x".repeat(40_000))));
-            let text = told.unwrap()["result"].as_str().unwrap().to_owned();
-            assert_eq!(text.matches('x').count(), expected, "{most}");
+        for (maximum, expected) in [(json!(300), 300), (json!("{{item.most}}"), RESULT_BYTES)] {
+            let given = json!({ "tool": "a.b", "args": {}, "most": maximum });
+            let report = dispatch("faber_agent.read", &given).report(Ok(json!("x".repeat(40_000))));
+            let text = report.unwrap()["result"].as_str().unwrap().to_owned();
+            assert_eq!(text.matches('x').count(), expected, "{maximum}");
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Effects that the configuration of a toolset sets.
 //!
-//! A source knows too little about its tools: most MCP servers say nothing about a second call, so
-//! their tools are `once`. The owner of the configuration knows more and can say so. A rule that
-//! calls a tool `read` or `idempotent` makes Faber repeat its calls after a crash or a timeout.
+//! A source knows too little about its tools. Most MCP servers do not declare the effect of a
+//! second call, so their tools are `once`. The owner of the configuration often knows the effect
+//! and can set it. A rule that calls a tool `read` or `idempotent` makes Faber repeat its calls
+//! after a crash or a timeout.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -65,26 +66,26 @@ impl EffectRule {
 }
 
 impl EffectRules {
-    /// Returns the effect that the first fitting rule gives a tool. `None` means that the effect
+    /// Returns the effect from the first rule that matches a tool. `None` means that the effect
     /// from the source holds.
     pub fn find_effect(&self, set: &ToolSetName, tool: &ToolName) -> Option<Effect> {
         self.0.iter().find(|rule| rule.matches_tool(set, tool)).map(|rule| rule.effect)
     }
 
-    /// Replaces the effect of a new definition. The tool must be made of the result, because its
-    /// errors depend on the effect, too.
+    /// Replaces the effect of a new definition. The tool must be made from the result, because its
+    /// errors also depend on the effect.
     #[must_use]
     pub fn apply(&self, definition: ToolDefinition) -> ToolDefinition {
         let effect = self.find_effect(&definition.set, &definition.name);
         ToolDefinition { effect: effect.unwrap_or(definition.effect), ..definition }
     }
 
-    /// Adds rules that apply if none of the present ones fits.
+    /// Adds rules that apply if no earlier rule matches.
     pub fn extend(&mut self, others: Self) {
         self.0.extend(others.0);
     }
 
-    /// Returns the patterns that fit no tool of a set.
+    /// Returns the patterns that match no tool of a set.
     pub fn unmatched_patterns(&self, set: &ToolSet) -> Vec<String> {
         let is_unmatched = |rule: &&EffectRule| {
             !set.tools.iter().any(|tool| rule.matches_tool(&set.name, &tool.definition().name))
@@ -140,8 +141,8 @@ mod tests {
             ),
             (json!({ "a": true }), "`effects.a` is true: write `read`"),
         ] {
-            let why = rules(&settings).unwrap_err();
-            assert!(why.contains(expected), "{settings}: {why}");
+            let error = rules(&settings).unwrap_err();
+            assert!(error.contains(expected), "{settings}: {error}");
         }
     }
 }

@@ -50,14 +50,14 @@ fn read_whole_number(value: &Value) -> Option<u64> {
 }
 
 struct Entry {
-    kind: Kind,
+    kind: FlowToolKind,
     name: &'static str,
     description: &'static str,
     schema: fn() -> Value,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum FlowToolKind {
     Echo,
     Noop,
     Effect,
@@ -70,25 +70,25 @@ enum Kind {
 
 const TABLE: &[Entry] = &[
     Entry {
-        kind: Kind::Echo,
+        kind: FlowToolKind::Echo,
         name: "flow.echo",
         description: "Returns its parameters.",
         schema: any_value_schema,
     },
     Entry {
-        kind: Kind::Noop,
+        kind: FlowToolKind::Noop,
         name: "flow.noop",
         description: "Does nothing and returns null. Ignores parameters.",
         schema: any_value_schema,
     },
     Entry {
-        kind: Kind::Effect,
+        kind: FlowToolKind::Effect,
         name: "flow.effect",
         description: "Does nothing and returns null, but counts as a call that must not be repeated.",
         schema: any_value_schema,
     },
     Entry {
-        kind: Kind::Sleep,
+        kind: FlowToolKind::Sleep,
         name: "flow.sleep",
         description: "Waits for some milliseconds and returns null.",
         schema: || {
@@ -108,7 +108,7 @@ const TABLE: &[Entry] = &[
         },
     },
     Entry {
-        kind: Kind::Fail,
+        kind: FlowToolKind::Fail,
         name: "flow.fail",
         description: "Fails, or fails a few times and then returns null.",
         schema: || {
@@ -130,7 +130,7 @@ const TABLE: &[Entry] = &[
         },
     },
     Entry {
-        kind: Kind::Wait,
+        kind: FlowToolKind::Wait,
         name: "flow.wait",
         description: "Waits for a signal and returns its payload.",
         schema: || {
@@ -145,7 +145,7 @@ const TABLE: &[Entry] = &[
         },
     },
     Entry {
-        kind: Kind::Replan,
+        kind: FlowToolKind::Replan,
         name: REPLAN,
         description: "Asks a model for the next version of the plan after all steps have finished. The model gets all outputs.",
         schema: || {
@@ -158,7 +158,7 @@ const TABLE: &[Entry] = &[
         },
     },
     Entry {
-        kind: Kind::Compute,
+        kind: FlowToolKind::Compute,
         name: COMPUTE,
         description: "Calculates a value with a CEL expression. The fields of `values` are its variables.",
         schema: compute::schema,
@@ -171,14 +171,14 @@ fn any_value_schema() -> Value {
 
 #[derive(Debug)]
 struct Flow {
-    kind: Kind,
+    kind: FlowToolKind,
     definition: Arc<ToolDefinition>,
 }
 
 impl Flow {
     fn new(entry: &Entry) -> Self {
         let effect = match entry.kind {
-            Kind::Effect => Effect::Once,
+            FlowToolKind::Effect => Effect::Once,
             _ => Effect::Read,
         };
         let definition = ToolDefinition {
@@ -203,12 +203,12 @@ impl Tool for Flow {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         match self.kind {
-            Kind::Echo | Kind::Replan => Ok(Arc::unwrap_or_clone(parameters)),
-            Kind::Noop | Kind::Effect => Ok(Value::Null),
-            Kind::Sleep => sleep(&parameters, &cx).await,
-            Kind::Fail => fail(Arc::unwrap_or_clone(parameters), &cx),
-            Kind::Wait => Err(wait_outside_plan_error(&parameters)),
-            Kind::Compute => compute::compute(parameters).await,
+            FlowToolKind::Echo | FlowToolKind::Replan => Ok(Arc::unwrap_or_clone(parameters)),
+            FlowToolKind::Noop | FlowToolKind::Effect => Ok(Value::Null),
+            FlowToolKind::Sleep => sleep(&parameters, &cx).await,
+            FlowToolKind::Fail => fail(Arc::unwrap_or_clone(parameters), &cx),
+            FlowToolKind::Wait => Err(wait_outside_plan_error(&parameters)),
+            FlowToolKind::Compute => compute::compute(parameters).await,
         }
     }
 }
@@ -270,11 +270,11 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Found, StepCall, Toolbox};
+    use crate::{StepCall, ToolLookup, Toolbox};
 
     async fn call(name: &str, parameters: Value, attempt: u32) -> Result<Value, ToolError> {
         let toolbox = Toolbox::new([flow()]);
-        let Found::Tool(tool) = toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
+        let ToolLookup::Tool(tool) = toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
         if let Some(complaint) = tool.complaint(&parameters) {
             return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, complaint));
         }
@@ -315,8 +315,8 @@ mod tests {
         check_result("flow.fail", twice.clone(), 2, expect!["tool.failed: m (retryable: true)"])
             .await;
         check_result("flow.fail", twice, 3, expect!["null"]).await;
-        let own = json!({ "message": message, "code": "my.code" });
-        check_result("flow.fail", own, 1, expect!["my.code: m (retryable: true)"]).await;
+        let own_error = json!({ "message": message, "code": "my.code" });
+        check_result("flow.fail", own_error, 1, expect!["my.code: m (retryable: true)"]).await;
         let ours = json!({ "message": message, "code": "tool.invalid_parameters" });
         check_result(
             "flow.fail",

@@ -21,6 +21,7 @@ pub const LOG_TARGET: &str = "faber::toolsets";
 
 pub use tool::{Aside, StepCall, Tool, ToolContext, function};
 pub use toolbox::{
-    Found, Listing, ReadyTool, SetExists, SetStatus, SourceTools, ToolSet, Toolbox, WeakToolbox,
+    Listing, ReadyTool, SetExists, SetStatus, SourceTools, ToolLookup, ToolSet, Toolbox,
+    WeakToolbox,
 };
 pub use usage::Meter;

@@ -98,7 +98,7 @@ pub struct StepCall {
     pub step: StepId,
     pub part: Part,
     pub attempt: Attempt,
-    /// The idempotency key of an earlier execution's call with an unknown outcome, which this call
+    /// The idempotency key of an earlier execution's call with an unknown outcome, which the call
     /// repeats.
     pub key: Option<Arc<str>>,
 }
@@ -283,11 +283,11 @@ mod tests {
             },
             "required": ["much"],
         });
-        let told = "A description with two lines.\n\nAnd a second paragraph.";
+        let description = "A description with two lines.\n\nAnd a second paragraph.";
         let expected = json!({
             "type": "object",
             "properties": {
-                "description": { "description": told, "type": "string" },
+                "description": { "description": description, "type": "string" },
                 "inner": inner,
             },
             "required": ["description", "inner"],

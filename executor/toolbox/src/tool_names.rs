@@ -51,8 +51,10 @@ pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
         return Some(format!("`{written}` is the name of one of Faber's own tools: rename it"));
     }
     let begins_like = set_prefix(written).filter(|of| *of != set.as_str());
-    let own = begins_like.filter(|of| BUILTIN_SETS.contains(of))?;
-    Some(format!("`{written}` has the name of a tool in Faber's own toolset `{own}`: rename it"))
+    let builtin_set = begins_like.filter(|of| BUILTIN_SETS.contains(of))?;
+    Some(format!(
+        "`{written}` has the name of a tool in Faber's own toolset `{builtin_set}`: rename it"
+    ))
 }
 
 /// Removes tools with invalid names from a set.
@@ -67,12 +69,12 @@ pub(super) fn remove_invalid_names(set: &mut ToolSet) {
         refused.extend(complaint);
         is_kept
     });
-    for why in refused {
-        tracing::warn!(target: LOG_TARGET, set = %set.name, %why, "a tool is left out");
+    for reason in refused {
+        tracing::warn!(target: LOG_TARGET, set = %set.name, why = %reason, "a tool is left out");
         if set.tools.is_empty() && set.status == SetStatus::Ready {
-            set.status = SetStatus::Failed { error: why.clone() };
+            set.status = SetStatus::Failed { error: reason.clone() };
         }
-        set.left_out.push(why);
+        set.left_out.push(reason);
     }
 }
 

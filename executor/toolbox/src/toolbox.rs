@@ -55,7 +55,7 @@ pub enum SetStatus {
     Connecting,
     /// The tools are known.
     Ready,
-    /// The connection failed.
+    /// The source could not connect.
     Failed {
         /// The reason, and what to do.
         error: String,
@@ -100,7 +100,7 @@ pub struct ReadyTool {
 /// The result of a look-up by name.
 #[expect(missing_docs, reason = "the other names need no comment")]
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum ToolLookup {
     /// A tool that can be called.
     Tool(ReadyTool),
     /// A tool of an inactive set.
@@ -132,7 +132,8 @@ struct Shared {
     reconnect: OnceLock<Reconnect>,
 }
 
-/// Connects a failed set again. Returns `false` if it failed a moment ago.
+/// Connects a failed set again. Returns `false` if the set has not failed, or its next attempt is
+/// not due yet.
 type Reconnect = Box<dyn Fn(&ToolSetName) -> bool + Send + Sync>;
 
 #[derive(Debug, Default)]
@@ -185,8 +186,8 @@ impl ReadyTool {
         match Schema::without_large_patterns(&self.definition().input_schema) {
             Ok((schema, removed)) => {
                 for pattern in self.unlogged_patterns(removed) {
-                    let why = costly::describe_pattern(&name, &pattern);
-                    tracing::warn!(%why, "a part of a schema is not enforced");
+                    let reason = costly::describe_pattern(&name, &pattern);
+                    tracing::warn!(why = %reason, "a part of a schema is not enforced");
                 }
                 Some(schema)
             }
@@ -298,11 +299,11 @@ impl Toolbox {
     ) {
         let SourceTools { mut status, mut tools, mut left_out } = found;
         left_out.extend(remove_costly_tools(name, &mut tools));
-        if let Some(why) = left_out.first()
+        if let Some(reason) = left_out.first()
             && tools.is_empty()
             && status == SetStatus::Ready
         {
-            status = SetStatus::Failed { error: why.clone() };
+            status = SetStatus::Failed { error: reason.clone() };
         }
         self.change_sets(|sets| {
             if let Some(set) = sets.iter_mut().find(|set| set.name == *name && !stop.is_cancelled())
@@ -312,19 +313,20 @@ impl Toolbox {
         });
     }
 
-    /// Sets the function that connects failed sets again. Only the first one counts.
+    /// Sets the function that connects failed sets again. Later calls have no effect.
     pub fn set_reconnect(&self, reconnect: impl Fn(&ToolSetName) -> bool + Send + Sync + 'static) {
         let _ = self.0.reconnect.set(Box::new(reconnect));
     }
 
-    /// Connects a failed set again, unless it failed a moment ago. Returns `true` if the set is
-    /// connecting now. It keeps its tools meanwhile.
+    /// Connects a failed set again, unless its next attempt is not due yet. Returns `true` if the
+    /// set is connecting now. The set keeps its tools while it connects.
     pub fn reconnect_set(&self, name: &ToolSetName) -> bool {
         let mut inventory = self.0.inventory.write().unwrap_or_else(PoisonError::into_inner);
         let is_failed = |set: &ToolSet| matches!(set.status, SetStatus::Failed { .. });
         let set = inventory.sets.iter_mut().find(|set| set.name == *name && is_failed(set));
         let Some(set) = set else { return false };
-        // Keeps the lock, so that the result cannot arrive before the state is `Connecting`.
+        // Keeps the lock until the state is `Connecting`, because the result must not arrive
+        // before.
         if !self.0.reconnect.get().is_some_and(|reconnect| reconnect(name)) {
             return false;
         }
@@ -439,16 +441,16 @@ impl Toolbox {
             }
             Some((NameOrigin::Own, (set, _))) => &inventory.sets[..set],
             Some((NameOrigin::Short, _)) => inventory.sets.as_slice(),
-            None => return matches!(inventory.explain_missing(name), Found::Connecting),
+            None => return matches!(inventory.explain_missing(name), ToolLookup::Connecting),
         };
         rivals.iter().any(|rival| inventory.is_first_connecting(rival))
     }
 
     /// Finds a tool by `set.name` or by the name in the earliest set that has it. The set may be
     /// inactive.
-    pub fn find(&self, name: &ToolName) -> Found {
+    pub fn find(&self, name: &ToolName) -> ToolLookup {
         let inventory = self.lock_inventory();
-        inventory.to_found(name, inventory.name_index().get(name.as_str()))
+        inventory.to_lookup(name, inventory.name_index().get(name.as_str()))
     }
 
     /// Adds tools of no set, for plans that this program writes. They are not listed, and no draft
@@ -472,9 +474,9 @@ impl Toolbox {
     }
 
     /// Finds a tool of a plan by its qualified name. No other tool is ever called instead.
-    pub fn find_planned(&self, name: &ToolName) -> Found {
+    pub fn find_planned(&self, name: &ToolName) -> ToolLookup {
         let inventory = self.lock_inventory();
-        inventory.to_found(name, inventory.find_qualified(name))
+        inventory.to_lookup(name, inventory.find_qualified(name))
     }
 
     /// Returns the present effect of a tool of a plan, by its qualified name.
@@ -502,7 +504,7 @@ impl Toolbox {
     }
 
     /// Returns the name that people and models read instead of a qualified name. An unknown name is
-    /// returned as it is.
+    /// returned unchanged.
     pub fn display_name_of(&self, name: &ToolName) -> ToolName {
         let inventory = self.lock_inventory();
         match inventory.find_qualified(name) {
@@ -605,10 +607,10 @@ impl fmt::Debug for WeakToolbox {
 
 impl Inventory {
     fn add_tool(&mut self, name: &ToolSetName, tool: ReadyTool) {
-        let Some(at) = self.sets.iter().position(|set| set.name == *name) else { return };
-        let tools = &mut self.sets[at].tools;
+        let Some(index) = self.sets.iter().position(|set| set.name == *name) else { return };
+        let tools = &mut self.sets[index].tools;
         if let Some(names) = self.names.get_mut() {
-            names.add_tool(tool.definition(), (at, tools.len()));
+            names.add_tool(tool.definition(), (index, tools.len()));
         }
         tools.push(tool);
         self.revision += 1;
@@ -618,9 +620,9 @@ impl Inventory {
     fn name_index(&self) -> &ToolNames<(usize, usize)> {
         self.names.get_or_init(|| {
             let mut names = ToolNames::for_sets(self.sets.iter().map(|set| set.name.clone()));
-            for (at, set) in self.sets.iter().enumerate() {
+            for (index, set) in self.sets.iter().enumerate() {
                 for (n, tool) in set.tools.iter().enumerate() {
-                    names.add_tool(tool.definition(), (at, n));
+                    names.add_tool(tool.definition(), (index, n));
                 }
             }
             names
@@ -630,16 +632,16 @@ impl Inventory {
     /// Returns the position of a tool by its qualified name.
     fn find_qualified(&self, name: &ToolName) -> Option<(usize, usize)> {
         match self.name_index().find(name.as_str())? {
-            (NameOrigin::Qualified, at) => Some(at),
+            (NameOrigin::Qualified, position) => Some(position),
             _ => None,
         }
     }
 
-    fn to_found(&self, name: &ToolName, at: Option<(usize, usize)>) -> Found {
-        let Some((set, tool)) = at else { return self.explain_missing(name) };
+    fn to_lookup(&self, name: &ToolName, position: Option<(usize, usize)>) -> ToolLookup {
+        let Some((set, tool)) = position else { return self.explain_missing(name) };
         let set = &self.sets[set];
         let tool = set.tools[tool].clone();
-        if set.is_active { Found::Tool(tool) } else { Found::Inactive(tool) }
+        if set.is_active { ToolLookup::Tool(tool) } else { ToolLookup::Inactive(tool) }
     }
 
     fn set_name(&self, set: usize) -> &str {
@@ -656,20 +658,20 @@ impl Inventory {
     }
 
     /// Returns the reason why a name is unknown. Its set may still be connecting.
-    fn explain_missing(&self, name: &ToolName) -> Found {
+    fn explain_missing(&self, name: &ToolName) -> ToolLookup {
         let prefix = set_prefix(name.as_str());
-        let own = self.sets.iter().find(|set| Some(set.name.as_str()) == prefix);
-        let suspects = own.map_or(self.sets.as_slice(), std::slice::from_ref);
+        let named_set = self.sets.iter().find(|set| Some(set.name.as_str()) == prefix);
+        let suspects = named_set.map_or(self.sets.as_slice(), std::slice::from_ref);
         if suspects.iter().any(|set| set.status == SetStatus::Connecting) {
-            return Found::Connecting;
+            return ToolLookup::Connecting;
         }
         let failed = suspects.iter().find_map(|set| match &set.status {
             SetStatus::Failed { error } => {
-                Some(Found::Failed { set: set.name.clone(), error: error.clone() })
+                Some(ToolLookup::Failed { set: set.name.clone(), error: error.clone() })
             }
             _ => None,
         });
-        failed.unwrap_or(Found::Unknown)
+        failed.unwrap_or(ToolLookup::Unknown)
     }
 }
 

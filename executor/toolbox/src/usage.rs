@@ -28,8 +28,8 @@ pub struct Meter {
 
 #[derive(Clone, Debug)]
 struct Tally {
-    calls: u64,
-    failures: u64,
+    call_count: u64,
+    failure_count: u64,
     last: Instant,
     times: BTreeMap<u16, u64>,
 }
@@ -40,12 +40,12 @@ impl Meter {
         let last = Instant::now();
         let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
         if !tallies.contains_key(name) {
-            let none = Tally { calls: 0, failures: 0, last, times: BTreeMap::new() };
+            let none = Tally { call_count: 0, failure_count: 0, last, times: BTreeMap::new() };
             tallies.insert(name.clone(), none);
         }
         if let Some(tally) = tallies.get_mut(name) {
-            tally.calls += 1;
-            tally.failures += u64::from(is_failure);
+            tally.call_count += 1;
+            tally.failure_count += u64::from(is_failure);
             tally.last = last;
             *tally.times.entry(Usage::bucket(duration)).or_default() += 1;
         }
@@ -73,8 +73,8 @@ impl Meter {
     fn put_back(&self, tool: ToolName, mut tally: Tally) {
         let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(newer) = tallies.remove(&tool) {
-            tally.calls += newer.calls;
-            tally.failures += newer.failures;
+            tally.call_count += newer.call_count;
+            tally.failure_count += newer.failure_count;
             tally.last = newer.last;
             for (bucket, n) in newer.times {
                 *tally.times.entry(bucket).or_default() += n;
@@ -89,8 +89,8 @@ impl Tally {
         let ago = TimeDelta::from_std(self.last.elapsed()).unwrap_or_default();
         Usage {
             tool: tool.clone(),
-            calls: self.calls,
-            failures: self.failures,
+            calls: self.call_count,
+            failures: self.failure_count,
             last: now - ago,
             times: self.times.clone(),
         }

@@ -24,7 +24,7 @@ pub(crate) fn check_outputs(tool: Arc<dyn Tool>) -> Result<Arc<dyn Tool>, String
     let Some(schema) = &definition.output_schema else { return Ok(tool) };
     let name = &definition.name;
     check_cost(schema)
-        .map_err(|why| format!("the `outputSchema` of `{name}` is refused: {why}"))?;
+        .map_err(|error| format!("the `outputSchema` of `{name}` is refused: {error}"))?;
     let schema = Schema::new(schema)
         .map_err(|err| format!("the `outputSchema` of `{name}` is not a JSON Schema: {err}"))?;
     Ok(Arc::new(CheckedTool { tool, schema }))
@@ -41,8 +41,9 @@ impl Tool for CheckedTool {
         match self.schema.complaint(&output) {
             None => Ok(output),
             Some(complaint) => {
-                let why = format!("the output does not fit the tool's `outputSchema`: {complaint}");
-                Err(ToolError::new(ErrorCode::FAILED, why))
+                let reason =
+                    format!("the output does not fit the tool's `outputSchema`: {complaint}");
+                Err(ToolError::new(ErrorCode::FAILED, reason))
             }
         }
     }
@@ -76,8 +77,8 @@ mod tests {
             assert_eq!(tool.definition().output_schema.as_ref(), Some(&schema));
             let result = tool.call(Arc::new(json!({})), ToolContext::detached()).await;
             let complaint = result.err().map(|err| err.to_string());
-            let expected = expected.map(|why| {
-                format!("tool.failed: the output does not fit the tool's `outputSchema`: {why}")
+            let expected = expected.map(|reason| {
+                format!("tool.failed: the output does not fit the tool's `outputSchema`: {reason}")
             });
             assert_eq!(complaint, expected, "{output}");
         }
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn an_invalid_output_schema_is_refused() {
-        let why = make_tool("x", &json!({ "type": "wrong" })).unwrap_err();
-        assert!(why.starts_with("the `outputSchema` of `t` is not a JSON Schema"), "{why}");
+        let error = make_tool("x", &json!({ "type": "wrong" })).unwrap_err();
+        assert!(error.starts_with("the `outputSchema` of `t` is not a JSON Schema"), "{error}");
     }
 }

@@ -60,7 +60,7 @@ pub struct CommandTool {
     pub name: ToolName,
     #[serde(default)]
     pub description: String,
-    /// Sentences that people would say to ask for the tool.
+    /// Sentences with which people would ask for the tool.
     #[serde(default)]
     pub examples: Vec<String>,
     #[serde(default = "no_parameters")]
@@ -92,13 +92,13 @@ impl TryFrom<Map<String, Value>> for Action {
             let is_meant = settings.contains_key("command");
             let run = serde_json::from_value(Value::Object(join_command_and_args(settings)));
             return run.map(Self::Command).map_err(|err| {
-                let hint = " (a call of a server is `{ http: { url: … } }`)";
+                let hint = " (for an HTTP call, write `{ http: { url: … } }`)";
                 format!("{err}{}", if is_meant { "" } else { hint })
             });
         };
         if let Some(other) = settings.keys().next() {
             return Err(format!(
-                "unknown field `{other}` beside `http`: a tool has either a command or `http`"
+                "unknown field `{other}` beside `http`: a tool has either `command` or `http`"
             ));
         }
         let run = serde_json::from_value(http).map(Self::Http);
@@ -114,7 +114,7 @@ fn refuse_command_line(settings: &Map<String, Value>) -> Result<(), String> {
     if arguments.is_empty() || is_path_with_spaces(program, arguments) {
         return Ok(());
     }
-    Err(format!("`command` is the text `{line}`: write a list: [{}]", words.join(", ")))
+    Err(format!("`command` is the text `{line}`: write it as a list, [{}]", words.join(", ")))
 }
 
 /// Returns `true` for the words of a text such as `/opt/my tools/run`.
@@ -149,8 +149,8 @@ impl Action {
         }
     }
 
-    fn unknown_parameter(&self, known: Option<&Map<String, Value>>) -> Option<String> {
-        let is_unknown = |name: &str| !known.is_some_and(|all| all.contains_key(name));
+    fn unknown_parameter(&self, properties: Option<&Map<String, Value>>) -> Option<String> {
+        let is_unknown = |name: &str| !properties.is_some_and(|all| all.contains_key(name));
         match self {
             Self::Command(run) => {
                 run.command.parameters().find(|name| is_unknown(name)).map(str::to_owned)
@@ -230,11 +230,11 @@ impl CommandTool {
         let cwd = run.cwd.as_deref().or(run.base.as_deref());
         let (name, env) = (run.command.program(), &BTreeMap::new());
         let program = Program { name, cwd, own_file: None, pass: &[], env };
-        program.check().map_err(|why| format!("`{}`: {why}", self.name))
+        program.check().map_err(|error| format!("`{}`: {error}", self.name))
     }
 
-    /// Builds the tool. Its output has at most `max_bytes` bytes. `launcher` starts confined commands.
-    /// The error says what is wrong in the configuration.
+    /// Builds the tool. Its output has at most `max_bytes` bytes. `launcher` starts confined
+    /// commands. The error describes the mistake in the configuration.
     pub(crate) fn into_tool(
         self,
         set: &ToolSetName,
@@ -265,24 +265,24 @@ impl CommandTool {
 
     fn check(&self, launcher: &Launcher) -> Result<(), String> {
         let tool = &self.name;
-        let known = self.parameters.get("properties").and_then(Value::as_object);
+        let properties = self.parameters.get("properties").and_then(Value::as_object);
         if let Some(run) = &self.run
-            && let Some(parameter) = run.unknown_parameter(known)
+            && let Some(parameter) = run.unknown_parameter(properties)
         {
-            let what = if matches!(run, Action::Http(_)) { "HTTP call" } else { "command" };
+            let action_name = if matches!(run, Action::Http(_)) { "HTTP call" } else { "command" };
             return Err(format!(
-                "the {what} of `{tool}` names `{{{{{parameter}}}}}`, but the tool has no such \
+                "the {action_name} of `{tool}` contains `{{{{{parameter}}}}}`, but the tool has no such \
                  parameter: add it to the properties in `parameters`"
             ));
         }
         if self.confinement().is_some() && !launcher.can_confine() {
             return Err(format!(
-                "`{tool}` has `confine`, but this program cannot confine commands: let it name a \
-                 `faber` binary, or leave out `confine`"
+                "`{tool}` has `confine`, but this program cannot confine commands: name a `faber` \
+                 binary as the launcher, or leave out `confine`"
             ));
         }
         check_cost(&self.parameters)
-            .map_err(|why| format!("the `parameters` of `{tool}` are refused: {why}"))?;
+            .map_err(|error| format!("the `parameters` of `{tool}` are refused: {error}"))?;
         Schema::new(&self.parameters)
             .map_err(|err| format!("the `parameters` of `{tool}` are not a JSON Schema: {err}"))?;
         if !may_be_object(&self.parameters) {
@@ -342,7 +342,8 @@ impl Tool for CommandRunner {
 fn stopped_error(program: &str, status: Option<ExitStatus>) -> ToolError {
     let how = status.map_or_else(|| "did not".to_owned(), describe_status);
     let message = format!(
-        "Faber told `{program}` to stop, and it {how}: it is unknown whether its work was done"
+        "Faber told `{program}` to stop, and the program {how}: it is unknown whether its work was \
+         done"
     );
     ToolError::new(ErrorCode::CANCELLED, message).with_unknown_outcome()
 }
@@ -459,8 +460,8 @@ impl RunningProcess {
             return Ok(parse_output(&self.output));
         }
         let text = self.stderr.redacted_text(redaction);
-        if let Some(why) = refusal_reason(status.code(), &text) {
-            let message = format!("`{program}` was not started: {why}");
+        if let Some(reason) = refusal_reason(status.code(), &text) {
+            let message = format!("`{program}` was not started: {reason}");
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
         let detail = match text {
@@ -554,10 +555,10 @@ mod tests {
         let secrets = ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"].map(str::to_owned);
         let launcher = Launcher::unconfined().with_secrets(secrets.into());
         let tool = tool.unwrap().into_tool(&"s".parse().unwrap(), 1 << 20, &launcher).unwrap();
-        let said = tool.call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
-        let said: Vec<_> = said.as_str().unwrap().lines().collect();
-        assert!(said.contains(&"CARGO_PKG_NAME=***CARGO_PKG_NAME***"), "{said:?}");
+        let output = tool.call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
+        let output: Vec<_> = output.as_str().unwrap().lines().collect();
+        assert!(output.contains(&"CARGO_PKG_NAME=***CARGO_PKG_NAME***"), "{output:?}");
         let version = format!("CARGO_PKG_VERSION={}", env!("CARGO_PKG_VERSION"));
-        assert!(said.contains(&version.as_str()), "{said:?}");
+        assert!(output.contains(&version.as_str()), "{output:?}");
     }
 }

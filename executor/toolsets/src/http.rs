@@ -81,7 +81,7 @@ impl Caller {
     pub(crate) async fn call(
         &self,
         tool: &ToolDefinition,
-        mut asked: OutgoingRequest,
+        mut request: OutgoingRequest,
         cx: &ToolContext,
         redaction: &Redaction,
     ) -> Result<HttpReply, ToolError> {
@@ -89,13 +89,13 @@ impl Caller {
             && let Some(key) = cx.idempotency_key()
             && let Ok(key) = HeaderValue::from_str(&key)
         {
-            asked.headers.entry(IDEMPOTENCY_KEY).or_insert(key);
+            request.headers.entry(IDEMPOTENCY_KEY).or_insert(key);
         }
-        let host = host(&asked.url);
+        let host = host(&request.url);
         let sent = async {
             match self.timeout {
-                Some(limit) => timeout(limit, self.http.send(asked, self.max_bytes)).await,
-                None => Ok(self.http.send(asked, self.max_bytes).await),
+                Some(limit) => timeout(limit, self.http.send(request, self.max_bytes)).await,
+                None => Ok(self.http.send(request, self.max_bytes).await),
             }
         };
         tokio::select! {
@@ -139,8 +139,8 @@ impl Tool for HttpTool {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let mut redaction = Redaction::default();
-        let asked = self.run.build_request(&parameters, &mut redaction)?;
-        let reply = self.caller.call(&self.definition, asked, &cx, &redaction).await?;
+        let request = self.run.build_request(&parameters, &mut redaction)?;
+        let reply = self.caller.call(&self.definition, request, &cx, &redaction).await?;
         read_output(reply, self.definition.effect, self.caller.max_bytes, &redaction)
     }
 }

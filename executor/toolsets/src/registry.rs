@@ -51,7 +51,7 @@ const NO_REVISION: u64 = u64::MAX;
 /// Maximum number of fields that a context's record may set to null although this node's
 /// configuration lacks them.
 const MAX_REMOVED_FIELDS: usize = 1_000;
-/// Attempts to change a context while other nodes change it.
+/// Maximum number of attempts to change a context while other nodes change it.
 const MAX_CONTEXT_ATTEMPTS: usize = 64;
 
 /// The toolsets of this process. Clones share them.
@@ -96,10 +96,10 @@ struct AppliedState {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    #[error("{what} called `{name}` exists already and was not changed: use another name")]
+    #[error("{kind} called `{name}` exists already and was not changed: use another name")]
     Exists {
         /// The kind of the thing: a toolset or a tool.
-        what: &'static str,
+        kind: &'static str,
         name: String,
     },
     #[error("{0}")]
@@ -116,11 +116,11 @@ pub enum RegistryError {
         /// The origin, and what to do.
         hint: String,
     },
-    #[error("there are {most} {what}, which is the limit: remove some")]
-    Full { what: &'static str, most: usize },
+    #[error("there are already {limit} {noun}, the maximum: remove some")]
+    Full { noun: &'static str, limit: usize },
     #[error(
         "the toolset `{0}` does not exist now, because its `condition` is false: try again when \
-         it is true"
+         the condition is true"
     )]
     Hidden(String),
     #[error("{0}")]
@@ -168,8 +168,8 @@ impl Registry {
         self.lock_latest().await.map(drop)
     }
 
-    /// Updates the toolbox, and returns which toolsets cannot be as requested on this node, with
-    /// the reasons.
+    /// Updates the toolbox. Returns the toolsets that cannot have the requested state on this node,
+    /// with the reasons.
     pub async fn complaints(&self) -> Result<Vec<(String, String)>, StoreError> {
         Ok(self.lock_latest().await?.complaints.clone())
     }
@@ -212,8 +212,8 @@ impl Registry {
         if applied.revision == Some(revision) {
             return Ok(());
         }
-        let known = records::read_records(&*self.0.parts.store, &self.0.parts.contexts).await?;
-        self.update_toolbox(applied, known);
+        let records = records::read_records(&*self.0.parts.store, &self.0.parts.contexts).await?;
+        self.update_toolbox(applied, records);
         self.set_revision(applied, revision);
         Ok(())
     }
@@ -251,18 +251,18 @@ impl Registry {
         self.check_secrets(set.variables())?;
         if let Some(condition) = &set.condition {
             condition::check_syntax(condition)
-                .map_err(|why| RegistryError::Invalid(format!("`condition`: {why}")))?;
+                .map_err(|error| RegistryError::Invalid(format!("`condition`: {error}")))?;
         }
         if let Source::Tools(tools) = set.clone().rooted(&self.0.parts.base).source
-            && let Some(why) = self.sources().find_mistake(&set.name, tools)
+            && let Some(reason) = self.sources().find_mistake(&set.name, tools)
         {
-            return Err(RegistryError::Invalid(why));
+            return Err(RegistryError::Invalid(reason));
         }
         let name = set.name.to_string();
-        let exists = || RegistryError::Exists { what: "a toolset", name: name.clone() };
+        let exists = || RegistryError::Exists { kind: "a toolset", name: name.clone() };
         let mut applied = self.lock_latest().await?;
         if applied.known.sets.len() >= limits::TOOL_SETS {
-            return Err(RegistryError::Full { what: "toolsets", most: limits::TOOL_SETS });
+            return Err(RegistryError::Full { noun: "toolsets", limit: limits::TOOL_SETS });
         }
         let is_hidden = applied.hidden.iter().any(|hidden| hidden.name == set.name);
         let is_known = self.is_configured(&set.name) || self.toolbox().set(&set.name).is_some();
@@ -333,8 +333,8 @@ impl Registry {
     /// Applies a JSON Merge Patch (RFC 7396) to the data of a context.
     pub async fn set_context(&self, name: &str, data: &Value) -> Result<(), RegistryError> {
         if !data.is_object() {
-            let why = "the data of a context is an object, such as `{\"adminMode\": true}`";
-            return Err(RegistryError::Invalid(why.to_owned()));
+            let reason = "the data of a context is an object, such as `{\"adminMode\": true}`";
+            return Err(RegistryError::Invalid(reason.to_owned()));
         }
         for _ in 0..MAX_CONTEXT_ATTEMPTS {
             let mut applied = self.lock_latest().await?;
@@ -344,11 +344,11 @@ impl Registry {
                 WriteCondition::unless_changed(before.as_ref(), self.0.parts.clock.now());
             let mut patch =
                 before.map_or_else(|| json!({}), |record| Arc::unwrap_or_clone(record.value));
-            let own = self.0.parts.contexts.get(name);
-            patches::combine_patches(&mut patch, data, own);
+            let configured = self.0.parts.contexts.get(name);
+            patches::combine_patches(&mut patch, data, configured);
             // Keeps some removals of fields that this node's configuration lacks, because the
             // configurations of other nodes may have them.
-            patches::prune_patch(&mut patch, own, MAX_REMOVED_FIELDS);
+            patches::prune_patch(&mut patch, configured, MAX_REMOVED_FIELDS);
             let (kind, name, value) = (RecordKind::Context, name.to_owned(), Arc::new(patch));
             let record = Record { kind, name, value, at };
             if self.0.parts.store.put_record(&record, unless).await? {
@@ -361,8 +361,8 @@ impl Registry {
                 return Ok(());
             }
         }
-        let why = format!("other callers keep changing the context `{name}`: try again");
-        Err(RegistryError::Busy(why))
+        let reason = format!("other callers keep changing the context `{name}`: try again");
+        Err(RegistryError::Busy(reason))
     }
 
     #[cfg(test)]
@@ -395,7 +395,7 @@ impl Registry {
     }
 
     /// Updates the toolbox. Does not touch unchanged sets.
-    fn update_toolbox(&self, applied: &mut AppliedState, known: KnownRecords) {
+    fn update_toolbox(&self, applied: &mut AppliedState, records: KnownRecords) {
         let Parts { sources, toolbox, configured, base, secrets, .. } = &self.0.parts;
         let merge = SetMerger {
             configured,
@@ -404,19 +404,19 @@ impl Registry {
             records_before: &applied.known,
             documents_before: &applied.read,
         };
-        let MergedSets { wanted, hidden, complaints, read } = merge.merge(&known);
-        for (name, why) in
+        let MergedSets { wanted, hidden, complaints, read } = merge.merge(&records);
+        for (name, reason) in
             complaints.iter().filter(|complaint| !applied.complaints.contains(complaint))
         {
-            tracing::warn!(target: LOG_TARGET, %name, %why, "a toolset is not as it was asked for");
+            tracing::warn!(target: LOG_TARGET, %name, why = %reason, "a toolset does not have the requested state");
         }
         for gone in applied.wanted.iter().filter(|set| !contains_set(&wanted, &set.config.name)) {
             sources.remove(&gone.config.name);
         }
         for WantedSet { config, is_active } in &wanted {
             let before = applied.wanted.iter().find(|set| set.config.name == config.name);
-            // Adds the set with its final state, because an inactive set must never be active, not
-            // even between two updates.
+            // Adds the set with its final state, because an inactive set must not be active even
+            // between two updates.
             let now = || SetConfig { active: *is_active, ..config.clone() };
             match before {
                 Some(before) if before.config == *config => (),
@@ -426,7 +426,7 @@ impl Registry {
         }
         // Includes switches of sets that are not configured, because an embedding program may have
         // registered them.
-        let mut switches: BTreeMap<ToolSetName, bool> = known
+        let mut switches: BTreeMap<ToolSetName, bool> = records
             .switches
             .iter()
             .filter_map(|(name, on)| Some((name.parse().ok()?, *on)))
@@ -434,10 +434,11 @@ impl Registry {
             .collect();
         switches.extend(wanted.iter().map(|set| (set.config.name.clone(), set.is_active)));
         toolbox.switch_sets(&switches);
-        let own = TOOL_SET.parse().expect("the name of the set is a literal");
-        let order: Vec<_> = wanted.iter().map(|set| set.config.name.clone()).chain([own]).collect();
+        let faber_set = TOOL_SET.parse().expect("the name of the set is a literal");
+        let order: Vec<_> =
+            wanted.iter().map(|set| set.config.name.clone()).chain([faber_set]).collect();
         toolbox.sort_sets(&order);
-        applied.known = known;
+        applied.known = records;
         applied.wanted = wanted;
         applied.hidden = hidden;
         applied.read = read;
@@ -450,14 +451,14 @@ impl Registry {
         name: &str,
         data: &Value,
     ) -> Result<(), RegistryError> {
-        let known = &applied.known;
-        if known.contexts.len() >= limits::CONTEXTS && !known.contexts.contains_key(name) {
-            return Err(RegistryError::Full { what: "contexts", most: limits::CONTEXTS });
+        let records = &applied.known;
+        if records.contexts.len() >= limits::CONTEXTS && !records.contexts.contains_key(name) {
+            return Err(RegistryError::Full { noun: "contexts", limit: limits::CONTEXTS });
         }
         let Some(change) = data.get(DOCUMENTS_FIELD).filter(|change| !change.is_null()) else {
             return Ok(());
         };
-        let mut documents = known.documents.get(name).cloned().unwrap_or_default();
+        let mut documents = records.documents.get(name).cloned().unwrap_or_default();
         patches::apply_merge_patch(&mut documents, change);
         let checked = Documents::read(name, &documents).map_err(RegistryError::Invalid)?;
         let set = Documents::set_name_for_context(name).map_err(RegistryError::Invalid)?;
@@ -465,7 +466,7 @@ impl Registry {
         let is_there = self.toolbox().set(&set).is_some() && !offers_documents(applied, &set);
         if !checked.is_empty() && (is_hidden || is_there) {
             // Rejects the documents, because another toolset has the name that their toolset needs.
-            return Err(RegistryError::Exists { what: "a toolset", name: set.to_string() });
+            return Err(RegistryError::Exists { kind: "a toolset", name: set.to_string() });
         }
         Ok(())
     }

@@ -62,7 +62,8 @@ struct LiveConnections {
 }
 
 struct Connection {
-    /// Connects a failed source again, unless it failed a moment ago. Returns `true` if it does.
+    /// Connects a failed source again, unless its next attempt is not due yet. Returns `true` if a
+    /// new attempt starts.
     reconnect: Box<dyn Fn() -> bool + Send>,
     stop: CancellationToken,
 }
@@ -83,11 +84,11 @@ impl BuiltTools {
     /// Puts the tools into a set. The set has failed if tools were configured and none is left.
     fn into_tool_set(self, set: ToolSet) -> ToolSet {
         let Self { tools, left_out } = self;
-        for why in &left_out {
-            tracing::warn!(target: LOG_TARGET, set = %set.name, %why, "a tool is left out");
+        for reason in &left_out {
+            tracing::warn!(target: LOG_TARGET, set = %set.name, why = %reason, "a tool is left out");
         }
         let status = match left_out.first() {
-            Some(why) if tools.is_empty() => SetStatus::Failed { error: why.clone() },
+            Some(reason) if tools.is_empty() => SetStatus::Failed { error: reason.clone() },
             _ => SetStatus::Ready,
         };
         ToolSet { status, tools, left_out, ..set }
@@ -273,8 +274,8 @@ impl Sources {
         let mut names = BTreeSet::new();
         let mut made = BuiltTools::default();
         for tool in tools {
-            if let Some(why) = complaint(set, &tool.name) {
-                made.left_out.push(why);
+            if let Some(reason) = complaint(set, &tool.name) {
+                made.left_out.push(reason);
                 continue;
             }
             if !names.insert(qualified_name(set, &tool.name)) {
@@ -290,7 +291,7 @@ impl Sources {
             };
             match ready {
                 Ok(ready) => made.tools.push(ready),
-                Err(why) => made.left_out.push(why),
+                Err(error) => made.left_out.push(error),
             }
         }
         made
@@ -352,8 +353,8 @@ mod tests {
         );
         check_config_error(json!({ "mcp": { "args": [] } }), expect!["missing field `command`"]);
         let tool = json!({ "name": "t", "run": { "foo": 1 } });
-        let why = parse(json!({ "tools": [tool] })).unwrap_err().to_string();
-        assert!(why.contains("`foo`") && why.ends_with("`{ http: { url: … } }`)"), "{why}");
+        let error = parse(json!({ "tools": [tool] })).unwrap_err().to_string();
+        assert!(error.contains("`foo`") && error.ends_with("`{ http: { url: … } }`)"), "{error}");
         let tool = json!({ "name": "t", "run": { "command": [] } });
         check_config_error(
             json!({ "tools": [tool] }),
@@ -365,7 +366,9 @@ mod tests {
         };
         check_config_error(
             with_command("ls -l"),
-            expect!["`tools[1]` (`t`): `command` is the text `ls -l`: write a list: [ls, -l]"],
+            expect![
+                "`tools[1]` (`t`): `command` is the text `ls -l`: write it as a list, [ls, -l]"
+            ],
         );
         for fine in ["ls", "/opt/my tools/run"] {
             assert!(parse(with_command(fine)).is_ok(), "{fine}");
@@ -425,7 +428,8 @@ mod tests {
         check_failed(
             json!([{ "name": "t", "run": { "command": ["echo", "{{nmae}}"] } }]),
             expect![
-                "the command of `t` names `{{nmae}}`, but the tool has no such parameter: add it to the properties in `parameters`"
+                "the command of `t` contains `{{nmae}}`, but the tool has no such parameter: add \
+                 it to the properties in `parameters`"
             ],
         );
         check_failed(

@@ -6,10 +6,10 @@
 use serde_json::Value;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Template(Vec<Part>);
+pub(crate) struct Template(Vec<TemplatePart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Parameter(String),
 }
@@ -31,36 +31,36 @@ impl Template {
                 break;
             };
             if !literal.is_empty() {
-                parts.push(Part::Text(std::mem::take(&mut literal)));
+                parts.push(TemplatePart::Text(std::mem::take(&mut literal)));
             }
-            parts.push(Part::Parameter(rest[..end].trim().to_owned()));
+            parts.push(TemplatePart::Parameter(rest[..end].trim().to_owned()));
             text = &rest[end + 2..];
         }
         literal.push_str(text);
         if !literal.is_empty() || parts.is_empty() {
-            parts.push(Part::Text(literal));
+            parts.push(TemplatePart::Text(literal));
         }
         Self(parts)
     }
 
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
-            Part::Parameter(name) => Some(name.as_str()),
-            Part::Text(_) => None,
+            TemplatePart::Parameter(name) => Some(name.as_str()),
+            TemplatePart::Text(_) => None,
         })
     }
 
     /// Returns the parameter if the template has nothing else.
     pub(crate) fn whole(&self) -> Option<&str> {
         match self.0.as_slice() {
-            [Part::Parameter(name)] => Some(name),
+            [TemplatePart::Parameter(name)] => Some(name),
             _ => None,
         }
     }
 
     pub(crate) fn head(&self) -> &str {
         match self.0.first() {
-            Some(Part::Text(text)) => text,
+            Some(TemplatePart::Text(text)) => text,
             _ => "",
         }
     }
@@ -77,8 +77,8 @@ impl Template {
     /// Renders the template with the text that `value` returns for each parameter.
     pub(crate) fn fill_with(&self, mut value: impl FnMut(&str) -> String) -> String {
         let parts = self.0.iter().map(|part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Parameter(name) => value(name),
+            TemplatePart::Text(text) => text.clone(),
+            TemplatePart::Parameter(name) => value(name),
         });
         parts.collect()
     }

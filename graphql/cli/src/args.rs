@@ -93,7 +93,7 @@ pub(crate) enum Command {
         #[arg(long)]
         wait: bool,
     },
-    /// Retry a finished execution: run the steps that did not succeed, or more.
+    /// Retry a finished execution: run the steps that did not succeed, or more steps.
     Retry(RetryArgs),
     /// Replan: let the configured model finish a failed or cancelled execution, and execute the new
     /// plan.
@@ -105,7 +105,7 @@ pub(crate) enum Command {
     },
     /// Approve or reject a step that waits for a person, and continue its execution.
     Approve(ApproveArgs),
-    /// Record what became of a call whose outcome is unknown, and continue its execution.
+    /// Record the outcome of a call whose outcome is unknown, and continue its execution.
     Settle(SettleArgs),
     /// Send a signal that a step waits for, and continue its execution.
     Signal(SignalArgs),

@@ -1,7 +1,7 @@
 //! `faber bench`: measures the engine on this machine, with the real store and full durability.
 //!
-//! Executions start through [`Control`], a worker drives them, and they count when their end is
-//! durable.
+//! Executions start through [`Control`], and a worker drives them. They count as soon as their last
+//! event is durable.
 
 mod load;
 mod report;
@@ -37,7 +37,7 @@ pub(crate) struct BenchArgs {
     /// Number of steps in a plan; for `select`, number of registered tools.
     #[arg(long)]
     pub(crate) steps: Option<usize>,
-    /// Number of executions; for `select`, number of queries by each criterion.
+    /// Number of executions; for `select`, number of queries for each criterion.
     #[arg(long)]
     pub(crate) runs: Option<usize>,
     /// Number of executions at the same time; for `dag`, number of steps at the same time.
@@ -58,7 +58,7 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Workload {
     /// Steps one after another.
     Chain,
-    /// Steps side by side, and one that waits for all.
+    /// Parallel steps, and one step that waits for all of them.
     Fanout,
     /// Sleeping steps with the dependencies in a file.
     Dag,
@@ -91,9 +91,9 @@ pub(crate) enum BenchError {
 impl From<BenchError> for Failure {
     fn from(err: BenchError) -> Self {
         match err {
-            BenchError::Usage(why) => Self::usage(why),
+            BenchError::Usage(reason) => Self::usage(reason),
             BenchError::Store(err) => err.into(),
-            BenchError::Engine(why) => Self::new("INTERNAL", why),
+            BenchError::Engine(reason) => Self::new("INTERNAL", reason),
         }
     }
 }
@@ -142,7 +142,7 @@ impl BenchNode {
             clock: Arc::clone(&clock),
             options: Options {
                 drain: Duration::from_secs(1),
-                // This worker claims only the executions that it is given. It would not claim a
+                // This worker claims only the executions that it is given, so it would not claim a
                 // parked execution again.
                 park_after: NEVER_PARK,
                 ..Options::default()

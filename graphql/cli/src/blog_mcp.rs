@@ -103,7 +103,7 @@ impl Blog {
 #[derive(Debug)]
 struct Answer {
     value: Value,
-    /// The tool has an output schema. Lists and null are no objects, so they become texts.
+    /// The tool has an output schema. Lists and null are not objects, so they become texts.
     is_structured: bool,
 }
 

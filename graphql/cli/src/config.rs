@@ -75,16 +75,15 @@ pub struct Config {
     pub toolsets: Setting<Vec<SetConfig>>,
     pub limits: Limits,
     pub embedding: Setting<EmbeddingConfig>,
-    /// Finished executions are removed after this time. `None` keeps them for ever.
+    /// Finished executions are removed after this time. `None` keeps them forever.
     pub retention: Setting<Option<Duration>>,
     pub access: Setting<AccessConfig>,
     /// Contexts, which conditions of toolsets read.
     pub contexts: BTreeMap<String, Value>,
     pub toolkit: Setting<ToolkitFiles>,
-    /// Faber learns followers from successful executions.
+    /// `true` if Faber learns from successful executions which tool follows which.
     pub learning: Setting<bool>,
-    /// A query is clear if it is closer to a centroid than the least similar example, by this
-    /// margin.
+    /// The margin by which a clear query is closer to a centroid than the least similar example.
     pub margin: Setting<f64>,
     /// The setting `toolsets` as the file contains it.
     written: Value,
@@ -114,7 +113,7 @@ impl From<ConfigError> for Failure {
 pub struct Faults {
     /// Messages about wrong settings.
     pub wrong_settings: Vec<String>,
-    /// The file was parsed. Otherwise no setting of it is used.
+    /// `true` if the file was parsed. Otherwise none of its settings is used.
     pub is_read: bool,
     /// Names of the settings that were omitted because they are wrong.
     pub omitted_settings: Vec<String>,
@@ -186,9 +185,9 @@ impl Config {
         };
         if let Some(set) = file.tools_files_set {
             if toolsets.value.iter().any(|known| known.name == set.name) {
-                let why =
-                    "`tools_files` are the toolset `tools`, which `toolsets` has, too: rename it";
-                return Err(ConfigError(why.to_owned()));
+                let reason = "`tools_files` become the toolset `tools`, but `toolsets` also has one \
+                           of this name: rename it";
+                return Err(ConfigError(reason.to_owned()));
             }
             toolsets.value.push(set);
         }
@@ -220,7 +219,8 @@ impl Config {
 }
 
 impl Config {
-    /// Returns the folder for relative paths: that of the configuration file, or the current one.
+    /// Returns the folder for relative paths: the folder of the configuration file, or the current
+    /// folder.
     pub fn base_folder(&self) -> std::io::Result<PathBuf> {
         let path = std::path::absolute(self.file.as_deref().unwrap_or(Path::new(DEFAULT_FILE)))?;
         Ok(path.parent().map_or_else(PathBuf::new, Path::to_owned))
@@ -252,7 +252,7 @@ fn read_listen(
     let complaint = |_| {
         ConfigError(format!(
             "`{value}` ({origin}) is not an address to listen on: write an address and a port, \
-             such as `{DEFAULT_LISTEN}`, or port 0 for any that is free"
+             such as `{DEFAULT_LISTEN}`, or port 0 for any free port"
         ))
     };
     let text = value.replace("localhost:", "127.0.0.1:");

@@ -58,7 +58,7 @@ const MAX_LOG_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 pub(crate) enum ExitStatus {
     Done,
     Failed,
-    /// Some of the named objects do not exist. The command changed the others.
+    /// Some of the named objects do not exist. The command changed the rest.
     NotFound,
     /// A server, a store or a tool source is unavailable.
     Unreachable,
@@ -183,7 +183,7 @@ fn print_clap_text(err: &clap::Error, environment: &Environment) {
     let text = if is_coloured { text.ansi().to_string() } else { text.to_string() };
     let lines: Vec<String> = text.lines().map(plain::safe_coloured).collect();
     let text = lines.join("\n");
-    // A closed stream is no failure.
+    // A closed stream is not a failure.
     let _ = if err.use_stderr() {
         writeln!(io::stderr(), "{text}")
     } else {
@@ -191,8 +191,8 @@ fn print_clap_text(err: &clap::Error, environment: &Environment) {
     };
 }
 
-/// Returns what a command logs without `FABER_LOG`. Only a command that runs until a signal has no
-/// other way to say that a toolset failed.
+/// Returns the log filter of a command without `FABER_LOG`. A command that runs until a signal logs
+/// failed toolsets, because it has no other way to report them.
 fn default_log_filter(command: &Command) -> String {
     match command {
         Command::Serve { .. } | Command::Worker | Command::Mcp => "warn".to_owned(),
@@ -213,13 +213,13 @@ fn start_log(environment: &Environment, default: String) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Reads `FABER_LOG`. Rejects a single word that is no level, because `EnvFilter` would take it for
-/// a module.
+/// Reads `FABER_LOG`. Rejects a single word that is not a level, because `EnvFilter` would read it
+/// as a module.
 fn parse_log_filter(text: &str) -> Result<EnvFilter, Failure> {
-    let refuse = |why: String| {
+    let refuse = |reason: String| {
         let levels = "`error`, `warn`, `info`, `debug`, `trace` or `off`";
         Failure::usage(format!(
-            "`FABER_LOG` is `{text}`: {why}; write {levels}, for one module `executor=debug`"
+            "`FABER_LOG` is `{text}`: {reason}; write {levels}, for one module `executor=debug`"
         ))
     };
     let mut lone = text.split(',').map(str::trim).filter(|part| !part.is_empty());
@@ -284,8 +284,8 @@ async fn dispatch(
     }
 }
 
-/// Opens what a command needs of the engine. Only commands that write plans or tools create a
-/// store.
+/// Opens the parts of the engine that a command needs. Only commands that write plans or tools
+/// create a store.
 async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>, Failure> {
     match command {
         Command::Agent(_) | Command::Tools { subcommand: Tools::Call { .. } } => {

@@ -33,7 +33,7 @@ const MAX_FINAL_LINES: usize = 60;
 /// Maximum number of steps of a plan that is drawn without folded layers.
 const MAX_UNFOLDED_STEPS: usize = 20;
 const MAX_NAME_COLUMNS: usize = 40;
-/// The columns that a step's name keeps in the narrowest window.
+/// Minimum number of columns of a step's name, even in the narrowest window.
 const MIN_NAME_COLUMNS: usize = 4;
 const BAR_COLUMNS: usize = 24;
 
@@ -87,11 +87,11 @@ impl Drop for LiveView {
 
 fn draw_repeatedly(drawing: Drawing, paint: Paint) -> (ProgressBar, Arc<Mutex<Drawing>>) {
     let drawing = Arc::new(Mutex::new(drawing));
-    let shown = Arc::clone(&drawing);
+    let shared_drawing = Arc::clone(&drawing);
     let style = progress_style().with_key(
         "stage",
         move |_: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
-            let drawing = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            let drawing = shared_drawing.lock().unwrap_or_else(PoisonError::into_inner);
             let lines = drawing.draw_live(WallClock.now(), window_size(), paint);
             // If writing fails, the next tick draws again.
             let _ = out.write_str(&paint.to_terminal(&lines.join("\n")));
@@ -145,12 +145,12 @@ struct Frame {
     paint: Paint,
 }
 
-/// The state that all steps of a layer share, so that the layer is drawn as one line.
+/// The common state of all steps of a layer that is drawn as one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FoldedState {
     Pending,
     Succeeded,
-    /// All are finished and none failed, but some were skipped or cancelled.
+    /// All steps are finished and no step failed, but some were skipped or cancelled.
     Skipped,
 }
 
@@ -251,17 +251,17 @@ impl Drawing {
         lines
     }
 
-    /// Draws a long plan: layers that share a state are one line.
+    /// Draws a long plan. A layer whose steps share a state is one line.
     fn draw_layers(&self, frame: Frame) -> Vec<Line> {
         let mut lines = Vec::new();
         let mut layers = self.layers.iter().enumerate().peekable();
         while let Some((first, layer)) = layers.next() {
             let fold = self.fold_layer(layer);
             let (mut last, mut steps) = (first, layer.iter().collect::<Vec<_>>());
-            while let Some((at, more)) =
+            while let Some((position, more)) =
                 layers.next_if(|(_, more)| fold.is_some() && self.fold_layer(more) == fold)
             {
-                last = at;
+                last = position;
                 steps.extend(more);
             }
             let place = match last {
@@ -270,11 +270,11 @@ impl Drawing {
             };
             // A fixed width, so that columns do not move when layers are folded.
             let place = frame.paint.dim(format!("{place:>5}"));
-            let shown =
+            let is_shown =
                 |step: &&&String| self.steps.get(**step).is_some_and(|view| !view.can_fold());
-            let shown: Vec<&String> = steps.iter().filter(shown).copied().collect();
-            lines.push(self.draw_folded(&place, &steps, shown.is_empty(), frame.paint));
-            for step in shown {
+            let shown_steps: Vec<&String> = steps.iter().filter(is_shown).copied().collect();
+            lines.push(self.draw_folded(&place, &steps, shown_steps.is_empty(), frame.paint));
+            for step in shown_steps {
                 lines.push(self.draw_step("     ", step, frame));
                 lines.extend(self.draw_parts("       ", step, frame));
             }
@@ -296,9 +296,9 @@ impl Drawing {
     }
 
     fn draw_folded(&self, place: &str, steps: &[&String], is_all: bool, paint: Paint) -> Line {
-        let known = || steps.iter().filter_map(|step| self.steps.get(*step));
-        let (over, total) = (known().filter(|step| step.is_finished()).count(), steps.len());
-        let in_state = |state| known().filter(|step| step.state == state).count();
+        let known_steps = || steps.iter().filter_map(|step| self.steps.get(*step));
+        let (over, total) = (known_steps().filter(|step| step.is_finished()).count(), steps.len());
+        let in_state = |state| known_steps().filter(|step| step.state == state).count();
         let [failed, skipped, cancelled] =
             [ShownState::Failed, ShownState::Skipped, ShownState::Cancelled].map(in_state);
         let state = match over {
@@ -327,24 +327,24 @@ impl Drawing {
 
     fn draw_step(&self, number: &str, name: &str, frame: Frame) -> Line {
         let paint = frame.paint;
-        let shown = plain::safe_line(name);
+        let text = plain::safe_line(name);
         let Some(step) = self.steps.get(name) else {
             let mark = state_mark(ShownState::Pending, paint);
-            return Line { rank: 3, text: format!("{number} {mark} {}", paint.dim(shown)) };
+            return Line { rank: 3, text: format!("{number} {mark} {}", paint.dim(text)) };
         };
         let StepLine { mark, rest, essential } = self.draw_outcome(name, step, frame);
         // If space is short, the name is cut before the outcome.
         let columns_after_name = if essential > 0 { 2 + essential } else { 0 };
         let taken = paint::text_width(number) + paint::text_width(&mark) + 2 + columns_after_name;
-        let shown =
-            paint::cut_to_width(&shown, frame.columns.saturating_sub(taken).max(MIN_NAME_COLUMNS));
-        let padding = " ".repeat(frame.name_columns.saturating_sub(paint::text_width(&shown)));
+        let shown_text =
+            paint::cut_to_width(&text, frame.columns.saturating_sub(taken).max(MIN_NAME_COLUMNS));
+        let padding = " ".repeat(frame.name_columns.saturating_sub(paint::text_width(&shown_text)));
         let rank = match step.state {
             _ if step.can_fold() => 3,
             ShownState::Running | ShownState::Retrying => 1,
             _ => 0,
         };
-        let text = format!("{number} {mark} {shown}{padding}  {rest}").trim_end().to_owned();
+        let text = format!("{number} {mark} {shown_text}{padding}  {rest}").trim_end().to_owned();
         Line { rank, text }
     }
 

@@ -1,4 +1,4 @@
-//! The engine of this process as the configuration says: its store, its tools and its worker.
+//! The engine of this process with its store, its tools and its worker, as configured.
 
 use std::{
     path::{Path, PathBuf},
@@ -145,8 +145,8 @@ impl LocalEngine {
         self.running_worker.as_ref().map(|running_worker| running_worker.handle.clone())
     }
 
-    /// Stops the worker. Waits, no longer than the limit of a drain, until running calls have ended
-    /// and are recorded. Then stops the calls that still run.
+    /// Stops the worker. Waits up to the limit of a drain until running calls have ended and are
+    /// recorded. Then stops the calls that still run.
     pub(crate) async fn drain(&self) {
         let tasks = self.running_worker.as_ref().and_then(|running_worker| {
             running_worker.drain.cancel();
@@ -159,7 +159,7 @@ impl LocalEngine {
 
     pub(crate) async fn close(mut self) {
         self.drain().await;
-        // This comes after the end of the worker, so that its last calls are counted, too.
+        // Runs after the worker has ended, so that its last calls are counted, too.
         self.stop.cancel();
         while self.background_tasks.join_next().await.is_some() {}
         self.engine.tools.inventory.registry().sources().close().await;
@@ -225,7 +225,7 @@ async fn watch_clock(clock: Arc<dyn Clock>, stop: CancellationToken) {
         let difference = describe_difference(clock.now(), WallClock.now());
         if let Some(difference) = difference.as_ref().filter(|_| !has_warned) {
             tracing::warn!(
-                "{difference}: stop every process that uses the store, and start them again"
+                "{difference}: stop all processes that use the store, and start them again"
             );
         }
         has_warned = difference.is_some();
@@ -238,16 +238,16 @@ async fn watch_clock(clock: Arc<dyn Clock>, stop: CancellationToken) {
 
 /// Returns the toolsets of the configuration, and the toolset `faber` that every process has.
 fn list_configured_sets(config: &Config, base: &Path) -> Vec<SetConfig> {
-    let own = config.toolsets.value.len();
+    let configured_count = config.toolsets.value.len();
     let mut sets = with_builtin(config.toolsets.value.clone());
-    for set in sets.iter_mut().skip(own) {
+    for set in sets.iter_mut().skip(configured_count) {
         *set = set.clone().rooted(base);
     }
     sets
 }
 
-/// Returns the path of the configured store if it is a file that does not exist. A missing folder,
-/// other than the default one, is an error of its own.
+/// Returns the path of the configured store if it is a file that does not exist. A missing folder
+/// is a separate error, unless it is the default folder.
 pub(crate) fn missing_store(setup: Setup<'_>) -> Option<PathBuf> {
     let setting = &setup.config.store;
     let path = sqlite_path(&setting.value)?;
@@ -262,9 +262,9 @@ pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failu
     if config.store.origin == Origin::Default {
         tokio::fs::create_dir_all(&config.data).await.map_err(|err| {
             let place = config.data.display();
-            let why =
+            let reason =
                 format!("`{place}` cannot be created: {err}; name another place with `--store`");
-            Failure::new("STORE_UNAVAILABLE", why)
+            Failure::new("STORE_UNAVAILABLE", reason)
         })?;
     }
     Ok(engine::store::open_store(&config.store.value).await?)

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// The C library's allocator keeps the memory of large plans for itself.
+/// The C library's allocator does not return the memory of large plans to the system.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -15,7 +15,8 @@ use nix::unistd::{SysconfVar, sysconf};
 /// Time between two checks of the size of the process.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Bytes by which the process must exceed its smallest size after a release to cause another one.
+/// Minimum bytes by which the process must exceed its smallest size before memory is released
+/// again.
 const MIN_GROWTH: u64 = 16 << 20;
 
 /// Starts the thread that releases free memory while the process is larger than its smallest size.

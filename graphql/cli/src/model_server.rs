@@ -2,7 +2,7 @@
 //!
 //! The server ends with this process, even if this process is killed, because a reaper watches it.
 //! Two processes share one server: a lock file has its port and its key. If the process that
-//! started it ends, the next question of the other process starts a new one.
+//! started the server ends, the next request of the other process starts a new server.
 
 use std::{
     collections::BTreeMap,
@@ -56,7 +56,7 @@ while True:
 ";
 const LOCK_FILE: &str = "model-server.lock";
 const LOG_FILE: &str = "model-server.log";
-/// Time to load a model. A slow disk may need it all.
+/// Time limit for loading a model. A slow disk may need all of it.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -118,8 +118,8 @@ pub(crate) fn has_stderr_colours(environment: &Environment) -> bool {
     should_colour(console::colors_enabled_stderr(), io::stderr().is_terminal(), environment)
 }
 
-/// Corrects `console`, which disables colours for an empty `NO_COLOR`. By <https://no-color.org>,
-/// an empty `NO_COLOR` has no meaning.
+/// Corrects `console`, which disables colours for an empty `NO_COLOR`. According to
+/// <https://no-color.org>, an empty `NO_COLOR` has no meaning.
 fn should_colour(is_enabled: bool, is_terminal: bool, environment: &Environment) -> bool {
     let Environment { has_empty_no_color, cannot_redraw, .. } = environment;
     is_enabled || (*has_empty_no_color && is_terminal && !cannot_redraw)
@@ -150,10 +150,10 @@ pub(crate) fn draw_table(
 
 pub(crate) fn align_rows(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |at: usize| {
-        rows.iter().filter_map(move |row| row.get(at)).map(|cell| paint::text_width(cell))
+    let width = |index: usize| {
+        rows.iter().filter_map(move |row| row.get(index)).map(|cell| paint::text_width(cell))
     };
-    let widths: Vec<usize> = (0..columns).map(|at| width(at).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..columns).map(|index| width(index).max().unwrap_or(0)).collect();
     rows.iter().map(|row| draw_row(row, &widths)).collect::<Vec<_>>().join("\n")
 }
 
@@ -169,7 +169,7 @@ fn write_line(text: &str) -> Result<(), Failure> {
     write_bytes(format!("{text}\n").as_bytes())
 }
 
-/// Writes to standard output. A closed stream is no failure.
+/// Writes to standard output. A closed stream is not a failure.
 pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let written = out.write_all(bytes).and_then(|()| out.flush());
@@ -187,8 +187,8 @@ pub(crate) struct LogWriter;
 
 impl Write for LogWriter {
     fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
-        let shown = plain::safe_coloured(&String::from_utf8_lossy(entry));
-        io::stderr().write_all(shown.as_bytes())?;
+        let safe_text = plain::safe_coloured(&String::from_utf8_lossy(entry));
+        io::stderr().write_all(safe_text.as_bytes())?;
         Ok(entry.len())
     }
 
@@ -209,7 +209,7 @@ mod tests {
         assert!(should_colour(false, true, &empty));
         assert!(!should_colour(false, false, &empty), "a pipe");
         assert!(!should_colour(false, true, &Environment { cannot_redraw: true, ..empty }));
-        assert!(!should_colour(false, true, &Environment::default()), "it says something");
+        assert!(!should_colour(false, true, &Environment::default()), "it has a value");
         assert!(should_colour(true, true, &Environment::default()));
     }
 

@@ -23,7 +23,7 @@ use crate::screen::Screen;
 const DRAIN_NOTICE: Duration = Duration::from_millis(100);
 /// Poll interval while a command waits for the owner of an execution to read its inbox.
 const READER_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Polls without a reader after which this process drives the execution itself.
+/// Number of polls without a reader after which this process drives the execution itself.
 const READER_POLLS: usize = 30;
 
 /// A connection to a server, or the engine of this process.
@@ -32,8 +32,8 @@ pub(crate) struct Session<'a> {
     pub(crate) screen: &'a Screen,
     pub(crate) client: Client,
     local: Option<LocalEngine>,
-    /// Ends the command instead of the process if this process has a worker, so that its calls
-    /// return and are recorded.
+    /// If this process has a worker, a signal ends the command instead of the process, so that
+    /// calls return and are recorded.
     end_signals: Option<EndSignals>,
 }
 
@@ -47,8 +47,8 @@ impl<'a> Session<'a> {
         Ok(Self::from_local(app, LocalEngine::open(app.setup(), need).await?))
     }
 
-    /// Opens a session for a command that only reads or steers. It creates no store, because
-    /// without one there is nothing to find.
+    /// Opens a session for a command that only reads or steers. It creates no store, because a new
+    /// store would be empty.
     pub(crate) async fn open_existing(app: &'a App, need: Need) -> Result<Self, Failure> {
         if let Some(session) = Self::connect(app)? {
             return Ok(session);
@@ -182,10 +182,10 @@ impl<'a> Session<'a> {
     /// Returns whether a live worker of another process uses the store.
     pub(crate) async fn has_other_workers(&self) -> Result<bool, Failure> {
         let Some(local) = &self.local else { return Ok(true) };
-        let own = local.worker_handle().map(|handle| handle.worker());
+        let worker_id = local.worker_handle().map(|handle| handle.worker());
         let now = local.engine.clock().now();
         let live = local.engine.store().list_workers(now).await?;
-        Ok(live.iter().any(|worker| Some(*worker) != own))
+        Ok(live.iter().any(|worker| Some(*worker) != worker_id))
     }
 
     /// Returns whether a live worker owns an execution, or reads its inbox within a few seconds.
@@ -203,15 +203,15 @@ impl<'a> Session<'a> {
         Ok(false)
     }
 
-    /// Stops the worker of this process after a signal, and says so if calls run. Returns `false`
-    /// if there is no worker, or if Ctrl-C skipped the wait.
+    /// Stops the worker of this process after a signal, and reports it if calls run. Returns
+    /// `false` if there is no worker, or if Ctrl-C skipped the wait.
     pub(crate) async fn drain(&self) -> bool {
         let Some(local) = self.local.as_ref().filter(|local| local.worker_handle().is_some())
         else {
             return false;
         };
         let limit = self.app.config.limits.drain().as_secs_f64();
-        let told = async {
+        let notice = async {
             time::sleep(DRAIN_NOTICE).await;
             if !self.screen.json {
                 self.screen.hint(&format!(
@@ -220,7 +220,7 @@ impl<'a> Session<'a> {
             }
             std::future::pending().await
         };
-        // A closed terminal sends several signals. Without a receiver, the second one would stop
+        // A closed terminal sends several signals. Without a receiver, the second signal would stop
         // the command.
         let received = async {
             loop {
@@ -230,7 +230,7 @@ impl<'a> Session<'a> {
         tokio::select! {
             () = local.drain() => true,
             () = signals::await_interrupt() => false,
-            never = told => never,
+            never = notice => never,
             never = received => never,
         }
     }

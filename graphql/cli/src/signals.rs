@@ -35,7 +35,7 @@ pub(crate) fn await_end_signal() -> io::Result<impl Future<Output = ()> + Send> 
 pub(crate) struct EndSignals {
     signals: Mutex<Vec<Signal>>,
     received: Notify,
-    waiters: AtomicUsize,
+    waiter_count: AtomicUsize,
 }
 
 struct Waiter<'a>(&'a AtomicUsize);
@@ -62,23 +62,23 @@ impl EndSignals {
         }
         let signals = kinds.into_iter().map(signal).collect::<io::Result<_>>()?;
         let signals = Mutex::new(signals);
-        Ok(Self { signals, received: Notify::new(), waiters: AtomicUsize::new(0) })
+        Ok(Self { signals, received: Notify::new(), waiter_count: AtomicUsize::new(0) })
     }
 
-    /// Waits for a signal. Another task must [dispatch](Self::dispatch) meanwhile.
+    /// Waits for a signal. Another task must [dispatch](Self::dispatch) at the same time.
     pub(crate) async fn receive(&self) {
-        let _waiter = Waiter::new(&self.waiters);
+        let _waiter = Waiter::new(&self.waiter_count);
         self.received.notified().await;
     }
 
     /// Gives signals to the callers of [`receive`](Self::receive). Returns after a signal for which
-    /// none waits.
+    /// no caller waits.
     pub(crate) async fn dispatch(&self) {
         let mut signals = self.signals.lock().await;
         loop {
             let received = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
             let _ = futures::future::select_all(received).await;
-            if self.waiters.load(Ordering::Relaxed) == 0 {
+            if self.waiter_count.load(Ordering::Relaxed) == 0 {
                 return;
             }
             self.received.notify_one();

@@ -46,8 +46,9 @@ pub(crate) fn add_suggestion(mut err: clap::Error, arguments: &[OsString]) -> cl
     let is_nested = arguments
         .iter()
         .any(|argument| argument.to_str().is_some_and(|argument| names.contains(&argument)));
-    let known = FOREIGN_COMMANDS.iter().find(|(other, _)| other == word).map(|(_, ours)| *ours);
-    if let (false, Some(meant)) = (is_nested, known.or_else(|| nearest(word, names))) {
+    let own_command =
+        FOREIGN_COMMANDS.iter().find(|(other, _)| other == word).map(|(_, ours)| *ours);
+    if let (false, Some(meant)) = (is_nested, own_command.or_else(|| nearest(word, names))) {
         let meant = ContextValue::Strings(vec![meant.to_owned()]);
         err.insert(ContextKind::SuggestedSubcommand, meant);
     }

@@ -91,8 +91,8 @@ impl Drive {
                 self.store.find_heads(HeadQuery::Orphans { now }, MAX_UNOWNED_CHILDREN).await?;
             return Ok(orphans.iter().any(|orphan| orphan.execution == id));
         }
-        // A running execution that is never due waits for its children. Other workers drive these
-        // only after the parent has an owner.
+        // A running execution that is never due waits for its children. Other workers drive the
+        // children only after the parent has an owner.
         let has_children = head.state == ExecutionState::InProgress && head.due.is_none();
         let is_due = has_children || head.due.is_some_and(|due| due <= now);
         let toolbox = self.handle.toolbox();

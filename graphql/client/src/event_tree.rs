@@ -23,8 +23,8 @@ use crate::{Client, types::Event};
 
 /// Maximum number of executions with a subscription. Other children wait in a queue.
 const MAX_SUBSCRIPTIONS: usize = 64;
-/// A step announces its child before the child exists. The subscription polls so often, with this
-/// delay.
+/// Maximum number of polls for a new child, because a step announces its child before the child
+/// exists.
 const CREATION_POLLS: usize = 200;
 const CREATION_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -89,7 +89,7 @@ impl EventTree {
             let arguments = [("executionId: ID!", json!(id)), ("afterSeq: Int", json!(after))];
             client.subscribe("executionEvents", &arguments, Event::FIELDS)
         };
-        // A child may never be created.
+        // The child may never be created.
         let exists = move |event: &Result<Event, Failure>| {
             let is_missing = matches!(event, Err(failure) if failure.code == "NOT_FOUND");
             std::future::ready(is_root || !is_missing)
@@ -141,8 +141,8 @@ impl EventTree {
             && node.view.waits_for_person(|child| self.has_waiting_descendant(child, depth + 1))
     }
 
-    /// Returns whether the tree seems to wait for a person while executions are queued. These have
-    /// no events here, so the caller polls.
+    /// Returns whether the tree seems to wait for a person while executions are queued. Queued
+    /// executions have no events here, so the caller polls.
     pub fn needs_polling(&self) -> bool {
         !self.queued_ids.is_empty() && self.waits_for_person()
     }

@@ -22,8 +22,8 @@ impl Failure {
         Self::new("INVALID_ARGUMENT", message)
     }
 
-    pub fn not_found(what: &str, id: &str) -> Self {
-        Self::new("NOT_FOUND", format!("there is no {what} `{id}`"))
+    pub fn not_found(kind: &str, id: &str) -> Self {
+        Self::new("NOT_FOUND", format!("there is no {kind} `{id}`"))
     }
 
     pub fn unreachable(message: impl Into<String>) -> Self {
@@ -55,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// Returns `true` if nothing is wrong with a plan except tools that may be in a failed toolset.
+    /// Returns `true` if the only mistakes of a plan are tools that may be in a failed toolset.
     fn needs_failed_set(&self) -> bool {
         let found = self.more.get("diagnostics").cloned().unwrap_or_default();
         let found: Vec<Diagnostic> = serde_json::from_value(found).unwrap_or_default();
@@ -82,7 +82,7 @@ impl From<StoreError> for Failure {
     fn from(err: StoreError) -> Self {
         let code = match &err {
             StoreError::Address { .. } => "INVALID_ARGUMENT",
-            // The message keeps details that the API hides from callers.
+            // The message contains details that the API hides from callers.
             other => EngineError::from(other.clone()).code(),
         };
         Self::new(code, err.to_string())

@@ -90,7 +90,7 @@ impl Client {
         answers.map(|answer| answer.map(take_only_field).and_then(read_answer)).boxed()
     }
 
-    /// The future has no visible type, so that callers do not compile it again.
+    /// Boxes the future, so that callers do not compile its type again.
     fn execute_field<'a>(
         &'a self,
         text: &'a str,
@@ -109,7 +109,7 @@ impl Client {
         Ok(take_only_field(data))
     }
 
-    /// Returns a client with the access of `grant`. A server decides about access itself.
+    /// Returns a client with the access of `grant`. A remote server checks access itself.
     #[must_use]
     pub fn with_grant(&self, grant: &Grant) -> Self {
         match self {
@@ -170,7 +170,7 @@ fn convert_error(error: &ServerError) -> Failure {
 
 fn make_failure(message: &str, extensions: Option<&Map<String, Value>>) -> Failure {
     let code = extensions.and_then(|fields| fields.get("code")).and_then(Value::as_str);
-    // An operation that does not fit the schema has no code of Faber's.
+    // The error of an operation that does not fit the schema has no code from Faber.
     let mut failure = Failure::new(code.unwrap_or("INVALID_ARGUMENT"), message);
     for (key, value) in extensions.into_iter().flatten().filter(|(key, _)| *key != "code") {
         failure.more.insert(key.clone(), value.clone());

@@ -109,7 +109,7 @@ pub async fn find_execution(client: &Client, id: &str) -> Result<ExecutionHead, 
         client.query(owner, &[(argument, json!(id))], &fields).await?;
     let found = found.ok_or_else(|| Failure::not_found(owner, id))?;
     found.executions.into_iter().next().ok_or_else(|| {
-        let why = format!("`{id}` was never executed: run `faber execute {id}`");
-        Failure::new("NOT_FOUND", why)
+        let reason = format!("`{id}` was never executed: run `faber execute {id}`");
+        Failure::new("NOT_FOUND", reason)
     })
 }

@@ -65,7 +65,8 @@ impl WrittenPlan {
         Err(Failure::invalid_plan(&errors))
     }
 
-    /// Returns the errors of this plan, or else `failure`, which prevented further checks.
+    /// Returns the errors of this plan. Without errors, returns `failure`, which prevented further
+    /// checks.
     pub fn prefer_errors(&self, failure: Failure) -> Failure {
         match self.error_diagnostics() {
             errors if errors.is_empty() => failure,
@@ -92,9 +93,9 @@ fn step_index_of(diagnostic: &Diagnostic) -> usize {
 pub async fn read_plan(file: &Path) -> Result<WrittenPlan, Failure> {
     let text = read_text("the plan", file).await?;
     let place = file_label(file);
-    let json = yaml_to_json(&text).map_err(|why| {
-        let shown = place.as_str().unwrap_or_default();
-        Failure::usage(format!("`{shown}`: {why}")).with("file", place.clone())
+    let json = yaml_to_json(&text).map_err(|error| {
+        let path = place.as_str().unwrap_or_default();
+        Failure::usage(format!("`{path}`: {error}")).with("file", place.clone())
     })?;
     parse(&json).map_err(|errors| Failure::invalid_plan(&errors).with("file", place))
 }
@@ -108,12 +109,12 @@ fn yaml_to_json(text: &str) -> Result<Cow<'_, str>, String> {
 
 pub fn parse(json: &str) -> Result<WrittenPlan, Vec<Diagnostic>> {
     let Ok(mut input) = serde_json::from_str::<Value>(json) else {
-        // The compiler reports why this is no JSON.
+        // The compiler reports why this is not JSON.
         return compile::parse(json).map(|draft| WrittenPlan::new(&draft, Value::Null));
     };
     let written = input.clone();
     remove_generated(&mut input)
-        .map_err(|why| vec![Diagnostic::error("plan.invalid_json", "", why)])?;
+        .map_err(|error| vec![Diagnostic::error("plan.invalid_json", "", error)])?;
     let changed = (input != written).then(|| input.to_string());
     let draft = compile::parse(changed.as_deref().unwrap_or(json))?;
     Ok(WrittenPlan::new(&draft, input))
@@ -156,7 +157,7 @@ fn step_to_draft(step: &mut Map<String, Value>) {
     }
 }
 
-/// Returns a message for a printed document that is no plan.
+/// Returns a message for a printed document that is not a plan.
 fn describe_other_document(fields: &Map<String, Value>) -> Option<String> {
     let text = |key: &str| fields.get(key).and_then(Value::as_str);
     if let Some(error) = fields.get("error").and_then(|error| error.get("message")?.as_str()) {
@@ -164,13 +165,14 @@ fn describe_other_document(fields: &Map<String, Value>) -> Option<String> {
     }
     if let (Some(_), Some(plan)) = (fields.get("executionId"), text("planId")) {
         return Some(format!(
-            "this is an execution, not a plan: `faber export {plan}` writes its plan, and \
-             `faber execute {plan}` executes that again"
+            "this is an execution, not a plan: `faber export {plan}` writes its plan, and `faber \
+             execute {plan}` executes the plan again"
         ));
     }
     if let (Some(id), Some(_)) = (text("requestId"), fields.get("plans")) {
         return Some(format!(
-            "this is a request, not a plan: `faber export {id}` writes the newest plan of it"
+            "this is a request, not a plan: `faber export {id}` writes the newest plan of the \
+             request"
         ));
     }
     None
@@ -180,7 +182,7 @@ pub fn file_label(file: &Path) -> Value {
     if file == Path::new("-") {
         return json!("<stdin>");
     }
-    // This removes each `.` inside the path.
+    // Removes each `.` inside the path.
     json!(file.components().collect::<PathBuf>())
 }
 
@@ -277,8 +279,8 @@ mod tests {
             (json!({ "error": { "code": "X", "message": "no planner" } }), "no planner"),
         ];
         for (value, part) in table {
-            let why = read(value).expect_err("this is not a plan");
-            assert!(why.contains(part), "{why}");
+            let error = read(value).expect_err("this is not a plan");
+            assert!(error.contains(part), "{error}");
         }
     }
 }

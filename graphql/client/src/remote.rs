@@ -50,9 +50,9 @@ impl Remote {
         let broken = |err| self.unreachable_failure(&err);
         let text = response.text().await.map_err(broken)?;
         let answer: Value = serde_json::from_str(&text).map_err(|_| {
-            let what =
+            let description =
                 if status.is_success() { "something that is not JSON" } else { status.as_str() };
-            self.not_faber_failure(what)
+            self.not_faber_failure(description)
         })?;
         self.take_data(answer)
     }
@@ -90,15 +90,15 @@ impl Remote {
 
     pub async fn check_readiness(&self) -> Result<(), Failure> {
         let page = self.url.join("health/ready").unwrap_or_else(|_| self.url.clone());
-        let asked = self.http.get(page).timeout(CONNECT_TIMEOUT).send().await;
-        let response = asked.map_err(|err| self.unreachable_failure(&err))?;
+        let sent = self.http.get(page).timeout(CONNECT_TIMEOUT).send().await;
+        let response = sent.map_err(|err| self.unreachable_failure(&err))?;
         let status = response.status();
         let answer: Value = response.json().await.unwrap_or_default();
         match answer.get("status").and_then(Value::as_str) {
             Some("ready") if status.is_success() => Ok(()),
             Some(_) => {
                 let reason = answer.get("reason").and_then(Value::as_str);
-                let reason = reason.unwrap_or("no reason given");
+                let reason = reason.unwrap_or("the server gave no reason");
                 Err(Failure::unreachable(format!("`{}` is not ready: {reason}", self.url)))
             }
             None => Err(self.not_faber_failure(status.as_str())),
@@ -129,7 +129,8 @@ impl Remote {
     fn take_data(&self, mut answer: Value) -> Result<Value, Failure> {
         let error = answer.get("errors").and_then(|errors| errors.get(0));
         if let Some(error) = error {
-            let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
+            let message =
+                error.get("message").and_then(Value::as_str).unwrap_or("the server gave no reason");
             let extensions = error.get("extensions").and_then(Value::as_object);
             return Err(super::make_failure(message, extensions));
         }
@@ -140,21 +141,23 @@ impl Remote {
     }
 
     fn unreachable_failure(&self, err: &reqwest::Error) -> Failure {
-        let mut why = err.to_string();
+        let mut reason = err.to_string();
         let mut source = std::error::Error::source(err);
         while let Some(err) = source {
-            why = err.to_string();
+            reason = err.to_string();
             source = err.source();
         }
         let url = &self.url;
         Failure::unreachable(format!(
-            "the server at `{url}` cannot be reached: {why}; is `faber serve` running there?"
+            "the server at `{url}` cannot be reached: {reason}; is `faber serve` running there?"
         ))
     }
 
-    fn not_faber_failure(&self, what: &str) -> Failure {
+    fn not_faber_failure(&self, description: &str) -> Failure {
         let url = &self.url;
-        Failure::unreachable(format!("`{url}` answers with {what}: is it a `faber serve`?"))
+        Failure::unreachable(format!(
+            "`{url}` answers with {description}: check that `faber serve` runs there"
+        ))
     }
 }
 
@@ -162,7 +165,7 @@ struct EventStream {
     server: Remote,
     response: Response,
     buffer: Vec<u8>,
-    /// The length of the prefix of `buffer` without an end of an event.
+    /// The length of the prefix of `buffer` that contains no end of an event.
     searched_bytes: usize,
 }
 
@@ -185,8 +188,8 @@ impl EventStream {
                 Some(chunk) => self.buffer.extend_from_slice(&chunk),
                 None => {
                     let url = &self.server.url;
-                    let why = format!("the server at `{url}` closed the stream early");
-                    return Err(Failure::unreachable(why));
+                    let reason = format!("the server at `{url}` closed the stream early");
+                    return Err(Failure::unreachable(reason));
                 }
             }
         }
@@ -245,9 +248,9 @@ fn is_stream(response: &Response) -> bool {
 }
 
 fn parse_endpoint(address: &str) -> Result<Url, Failure> {
-    let refuse = |why: &str| {
+    let refuse = |reason: &str| {
         Failure::usage(format!(
-            "`{address}` is not the address of a server: {why}; write an address such as \
+            "`{address}` is not the address of a server: {reason}; write an address such as \
              `http://127.0.0.1:8080`"
         ))
     };
@@ -358,7 +361,7 @@ mod tests {
                     advance_time(MAX_SILENCE).await;
                     tokio::task::yield_now().await;
                     turns += 1;
-                    assert!(turns < 100_000, "it waits for ever");
+                    assert!(turns < 100_000, "the client waits forever");
                 }
                 let events = asking.await.unwrap();
                 let lost = events.last().unwrap().as_ref().unwrap_err();

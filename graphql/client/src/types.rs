@@ -25,7 +25,7 @@ pub use self::tools::{
 };
 use crate::view::plain;
 
-/// A text of foreign origin. `Display` escapes it and keeps it in one line, so that it can neither
+/// A text from outside Faber. `Display` escapes it and keeps it in one line, so that it can neither
 /// control a terminal nor forge a line. It dereferences to the original text.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(transparent)]
@@ -249,7 +249,7 @@ pub enum ShownState {
     Skipped,
     Cancelled,
     Compensated,
-    /// Used by the live view only. In the API, such a step has succeeded.
+    /// Used only by the live view. In the API, such a step has succeeded.
     #[serde(skip)]
     CompensationFailed,
 }
@@ -324,7 +324,7 @@ pub enum FindingKind {
     Wait,
     Skip,
     Takeover,
-    /// Also stands for a kind that only newer servers know.
+    /// This value also replaces a kind that only newer servers know.
     #[default]
     #[serde(other)]
     Warning,
@@ -335,7 +335,7 @@ pub enum FindingKind {
 pub enum Severity {
     Error,
     Warning,
-    /// Also stands for a severity that only newer servers know.
+    /// This value also replaces a severity that only newer servers know.
     #[default]
     #[serde(other)]
     Info,
@@ -434,7 +434,7 @@ pub struct Request {
 impl Request {
     pub const VALUES: &str = "requestId query createdAt";
 
-    /// Selects all fields of a request, with its `last` newest executions.
+    /// Selects all fields of a request, with the last `last` executions.
     pub fn fields(last: i32) -> String {
         format!(
             "{} plans {{ {} }} executions(last: {last}) {{ {} }} findings {{ {} }} \
@@ -521,8 +521,8 @@ pub struct EventError {
     pub message: Text,
 }
 
-/// Reads data of an event. Returns empty data if it has an unknown form, because a newer server may
-/// have sent it.
+/// Reads the data of an event. Returns empty data if the form is unknown, because a newer server
+/// may have sent it.
 fn or_default<'de, D: serde::Deserializer<'de>>(source: D) -> Result<EventData, D::Error> {
     let value = Value::deserialize(source)?;
     Ok(serde_json::from_value(value).unwrap_or_default())

@@ -1,8 +1,8 @@
 //! Watches an execution and its children until it is finished or needs a person.
 //!
 //! The caller takes one [`Update`] after another, and asks for the [phase](Watcher::load_phase) of
-//! the execution after each. In between it may wait for other things, because [`Watcher::next`]
-//! loses nothing if it is dropped.
+//! the execution after each. In between, the caller may wait for other things, because
+//! [`Watcher::next`] loses nothing if it is dropped.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,8 @@ use crate::{
     view::news::News,
 };
 
-/// Reconnects without a new event before the server counts as gone, and the delay before each.
+/// Number of reconnects without a new event after which the server counts as gone, and the delay
+/// before each.
 const MAX_RECONNECTS: usize = 5;
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 /// Poll interval for executions without a subscription.
@@ -31,7 +32,7 @@ pub struct Watcher<'a> {
     tree: EventTree,
     connection: Connection,
     polls: Interval,
-    reconnects: usize,
+    reconnect_count: usize,
     /// The position of the root execution when the connection was lost.
     seq_at_loss: u64,
 }
@@ -73,7 +74,16 @@ impl<'a> Watcher<'a> {
         let mut polls = time::interval(STATE_POLL_INTERVAL);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (reconnects, seq_at_loss) = (MAX_RECONNECTS, 0);
-        Self { client, store, id, tree, connection, polls, reconnects, seq_at_loss }
+        Self {
+            client,
+            store,
+            id,
+            tree,
+            connection,
+            polls,
+            reconnect_count: reconnects,
+            seq_at_loss,
+        }
     }
 
     pub fn tree(&self) -> &EventTree {
@@ -108,10 +118,10 @@ impl<'a> Watcher<'a> {
     /// Subscribes again after a failure, unless the failure is final or the server seems to be
     /// gone.
     pub fn reconnect_after(&mut self, failure: Failure) -> Result<(), Failure> {
-        if failure.code != "SERVER_UNAVAILABLE" || self.reconnects == 0 {
+        if failure.code != "SERVER_UNAVAILABLE" || self.reconnect_count == 0 {
             return Err(failure);
         }
-        self.reconnects -= 1;
+        self.reconnect_count -= 1;
         self.lose_connection();
         Ok(())
     }
@@ -119,7 +129,7 @@ impl<'a> Watcher<'a> {
     fn lose_connection(&mut self) {
         let seq = self.tree.root().seq;
         if seq > self.seq_at_loss {
-            self.reconnects = MAX_RECONNECTS;
+            self.reconnect_count = MAX_RECONNECTS;
         }
         self.seq_at_loss = seq;
         self.connection = Connection::Lost { retry_at: Instant::now() + RECONNECT_DELAY };

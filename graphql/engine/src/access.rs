@@ -1,9 +1,9 @@
 //! Access tokens: their roles, tool patterns and limits.
 //!
 //! Faber keeps only the digest of a token. A caller that sends a token gets its [`Grant`]. Code
-//! inside this process gets a grant without restrictions. Without tokens, callers on this machine
-//! get it, too. The server identifies callers through [`Access`]. The schema checks roles by the
-//! grant, and the engine checks tools.
+//! inside this process gets a grant without restrictions, and so do callers on this machine if the
+//! configuration has no tokens. The server identifies callers through [`Access`]. The schema checks
+//! roles by the grant, and the engine checks tools.
 
 mod alerts;
 mod bucket;
@@ -40,11 +40,15 @@ struct AccessState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     #[error(
-        "this server requires an access token: send `Authorization: Bearer …`, over a WebSocket in \
-         the payload of `connection_init`; `faber` takes it from FABER_TOKEN"
+        "this server requires an access token: send `Authorization: Bearer …` as a header, or in \
+         the payload of `connection_init` over a WebSocket; `faber` reads the token from \
+         FABER_TOKEN"
     )]
     NoToken,
-    #[error("this server does not know the access token: check `access.tokens` there")]
+    #[error(
+        "this server does not know the access token: check `access.tokens` in the server's \
+         configuration"
+    )]
     UnknownToken,
 }
 
@@ -65,7 +69,7 @@ impl Access {
         !self.0.grants_by_digest.is_empty()
     }
 
-    /// Returns whether a peer may connect: without tokens, only this machine may.
+    /// Returns whether a peer may connect. Without tokens, only this machine may.
     pub fn may_connect(&self, peer: IpAddr) -> bool {
         self.requires_token() || peer.to_canonical().is_loopback()
     }
@@ -76,7 +80,7 @@ impl Access {
         }
         let token = token.ok_or(Denied::NoToken)?;
         let digest = Digest::of_token(token);
-        // The loop compares every token, so that its time reveals nothing about them.
+        // Compares every token, so that the time reveals nothing about the tokens.
         let found = self.0.grants_by_digest.iter().fold(None, |found, (known, grant)| {
             if known.equals_in_constant_time(&digest) { Some(grant) } else { found }
         });

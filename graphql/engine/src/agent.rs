@@ -21,14 +21,15 @@ use planner::{
 use shared::{id::ToolName, plan::Plan};
 use toolbox::{
     Tool, WeakToolbox,
-    dispatch::{self, Reach},
+    dispatch::{self, ToolReach},
 };
 
 pub(crate) use self::plan::draft_agent;
 use crate::access::Access;
 
 pub(crate) const DEFAULT_TURNS: u32 = 3;
-/// Each turn gets the text of all earlier turns, so more turns would be expensive.
+/// Maximum number of turns. Each turn gets the text of all earlier turns, so more turns would be
+/// expensive.
 pub(crate) const MAX_TURNS: u32 = 32;
 /// Note below an answer if the model still wanted to call tools after its last turn.
 pub(crate) const STOPPED_NOTE: &str = "(Note: Reached maximum tool execution limit)";
@@ -63,10 +64,10 @@ pub(crate) fn catalog(find: impl Fn(&ToolName) -> Option<Arc<dyn Tool>>) -> Cata
 }
 
 fn agent_tool_names() -> impl Iterator<Item = ToolName> {
-    let own = [TURN_TOOL, ANSWER_TOOL]
+    let own_tools = [TURN_TOOL, ANSWER_TOOL]
         .into_iter()
         .map(|name| name.parse::<ToolName>().expect("tool names are literals"));
-    own.chain(plan::EFFECTS.iter().map(|effect| dispatch::dispatch_tool_name(effect.1)))
+    own_tools.chain(plan::EFFECTS.iter().map(|effect| dispatch::dispatch_tool_name(effect.1)))
 }
 
 /// Returns `true` for a tool that only plans of agents use.
@@ -76,10 +77,10 @@ pub fn is_own(tool: &ToolName) -> bool {
 
 /// Returns the tools that the agents of a plan may use, one item for each step that asks the model
 /// or calls tools.
-pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = Reach> {
-    let own =
+pub(crate) fn reaches(plan: &Plan) -> impl Iterator<Item = ToolReach> {
+    let turns =
         plan.steps().iter().filter(|step| is_own(&step.tool) && step.tool.as_str() != ANSWER_TOOL);
-    own.map(|step| {
+    turns.map(|step| {
         let reach = step.parameters.get("reach").cloned().unwrap_or_default();
         serde_json::from_value(reach).unwrap_or_default()
     })

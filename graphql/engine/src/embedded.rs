@@ -73,8 +73,9 @@ impl Embedded {
             // The built-in toolset would replace a toolset with one of these names.
             if [flow::SET, TOOL_SET, dispatch::SET].contains(&set.name.as_str()) {
                 let name = &set.name;
-                let why = format!("the toolset `{name}` is Faber's own: give yours another name");
-                return Err(EngineError::Conflict(why));
+                let reason =
+                    format!("the toolset `{name}` is Faber's own: give yours another name");
+                return Err(EngineError::Conflict(reason));
             }
             let named = |err: toolbox::SetExists| {
                 EngineError::Conflict(format!("{err}: give the toolset another name"))
@@ -141,7 +142,7 @@ impl Embedded {
         verdict.plan.ok_or_else(|| invalid(verdict.diagnostics))
     }
 
-    /// Waits until an execution is finished, also if another process drives it.
+    /// Waits until an execution is finished, even if another process drives it.
     pub async fn ended(&self, id: ExecutionId) -> Result<Arc<Execution>, EngineError> {
         let missing = || EngineError::not_found("execution", id);
         let execution = self.engine.executions.reader.load(id).await?.ok_or_else(missing)?;
@@ -154,7 +155,7 @@ impl Embedded {
     }
 
     /// Waits for short steps and stops the worker. The next process that opens the store continues
-    /// the rest.
+    /// the executions.
     pub async fn close(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
@@ -188,9 +189,9 @@ mod tests {
 
     #[tokio::test]
     async fn two_sets_with_one_name_are_rejected() {
-        let own = |name: &str| ToolSet::ready(name.parse().unwrap(), "local", "d", []);
-        let taken = ["flow", "ToolSet", "faber_agent"].map(|name| vec![own(name)]);
-        for sets in taken.into_iter().chain([vec![own("a"), own("a")]]) {
+        let own_set = |name: &str| ToolSet::ready(name.parse().unwrap(), "local", "d", []);
+        let taken = ["flow", "ToolSet", "faber_agent"].map(|name| vec![own_set(name)]);
+        for sets in taken.into_iter().chain([vec![own_set("a"), own_set("a")]]) {
             let refused = Embedded::open("memory:", sets).await;
             assert_eq!(refused.err().map(|err| err.code()), Some("CONFLICT"));
         }
@@ -198,8 +199,8 @@ mod tests {
 
     #[tokio::test]
     async fn embedded_sets_can_be_activated_and_deactivated() {
-        let own = ToolSet::ready("own".parse().unwrap(), "local", "d", []);
-        let faber = Embedded::open("memory:", [own]).await.unwrap();
+        let own_set = ToolSet::ready("own".parse().unwrap(), "local", "d", []);
+        let faber = Embedded::open("memory:", [own_set]).await.unwrap();
         let name = "own".parse().unwrap();
         for on in [false, true] {
             let switched =

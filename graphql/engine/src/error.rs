@@ -40,8 +40,8 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    pub fn not_found(what: &str, id: impl fmt::Display) -> Self {
-        Self::NotFound(format!("there is no {what} `{id}`"))
+    pub fn not_found(kind: &str, id: impl fmt::Display) -> Self {
+        Self::NotFound(format!("there is no {kind} `{id}`"))
     }
 
     pub fn code(&self) -> &'static str {
@@ -97,9 +97,9 @@ impl From<ControlError> for EngineError {
     fn from(err: ControlError) -> Self {
         match err {
             ControlError::NotFound(id) => Self::not_found("execution", id),
-            ControlError::Conflict(why) => Self::Conflict(why),
-            ControlError::Invalid(why) => Self::InvalidArgument(why),
-            ControlError::LimitExceeded(why) => Self::LimitExceeded(why),
+            ControlError::Conflict(reason) => Self::Conflict(reason),
+            ControlError::Invalid(reason) => Self::InvalidArgument(reason),
+            ControlError::LimitExceeded(reason) => Self::LimitExceeded(reason),
             ControlError::Store(err) => Self::Store(err),
         }
     }

@@ -59,10 +59,10 @@ pub struct Executions {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Order {
-    /// The options of the execution. `compensate_on_failure` is decided by the start.
+    /// The options of the execution. The start decides `compensate_on_failure`.
     pub options: ExecutionOptions,
     /// Set to undo successful steps if the execution does not succeed, or to undo nothing. `None`
-    /// compensates if a step of the plan has `compensate`, unless replans are asked for.
+    /// compensates if a step of the plan has `compensate`, unless replans are requested.
     pub compensates: Option<bool>,
     /// The idempotency key. The same key gives the same execution.
     pub idempotency_key: Option<String>,
@@ -114,7 +114,7 @@ impl Executions {
         let Some(newest) = plans.last() else {
             return Err(EngineError::Conflict(format!("the request `{id}` has no plan")));
         };
-        // A key stays with its plan, even if the request has a newer version.
+        // A key stays with the plan of its first use, even if the request has a newer version.
         let earlier_execution = match &order.idempotency_key {
             Some(key) => {
                 let compensates = order.compensates;
@@ -135,15 +135,15 @@ impl Executions {
         let saved = self.plans.library.find_saved_plan_or_suggest(name).await?;
         if let Some(input) = input.filter(|input| !input.is_null()) {
             if !order.options.input.is_null() && *order.options.input != input {
-                let why = "`input` and `options.input` differ: leave one of them out";
-                return Err(EngineError::InvalidArgument(why.to_owned()));
+                let reason = "`input` and `options.input` differ: leave one of them out";
+                return Err(EngineError::InvalidArgument(reason.to_owned()));
             }
             order.options.input = Arc::new(input);
         }
         if let Some(schema) = &saved.inputs {
             let input = Arc::unwrap_or_clone(order.options.input);
-            let fitted = fit_input(schema, input).map_err(|why| {
-                EngineError::InvalidArgument(format!("the input of `{name}` does not fit: {why}"))
+            let fitted = fit_input(schema, input).map_err(|error| {
+                EngineError::InvalidArgument(format!("the input of `{name}` does not fit: {error}"))
             })?;
             order.options.input = Arc::new(fitted);
         }
@@ -223,8 +223,8 @@ impl Executions {
         self.start_retry(finished.plan(), created).await
     }
 
-    /// Returns the first event of a retry. It takes over the calls of children, too, whose outcome
-    /// is unknown or that a person settled.
+    /// Returns the first event of a retry. It includes calls of child executions whose outcome is
+    /// unknown or that a person settled.
     async fn create_retry(
         &self,
         finished: &Execution,
@@ -233,7 +233,7 @@ impl Executions {
         let refused = |err| reuse_error(finished, err);
         let mut created = create_retry(finished, scope).map_err(refused)?;
         let kept = find_kept_steps(finished, scope).map_err(refused)?;
-        let repeated = (0..kept.len()).filter(|at| !kept[*at]).map(StepNumber::new);
+        let repeated = (0..kept.len()).filter(|index| !kept[*index]).map(StepNumber::new);
         let children = ChildPath::of_steps(finished, &repeated.collect::<Vec<_>>());
         if !children.is_empty() {
             let calls = self.store.calls_of_children(children).await?;
@@ -300,7 +300,7 @@ impl Executions {
         Ok(find_findings(execution, Some(&around), now, max_findings))
     }
 
-    /// Returns why the children wait for which the steps of an execution wait. Reads at most
+    /// Returns why the children that the steps of an execution wait for are waiting. Reads at most
     /// `children_left` of them and of their children.
     async fn find_child_reasons(
         &self,
@@ -324,7 +324,7 @@ impl Executions {
     }
 
     /// Returns the findings about calls with an unknown outcome, for the children that failed
-    /// because of them. A call that a person settled comes last. Reads at most `children_left`
+    /// because of them. Calls that a person settled come last. Reads at most `children_left`
     /// children.
     async fn find_unknown_child_calls(
         &self,
@@ -364,9 +364,9 @@ impl Executions {
     }
 }
 
-/// Returns whether this process knows its toolsets. A command that only reads opens none of them,
-/// so it has only Faber's own sets.
+/// Returns whether this process opened its toolsets. A command that only reads opens none of them,
+/// so it knows only Faber's own toolsets.
 fn has_opened_toolsets(toolbox: &Toolbox) -> bool {
-    let own = [flow::SET, tool_names::TOOL_SET];
-    toolbox.set_names().iter().any(|name| !own.contains(&name.as_str()))
+    let builtin_sets = [flow::SET, tool_names::TOOL_SET];
+    toolbox.set_names().iter().any(|name| !builtin_sets.contains(&name.as_str()))
 }

@@ -1,7 +1,7 @@
-//! The engine behind the API, the command line and embedding programs.
+//! The engine that the API, the command line and embedding programs use.
 //!
 //! It has four parts, each with its own state: [`Tools`], [`Selection`], [`Plans`] and
-//! [`Executions`]. A part uses the ones before it in this list and never the ones after it.
+//! [`Executions`]. A part uses only the parts before it in this list.
 
 pub mod access;
 pub mod age;
@@ -117,8 +117,8 @@ impl Engine {
         Self::from_executions(executions)
     }
 
-    /// Returns the engine with this source of embeddings in place of the built-in model, or with
-    /// none.
+    /// Returns the engine with this source of embeddings in place of the built-in model, or without
+    /// embeddings.
     #[must_use]
     pub fn with_embedder(self, source: Option<Source>) -> Self {
         let embedder = ConfiguredEmbedder::new(source, Arc::clone(self.store()) as _);

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// If there are more names, those that no task locks are removed.
+/// Number of names above which the names that no task locks are removed.
 const MAX_UNUSED_NAMES: usize = 256;
 
 #[derive(Debug, Default)]

@@ -46,10 +46,10 @@ use self::{
 use super::{error::EngineError, named_locks::NamedLocks, selection::Selection, tools::Tools};
 use crate::agent;
 
-/// Attempts to find an id for a new request that no other request has.
+/// Maximum number of attempts to find an id for a new request that no other request has.
 const MAX_ID_ATTEMPTS: usize = 8;
-/// Attempts to store a new version of a plan. An attempt fails if another caller stores a version
-/// at the same time.
+/// Maximum number of attempts to store a new version of a plan. An attempt fails if another caller
+/// stores a version at the same time.
 const MAX_VERSION_ATTEMPTS: usize = 64;
 /// Maximum number of bytes of a query that is derived from a draft, or is too long to be stored.
 const MAX_SHORT_QUERY_BYTES: usize = 200;
@@ -63,7 +63,7 @@ pub struct Plans {
     pub(super) tools: Arc<Tools>,
     pub(super) selection: Arc<Selection>,
     pub(super) planners: Planners,
-    /// The rule for queries that do not say whether to use the plan cache.
+    /// The rule for queries that do not set whether to use the plan cache.
     pub(super) plan_cache: PlanCache,
     /// The loosest rule for calls that a query does not order.
     pub(super) guard: Guard,
@@ -181,12 +181,12 @@ impl Plans {
         } else {
             self.draft_offline(query, candidates, &compiler, &scope).await
         };
-        let Candidates { catalog: shown, report } = candidates;
+        let Candidates { catalog: shown_catalog, report } = candidates;
         let (planner, guard) = (scope.planner, scope.guard);
         let mut transcript = Transcript::new(&self.clock);
         transcript.add("selection", report);
         let rule = options.cache.unwrap_or(self.plan_cache);
-        let cache_key = entry_key(rule, planner.name(), query, &shown);
+        let cache_key = entry_key(rule, planner.name(), query, &shown_catalog);
         let cached = match &cache_key {
             Some(key) => self.find_cached_plan(key, planner.name(), &compiler).await?,
             None => None,
@@ -196,19 +196,20 @@ impl Plans {
         let proposed = if let Some(proposed) = cached {
             Ok(proposed)
         } else if is_offline {
-            // Tools between the ends of a chain fit no word of the query, so selection drops them.
-            let reach = if options.max_tools.is_some() { &shown } else { &offered };
-            planner.plan_within(query, &shown, reach, &compiler).await
+            // Tools in the middle of a chain match no word of the query, so selection drops them.
+            let reach = if options.max_tools.is_some() { &shown_catalog } else { &offered };
+            planner.plan_within(query, &shown_catalog, reach, &compiler).await
         } else {
             let hint = draft.as_ref().map(|draft| &draft.proposal.draft);
-            planner.plan_with_hint(query, hint, &shown, &compiler).await
+            planner.plan_with_hint(query, hint, &shown_catalog, &compiler).await
         };
         let is_written = proposed.is_ok();
         let proposed = match (proposed, draft) {
             (Err(err), Some(draft)) => replace_failed_plan(err, draft),
             (proposed, _) => proposed,
         };
-        // The cache keeps the draft of the planner, because the guard may differ the next time.
+        // The cache keeps the planner's draft, because the guard's decision may differ the next
+        // time.
         let entry = proposed.as_ref().ok().filter(|_| is_written && !is_cached);
         let entry =
             entry.map(|proposed| CachedDraft::new(request.id, &proposed.proposal).to_value());
@@ -307,7 +308,7 @@ impl Plans {
         transcript.add_notes(std::mem::take(&mut proposal.notes));
         let draft_json = serde_json::to_value(&proposal.draft).unwrap_or_default();
         transcript.add("draft", draft_json);
-        // A planner's draft is no more trusted than the query.
+        // A planner's draft is trusted only as much as the query.
         if let Err(err) = self.check_compiled(&compiled).await {
             transcript.add("error", error_json(&err));
             self.store.add_transcript(request, &transcript.take_entries()).await?;
@@ -379,7 +380,8 @@ impl Plans {
         Err(StoreError::Taken.into())
     }
 
-    /// Stores a plan. If its identifier or version was taken meanwhile, it gets another.
+    /// Stores a plan. If another caller took its id or version first, the plan gets another id or
+    /// version.
     pub(super) async fn store_plan(&self, mut plan: Plan) -> Result<Arc<Plan>, EngineError> {
         let request = plan.info().request;
         let mut lock = None;
@@ -414,7 +416,8 @@ impl Plans {
         TranscriptEntry { at: self.clock.now(), kind: kind.to_owned(), content }
     }
 
-    /// Refuses a plan if it, or a plan that it executes, calls a tool that the caller may not use.
+    /// Refuses a plan that calls a tool that the caller may not use, directly or in a plan that it
+    /// executes.
     pub(super) async fn check_plan(&self, plan: &Arc<Plan>) -> Result<(), EngineError> {
         if self.tools.grant.allows_every_tool() {
             return Ok(());
@@ -422,8 +425,8 @@ impl Plans {
         self.allowed_tools(&self.library.list_with_sub_plans(plan).await?).map(drop)
     }
 
-    /// Returns the tools of plans, if the caller may use all of them. An agent in them must not
-    /// reach other tools than the caller, because it decides later which tools it calls.
+    /// Returns the tools of plans, if the caller may use all of them. An agent in a plan must not
+    /// have other tools than the caller, because it decides later which tools it calls.
     fn allowed_tools(&self, plans: &[Arc<Plan>]) -> Result<BTreeSet<ToolName>, EngineError> {
         let grant = &self.tools.grant;
         for reach in plans.iter().flat_map(|plan| agent::reaches(plan)) {
@@ -449,7 +452,7 @@ impl Plans {
         Ok(())
     }
 
-    /// Checks a plan that is about to start, and counts the start for the caller's limits.
+    /// Checks a plan that is about to start, and counts the start toward the caller's limits.
     pub(super) async fn check_start(&self, plan: &Arc<Plan>) -> Result<(), EngineError> {
         let grant = &self.tools.grant;
         if grant.name().is_none() {
@@ -478,7 +481,7 @@ fn shorten_query(query: &str) -> String {
 
 fn check_max_tools(requested: i32) -> Result<usize, EngineError> {
     match usize::try_from(requested) {
-        Ok(most) if (1..=MAX_TOOLS).contains(&most) => Ok(most),
+        Ok(max_tools) if (1..=MAX_TOOLS).contains(&max_tools) => Ok(max_tools),
         _ => Err(EngineError::InvalidArgument(format!(
             "`maxTools` must be from 1 to {MAX_TOOLS}, not {requested}"
         ))),
@@ -487,17 +490,17 @@ fn check_max_tools(requested: i32) -> Result<usize, EngineError> {
 
 pub(super) fn check_query(query: &str) -> Result<(), EngineError> {
     if query.trim().is_empty() {
-        let why = "`query` is empty: describe the task in words".to_owned();
-        return Err(EngineError::InvalidArgument(why));
+        let reason = "`query` is empty: describe the task in words".to_owned();
+        return Err(EngineError::InvalidArgument(reason));
     }
     check_length(query)
 }
 
 fn check_length(query: &str) -> Result<(), EngineError> {
     if query.len() > limits::QUERY_BYTES {
-        let (has, most) = (query.len(), limits::QUERY_BYTES);
-        let why = format!("`query` has {has} bytes; the limit is {most}");
-        return Err(EngineError::LimitExceeded(why));
+        let (has, limit) = (query.len(), limits::QUERY_BYTES);
+        let reason = format!("`query` has {has} bytes; the limit is {limit}");
+        return Err(EngineError::LimitExceeded(reason));
     }
     Ok(())
 }

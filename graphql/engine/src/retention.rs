@@ -1,4 +1,4 @@
-//! Prunes old finished executions while a process runs, as the setting `retention` says.
+//! Prunes finished executions that are older than the setting `retention`, while a process runs.
 
 use std::{
     sync::{
@@ -22,9 +22,9 @@ const POLL_INTERVAL: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Default)]
 pub struct Retention {
-    executions: AtomicU64,
-    plans: AtomicU64,
-    requests: AtomicU64,
+    execution_count: AtomicU64,
+    plan_count: AtomicU64,
+    request_count: AtomicU64,
 }
 
 impl Retention {
@@ -47,9 +47,9 @@ impl Retention {
 
     fn count(&self, pruned: Pruned) {
         for (total, n) in [
-            (&self.executions, pruned.executions),
-            (&self.plans, pruned.plans),
-            (&self.requests, pruned.requests),
+            (&self.execution_count, pruned.executions),
+            (&self.plan_count, pruned.plans),
+            (&self.request_count, pruned.requests),
         ] {
             total.fetch_add(n as u64, Ordering::Relaxed);
         }
@@ -63,9 +63,9 @@ impl Retention {
              faber_pruned_total{{kind=\"execution\"}} {}\n\
              faber_pruned_total{{kind=\"plan\"}} {}\n\
              faber_pruned_total{{kind=\"request\"}} {}\n",
-            read(&self.executions),
-            read(&self.plans),
-            read(&self.requests)
+            read(&self.execution_count),
+            read(&self.plan_count),
+            read(&self.request_count)
         )
     }
 }

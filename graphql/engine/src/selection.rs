@@ -109,14 +109,15 @@ impl Selection {
             outcomes,
         };
         let is_granted = filter_by_grant(&self.tools.grant, &listing);
-        let is_allowed = |at| (!active_only || listing.set(at).is_active) && is_granted(at);
+        let is_allowed =
+            |index| (!active_only || listing.set(index).is_active) && is_granted(index);
         let tools = listing.definitions();
         let selected = self.selectors.select(ToolScope::AllTools, tools, &ask, is_allowed).await?;
         let matches = selected.matches.into_iter();
         Ok(matches
             .map(|found| SelectedTool {
-                tool: Arc::clone(&listing.definitions()[found.at]),
-                set: listing.set(found.at).clone(),
+                tool: Arc::clone(&listing.definitions()[found.index]),
+                set: listing.set(found.index).clone(),
                 score: found.score,
                 is_hit: found.is_hit,
                 least_similar: found.least_similar,
@@ -140,7 +141,7 @@ impl Selection {
         let compared = tokio::task::spawn_blocking(move || {
             let pairs = rows.collisions(similarity, threshold, filter_by_grant(&grant, &listing));
             let pairs = pairs.map_err(SelectError::from)?;
-            let name = |at| listing.name(at);
+            let name = |index| listing.name(index);
             let named = pairs.into_iter().map(|pair| CollidingTools {
                 a: name(pair.a),
                 b: name(pair.b),
@@ -172,11 +173,11 @@ impl Selection {
         Candidates::new(catalog, &tools, &selected.unwrap_or_default(), by, max_tools)
     }
 
-    /// Returns the tools that usually follow another one, if the caller may use them.
+    /// Returns the tools that usually follow a tool, if the caller may use them.
     pub async fn followers(
         &self,
         tool: &NodeName,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<Follower>, EngineError> {
         let tool = self.tools.inventory.qualify_name(tool);
         let learned = self.learning.load_learned().await?;
@@ -185,7 +186,7 @@ impl Selection {
         }
         let found = learned.followers(&tool, usize::MAX, self.tools.clock.now());
         let allowed = found.into_iter().filter(|found| self.tools.grant.allows(&found.tool));
-        Ok(allowed.take(most).collect())
+        Ok(allowed.take(limit).collect())
     }
 
     /// Returns the learned score of an edge, if there is one.
@@ -204,18 +205,18 @@ impl Selection {
 /// Returns a function that tells whether the caller may use the tool at a position.
 fn filter_by_grant<'a>(grant: &'a Grant, listing: &'a Listing) -> impl Fn(usize) -> bool + 'a {
     let every = grant.allows_every_tool();
-    move |at| every || grant.allows(&listing.definitions()[at].qualified_name())
+    move |index| every || grant.allows(&listing.definitions()[index].qualified_name())
 }
 
 fn check_query(query: &str) -> Result<(), EngineError> {
     if query.trim().is_empty() {
-        let why = "`query` is empty: describe the task in words".to_owned();
-        return Err(EngineError::InvalidArgument(why));
+        let reason = "`query` is empty: describe the task in words".to_owned();
+        return Err(EngineError::InvalidArgument(reason));
     }
     if query.len() > limits::QUERY_BYTES {
-        let (has, most) = (query.len(), limits::QUERY_BYTES);
+        let (has, limit) = (query.len(), limits::QUERY_BYTES);
         return Err(EngineError::LimitExceeded(format!(
-            "`query` has {has} bytes; the limit is {most}"
+            "`query` has {has} bytes; the limit is {limit}"
         )));
     }
     Ok(())

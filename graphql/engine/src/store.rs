@@ -12,7 +12,7 @@ use sqlite::Sqlite;
 ///
 /// If the address is invalid, the store is unreachable, or a newer version wrote it.
 pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
-    let refuse = |why: &str| StoreError::Address { url: url.to_owned(), why: why.to_owned() };
+    let refuse = |reason: &str| StoreError::Address { url: url.to_owned(), why: reason.to_owned() };
     let (scheme, rest) = url.split_once(':').ok_or_else(|| refuse("it has no scheme"))?;
     match scheme {
         "memory" if rest.is_empty() => Ok(Arc::new(Memory::new())),

@@ -22,7 +22,7 @@ use shared::{
     store::Store,
     tool::ToolDefinition,
 };
-use toolbox::{Found, ToolSet, Toolbox};
+use toolbox::{ToolLookup, ToolSet, Toolbox};
 use toolsets::registry::{Registry, RegistryError};
 
 use self::{inventory::Inventory, toolkit_store::ToolkitStore};
@@ -152,25 +152,27 @@ impl Tools {
             return Ok(Vec::new());
         }
         self.inventory.read_changes().await;
-        let known = self.sets();
-        let known = || known.iter().map(|set| set.name.as_str());
+        let sets = self.sets();
+        let set_names = || sets.iter().map(|set| set.name.as_str());
         let missing = |name: &String| {
-            let help = did_you_mean(name, known())
+            let help = did_you_mean(name, set_names())
                 .unwrap_or_else(|| "`faber toolsets list` lists them".to_owned());
             let name: String = name.chars().take(limits::NAME_BYTES).collect();
             EngineError::InvalidArgument(format!("there is no toolset `{name}`: {help}"))
         };
         let found = |name: &String| {
             let name: ToolSetName = name.parse().ok()?;
-            known().any(|other| other == name.as_str()).then_some(name)
+            set_names().any(|other| other == name.as_str()).then_some(name)
         };
         names.iter().map(|name| found(name).ok_or_else(|| missing(name))).collect()
     }
 
-    /// Returns the tool that a tool's plain name means, if that is another tool and the caller may
-    /// use it.
+    /// Returns the tool that the plain name of `tool` refers to, if that is another tool and the
+    /// caller may use it.
     pub fn find_shadowing(&self, tool: &ToolDefinition) -> Option<ToolName> {
-        let (Found::Tool(found) | Found::Inactive(found)) = self.toolbox().find(&tool.name) else {
+        let (ToolLookup::Tool(found) | ToolLookup::Inactive(found)) =
+            self.toolbox().find(&tool.name)
+        else {
             return None;
         };
         let meant = found.definition().qualified_name();
@@ -232,7 +234,7 @@ impl From<RegistryError> for EngineError {
             | RegistryError::NotAdded { .. }
             | RegistryError::Hidden(_)
             | RegistryError::Busy(_) => Self::Conflict(message),
-            RegistryError::Invalid(why) => Self::InvalidArgument(explain_unknown_field(&why)),
+            RegistryError::Invalid(reason) => Self::InvalidArgument(explain_unknown_field(&reason)),
             RegistryError::Secret(_) => Self::Forbidden(message),
             RegistryError::Full { .. } => Self::LimitExceeded(message),
             RegistryError::Store(err) => Self::Store(err),

@@ -17,19 +17,23 @@ pub fn parse(text: &str) -> Result<Value, String> {
 fn describe_error(err: &serde_saphyr::Error) -> String {
     let plain = describe_rule(err.without_snippet());
     let text = plain.unwrap_or_else(|| err.without_snippet().to_string());
-    let why = text.lines().next().unwrap_or_default();
-    let why = why.strip_prefix("error: ").unwrap_or(why);
+    let reason = text.lines().next().unwrap_or_default();
+    let reason = reason.strip_prefix("error: ").unwrap_or(reason);
     match err.location() {
-        Some(at) if !why.contains("line ") => {
-            format!("this is not YAML: line {}, column {}: {why}", at.line(), at.column())
+        Some(location) if !reason.contains("line ") => {
+            format!(
+                "this is not YAML: line {}, column {}: {reason}",
+                location.line(),
+                location.column()
+            )
         }
-        _ => format!("this is not YAML: {why}"),
+        _ => format!("this is not YAML: {reason}"),
     }
 }
 
 /// Describes errors whose message in the library uses terms of its Rust interface.
 fn describe_rule(err: &Error) -> Option<String> {
-    let aliases = "its aliases (`*name`) repeat too much: write the values out";
+    let aliases = "its aliases (`*name`) expand to too many values: write the values out";
     Some(match err {
         Error::AliasError { error, .. } => return describe_rule(error),
         Error::DuplicateMappingKey { key: Some(key), .. } => {
@@ -40,7 +44,7 @@ fn describe_rule(err: &Error) -> Option<String> {
         }
         Error::Budget { breach, .. } => match breach {
             BudgetBreach::Depth { depth } => {
-                format!("it nests too deep, {depth} levels: write it flatter")
+                format!("it is nested too deeply ({depth} levels): use fewer levels")
             }
             BudgetBreach::Aliases { .. }
             | BudgetBreach::Anchors { .. }
@@ -68,7 +72,7 @@ fn describe_rule(err: &Error) -> Option<String> {
         Error::ExternalMessage { msg, .. } | Error::Message { msg, .. }
             if msg.contains("recursion limit") =>
         {
-            "it nests too deep: write it flatter".to_owned()
+            "it is nested too deeply: use fewer levels".to_owned()
         }
         Error::InvalidBinaryBase64 { .. } => "a value marked `!!binary` is not base64".to_owned(),
         _ => return None,
@@ -81,7 +85,8 @@ fn describe_several_documents() -> String {
 
 /// Formats a document so that [`parse`] reads the same value.
 pub fn format(value: &Value) -> Result<String, String> {
-    serde_saphyr::to_string(value).map_err(|err| format!("this cannot be YAML: {err}"))
+    serde_saphyr::to_string(value)
+        .map_err(|err| format!("this value cannot be written as YAML: {err}"))
 }
 
 #[cfg(test)]
@@ -184,10 +189,10 @@ mod tests {
 
     #[test]
     fn a_yaml_error_is_one_line_with_its_place() {
-        let why = parse("tools:\n  - name: flow.echo\n   id: x\n").unwrap_err();
-        assert!(why.starts_with("this is not YAML: ") && !why.contains('\n'), "{why}");
-        assert!(why.contains("line 3") && why.contains("column 4"), "{why}");
-        assert!(!why.contains("<input>"), "{why}");
+        let error = parse("tools:\n  - name: flow.echo\n   id: x\n").unwrap_err();
+        assert!(error.starts_with("this is not YAML: ") && !error.contains('\n'), "{error}");
+        assert!(error.contains("line 3") && error.contains("column 4"), "{error}");
+        assert!(!error.contains("<input>"), "{error}");
     }
 
     #[test]
@@ -207,10 +212,10 @@ mod tests {
             (deep.as_str(), "too deep"),
             (large.as_str(), "it is too large to be read"),
         ] {
-            let why = parse(text).unwrap_err();
-            assert!(why.contains(expected), "{expected}: {why}");
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(expected), "{expected}: {error}");
             for word in ["budget", "Options", "Policy", "from_multiple", "exceeded", "Breach"] {
-                assert!(!why.contains(word), "{why}");
+                assert!(!error.contains(word), "{error}");
             }
         }
     }
@@ -241,7 +246,7 @@ mod tests {
     /// Many aliases of one long text, with enough anchors to look harmless.
     #[test]
     fn aliases_of_long_texts_need_bounded_memory() {
-        let anchors: Vec<_> = (0..5_000).map(|at| format!("n{at}: &n{at} x\n")).collect();
+        let anchors: Vec<_> = (0..5_000).map(|index| format!("n{index}: &n{index} x\n")).collect();
         let anchors = anchors.concat();
         let aliases = vec!["*long"; 40_000].join(", ");
         let long = "x".repeat(1 << 20);

@@ -59,17 +59,17 @@
 //!
 //! | address | store |
 //! | --- | --- |
-//! | `memory:` | the memory of this process, so that nothing survives it |
+//! | `memory:` | the memory of this process, which a crash erases |
 //! | `sqlite:PATH` | a file, which several processes of one machine may share |
 //! | `mongodb://…` | a MongoDB replica set, which many machines may share |
 //!
 //! # Effects
 //!
-//! A crash can hit between a call and the record of its result. [`Effect`] says what a second call
-//! does, and so decides what happens then. Faber calls a [`Read`](Effect::Read) or
-//! [`Idempotent`](Effect::Idempotent) tool again. A step with a [`Once`](Effect::Once) tool fails
-//! with `tool.outcome_unknown` instead, unless its plan says that a person shall decide. A wrong
-//! effect therefore repeats orders and payments.
+//! A crash can hit between a call and the record of its result. The [`Effect`] of a tool declares
+//! what a second call does, so it decides what happens then. Faber calls a [`Read`](Effect::Read)
+//! or [`Idempotent`](Effect::Idempotent) tool again. A step with a [`Once`](Effect::Once) tool
+//! fails with `tool.outcome_unknown` instead, unless its plan lets a person decide. A wrong effect
+//! therefore repeats orders and payments.
 //!
 //! [`ToolContext::idempotency_key`] is the same for every attempt of a step. Pass it to services that
 //! accept such a key.
@@ -77,9 +77,9 @@
 //! # More than plans
 //!
 //! [`Embedded::run`] plans a query in words and executes the plan. [`Embedded::engine`] returns the
-//! [`Engine`], which has every operation of Faber's server: approvals, signals, retries, saved plans,
-//! lists and reports. Implement [`Tool`] where a function with fixed parameters does not fit, for
-//! example if a tool gets its schema at run time.
+//! [`Engine`], which has every operation of Faber's server: approvals, signals, retries, saved
+//! plans, lists and reports. Implement [`Tool`] if a function with fixed parameters is not enough,
+//! for example if a tool gets its schema at run time.
 
 #![warn(missing_docs, reason = "programs that embed Faber import these items")]
 

@@ -29,8 +29,8 @@ pub(crate) const EXECUTION_FIELDS: &str = "executionId requestId planId state to
 const MAX_TEXT_CHARS: usize = 64 << 10;
 const MAX_OUTPUT_CHARS: usize = 16 << 10;
 
-const CUT_NOTE: &str = "\nthe answer was too large and was cut: ask for less, or see everything with \
-     `faber debug --full`";
+const CUT_NOTE: &str = "\nthe answer was too large and was cut: request less, or run `faber debug \
+                        --full` to see everything";
 
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -198,15 +198,16 @@ impl Replanning {
         Some(match self {
             Self::None => return None,
             Self::Pending => format!(
-                "a model writes the next plan: call `status` with `id: {}` and `wait: true` to \
-                 wait for its end",
+                "a model is writing the next plan: call `status` with `id: {}` and `wait: true` to \
+                 wait until it is executed",
                 text("executionId")
             ),
             Self::Started(id) => {
                 format!("it was replanned and continues as `{id}`: call `status` with `id: {id}`")
             }
-            Self::GivenUp(why) => format!(
-                "it was not replanned: {why}; call `debug` with `id: {}` to see all of it",
+            Self::GivenUp(reason) => format!(
+                "it was not replanned: {reason}; call `debug` with `id: {}` to see everything about \
+                 it",
                 text("requestId")
             ),
         })
@@ -239,7 +240,7 @@ fn suggest_call(document: &Value, is_finished: bool) -> Option<String> {
         ));
     }
     Some(format!(
-        "it still runs: call `status` with `id: {id}` and `wait: true` to wait for its end"
+        "it still runs: call `status` with `id: {id}` and `wait: true` to wait until it finishes"
     ))
 }
 
@@ -276,7 +277,7 @@ fn draw_execution(document: &Value) -> String {
         );
     }
     if document["cut"] == true {
-        text.push_str("\nlarge values were shortened: see everything with `faber debug --full`");
+        text.push_str("\nlarge values were shortened: run `faber debug --full` to see everything");
     }
     if let Some(next) = document["next"].as_str() {
         let _ = write!(text, "\n{next}");

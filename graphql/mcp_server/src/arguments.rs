@@ -49,22 +49,23 @@ pub(crate) struct ExecuteArguments {
     /// Checks the plan and the input without calling any tool.
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// Makes it safe to repeat this call: the same key returns the same execution. The same key with
-    /// another plan or other options is a `CONFLICT`.
+    /// Makes it safe to repeat the request: the same key returns the same execution. The same key
+    /// with another plan or other options is a `CONFLICT`.
     pub(crate) idempotency_key: Option<String>,
     /// Milliseconds from the start of the execution to its deadline. An execution that has not
     /// finished by then fails. Default: no deadline.
     #[schemars(range(min = 1))]
     pub(crate) deadline_ms: Option<i32>,
-    /// Maximum number of times in a row that a model may replan the execution, from 0 to 16: after
-    /// a failure, or when a `flow.replan` step asks for it. Needs a configured model. Default:
-    /// never after a failure, and up to 4 times for `flow.replan`.
+    /// Maximum number of consecutive replans of the execution by a model, from 0 to 16: after a
+    /// failure, or when a `flow.replan` step asks for it. Needs a configured model. Default: never
+    /// after a failure, and up to 4 times for `flow.replan`.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
     /// Undoes the steps that succeeded if the execution fails or is cancelled, with the calls in
     /// `compensate` of each step. Default: true if a step has `compensate` and `replans` is not set.
     pub(crate) compensate_on_failure: Option<bool>,
-    /// Waits for the end. If false, the call returns at once, and `status` shows the result later.
+    /// Waits until the execution finishes. If false, the tool returns at once, and `status` shows
+    /// the result later.
     #[serde(default = "default_true")]
     pub(crate) wait: bool,
     /// Milliseconds to wait, from 0 to 3,600,000. The execution continues after that. Default:
@@ -98,22 +99,23 @@ pub(crate) struct RunArguments {
     /// Checks the plan and the input without calling any tool.
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// Makes it safe to repeat this call: the same key returns the same execution and does not plan
-    /// again. The same key with another query or other options is a `CONFLICT`.
+    /// Makes it safe to repeat the request: the same key returns the same execution and does not
+    /// plan again. The same key with another query or other options is a `CONFLICT`.
     pub(crate) idempotency_key: Option<String>,
     /// Milliseconds from the start of the execution to its deadline. An execution that has not
     /// finished by then fails. Default: no deadline.
     #[schemars(range(min = 1))]
     pub(crate) deadline_ms: Option<i32>,
-    /// Maximum number of times in a row that a model may replan the execution, from 0 to 16: after
-    /// a failure, or when a `flow.replan` step asks for it. Needs a configured model. Default:
-    /// never after a failure, and up to 4 times for `flow.replan`.
+    /// Maximum number of consecutive replans of the execution by a model, from 0 to 16: after a
+    /// failure, or when a `flow.replan` step asks for it. Needs a configured model. Default: never
+    /// after a failure, and up to 4 times for `flow.replan`.
     #[schemars(range(min = 0))]
     pub(crate) replans: Option<i32>,
     /// Undoes the steps that succeeded if the execution fails or is cancelled, with the calls in
     /// `compensate` of each step. Default: true if a step has `compensate` and `replans` is not set.
     pub(crate) compensate_on_failure: Option<bool>,
-    /// Waits for the end. If false, the call returns at once, and `status` shows the result later.
+    /// Waits until the execution finishes. If false, the tool returns at once, and `status` shows
+    /// the result later.
     #[serde(default = "default_true")]
     pub(crate) wait: bool,
     /// Milliseconds to wait, from 0 to 3,600,000. The execution continues after that. Default:
@@ -127,7 +129,7 @@ pub(crate) struct RunArguments {
 pub(crate) struct StatusArguments {
     /// An execution (`exec_…`), or a plan (`plan_…`) or request (`req_…`) for its newest execution.
     pub(crate) id: String,
-    /// Waits for the end and reports progress meanwhile.
+    /// Waits until the execution finishes, and reports progress during the wait.
     #[serde(default)]
     pub(crate) wait: bool,
     /// Milliseconds to wait, from 0 to 3,600,000. Default: 45,000. Without `wait` it has no effect.

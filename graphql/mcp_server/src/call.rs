@@ -29,7 +29,7 @@ use super::{
     wait::ExecutionWait,
 };
 
-/// Shorter than a minute, because most clients give up after that.
+/// Default time to wait for an execution, shorter than the minute after which most clients give up.
 const DEFAULT_WAIT: Duration = Duration::from_secs(45);
 const MAX_WAIT: Duration = Duration::from_hours(1);
 /// Poll interval while a finished execution is replanned.

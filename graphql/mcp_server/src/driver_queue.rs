@@ -1,4 +1,4 @@
-//! Drives executions that calls started, also after their callers leave.
+//! Drives executions that calls started, even after their callers leave.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -12,7 +12,7 @@ use tokio::{
     task::{Id, JoinSet},
 };
 
-/// Maximum number of executions that run at once. Others wait in the queue.
+/// Maximum number of executions that run at once. Further executions wait in the queue.
 const MAX_RUNNING: usize = 1_000;
 /// Maximum number of waiting executions. Any worker can claim more of them from the store.
 const MAX_WAITING: usize = 100_000;

@@ -19,7 +19,7 @@ const ACCEPTED_TYPES: HeaderValue = HeaderValue::from_static("application/json, 
 /// Accepts clients that accept any media type, and answers an invalid message with a JSON-RPC
 /// error.
 pub(crate) async fn handle_request(
-    State(most): State<usize>,
+    State(limit): State<usize>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -30,9 +30,9 @@ pub(crate) async fn handle_request(
     if parts.method != Method::POST || !is_json(&parts.headers) {
         return next.run(Request::from_parts(parts, body)).await;
     }
-    let Ok(body) = to_bytes(body, most).await else {
-        let why = format!("the message has more than {most} bytes or is incomplete");
-        return json_response(StatusCode::PAYLOAD_TOO_LARGE, invalid_request_error(&why));
+    let Ok(body) = to_bytes(body, limit).await else {
+        let reason = format!("the message has more than {limit} bytes or is incomplete");
+        return json_response(StatusCode::PAYLOAD_TOO_LARGE, invalid_request_error(&reason));
     };
     let request = Request::from_parts(parts, Body::from(body.clone()));
     let response = next.run(request).await;

@@ -4,7 +4,7 @@ use rmcp::model::ErrorCode;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
-/// Bytes at the start of a long message that are searched for its id.
+/// Number of bytes at the start of a long message that are searched for its id.
 const SEARCHED_BYTES: usize = 1 << 10;
 
 #[derive(Deserialize)]
@@ -18,8 +18,8 @@ struct PartialMessage {
 /// Returns the error for an invalid message, or `None` for responses and notifications.
 pub(crate) fn invalid_message_error(text: &[u8], err: &serde_json::Error) -> Option<Value> {
     if let Err(err) = serde_json::from_slice::<IgnoredAny>(text) {
-        let why = format!("the message is not valid JSON: {err}");
-        return Some(build_error(None, ErrorCode::PARSE_ERROR, &why));
+        let reason = format!("the message is not valid JSON: {err}");
+        return Some(build_error(None, ErrorCode::PARSE_ERROR, &reason));
     }
     let is_object = text.trim_ascii_start().starts_with(b"{");
     let Some(message) = serde_json::from_slice::<PartialMessage>(text).ok().filter(|_| is_object)
@@ -36,8 +36,8 @@ pub(crate) fn invalid_message_error(text: &[u8], err: &serde_json::Error) -> Opt
     {
         return None;
     }
-    let why = format!("the message is not a valid request: {err}");
-    Some(build_error(id, ErrorCode::INVALID_REQUEST, &why))
+    let reason = format!("the message is not a valid request: {err}");
+    Some(build_error(id, ErrorCode::INVALID_REQUEST, &reason))
 }
 
 /// Returns the error for a message that is too long, given its start.
@@ -48,21 +48,21 @@ pub(crate) fn long_message_error(head: &[u8], max_bytes: usize) -> Value {
     let id = before_parameters.split_once("\"id\":").map(|(_, rest)| rest.trim_start());
     let id = id.and_then(|text| serde_json::Deserializer::from_str(text).into_iter().next()?.ok());
     let id = id.filter(|id: &Value| id.is_string() || id.is_i64() || id.is_u64());
-    let why = format!("the message has more than {max_bytes} bytes; send a smaller one");
-    build_error(id, ErrorCode::INVALID_REQUEST, &why)
+    let reason = format!("the message has more than {max_bytes} bytes; send a smaller one");
+    build_error(id, ErrorCode::INVALID_REQUEST, &reason)
 }
 
-pub(crate) fn invalid_request_error(why: &str) -> Value {
-    build_error(None, ErrorCode::INVALID_REQUEST, why)
+pub(crate) fn invalid_request_error(reason: &str) -> Value {
+    build_error(None, ErrorCode::INVALID_REQUEST, reason)
 }
 
 /// MCP omits an unreadable id.
-fn build_error(id: Option<Value>, code: ErrorCode, why: &str) -> Value {
+fn build_error(id: Option<Value>, code: ErrorCode, reason: &str) -> Value {
     let mut message = json!({ "jsonrpc": "2.0" });
     if let Some(id) = id {
         message["id"] = id;
     }
-    message["error"] = json!({ "code": code.0, "message": why });
+    message["error"] = json!({ "code": code.0, "message": reason });
     message
 }
 

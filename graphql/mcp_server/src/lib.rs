@@ -57,7 +57,7 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 #[derive(Clone)]
 struct Backend {
     client: Client,
-    /// `None` if this process uses a server, so that it opened no store.
+    /// `None` if this process uses a server and has not opened a store.
     store: Option<Arc<dyn Store>>,
     /// `None` if this process has no worker.
     queue: Option<DriveQueue>,
@@ -89,7 +89,7 @@ async fn serve_pipes(
         )
         .await;
         let service = match service {
-            // The client connected and left again, which is no error.
+            // The client connected and left again, which is not an error.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
             service => service.map_err(|err| session_failure(err.to_string()))?,
         };
@@ -102,8 +102,8 @@ async fn serve_pipes(
     }
 }
 
-/// Returns the routes of `/mcp` for `faber serve`. The server's own worker drives executions. There
-/// are no sessions, so any node can answer any request.
+/// Returns the routes of `/mcp` for `faber serve`. The server's own worker drives executions.
+/// Requests belong to no session, so any node can answer any request.
 pub fn build_routes(
     client: Client,
     store: Arc<dyn Store>,
@@ -183,12 +183,12 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(tool) = TOOLS.iter().find(|tool| tool.name == request.name) else {
-            let why = format!("Unknown tool: {}", request.name);
-            return Err(ErrorData::invalid_params(why, None));
+            let reason = format!("Unknown tool: {}", request.name);
+            return Err(ErrorData::invalid_params(reason, None));
         };
         let Some(grant) = self.grant_of(&context) else {
-            let why = "the server did not identify the caller".to_owned();
-            return Err(ErrorData::internal_error(why, None));
+            let reason = "the server did not identify the caller".to_owned();
+            return Err(ErrorData::internal_error(reason, None));
         };
         let mut call = Call {
             client: self.backend.client.with_grant(&grant),
@@ -212,8 +212,8 @@ impl ServerHandler for McpServer {
         if method == CallToolRequestMethod::VALUE
             && let Err(err) = serde_json::from_value::<CallToolRequestParams>(params)
         {
-            let why = format!("the parameters of `{method}` are invalid: {err}");
-            return Err(ErrorData::invalid_params(why, None));
+            let reason = format!("the parameters of `{method}` are invalid: {err}");
+            return Err(ErrorData::invalid_params(reason, None));
         }
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
     }
@@ -225,11 +225,11 @@ async fn catch_panic(
     call: impl Future<Output = Result<Answer, Failure>>,
 ) -> Result<Answer, Failure> {
     AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|_| {
-        let why = format!(
-            "`{tool}` failed because of a bug in Faber: see its log. An execution that had started \
-             continues: look at it with `status`"
+        let reason = format!(
+            "`{tool}` failed because of a bug in Faber: see Faber's log. An execution that had \
+             started continues: call `status` to see it"
         );
-        Err(Failure::new("INTERNAL", why))
+        Err(Failure::new("INTERNAL", reason))
     })
 }
 

@@ -17,9 +17,9 @@ use rmcp::{
 };
 use tokio::time::{self, Interval, MissedTickBehavior};
 
-/// The shortest interval between two reports. In between, only the newest news is kept.
+/// The shortest interval between two reports. Between them, only the newest news is kept.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// Intervals without news before a report that keeps the client from giving up.
+/// Number of intervals without news after which a report keeps the client from giving up.
 const MAX_QUIET_TICKS: u32 = 100;
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_MESSAGE_CHARS: usize = 300;

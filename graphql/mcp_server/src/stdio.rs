@@ -1,6 +1,6 @@
 //! JSON-RPC messages as lines over standard input and output.
 //!
-//! rmcp's own transport ignores an unreadable line, and its sender waits for ever. This transport
+//! rmcp's own transport ignores an unreadable line, and its sender waits forever. This transport
 //! answers with an error.
 
 use std::io;
@@ -20,7 +20,7 @@ use tokio::{
 use super::invalid_message::{invalid_message_error, long_message_error};
 
 const MAX_LINE_BYTES: usize = 16 << 20;
-/// The line buffer shrinks to this capacity after a longer line.
+/// Capacity to which the line buffer shrinks after a longer line.
 const MAX_KEPT_CAPACITY: usize = 1 << 20;
 const MAX_QUEUED_MESSAGES: usize = 64;
 /// Timeout of the last writes.

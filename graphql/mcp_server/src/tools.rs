@@ -90,22 +90,22 @@ fn execution_tools() -> Vec<Tool> {
         build_tool::<ExecuteArguments>(
             "execute",
             "Execute a plan",
-            "Executes a stored plan and waits for its end, at most `timeoutMs` milliseconds \
-             (45,000 by default). Reports progress meanwhile. Also continues an execution \
-             (`exec_…`) whose process has ended. Returns the state, the outputs of the steps, and \
-             the errors. `done: false` means that the execution still runs or waits for a person; \
-             `next` names the call to make. The execution continues after the wait, also if you \
-             cancel this call. Use `cancel` to stop it.",
+            "Executes a stored plan and waits until the execution finishes, at most `timeoutMs` \
+             milliseconds (45,000 by default). Reports progress during the wait. Also continues an \
+             execution (`exec_…`) whose process has ended. Returns the state, the outputs of the \
+             steps, and the errors. `done: false` means that the execution still runs or waits for \
+             a person; `next` names the call to make. The execution continues after the wait, even \
+             if you cancel the request. Use `cancel` to stop it.",
             ToolBehaviour::CallsTools,
             execution_schema(),
         ),
         build_tool::<RunArguments>(
             "run",
             "Plan and execute a query",
-            "Turns a request in words into a plan, executes it at once, and waits for its end as \
-             `execute` does. Use `plan` and `execute` if the user wants to see the plan first. \
-             Returns the state, the outputs of the steps, and the errors. If no plan fits, the \
-             error `NO_PLAN_FOUND` says what is missing, and no tool was called.",
+            "Turns a request in words into a plan, executes it at once, and waits until it \
+             finishes, as `execute` does. Use `plan` and `execute` if the user wants to see the \
+             plan first. Returns the state, the outputs of the steps, and the errors. If no plan \
+             fits, the error `NO_PLAN_FOUND` names what is missing, and no tool was called.",
             ToolBehaviour::CallsTools,
             execution_schema(),
         ),
@@ -156,7 +156,8 @@ fn status_tools() -> Vec<Tool> {
             "status",
             "Show an execution",
             "Returns an execution: its state, its steps, the outputs and errors so far, and what \
-             it waits for. With `wait: true` it waits for the end as `execute` does.",
+             it waits for. With `wait: true` it waits until the execution finishes, as `execute` \
+             does.",
             ToolBehaviour::ReadsOnly,
             execution_schema(),
         ),
@@ -290,7 +291,7 @@ fn layers_schema() -> Value {
 fn diagnostics_schema() -> Value {
     json!({
         "type": "array",
-        "description": "Problems and notes. Only errors keep a plan from being executed",
+        "description": "Problems and notes. Only errors prevent the execution of a plan",
         "items": { "type": "object", "properties": {
             "severity": { "type": "string", "enum": ["ERROR", "WARNING"] },
             "code": string_schema("Stable code, such as `plan.unknown_tool`"),

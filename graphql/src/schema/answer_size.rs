@@ -42,7 +42,7 @@ impl AnswerSize {
         if self.bytes.load(Ordering::Relaxed) > self.max_bytes { Err(self.error()) } else { Ok(()) }
     }
 
-    /// Records that a mutation starts, so that an error says that its effect stays.
+    /// Records that a mutation starts, so that an error can report that its effect stays.
     pub(super) fn record_mutation(&self) {
         self.has_mutated.store(true, Ordering::Relaxed);
     }
@@ -81,15 +81,15 @@ impl AnswerSize {
     }
 
     fn error(&self) -> ServerError {
-        let mut why = format!(
-            "the answer has more than {} bytes: ask for fewer fields, for less with `first` or \
-             `maxBytes`, or raise `limits.answer_bytes`",
+        let mut reason = format!(
+            "the answer has more than {} bytes: request fewer fields or smaller values (`first`, \
+             `maxBytes`), or raise `limits.answer_bytes`",
             self.max_bytes
         );
         if self.has_mutated.load(Ordering::Relaxed) {
-            why.push_str("; the mutation took effect: check its result before you repeat it");
+            reason.push_str("; the mutation took effect: check its result before you repeat it");
         }
-        let mut error = ServerError::new(why, None);
+        let mut error = ServerError::new(reason, None);
         error.extensions.get_or_insert_default().set("code", "LIMIT_EXCEEDED");
         error
     }

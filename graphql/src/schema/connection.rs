@@ -51,7 +51,8 @@ pub(super) fn make_page<T: OutputType>(
     has_more: bool,
 ) -> ListPage<T> {
     let mut part = Connection::new(page.after.is_some(), has_more);
-    part.edges = items.into_iter().map(|(at, node)| Edge::new(at.to_string(), node)).collect();
+    part.edges =
+        items.into_iter().map(|(cursor, node)| Edge::new(cursor.to_string(), node)).collect();
     part
 }
 

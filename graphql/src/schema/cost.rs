@@ -26,10 +26,10 @@ struct ExpensiveField {
     items: ItemCount,
 }
 
-/// Number of items that a field is expected to return.
+/// Expected number of items of a field.
 #[derive(Clone, Copy, Debug)]
 enum ItemCount {
-    /// The number in the arguments, or else the usual number of the type.
+    /// The number in the arguments. Without one, the usual number of the type.
     Requested,
     /// A fixed number that does not depend on the arguments.
     Expected(usize),
@@ -37,126 +37,126 @@ enum ItemCount {
     OneFor(usize),
 }
 
-const fn field(field: &'static str, base: usize) -> ExpensiveField {
+const fn field_cost(field: &'static str, base: usize) -> ExpensiveField {
     ExpensiveField { field, base, items: ItemCount::Requested }
 }
 
-const fn list(field: &'static str, base: usize, items: usize) -> ExpensiveField {
+const fn list_cost(field: &'static str, base: usize, items: usize) -> ExpensiveField {
     ExpensiveField { field, base, items: ItemCount::Expected(items) }
 }
 
-const fn fraction(field: &'static str, base: usize, divisor: usize) -> ExpensiveField {
+const fn fraction_cost(field: &'static str, base: usize, divisor: usize) -> ExpensiveField {
     ExpensiveField { field, base, items: ItemCount::OneFor(divisor) }
 }
 
 const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     // These fields read from the store.
-    field("Query.request", 5),
-    field("Query.plan", 5),
-    field("Query.execution", 5),
-    list("Query.plansByRequestId", 5, 3),
-    field("Query.blob", 1_000),
-    field("Query.exportPlan", 200),
-    list("Request.plans", 1, 3),
-    list("Request.transcript", 20, 10),
-    fraction("Request.timeline", 100, 50),
-    fraction("Execution.events", 10, 50),
-    field("Execution.parent", 5),
-    field("Execution.next", 5),
-    field("Execution.replanning", 5),
-    list("Execution.waitsFor", 5, 5),
+    field_cost("Query.request", 5),
+    field_cost("Query.plan", 5),
+    field_cost("Query.execution", 5),
+    list_cost("Query.plansByRequestId", 5, 3),
+    field_cost("Query.blob", 1_000),
+    field_cost("Query.exportPlan", 200),
+    list_cost("Request.plans", 1, 3),
+    list_cost("Request.transcript", 20, 10),
+    fraction_cost("Request.timeline", 100, 50),
+    fraction_cost("Execution.events", 10, 50),
+    field_cost("Execution.parent", 5),
+    field_cost("Execution.next", 5),
+    field_cost("Execution.replanning", 5),
+    list_cost("Execution.waitsFor", 5, 5),
     // Reads the 1000 newest executions of the plan.
-    list("Execution.retries", 1_000, 5),
-    list("Execution.repeatedCalls", 20, 5),
+    list_cost("Execution.retries", 1_000, 5),
+    list_cost("Execution.repeatedCalls", 20, 5),
     // This field reads child executions.
-    list("Execution.undoCalls", 20, 5),
-    field("Request.planningError", 10),
+    list_cost("Execution.undoCalls", 20, 5),
+    field_cost("Request.planningError", 10),
     // Findings need the head and the inbox, or the log if `atSeq` is given.
-    field("Execution.findings", 20),
-    field("Request.findings", 10),
-    list("StepStatus.items", 1, 2),
-    field("StepStatus.child", 5),
-    fraction("Query.toolHistory", 5, 10),
-    field("Query.toolUsage", 50),
+    field_cost("Execution.findings", 20),
+    field_cost("Request.findings", 10),
+    list_cost("StepStatus.items", 1, 2),
+    field_cost("StepStatus.child", 5),
+    fraction_cost("Query.toolHistory", 5, 10),
+    field_cost("Query.toolUsage", 50),
     // These fields compile, draw or compare.
-    field("Query.validatePlan", 500),
-    field("Plan.mermaid", 20),
-    field("Plan.dot", 20),
-    field("Plan.layout", 2_000),
-    field("Toolkit.mermaid", 200),
-    field("Toolkit.dot", 200),
-    field("Toolkit.yaml", 200),
-    field("Toolkit.svg", 2_000),
-    field("Toolkit.layout", 2_000),
-    field("Query.tools", 20),
-    field("Query.toolSchemas", 500),
-    field("Query.parseToolCalls", 500),
+    field_cost("Query.validatePlan", 500),
+    field_cost("Plan.mermaid", 20),
+    field_cost("Plan.dot", 20),
+    field_cost("Plan.layout", 2_000),
+    field_cost("Toolkit.mermaid", 200),
+    field_cost("Toolkit.dot", 200),
+    field_cost("Toolkit.yaml", 200),
+    field_cost("Toolkit.svg", 2_000),
+    field_cost("Toolkit.layout", 2_000),
+    field_cost("Query.tools", 20),
+    field_cost("Query.toolSchemas", 500),
+    field_cost("Query.parseToolCalls", 500),
     // `HYBRID` takes about ten milliseconds, so a query may contain about seventy selections.
-    field("Query.selectTools", 2_000),
-    field("Query.toolCollisions", 5_000),
-    field("Query.toolkit", 20),
-    field("Query.toolkitSubgraph", 20),
-    field("Query.toolkitScore", 20),
-    field("Query.recommendSubgraph", 100),
-    field("Query.recommendToolsActions", 100),
-    field("Query.toolFollowers", 20),
+    field_cost("Query.selectTools", 2_000),
+    field_cost("Query.toolCollisions", 5_000),
+    field_cost("Query.toolkit", 20),
+    field_cost("Query.toolkitSubgraph", 20),
+    field_cost("Query.toolkitScore", 20),
+    field_cost("Query.recommendSubgraph", 100),
+    field_cost("Query.recommendToolsActions", 100),
+    field_cost("Query.toolFollowers", 20),
     // These fields call a model.
-    field("Mutation.createPlanWithRequestId", 5_000),
-    field("Mutation.run", 5_000),
-    field("Mutation.runAgent", 5_000),
-    field("Mutation.replanExecution", 5_000),
+    field_cost("Mutation.createPlanWithRequestId", 5_000),
+    field_cost("Mutation.run", 5_000),
+    field_cost("Mutation.runAgent", 5_000),
+    field_cost("Mutation.replanExecution", 5_000),
     // These fields compile and write.
-    field("Mutation.createPlan", 500),
-    field("Mutation.revisePlan", 500),
-    field("Mutation.executePlan", 200),
-    field("Mutation.executeByRequestId", 200),
-    field("Mutation.runSavedPlan", 200),
-    field("Mutation.retryExecution", 200),
-    field("Mutation.callTool", 1_000),
-    field("Mutation.bulkControl", 5_000),
-    field("Mutation.prune", 5_000),
-    field("Mutation.updateToolkit", 1_000),
-    field("Mutation.addToolSet", 200),
-    field("Mutation.registerTool", 200),
-    field("Mutation.cancelExecution", 20),
-    field("Mutation.pauseExecution", 20),
-    field("Mutation.resumeExecution", 20),
-    field("Mutation.approveStep", 20),
-    field("Mutation.settleStep", 20),
-    field("Mutation.signalExecution", 20),
-    field("Mutation.savePlan", 20),
-    field("Mutation.removeSavedPlan", 20),
-    field("Mutation.removeTool", 20),
-    field("Mutation.removeToolSet", 20),
-    field("Mutation.activateToolSets", 50),
-    field("Mutation.deactivateToolSets", 50),
-    field("Mutation.setContext", 20),
-    field("Mutation.addAction", 50),
-    field("Mutation.connectTool", 50),
-    field("Mutation.removeAction", 20),
-    field("Mutation.disconnectTool", 20),
-    field("Mutation.setScore", 20),
+    field_cost("Mutation.createPlan", 500),
+    field_cost("Mutation.revisePlan", 500),
+    field_cost("Mutation.executePlan", 200),
+    field_cost("Mutation.executeByRequestId", 200),
+    field_cost("Mutation.runSavedPlan", 200),
+    field_cost("Mutation.retryExecution", 200),
+    field_cost("Mutation.callTool", 1_000),
+    field_cost("Mutation.bulkControl", 5_000),
+    field_cost("Mutation.prune", 5_000),
+    field_cost("Mutation.updateToolkit", 1_000),
+    field_cost("Mutation.addToolSet", 200),
+    field_cost("Mutation.registerTool", 200),
+    field_cost("Mutation.cancelExecution", 20),
+    field_cost("Mutation.pauseExecution", 20),
+    field_cost("Mutation.resumeExecution", 20),
+    field_cost("Mutation.approveStep", 20),
+    field_cost("Mutation.settleStep", 20),
+    field_cost("Mutation.signalExecution", 20),
+    field_cost("Mutation.savePlan", 20),
+    field_cost("Mutation.removeSavedPlan", 20),
+    field_cost("Mutation.removeTool", 20),
+    field_cost("Mutation.removeToolSet", 20),
+    field_cost("Mutation.activateToolSets", 50),
+    field_cost("Mutation.deactivateToolSets", 50),
+    field_cost("Mutation.setContext", 20),
+    field_cost("Mutation.addAction", 50),
+    field_cost("Mutation.connectTool", 50),
+    field_cost("Mutation.removeAction", 20),
+    field_cost("Mutation.disconnectTool", 20),
+    field_cost("Mutation.setScore", 20),
     // The numbers of items are averages over this schema.
-    field("Query.__schema", 20),
-    field("Query.__type", 20),
-    list("__Schema.types", 10, 100),
-    list("__Schema.directives", 10, 6),
-    list("__Type.fields", 1, 4),
-    list("__Type.inputFields", 1, 2),
-    list("__Type.enumValues", 1, 2),
-    list("__Type.interfaces", 1, 1),
-    list("__Type.possibleTypes", 1, 1),
-    list("__Field.args", 1, 2),
-    list("__Directive.args", 1, 2),
-    field("__Type.ofType", 1),
-    field("__Field.type", 1),
-    field("__InputValue.type", 1),
-    field("__Schema.queryType", 1),
-    field("__Schema.mutationType", 1),
-    field("__Schema.subscriptionType", 1),
-    field("Subscription.executionEvents", 20),
-    field("Subscription.executionStatus", 20),
-    field("Subscription.requestEvents", 50),
+    field_cost("Query.__schema", 20),
+    field_cost("Query.__type", 20),
+    list_cost("__Schema.types", 10, 100),
+    list_cost("__Schema.directives", 10, 6),
+    list_cost("__Type.fields", 1, 4),
+    list_cost("__Type.inputFields", 1, 2),
+    list_cost("__Type.enumValues", 1, 2),
+    list_cost("__Type.interfaces", 1, 1),
+    list_cost("__Type.possibleTypes", 1, 1),
+    list_cost("__Field.args", 1, 2),
+    list_cost("__Directive.args", 1, 2),
+    field_cost("__Type.ofType", 1),
+    field_cost("__Field.type", 1),
+    field_cost("__InputValue.type", 1),
+    field_cost("__Schema.queryType", 1),
+    field_cost("__Schema.mutationType", 1),
+    field_cost("__Schema.subscriptionType", 1),
+    field_cost("Subscription.executionEvents", 20),
+    field_cost("Subscription.executionStatus", 20),
+    field_cost("Subscription.requestEvents", 50),
 ];
 
 /// Fields of introspection, with the types that they return.
@@ -183,7 +183,7 @@ const INTROSPECTION: [(&str, &str); 17] = [
 /// Expected items of a list without an argument for their number.
 const DEFAULT_ITEMS: usize = 10;
 
-/// Largest number of items that counts. [`ItemCount::OneFor`] divides before.
+/// Largest number of items that counts. [`ItemCount::OneFor`] divides the number first.
 const MAX_ITEMS: usize = 1_000;
 
 /// Costs of the fields of a schema.
@@ -199,7 +199,7 @@ struct FieldCost {
     base: usize,
     items: ItemCount,
     /// Argument for the number of items, with its default.
-    requested: Option<(String, usize)>,
+    count_argument: Option<(String, usize)>,
 }
 
 /// Cost of an operation.
@@ -230,7 +230,7 @@ impl Costs {
                 type_name: type_name.to_owned(),
                 base: 1,
                 items: ItemCount::Expected(1),
-                requested: None,
+                count_argument: None,
             };
             fields.insert(path.to_owned(), cost);
         }
@@ -273,7 +273,7 @@ impl FieldCost {
         let count = field.arguments.iter().find(|argument| {
             matches!(argument.node.name.node.as_str(), "first" | "last" | "limit")
         });
-        let requested = count.map(|argument| {
+        let count_argument = count.map(|argument| {
             let default = argument.node.default_value.as_ref().map(|value| &value.node);
             let default = default.and_then(|value| match value {
                 Value::Number(number) => number.as_u64(),
@@ -282,13 +282,13 @@ impl FieldCost {
             let default = default.and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT_ITEMS);
             (argument.node.name.node.to_string(), default)
         });
-        // The field that returns the connection has counted its items already.
+        // The field that returns the connection has already counted the items.
         let is_list = is_list && !parent.ends_with("Connection");
-        let items = match &requested {
+        let items = match &count_argument {
             Some(_) => ItemCount::Requested,
             None => ItemCount::Expected(if is_list { DEFAULT_ITEMS } else { 1 }),
         };
-        Self { type_name, base: 1, items, requested }
+        Self { type_name, base: 1, items, count_argument }
     }
 }
 
@@ -373,17 +373,17 @@ impl<'a> CostComputation<'a> {
             if field.selection_set.node.items.is_empty() { 0 } else { selection_cost.max(1) };
         let items = match cost.items {
             ItemCount::Expected(items) => items,
-            ItemCount::Requested => self.requested(cost, field).clamp(1, MAX_ITEMS),
+            ItemCount::Requested => self.requested_items(cost, field).clamp(1, MAX_ITEMS),
             ItemCount::OneFor(divisor) => {
-                (self.requested(cost, field) / divisor).clamp(1, MAX_ITEMS)
+                (self.requested_items(cost, field) / divisor).clamp(1, MAX_ITEMS)
             }
         };
         cost.base.saturating_add(items.saturating_mul(selection_cost))
     }
 
     /// Returns the number of items that the arguments ask for.
-    fn requested(&self, cost: &FieldCost, field: &Field) -> usize {
-        let Some((argument, default)) = &cost.requested else { return 1 };
+    fn requested_items(&self, cost: &FieldCost, field: &Field) -> usize {
+        let Some((argument, default)) = &cost.count_argument else { return 1 };
         let Some(given) = field.get_argument(argument) else { return *default };
         let value = given.node.clone().into_const_with(|name| self.variable_value(&name).ok_or(()));
         match value {
@@ -391,7 +391,7 @@ impl<'a> CostComputation<'a> {
             Ok(Value::Number(number)) => {
                 number.as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(1)
             }
-            // The field itself rejects the value.
+            // The field itself rejects such a value.
             Ok(_) => 1,
         }
     }

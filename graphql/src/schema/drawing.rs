@@ -11,9 +11,9 @@ use super::layout::Graph;
 /// escaping.
 pub(super) fn draw_mermaid(plan: &Plan) -> String {
     let mut text = String::from("flowchart TD\n");
-    for (at, step) in plan.steps().iter().enumerate() {
+    for (index, step) in plan.steps().iter().enumerate() {
         let label = step_label(step, "<br/>", escape::escape_mermaid);
-        let _ = writeln!(text, "    s{at}[\"{label}\"]");
+        let _ = writeln!(text, "    s{index}[\"{label}\"]");
     }
     draw_edges(plan, &mut text, |text, from, to| {
         let _ = writeln!(text, "    s{from} --> s{to}");
@@ -23,9 +23,9 @@ pub(super) fn draw_mermaid(plan: &Plan) -> String {
 
 pub(super) fn draw_dot(plan: &Plan) -> String {
     let mut text = String::from("digraph plan {\n    rankdir=TB;\n    node [shape=box];\n");
-    for (at, step) in plan.steps().iter().enumerate() {
+    for (index, step) in plan.steps().iter().enumerate() {
         let label = step_label(step, "\\n", escape::escape_dot);
-        let _ = writeln!(text, "    s{at} [label=\"{label}\"];");
+        let _ = writeln!(text, "    s{index} [label=\"{label}\"];");
     }
     draw_edges(plan, &mut text, |text, from, to| {
         let _ = writeln!(text, "    s{from} -> s{to};");

@@ -61,17 +61,17 @@ fn to_graphql_value(value: &impl Serialize) -> Value {
     async_graphql::to_value(value).unwrap_or_default()
 }
 
-pub(super) fn invalid_argument(why: impl Into<String>) -> ApiError {
-    ApiError(EngineError::InvalidArgument(why.into()))
+pub(super) fn invalid_argument(reason: impl Into<String>) -> ApiError {
+    ApiError(EngineError::InvalidArgument(reason.into()))
 }
 
-pub(super) fn limit_exceeded(why: impl Into<String>) -> ApiError {
-    ApiError(EngineError::LimitExceeded(why.into()))
+pub(super) fn limit_exceeded(reason: impl Into<String>) -> ApiError {
+    ApiError(EngineError::LimitExceeded(reason.into()))
 }
 
-pub(super) fn not_found(what: &str, id: &str) -> ApiError {
+pub(super) fn not_found(kind: &str, id: &str) -> ApiError {
     let id: String = id.chars().take(64).collect();
-    ApiError(EngineError::not_found(what, id))
+    ApiError(EngineError::not_found(kind, id))
 }
 
 #[cfg(test)]

@@ -164,7 +164,7 @@ fn event_details(event: &Event) -> Value {
         }
         Event::SignalReceived { name, payload, .. } => json!({ "name": name, "payload": payload }),
         Event::SignalRefused { name, .. } => json!({ "name": name }),
-        Event::CommandIgnored { asked, .. } => json!({ "asked": asked }),
+        Event::CommandIgnored { asked: command, .. } => json!({ "asked": command }),
         Event::CancelRequested { reason } => json!({ "reason": reason }),
         Event::WaitsShortened { ahead_ms } => json!({ "aheadMs": ahead_ms }),
         Event::Finished { outcome } => json!({ "state": final_state(*outcome).as_str() }),
@@ -242,7 +242,7 @@ fn rendered_parameters(parameters: &Value, warnings: &[String]) -> Map<String, V
 
 fn wait_details(reason: &WaitReason) -> Map<String, Value> {
     let mut data = Map::new();
-    let (what, more) = match reason {
+    let (awaited, more) = match reason {
         WaitReason::Approval => ("approval", None),
         WaitReason::Signal { name, until } => {
             let until = until.map(|until| ("until".to_owned(), json!(format_time(until))));
@@ -251,7 +251,7 @@ fn wait_details(reason: &WaitReason) -> Map<String, Value> {
         }
         WaitReason::Decision { error } => ("decision", Some(("error", error_details(error)))),
     };
-    data.insert("for".to_owned(), json!(what));
+    data.insert("for".to_owned(), json!(awaited));
     data.extend(more.map(|(key, value)| (key.to_owned(), value)));
     data
 }

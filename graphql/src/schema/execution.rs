@@ -33,7 +33,7 @@ const DEFAULT_FINDINGS: i32 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "execution::ExecutionState")]
 pub(super) enum ExecutionState {
-    /// Created, and not yet started: no worker has claimed it, or `startAt` lies ahead.
+    /// Created, and not yet started: no worker has claimed it, or `startAt` is in the future.
     Pending,
     /// Started: steps run, or a worker can continue the execution.
     InProgress,
@@ -309,9 +309,9 @@ impl ApiExecution {
         &self,
         ctx: &Context<'_>,
         #[graphql(
-            desc = "Returns only what the log said when it ended with the event of this `seq`. \
-                    Without it, the findings also depend on workers, pending commands, limits on \
-                    calls and toolsets."
+            desc = "Returns only findings from the log up to the event with this `seq`. Without \
+                    it, the findings also depend on workers, pending commands, limits on calls and \
+                    toolsets."
         )]
         at_seq: Option<i64>,
         #[graphql(desc = "Maximum number of findings, from 1 to 100. Default: 100.")] first: Option<
@@ -319,14 +319,14 @@ impl ApiExecution {
         >,
     ) -> Result<Vec<Finding>> {
         let maximum = check_count("first", first.unwrap_or(DEFAULT_FINDINGS), MAX_FINDINGS)?;
-        let Some(at) = at_seq else {
+        let Some(seq) = at_seq else {
             let found = self.find_findings(ctx, maximum).await?;
             return Ok(found.into_iter().map(Finding::from).collect());
         };
-        let at = u64::try_from(at).map(Seq);
-        let at = at.map_err(|_| invalid_argument("`atSeq` must not be negative"))?;
+        let seq = u64::try_from(seq).map(Seq);
+        let seq = seq.map_err(|_| invalid_argument("`atSeq` must not be negative"))?;
         let engine = ctx.data::<Engine>()?;
-        let found = engine.executions.findings_at(self.0.id(), at, maximum).await;
+        let found = engine.executions.findings_at(self.0.id(), seq, maximum).await;
         Ok(found.map_err(ApiError::from)?.into_iter().map(Finding::from).collect())
     }
 
@@ -350,7 +350,7 @@ impl ApiExecution {
         to_int(self.0.count_steps().skipped)
     }
 
-    /// Number of steps that a cancellation stopped or kept from starting.
+    /// Number of steps that a cancellation stopped, or prevented from starting.
     async fn cancelled(&self) -> i64 {
         to_int(self.0.count_steps().cancelled)
     }
@@ -443,7 +443,6 @@ fn collect_errors(execution: &Arc<Execution>) -> Vec<StepError> {
     errors
 }
 
-/// Parses `afterSeq`.
 pub(super) fn parse_position(after: i64) -> Result<Seq, ApiError> {
     let position = u64::try_from(after).map(Seq);
     position

@@ -47,8 +47,8 @@ pub(super) struct Finding {
     message: String,
     /// Sequence number of the event that caused the finding. Null if no event did.
     cause_seq: Option<i64>,
-    /// Id of the execution that caused the finding, or of the child execution that this one waits
-    /// for, `exec_…`. Null otherwise.
+    /// Id of the execution that caused the finding, or of the child execution that the execution
+    /// waits for, `exec_…`. Null otherwise.
     cause_execution_id: Option<ID>,
     /// Actions that help, best first.
     remedies: Vec<Remedy>,

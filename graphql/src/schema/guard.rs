@@ -84,7 +84,7 @@ impl Extension for OperationGuard {
         next: NextPrepareRequest<'_>,
     ) -> ServerResult<Request> {
         self.check_cost(&mut request)?;
-        // An operation that no server received has no grant, so it may do everything.
+        // An operation that did not arrive through a server has no grant, so it may do everything.
         let grant = request.data.get(&TypeId::of::<Grant>());
         let grant =
             grant.and_then(|grant| grant.downcast_ref::<Grant>()).cloned().unwrap_or_default();
@@ -112,7 +112,8 @@ impl Extension for OperationGuard {
     ) -> ServerResult<Option<Value>> {
         // These errors replace the whole answer, so `FieldErrors` does not handle them.
         self.answer_size.check_limit()?;
-        let (of, at, counted) = (info.return_type, info.path_node, CountedField::from_field(&info));
+        let (of, path, counted) =
+            (info.return_type, info.path_node, CountedField::from_field(&info));
         let outcome = match check_role(ctx, &info) {
             Ok(()) => {
                 if info.parent_type == "Mutation" {
@@ -125,7 +126,7 @@ impl Extension for OperationGuard {
         if let Ok(value) = &outcome {
             self.answer_size.count_field(&counted, value.as_ref())?;
         }
-        self.field_errors.resolve_null(of, at, outcome)
+        self.field_errors.resolve_null(of, path, outcome)
     }
 
     async fn validation(
@@ -140,8 +141,8 @@ impl Extension for OperationGuard {
 impl OperationGuard {
     /// Rejects an operation that costs too much, before validation spends time on it.
     fn check_cost(&self, request: &mut Request) -> ServerResult<()> {
-        let limit = |why: String| {
-            let mut error = ServerError::new(why, None);
+        let limit = |reason: String| {
+            let mut error = ServerError::new(reason, None);
             error.extensions.get_or_insert_default().set("code", "LIMIT_EXCEEDED");
             error
         };
@@ -163,8 +164,8 @@ impl OperationGuard {
         let dearest =
             cost.most_expensive.map(|(field, cost)| format!("; `{field}` alone costs {cost}"));
         Err(limit(format!(
-            "the operation costs {}, and at most {maximum} is allowed{}: ask for fewer fields and \
-             aliases, for less with `first`, or in several operations",
+            "the operation costs {}, and at most {maximum} is allowed{}: request fewer fields and \
+             aliases, use a smaller `first`, or send several operations",
             cost.total,
             dearest.unwrap_or_default()
         )))

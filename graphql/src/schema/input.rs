@@ -79,7 +79,8 @@ pub(super) struct ToolExecutionInput {
     /// with the same parameters then reuse it. Allowed for `READ` tools only. Default: no caching.
     cache_ttl_ms: Option<i64>,
     /// True if a template that refers to a missing field fails the step. Default: the value of
-    /// `ExecutionOptions.strictTemplates`, or else true for tools that are not `READ`.
+    /// `ExecutionOptions.strictTemplates`. If that is not set either, true for tools that are not
+    /// `READ`.
     strict_templates: Option<bool>,
     /// Rule for a failure of the step: `fail`, `continue`, `ignore` or `wait`. Default: `fail`.
     on_error: Option<String>,
@@ -198,7 +199,7 @@ fn parse_mapping(
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct PlanningOptions {
     /// Planner: `offline`, `model`, or the configured model by its name or its provider's name.
-    /// Default: the configured model, or else `offline`.
+    /// Default: the configured model if there is one, otherwise `offline`.
     planner: Option<String>,
     /// Toolsets whose tools the plan may use. Default: all active toolsets. An unknown name is
     /// `INVALID_ARGUMENT`.
@@ -220,14 +221,14 @@ pub(super) struct PlanningOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "engine::PlanCache")]
 pub(super) enum PlanCache {
-    /// Reads no cached draft, and caches none.
+    /// Reads no cached draft, and caches no draft.
     Off,
     /// Reuses the draft of an identical query with the same tools.
     Exact,
 }
 
-/// Rule for calls of a model's plan that have an effect, and that the query does not order or whose
-/// values it does not say.
+/// Rule for calls with an effect in a model's plan that the query does not order, or whose values
+/// it does not contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(remote = "engine::Guard")]
 pub(super) enum PlanGuard {
@@ -302,9 +303,9 @@ pub(super) struct ExecutionOptions {
     /// Priority. Workers claim executions with a higher priority first.
     #[graphql(default_with = "Some(0)")]
     priority: Option<i32>,
-    /// Maximum number of automatic replans in a row, from 0 to 16. A model replans after a failure,
-    /// or when a `flow.replan` step asks for it. Default: at most 4 if a step asks for them, and none
-    /// after a failure.
+    /// Maximum number of consecutive automatic replans, from 0 to 16. A model replans after a
+    /// failure, or when a `flow.replan` step asks for it. Default: at most 4 if a step asks for
+    /// them, and none after a failure.
     replans: Option<i32>,
 }
 
@@ -370,7 +371,7 @@ pub(super) struct RequestFilter {
     /// Has an execution in this state. `FAILED` also matches requests whose planning failed.
     state: Option<ExecutionState>,
     /// True: an execution of the request waits for an approval, a decision or a signal, or is
-    /// paused. Child executions count. False: none does.
+    /// paused. Child executions count. False: no execution does.
     needs_person: Option<bool>,
 }
 
@@ -389,8 +390,8 @@ impl RequestFilter {
 fn parse_search(text: Option<String>) -> ApiResult<Option<String>> {
     let (words, maximum) = (store::search_words(text.as_deref()).len(), limits::SEARCH_WORDS);
     if words > maximum {
-        let why = format!("`search` has {words} different words; the limit is {maximum}");
-        return Err(limit_exceeded(why));
+        let reason = format!("`search` has {words} different words; the limit is {maximum}");
+        return Err(limit_exceeded(reason));
     }
     Ok(text)
 }

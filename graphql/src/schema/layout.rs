@@ -10,7 +10,7 @@ use super::error::{ApiResult, invalid_argument};
 
 /// Allowed width and height of all nodes.
 const SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=2_000.0;
-/// Allowed width and height of a single node. A whole drawing may be nested in it.
+/// Allowed width and height of a single node, in which a client may nest a whole drawing.
 const NODE_SIDE_RANGE: std::ops::RangeInclusive<f64> = 1.0..=10_000_000.0;
 
 /// Direction of the edges in a drawing.
@@ -93,16 +93,16 @@ pub(super) async fn draw_graph(graph: Graph, options: DrawingOptions) -> ApiResu
     let sizes = check_sizes(&graph, &options)?;
     let direction = options.direction.unwrap_or(LayoutDirection::Right).into();
     let style = Style { direction, ..Style::default() };
-    // A large drawing takes a while, so it must not block other requests.
+    // Runs on a blocking thread, because a large drawing would block other requests.
     let layout = task::spawn_blocking(move || layout_graph(graph, &sizes, &style)).await;
     layout.map_err(|err| invalid_argument(format!("the graph cannot be drawn: {err}")))
 }
 
 /// Checks the sizes, and returns one for each node.
 fn check_sizes(graph: &Graph, options: &DrawingOptions) -> ApiResult<Vec<Size>> {
-    let checked = |value: Option<f64>, usual, what| match value.unwrap_or(usual) {
+    let checked = |value: Option<f64>, usual, field| match value.unwrap_or(usual) {
         side if SIDE_RANGE.contains(&side) => Ok(side),
-        side => Err(invalid_argument(format!("`{what}` is {side}: it must be from 1 to 2000"))),
+        side => Err(invalid_argument(format!("`{field}` is {side}: it must be from 1 to 2000"))),
     };
     let usual = Size {
         width: checked(options.width, 200.0, "nodeWidth")?,
@@ -113,17 +113,17 @@ fn check_sizes(graph: &Graph, options: &DrawingOptions) -> ApiResult<Vec<Size>> 
         return Ok(sizes);
     }
     let places: BTreeMap<&str, usize> =
-        graph.names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
+        graph.names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
     for NodeSizeInput { name, width, height } in &options.sizes {
         if !NODE_SIDE_RANGE.contains(width) || !NODE_SIDE_RANGE.contains(height) {
-            let what = format!("the size of `{name}` is {width} by {height}");
-            return Err(invalid_argument(format!("{what}: each must be from 1 to 10000000")));
+            let complaint = format!("the size of `{name}` is {width} by {height}");
+            return Err(invalid_argument(format!("{complaint}: each must be from 1 to 10000000")));
         }
-        let at = places.get(name.as_str());
-        let at = at.ok_or_else(|| {
+        let place = places.get(name.as_str());
+        let place = place.ok_or_else(|| {
             invalid_argument(format!("`sizes` names `{name}`, which is not a node"))
         })?;
-        sizes[*at] = Size { width: *width, height: *height };
+        sizes[*place] = Size { width: *width, height: *height };
     }
     Ok(sizes)
 }
@@ -222,10 +222,10 @@ mod tests {
             assert_eq!((layout.nodes[1].width, layout.nodes[1].height), (900.0, 700.0));
             assert_eq!((layout.nodes[2].width, layout.nodes[2].height), (200.0, 52.0));
             assert!(layout.width >= 900.0 && layout.height >= 700.0, "{layout:?}");
-            for (at, one) in layout.nodes.iter().enumerate() {
+            for (index, one) in layout.nodes.iter().enumerate() {
                 assert!(one.x >= 0.0 && one.x + one.width <= layout.width + 0.1, "{layout:?}");
                 assert!(one.y >= 0.0 && one.y + one.height <= layout.height + 0.1, "{layout:?}");
-                for other in &layout.nodes[..at] {
+                for other in &layout.nodes[..index] {
                     let beside = one.x + one.width <= other.x || other.x + other.width <= one.x;
                     let below = one.y + one.height <= other.y || other.y + other.height <= one.y;
                     assert!(beside || below, "{one:?} {other:?}");

@@ -25,7 +25,7 @@ use super::error::{ApiError, ApiResult, limit_exceeded};
 /// Maximum number of objects of one list that are loaded at the same time.
 const MAX_PARALLEL_LOADS: usize = 16;
 
-#[expect(clippy::disallowed_types, reason = "the loader's trait returns one")]
+#[expect(clippy::disallowed_types, reason = "the loader's trait returns a `HashMap`")]
 type LoadedById<K, V> = std::collections::HashMap<K, V>;
 
 /// Loaders of one operation, so that it loads each object once.
@@ -78,15 +78,15 @@ impl Loaders {
         self.source.load_one(id).await?.transpose()
     }
 
-    /// Returns plans in the order of `ids`, without those that are gone.
+    /// Returns plans in the order of `ids`. Leaves out plans that were removed.
     pub(super) async fn plans(&self, ids: &[PlanId]) -> ApiResult<Vec<Arc<Plan>>> {
         let found = self.source.load_many(ids.iter().copied()).await?;
         Ok(ids.iter().filter_map(|id| found.get(id).cloned()).collect())
     }
 
-    /// Returns executions in the order of `ids`, until the answer is full, and the number of ids
-    /// that were processed. Leaves out executions without a log. Also leaves out damaged executions
-    /// and logs them, so that they do not hide the others.
+    /// Returns executions in the order of `ids` until the answer is full. Also returns the number
+    /// of ids that were processed. Leaves out executions without a log. Also leaves out damaged
+    /// executions and logs them, so that the rest can be listed.
     pub(super) async fn first_executions(
         &self,
         ids: &[ExecutionId],
@@ -114,11 +114,11 @@ impl Loaders {
         let (executions, looked) = self.first_executions(ids).await?;
         if looked < ids.len() {
             let (all, maximum) = (ids.len(), limits::ANSWER_BYTES);
-            let why = format!(
-                "these {all} executions have more than {maximum} bytes together: ask for fewer with \
-                 `last`, or for `executions` in parts"
+            let reason = format!(
+                "together, these {all} executions have more than {maximum} bytes: request fewer \
+                 with `last`, or use pages of `executions`"
             );
-            return Err(limit_exceeded(why));
+            return Err(limit_exceeded(reason));
         }
         Ok(executions)
     }

@@ -124,8 +124,8 @@ impl WorkMutation {
         load_started(engine, id).await
     }
 
-    /// Cancels an execution: running steps are told to stop, and no further step starts. A finished
-    /// execution stays as it is.
+    /// Cancels an execution: running steps are asked to stop, and no further step starts. A
+    /// finished execution stays as it is.
     async fn cancel_execution(
         &self,
         ctx: &Context<'_>,
@@ -163,8 +163,9 @@ impl WorkMutation {
         )
     }
 
-    /// Starts a new execution of a finished one, with the same plan, input and options. It has no
-    /// `startAt` and no idempotency key. A step that was compensated is never reused.
+    /// Starts a new execution that retries a finished execution, with the same plan, input and
+    /// options. It has no `startAt` and no idempotency key. A step that was compensated is never
+    /// reused.
     async fn retry_execution(
         &self,
         ctx: &Context<'_>,
@@ -253,8 +254,8 @@ impl WorkMutation {
     }
 
     /// Applies an action to all executions that match a filter, oldest first. Skips executions that
-    /// the action cannot change, and executions that are created meanwhile. Returns the number of
-    /// changed executions.
+    /// the action cannot change, and executions that are created after the request. Returns the
+    /// number of changed executions.
     async fn bulk_control(
         &self,
         ctx: &Context<'_>,
@@ -354,8 +355,8 @@ fn or_default<Input: Into<Output>, Output: Default>(input: Option<Input>) -> Out
     input.map(Into::into).unwrap_or_default()
 }
 
-fn parse_id<Id: FromStr>(what: &str, id: &ID) -> ApiResult<Id> {
-    id.parse().map_err(|_| not_found(what, id))
+fn parse_id<Id: FromStr>(kind: &str, id: &ID) -> ApiResult<Id> {
+    id.parse().map_err(|_| not_found(kind, id))
 }
 
 fn parse_execution_id(id: &ID) -> ApiResult<ExecutionId> {

@@ -1,9 +1,9 @@
 //! Decides which field becomes null after an error: the failed field, or its nearest nullable
 //! parent.
 //!
-//! The library makes an object null if one of its fields failed. It has two gaps, which this module
-//! closes: it treats a field that fails before it has an object as non-null, whatever its type is,
-//! and for an error in a list it reports only the index of the item.
+//! The library makes an object null if one of its fields failed. This module closes two gaps of the
+//! library. A field that fails before it has an object counts as non-null, whatever its type is.
+//! For an error in a list, the library reports only the index of the item.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -31,7 +31,7 @@ impl FieldErrors {
     pub(super) fn resolve_null(
         &self,
         return_type: &str,
-        at: &QueryPathNode<'_>,
+        path: &QueryPathNode<'_>,
         outcome: ServerResult<Option<Value>>,
     ) -> ServerResult<Option<Value>> {
         let is_nullable = !return_type.ends_with('!');
@@ -39,14 +39,14 @@ impl FieldErrors {
             Err(error) if is_nullable => {
                 let mut pending = self.lock_pending();
                 pending.errors.push(error);
-                pending.null_paths.push(field_path(at));
+                pending.null_paths.push(field_path(path));
                 Ok(Some(Value::Null))
             }
-            Err(error) => Err(self.pass_to_parent(at, error)),
+            Err(error) => Err(self.pass_to_parent(path, error)),
             Ok(None | Some(Value::Null)) if is_nullable => {
                 let mut pending = self.lock_pending();
                 if !pending.failed.is_empty() {
-                    pending.null_paths.push(field_path(at));
+                    pending.null_paths.push(field_path(path));
                 }
                 Ok(Some(Value::Null))
             }
@@ -56,16 +56,17 @@ impl FieldErrors {
 
     /// Passes an error to the parent of a field, and restores the path of the field that failed
     /// first.
-    fn pass_to_parent(&self, at: &QueryPathNode<'_>, mut error: ServerError) -> ServerError {
+    fn pass_to_parent(&self, node: &QueryPathNode<'_>, mut error: ServerError) -> ServerError {
         let mut pending = self.lock_pending();
-        match at.segment {
+        match node.segment {
             QueryPathSegment::Name(_) => {
                 pending.failed.push((error.path.clone(), error.locations.clone()));
             }
             QueryPathSegment::Index(_) => {
                 let mut failed = pending.failed.iter().rev();
-                let inner = failed
-                    .find(|(path, at)| *at == error.locations && path.starts_with(&error.path));
+                let inner = failed.find(|(path, locations)| {
+                    *locations == error.locations && path.starts_with(&error.path)
+                });
                 if let Some((path, _)) = inner {
                     error.path.clone_from(path);
                 }
@@ -94,7 +95,7 @@ impl FieldErrors {
 /// Returns the path of a field in the answer.
 pub(super) fn field_path(node: &QueryPathNode<'_>) -> Vec<PathSegment> {
     let segment = |node: &QueryPathNode<'_>| match node.segment {
-        QueryPathSegment::Index(at) => PathSegment::Index(at),
+        QueryPathSegment::Index(index) => PathSegment::Index(index),
         QueryPathSegment::Name(name) => PathSegment::Field(name.to_owned()),
     };
     let mut path = vec![segment(node)];
@@ -107,7 +108,7 @@ fn put_null(mut value: &mut Value, path: &[PathSegment]) {
     for segment in path {
         let part = match (value, segment) {
             (Value::Object(fields), PathSegment::Field(name)) => fields.get_mut(name.as_str()),
-            (Value::List(items), PathSegment::Index(at)) => items.get_mut(*at),
+            (Value::List(items), PathSegment::Index(index)) => items.get_mut(*index),
             _ => None,
         };
         // A parent of the field is null already, so there is no value to replace.

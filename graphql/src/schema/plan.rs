@@ -142,7 +142,10 @@ impl Plan {
     async fn tools(&self) -> Vec<ToolExecution> {
         let steps = 0..self.0.steps().len();
         steps
-            .map(|at| ToolExecution { plan: Arc::clone(&self.0), number: StepNumber::new(at) })
+            .map(|index| ToolExecution {
+                plan: Arc::clone(&self.0),
+                number: StepNumber::new(index),
+            })
             .collect()
     }
 
@@ -164,7 +167,7 @@ impl Plan {
         diagnostics(self.0.diagnostics())
     }
 
-    /// Newest executions of the plan, oldest first.
+    /// The last executions of the plan, in order of creation.
     async fn executions(
         &self,
         ctx: &Context<'_>,

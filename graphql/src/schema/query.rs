@@ -57,7 +57,7 @@ impl WorkQuery {
         Ok(make_page(&page, items, listing.has_more))
     }
 
-    /// One plan.
+    /// One plan, with its steps and its executions.
     async fn plan(
         &self,
         ctx: &Context<'_>,
@@ -96,7 +96,8 @@ impl WorkQuery {
         let listing = listing.map_err(ApiError::from)?;
         let ids: Vec<_> = listing.items.iter().map(|(_, plan)| plan.id).collect();
         let plans = ctx.data::<Loaders>()?.plans(&ids).await?;
-        // Plans that were pruned meanwhile are missing, so cursors and plans are matched by id.
+        // Plans that were pruned since the page was read are missing, so cursors and plans are
+        // matched by id.
         let mut plans = plans.into_iter().peekable();
         let items = listing.items.into_iter().filter_map(|(cursor, listed)| {
             plans.next_if(|plan| plan.id() == listed.id).map(|plan| (cursor, Plan(plan)))

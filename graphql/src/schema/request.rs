@@ -44,7 +44,7 @@ impl Request {
         load_plans(ctx, self.0.id).await
     }
 
-    /// Newest executions of the request's plans, oldest first.
+    /// The last executions of the request's plans, in order of creation.
     async fn executions(
         &self,
         ctx: &Context<'_>,
@@ -132,7 +132,7 @@ pub(super) async fn load_plans(ctx: &Context<'_>, id: shared::id::RequestId) -> 
 pub(super) struct PlanningError {
     /// Error code of the failed mutation, such as `NO_PLAN_FOUND` or `INVALID_PLAN`.
     code: String,
-    /// Message that says what happened and what to do.
+    /// Message: what happened, and what to do.
     message: String,
 }
 
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_failed_planning_returns_its_reason() {
-        let told = |kind: &str, content| {
+        let summarize = |kind: &str, content| {
             let at = Timestamp::UNIX_EPOCH;
             let kind = kind.to_owned();
             let PlanningError { code, message } =
@@ -190,12 +190,12 @@ mod tests {
             format!("{code}: {message}")
         };
         let error = json!({ "code": "NO_PLAN_FOUND", "message": "no tool fits" });
-        assert_eq!(told("error", error), "NO_PLAN_FOUND: no tool fits");
+        assert_eq!(summarize("error", error), "NO_PLAN_FOUND: no tool fits");
         let wrong = |message: &str| json!({ "severity": "ERROR", "message": message });
         let mild = json!({ "severity": "WARNING", "message": "mind this" });
         let one = "INVALID_PLAN: the draft does not compile: no tool `x`";
-        assert_eq!(told("diagnostics", json!([mild, wrong("no tool `x`")])), one);
+        assert_eq!(summarize("diagnostics", json!([mild, wrong("no tool `x`")])), one);
         let several = json!([wrong("no tool `x`"), wrong("no tool `y`")]);
-        assert_eq!(told("diagnostics", several), format!("{one}, and 1 more"));
+        assert_eq!(summarize("diagnostics", several), format!("{one}, and 1 more"));
     }
 }

@@ -138,8 +138,8 @@ pub(super) fn follow_request(
         last_poll_at: Instant::now(),
         next_poll_at: Instant::now(),
         next_read_at: Instant::now(),
-        sent_entries: 0,
-        sent_plans: 0,
+        sent_entry_count: 0,
+        sent_plan_count: 0,
         executions: BTreeSet::new(),
         pending_events: VecDeque::new(),
         logs: SelectAll::new(),
@@ -160,8 +160,8 @@ struct RequestFollower {
     next_poll_at: Instant,
     /// Time of the next poll for planning, which reads more than a poll for executions.
     next_read_at: Instant,
-    sent_entries: usize,
-    sent_plans: usize,
+    sent_entry_count: usize,
+    sent_plan_count: usize,
     /// Executions whose logs have been followed.
     executions: BTreeSet<ExecutionId>,
     pending_events: VecDeque<RequestEvent>,
@@ -214,22 +214,22 @@ impl RequestFollower {
     /// Reads new transcript entries and plans, and queues them by time.
     async fn read_entries_and_plans(&mut self) -> Result<(), ApiError> {
         let store = self.engine.store();
-        let sent_entries = store.transcript_after(self.request, self.sent_entries).await?;
+        let sent_entries = store.transcript_after(self.request, self.sent_entry_count).await?;
         let plans = store.plan_versions(self.request).await?;
         let mut pending_events = Vec::new();
-        self.sent_entries += sent_entries.len();
+        self.sent_entry_count += sent_entries.len();
         for entry in sent_entries {
             let content = EventContent::Transcript { kind: entry.kind, content: entry.content };
             pending_events.push((entry.at, content));
         }
-        for id in plans.iter().skip(self.sent_plans) {
+        for id in plans.iter().skip(self.sent_plan_count) {
             if let Some(plan) = self.engine.plans.library.load(*id).await? {
                 let about = plan_summary(&plan);
                 pending_events
                     .push((plan.info().created_at, EventContent::Plan { id: *id, about }));
             }
         }
-        self.sent_plans = plans.len();
+        self.sent_plan_count = plans.len();
         pending_events.sort_by_key(|(at, _)| *at);
         let request = self.request;
         let pending_events =
@@ -240,8 +240,8 @@ impl RequestFollower {
 
     async fn find_new_heads(&mut self) -> Result<Vec<ExecutionHead>, ApiError> {
         let filter = ExecutionFilter { request: Some(self.request), ..ExecutionFilter::default() };
-        let known = &self.executions;
-        let is_new = |head: &ExecutionHead| !known.contains(&head.execution);
+        let known_executions = &self.executions;
+        let is_new = |head: &ExecutionHead| !known_executions.contains(&head.execution);
         Ok(self.engine.executions.reader.newest_heads(&filter, usize::MAX, is_new).await?)
     }
 }

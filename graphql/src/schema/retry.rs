@@ -12,10 +12,10 @@ use super::{
 /// Steps that a retry runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 pub(super) enum RetryMode {
-    /// Runs steps that did not succeed or were compensated. Reuses the outputs of all others.
+    /// Runs steps that did not succeed or were compensated. Reuses the outputs of all other steps.
     Failed,
     /// Runs `fromStep`, every later step in execution order, and their dependents. Reuses the
-    /// outputs of all others.
+    /// outputs of all other steps.
     FromStep,
     /// Runs every step.
     All,
@@ -31,10 +31,10 @@ pub(super) fn parse_scope(
         (Some(RetryMode::Failed), None) => Ok(RetryScope::Failed),
         (None | Some(RetryMode::FromStep), Some(step)) => Ok(RetryScope::FromStep(step)),
         (Some(RetryMode::FromStep), None) => {
-            Err(invalid_argument("`mode: FROM_STEP` needs `fromStep`: the step to begin with"))
+            Err(invalid_argument("`mode: FROM_STEP` needs `fromStep`, the first step to run again"))
         }
         (Some(RetryMode::Failed | RetryMode::All), Some(_)) => Err(invalid_argument(
-            "`fromStep` needs `mode: FROM_STEP`: change `mode`, or leave out `fromStep`",
+            "`fromStep` needs `mode: FROM_STEP`: change `mode`, or remove `fromStep`",
         )),
     }
 }

@@ -78,7 +78,7 @@ impl SavedQuery {
         Ok(found.map_err(ApiError::from)?.map(SavedPlan))
     }
 
-    /// Draft from which `createPlan` makes the same plan, here or in another installation.
+    /// Draft from which `createPlan` makes the same plan, on this or another installation.
     /// Sub-plans are written inline. Null if there is no such plan.
     async fn export_plan(
         &self,

@@ -41,7 +41,7 @@ pub(super) enum CollisionSimilarity {
 
 #[Object]
 impl SelectQuery {
-    /// Tools for a query, best first. Tools that are no hits are returned, too, and count for
+    /// Tools for a query, best first. Tools that are not hits are also returned, and count toward
     /// `limit`. Without an embedder, `CENTROID` and `DESCRIPTION` are `PLANNER_UNAVAILABLE`.
     async fn select_tools(
         &self,
@@ -131,7 +131,7 @@ impl ToolMatch {
         self.0.least_similar_example.as_deref()
     }
 
-    /// Verdict of earlier executions with similar queries, from -1 (the tool failed) to 1 (it
+    /// Result of the tool in earlier executions with similar queries, from -1 (it failed) to 1 (it
     /// succeeded). `HYBRID` adds a twentieth of it to the score. Null without observations, and for
     /// other criteria.
     async fn learned(&self) -> Option<f64> {

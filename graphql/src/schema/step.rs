@@ -30,7 +30,7 @@ const MAX_ITEMS: usize = 10_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[graphql(name = "StepState")]
 pub(super) enum ApiStepState {
-    /// Not started.
+    /// The step has not started.
     Pending,
     /// An attempt is running, or items of the list are.
     Running,
@@ -44,7 +44,7 @@ pub(super) enum ApiStepState {
     Failed,
     /// Finished without running. See `skipReason`.
     Skipped,
-    /// Stopped, or kept from starting, by a cancellation.
+    /// Stopped by a cancellation, or prevented from starting.
     Cancelled,
     /// Succeeded, and then undone.
     Compensated,
@@ -104,7 +104,7 @@ pub(super) struct StepError {
     tool_name: String,
     /// Stable code such as `tool.timeout`.
     code: String,
-    /// Message that says what happened and what to do.
+    /// Message: what happened, and what to do.
     message: String,
     /// Number of the failed attempt, from 1.
     attempt: u32,
@@ -145,7 +145,7 @@ impl From<&tool::Progress> for Progress {
 /// Number of items of a `forEach` list, by state.
 #[derive(Clone, Copy, Debug, Default, SimpleObject)]
 pub(super) struct ItemTally {
-    /// All items.
+    /// Number of all items.
     total: i64,
     /// Items that have not started.
     pending: i64,
@@ -159,7 +159,7 @@ pub(super) struct ItemTally {
     failed: i64,
     /// Items that did not run because another item failed.
     skipped: i64,
-    /// Items that a cancellation stopped or kept from starting.
+    /// Items that a cancellation stopped, or prevented from starting.
     cancelled: i64,
 }
 
@@ -217,13 +217,14 @@ impl StepStatus {
     /// Returns the error of a failed step, followed by the errors of its items if `onError` allows
     /// these.
     pub(super) fn all_errors(&self) -> Vec<StepError> {
-        let own = self.own_error().into_iter();
+        let own_error = self.own_error().into_iter();
         let is_lenient =
             matches!(self.planned().policy.on_error, OnError::Ignore | OnError::Continue);
         let items = self.now().items.as_deref().filter(|_| is_lenient);
         let items =
             items.map_or(0, |items| u32::try_from(items.as_slice().len()).unwrap_or(u32::MAX));
-        own.chain((0..items).filter_map(|item| self.of(self.task.for_item(item))?.own_error()))
+        own_error
+            .chain((0..items).filter_map(|item| self.of(self.task.for_item(item))?.own_error()))
             .collect()
     }
 
@@ -236,7 +237,7 @@ impl StepStatus {
         matches!(self.now().state, execution::StepState::Failed(_))
     }
 
-    /// Returns the error of a step that the execution's deadline kept from succeeding.
+    /// Returns the error of a step that did not succeed because of the execution's deadline.
     pub(super) fn deadline_error(&self) -> StepError {
         self.describe_error(&ToolError::new(
             ErrorCode::DEADLINE,
@@ -299,7 +300,8 @@ impl StepStatus {
         self.now().attempts
     }
 
-    /// Time at which the first attempt started, or the wait before it. Null before that.
+    /// Time at which the step began to wait, or its first attempt started if it did not wait. Null
+    /// until then.
     async fn started_at(&self) -> Option<DateTime> {
         self.now().started_at.map(DateTime)
     }
@@ -445,8 +447,8 @@ impl StepStatus {
         Ok(ctx.data::<Loaders>()?.execution(id).await?.map(ApiExecution))
     }
 
-    /// Outcome that a person recorded with `settleStep`. Null if nobody settled the step. The state
-    /// of a step that had failed stays `FAILED`.
+    /// Outcome that a person recorded with `settleStep`. Null if the step was not settled. The
+    /// state of a step that had failed stays `FAILED`.
     async fn settled(&self) -> Option<SettledOutcome> {
         self.now().settled().map(SettledOutcome::from)
     }
@@ -477,7 +479,7 @@ impl StepStatus {
 fn parse_after_index(after: Option<i64>) -> Result<u32> {
     let Some(after) = after else { return Ok(0) };
     let begin = u32::try_from(after).ok().and_then(|index| index.checked_add(1));
-    let why =
+    let reason =
         || invalid_argument(format!("`afterIndex` is {after}; it must be the index of an item"));
-    Ok(begin.ok_or_else(why)?)
+    Ok(begin.ok_or_else(reason)?)
 }

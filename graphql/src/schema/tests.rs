@@ -83,11 +83,11 @@ fn every_type_and_member_has_a_description() {
         match &ty.node.kind {
             TypeKind::Object(object) => {
                 for field in &object.fields {
-                    let at = format!("{name}.{}", field.node.name.node);
-                    assert!(field.node.description.is_some(), "{at}");
+                    let path = format!("{name}.{}", field.node.name.node);
+                    assert!(field.node.description.is_some(), "{path}");
                     for argument in &field.node.arguments {
                         let name = &argument.node.name.node;
-                        assert!(argument.node.description.is_some(), "{at}({name})");
+                        assert!(argument.node.description.is_some(), "{path}({name})");
                     }
                 }
             }

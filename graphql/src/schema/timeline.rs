@@ -39,7 +39,7 @@ pub(super) struct TimelineEntry {
     step_id: Option<String>,
     /// Number of the attempt, from 1. Null if the entry is not about an attempt.
     attempt: Option<u32>,
-    /// Name of the machine whose worker owned the execution at that time. Null if none did.
+    /// Name of the machine whose worker owned the execution at that time. Null if no worker did.
     node: Option<String>,
     /// Description of the event, in one line.
     message: String,
@@ -199,25 +199,26 @@ impl TimelineReader {
     }
 
     fn open_entry(&mut self, event: &Event, at: Timestamp) {
-        let (step, part, begun) = match event {
+        let (step, part, open_entry) = match event {
             Event::StepStarted(StepStarted { step, part, until, child, .. }) => {
                 let is_call = until.is_none() && child.is_none();
-                let begun = if is_call { OpenEntry::Attempt(at) } else { OpenEntry::Detached(at) };
-                (step, part, begun)
+                let open_entry =
+                    if is_call { OpenEntry::Attempt(at) } else { OpenEntry::Detached(at) };
+                (step, part, open_entry)
             }
             Event::StepWaiting { step, part, .. }
             | Event::StepRetryScheduled { step, part, .. } => (step, part, OpenEntry::Wait(at)),
             _ => return,
         };
-        self.open_entries.insert((step.clone(), *part), begun);
+        self.open_entries.insert((step.clone(), *part), open_entry);
     }
 
     /// After a worker was lost, excludes the time without a worker from the durations of its
     /// running attempts.
     fn exclude_time_without_worker(&mut self, now: Timestamp) {
         let Some(last_event_at) = self.last_event_at else { return };
-        for begun in self.open_entries.values_mut() {
-            if let OpenEntry::Attempt(from) = begun {
+        for open_entry in self.open_entries.values_mut() {
+            if let OpenEntry::Attempt(from) = open_entry {
                 *from = now - (last_event_at - *from).max(TimeDelta::zero());
             }
         }
@@ -267,21 +268,26 @@ fn describe_subject(event: &Event) -> String {
     format!("{undo}`{step}{item}`")
 }
 
-#[expect(clippy::too_many_lines, reason = "it has a sentence for each event")]
+#[expect(clippy::too_many_lines, reason = "the function has a sentence for each event")]
 fn describe_event(event: &Event) -> String {
     let step = describe_subject(event);
     match event {
         Event::Created(created) => format!("execution of `{}` created", created.plan),
-        Event::Claimed(it) if it.renewed => {
+        Event::Claimed(claim) if claim.renewed => {
             format!(
                 "claimed again by `{}` on {}, whose lease had expired, claim {}",
-                it.worker,
-                it.node,
-                to_int(it.epoch.0)
+                claim.worker,
+                claim.node,
+                to_int(claim.epoch.0)
             )
         }
-        Event::Claimed(it) => {
-            format!("claimed by `{}` on {}, claim {}", it.worker, it.node, to_int(it.epoch.0))
+        Event::Claimed(claim) => {
+            format!(
+                "claimed by `{}` on {}, claim {}",
+                claim.worker,
+                claim.node,
+                to_int(claim.epoch.0)
+            )
         }
         Event::StepStarted(StepStarted { items: Some(n), .. }) => {
             format!("{step} started, with {n} items")
@@ -289,7 +295,7 @@ fn describe_event(event: &Event) -> String {
         Event::StepStarted(StepStarted { attempt, child: Some(child), .. }) => {
             format!("{step} started `{child}`, attempt {attempt}")
         }
-        Event::StepStarted(it) => format!("{step} started, attempt {}", it.attempt),
+        Event::StepStarted(started) => format!("{step} started, attempt {}", started.attempt),
         Event::StepSucceeded { cached: true, .. } => format!("{step} succeeded, from the cache"),
         Event::StepSucceeded { .. } => format!("{step} succeeded"),
         Event::StepProgress { progress, .. } => {
@@ -324,8 +330,8 @@ fn describe_event(event: &Event) -> String {
         Event::SignalRefused { name, .. } => {
             format!("the signal `{name}` was refused: too many signals are waiting")
         }
-        Event::CommandIgnored { asked, .. } => {
-            format!("the command to {asked} changed nothing")
+        Event::CommandIgnored { asked: command, .. } => {
+            format!("the command to {command} changed nothing")
         }
         Event::CompensationStarted => "compensation started".to_owned(),
         Event::SignalReceived { name, .. } => format!("the signal `{name}` arrived"),
@@ -340,7 +346,7 @@ fn describe_event(event: &Event) -> String {
         Event::WaitsShortened { ahead_ms } => {
             let seconds = ahead_ms / 1_000;
             format!(
-                "a clock was {seconds} s ahead, so the waits that it had made too long were \
+                "a clock was {seconds} s ahead, so waits that were too long because of it were \
                  shortened"
             )
         }

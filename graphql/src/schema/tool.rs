@@ -7,7 +7,7 @@ use engine::{DirectCall, Engine};
 use planner::{calls, rounded};
 use serde_json::{Value, json};
 use shared::{id::ToolName, store::Usage, tool::ToolDefinition};
-use toolbox::{Found, SetStatus, ToolSet as Set};
+use toolbox::{SetStatus, ToolLookup, ToolSet as Set};
 use toolsets::registry::SwitchResult;
 
 use super::{
@@ -96,13 +96,13 @@ impl Tool {
         self.definition.name.as_str()
     }
 
-    /// Qualified name, `set.name`. It always means this tool, and plans store it.
+    /// Qualified name, `set.name`. It always identifies this tool, and plans store it.
     async fn qualified_name(&self) -> String {
         self.definition.qualified_name().to_string()
     }
 
     /// Qualified name of the tool that `name` means instead, because an earlier toolset has a tool
-    /// with this name. Null if `name` means this tool, or nothing.
+    /// with this name. Null if `name` means this tool or no tool.
     async fn shadowed_by(&self, ctx: &Context<'_>) -> Option<String> {
         let meant = ctx.data_unchecked::<Engine>().tools.find_shadowing(&self.definition);
         meant.map(|tool| tool.to_string())
@@ -160,7 +160,9 @@ impl Tool {
         let (name, toolbox) =
             (self.definition.qualified_name(), ctx.data::<Engine>()?.tools.inventory.toolbox());
         let name = match toolbox.find(&name) {
-            Found::Tool(tool) | Found::Inactive(tool) => toolbox.display_name(tool.definition()),
+            ToolLookup::Tool(tool) | ToolLookup::Inactive(tool) => {
+                toolbox.display_name(tool.definition())
+            }
             _ => name,
         };
         let usage = ctx.data::<Loaders>()?.usage(&name).await?;
@@ -202,7 +204,7 @@ impl ToolUsage {
     /// calls were counted.
     async fn qualified_name(&self, ctx: &Context<'_>) -> String {
         match ctx.data_unchecked::<Engine>().tools.inventory.toolbox().find(&self.tool) {
-            Found::Tool(tool) | Found::Inactive(tool) => {
+            ToolLookup::Tool(tool) | ToolLookup::Inactive(tool) => {
                 tool.definition().qualified_name().to_string()
             }
             _ => self.tool.to_string(),

@@ -3,7 +3,7 @@
 use async_graphql::{Context, InputObject, Object, Result};
 use engine::{Engine, EngineError};
 use serde_json::{Value, json};
-use toolbox::{Found, Toolbox};
+use toolbox::{ToolLookup, Toolbox};
 
 use super::{
     ClientGone,
@@ -23,7 +23,8 @@ impl ToolQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "Returns tools of this toolset only. Default: all toolsets.")]
         tool_set: Option<String>,
-        #[graphql(desc = "Words that name, description or examples contain, ignoring case.")]
+        #[graphql(desc = "Words that the name, the description or the examples must contain, \
+                          ignoring case.")]
         search: Option<String>,
         #[graphql(desc = "True: tools of active toolsets only.", default_with = "Some(false)")]
         active_only: Option<bool>,
@@ -82,8 +83,8 @@ impl ToolQuery {
         let first = first.unwrap_or(100);
         let maximum = usize::try_from(first).ok().filter(|first| (1..=1_000).contains(first));
         let maximum = maximum.ok_or_else(|| {
-            let why = format!("`first` is {first}; write a number from 1 to 1000");
-            ApiError::from(EngineError::InvalidArgument(why))
+            let reason = format!("`first` is {first}; write a number from 1 to 1000");
+            ApiError::from(EngineError::InvalidArgument(reason))
         })?;
         let calls = ctx.data::<Engine>()?.tools.list_calls(tool_name.as_deref(), maximum).await;
         Ok(calls.map_err(ApiError::from)?.into_iter().map(ToolResult).collect())
@@ -226,7 +227,9 @@ impl ToolMutation {
 
 fn find_tool(toolbox: &Toolbox, name: &str) -> Option<Tool> {
     let name = name.parse().ok()?;
-    let (Found::Tool(found) | Found::Inactive(found)) = toolbox.find(&name) else { return None };
+    let (ToolLookup::Tool(found) | ToolLookup::Inactive(found)) = toolbox.find(&name) else {
+        return None;
+    };
     let definition = found.definition();
     let set = toolbox.set(&definition.set)?;
     Some(Tool::new(definition, &set))
@@ -252,7 +255,7 @@ pub(super) struct ToolInput {
     /// not fit. Default: any output.
     output_schema: Option<Value>,
     /// Toolset that gets the tool: a new one, or one whose source is a list of tools. Default:
-    /// `local`, and then the name must not mean another tool.
+    /// `local`, for which the name must not already mean another tool.
     tool_set: Option<String>,
     /// Effect of the tool: what a second call does. Default: by the method for an HTTP call (`READ`
     /// for `GET`, `HEAD` and `OPTIONS`, `IDEMPOTENT` for `PUT` and `DELETE`), otherwise `ONCE`.

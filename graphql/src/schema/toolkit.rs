@@ -4,7 +4,7 @@ use std::{str::FromStr, sync::Arc};
 
 use async_graphql::{Context, InputObject, Object, Result, SimpleObject};
 use engine::{Engine, EngineError, NewAction, ToolkitChange as Change, WeightedEdge, yaml};
-use planner::toolkit::{self as graph, Node, NodeKind, Reach, draw, written};
+use planner::toolkit::{self as graph, Node, NodeKind, RecommendationReach, draw, written};
 use shared::{id::NodeName, limits};
 use tokio::task;
 
@@ -19,7 +19,7 @@ pub(super) struct ToolkitQuery;
 
 #[Object]
 impl ToolkitQuery {
-    /// Whole toolkit.
+    /// The whole toolkit: all actions and tools, and the edges between them.
     async fn toolkit(&self, ctx: &Context<'_>) -> Result<Toolkit> {
         let toolkit = ctx.data::<Engine>()?.selection.toolkit().await.map_err(ApiError::from)?;
         Ok(Toolkit(toolkit))
@@ -112,9 +112,9 @@ async fn recommend(
     threshold: Option<f64>,
     hops: Option<i32>,
 ) -> Result<graph::Toolkit> {
-    let default = Reach::default();
+    let default = RecommendationReach::default();
     let hops = usize::try_from(hops.unwrap_or(0)).unwrap_or(0);
-    let reach = Reach { threshold: threshold.unwrap_or(default.threshold), hops };
+    let reach = RecommendationReach { threshold: threshold.unwrap_or(default.threshold), hops };
     let found = ctx.data::<Engine>()?.selection.recommend(actions, reach).await;
     Ok(found.map_err(ApiError::from)?)
 }
@@ -204,8 +204,8 @@ async fn remove_node(ctx: &Context<'_>, name: &str, kind: NodeKind) -> Result<bo
     Ok(removed.map_err(ApiError::from)?)
 }
 
-fn invalid_toolkit(why: impl Into<String>) -> ApiError {
-    ApiError::from(EngineError::InvalidArgument(why.into()))
+fn invalid_toolkit(reason: impl Into<String>) -> ApiError {
+    ApiError::from(EngineError::InvalidArgument(reason.into()))
 }
 
 fn parse_name(name: &str) -> ApiResult<NodeName> {
@@ -315,7 +315,7 @@ impl Toolkit {
     ) -> Result<String> {
         self.check_can_be_drawn()?;
         let (toolkit, title) = (Arc::clone(&self.0), title.unwrap_or_default());
-        // A large drawing takes a while, so it must not block other requests.
+        // Runs on a blocking thread, because a large drawing would block other requests.
         let svg = task::spawn_blocking(move || draw::svg(&toolkit, &title)).await;
         Ok(svg.map_err(|err| invalid_toolkit(format!("the graph cannot be drawn: {err}")))?)
     }
@@ -347,16 +347,16 @@ impl Toolkit {
 
 impl Toolkit {
     fn check_can_be_drawn(&self) -> ApiResult<()> {
-        for (has, maximum, what) in [
+        for (has, maximum, noun) in [
             (self.0.len(), limits::DRAWN_NODES, "actions and tools"),
             (self.0.edge_count(), limits::DRAWN_EDGES, "edges"),
         ] {
             if has > maximum {
                 let help = "draw a part of it: `toolkitSubgraph`, `recommendSubgraph`";
-                let why = format!(
-                    "a picture shows at most {maximum} {what}, and there are {has}; {help}"
+                let reason = format!(
+                    "a drawing can have at most {maximum} {noun}, but there are {has}; {help}"
                 );
-                return Err(ApiError::from(EngineError::LimitExceeded(why)));
+                return Err(ApiError::from(EngineError::LimitExceeded(reason)));
             }
         }
         Ok(())
@@ -412,9 +412,9 @@ pub(super) struct ToolFollower {
 /// Recommended tools and actions, each in topological order.
 #[derive(SimpleObject)]
 pub(super) struct ToolsAndActions {
-    /// Recommended tools.
+    /// Recommended tools, in topological order.
     tools: Vec<Tool>,
-    /// Recommended actions.
+    /// Recommended actions, in topological order.
     actions: Vec<Action>,
 }
 

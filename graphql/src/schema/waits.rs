@@ -26,7 +26,7 @@ pub(super) struct Wait {
 }
 
 impl Wait {
-    /// Returns `None` for findings that are no waits.
+    /// Returns `None` for findings that are not waits.
     pub(super) fn from_finding(finding: Finding) -> Option<Self> {
         let kind = finding.code.strip_prefix("wait.")?.to_owned();
         (finding.kind == FindingKind::Wait).then(|| Self {

@@ -13,8 +13,8 @@ use tokio::time::{Sleep, sleep};
 
 use super::connections::Connection;
 
-/// If a peer reads nothing for this time, the server may close its connection to make room for
-/// others.
+/// Time for which a peer may read nothing. After that, the server may close its connection to make
+/// room for others.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct AnswerStream<T> {

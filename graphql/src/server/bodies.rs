@@ -12,7 +12,7 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use super::connections::Connection;
 
 /// The body of a request. Until it has arrived, the server may close its connection to make room
-/// for new ones.
+/// for new connections.
 pub(super) struct RequestBody {
     body: Incoming,
     connection: Arc<Connection>,
@@ -58,7 +58,7 @@ impl Drop for RequestBody {
     }
 }
 
-/// The body of a response. The connection drops it after it has buffered all of it.
+/// The body of a response. The connection drops the body after it has buffered all of it.
 pub(super) struct AnswerBody {
     body: Body,
     connection: Arc<Connection>,

@@ -1,8 +1,8 @@
 //! Decides which connections are served, and which one is closed if there are too many.
 //!
 //! A connection costs a descriptor and memory before its request arrives. Connections that wait for
-//! a whole request are closed for newer ones, oldest first. A reserve beyond the limit serves
-//! `/health/` only, so that monitors always get a response.
+//! a whole request are closed to make room for new connections, oldest first. A reserve beyond the
+//! limit serves `/health/` only, so that monitors always get a response.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,11 +60,11 @@ struct ConnectionTable {
 struct Pool {
     open: usize,
     /// Connections that wait for a whole request, oldest first.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, WaitingConnection>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingConnection {
     since: Instant,
     peer: IpAddr,
     close: CancellationToken,
@@ -86,7 +86,7 @@ pub(super) struct Connection {
 enum Answer {
     #[default]
     None,
-    /// The body is still being made.
+    /// The server is still producing the body.
     Made,
     /// The connection may still buffer the end of the body.
     Buffered,
@@ -158,7 +158,8 @@ impl Connections {
         connection_table.ordinary.open + connection_table.reserve.open
     }
 
-    /// Closes the connection of a pool that has waited longest. Returns `false` if none waits.
+    /// Closes the connection of a pool that has waited longest. Returns `false` if no connection
+    /// waits.
     fn evict_oldest(&self, connection_table: &mut ConnectionTable, is_reserve: bool) -> bool {
         let oldest = connection_table.pool_mut(is_reserve).waiting.keys().next().copied();
         oldest.is_some_and(|queue_place| {
@@ -214,7 +215,7 @@ impl ConnectionTable {
         let queue_place = self.next_place;
         self.next_place += 1;
         let (peer, close) = (connection.peer, connection.close.clone());
-        let waiting = Waiting { since: Instant::now(), peer, close };
+        let waiting = WaitingConnection { since: Instant::now(), peer, close };
         self.pool_mut(connection.is_reserve).waiting.insert(queue_place, waiting);
         if is_new && !connection.is_reserve {
             self.unfinished_by_peer.entry(peer).or_default().insert(queue_place);
@@ -222,7 +223,7 @@ impl ConnectionTable {
         queue_place
     }
 
-    fn stop_waiting(&mut self, queue_place: u64, is_reserve: bool) -> Option<Waiting> {
+    fn stop_waiting(&mut self, queue_place: u64, is_reserve: bool) -> Option<WaitingConnection> {
         let waiting = self.pool_mut(is_reserve).waiting.remove(&queue_place)?;
         if let Some(new) = self.unfinished_by_peer.get_mut(&waiting.peer) {
             new.remove(&queue_place);
@@ -366,7 +367,7 @@ mod tests {
     }
 
     fn closed_positions(all: &[Arc<Connection>]) -> Vec<usize> {
-        (0..all.len()).filter(|at| all[*at].close.is_cancelled()).collect()
+        (0..all.len()).filter(|index| all[*index].close.is_cancelled()).collect()
     }
 
     /// Answers a request completely.
@@ -420,7 +421,9 @@ mod tests {
         assert!(!connections.has_room());
         let room = connections.ended.notified();
         answer_request(&all[3]);
-        tokio::time::timeout(Duration::from_secs(1), room).await.expect("it is told");
+        tokio::time::timeout(Duration::from_secs(1), room)
+            .await
+            .expect("the waiting task is notified");
         assert!(connections.has_room());
     }
 
@@ -480,9 +483,9 @@ mod tests {
         answer_request(&all[1]);
         tokio::time::advance(BURST_TIME).await;
         all.push(connections.accept(peer_address(1)).unwrap());
-        assert_eq!(closed_positions(&all), [0], "one that has asked something may idle");
+        assert_eq!(closed_positions(&all), [0], "a connection that sent a request may be idle");
         all.push(connections.accept(peer_address(2)).unwrap());
-        assert_eq!(closed_positions(&all), [0], "others have nothing to do with it");
+        assert_eq!(closed_positions(&all), [0], "connections of other peers are not affected");
     }
 
     #[test]

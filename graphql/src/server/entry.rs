@@ -37,7 +37,7 @@ pub(super) fn check_peer(access: &Access, request: &Request) -> Result<(), Refus
         return Ok(());
     }
     Err(Refusal::forbidden(
-        "this server has no access tokens, so that only its own machine may connect; add \
+        "this server has no access tokens, so only clients on the same machine may connect; add \
          `access.tokens` to its configuration",
     ))
 }
@@ -55,7 +55,7 @@ pub(super) fn identify_caller(access: &Access, parts: &Parts) -> Result<Caller, 
     Ok(Caller { headers: remove_token(&parts.headers), init: None, grant })
 }
 
-/// What the handshake of a WebSocket says about the caller.
+/// The origin, address and token of the caller, from the handshake of a WebSocket.
 #[derive(Debug)]
 pub(super) struct HandshakeCaller {
     headers: HeaderMap,
@@ -76,7 +76,8 @@ pub(super) fn read_handshake(access: &Access, parts: &Parts) -> Result<Handshake
 }
 
 impl HandshakeCaller {
-    /// Identifies the client by the payload of `connection_init`, or else by the handshake.
+    /// Identifies the client by the payload of `connection_init`. Without a token there, identifies
+    /// it by the handshake.
     pub(super) fn identify_client(
         &self,
         access: &Access,

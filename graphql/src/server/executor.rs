@@ -1,4 +1,5 @@
-//! Executors of operations with a hidden type, so that the server is compiled once.
+//! Executors of operations with a hidden type. The server does not depend on the type, so it is
+//! compiled once.
 
 use async_graphql::{Executor, Request, Response};
 use futures::{FutureExt as _, future::BoxFuture, stream::BoxStream};

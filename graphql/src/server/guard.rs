@@ -52,12 +52,13 @@ pub(super) async fn check_hosts_and_origins(
 /// Returns the origin of an allowed request, if it has one.
 fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
     let name = requested_host(request)?;
-    let host = HostAndPort::parse(name).filter(|host| policy.accepts_host(host)).ok_or_else(|| {
-        Refusal::forbidden(format!(
-            "host `{name}` is not allowed: use the address that the server listens on; a proxy has to \
-             pass that address on as `Host`"
-        ))
-    })?;
+    let host =
+        HostAndPort::parse(name).filter(|host| policy.accepts_host(host)).ok_or_else(|| {
+            Refusal::forbidden(format!(
+                "host `{name}` is not allowed: use the address that the server listens on; a proxy \
+                 must send that address as `Host`"
+            ))
+        })?;
     let Some(value) = request.headers().get(header::ORIGIN) else {
         return check_sent_by_program(request.headers()).map(|()| None);
     };
@@ -65,8 +66,8 @@ fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderV
     match Origin::parse(page).filter(|origin| policy.accepts_origin(origin, &host)) {
         Some(_) => Ok(Some(value.clone())),
         None => Err(Refusal::forbidden(format!(
-            "origin `{page}` is not allowed: only pages from the server's own address and from this \
-             machine may talk to it; a proxy has to pass that address on as `Origin`"
+            "origin `{page}` is not allowed: only pages from the server's own address and from \
+             this machine may use the server; a proxy must send that address as `Origin`"
         ))),
     }
 }

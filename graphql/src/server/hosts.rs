@@ -149,10 +149,11 @@ impl HostPolicy {
 
     /// Returns whether a page from `origin` may use the server as `host`.
     pub(super) fn accepts_origin(&self, origin: &Origin, host: &HostAndPort) -> bool {
-        let known = origin.host == *host
+        let is_known_host = origin.host == *host
             || origin.host.is_loopback()
             || origin.host.name == Name::Address(self.listen);
-        (known && origin.is_web()) || self.allowed.iter().any(|entry| entry.covers_origin(origin))
+        (is_known_host && origin.is_web())
+            || self.allowed.iter().any(|entry| entry.covers_origin(origin))
     }
 }
 

@@ -23,12 +23,12 @@ use super::{
     reply, sse, ws,
 };
 
-/// From a body that is too large, the server reads and drops this multiple of the limit. Otherwise
-/// clients that write first would see a broken connection instead of the response.
+/// The multiple of the limit that the server reads and drops from a body that is too large.
+/// Otherwise clients that write first would see a broken connection instead of the response.
 const DRAIN_FACTOR: usize = 8;
 
-/// Larger bodies are read and executed on their own threads, because megabytes of JSON take seconds
-/// and would delay other requests.
+/// Maximum size of an ordinary body. Larger bodies are read and executed on their own threads,
+/// because megabytes of JSON take seconds and would delay other requests.
 const LARGE_BODY_BYTES: u64 = 256 << 10;
 
 pub(super) async fn handle_request(State(app): State<Arc<App>>, request: HttpRequest) -> Response {

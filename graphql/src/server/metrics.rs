@@ -41,8 +41,8 @@ impl RequestKind {
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
     requests: Mutex<BTreeMap<(RequestKind, u16), u64>>,
-    websockets: AtomicU64,
-    streams: AtomicU64,
+    websocket_count: AtomicU64,
+    stream_count: AtomicU64,
 }
 
 impl Metrics {
@@ -53,12 +53,12 @@ impl Metrics {
 
     /// Counts a WebSocket as open until the result is dropped.
     pub(super) fn count_open_websocket(self: &Arc<Self>) -> GaugeGuard {
-        GaugeGuard::new(Arc::clone(self), |metrics| &metrics.websockets)
+        GaugeGuard::new(Arc::clone(self), |metrics| &metrics.websocket_count)
     }
 
     /// Counts a subscription as running until the result is dropped.
     pub(super) fn count_running_subscription(self: &Arc<Self>) -> GaugeGuard {
-        GaugeGuard::new(Arc::clone(self), |metrics| &metrics.streams)
+        GaugeGuard::new(Arc::clone(self), |metrics| &metrics.stream_count)
     }
 
     pub(super) fn render_metrics(&self) -> String {
@@ -76,8 +76,8 @@ impl Metrics {
             );
         }
         let gauges = [
-            ("faber_websockets_open", "WebSockets open now.", &self.websockets),
-            ("faber_subscriptions_running", "Subscriptions running now.", &self.streams),
+            ("faber_websockets_open", "WebSockets open now.", &self.websocket_count),
+            ("faber_subscriptions_running", "Subscriptions running now.", &self.stream_count),
         ];
         for (name, help, gauge) in gauges {
             let value = gauge.load(Ordering::Relaxed);

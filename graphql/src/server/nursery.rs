@@ -10,11 +10,11 @@ pub(super) type TaskFuture = BoxFuture<'static, ()>;
 
 /// A task and the threads that run it.
 pub(super) enum Task {
-    /// Beside the requests.
+    /// On the threads that serve ordinary requests.
     Request(TaskFuture),
-    /// On the threads of large requests, so that it delays no other request.
+    /// On the threads of large requests, so it delays no other request.
     Large(TaskFuture),
-    /// On the threads of subscriptions, so that thousands of them delay no request.
+    /// On the threads of subscriptions, so thousands of subscriptions delay no request.
     Subscription(TaskFuture),
 }
 
@@ -40,7 +40,7 @@ impl TaskSender {
         let _ = self.tasks.send(task).await;
     }
 
-    /// Runs `future` to its end even if the caller leaves.
+    /// Runs `future` until it finishes, even if the caller leaves.
     ///
     /// Returns `None` if the server shut down first.
     pub(super) async fn finish<T: Send + 'static>(

@@ -60,7 +60,7 @@ impl Operation {
 
     /// Executes a query or a mutation.
     ///
-    /// A mutation runs to its end even if the client leaves.
+    /// A mutation runs until it finishes, even if the client leaves.
     pub(super) async fn execute(self, app: &Arc<App>, caller: &Arc<Caller>) -> OperationResult {
         let schema = Arc::clone(&app.schema);
         // The token is cancelled when this future is dropped: the client has left, or has its

@@ -1,4 +1,5 @@
-//! All routes besides `/graphql`: health checks, metrics and the pages of the owner.
+//! All routes except `/graphql`: health checks, metrics, and the pages that the embedding program
+//! adds.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +31,7 @@ use super::{
 
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A smaller response fits into one packet, so it is not compressed.
+/// Minimum size of a compressed response. A smaller response fits into one packet anyway.
 const MIN_COMPRESSED_BYTES: u16 = 1_400;
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -67,8 +68,8 @@ async fn report_liveness() -> impl IntoResponse {
 }
 
 async fn report_readiness(State(app): State<Arc<App>>) -> impl IntoResponse {
-    let asked = tokio::time::timeout(READY_TIMEOUT, (app.hooks.ready)()).await;
-    let answer = asked
+    let result = tokio::time::timeout(READY_TIMEOUT, (app.hooks.ready)()).await;
+    let answer = result
         .unwrap_or_else(|_| Err(format!("no answer within {} seconds", READY_TIMEOUT.as_secs())));
     let answer = if app.stopping.is_cancelled() { Err("shutting down".into()) } else { answer };
     match answer {

@@ -73,8 +73,8 @@ fn build_request(
 
 fn missing_query_error() -> Refusal {
     Refusal::malformed_request(
-        "the parameter `query` is missing; give it the text of an operation (people find an \
-         editor at /graphiql)",
+        "the parameter `query` is missing: set it to the text of an operation (there is an editor \
+         at /graphiql)",
     )
 }
 
@@ -166,7 +166,8 @@ mod tests {
         check(
             "{}",
             expect![
-                "400 the parameter `query` is missing; give it the text of an operation (people find an editor at /graphiql)"
+                "400 the parameter `query` is missing: set it to the text of an operation (there \
+                 is an editor at /graphiql)"
             ],
         );
         check(

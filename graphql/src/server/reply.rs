@@ -16,7 +16,7 @@ pub(super) const JSON: &str = "application/json; charset=utf-8";
 /// The media type of the GraphQL over HTTP specification.
 pub(super) const GRAPHQL_RESPONSE: &str = "application/graphql-response+json; charset=utf-8";
 
-/// The code of an error that has none, because then the operation itself is wrong.
+/// The code of an error that has no code, which means that the operation itself is wrong.
 const DEFAULT_CODE: &str = "INVALID_ARGUMENT";
 
 /// Returns whether the operation of a response never started.
@@ -50,7 +50,7 @@ pub(super) fn to_json(response: Response) -> String {
     serde_json::to_string(&Body::from(response)).expect("GraphQL values are always valid JSON")
 }
 
-/// The body of a response, also inside other messages.
+/// The body of a response, alone or inside another message.
 #[derive(Debug)]
 pub(super) struct Body {
     was_executed: bool,

@@ -51,8 +51,8 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 const LARGE_THREADS: usize = 1;
 
-/// After the start of the shutdown, long checks of schemas may run for this time, because their
-/// tasks cannot see that the client has left.
+/// Time for which long checks of schemas may run after the shutdown has started. It is limited
+/// because their tasks cannot see that the client has left.
 const CHECK_GRACE: Duration = Duration::from_millis(500);
 
 /// Pause after a failed accept, for example with too many open files.
@@ -72,7 +72,7 @@ pub fn serve<E: Executor>(
     serve_boxed(listener, Arc::new(schema), options, hooks, shutdown.boxed())
 }
 
-/// Has no type parameters, so that it is compiled in this crate.
+/// Has no type parameters, so it is compiled in this crate.
 fn serve_boxed(
     listener: TcpListener,
     schema: Arc<dyn OperationExecutor>,
@@ -222,11 +222,11 @@ impl ServerTasks {
     /// Waits up to `grace` for all tasks, then aborts them.
     async fn close(mut self, grace: Duration) {
         self.stopping.cancel();
-        let begun = Instant::now();
+        let started_at = Instant::now();
         if timeout(grace.min(CHECK_GRACE), self.drain()).await.is_err() {
             self.schema_checks.stop_checks();
         }
-        if timeout(grace.saturating_sub(begun.elapsed()), self.drain()).await.is_err() {
+        if timeout(grace.saturating_sub(started_at.elapsed()), self.drain()).await.is_err() {
             tracing::warn!(
                 tasks = self.tasks.len(),
                 "the grace period of the shutdown has passed; dropping"
@@ -264,7 +264,7 @@ struct AcceptedConnection {
 }
 
 impl AcceptedConnection {
-    /// Serves HTTP until the connection ends. A WebSocket leaves it as a task of its own.
+    /// Serves HTTP until the connection ends. A WebSocket continues as a separate task.
     async fn serve_http(self, stream: TcpStream, stopping: CancellationToken) {
         // Each response is one write, so delaying it gains nothing.
         let _ = stream.set_nodelay(true);
@@ -327,7 +327,7 @@ impl AcceptedConnection {
 fn server_full_response() -> Response {
     let refusal = Refusal::limit_exceeded(
         StatusCode::SERVICE_UNAVAILABLE,
-        "this server has as many connections as `limits.connections` allows: try again shortly",
+        "this server has as many connections as `limits.connections` allows: try again later",
     );
     let mut response = refusal.into_response();
     let headers = response.headers_mut();

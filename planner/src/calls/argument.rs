@@ -8,26 +8,28 @@ pub(super) type Args = Map<String, Value>;
 
 pub(super) enum ArgumentValue {
     Value(Value, usize),
-    /// No value. Reading continues at this place.
+    /// There is no value. Reading continues at this position.
     None(usize),
     Cut,
 }
 
-pub(super) fn read_quoted(source: &Source<'_>, at: usize) -> Option<ArgumentValue> {
-    if let Some((quote, is_raw)) = word::find_quote(source, at) {
+pub(super) fn read_quoted(source: &Source<'_>, index: usize) -> Option<ArgumentValue> {
+    if let Some((quote, is_raw)) = word::find_quote(source, index) {
         return Some(match word::read_string(source, quote, is_raw) {
-            Some((text, end)) if word::is_expression(source, at, &text) => ArgumentValue::None(end),
+            Some((text, end)) if word::is_expression(source, index, &text) => {
+                ArgumentValue::None(end)
+            }
             Some((text, end)) => ArgumentValue::Value(Value::String(text), end),
             None => ArgumentValue::Cut,
         });
     }
-    if !matches!(source.byte(at), Some(b'{' | b'[')) {
+    if !matches!(source.byte(index), Some(b'{' | b'[')) {
         return None;
     }
-    Some(match lenient::read(source, at) {
+    Some(match lenient::read(source, index) {
         Ok((tree, end)) => ArgumentValue::Value(tree.into_value(), end),
         Err(stuck) if stuck.is_cut => ArgumentValue::Cut,
-        Err(stuck) => ArgumentValue::None(stuck.resume.max(at + 1)),
+        Err(stuck) => ArgumentValue::None(stuck.resume.max(index + 1)),
     })
 }
 
@@ -35,11 +37,11 @@ pub(super) fn parse_word(tool: &KnownTool, key: &str, word: &str) -> Value {
     if tool.is_text(key) { Value::from(word) } else { word::parse_word(word) }
 }
 
-/// Returns whether a parameter of the tool begins at `at`, followed by `=` or `:`.
-pub(super) fn has_parameter_at(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
-    let Some(stop) = source.find_key_end(at) else { return false };
+/// Returns whether a parameter of the tool begins at `index`, followed by `=` or `:`.
+pub(super) fn has_parameter_at(source: &Source<'_>, index: usize, tool: &KnownTool) -> bool {
+    let Some(stop) = source.find_key_end(index) else { return false };
     let sign = source.skip_blanks(stop);
     let is_sign =
         matches!(source.byte(sign), Some(b'=' | b':')) && source.byte(sign + 1) != Some(b'=');
-    is_sign && tool.has_parameter(source.slice(at..stop))
+    is_sign && tool.has_parameter(source.slice(index..stop))
 }

@@ -49,7 +49,7 @@ pub(super) fn read(reading: &CallReader<'_>, start: usize, open: usize) -> Attem
             let call = reading.make_call(&tool, args, CallFormat::FunctionCall, start..end);
             Attempt::Read { calls: vec![call], end }
         }
-        Err(ArgumentsError::At(at)) => Attempt::Passed(at.max(open + 1)),
+        Err(ArgumentsError::At(position)) => Attempt::Passed(position.max(open + 1)),
         Err(ArgumentsError::Cut) => Attempt::at_end_of_text(reading, &tool),
     }
 }
@@ -60,16 +60,16 @@ fn is_continued(source: &Source<'_>, end: usize, tool: &KnownTool, is_empty: boo
     if matches!(source.byte(end), Some(b'(' | b'[' | b'{')) {
         return true;
     }
-    let at = source.skip_marks(source.skip(source.skip_marks(end), |byte| byte == b','));
-    let is_object = |at: usize| source.byte(at) == Some(b'{');
-    let with = CONTINUATION_WORDS.iter().find_map(|word| source.find_word_end(at, word));
+    let position = source.skip_marks(source.skip(source.skip_marks(end), |byte| byte == b','));
+    let is_object = |index: usize| source.byte(index) == Some(b'{');
+    let with = CONTINUATION_WORDS.iter().find_map(|word| source.find_word_end(position, word));
     let is_with = with.is_some_and(|word| {
         let next = source.skip_markup(word);
         next > word
             && (is_empty || argument::has_parameter_at(source, next, tool) || is_object(next))
     });
     is_with
-        || is_empty && is_object(at)
+        || is_empty && is_object(position)
         || pairs::has_next_pair(source, source.skip_marks(end), tool)
         || marker::argument_marker_end(source, marker::skip_layout(source, end)).is_some()
 }
@@ -80,10 +80,10 @@ fn has_body(source: &Source<'_>, end: usize) -> bool {
 
 fn is_after_word(source: &Source<'_>, start: usize, words: &[&str]) -> bool {
     words.iter().any(|word| {
-        let Some(at) = start.checked_sub(word.len() + 1) else { return false };
-        source.find_word_end(at, word).is_some()
-            && source.byte(at + word.len()) == Some(b' ')
-            && at
+        let Some(position) = start.checked_sub(word.len() + 1) else { return false };
+        source.find_word_end(position, word).is_some()
+            && source.byte(position + word.len()) == Some(b' ')
+            && position
                 .checked_sub(1)
                 .and_then(|before| source.byte(before))
                 .is_none_or(|byte| !byte.is_ascii_alphanumeric() && byte != b'_')
@@ -98,24 +98,24 @@ struct Arguments<'s, 'a> {
 }
 
 impl<'a> Arguments<'_, 'a> {
-    fn read(mut self, mut at: usize) -> Result<(Args, usize), ArgumentsError> {
+    fn read(mut self, mut index: usize) -> Result<(Args, usize), ArgumentsError> {
         loop {
-            at = self.skip_space(at)?;
-            if self.source.byte(at) == Some(b')') {
+            index = self.skip_space(index)?;
+            if self.source.byte(index) == Some(b')') {
                 break;
             }
-            at = self.read_argument(at)?;
+            index = self.read_argument(index)?;
         }
-        let end = at + 1;
+        let end = index + 1;
         self.place_positional().map(|args| (args, end)).ok_or(ArgumentsError::At(end))
     }
 
-    fn read_argument(&mut self, at: usize) -> Result<usize, ArgumentsError> {
-        let name = self.read_name(at)?;
-        let value_at = name.map_or(at, |name| name.2);
+    fn read_argument(&mut self, index: usize) -> Result<usize, ArgumentsError> {
+        let name = self.read_name(index)?;
+        let value_at = name.map_or(index, |name| name.2);
         let (value, end, is_bare) = match argument::read_quoted(self.source, value_at) {
             Some(ArgumentValue::Value(value, end)) => (value, end, false),
-            Some(ArgumentValue::None(at)) => return Err(ArgumentsError::At(at)),
+            Some(ArgumentValue::None(position)) => return Err(ArgumentsError::At(position)),
             Some(ArgumentValue::Cut) => return Err(ArgumentsError::Cut),
             None => self.read_unquoted(value_at, name.map(|name| name.0))?,
         };
@@ -140,9 +140,9 @@ impl<'a> Arguments<'_, 'a> {
         }
     }
 
-    /// Returns the name of the argument at `at`, its sign, and the start of its value.
-    fn read_name(&self, at: usize) -> Result<Option<(&'a str, u8, usize)>, ArgumentsError> {
-        let Some(end) = self.source.find_key_end(at) else { return Ok(None) };
+    /// Returns the name of the argument at `index`, its sign, and the start of its value.
+    fn read_name(&self, index: usize) -> Result<Option<(&'a str, u8, usize)>, ArgumentsError> {
+        let Some(end) = self.source.find_key_end(index) else { return Ok(None) };
         let sign_at = self.source.skip_space(end);
         let Some(sign @ (b'=' | b':')) = self.source.byte(sign_at) else { return Ok(None) };
         if self.source.byte(sign_at + 1) == Some(b'=') {
@@ -154,16 +154,16 @@ impl<'a> Arguments<'_, 'a> {
         } else {
             self.source.skip_comments(blank, Comments::Slashes).map_err(ArgumentsError::At)?
         };
-        Ok(Some((self.source.slice(at..end), sign, value)))
+        Ok(Some((self.source.slice(index..end), sign, value)))
     }
 
     fn read_unquoted(
         &self,
-        at: usize,
+        index: usize,
         key: Option<&str>,
     ) -> Result<(Value, usize, bool), ArgumentsError> {
-        let end = word::find_word_end(self.source, at, b",)").map_err(ArgumentsError::At)?;
-        let text = self.source.slice(at..end).trim();
+        let end = word::find_word_end(self.source, index, b",)").map_err(ArgumentsError::At)?;
+        let text = self.source.slice(index..end).trim();
         if text.is_empty() || text.starts_with("...") || text.starts_with('…') {
             return Err(ArgumentsError::At(end));
         }
@@ -203,8 +203,8 @@ impl<'a> Arguments<'_, 'a> {
         self.tool.parameters.is_empty() || object.keys().all(|name| self.tool.has_parameter(name))
     }
 
-    fn skip_space(&self, at: usize) -> Result<usize, ArgumentsError> {
-        self.source.skip_comments(at, Comments::All).map_err(ArgumentsError::At)
+    fn skip_space(&self, index: usize) -> Result<usize, ArgumentsError> {
+        self.source.skip_comments(index, Comments::All).map_err(ArgumentsError::At)
     }
 }
 

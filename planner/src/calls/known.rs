@@ -112,9 +112,9 @@ impl<'a> CatalogNames<'a> {
         let is_qualified = provider_name(qualified.as_str()) == provider_name(written);
         let name = if is_qualified { qualified } else { definition.name.clone() };
         let mut found_tools = self.found_tools.borrow_mut();
-        let known = found_tools.entry(name.clone());
+        let entry = found_tools.entry(name.clone());
         let make = || Arc::new(KnownTool { name, ..KnownTool::from_definition(definition) });
-        Arc::clone(known.or_insert_with(make))
+        Arc::clone(entry.or_insert_with(make))
     }
 }
 

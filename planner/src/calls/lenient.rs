@@ -1,8 +1,7 @@
 //! JSON as models write it: single quotes, bare words, trailing commas, comments, Python literals.
 //!
-//! The reader visits each byte once. After an error, the scan continues behind the text that was
-//! read, but not behind the last string, because a string with a missing quote may contain other
-//! calls.
+//! The reader visits each byte once. After an error, the scan continues after the text that was
+//! read, but before the last string, because a string with a missing quote may contain other calls.
 
 use std::ops::Range;
 
@@ -30,7 +29,7 @@ pub(super) struct Object {
 /// A syntax error, and the values that were read before it.
 #[derive(Debug)]
 pub(super) struct SyntaxError {
-    pub(super) at: usize,
+    pub(super) position: usize,
     pub(super) resume: usize,
     pub(super) is_cut: bool,
     /// The open lists and objects, outermost first.
@@ -72,10 +71,10 @@ impl Object {
     }
 }
 
-pub(super) fn read(source: &Source<'_>, at: usize) -> Result<(Tree, usize), SyntaxError> {
-    let mut reader = Reader { source, at, open: Vec::new(), last_string: None };
+pub(super) fn read(source: &Source<'_>, index: usize) -> Result<(Tree, usize), SyntaxError> {
+    let mut reader = Reader { source, position: index, open: Vec::new(), last_string: None };
     match reader.read() {
-        Ok(tree) => Ok((tree, reader.at)),
+        Ok(tree) => Ok((tree, reader.position)),
         Err(error) => Err(reader.into_error(error)),
     }
 }
@@ -102,7 +101,7 @@ enum ReadError {
 
 struct Reader<'s, 'a> {
     source: &'s Source<'a>,
-    at: usize,
+    position: usize,
     open: Vec<OpenValue>,
     last_string: Option<usize>,
 }
@@ -114,7 +113,7 @@ impl Reader<'_, '_> {
             self.skip_comments(Comments::All)?;
             let is_object = matches!(self.open.last(), Some(OpenValue::Object { .. }));
             let close = if is_object { b'}' } else { b']' };
-            let next = self.source.byte(self.at);
+            let next = self.source.byte(self.position);
             if next == Some(close) {
                 if let Some(tree) = self.end_value()? {
                     return Ok(tree);
@@ -124,7 +123,7 @@ impl Reader<'_, '_> {
             if is_object {
                 self.read_key()?;
             }
-            if matches!(self.source.byte(self.at), Some(b'{' | b'[')) {
+            if matches!(self.source.byte(self.position), Some(b'{' | b'[')) {
                 self.begin_value()?;
             } else {
                 let leaf = self.read_leaf()?;
@@ -137,9 +136,9 @@ impl Reader<'_, '_> {
         if self.open.len() >= limits::JSON_DEPTH {
             return Err(ReadError::AtPosition);
         }
-        self.open.push(match self.source.byte(self.at) {
+        self.open.push(match self.source.byte(self.position) {
             Some(b'{') => OpenValue::Object {
-                object: Object { span: self.at..self.at, fields: Vec::new() },
+                object: Object { span: self.position..self.position, fields: Vec::new() },
                 key: None,
             },
             Some(b'[') => OpenValue::List(Vec::new()),
@@ -156,7 +155,7 @@ impl Reader<'_, '_> {
         let tree = match ended {
             OpenValue::List(items) => Tree::List(items),
             OpenValue::Object { mut object, .. } => {
-                object.span.end = self.at;
+                object.span.end = self.position;
                 Tree::Object(object)
             }
         };
@@ -167,7 +166,7 @@ impl Reader<'_, '_> {
         Ok(None)
     }
 
-    /// Adds a value to the innermost open value, and reads the comma if one is required.
+    /// Adds a value to the innermost open value, and reads the comma if a comma is required.
     fn push_value(&mut self, tree: Tree) -> Result<(), ReadError> {
         let close = match self.open.last_mut() {
             Some(OpenValue::List(items)) => {
@@ -181,7 +180,7 @@ impl Reader<'_, '_> {
             None => return Err(ReadError::AtPosition),
         };
         self.skip_comments(Comments::All)?;
-        match self.source.byte(self.at) {
+        match self.source.byte(self.position) {
             Some(b',') => self.skip_byte(),
             Some(byte) if byte == close => {}
             _ => return Err(ReadError::AtPosition),
@@ -193,25 +192,25 @@ impl Reader<'_, '_> {
         let name = if let Some(name) = self.read_string()? {
             name
         } else {
-            let end = self.source.find_key_end(self.at).ok_or(ReadError::AtPosition)?;
-            let name = self.source.slice(self.at..end).to_owned();
-            self.at = end;
+            let end = self.source.find_key_end(self.position).ok_or(ReadError::AtPosition)?;
+            let name = self.source.slice(self.position..end).to_owned();
+            self.position = end;
             name
         };
         if let Some(OpenValue::Object { key, .. }) = self.open.last_mut() {
             *key = Some(name);
         }
         self.skip_comments(Comments::All)?;
-        match (self.source.byte(self.at), self.source.byte(self.at + 1)) {
-            (Some(b'='), Some(b'>')) => self.at += 1,
+        match (self.source.byte(self.position), self.source.byte(self.position + 1)) {
+            (Some(b'='), Some(b'>')) => self.position += 1,
             (Some(b':'), _) => {}
             (Some(b'='), next) if next != Some(b'=') => {}
             _ => return Err(ReadError::AtPosition),
         }
         self.skip_byte();
-        let blank = self.source.skip_space(self.at);
+        let blank = self.source.skip_space(self.position);
         if self.source.begins_path(blank) {
-            self.at = blank;
+            self.position = blank;
             return Ok(());
         }
         self.skip_comments(Comments::Slashes)
@@ -221,44 +220,50 @@ impl Reader<'_, '_> {
         if let Some(text) = self.read_string()? {
             return Ok(Tree::Leaf(Value::String(text)));
         }
-        let end = word::find_word_end(self.source, self.at, b",}]").map_err(ReadError::AtByte)?;
-        let text = self.source.slice(self.at..end).trim();
+        let end =
+            word::find_word_end(self.source, self.position, b",}]").map_err(ReadError::AtByte)?;
+        let text = self.source.slice(self.position..end).trim();
         if text.is_empty() {
             return Err(ReadError::AtPosition);
         }
-        self.at = end;
+        self.position = end;
         Ok(Tree::Leaf(word::parse_word(text)))
     }
 
     fn read_string(&mut self) -> Result<Option<String>, ReadError> {
-        let Some((quote, is_raw)) = word::find_quote(self.source, self.at) else { return Ok(None) };
+        let Some((quote, is_raw)) = word::find_quote(self.source, self.position) else {
+            return Ok(None);
+        };
         let (text, end) =
             word::read_string(self.source, quote, is_raw).ok_or(ReadError::Endless(quote))?;
-        if word::is_expression(self.source, self.at, &text) {
+        if word::is_expression(self.source, self.position, &text) {
             return Err(ReadError::AtPosition);
         }
         self.last_string = Some(quote);
-        self.at = end;
+        self.position = end;
         Ok(Some(text))
     }
 
     fn skip_byte(&mut self) {
-        self.at += 1;
+        self.position += 1;
         self.last_string = None;
     }
 
     fn skip_comments(&mut self, comments: Comments) -> Result<(), ReadError> {
-        self.at = self.source.skip_comments(self.at, comments).map_err(ReadError::Endless)?;
+        self.position =
+            self.source.skip_comments(self.position, comments).map_err(ReadError::Endless)?;
         Ok(())
     }
 
     fn into_error(self, error: ReadError) -> SyntaxError {
-        let (at, resume) = match error {
-            ReadError::AtPosition => (self.at, self.last_string.map_or(self.at, |start| start + 1)),
-            ReadError::AtByte(at) => (at, at),
-            ReadError::Endless(at) => (self.source.len(), at + 1),
+        let (position, resume) = match error {
+            ReadError::AtPosition => {
+                (self.position, self.last_string.map_or(self.position, |start| start + 1))
+            }
+            ReadError::AtByte(position) => (position, position),
+            ReadError::Endless(position) => (self.source.len(), position + 1),
         };
-        SyntaxError { at, resume, is_cut: at >= self.source.len(), open: self.open }
+        SyntaxError { position, resume, is_cut: position >= self.source.len(), open: self.open }
     }
 }
 
@@ -266,18 +271,18 @@ impl Reader<'_, '_> {
 /// in the length of the text.
 pub(crate) fn read_all(text: &str) -> Vec<Value> {
     let source = Source::new(text);
-    let (mut found, mut at) = (Vec::new(), 0);
-    while at < source.len() {
-        at = source.skip(at, |byte| byte != b'{' && byte != b'[');
-        if at >= source.len() {
+    let (mut found, mut position) = (Vec::new(), 0);
+    while position < source.len() {
+        position = source.skip(position, |byte| byte != b'{' && byte != b'[');
+        if position >= source.len() {
             break;
         }
-        at = match read(&source, at) {
+        position = match read(&source, position) {
             Ok((tree, end)) => {
                 found.push(tree.into_value());
-                end.max(at + 1)
+                end.max(position + 1)
             }
-            Err(stuck) => stuck.resume.max(at + 1),
+            Err(stuck) => stuck.resume.max(position + 1),
         };
     }
     found

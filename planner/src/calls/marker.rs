@@ -2,8 +2,7 @@
 
 use super::source::Source;
 
-/// Words for arguments. A longer word comes before its own prefix, so that the longer one is found
-/// first.
+/// Words for arguments. A longer word comes before its own prefix, because the first match counts.
 const ARGUMENT_NOUNS: [&str; 11] = [
     "arguments",
     "argument",
@@ -21,14 +20,14 @@ const ARGUMENT_NOUNS: [&str; 11] = [
 const OWNER_WORDS: [&str; 4] = ["tool", "action", "function", "call"];
 
 /// Returns the end of a marker such as `TOOL:` at a position.
-pub(super) fn tool_marker_end(source: &Source<'_>, at: usize) -> Option<usize> {
-    let end = source.find_word_end(at, "tool")?;
+pub(super) fn tool_marker_end(source: &Source<'_>, index: usize) -> Option<usize> {
+    let end = source.find_word_end(index, "tool")?;
     let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`' | b'_'));
     (source.byte(sign) == Some(b':')).then_some(sign + 1)
 }
 
-pub(super) fn argument_marker_end(source: &Source<'_>, at: usize) -> Option<usize> {
-    let first = source.byte(at)?.to_ascii_lowercase();
+pub(super) fn argument_marker_end(source: &Source<'_>, index: usize) -> Option<usize> {
+    let first = source.byte(index)?.to_ascii_lowercase();
     if !ARGUMENT_NOUNS
         .iter()
         .chain(&OWNER_WORDS)
@@ -36,9 +35,9 @@ pub(super) fn argument_marker_end(source: &Source<'_>, at: usize) -> Option<usiz
     {
         return None;
     }
-    let whose = OWNER_WORDS.iter().find_map(|word| source.find_word_end(at, word));
+    let whose = OWNER_WORDS.iter().find_map(|word| source.find_word_end(index, word));
     let whose = whose.filter(|end| matches!(source.byte(*end), Some(b' ' | b'_')));
-    let noun = whose.map_or(at, |end| end + 1);
+    let noun = whose.map_or(index, |end| end + 1);
     let end = ARGUMENT_NOUNS.iter().find_map(|word| source.find_word_end(noun, word))?;
     let sign =
         source.skip(end, |byte| matches!(byte, b' ' | b'\t' | b'*' | b'`' | b'_' | b'"' | b'\''));
@@ -60,8 +59,8 @@ pub(super) fn name_before_arguments(line: &str) -> Option<&str> {
         |character: char| character.is_whitespace() || matches!(character, '*' | '`' | '_');
     let before = |text: &'_ str, words: &[&str]| {
         words.iter().find_map(|word| {
-            let at = text.len().checked_sub(word.len())?;
-            text.get(at..).filter(|end| end.eq_ignore_ascii_case(word)).map(|_| at)
+            let start = text.len().checked_sub(word.len())?;
+            text.get(start..).filter(|end| end.eq_ignore_ascii_case(word)).map(|_| start)
         })
     };
     let line = line.trim_end_matches(is_around);
@@ -70,31 +69,31 @@ pub(super) fn name_before_arguments(line: &str) -> Option<&str> {
     if rest.len() == noun.len() {
         return None;
     }
-    Some(before(rest, &OWNER_WORDS).map_or(rest, |at| &rest[..at]))
+    Some(before(rest, &OWNER_WORDS).map_or(rest, |end| &rest[..end]))
 }
 
 /// Skips blanks, Markdown, bullets, list numbers, quotes, dashes and commas.
-pub(super) fn skip_layout(source: &Source<'_>, at: usize) -> usize {
-    let mut at = at;
+pub(super) fn skip_layout(source: &Source<'_>, index: usize) -> usize {
+    let mut position = index;
     loop {
-        let start = source.skip_markup(at);
-        at = source.skip(start, |byte| matches!(byte, b'>' | b'#' | b'|' | b',' | b';'));
-        at = bullet_end(source, at).unwrap_or(at);
-        if at == start {
-            return at;
+        let start = source.skip_markup(position);
+        position = source.skip(start, |byte| matches!(byte, b'>' | b'#' | b'|' | b',' | b';'));
+        position = bullet_end(source, position).unwrap_or(position);
+        if position == start {
+            return position;
         }
     }
 }
 
-pub(super) fn bullet_end(source: &Source<'_>, at: usize) -> Option<usize> {
-    let end = match source.byte(at)? {
-        b'-' | b'+' => source.skip(at, |byte| matches!(byte, b'-' | b'+' | b'>')),
+pub(super) fn bullet_end(source: &Source<'_>, index: usize) -> Option<usize> {
+    let end = match source.byte(index)? {
+        b'-' | b'+' => source.skip(index, |byte| matches!(byte, b'-' | b'+' | b'>')),
         byte if byte.is_ascii_digit() => {
-            let end = source.skip(at, |byte| byte.is_ascii_digit());
+            let end = source.skip(index, |byte| byte.is_ascii_digit());
             matches!(source.byte(end)?, b'.' | b')').then_some(end + 1)?
         }
         byte if byte >= 0x80 => {
-            ["•", "–", "—", "→"].iter().find_map(|word| source.find_word_end(at, word))?
+            ["•", "–", "—", "→"].iter().find_map(|word| source.find_word_end(index, word))?
         }
         _ => return None,
     };

@@ -27,8 +27,8 @@ struct Key<'a> {
 /// Reads pairs up to the end of a sentence, a line or the text.
 ///
 /// An unquoted value is one word, because prose does not mark the end of a phrase.
-pub(super) fn read(source: &Source<'_>, at: usize, tool: &KnownTool) -> Pairs {
-    let Some(mut key) = key_at(source, at) else { return Pairs::Absent };
+pub(super) fn read(source: &Source<'_>, index: usize, tool: &KnownTool) -> Pairs {
+    let Some(mut key) = key_at(source, index) else { return Pairs::Absent };
     let mut args = Args::new();
     loop {
         let given = argument::read_quoted(source, key.value);
@@ -66,8 +66,8 @@ pub(super) fn read_whole(text: &str, tool: &KnownTool) -> (Option<Args>, usize) 
     (args, source.steps())
 }
 
-fn whole_pairs(source: &Source<'_>, at: usize, tool: &KnownTool) -> Option<Args> {
-    let mut key = key_at(source, at)?;
+fn whole_pairs(source: &Source<'_>, index: usize, tool: &KnownTool) -> Option<Args> {
+    let mut key = key_at(source, index)?;
     let mut args = Args::new();
     loop {
         let given = argument::read_quoted(source, key.value);
@@ -92,11 +92,11 @@ pub(super) fn has_next_pair(source: &Source<'_>, end: usize, tool: &KnownTool) -
     is_next || argument::has_parameter_at(source, source.skip_blanks(end), tool)
 }
 
-fn key_at<'a>(source: &Source<'a>, at: usize) -> Option<Key<'a>> {
-    let end = source.find_key_end(at)?;
+fn key_at<'a>(source: &Source<'a>, index: usize) -> Option<Key<'a>> {
+    let end = source.find_key_end(index)?;
     let sign = source.skip_blanks(end);
     let is_sign = source.byte(sign) == Some(b'=') && source.byte(sign + 1) != Some(b'=');
-    is_sign.then(|| Key { name: source.slice(at..end), value: source.skip_blanks(sign + 1) })
+    is_sign.then(|| Key { name: source.slice(index..end), value: source.skip_blanks(sign + 1) })
 }
 
 /// Returns the key after the separator (a comma, `and`, or both) at `end`.
@@ -105,8 +105,8 @@ fn next_key<'a>(source: &Source<'a>, end: usize) -> Option<Key<'a>> {
     let comma = source.skip(start, |byte| byte == b',');
     let word = source.skip_space(comma);
     let and = source.find_word_end(word, "and").filter(|and| source.skip_space(*and) > *and);
-    let at = and.map_or(word, |and| source.skip_space(and));
-    (comma > start || and.is_some()).then(|| key_at(source, at)).flatten()
+    let position = and.map_or(word, |and| source.skip_space(and));
+    (comma > start || and.is_some()).then(|| key_at(source, position)).flatten()
 }
 
 fn read_word(source: &Source<'_>, key: Key<'_>, tool: &KnownTool) -> ArgumentValue {
@@ -183,24 +183,24 @@ fn ends_sentence(source: &Source<'_>, end: usize, tool: &KnownTool) -> bool {
 
 /// Returns whether a parameter of the tool follows in the line before the next call, or begins the
 /// next line. If so, the full stop may belong to a value.
-fn has_pair_ahead(source: &Source<'_>, at: usize, tool: &KnownTool) -> bool {
-    let mut at = at;
+fn has_pair_ahead(source: &Source<'_>, index: usize, tool: &KnownTool) -> bool {
+    let mut position = index;
     loop {
-        at = source.skip(at, |byte| !is_name_byte(byte) && byte != b'\n');
-        if source.byte(at) == Some(b'\n') {
-            return argument::has_parameter_at(source, marker::skip_layout(source, at), tool);
+        position = source.skip(position, |byte| !is_name_byte(byte) && byte != b'\n');
+        if source.byte(position) == Some(b'\n') {
+            return argument::has_parameter_at(source, marker::skip_layout(source, position), tool);
         }
-        let end = source.find_name_end(at);
-        let word = source.slice(at..end);
+        let end = source.find_name_end(position);
+        let word = source.slice(position..end);
         if word.is_empty()
             || sentence::is_verb(word)
-            || marker::tool_marker_end(source, at).is_some()
+            || marker::tool_marker_end(source, position).is_some()
         {
             return false;
         }
-        if argument::has_parameter_at(source, at, tool) {
+        if argument::has_parameter_at(source, position, tool) {
             return true;
         }
-        at = end;
+        position = end;
     }
 }

@@ -28,9 +28,9 @@ pub(super) const REPORT_END: &str = "\nPlease provide a";
 /// example calls one of the tools. The prompt uses display names.
 pub fn tool_prompt<'a>(
     tools: impl IntoIterator<Item = &'a ToolDefinition>,
-    shown: impl Fn(&ToolDefinition) -> ToolName,
+    shown_name: impl Fn(&ToolDefinition) -> ToolName,
 ) -> String {
-    let tools: Vec<_> = tools.into_iter().map(|tool| (shown(tool), tool)).collect();
+    let tools: Vec<_> = tools.into_iter().map(|tool| (shown_name(tool), tool)).collect();
     if tools.is_empty() {
         return String::new();
     }
@@ -98,18 +98,18 @@ fn describe_parameter(
     *lines_left = rest;
     let target = resolve_schema(root, schema);
     let types = describe_types(root, target).unwrap_or_else(|| "any".to_owned());
-    let said = |key: &str| schema.get(key).or_else(|| target.get(key));
-    let need = match said("default") {
+    let find_keyword = |key: &str| schema.get(key).or_else(|| target.get(key));
+    let need = match find_keyword("default") {
         _ if is_required => ", required".to_owned(),
         Some(default) if !default.is_null() => format!(", default {default}"),
         _ => ", optional".to_owned(),
     };
     let _ = write!(prompt, "{:indent$}{name} ({types}{need})", "", indent = 4 + 2 * depth);
-    if let Some(choices) = said("enum").and_then(Value::as_array) {
+    if let Some(choices) = find_keyword("enum").and_then(Value::as_array) {
         let choices: Vec<String> = choices.iter().map(Value::to_string).collect();
         let _ = write!(prompt, ", one of {}", choices.join(", "));
     }
-    let words = said("description").and_then(Value::as_str).unwrap_or_default();
+    let words = find_keyword("description").and_then(Value::as_str).unwrap_or_default();
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let _ = writeln!(prompt, "{}{words}", if words.is_empty() { "" } else { ": " });
     if depth >= MAX_DEPTH {
@@ -167,8 +167,9 @@ pub(super) fn list_parameters(
     })
 }
 
-/// Writes an example call of one of the tools: of `file_tools.glob`, else of the first tool with
-/// required parameters, else of any tool. Returns `None` if no tool accepts the sample values.
+/// Writes an example call of one of the tools: of `file_tools.glob` if it is among them, otherwise
+/// of the first tool with required parameters, otherwise of any tool. Returns `None` if no tool
+/// accepts the sample values.
 fn example_call(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
     if tools.iter().any(|(name, _)| name.as_str() == "file_tools.glob") {
         let args = json!({ "pattern": "*.py", "path": "/home/user" });

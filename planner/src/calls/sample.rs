@@ -27,15 +27,15 @@ const SAMPLE_TEXTS: [&str; 12] = [
 ];
 
 pub(super) fn resolve_schema<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    let mut at = schema;
+    let mut current = schema;
     for _ in 0..MAX_DEPTH {
-        let Some(place) = at.get("$ref").and_then(Value::as_str) else { break };
+        let Some(place) = current.get("$ref").and_then(Value::as_str) else { break };
         let Some(target) = place.strip_prefix('#').and_then(|pointer| root.pointer(pointer)) else {
             break;
         };
-        at = target;
+        current = target;
     }
-    at
+    current
 }
 
 /// Returns a schema with its references resolved, `allOf` merged and one choice of each
@@ -117,9 +117,9 @@ impl Sampler<'_> {
             let list = schema.get(key).and_then(Value::as_array);
             list.and_then(|values| values.iter().find(|value| !value.is_null())).cloned()
         };
-        let said = given("const").or_else(|| first("examples")).or_else(|| first("enum"));
-        if let Some(said) = said.or_else(|| given("default")) {
-            return said;
+        let example = given("const").or_else(|| first("examples")).or_else(|| first("enum"));
+        if let Some(example) = example.or_else(|| given("default")) {
+            return example;
         }
         let deeper = |name: &str, schema: &Value| match depth {
             0 => Value::Null,
@@ -130,22 +130,25 @@ impl Sampler<'_> {
             "number" => sample_number(&schema, false),
             "boolean" => json!(true),
             "array" => {
-                let least =
+                let minimum =
                     schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(MAX_ITEMS);
                 let items = schema.get("items").cloned().unwrap_or_default();
-                let first = |at| schema.get("prefixItems").and_then(|items: &Value| items.get(at));
-                let least = usize::try_from(least).unwrap_or(0);
+                let first =
+                    |index| schema.get("prefixItems").and_then(|items: &Value| items.get(index));
+                let minimum = usize::try_from(minimum).unwrap_or(0);
                 let is_unique = schema.get("uniqueItems") == Some(&Value::Bool(true));
-                let item = |at: usize| match deeper(name, first(at).unwrap_or(&items)) {
-                    Value::String(text) if is_unique && at > 0 => json!(format!("{text}{at}")),
+                let item = |index: usize| match deeper(name, first(index).unwrap_or(&items)) {
+                    Value::String(text) if is_unique && index > 0 => {
+                        json!(format!("{text}{index}"))
+                    }
                     Value::Number(number) if is_unique => {
-                        number.as_i64().map_or(json!(at), |number| {
-                            json!(number.saturating_add(i64::try_from(at).unwrap_or(0)))
+                        number.as_i64().map_or(json!(index), |number| {
+                            json!(number.saturating_add(i64::try_from(index).unwrap_or(0)))
                         })
                     }
                     other => other,
                 };
-                (0..least).map(item).collect()
+                (0..minimum).map(item).collect()
             }
             "object" => {
                 let required = schema.get("required").and_then(Value::as_array);
@@ -162,14 +165,14 @@ impl Sampler<'_> {
 }
 
 fn sample_kind(schema: &Map<String, Value>) -> &str {
-    let said = match schema.get("type") {
+    let type_name = match schema.get("type") {
         Some(Value::Array(types)) => {
             types.iter().find(|kind| *kind != "null").and_then(Value::as_str)
         }
         other => other.and_then(Value::as_str),
     };
     let has = |key| schema.contains_key(key);
-    said.unwrap_or(match () {
+    type_name.unwrap_or(match () {
         () if has("properties") || has("required") => "object",
         () if has("items") || has("minItems") => "array",
         () if has("minimum") || has("maximum") => "number",
@@ -180,24 +183,27 @@ fn sample_kind(schema: &Map<String, Value>) -> &str {
 fn sample_number(schema: &Map<String, Value>, is_whole: bool) -> Value {
     let of = |key: &str| schema.get(key).and_then(Value::as_f64);
     let mut number: f64 = 1.0;
-    let least = of("minimum").or_else(|| of("exclusiveMinimum").map(|limit| limit + 1.0));
-    let most = of("maximum").or_else(|| of("exclusiveMaximum").map(|limit| limit - 1.0));
-    number = most.map_or(number, |most| number.min(most));
-    number = least.map_or(number, |least| number.max(least));
+    let minimum = of("minimum").or_else(|| of("exclusiveMinimum").map(|limit| limit + 1.0));
+    let maximum = of("maximum").or_else(|| of("exclusiveMaximum").map(|limit| limit - 1.0));
+    number = maximum.map_or(number, |maximum| number.min(maximum));
+    number = minimum.map_or(number, |minimum| number.max(minimum));
     match of("multipleOf") {
         Some(step) if step > 0.0 => number = (number / step).ceil() * step,
         _ if is_whole => number = number.ceil(),
         _ => (),
     }
-    #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough to be exact")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the number is whole and small enough to be exact"
+    )]
     if number.fract() == 0.0 && number.abs() < 9e15 {
         return json!(number as i64);
     }
     json!(number)
 }
 
-/// Returns the name itself if it fits the schema, else a text that fits, if `can_search` allows a
-/// search.
+/// Returns the name itself if it fits the schema. Otherwise returns a text that fits, if
+/// `can_search` allows a search.
 fn sample_text(schema: &Map<String, Value>, name: &str, can_search: impl Fn() -> bool) -> Value {
     let formatted = match schema.get("format").and_then(Value::as_str) {
         Some("date") => "2026-01-31",

@@ -12,13 +12,13 @@ use super::{
 pub(super) fn scan_calls(reading: &CallReader<'_>) -> Result<Vec<ToolCall>, LimitExceeded> {
     let mut scan = Scan {
         reading,
-        at: 0,
+        position: 0,
         tags: None,
         calls: Vec::new(),
         has_unreadable_call: false,
         has_no_echo_end: false,
     };
-    while scan.at < reading.source.len() {
+    while scan.position < reading.source.len() {
         scan.scan_next();
         if scan.calls.len() > limits::REPLY_CALLS {
             return Err(LimitExceeded::Calls);
@@ -29,7 +29,7 @@ pub(super) fn scan_calls(reading: &CallReader<'_>) -> Result<Vec<ToolCall>, Limi
 
 struct Scan<'r, 'a> {
     reading: &'r CallReader<'a>,
-    at: usize,
+    position: usize,
     /// All tags of the text. Found when the scan reaches the first `<`.
     tags: Option<Tags>,
     calls: Vec<ToolCall>,
@@ -44,19 +44,19 @@ struct Scan<'r, 'a> {
 impl Scan<'_, '_> {
     fn scan_next(&mut self) {
         let source = &self.reading.source;
-        match source.byte(self.at) {
-            Some(b'{') => self.add_attempt(shape::read(self.reading, self.at)),
-            Some(b'<') if tags::is_thought_end(source, self.at) => {
+        match source.byte(self.position) {
+            Some(b'{') => self.add_attempt(shape::read(self.reading, self.position)),
+            Some(b'<') if tags::is_thought_end(source, self.position) => {
                 self.drop_calls();
-                self.at += 1;
+                self.position += 1;
             }
             Some(b'<') => {
                 let tags = self.tags.get_or_insert_with(|| Tags::find(source));
-                let attempt = xml::read(self.reading, tags, self.at);
+                let attempt = xml::read(self.reading, tags, self.position);
                 self.add_attempt(attempt);
             }
             Some(byte) if is_name_byte(byte) => self.scan_word(),
-            _ => self.at += 1,
+            _ => self.position += 1,
         }
     }
 
@@ -69,11 +69,11 @@ impl Scan<'_, '_> {
 
     fn scan_word(&mut self) {
         let source = &self.reading.source;
-        let start = source.skip(self.at, |byte| matches!(byte, b'-' | b'.'));
+        let start = source.skip(self.position, |byte| matches!(byte, b'-' | b'.'));
         let end = source.find_name_end(start);
         let missed = self.reading.count_missed();
         if let Some(end) = simple::find_echo_end(source, start, &mut self.has_no_echo_end) {
-            self.at = end;
+            self.position = end;
             return;
         }
         if let Some(attempt) = simple::read(self.reading, start) {
@@ -81,7 +81,7 @@ impl Scan<'_, '_> {
         }
         let word = source.slice(start..end);
         if end == start || self.has_unreadable_call {
-            self.at = end;
+            self.position = end;
         } else if source.byte(end) == Some(b'(') && !word.ends_with('.') {
             let attempt = function::read(self.reading, start, end);
             self.add_prose_call(attempt, start, missed);
@@ -89,7 +89,7 @@ impl Scan<'_, '_> {
             let attempt = sentence::read(self.reading, start..end);
             self.add_prose_call(attempt, start, missed);
         } else {
-            self.at = end;
+            self.position = end;
         }
     }
 
@@ -118,16 +118,19 @@ impl Scan<'_, '_> {
                 self.calls.extend(broken.calls);
                 self.has_unreadable_call |= broken.is_known;
                 let source = &self.reading.source;
-                let next =
-                    if broken.is_cut { source.len() } else { source.find_line_end(broken.at) };
+                let next = if broken.is_cut {
+                    source.len()
+                } else {
+                    source.find_line_end(broken.position)
+                };
                 let tags = self.tags.get_or_insert_with(|| Tags::find(source));
-                if tags.has_thought_end(self.at..next) {
+                if tags.has_thought_end(self.position..next) {
                     self.drop_calls();
                     self.has_unreadable_call = true;
                 }
                 next
             }
         };
-        self.at = next.max(self.at + 1);
+        self.position = next.max(self.position + 1);
     }
 }

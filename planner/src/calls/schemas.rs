@@ -21,7 +21,7 @@ const CAPABILITIES: [(&str, &[&str]); 6] = [
 pub fn schemas_for<'a>(
     capabilities: &[&str],
     tools: impl IntoIterator<Item = &'a ToolDefinition>,
-    shown: impl Fn(&ToolDefinition) -> ToolName,
+    shown_name: impl Fn(&ToolDefinition) -> ToolName,
 ) -> Map<String, Value> {
     let opened = |capability: &&str| CAPABILITIES.iter().find(|(name, _)| name == capability);
     let sets: Vec<&str> =
@@ -35,7 +35,7 @@ pub fn schemas_for<'a>(
             || set_in_name(tool).is_some_and(|set| sets.contains(&set.as_str()))
     };
     let named = |tool: &ToolDefinition| {
-        let name = shown(tool);
+        let name = shown_name(tool);
         let schema = tool_schema(&name, tool);
         (name.into(), schema)
     };
@@ -60,7 +60,7 @@ pub fn tool_schema(name: &ToolName, tool: &ToolDefinition) -> Value {
     })
 }
 
-/// Returns the type without `null`, because `required` says already whether the value may be
+/// Returns the type without `null`, because `required` already shows whether the value may be
 /// missing. The default is `any`.
 fn parameter_type(schema: &Value) -> Value {
     match super::known::schema_types(schema).as_deref() {

@@ -19,7 +19,7 @@ const NEGATIONS: [&str; 13] = [
     "not", "never", "cannot", "without", "avoid", "than", "called", "calls", "ran", "used",
     "invoked", "executed", "tried",
 ];
-/// Words that may stand between a negation and a call, as in `not to use the function set.name()`.
+/// Words that may occur between a negation and a call, as in `not to use the function set.name()`.
 const WORDS_AFTER_NEGATION: [&str; 6] = ["to", "ever", "the", "a", "function", "tool"];
 /// Number of words before a call that are searched for a negation, and the length of the longest
 /// negation.
@@ -35,13 +35,13 @@ pub(super) fn is_verb(word: &str) -> bool {
 pub(super) fn read(reading: &CallReader<'_>, verb: Range<usize>) -> Attempt {
     let source = &reading.source;
     let mut is_strict = source.slice(verb.clone()).eq_ignore_ascii_case(USE_VERB);
-    let mut at = source.skip_space(verb.end);
+    let mut position = source.skip_space(verb.end);
     for word in ["the", "tool", "function"] {
-        let next = skip_word(source, at, word);
-        is_strict &= next == at;
-        at = next;
+        let next = skip_word(source, position, word);
+        is_strict &= next == position;
+        position = next;
     }
-    let name_at = source.skip_markup(at);
+    let name_at = source.skip_markup(position);
     let Some((tool, name_end)) = find_tool(reading, name_at) else {
         return Attempt::Passed(verb.end);
     };
@@ -57,41 +57,46 @@ pub(super) fn read(reading: &CallReader<'_>, verb: Range<usize>) -> Attempt {
     let Some(with) = with.filter(|with| source.skip_space(*with) > *with) else {
         return Attempt::Passed(name_at);
     };
-    let at = source.skip_markup(with);
-    let attempt = read_arguments(reading, &tool, verb.start, at);
+    let position = source.skip_markup(with);
+    let attempt = read_arguments(reading, &tool, verb.start, position);
     match attempt {
-        Attempt::Read { .. } if !is_strict => missed_call(reading, &tool, at),
+        Attempt::Read { .. } if !is_strict => missed_call(reading, &tool, position),
         attempt => attempt,
     }
 }
 
-fn find_tool(reading: &CallReader<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
+fn find_tool(reading: &CallReader<'_>, index: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
-    let plain = source.find_name_end(at);
+    let plain = source.find_name_end(index);
     // Names may contain letters of any script. Punctuation of other scripts ends a name.
     let any_script_end = source.skip(plain, |byte| is_name_byte(byte) || !byte.is_ascii());
-    let found = |end: usize| reading.resolve_tool(source.slice(at..end)).map(|tool| (tool, end));
+    let found = |end: usize| reading.resolve_tool(source.slice(index..end)).map(|tool| (tool, end));
     found(plain).or_else(|| (any_script_end > plain).then(|| found(any_script_end)).flatten())
 }
 
-fn read_arguments(reading: &CallReader<'_>, tool: &KnownTool, start: usize, at: usize) -> Attempt {
+fn read_arguments(
+    reading: &CallReader<'_>,
+    tool: &KnownTool,
+    start: usize,
+    index: usize,
+) -> Attempt {
     let source = &reading.source;
-    if source.byte(at) == Some(b'{') {
-        return match lenient::read(source, at) {
+    if source.byte(index) == Some(b'{') {
+        return match lenient::read(source, index) {
             Ok((Tree::Object(object), _)) if shape::is_call(reading, &object) => {
-                Attempt::Passed(at)
+                Attempt::Passed(index)
             }
             Ok((Tree::Object(object), end)) if !pairs::has_next_pair(source, end, tool) => {
                 read_call(reading, tool, object.into_map(), start..end)
             }
             Err(stuck) if stuck.is_cut => Attempt::at_end_of_text(reading, tool),
-            _ => missed_call(reading, tool, at),
+            _ => missed_call(reading, tool, index),
         };
     }
-    match pairs::read(source, at, tool) {
+    match pairs::read(source, index, tool) {
         Pairs::Read(args, end) => read_call(reading, tool, args, start..end),
-        Pairs::Absent => missed_call(reading, tool, at),
-        Pairs::Ambiguous(end) => missed_call(reading, tool, end.max(at)),
+        Pairs::Absent => missed_call(reading, tool, index),
+        Pairs::Ambiguous(end) => missed_call(reading, tool, end.max(index)),
         Pairs::Cut => Attempt::at_end_of_text(reading, tool),
     }
 }
@@ -112,9 +117,9 @@ fn read_call(
     Attempt::Read { calls: vec![call], end }
 }
 
-fn skip_word(source: &Source<'_>, at: usize, word: &str) -> usize {
-    let end = source.find_word_end(at, word).map(|end| (end, source.skip_space(end)));
-    end.filter(|(end, next)| next > end).map_or(at, |(_, next)| next)
+fn skip_word(source: &Source<'_>, index: usize, word: &str) -> usize {
+    let end = source.find_word_end(index, word).map(|end| (end, source.skip_space(end)));
+    end.filter(|(end, next)| next > end).map_or(index, |(_, next)| next)
 }
 
 fn is_one_of(words: &[&str], word: &str) -> bool {
@@ -123,13 +128,13 @@ fn is_one_of(words: &[&str], word: &str) -> bool {
 
 /// Returns whether the words before a position negate the call there, as in `never use set.name
 /// with …`, or report it, as in `I called set.name(…)`.
-pub(super) fn is_negated(source: &Source<'_>, at: usize) -> bool {
+pub(super) fn is_negated(source: &Source<'_>, index: usize) -> bool {
     let is_gap = |byte: u8| matches!(byte, b' ' | b'\t' | b'`' | b'*');
-    let mut at = at;
+    let mut position = index;
     for _ in 0..MAX_WORDS_BEFORE {
-        let byte_before = |at: usize| at.checked_sub(1).and_then(|at| source.byte(at));
-        let mut end = at;
-        while byte_before(end).is_some_and(is_gap) && at - end < MAX_NEGATION_BYTES {
+        let byte_before = |index: usize| index.checked_sub(1).and_then(|index| source.byte(index));
+        let mut end = position;
+        while byte_before(end).is_some_and(is_gap) && position - end < MAX_NEGATION_BYTES {
             end -= 1;
         }
         let mut start = end;
@@ -146,7 +151,7 @@ pub(super) fn is_negated(source: &Source<'_>, at: usize) -> bool {
         if !is_verb(word) && !WORDS_AFTER_NEGATION.contains(&word) {
             return false;
         }
-        at = start;
+        position = start;
     }
     false
 }

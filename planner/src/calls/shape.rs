@@ -1,4 +1,4 @@
-//! JSON objects that are calls: in Faber's format, in those of `OpenAI` and Anthropic, and in
+//! JSON objects that are calls: in Faber's format, in the formats of `OpenAI` and Anthropic, and in
 //! variants that models write.
 
 use std::ops::Range;
@@ -15,14 +15,14 @@ use super::{
 
 /// Fields that hold only the name of a tool.
 const TOOL_FIELDS: [&str; 2] = ["tool", "tool_name"];
-/// Fields that hold the name of a tool if arguments stand next to them.
+/// Fields that hold the name of a tool if arguments are next to them.
 const NAME_FIELDS: [&str; 4] = ["name", "function", "action", "recipient_name"];
 const ARGUMENT_FIELDS: [&str; 8] =
     ["args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "kwargs"];
 /// Fields that hold arguments if the object can only be a call.
 const LOOSE_ARGUMENT_FIELDS: [&str; 8] =
     ["arg", "argument", "param", "parameter", "inputs", "data", "payload", "options"];
-/// Fields next to a call that are no arguments.
+/// Fields next to a call that are not arguments.
 const OTHER_FIELDS: [&str; 24] = [
     "type",
     "id",
@@ -72,8 +72,8 @@ struct Shape {
     is_certain: bool,
 }
 
-pub(super) fn read(reading: &CallReader<'_>, at: usize) -> Attempt {
-    match lenient::read(&reading.source, at) {
+pub(super) fn read(reading: &CallReader<'_>, index: usize) -> Attempt {
+    match lenient::read(&reading.source, index) {
         Ok((tree, end)) => {
             let mut calls = Vec::new();
             collect_calls(reading, tree, ObjectPlace::Prose, &mut calls);
@@ -91,8 +91,8 @@ pub(super) fn read(reading: &CallReader<'_>, at: usize) -> Attempt {
                     MissReason::from_flags(wanted.is_known, stuck.is_cut),
                 );
             }
-            let at = if stuck.is_cut { stuck.resume } else { stuck.at };
-            Attempt::Broken(BrokenCall { calls, at, is_cut, is_known: wanted.is_known })
+            let position = if stuck.is_cut { stuck.resume } else { stuck.position };
+            Attempt::Broken(BrokenCall { calls, position, is_cut, is_known: wanted.is_known })
         }
     }
 }
@@ -201,10 +201,10 @@ fn find_unfinished_call(
         other => other.as_str(),
     });
     let first = names.clone().next();
-    let known = names.find(|name| reading.resolve_tool(name).is_some());
-    let name = known.or(first).unwrap_or_default().to_owned();
-    let is_certain = known.is_some() || object.get(&TOOL_FIELDS).is_some();
-    let wanted = UnfinishedCall { name, is_known: known.is_some(), is_certain };
+    let known_name = names.find(|name| reading.resolve_tool(name).is_some());
+    let name = known_name.or(first).unwrap_or_default().to_owned();
+    let is_certain = known_name.is_some() || object.get(&TOOL_FIELDS).is_some();
+    let wanted = UnfinishedCall { name, is_known: known_name.is_some(), is_certain };
     (is_certain || is_there(&ARGUMENT_FIELDS)).then_some(wanted)
 }
 
@@ -225,7 +225,7 @@ fn is_definition(object: &Object) -> bool {
     }
     let has = |object: &Object, key: &str| object.get(&[key]).is_some();
     let is_described = has(object, "description") || has(object, "summary");
-    // `tool` marks a call unless a description stands next to it.
+    // `tool` marks a call unless a description is next to it.
     if text_field(object, &TOOL_FIELDS).is_some() && !is_described {
         return false;
     }
@@ -279,10 +279,10 @@ fn text_field<'o>(object: &'o Object, names: &[&str]) -> Option<&'o str> {
 
 /// Removes and returns the last field with one of these names.
 fn take_field(object: &mut Object, names: &[&str]) -> Option<Tree> {
-    let at = names.iter().find_map(|name| {
+    let name_position = names.iter().find_map(|name| {
         object.fields.iter().rposition(|(key, _)| key.eq_ignore_ascii_case(name))
     })?;
-    Some(object.fields.remove(at).1)
+    Some(object.fields.remove(name_position).1)
 }
 
 fn take_text(object: &mut Object, names: &[&str]) -> Option<String> {
@@ -303,7 +303,7 @@ fn to_tool_call(reading: &CallReader<'_>, shape: Shape) -> Option<ToolCall> {
     let is_own = shape.format == CallFormat::Json;
     let args = match shape.args {
         Some(args) => read_arguments(reading, args, &tool)
-            .and_then(|own| merge_siblings(own, shape.sibling_fields, &tool, is_own)),
+            .and_then(|arguments| merge_siblings(arguments, shape.sibling_fields, &tool, is_own)),
         None => read_sibling_arguments(shape.sibling_fields, &tool),
     };
     let Some(args) = args else {

@@ -17,7 +17,7 @@ const RESULT_LABELS: [&str; 5] = ["result:", "error:", "output:", "observation:"
 
 /// Ways to write that there are no arguments.
 const NO_ARGUMENTS: [&str; 2] = ["none", "()"];
-/// Labels that begin something new on the next line. Any other label may begin arguments.
+/// Labels on the next line that end the call. Any other label may begin arguments.
 const NEW_LINE_LABELS: [&str; 5] = ["thought", "action", "observation", "result", "answer"];
 const MAX_LABEL_BYTES: usize = 32;
 
@@ -51,22 +51,22 @@ pub(super) fn read(reading: &CallReader<'_>, start: usize) -> Option<Attempt> {
 
 /// Reads the name between a position and the argument marker or the end of the line. It may contain
 /// spaces and letters of any script.
-fn read_name(reading: &CallReader<'_>, at: usize) -> Option<(Arc<KnownTool>, usize)> {
+fn read_name(reading: &CallReader<'_>, index: usize) -> Option<(Arc<KnownTool>, usize)> {
     let source = &reading.source;
     // Every marker ends with a colon, like the next `TOOL:`, so no byte is read twice.
-    let stop = source.skip(at, |byte| byte != b'\n' && byte != b':');
-    let line = source.slice(at..stop);
+    let stop = source.skip(index, |byte| byte != b'\n' && byte != b':');
+    let line = source.slice(index..stop);
     let is_marked = source.byte(stop) == Some(b':');
     let name = if is_marked { marker::name_before_arguments(line)? } else { line };
     let is_around = |character: char| {
         character.is_whitespace() || matches!(character, ',' | '.' | '"' | '\'' | '`' | '*')
     };
     let name = name.trim_end_matches(is_around);
-    Some((reading.resolve_tool(name)?, at + name.len()))
+    Some((reading.resolve_tool(name)?, index + name.len()))
 }
 
-fn skip_quotes(source: &Source<'_>, at: usize) -> usize {
-    source.skip(at, |byte| matches!(byte, b'"' | b'\'' | b'`'))
+fn skip_quotes(source: &Source<'_>, index: usize) -> usize {
+    source.skip(index, |byte| matches!(byte, b'"' | b'\'' | b'`'))
 }
 
 struct Call<'r, 'a> {
@@ -79,40 +79,41 @@ struct Call<'r, 'a> {
 impl Call<'_, '_> {
     fn read_marked(self, arguments_at: usize) -> Attempt {
         let source = &self.reading.source;
-        let at = marker::skip_layout(source, arguments_at);
-        if source.byte(at) == Some(b'{') {
-            return match (lenient::read(source, at), self.tool.as_deref()) {
+        let position = marker::skip_layout(source, arguments_at);
+        if source.byte(position) == Some(b'{') {
+            return match (lenient::read(source, position), self.tool.as_deref()) {
                 (Ok((_, end)), Some(tool)) if pairs::has_next_pair(source, end, tool) => {
                     self.report_broken_call(end, false)
                 }
                 (Ok((Tree::Object(object), end)), _) => self.read(object.into_map(), end),
                 (Ok((_, end)), _) => self.report_broken_call(end, false),
-                (Err(stuck), _) => self.report_broken_call(stuck.at, stuck.is_cut),
+                (Err(stuck), _) => self.report_broken_call(stuck.position, stuck.is_cut),
             };
         }
         let Some(tool) = self.tool.clone() else {
             self.reading.add_missed(source.slice(self.name), MissReason::Unknown);
             return Attempt::Passed(arguments_at);
         };
-        let none = NO_ARGUMENTS.iter().find_map(|none| source.find_word_end(at, none));
+        let none = NO_ARGUMENTS.iter().find_map(|none| source.find_word_end(position, none));
         let is_none =
             |end| matches!(source.byte(source.skip_marks(end)), None | Some(b'\n' | b'.'));
         if let Some(end) = none.filter(|end| is_none(*end)) {
             return self.read(Args::new(), end);
         }
-        let own =
+        let line_end =
             source.skip(arguments_at, |byte| matches!(byte, b'*' | b'`' | b' ' | b'\t' | b'\r'));
         // Text on the next line may be arguments. Text after an empty line is prose.
-        let is_prose = source.slice(own..at).matches('\n').count() > 1;
-        let is_over =
-            at >= source.len() || is_prose || marker::tool_marker_end(source, at).is_some();
-        let is_empty = matches!(source.byte(own), None | Some(b'\n')) && is_over;
-        match pairs::read(source, at, &tool) {
+        let is_prose = source.slice(line_end..position).matches('\n').count() > 1;
+        let is_over = position >= source.len()
+            || is_prose
+            || marker::tool_marker_end(source, position).is_some();
+        let is_empty = matches!(source.byte(line_end), None | Some(b'\n')) && is_over;
+        match pairs::read(source, position, &tool) {
             Pairs::Read(args, end) => self.read(args, end),
-            Pairs::Absent if is_empty && !may_be_argument(source, at, Some(&tool)) => {
+            Pairs::Absent if is_empty && !may_be_argument(source, position, Some(&tool)) => {
                 self.read(Args::new(), arguments_at)
             }
-            Pairs::Absent => self.report_broken_call(at, false),
+            Pairs::Absent => self.report_broken_call(position, false),
             Pairs::Ambiguous(end) => self.report_broken_call(end, false),
             Pairs::Cut => self.report_broken_call(source.len(), true),
         }
@@ -149,22 +150,27 @@ impl Call<'_, '_> {
         Attempt::Read { calls: vec![call], end }
     }
 
-    fn report_broken_call(self, at: usize, is_cut: bool) -> Attempt {
+    fn report_broken_call(self, index: usize, is_cut: bool) -> Attempt {
         let is_known = self.tool.is_some();
         let name = self.reading.source.slice(self.name);
         self.reading.add_missed(name, MissReason::from_flags(is_known, is_cut));
-        Attempt::Broken(BrokenCall { calls: Vec::new(), at, is_cut: is_cut && is_known, is_known })
+        Attempt::Broken(BrokenCall {
+            calls: Vec::new(),
+            position: index,
+            is_cut: is_cut && is_known,
+            is_known,
+        })
     }
 }
 
-/// Returns whether the line at `at`, below a call without arguments, may contain arguments: an
+/// Returns whether the line at `index`, below a call without arguments, may contain arguments: an
 /// object, a parameter of the tool, or an unknown label.
-fn may_be_argument(source: &Source<'_>, at: usize, tool: Option<&KnownTool>) -> bool {
-    if source.byte(at) == Some(b'{') {
+fn may_be_argument(source: &Source<'_>, index: usize, tool: Option<&KnownTool>) -> bool {
+    if source.byte(index) == Some(b'{') {
         return true;
     }
-    let mut end = at;
-    while end - at <= MAX_LABEL_BYTES
+    let mut end = index;
+    while end - index <= MAX_LABEL_BYTES
         && source
             .byte(end)
             .is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
@@ -172,22 +178,22 @@ fn may_be_argument(source: &Source<'_>, at: usize, tool: Option<&KnownTool>) -> 
         end += 1;
     }
     let sign = source.skip(end, |byte| matches!(byte, b'*' | b'`'));
-    let label = source.slice(at..end);
-    let is_label = end > at && matches!(source.byte(sign), Some(b':' | b'='));
+    let label = source.slice(index..end);
+    let is_label = end > index && matches!(source.byte(sign), Some(b':' | b'='));
     let is_new = NEW_LINE_LABELS.iter().any(|new| new.eq_ignore_ascii_case(label));
-    let is_parameter = tool.is_some_and(|tool| argument::has_parameter_at(source, at, tool));
-    is_parameter || is_label && !is_new && marker::tool_marker_end(source, at).is_none()
+    let is_parameter = tool.is_some_and(|tool| argument::has_parameter_at(source, index, tool));
+    is_parameter || is_label && !is_new && marker::tool_marker_end(source, index).is_none()
 }
 
 /// Returns the end of the echo of a result that begins at a position. The second line of an echo
 /// names the tool. An echo ends with the last sentence of a report, or with its paragraph.
 pub(super) fn find_echo_end(
     source: &Source<'_>,
-    at: usize,
+    index: usize,
     is_endless: &mut bool,
 ) -> Option<usize> {
     let headers = [prompt::SUCCESS_HEADING, prompt::FAILURE_HEADING];
-    let start = headers.iter().find_map(|word| source.find_word_end(at, word))?;
+    let start = headers.iter().find_map(|word| source.find_word_end(index, word))?;
     let line = source.skip(start, |byte| byte.is_ascii_whitespace() || byte == b'>');
     source.find_word_end(line, "tool:")?;
     if !*is_endless {

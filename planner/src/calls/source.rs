@@ -11,7 +11,7 @@ use super::{CallFormat, KnownTool, MissedCall, ToolCall};
 
 /// Namespaces that some models put before a function's name.
 const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
-/// Longer names are not looked up, because no tool can have one.
+/// Maximum bytes of a name that is looked up. No tool can have a longer name.
 const MAX_NAME_BYTES: usize = 256;
 const MAX_MISSED_CALLS: usize = 32;
 
@@ -24,7 +24,7 @@ pub(super) struct Source<'a> {
     comments_never_end: Cell<bool>,
 }
 
-/// The comments that may stand between values.
+/// The kinds of comments that may occur between values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comments {
     Slashes,
@@ -50,9 +50,9 @@ impl<'a> Source<'a> {
         self.text.len()
     }
 
-    pub(super) fn byte(&self, at: usize) -> Option<u8> {
+    pub(super) fn byte(&self, index: usize) -> Option<u8> {
         self.add_steps(1);
-        self.text.as_bytes().get(at).copied()
+        self.text.as_bytes().get(index).copied()
     }
 
     /// Returns a part of the text, or an empty text if the range cuts a character.
@@ -61,36 +61,36 @@ impl<'a> Source<'a> {
         self.text.get(range).unwrap_or("")
     }
 
-    pub(super) fn skip(&self, mut at: usize, skips: impl Fn(u8) -> bool) -> usize {
-        while self.byte(at).is_some_and(&skips) {
-            at += 1;
+    pub(super) fn skip(&self, mut index: usize, skips: impl Fn(u8) -> bool) -> usize {
+        while self.byte(index).is_some_and(&skips) {
+            index += 1;
         }
-        at
+        index
     }
 
-    pub(super) fn skip_space(&self, at: usize) -> usize {
-        self.skip(at, |byte| byte.is_ascii_whitespace())
+    pub(super) fn skip_space(&self, index: usize) -> usize {
+        self.skip(index, |byte| byte.is_ascii_whitespace())
     }
 
-    pub(super) fn skip_blanks(&self, at: usize) -> usize {
-        self.skip(at, |byte| byte == b' ' || byte == b'\t')
+    pub(super) fn skip_blanks(&self, index: usize) -> usize {
+        self.skip(index, |byte| byte == b' ' || byte == b'\t')
     }
 
-    pub(super) fn skip_marks(&self, at: usize) -> usize {
-        self.skip(at, |byte| matches!(byte, b' ' | b'\t' | b'`' | b'*'))
+    pub(super) fn skip_marks(&self, index: usize) -> usize {
+        self.skip(index, |byte| matches!(byte, b' ' | b'\t' | b'`' | b'*'))
     }
 
-    pub(super) fn find_line_end(&self, at: usize) -> usize {
-        self.skip(at, |byte| byte != b'\n')
+    pub(super) fn find_line_end(&self, index: usize) -> usize {
+        self.skip(index, |byte| byte != b'\n')
     }
 
-    /// Returns the end of `word` if the text has it at `at`, ignoring case.
-    pub(super) fn find_word_end(&self, at: usize, word: &str) -> Option<usize> {
-        let bytes = self.text.as_bytes().get(at..)?.iter();
+    /// Returns the end of `word` if the text has it at `index`, ignoring case.
+    pub(super) fn find_word_end(&self, index: usize, word: &str) -> Option<usize> {
+        let bytes = self.text.as_bytes().get(index..)?.iter();
         let same =
             bytes.zip(word.as_bytes()).take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count();
         self.add_steps(same + 1);
-        (same == word.len()).then_some(at + same)
+        (same == word.len()).then_some(index + same)
     }
 
     pub(super) fn find(&self, range: Range<usize>, needle: &str) -> Option<usize> {
@@ -100,57 +100,58 @@ impl<'a> Source<'a> {
         found.map(|found| start + found)
     }
 
-    /// Returns whether the sign of a comment begins a path instead, because text follows it at
-    /// once, as in `/**/*.py` and `//host/share`.
-    pub(super) fn begins_path(&self, at: usize) -> bool {
-        self.byte(at) == Some(b'/')
-            && matches!(self.byte(at + 1), Some(b'/' | b'*'))
-            && self.byte(at + 2).is_some_and(|byte| !byte.is_ascii_whitespace())
+    /// Returns whether the sign of a comment begins a path instead, because text follows the sign
+    /// directly, as in `/**/*.py` and `//host/share`.
+    pub(super) fn begins_path(&self, index: usize) -> bool {
+        self.byte(index) == Some(b'/')
+            && matches!(self.byte(index + 1), Some(b'/' | b'*'))
+            && self.byte(index + 2).is_some_and(|byte| !byte.is_ascii_whitespace())
     }
 
     /// Skips blanks and comments. The error is the start of a comment without an end.
-    pub(super) fn skip_comments(&self, at: usize, comments: Comments) -> Result<usize, usize> {
-        let mut at = self.skip_space(at);
+    pub(super) fn skip_comments(&self, index: usize, comments: Comments) -> Result<usize, usize> {
+        let mut position = self.skip_space(index);
         loop {
-            at = match (self.byte(at), self.byte(at + 1)) {
-                (Some(b'#'), _) if comments == Comments::All => self.find_line_end(at),
-                (Some(b'/'), Some(b'/')) => self.find_line_end(at),
-                (Some(b'/'), Some(b'*')) => self.find_comment_end(at)?,
-                _ => return Ok(at),
+            position = match (self.byte(position), self.byte(position + 1)) {
+                (Some(b'#'), _) if comments == Comments::All => self.find_line_end(position),
+                (Some(b'/'), Some(b'/')) => self.find_line_end(position),
+                (Some(b'/'), Some(b'*')) => self.find_comment_end(position)?,
+                _ => return Ok(position),
             };
-            at = self.skip_space(at);
+            position = self.skip_space(position);
         }
     }
 
-    fn find_comment_end(&self, at: usize) -> Result<usize, usize> {
+    fn find_comment_end(&self, index: usize) -> Result<usize, usize> {
         if self.comments_never_end.get() {
-            return Err(at);
+            return Err(index);
         }
-        let end = self.find(at + 2..self.len(), "*/");
+        let end = self.find(index + 2..self.len(), "*/");
         self.comments_never_end.set(end.is_none());
-        end.map(|end| end + 2).ok_or(at)
+        end.map(|end| end + 2).ok_or(index)
     }
 
     /// Skips blanks and Markdown around code: backticks, stars, and the language of a fence.
-    pub(super) fn skip_markup(&self, at: usize) -> usize {
-        let mut at = self.skip_space(at);
-        while let Some(mark @ (b'`' | b'*')) = self.byte(at) {
-            let end = self.skip(at, |byte| byte == mark);
-            let is_fence = mark == b'`' && end - at >= 3;
-            at = if is_fence { self.skip(end, |byte| byte.is_ascii_alphanumeric()) } else { end };
-            at = self.skip_space(at);
+    pub(super) fn skip_markup(&self, index: usize) -> usize {
+        let mut position = self.skip_space(index);
+        while let Some(mark @ (b'`' | b'*')) = self.byte(position) {
+            let end = self.skip(position, |byte| byte == mark);
+            let is_fence = mark == b'`' && end - position >= 3;
+            position =
+                if is_fence { self.skip(end, |byte| byte.is_ascii_alphanumeric()) } else { end };
+            position = self.skip_space(position);
         }
-        at
+        position
     }
 
-    pub(super) fn find_name_end(&self, at: usize) -> usize {
-        self.skip(at, is_name_byte)
+    pub(super) fn find_name_end(&self, index: usize) -> usize {
+        self.skip(index, is_name_byte)
     }
 
-    pub(super) fn find_key_end(&self, at: usize) -> Option<usize> {
+    pub(super) fn find_key_end(&self, index: usize) -> Option<usize> {
         let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b'$';
-        self.byte(at).filter(|byte| is_start(*byte))?;
-        Some(self.skip(at, |byte| is_start(byte) || byte.is_ascii_digit() || byte == b'-'))
+        self.byte(index).filter(|byte| is_start(*byte))?;
+        Some(self.skip(index, |byte| is_start(byte) || byte.is_ascii_digit() || byte == b'-'))
     }
 }
 
@@ -184,12 +185,12 @@ impl<'a> CallReader<'a> {
         (self.find_tool)(name).or_else(plain)
     }
 
-    pub(super) fn add_missed(&self, name: &str, why: MissReason) {
+    pub(super) fn add_missed(&self, name: &str, reason: MissReason) {
         let mut missed = self.missed.borrow_mut();
         let name = name.trim();
         let is_name = !name.is_empty() && name.len() <= MAX_NAME_BYTES;
         if is_name && missed.len() < MAX_MISSED_CALLS {
-            missed.push(MissedCall { tool: name.to_owned(), why });
+            missed.push(MissedCall { tool: name.to_owned(), reason });
         }
     }
 
@@ -197,7 +198,7 @@ impl<'a> CallReader<'a> {
         self.missed.borrow().len()
     }
 
-    /// Drops all missed calls but the first ones, because the others are part of a thought or a
+    /// Drops all missed calls except the first ones, because later ones are part of a thought or a
     /// negation.
     pub(super) fn forget_missed(&self, from: usize) {
         self.missed.borrow_mut().truncate(from);
@@ -232,7 +233,7 @@ pub(super) enum Attempt {
 /// A call that cannot be read, so the following text may belong to its arguments.
 pub(super) struct BrokenCall {
     pub(super) calls: Vec<ToolCall>,
-    pub(super) at: usize,
+    pub(super) position: usize,
     pub(super) is_cut: bool,
     pub(super) is_known: bool,
 }
@@ -244,7 +245,7 @@ impl Attempt {
         reading.add_missed(tool.name.as_str(), MissReason::Cut);
         Self::Broken(BrokenCall {
             calls: Vec::new(),
-            at: source.len(),
+            position: source.len(),
             is_cut: true,
             is_known: true,
         })

@@ -22,7 +22,7 @@ pub(super) struct Tag<'a> {
     pub(super) name: &'a str,
     /// The full name, which the closing tag repeats.
     pub(super) full: &'a str,
-    /// The `name` attribute, also as `<function=name>`.
+    /// The `name` attribute, or the name in `<function=name>`.
     pub(super) attribute: Option<String>,
     pub(super) end: usize,
     /// An element without content: `<args/>`.
@@ -31,11 +31,11 @@ pub(super) struct Tag<'a> {
 }
 
 impl<'a> Tag<'a> {
-    pub(super) fn read_at(source: &Source<'a>, at: usize) -> Option<Self> {
-        if source.byte(at) != Some(b'<') {
+    pub(super) fn read_at(source: &Source<'a>, index: usize) -> Option<Self> {
+        if source.byte(index) != Some(b'<') {
             return None;
         }
-        let (full, stop) = read_name(source, at + 1)?;
+        let (full, stop) = read_name(source, index + 1)?;
         let close = source.skip(stop, |byte| !matches!(byte, b'>' | b'<' | b'\n'));
         if source.byte(close) != Some(b'>') {
             return None;
@@ -80,10 +80,11 @@ impl<'a> Tag<'a> {
     }
 }
 
-fn read_name<'a>(source: &Source<'a>, at: usize) -> Option<(&'a str, usize)> {
-    let end = source
-        .skip(at, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b':' | b'.'));
-    (end > at).then(|| (source.slice(at..end), end))
+fn read_name<'a>(source: &Source<'a>, index: usize) -> Option<(&'a str, usize)> {
+    let end = source.skip(index, |byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b':' | b'.')
+    });
+    (end > index).then(|| (source.slice(index..end), end))
 }
 
 fn local_name(name: &str) -> &str {
@@ -116,18 +117,18 @@ fn tag_kind(name: &str) -> TagKind {
 }
 
 /// Returns whether the tag at a position ends a thought. A tag in backticks does not.
-pub(super) fn is_thought_end(source: &Source<'_>, at: usize) -> bool {
-    if source.byte(at + 1) != Some(b'/') || is_quoted(source, at) {
+pub(super) fn is_thought_end(source: &Source<'_>, index: usize) -> bool {
+    if source.byte(index + 1) != Some(b'/') || is_quoted(source, index) {
         return false;
     }
-    let Some((name, end)) = read_name(source, at + 2) else { return false };
+    let Some((name, end)) = read_name(source, index + 2) else { return false };
     let is_thought = THOUGHT_TAGS.iter().any(|known| known.eq_ignore_ascii_case(local_name(name)));
     is_thought && source.byte(end) == Some(b'>')
 }
 
-pub(super) fn is_quoted(source: &Source<'_>, at: usize) -> bool {
-    let before = at.checked_sub(1).and_then(|at| source.byte(at));
-    let fence = at.checked_sub(2).and_then(|at| source.byte(at));
+pub(super) fn is_quoted(source: &Source<'_>, index: usize) -> bool {
+    let before = index.checked_sub(1).and_then(|previous| source.byte(previous));
+    let fence = index.checked_sub(2).and_then(|previous| source.byte(previous));
     before == Some(b'`') && fence != Some(b'`')
 }
 
@@ -146,18 +147,20 @@ impl Tags {
         let mut tags = Self::default();
         let mut open: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         let mut has_data = true;
-        let mut at = 0;
-        while let Some(start) = source.find(at..source.len(), "<") {
-            at = start + 1;
+        let mut position = 0;
+        while let Some(start) = source.find(position..source.len(), "<") {
+            position = start + 1;
             if has_data && source.find_word_end(start, CDATA).is_some() {
                 match source.find(start..source.len(), "]]>") {
-                    Some(end) => at = end,
+                    Some(end) => position = end,
                     None => has_data = false,
                 }
                 continue;
             }
-            let is_close = source.byte(at) == Some(b'/');
-            let Some((name, end)) = read_name(source, at + usize::from(is_close)) else { continue };
+            let is_close = source.byte(position) == Some(b'/');
+            let Some((name, end)) = read_name(source, position + usize::from(is_close)) else {
+                continue;
+            };
             if tag_kind(local_name(name)) == TagKind::Other {
                 continue;
             }
@@ -178,10 +181,10 @@ impl Tags {
         tags
     }
 
-    pub(super) fn find_closing_tag(&self, at: usize, tag: &Tag<'_>) -> Option<Range<usize>> {
+    pub(super) fn find_closing_tag(&self, index: usize, tag: &Tag<'_>) -> Option<Range<usize>> {
         match self.thoughts.get(&tag.name.to_ascii_lowercase()) {
-            Some(ends) => ends.get(ends.partition_point(|end| end.start < at)).cloned(),
-            None => self.closing.get(&at).cloned(),
+            Some(ends) => ends.get(ends.partition_point(|end| end.start < index)).cloned(),
+            None => self.closing.get(&index).cloned(),
         }
     }
 
@@ -192,9 +195,9 @@ impl Tags {
         })
     }
 
-    pub(super) fn next_opening(&self, at: usize) -> Option<usize> {
+    pub(super) fn next_opening(&self, index: usize) -> Option<usize> {
         self.opening_positions
-            .get(self.opening_positions.partition_point(|open| *open <= at))
+            .get(self.opening_positions.partition_point(|open| *open <= index))
             .copied()
     }
 }

@@ -10,74 +10,80 @@ const TYPOGRAPHIC_QUOTES: [(&str, &str); 2] = [("“", "”"), ("‘", "’")];
 /// Returns the end of the opening quote of the string at a position, and whether the string is raw.
 /// Prefixes of Python count, too: `r"\d"` is raw, and `f`, `b` and `u` change nothing. Typographic
 /// quotes count as well: `“…”` and `‘…’`.
-pub(super) fn find_quote(source: &Source<'_>, at: usize) -> Option<(usize, bool)> {
+pub(super) fn find_quote(source: &Source<'_>, index: usize) -> Option<(usize, bool)> {
     let is_quote = |byte: u8| matches!(byte, b'"' | b'\'');
-    match source.byte(at)? {
-        first if is_quote(first) => Some((at, false)),
-        b'r' | b'R' => source.byte(at + 1).filter(|byte| is_quote(*byte)).map(|_| (at + 1, true)),
+    match source.byte(index)? {
+        first if is_quote(first) => Some((index, false)),
+        b'r' | b'R' => {
+            source.byte(index + 1).filter(|byte| is_quote(*byte)).map(|_| (index + 1, true))
+        }
         b'f' | b'F' | b'b' | b'B' | b'u' | b'U' => {
-            source.byte(at + 1).filter(|byte| is_quote(*byte)).map(|_| (at + 1, false))
+            source.byte(index + 1).filter(|byte| is_quote(*byte)).map(|_| (index + 1, false))
         }
         0xe2 => TYPOGRAPHIC_QUOTES
             .iter()
-            .any(|(open, _)| source.find_word_end(at, open).is_some())
-            .then_some((at, false)),
+            .any(|(open, _)| source.find_word_end(index, open).is_some())
+            .then_some((index, false)),
         _ => None,
     }
 }
 
-/// Returns whether the string at `at` is a Python expression: `f"{x}"`.
-pub(super) fn is_expression(source: &Source<'_>, at: usize, text: &str) -> bool {
-    matches!(source.byte(at), Some(b'f' | b'F')) && text.contains('{')
+/// Returns whether the string at `index` is a Python expression: `f"{x}"`.
+pub(super) fn is_expression(source: &Source<'_>, index: usize, text: &str) -> bool {
+    matches!(source.byte(index), Some(b'f' | b'F')) && text.contains('{')
 }
 
 /// Reads the string whose quote is at this position. Returns `None` if the string does not end.
 ///
 /// Three quotes count as one, as in Python. Models forget escapes, so line breaks are allowed and a
 /// backslash before any other character is literal.
-pub(super) fn read_string(source: &Source<'_>, at: usize, is_raw: bool) -> Option<(String, usize)> {
-    let quote = source.byte(at)?;
+pub(super) fn read_string(
+    source: &Source<'_>,
+    index: usize,
+    is_raw: bool,
+) -> Option<(String, usize)> {
+    let quote = source.byte(index)?;
     let print = TYPOGRAPHIC_QUOTES
         .iter()
-        .find(|(open, _)| quote == 0xe2 && source.find_word_end(at, open).is_some());
-    let is_triple = source.byte(at + 1) == Some(quote) && source.byte(at + 2) == Some(quote);
+        .find(|(open, _)| quote == 0xe2 && source.find_word_end(index, open).is_some());
+    let is_triple = source.byte(index + 1) == Some(quote) && source.byte(index + 2) == Some(quote);
     let width = if is_triple || print.is_some() { 3 } else { 1 };
-    let is_close = |at: usize| match print {
-        Some((_, close)) => source.find_word_end(at, close).is_some(),
-        None => ends_string(source, at, quote, width),
+    let is_close = |index: usize| match print {
+        Some((_, close)) => source.find_word_end(index, close).is_some(),
+        None => ends_string(source, index, quote, width),
     };
     let mut text = String::new();
-    let mut from = at + width;
-    let mut at = from;
+    let mut from = index + width;
+    let mut position = from;
     loop {
-        match source.byte(at)? {
-            b'\\' if is_raw => at += 1 + usize::from(source.byte(at + 1).is_some()),
+        match source.byte(position)? {
+            b'\\' if is_raw => position += 1 + usize::from(source.byte(position + 1).is_some()),
             b'\\' => {
-                text.push_str(source.slice(from..at));
-                let (character, end) = read_escape(source, at);
+                text.push_str(source.slice(from..position));
+                let (character, end) = read_escape(source, position);
                 match character {
                     Some(character) => text.push(character),
                     None => text.push('\\'),
                 }
                 from = end;
-                at = end.max(at + 2);
+                position = end.max(position + 2);
             }
-            byte if byte == quote && is_close(at) => {
-                text.push_str(source.slice(from..at));
-                return Some((text, at + width));
+            byte if byte == quote && is_close(position) => {
+                text.push_str(source.slice(from..position));
+                return Some((text, position + width));
             }
-            _ => at += 1,
+            _ => position += 1,
         }
     }
 }
 
-fn ends_string(source: &Source<'_>, at: usize, quote: u8, width: usize) -> bool {
-    (1..width).all(|offset| source.byte(at + offset) == Some(quote))
+fn ends_string(source: &Source<'_>, index: usize, quote: u8, width: usize) -> bool {
+    (1..width).all(|offset| source.byte(index + offset) == Some(quote))
 }
 
 /// Reads an escape. Without a character, the backslash is literal.
-fn read_escape(source: &Source<'_>, at: usize) -> (Option<char>, usize) {
-    let character = match source.byte(at + 1) {
+fn read_escape(source: &Source<'_>, index: usize) -> (Option<char>, usize) {
+    let character = match source.byte(index + 1) {
         Some(b'n') => '\n',
         Some(b't') => '\t',
         Some(b'r') => '\r',
@@ -85,17 +91,17 @@ fn read_escape(source: &Source<'_>, at: usize) -> (Option<char>, usize) {
         Some(b'f') => '\u{c}',
         Some(byte @ (b'"' | b'\'' | b'\\' | b'/')) => char::from(byte),
         Some(b'u') => {
-            return read_unicode(source, at)
-                .map_or((None, at + 1), |(character, end)| (Some(character), end));
+            return read_unicode(source, index)
+                .map_or((None, index + 1), |(character, end)| (Some(character), end));
         }
-        _ => return (None, at + 1),
+        _ => return (None, index + 1),
     };
-    (Some(character), at + 2)
+    (Some(character), index + 2)
 }
 
-fn read_unicode(source: &Source<'_>, at: usize) -> Option<(char, usize)> {
-    let first = read_hex(source, at + 2)?;
-    let end = at + 6;
+fn read_unicode(source: &Source<'_>, index: usize) -> Option<(char, usize)> {
+    let first = read_hex(source, index + 2)?;
+    let end = index + 6;
     let low = || {
         let is_escape = source.byte(end) == Some(b'\\') && source.byte(end + 1) == Some(b'u');
         is_escape
@@ -112,16 +118,21 @@ fn read_unicode(source: &Source<'_>, at: usize) -> Option<(char, usize)> {
     Some((char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), end))
 }
 
-fn read_hex(source: &Source<'_>, at: usize) -> Option<u32> {
-    (at..at + 4)
-        .try_fold(0, |code, at| Some(code * 16 + char::from(source.byte(at)?).to_digit(16)?))
+fn read_hex(source: &Source<'_>, index: usize) -> Option<u32> {
+    (index..index + 4).try_fold(0, |code, position| {
+        Some(code * 16 + char::from(source.byte(position)?).to_digit(16)?)
+    })
 }
 
 /// Returns the end of the word at a position, trailing blanks included. A word may contain simple
 /// brackets that close on its line, such as `*.{rs,toml}`. At any other bracket the result is an
 /// error with its position, because another value may begin there.
-pub(super) fn find_word_end(source: &Source<'_>, at: usize, ends: &[u8]) -> Result<usize, usize> {
-    let mut end = at;
+pub(super) fn find_word_end(
+    source: &Source<'_>,
+    index: usize,
+    ends: &[u8],
+) -> Result<usize, usize> {
+    let mut end = index;
     let mut is_after_blank = false;
     while let Some(byte) = source.byte(end) {
         match byte {
@@ -141,13 +152,13 @@ pub(super) fn find_word_end(source: &Source<'_>, at: usize, ends: &[u8]) -> Resu
     Ok(end)
 }
 
-pub(super) fn find_group_end(source: &Source<'_>, at: usize) -> Option<usize> {
-    let close = match source.byte(at)? {
+pub(super) fn find_group_end(source: &Source<'_>, index: usize) -> Option<usize> {
+    let close = match source.byte(index)? {
         b'{' => b'}',
         b'[' => b']',
         _ => b')',
     };
-    let stop = source.skip(at + 1, |byte| {
+    let stop = source.skip(index + 1, |byte| {
         byte != close && !matches!(byte, b'{' | b'[' | b'(' | b'"' | b'\'' | b'\n' | b'\r')
     });
     (source.byte(stop) == Some(close)).then_some(stop + 1)
@@ -159,7 +170,7 @@ pub(super) fn parse_word(word: &str) -> Value {
 
 /// Returns the value of a literal.
 ///
-/// An integer beyond 64 bits is no literal, because rounding would change it.
+/// An integer beyond 64 bits is not a literal, because rounding would change it.
 pub(super) fn parse_literal(word: &str) -> Option<Value> {
     if word.eq_ignore_ascii_case("true") || word.eq_ignore_ascii_case("false") {
         return Some(Value::from(word.eq_ignore_ascii_case("true")));

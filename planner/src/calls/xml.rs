@@ -21,25 +21,25 @@ const NAME_TAGS: [&str; 5] = ["tool", "name", "tool_name", "function", "function
 const ARGUMENT_TAGS: [&str; 6] =
     ["args", "arguments", "parameters", "params", "input", "tool_input"];
 
-/// Attributes that are no arguments.
+/// Attributes that are not arguments.
 const OTHER_ATTRIBUTES: [&str; 6] = ["name", "id", "type", "string", "format", "xmlns"];
 
-/// Reads the element that begins at `at`, if it is a call, a result or a thought.
-pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, at: usize) -> Attempt {
+/// Reads the element that begins at `index`, if it is a call, a result or a thought.
+pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, index: usize) -> Attempt {
     let source = &reading.source;
-    let Some(tag) = Tag::read_at(source, at) else { return Attempt::Passed(at + 1) };
-    let close = tags.find_closing_tag(at, &tag);
+    let Some(tag) = Tag::read_at(source, index) else { return Attempt::Passed(index + 1) };
+    let close = tags.find_closing_tag(index, &tag);
     match (tag.kind(), close) {
         (TagKind::Skipped, Some(close)) => Attempt::Read { calls: Vec::new(), end: close.end },
-        (TagKind::Skipped, None) if tag.is_empty || tags::is_quoted(source, at) => {
+        (TagKind::Skipped, None) if tag.is_empty || tags::is_quoted(source, index) => {
             Attempt::Passed(tag.end)
         }
         // The text ends inside the element.
         (TagKind::Skipped, None) => Attempt::Read { calls: Vec::new(), end: source.len() },
-        (TagKind::Other, _) => Attempt::Passed(at + 1),
+        (TagKind::Other, _) => Attempt::Passed(index + 1),
         (TagKind::Call, _) if tag.is_empty => Attempt::Passed(tag.end),
         (TagKind::Call, close) => {
-            let open_end = tags.next_opening(at).unwrap_or(source.len()).max(tag.end);
+            let open_end = tags.next_opening(index).unwrap_or(source.len()).max(tag.end);
             let close = close.filter(|close| close.start >= tag.end);
             let is_closed = close.is_some();
             let close = close.unwrap_or(open_end..open_end);
@@ -48,7 +48,7 @@ pub(super) fn read(reading: &CallReader<'_>, tags: &Tags, at: usize) -> Attempt 
             let has_more = tag.attribute.is_some() && has_other_attributes(&tag);
             let element = Element {
                 reading,
-                start: at,
+                start: index,
                 name: tag.attribute,
                 body,
                 end,
@@ -93,24 +93,25 @@ impl<'a> Element<'_, 'a> {
             self.name = Some(name.to_owned());
             return self.report_broken_call();
         }
-        let mut at = source.skip_markup(self.body.start);
-        let is_object = source.byte(at) == Some(b'{');
-        if (is_object || source.byte(at) == Some(b'[')) && self.name.is_none() {
-            return self.read_json(at);
+        let mut position = source.skip_markup(self.body.start);
+        let is_object = source.byte(position) == Some(b'{');
+        if (is_object || source.byte(position) == Some(b'[')) && self.name.is_none() {
+            return self.read_json(position);
         }
         let is_marked = self.name.is_some();
         let mut written = None;
         if is_object {
-            match self.read_object(at) {
+            match self.read_object(position) {
                 Some((args, end)) => {
-                    (written, at, self.is_complete) = (Some(TagArguments::Object(args)), end, true);
+                    (written, position, self.is_complete) =
+                        (Some(TagArguments::Object(args)), end, true);
                 }
                 None => return self.report_broken_call(),
             }
         }
         let mut is_first = true;
         loop {
-            let next = source.skip_markup(at);
+            let next = source.skip_markup(position);
             if next >= self.body.end {
                 break;
             }
@@ -125,7 +126,7 @@ impl<'a> Element<'_, 'a> {
                 return self.report_broken_call();
             };
             match self.read_child(&child, &mut written) {
-                Ok(end) => at = end,
+                Ok(end) => position = end,
                 Err(NotACallError) => return self.report_broken_call(),
             }
             is_first = false;
@@ -134,7 +135,7 @@ impl<'a> Element<'_, 'a> {
             return self.report_broken_call();
         }
         if !self.is_closed {
-            self.end = at;
+            self.end = position;
         }
         self.into_tool_call(written)
     }
@@ -150,9 +151,9 @@ impl<'a> Element<'_, 'a> {
     }
 
     /// Reads Hermes' and Qwen's format: `{"name": …, "arguments": …}`, or a list of such objects.
-    fn read_json(self, at: usize) -> Attempt {
+    fn read_json(self, index: usize) -> Attempt {
         let source = &self.reading.source;
-        match lenient::read(source, at) {
+        match lenient::read(source, index) {
             Ok((Tree::Object(object), end)) => {
                 let close = source.skip_markup(end);
                 let is_closed = close == self.body.end;
@@ -173,10 +174,11 @@ impl<'a> Element<'_, 'a> {
             Ok((_, end)) => Attempt::Passed(end),
             Err(stuck) => {
                 let is_known = shape::has_known_open_call(self.reading, stuck.open);
-                let at = if self.is_closed { stuck.at.max(self.end) } else { stuck.at };
+                let position =
+                    if self.is_closed { stuck.position.max(self.end) } else { stuck.position };
                 Attempt::Broken(BrokenCall {
                     calls: Vec::new(),
-                    at,
+                    position,
                     is_cut: stuck.is_cut,
                     is_known,
                 })
@@ -235,9 +237,9 @@ impl<'a> Element<'_, 'a> {
                 Err(NotACallError)
             };
         }
-        let at = source.skip_markup(child.end);
-        if source.byte(at) == Some(b'{')
-            && let Some((args, end)) = self.read_object(at)
+        let position = source.skip_markup(child.end);
+        if source.byte(position) == Some(b'{')
+            && let Some((args, end)) = self.read_object(position)
         {
             let close = format!("</{}>", child.full);
             let end = source.find_word_end(source.skip_markup(end), &close).ok_or(NotACallError)?;
@@ -252,10 +254,10 @@ impl<'a> Element<'_, 'a> {
         Ok((TagArguments::Text(read_text(source, content).text), end))
     }
 
-    fn read_object(&self, at: usize) -> Option<(Args, usize)> {
+    fn read_object(&self, index: usize) -> Option<(Args, usize)> {
         let source = &self.reading.source;
-        let Ok((Tree::Object(object), end)) = lenient::read(source, at) else { return None };
-        let written = source.slice(at..end);
+        let Ok((Tree::Object(object), end)) = lenient::read(source, index) else { return None };
+        let written = source.slice(index..end);
         if !written.contains('&') {
             return Some((object.into_map(), end));
         }
@@ -307,9 +309,9 @@ impl<'a> Element<'_, 'a> {
         let name = self.name.unwrap_or_default();
         let is_known = self.reading.resolve_tool(&name).is_some();
         self.reading.add_missed(&name, MissReason::from_flags(is_known, !self.is_closed));
-        let at = self.end.max(self.body.end);
+        let position = self.end.max(self.body.end);
         let is_cut = is_known && !self.is_closed;
-        Attempt::Broken(BrokenCall { calls: Vec::new(), at, is_cut, is_known })
+        Attempt::Broken(BrokenCall { calls: Vec::new(), position, is_cut, is_known })
     }
 }
 
@@ -356,21 +358,21 @@ fn read_text(source: &Source<'_>, range: Range<usize>) -> Text {
     }
 }
 
-/// Reads the value of a field (its content or its `value` attribute) and returns its end.
+/// Reads the value of a field (its content or its `value` attribute). Returns the end of the field.
 fn read_field(
     source: &Source<'_>,
     tag: &Tag<'_>,
     limit: usize,
 ) -> Result<(Text, usize), NotACallError> {
-    let said = tag.attributes().unwrap_or_default();
-    let said = said.into_iter().find(|(key, _)| *key == "value").map(|(_, value)| value);
+    let attributes = tag.attributes().unwrap_or_default();
+    let value = attributes.into_iter().find(|(key, _)| *key == "value").map(|(_, value)| value);
     let (written, end) = if tag.is_empty {
         (Text { text: String::new(), is_exact: true }, tag.end)
     } else {
         let (content, end) = content_range(source, tag, limit).ok_or(NotACallError)?;
         (read_text(source, content), end)
     };
-    match said {
+    match value {
         None => Ok((written, end)),
         Some(text) if written.text.trim().is_empty() => Ok((Text { text, is_exact: false }, end)),
         Some(_) => Err(NotACallError),
@@ -382,14 +384,15 @@ fn read_fields(
     range: Range<usize>,
 ) -> Result<Vec<(String, Text)>, NotACallError> {
     let mut fields = Vec::new();
-    let mut at = range.start;
-    while at < range.end {
-        let tag =
-            Tag::read_at(source, at).filter(|tag| tag.end <= range.end).ok_or(NotACallError)?;
+    let mut position = range.start;
+    while position < range.end {
+        let tag = Tag::read_at(source, position)
+            .filter(|tag| tag.end <= range.end)
+            .ok_or(NotACallError)?;
         let key = tag.attribute.clone().unwrap_or_else(|| tag.name.to_owned());
         let (text, end) = read_field(source, &tag, range.end)?;
         fields.push((key, text));
-        at = source.skip_space(end);
+        position = source.skip_space(end);
     }
     Ok(fields)
 }

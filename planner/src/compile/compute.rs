@@ -21,8 +21,8 @@ pub(super) fn is_compute(tool: &ToolName) -> bool {
 }
 
 /// Returns `true` if this path within the parameters is the expression.
-pub(super) fn is_expression(at: &str) -> bool {
-    at.strip_prefix('.') == Some(EXPRESSION_FIELD)
+pub(super) fn is_expression(path: &str) -> bool {
+    path.strip_prefix('.') == Some(EXPRESSION_FIELD)
 }
 
 /// Returns `true` if the expression in `parameters` contains `text`.
@@ -36,7 +36,7 @@ pub(super) fn is_in_expression(parameters: &Value, text: &str) -> bool {
 /// Checks the expression of one call. `field` contains its parameters. If `values` is one whole
 /// template, its fields are known at run time only, so they are not checked.
 pub(super) fn check_expression(
-    at: usize,
+    index: usize,
     field: &str,
     parameters: &Value,
     names: &StepNames,
@@ -46,16 +46,16 @@ pub(super) fn check_expression(
     else {
         return;
     };
-    let place = || format!("tools[{at}].{field}.{EXPRESSION_FIELD}");
+    let place = || format!("tools[{index}].{field}.{EXPRESSION_FIELD}");
     let Ok(Template::Literal(source)) = Template::parse(written, names) else {
-        return report.error(at, || template_in_expression_error(place()));
+        return report.error(index, || template_in_expression_error(place()));
     };
     if !report.add_pattern_cost(0) {
-        return report.error(at, || {
-            let why = "the patterns of earlier expressions and conditions have reached the limit \
+        return report.error(index, || {
+            let reason = "the patterns of earlier expressions and conditions have reached the limit \
                        of a plan";
-            Diagnostic::error("plan.too_large", place(), why)
-                .with_help("use fewer patterns, or repeat less in them")
+            Diagnostic::error("plan.too_large", place(), reason)
+                .with_help("use fewer patterns, or fewer repetitions in them")
         });
     }
     let none = Map::new();
@@ -72,7 +72,7 @@ pub(super) fn check_expression(
                 // as much.
                 report.add_pattern_cost(limits::PATTERN_COST);
             }
-            report.error(at, || wrong_expression_error(place(), &err, fields.unwrap_or(&none)));
+            report.error(index, || wrong_expression_error(place(), &err, fields.unwrap_or(&none)));
         }
     }
 }

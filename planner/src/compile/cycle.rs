@@ -6,7 +6,7 @@ use shared::{diagnostic::Diagnostic, id::StepNumber};
 
 use super::{Step, names::Naming, references, report::Report};
 
-/// Maximum number of names that are written from each end of a long cycle.
+/// Maximum number of names that a message shows from each end of a long cycle.
 const MAX_NAMES_PER_END: usize = 25;
 
 /// Reports a shortest cycle through the first step of each strongly connected component.
@@ -63,13 +63,13 @@ struct Components {
 impl Components {
     fn new(edges: &[Vec<StepNumber>], is_placed: &[bool]) -> Self {
         let mut tarjan = Tarjan::new(edges, is_placed);
-        for at in 0..edges.len() {
-            tarjan.visit_all(at);
+        for index in 0..edges.len() {
+            tarjan.visit_all(index);
         }
         let mut first_steps: Vec<Option<StepNumber>> = vec![None; tarjan.count as usize];
-        for (at, component) in tarjan.component_of.iter().enumerate() {
+        for (index, component) in tarjan.component_of.iter().enumerate() {
             if let Some(first) = first_steps.get_mut(*component as usize) {
-                first.get_or_insert(StepNumber::new(at));
+                first.get_or_insert(StepNumber::new(index));
             }
         }
         let mut first_steps: Vec<StepNumber> = first_steps.into_iter().flatten().collect();

@@ -17,11 +17,11 @@ pub(super) fn not_a_template_error(place: String, value: &Value) -> Diagnostic {
 }
 
 /// Reports a `forEach` that is not one whole template.
-pub(super) fn not_whole_error(at: usize, written: &str) -> Diagnostic {
+pub(super) fn not_whole_error(index: usize, written: &str) -> Diagnostic {
     let message = format!("`{}` is not a whole template", shorten_name(written));
     let is_list = written.trim_start().starts_with('[');
     let help = if is_list { list_help(&Value::Array(Vec::new())) } else { LIST_EXAMPLE.to_owned() };
-    Diagnostic::error("plan.invalid_for_each", place::field_path(at, "forEach"), message)
+    Diagnostic::error("plan.invalid_for_each", place::field_path(index, "forEach"), message)
         .with_help(help)
 }
 
@@ -46,7 +46,7 @@ pub(super) fn no_item_error(place: String, text: &str) -> Diagnostic {
 /// Reports a list that refers to its own items.
 pub(super) fn no_item_yet_error(place: String, text: &str) -> Diagnostic {
     let message = format!(
-        "`{}` has no value here, because the list is read before the first item",
+        "`{}` has no value in `forEach`, because the list is read before the first item",
         shorten_name(text)
     );
     Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(

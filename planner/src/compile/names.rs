@@ -18,14 +18,14 @@ use crate::{
 /// The length of a suffix: `_` and as many digits as [`shared::limits::PLAN_STEPS`] has.
 const SUFFIX_LEN: usize = 7;
 
-/// Gives every step an id: explicit ones first, then its tool's name or the first free `name_2`,
-/// `name_3`, …
+/// Gives every step an id. Explicit ids come first. Every other step gets its tool's name, or the
+/// first free of `name_2`, `name_3`, ……
 pub(super) fn assign_ids(draft: &Draft, report: &mut Report) -> Vec<StepId> {
     let mut ids = StepIds::default();
     let mut explicit = Vec::with_capacity(draft.tools.len());
-    for (at, step) in draft.tools.iter().enumerate() {
-        let id = step.id.as_deref().and_then(|id| parse_explicit_id(at, id, report));
-        explicit.push(id.filter(|id| ids.take_id(at, id, report)));
+    for (index, step) in draft.tools.iter().enumerate() {
+        let id = step.id.as_deref().and_then(|id| parse_explicit_id(index, id, report));
+        explicit.push(id.filter(|id| ids.take_id(index, id, report)));
     }
     let steps = draft.tools.iter().zip(explicit);
     steps
@@ -36,17 +36,17 @@ pub(super) fn assign_ids(draft: &Draft, report: &mut Report) -> Vec<StepId> {
         .collect()
 }
 
-fn parse_explicit_id(at: usize, id: &str, report: &mut Report) -> Option<StepId> {
+fn parse_explicit_id(index: usize, id: &str, report: &mut Report) -> Option<StepId> {
     let err = match id.parse() {
         Ok(id) => return Some(id),
         Err(err) => err,
     };
-    report.error(at, || {
-        let place = place::field_path(at, "id");
+    report.error(index, || {
+        let place = place::field_path(index, "id");
         let diagnostic = Diagnostic::error("plan.invalid_step_id", place, format!("{err}"));
         if RESERVED_STEP_IDS.contains(&id) {
             return diagnostic
-                .with_help("templates give that word another meaning; choose another");
+                .with_help("the word has another meaning in templates; choose another id");
         }
         let suggestion = make_base_id(id);
         diagnostic.with_help(format!("for example `{suggestion}`"))
@@ -62,14 +62,14 @@ struct StepIds {
 }
 
 impl StepIds {
-    fn take_id(&mut self, at: usize, id: &StepId, report: &mut Report) -> bool {
+    fn take_id(&mut self, index: usize, id: &StepId, report: &mut Report) -> bool {
         let Some(first) = self.taken_ids.get(id) else {
-            self.taken_ids.insert(id.clone(), at);
+            self.taken_ids.insert(id.clone(), index);
             return true;
         };
-        report.error(at, || {
+        report.error(index, || {
             let message = format!("`{id}` is the id of `tools[{first}]` already");
-            Diagnostic::error("plan.duplicate_step", place::field_path(at, "id"), message)
+            Diagnostic::error("plan.duplicate_step", place::field_path(index, "id"), message)
                 .with_help("give each step a different id")
         });
         false
@@ -123,11 +123,11 @@ impl<'a> Naming<'a> {
     pub(super) fn new(steps: &'a [Step<'a>]) -> Self {
         let names = StepNames::new(steps.iter().map(|step| (&step.id, &step.tool_choice.tool)));
         let mut variables: BTreeMap<&str, Vec<StepNumber>> = BTreeMap::new();
-        for (at, step) in steps.iter().enumerate() {
+        for (index, step) in steps.iter().enumerate() {
             for mapping in &step.mapping {
                 let by = variables.entry(&*mapping.variable).or_default();
-                if by.last() != Some(&StepNumber::new(at)) {
-                    by.push(StepNumber::new(at));
+                if by.last() != Some(&StepNumber::new(index)) {
+                    by.push(StepNumber::new(index));
                 }
             }
         }
@@ -135,11 +135,11 @@ impl<'a> Naming<'a> {
         Self { names, variables, steps, tool_users: OnceCell::new() }
     }
 
-    /// Returns the reason why a name, perhaps followed by a path, means no step, and a suggestion.
-    /// If it is unclear where the name ends, the message names the step by `first`.
+    /// Returns the reason why a name, perhaps followed by a path, matches no step, and a
+    /// suggestion. If it is unclear where the name ends, the message names the step by `first`.
     pub(super) fn describe_unknown_name(&self, name: &str, first: &str) -> (String, String) {
         let ends = name.char_indices().rev().filter(|(_, c)| matches!(c, '.' | '['));
-        let prefixes = std::iter::once(name).chain(ends.map(|(at, _)| name[..at].trim_end()));
+        let prefixes = std::iter::once(name).chain(ends.map(|(end, _)| name[..end].trim_end()));
         if let Some((tool, tool_users)) =
             prefixes.take(8).find_map(|prefix| Some((prefix, self.variable_users().get(prefix)?)))
         {
@@ -163,11 +163,11 @@ impl<'a> Naming<'a> {
     fn variable_users(&self) -> &BTreeMap<&'a str, Vec<usize>> {
         self.tool_users.get_or_init(|| {
             let mut tool_users: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-            for (at, step) in self.steps.iter().enumerate() {
+            for (index, step) in self.steps.iter().enumerate() {
                 let tool = step.tool_choice.tool.as_str();
-                tool_users.entry(tool).or_default().push(at);
+                tool_users.entry(tool).or_default().push(index);
                 if let Some((_, plain)) = tool.split_once('.') {
-                    tool_users.entry(plain).or_default().push(at);
+                    tool_users.entry(plain).or_default().push(index);
                 }
             }
             tool_users

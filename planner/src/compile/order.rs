@@ -46,14 +46,14 @@ impl Dependents {
         for on in edges.iter().flatten() {
             starts[on.get() + 1] += 1;
         }
-        for at in 1..starts.len() {
-            starts[at] += starts[at - 1];
+        for index in 1..starts.len() {
+            starts[index] += starts[index - 1];
         }
         let mut next = starts.clone();
         let mut steps = vec![StepNumber::new(0); starts[edges.len()]];
-        for (at, on) in edges.iter().enumerate() {
+        for (index, on) in edges.iter().enumerate() {
             for on in on {
-                steps[next[on.get()]] = StepNumber::new(at);
+                steps[next[on.get()]] = StepNumber::new(index);
                 next[on.get()] += 1;
             }
         }
@@ -78,8 +78,8 @@ pub(super) fn check_order(
     let found: Vec<_> = given.iter().map(|name| naming.names.find(name)).collect();
     let mut complaints = Vec::new();
     for (name, _) in given.iter().zip(&found).filter(|(_, step)| step.is_none()) {
-        let (why, help) = naming.describe_unknown_name(name, name);
-        complaints.push(format!("it names `{}`, but {why} ({help})", shorten_name(name)));
+        let (reason, help) = naming.describe_unknown_name(name, name);
+        complaints.push(format!("it names `{}`, but {reason} ({help})", shorten_name(name)));
         if complaints.len() > MAX_DIFFERENCES {
             break;
         }
@@ -103,7 +103,7 @@ pub(super) fn check_order(
         report.warning(WHOLE_DRAFT, || {
             let message = format!("it differs from the computed order: {}", complaints.join("; "));
             Diagnostic::warning("plan.order_differs", "executionOrder", message)
-                .with_help("leave `executionOrder` out, because Faber always computes the order")
+                .with_help("remove `executionOrder`, because Faber always computes the order")
         });
     }
 }
@@ -119,9 +119,9 @@ fn order_differences(
     }
     let places = found.iter().flatten().zip(order).enumerate();
     let differs = places.filter(|(_, (given, found))| given != found);
-    let told = differs.map(|(at, (given, found))| {
+    let differences = differs.map(|(index, (given, found))| {
         let (given, found) = (&steps[given.get()].id, &steps[found.get()].id);
-        format!("position {} has `{given}`, not `{found}`", at + 1)
+        format!("position {} has `{given}`, not `{found}`", index + 1)
     });
-    told.take(MAX_DIFFERENCES + 1).collect()
+    differences.take(MAX_DIFFERENCES + 1).collect()
 }

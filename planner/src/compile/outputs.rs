@@ -50,7 +50,7 @@ pub(super) fn check_outputs(
         PathResult::Missing(key, shape) => ("plan.path_not_in_output", "has no", key, shape),
         PathResult::Undeclared(key, shape) => ("plan.path_not_declared", "declares no", key, shape),
     };
-    report.warning(site.at, || {
+    report.warning(site.step_index, || {
         let text = shorten_name(&reference.text);
         let message = format!("`{text}`: {whose} {says} `{}`", shorten_name(missing));
         let place = site.path_of(&reference.text);
@@ -59,7 +59,7 @@ pub(super) fn check_outputs(
 }
 
 /// Warns about a loop whose list cannot be a list.
-pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report: &mut Report) {
+pub(super) fn check_list(steps: &[Step<'_>], index: usize, list: &Reference, report: &mut Report) {
     let Target::Step(target) = list.target else { return };
     let target = &steps[target.get()];
     let PathResult::Found(Shape::Single(Some(schema))) =
@@ -68,7 +68,7 @@ pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report
         return;
     };
     let Some(kind) = single_type(schema).filter(|kind| *kind != "array") else { return };
-    report.warning(at, || {
+    report.warning(index, || {
         let message = format!(
             "`{}` is not a list: the output of `{}` has something of type `{kind}` there",
             shorten_name(&list.text),
@@ -77,15 +77,15 @@ pub(super) fn check_list(steps: &[Step<'_>], at: usize, list: &Reference, report
         let lists = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
         let list = lists.into_iter().find(|(_, schema)| single_type(schema) == Some("array"));
         let help = list.map_or_else(
-            || format!("`{}` fails with `step.not_a_list` when it runs", steps[at].id),
-            |(name, _)| format!("perhaps its `{name}` is meant"),
+            || format!("`{}` fails with `step.not_a_list` when it runs", steps[index].id),
+            |(name, _)| format!("did you mean its `{name}`?"),
         );
-        Diagnostic::warning("plan.not_a_list", place::field_path(at, "forEach"), message)
+        Diagnostic::warning("plan.not_a_list", place::field_path(index, "forEach"), message)
             .with_help(help)
     });
 }
 
-/// Returns a phrase for the output that a reference means, and its known shape.
+/// Returns a phrase for the output that a reference reads, and its known shape.
 fn describe_target<'a>(
     steps: &'a [Step<'_>],
     site: &TemplateSite<'_>,
@@ -96,7 +96,7 @@ fn describe_target<'a>(
         Target::Step(target) => {
             let step = &steps[target.get()];
             // The compensation of a loop belongs to one item.
-            let is_own_output = site.is_compensation() && target.get() == site.at;
+            let is_own_output = site.is_compensation() && target.get() == site.step_index;
             let shape = if is_own_output {
                 Shape::Single(step.tool_choice.output_schema())
             } else {

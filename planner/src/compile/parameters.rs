@@ -46,12 +46,12 @@ impl Default for ErrorBudget {
 impl ErrorBudget {
     pub(super) fn read(
         &mut self,
-        at: usize,
+        index: usize,
         field: &str,
         written: Option<&Value>,
         report: &mut Report,
     ) -> CheckedParameters {
-        let Some(value) = read_value(at, field, written, report) else {
+        let Some(value) = read_value(index, field, written, report) else {
             return CheckedParameters {
                 parameters: Arc::new(Value::Object(Map::new())),
                 is_as_written: false,
@@ -75,22 +75,22 @@ impl ErrorBudget {
 }
 
 fn read_value(
-    at: usize,
+    index: usize,
     field: &str,
     written: Option<&Value>,
     report: &mut Report,
 ) -> Option<Value> {
-    let place = || place::field_path(at, field);
+    let place = || place::field_path(index, field);
     let value = match written {
         None | Some(Value::Null) => return Some(Value::Object(Map::new())),
         Some(Value::String(text)) => match serde_json::from_str(text) {
             Ok(value @ Value::Object(_)) => {
-                read_from_text(at, field, text, &value, report);
+                read_from_text(index, field, text, &value, report);
                 value
             }
             _ => {
                 return report_not_an_object(
-                    at,
+                    index,
                     field,
                     "a string that is not the JSON of an object",
                     report,
@@ -98,30 +98,32 @@ fn read_value(
             }
         },
         Some(value @ Value::Object(_)) if json::is_deeper_than(value, limits::JSON_DEPTH) => {
-            report.error(at, || too_deep_error(place()));
+            report.error(index, || too_deep_error(place()));
             return None;
         }
         Some(value @ Value::Object(_)) => return Some(value.clone()),
-        Some(other) => return report_not_an_object(at, field, place::describe_kind(other), report),
+        Some(other) => {
+            return report_not_an_object(index, field, place::describe_kind(other), report);
+        }
     };
     if json::is_deeper_than(&value, limits::JSON_DEPTH) {
-        report.error(at, || too_deep_error(place()));
+        report.error(index, || too_deep_error(place()));
         return None;
     }
     Some(value)
 }
 
-fn read_from_text(at: usize, field: &str, text: &str, value: &Value, report: &mut Report) {
-    report.warning(at, || {
+fn read_from_text(index: usize, field: &str, text: &str, value: &Value, report: &mut Report) {
+    report.warning(index, || {
         let message = "the parameters are a string, which was read as the JSON of an object";
-        Diagnostic::warning("plan.parameters_as_text", place::field_path(at, field), message)
+        Diagnostic::warning("plan.parameters_as_text", place::field_path(index, field), message)
             .with_help("write the object itself")
     });
     let mut rounded = Vec::new();
     let integers = LargeIntegers::find(text.as_bytes());
-    rounded::warn_of_input(value, &place::field_path(at, field), Some(&integers), &mut rounded);
+    rounded::warn_of_input(value, &place::field_path(index, field), Some(&integers), &mut rounded);
     for warning in rounded {
-        report.warning(at, || warning);
+        report.warning(index, || warning);
     }
 }
 
@@ -131,10 +133,15 @@ fn too_deep_error(place: String) -> Diagnostic {
         .with_help("put such data into a file and pass its name")
 }
 
-fn report_not_an_object(at: usize, field: &str, what: &str, report: &mut Report) -> Option<Value> {
-    report.error(at, || {
-        let message = format!("parameters must be an object, not {what}");
-        Diagnostic::error("plan.invalid_parameters", place::field_path(at, field), message)
+fn report_not_an_object(
+    index: usize,
+    field: &str,
+    kind: &str,
+    report: &mut Report,
+) -> Option<Value> {
+    report.error(index, || {
+        let message = format!("parameters must be an object, not {kind}");
+        Diagnostic::error("plan.invalid_parameters", place::field_path(index, field), message)
             .with_help("write `{\"name\": value}`")
     });
     None
@@ -144,15 +151,15 @@ pub(super) fn check_all_calls(steps: &[Step<'_>], naming: &Naming<'_>, report: &
     // The source of a tool reports an invalid schema, so this check ignores it.
     let mut schemas: Schemas<'_> = BTreeMap::new();
     let mut budget = Budget::for_plan();
-    for (at, step) in steps.iter().enumerate() {
-        let own = (&step.tool_choice, &step.checked_parameters, "parameters");
+    for (index, step) in steps.iter().enumerate() {
+        let main_call = (&step.tool_choice, &step.checked_parameters, "parameters");
         let undo = step.undo.as_ref().map(|compensation| {
             (&compensation.tool_choice, &compensation.checked_parameters, UNDO_PARAMETERS)
         });
-        for (tool_choice, checked_parameters, field) in std::iter::once(own).chain(undo) {
+        for (tool_choice, checked_parameters, field) in std::iter::once(main_call).chain(undo) {
             if checked_parameters.is_as_written && compute::is_compute(&tool_choice.tool) {
                 compute::check_expression(
-                    at,
+                    index,
                     field,
                     &checked_parameters.parameters,
                     &naming.names,
@@ -164,7 +171,14 @@ pub(super) fn check_all_calls(steps: &[Step<'_>], naming: &Naming<'_>, report: &
             {
                 let parameters = &*checked_parameters.parameters;
                 let names = &naming.names;
-                let judge = CallChecker { at, field, tool_choice, schema, parameters, names };
+                let judge = CallChecker {
+                    step_index: index,
+                    field,
+                    tool_choice,
+                    schema,
+                    parameters,
+                    names,
+                };
                 judge.check_call(&mut schemas, &mut budget, report);
             }
         }
@@ -175,7 +189,7 @@ pub(super) fn check_all_calls(steps: &[Step<'_>], naming: &Naming<'_>, report: &
 type Schemas<'a> = BTreeMap<(bool, &'a str), Option<Schema>>;
 
 struct CallChecker<'a> {
-    at: usize,
+    step_index: usize,
     field: &'static str,
     tool_choice: &'a ToolChoice<'a>,
     schema: &'a Value,
@@ -228,15 +242,15 @@ impl<'a> CallChecker<'a> {
         match &violation.kind {
             ViolationKind::Missing { property } if self.has_default(violation, property) => (),
             ViolationKind::Missing { property } => {
-                report.error(self.at, || self.missing_error(violation, property));
+                report.error(self.step_index, || self.missing_error(violation, property));
             }
             ViolationKind::Unexpected { properties } => {
                 for property in properties {
-                    report.error(self.at, || self.unexpected_error(violation, property));
+                    report.error(self.step_index, || self.unexpected_error(violation, property));
                 }
             }
             ViolationKind::Type | ViolationKind::Unchecked | ViolationKind::Other => {
-                report.error(self.at, || {
+                report.error(self.step_index, || {
                     let place = self.place_of(&violation.at);
                     let diagnostic = Diagnostic::error(
                         "plan.invalid_parameters",
@@ -277,16 +291,20 @@ impl<'a> CallChecker<'a> {
         let place = format!("{}{}", self.place_of(&violation.at), place::key_path(property));
         let message =
             format!("`{}` has no parameter `{}`", self.tool_choice.tool, shorten_name(property));
-        let known = schema_at(self.schema, &violation.at)
+        let known_properties = schema_at(self.schema, &violation.at)
             .and_then(|schema| schema.get("properties")?.as_object());
-        let known =
-            || known.into_iter().flat_map(|properties| properties.keys().map(String::as_str));
-        let help = did_you_mean(property, known()).unwrap_or_else(|| {
-            let known: Vec<_> = known().take(20).map(|name| format!("`{name}`")).collect();
-            if known.is_empty() {
+        let known_names = || {
+            known_properties
+                .into_iter()
+                .flat_map(|properties| properties.keys().map(String::as_str))
+        };
+        let help = did_you_mean(property, known_names()).unwrap_or_else(|| {
+            let listed_names: Vec<_> =
+                known_names().take(20).map(|name| format!("`{name}`")).collect();
+            if listed_names.is_empty() {
                 "it takes no parameters there".to_owned()
             } else {
-                format!("it takes {}", known.join(", "))
+                format!("it takes {}", listed_names.join(", "))
             }
         });
         Diagnostic::error("plan.invalid_parameters", place, message).with_help(help)
@@ -294,7 +312,7 @@ impl<'a> CallChecker<'a> {
 
     fn place_of(&self, pointer: &str) -> String {
         let inside = place::pointer_path(pointer, self.parameters);
-        format!("tools[{}].{}{inside}", self.at, self.field)
+        format!("tools[{}].{}{inside}", self.step_index, self.field)
     }
 }
 

@@ -73,22 +73,26 @@ fn read(value: Value, level: u32) -> Result<Draft, Vec<Diagnostic>> {
 }
 
 pub(super) fn read_compensation(
-    at: usize,
+    index: usize,
     value: &Value,
     report: &mut Report,
 ) -> Option<DraftCompensation> {
     let mut found = Report::default();
-    let mut reader = Reader { report: &mut found, step: at, level: 0 };
-    let read = reader.read_compensation(&place::field_path(at, "compensate"), value.clone());
-    found.into_diagnostics().into_iter().for_each(|diagnostic| report.error(at, || diagnostic));
+    let mut reader = Reader { report: &mut found, step: index, level: 0 };
+    let read = reader.read_compensation(&place::field_path(index, "compensate"), value.clone());
+    found.into_diagnostics().into_iter().for_each(|diagnostic| report.error(index, || diagnostic));
     read
 }
 
 fn not_json_error(err: &serde_json::Error) -> Diagnostic {
     // `serde_json` has no error category for this, so its text decides.
     if err.to_string().starts_with("recursion limit exceeded") {
-        return Diagnostic::error("plan.too_large", "", format!("the JSON nests too deep: {err}"))
-            .with_help("put such data into a file and pass its name");
+        return Diagnostic::error(
+            "plan.too_large",
+            "",
+            format!("the JSON is nested too deeply: {err}"),
+        )
+        .with_help("put such data into a file and pass its name");
     }
     let help = if err.to_string().starts_with("trailing comma") {
         "remove the comma before this bracket"
@@ -140,14 +144,14 @@ impl Reader<'_> {
         };
         let is_list = tools.is_array();
         let steps = self.read_list(&place, tools).into_iter().enumerate();
-        let steps: Vec<_> = steps.map(|(at, step)| self.read_step(at, step)).collect();
+        let steps: Vec<_> = steps.map(|(index, step)| self.read_step(index, step)).collect();
         let tools = steps.into_iter().collect::<Option<_>>().filter(|_| is_list)?;
         Some(Draft { query, request_id, tools, execution_order, notices: Vec::new() })
     }
 
-    fn read_step(&mut self, at: usize, value: Value) -> Option<DraftStep> {
-        self.step = at;
-        let mut fields = self.read_object(&format!("tools[{at}]"), value)?;
+    fn read_step(&mut self, index: usize, value: Value) -> Option<DraftStep> {
+        self.step = index;
+        let mut fields = self.read_object(&format!("tools[{index}]"), value)?;
         self.report_unknown(&mut fields, &STEP_FIELDS);
         let is_named = fields.is_text("name") && fields.is_text("toolName");
         let plan = fields.take_field("plan").map(|(place, plan)| self.read_sub_draft(&place, plan));
@@ -183,8 +187,8 @@ impl Reader<'_> {
         match value {
             Value::String(name) => Some(SubDraft::Named(name)),
             Value::Object(_) if self.level >= limits::ANCESTORS => {
-                let at = self.step;
-                self.report.error(at, || sub_plan::too_deep_error(at));
+                let step = self.step;
+                self.report.error(step, || sub_plan::too_deep_error(step));
                 None
             }
             Value::Object(_) => {
@@ -195,9 +199,9 @@ impl Reader<'_> {
                     }
                     Err(found) => (None, found),
                 };
-                let at = self.step;
+                let step = self.step;
                 for diagnostic in found {
-                    self.report.error(at, || sub_plan::with_step_path(at, diagnostic));
+                    self.report.error(step, || sub_plan::with_step_path(step, diagnostic));
                 }
                 draft.map(|draft| SubDraft::Inline(Box::new(draft)))
             }
@@ -335,16 +339,18 @@ impl Reader<'_> {
 
     /// Reports unknown fields. Reads a misspelt field as the field with the nearest name, so that
     /// errors inside it are reported, too.
-    fn report_unknown(&mut self, fields: &mut Fields, known: &[&'static str]) {
+    fn report_unknown(&mut self, fields: &mut Fields, known_fields: &[&'static str]) {
         // A null field counts as absent, even if its name is unknown.
         let fields_with_values = fields.fields.iter().filter(|(_, value)| !value.is_null());
-        let unknown =
-            fields_with_values.map(|(name, _)| name).filter(|name| !known.contains(&name.as_str()));
+        let unknown = fields_with_values
+            .map(|(name, _)| name)
+            .filter(|name| !known_fields.contains(&name.as_str()));
         let unknown: Vec<String> = unknown.cloned().collect();
         for name in unknown {
-            let suggestion = nearest_field(&name, known);
-            self.report
-                .error(self.step, || unknown_field_error(&fields.place, &name, suggestion, known));
+            let suggestion = nearest_field(&name, known_fields);
+            self.report.error(self.step, || {
+                unknown_field_error(&fields.place, &name, suggestion, known_fields)
+            });
             if let Some(suggestion) =
                 suggestion.filter(|suggestion| !fields.fields.contains_key(*suggestion))
             {
@@ -359,7 +365,7 @@ fn unknown_field_error(
     place: &str,
     name: &str,
     suggestion: Option<&str>,
-    known: &[&str],
+    known_fields: &[&str],
 ) -> Diagnostic {
     let inside = place::key_path(name);
     let place = match place.strip_suffix('.') {
@@ -369,8 +375,8 @@ fn unknown_field_error(
     let help = if let Some(suggestion) = suggestion {
         format!("did you mean `{suggestion}`?")
     } else {
-        let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
-        format!("known are {}", known.join(", "))
+        let quoted_names: Vec<_> = known_fields.iter().map(|name| format!("`{name}`")).collect();
+        format!("known are {}", quoted_names.join(", "))
     };
     let message = format!("there is no field `{}`", shorten_name(name));
     Diagnostic::error("plan.unknown_field", place, message).with_help(help)

@@ -6,7 +6,7 @@ pub(super) fn field_path(step: usize, field: &str) -> String {
     format!("tools[{step}].{field}")
 }
 
-/// Returns the step of a path. A path outside all steps belongs to the first one.
+/// Returns the step of a path. A path outside all steps belongs to the first step.
 pub(super) fn step_in_path(place: &str) -> usize {
     let inside = place.strip_prefix("tools[").and_then(|rest| rest.split_once(']'));
     inside.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)

@@ -25,17 +25,19 @@ const MAX_PARALLEL: u64 = 10_000;
 
 /// Reads a step's policy. A value out of range is reported and replaced by its default.
 pub(super) fn read_policy(
-    at: usize,
+    index: usize,
     step: &DraftStep,
     tool_choice: &ToolChoice<'_>,
     report: &mut Report,
 ) -> StepPolicy {
     let default = StepPolicy::default();
-    let mut range = RangeChecker { at, field_prefix: "", code: "plan.invalid_timeout", report };
+    let mut range =
+        RangeChecker { step_index: index, field_prefix: "", code: "plan.invalid_timeout", report };
     let timeout_ms = range.check_range("timeoutMs", step.timeout_ms, 1, MAX_TIME_MS);
     let idle_timeout_ms = range.check_range("idleTimeoutMs", step.idle_timeout_ms, 1, MAX_TIME_MS);
-    let retry = step.retry.as_ref().map(|retry| read_retry(at, "", retry, report));
-    let on_error = step.on_error.as_deref().and_then(|written| read_on_error(at, written, report));
+    let retry = step.retry.as_ref().map(|retry| read_retry(index, "", retry, report));
+    let on_error =
+        step.on_error.as_deref().and_then(|written| read_on_error(index, written, report));
     StepPolicy {
         effect: tool_choice.definition.map_or(default.effect, |definition| definition.effect),
         timeout_ms: timeout_ms.unwrap_or(default.timeout_ms),
@@ -43,8 +45,8 @@ pub(super) fn read_policy(
         on_error: on_error.unwrap_or(default.on_error),
         requires_approval: step.requires_approval.unwrap_or(default.requires_approval),
         idle_timeout_ms,
-        cache_ttl_ms: read_cache(at, step, tool_choice, report),
-        max_parallel: read_parallel(at, step, report),
+        cache_ttl_ms: read_cache(index, step, tool_choice, report),
+        max_parallel: read_parallel(index, step, report),
         // A calculation with the text of a template would hide the missing value.
         strict_templates: step
             .strict_templates
@@ -53,7 +55,7 @@ pub(super) fn read_policy(
 }
 
 pub(super) fn read_undo(
-    at: usize,
+    index: usize,
     undo: &DraftCompensation,
     tool_choice: &ToolChoice<'_>,
     report: &mut Report,
@@ -61,13 +63,14 @@ pub(super) fn read_undo(
     const COMPENSATION_PREFIX: &str = "compensate.";
     let default = StepPolicy::default();
     let mut range = RangeChecker {
-        at,
+        step_index: index,
         field_prefix: COMPENSATION_PREFIX,
         code: "plan.invalid_timeout",
         report,
     };
     let timeout_ms = range.check_range("timeoutMs", undo.timeout_ms, 1, MAX_TIME_MS);
-    let retry = undo.retry.as_ref().map(|retry| read_retry(at, COMPENSATION_PREFIX, retry, report));
+    let retry =
+        undo.retry.as_ref().map(|retry| read_retry(index, COMPENSATION_PREFIX, retry, report));
     StepPolicy {
         effect: tool_choice.definition.map_or(default.effect, |definition| definition.effect),
         timeout_ms: timeout_ms.unwrap_or(default.timeout_ms),
@@ -77,37 +80,42 @@ pub(super) fn read_undo(
 }
 
 /// Reads `maxParallel`. Reports it on a step without a loop.
-fn read_parallel(at: usize, step: &DraftStep, report: &mut Report) -> Option<u32> {
+fn read_parallel(index: usize, step: &DraftStep, report: &mut Report) -> Option<u32> {
     if step.max_parallel.is_some() && step.for_each.is_none() {
-        report.warning(at, || {
+        report.warning(index, || {
             let message = "`maxParallel` limits the items of a `forEach`, which this step does \
                            not have";
-            let place = place::field_path(at, "maxParallel");
+            let place = place::field_path(index, "maxParallel");
             Diagnostic::warning("plan.max_parallel_unused", place, message)
-                .with_help("leave it out; the execution has an option `maxParallel` for its steps")
+                .with_help("remove it; the execution has an option `maxParallel` for its steps")
         });
         return None;
     }
-    let mut range =
-        RangeChecker { at, field_prefix: "", code: "plan.invalid_max_parallel", report };
+    let mut range = RangeChecker {
+        step_index: index,
+        field_prefix: "",
+        code: "plan.invalid_max_parallel",
+        report,
+    };
     let maximum = range.check_range("maxParallel", step.max_parallel, 1, MAX_PARALLEL)?;
     u32::try_from(maximum).ok()
 }
 
 /// Reads `cacheTtlMs`. Reports it if skipping a call of the tool could change something.
 fn read_cache(
-    at: usize,
+    index: usize,
     step: &DraftStep,
     tool_choice: &ToolChoice<'_>,
     report: &mut Report,
 ) -> Option<u64> {
     const INVALID_CACHE: &str = "plan.invalid_cache";
-    let mut range = RangeChecker { at, field_prefix: "", code: INVALID_CACHE, report };
+    let mut range =
+        RangeChecker { step_index: index, field_prefix: "", code: INVALID_CACHE, report };
     let ttl = range.check_range("cacheTtlMs", step.cache_ttl_ms, 1, MAX_TIME_MS)?;
     if let Some(message) = reason_not_cached(tool_choice) {
-        report.error(at, || {
-            Diagnostic::error(INVALID_CACHE, place::field_path(at, "cacheTtlMs"), message)
-                .with_help("leave `cacheTtlMs` out; only tools with the effect READ can be cached")
+        report.error(index, || {
+            Diagnostic::error(INVALID_CACHE, place::field_path(index, "cacheTtlMs"), message)
+                .with_help("remove `cacheTtlMs`; only tools with the effect READ can be cached")
         });
         return None;
     }
@@ -119,7 +127,9 @@ fn read_cache(
 fn reason_not_cached(tool_choice: &ToolChoice<'_>) -> Option<String> {
     let tool = &tool_choice.tool;
     if tool_choice.plan.is_some() {
-        return Some(format!("`{tool}` is a plan: with a cached output it would not be executed"));
+        return Some(format!(
+            "`{tool}` is a plan, and with a cached output Faber would not execute the plan"
+        ));
     }
     let effect = match tool_choice.definition?.effect {
         Effect::Read if StepKind::of_tool(tool) == StepKind::Call => return None,
@@ -127,17 +137,18 @@ fn reason_not_cached(tool_choice: &ToolChoice<'_>) -> Option<String> {
         Effect::Idempotent => "IDEMPOTENT",
         Effect::Once => "ONCE",
     };
-    Some(format!("`{tool}` has the effect {effect}: with a cached output it would not happen"))
+    Some(format!("`{tool}` has the effect {effect}, which would not happen with a cached output"))
 }
 
 fn read_retry(
-    at: usize,
+    index: usize,
     field_prefix: &'static str,
     retry: &DraftRetry,
     report: &mut Report,
 ) -> RetryPolicy {
     let default = RetryPolicy::default();
-    let mut range = RangeChecker { at, field_prefix, code: "plan.invalid_retry", report };
+    let mut range =
+        RangeChecker { step_index: index, field_prefix, code: "plan.invalid_retry", report };
     let attempts =
         range.check_range("retry.maxAttempts", retry.max_attempts, 1, u64::from(limits::ATTEMPTS));
     let backoff = range.check_range("retry.backoffMs", retry.backoff_ms, 0, MAX_TIME_MS);
@@ -160,17 +171,17 @@ fn read_retry(
     }
 }
 
-fn read_on_error(at: usize, written: &str, report: &mut Report) -> Option<OnError> {
+fn read_on_error(index: usize, written: &str, report: &mut Report) -> Option<OnError> {
     let found = ON_ERROR_RULES.into_iter().find(|rule| rule.as_str() == written);
     if found.is_none() {
-        report.error(at, || {
+        report.error(index, || {
             let message = format!(
                 "`{}` is not `fail`, `continue`, `ignore` or `wait`",
                 super::names::shorten_name(written)
             );
             let help = did_you_mean(written, ON_ERROR_RULES.iter().map(|rule| rule.as_str()));
-            let help = help.unwrap_or_else(|| "leave it out for `fail`".to_owned());
-            Diagnostic::error("plan.invalid_on_error", place::field_path(at, "onError"), message)
+            let help = help.unwrap_or_else(|| "remove it for `fail`".to_owned());
+            Diagnostic::error("plan.invalid_on_error", place::field_path(index, "onError"), message)
                 .with_help(help)
         });
     }
@@ -178,7 +189,7 @@ fn read_on_error(at: usize, written: &str, report: &mut Report) -> Option<OnErro
 }
 
 struct RangeChecker<'a> {
-    at: usize,
+    step_index: usize,
     /// A prefix of the field names: empty, or `compensate.`.
     field_prefix: &'static str,
     code: &'static str,
@@ -209,9 +220,9 @@ impl RangeChecker<'_> {
         minimum: u64,
         maximum: &dyn Display,
     ) {
-        let (at, code) = (self.at, self.code);
-        let place = || place::field_path(at, &format!("{}{field}", self.field_prefix));
-        self.report.error(at, || {
+        let (index, code) = (self.step_index, self.code);
+        let place = || place::field_path(index, &format!("{}{field}", self.field_prefix));
+        self.report.error(index, || {
             let message = format!("`{value}` is out of range");
             Diagnostic::error(code, place(), message)
                 .with_help(format!("choose a number from {minimum} to {maximum}"))

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::suggest::did_you_mean;
 
-/// `{{vars.x}}` depends on every step that sets `x`, so even a short draft can have a very large
-/// number of dependencies.
+/// Maximum number of dependencies of all steps. `{{vars.x}}` depends on every step that sets `x`,
+/// so even a short draft can have very many.
 const MAX_DEPENDENCIES: usize = 16_000_000;
 
 #[derive(Default)]
@@ -48,10 +48,17 @@ pub(super) fn collect_links<'a>(
     let mut links = DependencyLinks::default();
     links.edges.reserve(steps.len());
     links.templates.reserve(steps.len());
-    for at in 0..steps.len() {
+    for index in 0..steps.len() {
         let (dependencies, variables) = (Vec::new(), BTreeSet::new());
-        let mut looking =
-            TemplateReader { at, steps, naming, dependencies, variables, list: None, report };
+        let mut looking = TemplateReader {
+            step_index: index,
+            steps,
+            naming,
+            dependencies,
+            variables,
+            list: None,
+            report,
+        };
         let (template, undo) = looking.read_templates();
         let templates = StepTemplates { template, list: looking.list, undo };
         let mut dependencies = looking.dependencies;
@@ -72,12 +79,13 @@ pub(super) fn collect_links<'a>(
 
 fn too_many_dependencies_error() -> Diagnostic {
     let message = format!("the steps have more than {MAX_DEPENDENCIES} dependencies");
-    Diagnostic::error("plan.too_large", "tools", message)
-        .with_help("let one step collect the outputs that the others need, and depend on that step")
+    Diagnostic::error("plan.too_large", "tools", message).with_help(
+        "let one step collect the outputs that the other steps need, and depend on that step",
+    )
 }
 
 struct TemplateReader<'a, 'r> {
-    at: usize,
+    step_index: usize,
     steps: &'a [Step<'a>],
     naming: &'r Naming<'a>,
     dependencies: Vec<StepNumber>,
@@ -89,27 +97,27 @@ struct TemplateReader<'a, 'r> {
 
 impl<'a> TemplateReader<'a, '_> {
     fn current_step(&self) -> &'a Step<'a> {
-        &self.steps[self.at]
+        &self.steps[self.step_index]
     }
 
     fn read_templates(&mut self) -> (Template, Option<Template>) {
         let step = self.current_step();
-        add_named_steps(self.at, step, self.naming, &mut self.dependencies, self.report);
-        let (mut own, mut undo) = (Template::default(), None);
-        for site in TemplateSite::list_sites(self.at, step) {
+        add_named_steps(self.step_index, step, self.naming, &mut self.dependencies, self.report);
+        let (mut own_template, mut undo) = (Template::default(), None);
+        for site in TemplateSite::list_sites(self.step_index, step) {
             let template = self.collect_site(&site);
             match site.field {
                 FOR_EACH_FIELD => {
                     self.list = template.and_then(|template| self.check_list_template(template));
                 }
-                PARAMETERS_FIELD => own = template.unwrap_or_default(),
+                PARAMETERS_FIELD => own_template = template.unwrap_or_default(),
                 _ => undo = template,
             }
         }
         if let Some(when) = &step.written.when {
             self.add_condition(when);
         }
-        (own, undo)
+        (own_template, undo)
     }
 
     /// Collects the references of one string. Returns `None` if the string is not a valid template.
@@ -125,7 +133,8 @@ impl<'a> TemplateReader<'a, '_> {
                     |error: &TemplateError| is_reported && compute::is_expression(&error.at);
                 let errors = errors.into_iter().filter(|error| !is_reported(error));
                 for error in errors.collect::<Vec<_>>() {
-                    self.report.error(self.at, || template_diagnostic(site, &error, self.naming));
+                    self.report
+                        .error(self.step_index, || template_diagnostic(site, &error, self.naming));
                 }
                 let naming = self.naming;
                 visit_valid_references(site.value, &naming.names, &mut |reference| {
@@ -151,7 +160,7 @@ impl<'a> TemplateReader<'a, '_> {
         match &reference.target {
             // A compensation may use the output of its own step.
             Target::Step(dependencies)
-                if site.is_compensation() && dependencies.get() == self.at => {}
+                if site.is_compensation() && dependencies.get() == self.step_index => {}
             Target::Step(dependencies) => self.dependencies.push(*dependencies),
             Target::Variable(name) => {
                 self.add_variable(name, &reference.text, &|text| site.path_of(text));
@@ -166,7 +175,7 @@ impl<'a> TemplateReader<'a, '_> {
                 if self.current_step().for_each.is_none() || site.field == FOR_EACH_FIELD {
                     let (text, place) = (&reference.text, || site.path_of(&reference.text));
                     let is_list = site.field == FOR_EACH_FIELD;
-                    self.report.error(self.at, || {
+                    self.report.error(self.step_index, || {
                         if is_list {
                             looping::no_item_yet_error(place(), text)
                         } else {
@@ -183,10 +192,11 @@ impl<'a> TemplateReader<'a, '_> {
     fn check_list_template(&mut self, template: Template) -> Option<Reference> {
         let Template::Whole(list) = template else {
             let written = self.current_step().written.for_each.as_deref().unwrap_or_default();
-            self.report.error(self.at, || looping::not_whole_error(self.at, written));
+            self.report
+                .error(self.step_index, || looping::not_whole_error(self.step_index, written));
             return None;
         };
-        outputs::check_list(self.steps, self.at, &list, self.report);
+        outputs::check_list(self.steps, self.step_index, &list, self.report);
         Some(list)
     }
 
@@ -198,7 +208,7 @@ impl<'a> TemplateReader<'a, '_> {
             self.dependencies.extend(by);
             return;
         }
-        self.report.error(self.at, || {
+        self.report.error(self.step_index, || {
             let message = format!(
                 "`{}`: no step maps the variable `{}`",
                 shorten_name(text),
@@ -213,12 +223,12 @@ impl<'a> TemplateReader<'a, '_> {
     }
 
     fn add_condition(&mut self, written: &str) {
-        let place = || place::field_path(self.at, "when");
+        let place = || place::field_path(self.step_index, "when");
         if !self.report.add_pattern_cost(0) {
-            let why = "the patterns of earlier conditions have reached the limit of a plan";
-            self.report.error(self.at, || {
-                let help = "use fewer patterns, or repeat less in them";
-                Diagnostic::error("plan.too_large", place(), why).with_help(help)
+            let reason = "the patterns of earlier conditions have reached the limit of a plan";
+            self.report.error(self.step_index, || {
+                let help = "use fewer patterns, or fewer repetitions in them";
+                Diagnostic::error("plan.too_large", place(), reason).with_help(help)
             });
             return;
         }
@@ -231,19 +241,20 @@ impl<'a> TemplateReader<'a, '_> {
                     // costs as much.
                     self.report.add_pattern_cost(limits::PATTERN_COST);
                 }
-                self.report
-                    .error(self.at, || wrong_condition_error(place(), written, &err, naming));
+                self.report.error(self.step_index, || {
+                    wrong_condition_error(place(), written, &err, naming)
+                });
                 return;
             }
         };
         self.report.add_pattern_cost(condition.pattern_cost());
-        let at = self.at;
+        let index = self.step_index;
         for target in condition.targets() {
             match target {
                 Target::Step(dependencies) => self.dependencies.push(*dependencies),
                 Target::Variable(name) => {
                     let text = format!("vars.{name}");
-                    self.add_variable(name, &text, &|_| place::field_path(at, "when"));
+                    self.add_variable(name, &text, &|_| place::field_path(index, "when"));
                 }
                 Target::Input | Target::Item | Target::Index => (),
             }
@@ -258,10 +269,10 @@ fn wrong_condition_error(
     naming: &Naming<'_>,
 ) -> Diagnostic {
     const INVALID_CONDITION: &str = "plan.invalid_condition";
-    let (why, help) = match err {
+    let (reason, help) = match err {
         ConditionError::Unknown { name } if matches!(name.as_str(), "item" | "index") => (
             format!(
-                "`{name}` has no value here: a condition is evaluated once, for the whole step"
+                "`{name}` has no value in a condition, which is evaluated once for the whole step"
             ),
             "use `{{item}}` and `{{index}}` in `parameters` and `compensate`".to_owned(),
         ),
@@ -275,26 +286,26 @@ fn wrong_condition_error(
             "write CEL over earlier steps, such as `steps[\"createAuthor\"].age > 17`".to_owned(),
         ),
     };
-    Diagnostic::error(INVALID_CONDITION, place, why).with_help(help)
+    Diagnostic::error(INVALID_CONDITION, place, reason).with_help(help)
 }
 
 fn add_named_steps(
-    at: usize,
+    index: usize,
     step: &Step<'_>,
     naming: &Naming<'_>,
     dependencies: &mut Vec<StepNumber>,
     report: &mut Report,
 ) {
-    let place = || place::field_path(at, "dependsOn");
+    let place = || place::field_path(index, "dependsOn");
     let mut add = |place: &dyn Fn() -> String, written: &Value| match written {
         Value::String(name) => match naming.names.find(name) {
             Some(step) => dependencies.push(step),
-            None => report.error(at, || {
+            None => report.error(index, || {
                 let (message, help) = naming.describe_unknown_name(name, name);
                 Diagnostic::error("plan.unknown_dependency", place(), message).with_help(help)
             }),
         },
-        other => report.error(at, || {
+        other => report.error(index, || {
             let message =
                 format!("a dependency must be a step's id, not {}", place::describe_kind(other));
             Diagnostic::error("plan.invalid_dependency", place(), message)
@@ -317,24 +328,24 @@ fn template_diagnostic(
     error: &TemplateError,
     naming: &Naming<'_>,
 ) -> Diagnostic {
-    let place = format!("tools[{}].{}{}", site.at, site.field, error.at);
+    let place = format!("tools[{}].{}{}", site.step_index, site.field, error.at);
     match &error.kind {
-        TemplateErrorKind::Invalid { text, why } => {
+        TemplateErrorKind::Invalid { text, reason } => {
             let message = format!(
                 "`{}` is not a template: {}",
                 shorten_name(text),
-                shorten_name(&why.to_string())
+                shorten_name(&reason.to_string())
             );
             let help = "write `{{step.path}}`, or `{{{{` for two literal braces";
             Diagnostic::error("plan.invalid_template", place, message).with_help(help)
         }
         TemplateErrorKind::Unknown { text, name } => {
             let inner = text.trim_start_matches("{{").trim_end_matches("}}").trim();
-            let (why, help) = match name.as_str() {
+            let (reason, help) = match name.as_str() {
                 "vars" => ("no variable is named".to_owned(), "write `{{vars.name}}`".to_owned()),
                 _ => naming.describe_unknown_name(inner, name),
             };
-            let message = format!("`{}`: {why}", shorten_name(text));
+            let message = format!("`{}`: {reason}", shorten_name(text));
             Diagnostic::error("plan.unknown_step_in_template", place, message).with_help(help)
         }
     }
@@ -359,7 +370,7 @@ fn parse_without_errors(
     names: &StepNames,
 ) -> Option<Template> {
     /// Maximum number of wrong templates that are removed from one string. When they are repaired,
-    /// the next check reports the others.
+    /// the next check reports the remaining ones.
     const MAX_REMOVED_ERRORS: usize = 20;
     let wrong = errors.iter().take(MAX_REMOVED_ERRORS).map(|error| match &error.kind {
         TemplateErrorKind::Invalid { text, .. } | TemplateErrorKind::Unknown { text, .. } => text,

@@ -6,7 +6,8 @@ use super::place;
 
 /// Maximum number of errors, and of warnings, that are formatted.
 const MAX_FORMATTED: usize = 100;
-/// The step number of diagnostics that concern no single step. They come after those of all steps.
+/// The step number of diagnostics that concern no single step. They come after the diagnostics of
+/// all steps.
 pub(super) const WHOLE_DRAFT: usize = usize::MAX;
 
 /// Collects diagnostics under the number of their step.
@@ -62,8 +63,8 @@ impl Report {
             (self.warnings.hidden_count, "warnings", Diagnostic::warning),
         ];
         let hidden_count =
-            hidden_count.into_iter().filter(|(count, ..)| *count > 0).map(|(count, what, make)| {
-                let message = format!("{count} more {what} are not shown");
+            hidden_count.into_iter().filter(|(count, ..)| *count > 0).map(|(count, noun, make)| {
+                let message = format!("{count} more {noun} are not shown");
                 make("plan.more", String::new(), message).with_help("correct the listed ones first")
             });
         let mut formatted = self.errors.formatted;
@@ -90,9 +91,9 @@ mod tests {
     #[test]
     fn diagnostics_beyond_the_limit_are_counted() {
         let mut report = Report::default();
-        for at in (0..250).rev() {
-            report.error(at, || Diagnostic::error("a", format!("{at}"), ""));
-            report.warning(at, || Diagnostic::warning("b", format!("{at}"), ""));
+        for index in (0..250).rev() {
+            report.error(index, || Diagnostic::error("a", format!("{index}"), ""));
+            report.warning(index, || Diagnostic::warning("b", format!("{index}"), ""));
         }
         let all = report.into_diagnostics();
         assert_eq!(all.len(), 202);

@@ -9,7 +9,7 @@ use super::{Step, UNDO_PARAMETERS, place};
 /// A value of a step that may contain templates.
 #[derive(Clone, Copy)]
 pub(super) struct TemplateSite<'a> {
-    pub(super) at: usize,
+    pub(super) step_index: usize,
     /// The field: `parameters`, `forEach`, `compensate.parameters`.
     pub(super) field: &'static str,
     pub(super) value: &'a Arc<Value>,
@@ -21,19 +21,19 @@ pub(super) const FOR_EACH_FIELD: &str = "forEach";
 impl<'a> TemplateSite<'a> {
     /// Returns the values of a step that may contain templates. The list comes first, because it
     /// decides the meaning of items.
-    pub(super) fn list_sites(at: usize, step: &'a Step<'_>) -> impl Iterator<Item = Self> {
-        let own = Some((PARAMETERS_FIELD, &step.checked_parameters.parameters));
+    pub(super) fn list_sites(index: usize, step: &'a Step<'_>) -> impl Iterator<Item = Self> {
+        let parameters = Some((PARAMETERS_FIELD, &step.checked_parameters.parameters));
         let list = step.for_each.as_ref().map(|list| (FOR_EACH_FIELD, list));
         let undo = step
             .undo
             .as_ref()
             .map(|compensation| (UNDO_PARAMETERS, &compensation.checked_parameters.parameters));
-        let sites = [list, own, undo].into_iter().flatten();
-        sites.map(move |(field, value)| Self { at, field, value })
+        let sites = [list, parameters, undo].into_iter().flatten();
+        sites.map(move |(field, value)| Self { step_index: index, field, value })
     }
 
     pub(super) fn path_of(&self, text: &str) -> String {
-        place::template_path(self.at, self.field, self.value, text)
+        place::template_path(self.step_index, self.field, self.value, text)
     }
 
     /// Returns whether this is a value of a compensation, which may use the step's output.

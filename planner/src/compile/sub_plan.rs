@@ -37,17 +37,17 @@ impl DraftTree<'_> {
         level: u32,
     ) -> Result<(Plan, u32), Vec<Diagnostic>> {
         let mut inline = Inline::new();
-        for (at, step) in draft.tools.iter().enumerate() {
+        for (index, step) in draft.tools.iter().enumerate() {
             if let Some(SubDraft::Inline(inner)) = &step.plan {
-                inline.insert(at, self.compile_inner(at, inner, level));
+                inline.insert(index, self.compile_inner(index, inner, level));
             }
         }
         let world = CompileContext { catalog: self.catalog, plans: self.plans, inline: &inline };
         let plan = super::compile_one(draft, about, &world)?;
-        let below = draft.tools.iter().enumerate().filter_map(|(at, step)| {
+        let below = draft.tools.iter().enumerate().filter_map(|(index, step)| {
             let found = match step.plan.as_ref()? {
                 SubDraft::Named(name) => self.plans.find(name),
-                SubDraft::Inline(_) => inline.get(&at)?.as_ref().ok(),
+                SubDraft::Inline(_) => inline.get(&index)?.as_ref().ok(),
             };
             found?.depth_around()
         });
@@ -57,12 +57,12 @@ impl DraftTree<'_> {
 
     fn compile_inner(
         &mut self,
-        at: usize,
+        index: usize,
         draft: &Draft,
         level: u32,
     ) -> Result<SubPlan, Vec<Diagnostic>> {
         if level >= limits::ANCESTORS {
-            return Err(vec![too_deep_error(at)]);
+            return Err(vec![too_deep_error(index)]);
         }
         let about = (self.about)(draft);
         let id = about.id;
@@ -72,7 +72,7 @@ impl DraftTree<'_> {
                 Ok(SubPlan { id, depth, inputs: None })
             }
             Err(found) => {
-                Err(found.into_iter().map(|diagnostic| with_step_path(at, diagnostic)).collect())
+                Err(found.into_iter().map(|diagnostic| with_step_path(index, diagnostic)).collect())
             }
         }
     }
@@ -86,7 +86,7 @@ pub(super) struct FoundPlan<'a> {
 }
 
 pub(super) fn find_plan<'a>(
-    at: usize,
+    index: usize,
     written: &SubDraft,
     world: &CompileContext<'a>,
     report: &mut Report,
@@ -95,53 +95,54 @@ pub(super) fn find_plan<'a>(
         SubDraft::Named(name) => {
             let found = world.plans.find(name);
             if found.is_none() && !name.is_empty() {
-                report.error(at, || unknown_plan_error(at, name, world.plans));
+                report.error(index, || unknown_plan_error(index, name, world.plans));
             }
             (name.clone(), found)
         }
-        SubDraft::Inline(_) => match world.inline.get(&at) {
+        SubDraft::Inline(_) => match world.inline.get(&index) {
             Some(Ok(plan)) => (plan.id.to_string(), Some(plan)),
             Some(Err(found)) => {
                 for diagnostic in found {
-                    report.error(at, || diagnostic.clone());
+                    report.error(index, || diagnostic.clone());
                 }
                 ("plan".to_owned(), None)
             }
             None => {
-                report.error(at, || inline_plan_error(at));
+                report.error(index, || inline_plan_error(index));
                 ("plan".to_owned(), None)
             }
         },
     };
     if plan.is_some_and(|plan| plan.depth_around().is_none()) {
-        report.error(at, || too_deep_error(at));
+        report.error(index, || too_deep_error(index));
     }
     FoundPlan { name, plan }
 }
 
-fn unknown_plan_error(at: usize, name: &str, plans: &SubPlans) -> Diagnostic {
+fn unknown_plan_error(index: usize, name: &str, plans: &SubPlans) -> Diagnostic {
     let help = did_you_mean(name, plans.list_names()).unwrap_or_else(|| {
         "write the id of a plan, the name of a saved plan, or a plan: `{\"tools\": […]}`".to_owned()
     });
     let message = format!("no plan is called `{}`", shorten_name(name));
-    Diagnostic::error("plan.unknown_plan", place::field_path(at, "plan"), message).with_help(help)
+    Diagnostic::error("plan.unknown_plan", place::field_path(index, "plan"), message)
+        .with_help(help)
 }
 
-fn inline_plan_error(at: usize) -> Diagnostic {
+fn inline_plan_error(index: usize) -> Diagnostic {
     let message = "a plan inside a plan cannot be compiled here";
-    Diagnostic::error("plan.unknown_plan", place::field_path(at, "plan"), message)
+    Diagnostic::error("plan.unknown_plan", place::field_path(index, "plan"), message)
         .with_help("create that plan first, and write its id")
 }
 
-pub(super) fn too_deep_error(at: usize) -> Diagnostic {
+pub(super) fn too_deep_error(index: usize) -> Diagnostic {
     let message = format!("more than {} plans are nested", limits::ANCESTORS);
-    Diagnostic::error("plan.too_deep", place::field_path(at, "plan"), message)
+    Diagnostic::error("plan.too_deep", place::field_path(index, "plan"), message)
         .with_help("nest fewer plans, or copy the steps of one into another")
 }
 
 /// Moves the path of a diagnostic of an inline draft into the outer draft.
-pub(super) fn with_step_path(at: usize, mut diagnostic: Diagnostic) -> Diagnostic {
+pub(super) fn with_step_path(index: usize, mut diagnostic: Diagnostic) -> Diagnostic {
     let dot = if diagnostic.path.is_empty() { "" } else { "." };
-    diagnostic.path = format!("tools[{at}].plan{dot}{}", diagnostic.path);
+    diagnostic.path = format!("tools[{index}].plan{dot}{}", diagnostic.path);
     diagnostic
 }

@@ -31,18 +31,21 @@ pub(super) fn choose_tools<'a>(
     world: &CompileContext<'a>,
     report: &mut Report,
 ) -> Vec<ToolChoice<'a>> {
-    let mut known: BTreeMap<&str, ToolChoice<'a>> = BTreeMap::new();
-    let choices = draft.tools.iter().enumerate().map(|(at, step)| {
-        let call = Call::of_step(at, step);
+    let mut choice_by_name: BTreeMap<&str, ToolChoice<'a>> = BTreeMap::new();
+    let choices = draft.tools.iter().enumerate().map(|(index, step)| {
+        let call = Call::of_step(index, step);
         call.check_fields(step.plan.as_ref(), report);
         match (&step.plan, call.written_name()) {
             (Some(plan), None) => {
-                ToolChoice::of_plan(&sub_plan::find_plan(at, plan, world, report))
+                ToolChoice::of_plan(&sub_plan::find_plan(index, plan, world, report))
             }
             (_, written) => {
                 let written = written.unwrap_or_default();
                 let found = call.find_tool(world.catalog, report);
-                known.entry(written).or_insert_with(|| ToolChoice::new(written, found)).clone()
+                choice_by_name
+                    .entry(written)
+                    .or_insert_with(|| ToolChoice::new(written, found))
+                    .clone()
             }
         }
     });
@@ -50,12 +53,12 @@ pub(super) fn choose_tools<'a>(
 }
 
 pub(super) fn choose_undo<'a>(
-    at: usize,
+    index: usize,
     undo: &DraftCompensation,
     catalog: &'a Catalog,
     report: &mut Report,
 ) -> ToolChoice<'a> {
-    let call = Call::of_undo(at, undo);
+    let call = Call::of_undo(index, undo);
     call.check_fields(None, report);
     let found = call.find_tool(catalog, report);
     ToolChoice::new(call.written_name().unwrap_or_default(), found)
@@ -89,7 +92,7 @@ fn tool_name(written: &str) -> ToolName {
 }
 
 struct Call<'a> {
-    at: usize,
+    step_index: usize,
     /// A prefix of the field names: empty, or `compensate.`.
     field_prefix: &'static str,
     name: Option<&'a str>,
@@ -97,18 +100,18 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn of_step(at: usize, step: &'a DraftStep) -> Self {
+    fn of_step(index: usize, step: &'a DraftStep) -> Self {
         Self {
-            at,
+            step_index: index,
             field_prefix: "",
             name: step.name.as_deref(),
             tool_name: step.tool_name.as_deref(),
         }
     }
 
-    fn of_undo(at: usize, undo: &'a DraftCompensation) -> Self {
+    fn of_undo(index: usize, undo: &'a DraftCompensation) -> Self {
         let (name, tool_name) = (undo.name.as_deref(), undo.tool_name.as_deref());
-        Self { at, field_prefix: "compensate.", name, tool_name }
+        Self { step_index: index, field_prefix: "compensate.", name, tool_name }
     }
 
     fn written_name(&self) -> Option<&'a str> {
@@ -118,7 +121,7 @@ impl<'a> Call<'a> {
     fn path(&self) -> String {
         let field =
             if self.name.is_none() && self.tool_name.is_some() { "toolName" } else { "name" };
-        format!("tools[{}].{}{field}", self.at, self.field_prefix)
+        format!("tools[{}].{}{field}", self.step_index, self.field_prefix)
     }
 
     fn check_fields(&self, plan: Option<&SubDraft>, report: &mut Report) {
@@ -132,22 +135,22 @@ impl<'a> Call<'a> {
         ];
         let checked_parameters: Vec<_> =
             fields.iter().filter_map(|(field, name)| Some((field, (*name)?))).collect();
-        let place = || format!("tools[{}].{}", self.at, self.field_prefix);
+        let place = || format!("tools[{}].{}", self.step_index, self.field_prefix);
         let place = || place().trim_end_matches('.').to_owned();
         match checked_parameters.as_slice() {
-            [] => report.error(self.at, || {
+            [] => report.error(self.step_index, || {
                 Diagnostic::error("plan.missing_tool", place(), "the step names no tool")
                     .with_help("write the tool's name as `name`")
             }),
-            [(field, "")] => report.error(self.at, || {
-                let what = if **field == "plan" { "plan" } else { "tool" };
-                let place = format!("tools[{}].{}{field}", self.at, self.field_prefix);
-                let message = format!("the {what}'s name is empty");
+            [(field, "")] => report.error(self.step_index, || {
+                let noun = if **field == "plan" { "plan" } else { "tool" };
+                let place = format!("tools[{}].{}{field}", self.step_index, self.field_prefix);
+                let message = format!("the {noun}'s name is empty");
                 Diagnostic::error("plan.missing_tool", place, message)
-                    .with_help(format!("write the {what}'s name"))
+                    .with_help(format!("write the {noun}'s name"))
             }),
             [_] => (),
-            [(first, _), (second, _), ..] => report.error(self.at, || {
+            [(first, _), (second, _), ..] => report.error(self.step_index, || {
                 let message = format!("the step has both `{first}` and `{second}`");
                 Diagnostic::error("plan.two_tools", place(), message)
                     .with_help("keep exactly one of them")
@@ -160,7 +163,9 @@ impl<'a> Call<'a> {
         let found = catalog.find(written);
         match found {
             None if written.is_empty() => (),
-            None => report.error(self.at, || unknown_tool_error(self.path(), written, catalog)),
+            None => {
+                report.error(self.step_index, || unknown_tool_error(self.path(), written, catalog))
+            }
             Some(tool) => self.check_use(tool, report),
         }
         found
@@ -170,14 +175,14 @@ impl<'a> Call<'a> {
         let CatalogTool { definition, is_active } = tool;
         let set = &definition.set;
         if !is_active {
-            report.error(self.at, || {
+            report.error(self.step_index, || {
                 let message =
                     format!("`{}` belongs to the inactive toolset `{set}`", definition.name);
                 Diagnostic::error("plan.inactive_tool", self.path(), message)
                     .with_help(format!("activate it: `faber toolsets activate {set}`"))
             });
         } else if !definition.is_callable {
-            report.error(self.at, || {
+            report.error(self.step_index, || {
                 let message = format!("`{}` can be selected but not called", definition.name);
                 Diagnostic::error("plan.not_callable", self.path(), message)
                     .with_help("see its description with `faber tools show`, or add `run` to it")
@@ -199,8 +204,8 @@ fn describe_failed_sets(written: &str, catalog: &Catalog) -> Option<String> {
     Some(format!("{}{FAILED_SEPARATOR}{}", names.join(" or "), first.error))
 }
 
-/// Returns `true` if a diagnostic misses a tool that a failed toolset may have, and no other tool
-/// has a similar name.
+/// Returns `true` if a diagnostic is about a missing tool that a failed toolset may have, and no
+/// other tool has a similar name.
 pub fn may_be_in_failed_set(diagnostic: &Diagnostic) -> bool {
     let help = diagnostic.help.as_deref().unwrap_or_default();
     diagnostic.code == "plan.unknown_tool"

@@ -50,9 +50,9 @@ impl Source {
             Self::Builtin => Arc::new(Local::open_builtin_model().await?),
             Self::Server(config) => Arc::new(Server::new(config)?),
             Self::Own(embedder) => Arc::clone(embedder),
-            Self::Invalid(why) => {
-                let (model, why) = ("embedding".to_owned(), why.clone());
-                return Err(EmbedError::Model { model, why });
+            Self::Invalid(reason) => {
+                let (model, reason) = ("embedding".to_owned(), reason.clone());
+                return Err(EmbedError::Model { model, reason });
             }
         })
     }
@@ -104,9 +104,9 @@ impl ConfiguredEmbedder {
     }
 
     /// Probes the embedder before its next use, unless it only rejected a text.
-    pub fn report_failure(&self, why: &EmbedError) {
+    pub fn report_failure(&self, error: &EmbedError) {
         if let Some(opened) = self.opened.get()
-            && !matches!(why, EmbedError::Text { .. })
+            && !matches!(error, EmbedError::Text { .. })
         {
             opened.is_working.store(false, Ordering::Relaxed);
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     fn unavailable() -> EmbedError {
-        EmbedError::Unavailable { url: "u".to_owned(), why: "it is away".to_owned() }
+        EmbedError::Unavailable { url: "u".to_owned(), reason: "it is away".to_owned() }
     }
 
     fn configured(source: Option<Source>) -> ConfiguredEmbedder {
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(first.source, "the program's own model `flaky`");
         configured.open().await.unwrap();
         configured
-            .report_failure(&EmbedError::Text { url: "u".to_owned(), why: "long".to_owned() });
+            .report_failure(&EmbedError::Text { url: "u".to_owned(), reason: "long".to_owned() });
         configured.open().await.unwrap();
         assert_eq!(probes(), 3, "a working embedder is not probed");
 

@@ -45,7 +45,7 @@ impl Encoder {
     ) -> Result<Self, InvalidModel> {
         let truncation = TruncationParams { max_length: reading.max_tokens, ..Default::default() };
         tokenizer.with_padding(None).with_truncation(Some(truncation)).map_err(|err| {
-            InvalidModel(format!("its `{TOKENIZER_FILE}` cannot shorten texts: {err}"))
+            InvalidModel(format!("its `{TOKENIZER_FILE}` does not support truncation: {err}"))
         })?;
         Ok(Self { tokenizer, is_lower_case: reading.is_lower_case, transformer, pooling })
     }
@@ -98,7 +98,7 @@ fn pool_by(pooling: PoolingMethod, tokens: &ArrayView2<'_, f32>) -> Vec<f32> {
         PoolingMethod::First if tokens.nrows() > 0 => tokens.row(0).to_vec(),
         PoolingMethod::First => vec![0.0; tokens.ncols()],
         PoolingMethod::Largest => tokens
-            .fold_axis(Axis(0), f32::NEG_INFINITY, |most, number| most.max(*number))
+            .fold_axis(Axis(0), f32::NEG_INFINITY, |maximum, number| maximum.max(*number))
             .mapv(|number| if number.is_finite() { number } else { 0.0 })
             .to_vec(),
         PoolingMethod::Mean => (tokens.sum_axis(Axis(0)) / count).to_vec(),

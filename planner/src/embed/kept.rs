@@ -44,9 +44,9 @@ impl CachingEmbedder {
         let hashes: Vec<TextHash> = texts.iter().map(|(hash, _)| *hash).collect();
         let mut vectors = self.find(&hashes).await;
         let missing = || texts.iter().zip(&vectors).filter(|(_, vector)| vector.is_none());
-        let asked: Vec<&str> = missing().map(|((_, text), _)| *text).collect();
+        let missing_texts: Vec<&str> = missing().map(|((_, text), _)| *text).collect();
         let hashes: Vec<TextHash> = missing().map(|((hash, _), _)| *hash).collect();
-        let made = self.inner.embed(&asked).await?;
+        let made = self.inner.embed(&missing_texts).await?;
         let made: Vec<(TextHash, Vec<f32>)> = hashes.into_iter().zip(made).collect();
         if let Err(err) = self.store.put_vectors(self.inner.model(), &made).await {
             tracing::warn!(%err, "vectors cannot be stored");
@@ -97,12 +97,12 @@ impl CachingEmbedder {
             return Ok(());
         };
         let model = self.inner.model().to_owned();
-        let why = format!(
-            "some of its vectors have {len} numbers and some {}, so the model has changed under its name: \
-             give it another name",
+        let reason = format!(
+            "some of its vectors have {len} numbers and some {}, so another model has the same \
+             name: give the model another name",
             other.len()
         );
-        Err(EmbedError::Model { model, why })
+        Err(EmbedError::Model { model, reason })
     }
 }
 
@@ -171,14 +171,15 @@ impl Embedder for RecentEmbedder {
             let mut recent = lock();
             texts.iter().map(|text| recent.find(text)).collect()
         };
-        let missing: Vec<usize> = (0..texts.len()).filter(|at| vectors[*at].is_none()).collect();
+        let missing: Vec<usize> =
+            (0..texts.len()).filter(|index| vectors[*index].is_none()).collect();
         if !missing.is_empty() {
-            let asked: Vec<&str> = missing.iter().map(|at| texts[*at]).collect();
-            let made = self.inner.embed(&asked).await?;
+            let missing_texts: Vec<&str> = missing.iter().map(|index| texts[*index]).collect();
+            let made = self.inner.embed(&missing_texts).await?;
             let mut recent = lock();
-            for (at, vector) in missing.into_iter().zip(made) {
-                recent.keep_vector(texts[at], vector.clone());
-                vectors[at] = Some(vector);
+            for (index, vector) in missing.into_iter().zip(made) {
+                recent.keep_vector(texts[index], vector.clone());
+                vectors[index] = Some(vector);
             }
         }
         Ok(vectors.into_iter().flatten().collect())

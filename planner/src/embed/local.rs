@@ -49,7 +49,7 @@ impl Local {
     /// Opens a model directory: `model.safetensors`, `tokenizer.json`, `config.json`, and the files
     /// of sentence-transformers.
     pub async fn open(directory: &Path) -> Result<Self, EmbedError> {
-        let shown = directory.display().to_string();
+        let shown_path = directory.display().to_string();
         let directory = directory.to_owned();
         let opened = spawn_blocking(move || {
             let encoder = Encoder::open(&directory)?;
@@ -57,8 +57,8 @@ impl Local {
         });
         let (encoder, model) = opened
             .await
-            .map_err(|err| aborted_error(&shown, &err))?
-            .map_err(|err| unusable_model(&shown, &err))?;
+            .map_err(|err| aborted_error(&shown_path, &err))?
+            .map_err(|err| unusable_model(&shown_path, &err))?;
         Ok(Self::new(model, encoder))
     }
 
@@ -78,12 +78,12 @@ impl Local {
     }
 }
 
-fn unusable_model(model: &str, why: &InvalidModel) -> EmbedError {
-    EmbedError::Model { model: model.to_owned(), why: why.0.clone() }
+fn unusable_model(model: &str, reason: &InvalidModel) -> EmbedError {
+    EmbedError::Model { model: model.to_owned(), reason: reason.0.clone() }
 }
 
 fn aborted_error(model: &str, err: &JoinError) -> EmbedError {
-    EmbedError::Model { model: model.to_owned(), why: format!("encoding ended early ({err})") }
+    EmbedError::Model { model: model.to_owned(), reason: format!("encoding ended early ({err})") }
 }
 
 fn open_builtin() -> Result<Encoder, InvalidModel> {
@@ -106,18 +106,18 @@ impl Embedder for Local {
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let mut order: Vec<usize> = (0..texts.len()).collect();
-        order.sort_by_key(|at| texts[*at].len());
-        let lens: Vec<usize> = order.iter().map(|at| texts[*at].len()).collect();
+        order.sort_by_key(|index| texts[*index].len());
+        let lens: Vec<usize> = order.iter().map(|index| texts[*index].len()).collect();
         let mut encoded = Vec::with_capacity(texts.len());
         let mut jobs = JoinSet::new();
         for batch in batch_ranges(&lens) {
             let place = Arc::clone(&self.threads).acquire_owned().await;
-            let place = place.expect("nobody closes the semaphore");
+            let place = place.expect("the semaphore is never closed");
             while let Some(done) = jobs.try_join_next() {
                 encoded.extend(self.collect_encoded(done)?);
             }
             let (batch, model) = (order[batch].to_vec(), Arc::clone(&self.encoder));
-            let texts: Vec<String> = batch.iter().map(|at| texts[*at].to_owned()).collect();
+            let texts: Vec<String> = batch.iter().map(|index| texts[*index].to_owned()).collect();
             jobs.spawn_blocking(move || {
                 let vectors = model.encode(&texts);
                 drop(place);
@@ -127,7 +127,7 @@ impl Embedder for Local {
         while let Some(done) = jobs.join_next().await {
             encoded.extend(self.collect_encoded(done)?);
         }
-        encoded.sort_by_key(|(at, _)| *at);
+        encoded.sort_by_key(|(index, _)| *index);
         Ok(encoded.into_iter().map(|(_, vector)| vector).collect())
     }
 }
@@ -141,7 +141,7 @@ impl Local {
         done: Result<Result<Encoded, InvalidModel>, JoinError>,
     ) -> Result<Encoded, EmbedError> {
         let encoded = done.map_err(|err| aborted_error(&self.model, &err))?;
-        encoded.map_err(|why| unusable_model(&self.model, &why))
+        encoded.map_err(|error| unusable_model(&self.model, &error))
     }
 }
 
@@ -149,10 +149,10 @@ impl Local {
 fn batch_ranges(lens: &[usize]) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);
-    for (at, len) in lens.iter().enumerate() {
-        if at > start && (bytes + len > BATCH_BYTES || at - start >= MAX_BATCH_TEXTS) {
-            batches.push(start..at);
-            (start, bytes) = (at, 0);
+    for (index, len) in lens.iter().enumerate() {
+        if index > start && (bytes + len > BATCH_BYTES || index - start >= MAX_BATCH_TEXTS) {
+            batches.push(start..index);
+            (start, bytes) = (index, 0);
         }
         bytes += len;
     }

@@ -99,9 +99,9 @@ fn error_function(x: f32) -> f32 {
 }
 
 pub(super) fn apply_softmax(row: &mut [f32]) {
-    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let maximum = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     for number in row.iter_mut() {
-        *number = (*number - most).exp();
+        *number = (*number - maximum).exp();
     }
     let sum: f32 = row.iter().sum();
     for number in row.iter_mut() {
@@ -125,7 +125,7 @@ pub(super) fn add_assign(sum: &mut [f32], added: &[f32]) {
 
 pub(super) fn for_each_row(rows: &mut Array2<f32>, change: impl FnMut(&mut [f32])) {
     let len = rows.ncols().max(1);
-    let all = rows.as_slice_mut().expect("rows that were just made lie in one piece");
+    let all = rows.as_slice_mut().expect("new rows are contiguous");
     all.chunks_exact_mut(len).for_each(change);
 }
 

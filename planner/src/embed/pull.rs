@@ -1,8 +1,8 @@
 //! Downloads embedding models from a hub.
 //!
-//! The weights must match a SHA-256: the caller's, else the one in [`PINNED_SHA256`], else the one
-//! that the hub names. The model is opened and used once before the directory gets its final name.
-//! An interrupted download is resumed.
+//! The weights must match a SHA-256: the caller's if there is one, otherwise the one in
+//! [`PINNED_SHA256`], otherwise the one that the hub names. The model is opened and used once
+//! before the directory gets its final name. An interrupted download is resumed.
 
 pub(crate) mod download;
 
@@ -27,7 +27,7 @@ const PINNED_SHA256: [(&str, &str); 1] = [(
     "sentence-transformers/all-MiniLM-L6-v2",
     "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
 )];
-/// The files of a model, each with a flag that says whether it is required.
+/// The files of a model, each with a flag that is `true` if the file is required.
 const VECTOR_FILES: [(&str, bool); 6] = [
     (CONFIG_FILE, true),
     (TOKENIZER_FILE, true),
@@ -61,27 +61,27 @@ pub struct Pulled {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PullError {
     #[error(
-        "`{0}` is not the name of a model: write it as the hub does, such as `all-MiniLM-L6-v2` or \
-         `BAAI/bge-small-en-v1.5`"
+        "`{0}` is not the name of a model: write it in the form of the hub, such as \
+         `all-MiniLM-L6-v2` or `BAAI/bge-small-en-v1.5`"
     )]
     Name(String),
     #[error("`{0}` is not a SHA-256: write its 64 hexadecimal digits")]
     Checksum(String),
-    #[error("{place} cannot be reached: {why}; try again later, and the download resumes")]
-    Unreachable { place: String, why: String },
+    #[error("{place} cannot be reached: {reason}; try again later, and the download resumes")]
+    Unreachable { place: String, reason: String },
     #[error("{0}")]
     Missing(String),
     #[error("{0}")]
     Wrong(String),
-    #[error("`{path}` cannot be written: {why}")]
-    Disk { path: String, why: String },
+    #[error("`{path}` cannot be written: {reason}")]
+    Disk { path: String, reason: String },
     #[error(transparent)]
     Unusable(#[from] EmbedError),
 }
 
 impl PullError {
     pub(crate) fn disk_error(path: &Path, err: &std::io::Error) -> Self {
-        Self::Disk { path: path.display().to_string(), why: err.to_string() }
+        Self::Disk { path: path.display().to_string(), reason: err.to_string() }
     }
 }
 
@@ -93,7 +93,7 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Returns the SHA-256 that the weights must have, whatever the hub says.
+    /// Returns the SHA-256 that the weights must have, even if the hub names another checksum.
     fn pinned_sha256(&self, repository: &str) -> Result<Option<String>, PullError> {
         let Some(sha256) = self.sha256 else {
             let file_info = PINNED_SHA256.iter().find(|(pinned, _)| *pinned == repository);
@@ -163,7 +163,7 @@ struct Source<'a> {
     client: Client,
     hub: &'a str,
     repository: &'a str,
-    /// The SHA-256 that the weights must have, whatever the hub says.
+    /// The SHA-256 that the weights must have, even if the hub names another checksum.
     pinned: Option<String>,
 }
 
@@ -199,7 +199,7 @@ impl Source<'_> {
         let address = format!("{hub}/{}/resolve/{revision}/{file}", self.repository);
         address.parse::<Url>().map_err(|err| PullError::Unreachable {
             place: format!("`{hub}`"),
-            why: format!("it is not an address ({err})"),
+            reason: format!("it is not an address ({err})"),
         })
     }
 
@@ -218,8 +218,8 @@ impl Source<'_> {
                 Ok(None)
             }
             HeadResult::Status(status) => Err(PullError::Missing(format!(
-                "the hub has no `{file}` of `{}` ({status}): look for the model's name at {}, and \
-                 that it has weights in `safetensors`",
+                "the hub has no `{file}` of `{}` ({status}): check the model's name at {}, and \
+                 that the model has weights in `safetensors`",
                 self.repository,
                 self.hub_url()
             ))),
@@ -229,8 +229,8 @@ impl Source<'_> {
 
 /// Lists the models in a directory and in the directories of owners.
 pub fn list_models(models: &Path) -> Vec<String> {
-    let names = |at: &Path| {
-        let entries = fs::read_dir(at).into_iter().flatten().flatten();
+    let names = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         names
             .filter(|name| repository_name(name).is_ok() && name.strip_suffix(".part").is_none())

@@ -89,16 +89,16 @@ enum RequestFailure {
 impl Server {
     pub fn new(config: &ServerConfig) -> Result<Self, EmbedError> {
         let written = config.base_url.trim_end_matches('/');
-        let refused = |why: String| EmbedError::Refused { url: written.to_owned(), why };
+        let refused = |reason: String| EmbedError::Refused { url: written.to_owned(), reason };
         let url: Url = format!("{written}/embeddings").parse().map_err(|err| {
             refused(format!(
                 "`embedding.base_url` is not an address ({err}): write `http://host/v1`"
             ))
         })?;
         if !url.username().is_empty() || url.password().is_some() {
-            let why = "`embedding.base_url` contains a password: remove it, and name a variable \
+            let reason = "`embedding.base_url` contains a password: remove it, and name a variable \
                        with `api_key_env`";
-            return Err(EmbedError::Refused { url: "…".to_owned(), why: why.to_owned() });
+            return Err(EmbedError::Refused { url: "…".to_owned(), reason: reason.to_owned() });
         }
         let key = config.api_key.as_ref().map(|key| {
             let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
@@ -129,19 +129,21 @@ impl Server {
         for tried in 1.. {
             match self.try_once(texts).await {
                 Ok(vectors) => return Ok(vectors),
-                Err(RequestFailure::Permanent(why)) => {
-                    return Err(EmbedError::Refused { url: url(), why });
+                Err(RequestFailure::Permanent(reason)) => {
+                    return Err(EmbedError::Refused { url: url(), reason });
                 }
-                Err(RequestFailure::Text(why)) => return Err(EmbedError::Text { url: url(), why }),
-                Err(RequestFailure::Temporary(why, _))
+                Err(RequestFailure::Text(reason)) => {
+                    return Err(EmbedError::Text { url: url(), reason });
+                }
+                Err(RequestFailure::Temporary(reason, _))
                     if tried == MAX_ATTEMPTS || began.elapsed() >= REQUEST_TIMEOUT =>
                 {
                     let times = if tried == 1 { "once" } else { &format!("{tried} times") };
-                    let why = format!("{why}, asked {times}: see that it runs");
-                    return Err(EmbedError::Unavailable { url: url(), why });
+                    let reason = format!("{reason}, asked {times}: check that the server runs");
+                    return Err(EmbedError::Unavailable { url: url(), reason });
                 }
-                Err(RequestFailure::Temporary(why, wait)) => {
-                    tracing::debug!(%why, "the embedding server is asked again");
+                Err(RequestFailure::Temporary(reason, wait)) => {
+                    tracing::debug!(why = %reason, "the embedding server is asked again");
                     sleep(wait.unwrap_or(retry_delay).min(MAX_RETRY_DELAY)).await;
                     retry_delay *= 2;
                 }
@@ -171,22 +173,22 @@ impl Server {
         if status.is_success() {
             return parse_vectors(&body, texts.len()).map_err(RequestFailure::Permanent);
         }
-        let said = String::from_utf8_lossy(&body);
-        let said = said.trim().chars().take(MAX_ERROR_BYTES).collect::<String>();
-        let why = format!("it answered {status}: {said}");
+        let body_text = String::from_utf8_lossy(&body);
+        let detail = body_text.trim().chars().take(MAX_ERROR_BYTES).collect::<String>();
+        let reason = format!("it answered {status}: {detail}");
         match status {
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-                Err(RequestFailure::Temporary(why, wait))
+                Err(RequestFailure::Temporary(reason, wait))
             }
-            _ if status.is_server_error() => Err(RequestFailure::Temporary(why, wait)),
+            _ if status.is_server_error() => Err(RequestFailure::Temporary(reason, wait)),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(RequestFailure::Permanent(
-                format!("{why}; check the variable that `embedding.api_key_env` names"),
+                format!("{reason}; check the variable that `embedding.api_key_env` names"),
             )),
             StatusCode::NOT_FOUND => Err(RequestFailure::Permanent(format!(
-                "{why}; check `embedding.base_url` and `embedding.model`"
+                "{reason}; check `embedding.base_url` and `embedding.model`"
             ))),
-            _ if status.is_client_error() => Err(RequestFailure::Text(why)),
-            _ => Err(RequestFailure::Permanent(why)),
+            _ if status.is_client_error() => Err(RequestFailure::Text(reason)),
+            _ => Err(RequestFailure::Permanent(reason)),
         }
     }
 }
@@ -210,7 +212,7 @@ impl Embedder for Server {
         match vectors.iter().find(|vector| vector.len() != len) {
             Some(other) => Err(EmbedError::Refused {
                 url: self.url.to_string(),
-                why: format!(
+                reason: format!(
                     "its vectors have different lengths: {len} and {} numbers",
                     other.len()
                 ),
@@ -233,14 +235,16 @@ impl Embedder for Server {
         match answered.unwrap_or_else(|elapsed| Err(slow(elapsed))) {
             // With zero vectors, every score would be 0.
             Ok(vectors) if vectors.iter().flatten().all(|number| *number == 0.0) => {
-                let why = "its vectors are all zero; check `embedding.model`".to_owned();
-                Err(EmbedError::Refused { url: url(), why })
+                let reason = "its vectors are all zero; check `embedding.model`".to_owned();
+                Err(EmbedError::Refused { url: url(), reason })
             }
             Ok(_) | Err(RequestFailure::Text(_)) => Ok(()),
-            Err(RequestFailure::Permanent(why)) => Err(EmbedError::Refused { url: url(), why }),
-            Err(RequestFailure::Temporary(why, _)) => {
-                let why = format!("{why}: see that it runs");
-                Err(EmbedError::Unavailable { url: url(), why })
+            Err(RequestFailure::Permanent(reason)) => {
+                Err(EmbedError::Refused { url: url(), reason })
+            }
+            Err(RequestFailure::Temporary(reason, _)) => {
+                let reason = format!("{reason}: check that the server runs");
+                Err(EmbedError::Unavailable { url: url(), reason })
             }
         }
     }
@@ -308,15 +312,15 @@ fn retry_after(response: &Response) -> Option<Duration> {
 }
 
 fn connection_error(err: &reqwest::Error) -> RequestFailure {
-    let mut why = String::from("the request failed");
+    let mut reason = String::from("the request failed");
     let mut cause: Option<&dyn std::error::Error> = Some(err);
     while let Some(err) = cause {
         if err.source().is_none() {
-            why = format!("{why} ({err})");
+            reason = format!("{reason} ({err})");
         }
         cause = err.source();
     }
-    RequestFailure::Temporary(why, None)
+    RequestFailure::Temporary(reason, None)
 }
 
 #[cfg(test)]
@@ -329,7 +333,11 @@ mod tests {
         assert_eq!(count_batch_texts(&["a"; MAX_BATCH_TEXTS + 1]), MAX_BATCH_TEXTS);
         let half = "x".repeat(MAX_BATCH_BYTES / 2);
         assert_eq!(count_batch_texts(&[&half, &half, "a"]), 2);
-        assert_eq!(count_batch_texts(&[&format!("{half}{half}!"), "a"]), 1, "one at least");
+        assert_eq!(
+            count_batch_texts(&[&format!("{half}{half}!"), "a"]),
+            1,
+            "a batch has at least one text"
+        );
     }
 
     #[test]
@@ -339,7 +347,7 @@ mod tests {
             {"object": "embedding", "index": 1, "embedding": [3, 4.5]},
             {"object": "embedding", "index": 0, "embedding": [1e-3, 2]}]}"#;
         assert_eq!(parse_body(body).unwrap(), [vec![0.001, 2.0], vec![3.0, 4.5]]);
-        for (body, why) in [
+        for (body, reason) in [
             ("<html>", "its answer is not a list of vectors"),
             (r#"{"data": []}"#, "it left out 2 of 2 vectors"),
             (r#"{"data": [{"index": 0, "embedding": [1]}]}"#, "it left out 1 of 2 vectors"),
@@ -357,8 +365,8 @@ mod tests {
                 "it returned vector 0 twice",
             ),
         ] {
-            let said = parse_body(body).unwrap_err();
-            assert!(said.starts_with(why), "{said}");
+            let message = parse_body(body).unwrap_err();
+            assert!(message.starts_with(reason), "{message}");
         }
     }
 

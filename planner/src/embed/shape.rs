@@ -47,9 +47,9 @@ impl ModelShape {
         let Architecture { model_type } = parse_json("config.json", text)?;
         if model_type != ARCHITECTURE {
             return Err(InvalidModel(format!(
-                "its architecture is `{model_type}`; only BERT models run here (`model_type: bert`), \
-                 such as all-MiniLM-L6-v2 or BAAI/bge-small-en-v1.5: for other models use a server \
-                 (`embedding.base_url`)"
+                "its architecture is `{model_type}`; Faber runs only BERT models (`model_type: \
+                 bert`), such as all-MiniLM-L6-v2 or BAAI/bge-small-en-v1.5: use a server for \
+                 other models (`embedding.base_url`)"
             )));
         }
         let shape: Self = parse_json("config.json", text)?;
@@ -62,8 +62,8 @@ impl ModelShape {
         }
         let (size, heads) = (shape.hidden_size, shape.num_attention_heads);
         if heads == 0 || size == 0 || !size.is_multiple_of(heads) {
-            let why = format!("{size} numbers cannot be shared among {heads} heads");
-            return Err(InvalidModel(format!("its `config.json` is inconsistent: {why}")));
+            let reason = format!("{size} numbers cannot be shared among {heads} heads");
+            return Err(InvalidModel(format!("its `config.json` is inconsistent: {reason}")));
         }
         Ok(shape)
     }
@@ -122,7 +122,7 @@ struct TransformerModule {
 #[expect(
     clippy::struct_excessive_bools,
     clippy::struct_field_names,
-    reason = "they are in the file"
+    reason = "the fields are those of the file"
 )]
 struct PoolingModule {
     pooling_mode: Option<String>,
@@ -137,8 +137,8 @@ struct PoolingModule {
 impl PoolingModule {
     fn pooling_modes(&self) -> Result<Vec<PoolingMethod>, InvalidModel> {
         if self.pooling_mode_weightedmean_tokens || self.pooling_mode_lasttoken {
-            let why = "its pooling is by weights or by the last token, which is not supported";
-            return Err(InvalidModel(why.to_owned()));
+            let reason = "its pooling is by weights or by the last token, which is not supported";
+            return Err(InvalidModel(reason.to_owned()));
         }
         if let Some(mode) = &self.pooling_mode {
             return match &**mode {
@@ -168,8 +168,8 @@ impl PoolingModule {
 /// sentence-transformers does.
 pub(super) fn read_pooling(directory: &Path) -> Result<Pooling, InvalidModel> {
     let Some(modules) = read_optional(directory, "modules.json")? else {
-        let at = directory.join("1_Pooling");
-        let pooling: Option<PoolingModule> = read_optional(&at, "config.json")?;
+        let pooling_path = directory.join("1_Pooling");
+        let pooling: Option<PoolingModule> = read_optional(&pooling_path, "config.json")?;
         let methods = pooling
             .map_or_else(|| Ok(vec![PoolingMethod::Mean]), |pooling| pooling.pooling_modes())?;
         return Ok(Pooling { methods, is_normalized: false });
@@ -180,8 +180,8 @@ pub(super) fn read_pooling(directory: &Path) -> Result<Pooling, InvalidModel> {
         match kind.rsplit('.').next().unwrap_or_default() {
             "Transformer" if path.is_empty() => (),
             "Pooling" => {
-                let at = directory.join(&path);
-                let module = read_optional::<PoolingModule>(&at, "config.json")?;
+                let module_path = directory.join(&path);
+                let module = read_optional::<PoolingModule>(&module_path, "config.json")?;
                 let missing = || InvalidModel(format!("`{path}/config.json` is missing"));
                 pooling.methods = module.ok_or_else(missing)?.pooling_modes()?;
             }

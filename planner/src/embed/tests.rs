@@ -24,8 +24,8 @@ struct ReferenceVector {
 fn reproducible_numbers(name: &str, len: usize) -> Vec<f32> {
     let seed: u64 = name.bytes().map(u64::from).sum();
     let shift = if name.ends_with("orm.weight") { 1.0 } else { 0.0 };
-    let number = |at: usize| {
-        let number = u16::try_from((at as u64 * 7_919 + seed * 104_729) % 2_003).unwrap();
+    let number = |index: usize| {
+        let number = u16::try_from((index as u64 * 7_919 + seed * 104_729) % 2_003).unwrap();
         f32::from(number) / 2_003.0 - 0.5 + shift
     };
     (0..len).map(number).collect()
@@ -92,7 +92,7 @@ fn load_transformer(tensors: &[(String, Vec<usize>)]) -> Result<Transformer, Inv
 
 #[test]
 fn a_transformer_computes_the_same_as_numpy() {
-    let long: Vec<u32> = (0..20).map(|at| (at * 3) % 11).collect();
+    let long: Vec<u32> = (0..20).map(|index| (index * 3) % 11).collect();
     let last = [0.57258, -0.89545, -1.4437, -0.19341, 1.70882, -0.96274, -1.3629, 0.84066];
     let first = [0.79872, -1.01991, -1.25976, -0.43506, 1.11634, 0.20387, -1.5099, 0.28742];
     let transformer = load_transformer(&make_tensors()).unwrap();
@@ -145,12 +145,12 @@ fn a_broken_model_is_explained() {
         (reshaped("encoder.layer.0.output.LayerNorm.bias", &[7]), "does not have 8 numbers"),
         (reshaped("embeddings.position_embeddings.weight", &[29, 8]), "is (29, 8), not (30, 8)"),
     ] {
-        let said = load_transformer(&tensors).unwrap_err().to_string();
-        assert!(said.contains(want), "{said}");
+        let message = load_transformer(&tensors).unwrap_err().to_string();
+        assert!(message.contains(want), "{message}");
     }
     let transformer = load_transformer(&make_tensors()).unwrap();
-    let said = transformer.encode_tokens(&[vec![11]]).unwrap_err().to_string();
-    assert!(said.contains("tokenizer.json"), "{said}");
+    let message = transformer.encode_tokens(&[vec![11]]).unwrap_err().to_string();
+    assert!(message.contains("tokenizer.json"), "{message}");
     transformer.encode_tokens(&[vec![1; 31]]).unwrap_err();
     assert_eq!(transformer.encode_tokens(&[vec![]]).unwrap().dim(), (0, 8));
 }
@@ -170,8 +170,8 @@ fn a_file_without_tensors_is_rejected() {
         &whole[..100],
     ] {
         fs::write(&path, bytes).unwrap();
-        let said = Weights::open(&path).unwrap_err().to_string();
-        assert!(said.contains("safetensors"), "{said}");
+        let message = Weights::open(&path).unwrap_err().to_string();
+        assert!(message.contains("safetensors"), "{message}");
     }
 }
 
@@ -194,9 +194,9 @@ async fn the_built_in_encoder_returns_its_reference_vectors() {
 async fn a_directory_without_a_model_is_rejected() {
     let folder = TempDir::new().unwrap();
     let open = async || match Local::open(folder.path()).await {
-        Err(EmbedError::Model { model, why }) => {
+        Err(EmbedError::Model { model, reason }) => {
             assert_eq!(model, folder.path().display().to_string());
-            why
+            reason
         }
         other => panic!("{other:?}"),
     };
@@ -204,10 +204,10 @@ async fn a_directory_without_a_model_is_rejected() {
     let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     for other in ["gpt2", "mpnet", "distilbert", "roberta"] {
         put("config.json", &json!({ "model_type": other }).to_string());
-        let why = open().await;
+        let reason = open().await;
         assert!(
-            why.contains(&format!("its architecture is `{other}`; only BERT models run here")),
-            "{why}"
+            reason.contains(&format!("its architecture is `{other}`; Faber runs only BERT models")),
+            "{reason}"
         );
     }
     put("config.json", &make_config().to_string());

@@ -11,7 +11,7 @@ use super::{
     weights::{InvalidModel, Weights},
 };
 
-/// Published models have up to 48 layers.
+/// Maximum number of layers. Published models have up to 48.
 const MAX_LAYERS: usize = 256;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Transformer {
     positions: Array2<f32>,
     norm: Norm,
     layers: Vec<Layer>,
-    heads: usize,
+    head_count: usize,
 }
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Transformer {
             positions: load_positions(shape, weights)?,
             norm: weights.load_norm("embeddings.LayerNorm", size, shape.layer_norm_eps)?,
             layers: layers.collect::<Result<_, _>>()?,
-            heads: shape.num_attention_heads,
+            head_count: shape.num_attention_heads,
         })
     }
 
@@ -58,7 +58,7 @@ impl Transformer {
         let mut rows = self.look_up_embeddings(texts)?;
         self.norm.apply(&mut rows);
         for layer in &self.layers {
-            let mixed = layer.attend_tokens(&rows, texts, self.heads);
+            let mixed = layer.attend_tokens(&rows, texts, self.head_count);
             layer.apply_feed_forward(&mut rows, &mixed);
         }
         Ok(rows)
@@ -68,14 +68,15 @@ impl Transformer {
         let tokens: usize = texts.iter().map(Vec::len).sum();
         let mut rows = Array2::zeros((tokens, self.word_embeddings.ncols()));
         let placed = texts.iter().flat_map(|text| text.iter().enumerate());
-        for (mut row, (at, token)) in rows.outer_iter_mut().zip(placed) {
+        for (mut row, (position, token)) in rows.outer_iter_mut().zip(placed) {
             let word = usize::try_from(*token).unwrap_or(usize::MAX);
-            if word >= self.word_embeddings.nrows() || at >= self.positions.nrows() {
-                let why = format!("token {token} at position {at}, which its weights do not have");
-                return Err(InvalidModel(format!("its `tokenizer.json` makes {why}")));
+            if word >= self.word_embeddings.nrows() || position >= self.positions.nrows() {
+                let reason =
+                    format!("token {token} at position {position}, which its weights do not have");
+                return Err(InvalidModel(format!("its `tokenizer.json` makes {reason}")));
             }
             row += &self.word_embeddings.row(word);
-            row += &self.positions.row(at);
+            row += &self.positions.row(position);
         }
         Ok(rows)
     }

@@ -31,8 +31,8 @@ const MAX_HEADER_BYTES: u64 = 16 << 20;
 pub(super) struct InvalidModel(pub(super) String);
 
 impl InvalidModel {
-    fn for_tensor(name: &str, why: impl std::fmt::Display) -> Self {
-        Self(format!("its tensor `{name}` {why}"))
+    fn for_tensor(name: &str, reason: impl std::fmt::Display) -> Self {
+        Self(format!("its tensor `{name}` {reason}"))
     }
 }
 
@@ -109,9 +109,9 @@ impl Weights {
         len: u64,
         source: WeightsSource,
     ) -> Result<Self, InvalidModel> {
-        let is_none = |why: &dyn std::fmt::Display| {
+        let is_none = |reason: &dyn std::fmt::Display| {
             InvalidModel(format!(
-                "its weights are not a complete `safetensors` file ({why}): fetch it again"
+                "its weights are not a complete `safetensors` file ({reason}): fetch it again"
             ))
         };
         let all: BTreeMap<String, Value> =
@@ -195,8 +195,8 @@ impl Weights {
         let weight = self.load_matrix(&format!("{name}.weight"))?;
         let bias = self.load_vector(&format!("{name}.bias"))?;
         if weight.dim() != (bias.len(), inputs) {
-            let why = format_args!("is {:?}, not {:?}", weight.dim(), (bias.len(), inputs));
-            return Err(InvalidModel::for_tensor(name, why));
+            let reason = format_args!("is {:?}, not {:?}", weight.dim(), (bias.len(), inputs));
+            return Err(InvalidModel::for_tensor(name, reason));
         }
         Ok(Linear { weight: weight.t().as_standard_layout().into_owned(), bias })
     }

@@ -11,7 +11,7 @@ const MIN_PLACEHOLDER_LIMIT: usize = 4_000;
 /// placeholder for it. The placeholders come after the real nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LayeredGraph {
-    pub(super) real_nodes: usize,
+    pub(super) real_node_count: usize,
     pub(super) layer_of: Vec<usize>,
     /// The nodes of each layer, in order.
     pub(super) layers: Vec<Vec<usize>>,
@@ -25,7 +25,7 @@ pub(super) struct LayeredGraph {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EdgePath {
     Loop,
-    /// The edge leads from the upper end to the lower one through these placeholders.
+    /// The edge leads from its upper end to its lower end through these placeholders.
     ViaPlaceholders {
         upper: usize,
         placeholders: Vec<usize>,
@@ -53,7 +53,7 @@ impl LayeredGraph {
             )
             .collect();
         let mut layered = Self {
-            real_nodes: nodes,
+            real_node_count: nodes,
             layers: Vec::new(),
             below: vec![Vec::new(); nodes],
             above: vec![Vec::new(); nodes],
@@ -80,11 +80,11 @@ impl LayeredGraph {
         };
         let mut spans: Vec<usize> = down.iter().map(passes).collect();
         spans.sort_unstable();
-        let most = (self.real_nodes * PLACEHOLDERS_PER_NODE).max(MIN_PLACEHOLDER_LIMIT);
+        let maximum = (self.real_node_count * PLACEHOLDERS_PER_NODE).max(MIN_PLACEHOLDER_LIMIT);
         let mut sum = 0;
         let too_long = spans.iter().find(|span| {
             sum += **span;
-            sum > most
+            sum > maximum
         });
         too_long.map_or(usize::MAX, |span| span - 1)
     }
@@ -104,17 +104,17 @@ impl LayeredGraph {
             return EdgePath::Straight { upper, lower, is_reversed };
         }
         let mut placeholders = Vec::with_capacity(last - first);
-        let mut at = upper;
+        let mut current = upper;
         for layer in first..last {
             let place = self.layer_of.len();
             self.layer_of.push(layer);
             self.below.push(Vec::new());
             self.above.push(Vec::new());
-            self.connect(at, place);
+            self.connect(current, place);
             placeholders.push(place);
-            at = place;
+            current = place;
         }
-        self.connect(at, lower);
+        self.connect(current, lower);
         EdgePath::ViaPlaceholders { upper, placeholders, lower, is_reversed }
     }
 
@@ -124,16 +124,16 @@ impl LayeredGraph {
     }
 
     pub(super) fn is_placeholder(&self, node: usize) -> bool {
-        node >= self.real_nodes
+        node >= self.real_node_count
     }
 }
 
-/// Returns the edges to reverse so that no cycle is left: those edges that lead back to the path of
-/// a depth-first search.
+/// Returns the edges to reverse to remove all cycles: the edges that lead back to the path of a
+/// depth-first search.
 fn find_reversed_edges(nodes: usize, edges: &[GraphEdge]) -> Vec<bool> {
     let mut leaving = vec![Vec::new(); nodes];
-    for (at, edge) in edges.iter().enumerate() {
-        leaving[edge.from].push((at, edge.to));
+    for (index, edge) in edges.iter().enumerate() {
+        leaving[edge.from].push((index, edge.to));
     }
     let mut reversed = vec![false; edges.len()];
     let (mut is_visited, mut is_on_path) = (vec![false; nodes], vec![false; nodes]);
@@ -143,14 +143,14 @@ fn find_reversed_edges(nodes: usize, edges: &[GraphEdge]) -> Vec<bool> {
         while let Some((node, visited)) = path.last_mut() {
             let node = *node;
             (is_visited[node], is_on_path[node]) = (true, true);
-            let Some((at, to)) = leaving[node].get(*visited) else {
+            let Some((edge, to)) = leaving[node].get(*visited) else {
                 is_on_path[node] = false;
                 path.pop();
                 continue;
             };
             *visited += 1;
             if is_on_path[*to] {
-                reversed[*at] = true;
+                reversed[*edge] = true;
             } else if !is_visited[*to] {
                 path.push((*to, 0));
             }

@@ -109,17 +109,17 @@ fn count_crossings(edges: &mut [(usize, usize)], lower: usize) -> usize {
     let (mut crossings, mut seen) = (0, 0);
     for (_, to) in edges.iter() {
         // Earlier edges that end further right cross this edge.
-        let mut at = to + 1;
+        let mut index = to + 1;
         let mut left = 0;
-        while at > 0 {
-            left += sums[at];
-            at &= at - 1;
+        while index > 0 {
+            left += sums[index];
+            index &= index - 1;
         }
         crossings += seen - left;
-        let mut at = to + 1;
-        while at <= lower {
-            sums[at] += 1;
-            at += at & at.wrapping_neg();
+        let mut index = to + 1;
+        while index <= lower {
+            sums[index] += 1;
+            index += index & index.wrapping_neg();
         }
         seen += 1;
     }

@@ -51,7 +51,7 @@ pub(super) fn draw_layers(
         }
     });
     let edges = routes.collect();
-    let nodes = placed_nodes.centres[..graph.real_nodes].to_vec();
+    let nodes = placed_nodes.centres[..graph.real_node_count].to_vec();
     let height = placed_nodes.bands.last().map_or(0.0, |band| band.bottom);
     Drawing { width, height, nodes, edges }
 }
@@ -66,8 +66,8 @@ impl Ports {
         let nowhere = vec![Point::default(); graph.paths.len()];
         let mut ports = Self { upper: nowhere.clone(), lower: nowhere };
         // The edges at each side, with the positions of their other ends.
-        let mut leaving = vec![Vec::new(); graph.real_nodes];
-        let mut reaching = vec![Vec::new(); graph.real_nodes];
+        let mut leaving = vec![Vec::new(); graph.real_node_count];
+        let mut reaching = vec![Vec::new(); graph.real_node_count];
         for (position, path) in graph.paths.iter().enumerate() {
             let (upper, lower, first, last) = match path {
                 EdgePath::Loop => continue,
@@ -80,7 +80,7 @@ impl Ports {
             leaving[upper].push((placed_nodes.centres[first].x, position));
             reaching[lower].push((placed_nodes.centres[last].x, position));
         }
-        for node in 0..graph.real_nodes {
+        for node in 0..graph.real_node_count {
             let Point { x, y } = placed_nodes.centres[node];
             let Size { width, height } = sizes[node];
             for (x, position) in spread_ports(&mut leaving[node], x, width) {

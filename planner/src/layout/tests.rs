@@ -31,7 +31,7 @@ fn an_empty_graph_has_an_empty_drawing() {
     let one = draw_graph(1, &[]);
     assert_eq!((one.width, one.height), (NODE_SIZE.width, NODE_SIZE.height));
     assert_eq!(one.nodes, [Point { x: 40.0, y: 15.0 }]);
-    assert_eq!(draw_graph(1, &[(0, 5), (7, 0)]).edges, [vec![], vec![]], "ends that are not there");
+    assert_eq!(draw_graph(1, &[(0, 5), (7, 0)]).edges, [vec![], vec![]], "the ends are not nodes");
 }
 
 #[test]

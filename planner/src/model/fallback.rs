@@ -42,14 +42,14 @@ impl Model for Fallback {
     }
 }
 
-/// Joins two errors. The joined error is temporary if one of them is.
+/// Joins two errors. The joined error is temporary if one of the two is temporary.
 fn join_errors(first: &ModelError, second: &ModelError) -> ModelError {
-    let (model, why) = (first.model().to_owned(), format!("{}; {second}", first.why()));
+    let (model, reason) = (first.model().to_owned(), format!("{}; {second}", first.reason()));
     match (first, second) {
         (ModelError::Refused { .. }, ModelError::Refused { .. }) => {
-            ModelError::Refused { model, why }
+            ModelError::Refused { model, reason }
         }
-        _ => ModelError::Unavailable { model, why, wait: None },
+        _ => ModelError::Unavailable { model, reason, wait: None },
     }
 }
 

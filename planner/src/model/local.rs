@@ -39,7 +39,7 @@ pub struct StartedServer {
 /// Starts a server for the downloaded model.
 #[async_trait]
 pub trait ServerStarter: Debug + Send + Sync {
-    /// Returns a running server. The error says what is missing, and names the remedy.
+    /// Returns a running server. The error names what is missing, and the remedy.
     async fn start_server(&self) -> Result<StartedServer, String>;
 
     /// Describes how the server would be started, without starting it.
@@ -79,7 +79,8 @@ impl LocalModel {
         Self { settings: settings.clone(), name, servers, found_provider: Mutex::default() }
     }
 
-    /// Returns the model of the first server that has one. Starts a server if there is none.
+    /// Returns the model of the first server that has a model. Starts a server if there is no such
+    /// server.
     async fn find_provider(&self) -> Result<Arc<Provider>, ModelError> {
         let mut found_provider = self.found_provider.lock().await;
         if let Some(provider) = &*found_provider {
@@ -112,7 +113,7 @@ impl LocalModel {
     async fn start_server(&self) -> Result<Provider, ModelError> {
         let Some(starter) = self.usable_starter() else { return Err(self.missing_error("")) };
         let StartedServer { url, key } =
-            starter.start_server().await.map_err(|why| self.missing_error(&why))?;
+            starter.start_server().await.map_err(|error| self.missing_error(&error))?;
         // The starter has checked that the server offers this model.
         self.provider_at(&url, STARTED_MODEL, key)
     }
@@ -171,12 +172,12 @@ impl LocalModel {
             return Ok(format!("`{}` at {place}", provider.name()));
         }
         match self.usable_starter() {
-            Some(starter) => starter.describe().map_err(|why| self.missing_error(&why)),
+            Some(starter) => starter.describe().map_err(|error| self.missing_error(&error)),
             None => Err(self.missing_error("")),
         }
     }
 
-    fn missing_error(&self, why: &str) -> ModelError {
+    fn missing_error(&self, reason: &str) -> ModelError {
         let wanted = match self.settings.model.as_str() {
             "" => "a model".to_owned(),
             name => format!("the model `{name}`"),
@@ -184,26 +185,30 @@ impl LocalModel {
         let tried: Vec<String> =
             self.servers.iter().map(|(name, url)| format!("{name} at {url}")).collect();
         let Settings { base_url, model, .. } = &self.settings;
-        let why = match (base_url, model.as_str()) {
-            _ if !why.is_empty() => why.to_owned(),
+        let reason = match (base_url, model.as_str()) {
+            _ if !reason.is_empty() => reason.to_owned(),
             (Some(_), _) => {
-                format!("start it; without `planner.base_url`, `{PULL_COMMAND}` downloads a model")
+                format!(
+                    "start the server at `planner.base_url`, or remove `planner.base_url` and run \
+                     `{PULL_COMMAND}` to download a model"
+                )
             }
             (None, "") => format!("run `{PULL_COMMAND}`, or start a server"),
             (None, _) => {
                 format!(
-                    "start a server that has it, or remove `planner.model` and run `{PULL_COMMAND}`"
+                    "start a server that has the model, or remove `planner.model` and run \
+                     `{PULL_COMMAND}`"
                 )
             }
         };
         self.refused_error(format!(
-            "no server on this machine has {wanted} ({}): {why}",
+            "no server on this machine has {wanted} ({}): {reason}",
             tried.join(", ")
         ))
     }
 
-    fn refused_error(&self, why: String) -> ModelError {
-        ModelError::Refused { model: self.name.clone(), why }
+    fn refused_error(&self, reason: String) -> ModelError {
+        ModelError::Refused { model: self.name.clone(), reason }
     }
 }
 
@@ -292,8 +297,8 @@ mod tests {
         {
             assert_eq!(ask_hello(&local_model(wanted, &urls, None)).await.unwrap(), expected);
         }
-        let why = ask_hello(&local_model("three", &urls, None)).await.unwrap_err();
-        assert!(why.contains("has the model `three`") && why.contains(PULL_COMMAND), "{why}");
+        let error = ask_hello(&local_model("three", &urls, None)).await.unwrap_err();
+        assert!(error.contains("has the model `three`") && error.contains(PULL_COMMAND), "{error}");
     }
 
     #[tokio::test]
@@ -307,17 +312,18 @@ mod tests {
             "local/running"
         );
         for name in ["", STARTED_MODEL] {
-            let asked = ask_hello(&local_model(name, &[UNREACHABLE_URL], starter())).await.unwrap();
-            assert_eq!(asked, "local/faber-planner");
+            let answer =
+                ask_hello(&local_model(name, &[UNREACHABLE_URL], starter())).await.unwrap();
+            assert_eq!(answer, "local/faber-planner");
         }
-        let why = ask_hello(&local_model("other", &[&running], starter())).await.unwrap_err();
+        let error = ask_hello(&local_model("other", &[&running], starter())).await.unwrap_err();
         assert!(
-            why.contains("the model `other`") && why.contains("remove `planner.model`"),
-            "{why}"
+            error.contains("the model `other`") && error.contains("remove `planner.model`"),
+            "{error}"
         );
         let fails =
             SharedStarter(Arc::new(ScriptedStarter(Err("install `llama-server`".to_owned()))));
-        let why = ask_hello(&local_model("", &[UNREACHABLE_URL], Some(fails))).await.unwrap_err();
-        assert!(why.ends_with("install `llama-server`"), "{why}");
+        let error = ask_hello(&local_model("", &[UNREACHABLE_URL], Some(fails))).await.unwrap_err();
+        assert!(error.ends_with("install `llama-server`"), "{error}");
     }
 }

@@ -17,7 +17,7 @@ impl WireNames {
     /// number.
     pub(super) fn for_tools(tools: &[OfferedTool]) -> Self {
         let mut names = Self::default();
-        let own: BTreeSet<&str> =
+        let valid_names: BTreeSet<&str> =
             tools.iter().map(|tool| tool.name.as_str()).filter(|name| is_allowed(name)).collect();
         for tool in tools {
             let name = tool.name.as_str();
@@ -27,8 +27,8 @@ impl WireNames {
             let plain = make_allowed_name(name);
             let mut wire = plain.clone();
             for n in 2.. {
-                let is_taken =
-                    names.tool_names.contains_key(&wire) || (wire != name && own.contains(&*wire));
+                let is_taken = names.tool_names.contains_key(&wire)
+                    || (wire != name && valid_names.contains(&*wire));
                 if !is_taken {
                     break;
                 }

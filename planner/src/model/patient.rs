@@ -81,7 +81,7 @@ impl Model for RetryingModel {
                 }
                 Err(err) => err,
             };
-            let ModelError::Unavailable { model, why, wait } = &err else { return Err(err) };
+            let ModelError::Unavailable { model, reason, wait } = &err else { return Err(err) };
             // Without this, clients that failed at the same time would retry at the same time.
             let part = self.random_part(pause);
             let next = wait.map_or(part, |wait| wait.saturating_add(pause.saturating_sub(part)));
@@ -89,13 +89,13 @@ impl Model for RetryingModel {
             if missed.len() >= retries as usize || is_too_long {
                 return Err(retries_exhausted_error(
                     model,
-                    why,
+                    reason,
                     missed.len() + 1,
                     is_too_long,
                     *wait,
                 ));
             }
-            tracing::debug!(%model, %why, "the model is asked again");
+            tracing::debug!(%model, why = %reason, "the model is asked again");
             missed.push(err);
             sleep(next).await;
             pause = (pause * 2).min(max_pause);
@@ -105,7 +105,7 @@ impl Model for RetryingModel {
 
 fn retries_exhausted_error(
     model: &str,
-    why: &str,
+    reason: &str,
     tries: usize,
     is_too_long: bool,
     wait: Option<Duration>,
@@ -120,7 +120,7 @@ fn retries_exhausted_error(
     };
     ModelError::Unavailable {
         model: model.to_owned(),
-        why: format!("{why}{attempts}{pause}"),
+        reason: format!("{reason}{attempts}{pause}"),
         wait,
     }
 }
@@ -149,12 +149,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_wait_grows_with_each_retry() {
         let script = vec![busy(None), busy(None), reply_with("well")];
-        let (answer, took, asked) = ask_with_retries(script, 3).await;
+        let (answer, took, ask_count) = ask_with_retries(script, 3).await;
         let answer = answer.unwrap();
         assert_eq!((answer.text.as_str(), answer.missed.len()), ("well", 2));
-        assert_eq!(asked, 3);
-        let (least, most) = (Duration::from_millis(750), Duration::from_millis(1_500));
-        assert!(least <= took && took <= most, "{took:?}");
+        assert_eq!(ask_count, 3);
+        let (minimum, maximum) = (Duration::from_millis(750), Duration::from_millis(1_500));
+        assert!(minimum <= took && took <= maximum, "{took:?}");
         let again = ask_with_retries(vec![busy(None), busy(None), reply_with("well")], 3).await;
         assert_eq!(again.1, took, "the same seed gives the same waits");
     }
@@ -180,28 +180,28 @@ mod tests {
     async fn a_retry_waits_as_long_as_the_provider_asks() {
         let (answer, took, _) = ask_with_retries(vec![busy(Some(7)), reply_with("well")], 3).await;
         assert!(answer.is_ok());
-        let (least, most) = (Duration::from_secs(7), Duration::from_millis(7_250));
-        assert!(least <= took && took <= most, "{took:?}");
-        let (answer, took, asked) =
+        let (minimum, maximum) = (Duration::from_secs(7), Duration::from_millis(7_250));
+        assert!(minimum <= took && took <= maximum, "{took:?}");
+        let (answer, took, ask_count) =
             ask_with_retries(vec![busy(Some(600)), reply_with("well")], 3).await;
-        let why = answer.unwrap_err().to_string();
+        let error = answer.unwrap_err().to_string();
         assert_eq!(
-            why,
+            error,
             "the model `scripted` is not available: busy; it asks for a pause of 600 s"
         );
-        assert_eq!((took, asked), (Duration::ZERO, 1));
+        assert_eq!((took, ask_count), (Duration::ZERO, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_question_fails_after_the_last_retry() {
         let script = vec![busy(None), busy(None), busy(None), reply_with("never asked")];
-        let (answer, _, asked) = ask_with_retries(script, 2).await;
-        let why = answer.unwrap_err().to_string();
-        assert_eq!(why, "the model `scripted` is not available: busy (tried 3 times)");
-        assert_eq!(asked, 3);
-        let (answer, took, asked) =
+        let (answer, _, ask_count) = ask_with_retries(script, 2).await;
+        let error = answer.unwrap_err().to_string();
+        assert_eq!(error, "the model `scripted` is not available: busy (tried 3 times)");
+        assert_eq!(ask_count, 3);
+        let (answer, took, ask_count) =
             ask_with_retries(vec![refused(), reply_with("never asked")], 2).await;
         assert!(matches!(answer, Err(ModelError::Refused { .. })));
-        assert_eq!((took, asked), (Duration::ZERO, 1), "asking again is no use");
+        assert_eq!((took, ask_count), (Duration::ZERO, 1), "another attempt is useless");
     }
 }

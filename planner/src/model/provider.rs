@@ -32,7 +32,7 @@ pub struct Provider {
     base_url: String,
     settings: Settings,
     name: String,
-    /// The provider refused a schema of an answer, so it gets none again.
+    /// `true` if the provider refused a schema of an answer, so that it gets no further schema.
     rejects_answer_schemas: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ impl Provider {
     /// Creates a client. Sends nothing.
     pub fn new(settings: &Settings) -> Result<Self, ModelError> {
         let name = settings.name();
-        let refused = |why: String| ModelError::Refused { model: name.clone(), why };
+        let refused = |reason: String| ModelError::Refused { model: name.clone(), reason };
         let base_url = parse_base_url(settings).map_err(refused)?;
         let client = http::build_client(settings.provider.is_local())
             .map_err(|err| refused(err.to_string()))?;
@@ -80,9 +80,9 @@ impl Provider {
         let Answer { text, calls, stop, tokens } = answer;
         if text.is_empty() && calls.is_empty() && stop.is_none() {
             // The answer is JSON, but not in the format of the provider.
-            let why = "its answer cannot be read: check `planner.provider` and \
+            let reason = "its answer cannot be read: check `planner.provider` and \
                        `planner.base_url`";
-            return Err(self.connection_lost(why.to_owned(), None));
+            return Err(self.connection_lost(reason.to_owned(), None));
         }
         let cost = self.settings.price.map(|price| price.cost_of(tokens));
         let stop = stop.unwrap_or(Stop::Other);
@@ -112,7 +112,7 @@ impl Provider {
         }
         serde_json::from_str(&body).map_err(|_| {
             self.connection_lost(
-                format!("it answered no JSON: {}", self.shorten_without_key(&body)),
+                format!("its answer is not JSON: {}", self.shorten_without_key(&body)),
                 None,
             )
         })
@@ -124,8 +124,8 @@ impl Provider {
             Key::Variable(_, Some(key)) => key,
             Key::Variable(name, None) => {
                 return Err(self.refused_error(format!(
-                    "the variable `{name}` is not set, which should have its key: set it, or name \
-                     another one by `planner.api_key_env`"
+                    "the variable `{name}`, which should have its key, is not set: set it, or name \
+                     another variable with `planner.api_key_env`"
                 )));
             }
         };
@@ -142,7 +142,7 @@ impl Provider {
         Ok(Some((name, value)))
     }
 
-    /// Returns whether the model is in the list of its provider.
+    /// Returns whether the provider lists the model.
     pub async fn is_listed(&self) -> Result<bool, ModelError> {
         let list = self.exchange_json(self.client.get(format!("{}models", self.base_url))).await?;
         let wanted = self.settings.model.as_str();
@@ -167,10 +167,10 @@ impl Model for Provider {
             self.settings.structured && !self.rejects_answer_schemas.load(Ordering::Relaxed);
         let form = question.answer.as_ref().filter(|_| may_form);
         match self.ask_once(question, form).await {
-            Err(ModelError::Refused { why, .. })
-                if form.is_some() && mentions_answer_schema(&why) =>
+            Err(ModelError::Refused { reason, .. })
+                if form.is_some() && mentions_answer_schema(&reason) =>
             {
-                tracing::debug!(%why, "the provider rejects schemas of answers, so it gets none");
+                tracing::debug!(why = %reason, "the provider rejects schemas of answers, so it gets none");
                 let answer = self.ask_once(question, None).await;
                 self.rejects_answer_schemas.fetch_or(answer.is_ok(), Ordering::Relaxed);
                 answer
@@ -198,9 +198,9 @@ fn parse_base_url(settings: &Settings) -> Result<String, String> {
         return Err("`planner.base_url` is neither `http://…` nor `https://…`".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        let why = "`planner.base_url` contains a password: remove it, and name a variable with \
+        let reason = "`planner.base_url` contains a password: remove it, and name a variable with \
                    `planner.api_key_env`";
-        return Err(why.to_owned());
+        return Err(reason.to_owned());
     }
     Ok(format!("{}/", written.trim_end_matches('/')))
 }

@@ -64,8 +64,9 @@ pub async fn find_offer(
     let given = sha256.map(str::to_ascii_lowercase);
     let address =
         url.map_or_else(|| format!("{}/{MODEL_PATH}", hub.trim_end_matches('/')), str::to_owned);
-    let wrong =
-        |why: String| PullError::Wrong(format!("`{address}` is not the address of a model: {why}"));
+    let wrong = |reason: String| {
+        PullError::Wrong(format!("`{address}` is not the address of a model: {reason}"))
+    };
     let parsed: Url = address.parse().map_err(|err| wrong(format!("{err}")))?;
     let file = parsed.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
     if !is_file_name(file) {
@@ -84,9 +85,9 @@ pub async fn find_offer(
     }
     let client = download::build_client(&address)?;
     match download::request_file_info(&client, &parsed).await? {
-        HeadResult::Info(known) => {
-            let sha256 = given.or(known.sha256);
-            Ok(Offer { url: parsed, file, bytes: known.bytes, licence: None, sha256 })
+        HeadResult::Info(info) => {
+            let sha256 = given.or(info.sha256);
+            Ok(Offer { url: parsed, file, bytes: info.bytes, licence: None, sha256 })
         }
         HeadResult::Status(status) => {
             Err(PullError::Missing(format!("there is no model at {address} ({status})")))
@@ -127,8 +128,8 @@ pub async fn pull(
         fs::remove_file(&path).map_err(disk)?;
     }
     let part = folder.join(format!("{UNCHECKED_PREFIX}{}.part", new.file));
-    // Without a checksum, nothing would show that the local part belongs to another file of this
-    // name.
+    // Without a checksum, Faber could not detect that the local part belongs to another file of
+    // this name.
     if offer.sha256.is_none() && part.is_file() {
         fs::remove_file(&part).map_err(disk)?;
     }
@@ -139,7 +140,7 @@ pub async fn pull(
     if !begins_with_magic(&path) {
         fs::remove_file(&path).map_err(disk)?;
         return Err(PullError::Wrong(format!(
-            "{} is not a model in GGUF: it was not kept",
+            "{} is not a model in GGUF, so it was not kept",
             offer.url
         )));
     }
@@ -226,12 +227,19 @@ mod tests {
         assert!(pull(&offer, models.path(), &mut |_| ()).await.unwrap());
         let (downloaded, path) = find_downloaded(models.path()).unwrap();
         assert_eq!((downloaded.url, fs::read(path).unwrap()), (url.clone(), TEST_MODEL.to_vec()));
-        assert!(!pull(&offer, models.path(), &mut |_| ()).await.unwrap(), "it is there already");
+        assert!(
+            !pull(&offer, models.path(), &mut |_| ()).await.unwrap(),
+            "the model is already downloaded"
+        );
 
         let other = find_offer("", Some(&url), Some(OTHER_SHA256)).await.unwrap();
         let err = pull(&other, models.path(), &mut |_| ()).await.unwrap_err();
         assert!(err.to_string().contains("has the checksum"), "{err}");
-        assert_eq!(find_downloaded(models.path()).unwrap().0.sha256, offer.sha256, "the old one");
+        assert_eq!(
+            find_downloaded(models.path()).unwrap().0.sha256,
+            offer.sha256,
+            "the old model stays"
+        );
     }
 
     #[tokio::test]

@@ -14,17 +14,17 @@ use super::{Model, ModelError, Question, Reply, Stop, Tokens};
 #[derive(Debug, Default)]
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Result<Reply, ModelError>>>,
-    asked: Mutex<Vec<Question>>,
+    questions: Mutex<Vec<Question>>,
 }
 
 impl Scripted {
     /// Creates a model that gives these answers in order, and then refuses.
     pub(crate) fn new(answers: Vec<Result<Reply, ModelError>>) -> Self {
-        Self { answers: Mutex::new(answers.into()), asked: Mutex::default() }
+        Self { answers: Mutex::new(answers.into()), questions: Mutex::default() }
     }
 
     pub(crate) fn asked(&self) -> Vec<Question> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -35,13 +35,13 @@ impl Model for Scripted {
     }
 
     async fn ask(&self, question: &Question) -> Result<Reply, ModelError> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(question.clone());
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner).push(question.clone());
         let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         answer.unwrap_or_else(refused)
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it stands in scripts, beside errors")]
+#[expect(clippy::unnecessary_wraps, reason = "scripts list answers beside errors")]
 pub(crate) fn reply_with(text: &str) -> Result<Reply, ModelError> {
     Ok(Reply {
         text: text.to_owned(),
@@ -57,9 +57,9 @@ pub(crate) fn reply_with(text: &str) -> Result<Reply, ModelError> {
 /// Returns a temporary error, with the provider's wait in seconds.
 pub(crate) fn busy(seconds: Option<u64>) -> Result<Reply, ModelError> {
     let wait = seconds.map(Duration::from_secs);
-    Err(ModelError::Unavailable { model: "scripted".to_owned(), why: "busy".to_owned(), wait })
+    Err(ModelError::Unavailable { model: "scripted".to_owned(), reason: "busy".to_owned(), wait })
 }
 
 pub(crate) fn refused() -> Result<Reply, ModelError> {
-    Err(ModelError::Refused { model: "scripted".to_owned(), why: "no".to_owned() })
+    Err(ModelError::Refused { model: "scripted".to_owned(), reason: "no".to_owned() })
 }

@@ -16,7 +16,7 @@ pub const MAX_RETRIES: u32 = 20;
 pub struct Settings {
     pub provider: ProviderKind,
     pub base_url: Option<String>,
-    /// The name that the provider gives the model. Empty for the first one of a local server.
+    /// The name that the provider gives the model. Empty for the first model of a local server.
     pub model: String,
     pub key: Key,
     pub timeout: Duration,

@@ -98,6 +98,6 @@ mod tests {
         assert_eq!((&is["cacheTtlMs"], is.get("maxParallel")), (&json!(7), None));
         assert_eq!(is["outputMapping"], json!({ "_id": "author" }));
         let renamed = carried_over(earlier(), json!({ "id": "other", "name": "createAuthor" }));
-        assert_eq!(renamed.get("compensate"), None, "it is another step");
+        assert_eq!(renamed.get("compensate"), None, "the draft has another step");
     }
 }

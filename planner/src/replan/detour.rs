@@ -1,9 +1,9 @@
 //! Detours: the next version of a plan whose tools that read have failed, without a model.
 //!
 //! A detour replaces a step that failed for good by other calls that only read and lead to a value
-//! of the same type ([`crate::toolkit::chain`]). Everything else of the plan stays as it is, so no
-//! acting call is made twice, and none is made that the first plan did not have. There is no detour
-//! around an acting step, and none after a failure that another attempt may heal.
+//! of the same type ([`crate::toolkit::chain`]). The rest of the plan does not change, so a detour
+//! neither repeats nor adds a call with an effect. A step with an effect has no detour, and neither
+//! has a step whose failure another attempt may heal.
 
 #[cfg(test)]
 mod tests;
@@ -30,11 +30,11 @@ use crate::{
 
 /// A value that one tool did not accept is used only if another value costs more calls than this.
 const SUSPECT: u32 = 15;
-/// So many tools reject the values of a tool before it gets the blame.
+/// Number of tools that must reject the values of a tool before that tool counts as the cause.
 const MAX_REJECTIONS: usize = 2;
 const SUFFIX_LEN: usize = 4;
 
-/// A failure for good of a call that only reads.
+/// A permanent failure of a call that only reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub tool: ToolName,
@@ -60,13 +60,17 @@ pub fn failures_of(ended: &Execution) -> Vec<Failure> {
     failed
         .map(|(planned, _)| Failure {
             tool: planned.tool.clone(),
-            before: planned.depends_on.iter().map(|at| plan.step(*at).tool.clone()).collect(),
+            before: planned
+                .depends_on
+                .iter()
+                .map(|number| plan.step(*number).tool.clone())
+                .collect(),
         })
         .collect()
 }
 
-/// Returns whether no other attempt can heal an error. A tool that is gone does not come back by
-/// itself.
+/// Returns whether no further attempt can succeed after an error. A tool that was removed does not
+/// return by itself.
 fn is_for_good(err: &ToolError) -> bool {
     let passes = [
         ErrorCode::TIMEOUT,
@@ -79,7 +83,7 @@ fn is_for_good(err: &ToolError) -> bool {
     err.is_definite && !passes.contains(&err.code) && (is_gone || !err.retryable)
 }
 
-/// Finds another way to the values of the steps that failed. The error says why there is none.
+/// Finds another way to the values of the steps that failed. The error states why there is none.
 pub fn find_detour(earlier: &EarlierPlan, catalog: &Catalog) -> Result<Detour, String> {
     let failed = failed_steps(earlier)?;
     let mut planner = DetourPlanner::new(earlier, catalog);
@@ -92,7 +96,7 @@ pub fn find_detour(earlier: &EarlierPlan, catalog: &Catalog) -> Result<Detour, S
 /// Returns the steps that a detour must replace, or why a detour would be wrong.
 fn failed_steps(earlier: &EarlierPlan) -> Result<Vec<String>, String> {
     if earlier.is_requested {
-        return Err("a step asks for a plan that depends on results".to_owned());
+        return Err("a step requests a new plan that depends on results".to_owned());
     }
     let mut failed = Vec::new();
     for result in &earlier.results {
@@ -101,9 +105,9 @@ fn failed_steps(earlier: &EarlierPlan) -> Result<Vec<String>, String> {
             ("succeeded" | "skipped" | "cancelled", _) => {}
             ("failed", Some((Effect::Read, err))) if is_for_good(err) => failed.push(id.clone()),
             ("failed", Some((Effect::Read, _))) => {
-                return Err(format!("another attempt of `{id}` may help: `faber retry` makes it"));
+                return Err(format!("another attempt of `{id}` may help: run `faber retry`"));
             }
-            _ => return Err(format!("`{id}` has an effect, so nothing takes its place")),
+            _ => return Err(format!("`{id}` has an effect, so no other call may replace it")),
         }
     }
     if failed.is_empty() { Err("no step failed".to_owned()) } else { Ok(failed) }
@@ -144,7 +148,7 @@ impl<'a> DetourPlanner<'a> {
         let must_avoid = |name: &String| !usable.contains(name) || has_failed(name);
         let numbered = graph.tools().iter().enumerate();
         let avoided =
-            numbered.filter(|(_, tool)| must_avoid(&tool.name)).map(|(at, _)| at).collect();
+            numbered.filter(|(_, tool)| must_avoid(&tool.name)).map(|(index, _)| index).collect();
         let draft = Draft { query: None, ..earlier.draft.clone() };
         let (given, guesses) = (Vec::new(), Vec::new());
         let mut planner = Self { earlier, graph, effects, avoided, given, draft, guesses };
@@ -156,10 +160,10 @@ impl<'a> DetourPlanner<'a> {
     /// Collects the literal parameters of the plan, and the outputs of the steps that succeeded.
     fn collect_values(&mut self, suspects: &BTreeSet<&str>) {
         for (step, result) in self.earlier.draft.tools.iter().zip(&self.earlier.results) {
-            let Some(at) = step.name.as_deref().and_then(|name| self.graph.find(name)) else {
+            let Some(index) = step.name.as_deref().and_then(|name| self.graph.find(name)) else {
                 continue;
             };
-            let tool = &self.graph.tools()[at];
+            let tool = &self.graph.tools()[index];
             let parameters = step.parameters.as_ref().and_then(Value::as_object);
             for (name, value) in parameters.into_iter().flatten() {
                 let is_literal = is_scalar(value) && !value.as_str().is_some_and(has_template);
@@ -168,7 +172,7 @@ impl<'a> DetourPlanner<'a> {
             }
             let output = result.output.as_ref().filter(|_| result.state == "succeeded");
             let Some(output) = output.filter(|_| step.for_each.is_none()) else { continue };
-            if self.avoided.contains(&at) {
+            if self.avoided.contains(&index) {
                 continue;
             }
             let cost = if suspects.contains(tool.name.as_str()) { SUSPECT } else { 0 };
@@ -189,7 +193,7 @@ impl<'a> DetourPlanner<'a> {
         let place = place.ok_or_else(|| format!("the plan has no step `{id}`"))?;
         let failed = self.draft.tools[place].clone();
         if !is_plain(&failed) {
-            return Err(format!("`{id}` is more than a plain call"));
+            return Err(format!("`{id}` does more than one plain call"));
         }
         let paths = self.used_paths(id)?;
         let name = failed.name.as_deref().unwrap_or_default();
@@ -208,7 +212,7 @@ impl<'a> DetourPlanner<'a> {
             return Err(format!("no other tool is known to return what `{id}` does"));
         }
         self.draft.tools.remove(place);
-        let mut at = place;
+        let mut position = place;
         let mut last = None;
         for field in wanted {
             let route = self.graph.find_route(Goal::Like(field), &self.given, &self.avoided);
@@ -218,7 +222,7 @@ impl<'a> DetourPlanner<'a> {
             let route = route.filter(is_new).filter(|route| route.worst_fit() < Fit::Near);
             let none = || format!("no other tools lead to the `{}` of `{id}`", field.path);
             let route = route.ok_or_else(none)?;
-            let value = self.add_route(&route, &failed, &mut at);
+            let value = self.add_route(&route, &failed, &mut position);
             let source = value.as_str().and_then(step_of).map(str::to_owned);
             last = source.clone().or(last);
             if route.worst_fit() != Fit::Exact || !route.is_only {
@@ -257,8 +261,9 @@ impl<'a> DetourPlanner<'a> {
         Ok(paths)
     }
 
-    /// Adds the calls of a route in the place of a failed step. Returns the value at its end.
-    fn add_route(&mut self, route: &Route, failed: &DraftStep, at: &mut usize) -> Value {
+    /// Adds the calls of a route in the place of a failed step. Returns the value that the route
+    /// leads to.
+    fn add_route(&mut self, route: &Route, failed: &DraftStep, position: &mut usize) -> Value {
         let mut ids: Vec<String> = Vec::new();
         for step in &route.steps {
             let name = self.graph.tools()[step.tool].name.clone();
@@ -286,8 +291,8 @@ impl<'a> DetourPlanner<'a> {
                 idle_timeout_ms: failed.idle_timeout_ms,
                 ..DraftStep::default()
             };
-            self.draft.tools.insert(*at, new);
-            *at += 1;
+            self.draft.tools.insert(*position, new);
+            *position += 1;
             ids.push(id);
         }
         value_of(&route.source, &self.given, &ids).unwrap_or_default()
@@ -317,7 +322,7 @@ impl<'a> DetourPlanner<'a> {
             result.is_some_and(|result| result.state == "succeeded")
         };
         let mut warnings = Vec::new();
-        for (at, step) in draft.tools.iter_mut().enumerate() {
+        for (index, step) in draft.tools.iter_mut().enumerate() {
             let effect = step.name.as_ref().and_then(|name| effects.get(name));
             let acts = effect != Some(&Effect::Read);
             if guesses.is_empty() || !acts || has_run(step.id.as_ref()) {
@@ -325,9 +330,9 @@ impl<'a> DetourPlanner<'a> {
             }
             step.requires_approval = Some(true);
             let (old, new) = &guesses[0];
-            let message = format!("a value of `{new}` takes the place of one of `{old}`");
+            let message = format!("a value of `{new}` replaces a value of `{old}`");
             let help = "approve the step only if the value is right";
-            let path = format!("tools[{at}].parameters");
+            let path = format!("tools[{index}].parameters");
             warnings.push(Diagnostic::warning("plan.guessed_value", path, message).with_help(help));
         }
         Detour { draft, warnings }
@@ -356,9 +361,9 @@ fn has_template(text: &str) -> bool {
 /// the id.
 fn has_word(text: &str, id: &str) -> bool {
     let is_inside = |char: char| is_step_id_char(char) && char != '.';
-    text.match_indices(id).any(|(at, _)| {
+    text.match_indices(id).any(|(start, _)| {
         let (before, after) =
-            (text[..at].chars().next_back(), text[at + id.len()..].chars().next());
+            (text[..start].chars().next_back(), text[start + id.len()..].chars().next());
         !before.is_some_and(is_step_id_char) && !after.is_some_and(is_inside)
     })
 }
@@ -395,10 +400,10 @@ fn replace_dependency(step: &mut DraftStep, old: &str, new: Option<&str>) {
     let one = written.as_ref().and_then(Value::as_str).map(str::to_owned);
     let many = written.iter().filter_map(Value::as_array).flatten();
     let all = many.filter_map(|name| name.as_str().map(str::to_owned)).chain(one);
-    let own = step.id.as_deref();
+    let step_id = step.id.as_deref();
     let kept: BTreeSet<String> = all
         .filter_map(|name| if name == old { new.map(str::to_owned) } else { Some(name) })
-        .filter(|name| own != Some(name))
+        .filter(|name| step_id != Some(name))
         .collect();
     if !kept.is_empty() {
         step.depends_on = Some(kept.into_iter().collect());

@@ -24,9 +24,10 @@ use crate::{
     reuse::{create_replan, is_same_call, reusable_steps},
 };
 
-/// Executions that the caller reads besides the finished one.
+/// Maximum number of executions that the caller reads besides the finished one.
 pub const MAX_EXECUTIONS: usize = 1_000;
-/// Bytes of calls of a new plan that are compared. This blocks the thread for a moment.
+/// Maximum bytes of calls of a new plan that are compared. The comparison blocks the thread, so the
+/// limit keeps it short.
 pub const MAX_COMPARED_BYTES: usize = 32 << 20;
 /// The fixed part of a compared call's size.
 pub const CALL_BYTES: usize = 64;
@@ -53,14 +54,14 @@ enum Repeat<'a> {
     Step(&'a StepId),
     /// The effect of this step for some items of its list, perhaps.
     SomeItems(&'a StepId),
-    /// Unknown: the step's calls are too large to compare.
+    /// Unknown, because the step's calls are too large to compare.
     TooLarge,
-    /// Unknown: some executions were not read.
+    /// Unknown, because some executions were not read.
     Unread,
 }
 
 struct NewPlan<'a> {
-    begun: &'a Execution,
+    execution: &'a Execution,
     reusable: &'a [bool],
     /// Bytes of calls that may still be compared.
     budget: Cell<usize>,
@@ -80,7 +81,7 @@ impl<'a> RepeatGuard<'a> {
         let is_retry = earlier.plan().id() == next.plan().id();
         self.add_steps(earlier, |id| {
             let is_reused =
-                || next.plan().step_number(id).is_some_and(|at| next.step(at).is_reused);
+                || next.plan().step_number(id).is_some_and(|number| next.step(number).is_reused);
             !is_retry || is_reused()
         });
     }
@@ -136,9 +137,9 @@ impl<'a> RepeatGuard<'a> {
     pub fn find_repeats(&self, draft: &Draft, plan: &Arc<Plan>) -> Vec<Diagnostic> {
         let reusable = reusable_steps(self.ended, plan);
         // A plan that reuses too much is rejected for that reason.
-        let Some(begun) = create_execution(self.ended, plan) else { return Vec::new() };
+        let Some(new_execution) = create_execution(self.ended, plan) else { return Vec::new() };
         let budget = Cell::new(MAX_COMPARED_BYTES);
-        let new = NewPlan { begun: &begun, reusable: &reusable, budget };
+        let new = NewPlan { execution: &new_execution, reusable: &reusable, budget };
         let runs = plan.steps().iter().zip(&reusable).filter(|(_, reusable)| !**reusable);
         let repeats = runs.filter_map(|(step, _)| {
             let repeat = self.find_repeat(&new, step)?;
@@ -149,13 +150,14 @@ impl<'a> RepeatGuard<'a> {
 
     fn find_repeat(&self, new: &NewPlan<'_>, step: &ToolExecution) -> Option<Repeat<'_>> {
         let planned = self.ended.plan();
-        let own = planned.step_number(&step.id);
-        let had_effect = |at: &StepNumber| has_effect(planned.step(*at), self.ended.step(*at));
-        if let Some(own) = own.filter(had_effect) {
-            return Some(Repeat::Step(&planned.step(own).id));
+        let same_step = planned.step_number(&step.id);
+        let had_effect =
+            |number: &StepNumber| has_effect(planned.step(*number), self.ended.step(*number));
+        if let Some(number) = same_step.filter(had_effect) {
+            return Some(Repeat::Step(&planned.step(number).id));
         }
         // The step's own call failed. It may run again, even if another step made the same call.
-        if own.is_some_and(|at| is_same_call(planned.step(at), step)) {
+        if same_step.is_some_and(|number| is_same_call(planned.step(number), step)) {
             return None;
         }
         let others = planned.steps().iter().zip(self.ended.steps());
@@ -169,19 +171,20 @@ impl<'a> RepeatGuard<'a> {
 
     fn find_call(&self, new: &NewPlan<'_>, step: &ToolExecution) -> Option<Repeat<'_>> {
         let calls = self.calls.get(&step.tool)?;
-        let begun = new.begun;
+        let new_execution = new.execution;
         let Some(for_each) = &step.for_each else {
-            return match new.render(&KnownValues::from_start(begun), step) {
+            return match new.render(&KnownValues::from_start(new_execution), step) {
                 Rendered::Known(parameters) => calls.get(&parameters).map(Repeat::Step),
                 Rendered::Unknown => None,
                 Rendered::TooLarge => Some(Repeat::TooLarge),
             };
         };
-        let found = KnownValues::from_start(begun).find_list(&for_each.list);
+        let found = KnownValues::from_start(new_execution).find_list(&for_each.list);
         let mut is_known = found.is_some();
         for (index, item) in found.into_iter().flatten().take(limits::ITEMS).enumerate() {
-            let known = KnownValues { begun, item: Some((item, index.into())) };
-            match new.render(&known, step) {
+            let known_values =
+                KnownValues { execution: new_execution, item: Some((item, index.into())) };
+            match new.render(&known_values, step) {
                 Rendered::Known(parameters) => {
                     if let Some(was) = calls.get(&parameters) {
                         return Some(Repeat::Step(was));
@@ -195,8 +198,9 @@ impl<'a> RepeatGuard<'a> {
             return None;
         }
         // A reused loop tells nothing about the items of another list.
-        let is_reused =
-            |id: &StepId| begun.plan().step_number(id).is_some_and(|at| new.reusable[at.get()]);
+        let is_reused = |id: &StepId| {
+            new_execution.plan().step_number(id).is_some_and(|number| new.reusable[number.get()])
+        };
         let lists = self.lists.get(&step.tool)?;
         lists.iter().find(|id| !is_reused(id)).map(Repeat::SomeItems)
     }
@@ -211,11 +215,12 @@ enum Rendered {
 }
 
 impl NewPlan<'_> {
-    fn render(&self, known: &KnownValues<'_>, step: &ToolExecution) -> Rendered {
+    fn render(&self, known_values: &KnownValues<'_>, step: &ToolExecution) -> Rendered {
         let Some(room) = self.budget.get().checked_sub(CALL_BYTES) else {
             return Rendered::TooLarge;
         };
-        let Ok(rendered) = step.template.render(known, room.min(limits::OUTPUT_BYTES)) else {
+        let Ok(rendered) = step.template.render(known_values, room.min(limits::OUTPUT_BYTES))
+        else {
             // A call larger than `OUTPUT_BYTES` is never made.
             let left = room.checked_sub(limits::OUTPUT_BYTES);
             self.budget.set(left.unwrap_or_default());
@@ -241,14 +246,14 @@ fn create_execution(ended: &Execution, plan: &Arc<Plan>) -> Option<Execution> {
 
 /// The values that templates find before the plan runs.
 struct KnownValues<'a> {
-    begun: &'a Execution,
+    execution: &'a Execution,
     /// An item and its index.
     item: Option<(&'a Value, Value)>,
 }
 
 impl<'a> KnownValues<'a> {
-    fn from_start(begun: &'a Execution) -> Self {
-        Self { begun, item: None }
+    fn from_start(new_execution: &'a Execution) -> Self {
+        Self { execution: new_execution, item: None }
     }
 
     fn find_list(&self, list: &Reference) -> Option<&'a Vec<Value>> {
@@ -256,17 +261,18 @@ impl<'a> KnownValues<'a> {
     }
 
     fn find(&self, target: &Target) -> Option<&'a Value> {
-        let begun = self.begun;
+        let new_execution = self.execution;
         match target {
-            Target::Step(at) => {
-                begun.step(*at).output().or_else(|| echo_output(begun.plan().step(*at)))
-            }
+            Target::Step(number) => new_execution
+                .step(*number)
+                .output()
+                .or_else(|| echo_output(new_execution.plan().step(*number))),
             Target::Variable(name) => {
-                let mut steps = begun.plan().variables().get(name)?.iter();
-                let is_known = steps.all(|at| begun.step(*at).output().is_some());
-                begun.variable(name).filter(|_| is_known)
+                let mut steps = new_execution.plan().variables().get(name)?.iter();
+                let is_known = steps.all(|number| new_execution.step(*number).output().is_some());
+                new_execution.variable(name).filter(|_| is_known)
             }
-            Target::Input => Some(&begun.options().input),
+            Target::Input => Some(&new_execution.options().input),
             Target::Item => self.item.as_ref().map(|(item, _)| *item),
             Target::Index => None,
         }
@@ -316,16 +322,16 @@ fn repeat_diagnostic(draft: &Draft, id: &str, repeat: &Repeat<'_>) -> Diagnostic
         let name = || step.name.as_deref().or(step.tool_name.as_deref());
         step.id.as_deref().or_else(name) == Some(id)
     };
-    let path = draft.tools.iter().position(is_step).map(|at| format!("tools[{at}]"));
+    let path = draft.tools.iter().position(is_step).map(|index| format!("tools[{index}]"));
     let (message, help) = match repeat {
         Repeat::Step(was) if was.as_str() == id => (
             format!("`{id}` has taken effect, or may have, and would run a second time"),
             "if it succeeded, keep it and its dependencies as they are in the plan; otherwise \
-             leave it out. A step that does something else needs another `id`",
+             remove it. A step that does something else needs another `id`",
         ),
         Repeat::Step(was) => (
             format!("`{id}` would repeat the call of `{was}`, which has taken effect or may have"),
-            "leave this step out; if the earlier step succeeded, keep it as it is in the plan",
+            "remove this step; if the earlier step succeeded, keep it as it is in the plan",
         ),
         Repeat::SomeItems(was) => (
             format!(
@@ -345,8 +351,8 @@ fn repeat_diagnostic(draft: &Draft, id: &str, repeat: &Repeat<'_>) -> Diagnostic
                 "`{id}` may repeat an earlier call: the request has more than {MAX_EXECUTIONS} \
                  earlier executions, and Faber compares no more than that"
             ),
-            "keep the steps of the plan as they are, and leave out new steps: a person who knows \
-             the earlier calls can run these as a separate plan",
+            "keep the steps of the plan as they are, and remove new steps: a person who knows the \
+             earlier calls can run these as a separate plan",
         ),
     };
     Diagnostic::error("plan.done_twice", path.unwrap_or_default(), message).with_help(help)

@@ -13,10 +13,11 @@ pub(super) fn candidate_places(
     }
     let mut positions: Vec<usize> = (0..scores.len()).filter(|place| is_allowed(*place)).collect();
     if positions.len() > max_count {
-        let mut known: Vec<f64> = positions.iter().map(|place| scores[*place]).collect();
-        let (_, least, _) = known.select_nth_unstable_by(max_count - 1, |a, b| b.total_cmp(a));
-        let least = *least - 2.0 * slack;
-        positions.retain(|place| scores[*place] >= least);
+        let mut known_scores: Vec<f64> = positions.iter().map(|place| scores[*place]).collect();
+        let (_, minimum, _) =
+            known_scores.select_nth_unstable_by(max_count - 1, |a, b| b.total_cmp(a));
+        let minimum = *minimum - 2.0 * slack;
+        positions.retain(|place| scores[*place] >= minimum);
     }
     positions
 }

@@ -25,7 +25,7 @@ pub enum Similarity {
 
 /// There are more than [`MAX_COLLISIONS`] pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more than {MAX_COLLISIONS} pairs of tools are that similar: ask for a higher `threshold`")]
+#[error("more than {MAX_COLLISIONS} pairs of tools are that similar: use a higher `threshold`")]
 pub struct TooManyPairs;
 
 impl Similarity {

@@ -7,7 +7,7 @@ const RECALL_TOOLS: usize = 5;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SelectionQuality {
-    queries: u32,
+    query_count: u32,
     hit_sum: f64,
     recall_sum: f64,
     reciprocal_rank_sum: f64,
@@ -16,7 +16,7 @@ pub struct SelectionQuality {
 impl SelectionQuality {
     /// Adds a query with the tools that it should find, and the selected tools, best first.
     pub fn add_query(&mut self, right_tools: &BTreeSet<&str>, selected: &[&str]) {
-        self.queries += 1;
+        self.query_count += 1;
         let place = selected.iter().position(|tool| right_tools.contains(tool));
         let found: BTreeSet<&&str> =
             selected.iter().take(RECALL_TOOLS).filter(|tool| right_tools.contains(*tool)).collect();
@@ -30,7 +30,7 @@ impl SelectionQuality {
     }
 
     pub fn count_queries(&self) -> u32 {
-        self.queries
+        self.query_count
     }
 
     pub fn hit_at_1(&self) -> f64 {
@@ -48,11 +48,11 @@ impl SelectionQuality {
     }
 
     fn divide_by_queries(&self, sum: f64) -> f64 {
-        if self.queries == 0 { 0.0 } else { sum / f64::from(self.queries) }
+        if self.query_count == 0 { 0.0 } else { sum / f64::from(self.query_count) }
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "there are few tools to a query")]
+#[expect(clippy::cast_precision_loss, reason = "a query has few tools")]
 fn ratio(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
 }

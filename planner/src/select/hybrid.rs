@@ -22,7 +22,7 @@ const LEXICAL_WEIGHT: f32 = 0.18;
 const NAME_WEIGHT: f32 = 0.05;
 /// The weight of learned outcomes, which are between -1 and 1.
 const LEARNED_WEIGHT: f64 = 0.05;
-/// The weight of the best part. The whole query has the other half.
+/// The weight of the best part. The whole query has the remaining weight.
 const PART_WEIGHT: f64 = 0.5;
 
 struct QueryMeaning {
@@ -54,9 +54,9 @@ impl Selector {
         let learned = self.learned_scores(tools, ask, meaning.as_ref()).await;
         let field = ScoreInputs { lexical: &lexical, meaning: meaning.as_ref(), learned: &learned };
         let best = field.best_tools(&allowed, ask.limit).into_iter();
-        let matches = best.map(|(at, score)| Match {
-            learned: learned.get(&at).copied(),
-            ..Match::match_with_score(at, score)
+        let matches = best.map(|(index, score)| Match {
+            learned: learned.get(&index).copied(),
+            ..Match::match_with_score(index, score)
         });
         Ok(Selection { matches: matches.collect(), without_meaning })
     }
@@ -72,10 +72,10 @@ impl Selector {
         let Some((outcomes, at)) = ask.outcomes.filter(|outcomes| !outcomes.0.is_empty()) else {
             return BTreeMap::new();
         };
-        let Some(asked) = meaning.and_then(|meaning| meaning.texts.first()) else {
+        let Some(query_text) = meaning.and_then(|meaning| meaning.texts.first()) else {
             return BTreeMap::new();
         };
-        let kind = self.find_kind(outcomes, asked).await;
+        let kind = self.find_kind(outcomes, query_text).await;
         self.last_learning_error.log_if_new(kind.as_ref().err(), "learned outcomes are not used");
         let Ok(Some(kind)) = kind else { return BTreeMap::new() };
         let positions = self.lock_index().await.positions(tools);
@@ -96,12 +96,12 @@ impl Selector {
             let expected = tools.dimensions();
             if texts.iter().any(|vector| expected.is_some_and(|expected| expected != vector.len()))
             {
-                let why =
-                    "its vectors have another length now: restart Faber after changing the model"
+                let reason =
+                    "the length of its vectors has changed: restart Faber after changing the model"
                         .to_owned();
                 return Err(EmbedError::Model {
                     model: pair.query_embedder.model().to_owned(),
-                    why,
+                    reason,
                 });
             }
             Ok(QueryMeaning { tools, texts: texts.into_iter().map(QueryVector::new).collect() })
@@ -169,7 +169,7 @@ impl ScoreInputs<'_> {
     }
 }
 
-/// Combines the points of the query with those of its best part.
+/// Combines the points of the query with the points of its best part.
 fn combine_points(mut points: impl Iterator<Item = f64>) -> f64 {
     let whole = points.next().unwrap_or_default();
     let Some(part) = points.reduce(f64::max) else { return whole };

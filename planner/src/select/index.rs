@@ -21,11 +21,11 @@ const BATCH_TEXTS: usize = 4_096;
 /// The index of the last tools. Each part keeps the tools that it was made for.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    words: Option<Part<Lexical>>,
-    descriptions: Option<Part<Rows>>,
-    meanings: Option<Part<Rows>>,
-    centroids: Option<Part<Centroids>>,
-    positions: Option<Part<BTreeMap<ToolName, usize>>>,
+    words: Option<IndexPart<Lexical>>,
+    descriptions: Option<IndexPart<Rows>>,
+    meanings: Option<IndexPart<Rows>>,
+    centroids: Option<IndexPart<Centroids>>,
+    positions: Option<IndexPart<BTreeMap<ToolName, usize>>>,
 }
 
 /// The tools to select from. The list keeps its address until a tool changes.
@@ -57,7 +57,7 @@ impl Centroid {
 }
 
 #[derive(Debug)]
-struct Part<T> {
+struct IndexPart<T> {
     tools: Tools,
     entries: Arc<T>,
 }
@@ -73,23 +73,24 @@ pub struct Centroids {
 impl Index {
     /// Returns the index of each tool, by its qualified name.
     pub(super) fn positions(&mut self, tools: &Tools) -> Arc<BTreeMap<ToolName, usize>> {
-        if let Ok(positions) = Part::current_or_earlier(self.positions.as_ref(), tools) {
+        if let Ok(positions) = IndexPart::current_or_earlier(self.positions.as_ref(), tools) {
             return positions;
         }
-        let positions = tools.iter().enumerate().map(|(at, tool)| (tool.qualified_name(), at));
-        Part::keep_part(&mut self.positions, tools, positions.collect())
+        let positions =
+            tools.iter().enumerate().map(|(index, tool)| (tool.qualified_name(), index));
+        IndexPart::keep_part(&mut self.positions, tools, positions.collect())
     }
 
     pub(super) fn words(&mut self, tools: &Tools) -> Arc<Lexical> {
-        let earlier = match Part::current_or_earlier(self.words.as_ref(), tools) {
+        let earlier = match IndexPart::current_or_earlier(self.words.as_ref(), tools) {
             Ok(words) => return words,
             Err(earlier) => earlier,
         };
-        let words = Lexical::new(tools, |at| {
-            let (words, before) = earlier.find(at)?;
+        let words = Lexical::new(tools, |index| {
+            let (words, before) = earlier.find(index)?;
             Some(words.document(before))
         });
-        Part::keep_part(&mut self.words, tools, words)
+        IndexPart::keep_part(&mut self.words, tools, words)
     }
 
     /// Returns the vectors of descriptions. A blank description has none.
@@ -119,68 +120,68 @@ impl Index {
         tools: &Tools,
         embedder: &dyn Embedder,
     ) -> Result<Arc<Centroids>, EmbedError> {
-        let earlier = match Part::current_or_earlier(self.centroids.as_ref(), tools) {
+        let earlier = match IndexPart::current_or_earlier(self.centroids.as_ref(), tools) {
             Ok(centroids) => return Ok(centroids),
             Err(earlier) => earlier,
         };
         let mut centroids: Vec<Option<Centroid>> = Vec::with_capacity(tools.len());
         let mut wanted = Vec::new();
-        for (at, tool) in tools.iter().enumerate() {
-            let entries = earlier.find(at).and_then(|(centroids, before)| centroids.get(before));
+        for (index, tool) in tools.iter().enumerate() {
+            let entries = earlier.find(index).and_then(|(centroids, before)| centroids.get(before));
             if entries.is_none() && list_examples(tool).next().is_some() {
-                wanted.push(at);
+                wanted.push(index);
             }
             centroids.push(entries);
         }
-        for positions in text_batches(&wanted, |at| list_examples(&tools[at]).count()) {
+        for positions in text_batches(&wanted, |index| list_examples(&tools[index]).count()) {
             let texts: Vec<&str> =
                 positions.iter().flat_map(|tool| list_examples(&tools[*tool])).collect();
             let mut vectors = embed_all(embedder, &texts).await?.into_iter();
-            for at in positions {
-                let count = list_examples(&tools[*at]).count();
-                let own: Vec<Vec<f32>> = vectors.by_ref().take(count).collect();
-                centroids[*at] = Centroid::mean_of(&own);
+            for index in positions {
+                let count = list_examples(&tools[*index]).count();
+                let tool_vectors: Vec<Vec<f32>> = vectors.by_ref().take(count).collect();
+                centroids[*index] = Centroid::mean_of(&tool_vectors);
             }
         }
         let centroids = Centroids::new(&centroids);
-        Ok(Part::keep_part(&mut self.centroids, tools, centroids))
+        Ok(IndexPart::keep_part(&mut self.centroids, tools, centroids))
     }
 }
 
 /// Returns the vector of one text for each tool. A blank text has none.
 async fn text_rows(
-    part: &mut Option<Part<Rows>>,
+    part: &mut Option<IndexPart<Rows>>,
     tools: &Tools,
     embedder: &dyn Embedder,
     text: impl Fn(&ToolDefinition) -> String,
 ) -> Result<Arc<Rows>, EmbedError> {
-    let earlier = match Part::current_or_earlier(part.as_ref(), tools) {
+    let earlier = match IndexPart::current_or_earlier(part.as_ref(), tools) {
         Ok(rows) => return Ok(rows),
         Err(earlier) => earlier,
     };
     let mut vectors: Vec<Option<Vec<f32>>> = Vec::with_capacity(tools.len());
     let mut wanted = Vec::new();
-    for (at, tool) in tools.iter().enumerate() {
-        let entries = earlier.find(at).and_then(|(rows, before)| rows.vector_of(before));
+    for (index, tool) in tools.iter().enumerate() {
+        let entries = earlier.find(index).and_then(|(rows, before)| rows.vector_of(before));
         if entries.is_none() {
-            wanted.push((at, text(tool)));
+            wanted.push((index, text(tool)));
         }
         vectors.push(entries.map(<[f32]>::to_vec));
     }
     wanted.retain(|(_, text)| !text.trim().is_empty());
     for some in wanted.chunks(BATCH_TEXTS) {
         let texts: Vec<&str> = some.iter().map(|entry| entry.1.as_str()).collect();
-        for ((at, _), vector) in some.iter().zip(embed_all(embedder, &texts).await?) {
-            vectors[*at] = Some(vector);
+        for ((index, _), vector) in some.iter().zip(embed_all(embedder, &texts).await?) {
+            vectors[*index] = Some(vector);
         }
     }
     let vectors =
-        vectors.iter().enumerate().filter_map(|(at, vector)| Some((at, vector.as_deref()?)));
+        vectors.iter().enumerate().filter_map(|(index, vector)| Some((index, vector.as_deref()?)));
     let rows = Rows::new(vectors);
-    Ok(Part::keep_part(part, tools, rows))
+    Ok(IndexPart::keep_part(part, tools, rows))
 }
 
-impl<T> Part<T> {
+impl<T> IndexPart<T> {
     /// Returns the part if it belongs to these tools. Otherwise returns the entries that can be
     /// reused.
     fn current_or_earlier<'a>(
@@ -198,10 +199,10 @@ impl<T> Part<T> {
             return Ok(Arc::clone(&part.entries));
         }
         let names: BTreeMap<Key<'_>, usize> =
-            part.tools.iter().enumerate().map(|(at, tool)| (tool_key(tool), at)).collect();
+            part.tools.iter().enumerate().map(|(index, tool)| (tool_key(tool), index)).collect();
         let place = |tool: &Arc<ToolDefinition>| {
-            let at = *names.get(&tool_key(tool))?;
-            is_same_definition(&part.tools[at], tool).then_some(at)
+            let index = *names.get(&tool_key(tool))?;
+            is_same_definition(&part.tools[index], tool).then_some(index)
         };
         Err(EarlierEntries {
             entries: Some(&part.entries),
@@ -223,8 +224,8 @@ struct EarlierEntries<'a, T> {
 }
 
 impl<'a, T> EarlierEntries<'a, T> {
-    fn find(&self, at: usize) -> Option<(&'a T, usize)> {
-        Some((self.entries?, (*self.positions.get(at)?)?))
+    fn find(&self, index: usize) -> Option<(&'a T, usize)> {
+        Some((self.entries?, (*self.positions.get(index)?)?))
     }
 }
 
@@ -233,12 +234,12 @@ impl Centroids {
         let centroids = centroids
             .iter()
             .enumerate()
-            .filter_map(|(at, centroid)| Some((at, centroid.as_ref()?)));
+            .filter_map(|(index, centroid)| Some((index, centroid.as_ref()?)));
         let rows =
-            Rows::new(centroids.clone().map(|(at, centroid)| (at, centroid.mean.as_slice())));
+            Rows::new(centroids.clone().map(|(index, centroid)| (index, centroid.mean.as_slice())));
         // `Rows` leaves out vectors of another length.
         let mut owners = rows.owners().iter().peekable();
-        let kept = centroids.filter(|(at, _)| owners.next_if(|owner| *owner == at).is_some());
+        let kept = centroids.filter(|(index, _)| owners.next_if(|owner| *owner == index).is_some());
         Self {
             least_similar_index: kept
                 .map(|(_, centroid)| (centroid.least_similar_index, centroid.least_similar))
@@ -289,8 +290,8 @@ pub(super) fn list_examples(tool: &ToolDefinition) -> impl Iterator<Item = &str>
 /// Splits indexes of tools into batches of about [`BATCH_TEXTS`] texts.
 fn text_batches(positions: &[usize], texts: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     let (mut batches, mut start, mut count) = (Vec::new(), 0, 0);
-    for (end, at) in positions.iter().enumerate() {
-        count += texts(*at);
+    for (end, index) in positions.iter().enumerate() {
+        count += texts(*index);
         if count >= BATCH_TEXTS {
             batches.push(&positions[start..=end]);
             (start, count) = (end + 1, 0);
@@ -309,8 +310,8 @@ pub(super) async fn embed_all(
 ) -> Result<Vec<Vec<f32>>, EmbedError> {
     let vectors = embedder.embed(texts).await?;
     if vectors.len() != texts.len() {
-        let why = format!("it gave {} vectors for {} texts", vectors.len(), texts.len());
-        return Err(EmbedError::Model { model: embedder.model().to_owned(), why });
+        let reason = format!("it gave {} vectors for {} texts", vectors.len(), texts.len());
+        return Err(EmbedError::Model { model: embedder.model().to_owned(), reason });
     }
     Ok(vectors)
 }

@@ -46,31 +46,31 @@ struct Word {
     names: Vec<Posting>,
 }
 
-/// The index of a tool, and a number. The types are small, because a common word has an entry for
+/// The index of a tool, and a weight. The types are small, because a common word has an entry for
 /// every tool.
 type Posting = (u32, f32);
 
 impl Lexical {
     pub(super) fn new(
         tools: &[Arc<ToolDefinition>],
-        known: impl Fn(usize) -> Option<Arc<Document>>,
+        find_known: impl Fn(usize) -> Option<Arc<Document>>,
     ) -> Self {
-        let read = |(at, tool): (usize, &Arc<ToolDefinition>)| {
-            known(at).unwrap_or_else(|| Arc::new(Document::read(tool)))
+        let read = |(index, tool): (usize, &Arc<ToolDefinition>)| {
+            find_known(index).unwrap_or_else(|| Arc::new(Document::read(tool)))
         };
         let documents: Vec<Arc<Document>> = tools.iter().enumerate().map(read).collect();
         let total: f32 = documents.iter().map(|document| document.length).sum();
         let mean = (total / to_f32(documents.len())).max(f32::MIN_POSITIVE);
         let mut words: BTreeMap<String, Word> = BTreeMap::new();
-        for (at, document) in (0_u32..).zip(&documents) {
+        for (index, document) in (0_u32..).zip(&documents) {
             let room =
                 SATURATION * (1.0 - LENGTH_PENALTY + LENGTH_PENALTY * document.length / mean);
             for (word, frequency) in &document.words {
-                let said = frequency * (SATURATION + 1.0) / (frequency + room);
-                if let Some(known) = words.get_mut(word) {
-                    known.postings.push((at, said));
+                let weight = frequency * (SATURATION + 1.0) / (frequency + room);
+                if let Some(known_word) = words.get_mut(word) {
+                    known_word.postings.push((index, weight));
                 } else {
-                    let postings = vec![(at, said)];
+                    let postings = vec![(index, weight)];
                     words.insert(word.clone(), Word { postings, ..Word::default() });
                 }
             }
@@ -78,8 +78,8 @@ impl Lexical {
         for word in words.values_mut() {
             let (all, have) = (to_f32(documents.len()), to_f32(word.postings.len()));
             word.weight = (1.0 + (all - have + 0.5) / (have + 0.5)).ln();
-            for (_, said) in &mut word.postings {
-                *said *= word.weight;
+            for (_, weight) in &mut word.postings {
+                *weight *= word.weight;
             }
         }
         let mut lexical = Self { documents, words };
@@ -90,19 +90,19 @@ impl Lexical {
     /// Computes the share of each word in each name, by the words' weights.
     fn weigh_names(&mut self) {
         let Self { documents, words } = self;
-        for (at, document) in (0_u32..).zip(&*documents) {
+        for (index, document) in (0_u32..).zip(&*documents) {
             let weight = |word: &String| words.get(word).map_or(0.0, |entry| entry.weight);
             let total: f32 = document.name.iter().map(weight).sum();
             for word in &document.name {
                 if let Some(word) = words.get_mut(word).filter(|_| total > 0.0) {
-                    word.names.push((at, word.weight / total));
+                    word.names.push((index, word.weight / total));
                 }
             }
         }
     }
 
-    pub(super) fn document(&self, at: usize) -> Arc<Document> {
-        Arc::clone(&self.documents[at])
+    pub(super) fn document(&self, index: usize) -> Arc<Document> {
+        Arc::clone(&self.documents[index])
     }
 
     pub(super) fn score_tools(&self, query: &str) -> Vec<f32> {
@@ -131,9 +131,9 @@ impl Lexical {
 }
 
 fn add_postings(postings: &[Posting], factor: f32, scores: &mut [f32]) {
-    for (at, said) in postings {
-        if let Some(sum) = scores.get_mut(*at as usize) {
-            *sum += factor * said;
+    for (index, weight) in postings {
+        if let Some(sum) = scores.get_mut(*index as usize) {
+            *sum += factor * weight;
         }
     }
 }

@@ -13,8 +13,8 @@ use shared::{clock::Timestamp, id::ToolName};
 
 use crate::toolkit::learned::{AGES, ages, drop_least};
 
-/// The least cosine between a query and the first query of its kind. Sentences that differ only in
-/// names reach it with common models; sentences with another purpose do not.
+/// The least cosine between a query and the first query of its kind. With common models, sentences
+/// that differ only in names reach it, and sentences with another purpose do not.
 pub const MIN_SIMILARITY: f64 = 0.75;
 /// The weight of the prior expectation, which is 0.
 const PRIOR_WEIGHT: f64 = 2.0;
@@ -73,13 +73,13 @@ impl Outcomes {
             .unwrap_or_else(|| self.start_kind(query));
         let kind = &mut self.kinds[place];
         kind.at = kind.at.max(Some(at));
-        let known = &mut kind.tools;
+        let known_tools = &mut kind.tools;
         for (tool, did_well) in tools {
-            let outcome = known.entry(tool.clone()).or_default();
+            let outcome = known_tools.entry(tool.clone()).or_default();
             let counted = if *did_well { &mut outcome.well } else { &mut outcome.failed };
             *counted += weight;
         }
-        drop_least(known, MAX_TOOLS, Outcome::current_weight);
+        drop_least(known_tools, MAX_TOOLS, Outcome::current_weight);
     }
 
     /// Removes the kinds that got no query since a time. Returns the number of removed kinds.
@@ -98,9 +98,9 @@ impl Outcomes {
             return self.kinds.len() - 1;
         }
         let weights = self.kinds.iter().map(QueryKind::current_weight).enumerate();
-        let least = weights.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |least| least.0);
-        self.kinds[least] = kind;
-        least
+        let minimum = weights.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |minimum| minimum.0);
+        self.kinds[minimum] = kind;
+        minimum
     }
 
     fn current_weight(&mut self, at: Timestamp) -> f64 {
@@ -149,7 +149,7 @@ impl Outcome {
 /// Returns the kind of a query, from its cosine to the first query of each kind.
 pub(super) fn nearest_kind(cosines: impl Iterator<Item = f64>) -> Option<usize> {
     let nearest = cosines.enumerate().max_by(|a, b| match a.1.total_cmp(&b.1) {
-        // Of equally near kinds, the earliest wins.
+        // Among equally near kinds, the earliest wins.
         Ordering::Equal => b.0.cmp(&a.0),
         other => other,
     })?;
@@ -190,7 +190,7 @@ mod tests {
         assert!((find_verdict(&outcomes, 0, "s.good", at) - 0.75).abs() < 1e-12);
         assert!((find_verdict(&outcomes, 0, "s.bad", at) + 0.75).abs() < 1e-12);
         let once = find_verdict(&outcomes, 1, "s.bad", at);
-        assert!((once - 1.0 / 3.0).abs() < 1e-12, "one time says little: {once}");
+        assert!((once - 1.0 / 3.0).abs() < 1e-12, "one outcome has little influence: {once}");
         assert_eq!(outcomes.list_verdicts(2, at).count(), 0);
         let kept = serde_json::to_value(&outcomes).unwrap();
         assert_eq!(serde_json::from_value::<Outcomes>(kept).unwrap(), outcomes);
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(outcomes.queries().collect::<Vec<_>>(), ["b"]);
         let before = r#"{ "since": null, "kinds": [{ "query": "q", "tools": {} }] }"#;
         let mut kept: Outcomes = serde_json::from_str(before).unwrap();
-        assert_eq!(kept.forget(at), 1, "nobody knows how old it is");
+        assert_eq!(kept.forget(at), 1, "the age is unknown");
     }
 
     #[test]
@@ -222,13 +222,16 @@ mod tests {
         at += HALF_LIFE;
         assert!((find_verdict(&outcomes, 0, "s.t", at) - 1.0 / 3.0).abs() < 1e-12);
         outcomes.learn(Some(0), "q", &[(parse_tool("s.t"), false)], at);
-        assert!(find_verdict(&outcomes, 0, "s.t", at).abs() < 1e-12, "once each, as of now");
+        assert!(
+            find_verdict(&outcomes, 0, "s.t", at).abs() < 1e-12,
+            "one success and one failure cancel out"
+        );
         for _ in 0..80 {
             at += HALF_LIFE;
             outcomes.learn(Some(0), "q", &[(parse_tool("s.t"), false)], at);
         }
         let verdict = find_verdict(&outcomes, 0, "s.t", at);
-        assert!((verdict + 0.5).abs() < 1e-6, "as many as in two half-lives: {verdict}");
+        assert!((verdict + 0.5).abs() < 1e-6, "the weights sum up to two half-lives: {verdict}");
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub(super) fn split_parts(query: &str) -> Vec<&str> {
 fn split_sentences(query: &str) -> Vec<&str> {
     let (mut sentences, mut start, mut is_quoted) = (Vec::new(), 0, false);
     let mut chars = query.char_indices().peekable();
-    while let Some((at, char)) = chars.next() {
+    while let Some((position, char)) = chars.next() {
         match char {
             '"' => is_quoted = !is_quoted,
             '“' => is_quoted = true,
@@ -84,8 +84,8 @@ fn split_sentences(query: &str) -> Vec<&str> {
                 let after = chars.peek().map(|next| next.1);
                 let is_end = after.is_none_or(|c| c.is_whitespace() || c == '"');
                 if char == '\n' || (is_end && !is_quoted) || !char.is_ascii() {
-                    sentences.push(&query[start..at]);
-                    start = at + char.len_utf8();
+                    sentences.push(&query[start..position]);
+                    start = position + char.len_utf8();
                     is_quoted = false;
                 }
             }
@@ -100,15 +100,15 @@ fn split_sentences(query: &str) -> Vec<&str> {
 fn split_clauses<'a>(sentence: &'a str, parts: &mut Vec<&'a str>) {
     let words = split_words(sentence);
     let (mut start, mut quotes) = (0, 0);
-    for (at, word) in words.iter().enumerate() {
+    for (index, word) in words.iter().enumerate() {
         let is_quoted = quotes % 2 == 1;
         quotes += word.text.matches('"').count();
-        if is_quoted || at == 0 || !REQUEST_WORD_SET.contains(word.lower.as_str()) {
+        if is_quoted || index == 0 || !REQUEST_WORD_SET.contains(word.lower.as_str()) {
             continue;
         }
-        if let Some(end) = clause_end(&words[..at], start) {
+        if let Some(end) = clause_end(&words[..index], start) {
             keep_part(&words[start..end], sentence, parts);
-            start = at;
+            start = index;
         }
     }
     keep_part(&words[start..], sentence, parts);
@@ -127,9 +127,9 @@ fn clause_end(before: &[Word<'_>], start: usize) -> Option<usize> {
 }
 
 fn keep_part<'a>(words: &[Word<'_>], sentence: &'a str, parts: &mut Vec<&'a str>) {
-    let said =
+    let connecting_count =
         words.iter().take_while(|word| CONNECTING_WORDS.contains(&word.lower.as_str())).count();
-    let words = &words[said..];
+    let words = &words[connecting_count..];
     let count = words.iter().filter(|word| !word.lower.is_empty()).count();
     if let [first, .., last] = words
         && count >= MIN_WORDS

@@ -97,8 +97,8 @@ impl Rows {
     ) {
         let rows = self.integers.chunks_exact(vector::padded_width(self.dimensions).max(1));
         for (owner, row) in self.owners.iter().zip(rows) {
-            for (at, vector) in query.iter().enumerate() {
-                tell(at, *owner, vector.quick_cosine(row));
+            for (index, vector) in query.iter().enumerate() {
+                tell(index, *owner, vector.quick_cosine(row));
             }
         }
     }

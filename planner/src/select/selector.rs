@@ -17,8 +17,8 @@ use super::{
 };
 use crate::embed::{EmbedError, Embedder, Embedding};
 
-/// The default margin. The cosine of a hit exceeds that of the least similar example by at least
-/// this much.
+/// The default margin. The cosine of a hit exceeds the cosine of the least similar example by at
+/// least this much.
 pub const DEFAULT_MARGIN: f64 = 0.01;
 
 /// Selects tools. It keeps the index of the last tools and updates only the tools that changed.
@@ -28,12 +28,12 @@ pub struct Selector {
     index: Mutex<Index>,
     /// The kinds of queries at the last selection, with their vectors.
     kinds: Mutex<Kinds>,
-    /// The last error of learned outcomes, so that it is logged once.
+    /// The last error of learned outcomes. It is kept so that the same error is logged only once.
     pub(super) last_learning_error: LastLoggedError,
 }
 
-/// The first queries of all kinds, and their vectors. They stay in memory, so that no user's query
-/// is stored longer than its kind.
+/// The first queries of all kinds, and their vectors. They are kept only in memory, because no
+/// user's query may be stored longer than its kind.
 #[derive(Debug, Default)]
 struct Kinds {
     texts: Vec<String>,
@@ -72,15 +72,15 @@ impl Kinds {
 pub struct LastLoggedError(Plain<Option<EmbedError>>);
 
 impl LastLoggedError {
-    /// Logs an error and its consequence, unless the last entry says the same.
+    /// Logs an error and its consequence, unless the last entry is the same.
     pub fn log_if_new(&self, err: Option<&EmbedError>, consequence: &str) {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_error = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(err) = err
-            && told.as_ref() != Some(err)
+            && last_error.as_ref() != Some(err)
         {
             tracing::warn!(%err, "{consequence}");
         }
-        *told = err.cloned();
+        *last_error = err.cloned();
     }
 }
 
@@ -111,7 +111,7 @@ pub struct Selection {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Match {
-    pub at: usize,
+    pub index: usize,
     /// The score: a cosine, or points of which only the order is comparable.
     pub score: f64,
     /// The tool fits well enough. Only a selection by centroids can set this to false.
@@ -127,9 +127,9 @@ pub struct Match {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SelectError {
     #[error(
-        "choosing tools {0} needs an embedding model, and none is configured: set `embedding` to \
-         `{{ model: DIR }}`, `{{ base_url: URL, model: NAME }}` or `{{ builtin: true }}`, or choose by \
-         LEXICAL or HYBRID"
+        "selecting tools {0} needs an embedding model, and none is configured: set `embedding` to \
+         `{{ model: DIR }}`, `{{ base_url: URL, model: NAME }}` or `{{ builtin: true }}`, or \
+         select by LEXICAL or HYBRID"
     )]
     NoEmbedder(&'static str),
     #[error(transparent)]
@@ -195,7 +195,7 @@ impl Selector {
         let nearest = centroids.rows.find_nearest(&query, ask.limit, is_allowed);
         Ok(nearest
             .into_iter()
-            .filter_map(|(at, score)| judge_match(tools, &centroids, at, score, ask.margin))
+            .filter_map(|(index, score)| judge_match(tools, &centroids, index, score, ask.margin))
             .collect())
     }
 
@@ -212,7 +212,7 @@ impl Selector {
         Ok(rows
             .find_nearest(&query, ask.limit, is_allowed)
             .into_iter()
-            .map(|(at, score)| Match::match_with_score(at, score))
+            .map(|(index, score)| Match::match_with_score(index, score))
             .collect())
     }
 
@@ -224,14 +224,14 @@ impl Selector {
     ) -> Vec<Match> {
         let words = self.lock_index().await.words(tools);
         let scores: Vec<f64> = words.score_tools(ask.query).into_iter().map(f64::from).collect();
-        let positions = best::candidate_places(&scores, ask.limit, 0.0, |at| {
-            scores[at] > 0.0 && is_allowed(at)
+        let positions = best::candidate_places(&scores, ask.limit, 0.0, |index| {
+            scores[index] > 0.0 && is_allowed(index)
         });
         let best = best::take_best(
             positions.into_iter().map(|place| (place, scores[place])).collect(),
             ask.limit,
         );
-        best.into_iter().map(|(at, score)| Match::match_with_score(at, score)).collect()
+        best.into_iter().map(|(index, score)| Match::match_with_score(index, score)).collect()
     }
 
     pub async fn centroids(&self, tools: &Tools) -> Result<Arc<Centroids>, SelectError> {
@@ -247,23 +247,23 @@ impl Selector {
     ) -> Result<Option<usize>, SelectError> {
         let EmbedderPair { query_embedder: queries, .. } =
             self.required_embedders("with learned outcomes")?;
-        let asked = embed_all(&**queries, &[query]).await?.pop().unwrap_or_default();
-        Ok(self.find_kind(outcomes, &QueryVector::new(asked)).await?)
+        let vector = embed_all(&**queries, &[query]).await?.pop().unwrap_or_default();
+        Ok(self.find_kind(outcomes, &QueryVector::new(vector)).await?)
     }
 
     pub(super) async fn find_kind(
         &self,
         outcomes: &Outcomes,
-        asked: &QueryVector,
+        query_vector: &QueryVector,
     ) -> Result<Option<usize>, EmbedError> {
         let Some(pair) = self.embedders() else { return Ok(None) };
         let rows = self.kinds.lock().await.query_rows(outcomes, &*pair.query_embedder).await?;
-        if rows.dimensions().is_some_and(|dimensions| dimensions != asked.len()) {
-            // The model has changed, so the vectors of the old one are dropped.
+        if rows.dimensions().is_some_and(|dimensions| dimensions != query_vector.len()) {
+            // The model has changed, so the vectors of the old model are dropped.
             *self.kinds.lock().await = Kinds::default();
             return Ok(None);
         }
-        let cosines = (0..rows.len()).map(|row| rows.cosine(row, asked));
+        let cosines = (0..rows.len()).map(|row| rows.cosine(row, query_vector));
         Ok(outcomes::nearest_kind(cosines).map(|row| rows.owner_of_row(row)))
     }
 
@@ -280,26 +280,26 @@ impl Selector {
 }
 
 impl Match {
-    pub(super) fn match_with_score(at: usize, score: f64) -> Self {
+    pub(super) fn match_with_score(index: usize, score: f64) -> Self {
         let (least_similar, least_similar_example) = (None, None);
-        Self { at, score, is_hit: true, least_similar, least_similar_example, learned: None }
+        Self { index, score, is_hit: true, least_similar, least_similar_example, learned: None }
     }
 }
 
 fn judge_match(
     tools: &Tools,
     centroids: &Centroids,
-    at: usize,
+    index: usize,
     score: f64,
     margin: f64,
 ) -> Option<Match> {
-    let (example, least_similar) = centroids.least_similar_index(at)?;
+    let (example, least_similar) = centroids.least_similar_index(index)?;
     Some(Match {
-        at,
+        index,
         score,
         is_hit: score >= least_similar + margin,
         least_similar: Some(least_similar),
-        least_similar_example: list_examples(&tools[at]).nth(example).map(str::to_owned),
+        least_similar_example: list_examples(&tools[index]).nth(example).map(str::to_owned),
         learned: None,
     })
 }
@@ -313,11 +313,11 @@ async fn embed_query(
     match rows.dimensions() {
         Some(expected) if expected != vector.len() => {
             let (model, has) = (embedder.model().to_owned(), vector.len());
-            let why = format!(
-                "it gave a vector of {has} numbers, and the tools have {expected}: \
-                 restart after changing a model under its name"
+            let reason = format!(
+                "it returned a vector of {has} numbers, but the tools have vectors of {expected}: \
+                 restart Faber after replacing a model by another one of the same name"
             );
-            Err(EmbedError::Model { model, why })
+            Err(EmbedError::Model { model, reason })
         }
         _ => Ok(QueryVector::new(vector)),
     }

@@ -29,7 +29,7 @@ use crate::embed::{EmbedError, Embedder};
 #[derive(Debug, Default)]
 struct KnownVectors {
     vectors: BTreeMap<&'static str, Vec<f32>>,
-    asked: Mutex<Vec<String>>,
+    asked_texts: Mutex<Vec<String>>,
     is_broken: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ impl KnownVectors {
 
     /// Returns the texts that were embedded since the last call.
     fn take_embedded_texts(&self) -> Vec<String> {
-        std::mem::take(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.asked_texts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn set_broken(&self, is_broken: bool) {
@@ -55,12 +55,12 @@ impl Embedder for KnownVectors {
     }
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let failed = |why: String| EmbedError::Model { model: "known".to_owned(), why };
+        let failed = |reason: String| EmbedError::Model { model: "known".to_owned(), reason };
         if self.is_broken.load(Ordering::SeqCst) {
             return Err(failed("it is broken".to_owned()));
         }
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.extend(texts.iter().map(|text| (*text).to_owned()));
+        let mut asked_texts = self.asked_texts.lock().unwrap_or_else(PoisonError::into_inner);
+        asked_texts.extend(texts.iter().map(|text| (*text).to_owned()));
         let find = |text: &&str| match self.vectors.get(text) {
             Some(vector) => Ok(vector.clone()),
             None => Err(failed(format!("`{text}` is unknown"))),
@@ -111,5 +111,5 @@ async fn select_tools(
 }
 
 fn matched_names<'a>(tools: &'a Tools, matches: &[Match]) -> Vec<&'a str> {
-    matches.iter().map(|found| tools[found.at].name.as_str()).collect()
+    matches.iter().map(|found| tools[found.index].name.as_str()).collect()
 }

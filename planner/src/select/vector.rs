@@ -7,7 +7,7 @@
 const PARALLEL_SUMS: usize = 8;
 /// The integer that represents 1.
 const SCALE: f64 = 32_767.0;
-/// Integers come in runs of this length, padded with zeros, so no loop has a remainder.
+/// Length of a run of integers. Runs are padded with zeros, so no loop has a remainder.
 const INTEGER_RUN_LEN: usize = 32;
 
 /// The vector of a query, in both forms.
@@ -35,7 +35,7 @@ impl QueryVector {
     }
 
     /// Returns the cosine to an integer vector, with an error of at most [`slack`].
-    #[expect(clippy::inline_always, reason = "it is all that a scan of all vectors does")]
+    #[expect(clippy::inline_always, reason = "a scan of all vectors spends its time here")]
     #[inline(always)]
     pub(super) fn quick_cosine(&self, integers: &[i16]) -> f32 {
         quick_cosine(&self.integers, integers)
@@ -94,7 +94,7 @@ pub(super) fn append_integers(vector: &[f32], norm: f64, integers: &mut Vec<i16>
 }
 
 /// Returns the cosine of two integer vectors, with an error of at most [`slack`].
-#[expect(clippy::inline_always, reason = "it is all that a scan of all vectors does")]
+#[expect(clippy::inline_always, reason = "a scan of all vectors spends its time here")]
 #[inline(always)]
 pub(super) fn quick_cosine(a: &[i16], b: &[i16]) -> f32 {
     // Both vectors have length 1, so no sum of products exceeds the square of `SCALE` plus the
@@ -116,7 +116,7 @@ fn to_f32(value: f64) -> f32 {
     value as f32
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "it is between -`ONE` and `ONE`")]
+#[expect(clippy::cast_possible_truncation, reason = "the number is between -`ONE` and `ONE`")]
 fn to_integer(value: f64) -> i16 {
     value.round() as i16
 }

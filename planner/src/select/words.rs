@@ -6,7 +6,7 @@ use rust_stemmers::{Algorithm, Stemmer};
 
 /// Maximum number of bytes of a text that are split into words.
 const MAX_TEXT_BYTES: usize = 64 << 10;
-/// Maximum length of a word. Longer ones are data.
+/// Maximum length of a word. Longer words are data.
 const MAX_WORD_LEN: usize = 64;
 
 const STOP_WORD_LIST: &str = "\

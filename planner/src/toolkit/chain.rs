@@ -1,11 +1,10 @@
-//! Typed backward chaining: tools that read, one feeding the next, from known values to a wanted
-//! one.
+//! Typed backward chaining: a chain of tools that read leads from known values to a wanted value.
 //!
 //! A [`Field`] is a parameter or an output of a tool. Two fields have the same type if their names
 //! agree with the things that they belong to (`id` of `get_order` and `order_id`), or if their
 //! schemas describe them in the same words. A [`Route`] is the cheapest chain from [`Given`] values
-//! to a wanted field ([`search`]). Items of lists are never part of a route, because a list does not
-//! say which of its items is meant.
+//! to a wanted field ([`search`]). Items of lists are never part of a route, because a list does
+//! not show which of its items is meant.
 //!
 //! The tools are sorted by name, so that their order in a catalog changes nothing.
 
@@ -30,7 +29,7 @@ pub use self::{
     search::{Goal, Input, Route, RouteStep, Source, value_of},
 };
 
-/// Most tools of a graph. Tools after them, by name, are in no chain.
+/// Maximum number of tools of a graph. Later tools, in the order of names, are in no chain.
 const MAX_TOOLS: usize = 4_000;
 
 /// A tool with its typed fields.
@@ -42,7 +41,7 @@ pub struct ChainTool {
     pub outputs: Vec<Field>,
     /// The tool only reads, and each required parameter has a type. Only such tools are in chains.
     pub can_link: bool,
-    /// The description warns of the tool, so that others are better.
+    /// The description warns of the tool, so other tools are better.
     is_cautioned: bool,
 }
 
@@ -67,7 +66,7 @@ impl Given {
         self.keys.iter().any(|key| key.fit != Fit::Near && field.keys.contains(key))
     }
 
-    /// Lets the search prefer other values that cost less.
+    /// Makes the search prefer other values that cost less.
     #[must_use]
     pub fn with_cost(self, cost: u32) -> Self {
         Self { cost, ..self }
@@ -101,9 +100,9 @@ impl ChainGraph {
             .collect();
         drop_ambiguous_descriptions(&mut read);
         let (mut producers, mut consumers) = (BTreeMap::new(), BTreeMap::new());
-        for (at, tool) in read.iter().enumerate().filter(|(_, tool)| tool.can_link) {
-            index_fields(&mut producers, at, &tool.outputs, |_| true);
-            index_fields(&mut consumers, at, &tool.inputs, |field| field.is_required);
+        for (index, tool) in read.iter().enumerate().filter(|(_, tool)| tool.can_link) {
+            index_fields(&mut producers, index, &tool.outputs, |_| true);
+            index_fields(&mut consumers, index, &tool.inputs, |field| field.is_required);
         }
         Self { tools: read, producers, consumers }
     }
@@ -127,7 +126,7 @@ impl ChainTool {
         let (inputs, has_all) = inputs_of(&tool.input_schema, owner, subjects);
         let output = tool.output_schema.as_ref();
         let outputs = output.map(|schema| outputs_of(schema, owner, subjects)).unwrap_or_default();
-        // A tool that needs nothing tells nothing about what the query gives.
+        // A tool without required parameters shows nothing about the values in the query.
         let needs_value = inputs.iter().any(|input| input.is_required);
         let can_link = tool.effect == Effect::Read && has_all && needs_value;
         let is_cautioned = is_cautioned(&tool.description);
@@ -138,7 +137,8 @@ impl ChainTool {
         self.inputs.iter().find(|input| input.path == parameter)
     }
 
-    /// Returns whether an output only repeats a parameter, so that it is no other source of a value.
+    /// Returns whether an output only repeats a parameter, which means that it is not another
+    /// source of a value.
     fn repeats_input(&self, output: usize) -> bool {
         let output = &self.outputs[output];
         self.inputs.iter().any(|input| input.is_required && input.is_same_type(output))
@@ -155,15 +155,15 @@ fn index_fields(
     fields: &[Field],
     counts: impl Fn(&Field) -> bool,
 ) {
-    for (at, field) in fields.iter().enumerate().filter(|(_, field)| counts(field)) {
+    for (position, field) in fields.iter().enumerate().filter(|(_, field)| counts(field)) {
         for key in &field.keys {
-            index.entry(key.clone()).or_default().push((tool, at));
+            index.entry(key.clone()).or_default().push((tool, position));
         }
     }
 }
 
-/// Drops descriptions that two parameters of one tool share, or two outputs, as types: they do not
-/// tell one from the other.
+/// Drops descriptions that two parameters or two outputs of one tool share, because such a
+/// description cannot distinguish them.
 fn drop_ambiguous_descriptions(tools: &mut [ChainTool]) {
     let mut ambiguous: BTreeSet<Key> = BTreeSet::new();
     for fields in tools.iter().flat_map(|tool| [&tool.inputs, &tool.outputs]) {

@@ -1,7 +1,7 @@
 //! Changes of a toolkit, kept apart from the configured graph.
 //!
 //! Each node starts with the graph of its configuration, and the changes are the same on all nodes.
-//! A new configuration adds its actions, and removed ones stay removed.
+//! A new configuration adds its actions, and removed actions stay removed.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use super::{Node, Toolkit};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changes {
-    /// Actions and tools that were added, described again or removed. Added ones keep their order.
+    /// Actions and tools that were added, described again or removed. Added actions and tools keep
+    /// their order.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty", with = "in_order")]
     nodes: IndexMap<NodeName, NodeChange>,
     /// Edges that were added or scored: source, target, score.

@@ -19,11 +19,11 @@ const TOOL: (&str, &str) = ("#fef3c7", "#b45309");
 pub fn mermaid(toolkit: &Toolkit) -> String {
     let mut text = String::from("flowchart TD\n");
     let numbers = node_numbers(toolkit);
-    for (at, (name, node)) in toolkit.ordered().into_iter().enumerate() {
+    for (index, (name, node)) in toolkit.ordered().into_iter().enumerate() {
         let name = escape::escape_mermaid(name.as_str());
         let _ = match node.kind {
-            NodeKind::Action => writeln!(text, "    n{at}[\"{name}\"]:::action"),
-            NodeKind::Tool => writeln!(text, "    n{at}([\"{name}\"]):::tool"),
+            NodeKind::Action => writeln!(text, "    n{index}[\"{name}\"]:::action"),
+            NodeKind::Tool => writeln!(text, "    n{index}([\"{name}\"]):::tool"),
         };
     }
     for edge in toolkit.ordered_edges() {
@@ -43,7 +43,7 @@ pub fn mermaid(toolkit: &Toolkit) -> String {
 pub fn dot(toolkit: &Toolkit) -> String {
     let mut text = String::from("digraph toolkit {\n    rankdir=TB;\n    node [style=filled];\n");
     let numbers = node_numbers(toolkit);
-    for (at, (name, node)) in toolkit.ordered().into_iter().enumerate() {
+    for (index, (name, node)) in toolkit.ordered().into_iter().enumerate() {
         let name = escape::escape_dot(name.as_str());
         let (shape, (fill, stroke)) = match node.kind {
             NodeKind::Action => ("box", ACTION),
@@ -51,7 +51,7 @@ pub fn dot(toolkit: &Toolkit) -> String {
         };
         let _ = writeln!(
             text,
-            "    n{at} [label=\"{name}\", shape={shape}, fillcolor=\"{fill}\", color=\"{stroke}\"];"
+            "    n{index} [label=\"{name}\", shape={shape}, fillcolor=\"{fill}\", color=\"{stroke}\"];"
         );
     }
     for edge in toolkit.ordered_edges() {
@@ -68,7 +68,7 @@ pub fn dot(toolkit: &Toolkit) -> String {
 }
 
 fn node_numbers(toolkit: &Toolkit) -> BTreeMap<&NodeName, usize> {
-    toolkit.ordered().into_iter().enumerate().map(|(at, (name, _))| (name, at)).collect()
+    toolkit.ordered().into_iter().enumerate().map(|(index, (name, _))| (name, index)).collect()
 }
 
 /// Formats a score with at most three decimals.

@@ -166,7 +166,7 @@ impl Toolkit {
         if start.next.insert(to.clone(), score).is_some() {
             return;
         }
-        self.edges += 1;
+        self.edge_count += 1;
         if let Some(end) = self.vertices.get_mut(to) {
             end.before.insert(from.clone());
         }
@@ -175,7 +175,7 @@ impl Toolkit {
     pub(super) fn take(&mut self, name: &str) {
         let Some(gone) = self.vertices.shift_remove(name) else { return };
         let loops = usize::from(gone.next.contains_key(name));
-        self.edges -= gone.next.len() + gone.before.len() - loops;
+        self.edge_count -= gone.next.len() + gone.before.len() - loops;
         for to in gone.next.keys() {
             if let Some(end) = self.vertices.get_mut(to) {
                 end.before.shift_remove(name);

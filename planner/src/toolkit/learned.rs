@@ -1,7 +1,7 @@
 //! Learned followers: the tools that follow each other in executions that succeeded.
 //!
-//! It counts calls and transitions; older ones count less. Scores are smoothed shares of these
-//! counts, so a few observations have little influence. Learning never changes the configured
+//! It counts calls and transitions. Older observations count less. Scores are smoothed shares of
+//! these counts, so a few observations have little influence. Learning never changes the configured
 //! scores, and both are shown.
 
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub struct Learned {
 #[serde(deny_unknown_fields)]
 struct ToolCounts {
     calls: f64,
-    /// Calls that were followed by another one.
+    /// Calls that were followed by another call.
     left: f64,
     /// Calls by the tool that followed.
     next: BTreeMap<ToolName, f64>,
@@ -59,8 +59,8 @@ impl Learned {
         self.tools.is_empty()
     }
 
-    /// Adds the calls of an execution that succeeded. `after` has pairs of places; the second call
-    /// follows the first.
+    /// Adds the calls of an execution that succeeded. `after` has pairs of indexes. The second call
+    /// of a pair follows the first.
     pub fn learn(&mut self, calls: &[ToolName], after: &[(usize, usize)], at: Timestamp) {
         let weight = self.lesson_weight(at);
         for tool in calls {
@@ -103,8 +103,8 @@ impl Learned {
     }
 
     /// Returns the tools that usually follow a tool, likeliest first. Observed followers come
-    /// before the tools that are called most.
-    pub fn followers(&self, tool: &ToolName, most: usize, at: Timestamp) -> Vec<Follower> {
+    /// before other tools that are called often.
+    pub fn followers(&self, tool: &ToolName, limit: usize, at: Timestamp) -> Vec<Follower> {
         let faded = self.fade_factor(at);
         let all: f64 = self.tools.values().map(|tool| tool.calls).sum();
         let seen = self.tools.get(tool);
@@ -119,7 +119,7 @@ impl Learned {
             .map(|(tool, seen)| Follower { tool: tool.clone(), score: score(tool, seen.calls) })
             .collect();
         followers.sort_by(|a, b| b.score.total_cmp(&a.score));
-        followers.truncate(most);
+        followers.truncate(limit);
         followers
     }
 
@@ -211,12 +211,12 @@ pub(crate) fn ages(since: Timestamp, at: Timestamp) -> f64 {
 /// Removes the entry with the least weight beyond a limit.
 pub(crate) fn drop_least<T>(
     all: &mut BTreeMap<ToolName, T>,
-    most: usize,
+    limit: usize,
     weight: impl Fn(&T) -> f64,
 ) {
-    while all.len() > most {
-        let least = all.iter().min_by(|(_, a), (_, b)| weight(a).total_cmp(&weight(b)));
-        let Some(name) = least.map(|(name, _)| name.clone()) else { return };
+    while all.len() > limit {
+        let minimum = all.iter().min_by(|(_, a), (_, b)| weight(a).total_cmp(&weight(b)));
+        let Some(name) = minimum.map(|(name, _)| name.clone()) else { return };
         all.remove(&name);
     }
 }

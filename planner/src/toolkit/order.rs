@@ -13,7 +13,7 @@ impl Toolkit {
         let order = self.topological_order();
         order
             .into_iter()
-            .filter_map(|at| self.vertices.get_index(at))
+            .filter_map(|index| self.vertices.get_index(index))
             .map(|(name, vertex)| (name, &vertex.node))
             .collect()
     }
@@ -22,7 +22,7 @@ impl Toolkit {
     pub fn numbered(&self) -> (Vec<&NodeName>, Vec<(usize, usize)>) {
         let names: Vec<&NodeName> = self.ordered().into_iter().map(|(name, _)| name).collect();
         let places: BTreeMap<&NodeName, usize> =
-            names.iter().enumerate().map(|(at, name)| (*name, at)).collect();
+            names.iter().enumerate().map(|(index, name)| (*name, index)).collect();
         let ends = |edge: Edge<'_>| Some((*places.get(edge.from)?, *places.get(edge.to)?));
         let edges = self.ordered_edges().into_iter().filter_map(ends).collect();
         (names, edges)
@@ -32,12 +32,12 @@ impl Toolkit {
     pub fn ordered_edges(&self) -> Vec<Edge<'_>> {
         let order = self.topological_order();
         let mut places = vec![0; order.len()];
-        for (place, at) in order.iter().enumerate() {
-            places[*at] = place;
+        for (place, index) in order.iter().enumerate() {
+            places[*index] = place;
         }
-        let mut edges = Vec::with_capacity(self.edges);
-        for at in order {
-            let Some((from, vertex)) = self.vertices.get_index(at) else { continue };
+        let mut edges = Vec::with_capacity(self.edge_count);
+        for index in order {
+            let Some((from, vertex)) = self.vertices.get_index(index) else { continue };
             let begin = edges.len();
             edges.extend(vertex.next.iter().map(|(to, score)| self.edge_between(from, to, *score)));
             edges[begin..].sort_by_key(|edge: &Edge<'_>| {
@@ -53,11 +53,12 @@ impl Toolkit {
         let mut waiting: Vec<usize> =
             self.vertices.values().map(|vertex| vertex.before.len()).collect();
         let mut order = Vec::with_capacity(self.len());
-        let mut generation: Vec<usize> = (0..self.len()).filter(|at| waiting[*at] == 0).collect();
+        let mut generation: Vec<usize> =
+            (0..self.len()).filter(|index| waiting[*index] == 0).collect();
         while !generation.is_empty() {
             let mut next = Vec::new();
-            for at in &generation {
-                for to in self.vertices[*at].next.keys() {
+            for index in &generation {
+                for to in self.vertices[*index].next.keys() {
                     let Some(to) = self.vertices.get_index_of(to) else { continue };
                     waiting[to] -= 1;
                     if waiting[to] == 0 {

@@ -7,13 +7,13 @@ use shared::id::NodeName;
 use super::{Node, NodeKind, Toolkit};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reach {
+pub struct RecommendationReach {
     pub threshold: f64,
     /// Maximum number of `next` edges between a given action and a recommended one.
     pub hops: usize,
 }
 
-impl Default for Reach {
+impl Default for RecommendationReach {
     fn default() -> Self {
         Self { threshold: 0.5, hops: 0 }
     }
@@ -39,14 +39,18 @@ impl Toolkit {
     ///
     /// Unknown actions are ignored.
     #[must_use]
-    pub fn recommend<'a>(&self, actions: impl IntoIterator<Item = &'a str>, reach: Reach) -> Self {
-        let known = |name: &str| {
+    pub fn recommend<'a>(
+        &self,
+        actions: impl IntoIterator<Item = &'a str>,
+        reach: RecommendationReach,
+    ) -> Self {
+        let find_known = |name: &str| {
             let found = self.vertices.get_key_value(name);
             found
                 .filter(|(_, vertex)| vertex.node.kind == NodeKind::Action)
                 .map(|(name, _)| name.as_str())
         };
-        let mut kept: BTreeSet<&str> = actions.into_iter().filter_map(known).collect();
+        let mut kept: BTreeSet<&str> = actions.into_iter().filter_map(find_known).collect();
         let mut frontier: Vec<&str> = kept.iter().copied().collect();
         for _ in 0..reach.hops {
             let mut next = Vec::new();

@@ -20,8 +20,10 @@ fn links(of: &[(&str, f64)]) -> Vec<(NodeName, f64)> {
 /// Returns the predecessor's test graph: four actions with a tool each.
 fn seed() -> Toolkit {
     let mut graph = Toolkit::default();
-    for at in 1..=4 {
-        graph.add_action(&name(&format!("a{at}")), &format!("Action {at}."), &[], &[]).unwrap();
+    for index in 1..=4 {
+        graph
+            .add_action(&name(&format!("a{index}")), &format!("Action {index}."), &[], &[])
+            .unwrap();
     }
     for (from, to, score) in [
         ("a1", "a2", 0.8),
@@ -32,10 +34,10 @@ fn seed() -> Toolkit {
     ] {
         graph.add_action(&name(from), "", &links(&[(to, score)]), &[]).unwrap();
     }
-    for (at, score) in [(1, 0.9), (2, 0.8), (3, 0.9), (4, 0.8)] {
-        let action = format!("a{at}");
-        let tool = &Node::tool(format!("Tool {at}."));
-        let warnings = graph.add_tool(&name(&format!("t{at}")), tool, &links(&[(&action, score)]));
+    for (n, score) in [(1, 0.9), (2, 0.8), (3, 0.9), (4, 0.8)] {
+        let action = format!("a{n}");
+        let tool = &Node::tool(format!("Tool {n}."));
+        let warnings = graph.add_tool(&name(&format!("t{n}")), tool, &links(&[(&action, score)]));
         assert_eq!(warnings.unwrap(), []);
     }
     graph

@@ -43,8 +43,8 @@ pub fn read(file: &Value) -> Result<ReadToolkit, String> {
     let actions = actions(file, &mut warnings)?;
     let mut toolkit = Toolkit::default();
     let mut seen = BTreeSet::new();
-    for (at, chain) in list_field(file, "toolkit")?.iter().enumerate() {
-        let place = format!("toolkit[{at}]");
+    for (index, chain) in list_field(file, "toolkit")?.iter().enumerate() {
+        let place = format!("toolkit[{index}]");
         let Value::Array(links) = chain else {
             return Err(format!("`{place}` must be a list of actions"));
         };
@@ -54,12 +54,13 @@ pub fn read(file: &Value) -> Result<ReadToolkit, String> {
             let place = format!("{place}[{link}]");
             let (name, score) = named_entry(written, &place)?;
             let Some((name, action)) = actions.get_key_value(name.as_str()) else {
-                warnings.push(format!("`{place}`: there is no action `{name}`; it was left out"));
+                warnings
+                    .push(format!("`{place}`: there is no action `{name}`; the name was left out"));
                 continue;
             };
             seen.insert(name.clone());
             let before: Vec<_> = last.map(|last| (last.clone(), score)).into_iter().collect();
-            // All names are known here, so these calls return no warnings.
+            // The graph has all names, so these calls return no warnings.
             toolkit.add_action(name, &action.node.description, &[], &before).map_err(refused)?;
             for (tool, node, score) in called_tools(name, action, &tools, &mut warnings) {
                 toolkit.add_tool(tool, node, &[(name.clone(), score)]).map_err(refused)?;
@@ -72,15 +73,15 @@ pub fn read(file: &Value) -> Result<ReadToolkit, String> {
     }
     arrange_nodes(&mut toolkit, list_field(file, "order")?, &mut warnings)?;
     // An action that is in two chains causes only one warning.
-    let mut told = BTreeSet::new();
-    warnings.retain(|warning| told.insert(warning.clone()));
+    let mut seen = BTreeSet::new();
+    warnings.retain(|warning| seen.insert(warning.clone()));
     Ok(ReadToolkit { toolkit, warnings })
 }
 
 /// Rejects a misspelt key. Ignores other unknown keys, which other programs may use.
 fn check_keys(file: &Map<String, Value>) -> Result<(), String> {
     for key in file.keys().filter(|key| !KEYS.contains(&key.as_str())) {
-        // A key that only contains a known one, such as `toolkit_version`, has another meaning.
+        // A key that only contains a known key, such as `toolkit_version`, has another meaning.
         let meant = nearest(key, KEYS).filter(|meant| key.len().abs_diff(meant.len()) <= 2);
         if let Some(meant) = meant {
             return Err(format!("`{key}` is unknown: did you mean `{meant}`?"));
@@ -95,13 +96,13 @@ fn arrange_nodes(
     warnings: &mut Vec<String>,
 ) -> Result<(), String> {
     let mut names = Vec::new();
-    for (at, name) in order.iter().enumerate() {
-        let place = format!("order[{at}]");
+    for (index, name) in order.iter().enumerate() {
+        let place = format!("order[{index}]");
         let name = name.as_str().ok_or_else(|| format!("`{place}` must be a name"))?;
         if toolkit.get(name).is_some() {
             names.push(name);
         } else {
-            warnings.push(format!("`{place}`: there is no `{name}`; it was left out"));
+            warnings.push(format!("`{place}`: there is no `{name}`; the name was left out"));
         }
     }
     toolkit.arrange(names);
@@ -119,7 +120,9 @@ fn called_tools<'a>(
         match tools.get_key_value(tool.as_str()) {
             Some((tool, node)) => called.push((tool, node, *score)),
             None => {
-                warnings.push(format!("action `{name}`: `tools` has no `{tool}`; it was left out"));
+                warnings.push(format!(
+                    "action `{name}`: `tools` has no `{tool}`; the tool was left out"
+                ));
             }
         }
     }
@@ -131,8 +134,8 @@ fn parse_tools(
     warnings: &mut Vec<String>,
 ) -> Result<IndexMap<NodeName, Node>, String> {
     let mut tools = IndexMap::new();
-    for (at, tool) in list_field(file, "tools")?.iter().enumerate() {
-        let place = format!("tools[{at}]");
+    for (index, tool) in list_field(file, "tools")?.iter().enumerate() {
+        let place = format!("tools[{index}]");
         let (name, _) = named_entry(tool, &place)?;
         let name = parse_name(&name, &place)?;
         let origin = match tool.get("type") {
@@ -140,8 +143,8 @@ fn parse_tools(
             Some(Value::String(kind)) if kind == "LOCAL_TOOL" => tool_origin(tool),
             Some(Value::String(kind)) if kind == "MCP" || kind == "MCP_TOOL" => Some(Origin::Mcp),
             Some(other) => {
-                let why = "must be either LOCAL_TOOL or MCP";
-                return Err(format!("`{place}.type` is `{}`; it {why}", format_value(other)));
+                let reason = "must be either LOCAL_TOOL or MCP";
+                return Err(format!("`{place}.type` is `{}`; it {reason}", format_value(other)));
             }
         };
         let description = text_field(tool, &["desc", "description"]).unwrap_or_default();
@@ -158,8 +161,8 @@ fn actions(
     warnings: &mut Vec<String>,
 ) -> Result<IndexMap<NodeName, Action>, String> {
     let mut actions = IndexMap::new();
-    for (at, action) in list_field(file, "actions")?.iter().enumerate() {
-        let place = format!("actions[{at}]");
+    for (index, action) in list_field(file, "actions")?.iter().enumerate() {
+        let place = format!("actions[{index}]");
         let (name, _) = named_entry(action, &place)?;
         let name = parse_name(&name, &place)?;
         let node = Node::action(text_field(action, &["desc", "description"]).unwrap_or_default());
@@ -227,11 +230,11 @@ pub fn write(toolkit: &Toolkit) -> Value {
     let tools: Vec<Value> = of(NodeKind::Tool).map(|(name, node)| tool_entry(name, node)).collect();
     let actions: Vec<Value> =
         of(NodeKind::Action).map(|(name, node)| action_entry(toolkit, name, node)).collect();
-    let (chains, told) = list_chains(toolkit);
+    let (chains, listed) = list_chains(toolkit);
     let mut file = json!({ "tools": tools, "actions": actions, "toolkit": chains });
     // A tool without an action is in no file.
-    let order = || toolkit.nodes().map(|(name, _)| name).filter(|name| told.contains(*name));
-    if !order().eq(told.iter().copied()) {
+    let order = || toolkit.nodes().map(|(name, _)| name).filter(|name| listed.contains(*name));
+    if !order().eq(listed.iter().copied()) {
         file["order"] = order().map(|name| json!(name)).collect();
     }
     file
@@ -284,17 +287,17 @@ fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
     let mut left: IndexMap<&NodeName, std::vec::IntoIter<Edge<'_>>> =
         actions().map(|(name, _)| (name, edges(name, EdgeKind::Next).into_iter())).collect();
     let mut chains = Vec::new();
-    let mut told: IndexSet<&NodeName> = IndexSet::new();
+    let mut listed: IndexSet<&NodeName> = IndexSet::new();
     for (start, _) in actions() {
         loop {
-            let is_told = told.contains(start);
+            let is_told = listed.contains(start);
             let mut chain = vec![json!({ "name": start })];
-            let mut at = start;
-            note_action(&mut told, start, &edges(start, EdgeKind::Call));
-            while let Some(edge) = left.get_mut(at).and_then(Iterator::next) {
+            let mut current = start;
+            note_action(&mut listed, start, &edges(start, EdgeKind::Call));
+            while let Some(edge) = left.get_mut(current).and_then(Iterator::next) {
                 chain.push(link_entry(edge.to, edge.score));
-                at = edge.to;
-                note_action(&mut told, at, &edges(at, EdgeKind::Call));
+                current = edge.to;
+                note_action(&mut listed, current, &edges(current, EdgeKind::Call));
             }
             if chain.len() == 1 && is_told {
                 break;
@@ -302,11 +305,11 @@ fn list_chains(toolkit: &Toolkit) -> (Vec<Value>, IndexSet<&NodeName>) {
             chains.push(Value::Array(chain));
         }
     }
-    (chains, told)
+    (chains, listed)
 }
 
-fn note_action<'a>(told: &mut IndexSet<&'a NodeName>, action: &'a NodeName, calls: &[Edge<'a>]) {
-    if told.insert(action) {
-        told.extend(calls.iter().map(|edge| edge.to));
+fn note_action<'a>(listed: &mut IndexSet<&'a NodeName>, action: &'a NodeName, calls: &[Edge<'a>]) {
+    if listed.insert(action) {
+        listed.extend(calls.iter().map(|edge| edge.to));
     }
 }

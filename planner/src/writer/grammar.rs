@@ -13,7 +13,7 @@ use shared::tool::ToolDefinition;
 use super::tool_lines::short_name;
 use crate::catalog::Catalog;
 
-/// If a query has more words, its parts are not listed.
+/// Maximum number of words of a query whose parts are listed.
 const MAX_LISTED_WORDS: usize = 60;
 /// Maximum number of words of a listed part. A part that reaches the end of the query may be
 /// longer.
@@ -174,11 +174,11 @@ fn list_parts(query: &str) -> Vec<String> {
     if words.len() > MAX_LISTED_WORDS {
         return Vec::new();
     }
-    let (mut parts, mut known) = (Vec::new(), BTreeSet::new());
+    let (mut parts, mut seen) = (Vec::new(), BTreeSet::new());
     let mut add = |text: &str| {
         let is_mark = |c: char| "\"'`“”‘’«».,;:!?()[]".contains(c);
         for text in [text, text.trim_matches(is_mark)] {
-            if !text.is_empty() && parts.len() < MAX_PARTS && known.insert(text.to_owned()) {
+            if !text.is_empty() && parts.len() < MAX_PARTS && seen.insert(text.to_owned()) {
                 parts.push(text.to_owned());
             }
         }
@@ -266,7 +266,7 @@ mod tests {
         }
         assert!(!parts.iter().any(|part| part == "Bob"));
         assert!(list_parts(&"word ".repeat(MAX_LISTED_WORDS + 1)).is_empty());
-        let long: Vec<String> = (0..MAX_LISTED_WORDS).map(|at| format!("w{at}")).collect();
+        let long: Vec<String> = (0..MAX_LISTED_WORDS).map(|index| format!("w{index}")).collect();
         assert!(list_parts(&long.join(" ")).len() <= MAX_PARTS);
     }
 

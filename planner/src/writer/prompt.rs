@@ -104,7 +104,7 @@ pub(super) fn replan_messages(
     let mut messages = first_messages(query, None, catalog);
     if let Some(Message::User(text)) = messages.last_mut() {
         let plan = serde_json::to_value(&earlier.draft.tools).unwrap_or_default();
-        let why = fence_data(&json!(earlier.reason));
+        let reason = fence_data(&json!(earlier.reason));
         let _ = write!(
             text,
             "\n\nAn earlier plan for this request {}. The plan, the results of its steps and the \
@@ -122,7 +122,7 @@ pub(super) fn replan_messages(
             left = left.saturating_sub(line.len());
             let _ = writeln!(text, "{line}");
         }
-        let _ = write!(text, "{why}\n</results>\n{REPLAN_REQUEST}");
+        let _ = write!(text, "{reason}\n</results>\n{REPLAN_REQUEST}");
     }
     messages
 }
@@ -215,7 +215,7 @@ fn tools_to_repeat<'a>(
     let steps: BTreeSet<usize> =
         errors.filter_map(|diagnostic| step_in_path(&diagnostic.path)).collect();
     let mut tools: Vec<&ToolDefinition> = Vec::new();
-    for step in steps.into_iter().filter_map(|at| draft.tools.get(at)) {
+    for step in steps.into_iter().filter_map(|index| draft.tools.get(index)) {
         let Some(written) = step.name.as_deref().or(step.tool_name.as_deref()) else { continue };
         let names = || catalog.list_plannable().map(|tool| tool.name.as_str());
         let is_plannable = |name: &str| {
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(text.matches("<tools>").count(), 0, "{text}");
         let inside = text.split("<request>\n").nth(1).unwrap().split("\n</request>").next();
         let back: String = serde_json::from_str(inside.unwrap()).unwrap();
-        assert_eq!(back, query, "it is all there");
+        assert_eq!(back, query, "the query is complete");
     }
 
     #[test]

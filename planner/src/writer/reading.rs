@@ -18,9 +18,9 @@ use crate::{
 
 const STEP_LIST_NAMES: [&str; 8] =
     ["tools", "steps", "tool_calls", "toolCalls", "calls", "selectedTools", "tasks", "actions"];
-/// Names of a plan inside an answer.
+/// Field names for a plan inside an answer.
 const PLAN_FIELDS: [&str; 5] = ["plan", "answer", "result", "response", "output"];
-/// Names of the reason why there are no steps.
+/// Field names for the reason why there are no steps.
 const REASON_FIELDS: [&str; 5] = ["reason", "refusal", "error", "message", "explanation"];
 /// Fields of a step, each with other names that models use for it.
 const FIELD_NAMES: [(&str, &[&str]); 9] = [
@@ -52,19 +52,16 @@ pub(super) enum ParsedAnswer {
     Prose(String),
 }
 
-/// Reads an answer. Errors look like those of the compiler. Steps may execute only `known`
+/// Reads an answer. Errors have the form of the compiler's errors. Steps may execute only `known`
 /// sub-plans, because the catalog does not show the tools of other plans.
 pub(super) fn read_answer(
     text: &str,
     catalog: &Catalog,
-    known: &BTreeSet<&str>,
+    known_plans: &BTreeSet<&str>,
 ) -> Result<ParsedAnswer, Vec<Diagnostic>> {
     if text.len() > limits::REPLY_BYTES {
-        let message = format!(
-            "the answer has {} bytes, and at most {} are read",
-            text.len(),
-            limits::REPLY_BYTES
-        );
+        let message =
+            format!("the answer has {} bytes; the limit is {}", text.len(), limits::REPLY_BYTES);
         return Err(vec![Diagnostic::error("plan.too_large", "", message)]);
     }
     let Some(found) = find_plan(text) else {
@@ -73,11 +70,11 @@ pub(super) fn read_answer(
         }
         return Err(vec![no_json_error()]);
     };
-    if let Some(why) = impossible_reason(&found) {
-        return Ok(ParsedAnswer::Impossible(why));
+    if let Some(reason) = impossible_reason(&found) {
+        return Ok(ParsedAnswer::Impossible(reason));
     }
     let mut warnings = Vec::new();
-    let draft = shape_plan(found, catalog, known, &mut warnings);
+    let draft = shape_plan(found, catalog, known_plans, &mut warnings);
     let draft = compile::parse_value(draft)?;
     warnings.extend(draft.notices.iter().cloned());
     Ok(ParsedAnswer::Draft(Box::new(Draft { notices: warnings, ..draft })))
@@ -94,20 +91,21 @@ fn is_prose(text: &str) -> bool {
     text.chars().any(char::is_alphabetic) && !text.contains(['{', '}'])
 }
 
-/// Returns the plan in a text. This is the whole text if it is JSON, or else the value that looks
-/// most like a plan.
+/// Returns the plan in a text: the whole text if it is JSON, otherwise the value that looks most
+/// like a plan.
 fn find_plan(text: &str) -> Option<Value> {
     let whole = text.trim().trim_start_matches('\u{feff}');
     if let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(whole) {
         return Some(value);
     }
     let mut found = lenient::read_all(text);
-    let best = found.iter().enumerate().max_by_key(|(at, value)| (plan_likeness(value), *at))?.0;
+    let best =
+        found.iter().enumerate().max_by_key(|(index, value)| (plan_likeness(value), *index))?.0;
     Some(found.swap_remove(best)).filter(|value| plan_likeness(value) > 0)
 }
 
-/// Returns how much a value looks like a plan. Of equally likely plans the last one counts, because
-/// models correct themselves.
+/// Returns how much a value looks like a plan. Among equally likely plans the last one counts,
+/// because models correct themselves.
 fn plan_likeness(value: &Value) -> u8 {
     match value {
         Value::Object(fields) if find_step_list_name(fields).is_some() => 4,
@@ -143,12 +141,14 @@ fn impossible_reason(found: &Value) -> Option<String> {
     })?;
     // `{"tools": [], "reason": "…"}` declines the request, too.
     let reason = || REASON_FIELDS.into_iter().find_map(|name| fields.get(name));
-    let why = match fields.get("impossible") {
-        Some(why) => why,
-        None => reason().filter(|why| why.is_string() && find_step_list_name(fields).is_some())?,
+    let reason = match fields.get("impossible") {
+        Some(reason) => reason,
+        None => {
+            reason().filter(|reason| reason.is_string() && find_step_list_name(fields).is_some())?
+        }
     };
-    match why {
-        Value::String(why) if !why.trim().is_empty() => Some(why.trim().to_owned()),
+    match reason {
+        Value::String(reason) if !reason.trim().is_empty() => Some(reason.trim().to_owned()),
         Value::Bool(true) => Some("the model says that no tool fits the request".to_owned()),
         _ => None,
     }
@@ -174,8 +174,11 @@ fn shape_plan(
     let names = CatalogNames::new(catalog);
     let steps = steps.as_array().cloned().unwrap_or_default().into_iter().enumerate();
     let steps: Vec<Value> = steps
-        .map(|(at, written)| {
-            shape_step(written, &mut StepReader { at, names: &names, plans, warnings })
+        .map(|(index, written)| {
+            shape_step(
+                written,
+                &mut StepReader { step_index: index, names: &names, plans, warnings },
+            )
         })
         .collect();
     let mut draft = Map::from_iter([("tools".to_owned(), Value::Array(steps))]);
@@ -210,7 +213,7 @@ fn unwrap_plan(mut fields: Map<String, Value>) -> Map<String, Value> {
 
 /// The reader of one step: its index, the known names, and the warnings so far.
 struct StepReader<'a, 'b> {
-    at: usize,
+    step_index: usize,
     names: &'a CatalogNames<'b>,
     plans: &'a BTreeSet<&'b str>,
     warnings: &'a mut Vec<Diagnostic>,
@@ -218,7 +221,7 @@ struct StepReader<'a, 'b> {
 
 impl StepReader<'_, '_> {
     fn add_notice(&mut self, field: &str, message: String) {
-        let path = format!("tools[{}].{field}", self.at);
+        let path = format!("tools[{}].{field}", self.step_index);
         self.warnings.push(Diagnostic::warning("plan.understood", path, message));
     }
 }
@@ -238,8 +241,8 @@ fn shape_step(written: Value, reading: &mut StepReader<'_, '_>) -> Value {
     }
     let mut step = Map::new();
     for (name, others) in FIELD_NAMES {
-        let known = std::iter::once(name).chain(others.iter().copied());
-        let given: Vec<Value> = known
+        let all_names = std::iter::once(name).chain(others.iter().copied());
+        let given: Vec<Value> = all_names
             .filter_map(|name| fields.shift_remove(name))
             .filter(|value| !value.is_null())
             .collect();
@@ -274,13 +277,13 @@ fn repair_fields(step: &mut Map<String, Value>, reading: &mut StepReader<'_, '_>
         step.insert("id".to_owned(), json!(id));
     }
     if let Some(Value::String(name)) = step.get("name")
-        && let Some(known) = reading.names.find(name)
-        && known.name.as_str() != name
-        && known.name.as_str().eq_ignore_ascii_case(name)
+        && let Some(tool) = reading.names.find(name)
+        && tool.name.as_str() != name
+        && tool.name.as_str().eq_ignore_ascii_case(name)
     {
-        let (name, known) = (name.clone(), known.name.to_string());
-        reading.add_notice("name", format!("`{name}` was read as the tool `{known}`"));
-        step.insert("name".to_owned(), json!(known));
+        let (name, tool_name) = (name.clone(), tool.name.to_string());
+        reading.add_notice("name", format!("`{name}` was read as the tool `{tool_name}`"));
+        step.insert("name".to_owned(), json!(tool_name));
     }
     if let Some(Value::String(text)) = step.get("parameters") {
         let object = match text.trim() {
@@ -428,8 +431,9 @@ mod tests {
         let text = r#"{"tools": [{"id": "a", "plan": "nightly"}, {"id": "b", "plan": {"tools": []}},
             {"name": "listAuthors", "plan": "first of all"}]}"#;
         let plans = |known: &[&str]| {
-            let known = known.iter().copied().collect();
-            let Ok(ParsedAnswer::Draft(draft)) = read_answer(text, &make_catalog(), &known) else {
+            let known_plans = known.iter().copied().collect();
+            let Ok(ParsedAnswer::Draft(draft)) = read_answer(text, &make_catalog(), &known_plans)
+            else {
                 panic!()
             };
             let unread = draft.notices.iter().map(|notice| notice.path.clone()).collect::<Vec<_>>();
@@ -440,9 +444,9 @@ mod tests {
             plans(&[]),
             (vec![None, None, None], vec!["tools[0].plan".to_owned(), "tools[1].plan".to_owned()])
         );
-        let (known, unread) = plans(&["nightly"]);
+        let (plan_names, unread) = plans(&["nightly"]);
         assert_eq!(
-            (known, unread),
+            (plan_names, unread),
             (vec![nightly(), None, None], vec!["tools[1].plan".to_owned()])
         );
     }

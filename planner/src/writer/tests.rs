@@ -107,19 +107,19 @@ fn note_kinds(notes: &[Note]) -> Vec<&'static str> {
 
 #[tokio::test]
 async fn a_valid_plan_needs_one_question() {
-    let (proposed, asked) = propose(vec![reply_with(VALID_PLAN)], 3).await;
+    let (proposed, questions) = propose(vec![reply_with(VALID_PLAN)], 3).await;
     let proposed = proposed.unwrap().proposal;
     assert_eq!(proposed.draft.tools[0].name.as_deref(), Some("createAuthor"));
     assert_eq!(note_kinds(&proposed.notes), ["prompt", "reply", "usage"]);
-    assert_eq!(asked.len(), 1);
-    assert!(asked[0].answer.is_some());
+    assert_eq!(questions.len(), 1);
+    assert!(questions[0].answer.is_some());
     let usage = &proposed.notes[2].content;
     assert_eq!(usage["tokens"], json!({ "input": 10, "output": 2 }));
 }
 
 #[tokio::test]
 async fn all_errors_are_sent_back_to_the_model() {
-    let (proposed, asked) = propose(
+    let (proposed, questions) = propose(
         vec![reply_with("What?"), reply_with(UNKNOWN_TOOL_PLAN), reply_with(VALID_PLAN)],
         3,
     )
@@ -128,15 +128,15 @@ async fn all_errors_are_sent_back_to_the_model() {
     let expected =
         ["prompt", "reply", "repair", "prompt", "reply", "repair", "prompt", "reply", "usage"];
     assert_eq!(note_kinds(&notes), expected);
-    assert_eq!(asked.iter().map(|note| note.messages.len()).collect::<Vec<_>>(), [2, 4, 6]);
-    let said = |at: usize, n: usize| match &asked[at].messages[n] {
+    assert_eq!(questions.iter().map(|note| note.messages.len()).collect::<Vec<_>>(), [2, 4, 6]);
+    let message = |index: usize, n: usize| match &questions[index].messages[n] {
         Message::User(text) | Message::Assistant { text, .. } => text.clone(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(said(1, 2), "What?");
-    assert!(said(1, 3).contains("there is no JSON object"), "{}", said(1, 3));
-    assert_eq!(said(2, 4), UNKNOWN_TOOL_PLAN);
-    let complaint = said(2, 5);
+    assert_eq!(message(1, 2), "What?");
+    assert!(message(1, 3).contains("there is no JSON object"), "{}", message(1, 3));
+    assert_eq!(message(2, 4), UNKNOWN_TOOL_PLAN);
+    let complaint = message(2, 5);
     assert!(complaint.contains("did you mean `createAuthor`?"), "{complaint}");
     // No message is in the notes twice.
     let prompts: Vec<_> = notes.iter().filter(|note| note.kind == "prompt").collect();
@@ -147,12 +147,12 @@ async fn all_errors_are_sent_back_to_the_model() {
 
 #[tokio::test]
 async fn planning_fails_after_the_last_repair_and_lists_the_attempts() {
-    let (proposed, asked) = propose(
+    let (proposed, questions) = propose(
         vec![reply_with(UNKNOWN_TOOL_PLAN), reply_with(UNKNOWN_TOOL_PLAN), reply_with(VALID_PLAN)],
         1,
     )
     .await;
-    assert_eq!(asked.len(), 2);
+    assert_eq!(questions.len(), 2);
     let Err(PlanningError::Invalid { diagnostics, notes }) = proposed else { panic!() };
     assert_eq!(diagnostics[0].code, "plan.unknown_tool");
     let expected = ["prompt", "reply", "repair", "prompt", "reply", "repair", "usage"];
@@ -178,21 +178,21 @@ async fn a_model_cannot_plan_sub_plans() {
 #[tokio::test]
 async fn a_truncated_answer_is_requested_in_a_shorter_form() {
     let cut = reply_with(&VALID_PLAN[..40]).map(|note| Reply { stop: Stop::Length, ..note });
-    let (proposed, asked) = propose(vec![cut, reply_with(VALID_PLAN)], 1).await;
+    let (proposed, questions) = propose(vec![cut, reply_with(VALID_PLAN)], 1).await;
     assert!(proposed.is_ok());
-    let Message::User(complaint) = &asked[1].messages[3] else { panic!() };
+    let Message::User(complaint) = &questions[1].messages[3] else { panic!() };
     assert!(complaint.contains("the answer was cut off"), "{complaint}");
 }
 
 #[tokio::test]
 async fn long_texts_in_notes_are_cut() {
     let long = "ä".repeat(MAX_NOTED_BYTES);
-    let (proposed, asked) = propose(vec![reply_with(&long), reply_with(VALID_PLAN)], 1).await;
+    let (proposed, questions) = propose(vec![reply_with(&long), reply_with(VALID_PLAN)], 1).await;
     let text = proposed.unwrap().proposal.notes[1].content["text"].as_str().unwrap().to_owned();
     assert!(
         text.ends_with(&format!("… (cut: {MAX_NOTED_BYTES} of {} bytes)", 2 * MAX_NOTED_BYTES))
     );
-    let Message::Assistant { text, .. } = &asked[1].messages[2] else { panic!() };
+    let Message::Assistant { text, .. } = &questions[1].messages[2] else { panic!() };
     assert_eq!(text.len(), MAX_REPEATED_BYTES);
 }
 
@@ -216,14 +216,14 @@ async fn an_answer_in_words_is_quoted_in_the_error() {
         (vec![reply_with("Let me think."), reply_with(words), reply_with(VALID_PLAN)], 3, 2),
         (vec![reply_with(UNKNOWN_TOOL_PLAN), reply_with(words)], 1, 2),
     ] {
-        let (proposed, asked) = propose(answers, repairs).await;
+        let (proposed, asked_questions) = propose(answers, repairs).await;
         let Err(PlanningError::NoPlan { message, .. }) = proposed else { panic!("{proposed:?}") };
         let quoted = "`I am sorry, but no tool sends mail.`";
         assert_eq!(
             message,
             format!("no plan for `create Al`: the model answers in words: {quoted}")
         );
-        assert_eq!(asked.len(), questions);
+        assert_eq!(asked_questions.len(), questions);
     }
     let (proposed, _) = propose(vec![reply_with(&"no ".repeat(10_000))], 0).await;
     let message = proposed.unwrap_err().to_string();
@@ -242,9 +242,9 @@ async fn a_plan_names_the_fallback_model_that_wrote_it() {
 #[tokio::test]
 async fn a_draft_with_an_unknown_field_goes_back_to_the_model() {
     let bad = r#"{"tools": [{"name": "listAuthors", "retry": {"attempts": 2}}]}"#;
-    let (proposed, asked) = propose(vec![reply_with(bad), reply_with(VALID_PLAN)], 1).await;
+    let (proposed, questions) = propose(vec![reply_with(bad), reply_with(VALID_PLAN)], 1).await;
     assert_eq!(proposed.unwrap().proposal.draft.tools[0].name.as_deref(), Some("createAuthor"));
-    assert_eq!(asked.len(), 2);
+    assert_eq!(questions.len(), 2);
 }
 
 #[tokio::test]

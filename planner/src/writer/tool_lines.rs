@@ -14,7 +14,7 @@ use shared::tool::{Effect, ToolDefinition};
 
 use crate::catalog::Catalog;
 
-/// If all lines together have more bytes, they are shortened.
+/// Maximum number of bytes of all lines together. If they have more, they are shortened.
 const MAX_DETAILED_BYTES: usize = 2_400;
 /// Maximum depth of nested objects that a line shows.
 const MAX_LEVELS: usize = 2;
@@ -28,11 +28,11 @@ struct DetailLimits {
     /// Maximum number of bytes of a description.
     description: usize,
     /// Maximum number of fields of an object in an output.
-    fields: usize,
+    max_fields: usize,
 }
 
-const FULL_DETAIL: DetailLimits = DetailLimits { description: 240, fields: 16 };
-const SHORT_DETAIL: DetailLimits = DetailLimits { description: 60, fields: 4 };
+const FULL_DETAIL: DetailLimits = DetailLimits { description: 240, max_fields: 16 };
+const SHORT_DETAIL: DetailLimits = DetailLimits { description: 60, max_fields: 4 };
 
 /// Returns the lines of all plannable tools.
 pub(super) fn write_all_lines(catalog: &Catalog) -> String {
@@ -61,7 +61,7 @@ fn write_line(tool: &ToolDefinition, catalog: &Catalog, detail: DetailLimits) ->
     let parameters = list_parameters(&tool.input_schema, MAX_LEVELS);
     let mut line = escape(&format!("{}({parameters})", short_name(tool, catalog)));
     let output = tool.output_schema.as_ref();
-    if let Some(output) = output.map(|schema| list_fields(schema, MAX_LEVELS, detail.fields)) {
+    if let Some(output) = output.map(|schema| list_fields(schema, MAX_LEVELS, detail.max_fields)) {
         let _ = write!(line, " -> {}", escape(&output));
     }
     let effect = match tool.effect {
@@ -97,11 +97,11 @@ fn list_parameters(schema: &Value, levels: usize) -> String {
 fn describe_type(schema: &Value, levels: usize) -> String {
     let schema = without_null(schema);
     if let Some(members) = schema["enum"].as_array() {
-        let mut shown: Vec<String> = members.iter().take(MAX_MEMBERS).map(write_member).collect();
+        let mut lines: Vec<String> = members.iter().take(MAX_MEMBERS).map(write_member).collect();
         if members.len() > MAX_MEMBERS {
-            shown.push("…".to_owned());
+            lines.push("…".to_owned());
         }
-        return shown.join("|");
+        return lines.join("|");
     }
     if let Some(constant) = schema.get("const") {
         return write_member(constant);
@@ -122,7 +122,8 @@ fn describe_type(schema: &Value, levels: usize) -> String {
     }
 }
 
-/// Formats output fields, such as `{a, list[{b, c}]}`, or the type of an output that is no object.
+/// Formats output fields, such as `{a, list[{b, c}]}`, or the type of an output that is not an
+/// object.
 fn list_fields(schema: &Value, levels: usize, max_count: usize) -> String {
     let schema = without_null(schema);
     match (type_name(schema), schema["properties"].as_object()) {
@@ -135,18 +136,18 @@ fn list_fields(schema: &Value, levels: usize, max_count: usize) -> String {
 }
 
 fn list_names(fields: &Map<String, Value>, levels: usize, max_count: usize) -> String {
-    let mut shown: Vec<String> = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
     for (name, schema) in fields.iter().take(max_count) {
         let inner = list_fields(schema, levels - 1, max_count);
         let is_list = inner.ends_with("[]");
         let parts = if inner.starts_with('{') { inner.trim_end_matches("[]") } else { "" };
         let name = write_name(name);
-        shown.push(if is_list { format!("{name}[{parts}]") } else { format!("{name}{parts}") });
+        lines.push(if is_list { format!("{name}[{parts}]") } else { format!("{name}{parts}") });
     }
     if fields.len() > max_count {
-        shown.push("…".to_owned());
+        lines.push("…".to_owned());
     }
-    shown.join(", ")
+    lines.join(", ")
 }
 
 /// Returns the first alternative that is not null.

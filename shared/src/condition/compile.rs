@@ -7,7 +7,7 @@ use super::{
     expr::{Expr, Key, Loop, LoopKind, Operator},
     function::{Function, Style},
     pattern::Pattern,
-    value::Kind,
+    value::ValueKind,
 };
 use crate::template::{ResolveNames, Target};
 use cel::common::ast::{
@@ -89,7 +89,7 @@ impl<'a> Compiler<'a> {
             return Ok(Expr::Local(index, Arc::clone(&self.locals[index])));
         }
         if let NameSource::Fields(is_field) = self.names {
-            return match (is_field(name), Kind::from_name(name)) {
+            return match (is_field(name), ValueKind::from_name(name)) {
                 (true, _) => Ok(self.add_target(Target::Variable(name.into()), name.into())),
                 (false, Some(kind)) => Ok(Expr::Type(kind)),
                 (false, None) => Err(ConditionError::UnknownField { name: name.to_owned() }),
@@ -101,7 +101,7 @@ impl<'a> Compiler<'a> {
             "vars" => return Err(ConditionError::Bare { name: "vars" }),
             _ => (),
         }
-        match (self.find_step(name), Kind::from_name(name)) {
+        match (self.find_step(name), ValueKind::from_name(name)) {
             (Some(target), _) => Ok(self.add_target(target, name.into())),
             (None, Some(kind)) => Ok(Expr::Type(kind)),
             (None, None) => Err(ConditionError::Unknown { name: name.to_owned() }),
@@ -184,7 +184,7 @@ impl<'a> Compiler<'a> {
                 Ok(Expr::Choice(Box::new(parts)))
             }
             (Some(_), _) if LoopKind::from_name(name).is_some() => {
-                Err(ConditionError::Arguments { name: name.to_owned(), least: 2, most: 2 })
+                Err(ConditionError::Arguments { name: name.to_owned(), minimum: 2, maximum: 2 })
             }
             (operand, arguments) if name == "matches" => {
                 let operand = operand.as_deref().into_iter().chain(arguments);
@@ -238,8 +238,8 @@ impl<'a> Compiler<'a> {
         let [operand, pattern] = arguments else {
             return Err(ConditionError::Arguments {
                 name: "matches".to_owned(),
-                least: 1,
-                most: 1,
+                minimum: 1,
+                maximum: 1,
             });
         };
         let Some(pattern) = as_text(pattern) else { return Err(ConditionError::ComputedPattern) };
@@ -261,8 +261,8 @@ impl<'a> Compiler<'a> {
         let arguments: Vec<_> = operand.into_iter().chain(arguments).collect();
         if !takes.contains(&arguments.len()) {
             let receiver = usize::from(operand.is_some());
-            let (least, most) = (takes.start() - receiver, takes.end() - receiver);
-            return Err(ConditionError::Arguments { name: name.to_owned(), least, most });
+            let (minimum, maximum) = (takes.start() - receiver, takes.end() - receiver);
+            return Err(ConditionError::Arguments { name: name.to_owned(), minimum, maximum });
         }
         let arguments = arguments.into_iter().map(|argument| self.compile_expr(argument));
         Ok(Expr::Call(function, arguments.collect::<Result<_, _>>()?))
@@ -388,6 +388,6 @@ fn find_operator(name: &str) -> Option<Operator> {
     })
 }
 
-fn unsupported_part(what: &str) -> ConditionError {
-    ConditionError::Unsupported { what: what.to_owned() }
+fn unsupported_part(feature: &str) -> ConditionError {
+    ConditionError::Unsupported { feature: feature.to_owned() }
 }

@@ -16,7 +16,7 @@ use super::{
     function::Function,
     number::{self, Number},
     pattern::Pattern,
-    value::{Entries, Kind, List, Text, Val},
+    value::{Entries, List, Text, Val, ValueKind},
 };
 use crate::{
     limits,
@@ -151,13 +151,13 @@ impl<'a> Evaluation<'a> {
         Ok(entries.get(key))
     }
 
-    fn eval_index(&mut self, operand: &'a Expr, at: &'a Expr) -> EvalResult<'a> {
+    fn eval_index(&mut self, operand: &'a Expr, index_operand: &'a Expr) -> EvalResult<'a> {
         let container = self.eval_expr(operand)?;
-        let index = self.eval_expr(at)?;
+        let index = self.eval_expr(index_operand)?;
         match (container, &index) {
             (Val::List(list), Val::Integer(_) | Val::Double(_)) => {
                 let position = as_integral(&index).ok_or(Fault::Kind {
-                    operand: at,
+                    operand: index_operand,
                     found_kind: index.kind(),
                     needs: "a whole number",
                 })?;
@@ -165,7 +165,7 @@ impl<'a> Evaluation<'a> {
                 item.ok_or(Fault::TooShort { operand, index: position, length: list.len() })
             }
             (Val::List(_), _) => Err(Fault::Kind {
-                operand: at,
+                operand: index_operand,
                 found_kind: index.kind(),
                 needs: "a place in a list",
             }),
@@ -185,7 +185,7 @@ impl<'a> Evaluation<'a> {
             Val::Integer(number) => {
                 number::checked_integer(-number).map(Val::Integer).ok_or(Fault::Arithmetic {
                     operator: Operator::Subtract,
-                    why: "the result is too large",
+                    reason: "the result is too large",
                 })
             }
             other => Err(Fault::Kind { operand, found_kind: other.kind(), needs: "a number" }),
@@ -244,7 +244,7 @@ impl<'a> Evaluation<'a> {
     ) -> Result<Option<Val<'a>>, Fault<'a>> {
         if let (Some(left), Some(right)) = (as_number(&left), as_number(&right)) {
             let result = number::calculate(operator, left, right);
-            let result = result.map_err(|why| Fault::Arithmetic { operator, why })?;
+            let result = result.map_err(|error| Fault::Arithmetic { operator, reason: error })?;
             return Ok(Some(match result {
                 Number::Integer(result) => Val::Integer(result),
                 Number::Double(result) => Val::Double(result),
@@ -277,8 +277,8 @@ impl<'a> Evaluation<'a> {
             }
             _ => return Ok(None),
         };
-        let why = "the result is outside the range of timestamps";
-        result.map(Some).ok_or(Fault::Arithmetic { operator, why })
+        let reason = "the result is outside the range of timestamps";
+        result.map(Some).ok_or(Fault::Arithmetic { operator, reason })
     }
 
     pub(super) fn are_equal(&mut self, left: &Val<'a>, right: &Val<'a>) -> Result<bool, Fault<'a>> {
@@ -352,7 +352,8 @@ impl<'a> Evaluation<'a> {
         if function.is_about_lists() {
             return self.call_list_function(function, arguments, &values);
         }
-        let fault = |why| Fault::Call { name: function.name(), operand: arguments.first(), why };
+        let fault =
+            |reason| Fault::Call { name: function.name(), operand: arguments.first(), reason };
         function.call(&values).map_err(fault)
     }
 
@@ -379,7 +380,10 @@ impl<'a> Evaluation<'a> {
         let mut made: Vec<(Val<'a>, Val<'a>)> = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             let key = self.eval_expr(key)?;
-            if !matches!(key.kind(), Kind::Bool | Kind::Integer | Kind::Unsigned | Kind::Text) {
+            if !matches!(
+                key.kind(),
+                ValueKind::Bool | ValueKind::Integer | ValueKind::Unsigned | ValueKind::Text
+            ) {
                 return Err(Fault::Key { found_kind: key.kind(), twice: false });
             }
             self.spend(made.len())?;
@@ -494,7 +498,7 @@ fn show_key<'a>(key: &Val<'a>) -> Cow<'a, str> {
         Val::Text(text) => Cow::Owned(text.chars().take(64).collect()),
         Val::Integer(number) => Cow::Owned(number.to_string()),
         other => Cow::Borrowed(match other.kind() {
-            Kind::Null => "null",
+            ValueKind::Null => "null",
             _ => "such key",
         }),
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{function::Function, value::Kind};
+use super::{function::Function, value::ValueKind};
 
 #[derive(Clone, Debug)]
 pub(super) enum Expr {
@@ -12,7 +12,7 @@ pub(super) enum Expr {
     Double(f64),
     Text(String),
     /// The name of a type, such as `int` or `string`. `type(…)` returns one.
-    Type(Kind),
+    Type(ValueKind),
     /// The value of a step or variable: an index into the condition's targets, and the text of the
     /// name.
     Target(usize, Arc<str>),

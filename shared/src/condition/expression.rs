@@ -47,14 +47,14 @@ impl ExpressionError {
     /// Finds the place of an error. Unlike [`ParsedSource::parse`], the parser's tree has no places.
     fn locate(kind: ConditionError, source: &str) -> Self {
         let place = match &kind {
-            ConditionError::Syntax { line, column, why } => {
+            ConditionError::Syntax { line, column, reason } => {
                 let (line, column) = (*line, *column);
                 // `steps[…]` exists in conditions only.
-                let why = match why.split_once("; write `steps[") {
-                    Some((why, _)) => format!("{why}; give the value another name"),
-                    None => why.clone(),
+                let reason = match reason.split_once("; write `steps[") {
+                    Some((reason, _)) => format!("{reason}; give the value another name"),
+                    None => reason.clone(),
                 };
-                let kind = ConditionError::Syntax { line, column, why };
+                let kind = ConditionError::Syntax { line, column, reason };
                 return Self { kind, place: Some((line, column)) };
             }
             ConditionError::UnknownField { name } => shape::find_word(source, name, false),

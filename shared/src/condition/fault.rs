@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use super::{
     expr::{Expr, Operator},
-    value::Kind,
+    value::ValueKind,
 };
 use crate::limits;
 
@@ -22,7 +22,7 @@ pub(super) enum Fault<'a> {
     /// A value that is not an object, so it has no fields.
     NoFields {
         operand: &'a Expr,
-        found_kind: Kind,
+        found_kind: ValueKind,
         key: Cow<'a, str>,
     },
     /// A list that is shorter than the index.
@@ -33,27 +33,27 @@ pub(super) enum Fault<'a> {
     },
     Kind {
         operand: &'a Expr,
-        found_kind: Kind,
+        found_kind: ValueKind,
         needs: &'static str,
     },
     /// Operands that the operator does not take.
     Operands {
-        left: (&'a Expr, Kind),
+        left: (&'a Expr, ValueKind),
         operator: Operator,
-        right: (&'a Expr, Kind),
+        right: (&'a Expr, ValueKind),
     },
     Arithmetic {
         operator: Operator,
-        why: &'static str,
+        reason: &'static str,
     },
     Call {
         name: &'static str,
         operand: Option<&'a Expr>,
-        why: String,
+        reason: String,
     },
     /// A map with a duplicate key, or with a key of a wrong kind.
     Key {
-        found_kind: Kind,
+        found_kind: ValueKind,
         twice: bool,
     },
 }
@@ -76,7 +76,7 @@ impl fmt::Display for Fault<'_> {
             Self::Missing { operand, key, dotted: false } => {
                 write!(f, "`{operand}` has no `{key}`; check `{key:?} in {operand}` first")
             }
-            Self::NoFields { operand, found_kind: Kind::Null, key } => {
+            Self::NoFields { operand, found_kind: ValueKind::Null, key } => {
                 write!(
                     f,
                     "`{operand}` is null, as is the output of a skipped step, and has no `{key}`; "
@@ -97,16 +97,16 @@ impl fmt::Display for Fault<'_> {
                 let operator = operator.as_str();
                 write!(f, "`{operator}` takes no {}", Pair(*found_kind, *other))?;
                 write!(f, " (`{left}` {operator} `{right}`)")?;
-                if operator == "in" && *other == Kind::Text {
+                if operator == "in" && *other == ValueKind::Text {
                     write!(f, "; write `text.contains(part)`")?;
                 }
                 Ok(())
             }
-            Self::Arithmetic { operator, why } => write!(f, "`{}`: {why}", operator.as_str()),
-            Self::Call { name, operand: Some(operand), why } => {
-                write!(f, "`{name}` of `{operand}`: {why}")
+            Self::Arithmetic { operator, reason } => write!(f, "`{}`: {reason}", operator.as_str()),
+            Self::Call { name, operand: Some(operand), reason } => {
+                write!(f, "`{name}` of `{operand}`: {reason}")
             }
-            Self::Call { name, operand: None, why } => write!(f, "`{name}`: {why}"),
+            Self::Call { name, operand: None, reason } => write!(f, "`{name}`: {reason}"),
             Self::Key { found_kind: _, twice: true } => f.write_str("a map has one key twice"),
             Self::Key { found_kind, twice: false } => {
                 write!(f, "{found_kind} cannot be the key of a map")
@@ -115,7 +115,7 @@ impl fmt::Display for Fault<'_> {
     }
 }
 
-struct Pair(Kind, Kind);
+struct Pair(ValueKind, ValueKind);
 
 impl fmt::Display for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -80,10 +80,10 @@ const FUNCTIONS: [(&str, Function, &[Style], usize, usize); 23] = [
 impl Function {
     /// Finds a function by its name and call syntax. Returns the least and the most arguments, too.
     pub(super) fn from_name(name: &str, style: Style) -> Option<(Self, RangeInclusive<usize>)> {
-        let (_, function, _, least, most) = FUNCTIONS
+        let (_, function, _, minimum, maximum) = FUNCTIONS
             .iter()
             .find(|(known, _, styles, ..)| *known == name && styles.contains(&style))?;
-        Some((*function, *least..=*most))
+        Some((*function, *minimum..=*maximum))
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -257,14 +257,14 @@ fn conversion_error(operand: &Val<'_>) -> String {
     format!("cannot convert {}", operand.kind())
 }
 
-fn describe_value(operand: &Val<'_>, what: &str) -> String {
+fn describe_value(operand: &Val<'_>, property: &str) -> String {
     match operand {
         Val::Text(text) => {
-            let shown: String = text.chars().take(40).collect();
-            let more = if shown.len() < text.len() { "…" } else { "" };
-            format!("`{shown}{more}` is {what}")
+            let excerpt: String = text.chars().take(40).collect();
+            let more = if excerpt.len() < text.len() { "…" } else { "" };
+            format!("`{excerpt}{more}` is {property}")
         }
-        Val::Double(number) => format!("`{number}` is {what}"),
-        _ => format!("{} is {what}", operand.kind()),
+        Val::Double(number) => format!("`{number}` is {property}"),
+        _ => format!("{} is {property}", operand.kind()),
     }
 }

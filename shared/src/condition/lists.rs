@@ -1,8 +1,8 @@
 //! Functions that calculate with whole lists: `sum`, `min`, `max`, `join`, `split`, `sort`,
 //! `distinct` and `flatten`.
 //!
-//! Each one spends operations in proportion to the items and bytes that it reads, before or while
-//! it reads them. So none of them can block a worker for longer than other parts of an expression.
+//! Each function spends operations in proportion to the items and bytes that it reads, before or
+//! while it reads them. So it cannot block a worker for longer than other parts of an expression.
 
 use std::{
     cmp::Ordering,
@@ -19,7 +19,7 @@ use super::{
     value::{Entries, List, Text, Val},
 };
 
-/// A failure of a list function: of the whole evaluation, or with a reason of its own.
+/// A failure of a list function: the whole evaluation failed, or the function has its own reason.
 enum Failure<'a> {
     Fault(Fault<'a>),
     Reason(String),
@@ -71,8 +71,8 @@ impl<'a> Evaluation<'a> {
         };
         result.map_err(|failure| match failure {
             Failure::Fault(fault) => fault,
-            Failure::Reason(why) => {
-                Fault::Call { name: function.name(), operand: arguments.first(), why }
+            Failure::Reason(reason) => {
+                Fault::Call { name: function.name(), operand: arguments.first(), reason }
             }
         })
     }
@@ -82,9 +82,9 @@ impl<'a> Evaluation<'a> {
         let list = as_list(operand)?;
         self.spend(list.len())?;
         let mut sum = Number::Integer(0);
-        for (at, item) in list.iter().enumerate() {
+        for (index, item) in list.iter().enumerate() {
             let number = as_number(&item);
-            let number = number.ok_or_else(|| describe_item(at, &item, "not a number"))?;
+            let number = number.ok_or_else(|| describe_item(index, &item, "not a number"))?;
             sum = match (sum, number) {
                 // Adds in 128 bits, which a hundred thousand numbers of 64 bits cannot fill.
                 (Number::Integer(left), Number::Integer(right)) => Number::Integer(left + right),
@@ -130,14 +130,14 @@ impl<'a> Evaluation<'a> {
     fn check_order(&mut self, list: &List<'a>) -> ListResult<'a, ()> {
         self.spend(list.len())?;
         let Some(first) = list.get(0) else { return Ok(()) };
-        for (at, item) in list.iter().enumerate() {
+        for (index, item) in list.iter().enumerate() {
             self.spend_on_text(item.text_bytes())?;
             if item.order_with(&item).is_none() {
-                return Err(describe_item(at, &item, "which has no order").into());
+                return Err(describe_item(index, &item, "which has no order").into());
             }
             if !first.has_order_with(&item) {
                 let kind = first.kind();
-                return Err(describe_item(at, &item, &format!("and item 0 is {kind}")).into());
+                return Err(describe_item(index, &item, &format!("and item 0 is {kind}")).into());
             }
         }
         Ok(())
@@ -147,12 +147,12 @@ impl<'a> Evaluation<'a> {
         const BYTES_PER_OPERATION: usize = 8;
         let list = as_list(operand)?;
         let mut joined = String::new();
-        for (at, item) in list.iter().enumerate() {
+        for (index, item) in list.iter().enumerate() {
             let Some(Val::Text(text)) = convert_to_text(&item) else {
                 let needs = "neither a string, a number, a boolean nor a timestamp";
-                return Err(describe_item(at, &item, needs).into());
+                return Err(describe_item(index, &item, needs).into());
             };
-            let separator = if at == 0 { "" } else { separator };
+            let separator = if index == 0 { "" } else { separator };
             self.spend(1 + (separator.len() + text.len()) / BYTES_PER_OPERATION)?;
             joined.push_str(separator);
             joined.push_str(&text);
@@ -287,6 +287,6 @@ fn as_list<'v, 'a>(operand: &'v Val<'a>) -> ListResult<'a, &'v List<'a>> {
     }
 }
 
-fn describe_item(at: usize, item: &Val<'_>, why: &str) -> String {
-    format!("item {at} is {}, {why}", item.kind())
+fn describe_item(index: usize, item: &Val<'_>, reason: &str) -> String {
+    format!("item {index} is {}, {reason}", item.kind())
 }

@@ -33,8 +33,8 @@ impl JsonConverter {
             Val::Integer(value) => Value::Number(to_number(*value)),
             Val::Double(value) => {
                 let number = Number::from_f64(*value);
-                let why = || format!("the result contains `{value}`, which JSON cannot express");
-                Value::Number(number.ok_or_else(why)?)
+                let reason = || format!("the result contains `{value}`, which JSON cannot express");
+                Value::Number(number.ok_or_else(reason)?)
             }
             Val::Text(text) => {
                 self.count_bytes(text.len())?;

@@ -29,7 +29,7 @@ impl Pattern {
         }
         match result {
             Ok(cost) => Ok(Self { text: text.to_owned(), cost }),
-            Err(why) => Err(ConditionError::Pattern { why }),
+            Err(error) => Err(ConditionError::Pattern { reason: error }),
         }
     }
 
@@ -52,8 +52,8 @@ fn compile_regex(text: &str, max_bytes: usize) -> Result<Regex, String> {
     built.map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "it becomes too large; repeat less".to_owned(),
         other => {
-            let said = other.to_string();
-            let last = said.lines().last().unwrap_or_default().trim();
+            let text = other.to_string();
+            let last = text.lines().last().unwrap_or_default().trim();
             last.trim_start_matches("error: ").to_owned()
         }
     })

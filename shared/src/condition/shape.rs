@@ -12,7 +12,7 @@ pub(super) fn check_source(source: &str) -> Result<(), ConditionError> {
     if source.len() > limits::CONDITION_BYTES {
         return Err(ConditionError::TooLong { bytes: source.len() });
     }
-    let mut scan = TokenScanner { source, rest: source, depth: 0, operators: 0 };
+    let mut scan = TokenScanner { source, rest: source, depth: 0, operator_count: 0 };
     while let Some(first) = scan.rest.chars().next() {
         scan.read_token(first)?;
     }
@@ -20,9 +20,9 @@ pub(super) fn check_source(source: &str) -> Result<(), ConditionError> {
 }
 
 /// Returns the line and the column of a word in a text that [`check_source`] accepts. Without
-/// `is_method`, a word behind a dot is the name of a field and does not count.
+/// `is_method`, a word after a dot is the name of a field and does not count.
 pub(super) fn find_word(source: &str, word: &str, is_method: bool) -> Option<(usize, usize)> {
-    let mut scan = TokenScanner { source, rest: source, depth: 0, operators: 0 };
+    let mut scan = TokenScanner { source, rest: source, depth: 0, operator_count: 0 };
     let mut is_behind_dot = false;
     while let Some(first) = scan.rest.chars().next() {
         let begins_word = first.is_ascii_alphabetic() || first == '_';
@@ -40,7 +40,7 @@ struct TokenScanner<'a> {
     source: &'a str,
     rest: &'a str,
     depth: usize,
-    operators: usize,
+    operator_count: usize,
 }
 
 impl TokenScanner<'_> {
@@ -94,8 +94,8 @@ impl TokenScanner<'_> {
     }
 
     fn count_operator(&mut self) -> Result<(), ConditionError> {
-        self.operators += 1;
-        if self.operators > limits::CONDITION_OPERATORS {
+        self.operator_count += 1;
+        if self.operator_count > limits::CONDITION_OPERATORS {
             return Err(ConditionError::TooManyOperators);
         }
         Ok(())
@@ -119,7 +119,7 @@ impl TokenScanner<'_> {
         match (word.to_ascii_lowercase().as_str(), quote) {
             ("r", Some(quote)) => self.read_text(quote, true),
             ("b" | "br" | "rb", Some(_)) => {
-                Err(ConditionError::Unsupported { what: "bytes".to_owned() })
+                Err(ConditionError::Unsupported { feature: "bytes".to_owned() })
             }
             ("in", _) => self.count_operator(),
             _ => Ok(()),
@@ -150,9 +150,9 @@ impl TokenScanner<'_> {
         Ok(())
     }
 
-    fn syntax_error(&self, why: &str) -> ConditionError {
+    fn syntax_error(&self, reason: &str) -> ConditionError {
         let (line, column) = self.position();
-        ConditionError::Syntax { line, column, why: why.to_owned() }
+        ConditionError::Syntax { line, column, reason: reason.to_owned() }
     }
 
     fn position(&self) -> (usize, usize) {

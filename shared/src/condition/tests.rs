@@ -207,11 +207,11 @@ fn a_condition_is_cheap_to_share_and_equal_by_its_text() {
 }
 
 fn check_outcome(source: &str, expected: &Expect) {
-    let said = match Condition::parse(source, &test_values()) {
-        Ok(_) => evaluate(source).map_or_else(|why| why, |holds| format!("it is {holds}")),
+    let output = match Condition::parse(source, &test_values()) {
+        Ok(_) => evaluate(source).map_or_else(|error| error, |holds| format!("it is {holds}")),
         Err(error) => format!("error: {error}"),
     };
-    expected.assert_eq(&said);
+    expected.assert_eq(&output);
 }
 
 #[test]
@@ -400,11 +400,11 @@ fn wrong_calls_are_reported_when_parsing() {
     );
     check_outcome(
         "'Alice'",
-        &expect!["error: its value is neither true nor false; compare it with something"],
+        &expect!["error: its value is neither true nor false; compare the value with something"],
     );
     check_outcome(
         "author.age + 1",
-        &expect!["error: its value is neither true nor false; compare it with something"],
+        &expect!["error: its value is neither true nor false; compare the value with something"],
     );
     check_outcome(
         "author.name == {{author.name}}",
@@ -439,11 +439,11 @@ fn a_condition_lists_the_values_that_it_read() {
     let read = |source: &str| {
         let condition = Condition::parse(source, &world).unwrap();
         let read = condition.values_read(&world, &input);
-        let shown = read.iter().map(|(place, value)| match value {
+        let values = read.iter().map(|(place, value)| match value {
             Some(value) => format!("{place}={value}"),
             None => format!("{place} is missing"),
         });
-        shown.collect::<Vec<_>>().join(" ")
+        values.collect::<Vec<_>>().join(" ")
     };
     for (source, expected) in [
         ("author.age > 50 && author.age < 60", "author.age=42"),

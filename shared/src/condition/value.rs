@@ -18,7 +18,7 @@ pub(super) enum Val<'a> {
     Text(Text<'a>),
     List(List<'a>),
     Map(Entries<'a>),
-    Type(Kind),
+    Type(ValueKind),
     Time(DateTime<Utc>),
     Span(TimeDelta),
 }
@@ -38,12 +38,12 @@ pub(super) enum List<'a> {
 #[derive(Clone, Debug)]
 pub(super) enum Entries<'a> {
     Borrowed(&'a Map<String, Value>),
-    /// A map that the expression itself writes out, so it is short.
+    /// A map that the expression itself contains as a literal, so it is short.
     Owned(Rc<[(Val<'a>, Val<'a>)]>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     Null,
     Bool,
     Integer,
@@ -81,19 +81,19 @@ impl<'a> Val<'a> {
         Self::List(List::Owned(made.into()))
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> ValueKind {
         match self {
-            Self::Null => Kind::Null,
-            Self::Bool(_) => Kind::Bool,
-            Self::Integer(integer) if i64::try_from(*integer).is_err() => Kind::Unsigned,
-            Self::Integer(_) => Kind::Integer,
-            Self::Double(_) => Kind::Double,
-            Self::Text(_) => Kind::Text,
-            Self::List(_) => Kind::List,
-            Self::Map(_) => Kind::Map,
-            Self::Type(_) => Kind::Type,
-            Self::Time(_) => Kind::Time,
-            Self::Span(_) => Kind::Span,
+            Self::Null => ValueKind::Null,
+            Self::Bool(_) => ValueKind::Bool,
+            Self::Integer(integer) if i64::try_from(*integer).is_err() => ValueKind::Unsigned,
+            Self::Integer(_) => ValueKind::Integer,
+            Self::Double(_) => ValueKind::Double,
+            Self::Text(_) => ValueKind::Text,
+            Self::List(_) => ValueKind::List,
+            Self::Map(_) => ValueKind::Map,
+            Self::Type(_) => ValueKind::Type,
+            Self::Time(_) => ValueKind::Time,
+            Self::Span(_) => ValueKind::Span,
         }
     }
 
@@ -208,7 +208,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-impl Kind {
+impl ValueKind {
     pub(super) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "null_type" => Self::Null,
@@ -242,7 +242,7 @@ impl Kind {
 }
 
 /// Writes the kind with its article, for messages.
-impl fmt::Display for Kind {
+impl fmt::Display for ValueKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Null => "null",

@@ -52,7 +52,7 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    /// Returns `true` if both decisions say the same about the call. Comments may differ.
+    /// Returns `true` if both decisions are equal apart from their comments.
     pub fn is_same_answer(&self, other: &Self) -> bool {
         (self.outcome, &self.output) == (other.outcome, &other.output)
     }
@@ -73,7 +73,7 @@ pub struct CallPlace {
 }
 
 impl CallPlace {
-    /// Returns the place of this call in the parent execution, whose step `step` started the child.
+    /// Returns this place as seen from the parent execution, whose step `step` started the child.
     #[must_use]
     pub fn under(self, step: StepId, item: Option<u32>) -> Self {
         Self { step, item, child: Some(Box::new(self)) }

@@ -36,15 +36,15 @@ pub struct Agenda {
     items_finished: BTreeSet<StepNumber>,
     /// The next task to undo, if it has not started.
     undoing: Option<Task>,
-    open_tasks: usize,
+    open_task_count: usize,
 }
 
 impl Agenda {
     pub(super) fn new(steps: usize) -> Self {
-        Self { open_tasks: steps, ..Self::default() }
+        Self { open_task_count: steps, ..Self::default() }
     }
 
-    /// Removes a task from the set of its state. Returns `false` if it was in none.
+    /// Removes a task from the set of its state. Returns `false` if it was in no set.
     ///
     /// An item of a long list is in no set before its turn.
     pub(super) fn remove_task(&mut self, task: Task, state: &StepState) -> bool {
@@ -121,11 +121,11 @@ impl Agenda {
 
     /// Counts a finished task. Compensations are not counted here, because `undoable` holds them.
     fn close_task(&mut self, task: Task) {
-        self.open_tasks -= usize::from(!task.part.undo);
+        self.open_task_count -= usize::from(!task.part.undo);
     }
 
     pub(super) fn expect_items(&mut self, items: usize) {
-        self.open_tasks += items;
+        self.open_task_count += items;
     }
 
     pub(super) fn mark_items_finished(&mut self, step: StepNumber) {
@@ -189,7 +189,7 @@ impl Agenda {
         &self.to_skip
     }
 
-    /// Returns the running tasks, sleeping ones included.
+    /// Returns the running tasks, including sleeping tasks.
     pub fn running(&self) -> &BTreeSet<Task> {
         &self.running
     }
@@ -255,12 +255,12 @@ impl Agenda {
 
     /// Returns `true` if every step is finished.
     pub fn is_finished(&self) -> bool {
-        self.open_tasks == 0
+        self.open_task_count == 0
     }
 
     /// Returns `true` if a task is open that does not run and is not a list.
     pub fn has_waiting_tasks(&self) -> bool {
-        self.open_tasks > self.running.len() + self.gathering.len()
+        self.open_task_count > self.running.len() + self.gathering.len()
     }
 
     /// Returns `true` if a running task does more than wait for a time or a child execution.

@@ -164,8 +164,8 @@ impl Execution {
         }
     }
 
-    /// Returns `true` if a task repeated a call of an earlier execution whose outcome is unknown, and
-    /// failed for sure. The first call may have taken effect all the same.
+    /// Returns `true` if a task repeated a call of an earlier execution whose outcome is unknown,
+    /// and this task certainly failed. The earlier call may still have taken effect.
     pub fn repeats_open_call(&self, task: Task) -> bool {
         let Some(step) = self.task(task) else { return false };
         let is_failed = matches!(step.state, StepState::Failed(_)) && !step.is_outcome_unknown();
@@ -178,9 +178,9 @@ impl Execution {
     pub fn open_earlier_key(&self, task: Task) -> Option<&CallKey> {
         let step = self.task(task).filter(|step| step.is_outcome_known());
         let id = &self.plan.step(task.step).id;
-        let known = step.map(|step| step.sent_key(self.id, id, task.part));
+        let known_key = step.map(|step| step.sent_key(self.id, id, task.part));
         let mut carried = self.carried_calls.keys.get(&task).into_iter().flatten();
-        carried.find(|call| known.as_deref() != Some(&*call.key))
+        carried.find(|call| known_key.as_deref() != Some(&*call.key))
     }
 
     /// Returns `true` if a person may settle a call of this finished execution.
@@ -189,12 +189,12 @@ impl Execution {
             || self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))
     }
 
-    /// Returns the keys of all calls whose outcome is unknown: of this execution and of earlier
-    /// ones. A child execution knows its own calls, unless it was never started.
+    /// Returns the keys of all calls of this execution and of earlier executions whose outcome is
+    /// unknown. A child execution knows its own calls, unless it was never started.
     pub fn open_call_keys(&self) -> Vec<CallKey> {
         let mut open = Vec::new();
-        for (at, planned) in self.plan.steps().iter().enumerate() {
-            let number = StepNumber::new(at);
+        for (position, planned) in self.plan.steps().iter().enumerate() {
+            let number = StepNumber::new(position);
             let step = self.step(number);
             let items = step.items.as_deref().map_or(0, |items| items.as_slice().len());
             let items = (0..items).filter_map(|index| u32::try_from(index).ok());
@@ -222,10 +222,10 @@ impl Execution {
             let place = key.place.clone().under(planned.id.clone(), task.part.item);
             open.push(CallKey { place, ..key.clone() });
         }
-        let known = state.filter(|step| step.is_outcome_known());
-        let known = known.map(|step| step.sent_key(self.id, &planned.id, task.part));
+        let known_step = state.filter(|step| step.is_outcome_known());
+        let known_key = known_step.map(|step| step.sent_key(self.id, &planned.id, task.part));
         let carried = self.carried_calls.keys.get(&task).into_iter().flatten();
-        let carried = carried.filter(|key| known.as_deref() != Some(&*key.key));
+        let carried = carried.filter(|key| known_key.as_deref() != Some(&*key.key));
         let before = open.len();
         open.extend(carried.map(|key| CallKey { place: place(), ..key.clone() }));
         // Ignores the loop itself, because it fails with the error of an item and the item made the
@@ -299,8 +299,7 @@ impl Step {
         self.known_output().is_some() && !self.has_compensation()
     }
 
-    /// Returns `true` if the step failed, it is unknown if the call took effect, and no person said
-    /// so.
+    /// Returns `true` if the step failed with an unknown outcome that no person has settled.
     fn is_open_call(&self) -> bool {
         let is_unknown =
             matches!(&self.state, StepState::Failed(error) if error.is_outcome_unknown());

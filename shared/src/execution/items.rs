@@ -20,7 +20,7 @@ pub struct Items {
     /// Items that waited for a person or a signal and may continue.
     returned: BTreeSet<u32>,
     /// The number of items that have a turn.
-    held_turns: u32,
+    held_turn_count: u32,
     open_count: u32,
     waiting_count: u32,
     sleeping_count: u32,
@@ -35,7 +35,7 @@ impl Items {
             tasks,
             next_index: 0,
             returned: BTreeSet::new(),
-            held_turns: 0,
+            held_turn_count: 0,
             open_count: n,
             waiting_count: 0,
             sleeping_count: 0,
@@ -69,7 +69,7 @@ impl Items {
         !self.is_finished() && self.waiting_count == self.open_count
     }
 
-    /// Returns `true` if all unfinished items wait or sleep, so that none of them works.
+    /// Returns `true` if all unfinished items wait or sleep, which means that no item works.
     pub(super) fn is_idle(&self) -> bool {
         !self.is_finished() && self.waiting_count + self.sleeping_count == self.open_count
     }
@@ -95,7 +95,7 @@ impl Items {
     }
 
     pub(super) fn end_turn(&mut self) {
-        self.held_turns -= 1;
+        self.held_turn_count -= 1;
     }
 
     pub(super) fn requeue_item(&mut self, index: u32) {
@@ -104,11 +104,11 @@ impl Items {
 
     /// Gives the next item a turn, if fewer than `width` items have one. Returns its index.
     pub(super) fn start_turn(&mut self, width: u32) -> Option<u32> {
-        if self.held_turns >= width {
+        if self.held_turn_count >= width {
             return None;
         }
         let next = self.next_returned().or_else(|| self.next_pending())?;
-        self.held_turns += 1;
+        self.held_turn_count += 1;
         Some(next)
     }
 

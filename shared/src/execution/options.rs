@@ -32,7 +32,7 @@ pub struct ExecutionOptions {
         with = "chrono::serde::ts_microseconds_option"
     )]
     pub start_at: Option<Timestamp>,
-    /// The priority. Workers start executions with a higher one first.
+    /// The priority. Workers start executions with a higher priority first.
     #[serde(skip_serializing_if = "is_default")]
     pub priority: i32,
     /// The input, as in `{{input.x}}`.
@@ -68,8 +68,8 @@ impl ExecutionOptions {
     ///
     /// The step's policy decides first, then the options, then the effect.
     pub fn is_strict(&self, step: &StepPolicy, effect: Effect) -> bool {
-        let asked = step.strict_templates.or(self.strict_templates);
-        asked.unwrap_or(effect != Effect::Read)
+        let strict = step.strict_templates.or(self.strict_templates);
+        strict.unwrap_or(effect != Effect::Read)
     }
 
     /// Returns the maximum number of steps that run at the same time.

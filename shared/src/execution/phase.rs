@@ -15,8 +15,8 @@ pub enum Phase {
     Expired,
     /// Cancellation was requested. No further step starts, and running steps are stopped.
     Cancelling,
-    /// Every step is finished, and the successful ones are undone. The execution ends with this
-    /// outcome.
+    /// Every step is finished, and the successful steps are being undone. The execution then ends
+    /// with this outcome.
     Compensating(Outcome),
     /// The execution is finished.
     Finished(Outcome),

@@ -106,7 +106,7 @@ impl Execution {
                 Some(ReplanCause::Failed)
             }
             ExecutionState::Completed => {
-                self.replan_request().map(|(step, what)| ReplanCause::Asked(step, what))
+                self.replan_request().map(|(step, request)| ReplanCause::Asked(step, request))
             }
             _ => None,
         }
@@ -116,7 +116,7 @@ impl Execution {
     /// they asked in another execution.
     pub fn replan_request(&self) -> Option<(&StepId, &Value)> {
         let steps = self.plan().steps().iter().zip(self.steps());
-        let mut asked = steps.filter_map(|(planned, step)| match &step.state {
+        let mut requests = steps.filter_map(|(planned, step)| match &step.state {
             StepState::Succeeded(output)
                 if planned.tool.as_str() == REPLAN && step.finished_at.is_some() =>
             {
@@ -124,11 +124,11 @@ impl Execution {
             }
             _ => None,
         });
-        asked.next_back()
+        requests.next_back()
     }
 
-    /// Returns `true` if work is left when the execution is finished: a message to its parent, or a
-    /// replan.
+    /// Returns `true` if work is left after the execution has finished: a message to its parent, or
+    /// a replan.
     pub fn has_follow_up(&self) -> bool {
         self.parent().is_some() || self.replan_cause().is_some()
     }
@@ -219,9 +219,9 @@ mod tests {
             assert_eq!(good.replan_cause().is_some(), completed, "{options:?}");
             assert!(end(Outcome::Cancelled).replan_cause().is_none());
         }
-        let asked = finished_execution(default(), Outcome::Completed, as_is);
+        let request = finished_execution(default(), Outcome::Completed, as_is);
         let goal = json!({ "goal": "g" });
-        assert_eq!(asked.replan_cause(), Some(ReplanCause::Asked(&"a".parse().unwrap(), &goal)));
+        assert_eq!(request.replan_cause(), Some(ReplanCause::Asked(&"a".parse().unwrap(), &goal)));
         let parent = |created: &mut Created| {
             let execution = "exec_2_aaaaaaaaa".parse().unwrap();
             let (step, attempt) = ("s".parse().unwrap(), Attempt::FIRST);

@@ -23,12 +23,13 @@ impl Execution {
     pub fn template_scope(&self, task: Task) -> TemplateScope<'_> {
         let list = task.part.item.and_then(|index| Some((index, self.list(task.step)?)));
         let done = Task { part: crate::id::Part { undo: false, ..task.part }, ..task };
-        let own = task.part.undo.then(|| self.task(done).and_then(Step::known_output)).flatten();
+        let done_output =
+            task.part.undo.then(|| self.task(done).and_then(Step::known_output)).flatten();
         TemplateScope {
             execution: self,
             item: list.and_then(|(index, list)| list.get(index as usize)),
             index: task.part.item.map(Value::from),
-            own_output: own.map(|output| (task.step, &**output)),
+            own_output: done_output.map(|output| (task.step, &**output)),
         }
     }
 
@@ -42,7 +43,7 @@ impl Execution {
 impl LookUpValues for TemplateScope<'_> {
     fn find_value(&self, target: &Target) -> Option<&Value> {
         match (target, self.own_output) {
-            (Target::Step(step), Some((own, output))) if *step == own => Some(output),
+            (Target::Step(step), Some((done_step, output))) if *step == done_step => Some(output),
             (Target::Item, _) => self.item,
             (Target::Index, _) => self.index.as_ref(),
             _ => self.execution.find_value(target),

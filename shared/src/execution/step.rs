@@ -66,8 +66,8 @@ pub struct TimeSpent {
     /// The time of all attempts. An interrupted attempt ends when the loss of its worker is
     /// recorded.
     pub worked: TimeDelta,
-    /// The time that the task waited for a person or a signal, or slept. A sleep needs no worker, so
-    /// it counts even if its worker is lost.
+    /// The time that the task waited for a person or a signal, or slept. A sleep needs no worker,
+    /// so its time counts even if the worker is lost.
     pub waited: TimeDelta,
     since: Option<(Activity, Timestamp)>,
 }
@@ -330,7 +330,8 @@ impl StepState {
         matches!(self, Self::Running { how: AttemptKind::Sleeping { .. }, .. })
     }
 
-    /// Returns the same wait with another end. States that wait for no time stay as they are.
+    /// Returns the same wait with another end time. A state that does not wait for a time does not
+    /// change.
     pub(super) fn with_end(&self, end: Timestamp) -> Self {
         let mut state = self.clone();
         match &mut state {
@@ -483,9 +484,9 @@ impl StepState {
     }
 }
 
-/// Returns the error of a call that had no effect, as a person says.
+/// Returns the error of a call that a person settled as failed, which means that it had no effect.
 fn settled_as_failed(comment: Option<&str>) -> ToolError {
-    let why = "a person settled the call as failed: it had no effect";
-    let why = comment.map_or(why.to_owned(), |comment| format!("{why}; {comment}"));
-    ToolError::failed(why).without_retry()
+    let reason = "a person settled the call as failed: it had no effect";
+    let reason = comment.map_or(reason.to_owned(), |comment| format!("{reason}; {comment}"));
+    ToolError::failed(reason).without_retry()
 }

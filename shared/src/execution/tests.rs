@@ -22,7 +22,7 @@ fn error() -> ToolError {
     ToolError::failed("no")
 }
 
-/// One value of each state. States with an attempt are in the second one.
+/// One value of each state. States with an attempt are in the second attempt.
 fn states() -> Vec<(&'static str, StepState)> {
     let until = Timestamp::UNIX_EPOCH;
     let child = ExecutionId::draw(until);
@@ -168,7 +168,7 @@ fn table(outputs: Option<&Arc<Value>>) -> String {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "it is a table")]
+#[expect(clippy::too_many_lines, reason = "the function is a table")]
 fn each_step_state_applies_each_event_as_in_the_table() {
     let list = Arc::new(json!([]));
     expect![[r"
@@ -328,7 +328,7 @@ fn running_time_and_waiting_time_are_counted_separately() {
     assert_eq!(time_spent(&[(0, sleeping()), (8, StepState::Cancelled)]), (0, 8));
     // A progress report does not end an attempt.
     assert_eq!(time_spent(&[(0, running()), (4, running()), (6, done())]), (6, 0));
-    // Another machine's clock may be behind, so a time may seem to be negative.
+    // Another machine's clock may be slow, so a time may seem to be negative.
     assert_eq!(
         time_spent(&[(60, running()), (50, retrying()), (60, running()), (61, done())]),
         (1, 0)

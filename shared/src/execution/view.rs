@@ -86,7 +86,7 @@ impl Execution {
     }
 
     /// Returns the time at which the latest wait for a time began: a sleep, the delay of a retry, a
-    /// wait for a signal that is limited, or the time that the deadline allows.
+    /// limited wait for a signal, or the time until the deadline.
     pub fn latest_wait_start(&self) -> Option<Timestamp> {
         let starts = self
             .agenda
@@ -96,7 +96,8 @@ impl Execution {
         starts.chain(deadline).max()
     }
 
-    /// Returns `true` if the execution failed because of its deadline, and not before.
+    /// Returns `true` if the execution failed because its deadline passed, and for no earlier
+    /// reason.
     pub fn missed_deadline(&self) -> bool {
         let failed = [Phase::Finished(Outcome::Failed), Phase::Compensating(Outcome::Failed)];
         self.overran && failed.contains(&self.phase)
@@ -120,11 +121,12 @@ impl Execution {
         }
     }
 
-    /// Returns `true` if the execution stands still, or one of its steps does, until a person or
-    /// another program acts: after a pause, before an approval, after an error of a step with
-    /// `onError: wait`, and while a step waits for a signal.
+    /// Returns `true` if the execution, or one of its steps, waits until a person or another
+    /// program acts: after a pause, before an approval, after an error of a step with `onError:
+    /// wait`, and while a step waits for a signal.
     ///
-    /// A child that waits does not count here, because only the child's log says so.
+    /// Does not count a child execution that waits, because only the child's log shows that it
+    /// waits.
     pub fn needs_person(&self) -> bool {
         let is_finished = matches!(self.phase, Phase::Finished(_));
         !is_finished && (self.is_paused() || !self.agenda.waiting().is_empty())

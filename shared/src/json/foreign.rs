@@ -20,21 +20,22 @@ pub fn parse_lenient<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> 
 
 /// Replaces each escaped half of a surrogate pair that stands alone.
 fn replace_lone_surrogates(text: &str) -> Cow<'_, str> {
-    let (mut repaired, mut seen, mut at) = (String::new(), 0, 0);
-    while let Some(next) = text[at..].find('\\') {
-        at += next;
-        let pair = (leading_unit(&text[at..]), text.get(at + 6..).and_then(leading_unit));
-        at += match pair {
+    let (mut repaired, mut seen, mut position) = (String::new(), 0, 0);
+    while let Some(next) = text[position..].find('\\') {
+        position += next;
+        let pair =
+            (leading_unit(&text[position..]), text.get(position + 6..).and_then(leading_unit));
+        position += match pair {
             (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
             (Some(0xD800..=0xDFFF), _) => {
-                repaired.push_str(&text[seen..at]);
+                repaired.push_str(&text[seen..position]);
                 repaired.push_str("\\ufffd");
-                seen = at + 6;
+                seen = position + 6;
                 6
             }
             // Skips the next character, too, because the character after a backslash never starts
             // an escape.
-            _ => 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
+            _ => 1 + text[position + 1..].chars().next().map_or(0, char::len_utf8),
         };
     }
     if seen == 0 {

@@ -31,7 +31,7 @@ impl PlanInputs {
         let compiled = self.compiled.get_or_init(|| Schema::new(&self.schema));
         let complaint = match compiled {
             Ok(schema) => schema.complaint(&given),
-            Err(why) => Some(format!("the schema of the plan's inputs is damaged: {why}")),
+            Err(error) => Some(format!("the schema of the plan's inputs is damaged: {error}")),
         };
         complaint.map_or(Ok(Arc::new(given)), Err)
     }

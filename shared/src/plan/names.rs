@@ -24,8 +24,8 @@ impl StepNames {
         steps: impl IntoIterator<Item = (&'a StepId, &'a ToolName)>,
     ) -> Result<Self, PlanError> {
         let mut names = Self::default();
-        for (at, (id, tool)) in steps.into_iter().enumerate() {
-            let number = StepNumber::new(at);
+        for (index, (id, tool)) in steps.into_iter().enumerate() {
+            let number = StepNumber::new(index);
             if names.steps.insert(id.clone(), number).is_some() {
                 return Err(PlanError::Duplicate(id.clone()));
             }
@@ -52,8 +52,8 @@ impl StepNames {
 
     /// Returns `true` if these names belong to `steps`, with the same numbers.
     pub(super) fn match_steps(&self, steps: &[ToolExecution]) -> bool {
-        let is_same = |(id, at): (&StepId, &StepNumber)| {
-            steps.get(at.get()).is_some_and(|step| step.id == *id)
+        let is_same = |(id, number): (&StepId, &StepNumber)| {
+            steps.get(number.get()).is_some_and(|step| step.id == *id)
         };
         self.steps.len() == steps.len() && self.steps.iter().all(is_same)
     }

@@ -75,7 +75,7 @@ impl StepPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
-    /// The execution fails.
+    /// The execution fails, and running steps may finish.
     #[default]
     Fail,
     /// Dependent steps are skipped, and other steps continue.
@@ -142,8 +142,8 @@ impl RetryPolicy {
         }
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
         #[expect(clippy::cast_precision_loss, reason = "milliseconds of hours, not of ages")]
-        let (base, most) = (self.backoff_ms as f64, self.max_backoff_ms as f64);
-        let wait = (base * self.multiplier.max(0.0).powi(exponent)).min(most);
+        let (base, maximum) = (self.backoff_ms as f64, self.max_backoff_ms as f64);
+        let wait = (base * self.multiplier.max(0.0).powi(exponent)).min(maximum);
         #[expect(clippy::cast_precision_loss, reason = "a fraction needs few bits")]
         let share = if self.jitter { 0.5 + (random_number % 1_024) as f64 / 2_048.0 } else { 1.0 };
         #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]

@@ -45,8 +45,8 @@ impl Plan {
         }
         let variables = collect_variables(&steps);
         let mut dependents = vec![Vec::new(); steps.len()];
-        for (at, step) in steps.iter().enumerate() {
-            let number = StepNumber::new(at);
+        for (index, step) in steps.iter().enumerate() {
+            let number = StepNumber::new(index);
             StepCheck { number, step, steps: &steps, variables: &variables }.check_step()?;
             for on in &step.depends_on {
                 dependents[on.get()].push(number);
@@ -88,9 +88,12 @@ fn check_len(steps: usize) -> Result<(), PlanError> {
 
 fn collect_variables(steps: &[ToolExecution]) -> Variables {
     let mut variables = Variables::new();
-    for (at, step) in steps.iter().enumerate() {
+    for (index, step) in steps.iter().enumerate() {
         for mapping in &step.output_mapping {
-            variables.entry(Arc::clone(&mapping.variable)).or_default().push(StepNumber::new(at));
+            variables
+                .entry(Arc::clone(&mapping.variable))
+                .or_default()
+                .push(StepNumber::new(index));
         }
     }
     variables

@@ -40,7 +40,8 @@ pub struct UncheckedStep {
     pub tool: ToolName,
     /// The parameters as they were written.
     pub parameters: Arc<Value>,
-    /// The steps that must finish before this one starts, including the ones read by its templates.
+    /// The steps that must finish before this one starts, including the steps that its templates
+    /// read.
     #[serde(default, alias = "depends_on", skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<StepId>,
     /// Pairs of an output path and the variable that it fills.
@@ -88,9 +89,9 @@ pub enum PlanError {
     #[error("the names do not match the plan's steps")]
     Names,
     /// The order of the draft does not name each step exactly once.
-    #[error("the order in which the steps were written does not name each step once")]
+    #[error("the order of the draft does not name each step exactly once")]
     Written,
-    /// A step depends on itself, on a later step, or on an unknown one.
+    /// A step depends on itself, on a later step, or on an unknown step.
     #[error("step `{step}` depends on `{on}`, which does not come before it")]
     Order { step: StepId, on: String },
     #[error("step `{step}`, at `{}`: {error}", error.at)]

@@ -26,10 +26,10 @@ const MAX_PATTERNS: usize = 2_000;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SchemaFigures {
     pub(super) bytes: usize,
-    pub(super) schemas: usize,
-    pub(super) patterns: usize,
+    pub(super) schema_count: usize,
+    pub(super) pattern_count: usize,
     pub(super) has_references: bool,
-    /// `true` if a match of a pattern may take more than a moment.
+    /// `true` if a match of a pattern may take longer than checks on the caller's thread should.
     pub(super) has_slow_patterns: bool,
     /// The deepest nesting of `allOf`, `not` and similar keywords.
     pub(super) nesting: usize,
@@ -39,7 +39,7 @@ impl SchemaFigures {
     /// Returns the maximum bytes that each pattern may compile to, so that all of them fit into
     /// memory together.
     pub(super) fn pattern_bytes(&self) -> usize {
-        (SCHEMA_PATTERN_BYTES / self.patterns.max(1)).min(MAX_PATTERN_BYTES)
+        (SCHEMA_PATTERN_BYTES / self.pattern_count.max(1)).min(MAX_PATTERN_BYTES)
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn measure_schema(schema: &Value) -> Result<SchemaFigures, String> {
     let mut cost = CostEstimator { root: schema, costs: BTreeMap::new(), figures };
     let mut total = 0_u64;
     cost.visit_all(schema, 0, &mut total)?;
-    if cost.figures.patterns > MAX_PATTERNS {
+    if cost.figures.pattern_count > MAX_PATTERNS {
         return Err(format!("it has more than {MAX_PATTERNS} patterns"));
     }
     Ok(cost.figures)
@@ -81,14 +81,14 @@ impl<'a> CostEstimator<'a> {
             }
             return Ok(());
         };
-        self.figures.schemas += 1;
+        self.figures.schema_count += 1;
         self.figures.nesting = self.figures.nesting.max(nesting);
         let cost = self.estimate_cost(schema, 0)?;
         *total = total.saturating_add(cost);
         if cost > SCHEMA_EXPANSION || *total > MAX_TOTAL_EVALUATIONS {
             return Err(format!(
-                "a check of one value takes more than {SCHEMA_EXPANSION} evaluations: \
-                 its schemas refer to each other too often"
+                "a check of one value takes more than {SCHEMA_EXPANSION} evaluations: its \
+                 subschemas refer to each other too often"
             ));
         }
         for (keyword, content) in fields {
@@ -106,7 +106,7 @@ impl<'a> CostEstimator<'a> {
         let figures = &mut self.figures;
         figures.has_references |= REFERENCE_KEYWORDS.contains(&keyword);
         let mut record_pattern = |pattern: &str| {
-            figures.patterns += 1;
+            figures.pattern_count += 1;
             figures.has_slow_patterns |= is_slow(pattern);
         };
         match (keyword, content) {
@@ -131,8 +131,8 @@ impl<'a> CostEstimator<'a> {
             None => (),
         }
         if chain > SCHEMA_CHAIN {
-            let why = "schemas that hold for one value refer to each other";
-            return Err(format!("more than {SCHEMA_CHAIN} {why} in a row"));
+            let reason = "schemas that hold for one value refer to each other";
+            return Err(format!("more than {SCHEMA_CHAIN} {reason} in a row"));
         }
         self.costs.insert(address, None);
         let mut cost = 1_u64;
@@ -168,8 +168,8 @@ pub(super) fn count_repetitions(pattern: &str) -> u64 {
     let mut product = 1_u64;
     for part in pattern.split('{').skip(1) {
         let Some((counts, _)) = part.split_once('}') else { continue };
-        let most = counts.split(',').filter_map(|count| count.trim().parse::<u64>().ok()).max();
-        product = product.saturating_mul(most.unwrap_or(1).max(1));
+        let maximum = counts.split(',').filter_map(|count| count.trim().parse::<u64>().ok()).max();
+        product = product.saturating_mul(maximum.unwrap_or(1).max(1));
     }
     product
 }

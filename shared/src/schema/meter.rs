@@ -86,7 +86,7 @@ pub(super) fn run_within<T>(
     }
 }
 
-/// Charges evaluations to the check that runs on this thread, if one does.
+/// Charges evaluations to the check that runs on this thread, if there is one.
 fn charge_evaluations(evaluations: u64) {
     let marker = 0_u8;
     let here = std::ptr::from_ref(&marker).addr();
@@ -128,7 +128,7 @@ struct Meter {
     text: u64,
     /// Evaluations for every [`ITEMS_PER_EVALUATION`] of an array or object.
     items: u64,
-    /// `true` if the schema refers to a schema without a meter.
+    /// `true` if the schema refers to a schema whose evaluations are not counted.
     is_foreign: bool,
 }
 
@@ -170,12 +170,13 @@ pub(super) fn make_meter<'a>(
     argument: &'a Value,
     _: jsonschema::paths::Location,
 ) -> Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>> {
-    let figure = |at: usize| argument[at].as_u64().unwrap_or(1);
+    let figure = |index: usize| argument[index].as_u64().unwrap_or(1);
     let is_foreign = argument[3].as_bool().unwrap_or(true);
     Ok(Box::new(Meter { fixed: figure(0), text: figure(1), items: figure(2), is_foreign }))
 }
 
-/// Puts a meter in front of each subschema, or returns a message if that is impossible.
+/// Adds a meter to each subschema, which counts the evaluations of the subschema. Returns a message
+/// if that is impossible.
 pub(super) fn add_meters(schema: &Value) -> Result<Value, String> {
     MeterBuilder { root: schema }.add_meter(schema)
 }
@@ -230,8 +231,8 @@ impl MeterBuilder<'_> {
         })
     }
 
-    /// Adjusts a reference to the schema with meters. Returns `None` if it leads out of the
-    /// document, or nowhere.
+    /// Adjusts a reference to the schema with meters. Returns `None` if its target is outside the
+    /// document, or does not exist.
     fn move_reference(&self, reference: &str) -> Result<Option<String>, String> {
         let pointer = match reference.strip_prefix('#') {
             Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => {
@@ -244,23 +245,23 @@ impl MeterBuilder<'_> {
         };
         let Some(target) = self.root.pointer(&pointer) else { return Ok(None) };
         let mut moved = "#".to_owned();
-        let (mut at, mut kind) = (self.root, Content::Unknown);
+        let (mut current, mut kind) = (self.root, Content::Unknown);
         for token in pointer.split('/').skip(1) {
             let name = token.replace("~1", "/").replace("~0", "~");
-            let is_map = matches!(kind, Content::Map | Content::InPlaceMap) && at.is_object();
-            if at.is_object() && !is_map && kind != Content::Data {
+            let is_map = matches!(kind, Content::Map | Content::InPlaceMap) && current.is_object();
+            if current.is_object() && !is_map && kind != Content::Data {
                 moved.push_str("/allOf/1");
             }
             moved.push('/');
             moved.push_str(&encode_fragment(token));
-            kind = match at {
+            kind = match current {
                 _ if kind == Content::Data => Content::Data,
                 Value::Object(_) if is_map => Content::Unknown,
                 Value::Object(_) => Content::from_keyword(&name),
                 _ => Content::Unknown,
             };
-            let Some(next) = at.pointer(&format!("/{token}")) else { return Ok(None) };
-            at = next;
+            let Some(next) = current.pointer(&format!("/{token}")) else { return Ok(None) };
+            current = next;
         }
         let is_map = matches!(kind, Content::Map | Content::InPlaceMap);
         if target.is_object() && (is_map || kind == Content::Data) {
@@ -288,8 +289,8 @@ fn encode_fragment(token: &str) -> String {
     text
 }
 
-/// Returns the arguments of the `faber:meter` keyword: cost of any value, of text, of items, and if
-/// a reference leaves the document.
+/// Returns the arguments of the `faber:meter` keyword: the costs of any value, of text and of
+/// items, and whether a reference leaves the document.
 fn meter_arguments(fields: &Map<String, Value>, is_foreign: bool) -> Value {
     let data = fields.iter().filter(|(keyword, _)| Content::from_keyword(keyword) == Content::Data);
     let bytes: usize = data.map(|(_, content)| json::json_size(content)).sum();

@@ -1,6 +1,7 @@
 //! Patterns that compile to more bytes than a schema may use.
 //!
-//! The rest of such a schema is still worth a check. So these patterns are removed and reported.
+//! Values are still checked against the rest of such a schema, so these patterns are removed and
+//! reported.
 
 use serde_json::{Map, Value, json};
 
@@ -14,8 +15,8 @@ const SMALL_BYTES: usize = 512;
 pub(super) fn remove_unusable(schema: &mut Value, bytes: usize) -> Vec<String> {
     let mut removed = Vec::new();
     visit_schemas(schema, &mut |fields| {
-        let own = fields.get("pattern").and_then(Value::as_str).map(str::to_owned);
-        if let Some(pattern) = own.filter(|pattern| !is_usable(pattern, bytes)) {
+        let own_pattern = fields.get("pattern").and_then(Value::as_str).map(str::to_owned);
+        if let Some(pattern) = own_pattern.filter(|pattern| !is_usable(pattern, bytes)) {
             fields.remove("pattern");
             removed.push(pattern);
         }
@@ -40,10 +41,10 @@ pub(super) fn remove_unusable(schema: &mut Value, bytes: usize) -> Vec<String> {
 pub(super) fn find_unusable(schema: &Value, bytes: usize, left: &mut usize) -> Vec<String> {
     let mut large = Vec::new();
     visit_schemas(&mut schema.clone(), &mut |fields| {
-        let own = fields.get("pattern").and_then(Value::as_str);
+        let own_pattern = fields.get("pattern").and_then(Value::as_str);
         let of_properties = fields.get("patternProperties").and_then(Value::as_object);
         let of_properties = of_properties.into_iter().flat_map(Map::keys).map(String::as_str);
-        let patterns = own.into_iter().chain(of_properties);
+        let patterns = own_pattern.into_iter().chain(of_properties);
         large.extend(patterns.filter(|pattern| may_be_large(pattern)).map(str::to_owned));
     });
     large.truncate(*left);

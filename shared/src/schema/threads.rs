@@ -1,4 +1,4 @@
-//! Threads for checks that take longer than a moment.
+//! Threads for checks that take too long for the caller's thread.
 //!
 //! A check cannot wait, so it would block the other tasks on the thread of an async runtime. These
 //! threads have deep stacks, and at most [`MAX_RUNNING`] of them run at a time.
@@ -24,7 +24,7 @@ const STACK_BYTES: usize = 64 << 20;
 pub(super) const USABLE_STACK: usize = STACK_BYTES - (1 << 20);
 
 pub(super) const STOPPED_MESSAGE: &str =
-    "the check was stopped, because the server stops: try again later";
+    "the check was cancelled because the server is stopping: try again later";
 
 tokio::task_local! {
     static STOP: CheckStop;
@@ -43,7 +43,7 @@ impl CheckStop {
         STOP.scope(self.clone(), task)
     }
 
-    /// Ends the running checks of these tasks, and refuses waiting and later ones. Their values
+    /// Ends the running checks of these tasks, and refuses waiting and later checks. Their values
     /// count as invalid.
     pub fn stop_checks(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -81,7 +81,7 @@ impl Slot {
         let is_stopped = || stop.is_some_and(CheckStop::is_stopped);
         let mut slots = lock_slots();
         if slots.waiting >= most_waiting {
-            return Err("too many checks are under way: try again later");
+            return Err("too many checks are running: try again later");
         }
         slots.waiting += 1;
         while slots.running >= MAX_RUNNING && !is_stopped() {
@@ -116,7 +116,7 @@ pub(super) fn is_check_running() -> bool {
     lock_slots().running > 0
 }
 
-/// Runs a job on its own thread. On a multi-threaded runtime, other tasks continue meanwhile.
+/// Runs a job on its own thread. On a multi-threaded runtime, other tasks continue while it runs.
 ///
 /// # Errors
 ///

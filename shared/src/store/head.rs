@@ -13,7 +13,7 @@ use crate::{
 
 /// A summary of an execution for lists and claims.
 ///
-/// It is a cache of the log: it may be behind the log, but never ahead of it.
+/// It is a cache of the log, so it may lag behind the log, but it is never ahead of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionHead {
     pub execution: ExecutionId,
@@ -28,7 +28,7 @@ pub struct ExecutionHead {
     /// The time when a worker should claim it, if it has no owner. `None` if only a command can
     /// continue it.
     pub due: Option<Timestamp>,
-    /// The priority. Higher ones are claimed first.
+    /// The priority. Executions with a higher priority are claimed first.
     pub priority: i32,
     pub finished_at: Option<Timestamp>,
     pub parent: Option<ExecutionId>,

@@ -68,14 +68,14 @@ impl<'a> Lexer<'a> {
     }
 
     fn split_tokens(&mut self) -> Vec<Token<'a>> {
-        let (mut tokens, text, mut at) = (Vec::new(), self.text, 0);
-        while let Some(open) = text[at..].find("{{").map(|offset| at + offset) {
-            if open > at {
-                tokens.push(Token::Text(&text[at..open]));
+        let (mut tokens, text, mut position) = (Vec::new(), self.text, 0);
+        while let Some(open) = text[position..].find("{{").map(|offset| position + offset) {
+            if open > position {
+                tokens.push(Token::Text(&text[position..open]));
             }
             if text[open..].starts_with("{{{{") {
                 tokens.push(Token::Text("{{"));
-                at = open + 4;
+                position = open + 4;
                 continue;
             }
             let Some(end) = self.find_end(open + 2) else {
@@ -83,10 +83,10 @@ impl<'a> Lexer<'a> {
                 return tokens;
             };
             tokens.push(Token::Braces { whole: &text[open..end], inner: &text[open + 2..end - 2] });
-            at = end;
+            position = end;
         }
-        if at < text.len() {
-            tokens.push(Token::Text(&text[at..]));
+        if position < text.len() {
+            tokens.push(Token::Text(&text[position..]));
         }
         tokens
     }
@@ -95,37 +95,37 @@ impl<'a> Lexer<'a> {
     /// not close, unless the quote itself is never closed.
     fn find_end(&mut self, from: usize) -> Option<usize> {
         let bytes = self.text.as_bytes();
-        let (mut at, mut state) = (from, State::Plain);
-        while at < bytes.len() && !self.is_known_unclosed(at, state) {
+        let (mut position, mut state) = (from, State::Plain);
+        while position < bytes.len() && !self.is_known_unclosed(position, state) {
             self.count_byte();
             let is_quoted = matches!(state, State::Quoted(_));
-            if !is_quoted && bytes[at..].starts_with(b"}}") {
-                return Some(at + 2);
+            if !is_quoted && bytes[position..].starts_with(b"}}") {
+                return Some(position + 2);
             }
-            let (len, next) = state.next(&bytes[at..]);
-            (at, state) = (at + len, next);
+            let (len, next) = state.next(&bytes[position..]);
+            (position, state) = (position + len, next);
         }
-        if at >= bytes.len() && !matches!(state, State::Quoted(_)) {
+        if position >= bytes.len() && !matches!(state, State::Quoted(_)) {
             return None;
         }
-        self.mark_unclosed(from, at);
+        self.mark_unclosed(from, position);
         self.text[from..].find("}}").map(|offset| from + offset + 2)
     }
 
-    fn is_known_unclosed(&self, at: usize, state: State) -> bool {
-        self.unclosed_states.get(at).is_some_and(|states| states & state.bit() != 0)
+    fn is_known_unclosed(&self, index: usize, state: State) -> bool {
+        self.unclosed_states.get(index).is_some_and(|states| states & state.bit() != 0)
     }
 
     /// Marks the states of a search that ended in an unclosed quote.
     fn mark_unclosed(&mut self, from: usize, to: usize) {
         let bytes = self.text.as_bytes();
         self.unclosed_states.resize(bytes.len(), 0);
-        let (mut at, mut state) = (from, State::Plain);
-        while at < to.min(bytes.len()) {
+        let (mut position, mut state) = (from, State::Plain);
+        while position < to.min(bytes.len()) {
             self.count_byte();
-            self.unclosed_states[at] |= state.bit();
-            let (len, next) = state.next(&bytes[at..]);
-            (at, state) = (at + len, next);
+            self.unclosed_states[position] |= state.bit();
+            let (len, next) = state.next(&bytes[position..]);
+            (position, state) = (position + len, next);
         }
     }
 
@@ -150,19 +150,19 @@ mod tests {
         let mut quote = None;
         let mut bytes = text.bytes().enumerate().skip(2).peekable();
         let mut in_brackets = false;
-        while let Some((at, byte)) = bytes.next() {
+        while let Some((position, byte)) = bytes.next() {
             match (quote, byte) {
                 (Some(_), b'\\') => drop(bytes.next()),
                 (Some(open), _) if byte == open => quote = None,
                 (None, b'"' | b'\'') if in_brackets => quote = Some(byte),
                 (None, b'[' | b']') => in_brackets = byte == b'[',
                 (None, b'}') if bytes.peek().is_some_and(|(_, next)| *next == b'}') => {
-                    return Some(at + 2);
+                    return Some(position + 2);
                 }
                 _ => (),
             }
         }
-        quote.and_then(|_| text.find("}}")).map(|at| at + 2)
+        quote.and_then(|_| text.find("}}")).map(|index| index + 2)
     }
 
     fn bytes_read(text: &str) -> usize {

@@ -23,7 +23,7 @@ pub enum Segment {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    #[error("nothing is between the braces")]
+    #[error("there is nothing between the braces")]
     Empty,
     /// A name or field is missing, or has characters that need quotes.
     #[error("`{0}` is not a name; write other keys as `[\"any key\"]`")]
@@ -112,8 +112,8 @@ pub(super) fn format_key(key: &str) -> String {
 /// are too long.
 pub(super) fn split_names(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let end = text.find('[').unwrap_or(text.len());
-    let dots = text[..end].rmatch_indices('.').map(|(at, _)| at);
-    let splits = std::iter::once(end).chain(dots).map(|at| (text[..at].trim_end(), &text[at..]));
+    let dots = text[..end].rmatch_indices('.').map(|(dot, _)| dot);
+    let splits = std::iter::once(end).chain(dots).map(|dot| (text[..dot].trim_end(), &text[dot..]));
     splits.filter(|(name, _)| name.len() <= MAX_NAME_BYTES)
 }
 
@@ -163,7 +163,7 @@ fn parse_bracket(text: &str) -> Result<(Segment, &str), PathError> {
 /// quote.
 fn parse_quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut is_escaped = false;
-    let end = text.char_indices().find_map(|(at, c)| match c {
+    let end = text.char_indices().find_map(|(position, c)| match c {
         _ if is_escaped => {
             is_escaped = false;
             None
@@ -172,7 +172,7 @@ fn parse_quoted(text: &str, quote: char) -> Option<(String, &str)> {
             is_escaped = true;
             None
         }
-        _ => (c == quote).then_some(at),
+        _ => (c == quote).then_some(position),
     })?;
     let raw = &text[..end];
     let rest = &text[end + quote.len_utf8()..];
@@ -184,7 +184,7 @@ fn parse_quoted(text: &str, quote: char) -> Option<(String, &str)> {
     Some((key, rest))
 }
 
-/// Converts the content of a single-quoted string to that of a double-quoted one.
+/// Converts the content of a single-quoted string to the content of a double-quoted string.
 fn to_double_quoted(raw: &str) -> String {
     raw.replace("\\'", "'").replace('"', "\\\"")
 }

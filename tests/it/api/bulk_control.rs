@@ -71,7 +71,7 @@ async fn bulk_control_changes_and_counts_only_matching_executions() {
         assert_eq!(count("CANCEL").await, 0, "all are finished");
         assert_eq!(bulk_control(&api, json!({ "planId": "nonsense" }), "CANCEL").await, 0);
         assert_eq!(api.execution(&others[0], "state").await["state"], "WAITING");
-        // The retries match the filter, too, and are not retried again.
+        // The retries match the filter, too, but are not retried again.
         assert_eq!(count("RETRY").await, 3);
         let query = "query ($id: ID!) { plan(planId: $id) { executions { retryOf } } }";
         let found = api.get(query, json!({ "id": plan })).await;
@@ -96,10 +96,10 @@ async fn a_paced_bulk_retry_spreads_start_times() {
         executions(filter: $filter) { nodes { state } } }";
     let all_have = |found: &Value| found["nodes"].as_array().map(Vec::len) == Some(3);
     api.get_until(query, json!({ "filter": ended }), all_have).await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let variables = json!({ "filter": ended, "action": "RETRY", "perSecond": 0.001 });
     assert_eq!(api.get(BULK_MUTATION, variables).await, 3);
-    assert!(begun.elapsed().as_secs() < 100, "the request does not wait for the starts");
+    assert!(started_at.elapsed().as_secs() < 100, "the request does not wait for the starts");
     let query = "query ($id: ID!) { plan(planId: $id) { executions {
         retryOf state startAt createdAt waitsFor { kind until } } } }";
     let found = api.get(query, json!({ "id": plan })).await;
@@ -123,10 +123,10 @@ async fn a_paced_bulk_retry_spreads_start_times() {
 async fn a_paced_bulk_cancel_answers_after_the_last_execution() {
     let api = api().await;
     let (plan, _) = start_waiting(&api, 3).await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let variables = json!({ "filter": { "planId": plan }, "action": "CANCEL", "perSecond": 20.0 });
     assert_eq!(api.get(BULK_MUTATION, variables).await, 3);
-    assert!(begun.elapsed().as_millis() >= 100, "{:?}", begun.elapsed());
+    assert!(started_at.elapsed().as_millis() >= 100, "{:?}", started_at.elapsed());
 }
 
 #[tokio::test]

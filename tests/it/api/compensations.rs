@@ -134,17 +134,17 @@ async fn a_repeated_key_accepts_an_option_that_was_left_out() {
     let plan = api.plan(steps_to_compensate(&json!({ "name": "flow.echo" }))).await;
     let start = "mutation ($id: ID!, $options: ExecutionOptions) {
         executePlan(planId: $id, options: $options) { executionId } }";
-    let asked = |compensates: Value| {
+    let request_for = |compensates: Value| {
         let mut options = json!({ "idempotencyKey": "k" });
         if !compensates.is_null() {
             options["compensateOnFailure"] = compensates;
         }
         json!({ "id": plan, "options": options })
     };
-    let first = api.get(start, asked(Value::Null)).await;
-    assert_eq!(api.get(start, asked(Value::Null)).await, first);
+    let first = api.get(start, request_for(Value::Null)).await;
+    assert_eq!(api.get(start, request_for(Value::Null)).await, first);
     for other in [true, false] {
-        let refusal = api.expect_error(start, asked(json!(other))).await;
+        let refusal = api.expect_error(start, request_for(json!(other))).await;
         assert_eq!(refusal["code"], "CONFLICT", "{other}");
     }
 }

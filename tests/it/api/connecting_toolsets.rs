@@ -39,8 +39,8 @@ async fn a_stored_plan_waits_for_its_own_toolset_and_calls_no_tool_with_a_simila
     before.close().await;
     let after = open_embedded(&store, vec![toolset("m2", "m.b"), connecting_toolset("m")]).await;
     let id = after.engine().executions.start_plan(plan.id(), Order::default()).await.unwrap();
-    let begun = after.engine().executions.reader.load(id).await.unwrap().unwrap();
-    assert_eq!(begun.state(), ExecutionState::Pending);
+    let started = after.engine().executions.reader.load(id).await.unwrap().unwrap();
+    assert_eq!(started.state(), ExecutionState::Pending);
     after.engine().tools.inventory.toolbox().put_set(toolset("m", "b"));
     let ended = after.ended(id).await.unwrap();
     assert_eq!(ended.outputs(), json!({ "x": "m" }));
@@ -54,7 +54,7 @@ async fn a_tool_name_waits_only_for_toolsets_that_may_contain_it() {
         vec![toolset("m", "b"), connecting_toolset("mute")],
     )
     .await;
-    let most = Options::default().connect;
+    let connect_timeout = Options::default().connect;
     let (engine, began) = (faber.engine(), Instant::now());
     for name in ["flow.echo", "m.b", "b", "m.nothing"] {
         let _ = faber.plan(json!({ "tools": [{ "name": name }] })).await;
@@ -62,11 +62,11 @@ async fn a_tool_name_waits_only_for_toolsets_that_may_contain_it() {
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     let began = Instant::now();
     faber.plan(json!({ "tools": [{ "name": "mute.x" }] })).await.unwrap_err();
-    assert!(began.elapsed() >= most, "the name waits for sets that still connect");
+    assert!(began.elapsed() >= connect_timeout, "the name waits for sets that still connect");
     // A list of all tools waits for the first answer of each set, up to the limit.
     let began = Instant::now();
     engine.tools.tool_schemas(&[]).await;
-    assert!(began.elapsed() >= most);
+    assert!(began.elapsed() >= connect_timeout);
     let failed = SetStatus::Failed { error: "mute".to_owned() };
     engine.tools.inventory.toolbox().update_set(&"mute".parse().unwrap(), failed, Vec::new());
     let began = Instant::now();

@@ -55,10 +55,10 @@ async fn cancelling_twice_records_one_cancellation() {
         assert_eq!(cancelled["steps"], json!([{ "state": "CANCELLED" }]));
         assert_eq!(control_execution(&api, &id, "cancelExecution").await, cancelled);
         let events = api.events(&id).await;
-        let asked: Vec<_> =
+        let requests: Vec<_> =
             events.iter().filter(|event| event["type"] == "cancel_requested").collect();
-        assert_eq!(asked.len(), 1);
-        assert_eq!(asked[0]["data"], json!({ "reason": "enough" }));
+        assert_eq!(requests.len(), 1);
+        assert_eq!(requests[0]["data"], json!({ "reason": "enough" }));
     }
 }
 

@@ -121,9 +121,12 @@ async fn a_missing_input_of_a_step_with_an_effect_fails_the_execution_before_its
         assert_eq!(checked["state"], expected, "{of_step} {options} {checked:#}");
         let id = api.start(step(of_step.clone()), options.clone()).await;
         let events = api.events(&id).await;
-        let begun = events.iter().filter(|event| event["type"] == "step_started").count();
+        let start_count = events.iter().filter(|event| event["type"] == "step_started").count();
         let state = &events.last().unwrap()["data"]["state"];
-        assert_eq!((state, begun), (&json!(expected), if expected == "FAILED" { 0 } else { 2 }));
+        assert_eq!(
+            (state, start_count),
+            (&json!(expected), if expected == "FAILED" { 0 } else { 2 })
+        );
         let failed = events.iter().find(|event| event["type"] == "step_failed");
         let code = failed.map(|event| event["data"]["error"]["code"].clone());
         assert_eq!(code, (expected == "FAILED").then(|| json!("template.unresolved")));

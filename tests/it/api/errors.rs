@@ -71,9 +71,9 @@ async fn failed_planning_keeps_the_request_with_its_transcript() {
     ] {
         let refusal = api.expect_error(query, json!({ "query": words })).await;
         assert_eq!(refusal["code"], code);
-        let asked = "query ($id: ID!) { request(requestId: $id) {
+        let query = "query ($id: ID!) { request(requestId: $id) {
             query plans { planId } transcript { kind content } timeline { kind } } }";
-        let request = api.get(asked, json!({ "id": refusal["requestId"] })).await;
+        let request = api.get(query, json!({ "id": refusal["requestId"] })).await;
         assert_eq!((&request["query"], &request["plans"]), (&json!(words), &json!([])));
         let transcript = request["transcript"].as_array().unwrap();
         assert_eq!(super::test_api::texts_of_field(transcript, "kind"), kinds);
@@ -144,14 +144,14 @@ async fn invalid_planning_arguments_keep_the_request_with_the_error() {
             assert!(message.contains(part), "{options} {of_run} {answer}");
             let refusal = &answer["errors"][0]["extensions"];
             assert_eq!(refusal["code"], code, "{options}");
-            let asked = "query ($id: ID!) { request(requestId: $id) {
+            let query = "query ($id: ID!) { request(requestId: $id) {
                 query plans { planId } transcript { kind content } } }";
-            let request = api.get(asked, json!({ "id": refusal["requestId"] })).await;
+            let request = api.get(query, json!({ "id": refusal["requestId"] })).await;
             let kept = request["query"].as_str().unwrap_or_default();
             assert!(kept == words || (kept.len() < 300 && kept.starts_with("éé")), "{request}");
             assert_eq!(request["plans"], json!([]));
-            let why = json!({ "code": code, "message": message });
-            assert_eq!(request["transcript"], json!([{ "kind": "error", "content": why }]));
+            let reason = json!({ "code": code, "message": message });
+            assert_eq!(request["transcript"], json!([{ "kind": "error", "content": reason }]));
         }
     }
 }

@@ -47,7 +47,7 @@ async fn findings_at_an_earlier_event_are_those_of_that_time() {
         let remedies = finding["remedies"].as_array().unwrap();
         let retry = remedies.iter().find(|remedy| remedy["mutation"] == "retryExecution");
         assert_eq!(retry.unwrap()["variables"], variables, "{finding:#}");
-        // The mutation of the remedy can be sent as it is.
+        // The mutation of the remedy can be sent unchanged.
         let retry = "mutation ($executionId: ID!, $mode: RetryMode) {
             retryExecution(executionId: $executionId, mode: $mode) { state } }";
         api.get(retry, variables).await;

@@ -111,8 +111,8 @@ async fn a_search_with_too_many_words_is_refused() {
             plans(filter: { search: $search }) { nodes { planId } } }";
         let words =
             |n: usize| (0..n).map(|number| format!("w{number}")).collect::<Vec<_>>().join(" ");
-        let most = api.ask(query, json!({ "search": words(64) })).await;
-        assert!(most.get("errors").is_none(), "{most:#}");
+        let longest_search = api.ask(query, json!({ "search": words(64) })).await;
+        assert!(longest_search.get("errors").is_none(), "{longest_search:#}");
         let same = api.ask(query, json!({ "search": "word WORD ".repeat(2_000) })).await;
         assert!(same.get("errors").is_none(), "{same:#}");
         let many = api.ask(query, json!({ "search": words(1_500) })).await;

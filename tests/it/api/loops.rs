@@ -65,8 +65,8 @@ async fn a_failed_item_fails_its_step() {
             .map(|event| json_to_text(&event["type"]))
             .collect();
         assert_eq!(indexed, ["step_started", "step_failed"]);
-        let begun = events.iter().find(|event| event["type"] == "step_started").unwrap();
-        assert_eq!(begun["data"], json!({ "items": 2 }));
+        let started = events.iter().find(|event| event["type"] == "step_started").unwrap();
+        assert_eq!(started["data"], json!({ "items": 2 }));
     }
 }
 
@@ -135,9 +135,9 @@ async fn a_decision_applies_to_one_item_or_to_all_that_wait() {
         assert_eq!(texts_of_field(&items, "index"), ["0", "2"]);
         let refusal = api.expect_error(query, json!({ "id": id, "step": "l[1]" })).await;
         assert_eq!(refusal["code"], "CONFLICT", "{refusal}");
-        let why = api.execution(&id, "waitsFor { kind stepId index message }").await;
-        let kinds = texts_of_field(why["waitsFor"].as_array().unwrap(), "kind");
-        assert_eq!(kinds, ["decision", "decision", "items"], "{why:#}");
+        let reason = api.execution(&id, "waitsFor { kind stepId index message }").await;
+        let kinds = texts_of_field(reason["waitsFor"].as_array().unwrap(), "kind");
+        assert_eq!(kinds, ["decision", "decision", "items"], "{reason:#}");
         api.get(query, json!({ "id": id, "step": "l" })).await;
         let events = api.events(&id).await;
         assert_eq!(events.last().map(|event| &event["data"]["state"]), Some(&json!("COMPLETED")));

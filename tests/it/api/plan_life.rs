@@ -44,9 +44,9 @@ async fn assert_life_of_a_plan(api: &TestApi) {
     let request = json_to_text(&plan["requestId"]);
     let query = "mutation ($id: ID!) { executeByRequestId(requestId: $id) {
         executionId planId total } }";
-    let begun = api.get(query, json!({ "id": request })).await;
-    assert_eq!((&begun["planId"], &begun["total"]), (&plan["planId"], &json!(4)));
-    let id = json_to_text(&begun["executionId"]);
+    let started = api.get(query, json!({ "id": request })).await;
+    assert_eq!((&started["planId"], &started["total"]), (&plan["planId"], &json!(4)));
+    let id = json_to_text(&started["executionId"]);
     let events = api.events(&id).await;
     assert_eq!(events.first().map(|event| &event["type"]), Some(&json!("created")));
     assert_eq!(events.last().map(|event| &event["data"]), Some(&json!({ "state": "COMPLETED" })));
@@ -175,8 +175,8 @@ async fn revising_a_plan_creates_the_next_version() {
     assert_eq!(newest["planId"], plan["planId"]);
 }
 
-/// A repeated key returns the version that the first request executed, even if there is a newer
-/// one, and whatever the order of fields in the input.
+/// A repeated key returns the version that the first request executed, even if a newer version
+/// exists or the input has another order of fields.
 #[tokio::test]
 async fn a_repeated_key_returns_the_version_that_was_executed_first() {
     let api = api().await;
@@ -207,10 +207,10 @@ async fn a_repeated_key_returns_the_same_execution() {
     let query = "mutation ($query: String!, $options: ExecutionOptions) {
         run(query: $query, execution: $options) { executionId requestId } }";
     let draft = json!({ "tools": [{ "name": "flow.noop" }] }).to_string();
-    let asked = |key: &str| json!({ "query": draft, "options": { "idempotencyKey": key } });
-    let one = api.get(query, asked("k")).await;
-    assert_eq!(api.get(query, asked("k")).await, one);
-    assert_ne!(api.get(query, asked("l")).await, one);
+    let request_for = |key: &str| json!({ "query": draft, "options": { "idempotencyKey": key } });
+    let one = api.get(query, request_for("k")).await;
+    assert_eq!(api.get(query, request_for("k")).await, one);
+    assert_ne!(api.get(query, request_for("l")).await, one);
     let other = json!({ "query": draft, "options": { "idempotencyKey": "k", "priority": 1 } });
     assert_eq!(api.expect_error(query, other).await["code"], "CONFLICT");
 }
@@ -223,9 +223,9 @@ async fn simultaneous_requests_with_one_key_plan_once() {
         "mutation ($query: String!) { run(query: $query, execution: { idempotencyKey: \"k\" }) {
         executionId requestId } }";
     let draft = json!({ "tools": [{ "name": "flow.noop" }] }).to_string();
-    let asked = (0..8).map(|_| api.get(query, json!({ "query": draft })));
-    let begun = futures::future::join_all(asked).await;
-    assert!(begun.iter().all(|id| *id == begun[0]), "{begun:#?}");
+    let hashes = (0..8).map(|_| api.get(query, json!({ "query": draft })));
+    let started = futures::future::join_all(hashes).await;
+    assert!(started.iter().all(|id| *id == started[0]), "{started:#?}");
     let requests = api.get("{ requests { nodes { requestId } } }", json!({})).await;
     assert_eq!(requests["nodes"].as_array().unwrap().len(), 1, "{requests:#}");
 }
@@ -239,8 +239,8 @@ async fn simultaneous_revisions_of_a_plan_get_different_versions() {
             "mutation ($id: ID!, $input: PlanInput!) { revisePlan(planId: $id, input: $input) {
             plan { version } } }";
         let input = json!({ "tools": [{ "toolName": "flow.echo" }] });
-        let asked = (0..24).map(|_| api.get(revise, json!({ "id": first, "input": input })));
-        let made = futures::future::join_all(asked).await;
+        let requests = (0..24).map(|_| api.get(revise, json!({ "id": first, "input": input })));
+        let made = futures::future::join_all(requests).await;
         let mut versions: Vec<_> =
             made.iter().map(|revised| revised["plan"]["version"].as_u64().unwrap()).collect();
         versions.sort_unstable();

@@ -63,7 +63,7 @@ async fn an_execution_removed_during_a_read_is_complete_or_missing() {
             stall: Duration::from_millis(4),
         };
         let slow = FaultyStore::new(Arc::clone(&memory), Dice::new(seed), rates);
-        let mut asked = slow.operations();
+        let mut operations = slow.operations();
         let slow: Arc<dyn Store> = Arc::new(slow);
         let asking = TestApi::over(&slow, ProcessRole::ApiOnly, None);
         let (answered, is_answered) = oneshot::channel::<()>();
@@ -75,7 +75,7 @@ async fn an_execution_removed_during_a_read_is_complete_or_missing() {
         // The removal comes before one operation of the reader, each in turn, or after all of them.
         let removing = async {
             tokio::select! {
-                _ = asked.wait_for(|count| *count > seed % 8) => (),
+                _ = operations.wait_for(|count| *count > seed % 8) => (),
                 _ = is_answered => (),
             }
             prune_all(&*memory).await;

@@ -43,7 +43,7 @@ async fn a_saved_plan_checks_its_inputs_and_fills_defaults() {
             api.events(&id).await;
             let outputs = api.execution(&id, "outputs").await["outputs"].clone();
             assert_eq!(outputs, json!({ "e": { "text": "Hello, A!", "times": 1 } }));
-            for (input, why) in [
+            for (input, reason) in [
                 (json!({}), "`name` is missing"),
                 (json!({ "name": 1 }), "`name`: 1 is not of type \"string\""),
                 (json!({ "name": "A", "times": 1.5 }), "`times`"),
@@ -53,7 +53,7 @@ async fn a_saved_plan_checks_its_inputs_and_fills_defaults() {
                 let refusal =
                     api.expect_error(RUN_MUTATION, json!({ "name": name, "input": input })).await;
                 assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{input} {refusal}");
-                assert!(json_to_text(&refusal["message"]).contains(why), "{refusal}");
+                assert!(json_to_text(&refusal["message"]).contains(reason), "{refusal}");
             }
         }
         let unknown = json!({ "name": "short form", "input": { "name": "A", "timse": 2 } });
@@ -170,7 +170,11 @@ async fn an_exported_plan_runs_in_another_store() {
     let run = json_to_text(&other.get(execute, json!({ "id": copy })).await["executionId"]);
     other.events(&run).await;
     let outputs = other.execution(&run, "outputs").await["outputs"].clone();
-    let said = |step: &str| outputs[step]["e"]["text"].clone();
-    assert_eq!((said("by_name"), said("by_id")), (json!("Hi, A!"), json!("Ho, B!")), "{outputs:#}");
+    let output = |step: &str| outputs[step]["e"]["text"].clone();
+    assert_eq!(
+        (output("by_name"), output("by_id")),
+        (json!("Hi, A!"), json!("Ho, B!")),
+        "{outputs:#}"
+    );
     assert_eq!(one.get(export, json!({ "id": "plan_1_aaaaaaaaa" })).await, Value::Null);
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::test_api::{TestApi, api, texts_of_field};
 use crate::embed::server::serve;
 
-/// Vectors of some texts. All other texts get a vector that is similar to none.
+/// Vectors of some texts. All other texts get a vector that is similar to none of these.
 const TEXT_VECTORS: [(&str, [f32; 3]); 11] = [
     ("what time is it", [1.0, 0.0, 0.0]),
     ("tell me the time", [0.8, 0.6, 0.0]),
@@ -97,7 +97,7 @@ async fn a_query_within_the_examples_of_a_tool_is_a_hit() {
     // `CENTROID` is the default.
     let found = select_tools(&api, json!({ "query": "time please" })).await;
     assert_eq!(matched_names(&found), ["hour", "place"], "a tool without examples is not ranked");
-    assert_eq!(matched_hits(&found), [true, false], "tools that are no hit are returned, too");
+    assert_eq!(matched_hits(&found), [true, false], "tools that are not hits are also returned");
     assert_near(&found[0]["score"], 0.995_511);
     assert_near(&found[0]["leastSimilar"], 0.907_959);
     assert_eq!(found[0]["leastSimilarExample"], "tell me the time");
@@ -271,8 +271,8 @@ impl Embedder for FlakyEmbedder {
 
     async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         if self.is_unavailable.load(Ordering::SeqCst) {
-            let (url, why) = ("http://model".to_owned(), "it is away".to_owned());
-            return Err(EmbedError::Unavailable { url, why });
+            let (url, reason) = ("http://model".to_owned(), "it is away".to_owned());
+            return Err(EmbedError::Unavailable { url, reason });
         }
         KnownVectors.embed(texts).await
     }

@@ -119,17 +119,17 @@ async fn request_events_include_later_executions_of_the_request() {
         let draft = json!({ "tools": [{ "name": "flow.noop" }] }).to_string();
         let run =
             "mutation ($query: String!) { run(query: $query) { executionId requestId planId } }";
-        let begun = api.get(run, json!({ "query": draft })).await;
+        let started = api.get(run, json!({ "query": draft })).await;
         let query = "subscription ($id: ID!) { requestEvents(requestId: $id) {
             requestId planId executionId type seq data at } }";
-        let mut events = api.subscribe(query, json!({ "id": begun["requestId"] }));
+        let mut events = api.subscribe(query, json!({ "id": started["requestId"] }));
         let mut kinds = Vec::new();
         while kinds.last().is_none_or(|kind| kind != "finished") {
             let event = next_item(&mut events).await;
-            assert_eq!(event["requestId"], begun["requestId"]);
+            assert_eq!(event["requestId"], started["requestId"]);
             if event["seq"].is_number() {
-                assert_eq!(event["executionId"], begun["executionId"]);
-                assert_eq!(event["planId"], begun["planId"]);
+                assert_eq!(event["executionId"], started["executionId"]);
+                assert_eq!(event["planId"], started["planId"]);
             }
             kinds.push(event["type"].as_str().unwrap().to_owned());
         }
@@ -138,7 +138,7 @@ async fn request_events_include_later_executions_of_the_request() {
             kinds.iter().filter(|kind| planning.contains(&kind.as_str())).collect();
         assert_eq!(planned.len(), planning.len(), "{kinds:?}");
         let later = "mutation ($id: ID!) { executeByRequestId(requestId: $id) { executionId } }";
-        let later = api.get(later, json!({ "id": begun["requestId"] })).await;
+        let later = api.get(later, json!({ "id": started["requestId"] })).await;
         let rest = events.by_ref().take_while(|event| {
             let is_last = event["type"] == "finished";
             async move { !is_last }

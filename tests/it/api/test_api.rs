@@ -158,8 +158,8 @@ impl TestApi {
     /// execution's `plan` or `request`, because they wait on a thread of its own, which paused time
     /// outruns.
     pub(super) async fn ask(&self, query: &str, variables: Value) -> Value {
-        let asked = self.schema.execute(make_request(query, variables));
-        response_body(&time::timeout(MAX_WAIT, asked).await.expect("an answer in time"))
+        let request = self.schema.execute(make_request(query, variables));
+        response_body(&time::timeout(MAX_WAIT, request).await.expect("an answer in time"))
     }
 
     /// Executes an operation that must succeed. Returns its only field.

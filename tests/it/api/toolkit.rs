@@ -12,8 +12,9 @@ const GRAPH_QUERY: &str = "{ actions { name } tools { name } edges { from to kin
 /// The graph of the tests of Faber's predecessor.
 async fn build_graph(api: &TestApi) {
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
-    for at in 1..=4 {
-        let input = json!({ "name": format!("a{at}"), "description": format!("Action {at}.") });
+    for index in 1..=4 {
+        let input =
+            json!({ "name": format!("a{index}"), "description": format!("Action {index}.") });
         let change = api.get(add, json!({ "input": input })).await;
         assert_eq!(change["warnings"], json!([]));
     }
@@ -29,9 +30,9 @@ async fn build_graph(api: &TestApi) {
         let change = api.get(add, json!({ "input": input })).await;
         assert_eq!(change["warnings"], json!([]));
     }
-    for (at, score) in [(1, 0.9), (2, 0.8), (3, 0.9), (4, 0.8)] {
-        let actions = json!([{ "name": format!("a{at}"), "score": score }]);
-        let change = connect_tool(api, &format!("t{at}"), actions).await;
+    for (n, score) in [(1, 0.9), (2, 0.8), (3, 0.9), (4, 0.8)] {
+        let actions = json!([{ "name": format!("a{n}"), "score": score }]);
+        let change = connect_tool(api, &format!("t{n}"), actions).await;
         assert_eq!(change["warnings"], json!([]));
     }
 }
@@ -198,12 +199,12 @@ async fn simultaneous_toolkit_changes_are_all_kept() {
     let add = "mutation ($input: ActionInput!) { addAction(input: $input) { warnings } }";
     let hub = json!({ "name": "hub", "description": "" });
     apis[0].get(add, json!({ "input": hub })).await;
-    join_all((0..24).map(async |at| {
+    join_all((0..24).map(async |index| {
         let input = json!({
-            "name": format!("a{at}"), "description": "", "prev": [{ "name": "hub" }],
-            "tools": [{ "name": format!("t{at}"), "score": 0.5 }],
+            "name": format!("a{index}"), "description": "", "prev": [{ "name": "hub" }],
+            "tools": [{ "name": format!("t{index}"), "score": 0.5 }],
         });
-        let change = apis[at % 2].get(add, json!({ "input": input })).await;
+        let change = apis[index % 2].get(add, json!({ "input": input })).await;
         assert_eq!(change["warnings"], json!([]));
     }))
     .await;
@@ -421,7 +422,7 @@ async fn a_toolkit_file_is_imported_and_exported() {
     let api = api().await;
     let update = "mutation ($yaml: String!) { updateToolkit(yaml: $yaml) { warnings } }";
     let change = api.get(update, json!({ "yaml": TOOLKIT_FILE })).await;
-    let expected = json!(["`toolkit[1][1]`: there is no action `nobody`; it was left out"]);
+    let expected = json!(["`toolkit[1][1]`: there is no action `nobody`; the name was left out"]);
     assert_eq!(change["warnings"], expected);
     let set = "mutation { setScore(from: \"look\", to: \"think\", score: 0.25) }";
     assert_eq!(api.get(set, json!({})).await, true);
@@ -439,8 +440,8 @@ async fn a_toolkit_file_is_imported_and_exported() {
     let query = "{ toolkit { mermaid dot svg(title: \"A & B\") actions { description } } }";
     let drawn = other.get(query, json!({})).await;
     assert_eq!(drawn["actions"][0]["description"], "Looks <b>\"everywhere\"</b>.");
-    let part = |what: &str, part: &str| {
-        assert!(drawn[what].as_str().unwrap().contains(part), "{part}: {drawn:#}");
+    let part = |format: &str, part: &str| {
+        assert!(drawn[format].as_str().unwrap().contains(part), "{part}: {drawn:#}");
     };
     part("mermaid", "n0[\"look\"]:::action");
     part("dot", "label=\"0.25\"");

@@ -224,7 +224,7 @@ async fn a_toolset_is_visible_while_its_condition_holds() {
     assert_eq!(refused["code"], "INVALID_ARGUMENT");
 }
 
-/// Regression: a step failed although its tool was back a moment later.
+/// Regression: a step failed although its tool was available again after a short time.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_execution_waits_when_the_condition_of_its_toolset_fails_meanwhile() {
     for api in apis_without_server().await {
@@ -395,9 +395,9 @@ async fn documents_of_a_context_can_be_queried_by_steps_and_single_calls() {
     let error = missing["error"].as_str().unwrap();
     assert!(error.contains("RAG with ID manual not found in context club"), "{error}");
     let step = json!({ "id": "q", "name": "shop_rag.query_rag", "parameters": ask("manual") });
-    let said =
+    let echo =
         json!({ "name": "flow.echo", "id": "e", "parameters": { "text": "{{q[0].content}}" } });
-    let id = api.start(json!([step, said]), json!({})).await;
+    let id = api.start(json!([step, echo]), json!({})).await;
     api.wait_for_step(&id, "e", "SUCCEEDED").await;
     let outputs = api.execution(&id, "outputs").await;
     assert_eq!(outputs["outputs"]["e"], json!({ "text": "Tea is sent today." }));

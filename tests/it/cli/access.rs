@@ -153,8 +153,8 @@ async fn token_patterns_match_built_in_tools_by_the_names_that_callers_use() {
     assert_eq!(server.expect_refusal(OPERATOR, other).await.0, "FORBIDDEN");
     let doctor =
         server.workspace.command(&["doctor"]).env("T_OPERATOR", OPERATOR).output().await.unwrap();
-    let said = String::from_utf8(doctor.stdout).unwrap();
-    assert!(said.contains("no tool matches `nope.*` of the token `ci`"), "{said}");
+    let output = String::from_utf8(doctor.stdout).unwrap();
+    assert!(output.contains("no tool matches `nope.*` of the token `ci`"), "{output}");
     server.wait_for_exit().await;
 }
 
@@ -324,8 +324,8 @@ impl Socket {
 
     async fn send(&mut self, message: &Value) {
         let text = message.to_string();
-        // A masked text frame with an extended length. The mask is zero, so the text stays as it
-        // is.
+        // A masked text frame with an extended length. The mask is zero, so the text does not
+        // change.
         let mut frame = vec![0x81, 0x80 | 0x7e];
         frame.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
         frame.extend([0; 4]);
@@ -358,7 +358,7 @@ impl Socket {
 async fn a_websocket_needs_a_token_in_its_first_message_or_header() {
     const CURRENT_PROTOCOL: &str = "graphql-transport-ws";
     let server = Server::new().await;
-    let at = server.address.as_str();
+    let address = server.address.as_str();
     let init = |payload: Value| json!({ "type": "connection_init", "payload": payload });
     let bearer = format!("Bearer {VIEWER}");
     for payload in [
@@ -366,7 +366,7 @@ async fn a_websocket_needs_a_token_in_its_first_message_or_header() {
         json!({ "authorization": bearer }),
         json!({ "token": VIEWER }),
     ] {
-        let mut socket = Socket::open(at, CURRENT_PROTOCOL, "").await.unwrap();
+        let mut socket = Socket::open(address, CURRENT_PROTOCOL, "").await.unwrap();
         socket.send(&init(payload)).await;
         assert_eq!(socket.receive().await.unwrap()["type"], "connection_ack");
         let query = "mutation { setContext(name: \"c\", data: {}) }";
@@ -377,24 +377,24 @@ async fn a_websocket_needs_a_token_in_its_first_message_or_header() {
         assert!(answer.to_string().contains("FORBIDDEN"), "{answer}");
     }
     let header = format!("Authorization: {bearer}\r\n");
-    let mut socket = Socket::open(at, CURRENT_PROTOCOL, &header).await.unwrap();
+    let mut socket = Socket::open(address, CURRENT_PROTOCOL, &header).await.unwrap();
     socket.send(&json!({ "type": "connection_init" })).await;
     assert_eq!(socket.receive().await.unwrap()["type"], "connection_ack");
     assert_eq!(
-        Socket::open(at, CURRENT_PROTOCOL, "Authorization: Bearer no\r\n").await.err(),
+        Socket::open(address, CURRENT_PROTOCOL, "Authorization: Bearer no\r\n").await.err(),
         Some(401)
     );
     for payload in [json!({}), json!({ "token": "no" }), json!({ "token": 7 })] {
-        let mut socket = Socket::open(at, CURRENT_PROTOCOL, "").await.unwrap();
+        let mut socket = Socket::open(address, CURRENT_PROTOCOL, "").await.unwrap();
         socket.send(&init(payload)).await;
         assert_eq!(socket.receive().await, Err(4403));
     }
-    let mut socket = Socket::open(at, CURRENT_PROTOCOL, "").await.unwrap();
+    let mut socket = Socket::open(address, CURRENT_PROTOCOL, "").await.unwrap();
     socket
         .send(&json!({ "type": "subscribe", "id": "1", "payload": { "query": "{ __typename }" } }))
         .await;
     assert_eq!(socket.receive().await, Err(4401));
-    let mut old = Socket::open(at, "graphql-ws", "").await.unwrap();
+    let mut old = Socket::open(address, "graphql-ws", "").await.unwrap();
     old.send(&init(json!({}))).await;
     assert_eq!(old.receive().await.unwrap()["type"], "connection_error");
     assert_eq!(old.receive().await, Err(4403));
@@ -421,7 +421,7 @@ async fn commands_send_the_token_of_their_environment() {
     let plan = server.workspace.file("plan.json", plan);
     let (status, answer) = run(Some(VIEWER), &["run", "--plan", &plan]).await;
     assert_eq!((status, &answer["error"]["code"]), (Some(2), &json!("FORBIDDEN")));
-    // Also with a subscription.
+    // The same holds for a subscription.
     let (status, answer) = run(Some(OPERATOR), &["run", "--plan", &plan]).await;
     assert_eq!((status, &answer["state"]), (Some(0), &json!("COMPLETED")));
     // Commands on the same machine open the store themselves and need no token.
@@ -438,10 +438,10 @@ async fn an_unset_token_variable_is_an_error_and_config_hides_tokens() {
     assert!(refused.err.contains("set `T_VIEWER` in Faber's environment"), "{refused:?}");
     let mut command = workspace.command(&["config", "--json"]);
     command.env("T_VIEWER", VIEWER).env("FABER_TOKEN", ADMIN);
-    let shown = String::from_utf8(command.output().await.unwrap().stdout).unwrap();
-    assert!(!shown.contains(VIEWER) && !shown.contains(ADMIN), "{shown}");
-    let shown: Value = serde_json::from_str(&shown).unwrap();
-    let narrow = &shown["access"]["value"][3];
+    let text = String::from_utf8(command.output().await.unwrap().stdout).unwrap();
+    assert!(!text.contains(VIEWER) && !text.contains(ADMIN), "{text}");
+    let text: Value = serde_json::from_str(&text).unwrap();
+    let narrow = &text["access"]["value"][3];
     assert_eq!((&narrow["role"], &narrow["tools"]), (&json!("operator"), &json!(["local.h*"])));
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{terminal_output::run_on_terminal_with_input, workspace::Workspace};
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a text"))
 }
 
 async fn count_executions(workspace: &Workspace) -> usize {
@@ -65,14 +65,15 @@ async fn a_retry_on_a_terminal_asks_before_it_repeats_calls() {
     let workspace = Workspace::new();
     let id = failed_execution(&workspace).await;
     let before = count_executions(&workspace).await;
-    for (typed, begun) in [("n\n", 0), ("\n", 0), ("y\n", 1)] {
-        let shown = run_on_terminal_with_input(&workspace, &["retry", &id, "--all"], typed).await;
-        assert!(shown.contains("repeat them? (y/N)"), "{shown}");
-        assert_eq!(shown.contains("nothing was retried"), begun == 0, "{shown}");
-        assert_eq!(count_executions(&workspace).await, before + begun);
+    for (typed, start_count) in [("n\n", 0), ("\n", 0), ("y\n", 1)] {
+        let output = run_on_terminal_with_input(&workspace, &["retry", &id, "--all"], typed).await;
+        assert!(output.contains("repeat them? (y/N)"), "{output}");
+        assert_eq!(output.contains("nothing was retried"), start_count == 0, "{output}");
+        assert_eq!(count_executions(&workspace).await, before + start_count);
     }
-    let shown = run_on_terminal_with_input(&workspace, &["retry", &id, "--all", "--yes"], "").await;
-    assert!(!shown.contains("(y/N)"), "{shown}");
+    let output =
+        run_on_terminal_with_input(&workspace, &["retry", &id, "--all", "--yes"], "").await;
+    assert!(!output.contains("(y/N)"), "{output}");
 }
 
 #[tokio::test]
@@ -85,21 +86,21 @@ async fn a_plan_that_is_executed_again_lists_its_calls_and_asks() {
     let again = workspace.run(&["execute", request]).await;
     assert_eq!(again.status, 0, "{again:?}");
     assert!(again.err.contains("paid  flow.effect  1 call\n"), "{again:?}");
-    for (typed, arguments, begun) in [
+    for (typed, arguments, start_count) in [
         ("", &["execute", id, "--dry-run"][..], 1),
         ("n\n", &["execute", id], 0),
         ("y\n", &["execute", id], 1),
         ("", &["execute", id, "--yes"], 1),
     ] {
         let before = count_executions(&workspace).await;
-        let shown = run_on_terminal_with_input(&workspace, arguments, typed).await;
-        assert_eq!(shown.contains("repeat them? (y/N)"), !typed.is_empty(), "{shown}");
-        assert_eq!(count_executions(&workspace).await, before + begun, "{shown}");
+        let output = run_on_terminal_with_input(&workspace, arguments, typed).await;
+        assert_eq!(output.contains("repeat them? (y/N)"), !typed.is_empty(), "{output}");
+        assert_eq!(count_executions(&workspace).await, before + start_count, "{output}");
     }
     workspace.json(&["save", "pay", "--plan", &plan], 0).await;
     for _ in 0..2 {
-        let shown = run_on_terminal_with_input(&workspace, &["run", "--saved", "pay"], "").await;
-        assert!(!shown.contains("(y/N)"), "{shown}");
+        let output = run_on_terminal_with_input(&workspace, &["run", "--saved", "pay"], "").await;
+        assert!(!output.contains("(y/N)"), "{output}");
     }
 }
 
@@ -138,7 +139,7 @@ async fn a_missing_tool_is_named_and_nothing_is_created() {
         let message = text(&error["error"]["message"]);
         assert!(message.contains("/no/such/program") && message.contains(&gone), "{message}");
     }
-    // With `--wait` the command says which tools it waits for.
+    // With `--wait` the command prints which tools it waits for.
     let mut waiting = workspace.spawn(&["retry", &id, "--yes", "--wait", "--config", &config]);
     waiting.wait_for_line("executing exec_").await;
     waiting.signal("-INT");
@@ -185,9 +186,9 @@ async fn approve_continues_the_execution_in_this_process() {
     let id = text(&waits["executionId"]);
     let refused = workspace.json(&["approve", id, "ask", "--reject"], 1).await;
     assert_eq!(refused["state"], "FAILED");
-    let shown = workspace.run(&["approve", id, "ask"]).await;
-    assert_eq!(shown.status, 2, "{shown:?}");
-    assert!(shown.err.contains(&format!("`{id}` has ended (FAILED)")), "{shown:?}");
+    let output = workspace.run(&["approve", id, "ask"]).await;
+    assert_eq!(output.status, 2, "{output:?}");
+    assert!(output.err.contains(&format!("`{id}` has ended (FAILED)")), "{output:?}");
 }
 
 #[tokio::test]
@@ -196,10 +197,10 @@ async fn cancel_of_a_finished_execution_says_that_nothing_was_cancelled() {
     let plan = workspace.file("plan.json", r#"{"tools":[{"name":"flow.noop"}]}"#);
     let done = workspace.json(&["run", "--plan", &plan], 0).await;
     let id = text(&done["executionId"]);
-    let shown = workspace.run(&["cancel", id]).await;
-    assert_eq!((shown.status, shown.out.as_str()), (0, format!("{id}  COMPLETED\n").as_str()));
+    let output = workspace.run(&["cancel", id]).await;
+    assert_eq!((output.status, output.out.as_str()), (0, format!("{id}  COMPLETED\n").as_str()));
     let expected = format!("`{id}` is already finished (COMPLETED): nothing was cancelled\n");
-    assert_eq!(shown.err, expected);
+    assert_eq!(output.err, expected);
     assert_eq!(workspace.json(&["cancel", id], 0).await["state"], "COMPLETED");
 }
 
@@ -262,14 +263,14 @@ async fn debug_prints_the_same_text_to_a_pipe_and_a_terminal() {
     let done = workspace.json(&["run", "--plan", &plan], 0).await;
     let id = text(&done["executionId"]);
     let piped = workspace.run(&["debug", id]).await.out;
-    let shown = run_on_terminal_with_input(&workspace, &["debug", id], "").await;
-    let bare = without_colours(&shown);
+    let output = run_on_terminal_with_input(&workspace, &["debug", id], "").await;
+    let bare = without_colours(&output);
     assert_eq!(bare.trim(), piped.trim());
 }
 
 /// Removes the colours from the output of a terminal.
-fn without_colours(shown: &str) -> String {
-    let mut parts = shown.split('\u{1b}');
+fn without_colours(shown_text: &str) -> String {
+    let mut parts = shown_text.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + part.split_once('m').map_or("", |(_, rest)| rest))
 }
@@ -310,8 +311,8 @@ async fn executions_that_need_a_person_are_listed_until_they_are_answered() {
     workspace.json(&["run", "--plan", &done], 0).await;
     let waiting = workspace.json(&["run", "--plan", &asks], 4).await;
     let id = text(&waiting["executionId"]).to_owned();
-    let listed = async |what: &str, id: &str| {
-        let found = workspace.json(&["list", what, "--needs-person"], 0).await;
+    let listed = async |kind: &str, id: &str| {
+        let found = workspace.json(&["list", kind, "--needs-person"], 0).await;
         found
             .as_array()
             .unwrap()

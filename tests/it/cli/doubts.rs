@@ -48,12 +48,12 @@ async fn run_without_a_terminal_fails_with_the_draft_and_the_doubts() {
         assert_eq!(step["parameters"], json!({ "ticket_id": "T-77" }), "{failed:#}");
         assert_eq!(step["requiresApproval"], true, "{failed:#}");
     }
-    let told = workspace.run(&["run", ACTING_QUERY]).await;
-    assert_eq!(told.status, 2, "{told:?}");
+    let output = workspace.run(&["run", ACTING_QUERY]).await;
+    assert_eq!(output.status, 2, "{output:?}");
     for part in
         ["solved by »phone«", "warning[plan.unplaced_words]", "error[INVALID_PLAN]", "--yes"]
     {
-        assert!(told.err.contains(part), "{part}: {told:?}");
+        assert!(output.err.contains(part), "{part}: {output:?}");
     }
     assert_eq!(workspace.json(&["list", "executions"], 0).await, json!([]));
     assert!(!workspace.path("closed").exists());
@@ -66,17 +66,17 @@ async fn run_without_a_terminal_fails_with_the_draft_and_the_doubts() {
 async fn run_on_a_terminal_shows_the_doubts_and_asks() {
     let workspace = workspace_with_tickets();
     for (typed, is_done) in [("n\n", false), ("\n", false), ("y\n", true)] {
-        let shown = run_on_terminal_with_input(&workspace, &["run", ACTING_QUERY], typed).await;
-        assert!(shown.contains("»phone«") && shown.contains("needs approval"), "{shown}");
-        assert!(shown.contains("Execute this plan? [y/N]"), "{shown}");
-        assert_eq!(shown.contains("nothing was executed"), !is_done, "{shown}");
-        assert_eq!(workspace.path("closed").exists(), is_done, "{shown}");
+        let output = run_on_terminal_with_input(&workspace, &["run", ACTING_QUERY], typed).await;
+        assert!(output.contains("»phone«") && output.contains("needs approval"), "{output}");
+        assert!(output.contains("Execute this plan? [y/N]"), "{output}");
+        assert_eq!(output.contains("nothing was executed"), !is_done, "{output}");
+        assert_eq!(workspace.path("closed").exists(), is_done, "{output}");
     }
     let executions = workspace.json(&["list", "executions"], 0).await;
     assert_eq!(executions.as_array().unwrap().len(), 1);
     assert_eq!(executions[0]["state"], "COMPLETED");
-    let shown = run_on_terminal_with_input(&workspace, &["run", ACTING_QUERY, "--yes"], "").await;
-    assert!(!shown.contains("[y/N]"), "{shown}");
+    let output = run_on_terminal_with_input(&workspace, &["run", ACTING_QUERY, "--yes"], "").await;
+    assert!(!output.contains("[y/N]"), "{output}");
 }
 
 #[tokio::test]
@@ -85,8 +85,8 @@ async fn a_plan_that_only_reads_runs_with_its_doubts_listed() {
     let done = workspace.run(&["run", READING_QUERY]).await;
     assert_eq!(done.status, 0, "{done:?}");
     assert!(done.err.contains("warning[plan.unplaced_words]"), "{done:?}");
-    let shown = run_on_terminal_with_input(&workspace, &["run", READING_QUERY], "").await;
-    assert!(!shown.contains("[y/N]"), "{shown}");
+    let output = run_on_terminal_with_input(&workspace, &["run", READING_QUERY], "").await;
+    assert!(!output.contains("[y/N]"), "{output}");
 }
 
 #[tokio::test]

@@ -46,10 +46,10 @@ async fn the_demo_query_runs_against_a_real_server_and_fails_the_second_time() {
     assert!(again["plan"]["tools"].is_array() && again["outputs"].is_object());
 
     let request = again["requestId"].as_str().unwrap();
-    let shown = workspace.json(&["debug", request], 0).await;
-    assert_eq!(shown["executions"][0]["steps"][0]["attempts"], 1);
-    assert!(!shown["timeline"].as_array().unwrap().is_empty());
-    let shown = workspace.run(&["debug", request]).await;
+    let answer = workspace.json(&["debug", request], 0).await;
+    assert_eq!(answer["executions"][0]["steps"][0]["attempts"], 1);
+    assert!(!answer["timeline"].as_array().unwrap().is_empty());
+    let output = workspace.run(&["debug", request]).await;
     for part in [
         "FAILED  0 of 2 steps done, 1 failed, 1 skipped",
         "error[tool.failed]: `createAuthor` failed: ",
@@ -57,7 +57,7 @@ async fn the_demo_query_runs_against_a_real_server_and_fails_the_second_time() {
         "faber retry exec_",
         "alice@test.com",
     ] {
-        assert!(shown.out.contains(part), "{part}: {}", shown.out);
+        assert!(output.out.contains(part), "{part}: {}", output.out);
     }
     let full = workspace.run(&["debug", request, "--full"]).await;
     assert!(full.out.contains("error[tool.failed]"), "{full:?}");
@@ -110,18 +110,18 @@ async fn an_execution_that_waits_for_an_approval_exits_with_4() {
     let id = newest_execution(&workspace).await;
     assert!(waits.err.contains(&format!("faber approve {id} b")), "{waits:?}");
     assert_eq!(workspace.json(&["watch", &id], 4).await["state"], "WAITING");
-    let shown = workspace.run(&["approve", &id, "b", "--no-run"]).await;
-    assert_eq!(shown.status, 0, "{shown:?}");
+    let output = workspace.run(&["approve", &id, "b", "--no-run"]).await;
+    assert_eq!(output.status, 0, "{output:?}");
     let execute = format!("faber execute {id}");
-    assert!(shown.err.contains(&execute), "{shown:?}");
+    assert!(output.err.contains(&execute), "{output:?}");
     // The answer is shown, with the command that continues, and no step asks again.
     let watched = workspace.run(&["watch", &id]).await;
     assert_eq!(watched.status, 4, "{watched:?}");
     let debugged = workspace.run(&["debug", &id]).await;
     assert!(!watched.err.contains("waits for approval"), "{watched:?}");
-    for shown in [&watched.err, &debugged.out] {
-        assert!(shown.contains("approved") && shown.contains(&execute), "{shown}");
-        assert!(!shown.contains("faber approve"), "{shown}");
+    for text in [&watched.err, &debugged.out] {
+        assert!(text.contains("approved") && text.contains(&execute), "{text}");
+        assert!(!text.contains("faber approve"), "{text}");
     }
     let done = workspace.json(&["execute", &id], 0).await;
     assert_eq!((&done["state"], &done["outputs"]["b"]["y"]), (&json!("COMPLETED"), &json!(1)));
@@ -143,10 +143,10 @@ async fn an_execution_that_waits_for_an_approval_exits_with_4() {
 async fn ctrl_c_detaches_and_another_command_continues_the_execution() {
     let workspace = Workspace::new();
     let plan = workspace.file("plan.json", WAIT_PLAN);
-    let mut begun = workspace.spawn(&["run", "--plan", &plan]);
-    begun.wait_for_line("waits for signal go").await;
-    begun.signal("-INT");
-    let ended = begun.wait_for_exit().await;
+    let mut process = workspace.spawn(&["run", "--plan", &plan]);
+    process.wait_for_line("waits for signal go").await;
+    process.signal("-INT");
+    let ended = process.wait_for_exit().await;
     let id = newest_execution(&workspace).await;
     assert_eq!((ended.status, ended.out.as_str()), (130, ""), "{ended:?}");
     assert!(ended.err.contains(&format!("faber watch {id}")), "{ended:?}");
@@ -159,12 +159,12 @@ async fn ctrl_c_detaches_and_another_command_continues_the_execution() {
 async fn a_signal_reaches_an_execution_of_another_process() {
     let workspace = Workspace::new();
     let plan = workspace.file("plan.json", WAIT_PLAN);
-    let mut begun = workspace.spawn(&["run", "--plan", &plan, "--json"]);
-    begun.wait_for_line("waits for signal go").await;
+    let mut process = workspace.spawn(&["run", "--plan", &plan, "--json"]);
+    process.wait_for_line("waits for signal go").await;
     let id = newest_execution(&workspace).await;
-    let shown = workspace.run(&["signal", &id, "go", "7"]).await;
-    assert_eq!(shown.status, 0, "{shown:?}");
-    let ended = begun.wait_for_exit().await;
+    let output = workspace.run(&["signal", &id, "go", "7"]).await;
+    assert_eq!(output.status, 0, "{output:?}");
+    let ended = process.wait_for_exit().await;
     assert_eq!(ended.status, 0, "{ended:?}");
     let done: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(done["outputs"]["w"], 7);
@@ -176,10 +176,10 @@ async fn a_signal_reaches_an_execution_of_another_process() {
 async fn cancel_ends_an_execution_that_no_process_runs() {
     let workspace = Workspace::new();
     let plan = workspace.file("plan.json", WAIT_PLAN);
-    let mut begun = workspace.spawn(&["run", "--plan", &plan]);
-    begun.wait_for_line("waits for signal go").await;
-    begun.signal("-INT");
-    assert_eq!(begun.wait_for_exit().await.status, 130);
+    let mut process = workspace.spawn(&["run", "--plan", &plan]);
+    process.wait_for_line("waits for signal go").await;
+    process.signal("-INT");
+    assert_eq!(process.wait_for_exit().await.status, 130);
     let id = newest_execution(&workspace).await;
     pause_execution(&workspace, &id).await;
     let ended = workspace.json(&["cancel", &id, "--reason", "enough"], 0).await;
@@ -218,14 +218,14 @@ async fn resume_continues_a_paused_execution_in_this_process() {
             {"id":"w","name":"flow.wait","parameters":{"name":"go"},"dependsOn":["first"]},
             {"id":"last","name":"flow.noop","dependsOn":["w"]}]}"#,
     );
-    let mut begun = workspace.spawn(&["run", "--plan", &plan]);
-    begun.wait_for_line("waits for signal go").await;
-    begun.signal("-INT");
-    assert_eq!(begun.wait_for_exit().await.status, 130);
+    let mut process = workspace.spawn(&["run", "--plan", &plan]);
+    process.wait_for_line("waits for signal go").await;
+    process.signal("-INT");
+    assert_eq!(process.wait_for_exit().await.status, 130);
     let id = newest_execution(&workspace).await;
     pause_execution(&workspace, &id).await;
-    let shown = workspace.json(&["signal", &id, "go"], 0).await;
-    assert_eq!((&shown["state"], &shown["successful"]), (&json!("PAUSED"), &json!(1)));
+    let answer = workspace.json(&["signal", &id, "go"], 0).await;
+    assert_eq!((&answer["state"], &answer["successful"]), (&json!("PAUSED"), &json!(1)));
     let done = workspace.json(&["resume", &id], 0).await;
     assert_eq!(done["state"], "COMPLETED");
 }
@@ -252,9 +252,11 @@ async fn watch_reports_that_no_worker_drives_the_execution() {
 
     let id = newest_execution(&workspace).await;
     let mut watching = workspace.spawn(&["watch", &id]);
-    watching.wait_for_line(&format!("no worker drives it: `faber execute {id}` does")).await;
+    watching
+        .wait_for_line(&format!("no worker drives it: run `faber execute {id}` to drive it"))
+        .await;
     watching.signal("-INT");
     assert_eq!(watching.wait_for_exit().await.status, 130);
-    let shown = workspace.run(&["signal", &id, "go", "--no-run"]).await;
-    assert!(shown.err.contains("no worker drives it"), "{shown:?}");
+    let output = workspace.run(&["signal", &id, "go", "--no-run"]).await;
+    assert!(output.err.contains("no worker drives it"), "{output:?}");
 }

@@ -11,7 +11,7 @@ use tests::installed;
 
 use super::access::{ADMIN, Server, VIEWER};
 
-/// Longer than the server needs to stop, and shorter than the checks that are still running.
+/// Maximum time for the server to stop, shorter than the checks that are still running need.
 const MAX_STOP: Duration = Duration::from_secs(5);
 
 const VALIDATE_QUERY: &str =
@@ -21,9 +21,9 @@ const VALIDATE_QUERY: &str =
 /// Returns a schema whose definitions each apply the next one ten times: 10¹⁴ evaluations in 2 KB.
 fn exponential_schema() -> Value {
     let mut defs = Map::new();
-    for at in 0..14 {
-        let next = json!({ "$ref": format!("#/$defs/d{}", at + 1) });
-        defs.insert(format!("d{at}"), json!({ "allOf": vec![next; 10] }));
+    for index in 0..14 {
+        let next = json!({ "$ref": format!("#/$defs/d{}", index + 1) });
+        defs.insert(format!("d{index}"), json!({ "allOf": vec![next; 10] }));
     }
     defs.insert("d14".to_owned(), json!({ "type": "object" }));
     json!({ "type": "object", "$ref": "#/$defs/d0", "$defs": defs })
@@ -84,9 +84,9 @@ async fn expensive_schemas_do_not_block_the_server() {
     let server = Server::with_config(&config()).await;
     let listed = "{ toolSets { name status tools { name } } }";
     let names = loop {
-        let shown = server.expect_data(VIEWER, listed, json!({})).await;
-        if !shown.to_string().contains("\"connecting\"") {
-            break shown.to_string();
+        let answer = server.expect_data(VIEWER, listed, json!({})).await;
+        if !answer.to_string().contains("\"connecting\"") {
+            break answer.to_string();
         }
     };
     for (name, is_there) in [
@@ -117,18 +117,18 @@ async fn expensive_schemas_do_not_block_the_server() {
         server.get("/health/live", ""),
     );
     assert_eq!(health.status, 200);
-    for shown in [first, second] {
-        assert!(shown.to_string().contains("plan.unknown_tool"), "{shown}");
+    for text in [first, second] {
+        assert!(text.to_string().contains("plan.unknown_tool"), "{text}");
     }
     assert_eq!(third, fourth);
     assert_eq!(server.get("/health/live", "").await.status, 200);
 
     let register = "mutation ($parameters: JSON!) { registerTool(input: {
         name: \"more\", description: \"\", parameters: $parameters, run: {} }) { name } }";
-    let (_, shown) =
+    let (_, text) =
         server.graphql(ADMIN, register, json!({ "parameters": exponential_schema() })).await;
-    let why = shown["errors"][0]["message"].as_str().unwrap();
-    assert!(why.contains("`parameters` of `more` are refused: a check"), "{shown}");
+    let reason = text["errors"][0]["message"].as_str().unwrap();
+    assert!(reason.contains("`parameters` of `more` are refused: a check"), "{text}");
     server.wait_for_exit().await;
 }
 
@@ -139,11 +139,11 @@ async fn a_stopping_server_does_not_wait_for_schema_checks_of_clients_that_left(
     let server = Server::with_config(&config()).await;
     let tools = json!([{ "name": "local.multiplier", "parameters": nested_value(90) }]);
     let ask = || server.expect_data(VIEWER, VALIDATE_QUERY, json!({ "tools": tools }));
-    let mut asked: FuturesUnordered<_> = (0..60).map(|_| ask()).collect();
-    let first = asked.next().await.unwrap();
+    let mut requests: FuturesUnordered<_> = (0..60).map(|_| ask()).collect();
+    let first = requests.next().await.unwrap();
     assert!(first.to_string().contains("plan."), "{first}");
-    drop(asked);
-    let begun = Instant::now();
+    drop(requests);
+    let started_at = Instant::now();
     server.wait_for_exit().await;
-    assert!(begun.elapsed() < MAX_STOP, "the stop took {:?}", begun.elapsed());
+    assert!(started_at.elapsed() < MAX_STOP, "the stop took {:?}", started_at.elapsed());
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::workspace::Workspace;
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a text"))
 }
 
 #[tokio::test]
@@ -31,9 +31,9 @@ async fn retry_runs_an_execution_again_from_a_step() {
     let refused = workspace.json(&["retry", id, "--from-step", "c"], 2).await;
     assert_eq!(refused["error"]["code"], "NOT_FOUND");
     let again = text(&again["executionId"]);
-    let shown = workspace.run(&["debug", again]).await;
+    let output = workspace.run(&["debug", again]).await;
     for part in ["again", id, "{\"message\":\"no 7\"}", &format!("faber retry {again}")] {
-        assert!(shown.out.contains(part), "{part}: {}", shown.out);
+        assert!(output.out.contains(part), "{part}: {}", output.out);
     }
     let first = workspace.run(&["debug", id]).await;
     assert!(first.out.contains(&format!("as {again} (FAILED)")), "{}", first.out);
@@ -108,18 +108,18 @@ async fn run_names_the_child_that_waits_for_an_approval() {
     let parent = workspace.json(&["list", "executions", "--state", "IN_PROGRESS"], 0).await;
     let parent = text(&parent[0]["executionId"]).to_owned();
     assert_ne!(child, parent);
-    let shown = workspace.run(&["debug", &parent]).await;
-    assert!(shown.out.contains(&format!("part of {parent}")), "{}", shown.out);
-    let shown = workspace.run(&["debug", &parent, "--full"]).await;
+    let output = workspace.run(&["debug", &parent]).await;
+    assert!(output.out.contains(&format!("part of {parent}")), "{}", output.out);
+    let output = workspace.run(&["debug", &parent, "--full"]).await;
     assert!(
-        shown.out.contains("waits: needs approval of `ask`, which calls `flow.noop`"),
+        output.out.contains("waits: needs approval of `ask`, which calls `flow.noop`"),
         "{}",
-        shown.out
+        output.out
     );
     assert!(
-        shown.out.contains(&format!("waits: `sub` waits for its execution `{child}`")),
+        output.out.contains(&format!("waits: `sub` waits for its execution `{child}`")),
         "{}",
-        shown.out
+        output.out
     );
     assert_eq!(workspace.run(&["approve", child, "ask"]).await.status, 0);
     let done = workspace.json(&["execute", &parent], 0).await;
@@ -154,14 +154,14 @@ async fn run_and_debug_print_counts_of_items_and_compensations() {
     }
     let list = workspace.json(&["list", "executions"], 0).await;
     let id = text(&list[0]["executionId"]);
-    let shown = workspace.run(&["debug", id]).await;
+    let output = workspace.run(&["debug", id]).await;
     for part in
         ["2 of 3 items ✓, 1 failed", "undone by `flow.noop`: `done[0]`, `done[1]` and `done[2]`"]
     {
-        assert!(shown.out.contains(part), "{part}: {}", shown.out);
+        assert!(output.out.contains(part), "{part}: {}", output.out);
     }
-    let shown = workspace.run(&["debug", id, "--full"]).await;
-    assert!(shown.out.contains("[1]  FAILED  tool.failed: item"), "{}", shown.out);
+    let output = workspace.run(&["debug", id, "--full"]).await;
+    assert!(output.out.contains("[1]  FAILED  tool.failed: item"), "{}", output.out);
 }
 
 #[tokio::test]
@@ -187,8 +187,8 @@ async fn prune_removes_only_executions_older_than_its_age() {
         let refused = workspace.json(&["prune", &format!("--older-than={age}")], 2).await;
         assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT", "{age}");
     }
-    let shown = workspace.run(&["prune", "--older-than", "30d"]).await;
-    assert_eq!(shown.out.trim(), "removed 0 executions, 0 plans, 0 requests");
+    let output = workspace.run(&["prune", "--older-than", "30d"]).await;
+    assert_eq!(output.out.trim(), "removed 0 executions, 0 plans, 0 requests");
     let removed = workspace.json(&["prune", "--older-than", "0s"], 0).await;
     assert_eq!(
         removed,
@@ -223,9 +223,9 @@ async fn tools_can_be_loaded_and_called_and_their_usage_is_counted() {
     assert_eq!((&usage[0]["calls"], &usage[0]["failures"]), (&json!(2), &json!(1)), "{usage}");
     let history = workspace.json(&["tools", "history", "cat", "--first", "1"], 0).await;
     assert_eq!(history[0]["status"], "error");
-    let shown = workspace.run(&["tools", "call", "nothing"]).await;
-    assert_eq!((shown.status, shown.out.as_str()), (2, ""));
-    assert!(shown.err.contains("there is no tool `nothing`"), "{shown:?}");
+    let output = workspace.run(&["tools", "call", "nothing"]).await;
+    assert_eq!((output.status, output.out.as_str()), (2, ""));
+    assert!(output.err.contains("there is no tool `nothing`"), "{output:?}");
 }
 
 #[tokio::test]

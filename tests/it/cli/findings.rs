@@ -28,8 +28,8 @@ fn finding_codes(execution: &Value) -> Vec<&str> {
 async fn an_execution_of_a_killed_process_is_reported_without_a_worker() {
     let workspace = workspace_with_tool("label", "idempotent", &["sleep", "600"]);
     let plan = workspace.file("plan.json", r#"{"tools":[{"name":"label"}]}"#);
-    let mut begun = workspace.spawn(&["run", "--plan", &plan]);
-    begun.wait_for_line("executing exec_").await;
+    let mut process = workspace.spawn(&["run", "--plan", &plan]);
+    process.wait_for_line("executing exec_").await;
     let running = loop {
         let list = workspace.json(&["list", "executions"], 0).await;
         if list[0]["steps"][0]["state"] == "RUNNING" {
@@ -37,16 +37,19 @@ async fn an_execution_of_a_killed_process_is_reported_without_a_worker() {
         }
     };
     assert_eq!(finding_codes(&running[0]), ["wait.call"], "{running:#}");
-    begun.signal("-KILL");
-    begun.wait_for_exit().await;
+    process.signal("-KILL");
+    process.wait_for_exit().await;
     let id = running[0]["executionId"].as_str().unwrap();
-    let shown = workspace.run(&["debug", id]).await.out;
+    let output = workspace.run(&["debug", id]).await.out;
     let expected = "waits: no worker runs it: the worker `work_";
-    assert!(shown.contains(expected) && shown.contains("has stopped while `label` ran"), "{shown}");
-    assert!(!shown.contains("is being called"), "{shown}");
+    assert!(
+        output.contains(expected) && output.contains("has stopped while `label` ran"),
+        "{output}"
+    );
+    assert!(!output.contains("is being called"), "{output}");
     // `debug` opens no toolsets, so it does not know whether this node lacks the tool.
-    assert!(!shown.contains("which this node lacks"), "{shown}");
-    let (_, next) = shown.split_once("\nNext\n").unwrap();
+    assert!(!output.contains("which this node lacks"), "{output}");
+    let (_, next) = output.split_once("\nNext\n").unwrap();
     assert!(next.trim_start().starts_with(&format!("faber execute {id}")), "{next}");
     let list = workspace.run(&["list", "executions"]).await.out;
     assert!(list.contains("no worker runs it"), "{list}");
@@ -70,9 +73,9 @@ async fn an_unresolved_template_is_a_warning() {
     assert_eq!(finding_codes(&done), ["warning.template"]);
     assert_eq!(done["findings"][0]["severity"], "WARNING");
     let id = done["executionId"].as_str().unwrap();
-    let shown = workspace.run(&["debug", id]).await.out;
+    let output = workspace.run(&["debug", id]).await.out;
     let expected = "warning[warning.template]: `say`: `{{p.foo}}` has no value";
-    assert!(shown.contains(expected), "{shown}");
+    assert!(output.contains(expected), "{output}");
 
     // Braces in the output of a tool are data.
     let plan = workspace.file(

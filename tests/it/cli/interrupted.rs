@@ -94,13 +94,13 @@ async fn cancel_without_the_compensating_tools_is_recorded_and_names_them() {
     let config = workspace.file("other.yaml", "store: sqlite:./faber.db\ntoolsets: []\n");
     // The second time, the execution already compensates.
     for _ in 0..2 {
-        let told = workspace.run(&["cancel", &id, "--config", &config]).await;
-        assert_eq!(told.status, 3, "{told:?}");
-        assert!(!told.err.contains(" WARN "), "{told:?}");
+        let output = workspace.run(&["cancel", &id, "--config", &config]).await;
+        assert_eq!(output.status, 3, "{output:?}");
+        assert!(!output.err.contains(" WARN "), "{output:?}");
         let error = workspace.json(&["cancel", &id, "--config", &config], 3).await;
         assert_eq!(error["error"]["code"], "TOOL_UNAVAILABLE", "{error}");
         let message = text(&error["error"]["message"]);
-        for part in ["`shop.release`", &config, &format!("`faber execute {id}` undoes")] {
+        for part in ["`shop.release`", &config, &format!("run `faber execute {id}` to undo")] {
             assert!(message.contains(part), "{part}: {message}");
         }
         let state = &workspace.json(&["list", "executions"], 0).await[0]["state"];
@@ -174,7 +174,7 @@ async fn a_termination_signal_lets_calls_started_by_approve_finish() {
     assert_eq!(workspace.json(&["execute", &id], 0).await["outputs"]["pay"], "paid");
 }
 
-/// No worker is alive, so none reads the answer, and waiting for one would be useless.
+/// No worker is alive to read the answer, so waiting for a worker would be useless.
 #[tokio::test]
 async fn approve_and_signal_do_not_wait_when_no_worker_is_alive() {
     let workspace = Workspace::new();

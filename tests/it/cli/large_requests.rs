@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::workspace::Workspace;
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a text"))
 }
 
 fn as_list(value: &Value) -> &[Value] {
-    value.as_array().unwrap_or_else(|| panic!("{value} is no list"))
+    value.as_array().unwrap_or_else(|| panic!("{value} is not a list"))
 }
 
 /// A plan that runs a sub-plan for each item of its input. With `needs_approval`, each child needs
@@ -40,8 +40,8 @@ async fn watch_and_cancel_of_a_request_use_the_parent_and_not_a_child() {
     let (root, request) = root_execution(&workspace).await;
     let watched = workspace.json(&["watch", &request], 4).await;
     assert_eq!(watched["executionId"], json!(root));
-    let shown = workspace.run(&["list", "requests"]).await;
-    assert!(shown.out.contains("IN_PROGRESS"), "{shown:?}");
+    let output = workspace.run(&["list", "requests"]).await;
+    assert!(output.out.contains("IN_PROGRESS"), "{output:?}");
     workspace.json(&["cancel", &request], 0).await;
     let ended = workspace.json(&["watch", &root], 1).await;
     assert_eq!(ended["state"], "CANCELLED", "{ended:#}");
@@ -55,15 +55,15 @@ async fn debug_of_a_request_with_many_children_shows_the_parent_first() {
     let ran = workspace.json(&["run", "--plan", &plan, "--input", &input_with_items(60)], 0).await;
     let (root, request) = (text(&ran["executionId"]), text(&ran["requestId"]));
     for id in [request, root] {
-        let shown = workspace.json(&["debug", id], 0).await;
-        assert_eq!(shown["executions"][0]["executionId"], root, "{id}");
-        assert!(as_list(&shown["executions"]).len() > 50);
-        let shown = workspace.run(&["debug", id]).await;
-        assert!(shown.out.starts_with("COMPLETED"), "{}", shown.out);
-        assert!(!shown.out.contains("NOT EXECUTED"), "{}", shown.out);
+        let answer = workspace.json(&["debug", id], 0).await;
+        assert_eq!(answer["executions"][0]["executionId"], root, "{id}");
+        assert!(as_list(&answer["executions"]).len() > 50);
+        let output = workspace.run(&["debug", id]).await;
+        assert!(output.out.starts_with("COMPLETED"), "{}", output.out);
+        assert!(!output.out.contains("NOT EXECUTED"), "{}", output.out);
     }
-    let shown = workspace.run(&["list", "requests"]).await;
-    assert!(shown.out.contains("COMPLETED"), "{shown:?}");
+    let output = workspace.run(&["list", "requests"]).await;
+    assert!(output.out.contains("COMPLETED"), "{output:?}");
 }
 
 #[tokio::test]
@@ -86,15 +86,15 @@ async fn debug_shows_all_executions_of_a_request_with_large_outputs() {
     for _ in 0..2 {
         workspace.json(&["retry", first], 0).await;
     }
-    let shown = workspace.json(&["debug", request], 0).await;
-    let executions = as_list(&shown["executions"]);
+    let answer = workspace.json(&["debug", request], 0).await;
+    let executions = as_list(&answer["executions"]);
     assert_eq!(executions.len(), 3);
     assert_eq!(executions[0]["executionId"], first, "the oldest execution is first");
     for execution in executions {
         assert_eq!(text(&execution["outputs"]["s7"]["x"]).len(), 1_000_000);
     }
-    let shown = workspace.run(&["list", "requests"]).await;
-    assert!(shown.status == 0 && shown.out.contains("COMPLETED"), "{}", shown.err);
+    let output = workspace.run(&["list", "requests"]).await;
+    assert!(output.status == 0 && output.out.contains("COMPLETED"), "{}", output.err);
 }
 
 #[tokio::test]
@@ -104,8 +104,8 @@ async fn debug_shows_the_whole_timeline_of_a_long_execution() {
     let plan = workspace.file("plan.json", &json!({ "tools": [step] }).to_string());
     let input = workspace.file("input.json", &input_with_items(6_000));
     let ran = workspace.json(&["run", "--plan", &plan, "--input", &format!("@{input}")], 0).await;
-    let shown = workspace.json(&["debug", text(&ran["requestId"])], 0).await;
-    let timeline = as_list(&shown["timeline"]);
+    let answer = workspace.json(&["debug", text(&ran["requestId"])], 0).await;
+    let timeline = as_list(&answer["timeline"]);
     assert!(timeline.len() > 12_000, "{}", timeline.len());
     assert_eq!(timeline.last().unwrap()["kind"], "finished");
 }

@@ -96,8 +96,8 @@ fn text(bytes: &[u8]) -> String {
 
 #[track_caller]
 fn assert_needs_login(called: &Result<String, String>) {
-    let shown = called.as_ref().unwrap_err();
-    assert!(shown.contains("`s` needs a login: run `faber login s`"), "{shown}");
+    let message = called.as_ref().unwrap_err();
+    assert!(message.contains("`s` needs a login: run `faber login s`"), "{message}");
 }
 
 #[tokio::test]
@@ -148,9 +148,9 @@ async fn a_login_is_used_and_refreshed_until_the_server_forgets_it() {
 async fn a_login_after_a_missing_scope_asks_for_that_scope() {
     let mut test = LoginTest::new().await;
     test.login().await;
-    let why = test.call("s.change").await.unwrap_err();
+    let error = test.call("s.change").await.unwrap_err();
     let expected = "`s` needs a login that allows `read write`: run `faber login s`";
-    assert!(why.contains(expected), "{why}");
+    assert!(error.contains(expected), "{error}");
     test.call("s.whoami").await.unwrap();
     assert_eq!(test.login().await["scopes"], json!(["read", "write"]));
     test.call("s.change").await.unwrap();
@@ -197,7 +197,7 @@ async fn login_explains_why_it_cannot_log_in() {
         set("gone", json!({ "url": "http://127.0.0.1:1/mcp", "auth": "oauth" })),
     ]);
     workspace.file("faber.yaml", &json!({ "toolsets": sets }).to_string());
-    for (name, status, why) in [
+    for (name, status, reason) in [
         ("none", 2, "there is no toolset `none`"),
         ("plain", 2, "`plain` has no login: its source has no `auth: oauth`"),
         ("here", 2, "`here` has no login: Faber starts it as a command"),
@@ -206,7 +206,7 @@ async fn login_explains_why_it_cannot_log_in() {
     ] {
         let failed = workspace.json(&["login", name], status).await;
         let message = failed["error"]["message"].as_str().unwrap();
-        assert!(message.starts_with(why), "{message}");
+        assert!(message.starts_with(reason), "{message}");
     }
     let elsewhere = workspace.run(&["login", "gone", "--server", "http://127.0.0.1:1"]).await;
     assert!(

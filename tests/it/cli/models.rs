@@ -98,9 +98,9 @@ async fn a_plan_is_made_in_the_format_of_every_provider() {
         let made = workspace.json(&["plan", DEMO_QUERY], 0).await;
         assert_eq!(made["planner"], format!("{provider}/m"));
         assert_eq!(made["executionOrder"], json!(["createAuthor", "createBlog"]), "{provider}");
-        let asked = model.requests().await;
-        assert_eq!(asked.len(), before + 1, "{provider}");
-        let prompt = asked[before]["body"].to_string();
+        let requests = model.requests().await;
+        assert_eq!(requests.len(), before + 1, "{provider}");
+        let prompt = requests[before]["body"].to_string();
         assert!(prompt.contains("createAuthor") && prompt.contains("alice@test.com"), "{prompt}");
     }
 }
@@ -136,14 +136,14 @@ async fn an_invalid_plan_is_repaired_by_the_model_and_runs() {
         "plan",
     ];
     assert_eq!(transcript_kinds(&request), expected);
-    let shown = workspace.run(&["debug", "--full", ran["requestId"].as_str().unwrap()]).await.out;
+    let output = workspace.run(&["debug", "--full", ran["requestId"].as_str().unwrap()]).await.out;
     for expected in
         ["You turn a request into a plan", "round 1, openai/m, tokens: ", "user:\n", "rounds: 3"]
     {
-        assert!(shown.contains(expected), "{expected}: {shown}");
+        assert!(output.contains(expected), "{expected}: {output}");
     }
-    let asked = model.requests().await;
-    let last = asked[2]["body"]["messages"].to_string();
+    let requests = model.requests().await;
+    let last = requests[2]["body"]["messages"].to_string();
     assert!(last.contains("did you mean `createAuthor`?"), "{last}");
 }
 
@@ -201,8 +201,8 @@ async fn the_fallback_model_plans_when_the_first_one_misbehaves() {
         configure(&workspace, &planner);
         let made = workspace.json(&["plan", DEMO_QUERY], 0).await;
         assert_eq!(made["planner"], "anthropic/m", "{chaos}");
-        let asked = (bad.requests().await.len(), good.requests().await.len());
-        assert_eq!(asked, (2, before + 1), "{chaos}");
+        let requests = (bad.requests().await.len(), good.requests().await.len());
+        assert_eq!(requests, (2, before + 1), "{chaos}");
     }
 }
 
@@ -216,7 +216,7 @@ async fn a_reply_over_the_size_limit_is_dropped_and_not_retried() {
     assert_eq!(failed["error"]["code"], "PLANNER_UNAVAILABLE");
     let message = failed["error"]["message"].as_str().unwrap();
     assert!(message.contains("its answer has more than 16 MB"), "{message}");
-    assert_eq!(long.requests().await.len(), 1, "a retry would be as long");
+    assert_eq!(long.requests().await.len(), 1, "the answer to a retry would be as long");
 
     let good = json!([{ "content": demo_plan("alice@test.com") }]);
     let good = MockModel::with_answers(&workspace, "good", good).await;
@@ -228,8 +228,8 @@ async fn a_reply_over_the_size_limit_is_dropped_and_not_retried() {
     configure(&workspace, &both);
     let made = workspace.json(&["plan", DEMO_QUERY], 0).await;
     assert_eq!(made["planner"], "gemini/m");
-    let shown = workspace.json(&["debug", made["requestId"].as_str().unwrap()], 0).await;
-    let entries = shown["transcript"].as_array().unwrap();
+    let answer = workspace.json(&["debug", made["requestId"].as_str().unwrap()], 0).await;
+    let entries = answer["transcript"].as_array().unwrap();
     let moments: Vec<_> = entries.iter().map(|entry| entry["at"].as_str().unwrap()).collect();
     assert!(moments.len() > 4 && moments.is_sorted_by(|a, b| a < b), "{moments:?}");
     // A plan from the plan cache still names the fallback.
@@ -305,10 +305,10 @@ async fn api_keys_are_sent_only_to_their_provider_and_never_printed_or_stored() 
         assert_eq!(ended.status, 0, "{ended:?}");
         assert!(!format!("{}{}", ended.out, ended.err).contains("zq4711xk"), "{ended:?}");
     }
-    let asked = model.requests().await;
+    let requests = model.requests().await;
     let key = |request: &Value| request["headers"].to_string();
     // The journal masks the header or shows it. Either way it was sent.
-    assert!(asked.iter().all(|request| key(request).contains("authorization")), "{asked:?}");
+    assert!(requests.iter().all(|request| key(request).contains("authorization")), "{requests:?}");
     // Some providers repeat a rejected key in their error.
     let error =
         json!({ "message": "Incorrect API key provided: sk-secret-zq4711xk", "type": "auth" });
@@ -375,8 +375,8 @@ async fn an_agent_calls_tools_until_it_can_answer() {
         let authors = &ran["outputs"]["read_2"][0]["result"];
         assert_eq!(authors.as_array().map(Vec::len), Some(2), "{provider}: {ran:#}");
         // Each turn repeats the question and everything that happened.
-        let asked = model.requests().await;
-        let prompt = asked[2]["body"].to_string();
+        let requests = model.requests().await;
+        let prompt = requests[2]["body"].to_string();
         for expected in ["say who there is", "Let me look.", "Bob@test.com"] {
             assert!(prompt.contains(expected), "{provider}: {expected}: {prompt}");
         }
@@ -448,8 +448,8 @@ async fn an_agent_at_its_turn_limit_answers_with_a_note() {
     assert_eq!(answer["answer"], note);
     assert_eq!((&answer["turns"], &answer["limitReached"]), (&json!(2), &json!(true)));
     assert_eq!(model.requests().await.len(), 3);
-    let said = workspace.run(&["agent", "look for ever", "--max-tool-turns", "1"]).await;
-    assert_eq!(said.out, format!("{note}\n"), "without `--json` only the answer is printed");
+    let output = workspace.run(&["agent", "look for ever", "--max-tool-turns", "1"]).await;
+    assert_eq!(output.out, format!("{note}\n"), "without `--json` only the answer is printed");
 }
 
 #[tokio::test]
@@ -468,11 +468,14 @@ async fn an_agent_sees_tool_errors_and_the_tools_of_sets_that_it_activates() {
     let made = &ran["outputs"]["read_1"][0];
     assert_eq!(made["status"], "error", "{ran:#}");
     assert_eq!(ran["outputs"]["repeat_1"][0]["result"]["success"], true, "{ran:#}");
-    let offered = |asked: &Value| asked["body"]["tools"].to_string();
-    let asked = model.requests().await;
-    assert!(!offered(&asked[0]).contains("memory_tools_list_memories"));
-    assert!(offered(&asked[1]).contains("memory_tools_list_memories"), "offered at the next turn");
-    let prompt = asked[1]["body"]["messages"].to_string();
+    let offered = |request: &Value| request["body"]["tools"].to_string();
+    let requests = model.requests().await;
+    assert!(!offered(&requests[0]).contains("memory_tools_list_memories"));
+    assert!(
+        offered(&requests[1]).contains("memory_tools_list_memories"),
+        "offered at the next turn"
+    );
+    let prompt = requests[1]["body"]["messages"].to_string();
     assert!(prompt.contains("Error: "), "{prompt}");
 }
 
@@ -531,7 +534,7 @@ async fn an_agent_resumes_after_a_crash_without_repeating_turns_or_once_calls() 
         "planner": { "provider": "openai", "model": "m", "base_url": format!("http://127.0.0.1:{}/v1", model.port) },
     });
     workspace.file("faber.yaml", &config.to_string());
-    let begun = workspace.spawn(&["agent", "Look and make"]);
+    let process = workspace.spawn(&["agent", "Look and make"]);
     let called = |name: &str| {
         let text = std::fs::read_to_string(workspace.path(&format!("{name}.ledger")));
         text.map_or(0, |text| text.lines().count())
@@ -542,8 +545,8 @@ async fn an_agent_resumes_after_a_crash_without_repeating_turns_or_once_calls() 
         }
     };
     timeout(MAX_WAIT, both).await.expect("both tools are called");
-    begun.signal("-KILL");
-    let killed = begun.wait_for_exit().await;
+    process.signal("-KILL");
+    let killed = process.wait_for_exit().await;
     assert_eq!(killed.status, -1, "{killed:?}");
 
     let execution = workspace.json(&["list", "executions"], 0).await[0]["executionId"].clone();
@@ -552,8 +555,8 @@ async fn an_agent_resumes_after_a_crash_without_repeating_turns_or_once_calls() 
     assert_eq!((called("look"), called("make")), (2, 1), "a `once` call is not repeated");
     assert_eq!(ran["outputs"]["read_1"][0]["result"], "seen");
     assert_eq!(ran["outputs"]["call_1"], json!([null]));
-    let asked = model.requests().await;
-    assert_eq!(asked.len(), 2, "no turn is repeated");
-    let prompt = asked[1]["body"]["messages"].to_string();
+    let requests = model.requests().await;
+    assert_eq!(requests.len(), 2, "no turn is repeated");
+    let prompt = requests[1]["body"]["messages"].to_string();
     assert!(prompt.contains("the outcome is unknown: the call may have taken effect"), "{prompt}");
 }

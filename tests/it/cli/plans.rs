@@ -92,8 +92,8 @@ async fn a_plan_printed_as_json_runs_from_a_file() {
 
     let execution = workspace.file("execution.json", &done.to_string());
     let refused = workspace.json(&["run", "--plan", &execution], 2).await;
-    let why = refused["error"]["message"].as_str().unwrap();
-    assert!(why.contains("this is an execution, not a plan: `faber export plan_"), "{why}");
+    let reason = refused["error"]["message"].as_str().unwrap();
+    assert!(reason.contains("this is an execution, not a plan: `faber export plan_"), "{reason}");
 }
 
 #[tokio::test]
@@ -108,8 +108,8 @@ async fn plans_can_be_saved_listed_and_unsaved_by_name() {
     let listed = workspace.json(&["list", "saved"], 0).await;
     let names: Vec<_> = listed.as_array().unwrap().iter().map(|plan| &plan["name"]).collect();
     assert_eq!(names, ["copy", "greet"]);
-    let shown = workspace.run(&["list", "saved"]).await;
-    assert!(shown.out.contains("who, n?"), "{shown:?}");
+    let output = workspace.run(&["list", "saved"]).await;
+    assert!(output.out.contains("who, n?"), "{output:?}");
     let done = workspace.json(&["run", "--saved", "greet", "--input", r#"{"who":"Ada"}"#], 0).await;
     assert_eq!(done["outputs"]["flow.echo"]["to"], "Ada", "{done:#}");
     let exported = workspace.json(&["export", "greet", "--format", "json"], 0).await;
@@ -125,8 +125,8 @@ async fn plans_can_be_saved_listed_and_unsaved_by_name() {
         workspace.json(&["unsave", name], 0).await;
     }
     let missing = workspace.json(&["export", "gret"], 2).await;
-    let why = missing["error"]["message"].as_str().unwrap();
-    assert!(why.contains("did you mean `greet`?"), "{why}");
+    let reason = missing["error"]["message"].as_str().unwrap();
+    assert!(reason.contains("did you mean `greet`?"), "{reason}");
 
     assert_eq!(workspace.run(&["unsave", "greet"]).await.status, 0);
     assert_eq!(workspace.json(&["unsave", "greet"], 2).await["error"]["code"], "NOT_FOUND");

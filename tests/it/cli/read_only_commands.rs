@@ -72,8 +72,8 @@ async fn plans_are_shown_in_every_format() {
     let text = workspace.run(&["plan", DEMO_QUERY]).await;
     assert!(text.out.contains("← createAuthor"), "{text:?}");
     for (format, part) in [("json", "\"planId\""), ("mermaid", "flowchart"), ("dot", "digraph")] {
-        let shown = workspace.run(&["plan", DEMO_QUERY, "--format", format]).await;
-        assert!(shown.status == 0 && shown.out.contains(part), "{format}: {shown:?}");
+        let output = workspace.run(&["plan", DEMO_QUERY, "--format", format]).await;
+        assert!(output.status == 0 && output.out.contains(part), "{format}: {output:?}");
     }
     let listed = workspace.json(&["list", "plans", "--first", "2"], 0).await;
     assert_eq!(listed.as_array().unwrap().len(), 2);
@@ -99,9 +99,9 @@ async fn a_query_without_a_fitting_tool_exits_with_2_and_keeps_its_transcript() 
     let error = workspace.json(&["plan", "fly to the moon"], 2).await;
     assert_eq!(error["error"]["code"], "NO_PLAN_FOUND");
     let request = error["error"]["requestId"].as_str().unwrap();
-    let shown = workspace.json(&["debug", request], 0).await;
-    assert_eq!(shown["query"], "fly to the moon");
-    assert!(!shown["transcript"].as_array().unwrap().is_empty());
+    let answer = workspace.json(&["debug", request], 0).await;
+    assert_eq!(answer["query"], "fly to the moon");
+    assert!(!answer["transcript"].as_array().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -205,14 +205,14 @@ toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
     assert_eq!(all["tools"][0]["toolSet"], "flow");
     assert_eq!(all["edges"].as_array().map(Vec::len), Some(2));
     assert!(all["svg"].as_str().unwrap().starts_with("<svg "), "{all}");
-    let shown = workspace.run(&["toolkit", "show"]).await;
+    let output = workspace.run(&["toolkit", "show"]).await;
     assert!(
-        shown.out.contains("then think  0.4") && shown.out.contains("calls flow.echo  1"),
-        "{shown:?}"
+        output.out.contains("then think  0.4") && output.out.contains("calls flow.echo  1"),
+        "{output:?}"
     );
     assert!(
-        shown.err.contains("there is no action `nobody`"),
-        "the missing action is a warning: {shown:?}"
+        output.err.contains("there is no action `nobody`"),
+        "the missing action is a warning: {output:?}"
     );
     for (format, part) in [
         ("json", "\"edges\""),
@@ -221,8 +221,8 @@ toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
         ("dot", "digraph"),
         ("svg", "<svg"),
     ] {
-        let shown = workspace.run(&["toolkit", "show", "--format", format]).await;
-        assert!(shown.status == 0 && shown.out.contains(part), "{format}: {shown:?}");
+        let output = workspace.run(&["toolkit", "show", "--format", format]).await;
+        assert!(output.status == 0 && output.out.contains(part), "{format}: {output:?}");
     }
     let recommend = |more: &'static [&str]| {
         let arguments = [&["toolkit", "recommend", "look"], more].concat();
@@ -246,15 +246,15 @@ toolkit: [[*a, { name: think, score: 0.4 }, { name: nobody }]]
 
 /// Unknown names are errors, with a suggestion where one is close.
 async fn assert_unknown_names_are_reported(workspace: &Workspace) {
-    for (asked, part) in [
+    for (arguments, part) in [
         (
             ["show", "thing"],
             "the toolkit has neither action nor tool `thing`: did you mean `think`?",
         ),
         (["recommend", "loko"], "the toolkit has no action `loko`: did you mean `look`?"),
-        (["recommend", "echo"], "`echo` is a tool, and recommendations begin with actions"),
+        (["recommend", "echo"], "`echo` is a tool, but recommendations start from actions"),
     ] {
-        let error = workspace.json(&["toolkit", asked[0], asked[1]], 2).await;
+        let error = workspace.json(&["toolkit", arguments[0], arguments[1]], 2).await;
         assert_eq!(error["error"]["code"], "NOT_FOUND", "{error}");
         assert_eq!(error["error"]["message"], part, "{error}");
     }
@@ -288,8 +288,8 @@ async fn doctor_reports_broken_toolsets() {
     let checks = workspace.json(&["doctor"], 3).await;
     let odd =
         checks.as_array().unwrap().iter().find(|check| check["name"] == "toolset odd").unwrap();
-    let why = odd["detail"].as_str().unwrap();
-    assert!(odd["ok"] == false && why.starts_with("its condition: "), "{odd}");
+    let reason = odd["detail"].as_str().unwrap();
+    assert!(odd["ok"] == false && reason.starts_with("its condition: "), "{odd}");
 }
 
 #[tokio::test]
@@ -313,12 +313,12 @@ async fn doctor_checks_the_valid_parts_of_a_wrong_configuration() {
 
     workspace.file("faber.yaml", "store: memory:\ntoolsets: []\n");
     let checks = workspace.json(&["doctor"], 3).await;
-    let why = checks[0]["detail"].as_str().unwrap();
+    let reason = checks[0]["detail"].as_str().unwrap();
     assert!(
-        why.contains(
+        reason.contains(
             "line 1: a value that ends with a colon needs quotes: write `store: \"memory:\"`"
         ),
-        "{why}"
+        "{reason}"
     );
     assert!(checks.as_array().unwrap().iter().all(|check| check["name"] != "store"), "{checks:#}");
     let checks = workspace.json(&["doctor", "--store", "memory:"], 3).await;
@@ -343,11 +343,11 @@ async fn doctor_checks_the_valid_parts_of_a_wrong_configuration() {
 async fn activate_and_deactivate_print_the_new_state_of_the_toolset() {
     let workspace = Workspace::new();
     workspace.file("faber.yaml", "toolsets: []\nstore: sqlite:./own.db\n");
-    for (verb, said) in
+    for (verb, expected) in
         [("activate", "code_tools: activated"), ("deactivate", "code_tools: deactivated")]
     {
         let switched = workspace.run(&["toolsets", verb, "code_tools"]).await;
-        assert_eq!((switched.status, switched.out.trim()), (0, said), "{switched:?}");
+        assert_eq!((switched.status, switched.out.trim()), (0, expected), "{switched:?}");
     }
 }
 

@@ -50,10 +50,10 @@ impl RunningCommand {
             let (mut out, mut err) = (String::new(), String::new());
             let mut stdout = self.child.stdout.take().unwrap();
             let mut stderr = self.lines.into_inner();
-            let (read, said) =
+            let (read, output) =
                 tokio::join!(stdout.read_to_string(&mut out), stderr.read_to_string(&mut err));
             read.unwrap();
-            said.unwrap();
+            output.unwrap();
             let status = self.child.wait().await.unwrap();
             CommandOutput { status: status.code().unwrap_or(-1), out, err }
         };

@@ -63,7 +63,7 @@ impl ServedWorkspace {
     }
 }
 
-/// Returns the status that is printed behind the name of a tool.
+/// Returns the status that is printed after the name of a tool.
 fn printed_status(loaded: &CommandOutput, name: &str) -> String {
     let line = loaded.out.lines().find(|line| line.split_whitespace().next() == Some(name));
     let line = line.unwrap_or_else(|| panic!("no `{name}`: {loaded:?}"));
@@ -71,7 +71,7 @@ fn printed_status(loaded: &CommandOutput, name: &str) -> String {
 }
 
 fn tool_names(found: &Value) -> Vec<&str> {
-    let matches = found.as_array().unwrap_or_else(|| panic!("{found} is no list")).iter();
+    let matches = found.as_array().unwrap_or_else(|| panic!("{found} is not a list")).iter();
     matches.map(|found| found["tool"]["name"].as_str().unwrap()).collect()
 }
 
@@ -91,20 +91,20 @@ async fn tools_that_are_loaded_once_can_be_selected_by_every_criterion() {
         let found = served.json(&["tools", "select", "translate a text", "--by", by], 0).await;
         assert_eq!(tool_names(&found)[0], "translate", "{by}: {found}");
     }
-    let shown = served.run(&["tools", "select", "Invoice for Anna", "--limit", "1"]).await;
-    assert!(shown.out.contains("invoice") && !shown.out.contains("weather"), "{shown:?}");
+    let output = served.run(&["tools", "select", "Invoice for Anna", "--limit", "1"]).await;
+    assert!(output.out.contains("invoice") && !output.out.contains("weather"), "{output:?}");
     let pairs = served.run(&["tools", "collisions"]).await;
     assert!(pairs.out.contains("POSSIBLE SIMILAR TOOLS (0.3): 1"), "{pairs:?}");
     assert!(pairs.out.contains("weather -> forecast: 0."), "{pairs:?}");
     let pairs = served.json(&["tools", "collisions", "--threshold", "0.99", "--cosine"], 0).await;
     assert_eq!(pairs, json!([]));
-    // The short name of this tool means another one.
+    // The short name of this tool identifies another tool.
     let clash = r#"{"tools_list": [{"name": "flow.echo", "description": "Is another one.",
         "examples": ["make a clash of names"]}]}"#;
     let loaded = served.run(&["tools", "load", &served.workspace.file("clash.json", clash)]).await;
-    assert!(loaded.err.contains("this one is `tools.flow.echo`"), "{loaded:?}");
-    let shown = served.run(&["tools", "select", "make a clash of names", "--limit", "1"]).await;
-    assert!(shown.out.contains("tools.flow.echo "), "{shown:?}");
+    assert!(loaded.err.contains("this tool is `tools.flow.echo`"), "{loaded:?}");
+    let output = served.run(&["tools", "select", "make a clash of names", "--limit", "1"]).await;
+    assert!(output.out.contains("tools.flow.echo "), "{output:?}");
 }
 
 #[tokio::test]
@@ -202,8 +202,8 @@ async fn eval_computes_figures_from_a_file_of_queries() {
         (&json!(1.0), &json!(0.75))
     );
     assert_eq!(of("CENTROID")["recallAt5"], 0.75);
-    let shown = served.run(&["tools", "eval", "--queries", &queries, "--by", "lexical"]).await;
-    assert!(shown.out.contains("LEXICAL") && !shown.out.contains("HYBRID"), "{shown:?}");
+    let output = served.run(&["tools", "eval", "--queries", &queries, "--by", "lexical"]).await;
+    assert!(output.out.contains("LEXICAL") && !output.out.contains("HYBRID"), "{output:?}");
 }
 
 /// Regression: each of these mistakes was a silent miss or a row of zeros.
@@ -278,9 +278,9 @@ async fn tools_load_accepts_a_valid_file_and_names_the_place_of_an_error() {
         (printed_status(&loaded, "plain"), printed_status(&loaded, "schema")),
         ("OK".into(), "OK".into())
     );
-    let shown = workspace.json(&["tools", "show", "schema"], 0).await;
-    assert_eq!(shown["inputSchema"]["required"], json!(["n"]), "{shown}");
-    assert_eq!(shown["inputSchema"]["properties"]["n"]["type"], "integer", "{shown}");
+    let answer = workspace.json(&["tools", "show", "schema"], 0).await;
+    assert_eq!(answer["inputSchema"]["required"], json!(["n"]), "{answer}");
+    assert_eq!(answer["inputSchema"]["properties"]["n"]["type"], "integer", "{answer}");
     let tools = |wrong: &str| format!(r#"{{"tools_list": [{{"name": "first"}}, {wrong}]}}"#);
     for (wrong, part) in [
         (r#"{"name": "t", "example": []}"#, "`tools_list[1]` (`t`): there is no field `example`"),
@@ -304,7 +304,7 @@ async fn tools_load_accepts_a_valid_file_and_names_the_place_of_an_error() {
         .file("faber.yaml", "toolsets: []\ntools_files: [good.json]\nstore: sqlite:./other.db\n");
     assert_eq!(
         workspace.json(&["tools", "show", "schema"], 0).await["inputSchema"],
-        shown["inputSchema"]
+        answer["inputSchema"]
     );
 }
 

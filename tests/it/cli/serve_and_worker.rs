@@ -29,24 +29,24 @@ async fn commands_work_through_a_server() {
     let mut server = workspace.spawn(&["serve", "--listen", "127.0.0.1:0"]);
     let line = server.wait_for_line("listening on http://").await;
     let url = line.rsplit(' ').next().unwrap();
-    let at = |arguments: &[&str]| -> Vec<String> {
+    let with_address = |arguments: &[&str]| -> Vec<String> {
         let all = [arguments, &["--server", url]].concat();
         all.iter().map(|argument| (*argument).to_owned()).collect()
     };
-    let run = at(&["run", DEMO_QUERY]);
+    let run = with_address(&["run", DEMO_QUERY]);
     let run: Vec<&str> = run.iter().map(String::as_str).collect();
     let done = workspace.json(&run, 0).await;
     assert_eq!((&done["state"], &done["total"]), (&json!("COMPLETED"), &json!(2)));
     assert_eq!(workspace.run(&run).await.status, 1, "the e-mail address is taken");
 
-    let listed = at(&["list", "executions", "--state", "COMPLETED"]);
+    let listed = with_address(&["list", "executions", "--state", "COMPLETED"]);
     let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
     let listed = workspace.json(&listed, 0).await;
     assert_eq!(listed[0]["executionId"], done["executionId"]);
-    let debug = at(&["debug", done["requestId"].as_str().unwrap()]);
+    let debug = with_address(&["debug", done["requestId"].as_str().unwrap()]);
     let debug: Vec<&str> = debug.iter().map(String::as_str).collect();
     assert_eq!(workspace.json(&debug, 0).await["query"], DEMO_QUERY);
-    let missing = at(&["watch", "exec_1_aaaaaaaaa"]);
+    let missing = with_address(&["watch", "exec_1_aaaaaaaaa"]);
     let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
     assert_eq!(workspace.json(&missing, 2).await["error"]["code"], "NOT_FOUND");
 
@@ -55,7 +55,7 @@ async fn commands_work_through_a_server() {
         assert!(figures.contains(figure), "{figure}: {figures}");
     }
     let prune = async |age: &str| {
-        let prune = at(&["prune", "--older-than", age]);
+        let prune = with_address(&["prune", "--older-than", age]);
         workspace.json(&prune.iter().map(String::as_str).collect::<Vec<_>>(), 0).await
     };
     let nothing = json!({ "executions": 0, "plans": 0, "requests": 0 });
@@ -103,11 +103,11 @@ async fn serve_and_worker_stop_cleanly_on_sighup() {
     let workspace = Workspace::new();
     let serve = ["serve", "--listen", "127.0.0.1:0"];
     for (arguments, line) in [(&serve[..], "listening on http://"), (&["worker"], "working on")] {
-        let mut begun = workspace.spawn(arguments);
-        begun.wait_for_line(line).await;
-        begun.signal("-HUP");
-        begun.wait_for_line("stopping").await;
-        assert_eq!(begun.wait_for_exit().await.status, 0, "{arguments:?}");
+        let mut process = workspace.spawn(arguments);
+        process.wait_for_line(line).await;
+        process.signal("-HUP");
+        process.wait_for_line("stopping").await;
+        assert_eq!(process.wait_for_exit().await.status, 0, "{arguments:?}");
     }
 }
 

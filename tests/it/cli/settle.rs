@@ -15,7 +15,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use super::workspace::Workspace;
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a text"))
 }
 
 /// A workspace with three tools. `own.pay` logs its idempotency key, and gives no answer while the
@@ -110,11 +110,11 @@ async fn a_call_settled_as_succeeded_is_reused_and_compensated_by_a_retry() {
         assert_eq!(refused["error"]["code"], code, "{arguments:?} {refused}");
     }
     let settle = ["settle", &id, "pay", "--succeeded", r#"{"id": 7}"#, "--comment", "seen"];
-    let shown = workspace.run(&settle).await;
-    assert_eq!(shown.status, 0, "{shown:?}");
+    let output = workspace.run(&settle).await;
+    assert_eq!(output.status, 0, "{output:?}");
     assert!(
-        shown.err.contains("own.refund") && shown.err.contains(r#"{"payment":7}"#),
-        "{shown:?}"
+        output.err.contains("own.refund") && output.err.contains(r#"{"payment":7}"#),
+        "{output:?}"
     );
     assert_eq!(workspace.run(&settle).await.status, 0, "the same answer twice");
     let other = workspace.json(&["settle", &id, "pay", "--failed"], 2).await;
@@ -211,11 +211,11 @@ async fn items_of_a_loop_are_settled_one_by_one() {
         .json(&["settle", &id, "each", "--item", "1", "--succeeded", r#"{"id": 9}"#], 0)
         .await;
     shop.let_pay_answer();
-    let asked = shop.workspace.run(&["retry", &id]).await;
-    assert_eq!(asked.status, 2, "{asked:?}");
-    assert!(asked.err.contains("1 call, with an unknown outcome"), "{asked:?}");
+    let output = shop.workspace.run(&["retry", &id]).await;
+    assert_eq!(output.status, 2, "{output:?}");
+    assert!(output.err.contains("1 call, with an unknown outcome"), "{output:?}");
     let settle = format!("`faber settle {id} each --item 0 --succeeded`");
-    assert!(asked.err.contains(&settle), "{asked:?}");
+    assert!(output.err.contains(&settle), "{output:?}");
     let retried = shop.workspace.json(&["retry", &id, "--yes"], 0).await;
     assert_eq!(retried["outputs"], json!({ "each": [{ "id": 1 }, { "id": 9 }] }), "{retried}");
     let mut keys = shop.read_lines("keys");
@@ -261,11 +261,11 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     let child = text(&step["childExecutionId"]).to_owned();
     let refused = shop.workspace.json(&["settle", &id, "sub", "--failed"], 2).await;
     assert!(text(&refused["error"]["message"]).contains(&child), "{refused}");
-    let asked = shop.workspace.run(&["retry", &id]).await;
-    assert_eq!(asked.status, 2, "{asked:?}");
-    assert!(asked.err.contains(&format!("`faber settle {child} pay --succeeded`")), "{asked:?}");
-    let told = shop.workspace.run(&["debug", &id]).await.out;
-    assert!(told.contains(&format!("faber settle {child} pay --succeeded")), "{told}");
+    let result = shop.workspace.run(&["retry", &id]).await;
+    assert_eq!(result.status, 2, "{result:?}");
+    assert!(result.err.contains(&format!("`faber settle {child} pay --succeeded`")), "{result:?}");
+    let output = shop.workspace.run(&["debug", &id]).await.out;
+    assert!(output.contains(&format!("faber settle {child} pay --succeeded")), "{output}");
     // Without a settlement, the new child sends the key of the old one.
     let second = shop.workspace.json(&["retry", &id, "--yes"], 1).await;
     let key = format!("{child}/pay");
@@ -273,10 +273,13 @@ async fn the_call_of_a_sub_plan_is_settled_in_the_child() {
     let second = text(&second["executionId"]).to_owned();
     let child = text(&shop.step(&second, "sub").await["childExecutionId"]).to_owned();
     shop.workspace.json(&["settle", &child, "pay", "--succeeded", r#"{"id": 3}"#], 0).await;
-    let told = shop.workspace.run(&["debug", &second]).await.out;
+    let output = shop.workspace.run(&["debug", &second]).await.out;
     let expected = "`sub` failed: `pay` failed: ";
-    assert!(told.contains(expected) && told.contains("a person settled it as succeeded"), "{told}");
-    assert!(!told.contains("faber settle"), "{told}");
+    assert!(
+        output.contains(expected) && output.contains("a person settled it as succeeded"),
+        "{output}"
+    );
+    assert!(!output.contains("faber settle"), "{output}");
     let done = shop.workspace.json(&["retry", &second], 0).await;
     assert_eq!(done["outputs"], json!({ "sub": { "pay": { "id": 3 } } }), "{done}");
     assert_eq!(shop.read_lines("keys").len(), 2, "the payment is not repeated");
@@ -303,8 +306,8 @@ async fn an_open_call_is_settled_in_the_execution_that_repeated_it() {
     assert_eq!(refused["error"]["code"], "CONFLICT", "it did not repeat the call: {refused}");
     let message = text(&refused["error"]["message"]);
     assert!(message.contains(&format!("`faber settle {first} pay`")), "{message}");
-    let told = workspace.run(&["debug", &second]).await;
-    assert!(told.out.contains(&format!("faber settle {second} pay --succeeded")), "{told:?}");
+    let output = workspace.run(&["debug", &second]).await;
+    assert!(output.out.contains(&format!("faber settle {second} pay --succeeded")), "{output:?}");
     workspace.json(&["settle", &second, "pay", "--succeeded", r#"{"id": 7}"#], 0).await;
     assert_eq!(shop.step(&second, "pay").await["settled"], "SUCCEEDED");
     let retried = workspace.json(&["retry", &second], 0).await;
@@ -357,7 +360,7 @@ async fn an_http_tool_sends_the_key_of_the_unknown_call_after_a_prune() {
         { "id": "pay", "name": "bank.pay", "timeoutMs": 500, "dependsOn": "ask" },
     ] });
     let plan = workspace.file("plan.json", &plan.to_string());
-    let id = |told: &Value| text(&told["executionId"]).to_owned();
+    let id = |answer: &Value| text(&answer["executionId"]).to_owned();
     let first = id(&workspace.json(&["run", "--plan", &plan], 4).await);
     workspace.json(&["approve", &first, "ask"], 1).await;
     let second = id(&workspace.json(&["retry", &first, "--all", "--yes"], 4).await);

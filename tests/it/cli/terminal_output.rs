@@ -42,12 +42,12 @@ pub(super) async fn run_on_terminal_with_input(
     typed: &str,
 ) -> String {
     let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
-    let said =
+    let words =
         [tests::binary::faber().to_str().unwrap()].into_iter().chain(arguments.iter().copied());
-    let said = said.map(quoted).collect::<Vec<_>>().join(" ");
+    let words = words.map(quoted).collect::<Vec<_>>().join(" ");
     let plain = workspace.command(&[]);
     let mut command = Command::new("script");
-    command.args(["-qec", &format!("stty cols 100 rows 30; exec {said}"), "/dev/null"]);
+    command.args(["-qec", &format!("stty cols 100 rows 30; exec {words}"), "/dev/null"]);
     command
         .env_clear()
         .envs(plain.as_std().get_envs().filter_map(|(key, value)| Some((key, value?))));
@@ -164,11 +164,11 @@ async fn no_command_prints_control_characters_to_a_terminal() {
         &["list", "requests"],
     ];
     for arguments in on_terminal {
-        let shown = run_on_terminal(&workspace, arguments).await;
-        assert!(!shown.is_empty(), "{arguments:?}");
+        let output = run_on_terminal(&workspace, arguments).await;
+        assert!(!output.is_empty(), "{arguments:?}");
         let is_watched = arguments[0] == "watch";
-        let shown = if is_watched { remove_drawing_codes(&shown) } else { shown };
-        assert_harmless(arguments, &shown, matches!(arguments[0], "tools" | "export"));
+        let output = if is_watched { remove_drawing_codes(&output) } else { output };
+        assert_harmless(arguments, &output, matches!(arguments[0], "tools" | "export"));
     }
     let refused = workspace.run(&["run", "--mode", HOSTILE_TEXT]).await;
     assert_eq!(refused.status, 2);

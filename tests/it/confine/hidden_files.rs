@@ -41,10 +41,10 @@ async fn a_confined_command_can_neither_read_nor_change_hidden_files() {
     ] {
         // These commands print nothing to standard output and name the reason of their failure.
         let err = sandbox.call_bash_hiding(&hidden, command).await.unwrap_err();
-        let said = err.message.to_lowercase();
+        let message = err.message.to_lowercase();
         let reasons =
             ["permission denied", "not permitted", "busy", "cross-device", "must be superuser"];
-        assert!(reasons.iter().any(|reason| said.contains(reason)), "{command}: {err}");
+        assert!(reasons.iter().any(|reason| message.contains(reason)), "{command}: {err}");
     }
     let free = "cat deep/free && echo new > deep/new && mv deep/new deep/er/new && ls -a .";
     sandbox.call_bash_hiding(&hidden, free).await.unwrap();
@@ -59,9 +59,9 @@ fn assert_refusal_to_hide(err: &ToolError) {
         !has_mount_namespaces() || !kernel_support().files,
         "the file could be hidden, but {err}"
     );
-    let said = &err.message;
+    let message = &err.message;
     let has_reason =
-        said.contains("cannot be hidden on this machine") || said.contains("cannot confine");
+        message.contains("cannot be hidden on this machine") || message.contains("cannot confine");
     assert!(has_reason && err.code == ErrorCode::UNAVAILABLE && !err.retryable, "{err}");
 }
 
@@ -132,7 +132,7 @@ async fn a_command_cannot_create_hidden_files() {
         for command in ["echo x > NAME", "ln -sf store NAME/", "mv -fT mine NAME", "rm -rf NAME"] {
             let command = format!("echo x > mine; {}", command.replace("NAME", name));
             let err = run(command.clone()).await.unwrap_err();
-            let said = err.message.to_lowercase();
+            let message = err.message.to_lowercase();
             let reasons = [
                 "permission denied",
                 "not permitted",
@@ -141,7 +141,7 @@ async fn a_command_cannot_create_hidden_files() {
                 "is a dir",
                 "overwrite dir",
             ];
-            assert!(reasons.iter().any(|reason| said.contains(reason)), "{command}: {err}");
+            assert!(reasons.iter().any(|reason| message.contains(reason)), "{command}: {err}");
         }
     }
     let free = "echo new > new; mkdir -p bin deep; echo new > bin/new; mv new deep; rm -f mine; ls";
@@ -193,11 +193,11 @@ async fn a_command_cannot_change_programs_that_faber_runs() {
         let parameters = json!({ "command": command });
         sandbox.call_with(launcher, SystemConfig::default(), "bash", parameters).await
     };
-    let said = match run("sh s.sh && sh bin/link.sh && echo new > other").await {
+    let output = match run("sh s.sh && sh bin/link.sh && echo new > other").await {
         Err(err) => return assert_refusal_to_hide(&err),
-        Ok(said) => said,
+        Ok(output) => output,
     };
-    assert!(said.contains("mine\nmine"), "{said}");
+    assert!(output.contains("mine\nmine"), "{output}");
     for command in [
         "echo x > s.sh",
         "mv other s.sh",
@@ -232,11 +232,11 @@ fn hidden_files_in_system_folders_are_hidden_too() {
         .current_dir(sandbox.root())
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.starts_with("ready\n") || !has_mount_namespaces(), "{said}");
-    if said.starts_with("ready\n") && kernel_support().files {
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("ready\n") || !has_mount_namespaces(), "{text}");
+    if text.starts_with("ready\n") && kernel_support().files {
         let err = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(said, "ready\n1\n", "{err}");
+        assert_eq!(text, "ready\n1\n", "{err}");
         assert!(err.contains("/etc/faber.yaml: Permission denied"), "{err}");
     }
 }

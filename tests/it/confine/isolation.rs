@@ -25,8 +25,8 @@ async fn a_confined_command_sees_no_other_environment_variables() {
 #[tokio::test]
 async fn a_confined_command_cannot_read_the_environment_of_other_processes() {
     let sandbox = Sandbox::new();
-    // The process that started the tests has this variable, and so has the process that takes the
-    // place of Faber.
+    // Both the process that started the tests and the process that stands for Faber have this
+    // variable.
     let found = sandbox
         .call_bash(
             "grep -ls CARGO_MANIFEST_DIR= /proc/*/environ; grep ^Cap /proc/self/status; true",
@@ -110,8 +110,8 @@ fn open_files_of_faber_are_not_inherited_by_confined_commands() {
     );
     let output =
         Command::new("sh").arg("-c").arg(script).current_dir(sandbox.root()).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(!said.contains("the secret") && said != "0\n", "{said}");
+    let output = String::from_utf8(output.stdout).unwrap();
+    assert!(!output.contains("the secret") && output != "0\n", "{output}");
 }
 
 /// Regression: a shell found `python3` in the folder of a version manager, was denied, and did not
@@ -134,9 +134,9 @@ fn a_confined_command_finds_programs_only_in_readable_folders() {
         .process_group(0)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let expected = if kernel_support().files { "found\n/usr/bin:/bin\n" } else { &said };
-    assert_eq!(said, expected, "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = if kernel_support().files { "found\n/usr/bin:/bin\n" } else { &text };
+    assert_eq!(text, expected, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[tokio::test]
@@ -211,8 +211,8 @@ async fn a_confined_command_shares_no_memory_and_no_keys() {
         "mq_unlink(b'/none')",
         "setpriority(0, 1, 19)",
     ] {
-        let said = run_socket_script(&sandbox, Confinement::default(), &call(refused)).await;
-        assert_eq!(said, "errno 13", "{refused}");
+        let output = run_socket_script(&sandbox, Confinement::default(), &call(refused)).await;
+        assert_eq!(output, "errno 13", "{refused}");
     }
     // Every process may lower its priority, however low the tests run.
     let own =

@@ -54,7 +54,7 @@ async fn background_processes_end_with_a_confined_command() {
     }
 }
 
-/// Regression: a command that killed its watcher left processes behind.
+/// Regression: processes survived if the command killed its watcher.
 #[tokio::test]
 async fn a_confined_command_cannot_kill_its_watcher() {
     let sandbox = Sandbox::new();
@@ -203,7 +203,7 @@ async fn processes_of_a_background_command_are_listed_and_can_be_ended() {
         ids.push(id.to_owned());
     }
     let err = call("bash_background", start(64)).await.unwrap_err();
-    assert!(err.message.contains("64 background commands are running already"), "{err}");
+    assert!(err.message.contains("64 background commands are already running"), "{err}");
     for (n, id) in ids.iter().enumerate() {
         let force = json!({ "pid_or_name": id, "force": true });
         if n % 16 == 0 {
@@ -235,8 +235,8 @@ async fn background_processes_end_with_an_unconfined_command_tool() {
     let launcher = Launcher::with_binary(faber().to_owned());
     let tools = json!({ "tools": [{ "name": "t", "run": run }] });
     let connected = Connected::start_connecting_with(&tools, launcher);
-    let said = connected.call("t", json!({})).await.unwrap();
-    assert_eq!(said, json!(format!("-{}", env!("CARGO_PKG_VERSION"))));
+    let output = connected.call("t", json!({})).await.unwrap();
+    assert_eq!(output, json!(format!("-{}", env!("CARGO_PKG_VERSION"))));
     let pid = sandbox.pid("away").unwrap();
     wait_until("the background process ends", || !is_running(&pid)).await;
 }
@@ -262,10 +262,10 @@ async fn a_dropped_call_ends_all_processes_of_its_command() {
     let sandbox = Sandbox::new();
     let command = "setsid sh -c 'echo $$ > away; exec sleep 1000' & wait; sleep 1000";
     let call = sandbox.call_bash(command);
-    let begun = wait_until("the command runs", || sandbox.pid("away").is_some());
+    let started = wait_until("the command runs", || sandbox.pid("away").is_some());
     tokio::select! {
         ended = call => panic!("{ended:?}"),
-        () = begun => (),
+        () = started => (),
     }
     let pid = sandbox.pid("away").unwrap();
     wait_until("the background process ends", || !is_running(&pid)).await;

@@ -60,10 +60,10 @@ fn the_confined_subcommand_needs_an_order_of_faber() {
         let output = command.output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, said) = run(None);
+    let (code, output) = run(None);
     assert_eq!(code, Some(125));
     assert_eq!(
-        said,
+        output,
         "the command is not confined: `FABER_CONFINED` is not set: only Faber itself uses this \
          subcommand\n"
     );

@@ -20,7 +20,7 @@ use super::workspace::LedgerEntry;
 const MIN_PARAMETER_BYTES: usize = r#"{"n":0,"seconds":0.0}"#.len();
 
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct LogCounts {
     pub(super) executions: usize,
     pub(super) steps: usize,
     pub(super) calls: usize,
@@ -50,8 +50,11 @@ struct StepHistory {
 }
 
 /// Checks the store and the ledger against each other.
-pub(super) fn check_run(stored_executions: &[StoredExecution], ledger: &[LedgerEntry]) -> Figures {
-    let mut figures = Figures { calls: ledger.len(), ..Figures::default() };
+pub(super) fn check_run(
+    stored_executions: &[StoredExecution],
+    ledger: &[LedgerEntry],
+) -> LogCounts {
+    let mut figures = LogCounts { calls: ledger.len(), ..LogCounts::default() };
     let mut calls: BTreeMap<&str, Vec<&LedgerEntry>> = BTreeMap::new();
     for line in ledger {
         if line.bytes < MIN_PARAMETER_BYTES {
@@ -68,7 +71,7 @@ pub(super) fn check_run(stored_executions: &[StoredExecution], ledger: &[LedgerE
     figures
 }
 
-impl Figures {
+impl LogCounts {
     fn check_execution(
         &mut self,
         stored_executions: &StoredExecution,
@@ -97,9 +100,9 @@ impl Figures {
                 self.unknown += usize::from(error.code == ErrorCode::OUTCOME_UNKNOWN);
             }
             if step.kind == StepKind::Call
-                && let Err(why) = check_step(step, &state.state, &history, &lines, has_failed)
+                && let Err(error) = check_step(step, &state.state, &history, &lines, has_failed)
             {
-                self.violations.push(format!("{id}/{}: {why}", step.id));
+                self.violations.push(format!("{id}/{}: {error}", step.id));
             }
         }
         let outcome = if must_fail { Outcome::Failed } else { Outcome::Completed };
@@ -137,7 +140,7 @@ fn check_step(
     lines: &[&LedgerEntry],
     has_failed: bool,
 ) -> Result<(), String> {
-    let fail = |why: &str| Err(format!("{why}: {state:?}, {history:?}, {lines:?}"));
+    let fail = |reason: &str| Err(format!("{reason}: {state:?}, {history:?}, {lines:?}"));
     let is_once = step.tool.as_str() == "ledger.once";
     let may_be_unrecorded = step.tool.as_str() == "ledger.read";
     let attempts: BTreeSet<u32> = lines.iter().map(|line| line.attempt).collect();
@@ -195,11 +198,11 @@ pub(super) fn assert_forgeries_are_found(
     ledger: &[LedgerEntry],
 ) {
     let expect_violation =
-        |stored_executions: &[StoredExecution], ledger: &[LedgerEntry], what: &str| {
+        |stored_executions: &[StoredExecution], ledger: &[LedgerEntry], description: &str| {
             let violations = check_run(stored_executions, ledger).violations;
             assert!(
-                violations.iter().any(|violation| violation.contains(what)),
-                "the checks do not find `{what}`"
+                violations.iter().any(|violation| violation.contains(description)),
+                "the checks do not find `{description}`"
             );
         };
     let once = ledger.iter().find(|line| line.tool == "once").expect("a run calls `once`");

@@ -9,13 +9,13 @@ pub(super) fn draw_plan(dice: &Dice) -> Value {
 
 fn draw_chain(dice: &Dice) -> Value {
     let (mut tools, mut previous, mut sleeps) = (Vec::new(), None, Vec::new());
-    for at in 0..3 + dice.draw_below(4) {
-        let step = draw_step(dice, at, at + 1, previous.as_deref(), &json!(sleeps));
+    for index in 0..3 + dice.draw_below(4) {
+        let step = draw_step(dice, index, index + 1, previous.as_deref(), &json!(sleeps));
         previous = Some(step["id"].as_str().unwrap().to_owned());
         tools.push(step);
         sleeps.clear();
         if dice.happens(250) {
-            let id = format!("rest-{at}");
+            let id = format!("rest-{index}");
             let ms = 1 + dice.draw_below(300);
             let sleep = json!({ "id": id, "name": "flow.sleep", "parameters": { "ms": ms },
                 "dependsOn": previous });
@@ -30,8 +30,8 @@ fn draw_fan(dice: &Dice) -> Value {
     let root = draw_step(dice, 0, 1, None, &Value::Null);
     let id = root["id"].as_str().unwrap().to_owned();
     let mut tools = vec![root];
-    for at in 1..3 + dice.draw_below(5) {
-        tools.push(draw_step(dice, at, 2, Some(&id), &Value::Null));
+    for index in 1..3 + dice.draw_below(5) {
+        tools.push(draw_step(dice, index, 2, Some(&id), &Value::Null));
     }
     let leaves: Vec<Value> = tools[1..].iter().map(|tool| tool["id"].clone()).collect();
     tools.push(draw_step(dice, 100, 3, leaves[0].as_str(), &json!(leaves)));
@@ -41,7 +41,7 @@ fn draw_fan(dice: &Dice) -> Value {
 /// Draws a step that must return `expected`, one more than `before` returns.
 fn draw_step(
     dice: &Dice,
-    at: u64,
+    index: u64,
     expected: u64,
     previous: Option<&str>,
     depends_on: &Value,
@@ -51,7 +51,7 @@ fn draw_step(
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let seconds = dice.draw_below(60) as f64 / 1_000.0;
     let mut step = json!({
-        "id": format!("{tool}-{at}-{expected}"),
+        "id": format!("{tool}-{index}-{expected}"),
         "name": format!("ledger.{tool}"),
         "parameters": { "n": n, "seconds": seconds },
         "dependsOn": depends_on,

@@ -1,5 +1,5 @@
-//! Clients that start an execution, follow it to its end, and start the next, whatever happens to
-//! the server.
+//! Clients that start an execution, follow it until it finishes, and start the next one, whatever
+//! happens to the server.
 
 use std::{
     collections::BTreeSet,
@@ -74,7 +74,7 @@ impl SharedRun {
     pub(super) async fn wait_for_events(&self, more: u64, longest: Duration) {
         let mut received = self.received.subscribe();
         let target = *received.borrow() + more;
-        // A timeout is fine, because any moment is as good as another.
+        // A timeout is fine, because a crash may happen at any time.
         let _ = timeout(longest, received.wait_for(|count| *count >= target)).await;
     }
 
@@ -83,8 +83,8 @@ impl SharedRun {
         self.open_executions.lock().unwrap().iter().cloned().collect()
     }
 
-    /// Tells clients to start nothing new and waits for them. Returns the open executions as an
-    /// error at the limit.
+    /// Tells clients to start nothing new and waits for them. Fails with the unfinished executions
+    /// if the clients do not end within `MAX_FINISH_TIME`.
     pub(super) async fn stop_and_wait(
         &self,
         mut clients: JoinSet<Vec<ClientRecord>>,
@@ -119,21 +119,22 @@ impl SharedRun {
         let plan = made["plan"]["planId"].as_str().unwrap_or_else(|| panic!("{made:#}")).to_owned();
         let order = if dice.happens(300) { "SEQUENTIAL" } else { "PARALLEL" };
         let options = json!({ "mode": order, "idempotencyKey": key });
-        let begun = self
+        let started = self
             .ask_until_answered(EXECUTE_MUTATION, json!({ "id": plan, "options": options }))
             .await;
-        let execution = begun["executionId"].as_str().unwrap().to_owned();
+        let execution = started["executionId"].as_str().unwrap().to_owned();
         self.open_executions.lock().unwrap().insert(execution.clone());
         self.received.send_modify(|count| *count += 1);
         ClientRecord { execution, plan, options, events: Vec::new() }
     }
 
-    /// Follows an execution to its end. After a disconnect it continues after the last event.
+    /// Follows an execution until it finishes. After a disconnect it continues after the last
+    /// event.
     async fn follow_to_end(&self, record: &mut ClientRecord) {
         let mut address = self.address.subscribe();
         loop {
-            let at = address.borrow_and_update().clone();
-            if self.follow_while_connected(&at, record).await {
+            let current = address.borrow_and_update().clone();
+            if self.follow_while_connected(&current, record).await {
                 break;
             }
             wait_for_server(&mut address).await;
@@ -167,8 +168,8 @@ impl SharedRun {
         let mut address = self.address.subscribe();
         let asking = async {
             loop {
-                let at = address.borrow_and_update().clone();
-                if let Some(answer) = usable_answer(ask(&at, query, &variables).await) {
+                let current = address.borrow_and_update().clone();
+                if let Some(answer) = usable_answer(ask(&current, query, &variables).await) {
                     return answer;
                 }
                 wait_for_server(&mut address).await;
@@ -192,7 +193,7 @@ impl SharedRun {
     }
 }
 
-/// Waits for a new address, or a moment, because the same server may recover.
+/// Waits for a new address, or for `RETRY_DELAY`, because the same server may recover.
 async fn wait_for_server(address: &mut watch::Receiver<String>) {
     if let Ok(moved) = timeout(RETRY_DELAY, address.changed()).await {
         moved.expect("the run is not over");

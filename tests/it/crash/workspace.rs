@@ -91,7 +91,7 @@ impl harness::Workspace<LedgerEntry> {
 
 /// Ends a process with SIGTERM.
 pub(super) async fn drain(mut process: Process) {
-    process.drain(MAX_WAIT).await.unwrap_or_else(|why| panic!("the process {why}"));
+    process.drain(MAX_WAIT).await.unwrap_or_else(|error| panic!("the process {error}"));
 }
 
 impl LedgerLine for LedgerEntry {

@@ -59,9 +59,9 @@ fn send_file(hub_state: &Hub, path: &Path, headers: &HeaderMap) -> Response {
     let len = bytes.len();
     let rest = bytes[from.min(len)..].to_vec();
     let is_large = rest.len() > 1 << 20;
-    if let Some(at) = hub_state.break_after_bytes.lock().unwrap().take_if(|_| is_large) {
+    if let Some(break_after) = hub_state.break_after_bytes.lock().unwrap().take_if(|_| is_large) {
         let parts: Vec<Result<Vec<u8>, std::io::Error>> =
-            vec![Ok(rest[..at].to_vec()), Err(std::io::Error::other("broken off"))];
+            vec![Ok(rest[..break_after].to_vec()), Err(std::io::Error::other("broken off"))];
         return Body::from_stream(futures::stream::iter(parts)).into_response();
     }
     match from {
@@ -96,10 +96,10 @@ async fn hub(
     } else {
         send_file(&hub_state, &path, &headers)
     };
-    let said = response.headers_mut();
-    said.insert("x-repo-commit", COMMIT.parse().unwrap());
+    let headers = response.headers_mut();
+    headers.insert("x-repo-commit", COMMIT.parse().unwrap());
     if file == "model.safetensors" {
-        said.insert("x-linked-etag", format!("\"{}\"", hub_state.sha256).parse().unwrap());
+        headers.insert("x-linked-etag", format!("\"{}\"", hub_state.sha256).parse().unwrap());
     }
     response
 }

@@ -91,15 +91,15 @@ async fn a_refused_request_fails_at_once_with_a_remedy() {
         vec![(StatusCode::NOT_FOUND, "no such model"), (StatusCode::OK, "<html>hello</html>")];
     let (url, seen, _tasks) = serve(wrong).await;
     let refused = async |server: &Server| match server.embed(&["a"]).await {
-        Err(EmbedError::Refused { why, .. }) => why,
+        Err(EmbedError::Refused { reason, .. }) => reason,
         other => panic!("{other:?}"),
     };
     let server = server_embedder(&url, Some("sk-test"));
-    let why = refused(&server).await;
-    assert!(why.contains("no such model") && why.contains("embedding.model"), "{why}");
+    let reason = refused(&server).await;
+    assert!(reason.contains("no such model") && reason.contains("embedding.model"), "{reason}");
     assert!(refused(&server).await.contains("not a list of vectors"));
-    let why = refused(&server_embedder(&url, None)).await;
-    assert!(why.contains("401") && why.contains("embedding.api_key_env"), "{why}");
+    let reason = refused(&server_embedder(&url, None)).await;
+    assert!(reason.contains("401") && reason.contains("embedding.api_key_env"), "{reason}");
     assert_eq!(seen.lock().unwrap().batch_sizes.len(), 3, "no request is repeated");
 }
 
@@ -111,8 +111,10 @@ async fn a_missing_embedding_server_is_unavailable() {
     let server = server_embedder(&url, None);
     let batch_sizes =
         tokio::time::timeout(Duration::from_secs(30), server.embed(&["a"])).await.unwrap();
-    let Err(EmbedError::Unavailable { why, .. }) = batch_sizes else { panic!("{batch_sizes:?}") };
-    assert!(why.contains("refused"), "{why}");
+    let Err(EmbedError::Unavailable { reason, .. }) = batch_sizes else {
+        panic!("{batch_sizes:?}")
+    };
+    assert!(reason.contains("refused"), "{reason}");
 }
 
 /// Regression: all scores were 0, without an explanation.
@@ -125,8 +127,8 @@ async fn a_server_that_returns_only_zeros_is_refused() {
     let key = Some("sk-test".to_owned());
     let config = ServerConfig { base_url: url, model: "small".to_owned(), api_key: key };
     let configured = ConfiguredEmbedder::new(Some(Source::Server(config)), Arc::new(Memory::new()));
-    let why = configured.open().await.unwrap_err().to_string();
-    assert!(why.contains("vectors are all zero"), "{why}");
+    let error = configured.open().await.unwrap_err().to_string();
+    assert!(error.contains("vectors are all zero"), "{error}");
     assert!(configured.open().await.unwrap().is_some(), "a single zero vector is allowed");
 }
 

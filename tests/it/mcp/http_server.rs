@@ -67,7 +67,7 @@ impl HttpServer {
         });
         let binding = async {
             loop {
-                // Another process may have the port for a moment.
+                // Another process may have the port for a short time.
                 if let Ok(listener) = TcpListener::bind(address).await {
                     return listener;
                 }
@@ -276,7 +276,7 @@ fn huge_body(kind: &str, start: &'static str) -> Response {
     stream_response(kind, body.map(Ok).boxed())
 }
 
-/// Returns the events after those that a broken stream has sent.
+/// Returns the events after the events that a broken stream has sent.
 fn resume_stream(id: &str) -> Response {
     let id: u64 = id.parse().unwrap();
     event_stream_response(vec![Ok(

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 use shared::tool::{ErrorCode, ToolError};
 use tests::toolset::{Connected, MAX_WAIT, second_attempt, wait_until};
-use toolbox::{Found, SetStatus, ToolContext, progress::report_channel};
+use toolbox::{SetStatus, ToolContext, ToolLookup, progress::report_channel};
 
 use super::http_server::{HttpServer, serve};
 
@@ -80,8 +80,8 @@ async fn a_call_that_a_server_refuses_fails_for_certain() {
     let test = ServerTest::new().await;
     let host = test.server.address;
     for (status, retryable, hint) in [
-        ("401", false, " Unauthorized: look at the `headers` of the server"),
-        ("403", false, " Forbidden: look at the `headers` of the server"),
+        ("401", false, " Unauthorized: check the `headers` of the server"),
+        ("403", false, " Forbidden: check the `headers` of the server"),
         ("400", false, " Bad Request"),
         ("429", true, " Too Many Requests"),
         ("500", true, " Internal Server Error"),
@@ -146,7 +146,7 @@ async fn tools_that_an_http_server_adds_are_found() {
     wait_until("the client listens", || test.server.has_listener()).await;
     test.call("look", "grow").await.unwrap();
     let found = async {
-        while !matches!(toolbox.find(&name), Found::Tool(_)) {
+        while !matches!(toolbox.find(&name), ToolLookup::Tool(_)) {
             changes.changed().await.unwrap();
         }
     };
@@ -183,18 +183,18 @@ async fn a_session_is_deleted_with_its_toolset() {
 async fn an_unusable_http_server_fails_with_the_reason() {
     let server = HttpServer::start().await;
     let host = server.address;
-    for (status, why) in [
-        (401, "401 Unauthorized: look at the `headers` of the server"),
-        (404, "404 Not Found: is the `url` that of an endpoint for streamable HTTP?"),
+    for (status, reason) in [
+        (401, "401 Unauthorized: check the `headers` of the server"),
+        (404, "404 Not Found: check that the `url` is an endpoint for streamable HTTP"),
         (
             307,
-            "307 Temporary Redirect, which redirects to /elsewhere, and Faber does not follow it: \
-             write that address",
+            "307 Temporary Redirect, a redirect to /elsewhere that Faber does not follow: \
+             configure that address",
         ),
     ] {
         server.set_status(status);
         let error = connection_error(&server.source()).await;
-        assert_eq!(error, format!("`{host}` answered {why}: no,"));
+        assert_eq!(error, format!("`{host}` answered {reason}: no,"));
     }
     let missing = json!({ "authorization": { "secret": "FABER_TEST_NO_SUCH_SECRET" } });
     let source = json!({ "mcp": { "url": "http://127.0.0.1:1/mcp", "headers": missing } });
@@ -225,7 +225,7 @@ async fn a_huge_initialize_answer_fails_the_toolset() {
 
 #[tokio::test]
 async fn an_http_server_without_mcp_fails_with_the_reason() {
-    for (kind, body, why) in [
+    for (kind, body, reason) in [
         ("text/html", "<h1>Hello</h1>", "it answered 200 OK with text/html"),
         ("application/json", "{]", "its answer is not a message"),
         ("application/json", "{\"id\":1}", "its answer is not a message"),
@@ -233,7 +233,7 @@ async fn an_http_server_without_mcp_fails_with_the_reason() {
         let (address, _task) = serve(kind, vec![body.into()]).await;
         let source = json!({ "mcp": { "url": format!("http://{address}/mcp") } });
         let error = connection_error(&source).await;
-        assert_eq!(error, format!("`{address}` does not serve MCP: {why}"));
+        assert_eq!(error, format!("`{address}` does not serve MCP: {reason}"));
     }
 }
 

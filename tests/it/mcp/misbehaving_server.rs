@@ -10,7 +10,7 @@ use tests::{
     installed,
     toolset::{Connected, MAX_WAIT, is_running, second_attempt, wait_until},
 };
-use toolbox::{Found, SetStatus};
+use toolbox::{SetStatus, ToolLookup};
 
 pub(super) struct ServerTest {
     pub(super) connected: Connected,
@@ -216,11 +216,11 @@ async fn tools_that_a_server_adds_are_found() {
     let test = ServerTest::connect().await;
     let name = "s.grown".parse().unwrap();
     let toolbox = &test.connected.toolbox;
-    assert!(matches!(toolbox.find(&name), Found::Unknown));
+    assert!(matches!(toolbox.find(&name), ToolLookup::Unknown));
     let mut changes = toolbox.subscribe_changes();
     test.call("grow", json!({})).await.unwrap();
     let found = async {
-        while !matches!(toolbox.find(&name), Found::Tool(_)) {
+        while !matches!(toolbox.find(&name), ToolLookup::Tool(_)) {
             changes.changed().await.unwrap();
         }
     };
@@ -231,7 +231,7 @@ async fn tools_that_a_server_adds_are_found() {
 async fn a_slow_server_becomes_ready() {
     let test = ServerTest::start_connecting("slow");
     let name = "s.starts".parse().unwrap();
-    assert!(matches!(test.connected.toolbox.find(&name), Found::Connecting));
+    assert!(matches!(test.connected.toolbox.find(&name), ToolLookup::Connecting));
     assert_eq!(test.connected.status().await, SetStatus::Ready);
     assert_eq!(test.call("starts", json!({})).await, Ok(json!(1)));
 }

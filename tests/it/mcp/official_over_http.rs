@@ -39,7 +39,7 @@ impl EverythingServer {
         tokio::time::timeout(MAX_WAIT, starting).await.expect("a port is free")
     }
 
-    /// Starts the server on a port that may still be in use for a moment.
+    /// Starts the server on a port that may still be in use for a short time.
     async fn start_at(port: u16) -> Self {
         let starting = async {
             loop {

@@ -79,12 +79,12 @@ impl OldServer {
 }
 
 async fn open_stream(State(state): State<Arc<ServerState>>) -> Response {
-    let (stream, said) = mpsc::unbounded();
+    let (stream, messages) = mpsc::unbounded();
     let mut sessions = state.sessions.lock().unwrap();
     let first_event = state.first_event.replace("SESSION", &sessions.len().to_string());
     stream.unbounded_send(Ok(first_event.into())).unwrap();
     sessions.push(Some(stream));
-    ([("content-type", "text/event-stream; charset=utf-8")], Body::from_stream(said))
+    ([("content-type", "text/event-stream; charset=utf-8")], Body::from_stream(messages))
         .into_response()
 }
 

@@ -163,7 +163,7 @@ async fn a_call_that_an_older_server_refuses_fails_for_certain() {
 
 #[tokio::test]
 async fn an_unusable_older_server_fails_with_the_reason() {
-    for (opening, why) in [
+    for (opening, reason) in [
         (
             "event: endpoint\ndata: http://127.0.0.2:9/steal\n\n",
             "named the URL of another server for messages: `http://127.0.0.2:9`",
@@ -174,7 +174,7 @@ async fn an_unusable_older_server_fails_with_the_reason() {
         let mut source = server.source();
         source["mcp"]["transport"] = json!("sse");
         let status = Connected::start_connecting(&source).status().await;
-        assert_eq!(status, SetStatus::Failed { error: format!("`{}` {why}", server.address) });
+        assert_eq!(status, SetStatus::Failed { error: format!("`{}` {reason}", server.address) });
         // If the transport was only guessed, the first answer is reported.
         let SetStatus::Failed { error } =
             Connected::start_connecting(&server.source()).status().await

@@ -16,7 +16,7 @@ const PAIRED_CALLS: usize = 40;
 const RATED_CALLS: usize = 60;
 /// Number of allowed calls per second.
 const RATE: usize = 20;
-/// Seconds that a busy machine may need to record a permitted call.
+/// Maximum number of seconds that a busy machine may need to record a permitted call.
 const MAX_LATENESS: f64 = 1.0;
 
 fn call_step(tool: &str, seconds: f64) -> Value {
@@ -36,27 +36,27 @@ async fn two_nodes_together_keep_limits_on_concurrency_and_rate() {
         .await;
     let rated =
         nodes[0].create_plan(&json!([{ "name": "flow.noop" }, { "name": "flow.noop" }])).await;
-    let begun = Instant::now();
-    for at in 0..RATED_CALLS / 2 {
-        nodes[at % 2].execute(&rated, &json!({})).await;
-        if at < PAIRED_CALLS / 2 {
-            nodes[at % 2].execute(&paired, &json!({})).await;
+    let started_at = Instant::now();
+    for index in 0..RATED_CALLS / 2 {
+        nodes[index % 2].execute(&rated, &json!({})).await;
+        if index < PAIRED_CALLS / 2 {
+            nodes[index % 2].execute(&paired, &json!({})).await;
         }
     }
     cluster.wait_for_all_completed(PAIRED_CALLS / 2 + RATED_CALLS / 2).await;
-    let took = begun.elapsed();
+    let took = started_at.elapsed();
 
     let ledger = cluster.workspace.complete_ledger_lines();
     assert_eq!(ledger.iter().filter(|entry| entry.is_start).count(), PAIRED_CALLS);
-    let most = max_simultaneous_calls(&ledger);
-    assert_eq!(most, 2, "exactly as many as the limit allows: {ledger:#?}");
+    let maximum = max_simultaneous_calls(&ledger);
+    assert_eq!(maximum, 2, "exactly as many as the limit allows: {ledger:#?}");
 
     let starts = start_times(&cluster, "flow.noop").await;
     assert!(starts.len() >= RATED_CALLS, "{starts:?}");
     // One burst may come at once, and the other calls follow at the rate.
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-    let least = (RATED_CALLS - RATE) as f64 / RATE as f64;
-    assert!(took.as_secs_f64() >= least, "{took:?}");
+    let minimum = (RATED_CALLS - RATE) as f64 / RATE as f64;
+    assert!(took.as_secs_f64() >= minimum, "{took:?}");
     assert_rate(&starts);
 }
 
@@ -91,8 +91,8 @@ fn assert_rate(starts: &[Timestamp]) {
     for (from, first) in starts.iter().enumerate() {
         for (n, last) in starts[from..].iter().enumerate() {
             let seconds = (*last - *first).as_seconds_f64() + MAX_LATENESS;
-            let most = RATE as f64 * (1.0 + seconds);
-            assert!((n as f64) < most, "{} within {seconds} s: {starts:#?}", n + 1);
+            let maximum = RATE as f64 * (1.0 + seconds);
+            assert!((n as f64) < maximum, "{} within {seconds} s: {starts:#?}", n + 1);
         }
     }
 }
@@ -121,28 +121,28 @@ async fn assert_lost_permit_expires(cluster: &Cluster, node: &Node, lost: Node) 
     let short = lost.create_plan(&json!([call_step("ledger.held", 0.0)])).await;
     let holder = lost.execute(&long, &json!({})).await;
     cluster
-        .wait_for_ledger("the permit is held", |said| {
-            said.iter().any(|entry| entry.execution == holder)
+        .wait_for_ledger("the permit is held", |entries| {
+            entries.iter().any(|entry| entry.execution == holder)
         })
         .await;
     let waiting = node.execute(&short, &json!({})).await;
     lost.kill().await;
     let freed = Instant::now();
-    let gets_it = cluster.wait_for_ledger("the permit is free", |said| {
-        said.iter().any(|entry| entry.execution == waiting)
+    let gets_it = cluster.wait_for_ledger("the permit is free", |entries| {
+        entries.iter().any(|entry| entry.execution == waiting)
     });
     gets_it.await;
     let took = freed.elapsed();
     assert!(took < LEASE + DEFAULT_MARGIN, "{took:?}");
 }
 
-/// Checks that of the calls that wait on one node, those with a higher priority go first.
+/// Checks that among the calls that wait on one node, calls with a higher priority go first.
 async fn assert_priority_order(cluster: &Cluster, node: &Node) {
     let plan = node.create_plan(&json!([call_step("ledger.single", 0.1)])).await;
     let holder = node.start(&json!([call_step("ledger.single", 15.0)])).await;
     cluster
-        .wait_for_ledger("the only permit is held", |said| {
-            said.iter().any(|entry| entry.execution == holder)
+        .wait_for_ledger("the only permit is held", |entries| {
+            entries.iter().any(|entry| entry.execution == holder)
         })
         .await;
     let mut wanted = Vec::new();
@@ -150,19 +150,20 @@ async fn assert_priority_order(cluster: &Cluster, node: &Node) {
         let id = node.execute(&plan, &json!({ "priority": priority })).await;
         wanted.push((-priority, wanted.len(), id));
     }
-    let is_done = |said: &[LedgerEntry]| {
-        said.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").count() == 9
+    let is_done = |entries: &[LedgerEntry]| {
+        entries.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").count() == 9
     };
     cluster.wait_for_ledger("every call had its turn", is_done).await;
     wanted.sort();
-    let said = cluster.workspace.complete_ledger_lines();
-    let turns = said.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").skip(1);
+    let entries = cluster.workspace.complete_ledger_lines();
+    let turns =
+        entries.iter().filter(|entry| entry.is_start && entry.tool == "ledger.single").skip(1);
     let turns: Vec<&str> = turns.map(|entry| entry.execution.as_str()).collect();
     let wanted: Vec<&str> = wanted.iter().map(|(.., id)| id.as_str()).collect();
     assert_eq!(turns, wanted);
 }
 
-/// Checks that cancelled executions that wait for a permit leave no permit behind.
+/// Checks that cancelled executions that wait for a permit do not keep one.
 async fn assert_cancelled_waits_hold_no_permit(cluster: &Cluster, node: &Node) {
     let plan = node.create_plan(&json!([call_step("ledger.single", 0.02)])).await;
     for _ in 0..4 {
@@ -175,8 +176,8 @@ async fn assert_cancelled_waits_hold_no_permit(cluster: &Cluster, node: &Node) {
         }
     }
     let last = node.execute(&plan, &json!({})).await;
-    let done = cluster.wait_for_ledger("the last call gets a permit", |said| {
-        said.iter().any(|entry| !entry.is_start && entry.execution == last)
+    let done = cluster.wait_for_ledger("the last call gets a permit", |entries| {
+        entries.iter().any(|entry| !entry.is_start && entry.execution == last)
     });
     done.await;
     cluster.wait_for_all_finished(4 * 6 + 1 + 9 + 2).await;
@@ -188,8 +189,8 @@ async fn assert_waiting_calls_move_when_a_node_drains(cluster: &Cluster, node: N
     let other = cluster.workspace.start_server().await;
     let holder = other.start(&json!([call_step("ledger.single", 30.0)])).await;
     cluster
-        .wait_for_ledger("the only permit is held", |said| {
-            said.iter().any(|entry| entry.execution == holder)
+        .wait_for_ledger("the only permit is held", |entries| {
+            entries.iter().any(|entry| entry.execution == holder)
         })
         .await;
     let plan = node.create_plan(&json!([call_step("ledger.single", 0.0)])).await;
@@ -199,8 +200,8 @@ async fn assert_waiting_calls_move_when_a_node_drains(cluster: &Cluster, node: N
     }
     node.drain().await;
     other.run_mutation("cancelExecution", &holder, "").await;
-    let have_had_turns = |said: &[LedgerEntry]| {
-        ids.iter().all(|id| said.iter().any(|entry| !entry.is_start && entry.execution == *id))
+    let have_had_turns = |entries: &[LedgerEntry]| {
+        ids.iter().all(|id| entries.iter().any(|entry| !entry.is_start && entry.execution == *id))
     };
     cluster.wait_for_ledger("the calls get permits on the other node", have_had_turns).await;
     cluster.wait_for_all_finished(4 * 6 + 1 + 9 + 2 + 5).await;

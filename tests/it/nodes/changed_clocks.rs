@@ -81,24 +81,24 @@ async fn assert_no_lease_is_lost(url: String) {
     let clock = FakeClock::new(&cluster.workspace.path("."), "clock", "+0");
     let right = cluster.workspace.start_server().await;
     let moved = cluster.workspace.start_server_with(&clock.variables()).await;
-    let mut begun = 0;
+    let mut start_count = 0;
     for offset in [YEAR, "+0"] {
         // The steps of these plans run while the clock is changed.
         let calls = cluster.workspace.complete_ledger_lines().len();
         for node in [&right, &moved] {
             for plan in long_plans() {
                 node.start(&plan).await;
-                begun += 1;
+                start_count += 1;
             }
         }
-        cluster.wait_for_ledger("both calls started", |said| said.len() >= calls + 2).await;
+        cluster.wait_for_ledger("both calls started", |entries| entries.len() >= calls + 2).await;
         clock.set(offset);
         // These plans start after the change.
         for plan in long_plans() {
             moved.start(&plan).await;
-            begun += 1;
+            start_count += 1;
         }
-        cluster.wait_for_all_completed(begun).await;
+        cluster.wait_for_all_completed(start_count).await;
     }
     // A node whose clock was wrong from its start is lost while others work.
     let ahead = FakeClock::new(&cluster.workspace.path("."), "ahead", YEAR);
@@ -106,10 +106,10 @@ async fn assert_no_lease_is_lost(url: String) {
     let calls = cluster.workspace.complete_ledger_lines().len();
     right.start(&long_plans()[0]).await;
     wrong.start(&long_plans()[1]).await;
-    begun += 2;
-    cluster.wait_for_ledger("the call started", |said| said.len() > calls).await;
+    start_count += 2;
+    cluster.wait_for_ledger("the call started", |entries| entries.len() > calls).await;
     wrong.kill().await;
-    cluster.wait_for_all_completed(begun).await;
+    cluster.wait_for_all_completed(start_count).await;
     cluster.assert_once_tools_called_once();
     for head in cluster.read_heads().await {
         let log = cluster.read_log(head.execution).await;

@@ -53,10 +53,10 @@ impl Cluster {
     /// Waits until a condition holds for the heads of all executions.
     pub(super) async fn wait_for_heads(
         &self,
-        what: &str,
+        description: &str,
         is_expected: impl Fn(&[ExecutionHead]) -> bool,
     ) {
-        self.wait_for_heads_within(MAX_WAIT, what, is_expected).await;
+        self.wait_for_heads_within(MAX_WAIT, description, is_expected).await;
     }
 
     /// Like [`wait_for_heads`](Self::wait_for_heads), with a limit. At the limit, prints the
@@ -64,7 +64,7 @@ impl Cluster {
     pub(super) async fn wait_for_heads_within(
         &self,
         limit: Duration,
-        what: &str,
+        description: &str,
         is_expected: impl Fn(&[ExecutionHead]) -> bool,
     ) {
         let mut look = interval(POLL_INTERVAL);
@@ -75,7 +75,7 @@ impl Cluster {
         };
         if timeout(limit, looking).await.is_err() {
             self.print_unfinished().await;
-            panic!("not within {limit:?}: {what}");
+            panic!("not within {limit:?}: {description}");
         }
     }
 
@@ -110,7 +110,7 @@ impl Cluster {
     /// Waits until a condition holds for the ledger.
     pub(super) async fn wait_for_ledger(
         &self,
-        what: &str,
+        description: &str,
         is_expected: impl Fn(&[LedgerEntry]) -> bool,
     ) {
         let mut look = interval(POLL_INTERVAL);
@@ -119,9 +119,12 @@ impl Cluster {
                 look.tick().await;
             }
         };
-        let said = timeout(MAX_WAIT, looking).await;
-        said.unwrap_or_else(|_| {
-            panic!("the ledger never shows: {what}: {:#?}", self.workspace.complete_ledger_lines())
+        let result = timeout(MAX_WAIT, looking).await;
+        result.unwrap_or_else(|_| {
+            panic!(
+                "the ledger never shows: {description}: {:#?}",
+                self.workspace.complete_ledger_lines()
+            )
         });
     }
 

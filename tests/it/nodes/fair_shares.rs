@@ -66,7 +66,7 @@ async fn schedule_executions(node: &Node, plan: &str) {
         format!("e{number}: executePlan(planId: $id, options: $o{number}) {{ executionId }}\n")
     });
     let query = format!("mutation ($id: ID!{declarations}) {{ {begin} }}");
-    let asked: JoinSet<()> = (0..DUE_EXECUTIONS / PER_REQUEST)
+    let requests: JoinSet<()> = (0..DUE_EXECUTIONS / PER_REQUEST)
         .map(|_| {
             let (address, query) = (node.address.clone(), query.clone());
             let options = || json!({ "startAt": at.to_rfc3339(), "idempotencyKey": new_key() });
@@ -78,10 +78,10 @@ async fn schedule_executions(node: &Node, plan: &str) {
             }
         })
         .collect();
-    timeout(MAX_WAIT, asked.join_all()).await.expect("all executions start");
+    timeout(MAX_WAIT, requests.join_all()).await.expect("all executions start");
 }
 
-/// Counts the first claims of every worker, except those of one worker.
+/// Counts the first claims of every worker except one.
 async fn count_claims(
     cluster: &Cluster,
     excluded: &BTreeSet<ExecutionId>,

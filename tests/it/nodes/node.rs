@@ -52,7 +52,7 @@ impl Node {
     pub(super) async fn drain(mut self) -> Duration {
         // The server drains first, and then the worker.
         let drained = self.process.drain(2 * DRAIN + DEFAULT_MARGIN).await;
-        drained.unwrap_or_else(|why| panic!("the process {why}"))
+        drained.unwrap_or_else(|error| panic!("the process {error}"))
     }
 
     /// Runs an operation that the server has no reason to refuse.
@@ -74,8 +74,8 @@ impl Node {
             executePlan(planId: $id, options: $options) { executionId } }";
         let mut options = options.clone();
         options["idempotencyKey"] = json!(new_key());
-        let begun = self.ask(query, &json!({ "id": plan, "options": options })).await;
-        begun["executionId"].as_str().unwrap().to_owned()
+        let started = self.ask(query, &json!({ "id": plan, "options": options })).await;
+        started["executionId"].as_str().unwrap().to_owned()
     }
 
     /// Creates a plan and starts an execution of it.

@@ -67,8 +67,8 @@ impl Subscriber {
         heard.unwrap_or_else(|_| panic!("never received `{kind}` {step}: {:#?}", self.received));
     }
 
-    /// Follows the execution to its end, and checks that the subscriber received every event of the
-    /// log exactly once.
+    /// Follows the execution until it finishes, and checks that the subscriber received every event
+    /// of the log exactly once.
     async fn assert_receives_whole_log(mut self, cluster: &Cluster, execution: &str) {
         self.wait_for("finished", "").await;
         let end =
@@ -126,15 +126,19 @@ async fn control_through_other_node(cluster: &Cluster, owner_node: &Node, other_
 async fn cancel_through_other_node(cluster: &Cluster, owner_node: &Node, other_node: &Node) {
     let call = json!({ "name": "ledger.read", "parameters": { "n": 1, "seconds": 8.0 } });
     let execution = owner_node.start(&json!([call])).await;
-    let is_start = cluster.wait_for_ledger("the tool runs", |said| {
-        said.iter().any(|entry| entry.execution == execution)
+    let is_start = cluster.wait_for_ledger("the tool runs", |entries| {
+        entries.iter().any(|entry| entry.execution == execution)
     });
     is_start.await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     other_node.run_mutation("cancelExecution", &execution, ", reason: \"enough\"").await;
     let subscriber = Subscriber::subscribe(other_node, &execution).await;
     subscriber.assert_receives_whole_log(cluster, &execution).await;
-    assert!(begun.elapsed() < Duration::from_secs(1) + DEFAULT_MARGIN, "{:?}", begun.elapsed());
+    assert!(
+        started_at.elapsed() < Duration::from_secs(1) + DEFAULT_MARGIN,
+        "{:?}",
+        started_at.elapsed()
+    );
     let head = cluster.store.head(execution_id(&execution)).await.unwrap().unwrap();
     assert_eq!(head.state, ExecutionState::Cancelled);
     assert_eq!(
@@ -152,9 +156,9 @@ async fn cancel_through_other_node(cluster: &Cluster, owner_node: &Node, other_n
 
 /// Follows executions through one node while their own node is killed and a third takes over.
 async fn watch_takeover(cluster: &Cluster, owner_node: Node, other_node: &Node) {
-    let step = |at: usize| {
-        let after = at.checked_sub(1).map(|before| format!("s{before}"));
-        json!({ "id": format!("s{at}"), "name": "flow.sleep", "dependsOn": after,
+    let step = |index: usize| {
+        let after = index.checked_sub(1).map(|before| format!("s{before}"));
+        json!({ "id": format!("s{index}"), "name": "flow.sleep", "dependsOn": after,
             "parameters": { "ms": 100 } })
     };
     let plan = owner_node

@@ -32,9 +32,9 @@ async fn a_drained_node_hands_all_its_executions_to_its_successor() {
     for plan in plans.iter().flat_map(|plan_id| std::iter::repeat_n(plan_id, EXECUTIONS_PER_PLAN)) {
         node.execute(plan, &json!({})).await;
     }
-    let has_begun = |what: &str, cluster: &Cluster| {
-        let said = cluster.workspace.complete_ledger_lines();
-        said.iter().filter(|entry| entry.is_start && entry.tool == what).count()
+    let has_begun = |tool: &str, cluster: &Cluster| {
+        let entries = cluster.workspace.complete_ledger_lines();
+        entries.iter().filter(|entry| entry.is_start && entry.tool == tool).count()
     };
     cluster
         .wait_for_ledger("everything runs", |_| {
@@ -62,9 +62,9 @@ async fn a_drained_node_hands_all_its_executions_to_its_successor() {
 fn running_plans() -> Vec<Value> {
     let call = |id: &str, tool: &str, seconds: f64| json!({ "id": id, "name": tool, "parameters": { "n": 1, "seconds": seconds } });
     let mut chain: Vec<Value> = Vec::new();
-    for at in 0..30_usize {
-        let mut step = call(&format!("c{at}"), "ledger.once", 0.25);
-        step["dependsOn"] = json!(at.checked_sub(1).map(|before| format!("c{before}")));
+    for index in 0..30_usize {
+        let mut step = call(&format!("c{index}"), "ledger.once", 0.25);
+        step["dependsOn"] = json!(index.checked_sub(1).map(|before| format!("c{before}")));
         chain.push(step);
     }
     let list = json!([
@@ -93,15 +93,15 @@ async fn hold_permit(cluster: &Cluster, node: &Node) -> String {
         json!({ "name": "ledger.single", "parameters": { "n": 1, "seconds": LONG_SECONDS } });
     let id = node.start(&json!([call])).await;
     cluster
-        .wait_for_ledger("the permit is held", |said| {
-            said.iter().any(|entry| entry.execution == id)
+        .wait_for_ledger("the permit is held", |entries| {
+            entries.iter().any(|entry| entry.execution == id)
         })
         .await;
     id
 }
 
-/// Checks that the other node continued the executions that the drained node released, that none
-/// came back, and that none waited for a lease.
+/// Checks that the other node continued the executions that the drained node released, that no
+/// execution came back, and that no execution waited for a lease.
 async fn assert_handed_over(
     cluster: &Cluster,
     drained_node: WorkerId,
@@ -117,9 +117,9 @@ async fn assert_handed_over(
         let is_handed_over = |pair: &[(WorkerId, Timestamp)]| {
             pair[0].0 == drained_node && pair[1].0 != drained_node && pair[1].1 > told_at
         };
-        let Some(at) = claims.windows(2).position(is_handed_over) else { continue };
+        let Some(index) = claims.windows(2).position(is_handed_over) else { continue };
         handed_over += 1;
-        let after = &claims[at + 1..];
+        let after = &claims[index + 1..];
         assert!(
             after.iter().all(|(worker, _)| *worker != drained_node),
             "the leaver claimed an execution again: {log:#?}"

@@ -59,7 +59,9 @@ async fn assert_runs_to_the_end(cluster: &Cluster) {
 async fn assert_resumes_after_kill(cluster: &Cluster) {
     write_plan(cluster, 3.0);
     let mut first = cluster.workspace.spawn(&["run", "--plan", "plan.json"]);
-    cluster.wait_for_ledger("a child runs", |said| said.iter().any(|entry| entry.is_start)).await;
+    cluster
+        .wait_for_ledger("a child runs", |entries| entries.iter().any(|entry| entry.is_start))
+        .await;
     first.kill().await;
     let parent = root_head(cluster).await.execution.to_string();
     let mut second = cluster.workspace.spawn(&["execute", &parent]);

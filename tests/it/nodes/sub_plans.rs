@@ -77,11 +77,15 @@ async fn assert_cancelled_parent_cancels_child(cluster: &Cluster, child_node: &N
     let parent_node = cluster.workspace.start_server().await;
     let plan = child_node.create_plan(&plan_with_child("far.once", 40.0)).await;
     let (parent, child) = start_parent(cluster, &parent_node, &plan).await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     parent_node.run_mutation("cancelExecution", &parent.to_string(), "").await;
     cluster.wait_for_all_finished(8).await;
     // The call itself takes longer, so its cancellation was fast.
-    assert!(begun.elapsed() < DEFAULT_MARGIN + DEFAULT_MARGIN / 2, "{:?}", begun.elapsed());
+    assert!(
+        started_at.elapsed() < DEFAULT_MARGIN + DEFAULT_MARGIN / 2,
+        "{:?}",
+        started_at.elapsed()
+    );
     for id in [parent, child] {
         let head = cluster.store.head(id).await.unwrap().unwrap();
         // A call that was lost on a busy machine has an unknown outcome, so the execution may have
@@ -100,7 +104,9 @@ async fn start_parent(cluster: &Cluster, node: &Node, plan: &str) -> (ExecutionI
     let child = cluster.read_heads().await.into_iter().find(is_child).unwrap().execution;
     let name = child.to_string();
     cluster
-        .wait_for_ledger("the child calls", |said| said.iter().any(|entry| entry.execution == name))
+        .wait_for_ledger("the child calls", |entries| {
+            entries.iter().any(|entry| entry.execution == name)
+        })
         .await;
     (parent, child)
 }
@@ -131,7 +137,7 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
     let mut nodes =
         vec![cluster.workspace.start_server().await, cluster.workspace.start_worker().await];
     let plan = nodes[0].create_plan(&plan_with_grandchildren()).await;
-    let mut begun = 0;
+    let mut start_count = 0;
     for _ in 0..kills {
         let server = nodes.iter().find(|node| node.is_serving()).unwrap();
         for _ in 0..PARENTS_PER_KILL {
@@ -139,7 +145,7 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
             let ms = i64::try_from(200 + dice.draw_below(500)).unwrap();
             let at = WallClock.now() + TimeDelta::milliseconds(ms);
             server.execute(&plan, &json!({ "startAt": at.to_rfc3339() })).await;
-            begun += 1;
+            start_count += 1;
         }
         sleep(Duration::from_millis(200 + dice.draw_below(700))).await;
         let one = usize::try_from(dice.draw_below(2)).unwrap();
@@ -153,7 +159,7 @@ async fn parents_of_sub_plans_complete_when_nodes_are_killed_at_any_moment() {
         };
         nodes.push(other);
     }
-    cluster.wait_for_all_completed(begun * 7).await;
+    cluster.wait_for_all_completed(start_count * 7).await;
     for head in cluster.read_heads().await.iter().filter(|head| head.parent.is_none()) {
         let expected =
             json!([1, 2, 3].map(|n| json!({ "own": { "n": n }, "sub": { "x": { "n": n } } })));

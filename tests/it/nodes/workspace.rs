@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::node::Node;
 use crate::harness::{self, LedgerLine, to_milliseconds};
 
-/// Logs the start of a call, works for `$2` seconds, and logs its end. Every line is one write to
-/// the end of one file, so the order of lines is the order in time on all nodes.
+/// Logs the start of a call, works for `$2` seconds, and logs the end of the call. Every line is
+/// one write to the end of one file, so the order of lines is the order in time on all nodes.
 const TOOL_SCRIPT: &str = r#"
 say() { printf '%s %s %s %s %s\n' "$1" "$2" "$FABER_EXECUTION_ID" "$FABER_IDEMPOTENCY_KEY" \
   "$FABER_ATTEMPT" >>"$LEDGER"; }
@@ -40,7 +40,7 @@ pub(super) type Workspace = harness::Workspace<LedgerEntry>;
 /// A line of the ledger: the start or the end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LedgerEntry {
-    /// `true` for the start of a call, `false` for its end.
+    /// `true` for the start of a call, `false` for the end.
     pub(super) is_start: bool,
     pub(super) tool: String,
     pub(super) execution: String,
@@ -100,9 +100,9 @@ impl harness::Workspace<LedgerEntry> {
 }
 
 impl LedgerLine for LedgerEntry {
-    fn from_words([what, tool, execution, key, attempt]: [&str; 5]) -> Self {
+    fn from_words([kind, tool, execution, key, attempt]: [&str; 5]) -> Self {
         Self {
-            is_start: what == "begin",
+            is_start: kind == "begin",
             tool: tool.to_owned(),
             execution: execution.to_owned(),
             key: key.to_owned(),

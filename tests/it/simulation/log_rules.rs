@@ -11,7 +11,7 @@ use shared::{
     tool::Effect,
 };
 
-use super::{Figures, FinalState, Simulation};
+use super::{FinalState, Simulation, SimulationCounts};
 
 impl Simulation {
     /// Checks that heads agree with logs and that inboxes are empty.
@@ -49,9 +49,9 @@ impl Simulation {
         for execution in states.values() {
             if !may_be_unfinished(execution, &states) {
                 let (id, state, agenda) = (execution.id(), execution.state(), execution.agenda());
-                let why =
+                let reason =
                     format!("{id}, {state:?}, is unfinished and waits for nothing: {agenda:?}");
-                self.violations.push(why);
+                self.violations.push(reason);
             }
         }
     }
@@ -78,8 +78,8 @@ fn may_be_unfinished(execution: &Execution, all: &BTreeMap<ExecutionId, Executio
 
 impl FinalState {
     /// Returns the counts of the world, or its violations if there are any.
-    pub(super) fn check(&self) -> Result<Figures, Vec<String>> {
-        let mut figures = Figures::default();
+    pub(super) fn check(&self) -> Result<SimulationCounts, Vec<String>> {
+        let mut figures = SimulationCounts::default();
         let mut violations = self.violations.clone();
         let mut ends = BTreeMap::new();
         for (id, log) in &self.logs {
@@ -89,7 +89,7 @@ impl FinalState {
             };
             match check_log(*id, plan, log, &mut figures) {
                 Ok(execution) => drop(ends.insert(*id, execution)),
-                Err(why) => violations.push(format!("{id}: {why}")),
+                Err(error) => violations.push(format!("{id}: {error}")),
             }
         }
         if violations.is_empty() {
@@ -104,7 +104,7 @@ fn check_log(
     id: ExecutionId,
     plan: &Arc<Plan>,
     log: &[RecordedEvent],
-    figures: &mut Figures,
+    figures: &mut SimulationCounts,
 ) -> Result<Execution, String> {
     let first = log.first().ok_or("the log is empty")?;
     let mut execution =

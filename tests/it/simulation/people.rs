@@ -16,7 +16,7 @@ use shared::{
 
 use super::Simulation;
 
-/// Attempts of a step that a person allows after the last fault.
+/// Maximum number of attempts of a step that a person allows after the last fault.
 const MAX_ATTEMPTS: u32 = 12;
 
 pub(super) struct AcknowledgedCommand {

@@ -34,7 +34,7 @@ fn draw_plan(dice: &Dice, n: usize, version: u32, max_steps: u64, sub_plans: &[P
         created_at: Timestamp::UNIX_EPOCH,
     };
     let plan = UncheckedPlan { about, steps, written: Vec::new(), diagnostics: Vec::new() };
-    plan.try_into().expect("steps depend on earlier ones")
+    plan.try_into().expect("steps depend on earlier steps")
 }
 
 fn draw_step(dice: &Dice, n: u64, sub_plans: &[PlanId]) -> UncheckedStep {

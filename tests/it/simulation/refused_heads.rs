@@ -41,10 +41,10 @@ struct HeadTest {
 }
 
 impl HeadTest {
-    fn new(why: &StoreError) -> Self {
+    fn new(error: &StoreError) -> Self {
         let memory = Arc::new(Memory::new());
         let store = Arc::new(FaultyStore::new(Arc::clone(&memory) as _, Dice::new(1), NO_FAULTS));
-        store.refuse_heads(Some(why.clone()));
+        store.refuse_heads(Some(error.clone()));
         let clock = World::new(1, NO_FAULTS).clock;
         let control = Control::new(Arc::clone(&memory) as _, Arc::new(clock), None);
         let mut test = Self { memory, store, control, clock, workers: JoinSet::new() };
@@ -111,12 +111,12 @@ fn head_errors() -> [StoreError; 2] {
 /// again and again.
 #[tokio::test(start_paused = true)]
 async fn an_execution_that_cannot_be_parked_still_hears_commands() {
-    for why in head_errors() {
-        let test = HeadTest::new(&why);
+    for reason in head_errors() {
+        let test = HeadTest::new(&reason);
         let id = test.start("flow.wait", json!({ "name": "go" })).await;
         time::sleep(Duration::from_mins(10)).await;
         let log = test.memory.read(id, Seq::START).await.unwrap();
-        assert!(log.len() <= 4, "{why}: the worker claimed it again and again: {log:#?}");
+        assert!(log.len() <= 4, "{reason}: the worker claimed it again and again: {log:#?}");
         test.control.signal(id, "go".to_owned(), json!(1)).await.unwrap();
         let is_over = |head: &ExecutionHead| head.state == ExecutionState::Completed;
         test.wait_for_head(id, Duration::from_secs(5), is_over).await;
@@ -126,8 +126,8 @@ async fn an_execution_that_cannot_be_parked_still_hears_commands() {
 /// Regression: no other worker polls for the execution, so it slept forever.
 #[tokio::test(start_paused = true)]
 async fn an_execution_that_cannot_be_parked_wakes_in_time() {
-    for why in head_errors() {
-        let test = HeadTest::new(&why);
+    for reason in head_errors() {
+        let test = HeadTest::new(&reason);
         let id = test.start("flow.sleep", json!({ "ms": 30_000 })).await;
         let is_over = |head: &ExecutionHead| head.state == ExecutionState::Completed;
         test.wait_for_head(id, Duration::from_secs(35), is_over).await;
@@ -137,16 +137,16 @@ async fn an_execution_that_cannot_be_parked_wakes_in_time() {
 /// Regression: the execution stayed with its worker until the worker checked all its executions.
 #[tokio::test(start_paused = true)]
 async fn an_execution_is_parked_as_soon_as_its_head_can_be_written() {
-    for why in head_errors() {
-        let mut test = HeadTest::new(&why);
+    for reason in head_errors() {
+        let mut test = HeadTest::new(&reason);
         let id = test.start("flow.sleep", json!({ "ms": 120_000 })).await;
         time::sleep(Duration::from_mins(1)).await;
         let first = test.head(id).await.owner;
-        assert!(first.is_some(), "{why}");
+        assert!(first.is_some(), "{reason}");
         test.store.refuse_heads(None);
         test.wait_for_head(id, Duration::from_secs(6), |head| head.owner.is_none()).await;
         let log = test.memory.read(id, Seq::START).await.unwrap();
-        assert!(log.len() <= 4, "{why}: {log:#?}");
+        assert!(log.len() <= 4, "{reason}: {log:#?}");
         // Any worker may claim the execution now.
         test.workers.shutdown().await;
         test.add_worker();

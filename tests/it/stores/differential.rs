@@ -46,7 +46,7 @@ enum Operation {
     },
     Due {
         now: i64,
-        most: usize,
+        limit: usize,
     },
     Orphans {
         now: i64,
@@ -142,7 +142,7 @@ enum Operation {
     Revision,
     Prune {
         before: i64,
-        most: usize,
+        limit: usize,
     },
 }
 
@@ -197,7 +197,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         2 => (of.clone(), 0..6_u64, any_head_fields())
             .prop_map(|(of, seq, head_fields)| Operation::PutHead { of, seq, head_fields }),
         2 => (of.clone(), 0..6_u64).prop_map(|(of, after)| Operation::Read { of, after }),
-        2 => (0..6_i64, 0..4_usize).prop_map(|(now, most)| Operation::Due { now, most }),
+        2 => (0..6_i64, 0..4_usize).prop_map(|(now, limit)| Operation::Due { now, limit }),
         1 => (0..6_i64).prop_map(|now| Operation::Orphans { now }),
         1 => Just(Operation::NextDue),
         1 => (0..3_usize, 0..6_i64).prop_map(|(worker, until)| Operation::Heartbeat { worker, until }),
@@ -232,7 +232,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         1 => (any_kind(), 0..NAMES.len()).prop_map(|(kind, n)| Operation::RemoveRecord { kind, n }),
         2 => (any_kind(), record_page()).prop_map(|(kind, page)| Operation::Records { kind, page }),
         1 => Just(Operation::Revision),
-        2 => (0..7_i64, 0..4_usize).prop_map(|(before, most)| Operation::Prune { before, most }),
+        2 => (0..7_i64, 0..4_usize).prop_map(|(before, limit)| Operation::Prune { before, limit }),
     ]
 }
 
@@ -292,8 +292,8 @@ async fn run_operation(store: &dyn Store, operation: &Operation) -> String {
             debug_text(store.put_head(head_of(*of, *seq, head_fields)).await)
         }
         Operation::Read { of, after } => debug_text(store.read(execution(*of), Seq(*after)).await),
-        Operation::Due { now, most } => {
-            debug_text(store.find_heads(HeadQuery::Due { now: at(*now) }, *most).await)
+        Operation::Due { now, limit } => {
+            debug_text(store.find_heads(HeadQuery::Due { now: at(*now) }, *limit).await)
         }
         Operation::Orphans { now } => {
             let heads = store.find_heads(HeadQuery::Orphans { now: at(*now) }, 100).await;
@@ -402,8 +402,8 @@ async fn run_on_documents(store: &dyn Store, operation: &Operation) -> String {
         | Operation::RemoveRecord { .. }
         | Operation::Records { .. }
         | Operation::Revision => run_on_records(store, operation).await,
-        Operation::Prune { before, most } => debug_text(store.prune(at(*before), *most).await),
-        other => unreachable!("{other:?} is no document"),
+        Operation::Prune { before, limit } => debug_text(store.prune(at(*before), *limit).await),
+        other => unreachable!("{other:?} is not a document"),
     }
 }
 
@@ -419,7 +419,7 @@ async fn run_on_records(store: &dyn Store, operation: &Operation) -> String {
             debug_text(store.list_records(*kind, page.clone()).await)
         }
         Operation::Revision => debug_text(store.records_revision().await),
-        other => unreachable!("{other:?} is no operation on records"),
+        other => unreachable!("{other:?} is not an operation on records"),
     }
 }
 

@@ -327,7 +327,7 @@ async fn workers_that_died_long_ago_are_removed_with_their_permits() {
     let permits = database_of(&url).await.collection::<Document>("permits");
     let kept = permits.find_one(doc! { "_id": "k" }).await.unwrap().unwrap();
     assert_eq!(kept.get_array("holders").unwrap().len(), 0);
-    assert!(kept.contains_key("expires"), "MongoDB removes it when it expires");
+    assert!(kept.contains_key("expires"), "MongoDB removes the document when it expires");
 }
 
 #[tokio::test]
@@ -388,12 +388,13 @@ async fn owners_are_read_from_the_index_alone() {
     assert_eq!(store.find_heads(HeadQuery::Orphans { now: at(0) }, 10).await.unwrap(), []);
     database.run_command(doc! { "profile": 0 }).await.unwrap();
     let profile = database.collection::<Document>("system.profile");
-    let asked = profile.find_one(doc! { "command.distinct": "executions" }).await.unwrap().unwrap();
+    let profiled =
+        profile.find_one(doc! { "command.distinct": "executions" }).await.unwrap().unwrap();
     let count = |key: &str| {
-        asked.get(key).and_then(|value| value.as_i32().map(i64::from).or(value.as_i64()))
+        profiled.get(key).and_then(|value| value.as_i32().map(i64::from).or(value.as_i64()))
     };
-    assert_eq!(count("docsExamined"), Some(0), "{asked}");
-    assert!(count("keysExamined").is_some_and(|count| count < 5), "{asked}");
+    assert_eq!(count("docsExamined"), Some(0), "{profiled}");
+    assert!(count("keysExamined").is_some_and(|count| count < 5), "{profiled}");
 }
 
 /// Dead workers once stayed for an hour.
@@ -416,7 +417,7 @@ async fn a_dead_worker_is_removed_once_nothing_refers_to_it() {
         workers.distinct("_id", doc! {}).await.unwrap().len()
     };
     assert_eq!(remaining(60).await, 3, "their leases ended less than a minute before");
-    assert_eq!(remaining(71).await, 2, "an execution still belongs to one of them");
+    assert_eq!(remaining(71).await, 2, "an execution still belongs to one of the workers");
     store.put_head(ExecutionHead { owner: None, due: Some(at(5)), ..owned }).await.unwrap();
     assert_eq!(remaining(71).await, 1);
 }

@@ -66,9 +66,9 @@ async fn run_typical_operations(store: &dyn Store) {
         let over = ExecutionHead { state, finished_at: Some(at(1)), ..head(n, 4) };
         let append = Append { head: Some(over), ..some_events(execution(n), 2, 2) };
         store.append(append).await.unwrap();
-        let asked = permit_request("h", 1, &[concurrency_limit("k", 1)]);
-        store.acquire_permits(&asked, at(0)).await.unwrap();
-        store.release_permits(vec![asked.permit]).await.unwrap();
+        let request = permit_request("h", 1, &[concurrency_limit("k", 1)]);
+        store.acquire_permits(&request, at(0)).await.unwrap();
+        store.release_permits(vec![request.permit]).await.unwrap();
         store.head(execution(n)).await.unwrap();
     }
     store.find_heads(HeadQuery::Orphans { now: at(1) }, 10).await.unwrap();

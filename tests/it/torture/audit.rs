@@ -27,8 +27,8 @@ use crate::harness::{read_heads, read_log};
 
 /// Time for caches and inboxes to catch up with the logs after the last fault.
 const MAX_CATCH_UP_TIME: Duration = Duration::from_mins(2);
-/// Executions that may append events after the audit read them. Most wait for a person or a timer,
-/// so only a few may do so.
+/// Maximum number of executions that append events after the audit read them. Most executions wait
+/// for a person or a timer.
 const MAX_STILL_RUNNING: u64 = 5;
 
 /// Reasons for which an execution may stay unfinished: an answer, a signal or a time that never
@@ -37,7 +37,7 @@ const LASTING_REASONS: [&str; 7] =
     ["approval", "decision", "signal", "sleep", "child", "paused", "start"];
 
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct AuditCounts {
     pub(super) faults: BTreeMap<&'static str, u64>,
     pub(super) slowest_drain: Duration,
     /// Durations until the faults ended, until the clients finished, and until all checks were
@@ -58,7 +58,7 @@ pub(super) struct Figures {
     pub(super) violations: Vec<String>,
 }
 
-impl fmt::Display for Figures {
+impl fmt::Display for AuditCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let faults: u64 = self.faults.values().sum();
         writeln!(f, "{faults} faults {:?}", self.faults)?;
@@ -117,8 +117,8 @@ impl<'a> Audit<'a> {
         while let Some(id) = open.pop() {
             let Some(mut api_record) = fetch_record(self.run, &id).await else { continue };
             if !is_finished(&api_record.state) {
-                if let Err(why) = self.wait_for_reason(server, &id).await {
-                    self.violations.push(format!("{id} is unfinished without a reason: {why}"));
+                if let Err(error) = self.wait_for_reason(server, &id).await {
+                    self.violations.push(format!("{id} is unfinished without a reason: {error}"));
                 }
                 // An execution that waits for a timer may have continued, so it is fetched again.
                 let Some(later) = fetch_record(self.run, &id).await else { continue };
@@ -147,7 +147,7 @@ impl<'a> Audit<'a> {
     }
 
     /// Adds an execution that no client recorded. Returns `false` unless it is a retry of a known
-    /// one.
+    /// execution.
     fn add_retry(&mut self, id: &str, api_record: &ApiRecord) -> bool {
         if self.records.contains_key(id) {
             return true;
@@ -185,9 +185,9 @@ impl<'a> Audit<'a> {
     async fn wait_for_reason(&self, server: &str, id: &str) -> Result<(), String> {
         let deadline = Instant::now() + MAX_CATCH_UP_TIME;
         loop {
-            let why = self.find_reason(server, id).await;
-            if why.is_ok() || Instant::now() > deadline {
-                return why;
+            let reason = self.find_reason(server, id).await;
+            if reason.is_ok() || Instant::now() > deadline {
+                return reason;
             }
         }
     }
@@ -248,9 +248,9 @@ impl<'a> Audit<'a> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Checks what the nodes left behind. All nodes must have ended.
-    pub(super) async fn check_all(mut self) -> Figures {
-        let mut figures = Figures { counts: self.run.list_counts(), ..Figures::default() };
+    /// Checks the data that the nodes left. All nodes must have ended.
+    pub(super) async fn check_all(mut self) -> AuditCounts {
+        let mut figures = AuditCounts { counts: self.run.list_counts(), ..AuditCounts::default() };
         let ledger = self.workspace.ledger();
         figures.calls = ledger.len();
         let mut calls: BTreeMap<&str, Vec<&LedgerEntry>> = BTreeMap::new();
@@ -307,8 +307,8 @@ impl<'a> Audit<'a> {
         let mut stored = BTreeSet::new();
         for head in read_heads(&*store).await {
             stored.insert(head.execution.to_string());
-            if let Err(why) = self.check_head(&store, &head).await {
-                self.violations.push(format!("{}: {why}", head.execution));
+            if let Err(error) = self.check_head(&store, &head).await {
+                self.violations.push(format!("{}: {error}", head.execution));
             }
         }
         for id in received.symmetric_difference(&stored) {
@@ -346,8 +346,8 @@ impl<'a> Audit<'a> {
 
     /// Checks that no process panicked.
     fn check_output_of_processes(&mut self) {
-        for (path, said) in self.workspace.outputs_of_processes() {
-            for line in said.lines().filter(|line| line.contains("panicked")) {
+        for (path, output) in self.workspace.outputs_of_processes() {
+            for line in output.lines().filter(|line| line.contains("panicked")) {
                 self.violations.push(format!("{}: {line}", path.display()));
             }
         }

@@ -19,9 +19,9 @@ use super::{
 };
 use crate::harness::api_client::{EventSubscription, RequestFailure, ask, ask_and_hang_up};
 
-/// A client changes to another server after a subscription was silent for this long.
+/// Time without an event of a subscription after which a client changes to another server.
 const MAX_SILENCE: Duration = Duration::from_millis(2_500);
-/// Time for a second subscriber to reach the end that the first one saw.
+/// Time for a second subscriber to reach the last event that the first subscriber saw.
 const MAX_LAG: Duration = Duration::from_mins(2);
 
 const PLAN_MUTATION: &str = "mutation ($input: PlanInput!) { createPlan(input: $input) {
@@ -106,8 +106,8 @@ async fn retry_sometimes(
     run.count("retry");
     // A retry without a key must not be repeated, so a lost answer leaves the execution unknown.
     let variables = json!({ "id": record.execution, "from": from });
-    let begun = ask(&run.next_address().await, RETRY_MUTATION, &variables).await.ok()?;
-    let execution = begun["executionId"].as_str().unwrap().to_owned();
+    let started = ask(&run.next_address().await, RETRY_MUTATION, &variables).await.ok()?;
+    let execution = started["executionId"].as_str().unwrap().to_owned();
     Some(ClientRecord::for_child_or_retry(&record.draft, execution))
 }
 
@@ -153,17 +153,17 @@ async fn start_execution(run: &SharedRun, dice: &Dice, key: &str) -> Option<Clie
 }
 
 async fn request_start(run: &SharedRun, order: &Value) -> Option<String> {
-    let begun = run.ask_until_answered(EXECUTE_MUTATION, order).await;
-    let begun = value_or_report(run, "an execution", begun)?;
-    Some(begun["executionId"].as_str().unwrap().to_owned())
+    let started = run.ask_until_answered(EXECUTE_MUTATION, order).await;
+    let started = value_or_report(run, "an execution", started)?;
+    Some(started["executionId"].as_str().unwrap().to_owned())
 }
 
 fn value_or_report(
     run: &SharedRun,
-    what: &str,
+    description: &str,
     answer: Result<Value, RequestFailure>,
 ) -> Option<Value> {
-    answer.map_err(|err| run.add_violation(format!("{what} is refused: {err:?}"))).ok()
+    answer.map_err(|err| run.add_violation(format!("{description} is refused: {err:?}"))).ok()
 }
 
 /// Follows an execution, sometimes with a second subscriber, and acts for people.
@@ -237,7 +237,7 @@ async fn follow_subscription(
     }
 }
 
-/// Follows an execution to its end without acting.
+/// Follows an execution until it finishes, without acting.
 async fn follow_silently(run: &SharedRun, id: &str, received_by_other: &Mutex<Vec<Value>>) {
     let mut received = Vec::new();
     loop {

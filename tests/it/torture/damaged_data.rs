@@ -89,11 +89,11 @@ async fn start_plan_with(run: &SharedRun, step: Value) -> String {
     let plan = "mutation ($input: PlanInput!) { createPlan(input: $input) { plan { planId } } }";
     let made =
         run.ask_until_answered(plan, &json!({ "input": { "tools": [step] } })).await.unwrap();
-    let begun = run
+    let started = run
         .ask_until_answered(EXECUTE_MUTATION, &json!({ "id": made["plan"]["planId"] }))
         .await
         .unwrap();
-    begun["executionId"].as_str().unwrap().to_owned()
+    started["executionId"].as_str().unwrap().to_owned()
 }
 
 /// Asks until the server answers, because a busy machine may be late.
@@ -146,8 +146,8 @@ async fn check_others_complete(
         };
         timeout(MAX_WAIT, over).await.expect("the others complete");
     }
-    let said = node.process.output();
-    let complaints = said.lines().filter(|line| line.contains(damaged_execution)).count();
-    assert!(complaints > 0, "no log line names the damaged execution: {said}");
-    assert!(complaints <= MAX_COMPLAINTS, "{complaints} complaints: {said}");
+    let output = node.process.output();
+    let complaints = output.lines().filter(|line| line.contains(damaged_execution)).count();
+    assert!(complaints > 0, "no log line names the damaged execution: {output}");
+    assert!(complaints <= MAX_COMPLAINTS, "{complaints} complaints: {output}");
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Mounts a tmpfs of `$2` bytes at `$1`, and unmounts it when standard input closes. The kernel
-/// closes it however the test ends.
+/// closes standard input in whatever way the test ends.
 const MOUNT_SCRIPT: &str = r#"
 mount -t tmpfs -o "size=$2,mode=700" faber-torture "$1" || exit 1
 echo mounted
@@ -50,14 +50,14 @@ impl Disk {
         if line.trim() == "mounted" {
             return Some(Self { path, mount_process });
         }
-        let mut why = String::new();
-        mount_process.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+        let mut reason = String::new();
+        mount_process.stderr.take().unwrap().read_to_string(&mut reason).unwrap();
         let _ = mount_process.wait();
         let _ = fs::remove_dir(&path);
         panic!(
             "no small disk can be mounted here ({}), so a full disk CANNOT BE TESTED: run as \
              root with CAP_SYS_ADMIN, or set `{NO_TMPFS}=1` to leave it out",
-            why.trim()
+            reason.trim()
         );
     }
 

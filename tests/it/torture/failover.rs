@@ -93,9 +93,9 @@ async fn acknowledged_events_survive_a_killed_primary() {
 
     let primary = cluster.wait_for_primary().await;
     cluster.kill(primary);
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let other = start_execution(&run, &made["plan"]["planId"]).await;
-    let gap = begun.elapsed();
+    let gap = started_at.elapsed();
     for id in [&id, &other] {
         let signal =
             "mutation ($id: ID!) { signalExecution(executionId: $id, name: \"go\") { state } }";
@@ -116,8 +116,8 @@ async fn acknowledged_events_survive_a_killed_primary() {
 
 async fn start_execution(run: &SharedRun, plan: &Value) -> String {
     let execute = "mutation ($id: ID!) { executePlan(planId: $id) { executionId } }";
-    let begun = run.ask_until_answered(execute, &json!({ "id": plan })).await.unwrap();
-    begun["executionId"].as_str().unwrap().to_owned()
+    let started = run.ask_until_answered(execute, &json!({ "id": plan })).await.unwrap();
+    started["executionId"].as_str().unwrap().to_owned()
 }
 
 /// Follows an execution from its first event until one satisfies `is_last`.

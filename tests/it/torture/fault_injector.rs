@@ -109,7 +109,7 @@ impl<'a> FaultInjector<'a> {
     }
 
     /// Stops a process, mostly for longer than its lease, and then lets it continue. Sometimes
-    /// kills another node meanwhile.
+    /// kills another node during that time.
     async fn freeze(&mut self, number: usize) {
         self.count_fault("freeze");
         let lease = u64::try_from(LEASE.as_millis()).unwrap();
@@ -134,7 +134,7 @@ impl<'a> FaultInjector<'a> {
         self.run.set_address(number, None);
         match self.nodes[number].drain(MAX_STORE_DELAY).await {
             Ok(durations) => self.slowest_drain = self.slowest_drain.max(durations),
-            Err(why) => self.run.add_violation(format!("node {number}: {why}")),
+            Err(error) => self.run.add_violation(format!("node {number}: {error}")),
         }
     }
 
@@ -151,7 +151,7 @@ impl<'a> FaultInjector<'a> {
                 self.run.set_address(number, node.address.clone());
                 self.nodes[number] = node;
             }
-            Err(why) => panic!("node {number} does not restart: {why}"),
+            Err(error) => panic!("node {number} does not restart: {error}"),
         }
     }
 
@@ -159,9 +159,9 @@ impl<'a> FaultInjector<'a> {
     async fn restart_ended(&mut self) {
         for number in 0..self.nodes.len() {
             let Some(status) = self.nodes[number].process.exit_status() else { continue };
-            let said = self.nodes[number].process.output();
+            let output = self.nodes[number].process.output();
             self.run.add_violation(format!(
-                "node {number} ended without being told, with {status}: {said}"
+                "node {number} ended without being told, with {status}: {output}"
             ));
             self.restart(number).await;
         }

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use super::{
     clients::{ApiRecord, ClientRecord},
     log_checker::check_log,
-    plans::{Draft, Kind, Step},
+    plans::{Draft, Step, StepKind},
     workspace::LedgerEntry,
 };
 
-fn make_step(kind: Kind, after: &[&str], n: u64) -> Step {
+fn make_step(kind: StepKind, after: &[&str], n: u64) -> Step {
     let after = after.iter().map(|name| (*name).to_owned()).collect();
     let (on_error, behaviour, items, when, child) = ("fail", "ok", None, None, None);
     Step {
@@ -30,7 +30,8 @@ fn make_step(kind: Kind, after: &[&str], n: u64) -> Step {
 
 /// A correct log of two `once` steps, one after the other.
 fn correct_log() -> (ClientRecord, ApiRecord, Vec<LedgerEntry>) {
-    let steps = [("a", make_step(Kind::Once, &[], 1)), ("b", make_step(Kind::Once, &["a"], 2))];
+    let steps =
+        [("a", make_step(StepKind::Once, &[], 1)), ("b", make_step(StepKind::Once, &["a"], 2))];
     let steps: BTreeMap<String, Step> =
         steps.into_iter().map(|(name, step)| (name.to_owned(), step)).collect();
     let draft = Draft { steps, ..Draft::default() };
@@ -65,15 +66,15 @@ fn renumber(log: &mut [Value]) {
 }
 
 fn expect_violation(
-    what: &str,
+    description: &str,
     forge: impl FnOnce(&mut ClientRecord, &mut ApiRecord, &mut Vec<LedgerEntry>),
 ) {
     let (mut record, mut api_record, mut lines) = correct_log();
     forge(&mut record, &mut api_record, &mut lines);
     let (_, violations) = check_log(&record, &api_record, &lines.iter().collect::<Vec<_>>());
     assert!(
-        violations.iter().any(|violation| violation.contains(what)),
-        "the checker does not find `{what}`, but {violations:?}"
+        violations.iter().any(|violation| violation.contains(description)),
+        "the checker does not find `{description}`, but {violations:?}"
     );
 }
 
@@ -99,8 +100,8 @@ fn the_log_checker_expects_a_retry_to_send_the_key_of_the_unknown_call() {
         let key = json!({ "stepId": "a", "key": carried });
         started(json!({ "retryOf": "exec_0" }), key, called)
     };
-    let has_violation = |violations: Vec<String>, what: &str| {
-        violations.iter().any(|violation| violation.contains(what))
+    let has_violation = |violations: Vec<String>, description: &str| {
+        violations.iter().any(|violation| violation.contains(description))
     };
     let received = retried("exec_0/a", "exec_0/a");
     assert_eq!(received, Vec::<String>::new());
@@ -164,7 +165,7 @@ fn the_log_checker_finds_every_forgery() {
 
 #[test]
 fn the_log_checker_accepts_unlogged_calls_of_reads_only() {
-    let called_for_an_item = |kind: Kind, item: u64| {
+    let called_for_an_item = |kind: StepKind, item: u64| {
         let (mut record, api_record, mut lines) = correct_log();
         // The log never recorded the start of this loop, because the execution ended first.
         let list = Step { items: Some(vec![1, 2]), ..make_step(kind, &["b"], 0) };
@@ -174,8 +175,8 @@ fn the_log_checker_accepts_unlogged_calls_of_reads_only() {
         let (_, violations) = check_log(&record, &api_record, &lines.iter().collect::<Vec<_>>());
         violations.iter().any(|violation| violation.contains("with a key that no task has"))
     };
-    assert!(!called_for_an_item(Kind::Read, 1));
-    assert!(called_for_an_item(Kind::Read, 2), "the list has two items");
-    assert!(called_for_an_item(Kind::Once, 1));
-    assert!(called_for_an_item(Kind::Idempotent, 1));
+    assert!(!called_for_an_item(StepKind::Read, 1));
+    assert!(called_for_an_item(StepKind::Read, 2), "the list has two items");
+    assert!(called_for_an_item(StepKind::Once, 1));
+    assert!(called_for_an_item(StepKind::Idempotent, 1));
 }

@@ -54,13 +54,13 @@ async fn requests_on_a_full_disk_are_refused_until_there_is_room() {
     assert_eq!(refusal.code(), "STORE_UNAVAILABLE");
     let list = "{ executions { nodes { executionId } } }";
     assert!(ask(&address, list, &Value::Null).await.is_ok(), "a full store can be read");
-    wait_for_readiness(&address, "503").await;
+    wait_for_ready_status(&address, "503").await;
     assert_eq!(node.process.exit_status(), None);
 
     disk.free();
-    wait_for_readiness(&address, "200").await;
-    let begun = run.ask_until_answered(EXECUTE_MUTATION, &json!({ "id": plan })).await.unwrap();
-    wait_until_completed(&run, &begun).await;
+    wait_for_ready_status(&address, "200").await;
+    let started = run.ask_until_answered(EXECUTE_MUTATION, &json!({ "id": plan })).await.unwrap();
+    wait_until_completed(&run, &started).await;
 }
 
 /// The server must report a full disk even if only the server itself writes.
@@ -70,16 +70,16 @@ async fn a_server_with_a_full_disk_is_not_ready_until_there_is_room() {
     let workspace = Workspace::new(format!("sqlite:{}", disk.path().join("faber.db").display()));
     let node = Node::start(&workspace, Role::Serve).await.unwrap();
     let address = node.address.clone().unwrap();
-    wait_for_readiness(&address, "200").await;
+    wait_for_ready_status(&address, "200").await;
     disk.fill();
     // No client writes, so the server must notice by its own writes.
-    wait_for_readiness(&address, "503").await;
+    wait_for_ready_status(&address, "503").await;
     disk.free();
-    wait_for_readiness(&address, "200").await;
+    wait_for_ready_status(&address, "200").await;
 }
 
 /// Polls the readiness check until it answers with `status`.
-async fn wait_for_readiness(address: &str, status: &str) {
+async fn wait_for_ready_status(address: &str, status: &str) {
     let asking = async {
         while !readiness_status(address).await.is_ok_and(|answer| answer.contains(status)) {
             sleep(Duration::from_millis(100)).await;
@@ -112,7 +112,7 @@ async fn a_call_that_runs_while_the_disk_is_full_is_recorded_later() {
         .ask_until_answered(PLAN_MUTATION, &json!({ "input": { "tools": [tool] } }))
         .await
         .unwrap();
-    let begun = run
+    let started = run
         .ask_until_answered(EXECUTE_MUTATION, &json!({ "id": plan["plan"]["planId"] }))
         .await
         .unwrap();
@@ -120,13 +120,13 @@ async fn a_call_that_runs_while_the_disk_is_full_is_recorded_later() {
     disk.fill();
     timeout(MAX_WAIT, fill_store(&address)).await.expect("the disk becomes full");
     disk.free();
-    wait_until_completed(&run, &begun).await;
+    wait_until_completed(&run, &started).await;
     drop(node);
 }
 
 /// Waits until an execution completed. Prints its log at the limit.
-async fn wait_until_completed(run: &SharedRun, begun: &Value) {
-    let id = json!({ "id": begun["executionId"] });
+async fn wait_until_completed(run: &SharedRun, started: &Value) {
+    let id = json!({ "id": started["executionId"] });
     let over = async {
         while run.ask_until_answered(STATE_QUERY, &id).await.unwrap()["state"] != "COMPLETED" {
             sleep(Duration::from_millis(50)).await;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     clients::{ApiRecord, ClientRecord},
     people::Action,
-    plans::{Kind, Step},
+    plans::{Step, StepKind},
     task_state::{Task, TaskSpec, TaskState},
     workspace::LedgerEntry,
 };
@@ -157,8 +157,9 @@ impl<'a> LogChecker<'a> {
             let place =
                 format!("{}{}", call["stepId"].as_str().unwrap_or("?"), item.unwrap_or_default());
             let key = carried["key"].as_str().and_then(|key| key.split_once('/'));
-            let is_of_earlier =
-                |(execution, at): (&str, &str)| at == place && execution != self.record.execution;
+            let is_of_earlier = |(execution, other_place): (&str, &str)| {
+                other_place == place && execution != self.record.execution
+            };
             let repeats_earlier = !data["retryOf"].is_null() || !data["parent"].is_null();
             if !key.is_some_and(is_of_earlier) || !repeats_earlier {
                 self.add_violation("carries a key that no earlier call had", carried);
@@ -228,9 +229,9 @@ impl<'a> LogChecker<'a> {
         self.count_mark(&event["data"]["comment"]);
         let spec = TaskSpec::for_task(step, task);
         let task_state = self.task_states.entry(task).or_default();
-        if let Err(why) = task_state.apply(&kind, spec, event) {
+        if let Err(error) = task_state.apply(&kind, spec, event) {
             let task_state = format!("{task_state:?}");
-            return self.add_violation(why, &(event, task_state));
+            return self.add_violation(error, &(event, task_state));
         }
         self.count_step_event(task, step, &kind, event);
     }
@@ -280,8 +281,8 @@ impl<'a> LogChecker<'a> {
             self.add_violation("started while starts were forbidden", event);
         }
         for parent in &step.after {
-            if let Err(why) = self.check_parent(parent, step, event) {
-                self.add_violation(&why, event);
+            if let Err(error) = self.check_parent(parent, step, event) {
+                self.add_violation(&error, event);
             }
         }
         if let Some(parent) = &step.when {
@@ -398,8 +399,9 @@ impl<'a> LogChecker<'a> {
             else {
                 continue;
             };
-            let outputs = (0..items.len() as u64).filter_map(|at| {
-                let item = self.task_states.get(&Task { item: Some(at), ..Task::of_step(name) })?;
+            let outputs = (0..items.len() as u64).filter_map(|index| {
+                let item =
+                    self.task_states.get(&Task { item: Some(index), ..Task::of_step(name) })?;
                 match step.on_error {
                     _ if item.has_succeeded() => Some(item.output.clone()),
                     "ignore" => Some(Value::Null),
@@ -423,9 +425,9 @@ impl<'a> LogChecker<'a> {
             let seq = usize::try_from(event["seq"].as_u64().unwrap_or_default()).unwrap();
             let kept = seq.checked_sub(1).and_then(|index| log.get(index));
             if kept != Some(event) {
-                let why =
+                let reason =
                     format!("{who} received an event that the log does not have; it has {kept:?}");
-                self.add_violation(&why, event);
+                self.add_violation(&reason, event);
             }
         }
     }
@@ -471,9 +473,9 @@ impl<'a> LogChecker<'a> {
             let kind = TaskSpec::for_task(step, *task).kind;
             let lines = by_key.remove(self.expected_key(*task).as_str()).unwrap_or_default();
             if (kind.is_in_ledger() && is_called || !lines.is_empty())
-                && let Err(why) = task_state.check_calls(kind, &lines)
+                && let Err(error) = task_state.check_calls(kind, &lines)
             {
-                self.add_violation(why, &(task, task_state, lines));
+                self.add_violation(error, &(task, task_state, lines));
             }
         }
         let ahead = self.keys_of_early_reads();
@@ -492,8 +494,8 @@ impl<'a> LogChecker<'a> {
         lists
             .flat_map(|(name, step, items)| {
                 let tasks = (0..items.len() as u64)
-                    .map(move |at| Task { item: Some(at), ..Task::of_step(name) });
-                tasks.filter(|task| TaskSpec::for_task(step, *task).kind == Kind::Read)
+                    .map(move |item| Task { item: Some(item), ..Task::of_step(name) });
+                tasks.filter(|task| TaskSpec::for_task(step, *task).kind == StepKind::Read)
             })
             .map(|task| self.expected_key(task))
             .collect()

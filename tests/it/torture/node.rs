@@ -16,7 +16,7 @@ const UNREACHABLE_STATUS: i32 = 3;
 pub(super) enum Role {
     /// Serves the API and executes.
     Serve,
-    /// Only executes.
+    /// Only executes, without an API.
     Work,
 }
 
@@ -37,7 +37,9 @@ impl Node {
                 Ok(node) => return Ok(node),
                 Err((status, _))
                     if status.code() == Some(UNREACHABLE_STATUS) && Instant::now() < deadline => {}
-                Err((status, said)) => return Err(format!("a node ended with {status}: {said}")),
+                Err((status, output)) => {
+                    return Err(format!("a node ended with {status}: {output}"));
+                }
             }
         }
     }

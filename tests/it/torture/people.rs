@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tests::faulty::Dice;
 
 use super::{
-    plans::{Draft, Kind},
+    plans::{Draft, StepKind},
     shared_run::SharedRun,
 };
 
@@ -79,7 +79,7 @@ pub(super) struct Person {
 
 impl Person {
     pub(super) fn new(dice: Dice, draft: &Draft) -> Self {
-        let waits = draft.steps.values().filter(|step| step.kind == Kind::Wait);
+        let waits = draft.steps.values().filter(|step| step.kind == StepKind::Wait);
         let names = waits.map(|step| format!("news-{}", step.n)).collect();
         let (cancels, pauses) = (dice.happens(80), dice.happens(120));
         let cancels_after = cancels.then(|| 1 + dice.draw_below(12));

@@ -16,7 +16,7 @@ pub(super) struct Draft {
 
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    pub(super) kind: Kind,
+    pub(super) kind: StepKind,
     pub(super) after: Vec<String>,
     pub(super) on_error: &'static str,
     /// The number that the tool must return.
@@ -34,7 +34,7 @@ pub(super) struct Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum StepKind {
     Once,
     Idempotent,
     Read,
@@ -46,7 +46,7 @@ pub(super) enum Kind {
     Plan,
 }
 
-impl Kind {
+impl StepKind {
     fn tool_name(self) -> &'static str {
         match self {
             Self::Once => "ledger.once",
@@ -79,7 +79,7 @@ impl Kind {
 
 impl Step {
     fn has_number(&self) -> bool {
-        (self.kind.is_in_ledger() || self.kind == Kind::Echo) && self.items.is_none()
+        (self.kind.is_in_ledger() || self.kind == StepKind::Echo) && self.items.is_none()
     }
 }
 
@@ -136,20 +136,20 @@ struct PlanWriter<'a> {
 impl PlanWriter<'_> {
     fn write_plan(&self, steps: u64) -> Draft {
         let (mut draft, mut names) = (Draft::default(), Vec::new());
-        for at in 0..steps {
-            let name = self.add_step(&mut draft, at, &names);
+        for index in 0..steps {
+            let name = self.add_step(&mut draft, index, &names);
             names.push(name);
         }
         draft
     }
 
-    fn add_step(&self, draft: &mut Draft, at: u64, names: &[String]) -> String {
+    fn add_step(&self, draft: &mut Draft, index: u64, names: &[String]) -> String {
         let dice = self.dice;
         let kind = self.draw_kind();
-        let name = format!("{}-{at}", kind.tool_name().rsplit('.').next().unwrap());
+        let name = format!("{}-{index}", kind.tool_name().rsplit('.').next().unwrap());
         let mut after: Vec<String> =
             names.iter().rev().filter(|_| dice.happens(350)).take(4).cloned().collect();
-        let takes_numbers = kind.is_in_ledger() || kind == Kind::Echo;
+        let takes_numbers = kind.is_in_ledger() || kind == StepKind::Echo;
         let numbers: Vec<String> =
             after.iter().filter(|name| draft.steps[*name].has_number()).cloned().collect();
         let given = if takes_numbers { numbers.clone() } else { Vec::new() };
@@ -160,7 +160,7 @@ impl PlanWriter<'_> {
             after: Vec::new(),
             // No simulated person answers for steps of an inline plan.
             on_error: self.pick_one(if self.depth == 0 { &ON_ERROR } else { &ON_ERROR[..4] }),
-            n: dice.draw_below(1_000) * 100 + at,
+            n: dice.draw_below(1_000) * 100 + index,
             behaviour: self
                 .pick_one(&["ok", "ok", "ok", "ok", "ok", "flaky", "flaky", "fail", "hang"]),
             needs_approval: self.depth == 0 && dice.happens(80),
@@ -169,7 +169,7 @@ impl PlanWriter<'_> {
             child: None,
             is_compensated: false,
         };
-        if kind == Kind::Plan {
+        if kind == StepKind::Plan {
             let child =
                 PlanWriter { dice, depth: self.depth + 1 }.write_plan(1 + dice.draw_below(3));
             tool["inlinePlan"] = json!({ "tools": child.tools });
@@ -178,7 +178,7 @@ impl PlanWriter<'_> {
             tool["name"] = json!(kind.tool_name());
         }
         if kind.is_in_ledger() && dice.happens(150) {
-            after.push(self.make_loop(draft, at, &mut step, &mut tool));
+            after.push(self.make_loop(draft, index, &mut step, &mut tool));
         }
         self.add_settings(&name, &mut step, &mut tool);
         tool["parameters"] = self.draw_parameters(&step, &given);
@@ -189,14 +189,20 @@ impl PlanWriter<'_> {
     }
 
     /// Turns a step into a loop over the output of another step, and adds that step.
-    fn make_loop(&self, draft: &mut Draft, at: u64, step: &mut Step, tool: &mut Value) -> String {
+    fn make_loop(
+        &self,
+        draft: &mut Draft,
+        index: u64,
+        step: &mut Step,
+        tool: &mut Value,
+    ) -> String {
         let count = if self.dice.happens(100) { 30 } else { self.dice.draw_below(6) };
         let items: Vec<u64> = (0..count).map(|_| self.dice.draw_below(100_000)).collect();
-        let name = format!("list-{at}");
+        let name = format!("list-{index}");
         let parameters = json!({ "items": items, "n": step.n });
         draft.tools.push(json!({ "id": name, "name": "flow.echo", "parameters": parameters }));
         let list = Step {
-            kind: Kind::Echo,
+            kind: StepKind::Echo,
             after: Vec::new(),
             on_error: "fail",
             behaviour: "ok",
@@ -233,10 +239,10 @@ impl PlanWriter<'_> {
             tool["when"] =
                 json!(format!("steps[\"{parent}\"] != null && steps[\"{parent}\"].n % 2 == 0"));
         }
-        if step.kind == Kind::Read && dice.happens(200) {
+        if step.kind == StepKind::Read && dice.happens(200) {
             tool["cacheTtlMs"] = json!(60_000);
         }
-        let has_effect = matches!(step.kind, Kind::Once | Kind::Idempotent);
+        let has_effect = matches!(step.kind, StepKind::Once | StepKind::Idempotent);
         if has_effect && dice.happens(450) {
             step.is_compensated = true;
             let behaviour = self.pick_one(&["ok", "ok", "flaky", "fail"]);
@@ -250,18 +256,18 @@ impl PlanWriter<'_> {
         }
     }
 
-    fn draw_kind(&self) -> Kind {
+    fn draw_kind(&self) -> StepKind {
         match self.dice.draw_below(100) {
-            0..26 => Kind::Once,
-            26..48 => Kind::Idempotent,
-            48..62 => Kind::Read,
-            62..70 => Kind::Echo,
-            70..75 => Kind::Effect,
-            75..78 => Kind::Fail,
-            78..87 => Kind::Sleep,
-            87..93 if self.depth < MAX_DEPTH => Kind::Plan,
-            _ if self.depth == 0 => Kind::Wait,
-            _ => Kind::Read,
+            0..26 => StepKind::Once,
+            26..48 => StepKind::Idempotent,
+            48..62 => StepKind::Read,
+            62..70 => StepKind::Echo,
+            70..75 => StepKind::Effect,
+            75..78 => StepKind::Fail,
+            78..87 => StepKind::Sleep,
+            87..93 if self.depth < MAX_DEPTH => StepKind::Plan,
+            _ if self.depth == 0 => StepKind::Wait,
+            _ => StepKind::Read,
         }
     }
 
@@ -270,7 +276,7 @@ impl PlanWriter<'_> {
         let from: Map<String, Value> =
             given.iter().map(|name| (name.clone(), json!(format!("{{{{{name}.n}}}}")))).collect();
         match step.kind {
-            Kind::Once | Kind::Idempotent | Kind::Read => {
+            StepKind::Once | StepKind::Idempotent | StepKind::Read => {
                 let behaviour = if step.behaviour == "hang" { "ok" } else { step.behaviour };
                 let n = if step.items.is_some() { json!("{{item}}") } else { json!(step.n) };
                 json!({
@@ -278,13 +284,13 @@ impl PlanWriter<'_> {
                     "until": 1 + dice.draw_below(2), "from": from,
                 })
             }
-            Kind::Echo => json!({ "n": step.n, "from": from }),
-            Kind::Effect => json!({}),
-            Kind::Fail => json!({ "message": "on purpose", "times": 1 + dice.draw_below(3) }),
-            Kind::Sleep if dice.happens(40) && self.depth == 0 => json!({ "ms": FOREVER_MS }),
-            Kind::Sleep => json!({ "ms": dice.draw_below(900) }),
-            Kind::Wait => json!({ "name": format!("news-{}", step.n) }),
-            Kind::Plan => json!({ "x": step.n }),
+            StepKind::Echo => json!({ "n": step.n, "from": from }),
+            StepKind::Effect => json!({}),
+            StepKind::Fail => json!({ "message": "on purpose", "times": 1 + dice.draw_below(3) }),
+            StepKind::Sleep if dice.happens(40) && self.depth == 0 => json!({ "ms": FOREVER_MS }),
+            StepKind::Sleep => json!({ "ms": dice.draw_below(900) }),
+            StepKind::Wait => json!({ "name": format!("news-{}", step.n) }),
+            StepKind::Plan => json!({ "x": step.n }),
         }
     }
 
@@ -295,9 +301,9 @@ impl PlanWriter<'_> {
         if self.dice.happens(400) {
             return json!(0);
         }
-        let most = if self.dice.happens(60) { 1_500 } else { 120 };
+        let maximum = if self.dice.happens(60) { 1_500 } else { 120 };
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-        let seconds = self.dice.draw_below(most) as f64 / 1_000.0;
+        let seconds = self.dice.draw_below(maximum) as f64 / 1_000.0;
         json!(seconds)
     }
 

@@ -23,9 +23,9 @@ async fn expect_refusal(store: &str, arguments: &[&str]) -> String {
         .await
         .expect("the command ends")
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    said
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    text
 }
 
 async fn start_mongod(is_member: bool) -> (Supervised, String) {
@@ -46,9 +46,9 @@ async fn start_mongod(is_member: bool) -> (Supervised, String) {
 async fn a_mongod_without_a_replica_set_is_refused_with_a_remedy() {
     let (_mongod, url) = start_mongod(false).await;
     for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["worker"]] {
-        let said = expect_refusal(&url, arguments).await;
+        let message = expect_refusal(&url, arguments).await;
         for part in ["is not a replica set", "--replSet", "rs.initiate()"] {
-            assert!(said.contains(part), "the message lacks `{part}`: {said}");
+            assert!(message.contains(part), "the message lacks `{part}`: {message}");
         }
     }
 }
@@ -56,8 +56,8 @@ async fn a_mongod_without_a_replica_set_is_refused_with_a_remedy() {
 #[tokio::test]
 async fn a_replica_set_that_is_not_initiated_is_refused_with_a_remedy() {
     let (_mongod, url) = start_mongod(true).await;
-    let said = expect_refusal(&url, &["worker"]).await;
-    assert!(said.contains("rs.initiate()"), "{said}");
+    let message = expect_refusal(&url, &["worker"]).await;
+    assert!(message.contains("rs.initiate()"), "{message}");
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn a_read_only_sqlite_file_is_refused_with_a_remedy() {
     assert!(made.status.success(), "{made:?}");
     disk.remount_read_only();
     for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["run", "make an author"]] {
-        let said = expect_refusal(&store, arguments).await;
-        assert!(said.contains("can be written"), "{said}");
+        let message = expect_refusal(&store, arguments).await;
+        assert!(message.contains("can be written"), "{message}");
     }
 }

@@ -16,7 +16,7 @@ use crate::harness::api_client::{RequestFailure, ask};
 
 /// Time after which a client gives up. No fault lasts that long.
 const MAX_ASKING_TIME: Duration = Duration::from_mins(4);
-/// For this time, a known id may seem unknown, because a new primary may lag behind.
+/// Time for which a known id may seem unknown, because a new primary may lag behind.
 const MAX_UNKNOWN_TIME: Duration = Duration::from_secs(20);
 /// Delay before the next server is asked.
 const RETRY_DELAY: Duration = Duration::from_millis(30);
@@ -56,16 +56,16 @@ impl SharedRun {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    pub(super) fn count(&self, what: &str) {
-        *self.counts.lock().unwrap().entry(what.to_owned()).or_default() += 1;
+    pub(super) fn count(&self, counter_name: &str) {
+        *self.counts.lock().unwrap().entry(counter_name.to_owned()).or_default() += 1;
     }
 
     pub(super) fn list_counts(&self) -> BTreeMap<String, u64> {
         self.counts.lock().unwrap().clone()
     }
 
-    pub(super) fn add_violation(&self, what: String) {
-        self.violations.lock().unwrap().push(what);
+    pub(super) fn add_violation(&self, violation: String) {
+        self.violations.lock().unwrap().push(violation);
     }
 
     pub(super) fn violations(&self) -> Vec<String> {

@@ -24,7 +24,6 @@ use crate::mongod::Mongod;
 /// Number of executions in a usual run. `FABER_TAKEOVER=1000` gives the figure of the
 /// documentation.
 const DEFAULT_EXECUTIONS: u64 = 100;
-/// The default lease.
 const LEASE: Duration = Duration::from_secs(5);
 /// Extra time, because the machine may be busy.
 const BUSY_MARGIN: Duration = Duration::from_secs(15);
@@ -56,8 +55,8 @@ async fn measure_takeover(url: &str) -> Duration {
     let mut node = Node::start(&workspace, Role::Serve).await.unwrap();
     start_executions(node.address.as_deref().unwrap(), count).await;
     let store = open_store(url).await.unwrap();
-    let (begun, _) = wait_for_heads(&*store, |head| head.owner.is_some(), count).await;
-    let owner = begun[0].owner.unwrap();
+    let (started, _) = wait_for_heads(&*store, |head| head.owner.is_some(), count).await;
+    let owner = started[0].owner.unwrap();
     let other = Node::start(&workspace, Role::Work).await.unwrap();
     node.process.kill().await;
     let killed_at = Instant::now();
@@ -85,10 +84,10 @@ async fn start_executions(address: &str, count: u64) {
             async move {
                 let execute = "mutation ($id: ID!, $options: ExecutionOptions) {
                     executePlan(planId: $id, options: $options) { executionId } }";
-                for at in (client..count).step_by(usize::try_from(CLIENTS).unwrap()) {
+                for index in (client..count).step_by(usize::try_from(CLIENTS).unwrap()) {
                     // If the answer is late, the client asks again, and the key prevents a second
                     // execution.
-                    let options = json!({ "idempotencyKey": format!("takeover-{at}") });
+                    let options = json!({ "idempotencyKey": format!("takeover-{index}") });
                     let order = json!({ "id": plan, "options": options });
                     run.ask_until_answered(execute, &order).await.unwrap();
                 }

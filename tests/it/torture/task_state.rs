@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
-    plans::{Kind, Step},
+    plans::{Step, StepKind},
     workspace::LedgerEntry,
 };
 
@@ -47,7 +47,7 @@ pub(super) struct TaskState {
     pub(super) may_have_hit_deadline: bool,
     /// The task was skipped, and not because the execution failed.
     pub(super) is_skipped: bool,
-    /// Attempts after which a call may repeat an effect, because the earlier one failed for certain
+    /// Attempts after which a call may repeat an effect, because the earlier call certainly failed
     /// or a person agreed.
     released: Vec<u64>,
 }
@@ -55,20 +55,21 @@ pub(super) struct TaskState {
 /// The expected behaviour of a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskSpec {
-    pub(super) kind: Kind,
+    pub(super) kind: StepKind,
     /// The number that the task must return. `None` if the plan does not fix it.
     pub(super) n: Option<u64>,
 }
 
 impl TaskSpec {
     pub(super) fn for_task(step: &Step, task: Task<'_>) -> Self {
-        let at = |index: u64| step.items.as_ref()?.get(usize::try_from(index).ok()?).copied();
+        let item_state =
+            |index: u64| step.items.as_ref()?.get(usize::try_from(index).ok()?).copied();
         let n = match (task.item, step.items.is_some()) {
-            (Some(item), _) => at(item),
+            (Some(item), _) => item_state(item),
             (None, true) => None,
             (None, false) => Some(step.n),
         };
-        let kind = if task.is_compensation { Kind::Idempotent } else { step.kind };
+        let kind = if task.is_compensation { StepKind::Idempotent } else { step.kind };
         Self { kind, n: n.filter(|_| step.kind.is_in_ledger()) }
     }
 }
@@ -148,7 +149,7 @@ impl TaskState {
             return Err("ended after its worker was lost");
         }
         self.is_reused = data["cached"] == true;
-        if !self.is_running && !self.is_reused && spec.kind != Kind::Wait {
+        if !self.is_running && !self.is_reused && spec.kind != StepKind::Wait {
             return Err("succeeded without an attempt");
         }
         self.output = data["output"].clone();
@@ -162,14 +163,14 @@ impl TaskState {
     /// with the log.
     pub(super) fn check_calls(
         &self,
-        kind: Kind,
+        kind: StepKind,
         lines: &[&LedgerEntry],
     ) -> Result<(), &'static str> {
         let mut attempts = BTreeMap::new();
         for line in lines {
             *attempts.entry(line.attempt).or_insert(0) += 1;
         }
-        let is_read = kind == Kind::Read;
+        let is_read = kind == StepKind::Read;
         if !is_read && attempts.values().any(|count| *count > 1) {
             return Err("one attempt made two calls");
         }
@@ -179,7 +180,7 @@ impl TaskState {
         let is_released = |attempt: &u64| self.released.iter().any(|released| released >= attempt);
         let last = attempts.keys().next_back();
         let mut earlier = attempts.keys().filter(|attempt| Some(*attempt) != last);
-        if kind == Kind::Once && !earlier.all(is_released) {
+        if kind == StepKind::Once && !earlier.all(is_released) {
             return Err("called twice");
         }
         if self.has_succeeded() && !self.is_reused && !attempts.contains_key(&self.attempts) {

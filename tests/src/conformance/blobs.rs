@@ -1,4 +1,4 @@
-//! Large binaries: they live as long as what refers to them.
+//! Large binaries, which live as long as the objects that refer to them.
 
 use shared::{
     blob::{self, Blob, BlobId},

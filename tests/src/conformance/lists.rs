@@ -131,7 +131,7 @@ pub async fn requests_without_a_plan_are_found_as_failed(pair: StorePair) {
     assert_eq!(request_numbers(&pair, failed.clone()).await, [3, 2].map(request_id));
     pair.put_head(ExecutionHead { state: Failed, ..head(0, 1) }).await;
     // The head of a finished execution may be read late, but not after the head of an unfinished
-    // one.
+    // execution.
     pair.put_head(head(8, 1)).await;
     assert_eq!(request_numbers(&pair, failed).await, [3, 2, 0].map(request_id));
     let pending = RequestFilter { state: Some(Pending), ..RequestFilter::default() };

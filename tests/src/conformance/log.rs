@@ -97,8 +97,8 @@ pub async fn exactly_one_writer_gets_each_position(pair: StorePair) {
     let log = pair.log(id, 0).await;
     assert_eq!(log.len(), usize::try_from(6 * APPENDS_PER_WRITER).unwrap());
     for (n, positions) in won {
-        for at in positions {
-            assert_eq!(log[usize::try_from(at - 1).unwrap()], signal(at, json!(n)));
+        for position in positions {
+            assert_eq!(log[usize::try_from(position - 1).unwrap()], signal(position, json!(n)));
         }
     }
 }
@@ -127,7 +127,7 @@ pub async fn an_append_larger_than_a_document_is_stored_whole(pair: StorePair) {
     pair.append(id, 20, 1).await;
 }
 
-/// The error is a specific one, so that no worker retries forever.
+/// The error has its own kind, so that no worker retries forever.
 pub async fn an_event_larger_than_a_document_is_refused(pair: StorePair) {
     let too_large = json!("x".repeat(limits::DOCUMENT_BYTES));
     let append = Append::new(execution(1), Seq(0), &[signal(1, too_large)]);
@@ -209,7 +209,7 @@ pub async fn head_and_inbox_change_atomically_with_the_log(pair: StorePair) {
     assert_eq!(pair.other.list_commands(Some(execution(1))).await.unwrap().len(), 1);
 }
 
-/// The subscribers are those of logs, work and inboxes.
+/// Checks the subscribers of logs, of work and of inboxes.
 pub async fn changes_send_hints_to_subscribers(pair: StorePair) {
     let hints = pair.other.hints();
     let (mut log, mut work, mut inbox) =

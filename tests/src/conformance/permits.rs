@@ -12,8 +12,8 @@ use super::{StorePair, at, log::MAX_HINT_DELAY, worker};
 const ENDLESS_MS: u64 = 1_000_000_000_000;
 
 /// Returns a limit on concurrent calls.
-pub fn concurrency_limit(key: &str, most: u32) -> CallLimit {
-    CallLimit { key: key.to_owned(), concurrency: Some(most), rate: None }
+pub fn concurrency_limit(key: &str, limit: u32) -> CallLimit {
+    CallLimit { key: key.to_owned(), concurrency: Some(limit), rate: None }
 }
 
 /// Returns a limit on the calls of the whole test.
@@ -135,7 +135,7 @@ pub async fn permits_of_a_lost_worker_are_free_after_its_lease(pair: StorePair) 
     assert_eq!(acquire_permits(&pair, "c", 3, &limits).await, Permission::Granted);
 }
 
-/// A rate counts the calls of all nodes. The refusal says when to ask again.
+/// A rate counts the calls of all nodes. The refusal contains the time to ask again.
 pub async fn an_exhausted_rate_says_when_to_ask_again(pair: StorePair) {
     renew_leases(&pair, &[1]).await;
     let limit = [total_limit("k", 2)];

@@ -71,8 +71,7 @@ pub async fn exactly_one_writer_creates_a_record(pair: StorePair) {
             store.put_record(record, WriteCondition::Exists).await.unwrap()
         }))
         .await;
-        let winner =
-            answers.iter().position(|is_first| *is_first).expect("one writer is the first");
+        let winner = answers.iter().position(|is_first| *is_first).expect("one writer comes first");
         assert_eq!(answers.iter().filter(|is_first| **is_first).count(), 1, "{answers:?}");
         let kept = pair.other.find_record(kind, "a").await.unwrap();
         assert_eq!(kept.as_ref(), Some(&records[winner]));
@@ -127,7 +126,7 @@ pub async fn a_conditional_write_never_overwrites_a_newer_record(pair: StorePair
     let since = WriteCondition::ChangedSince(at(1));
     assert!(
         pair.other.put_record(&largest("y", 2), since).await.unwrap(),
-        "however large both are"
+        "large records can also be replaced"
     );
 }
 
@@ -167,7 +166,8 @@ pub async fn records_are_listed_by_name_in_both_directions(pair: StorePair) {
                 }
             }
             assert_eq!(found, expected, "`{prefix}` {newest}");
-            let count = async |most| pair.other.count_records(kind, prefix, most).await.unwrap();
+            let count =
+                async |maximum| pair.other.count_records(kind, prefix, maximum).await.unwrap();
             assert_eq!(count(100).await, expected.len());
             assert_eq!([count(0).await, count(1).await], [0, expected.len().min(1)]);
         }

@@ -129,10 +129,10 @@ pub async fn finished_executions_are_listed_by_end_time(pair: StorePair) {
         put_execution(&pair, finished_head(n, seconds, Completed)).await;
     }
     put_execution(&pair, head(5, 2)).await;
-    let listed = async |after, until, most| {
+    let listed = async |after, until, maximum| {
         let found = pair
             .other
-            .find_heads(HeadQuery::Finished { after: at(after), until: at(until) }, most)
+            .find_heads(HeadQuery::Finished { after: at(after), until: at(until) }, maximum)
             .await
             .unwrap();
         found.into_iter().map(|head| head.execution).collect::<Vec<_>>()
@@ -144,8 +144,8 @@ pub async fn finished_executions_are_listed_by_end_time(pair: StorePair) {
     assert_eq!(listed(0, 99, 0).await, []);
 }
 
-async fn prune(pair: &StorePair, seconds: i64, most: usize) -> Pruned {
-    pair.one.prune(at(seconds), most).await.unwrap()
+async fn prune(pair: &StorePair, seconds: i64, limit: usize) -> Pruned {
+    pair.one.prune(at(seconds), limit).await.unwrap()
 }
 
 async fn executions_left(pair: &StorePair) -> BTreeSet<String> {
@@ -194,8 +194,8 @@ pub async fn old_finished_executions_are_pruned_with_their_documents(pair: Store
     assert_eq!(pair.log(execution(1), 0).await.len(), 3);
 }
 
-/// An unfinished execution stays, however old. So does one that must still inform its parent, and
-/// one with an unfinished parent.
+/// An unfinished execution stays at any age. So does an execution that must still inform its
+/// parent, and an execution with an unfinished parent.
 pub async fn unfinished_executions_are_never_pruned(pair: StorePair) {
     let states = ExecutionState::ALL.into_iter().filter(|state| !state.is_finished());
     for (state, n) in states.zip(1..) {

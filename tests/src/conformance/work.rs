@@ -29,8 +29,8 @@ fn make_lease(n: usize, seconds: i64) -> Lease {
     Lease { worker: worker(n), node: "örtlich".to_owned(), until: at(seconds) }
 }
 
-async fn find_due(pair: &StorePair, now: Timestamp, most: usize) -> Vec<ExecutionHead> {
-    pair.other.find_heads(HeadQuery::Due { now }, most).await.unwrap()
+async fn find_due(pair: &StorePair, now: Timestamp, limit: usize) -> Vec<ExecutionHead> {
+    pair.other.find_heads(HeadQuery::Due { now }, limit).await.unwrap()
 }
 
 async fn find_orphans(pair: &StorePair, seconds: i64) -> Vec<ExecutionHead> {
@@ -46,7 +46,7 @@ async fn put_heads(pair: &StorePair, heads: impl IntoIterator<Item = ExecutionHe
     }
 }
 
-/// A head is unchanged, and an older one never replaces a newer one.
+/// A head is unchanged, and an older head never replaces a newer one.
 pub async fn an_older_head_never_replaces_a_newer_one(pair: StorePair) {
     let labels = [("team", "a=b"), ("app.io/name", "x\u{0}ö"), ("none", "")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -94,8 +94,8 @@ pub async fn an_older_head_never_replaces_a_newer_one(pair: StorePair) {
     assert_eq!(pair.other.head(execution(1)).await.unwrap(), Some(over));
 }
 
-/// Due executions are listed by priority, then by time. Owned ones and those without due time are
-/// not listed.
+/// Due executions are listed by priority, then by time. Executions with an owner or without a due
+/// time are not listed.
 pub async fn due_executions_are_listed_by_priority_and_time(pair: StorePair) {
     let ordered = [
         due_head(5, 9, 7),
@@ -115,7 +115,11 @@ pub async fn due_executions_are_listed_by_priority_and_time(pair: StorePair) {
     assert_eq!(find_due(&pair, at(10), 100).await, ordered);
     assert_eq!(find_due(&pair, at(10), 4).await[..3], ordered[..3]);
     assert_eq!(find_due(&pair, at(10), 0).await, []);
-    assert_eq!(find_due(&pair, at(9), 1).await, ordered[..1], "due at this moment");
+    assert_eq!(
+        find_due(&pair, at(9), 1).await,
+        ordered[..1],
+        "an execution that is due now is listed"
+    );
     assert_eq!(find_due(&pair, at(-1), 100).await, []);
 }
 
@@ -138,8 +142,8 @@ pub async fn the_longest_due_are_listed_whatever_their_priority(pair: StorePair)
 /// A list looks at a limited number of priorities, the highest first, and fills up with the longest
 /// due.
 pub async fn a_due_list_reads_a_limited_number_of_priorities(pair: StorePair) {
-    let most = i32::try_from(limits::PRIORITIES).unwrap();
-    let asleep = (1..most).map(|n| due_head(n.unsigned_abs() as usize, 1_000, n + 100));
+    let limit = i32::try_from(limits::PRIORITIES).unwrap();
+    let asleep = (1..limit).map(|n| due_head(n.unsigned_abs() as usize, 1_000, n + 100));
     put_heads(&pair, asleep).await;
     let [high, middle, low] = [due_head(101, 5, 3), due_head(102, 4, 2), due_head(103, 3, 1)];
     put_heads(&pair, [high.clone(), middle.clone(), low.clone()]).await;
@@ -227,7 +231,7 @@ pub async fn the_next_due_time_is_the_earliest(pair: StorePair) {
     assert_eq!(pair.other.next_due_at().await.unwrap(), Some(at(8)));
 }
 
-/// They are no orphans before that.
+/// Before that, they are not orphans.
 pub async fn executions_are_orphans_after_the_lease_expired(pair: StorePair) {
     pair.one.renew_lease(make_lease(1, 10)).await.unwrap();
     pair.one.renew_lease(make_lease(2, 20)).await.unwrap();

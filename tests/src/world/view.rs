@@ -102,8 +102,8 @@ impl View {
 
 #[async_trait]
 impl Store for View {
-    async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
-        self.run_remotely(self.world.faulty.prune(before, most)).await
+    async fn prune(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        self.run_remotely(self.world.faulty.prune(before, limit)).await
     }
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {
@@ -145,9 +145,9 @@ impl Log for View {
     async fn find_heads(
         &self,
         query: HeadQuery,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<ExecutionHead>, StoreError> {
-        self.run_remotely(self.world.faulty.find_heads(query, most)).await
+        self.run_remotely(self.world.faulty.find_heads(query, limit)).await
     }
 
     async fn renew_lease(&self, lease: Lease) -> Result<(), StoreError> {

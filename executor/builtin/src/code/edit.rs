@@ -44,7 +44,7 @@ pub(super) fn edit_file(
     let backup = target.back_up(old.as_bytes())?;
     target.replace_content(new.as_bytes())?;
     let path = target.display();
-    Ok(format!("Replaced {count} occurrence(s) in {path} (before the edit: {backup})"))
+    Ok(format!("Replaced {count} occurrence(s) in {path} (backup: {backup})"))
 }
 
 fn check_strings(args: &EditFile) -> Result<(), ToolError> {

@@ -51,8 +51,9 @@ pub(super) fn read_file(
     stop: &StopSignal,
 ) -> Result<String, ToolError> {
     if args.limit == Some(0) {
-        let why = "`limit` is 0: write the number of lines to read, or leave it out to read all";
-        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+        let reason = "`limit` is 0: write the number of lines to read, or leave out `limit` to read \
+                   all";
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, reason));
     }
     let target_path = root.resolve_path(&args.file_path)?;
     let (file, meta) = root.open_regular(&target_path)?;
@@ -148,7 +149,7 @@ impl Page {
             return Ok("(the file is empty)".to_owned());
         }
         if lines_read < first {
-            let text = format!("No line {first} in {}: it has {lines_read}", args.file_path);
+            let text = format!("No line {first} in {}: the file has {lines_read}", args.file_path);
             return Err(ToolError::failed(text).without_retry());
         }
         let is_part = args.offset.is_some() || args.limit.is_some() || last_shown < lines_read;
@@ -156,10 +157,12 @@ impl Page {
             is_part.then(|| format!("Showing lines {first}-{last_shown} of {lines_read}"));
         let mut notes = Vec::new();
         if last_shown < lines_read.min(last) {
-            notes.push(format!("(cut: read on with offset={})", last_shown + 1));
+            notes.push(format!("(cut: continue with offset={})", last_shown + 1));
         }
         if !is_text {
-            notes.push("(not all of this is UTF-8 text: other bytes are shown as �)".to_owned());
+            notes.push(
+                "(the file is not entirely UTF-8 text: other bytes are shown as �)".to_owned(),
+            );
         }
         Ok(lines.into_text(heading.as_deref(), &notes))
     }

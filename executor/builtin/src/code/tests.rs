@@ -61,7 +61,10 @@ async fn read_file_shows_line_numbers() {
     .await;
     read(
         json!({ "file_path": "a.txt", "offset": 0, "limit": 0 }),
-        expect!["tool.invalid_parameters: `limit` is 0: write the number of lines to read, or leave it out to read all"],
+        expect![
+            "tool.invalid_parameters: `limit` is 0: write the number of lines to read, or leave \
+             out `limit` to read all"
+        ],
     )
     .await;
     read(
@@ -78,13 +81,13 @@ async fn read_file_shows_line_numbers() {
     .await;
     read(
         json!({ "file_path": "a.txt", "offset": 5 }),
-        expect!["tool.failed: No line 5 in a.txt: it has 4"],
+        expect!["tool.failed: No line 5 in a.txt: the file has 4"],
     )
     .await;
     read(json!({ "file_path": "empty" }), expect!["(the file is empty)"]).await;
     read(
         json!({ "file_path": "empty", "offset": 2 }),
-        expect!["tool.failed: No line 2 in empty: it has 0"],
+        expect!["tool.failed: No line 2 in empty: the file has 0"],
     )
     .await;
     read(json!({ "file_path": "none.txt" }), expect!["tool.failed: File not found: none.txt"])
@@ -124,7 +127,7 @@ async fn read_file_shows_invalid_utf8_with_a_note() {
             expect![[r"
                      1→caf�
                      2→ok
-                (not all of this is UTF-8 text: other bytes are shown as �)"]],
+                (the file is not entirely UTF-8 text: other bytes are shown as �)"]],
         )
         .await;
     project
@@ -152,7 +155,7 @@ async fn a_huge_file_is_cut_and_its_rest_can_be_read() {
         last.rsplit_once('→').unwrap().0.rsplit('\n').next().unwrap().trim().parse().unwrap();
     assert!(last > 1_000);
     assert_eq!(first.lines().next().unwrap(), format!("Showing lines 1-{last} of 20000"));
-    assert_eq!(note, format!("(cut: read on with offset={})", last + 1));
+    assert_eq!(note, format!("(cut: continue with offset={})", last + 1));
     let next = project
         .call("read_file", json!({ "file_path": "big", "offset": last + 1, "limit": 1 }))
         .await;
@@ -194,7 +197,7 @@ async fn write_file_replaces_the_whole_file() {
     assert_eq!(project.read_text("deep/er/b.txt"), "ü");
     assert!(!project.path("dir/new").exists());
     let names = fs::read_dir(project.path("")).unwrap().count();
-    assert_eq!(names, 3, "nothing temporary stays behind");
+    assert_eq!(names, 3, "no temporary file is left");
 }
 
 #[tokio::test]
@@ -211,7 +214,7 @@ async fn writing_keeps_permissions_and_symlinks() {
         .check(
             "edit_file",
             args,
-            expect!["Replaced 1 occurrence(s) in run.sh (before the edit: run.sh.bak)"],
+            expect!["Replaced 1 occurrence(s) in run.sh (backup: run.sh.bak)"],
         )
         .await;
     for name in ["run.sh", "run.sh.bak"] {
@@ -318,14 +321,14 @@ async fn an_edit_saves_the_earlier_content_in_a_backup() {
         "a.txt",
         ("two", "2"),
         false,
-        expect!["Replaced 1 occurrence(s) in a.txt (before the edit: a.txt.bak)"],
+        expect!["Replaced 1 occurrence(s) in a.txt (backup: a.txt.bak)"],
     )
     .await;
     edit(
         "a.txt",
         ("one", "1"),
         true,
-        expect!["Replaced 2 occurrence(s) in a.txt (before the edit: a.txt.bak)"],
+        expect!["Replaced 2 occurrence(s) in a.txt (backup: a.txt.bak)"],
     )
     .await;
     assert_eq!(project.read_text("a.txt"), "1 2 1\n");
@@ -405,7 +408,8 @@ fn a_file_that_another_program_changed_is_not_overwritten() {
     let target = project.root.open_target(&project.root.resolve_path("a.txt").unwrap()).unwrap();
     project.write_file("a.txt", "theirs");
     let error = target.replace_content(b"ours").unwrap_err();
-    expect!["tool.failed: a.txt changed meanwhile: read it again"].assert_eq(&error.to_string());
+    expect!["tool.failed: another program changed a.txt after it was read: read it again"]
+        .assert_eq(&error.to_string());
     assert_eq!(project.read_text("a.txt"), "theirs");
 }
 
@@ -442,8 +446,8 @@ async fn protected_files_are_neither_read_nor_changed() {
             ("file_info", json!({ "file_path": path })),
             ("grep", json!({ "path": path, "pattern": "own" })),
         ] {
-            let said = project.call(tool, args).await;
-            assert!(said.contains("Refused: Path is Faber's own: "), "{tool} {path}: {said}");
+            let output = project.call(tool, args).await;
+            assert!(output.contains("Refused: Path is Faber's own: "), "{tool} {path}: {output}");
         }
     }
     assert_eq!(
@@ -483,8 +487,8 @@ async fn protected_files_are_not_opened_through_a_symlink_to_a_folder() {
         ("find_definition", json!({ "path": "link", "name": "own" })),
     ];
     for (tool, args) in calls {
-        let said = project.call(tool, args).await;
-        assert!(!said.contains("faber.yaml") && !said.contains("x.db"), "{tool}: {said}");
+        let output = project.call(tool, args).await;
+        assert!(!output.contains("faber.yaml") && !output.contains("x.db"), "{tool}: {output}");
     }
     project
         .check(
@@ -527,11 +531,11 @@ fn swapping_symlinks_during_a_call_reaches_no_protected_file() {
     let done = AtomicBool::new(false);
     let swap = || {
         while !done.load(Ordering::Relaxed) {
-            for (from, at) in
+            for (from, position) in
                 [("file", "door"), ("file.link", "door"), ("real", "way"), ("real.link", "way")]
             {
-                fs::rename(project.path(from), project.path(at)).unwrap();
-                fs::rename(project.path(at), project.path(from)).unwrap();
+                fs::rename(project.path(from), project.path(position)).unwrap();
+                fs::rename(project.path(position), project.path(from)).unwrap();
             }
         }
     };

@@ -13,7 +13,7 @@ use super::{
     search::{self, SeenLine},
 };
 use crate::root::{
-    CutReason, Kind, OutputLines, Root, StopSignal, Walk, WalkRules, clip_line, display_path,
+    CutReason, EntryKind, OutputLines, Root, StopSignal, Walk, WalkRules, clip_line, display_path,
 };
 
 const MAX_DEFINITIONS: usize = 200;
@@ -61,7 +61,8 @@ pub(super) fn find_definition(
         is_full: false,
     };
     while let Some(entry) = walk.next()? {
-        let language = languages::find_language(&entry.path).filter(|_| entry.kind == Kind::File);
+        let language =
+            languages::find_language(&entry.path).filter(|_| entry.kind == EntryKind::File);
         let Some(language) = language else { continue };
         definition_search.search_file(&entry.path, language, &mut walk)?;
         if definition_search.is_full {
@@ -83,14 +84,14 @@ impl DefinitionSearch<'_> {
             let matcher = search::build_matcher(&language.definition_pattern(self.name), false)?;
             self.matchers.insert(key, matcher);
         }
-        let shown = display_path(&walk.to_caller_path(path));
+        let shown_path = display_path(&walk.to_caller_path(path));
         let mut found = Vec::new();
         let (name, room) = (self.name, MAX_DEFINITIONS - self.lines.len());
         let on_line = |seen: SeenLine<'_>| {
             if let SeenLine::Match { number, line } = seen {
                 let text = clip_line(line, line.len(), MAX_SHOWN_LINE_BYTES);
                 if !languages::is_statement(&text, name) {
-                    found.push(format!("{shown}:{number}: {}", text.trim()));
+                    found.push(format!("{shown_path}:{number}: {}", text.trim()));
                 }
             }
             found.len() <= room

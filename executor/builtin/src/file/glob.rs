@@ -13,7 +13,7 @@ use shared::tool::ToolError;
 
 use super::search::{check_pattern, invalid_pattern_error};
 use crate::root::{
-    Kind, OutputLines, Root, StopSignal, Walk, WalkRules, display_path, os_path, outside_error,
+    EntryKind, OutputLines, Root, StopSignal, Walk, WalkRules, display_path, os_path, outside_error,
 };
 
 const MAX_PATHS: usize = 1_000;
@@ -49,7 +49,7 @@ pub(super) fn find_files(root: &Root, args: &Glob, stop: &StopSignal) -> Result<
     let mut walk = Walk::new(root, WalkRules::Git, stop);
     let mut matches = Vec::new();
     if root.dir().metadata(os_path(&pattern.from)).is_ok_and(|meta| meta.is_dir()) {
-        walk.set_start(&pattern.from, Kind::Folder)?;
+        walk.set_start(&pattern.from, EntryKind::Folder)?;
     }
     while let Some(entry) = walk.next()? {
         let path = walk.to_caller_path(&entry.path);
@@ -67,11 +67,11 @@ pub(super) fn find_files(root: &Root, args: &Glob, stop: &StopSignal) -> Result<
 }
 
 /// Returns the metadata of a regular file. Follows a symlink if its target is inside the root.
-fn regular_file_metadata(root: &Root, path: &Path, kind: Kind) -> Option<Metadata> {
+fn regular_file_metadata(root: &Root, path: &Path, kind: EntryKind) -> Option<Metadata> {
     let meta = match kind {
-        Kind::File => root.dir().symlink_metadata(path).ok(),
-        Kind::Symlink => root.target_metadata(path),
-        Kind::Folder | Kind::Other => None,
+        EntryKind::File => root.dir().symlink_metadata(path).ok(),
+        EntryKind::Symlink => root.target_metadata(path),
+        EntryKind::Folder | EntryKind::Other => None,
     };
     meta.filter(Metadata::is_file)
 }
@@ -113,8 +113,8 @@ impl Pattern {
             return Err(outside_error(&args.pattern));
         }
         if brace_depth(text) > MAX_BRACE_DEPTH {
-            let why = format!("it has more than {MAX_BRACE_DEPTH} nested braces");
-            return Err(invalid_pattern_error(&args.pattern, why));
+            let reason = format!("it has more than {MAX_BRACE_DEPTH} nested braces");
+            return Err(invalid_pattern_error(&args.pattern, reason));
         }
         let glob = GlobBuilder::new(text).literal_separator(true).build();
         // `compile_matcher` panics if the pattern is too large.
@@ -139,16 +139,16 @@ fn relative_pattern<'p>(root: &Root, pattern: &'p str) -> Result<&'p str, ToolEr
 }
 
 fn brace_depth(text: &str) -> usize {
-    let (mut open, mut most) = (0_usize, 0);
+    let (mut open, mut max_open) = (0_usize, 0);
     for byte in text.bytes() {
         match byte {
             b'{' => open += 1,
             b'}' => open = open.saturating_sub(1),
             _ => {}
         }
-        most = most.max(open);
+        max_open = max_open.max(open);
     }
-    most
+    max_open
 }
 
 fn is_literal(part: &str) -> bool {

@@ -12,7 +12,8 @@ use shared::tool::ToolError;
 use super::search::{self, SeenLine};
 use crate::{
     root::{
-        CutReason, Kind, OutputLines, Root, StopSignal, Walk, WalkRules, clip_line, display_path,
+        CutReason, EntryKind, OutputLines, Root, StopSignal, Walk, WalkRules, clip_line,
+        display_path,
     },
     whole,
 };
@@ -95,7 +96,7 @@ pub(super) fn search_contents(
     let mut walk = Walk::new(root, WalkRules::Hidden, stop);
     walk.start_at(&target_path)?;
     while let Some(entry) = walk.next()? {
-        if entry.kind == Kind::File && !content_search.search_file(&entry.path, &mut walk)? {
+        if entry.kind == EntryKind::File && !content_search.search_file(&entry.path, &mut walk)? {
             break;
         }
     }
@@ -104,11 +105,11 @@ pub(super) fn search_contents(
 
 impl ContentSearch {
     fn search_file(&mut self, path: &Path, walk: &mut Walk<'_>) -> Result<bool, ToolError> {
-        let shown = display_path(&walk.to_caller_path(path));
+        let shown_path = display_path(&walk.to_caller_path(path));
         let mut page = FileMatches {
             mode: self.mode,
             matcher: &self.matcher,
-            path: &shown,
+            path: &shown_path,
             lines_left: MAX_LINES - self.lines.len(),
             lines: Vec::new(),
             count: 0,
@@ -119,8 +120,8 @@ impl ContentSearch {
         let FileMatches { lines, count, is_full, .. } = page;
         if is_text && count > 0 {
             match self.mode {
-                OutputMode::FilesWithMatches => self.push_line(&format!("  {shown}")),
-                OutputMode::Count => self.push_line(&format!("{shown}:{count}")),
+                OutputMode::FilesWithMatches => self.push_line(&format!("  {shown_path}")),
+                OutputMode::Count => self.push_line(&format!("{shown_path}:{count}")),
                 OutputMode::Content => {
                     if self.has_context && self.lines.len() > 0 {
                         self.push_line("--");

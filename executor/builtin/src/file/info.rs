@@ -19,7 +19,8 @@ use crate::root::{Root, StopSignal, display_path, io_failure, kind_name, os_path
 /// Largest file whose lines are counted.
 const MAX_COUNTED_BYTES: u64 = 64 << 20;
 const MAX_COUNTED_ENTRIES: usize = 100_000;
-/// A NUL byte among these first bytes makes a file binary, as in git and grep.
+/// Number of first bytes that are searched for a NUL byte, which makes a file binary, as in git and
+/// grep.
 const SNIFFED_BYTES: usize = 8_000;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -45,8 +46,8 @@ pub(super) fn describe_path(
     ];
     let times =
         [("Modified", meta.modified()), ("Created", meta.created()), ("Accessed", meta.accessed())];
-    let known = times.into_iter().filter_map(|(name, time)| Some((name, time.ok()?)));
-    lines.extend(known.map(|(name, time)| format!("{name}: {}", format_time(time))));
+    let known_times = times.into_iter().filter_map(|(name, time)| Some((name, time.ok()?)));
+    lines.extend(known_times.map(|(name, time)| format!("{name}: {}", format_time(time))));
     lines.push(format!("Permissions: {}", format_permissions(meta.mode())));
     if meta.is_file() {
         lines.push(describe_content(root, &target_path.path, stop)?);
@@ -92,9 +93,9 @@ fn format_time(time: SystemTime) -> String {
 
 /// Returns the permissions in the notations of `ls` and `chmod`.
 fn format_permissions(mode: u32) -> String {
-    let bit = |at: u32, char| if mode & (1 << at) == 0 { '-' } else { char };
+    let bit = |index: u32, char| if mode & (1 << index) == 0 { '-' } else { char };
     let letters: String =
-        (0..9).rev().zip("rwxrwxrwx".chars()).map(|(at, letter)| bit(at, letter)).collect();
+        (0..9).rev().zip("rwxrwxrwx".chars()).map(|(index, letter)| bit(index, letter)).collect();
     format!("{letters} ({:03o})", mode & 0o7777)
 }
 

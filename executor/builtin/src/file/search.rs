@@ -68,17 +68,17 @@ pub(super) fn build_matcher(
         .dfa_size_limit(MAX_COMPILED_BYTES)
         .nest_limit(MAX_PATTERN_DEPTH);
     let by_bytes = builder.clone().unicode(false).size_limit(MAX_BYTE_CLASS_BYTES).build(pattern);
-    let most = match by_bytes {
+    let maximum = match by_bytes {
         Ok(_) => MAX_COMPILED_BYTES,
         Err(err) if is_too_large(&err) => {
             return Err(invalid_pattern_error(
                 pattern,
-                "it is too large: repeat less, or search for a part",
+                "it is too large: use fewer repetitions, or search for a part",
             ));
         }
         Err(_) => MAX_UNICODE_CLASS_BYTES,
     };
-    builder.size_limit(most).build(pattern).map_err(|err| invalid_pattern_error(pattern, &err))
+    builder.size_limit(maximum).build(pattern).map_err(|err| invalid_pattern_error(pattern, &err))
 }
 
 /// ripgrep's library reports this case only in the text of the error.
@@ -107,12 +107,12 @@ pub(super) fn check_pattern(pattern: &str) -> Result<(), ToolError> {
     }
 }
 
-pub(super) fn invalid_pattern_error(pattern: &str, why: impl fmt::Display) -> ToolError {
-    ToolError::failed(format!("Invalid pattern '{pattern}': {why}")).without_retry()
+pub(super) fn invalid_pattern_error(pattern: &str, reason: impl fmt::Display) -> ToolError {
+    ToolError::failed(format!("Invalid pattern '{pattern}': {reason}")).without_retry()
 }
 
 /// Searches a file of a walk until `on_line` returns `false`. The walk counts files that cannot be
-/// searched to their end. Returns `false` for a binary file: lines seen in it do not count.
+/// searched completely. Returns `false` for a binary file, whose lines do not count.
 pub(super) fn search_file(
     walk: &mut Walk<'_>,
     path: &Path,
@@ -129,15 +129,15 @@ pub(super) fn search_file(
         SearchEnd::Binary => return Ok(false),
         SearchEnd::Unreadable => walk.count_unreadable(),
         SearchEnd::TooLong => {
-            let shown = display_path(&walk.to_caller_path(path));
-            walk.count_unfinished(&shown);
+            let shown_path = display_path(&walk.to_caller_path(path));
+            walk.count_unfinished(&shown_path);
         }
         SearchEnd::Halted(_) => drop(walk.should_stop()?),
     }
     Ok(true)
 }
 
-/// Searches a reader. Even in an endless stream, the search stops soon after `stop` asks for it.
+/// Searches a reader. Even in an endless stream, the search stops soon after `stop` is set.
 pub(super) fn search_reader(
     from: impl Read,
     stop: &StopSignal,

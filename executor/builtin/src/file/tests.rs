@@ -258,7 +258,12 @@ async fn grep_searches_only_the_given_path() {
     grep(json!({ "pattern": "" }), expect!["tool.failed: Invalid pattern '': it is empty"]).await;
     grep(json!({ "pattern": "x", "path": "none" }), expect!["tool.failed: Path not found: none"])
         .await;
-    grep(json!({ "pattern": "(((a{1,100}){1,100}){1,100})" }), expect!["tool.failed: Invalid pattern '(((a{1,100}){1,100}){1,100})': it is too large: repeat less, or search for a part"]).await;
+    grep(json!({ "pattern": "(((a{1,100}){1,100}){1,100})" }), expect!["tool.failed: Invalid \
+                                                                        pattern \
+                                                                        '(((a{1,100}){1,100}){1,100})': \
+                                                                        it is too large: use fewer \
+                                                                        repetitions, or search for \
+                                                                        a part"]).await;
 }
 
 #[tokio::test]
@@ -333,7 +338,7 @@ async fn tree_counts_entries_below_its_depth() {
     assert!(tree.contains("    └── … 50 more\n\n1 folder(s), 250 file(s)"), "{tree}");
 }
 
-/// Regression: the output said `2 left out by .gitignore` in a folder that had only Faber's store.
+/// Regression: the output contained `2 left out by .gitignore` in a folder that had only Faber's store.
 #[tokio::test]
 async fn tree_explains_why_entries_are_left_out() {
     let mut project = Project::with_files(&[("faber.db", ""), ("faber.db-wal", "")]);

@@ -7,12 +7,15 @@ use serde::Deserialize;
 use shared::tool::ToolError;
 
 use crate::{
-    root::{CutReason, Entry, Kind, OutputLines, Root, StopSignal, Walk, WalkRules, display_path},
+    root::{
+        CutReason, Entry, EntryKind, OutputLines, Root, StopSignal, Walk, WalkRules, display_path,
+    },
     whole,
 };
 
 const MAX_LINES: usize = 1_000;
-/// Maximum number of entries shown of one folder, so that a large folder does not hide the others.
+/// Maximum number of entries shown of one folder, so that a large folder does not hide other
+/// folders.
 const MAX_FOLDER_ENTRIES: usize = 200;
 const MAX_DEPTH: u64 = 20;
 
@@ -36,21 +39,21 @@ struct TreeDrawing<'a> {
     root: &'a Root,
     walk: Walk<'a>,
     lines: OutputLines,
-    folders: usize,
-    files: usize,
+    folder_count: usize,
+    file_count: usize,
     is_full: bool,
 }
 
 pub(super) fn draw_tree(root: &Root, args: &Tree, stop: &StopSignal) -> Result<String, ToolError> {
     let target_path = root.resolve_folder(args.path.as_deref())?;
     let mut walk = Walk::new(root, WalkRules::Ignored, stop);
-    let start = walk.set_start(&target_path.path, Kind::Folder)?;
+    let start = walk.set_start(&target_path.path, EntryKind::Folder)?;
     let mut drawing = TreeDrawing {
         root,
         walk,
         lines: OutputLines::new(MAX_LINES),
-        folders: 0,
-        files: 0,
+        folder_count: 0,
+        file_count: 0,
         is_full: false,
     };
     drawing.draw_folder(&start, "", args.depth.clamp(1, MAX_DEPTH))?;
@@ -63,13 +66,13 @@ impl TreeDrawing<'_> {
             return Ok(());
         }
         let mut entries = self.walk.list_folder(folder)?;
-        entries.sort_by_key(|entry| entry.kind != Kind::Folder);
+        entries.sort_by_key(|entry| entry.kind != EntryKind::Folder);
         let more = entries.len().saturating_sub(MAX_FOLDER_ENTRIES);
         let last = entries.len().min(MAX_FOLDER_ENTRIES) + usize::from(more > 0);
         for (index, entry) in entries.iter().take(MAX_FOLDER_ENTRIES).enumerate() {
             let is_last = index + 1 == last;
             self.draw_entry(entry, indent, is_last);
-            if entry.kind == Kind::Folder && depth > 1 {
+            if entry.kind == EntryKind::Folder && depth > 1 {
                 let indent = format!("{indent}{}", if is_last { "    " } else { "│   " });
                 self.draw_folder(entry, &indent, depth - 1)?;
             }
@@ -87,10 +90,10 @@ impl TreeDrawing<'_> {
         self.push_line(&format!("{indent}{branch}{}", self.entry_label(entry)));
     }
 
-    fn count_kind(&mut self, kind: Kind) {
+    fn count_kind(&mut self, kind: EntryKind) {
         match kind {
-            Kind::Folder => self.folders += 1,
-            _ => self.files += 1,
+            EntryKind::Folder => self.folder_count += 1,
+            _ => self.file_count += 1,
         }
     }
 
@@ -98,12 +101,12 @@ impl TreeDrawing<'_> {
         let name = display_path(Path::new(entry.path.file_name().unwrap_or_default()));
         let link = || self.root.dir().read_link_contents(&entry.path).ok();
         match entry.kind {
-            Kind::Folder => format!("{name}/"),
-            Kind::Symlink => match link() {
+            EntryKind::Folder => format!("{name}/"),
+            EntryKind::Symlink => match link() {
                 Some(to) => format!("{name} -> {}", display_path(&to)),
                 None => name,
             },
-            Kind::File | Kind::Other => name,
+            EntryKind::File | EntryKind::Other => name,
         }
     }
 
@@ -112,7 +115,7 @@ impl TreeDrawing<'_> {
     }
 
     fn into_output(self, path: &Path) -> String {
-        let Self { walk, lines, folders, files, is_full, .. } = self;
+        let Self { walk, lines, folder_count: folders, file_count: files, is_full, .. } = self;
         let left_out = walk.describe_left_out();
         let left_out = left_out.map(|counts| format!(" ({counts})")).unwrap_or_default();
         let mut notes =

@@ -35,13 +35,13 @@ pub(super) fn format_line(key: &Key, memory: &Memory, query: Option<&str>) -> St
     }
     if !memory.tags.is_empty() {
         let more = if memory.tags.len() > MAX_SHOWN_TAGS { ", …" } else { "" };
-        let shown = &memory.tags[..memory.tags.len().min(MAX_SHOWN_TAGS)];
-        line.extend([" [", &make_excerpt(&shown.join(", "), 0), more, "]"]);
+        let shown_tags = &memory.tags[..memory.tags.len().min(MAX_SHOWN_TAGS)];
+        line.extend([" [", &make_excerpt(&shown_tags.join(", "), 0), more, "]"]);
     }
-    let at = query.and_then(|word| find_ignoring_case(&memory.value, word));
-    let text = match (&memory.description, at) {
+    let position = query.and_then(|word| find_ignoring_case(&memory.value, word));
+    let text = match (&memory.description, position) {
         (Some(description), None) if !description.is_empty() => make_excerpt(description, 0),
-        _ => make_excerpt(&memory.value, at.unwrap_or_default()),
+        _ => make_excerpt(&memory.value, position.unwrap_or_default()),
     };
     if !text.is_empty() {
         line.extend([": ", &text]);
@@ -52,27 +52,27 @@ pub(super) fn format_line(key: &Key, memory: &Memory, query: Option<&str>) -> St
 /// Returns the approximate number of characters before the first match. `word` is in lower case.
 fn find_ignoring_case(text: &str, word: &str) -> Option<usize> {
     let folded = text.to_lowercase();
-    folded.find(word).map(|at| folded[..at].chars().count())
+    folded.find(word).map(|index| folded[..index].chars().count())
 }
 
-/// Returns an excerpt on one line that contains the position `at`.
-fn make_excerpt(text: &str, at: usize) -> String {
-    let from = if at > EXCERPT_CHARACTERS - CHARACTERS_BEFORE_MATCH {
-        at - CHARACTERS_BEFORE_MATCH
+/// Returns an excerpt on one line that contains the position `index`.
+fn make_excerpt(text: &str, index: usize) -> String {
+    let from = if index > EXCERPT_CHARACTERS - CHARACTERS_BEFORE_MATCH {
+        index - CHARACTERS_BEFORE_MATCH
     } else {
         0
     };
     let mut line = if from > 0 { "…".to_owned() } else { String::new() };
     let mut rest = text.chars().skip(from);
-    let mut shown = 0;
+    let mut shown_count = 0;
     for char in rest.by_ref() {
         let char = if char.is_whitespace() || char.is_control() { ' ' } else { char };
         if char == ' ' && (line.is_empty() || line.ends_with([' ', '…'])) {
             continue;
         }
         line.push(char);
-        shown += 1;
-        if shown == EXCERPT_CHARACTERS {
+        shown_count += 1;
+        if shown_count == EXCERPT_CHARACTERS {
             break;
         }
     }
@@ -90,9 +90,10 @@ mod tests {
 
     #[test]
     fn an_excerpt_is_one_short_line_around_the_match() {
-        for (text, at, line) in [("", 0, ""), ("  a \n\n\tb\u{0}c ", 0, "a b c"), ("…  a", 0, "…a")]
+        for (text, position, line) in
+            [("", 0, ""), ("  a \n\n\tb\u{0}c ", 0, "a b c"), ("…  a", 0, "…a")]
         {
-            assert_eq!(make_excerpt(text, at), line, "{text}");
+            assert_eq!(make_excerpt(text, position), line, "{text}");
         }
         let long = format!("{}NEEDLE{}", "ö ".repeat(500), "x".repeat(500));
         let line = make_excerpt(&long, find_ignoring_case(&long, "needle").unwrap());

@@ -24,11 +24,12 @@ pub(super) const MAX_MEMORIES: usize = 10_000;
 pub(super) const MAX_TAGS: usize = 32;
 const MAX_TAG_BYTES: usize = 128;
 const MAX_QUERY_BYTES: usize = limits::TEXT_BYTES;
-/// Records per page. Each may have a megabyte, and a page is in memory.
+/// Number of records per page. It is low because a record may have a megabyte and the whole page is
+/// in memory.
 const RECORDS_PER_PAGE: usize = 32;
 const MAX_SHOWN_MATCHES: usize = 10;
 const MAX_LISTED_MEMORIES: usize = 200;
-/// Bytes of text that one search reads. That takes about a second.
+/// Maximum bytes of text that one search reads. That takes about a second.
 pub(super) const MAX_SEARCH_BYTES: usize = 256 << 20;
 
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl MemoryStore {
         Self { store, clock }
     }
 
-    /// Saves a memory. Replaces an earlier one with the same key.
+    /// Saves a memory. Replaces an earlier memory with the same key.
     pub(super) async fn save(
         &self,
         scope: Scope,
@@ -65,11 +66,11 @@ impl MemoryStore {
         if count < MAX_MEMORIES || self.find_record(name).await?.is_some() {
             return Ok(());
         }
-        let why = format!(
-            "{scope} is full, with {MAX_MEMORIES} memories: remove some with \
-             `clear_memory`, or put several into one"
+        let reason = format!(
+            "{scope} is full, with {MAX_MEMORIES} memories: remove some with `clear_memory`, or \
+             combine several in one"
         );
-        Err(ToolError::failed(why).without_retry())
+        Err(ToolError::failed(reason).without_retry())
     }
 
     async fn count_memories(&self, scope: Scope, limit: usize) -> Result<usize, ToolError> {
@@ -86,15 +87,15 @@ impl MemoryStore {
         if let Some(record) = self.find_record(&scope.record_name(key)).await? {
             return parse_memory(&record).map_err(|err| store_error(&err));
         }
-        let why = format!("nothing is saved as '{key}' in {scope}");
+        let reason = format!("nothing is saved as '{key}' in {scope}");
         for other in Scope::ALL.into_iter().filter(|other| *other != scope) {
             if self.find_record(&other.record_name(key)).await?.is_some() {
-                let why = format!("{why}, but in {other}: use that scope");
-                return Err(ToolError::failed(why).without_retry());
+                let reason = format!("{reason}, but the key exists in {other}: use that scope");
+                return Err(ToolError::failed(reason).without_retry());
             }
         }
-        let why = format!("{why}: use `list_memories` or `search_memory`");
-        Err(ToolError::failed(why).without_retry())
+        let reason = format!("{reason}: use `list_memories` or `search_memory`");
+        Err(ToolError::failed(reason).without_retry())
     }
 
     pub(super) async fn remove(&self, scope: Scope, key: &Key) -> Result<bool, ToolError> {
@@ -159,8 +160,8 @@ impl MemoryStore {
         cancel: &CancellationToken,
     ) -> Result<String, ToolError> {
         if query.trim().is_empty() {
-            let why = "`query` is empty: `list_memories` shows all memories";
-            return Err(ToolError::failed(why).without_retry());
+            let reason = "`query` is empty: `list_memories` shows all memories";
+            return Err(ToolError::failed(reason).without_retry());
         }
         check_bytes("`query`", query.len(), MAX_QUERY_BYTES)?;
         let wanted: Arc<str> = query.trim().to_lowercase().into();
@@ -234,7 +235,11 @@ impl Matches {
         }
         if !searched_all {
             let seen = formatting::format_count(seen);
-            text.extend(["\n(only the first ", &seen, " were searched: there is too much text)"]);
+            text.extend([
+                "\n(only the first ",
+                &seen,
+                " were searched, because there is too much text)",
+            ]);
         }
         text
     }
@@ -280,20 +285,20 @@ impl Memory {
         let description = self.description.as_ref().map_or(0, String::len);
         check_bytes("the description", description, MAX_QUERY_BYTES)?;
         if self.tags.len() > MAX_TAGS {
-            let why = format!("{} tags are too many: at most {MAX_TAGS}", self.tags.len());
-            return Err(ToolError::failed(why).without_retry());
+            let reason = format!("{} tags are too many; the limit is {MAX_TAGS}", self.tags.len());
+            return Err(ToolError::failed(reason).without_retry());
         }
         self.tags.iter().try_for_each(|tag| check_bytes("a tag", tag.len(), MAX_TAG_BYTES))
     }
 }
 
-fn check_bytes(what: &str, bytes: usize, limit: usize) -> Result<(), ToolError> {
+fn check_bytes(subject: &str, bytes: usize, limit: usize) -> Result<(), ToolError> {
     if bytes <= limit {
         return Ok(());
     }
-    let why =
-        format!("{what} has {bytes} bytes, and the limit is {limit}: shorten it, or split it");
-    Err(ToolError::failed(why).without_retry())
+    let reason =
+        format!("{subject} has {bytes} bytes; the limit is {limit}: shorten it, or split it");
+    Err(ToolError::failed(reason).without_retry())
 }
 
 fn parse_memory(record: &Record) -> Result<Memory, StoreError> {

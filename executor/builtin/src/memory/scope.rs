@@ -80,8 +80,8 @@ impl TryFrom<String> for Key {
         let longest = Scope::Snippets.record_name(&key).len();
         if bytes > MAX_KEY_BYTES || longest > limits::NAME_BYTES {
             return Err(format!(
-                "a key has at most {MAX_KEY_BYTES} bytes, this has {bytes}: use a short name, and put \
-                 the text into the value"
+                "the key has {bytes} bytes; the limit is {MAX_KEY_BYTES}: use a short name, and \
+                 put the text into the value"
             ));
         }
         Ok(key)

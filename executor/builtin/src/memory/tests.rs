@@ -158,7 +158,10 @@ async fn a_key_can_have_a_value_in_each_scope() {
         memory_tools.save("k", "of the project").await;
         let global = json!({ "key": "k", "scope": "global" });
         let err = memory_tools.call_and_fail("recall_context", global.clone()).await;
-        assert_eq!(err, "nothing is saved as 'k' in global, but in project: use that scope");
+        assert_eq!(
+            err,
+            "nothing is saved as 'k' in global, but the key exists in project: use that scope"
+        );
         let err = memory_tools.call_and_fail("recall_context", json!({ "key": "x" })).await;
         expect!["nothing is saved as 'x' in project: use `list_memories` or `search_memory`"]
             .assert_eq(&err);
@@ -253,7 +256,10 @@ async fn a_search_shows_ten_matches_and_their_total() {
         let found = memory_tools.call("search_memory", json!({ "query": "EVEN" })).await;
         let lines: Vec<&str> = found.lines().collect();
         assert_eq!(lines[0], "Found 41 memories matching 'EVEN' in project, the first 10:");
-        assert_eq!(lines[1], "- the even ones", "a key says more than a text");
+        assert_eq!(
+            lines[1], "- the even ones",
+            "a match in a key counts more than a match in a text"
+        );
         assert_eq!((lines.len(), lines[10]), (11, "- n16: even"));
         let ten = memory_tools.call("search_memory", json!({ "query": "n1" })).await;
         assert!(ten.starts_with("Found 10 memories matching 'n1' in project:\n"), "{ten}");
@@ -273,7 +279,7 @@ async fn a_search_reads_a_bounded_number_of_memories() {
     let cx = ToolContext::detached();
     let found = notebook.search_memories(Scope::Project, "x", 40_000, &cx.cancel).await.unwrap();
     assert!(found.starts_with("Found 64 memories"), "{found}");
-    let end = "\n(only the first 64 memories were searched: there is too much text)";
+    let end = "\n(only the first 64 memories were searched, because there is too much text)";
     assert!(found.ends_with(end), "{found}");
     let found = notebook.search_memories(Scope::Project, "x", 100_000, &cx.cancel).await.unwrap();
     assert!(found.starts_with("Found 100 memories") && !found.contains("only"), "{found}");
@@ -345,7 +351,7 @@ async fn a_too_large_value_or_tag_is_rejected_with_advice() {
             .await;
         assert!(err.contains("shorten it, or split it"), "{err}");
         let err = memory_tools.call_and_fail("save_context", save("v", &tags(33))).await;
-        assert_eq!(err, "33 tags are too many: at most 32");
+        assert_eq!(err, "33 tags are too many; the limit is 32");
         let err = memory_tools.call_and_fail("save_context", save("v", &["x".repeat(129)])).await;
         assert!(err.starts_with("a tag has 129 bytes"), "{err}");
         let err = memory_tools

@@ -87,8 +87,8 @@ impl Root {
         Ok((file, meta))
     }
 
-    /// Returns whether a file is protected. A search compares a file that has only one name with
-    /// the protected paths of its start, because such a file is not a hard link to any other.
+    /// Returns whether a file is protected. A file with only one name is not a hard link. So a
+    /// search compares it only with the protected paths that it looked up when it started.
     fn is_protected_file(&self, meta: &Metadata) -> io::Result<bool> {
         let hidden = self.protected_files();
         let Some(seen) = &self.1 else { return hidden.is_protected(self.dir(), meta) };

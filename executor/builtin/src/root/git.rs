@@ -1,8 +1,8 @@
 //! Protection of `.git` against changes.
 //!
 //! A hook or setting in `.git` makes the next Git command run a program. So each change checks the
-//! names of the path and its target behind symlinks. It checks before it creates folders, and again
-//! before it opens the folder without following symlinks.
+//! names of the path and of its target after symlinks. It checks them before it creates folders,
+//! and again before it opens the folder without following symlinks.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -14,7 +14,7 @@ use super::{GitWrites, Root, display_path, os_path};
 const GIT: &str = ".git";
 
 impl Root {
-    /// Rejects a path that leads into `.git`, by its names or behind symlinks.
+    /// Rejects a path that leads into `.git`, by its names or through symlinks.
     pub(super) fn check_git_writes(&self, caller_path: &str, path: &Path) -> Result<(), ToolError> {
         if self.0.git_writes == GitWrites::Allowed {
             return Ok(());
@@ -107,11 +107,11 @@ mod tests {
         for (path, (tool, args)) in
             ways.iter().flat_map(|path| write_calls(path).map(|call| (path, call)))
         {
-            let said = project.call(tool, args).await;
-            let is_absent = tool == "edit_file" && said.contains("File not found: ");
+            let output = project.call(tool, args).await;
+            let is_absent = tool == "edit_file" && output.contains("File not found: ");
             assert!(
-                is_absent || said.contains("Refused: Path inside .git: "),
-                "{tool} {path}: {said}"
+                is_absent || output.contains("Refused: Path inside .git: "),
+                "{tool} {path}: {output}"
             );
         }
         assert_eq!(project.read_text(".git/config"), "[core]\n");
@@ -128,8 +128,8 @@ mod tests {
         let project = project_with_repository();
         for path in [".gitignore", ".github/workflows/ci.yaml", "a.git/config", "module/a.txt"] {
             let args = json!({ "file_path": path, "content": "x" });
-            let said = project.call("write_file", args).await;
-            assert!(said.contains("Wrote 1 bytes"), "{path}: {said}");
+            let output = project.call("write_file", args).await;
+            assert!(output.contains("Wrote 1 bytes"), "{path}: {output}");
         }
         let read = project.call("read_file", json!({ "file_path": "file" })).await;
         assert!(read.contains("[core]"), "{read}");
@@ -140,8 +140,8 @@ mod tests {
         let mut project = project_with_repository();
         project.root = Root::open_with(project.path(""), GitWrites::Allowed).unwrap();
         for (tool, args) in write_calls("folder/config").into_iter().rev() {
-            let said = project.call(tool, args).await;
-            assert!(!said.contains("Refused"), "{said}");
+            let output = project.call(tool, args).await;
+            assert!(!output.contains("Refused"), "{output}");
         }
         assert_eq!(project.read_text(".git/config"), "x");
     }

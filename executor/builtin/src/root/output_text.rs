@@ -47,15 +47,15 @@ pub(crate) fn display_path(path: &Path) -> String {
     if text.is_empty() {
         return ".".to_owned();
     }
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {
         if char.is_control() {
-            let _ = write!(shown, "{}", char.escape_default());
+            let _ = write!(escaped, "{}", char.escape_default());
         } else {
-            shown.push(char);
+            escaped.push(char);
         }
     }
-    shown
+    escaped
 }
 
 /// Returns a line as text, cut after `max_bytes` bytes.

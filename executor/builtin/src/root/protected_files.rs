@@ -1,8 +1,8 @@
 //! Files below a root that tools must not touch: Faber's configuration, data and programs.
 //!
 //! A program that can change them controls Faber. Closing the store's file here would also drop the
-//! locks that SQLite holds. So tools do not even open these files: not by name, not behind a
-//! symlink, and not by a hard link.
+//! locks that SQLite holds. So tools do not even open these files: not by name, through a symlink,
+//! or by a hard link.
 
 mod file_ids;
 
@@ -38,7 +38,7 @@ impl ProtectedFiles {
 
     /// Returns whether a path without symlinks is a protected path or below one.
     pub(crate) fn covers(&self, path: &Path) -> bool {
-        self.inside.iter().any(|own| path.starts_with(own))
+        self.inside.iter().any(|file| path.starts_with(file))
     }
 
     pub(crate) fn check_path(
@@ -120,7 +120,7 @@ pub(crate) fn file_id(meta: &Metadata) -> FileId {
     (meta.dev(), meta.ino())
 }
 
-/// Resolves a path. If its end does not exist, also returns the symlinks that lead there.
+/// Resolves a path. If the last part does not exist, also returns the symlinks that lead there.
 fn resolve_ends(path: &Path) -> Vec<PathBuf> {
     let Ok(resolved) = ResolvedPath::resolve(path) else { return Vec::new() };
     let loose = if resolved.exists { Vec::new() } else { resolved.links };
@@ -164,9 +164,9 @@ mod tests {
         fs::create_dir(root.join("real")).unwrap();
         symlink("real", root.join("short")).unwrap();
         symlink("build/tool", root.join("tool")).unwrap();
-        let own =
+        let protected_paths =
             ["bin/deep/run.sh", "short/faber.yaml", "tool", "../out"].map(|name| root.join(name));
-        let hidden = ProtectedFiles::beneath_root(&root, &own);
+        let hidden = ProtectedFiles::beneath_root(&root, &protected_paths);
         for (path, expected) in [
             ("bin/deep/run.sh", true),
             ("bin/deep/other", false),

@@ -220,7 +220,7 @@ async fn reading_a_pipe_socket_or_device_fails_at_once() {
     let edit = json!({ "file_path": "fifo", "old_string": "a", "new_string": "b" });
     check("edit_file", edit, expect!["tool.failed: Not a file: fifo (it is a FIFO)"]).await;
     let error = project.root.open_file(Path::new("fifo")).unwrap_err();
-    assert_eq!(error.to_string(), "it is a FIFO");
+    assert_eq!(error.to_string(), "the path is a FIFO");
 }
 
 #[tokio::test]
@@ -277,10 +277,16 @@ fn a_root_must_be_a_folder() {
     let project = Project::with_files(&[("a.txt", "")]);
     let error = |path| Root::open(project.path(path)).unwrap_err().to_string();
     let path = |text: String| text.replace(project.path("").to_str().unwrap(), "P/");
-    expect!["cannot open the project root `P/none`: No such file or directory (os error 2): create the folder, or name another"]
-        .assert_eq(&path(error("none")));
-    expect!["cannot open the project root `P/a.txt`: Not a directory (os error 20): create the folder, or name another"]
-        .assert_eq(&path(error("a.txt")));
+    expect![
+        "cannot open the project root `P/none`: No such file or directory (os error 2): create the \
+         folder, or name another one"
+    ]
+    .assert_eq(&path(error("none")));
+    expect![
+        "cannot open the project root `P/a.txt`: Not a directory (os error 20): create the folder, \
+         or name another one"
+    ]
+    .assert_eq(&path(error("a.txt")));
 }
 
 #[test]
@@ -305,11 +311,11 @@ async fn a_call_that_is_cancelled_or_dropped_stops() {
     expect!["tool.cancelled: the work on files was interrupted"].assert_eq(&error.to_string());
     assert_eq!(project.read_text("a.txt"), "old");
 
-    let (begun, begins) = mpsc::channel();
+    let (start_sender, begins) = mpsc::channel();
     let (ended, ends) = mpsc::channel();
     let cx = ToolContext::detached();
     let mut work = Box::pin(project.root.run_queued(Queue::Search, &cx, move |_, stop| {
-        begun.send(()).unwrap();
+        start_sender.send(()).unwrap();
         while stop.stop_reason().is_none() {
             thread::yield_now();
         }

@@ -36,7 +36,7 @@ pub(crate) struct Walk<'a> {
     /// Number of files that were searched only in part, and the name of the first.
     unfinished: (usize, String),
     cut: Option<CutReason>,
-    /// The canonical start, and the start as the caller gave it.
+    /// The canonical start, and the start in the form that the caller gave.
     start: (PathBuf, PathBuf),
 }
 
@@ -45,9 +45,9 @@ pub(crate) struct Walk<'a> {
 pub(crate) enum WalkRules {
     /// The contents of `.git`.
     Git,
-    /// The contents of `.git`, and entries that ignore rules name.
+    /// The contents of `.git`, and entries that match ignore rules.
     Ignored,
-    /// Entries that ignore rules name, and hidden names.
+    /// Entries that match ignore rules, and entries with hidden names.
     Hidden,
 }
 
@@ -55,12 +55,12 @@ pub(crate) enum WalkRules {
 pub(crate) struct Entry {
     /// Relative to the root, without symlinks.
     pub(crate) path: PathBuf,
-    pub(crate) kind: Kind,
+    pub(crate) kind: EntryKind,
     ignored: Option<Arc<IgnoreRules>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     Folder,
     File,
     Symlink,
@@ -78,12 +78,12 @@ pub(crate) enum CutReason {
 
 impl CutReason {
     pub(crate) fn describe(self) -> String {
-        let why = match self {
+        let reason = match self {
             Self::TimeUp => format!("stopped after {} s", SEARCH_TIMEOUT.as_secs()),
             Self::Entries => format!("stopped after {MAX_ENTRIES} files and folders"),
-            Self::Full(most, what) => format!("stopped at {most} {what}"),
+            Self::Full(maximum, noun) => format!("stopped at {maximum} {noun}"),
         };
-        format!("({why}: there may be more; narrow the pattern or the path)")
+        format!("({reason}: there may be more; narrow the pattern or the path)")
     }
 }
 
@@ -109,8 +109,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Sets the start. Rules do not apply to the start itself. The walk uses the canonical path, so
-    /// protected files are found behind symlinks.
-    pub(crate) fn set_start(&mut self, path: &Path, kind: Kind) -> Result<Entry, ToolError> {
+    /// it finds protected files even through symlinks.
+    pub(crate) fn set_start(&mut self, path: &Path, kind: EntryKind) -> Result<Entry, ToolError> {
         let caller_path = path.to_owned();
         let real = self.root.canonical_path(path);
         let path =
@@ -143,7 +143,10 @@ impl<'a> Walk<'a> {
         if !is_folder {
             target_path.regular_file()?;
         }
-        self.set_start(&target_path.path, if is_folder { Kind::Folder } else { Kind::File })?;
+        self.set_start(
+            &target_path.path,
+            if is_folder { EntryKind::Folder } else { EntryKind::File },
+        )?;
         Ok(())
     }
 
@@ -152,7 +155,7 @@ impl<'a> Walk<'a> {
             if self.should_stop()? {
                 return Ok(None);
             }
-            if entry.kind != Kind::Folder {
+            if entry.kind != EntryKind::Folder {
                 return Ok(Some(entry));
             }
             let mut entries = self.list_folder(&entry)?;
@@ -208,9 +211,9 @@ impl<'a> Walk<'a> {
         notes
     }
 
-    pub(crate) fn count_unfinished(&mut self, shown: &str) {
+    pub(crate) fn count_unfinished(&mut self, path: &str) {
         if self.unfinished.0 == 0 {
-            shown.clone_into(&mut self.unfinished.1);
+            path.clone_into(&mut self.unfinished.1);
         }
         self.unfinished.0 += 1;
     }
@@ -232,7 +235,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn read_names(&mut self, folder: &Path) -> io::Result<Vec<(OsString, Kind)>> {
+    fn read_names(&mut self, folder: &Path) -> io::Result<Vec<(OsString, EntryKind)>> {
         let mut names = Vec::new();
         for entry in self.root.open_folder(folder)?.entries()? {
             let entry = entry?;
@@ -253,7 +256,7 @@ impl<'a> Walk<'a> {
     fn ignore_rules_in(
         &self,
         folder: &Entry,
-        names: &[(OsString, Kind)],
+        names: &[(OsString, EntryKind)],
     ) -> Option<Arc<IgnoreRules>> {
         if self.rules == WalkRules::Git {
             return None;
@@ -270,13 +273,13 @@ impl<'a> Walk<'a> {
         &self,
         name: &OsStr,
         path: &Path,
-        kind: Kind,
+        kind: EntryKind,
         ignored: Option<&IgnoreRules>,
     ) -> Option<ExclusionReason> {
         if self.root.protected_files().covers(path) {
             return Some(ExclusionReason::Own);
         }
-        match ignored.and_then(|rules| rules.find_verdict(path, kind == Kind::Folder)) {
+        match ignored.and_then(|rules| rules.find_verdict(path, kind == EntryKind::Folder)) {
             Some(Verdict::Excluded(reason)) => Some(reason),
             Some(Verdict::Included) => None,
             None => {
@@ -288,22 +291,22 @@ impl<'a> Walk<'a> {
 }
 
 /// Asks for the metadata if the file system does not report the type together with the name.
-fn entry_kind(entry: &DirEntry) -> Kind {
-    let told = entry.file_type().map_or(Kind::Other, kind_from_type);
-    if told != Kind::Other {
-        return told;
+fn entry_kind(entry: &DirEntry) -> EntryKind {
+    let kind = entry.file_type().map_or(EntryKind::Other, kind_from_type);
+    if kind != EntryKind::Other {
+        return kind;
     }
-    entry.metadata().map_or(Kind::Other, |meta| kind_from_type(meta.file_type()))
+    entry.metadata().map_or(EntryKind::Other, |meta| kind_from_type(meta.file_type()))
 }
 
-fn kind_from_type(kind: FileType) -> Kind {
+fn kind_from_type(kind: FileType) -> EntryKind {
     if kind.is_dir() {
-        Kind::Folder
+        EntryKind::Folder
     } else if kind.is_file() {
-        Kind::File
+        EntryKind::File
     } else if kind.is_symlink() {
-        Kind::Symlink
+        EntryKind::Symlink
     } else {
-        Kind::Other
+        EntryKind::Other
     }
 }

@@ -109,10 +109,13 @@ impl WriteTarget {
         Ok(bytes)
     }
 
-    /// Replaces the content. Fails if another program changed the file meanwhile.
+    /// Replaces the content. Fails if another program has changed the file since it was read.
     pub(crate) fn replace_content(&self, content: &[u8]) -> Result<(), ToolError> {
         if !self.is_unchanged() {
-            let text = format!("{} changed meanwhile: read it again", self.caller_path);
+            let text = format!(
+                "another program changed {} after it was read: read it again",
+                self.caller_path
+            );
             return Err(ToolError::failed(text));
         }
         self.write_new_file(&self.name, content)
@@ -199,7 +202,7 @@ impl WriteTarget {
     }
 }
 
-/// Copies permissions, and the owner if Faber has the right to.
+/// Copies permissions. Also copies the owner if Faber may change it.
 fn copy_owner(file: &File, old_metadata: &Metadata) -> io::Result<()> {
     let now = file.metadata()?;
     if (now.uid(), now.gid()) != (old_metadata.uid(), old_metadata.gid()) {

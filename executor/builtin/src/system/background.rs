@@ -76,7 +76,7 @@ struct ReservedSlot<'a> {
 }
 
 impl Background {
-    /// Returns the ids of the sessions that still have processes. Removes the others.
+    /// Returns the ids of the sessions that still have processes. Removes all other sessions.
     pub(super) fn session_ids(&self) -> Vec<u32> {
         let mut sessions = self.lock_sessions();
         sessions.remove_ended();
@@ -157,7 +157,7 @@ pub(super) async fn start(
 ) -> Result<String, ToolError> {
     let (mut slot, running) = system.background.reserve_slot().map_err(|running| {
         let message = format!(
-            "{running} background commands are running already: end some with `process_kill`"
+            "{running} background commands are already running: end some with `process_kill`"
         );
         ToolError::new(ErrorCode::UNAVAILABLE, message)
     })?;
@@ -184,7 +184,8 @@ pub(super) async fn start(
     describe_early_exit(&system, id, has_processes, status, &path)
 }
 
-/// Returns the status of a command that ends right after its start, else `None`.
+/// Returns the status of a command that ends right after its start. Returns `None` if it still
+/// runs.
 async fn wait_for_early_exit(session: &mut Session) -> Option<io::Result<ExitStatus>> {
     let Session { id, child } = session;
     // Waits until the sandbox has started the command, because the sandbox may refuse it, and the
@@ -226,11 +227,11 @@ fn describe_early_exit(
         return Ok(text);
     }
     let redaction = system.passed_secrets();
-    let said =
+    let tail =
         system.root.open(log).and_then(|mut file| logs::read_tail(&mut file, log, 20, &redaction));
-    let said = said.unwrap_or_default().text;
-    if let Some(why) = refusal_reason(status.code(), &said) {
-        return Err(confinement_error(why));
+    let output = tail.unwrap_or_default().text;
+    if let Some(reason) = refusal_reason(status.code(), &output) {
+        return Err(confinement_error(reason));
     }
-    Err(ToolError::failed(format!("{text}\n\n{said}")))
+    Err(ToolError::failed(format!("{text}\n\n{output}")))
 }

@@ -1,4 +1,4 @@
-//! `bash`: runs a command and waits for its end.
+//! `bash`: runs a command and waits until it ends.
 
 use std::{
     io,
@@ -58,7 +58,7 @@ pub(super) async fn run_bash(
     args: Bash,
     cx: ToolContext,
 ) -> Result<String, ToolError> {
-    let most = match args.timeout {
+    let time_limit = match args.timeout {
         0 => return Err(invalid_timeout("timeout must be at least 1 second")),
         1..=MAX_TIMEOUT_SECONDS => Duration::from_secs(args.timeout),
         _ => return Err(invalid_timeout("timeout cannot exceed 600 seconds (10 minutes)")),
@@ -71,7 +71,7 @@ pub(super) async fn run_bash(
     let mut printed = CapturedOutput::default();
     let ended = tokio::select! {
         status = printed.read(&mut group) => Completion::Exited(status),
-        () = tokio::time::sleep(most) => Completion::TimedOut,
+        () = tokio::time::sleep(time_limit) => Completion::TimedOut,
         () = cx.cancel.cancelled() => Completion::Cancelled,
     };
     match ended {
@@ -104,8 +104,8 @@ fn format_result(
         ToolError::failed(format!("it is unknown how the command ended: {err}"))
             .with_unknown_outcome()
     })?;
-    if let Some(why) = refusal_reason(status.code(), &printed.stderr_head()) {
-        return Err(confinement_error(why));
+    if let Some(reason) = refusal_reason(status.code(), &printed.stderr_head()) {
+        return Err(confinement_error(reason));
     }
     let signal = status.signal().map(|signal| -signal);
     let code = status.code().or(signal).unwrap_or(-1);

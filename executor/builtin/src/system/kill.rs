@@ -1,4 +1,4 @@
-//! `process_kill`: ends processes. By default only those that Faber started.
+//! `process_kill`: ends processes. By default it ends only processes that Faber started.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) async fn kill_processes(
     run_blocking(move || {
         let wanted = args.pid_or_name.trim();
         match wanted.parse::<i64>() {
-            Ok(id @ ..=1) => Err(refused_error(&format!("process {id} is the system's"))),
+            Ok(id @ ..=1) => Err(refused_error(&format!("process {id} belongs to the system"))),
             Ok(id) => kill_one(&system, id, signal),
             Err(_) => kill_named(&system, wanted, signal),
         }

@@ -55,8 +55,9 @@ pub(super) async fn read_logs(
     cx: ToolContext,
 ) -> Result<String, ToolError> {
     if args.lines == 0 {
-        let why = "`lines` is 0: write the number of lines to read, or leave it out to read 50";
-        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, why));
+        let reason = "`lines` is 0: write the number of lines to read, or leave out `lines` to read \
+                   50";
+        return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, reason));
     }
     let lines = usize::try_from(args.lines).unwrap_or(MAX_LINES).min(MAX_LINES);
     let path = args.file_path;
@@ -91,7 +92,7 @@ pub(super) struct Tail {
     end: u64,
 }
 
-/// Reads the last lines of a file, backwards from its end. The file may be larger than memory.
+/// Reads the last lines of a file, from the end to the start. The file may be larger than memory.
 pub(super) fn read_tail(
     file: &mut File,
     path: &str,
@@ -138,7 +139,7 @@ fn count_breaks(bytes: &[u8]) -> usize {
 /// read from its start.
 async fn follow_file(
     file: File,
-    mut at: u64,
+    mut offset: u64,
     path: &str,
     redaction: &Redaction,
     cx: &ToolContext,
@@ -151,31 +152,31 @@ async fn follow_file(
         sleep(POLL_INTERVAL).await;
         let (file, path) = (Arc::clone(&file), path.to_owned());
         let news = run_blocking(move || {
-            read_added(&file, at).map_err(|err| unreadable_error(&path, &err))
+            read_added(&file, offset).map_err(|err| unreadable_error(&path, &err))
         });
         let (bytes, end) = news.await?;
-        at = end;
+        offset = end;
         if bytes.is_empty() {
             continue;
         }
         added.push(&bytes);
         line.extend_from_slice(&bytes);
         if is_dropping {
-            let end = line.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+            let end = line.iter().position(|byte| *byte == b'\n').map(|newline| newline + 1);
             line.drain(..end.unwrap_or(line.len()));
             is_dropping = end.is_none();
         }
-        let told: Vec<u8> = line.drain(..reportable_len(&line, redaction)).collect();
+        let reportable: Vec<u8> = line.drain(..reportable_len(&line, redaction)).collect();
         // Skips the rest of a line that is too long.
         if line.len() as u64 > MAX_BYTES {
             line.clear();
             is_dropping = true;
         }
-        if told.is_empty() {
+        if reportable.is_empty() {
             continue;
         }
         reports += 1;
-        let message = redaction.redact(String::from_utf8_lossy(&told).into_owned());
+        let message = redaction.redact(String::from_utf8_lossy(&reportable).into_owned());
         cx.progress(Progress {
             progress: f64::from(reports),
             total: None,
@@ -186,23 +187,23 @@ async fn follow_file(
 }
 
 /// Returns the length of the part that can be reported now. The part consists of complete lines. No
-/// secret lies across its end, and none can after the next read.
+/// secret crosses the end of this part, whatever the next read returns.
 fn reportable_len(read: &[u8], redaction: &Redaction) -> usize {
     let sure = read.len() - redaction.max_secret_bytes().min(read.len());
     let lines = read[..sure].iter().enumerate().rev();
-    let mut ends = lines.filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    let mut ends = lines.filter(|(_, byte)| **byte == b'\n').map(|(index, _)| index + 1);
     if redaction.max_secret_bytes() == 0 {
         return ends.next().unwrap_or(0);
     }
     let clean = |bytes: &[u8]| redaction.redact(String::from_utf8_lossy(bytes).into_owned());
     let all = clean(read);
-    let is_between = |at: &usize| clean(&read[..*at]) + &clean(&read[*at..]) == all;
+    let is_between = |end: &usize| clean(&read[..*end]) + &clean(&read[*end..]) == all;
     ends.take(MAX_CHECKED_LINE_ENDS).find(is_between).unwrap_or(0)
 }
 
-fn read_added(mut file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
+fn read_added(mut file: &File, offset: u64) -> io::Result<(Vec<u8>, u64)> {
     let end = file.metadata()?.len();
-    let from = if end < at { 0 } else { at };
+    let from = if end < offset { 0 } else { offset };
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(from))?;
     file.take(MAX_BYTES.min(end - from)).read_to_end(&mut bytes)?;
@@ -234,9 +235,13 @@ mod tests {
         assert_eq!(
             reportable_len(&read("one\nshort-1\nshort-2 two"), &redaction),
             4,
-            "it lies across a line's end"
+            "the secret crosses the end of a line"
         );
-        assert_eq!(reportable_len(b"one\nshort-1\n", &redaction), 0, "the rest of it may follow");
+        assert_eq!(
+            reportable_len(b"one\nshort-1\n", &redaction),
+            0,
+            "the rest of the secret may follow"
+        );
     }
 
     #[test]

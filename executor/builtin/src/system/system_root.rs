@@ -62,8 +62,9 @@ impl SystemRoot {
         let folder = Path::new(FABER_FOLDER).join(name);
         self.ensure_folder(Path::new(FABER_FOLDER))?;
         self.ensure_folder(&folder)?;
-        let own = self.0.open_folder(Path::new(FABER_FOLDER))?;
-        match own.open_with(".gitignore", OpenOptions::new().write(true).create_new(true)) {
+        let faber_folder = self.0.open_folder(Path::new(FABER_FOLDER))?;
+        match faber_folder.open_with(".gitignore", OpenOptions::new().write(true).create_new(true))
+        {
             Ok(mut ignore) => ignore.write_all(b"*\n")?,
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
             Err(err) => return Err(err),
@@ -99,9 +100,9 @@ impl SystemRoot {
                     .map(|number| PathBuf::from(format!("{}.{number}", folder.display())))
                     .find(|path| dir.symlink_metadata(path).is_err());
                 let free = free.ok_or_else(|| {
-                    let at = folder.display();
+                    let path = folder.display();
                     io::Error::other(format!(
-                        "`{at}` is a file: remove it, with `{at}.1` and so on"
+                        "`{path}` is a file: remove it, with `{path}.1` and so on"
                     ))
                 })?;
                 dir.rename(folder, dir, free)?;

@@ -6,7 +6,7 @@ use std::{
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolbox::{Found, ToolSet, Toolbox};
+use toolbox::{ToolLookup, ToolSet, Toolbox};
 
 use super::*;
 
@@ -40,7 +40,9 @@ impl SystemTools {
         parameters: Value,
         cx: ToolContext,
     ) -> Result<String, ToolError> {
-        let Found::Tool(tool) = self.toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
+        let ToolLookup::Tool(tool) = self.toolbox.find(&name.parse().unwrap()) else {
+            panic!("{name}")
+        };
         if let Some(complaint) = tool.complaint(&parameters) {
             return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, complaint));
         }
@@ -60,7 +62,7 @@ impl SystemTools {
 
 #[test]
 fn a_confinement_error_names_a_folder_that_works() {
-    let error_text = |why: &str| confinement_error(why).message.to_string();
+    let error_text = |reason: &str| confinement_error(reason).message.to_string();
     let here = format!("`/x/faber.yaml` is Faber's own: {OWN_FOLDER_ADVICE}");
     expect!["`bash` was not started: `/x/faber.yaml` is Faber's own: give the tool a separate folder, such as `root: ./work` (make that folder, and write into `faber.yaml`: `toolsets: [{ name: system_tools, source: { builtin: system_tools, root: ./work } }]`)"]
         .assert_eq(&error_text(&here));
@@ -255,10 +257,10 @@ async fn a_cancelled_call_ends_its_command() {
     let system_tools = SystemTools::new();
     let cx = ToolContext::detached();
     let cancel = cx.cancel.clone();
-    let begun = system_tools.folder.path().join("begun");
+    let start_marker = system_tools.folder.path().join("begun");
     let call = system_tools.call_in("bash", json!({ "command": "touch begun; sleep 1000" }), cx);
     let stop = async {
-        while !begun.exists() {
+        while !start_marker.exists() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         cancel.cancel();
@@ -282,10 +284,10 @@ async fn background_commands_are_listed_read_and_killed() {
     assert!(listed.contains(&format!("*{pid:>7}")), "{listed}");
     let log = json!({ "file_path": ".faber/background/1.log" });
     let says = async |text: &str| {
-        let said = async {
+        let wait = async {
             while !system_tools.call("read_logs", log.clone()).await.unwrap().contains(text) {}
         };
-        tokio::time::timeout(TEST_TIMEOUT, said).await.unwrap_or_else(|_| panic!("never: {text}"));
+        tokio::time::timeout(TEST_TIMEOUT, wait).await.unwrap_or_else(|_| panic!("never: {text}"));
     };
     says("started").await;
     system_tools
@@ -303,7 +305,16 @@ async fn background_commands_are_listed_read_and_killed() {
     assert_eq!(killed, format!("Killed process {pid} (SIGTERM)"));
     says("bye").await;
     let nothing = json!({ "file_path": ".faber/background/1.log", "lines": 0 });
-    system_tools.check("read_logs", nothing, expect!["tool.invalid_parameters: `lines` is 0: write the number of lines to read, or leave it out to read 50 (retryable: false)"]).await;
+    system_tools
+        .check(
+            "read_logs",
+            nothing,
+            expect![
+                "tool.invalid_parameters: `lines` is 0: write the number of lines to read, or \
+                 leave out `lines` to read 50 (retryable: false)"
+            ],
+        )
+        .await;
 }
 
 /// Regression: Faber did not recognise its own zombie processes.
@@ -405,9 +416,9 @@ async fn process_kill_refuses_processes_that_faber_did_not_start() {
     let own = std::process::id().to_string();
     let parent = nix::unistd::getppid().to_string();
     for (target, reason) in [
-        ("1", "Refused: process 1 is the system's"),
-        ("-1", "Refused: process -1 is the system's"),
-        ("0", "Refused: process 0 is the system's"),
+        ("1", "Refused: process 1 belongs to the system"),
+        ("-1", "Refused: process -1 belongs to the system"),
+        ("0", "Refused: process 0 belongs to the system"),
         (own.as_str(), "is Faber or one of its parent processes"),
         (parent.as_str(), "is Faber or one of its parent processes"),
         (other.id().to_string().as_str(), "was not started by `bash_background`"),
@@ -542,7 +553,7 @@ async fn todo_write_summarises_the_list() {
 #[tokio::test]
 async fn a_file_in_place_of_fabers_folder_is_removed() {
     let system_tools = SystemTools::new();
-    let at = |name: &str| system_tools.folder.path().join(name);
+    let path_of = |name: &str| system_tools.folder.path().join(name);
     let run = async |command: &str| system_tools.call("bash", json!({ "command": command })).await;
     for broken in [
         "rm -rf .faber; ln -s /tmp .faber",
@@ -554,13 +565,16 @@ async fn a_file_in_place_of_fabers_folder_is_removed() {
         "chmod 0 .faber/tmp .faber",
     ] {
         run(broken).await.unwrap();
-        let said = run("echo $TMPDIR; touch $TMPDIR/file").await.expect(broken);
-        assert!(said.contains("/.faber/tmp\n"), "{said}");
-        assert!(at(".faber/tmp/file").is_file() && at(".faber/.gitignore").is_file(), "{broken}");
+        let output = run("echo $TMPDIR; touch $TMPDIR/file").await.expect(broken);
+        assert!(output.contains("/.faber/tmp\n"), "{output}");
+        assert!(
+            path_of(".faber/tmp/file").is_file() && path_of(".faber/.gitignore").is_file(),
+            "{broken}"
+        );
     }
     // Files of the user are kept.
     for kept in [".faber.1", ".faber/tmp.1"] {
-        assert_eq!(fs::read_to_string(at(kept)).unwrap(), "mine\n", "{kept}");
+        assert_eq!(fs::read_to_string(path_of(kept)).unwrap(), "mine\n", "{kept}");
     }
     let background = json!({ "command": "echo again" });
     run("rm -rf .faber/background; ln -s /tmp .faber/background").await.unwrap();
@@ -581,12 +595,12 @@ async fn a_secret_that_is_passed_to_a_command_is_redacted() {
         [(0, "STDOUT:\n***CARGO_PKG_NAME*** 0\n"), (3, "STDOUT:\n***CARGO_PKG_NAME*** 3\n")]
     {
         let command = format!("echo $CARGO_PKG_NAME {code}; exit {code}");
-        let said =
+        let result =
             bash.call(Arc::new(json!({ "command": command })), ToolContext::detached()).await;
-        let said = said.map_or_else(
+        let output = result.map_or_else(
             |err| err.message.to_string(),
             |output| output.as_str().unwrap().to_owned(),
         );
-        assert!(said.starts_with(expected), "{said}");
+        assert!(output.starts_with(expected), "{output}");
     }
 }

@@ -45,18 +45,19 @@ pub(super) async fn write_todos(
 ) -> Result<String, ToolError> {
     let todos = &args.todos;
     if todos.len() > MAX_TODOS {
-        let message = format!("a list of {} tasks is too long: {MAX_TODOS} at most", todos.len());
+        let message =
+            format!("a list of {} tasks is too long; the limit is {MAX_TODOS}", todos.len());
         return Err(ToolError::new(ErrorCode::INVALID_PARAMETERS, message));
     }
     let mut text = "Task List:\n\n".to_owned();
-    for (at, todo) in todos.iter().enumerate() {
+    for (index, todo) in todos.iter().enumerate() {
         let (mark, words) = match todo.status {
             Status::Pending => (' ', &todo.content),
             Status::InProgress => ('~', todo.active_form.as_ref().unwrap_or(&todo.content)),
             Status::Completed => ('x', &todo.content),
         };
         // Writing into a string cannot fail.
-        let _ = writeln!(text, "{}. [{mark}] {words}", at + 1);
+        let _ = writeln!(text, "{}. [{mark}] {words}", index + 1);
     }
     let count = |status| todos.iter().filter(|todo| todo.status == status).count();
     let _ = write!(

@@ -26,7 +26,7 @@ impl Project {
         Self::in_folder(tempfile::tempdir().unwrap())
     }
 
-    /// Uses a file system in memory if the machine has one. For tests with very many files.
+    /// Uses a file system in memory if the machine has one, for tests with very many files.
     pub(crate) fn in_memory() -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self::in_folder(folder.unwrap())
@@ -64,8 +64,8 @@ impl Project {
         fs::read_to_string(self.path(path)).unwrap()
     }
 
-    pub(crate) fn create_symlink(&self, to: impl AsRef<Path>, at: &str) {
-        symlink(to, self.path(at)).unwrap();
+    pub(crate) fn create_symlink(&self, to: impl AsRef<Path>, link: &str) {
+        symlink(to, self.path(link)).unwrap();
     }
 
     pub(crate) fn create_fifo(&self, path: &str) {

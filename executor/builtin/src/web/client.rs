@@ -66,9 +66,8 @@ impl WebClient {
             let message = format!("`{host}` answered more than {} bytes", self.max_bytes);
             return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
         }
-        parse_lenient(&answer.bytes).map_err(|err| {
-            ToolError::failed(format!("`{host}` answered something unexpected: {err}"))
-        })
+        parse_lenient(&answer.bytes)
+            .map_err(|err| ToolError::failed(format!("`{host}` sent an unexpected answer: {err}")))
     }
 
     async fn follow_redirects(&self, mut url: Url, accept: &str) -> Result<WebResponse, ToolError> {
@@ -76,14 +75,14 @@ impl WebClient {
         for _ in 0..=MAX_REDIRECTS {
             // The URL may come from a redirect, so each one is checked.
             check_url(&url, self.allow_private).map_err(|err| refused_error(&err))?;
-            let asked = client.get(url.clone()).header(header::ACCEPT, accept).send().await;
-            let response = asked.map_err(|err| unreachable_error(&url, &err))?;
+            let result = client.get(url.clone()).header(header::ACCEPT, accept).send().await;
+            let response = result.map_err(|err| unreachable_error(&url, &err))?;
             match redirect_target(&url, &response)? {
                 Some(next) => url = next,
                 None => return self.read_body(url, response).await,
             }
         }
-        let message = format!("`{url}` is behind more than {MAX_REDIRECTS} redirects");
+        let message = format!("`{url}` leads to more than {MAX_REDIRECTS} redirects");
         Err(ToolError::failed(message).without_retry())
     }
 
@@ -173,8 +172,8 @@ pub(super) fn refused_error(refused: &RefusedUrl) -> ToolError {
 fn unreachable_error(url: &Url, err: &reqwest::Error) -> ToolError {
     let mut source = err.source();
     while let Some(cause) = source {
-        let own = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
-        if let Some(refusal) = own.and_then(|inner| inner.downcast_ref::<RefusedUrl>()) {
+        let inner_error = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
+        if let Some(refusal) = inner_error.and_then(|inner| inner.downcast_ref::<RefusedUrl>()) {
             return refused_error(refusal);
         }
         source = cause.source();

@@ -21,7 +21,7 @@ const HIDDEN_TAGS: [&[u8]; 9] = [
     b"svg",
     b"template",
 ];
-/// Elements around the content of a page.
+/// Elements that surround the content of a page.
 const SURROUNDING_TAGS: [&[u8]; 3] = [b"aside", b"footer", b"nav"];
 const BLOCK_TAGS: [&[u8]; 27] = [
     b"address",
@@ -65,8 +65,8 @@ pub(super) fn read_page(html: &str, base: &Url, max_bytes: usize) -> Page {
     if is_whole && !page.text.is_empty() {
         return page;
     }
-    // Reads the page again with its surroundings, because a navigation element has no end tag or
-    // the page has no other text.
+    // Reads the page again with its navigation, because a navigation element has no end tag or the
+    // page has no other text.
     PageReader::new(base, &[]).read(html, max_bytes).0
 }
 

@@ -36,9 +36,10 @@ pub(super) async fn fetch_url(
 ) -> Result<String, ToolError> {
     let url = services.web.parse_url(&args.url).map_err(|err| refused_error(&err))?;
     let answer = services.web.get(url, "text/html, text/*;q=0.9, */*;q=0.1").await?;
-    // Converts the page on a blocking thread, because megabytes take a while.
+    // Converts the page on a blocking thread, because converting megabytes would block other tasks.
     let read = tokio::task::spawn_blocking(move || page_text(&answer, args.extract_text));
-    read.await.unwrap_or_else(|err| Err(ToolError::failed(format!("it ended early: {err}"))))
+    read.await
+        .unwrap_or_else(|err| Err(ToolError::failed(format!("the conversion ended early: {err}"))))
 }
 
 fn page_text(answer: &WebResponse, extract: bool) -> Result<String, ToolError> {

@@ -96,8 +96,8 @@ pub(super) async fn search_docs(
     args: DocsSearch,
 ) -> Result<String, ToolError> {
     let library = args.library.trim().to_lowercase();
-    let known = LIBRARIES.iter().find(|(name, _)| *name == library);
-    let query = match known {
+    let known_library = LIBRARIES.iter().find(|(name, _)| *name == library);
+    let query = match known_library {
         Some((_, site)) => format!("site:{site} {}", args.query),
         None => format!("{} documentation {}", args.library.trim(), args.query),
     };
@@ -131,11 +131,11 @@ async fn search_pages(
     let is_asked = answer.status == StatusCode::ACCEPTED || text.contains("anomaly-modal");
     let host = base.host_str().unwrap_or_default();
     if results.is_empty() && is_asked {
-        let what = "requires a CAPTCHA: try again later, or configure another search service";
-        return Err(ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` {what}")));
+        let complaint = "requires a CAPTCHA: try again later, or configure another search service";
+        return Err(ToolError::new(ErrorCode::UNAVAILABLE, format!("`{host}` {complaint}")));
     }
     if !is_result_page {
-        let text = format!("`{host}` answered something unexpected: no list of results");
+        let text = format!("`{host}` sent an unexpected answer without a list of results");
         return Err(ToolError::failed(text));
     }
     results.truncate(limit);
@@ -151,7 +151,7 @@ enum ResultPart {
 #[derive(Default)]
 struct ResultPage {
     results: Vec<SearchResult>,
-    /// `true` if the page has results or adverts, or says that it has no results.
+    /// `true` if the page has results or adverts, or states that it has no results.
     is_result_page: bool,
 }
 
@@ -192,7 +192,7 @@ fn read_results(html: &str, base: &Url) -> ResultPage {
                     _ => (),
                 }
             }
-            // Inline elements may occur in the part. It ends with its link or table cell.
+            // The part may contain inline elements. It ends where its link or table cell ends.
             Token::EndTag(tag) if matches!(&**tag.name, b"a" | b"div" | b"td") => part = None,
             _ => (),
         }
@@ -359,14 +359,14 @@ pub(super) async fn look_up_topic(
 ) -> Result<String, ToolError> {
     let topic = require_text("topic", &args.topic)?;
     // First the article with this title, then the first search result.
-    for asked in [
+    for parameters in [
         vec![("titles", topic)],
         vec![("generator", "search"), ("gsrsearch", topic), ("gsrlimit", "1")],
     ] {
         let url = service_url(
             &services.wikipedia,
             "w/api.php",
-            ARTICLE_PARAMETERS.into_iter().chain(asked),
+            ARTICLE_PARAMETERS.into_iter().chain(parameters),
         );
         let answer: Articles = services.web.get_json(url).await?;
         let pages = answer.query.map(|answer| answer.pages).unwrap_or_default();
@@ -396,7 +396,7 @@ fn format_results(query: &str, results: &[SearchResult]) -> String {
         return format!("No results found for: {query}");
     }
     let mut text = format!("Results for: {query}");
-    for (at, result) in results.iter().enumerate() {
+    for (index, result) in results.iter().enumerate() {
         // Writing into a string cannot fail.
         let title = &result.title[..result.title.floor_char_boundary(MAX_TITLE_BYTES)];
         let url = if result.url.len() > MAX_LINK_BYTES {
@@ -404,7 +404,7 @@ fn format_results(query: &str, results: &[SearchResult]) -> String {
         } else {
             &result.url
         };
-        let _ = write!(text, "\n\n{}. {title}\n   {url}", at + 1);
+        let _ = write!(text, "\n\n{}. {title}\n   {url}", index + 1);
         let snippet = &result.snippet[..result.snippet.floor_char_boundary(MAX_SNIPPET_BYTES)];
         if !snippet.is_empty() {
             let more = if snippet.len() < result.snippet.len() { "…" } else { "" };

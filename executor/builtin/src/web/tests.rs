@@ -15,7 +15,7 @@ use tokio::{
     net::TcpListener,
     task::JoinSet,
 };
-use toolbox::{Found, ToolSet, Toolbox};
+use toolbox::{ToolLookup, ToolSet, Toolbox};
 
 use super::*;
 
@@ -68,7 +68,9 @@ impl WebTools {
         parameters: Value,
         cx: ToolContext,
     ) -> Result<String, ToolError> {
-        let Found::Tool(tool) = self.toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
+        let ToolLookup::Tool(tool) = self.toolbox.find(&name.parse().unwrap()) else {
+            panic!("{name}")
+        };
         let value = tool.tool().call(Arc::new(parameters), cx).await?;
         Ok(value.as_str().unwrap().to_owned())
     }
@@ -266,13 +268,22 @@ async fn fetch_url_explains_why_a_page_cannot_be_read() {
         .check(
             "fetch_url",
             url("/hops/5"),
-            expect!["tool.failed: `BASE/page` is behind more than 5 redirects (retryable: false)"],
+            expect!["tool.failed: `BASE/page` leads to more than 5 redirects (retryable: false)"],
         )
         .await;
     web_tools.check("fetch_url", url("/to?file:///etc/passwd"), expect!["tool.failed: Refused: `file:///etc/passwd` is neither `http` nor `https` (retryable: false)"]).await;
     web_tools.check("fetch_url", json!({ "url": "file:///etc/passwd" }), expect!["tool.failed: Refused: `file:///etc/passwd` is neither `http` nor `https` (retryable: false)"]).await;
     web_tools.check("fetch_url", json!({ "url": "example" }), expect!["tool.failed: Refused: `example` is not a URL: write one such as `https://example.com/page` (retryable: false)"]).await;
-    web_tools.check("fetch_url", json!({ "url": "http://a:b@1.1.1.1" }), expect!["tool.failed: Refused: the URL of `1.1.1.1` has credentials in it: leave them out (retryable: false)"]).await;
+    web_tools
+        .check(
+            "fetch_url",
+            json!({ "url": "http://a:b@1.1.1.1" }),
+            expect![
+                "tool.failed: Refused: the URL of `1.1.1.1` contains credentials: remove them \
+                 (retryable: false)"
+            ],
+        )
+        .await;
     web_tools.check("fetch_url", json!({ "url": "http://127.0.0.1:1/" }), expect!["tool.unavailable: `127.0.0.1` cannot be reached: Connection refused (os error 111) (retryable: true)"]).await;
 }
 
@@ -416,7 +427,16 @@ async fn a_web_search_returns_a_list_of_results() {
     web_tools.check("web_search", query("nothing"), expect!["No results found for: nothing"]).await;
     web_tools.check("web_search", query("adverts"), expect!["No results found for: adverts"]).await;
     for odd in ["blocked", "json"] {
-        web_tools.check("web_search", query(odd), expect!["tool.failed: `127.0.0.1` answered something unexpected: no list of results (retryable: true)"]).await;
+        web_tools
+            .check(
+                "web_search",
+                query(odd),
+                expect![
+                    "tool.failed: `127.0.0.1` sent an unexpected answer without a list of results \
+                     (retryable: true)"
+                ],
+            )
+            .await;
     }
     web_tools.check("web_search", query("robot"), expect!["tool.unavailable: `127.0.0.1` requires a CAPTCHA: try again later, or configure another search service (retryable: true)"]).await;
     let docs =

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use http_client::{Http, HttpError, OutgoingRequest, Reach, host, parse_header};
+use http_client::{AddressScope, Http, HttpError, OutgoingRequest, host, parse_header};
 use reqwest::{
     Method, Response, StatusCode, Url,
     header::{self, HeaderMap, HeaderName, HeaderValue},
@@ -53,7 +53,7 @@ pub(super) struct Connection {
     pub(super) host: String,
     /// Maximum size of a message in bytes.
     pub(super) max_bytes: usize,
-    /// Notified when the session is initialized, so that the server may send requests.
+    /// Notified when the session is initialized, because the server may send requests from then on.
     pub(super) initialized: Notify,
     /// Notified after the first attempt to open the server's stream.
     pub(super) stream_tried: Notify,
@@ -179,18 +179,18 @@ impl Connection {
             set_token(&mut request, token)?;
         }
         let mut answer = self.send_once(&request, limit).await?;
-        let mut shown = token;
+        let mut sent_token = token;
         for _ in 0..2 {
             if answer.status() != StatusCode::UNAUTHORIZED {
                 break;
             }
-            let other = bearer.replace_token(shown.as_deref(), &answer).await?;
+            let other = bearer.replace_token(sent_token.as_deref(), &answer).await?;
             set_token(&mut request, &other.text)?;
             answer = self.send_once(&request, limit).await?;
             if other.is_new {
                 break;
             }
-            shown = Some(other.text);
+            sent_token = Some(other.text);
         }
         match answer.status() {
             StatusCode::UNAUTHORIZED => Err(bearer.refusal_error(&answer).await.into()),
@@ -255,7 +255,7 @@ impl Connection {
             }
         }
         let url = self.url.clone();
-        OutgoingRequest { method, url, headers, body: None, reach: Reach::Anywhere }
+        OutgoingRequest { method, url, headers, body: None, reach: AddressScope::Anywhere }
     }
 
     pub(super) fn record_session(&self, response: &Response) {

@@ -24,7 +24,7 @@ pub(super) struct Event {
 pub(super) struct TooLong;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Kind {
+enum EventKind {
     #[default]
     Message,
     Endpoint,
@@ -39,7 +39,7 @@ pub(super) struct Events {
     /// The last byte was a `\r`. A `\n` after it belongs to the same line end.
     is_after_cr: bool,
     data: Option<Vec<u8>>,
-    kind: Kind,
+    kind: EventKind,
     is_cut: bool,
     id: Option<String>,
     retry: Option<Duration>,
@@ -53,7 +53,7 @@ impl Events {
             line: Vec::new(),
             is_after_cr: false,
             data: None,
-            kind: Kind::Message,
+            kind: EventKind::Message,
             is_cut: false,
             id: None,
             retry: None,
@@ -105,7 +105,7 @@ impl Events {
         }
         let colon = line.iter().position(|byte| *byte == b':');
         let (name, value) = match colon {
-            Some(at) => (&line[..at], &line[at + 1..]),
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
             None => (line, &b""[..]),
         };
         let value = value.strip_prefix(b" ").unwrap_or(value);
@@ -119,9 +119,9 @@ impl Events {
             },
             b"event" => {
                 self.kind = match value {
-                    b"" | b"message" => Kind::Message,
-                    b"endpoint" => Kind::Endpoint,
-                    _ => Kind::Other,
+                    b"" | b"message" => EventKind::Message,
+                    b"endpoint" => EventKind::Endpoint,
+                    _ => EventKind::Other,
                 };
             }
             b"id" if !value.contains(&0) => {
@@ -139,9 +139,9 @@ impl Events {
 
     fn finish_event(&mut self) {
         let kind = std::mem::take(&mut self.kind);
-        let data = self.data.take().filter(|_| kind != Kind::Other);
+        let data = self.data.take().filter(|_| kind != EventKind::Other);
         let event = Event {
-            is_endpoint: kind == Kind::Endpoint && data.is_some(),
+            is_endpoint: kind == EventKind::Endpoint && data.is_some(),
             is_cut: std::mem::take(&mut self.is_cut) && data.is_some(),
             data,
             id: self.id.take(),

@@ -22,7 +22,7 @@ use crate::{
     message::parse_message,
 };
 
-/// Attempts in a row to resume a stream, if no event arrives in between.
+/// Maximum number of consecutive attempts to resume a stream without an event between them.
 const MAX_RESUMES: u32 = 20;
 
 type RequestError = (ErrorCode, String);
@@ -73,8 +73,8 @@ async fn send_initialize(
     if connection.transport.is_none() && legacy_sse::can_be_legacy(response.status()) {
         match legacy_sse::open_legacy(connection).await {
             Ok(()) => return send_request(connection, id, body).await,
-            Err(why) => {
-                tracing::debug!(host = %connection.host, %why, "the server does not support the legacy transport either");
+            Err(error) => {
+                tracing::debug!(host = %connection.host, why = %error, "the server does not support the legacy transport either");
             }
         }
     }
@@ -252,16 +252,16 @@ async fn convert_refusal(
     let leads =
         response.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
     let leads = leads.map(ToOwned::to_owned);
-    let said = read_refusal(&mut response).await;
+    let refusal = read_refusal(&mut response).await;
     let has_expired = status == StatusCode::NOT_FOUND
-        || (status == StatusCode::BAD_REQUEST && said.to_lowercase().contains("session"));
+        || (status == StatusCode::BAD_REQUEST && refusal.to_lowercase().contains("session"));
     if has_expired && connection.has_session() {
         let text = format!("the session with `{host}` has expired");
         connection.close_with_reason(text.clone());
         return Err((UNSENT_CODE, text));
     }
     if status.is_client_error()
-        && let Some(JsonRpcMessage::Error(mut error)) = parse_message(said.as_bytes())
+        && let Some(JsonRpcMessage::Error(mut error)) = parse_message(refusal.as_bytes())
         && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
     {
         error.id = Some(id.clone());
@@ -269,17 +269,15 @@ async fn convert_refusal(
         return Ok(());
     }
     let (code, hint) = match status.as_u16() {
-        401 | 403 => (REFUSED_CODE, ": look at the `headers` of the server".to_owned()),
+        401 | 403 => (REFUSED_CODE, ": check the `headers` of the server".to_owned()),
         404 | 405 => {
-            (REFUSED_CODE, ": is the `url` that of an endpoint for streamable HTTP?".to_owned())
+            (REFUSED_CODE, ": check that the `url` is an endpoint for streamable HTTP".to_owned())
         }
         300..=399 => {
             let to = leads.unwrap_or_else(|| "nowhere".to_owned());
             (
                 REFUSED_CODE,
-                format!(
-                    ", which redirects to {to}, and Faber does not follow it: write that address"
-                ),
+                format!(", a redirect to {to} that Faber does not follow: configure that address"),
             )
         }
         // The outcome is unknown, because a gateway does not know whether the server got the
@@ -288,8 +286,8 @@ async fn convert_refusal(
         429 | 500..=599 => (BUSY_CODE, String::new()),
         _ => (REFUSED_CODE, String::new()),
     };
-    let said = if said.is_empty() { said } else { format!(": {said}") };
-    Err((code, format!("`{host}` answered {status}{hint}{said}")))
+    let detail = if refusal.is_empty() { refusal } else { format!(": {refusal}") };
+    Err((code, format!("`{host}` answered {status}{hint}{detail}")))
 }
 
 fn broken_stream_error(connection: &Connection) -> RequestError {
@@ -343,7 +341,7 @@ mod tests {
         servers.behavior().stream = Some("id: 7\nretry: 50\n\n".to_owned());
         servers.behavior().requests.clear();
         assert_eq!(request_outcome(&connection, &mut inbox).await.unwrap().0, LOST_CODE);
-        // Once with the rejected token, and once with a new one.
+        // The client tries once with the rejected token, and once with a new token.
         assert_eq!(
             (servers.count_requests("GET /mcp"), servers.count_requests("POST /token")),
             (2, 1)

@@ -22,17 +22,18 @@ pub(super) fn can_be_legacy(status: StatusCode) -> bool {
     status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 407 | 429)
 }
 
-/// Opens the stream of a legacy server, and uses the endpoint that it names from now on.
+/// Opens the stream of a legacy server. From now on, messages go to the endpoint that the server
+/// names.
 pub(super) async fn open_legacy(connection: &Connection) -> Result<(), String> {
     let host = &connection.host;
     let opening = timeout(OPEN_TIMEOUT, read_endpoint(connection)).await;
     let seconds = OPEN_TIMEOUT.as_secs();
-    let (stream, told) = opening.unwrap_or_else(|_| {
+    let (stream, message_url) = opening.unwrap_or_else(|_| {
         Err(format!("`{host}` did not name its URL for messages within {seconds} s"))
     })?;
-    let endpoint = connection.url.join(told.trim());
-    let endpoint =
-        endpoint.map_err(|_| format!("`{host}` named an invalid URL for messages: `{told}`"))?;
+    let endpoint = connection.url.join(message_url.trim());
+    let endpoint = endpoint
+        .map_err(|_| format!("`{host}` named an invalid URL for messages: `{message_url}`"))?;
     if endpoint.origin() != connection.url.origin() {
         // Tokens of this server must not reach another one.
         return Err(format!(
@@ -57,8 +58,8 @@ async fn read_endpoint(connection: &Connection) -> Result<(EventStream, String),
     }
     let mut stream = EventStream::new(response, connection.max_bytes);
     match stream.next().await {
-        Some(Event { data: Some(told), is_endpoint: true, is_cut: false, .. }) => {
-            Ok((stream, String::from_utf8_lossy(&told).into_owned()))
+        Some(Event { data: Some(data), is_endpoint: true, is_cut: false, .. }) => {
+            Ok((stream, String::from_utf8_lossy(&data).into_owned()))
         }
         Some(_) => Err(format!("`{host}` does not name its URL for messages in the first event")),
         None => Err(format!("`{host}` closed the stream before it named its URL for messages")),

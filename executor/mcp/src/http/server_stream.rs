@@ -20,7 +20,7 @@ pub(super) const MAX_RESUME_DELAY: Duration = Duration::from_secs(30);
 /// Number of refusals in a row after which the stream is not opened again.
 const MAX_DENIALS: u32 = 3;
 
-/// Reads the server's stream once the session is initialized, for as long as the server allows it.
+/// Reads the server's stream once the session is initialized, until the server refuses it.
 pub(super) async fn read_server_stream(connection: Arc<Connection>) {
     connection.initialized.notified().await;
     if let Some(stream) = connection.take_stream() {
@@ -73,7 +73,7 @@ fn is_stream(response: &Response) -> bool {
     response.status().is_success() && has_media_type(response, "text/event-stream")
 }
 
-/// Reads one stream to its end. Returns the delay before the next one.
+/// Reads one stream until it ends. Returns the delay before the next one.
 async fn read_stream(
     connection: &Connection,
     mut response: Response,
@@ -125,7 +125,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         connection.stream_tried.notified().await;
-        assert!(stream_task.try_join_next().is_none(), "it goes on");
+        assert!(stream_task.try_join_next().is_none(), "the stream task is still running");
     }
 
     #[tokio::test]
@@ -148,6 +148,8 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        timeout(Duration::from_mins(1), again).await.expect("it listens again by itself");
+        timeout(Duration::from_mins(1), again)
+            .await
+            .expect("the client opens the stream again by itself");
     }
 }

@@ -40,7 +40,7 @@ struct TokenState {
     checked_at: Option<Instant>,
 }
 
-/// A token to use instead of a refused one.
+/// A token to use instead of a refused token.
 pub(crate) struct ReplacementToken {
     pub(crate) text: String,
     /// `true` if the token was granted now. A stored token may be refused, too.
@@ -178,14 +178,14 @@ impl Bearer {
         };
         let text = match store {
             _ if !oauth.is_for_people() => {
-                format!("`{set}` rejects the token that was granted{more}: check its `auth`")
+                format!("`{set}` rejects the token that was granted for it{more}: check its `auth`")
             }
             None => format!("`{set}` {NEEDS_LOGIN}, but Faber has no folder to store it"),
             Some(store) => {
                 if let Some(scope) = &params.scope
-                    && let Err(why) = store.add_wanted_scopes(scope).await
+                    && let Err(error) = store.add_wanted_scopes(scope).await
                 {
-                    tracing::warn!(%set, %why, "cannot store the scopes that the server requires");
+                    tracing::warn!(%set, why = %error, "cannot store the scopes that the server requires");
                 }
                 format!("`{set}` {NEEDS_LOGIN}{more}: run `faber login {set}`")
             }
@@ -207,9 +207,9 @@ impl Bearer {
             source.obtain_token(refused_token.as_deref(), challenge.as_deref()).await
         };
         self.background.run_task(getting).await.unwrap_or_else(|| {
-            let why =
+            let reason =
                 "too many token requests are running, or the server is stopping: try again later";
-            Err(self.source.with_set_name(TokenError::Unreachable(why.to_owned())))
+            Err(self.source.with_set_name(TokenError::Unreachable(reason.to_owned())))
         })
     }
 }
@@ -327,7 +327,7 @@ mod tests {
         let record = servers.store().read().unwrap().unwrap();
         assert!(record.client.is_none() && record.granted.is_none());
         assert_eq!(call(&servers, &bearer).await, Err(needs_login_error()));
-        assert_eq!(servers.count_requests("POST /token"), 1, "nobody asks again");
+        assert_eq!(servers.count_requests("POST /token"), 1, "no second token is requested");
     }
 
     #[tokio::test]
@@ -379,8 +379,8 @@ mod tests {
 
     /// Accepts the first token, and one renewal for each pause after a failure. A slow machine
     /// makes the calls take longer than one pause.
-    fn assert_renewed_once_in_a_pause(servers: &TestServers, begun: Instant) {
-        let pauses = begun.elapsed().as_secs() / FAILURE_PAUSE.as_secs();
+    fn assert_renewed_once_in_a_pause(servers: &TestServers, started_at: Instant) {
+        let pauses = started_at.elapsed().as_secs() / FAILURE_PAUSE.as_secs();
         let renewals = servers.count_requests("POST /token") as u64;
         assert!((2..=2 + pauses).contains(&renewals), "{renewals} renewals in {pauses} pauses");
     }
@@ -391,19 +391,19 @@ mod tests {
         servers.behavior().rejects_every_token = true;
         servers.store_expired_login(Some("refresh-0"));
         let bearer = servers.bearer(person_auth());
-        let begun = Instant::now();
+        let started_at = Instant::now();
         for _ in 0..20 {
             assert_eq!(call(&servers, &bearer).await, Err(needs_login_error()));
         }
-        assert_renewed_once_in_a_pause(&servers, begun);
+        assert_renewed_once_in_a_pause(&servers, started_at);
         let bearer = servers.bearer(program_auth());
         servers.behavior().requests.clear();
-        let begun = Instant::now();
+        let started_at = Instant::now();
         for _ in 0..20 {
-            let why = call(&servers, &bearer).await.unwrap_err().into_text();
-            assert!(why.starts_with("`s` rejects the token"), "{why}");
+            let error = call(&servers, &bearer).await.unwrap_err().into_text();
+            assert!(error.starts_with("`s` rejects the token"), "{error}");
         }
-        assert_renewed_once_in_a_pause(&servers, begun);
+        assert_renewed_once_in_a_pause(&servers, started_at);
         // A new login is used at once.
         servers.behavior().rejects_every_token = false;
         let bearer = servers.bearer(person_auth());

@@ -5,7 +5,7 @@ use base64::{
     Engine,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
-use http_client::{OutgoingRequest, Reach};
+use http_client::{AddressScope, OutgoingRequest};
 use oauth2::{ClientSecret, TokenResponse as _};
 use reqwest::{
     Method,
@@ -42,8 +42,8 @@ pub(super) struct TokenRequest<'a> {
 }
 
 impl TokenRequest<'_> {
-    /// Finds the authorization server. Before it gets a secret, its metadata must name its issuer,
-    /// so that a configured issuer can be compared.
+    /// Finds the authorization server. Its metadata must name its issuer before Faber sends it a
+    /// secret, because the issuer is compared with the configured one.
     async fn discover(
         &self,
         sends_secret: bool,
@@ -53,8 +53,9 @@ impl TokenRequest<'_> {
         let auth_server = auth_server
             .map_err(|err| TokenError::from_auth_error(&err, redaction).into_unknown_server())?;
         if sends_secret && auth_server.metadata.issuer.is_none() {
-            let why = "the server names no authorization server, so Faber does not send the secret";
-            return Err(TokenError::UnknownServer(why.to_owned()));
+            let reason =
+                "the server names no authorization server, so Faber does not send the secret";
+            return Err(TokenError::UnknownServer(reason.to_owned()));
         }
         Ok(auth_server)
     }
@@ -153,10 +154,10 @@ impl TokenRequest<'_> {
             }
         };
         let issuer = metadata.issuer.as_deref().unwrap_or_default();
-        let own = EmaAuthorizationServer::new(issuer, &metadata.token_endpoint, &client.id);
-        let own = match &client.secret {
-            None => own,
-            Some(secret) => own.with_client_authentication(if accepts_basic(metadata) {
+        let server = EmaAuthorizationServer::new(issuer, &metadata.token_endpoint, &client.id);
+        let server = match &client.secret {
+            None => server,
+            Some(secret) => server.with_client_authentication(if accepts_basic(metadata) {
                 EmaClientAuthentication::ClientSecretBasic(resolve_client_secret(
                     secret, redaction,
                 )?)
@@ -165,7 +166,7 @@ impl TokenRequest<'_> {
             }),
         };
         let resource = self.resource_text();
-        let request = EmaExchangeRequest::new_with_id_token(idp, own, &resource, &id_token);
+        let request = EmaExchangeRequest::new_with_id_token(idp, server, &resource, &id_token);
         let web = &**self.discovery.web;
         let granted = request.with_scopes(scopes).exchange(web, web).await;
         let granted = granted
@@ -221,31 +222,32 @@ pub(super) async fn post_form(
     }
     let fields = fields.iter().map(|(name, value)| format!("{name}={}", percent_encode(value)));
     let body = fields.collect::<Vec<_>>().join("&").into_bytes();
-    let asked = OutgoingRequest {
+    let request = OutgoingRequest {
         method: Method::POST,
         url,
         headers,
         body: Some(body),
-        reach: Reach::Public,
+        reach: AddressScope::Public,
     };
-    let reply = web.send(asked).await.map_err(|err| TokenError::from_http_error(&err))?;
+    let reply = web.send(request).await.map_err(|err| TokenError::from_http_error(&err))?;
     if reply.status.is_success() {
         return Ok(reply.body);
     }
     let (host, status) = (&reply.host, reply.status);
-    let said = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default();
-    let said = ["error", "error_description"].map(|field| said[field].as_str().unwrap_or_default());
-    let why =
-        format!("`{host}` answered {status}: {}", to_printable(&redaction.redact(said.join(" "))));
-    let why = why.trim_end_matches([' ', ':']).to_owned();
+    let body = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default();
+    let parts =
+        ["error", "error_description"].map(|field| body[field].as_str().unwrap_or_default());
+    let reason =
+        format!("`{host}` answered {status}: {}", to_printable(&redaction.redact(parts.join(" "))));
+    let reason = reason.trim_end_matches([' ', ':']).to_owned();
     Err(if status.is_server_error() {
-        TokenError::Unreachable(why)
+        TokenError::Unreachable(reason)
     } else {
-        TokenError::Refused(why)
+        TokenError::Refused(reason)
     })
 }
 
-/// Lifetime of an assertion in seconds. Long enough for clocks that differ.
+/// Lifetime of an assertion in seconds. It is long enough for clocks that differ.
 const LIFETIME_SECONDS: u64 = 300;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -373,7 +375,7 @@ mod tests {
     }
 
     fn received_posts(now: &ServerBehavior) -> Vec<&(String, String, String)> {
-        now.requests.iter().filter(|(what, ..)| what.starts_with("POST")).collect()
+        now.requests.iter().filter(|(request_line, ..)| request_line.starts_with("POST")).collect()
     }
 
     #[tokio::test]
@@ -427,8 +429,12 @@ mod tests {
         let now = servers.behavior();
         let all: Vec<_> = received_posts(&now)
             .into_iter()
-            .map(|(what, who, body)| {
-                (what.as_str(), who.starts_with("Basic "), body.contains("client_secret=mcp"))
+            .map(|(request_line, who, body)| {
+                (
+                    request_line.as_str(),
+                    who.starts_with("Basic "),
+                    body.contains("client_secret=mcp"),
+                )
             })
             .collect();
         assert_eq!(all, [("POST /company", true, false), ("POST /token", false, true)]);
@@ -442,9 +448,12 @@ mod tests {
             servers.bearer_for(&server, auth).current_token().await.unwrap().unwrap();
         }
         let now = servers.behavior();
-        for (what, _, body) in &now.requests {
-            let is_server = what.ends_with(" /mcp?key=sesame");
-            assert!(is_server || !format!("{what} {body}").contains("sesame"), "{what} {body}");
+        for (request_line, _, body) in &now.requests {
+            let is_server = request_line.ends_with(" /mcp?key=sesame");
+            assert!(
+                is_server || !format!("{request_line} {body}").contains("sesame"),
+                "{request_line} {body}"
+            );
         }
         assert!(now.requests.iter().any(|(what, ..)| what == "GET /mcp?key=sesame"));
         assert!(
@@ -467,9 +476,9 @@ mod tests {
                 ("x", &"x".repeat(500 - 100 + before)),
                 ("secret", "sesame-open"),
             ];
-            let why =
+            let reason =
                 post_form(&web, &token, &fields, None, &redaction).await.unwrap_err().into_text();
-            assert!(why.contains("invalid_client") && !why.contains("sesame"), "{why}");
+            assert!(reason.contains("invalid_client") && !reason.contains("sesame"), "{reason}");
         }
     }
 

@@ -84,8 +84,8 @@ impl TryFrom<Value> for OAuth {
                 OAuthFields::deserialize(settings).map_err(|err| err.to_string())?
             }
             _ => {
-                let why = "`auth` must be `oauth` or a map, such as `{scopes: [read]}`";
-                return Err(why.to_owned());
+                let reason = "`auth` must be `oauth` or a map, such as `{scopes: [read]}`";
+                return Err(reason.to_owned());
             }
         };
         if let Some(scope) = settings.scopes.iter().find(|scope| !is_scope(scope)) {
@@ -93,8 +93,8 @@ impl TryFrom<Value> for OAuth {
         }
         for text in settings.secret_texts() {
             if text.secret().is_none() {
-                let why = "a secret in `auth` must be named, as in `{secret: TOKEN}`";
-                return Err(why.to_owned());
+                let reason = "a secret in `auth` must be named, as in `{secret: TOKEN}`";
+                return Err(reason.to_owned());
             }
         }
         if let Some(issuer) = settings.issuer.as_ref().filter(|issuer| Url::parse(issuer).is_err())
@@ -134,18 +134,19 @@ impl OAuthFields {
                     (Some(secret), None) => Credential::Secret(secret),
                     (None, Some(key)) => Credential::Key(key),
                     _ => {
-                        let why = "`grant: client_credentials` needs either a `client_secret` or a \
+                        let reason = "`grant: client_credentials` needs either a `client_secret` or a \
                                    `private_key`";
-                        return Err(why.to_owned());
+                        return Err(reason.to_owned());
                     }
                 };
-                let why = "`grant: client_credentials` needs a `client_id`";
-                Ok(Grant::Program { id: self.client_id.ok_or(why)?, proof })
+                let reason = "`grant: client_credentials` needs a `client_id`";
+                Ok(Grant::Program { id: self.client_id.ok_or(reason)?, proof })
             }
             GrantKind::CrossApp => {
-                let why = "`grant: cross_app` needs a `client_id` and an `identity`";
-                let client = Client { id: self.client_id.ok_or(why)?, secret: self.client_secret };
-                Ok(Grant::CrossApp { client, identity: Box::new(self.identity.ok_or(why)?) })
+                let reason = "`grant: cross_app` needs a `client_id` and an `identity`";
+                let client =
+                    Client { id: self.client_id.ok_or(reason)?, secret: self.client_secret };
+                Ok(Grant::CrossApp { client, identity: Box::new(self.identity.ok_or(reason)?) })
             }
         }
     }
@@ -226,11 +227,11 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
     fn check_parsed_config(settings: Value, expected: Expect) {
         let read = serde_json::from_value::<OAuth>(settings);
-        let told = match read {
+        let summary = match read {
             Ok(oauth) => format!("{:?} {:?} {:?}", oauth.grant, oauth.scopes, oauth.secrets()),
             Err(err) => format!("✗ {err}"),
         };
-        expected.assert_eq(&told);
+        expected.assert_eq(&summary);
     }
 
     #[test]

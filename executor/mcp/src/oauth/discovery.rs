@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http_client::{OutgoingRequest, Reach};
+use http_client::{AddressScope, OutgoingRequest};
 use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 use serde_json::Value;
@@ -90,14 +90,14 @@ pub(super) fn check_endpoint(server: &Url, endpoint: &str) -> Result<(), String>
 }
 
 /// Returns the metadata of a server that grants its own tokens, with an issuer below its root. MCP
-/// allowed that before June 2025. All endpoints must have the server's origin, so that it cannot
-/// pose as another issuer.
+/// allowed that before June 2025. All endpoints must have the server's origin, because otherwise
+/// the server could pose as another issuer.
 async fn fetch_own_metadata(
     web: &AuthHttp,
     server: &Url,
     issuer: &str,
 ) -> Option<AuthorizationMetadata> {
-    let at = |path: &str| {
+    let url_of = |path: &str| {
         let mut url = server.clone();
         url.set_query(None);
         url.set_path(path);
@@ -105,19 +105,19 @@ async fn fetch_own_metadata(
     };
     let get = async |url: Url| {
         let headers = reqwest::header::HeaderMap::new();
-        let asked = OutgoingRequest {
+        let request = OutgoingRequest {
             method: reqwest::Method::GET,
             url,
             headers,
             body: None,
-            reach: Reach::Public,
+            reach: AddressScope::Public,
         };
-        web.send(asked).await.ok().filter(|reply| reply.status.is_success())
+        web.send(request).await.ok().filter(|reply| reply.status.is_success())
     };
-    if get(at("/.well-known/oauth-protected-resource")).await.is_some() {
+    if get(url_of("/.well-known/oauth-protected-resource")).await.is_some() {
         return None;
     }
-    let reply = get(at("/.well-known/oauth-authorization-server")).await?;
+    let reply = get(url_of("/.well-known/oauth-authorization-server")).await?;
     let metadata: AuthorizationMetadata = serde_json::from_slice(&reply.body).ok()?;
     let is_own = |text: &str| text.parse::<Url>().is_ok_and(|url| url.origin() == server.origin());
     let mut named = vec![issuer, &metadata.authorization_endpoint, &metadata.token_endpoint];
@@ -167,21 +167,21 @@ mod tests {
     }
 
     impl DocumentServer {
-        async fn new(at: &str, document: Value) -> Self {
+        async fn new(path: &str, document: Value) -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let here = format!("http://{}", listener.local_addr().unwrap());
             let document: Value =
                 serde_json::from_str(&document.to_string().replace("HERE", &here)).unwrap();
-            let asked = Arc::new(AtomicUsize::new(0));
-            let counted = Arc::clone(&asked);
+            let ask_count = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&ask_count);
             let routes =
-                Router::new().route(at, get(|| async { Json(document) })).fallback(move || {
+                Router::new().route(path, get(|| async { Json(document) })).fallback(move || {
                     counted.fetch_add(1, Ordering::Relaxed);
                     async { StatusCode::NOT_FOUND }
                 });
             let mut tasks = JoinSet::new();
             tasks.spawn(async { axum::serve(listener, routes).await });
-            Self { server: format!("{here}/mcp").parse().unwrap(), asked, _tasks: tasks }
+            Self { server: format!("{here}/mcp").parse().unwrap(), asked: ask_count, _tasks: tasks }
         }
 
         async fn discover(&self, issuer: Option<&str>) -> Result<AuthorizationMetadata, AuthError> {
@@ -194,10 +194,10 @@ mod tests {
     /// Returns what discovery finds for these metadata, in which `HERE` stands for the server's
     /// URL.
     async fn discover_metadata(
-        at: &str,
+        path: &str,
         metadata: Value,
     ) -> Result<AuthorizationMetadata, AuthError> {
-        DocumentServer::new(at, metadata).await.discover(None).await
+        DocumentServer::new(path, metadata).await.discover(None).await
     }
 
     fn error_text(err: &AuthError) -> String {
@@ -210,32 +210,32 @@ mod tests {
 
     #[tokio::test]
     async fn metadata_of_another_issuer_is_rejected() {
-        let at = "/.well-known/oauth-authorization-server";
-        let good = discover_metadata(at, metadata("HERE", "HERE/token")).await.unwrap();
+        let path = "/.well-known/oauth-authorization-server";
+        let good = discover_metadata(path, metadata("HERE", "HERE/token")).await.unwrap();
         assert!(good.token_endpoint.ends_with("/token"));
         let below =
-            discover_metadata(at, metadata("HERE/oauth", "HERE/oauth/token")).await.unwrap();
+            discover_metadata(path, metadata("HERE/oauth", "HERE/oauth/token")).await.unwrap();
         assert!(below.token_endpoint.ends_with("/oauth/token"));
         for (issuer, token) in [
             ("https://example.com", "HERE/token"),
             ("HERE/oauth", "https://example.com/token"),
             ("HERE.example.com/oauth", "HERE/token"),
         ] {
-            let err = discover_metadata(at, metadata(issuer, token)).await.unwrap_err();
+            let err = discover_metadata(path, metadata(issuer, token)).await.unwrap_err();
             let is_other = matches!(err, AuthError::AuthorizationServerMismatch { .. });
             assert!(is_other, "{issuer} {token}: {err}");
         }
-        let plain = discover_metadata(at, metadata("HERE", "http://example.com/token")).await;
+        let plain = discover_metadata(path, metadata("HERE", "http://example.com/token")).await;
         assert!(matches!(plain.unwrap_err(), AuthError::MetadataError(_)));
     }
 
     #[tokio::test]
     async fn metadata_about_another_resource_is_ignored() {
-        let at = "/.well-known/oauth-protected-resource/mcp";
+        let path = "/.well-known/oauth-protected-resource/mcp";
         let other = "https://example.com";
         let about = json!({ "resource": format!("{other}/mcp"), "authorization_servers": [other] });
-        let own = discover_metadata(at, about).await.unwrap();
-        for endpoint in [&own.authorization_endpoint, &own.token_endpoint] {
+        let metadata = discover_metadata(path, about).await.unwrap();
+        for endpoint in [&metadata.authorization_endpoint, &metadata.token_endpoint] {
             assert!(endpoint.starts_with("http://127.0.0.1:"), "{endpoint}");
         }
     }
@@ -255,8 +255,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_issuer_other_than_the_configured_one_is_rejected() {
-        let at = "/.well-known/oauth-authorization-server";
-        let server = DocumentServer::new(at, metadata("HERE", "HERE/token")).await;
+        let path = "/.well-known/oauth-authorization-server";
+        let server = DocumentServer::new(path, metadata("HERE", "HERE/token")).await;
         let here = server.server.origin().ascii_serialization();
         server.discover(Some(&here)).await.unwrap();
         let err = server.discover(Some("https://example.com")).await.unwrap_err();
@@ -270,10 +270,10 @@ mod tests {
 
     #[tokio::test]
     async fn discovery_follows_a_limited_number_of_addresses() {
-        let at = "/.well-known/oauth-protected-resource/mcp";
+        let path = "/.well-known/oauth-protected-resource/mcp";
         let many: Vec<_> = (0..1_000).map(|n| format!("HERE/as/{n}")).collect();
         let server = DocumentServer::new(
-            at,
+            path,
             json!({ "resource": "HERE/mcp", "authorization_servers": many }),
         );
         let server = server.await;
@@ -299,17 +299,17 @@ mod tests {
         );
         assert!(
             matches!(web.take_error(), Some(TokenError::Unreachable(_))),
-            "it may answer later"
+            "the server may answer later"
         );
     }
 
     #[test]
     fn control_characters_in_a_servers_error_are_removed() {
         let err = AuthError::RegistrationFailed(format!("\u{1b}[31m{}", "x".repeat(9_000)));
-        let told = error_text(&err);
+        let message = error_text(&err);
         assert!(
-            told.contains(" [31mxxx") && told.chars().count() == MAX_ERROR_CHARACTERS,
-            "{told}"
+            message.contains(" [31mxxx") && message.chars().count() == MAX_ERROR_CHARACTERS,
+            "{message}"
         );
     }
 
@@ -319,17 +319,17 @@ mod tests {
         redaction.add_secret("REFRESH_TOKEN", "refresh-me-once");
         let text = |before: usize| format!("{}refresh-me-once", "x".repeat(before));
         for before in (MAX_ERROR_CHARACTERS - 60)..MAX_ERROR_CHARACTERS {
-            let told =
+            let message =
                 describe_auth_error(&AuthError::TokenRefreshFailed(text(before)), &redaction);
-            assert!(!told.contains("refresh-m"), "{told}");
+            assert!(!message.contains("refresh-m"), "{message}");
         }
     }
 
     #[test]
     fn an_endpoint_that_may_not_get_secrets_is_rejected() {
         let check = |server: &str, endpoint: &str, expected: Expect| {
-            let told = check_endpoint(&server.parse().unwrap(), endpoint);
-            expected.assert_eq(&told.err().unwrap_or_default());
+            let result = check_endpoint(&server.parse().unwrap(), endpoint);
+            expected.assert_eq(&result.err().unwrap_or_default());
         };
         check("https://a/mcp", "https://b/token", expect![""]);
         check("http://localhost:1/mcp", "http://127.0.0.1:2/token", expect![""]);
@@ -360,16 +360,16 @@ mod tests {
             written["scopes_supported"] = scopes;
             serde_json::from_value(written).unwrap()
         };
-        let asked = |metadata: &AuthorizationMetadata, scopes: &[&str]| {
+        let scopes_of = |metadata: &AuthorizationMetadata, scopes: &[&str]| {
             let mut scopes: Vec<String> = scopes.iter().map(|scope| (*scope).to_owned()).collect();
             add_offline_access(metadata, &mut scopes);
             scopes.join(" ")
         };
         let with = offered(json!(["a", "offline_access"]));
-        assert_eq!(asked(&with, &["a"]), "a offline_access");
-        assert_eq!(asked(&with, &["offline_access"]), "offline_access");
-        assert_eq!(asked(&with, &[]), "");
-        assert_eq!(asked(&offered(json!(["a"])), &["a"]), "a");
-        assert_eq!(asked(&offered(Value::Null), &["a"]), "a");
+        assert_eq!(scopes_of(&with, &["a"]), "a offline_access");
+        assert_eq!(scopes_of(&with, &["offline_access"]), "offline_access");
+        assert_eq!(scopes_of(&with, &[]), "");
+        assert_eq!(scopes_of(&offered(json!(["a"])), &["a"]), "a");
+        assert_eq!(scopes_of(&offered(Value::Null), &["a"]), "a");
     }
 }

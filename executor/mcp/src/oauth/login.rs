@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http_client::{OutgoingRequest, Reach};
+use http_client::{AddressScope, OutgoingRequest};
 use oauth2::TokenResponse as _;
 use reqwest::{
     Method, Url,
@@ -36,7 +36,7 @@ pub struct Login {
     manager: AuthorizationManager,
     store: TokenStore,
     client: RegisteredClient,
-    /// `true` if the client is configured, so that no other may be registered.
+    /// `true` if the client is configured, so no other client may be registered.
     is_configured: bool,
     url: String,
     state: String,
@@ -85,11 +85,13 @@ fn login_target<'a>(
     set: &ToolSetName,
     server: &'a McpServer,
 ) -> Result<LoginTarget<'a>, LoginError> {
-    let why = |what: &str| LoginError::NotForPeople(format!("`{set}` has no login: {what}"));
-    let McpServer::Http(server) = server else { return Err(why("Faber starts it as a command")) };
-    let Some(oauth) = &server.auth else { return Err(why("its source has no `auth: oauth`")) };
+    let reason = |cause: &str| LoginError::NotForPeople(format!("`{set}` has no login: {cause}"));
+    let McpServer::Http(server) = server else {
+        return Err(reason("Faber starts it as a command"));
+    };
+    let Some(oauth) = &server.auth else { return Err(reason("its source has no `auth: oauth`")) };
     let Grant::Person { client, document, port } = &oauth.grant else {
-        return Err(why("its `grant` is for programs"));
+        return Err(reason("its `grant` is for programs"));
     };
     Ok(LoginTarget {
         store: logins.store_for(set, &server.url.0),
@@ -103,7 +105,7 @@ fn login_target<'a>(
 }
 
 impl Logins {
-    /// Returns the preferred port of the redirect URI: the configured one, or that of the last
+    /// Returns the preferred port of the redirect URI: the configured port, or the port of the last
     /// login.
     pub fn preferred_port(
         &self,
@@ -125,8 +127,8 @@ impl Logins {
         let is_removed = to.store.remove().map_err(LoginError::NotStored)?;
         drop(lock);
         let Ok(Some(record)) = record else { return Ok(is_removed) };
-        if let Err(why) = to.revoke_tokens(&record).await {
-            tracing::debug!(%set, ?why, "the tokens could not be revoked");
+        if let Err(error) = to.revoke_tokens(&record).await {
+            tracing::debug!(%set, why = ?error, "the tokens could not be revoked");
         }
         Ok(record.granted.is_some())
     }
@@ -149,8 +151,9 @@ impl LoginTarget<'_> {
         let AuthServer { metadata, .. } =
             self.discover(&web, challenge.as_deref(), &redaction).await?;
         if granted.issuer.is_some() && granted.issuer != metadata.issuer {
-            let why = "the authorization server has changed, so Faber does not send it the tokens";
-            return Err(LoginError::Refused(why.to_owned()));
+            let reason =
+                "the authorization server has changed, so Faber does not send it the tokens";
+            return Err(LoginError::Refused(reason.to_owned()));
         }
         let Some(endpoint) = extra_endpoint(&metadata, "revocation_endpoint") else {
             return Ok(());
@@ -169,8 +172,8 @@ impl LoginTarget<'_> {
         for (token, kind) in tokens {
             let Some(token) = token else { continue };
             let fields = [("token", token), ("token_type_hint", kind), ("client_id", id)];
-            let told = post_form(&web, endpoint, &fields, client, &redaction).await;
-            told.map_err(|denied| LoginError::Refused(denied.into_text()))?;
+            let response = post_form(&web, endpoint, &fields, client, &redaction).await;
+            response.map_err(|denied| LoginError::Refused(denied.into_text()))?;
         }
         Ok(())
     }
@@ -204,27 +207,28 @@ impl LoginTarget<'_> {
         });
         let url = self.server.url.0.clone();
         let body = Some(greeting.to_string().into_bytes());
-        let asked = OutgoingRequest {
+        let request = OutgoingRequest {
             method: Method::POST,
             url,
             headers: all,
             body,
-            reach: Reach::Anywhere,
+            reach: AddressScope::Anywhere,
         };
-        let reply = web.send(asked.clone()).await;
+        let reply = web.send(request.clone()).await;
         let reply = reply.map_err(|err| LoginError::from(TokenError::from_http_error(&err)))?;
         if let Some(session) = reply.headers.get("mcp-session-id") {
             // Ends the session that the answer may have started, because it is not needed.
             let mut headers = given;
             headers.insert("mcp-session-id", session.clone());
-            let asked = OutgoingRequest { method: Method::DELETE, headers, body: None, ..asked };
-            let _ = web.send(asked).await;
+            let request =
+                OutgoingRequest { method: Method::DELETE, headers, body: None, ..request };
+            let _ = web.send(request).await;
         }
         Ok(bearer_challenge(&reply.headers).filter(|_| reply.status == 401))
     }
 
-    /// Returns the scopes to request: those of the configuration or of the server, and those that
-    /// were missing before.
+    /// Returns the scopes to request: the scopes of the configuration or of the server, and scopes
+    /// that were missing before.
     async fn select_scopes(
         &self,
         manager: &AuthorizationManager,
@@ -240,13 +244,13 @@ impl LoginTarget<'_> {
             scopes.extend(before.wanted.iter().chain(granted).cloned());
         }
         add_offline_access(metadata, &mut scopes);
-        let mut known = std::collections::BTreeSet::new();
-        scopes.retain(|scope| known.insert(scope.clone()));
+        let mut seen = std::collections::BTreeSet::new();
+        scopes.retain(|scope| seen.insert(scope.clone()));
         scopes
     }
 
-    /// Returns the client of the login: the configured one, that of the metadata document, or that
-    /// of the last login. Without one, [`register_client`] registers a client.
+    /// Returns the client of the login: the configured client, the client of the metadata document,
+    /// or the client of the last login. If there is none, [`register_client`] registers a client.
     fn known_client(
         &self,
         metadata: &AuthorizationMetadata,
@@ -272,8 +276,8 @@ impl LoginTarget<'_> {
 
     /// Removes the registered client of an expired login until the new login succeeds.
     ///
-    /// A server that has forgotten the client may tell only the person, in the browser. The next
-    /// login then registers another client.
+    /// A server that has forgotten the client may report this only in the browser. The next login
+    /// then registers another client.
     async fn forget_ended_client(&self, client: &RegisteredClient) -> Result<(), LoginError> {
         if self.client.is_some() || self.document == Some(client.id.as_str()) {
             return Ok(());
@@ -359,9 +363,9 @@ impl Login {
             return Err(LoginError::UnrelatedCallback);
         }
         if let Some(error) = query_parameter(callback, "error") {
-            let why = query_parameter(callback, "error_description").unwrap_or_default();
-            let said = to_printable(&format!("{error} {why}"));
-            return Err(LoginError::Refused(format!("the login was refused: {said}")));
+            let reason = query_parameter(callback, "error_description").unwrap_or_default();
+            let error_text = to_printable(&format!("{error} {reason}"));
+            return Err(LoginError::Refused(format!("the login was refused: {error_text}")));
         }
         let back = AuthorizationCallback::from_redirect_url(callback);
         let back = back.map_err(|_| LoginError::UnrelatedCallback)?;
@@ -392,9 +396,9 @@ impl Login {
         if !self.is_configured
             && is_unknown_client(err)
             && let Ok(Some(record)) = self.store.read()
-            && let Err(why) = self.store.write(&LoginRecord { client: None, ..record })
+            && let Err(error) = self.store.write(&LoginRecord { client: None, ..record })
         {
-            return LoginError::NotStored(why);
+            return LoginError::NotStored(error);
         }
         let mut redaction = self.redaction.clone();
         redaction.add_secret("CODE", code);
@@ -450,7 +454,7 @@ impl From<TokenError> for LoginError {
 
 fn convert_error(err: &AuthError, redaction: &Redaction) -> LoginError {
     match err {
-        AuthError::CredentialStoreError(why) => LoginError::NotStored(why.clone()),
+        AuthError::CredentialStoreError(reason) => LoginError::NotStored(reason.clone()),
         err => LoginError::Refused(describe_auth_error(err, redaction)),
     }
 }
@@ -488,13 +492,13 @@ mod tests {
             assert!(servers.store().read().unwrap().is_none());
             // The refresh token and the access token.
             assert_eq!(servers.count_requests("POST /revoke"), if is_other { 0 } else { 2 });
-            let told = other
+            let request_count = other
                 .behavior()
                 .requests
                 .iter()
                 .filter(|(request, ..)| request.starts_with("POST"))
                 .count();
-            assert_eq!(told, 0, "{:?}", other.behavior().requests);
+            assert_eq!(request_count, 0, "{:?}", other.behavior().requests);
         }
     }
 
@@ -506,8 +510,8 @@ mod tests {
         assert_eq!(query_parameter(login.url(), "client_id").as_deref(), Some("client-0"));
         servers.behavior().clients.clear();
         let back = format!("{REDIRECT_URL}?code=code-0&state={}", login.state);
-        let why = login.finish(&back).await.unwrap_err().to_string();
-        assert!(why.contains("invalid_client") && !why.contains("code-0"), "{why}");
+        let error = login.finish(&back).await.unwrap_err().to_string();
+        assert!(error.contains("invalid_client") && !error.contains("code-0"), "{error}");
         let login = start_login(&servers).await;
         assert_ne!(query_parameter(login.url(), "client_id").as_deref(), Some("client-0"));
         let back = format!("{REDIRECT_URL}?code=code-0&state={}", login.state);
@@ -527,12 +531,16 @@ mod tests {
         assert_eq!(client_id_of(&login), "client-0");
         login.finish(&format!("{REDIRECT_URL}?code=code-0&state={}", login.state)).await.unwrap();
         let client = || servers.store().read().unwrap().unwrap().client.map(|client| client.id);
-        assert_eq!(client().as_deref(), Some("client-0"), "it has served, and stays");
+        assert_eq!(client().as_deref(), Some("client-0"), "a client that worked is kept");
         servers.store_expired_login(None);
         start_login(&servers).await;
         assert_eq!(client(), None);
         let login = start_login(&servers).await;
-        assert_ne!(client_id_of(&login), "client-0", "the server may not know it any more");
+        assert_ne!(
+            client_id_of(&login),
+            "client-0",
+            "the server may have forgotten the old client"
+        );
         assert_eq!(servers.count_requests("POST /register"), 1);
         // A refresh token needs the client that it was issued to.
         servers.store_expired_login(Some("refresh-0"));

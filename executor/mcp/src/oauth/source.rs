@@ -125,7 +125,8 @@ impl TokenSource {
         let auth_server = auth_server
             .map_err(|err| TokenError::from_auth_error(&err, redaction).into_unknown_server())?;
         let _lock = store.lock().await.map_err(TokenError::Unreachable)?;
-        // Reads the store again, because another process may have stored a token meanwhile.
+        // Reads the store again, because another process may have stored a token since the first
+        // read.
         let Some(record) = store.read().map_err(TokenError::Refused)? else { return Ok(None) };
         if let Some(token) = usable_token(&record, refused_token) {
             return Ok(Some(token));
@@ -195,10 +196,11 @@ fn usable_token(record: &LoginRecord, refused_token: Option<&str>) -> Option<Acc
 
 /// Returns whether an authorization server has forgotten its client (RFC 6749, section 5.2).
 pub(super) fn is_unknown_client(err: &AuthError) -> bool {
-    let (AuthError::TokenRefreshFailed(why) | AuthError::TokenExchangeFailed(why)) = err else {
+    let (AuthError::TokenRefreshFailed(reason) | AuthError::TokenExchangeFailed(reason)) = err
+    else {
         return false;
     };
-    why.contains("invalid_client")
+    reason.contains("invalid_client")
 }
 
 fn client_config(

@@ -37,10 +37,11 @@ impl TokenError {
         }
     }
 
-    /// Prefers the recorded error of the connection, which knows whether the failure is temporary.
+    /// Prefers the recorded error of the connection, because it shows whether the failure is
+    /// temporary.
     pub(super) fn or_recorded_error(self, last_error: Option<Self>) -> Self {
         match (self, last_error) {
-            (own, None) => own,
+            (error, None) => error,
             (Self::UnknownServer(_), Some(Self::Refused(text))) => Self::UnknownServer(text),
             (_, Some(last_error)) => last_error,
         }
@@ -98,8 +99,8 @@ fn auth_error_sentence(err: &AuthError) -> String {
             "the authorization server does not support PKCE with S256, which a safe login needs"
                 .to_owned()
         }
-        AuthError::RegistrationFailed(why) => format!(
-            "the authorization server does not register clients ({why}): ask for a `client_id` and \
+        AuthError::RegistrationFailed(reason) => format!(
+            "the authorization server does not register clients ({reason}): ask for a `client_id` and \
              write it into `auth`"
         ),
         other => {

@@ -96,7 +96,7 @@ impl AccessToken {
 
 /// Locks a login against changes until it is dropped.
 #[derive(Debug)]
-pub(super) struct LoginLock(#[expect(dead_code, reason = "it is held open")] File);
+pub(super) struct LoginLock(#[expect(dead_code, reason = "the open file holds the lock")] File);
 
 impl Logins {
     /// Stores logins in a folder, which the first login creates.
@@ -319,8 +319,9 @@ pub(super) mod tests {
         assert_eq!(token.text, "the-token");
         assert!(token.is_usable(1_029) && !token.is_usable(1_030));
         assert_eq!(read.refresh_token(), Some("the-refresh-token"));
-        for shown in [format!("{read:?}"), format!("{:?}", read.token()), format!("{store:?}")] {
-            assert!(!shown.contains("the-"), "{shown}");
+        for debug_text in [format!("{read:?}"), format!("{:?}", read.token()), format!("{store:?}")]
+        {
+            assert!(!debug_text.contains("the-"), "{debug_text}");
         }
         for other in [of("t", "https://a/mcp"), of("s", "https://a/"), of("s", "https://b/mcp")] {
             assert!(other.read().unwrap().is_none(), "{other:?}");
@@ -379,8 +380,8 @@ pub(super) mod tests {
         let store = logins.store_for(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
         store.add_wanted_scopes(&format!("a {}", "x".repeat(300 << 10))).await.unwrap();
         assert_eq!(store.read().unwrap().unwrap().wanted, ["a"]);
-        let why = store.write(&record(&"x".repeat(300 << 10), 0, 0)).unwrap_err();
-        assert_eq!(why, "the login has more than 262144 bytes");
+        let error = store.write(&record(&"x".repeat(300 << 10), 0, 0)).unwrap_err();
+        assert_eq!(error, "the login has more than 262144 bytes");
         assert_eq!(store.read().unwrap().unwrap().wanted, ["a"]);
     }
 
@@ -390,8 +391,8 @@ pub(super) mod tests {
         let logins = Logins::new(folder.path().to_owned());
         let store = logins.store_for(&"s".parse().unwrap(), &"https://a/".parse().unwrap());
         fs::write(&*store.file, "{").unwrap();
-        let why = store.read().unwrap_err();
-        assert!(why.ends_with("is not a stored login: remove it and log in again"), "{why}");
+        let error = store.read().unwrap_err();
+        assert!(error.ends_with("is not a stored login: remove it and log in again"), "{error}");
     }
 
     #[tokio::test]
@@ -402,8 +403,8 @@ pub(super) mod tests {
         let first = store.lock().await.unwrap();
         let other = File::open(store.file.with_extension("lock")).unwrap();
         assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
-        let why = store.lock_within(Duration::ZERO).await.unwrap_err();
-        assert!(why.ends_with("is in use by another process: try again later"), "{why}");
+        let error = store.lock_within(Duration::ZERO).await.unwrap_err();
+        assert!(error.ends_with("is in use by another process: try again later"), "{error}");
         drop(first);
         other.try_lock().unwrap();
         drop(other);

@@ -16,7 +16,7 @@ use std::{
 };
 
 use http_client::{
-    Http, HttpError, HttpReply, OutgoingRequest, Reach, host,
+    AddressScope, Http, HttpError, HttpReply, OutgoingRequest, host,
     net::{RefusedUrl, is_public},
 };
 use oauth2::{HttpRequest, HttpResponse, http};
@@ -176,7 +176,7 @@ impl AuthHttp {
             url: if is_server { self.shared.server.clone() } else { url },
             headers: parts.headers,
             body: Some(body).filter(|body| !body.is_empty()),
-            reach: Reach::Public,
+            reach: AddressScope::Public,
         })
     }
 }
@@ -184,12 +184,12 @@ impl AuthHttp {
 impl SharedState {
     fn is_configured(&self, url: &Url) -> bool {
         let mut ours = [Some(&self.server), self.second_server.as_ref()].into_iter().flatten();
-        ours.any(|own| own.origin() == url.origin())
+        ours.any(|known_url| known_url.origin() == url.origin())
     }
 
-    async fn allowed_reach(&self, url: &Url) -> Result<Reach, HttpError> {
+    async fn allowed_reach(&self, url: &Url) -> Result<AddressScope, HttpError> {
         let is_anywhere = self.is_configured(url) || self.is_private().await?;
-        Ok(if is_anywhere { Reach::Anywhere } else { Reach::Public })
+        Ok(if is_anywhere { AddressScope::Anywhere } else { AddressScope::Public })
     }
 
     /// Returns whether the configured server is in a private network. All of its addresses must be
@@ -266,7 +266,13 @@ mod tests {
     fn request(url: &str) -> OutgoingRequest {
         let url = url.parse().unwrap();
         let headers = HeaderMap::new();
-        OutgoingRequest { method: Method::GET, url, headers, body: None, reach: Reach::Anywhere }
+        OutgoingRequest {
+            method: Method::GET,
+            url,
+            headers,
+            body: None,
+            reach: AddressScope::Anywhere,
+        }
     }
 
     #[test]
@@ -304,7 +310,7 @@ mod tests {
             let private = AuthHttp::new(server.parse().unwrap());
             for url in ["https://10.0.0.1/", "https://sso.internal/"] {
                 let reach = private.shared.allowed_reach(&url.parse().unwrap()).await.unwrap();
-                assert_eq!(reach, Reach::Anywhere, "{server} {url}");
+                assert_eq!(reach, AddressScope::Anywhere, "{server} {url}");
             }
         }
     }
@@ -327,7 +333,7 @@ mod tests {
         assert!(closed.execute_request(request).await.is_err());
         assert!(
             matches!(closed.take_error(), Some(TokenError::Unreachable(_))),
-            "it may be there later"
+            "the server may be reachable later"
         );
         web.requests.store(MAX_REQUESTS, Ordering::Relaxed);
         let many = ask("https://1.1.1.1/token").await;
@@ -343,10 +349,10 @@ mod tests {
         let web = AuthHttp::with_second_server("https://1.1.1.1/mcp".parse().unwrap(), company);
         let reach =
             async |url: &str| web.shared.allowed_reach(&url.parse().unwrap()).await.unwrap();
-        assert_eq!(reach("https://10.0.0.1/other").await, Reach::Anywhere);
-        assert_eq!(reach("https://1.1.1.1/token").await, Reach::Anywhere);
-        assert_eq!(reach("https://10.0.0.1:444/token").await, Reach::Public);
-        assert_eq!(reach("https://10.0.0.2/token").await, Reach::Public);
+        assert_eq!(reach("https://10.0.0.1/other").await, AddressScope::Anywhere);
+        assert_eq!(reach("https://1.1.1.1/token").await, AddressScope::Anywhere);
+        assert_eq!(reach("https://10.0.0.1:444/token").await, AddressScope::Public);
+        assert_eq!(reach("https://10.0.0.2/token").await, AddressScope::Public);
     }
 
     #[test]
@@ -360,7 +366,10 @@ mod tests {
     async fn an_unresolved_name_is_resolved_again() {
         let web = AuthHttp::new("https://nobody.invalid/mcp".parse().unwrap());
         let err = web.send(request("https://1.1.1.1:1/token")).await.unwrap_err();
-        assert!(matches!(&err, HttpError::Unsent(why) if why.contains("cannot be found")), "{err}");
+        assert!(
+            matches!(&err, HttpError::Unsent(reason) if reason.contains("cannot be found")),
+            "{err}"
+        );
         assert!(web.shared.is_private.get().is_none());
     }
 }

@@ -114,7 +114,7 @@ pub(super) struct ReadablePaths {
     with_contents: Vec<PathBuf>,
     /// Folders that were split into entries. Their names may be listed.
     listed: Vec<PathBuf>,
-    /// Folders that not every user may list. Landlock lists them all the same, because a right to
+    /// Folders that not every user may list. Landlock still allows listing them, because a right to
     /// list applies to everything below a folder.
     pub(super) unlistable: Vec<PathBuf>,
     hidden: Vec<PathBuf>,

@@ -61,7 +61,8 @@ pub(super) fn make_read_only_except(
     if writable.iter().any(|place| place.parent().is_none()) {
         return Ok(true);
     }
-    let is_within = |mount: &MountPoint| writable.iter().any(|place| mount.at.starts_with(place));
+    let is_within =
+        |mount: &MountPoint| writable.iter().any(|place| mount.mount_point.starts_with(place));
     let mounted = list_mounts()?;
     // A bind mount keeps the flags of its source, including read-only.
     for place in writable {
@@ -83,7 +84,7 @@ pub(super) fn bind_mount(from: &Path, to: &Path, called: &Path) -> io::Result<()
 
 #[derive(Debug, PartialEq)]
 struct MountPoint {
-    at: PathBuf,
+    mount_point: PathBuf,
     /// Flags that a process without rights cannot remove, so a remount must repeat them.
     locked_flags: MsFlags,
 }
@@ -92,13 +93,16 @@ impl MountPoint {
     fn remount_read_only(&self) -> nix::Result<()> {
         let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
         let flags = flags | MsFlags::MS_NOSUID | self.locked_flags;
-        mount(None::<&str>, &self.at, None::<&str>, flags, None::<&str>)
+        mount(None::<&str>, &self.mount_point, None::<&str>, flags, None::<&str>)
     }
 
     /// Returns whether the mount is read-only after a remount with this result.
     fn check_remount(&self, done: nix::Result<()>, reachable: &[PathBuf]) -> io::Result<bool> {
-        let matters =
-            || reachable.iter().any(|path| path.starts_with(&self.at) || self.at.starts_with(path));
+        let matters = || {
+            reachable.iter().any(|path| {
+                path.starts_with(&self.mount_point) || self.mount_point.starts_with(path)
+            })
+        };
         match done {
             // Ignores the error, because another mount hides this one or the user cannot enter it.
             // The command cannot reach it either.
@@ -106,7 +110,7 @@ impl MountPoint {
                 Ok(true)
             }
             Err(err) if matters() => {
-                Err(io::Error::other(format!("`{}`: {err}", self.at.display())))
+                Err(io::Error::other(format!("`{}`: {err}", self.mount_point.display())))
             }
             Err(_) => Ok(false),
         }
@@ -123,13 +127,13 @@ fn list_mounts() -> io::Result<Vec<MountPoint>> {
 /// Parses a line of `/proc/self/mountinfo`. The fifth field is the path, the sixth has the flags.
 fn parse_mount(line: &[u8]) -> Option<MountPoint> {
     let mut words = line.split(|byte| *byte == b' ');
-    let at = OsString::from_vec(unescape_octal(words.nth(4)?)).into();
+    let mount_point = OsString::from_vec(unescape_octal(words.nth(4)?)).into();
     let locked_flags = words.next()?.split(|byte| *byte == b',').map(|flag| match flag {
         b"nodev" => MsFlags::MS_NODEV,
         b"noexec" => MsFlags::MS_NOEXEC,
         _ => MsFlags::empty(),
     });
-    Some(MountPoint { at, locked_flags: locked_flags.collect() })
+    Some(MountPoint { mount_point, locked_flags: locked_flags.collect() })
 }
 
 /// Decodes spaces and other special characters, written as a backslash and three octal digits.
@@ -175,23 +179,24 @@ mod tests {
     #[test]
     fn a_broken_mount_is_an_error_only_where_the_command_needs_it() {
         let reachable = ["/srv/root", "/usr"].map(PathBuf::from);
-        let became = |at: &str, done| {
-            let mount = MountPoint { at: at.into(), locked_flags: MsFlags::empty() };
+        let became = |mount_point: &str, done| {
+            let mount =
+                MountPoint { mount_point: mount_point.into(), locked_flags: MsFlags::empty() };
             mount.check_remount(done, &reachable).map_err(|err| err.to_string())
         };
         assert_eq!(became("/mnt/nfs", Ok(())), Ok(true));
         assert_eq!(became("/mnt/nfs", Err(Errno::ESTALE)), Ok(false));
         assert_eq!(became("/usr/local", Err(Errno::EACCES)), Ok(true));
-        for at in ["/", "/srv", "/srv/root", "/srv/root/deep", "/usr/share"] {
-            let why = became(at, Err(Errno::ESTALE)).unwrap_err();
-            assert!(why.starts_with(&format!("`{at}`: ")), "{why}");
+        for mount_point in ["/", "/srv", "/srv/root", "/srv/root/deep", "/usr/share"] {
+            let error = became(mount_point, Err(Errno::ESTALE)).unwrap_err();
+            assert!(error.starts_with(&format!("`{mount_point}`: ")), "{error}");
         }
         assert_eq!(became("/srv-other", Err(Errno::ENOTCONN)), Ok(false));
     }
 
     #[test]
     fn mountinfo_lines_are_parsed() {
-        for (line, at, locked_flags) in [
+        for (line, mount_point, locked_flags) in [
             (
                 "21 98 0:20 / /proc rw,nosuid,nodev,noexec,relatime shared:5 - proc proc rw",
                 "/proc",
@@ -202,11 +207,11 @@ mod tests {
         ] {
             assert_eq!(
                 parse_mount(line.as_bytes()),
-                Some(MountPoint { at: at.into(), locked_flags }),
+                Some(MountPoint { mount_point: mount_point.into(), locked_flags }),
                 "{line}"
             );
         }
         assert_eq!(parse_mount(b""), None);
-        assert!(list_mounts().unwrap().iter().any(|mount| mount.at == Path::new("/")));
+        assert!(list_mounts().unwrap().iter().any(|mount| mount.mount_point == Path::new("/")));
     }
 }

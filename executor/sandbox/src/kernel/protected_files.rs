@@ -5,7 +5,7 @@
 //! mounted read-only.
 //!
 //! A cover is mounted on a file. If another program replaces the file, the command sees the new
-//! one. So a background command, which may run for days, is refused. A missing file cannot be
+//! file. So a background command, which may run for days, is refused. A missing file cannot be
 //! covered, so either a [placeholder](super::super::placeholders) exists, or the command is
 //! refused.
 
@@ -71,7 +71,8 @@ impl ProtectionMounts {
         Self { writable: write, reachable: reach, unlistable, ..Self::default() }
     }
 
-    /// Finds Faber's files that the command could reach by path, behind symlinks, or by hard links.
+    /// Finds Faber's files that the command could reach by path, through symlinks, or by hard
+    /// links.
     fn find_paths(mut self, order: &LaunchOrder, named: &[PathBuf]) -> io::Result<Self> {
         let (hidden, kept) = (self.resolve_paths(&order.hidden)?, self.resolve_paths(&order.kept)?);
         let others = hard_links::find_hard_links(&hidden, named)?;
@@ -135,12 +136,12 @@ pub(super) fn protect_files(
         found => found.unwrap_or_else(|_| start()).remove_nested(),
     };
     if confinement.required {
-        let own =
+        let protected_paths =
             [mounts.hidden.as_slice(), &mounts.kept, &mounts.symlinks, &mounts.creatable].concat();
-        let in_named = own.iter().find(|path| is_within(path, &named));
+        let in_named = protected_paths.iter().find(|path| is_within(path, &named));
         if let Some(path) = in_named.filter(|_| order.life == Lifetime::Background) {
-            let why = "cannot be hidden for as long as a command in the background may live";
-            return Err(refused_error(path, why, &named));
+            let reason = "cannot be hidden for as long as a command in the background may live";
+            return Err(refused_error(path, reason, &named));
         }
         if let Some(path) = mounts.creatable.first() {
             return Err(refused_error(path, "does not exist, so it cannot be hidden", &named));
@@ -152,8 +153,8 @@ pub(super) fn protect_files(
         Err(err) => {
             let first = mounts.hidden.iter().chain(&mounts.kept).chain(&mounts.symlinks).next();
             if let Some(first) = first.filter(|_| confinement.required) {
-                let why = format!("cannot be hidden on this machine ({err})");
-                return Err(refused_error(first, &why, &named));
+                let reason = format!("cannot be hidden on this machine ({err})");
+                return Err(refused_error(first, &reason, &named));
             }
             false
         }
@@ -167,14 +168,14 @@ pub(super) fn protect_files(
     Ok(is_whole)
 }
 
-fn refused_error(path: &Path, why: &str, named: &[PathBuf]) -> io::Error {
-    let at = path.display();
+fn refused_error(path: &Path, reason: &str, named: &[PathBuf]) -> io::Error {
+    let shown_path = path.display();
     let (place, help) = if is_within(path, named) {
         ("where it may read or write", OWN_FOLDER_ADVICE)
     } else {
         ("in a folder of the system, which every command reads", "keep it elsewhere")
     };
-    io::Error::other(format!("`{at}` is Faber's own, lies {place}, and {why}: {help}"))
+    io::Error::other(format!("`{shown_path}` is Faber's own, is {place}, and {reason}: {help}"))
 }
 
 fn outermost_paths(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
@@ -195,7 +196,7 @@ fn cover_hidden(mounts: &ProtectionMounts) -> io::Result<()> {
     // files.
     let held: Vec<_> =
         mounts.hidden.iter().map(|path| open_path(path)).collect::<io::Result<_>>()?;
-    // Skips folders that were removed meanwhile.
+    // Skips folders that were removed during the walk.
     let unlistable = mounts.unlistable.iter().filter(|folder| !is_within(folder, &mounts.hidden));
     let unlistable: Vec<_> =
         unlistable.filter_map(|path| Some((path, open_path(path).ok()?))).collect();
@@ -252,7 +253,7 @@ fn locked_flags(path: &Path) -> io::Result<MsFlags> {
 }
 
 /// Mounts the folders between an allowed folder and `path` on themselves. Otherwise a command could
-/// move one and put another in that place.
+/// move such a folder and put another in its place.
 fn pin_parents(path: &Path, reachable: &[PathBuf]) -> io::Result<()> {
     let is_between =
         |path: &&Path| reachable.iter().any(|top| path.starts_with(top) && *path != top.as_path());

@@ -1,8 +1,8 @@
 //! System calls that Landlock does not cover.
 //!
-//! A socket file gives access to its server, such as a container engine. UDP reaches the network as
-//! TCP does. Landlock restricts neither, so the filter refuses to create such sockets. Socket pairs
-//! are allowed, because they lead nowhere else.
+//! A socket file gives access to its server, such as a container engine. UDP reaches the network,
+//! as TCP does. Landlock restricts neither socket files nor UDP, so the filter refuses to create
+//! such sockets. Socket pairs are allowed, because they lead nowhere else.
 
 mod modes;
 
@@ -16,7 +16,8 @@ use seccompiler::{
 
 use super::super::{Confinement, NEEDS_SECCOMP, unsupported_error};
 
-/// The bit that marks the number of an x32 call. The other bits are those of `x86_64`.
+/// The bit that marks the number of an x32 call. The other bits are the number of the `x86_64`
+/// call.
 #[cfg(target_arch = "x86_64")]
 const X32_BIT: i64 = 0x4000_0000;
 const SOCKET_TYPE_MASK: u64 = 0xf;
@@ -79,7 +80,7 @@ pub(super) fn is_supported() -> bool {
     thread::scope(|scope| scope.spawn(trial).join()).unwrap_or(false)
 }
 
-/// Filters the calls of this thread and its future children for good. A call of another ABI ends
+/// Filters the calls of this thread and its future children permanently. A call of another ABI ends
 /// the process. Without a mount namespace, more calls are refused.
 pub(super) fn apply(confinement: &Confinement, has_mount_namespace: bool) -> io::Result<()> {
     let filtered = build_filters(confinement, has_mount_namespace)
@@ -139,24 +140,25 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
     let mut refuse = |call: i64, any: Vec<SeccompRule>| {
         refused.entry(call).or_default().extend(any);
     };
-    let mut known = Vec::new();
+    let mut families = Vec::new();
     if confinement.network {
         // Programs that resolve names query the machine's addresses by netlink.
-        known.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
+        families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
     }
     if confinement.sockets {
-        known.push(libc::AF_UNIX);
+        families.push(libc::AF_UNIX);
     }
-    let unknown = known.iter().map(|family| (0, SeccompCmpOp::Ne, as_argument(*family)));
+    let unknown = families.iter().map(|family| (0, SeccompCmpOp::Ne, as_argument(*family)));
     refuse(libc::SYS_socket, match_all(unknown)?.into_iter().collect());
     let mut pairs = vec![match_all([(0, SeccompCmpOp::Ne, as_argument(libc::AF_UNIX))])?];
     if !confinement.sockets {
-        // Refuses datagram pairs, because such a socket can still connect to a socket file.
+        // Refuses pairs of datagram sockets, because such a socket can still connect to a socket
+        // file.
         let kind = SeccompCmpOp::MaskedEq(SOCKET_TYPE_MASK);
         pairs.push(match_all([(1, kind, as_argument(libc::SOCK_DGRAM))])?);
     }
     refuse(libc::SYS_socketpair, pairs.into_iter().flatten().collect());
-    // Refuses this call, because it can create sockets past any filter.
+    // Refuses `io_uring`, because it can create sockets past any filter.
     refuse(libc::SYS_io_uring_setup, Vec::new());
     for call in SHARED_CALLS {
         refuse(call, Vec::new());
@@ -166,9 +168,9 @@ fn build_rules(confinement: &Confinement) -> Result<CallRules, FilterError> {
     for call in PROCESS_CALLS {
         refuse(call, match_all([(0, SeccompCmpOp::Ne, 0)])?.into_iter().collect());
     }
-    for (call, own) in PRIORITY_CALLS {
+    for (call, own_value) in PRIORITY_CALLS {
         // Allows these calls for a single process only, and only for the calling one.
-        let any = [(0, SeccompCmpOp::Ne, own), (1, SeccompCmpOp::Ne, 0)];
+        let any = [(0, SeccompCmpOp::Ne, own_value), (1, SeccompCmpOp::Ne, 0)];
         let any = any.into_iter().map(|check| match_all([check]));
         refuse(call, any.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
@@ -219,7 +221,10 @@ mod tests {
         for (network, sockets) in [(false, false), (false, true), (true, false), (true, true)] {
             let confinement = Confinement { network, sockets, ..Confinement::default() };
             let rules = build_rules(&confinement).unwrap();
-            assert!(rules[&libc::SYS_io_uring_setup].is_empty(), "it is always refused");
+            assert!(
+                rules[&libc::SYS_io_uring_setup].is_empty(),
+                "a call without conditions is always refused"
+            );
             assert_eq!(rules[&libc::SYS_socket].is_empty(), !network && !sockets);
             if is_supported() {
                 let filters = |has_mount_namespace| {
@@ -231,10 +236,10 @@ mod tests {
     }
 
     /// Runs a function in a thread of its own with the filters.
-    fn run_filtered<T: Send>(has_mount_namespace: bool, what: impl FnOnce() -> T + Send) -> T {
+    fn run_filtered<T: Send>(has_mount_namespace: bool, action: impl FnOnce() -> T + Send) -> T {
         let run = || {
             apply(&Confinement::default(), has_mount_namespace).unwrap();
-            what()
+            action()
         };
         thread::scope(|scope| scope.spawn(run).join()).unwrap()
     }
@@ -262,13 +267,13 @@ mod tests {
                 for call in sys.argv[1:]: print(libc.syscall(int(call), 0x10000000, 0), ctypes.get_errno())",
             ]);
             let calls = [libc::SYS_clone, libc::SYS_clone3].map(|call| call.to_string());
-            let said = python
+            let output = python
                 .args(calls)
                 .output()
                 .expect("python3 is missing: run `./tests/run`, which installs what the tests need")
                 .stdout;
             let expected = format!("-1 {}\n-1 {}\n", libc::EACCES, libc::ENOSYS);
-            assert_eq!(String::from_utf8(said).unwrap(), expected);
+            assert_eq!(String::from_utf8(output).unwrap(), expected);
         });
     }
 
@@ -328,6 +333,6 @@ mod tests {
             String::from_utf8(run_filtered(has_mount_namespace, run).stdout).unwrap()
         };
         assert_eq!(set(false), format!("{}\n", libc::EOPNOTSUPP));
-        assert!(["", "95\n"].contains(&&*set(true)), "the file system may have none");
+        assert!(["", "95\n"].contains(&&*set(true)), "the file system may have no attributes");
     }
 }

@@ -207,9 +207,9 @@ fn a_failed_compensation_does_not_stop_the_others() {
     assert!(!c.is_compensated());
     assert!(matches!(c.undo.as_ref().unwrap().state, StepState::Failed(_)));
     assert_eq!(c.output(), Some(&json!({ "by": "c" })), "its output is kept");
-    let begun =
+    let started =
         story.log.iter().filter(|recorded| recorded.event == Event::CompensationStarted).count();
-    assert_eq!(begun, 1);
+    assert_eq!(started, 1);
 }
 
 #[test]

@@ -187,7 +187,7 @@ fn missing_tool_error() -> ToolError {
     ToolError::new(ErrorCode::UNAVAILABLE, "there is no such tool now")
 }
 
-/// Regression: the step failed, even if the toolset's condition was false for a moment only.
+/// Regression: the step failed, even if the toolset's condition was false only for a short time.
 #[test]
 fn a_step_whose_tool_disappears_restarts_any_number_of_times() {
     let mut story = Story::new(vec![effect(Effect::Once, call("a", &[]))]);

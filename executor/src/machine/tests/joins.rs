@@ -67,8 +67,9 @@ fn a_join_of_six_thousand_branches_starts_after_the_last() {
     }
     assert_eq!(story.execution.step(join).state.name(), "running");
     story.succeed("join");
-    let begun = story.log.iter().filter(|recorded| recorded.event.kind() == "step_started").count();
-    assert_eq!(begun, BRANCHES + 1, "each once");
+    let start_count =
+        story.log.iter().filter(|recorded| recorded.event.kind() == "step_started").count();
+    assert_eq!(start_count, BRANCHES + 1, "each once");
     story.assert_finished(ExecutionState::Completed);
 }
 

@@ -101,7 +101,7 @@ fn a_too_long_list_fails_the_step() {
     let list = Value::Array(vec![json!(0); limits::ITEMS + 1]);
     let mut story = start_loop(loop_step(), list);
     let StepState::Failed(error) = &story.execution.step(story.step_number("each")).state else {
-        panic!("it is not over");
+        panic!("the loop has not failed");
     };
     assert_eq!(error.code, ErrorCode::INVALID_PARAMETERS);
     story.assert_finished(ExecutionState::Failed);

@@ -68,7 +68,7 @@ fn a_loop_over_an_empty_list_returns_an_empty_list() {
 
 #[test]
 fn a_loop_over_something_other_than_a_list_fails() {
-    for (found, what) in [
+    for (found, description) in [
         (json!(null), "null"),
         (json!({ "a": 1 }), "an object"),
         (json!("[1]"), "text"),
@@ -77,10 +77,10 @@ fn a_loop_over_something_other_than_a_list_fails() {
         let mut story = start_loop(loop_step(), found);
         let StepState::Failed(error) = &story.execution.step(story.step_number("each")).state
         else {
-            panic!("it is not over");
+            panic!("the loop has not failed");
         };
         assert_eq!(error.code, ErrorCode::NOT_A_LIST);
-        assert!(error.message.contains(what) && error.message.contains("{{a}}"), "{error}");
+        assert!(error.message.contains(description) && error.message.contains("{{a}}"), "{error}");
         story.assert_finished(ExecutionState::Failed);
     }
     let mut missing = Story::new(vec![call("a", &[]), for_each("{{a.list}}", loop_step())]);
@@ -100,7 +100,7 @@ fn a_failed_item_fails_the_step_and_names_the_item() {
         0 each[0]#1 succeeded {"by":"each[0]"}, each#1 failed tool.failed, finished Failed
     "#]]);
     let StepState::Failed(error) = &story.execution.step(story.step_number("each")).state else {
-        panic!("it is not over");
+        panic!("the loop has not failed");
     };
     assert!(error.message.starts_with("item 1: "), "{error}");
     let tally = story.assert_finished(ExecutionState::Failed);

@@ -4,8 +4,8 @@ use super::*;
 
 #[test]
 fn approval_is_requested_after_dependencies_with_rendered_parameters() {
-    let asked = with_parameters(json!({ "who": "{{a.by}}" }), with_approval(call("b", &["a"])));
-    let mut story = Story::new(vec![call("a", &[]), asked]);
+    let request = with_parameters(json!({ "who": "{{a.by}}" }), with_approval(call("b", &["a"])));
+    let mut story = Story::new(vec![call("a", &[]), request]);
     story.approve("b", true).succeed("a").check(expect![[r#"
         0 claimed, a#1 started
         0 command_ignored
@@ -27,7 +27,7 @@ fn a_person_is_needed_until_nothing_waits() {
     let needs = |story: &Story| story.execution.needs_person();
     assert!(needs(&story), "b waits for an approval, and w for a signal");
     assert_eq!(story.state(), ExecutionState::InProgress, "a runs");
-    assert!(needs(story.approve("b", true)), "w still waits");
+    assert!(needs(story.approve("b", true)), "step `w` still waits");
     assert!(!needs(story.signal("go", json!(1))));
     assert!(needs(story.send_command(Command::Pause)));
     assert!(!needs(story.send_command(Command::Resume)));

@@ -266,6 +266,6 @@ fn a_worker_that_takes_over_starts_steps_in_the_same_order() {
     let input = Input::Ended { task, attempt, result: Ok(Value::Null.into()) };
     let events = decide(&mut other, input.clone(), DecisionContext::from(story.now));
     assert_eq!(events, decide(&mut story.execution, input, DecisionContext::from(story.now)));
-    let begun = |recorded: &RecordedEvent| matches!(&recorded.event, Event::StepStarted(started) if started.step.as_str() == "again");
-    assert!(events.iter().any(begun));
+    let is_start = |recorded: &RecordedEvent| matches!(&recorded.event, Event::StepStarted(started) if started.step.as_str() == "again");
+    assert!(events.iter().any(is_start));
 }

@@ -175,7 +175,7 @@ impl Story {
             }
             RandomInput::Stale { step, attempt } => {
                 let step = StepNumber::new(step % count);
-                // Uses only attempts that are not running, because `End` is for the others.
+                // Uses only attempts that are not running, because `End` is for running attempts.
                 let attempt = Attempt::nth_after(self.execution.step(step).attempts + attempt);
                 let (task, result) = (step.into(), Ok(json!("stale").into()));
                 Input::Ended { task, attempt, result }
@@ -232,7 +232,11 @@ impl Story {
         self.assert_same_after_takeover(replayed);
         if self.execution.started_at().is_some() {
             let wakes = wake_at(&self.execution).is_none_or(|wake| wake > self.now);
-            assert!(wakes, "it would wake at once, for ever: {:?}", self.execution.agenda());
+            assert!(
+                wakes,
+                "the driver would wake up again and again: {:?}",
+                self.execution.agenda()
+            );
         }
     }
 
@@ -268,7 +272,7 @@ impl Story {
                 Event::StepApproved { .. } => true,
                 _ => false,
             };
-            assert!(may, "{} is called again on a guess", started.step);
+            assert!(may, "{} is called again although its outcome is unknown", started.step);
         }
     }
 
@@ -281,7 +285,7 @@ impl Story {
         assert_eq!(wake_at(&replayed), wake_at(&here));
     }
 
-    /// Lets the execution finish: every person approves, every call ends as `end` says, and time
+    /// Lets the execution finish: every person approves, every call ends as `end` defines, and time
     /// passes.
     fn run_until_finished(&mut self, end: fn(&Self, Task) -> Result<CallOutput, ToolError>) {
         for _ in 0..1_000 {
@@ -306,7 +310,7 @@ impl Story {
             }
             self.signal("go0", json!(0)).signal("go1", json!(1)).decide(&Input::Woken);
         }
-        panic!("it never ends: {:?}", self.execution);
+        panic!("the execution never ends: {:?}", self.execution);
     }
 
     /// Returns the output of a deterministic tool for a task's parameters.

@@ -183,7 +183,7 @@ fn a_retry_sends_the_key_of_an_item_to_the_same_item() {
     let own = || "own".to_owned();
     assert_eq!(sent_keys(&story), [("k0".to_owned(), false), (own(), false), (own(), true)]);
     story.succeed("each[0]").succeed("each[1]").end_step("each[2]", Err(timeout_error()));
-    // The earlier call of item 2 was another one, so its outcome is still unknown, too.
+    // The earlier call of item 2 was a different call, so its outcome is also still unknown.
     let open = story.execution.open_call_keys();
     let open: Vec<&str> = open.iter().map(|key| &*key.key).collect();
     assert_eq!(open, ["k2", "exec_1_aaaaaaaaa/each[2]"]);
@@ -209,7 +209,7 @@ fn a_key_stays_open_until_its_call_succeeds_or_is_settled() {
     assert_eq!(open(&refused), ["k"]);
     let mut unknown = retry_story(steps(), json!(null), change);
     unknown.succeed("a").end_step("pay", Err(timeout_error()));
-    assert_eq!(open(&unknown), ["k"], "both attempts are one call");
+    assert_eq!(open(&unknown), ["k"], "both attempts are the same call");
     let mut done = retry_story(steps(), json!(null), change);
     done.succeed("a").succeed("pay");
     assert!(open(&done).is_empty());

@@ -20,7 +20,7 @@ fn a_sub_plan_runs_as_a_child_and_its_result_finishes_the_step() {
     let id = child_id(&story, "p");
     assert_ne!(id, story.execution.id());
     assert_eq!(story.called_with("p"), json!({ "x": 1 }));
-    assert!(!story.execution.agenda().has_calls(), "nothing here needs a driver");
+    assert!(!story.execution.agenda().has_calls(), "no step of this plan needs a driver");
     assert_eq!(story.state(), ExecutionState::InProgress);
     story.end_step("p", Ok(json!({ "out": 2 }))).succeed("b").check(expect![[r#"
         0 claimed, p#1 started elsewhere
@@ -53,7 +53,7 @@ fn the_input_of_a_sub_plan_gets_defaults_and_is_validated() {
     assert_eq!(story.called_with("p"), json!({ "s": "x", "n": 7 }));
     assert_eq!(story.called_with("each[0]"), json!({ "s": "y", "n": 7 }));
     let StepState::Failed(error) = &story.execution.step(story.step_number("q")).state else {
-        panic!("a list is no text");
+        panic!("a list is not a text");
     };
     expect![[
         r#"the input of `set.flow` does not fit its schema: at `/s`: ["y"] is not of type "string""#

@@ -110,7 +110,10 @@ fn missing_inputs_of_conditions_lists_and_compensations_are_found() {
     );
     assert!(begins(with_condition("steps.a.x == 1 && has(input.who)", greet()), default()));
     assert!(!begins(with_condition("!has(input.who)", greet()), default()));
-    assert!(!begins(with_condition("steps.a.by == \"a\"", greet()), default()), "nobody knows yet");
+    assert!(
+        !begins(with_condition("steps.a.by == \"a\"", greet()), default()),
+        "the output is not known yet"
+    );
     assert!(!begins(for_each("{{input.list}}", call("b", &["a"])), default()));
     let mut read =
         Story::new(vec![for_each("{{input.list}}", effect(Effect::Read, call("b", &[])))]);
@@ -123,7 +126,7 @@ fn missing_inputs_of_conditions_lists_and_compensations_are_found() {
         step.compensate.as_mut().unwrap().parameters = Arc::new(json!({ "of": "{{input.who}}" }));
         step
     };
-    assert!(begins(undo(), default()), "nothing will be undone");
+    assert!(begins(undo(), default()), "no step will be undone");
     assert!(!begins(undo(), compensating_options()));
 }
 

@@ -46,7 +46,7 @@ fn a_sequential_condition_is_evaluated_in_its_turn() {
     "#]]);
 }
 
-/// Regression: later steps ran while an earlier one waited for its retry.
+/// Regression: later steps ran while an earlier step waited for its retry.
 #[test]
 fn a_sequential_execution_starts_no_step_during_a_retry_delay() {
     let mut story = Story::with_options(

@@ -52,7 +52,7 @@ impl Replanner for FakeReplanner {
             Some(ReplanBehavior::Fails) => {
                 return Err(StoreError::Unavailable("not now".to_owned()));
             }
-            Some(ReplanBehavior::Panics) => panic!("as it was told"),
+            Some(ReplanBehavior::Panics) => panic!("the test requested this panic"),
             Some(ReplanBehavior::Thinks) => std::future::pending().await,
             Some(ReplanBehavior::Begins) | None => (),
         }
@@ -63,8 +63,8 @@ impl Replanner for FakeReplanner {
             id: Some(next_execution_id(ended.id())),
             ..Start::from_created(&self.plan, created)
         };
-        let begun = self.control.start(start).await;
-        begun.map_err(|err| StoreError::Unavailable(err.to_string()))?;
+        let started = self.control.start(start).await;
+        started.map_err(|err| StoreError::Unavailable(err.to_string()))?;
         match behaviors {
             Some(ReplanBehavior::Begins) => std::future::pending().await,
             _ => Ok(()),
@@ -102,10 +102,10 @@ impl ReplanTest {
         let clock = Arc::clone(&worker.context().clock);
         let store = Arc::<Memory>::clone(&self.store);
         let control = Control::new(store, clock, Some(handle));
-        let (behaviors, asked) = (Mutex::new(behaviors.to_vec()), AtomicUsize::new(0));
+        let (behaviors, ask_count) = (Mutex::new(behaviors.to_vec()), AtomicUsize::new(0));
         let plan = Arc::clone(&self.plan);
         let fake =
-            Arc::new(FakeReplanner { control: control.clone(), plan, behaviors, calls: asked });
+            Arc::new(FakeReplanner { control: control.clone(), plan, behaviors, calls: ask_count });
         worker.set_replanner(Arc::<FakeReplanner>::clone(&fake));
         self.control = Some(control);
         let drain = worker.context().drain.clone();
@@ -225,7 +225,7 @@ async fn a_draining_worker_leaves_its_replans_to_others() {
     test.wait_for_calls(&ending, 1).await;
     ending.drain.cancel();
     let ended = time::timeout(Duration::from_secs(1), ending.tasks.join_next()).await;
-    assert!(ended.is_ok(), "it ends at once");
+    assert!(ended.is_ok(), "the worker ends at once");
     let running = test.start_worker(&[]);
     test.wait_until_replanned(id).await;
     assert_eq!(running.call_count(), 1);
@@ -256,9 +256,12 @@ async fn replans_that_wait_for_a_model_block_no_executions() {
     test.wait_for_calls(&running, MAX_RUNNING).await;
     let id = test.start(Arc::clone(&test.plan), ReplanOptions::default()).await;
     test.wait_for_head(id, |head| head.state == ExecutionState::Completed).await;
-    assert_eq!(running.call_count(), MAX_RUNNING, "no more at once");
+    assert_eq!(running.call_count(), MAX_RUNNING, "no further replan runs at the same time");
     for id in owed {
-        assert!(test.store.head(id).await.unwrap().unwrap().owner.is_some(), "it is still owed");
+        assert!(
+            test.store.head(id).await.unwrap().unwrap().owner.is_some(),
+            "the execution still needs a replan"
+        );
     }
 }
 
@@ -274,7 +277,11 @@ async fn a_worker_without_a_replanner_leaves_replans_to_others() {
     test.wait_for_head(id, |head| head.state == ExecutionState::Failed).await;
     let running = test.start_worker(&[]);
     time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(running.call_count(), 0, "it is the other's for as long as that lives");
+    assert_eq!(
+        running.call_count(),
+        0,
+        "the execution belongs to the other worker while that worker lives"
+    );
     tasks.shutdown().await;
     test.wait_until_replanned(id).await;
 }

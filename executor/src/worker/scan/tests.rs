@@ -28,7 +28,7 @@ fn executions_are_shared_evenly_between_workers() {
             // Five and a half standard deviations of a fair distribution.
             assert!((850..1_150).contains(&n), "{n} of {workers:?}");
         }
-        // A worker that leaves does not change the shares of the others.
+        // A worker that leaves does not change the shares of the other workers.
         let fewer = &workers[..3];
         for execution in &executions {
             let before = preferred_worker(*execution, &workers);
@@ -96,9 +96,9 @@ async fn executions_for_other_workers_hide_no_work_and_keep_scans_short() {
     for _ in 0..8 {
         crowd.worker.claim_due().await.unwrap();
         assert!(
-            crowd.worker.backlog.missing_tools <= MAX_HEADS + MAX_MISSING_TOOLS,
+            crowd.worker.backlog.missing_tool_count <= MAX_HEADS + MAX_MISSING_TOOLS,
             "{} were read",
-            crowd.worker.backlog.missing_tools
+            crowd.worker.backlog.missing_tool_count
         );
     }
     assert!(crowd.worker.local.contains(crowd.runnable), "the scan did not find the execution");

@@ -29,8 +29,8 @@ pub(super) fn schema() -> Value {
 }
 
 /// Evaluates the expression on a thread for blocking work, because an evaluation may take some ten
-/// milliseconds and has no point at which it can wait. More evaluations at once than cores would
-/// only start more threads.
+/// milliseconds and does not yield. Runs at most one evaluation per core, because more would only
+/// add threads.
 pub(super) async fn compute(parameters: Arc<Value>) -> Result<Value, ToolError> {
     static EVALUATION_PERMITS: LazyLock<Semaphore> =
         LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));
@@ -47,7 +47,7 @@ pub fn evaluate(parameters: &Value) -> Result<Value, ToolError> {
     let result = Expression::parse(source, &|name| values.contains_key(name))
         .map_err(|err| format!("the expression is wrong: {err}"))
         .and_then(|expression| expression.evaluate(values));
-    result.map_err(|why| ToolError::failed(why).without_retry())
+    result.map_err(|error| ToolError::failed(error).without_retry())
 }
 
 #[cfg(test)]

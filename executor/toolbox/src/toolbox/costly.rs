@@ -10,10 +10,10 @@ use shared::{
 use super::{ReadyTool, ToolSet};
 use crate::LOG_TARGET;
 
-/// Large patterns of one toolset that are compiled to see if they can be enforced. Later ones are
-/// reported when their tool is called first.
+/// Maximum number of large patterns of one toolset that are compiled to see if they can be
+/// enforced. Further patterns are reported when their tool is called for the first time.
 const MAX_TRIED_PATTERNS: usize = 64;
-/// Characters of a pattern that a message shows.
+/// Maximum number of characters of a pattern that a message shows.
 const MAX_SHOWN_CHARS: usize = 60;
 
 impl ToolSet {
@@ -30,8 +30,8 @@ pub(super) fn remove_costly_tools(set: &ToolSetName, tools: &mut Vec<ReadyTool>)
     let mut left_out = Vec::new();
     tools.retain(|tool| {
         let refusal = find_refusal(tool.definition());
-        if let Some(why) = &refusal {
-            tracing::warn!(target: LOG_TARGET, %set, %why, "a tool is left out");
+        if let Some(reason) = &refusal {
+            tracing::warn!(target: LOG_TARGET, %set, why = %reason, "a tool is left out");
         }
         let is_kept = refusal.is_none();
         left_out.extend(refusal);
@@ -49,9 +49,9 @@ fn report_patterns(set: &ToolSetName, tools: &mut [ReadyTool]) -> Vec<String> {
         let definition = tool.definition();
         let patterns = find_large_patterns(&definition.input_schema, &mut left);
         for pattern in &patterns {
-            let why = describe_pattern(&definition.name, pattern);
-            tracing::warn!(%set, %why, "a part of a schema is not enforced");
-            messages.push(why);
+            let reason = describe_pattern(&definition.name, pattern);
+            tracing::warn!(%set, why = %reason, "a part of a schema is not enforced");
+            messages.push(reason);
         }
         tool.logged_patterns = patterns.into();
     }
@@ -59,11 +59,11 @@ fn report_patterns(set: &ToolSetName, tools: &mut [ReadyTool]) -> Vec<String> {
 }
 
 pub(super) fn describe_pattern(tool: &ToolName, pattern: &str) -> String {
-    let shown: String = pattern.chars().take(MAX_SHOWN_CHARS).collect();
-    let more = if shown.len() < pattern.len() { "…" } else { "" };
+    let shown_pattern: String = pattern.chars().take(MAX_SHOWN_CHARS).collect();
+    let more = if shown_pattern.len() < pattern.len() { "…" } else { "" };
     format!(
-        "the pattern `{shown}{more}` in the `inputSchema` of `{tool}` is not enforced: it is not \
-         a regular expression, or it is too large; repeat less in it"
+        "the pattern `{shown_pattern}{more}` in the `inputSchema` of `{tool}` is not enforced: it is not a \
+         regular expression, or it is too large; use fewer repetitions"
     )
 }
 
@@ -71,7 +71,7 @@ fn find_refusal(tool: &ToolDefinition) -> Option<String> {
     let output = tool.output_schema.as_ref().map(|schema| ("outputSchema", schema));
     let mut schemas = std::iter::once(("inputSchema", &tool.input_schema)).chain(output);
     schemas.find_map(|(field, schema)| {
-        let why = check_cost(schema).err()?;
-        Some(format!("the `{field}` of `{}` is refused: {why}", tool.name))
+        let reason = check_cost(schema).err()?;
+        Some(format!("the `{field}` of `{}` is refused: {reason}", tool.name))
     })
 }

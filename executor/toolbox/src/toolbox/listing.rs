@@ -15,7 +15,7 @@ pub struct Listing(Arc<Listed>);
 pub(super) struct Listed {
     definitions: Arc<[Arc<ToolDefinition>]>,
     sets: Vec<ToolSet>,
-    /// The set of each tool, and `true` if the tool's own name means it.
+    /// The set of each tool, and `true` if the tool's own name identifies it.
     places: Vec<(usize, bool)>,
 }
 
@@ -38,7 +38,7 @@ impl Listing {
     }
 
     /// Returns the shortest name of the tool at a position. An own name is ambiguous if an earlier
-    /// set has it.
+    /// set has a tool of that name.
     pub fn name(&self, index: usize) -> String {
         let tool = &self.0.definitions[index];
         if self.0.places[index].1 {

@@ -60,7 +60,9 @@ fn only_a_failed_set_is_connected_again() {
     assert_eq!(woken, [true, false, false, false]);
     let statuses = ["a", "b", "c"].map(|set| status(&toolbox, set));
     assert_eq!(statuses, [SetStatus::Connecting, SetStatus::Ready, failed()]);
-    let Found::Tool(_) = toolbox.find(&"a.t".parse().unwrap()) else { panic!("its tools stay") };
+    let ToolLookup::Tool(_) = toolbox.find(&"a.t".parse().unwrap()) else {
+        panic!("its tools stay")
+    };
 }
 
 #[test]
@@ -72,8 +74,8 @@ fn a_qualified_name_of_a_missing_tool_means_no_other_tool() {
             Toolbox::new([set("m2", SetStatus::Ready, &["m.b", "x.m.b"]), set("m", status, &[])]);
         for found in [toolbox.find_planned(&planned), toolbox.find(&planned)] {
             let is_right = match found {
-                Found::Connecting => is_connecting,
-                Found::Failed { set, .. } => !is_connecting && set.as_str() == "m",
+                ToolLookup::Connecting => is_connecting,
+                ToolLookup::Failed { set, .. } => !is_connecting && set.as_str() == "m",
                 _ => false,
             };
             assert!(is_right, "{is_connecting}");
@@ -81,14 +83,16 @@ fn a_qualified_name_of_a_missing_tool_means_no_other_tool() {
         assert!(!toolbox.has_all([&planned]));
         assert_eq!(toolbox.may_change(&planned), is_connecting);
         toolbox.put_set(set("m", SetStatus::Ready, &["b"]));
-        let Found::Tool(found) = toolbox.find_planned(&planned) else { panic!("it is there") };
+        let ToolLookup::Tool(found) = toolbox.find_planned(&planned) else {
+            panic!("the toolbox has the tool")
+        };
         assert_eq!(found.definition().set.as_str(), "m");
         assert!(toolbox.has_all([&planned]));
         // The set is gone. A user may mean the other tool by its own name, but a plan does not.
         toolbox.remove_set(&name("m"));
-        assert!(matches!(toolbox.find_planned(&planned), Found::Unknown));
+        assert!(matches!(toolbox.find_planned(&planned), ToolLookup::Unknown));
         assert!(!toolbox.has_all([&planned]));
-        let Found::Tool(found) = toolbox.find(&planned) else { panic!("its own name") };
+        let ToolLookup::Tool(found) = toolbox.find(&planned) else { panic!("its own name") };
         assert_eq!(found.definition().set.as_str(), "m2");
     }
 }
@@ -103,16 +107,16 @@ async fn only_calls_that_need_a_failed_set_wait_for_it() {
     toolbox.reconnect_all();
     assert_eq!(status(&toolbox, "a"), SetStatus::Connecting);
     let began = time::Instant::now();
-    let most = Duration::from_secs(30);
-    toolbox.wait_for_sets(most).await;
-    toolbox.wait_for_names(&["t".parse().unwrap(), "b.t".parse().unwrap()], most).await;
+    let max_wait = Duration::from_secs(30);
+    toolbox.wait_for_sets(max_wait).await;
+    toolbox.wait_for_names(&["t".parse().unwrap(), "b.t".parse().unwrap()], max_wait).await;
     assert_eq!(began.elapsed(), Duration::ZERO);
-    toolbox.wait_for_names(&["a.t".parse().unwrap()], most).await;
-    assert_eq!(began.elapsed(), most, "the name may appear until then");
+    toolbox.wait_for_names(&["a.t".parse().unwrap()], max_wait).await;
+    assert_eq!(began.elapsed(), max_wait, "the name may appear until then");
     // A new set of the same name connects for the first time.
     toolbox.put_set(set("a", SetStatus::Connecting, &[]));
-    toolbox.wait_for_sets(most).await;
-    assert_eq!(began.elapsed(), 2 * most);
+    toolbox.wait_for_sets(max_wait).await;
+    assert_eq!(began.elapsed(), 2 * max_wait);
 }
 
 #[test]
@@ -140,10 +144,10 @@ fn a_tool_with_an_invalid_or_reserved_name_is_skipped() {
     let check = |toolbox: &Toolbox| {
         let set = toolbox.set_with_tools(&name("m")).unwrap();
         assert_eq!((set.tools.len(), set.left_out.len()), (1, bad.len()), "{:?}", set.left_out);
-        for (why, bad) in set.left_out.iter().zip(bad) {
-            assert!(why.contains(&format!("`{bad}`")), "{why}");
+        for (reason, bad) in set.left_out.iter().zip(bad) {
+            assert!(reason.contains(&format!("`{bad}`")), "{reason}");
             let found = toolbox.find(&bad.parse().unwrap());
-            assert!(matches!(found, Found::Unknown), "{bad}: {found:?}");
+            assert!(matches!(found, ToolLookup::Unknown), "{bad}: {found:?}");
         }
     };
     check(&toolbox);
@@ -151,7 +155,7 @@ fn a_tool_with_an_invalid_or_reserved_name_is_skipped() {
     toolbox.put_set(set("m", SetStatus::Ready, &all));
     check(&toolbox);
     toolbox.update_set(&name("m"), SetStatus::Ready, tools(&bad[..1]));
-    let SetStatus::Failed { error } = status(&toolbox, "m") else { panic!("none is left") };
+    let SetStatus::Failed { error } = status(&toolbox, "m") else { panic!("no tool is left") };
     assert!(error.contains("`../x` cannot name a tool"), "{error}");
     toolbox.update_set(&name("m"), SetStatus::Ready, tools(&["good"]));
     assert!(
@@ -183,7 +187,9 @@ fn a_pattern_that_is_not_enforced_is_logged_once() {
     let tool = Patterned(Arc::new(definition));
     let set = ToolSet::ready(name("m"), "local", "d", [Arc::new(tool) as Arc<dyn Tool>]);
     let toolbox = Toolbox::new([set]);
-    let Found::Tool(found) = toolbox.find(&"m.t".parse().unwrap()) else { panic!("it is there") };
+    let ToolLookup::Tool(found) = toolbox.find(&"m.t".parse().unwrap()) else {
+        panic!("the toolbox has the tool")
+    };
     let others = ["^other$".to_owned()];
     assert_eq!(found.unlogged_patterns([&[LARGE.to_owned()], &others[..]].concat()), others);
 }

@@ -85,13 +85,13 @@ mod tests {
 
     #[test]
     fn a_command_without_a_program_is_an_error() {
-        for (words, why) in [
+        for (words, reason) in [
             (vec![], "needs a program"),
             (vec![""], "needs a program"),
             (vec!["{{p}}"], "`{{p}}` cannot be a template"),
         ] {
             let words: Vec<_> = words.into_iter().map(str::to_owned).collect();
-            assert!(Argv::try_from(words).unwrap_err().contains(why), "{why}");
+            assert!(Argv::try_from(words).unwrap_err().contains(reason), "{reason}");
         }
     }
 }

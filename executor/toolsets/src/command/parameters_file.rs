@@ -74,7 +74,7 @@ mod tests {
             file.rewind().unwrap();
             assert!(file.write_all(b"{}").is_err() && file.set_len(0).is_err());
             let mode = file.metadata().unwrap().permissions().mode();
-            assert_eq!(mode & 0o111, 0, "it is no program (since Linux 6.3)");
+            assert_eq!(mode & 0o111, 0, "it is not executable (since Linux 6.3)");
         }
     }
 }

@@ -9,7 +9,7 @@ use shared::{
     tool::{Effect, ErrorCode, ToolError},
 };
 
-/// Bytes at the end of an error's body that a message shows.
+/// Maximum bytes at the end of an error's body that a message shows.
 const MAX_SHOWN_BODY_BYTES: usize = 2 << 10;
 
 /// Returns the output of a successful response, or the error of a failed one.
@@ -24,7 +24,7 @@ pub(crate) fn read_output(
     }
     if reply.is_cut {
         let host = &reply.host;
-        let message = format!("`{host}` answered more than {max_bytes} bytes: ask it for less");
+        let message = format!("`{host}` answered more than {max_bytes} bytes: request less data");
         return Err(ToolError::new(ErrorCode::OUTPUT_TOO_LARGE, message));
     }
     read_value(reply, effect).map(|output| redaction.redact_value(output))
@@ -109,13 +109,13 @@ fn status_error(reply: &HttpReply, effect: Effect, redaction: &Redaction) -> Too
     if status.is_redirection() {
         let to = reply.header(header::LOCATION).unwrap_or("nowhere");
         message = format!(
-            "{message}, which redirects to {to}, and Faber does not follow it: write that address"
+            "{message}, a redirect to {to} that Faber does not follow: configure that address"
         );
     }
-    let said =
+    let body =
         clip_to_tail(redaction.redact(String::from_utf8_lossy(&reply.body).into_owned()).trim());
-    if !said.is_empty() {
-        message = format!("{message}: {said}");
+    if !body.is_empty() {
+        message = format!("{message}: {body}");
     }
     error_for_status(*status, effect, redaction.redact(message))
 }
@@ -123,8 +123,8 @@ fn status_error(reply: &HttpReply, effect: Effect, redaction: &Redaction) -> Too
 /// Makes the error for an error status. Decides whether another attempt may help.
 pub(crate) fn error_for_status(status: StatusCode, effect: Effect, message: String) -> ToolError {
     match status.as_u16() {
-        // The outcome is unknown, because a gateway does not know the outcome of the call behind
-        // it.
+        // The outcome is unknown, because a gateway does not know the outcome of the call that it
+        // forwarded.
         502 | 504 if effect == Effect::Once => {
             ToolError::outcome_unknown(&message).with_unknown_outcome()
         }
@@ -237,16 +237,19 @@ mod tests {
                 (code, retryable, is_definite),
                 "{status}"
             );
-            let (said, hint) = err.message.split_once("; ").unwrap_or((&err.message, ""));
-            assert!(said.ends_with(": ***KEY***"), "{}", err.message);
+            let (message, hint) = err.message.split_once("; ").unwrap_or((&err.message, ""));
+            assert!(message.ends_with(": ***KEY***"), "{}", err.message);
             assert_eq!(hint.ends_with("check before you retry"), is_unknown, "{}", err.message);
         }
         let busy = reply(429, &[("retry-after", "30")], b"slow down");
         expect!["tool.unavailable: `h` answered 429 Too Many Requests, and asks to wait: 30 s: slow down"]
             .assert_eq(&read_output(busy, Effect::Read, 99, &redaction).unwrap_err().to_string());
         let moved = reply(302, &[("location", "/b")], b"");
-        expect!["tool.failed: `h` answered 302 Found, which redirects to /b, and Faber does not follow it: write that address"]
-            .assert_eq(&read_output(moved, Effect::Once, 99, &redaction).unwrap_err().to_string());
+        expect![
+            "tool.failed: `h` answered 302 Found, a redirect to /b that Faber does not follow: \
+             configure that address"
+        ]
+        .assert_eq(&read_output(moved, Effect::Once, 99, &redaction).unwrap_err().to_string());
     }
 
     #[test]

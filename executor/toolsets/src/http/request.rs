@@ -5,7 +5,7 @@ use std::{
     iter,
 };
 
-use http_client::{OutgoingRequest, Reach, parse_header};
+use http_client::{AddressScope, OutgoingRequest, parse_header};
 use reqwest::{
     Url,
     header::{self, HeaderMap, HeaderValue},
@@ -191,7 +191,7 @@ impl HttpRun {
             url,
             headers,
             body,
-            reach: Reach::Anywhere,
+            reach: AddressScope::Anywhere,
         })
     }
 

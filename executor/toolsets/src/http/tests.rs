@@ -26,14 +26,14 @@ use self::trial::{TestServer, TestSet};
 
 /// Answers with the request as text.
 async fn echo(method: axum::http::Method, uri: Uri, headers: HeaderMap, body: Bytes) -> String {
-    let mut said = vec![format!("{method} {uri}")];
+    let mut lines = vec![format!("{method} {uri}")];
     for name in ["accept", "authorization", "content-type", "idempotency-key", "x-a"] {
         if let Some(value) = headers.get(name) {
-            said.push(format!("{name}: {}", value.to_str().unwrap()));
+            lines.push(format!("{name}: {}", value.to_str().unwrap()));
         }
     }
-    said.push(String::from_utf8(body.to_vec()).unwrap());
-    said.join("\n").trim_end().to_owned()
+    lines.push(String::from_utf8(body.to_vec()).unwrap());
+    lines.join("\n").trim_end().to_owned()
 }
 
 fn router() -> Router {
@@ -164,19 +164,25 @@ async fn the_body_of_an_answer_becomes_the_output() {
     check_result(
         json!({ "url": "/large" }),
         json!({}),
-        expect!["tool.output_too_large: `127.0.0.1:PORT` answered more than 1048576 bytes: ask it for less"],
+        expect![
+            "tool.output_too_large: `127.0.0.1:PORT` answered more than 1048576 bytes: request \
+             less data"
+        ],
     )
     .await;
     check_result(
         json!({ "method": "POST", "url": "/moved" }),
         json!({}),
-        expect!["tool.failed: `127.0.0.1:PORT` answered 307 Temporary Redirect, which redirects to /json, and Faber does not follow it: write that address"],
+        expect![
+            "tool.failed: `127.0.0.1:PORT` answered 307 Temporary Redirect, a redirect to /json \
+             that Faber does not follow: configure that address"
+        ],
     )
     .await;
     check_result(
         json!({ "url": "/circle" }),
         json!({}),
-        expect!["tool.unavailable: `127.0.0.1:PORT` is behind more than 5 redirects"],
+        expect!["tool.unavailable: `127.0.0.1:PORT` leads to more than 5 redirects"],
     )
     .await;
     check_result(
@@ -257,14 +263,14 @@ fn step() -> ToolContext {
 #[tokio::test]
 async fn a_call_carries_its_idempotency_key() {
     let served = TestServer::start(router()).await;
-    let said = async |http: Value| {
+    let received = async |http: Value| {
         let set = TestSet::start(&tool(&served.url, http));
         set.call_in("t", json!({}), step()).await.unwrap().to_string()
     };
     let key = "idempotency-key: exec_1704123456_abc123def/s";
-    assert!(said(json!({ "method": "POST", "url": "/" })).await.contains(key));
-    assert!(said(json!({ "method": "PUT", "url": "/" })).await.contains(key));
-    assert!(!said(json!({ "url": "/" })).await.contains("idempotency-key"));
+    assert!(received(json!({ "method": "POST", "url": "/" })).await.contains(key));
+    assert!(received(json!({ "method": "PUT", "url": "/" })).await.contains(key));
+    assert!(!received(json!({ "url": "/" })).await.contains("idempotency-key"));
 }
 
 /// Reads a request and ends the connection.
@@ -312,10 +318,10 @@ async fn a_call_that_is_cancelled_ends_at_once() {
 
 #[test]
 fn the_http_method_decides_the_default_effect() {
-    let effect = |method: &str, said: Option<&str>| {
+    let effect = |method: &str, configured: Option<&str>| {
         let mut tool = tool("http://h", json!({ "method": method, "url": "/" }));
-        if let Some(said) = said {
-            tool["tools"][0]["effect"] = json!(said);
+        if let Some(effect_name) = configured {
+            tool["tools"][0]["effect"] = json!(effect_name);
         }
         TestSet::start(&tool).tool("t").definition().effect
     };
@@ -347,14 +353,20 @@ fn a_wrong_http_tool_is_explained() {
     .assert_eq(&http(json!({ "url": "http://u:p@h/" })));
     expect!["`tools[0]` (`t`): `http`: `query` is a map of fields, or `rest`"]
         .assert_eq(&http(json!({ "url": "http://h/", "query": "all" })));
-    expect!["`tools[0]` (`t`): unknown field `command` beside `http`: a tool has either a command or `http`"]
-        .assert_eq(&complaint(json!({ "http": { "url": "http://h/" }, "command": ["x"] })));
+    expect![
+        "`tools[0]` (`t`): unknown field `command` beside `http`: a tool has either `command` or \
+         `http`"
+    ]
+    .assert_eq(&complaint(json!({ "http": { "url": "http://h/" }, "command": ["x"] })));
 }
 
 #[tokio::test]
 async fn a_template_of_an_unknown_parameter_fails_the_set() {
     let source =
         json!({ "tools": [{ "name": "t", "run": { "http": { "url": "http://h/{{nmae}}" } } }] });
-    expect!["the HTTP call of `t` names `{{nmae}}`, but the tool has no such parameter: add it to the properties in `parameters`"]
-        .assert_eq(&TestSet::start(&source).error().await);
+    expect![
+        "the HTTP call of `t` contains `{{nmae}}`, but the tool has no such parameter: add it to \
+         the properties in `parameters`"
+    ]
+    .assert_eq(&TestSet::start(&source).error().await);
 }

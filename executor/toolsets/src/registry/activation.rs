@@ -25,7 +25,8 @@ pub struct SwitchResult {
 }
 
 impl Registry {
-    /// Activates or deactivates the sets that exist. The result names the others.
+    /// Activates or deactivates the sets that exist. The result also lists the names that do not
+    /// exist.
     pub async fn switch(&self, names: &[String], on: bool) -> Result<SwitchResult, RegistryError> {
         self.sync().await?;
         let sets = self.0.parts.toolbox.sets();

@@ -31,7 +31,7 @@ impl<'a> ConditionEvaluator<'a> {
         Self { contexts, all: OnceCell::new() }
     }
 
-    /// Evaluates a condition. The error says why it has no result.
+    /// Evaluates a condition. The error states why it has no result.
     ///
     /// `data` is the data of the set's context, and each field of it is a variable. `contexts` has
     /// the data of all contexts. If the set has no context, a variable is the field of the first
@@ -69,11 +69,11 @@ struct VariableNumbers(RefCell<Vec<String>>);
 impl ResolveNames for VariableNumbers {
     fn find_step(&self, name: &str) -> Option<StepNumber> {
         let mut words = self.0.borrow_mut();
-        let at = words.iter().position(|known| known == name).unwrap_or_else(|| {
+        let index = words.iter().position(|known| known == name).unwrap_or_else(|| {
             words.push(name.to_owned());
             words.len() - 1
         });
-        Some(StepNumber::new(at))
+        Some(StepNumber::new(index))
     }
 
     fn find_tool_step(&self, _: &str) -> Option<StepNumber> {
@@ -86,7 +86,7 @@ struct VariableValues<'a>(Vec<&'a Value>);
 impl LookUpValues for VariableValues<'_> {
     fn find_value(&self, target: &Target) -> Option<&Value> {
         match target {
-            Target::Step(at) => self.0.get(at.get()).copied(),
+            Target::Step(number) => self.0.get(number.get()).copied(),
             _ => None,
         }
     }
@@ -130,11 +130,11 @@ mod tests {
     #[test]
     fn contexts_are_copied_only_for_conditions_that_read_all() {
         let contexts = Contexts::from([("shop".to_owned(), json!({ "n": 1 }))]);
-        let asked = ConditionEvaluator::new(&contexts);
-        assert_eq!(asked.holds("n == 1 && data.n == 1", Some("shop")), Ok(true));
-        assert!(asked.all.get().is_none());
-        assert_eq!(asked.holds("contexts.shop.n == 1", None), Ok(true));
-        assert!(asked.all.get().is_some());
+        let evaluator = ConditionEvaluator::new(&contexts);
+        assert_eq!(evaluator.holds("n == 1 && data.n == 1", Some("shop")), Ok(true));
+        assert!(evaluator.all.get().is_none());
+        assert_eq!(evaluator.holds("contexts.shop.n == 1", None), Ok(true));
+        assert!(evaluator.all.get().is_some());
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
             ("b".to_owned(), json!({ "adminMode": false, "tier": 2 })),
             ("a".to_owned(), json!({ "adminMode": true, "note": null })),
         ]);
-        let asked = ConditionEvaluator::new(&contexts);
+        let evaluator = ConditionEvaluator::new(&contexts);
         for (condition, expected) in [
             ("adminMode == true", true),
             ("tier == 2", true),
@@ -151,15 +151,15 @@ mod tests {
             ("data == null", true),
             ("contexts.b.adminMode", false),
         ] {
-            assert_eq!(asked.holds(condition, None), Ok(expected), "{condition}");
+            assert_eq!(evaluator.holds(condition, None), Ok(expected), "{condition}");
         }
     }
 
     #[test]
     fn a_missing_context_has_no_data() {
         let contexts = Contexts::new();
-        let asked = ConditionEvaluator::new(&contexts);
-        assert_eq!(asked.holds("adminMode == true", Some("none")), Ok(false));
-        assert_eq!(asked.holds("adminMode == true", None), Ok(false));
+        let evaluator = ConditionEvaluator::new(&contexts);
+        assert_eq!(evaluator.holds("adminMode == true", Some("none")), Ok(false));
+        assert_eq!(evaluator.holds("adminMode == true", None), Ok(false));
     }
 }

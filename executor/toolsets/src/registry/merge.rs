@@ -68,7 +68,8 @@ pub(super) type ReadDocuments = BTreeMap<String, Arc<Documents>>;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WantedSet {
     pub(super) config: SetConfig,
-    /// `true` if the set is active now, whatever its configuration says.
+    /// `true` if the set is active now, even if its configuration makes it inactive, and the
+    /// reverse.
     pub(super) is_active: bool,
 }
 
@@ -80,7 +81,7 @@ pub(super) struct MergedSets {
     pub(super) read: ReadDocuments,
 }
 
-/// The name of a set or a tool that cannot be used, and the reason. It does not affect other sets.
+/// The name of a set or a tool that cannot be used, and the reason. Other sets are not affected.
 pub(super) type Complaint = (String, String);
 
 /// A set, and when it was added. Configured sets have no time.
@@ -100,21 +101,24 @@ pub(super) struct SetMerger<'a> {
 impl SetMerger<'_> {
     /// Returns the sets in their order: configured sets first. Added sets, and sets that registered
     /// tools created, follow in the order of their creation.
-    pub(super) fn merge(&self, known: &KnownRecords) -> MergedSets {
+    pub(super) fn merge(&self, records: &KnownRecords) -> MergedSets {
         let mut merged = MergedSets::default();
-        let sets = self.all_sets(known, &mut merged.complaints);
-        Self::check_conditions(sets, known, &mut merged);
-        self.add_documents(known, &mut merged);
+        let sets = self.all_sets(records, &mut merged.complaints);
+        Self::check_conditions(sets, records, &mut merged);
+        self.add_documents(records, &mut merged);
         merged
     }
 
-    fn all_sets(&self, known: &KnownRecords, complaints: &mut Vec<Complaint>) -> Vec<DatedSet> {
+    fn all_sets(&self, records: &KnownRecords, complaints: &mut Vec<Complaint>) -> Vec<DatedSet> {
         let mut sets: Vec<DatedSet> =
             self.configured.iter().map(|set| (set.clone(), None)).collect();
-        for AddedSet { name, settings, at } in &known.sets {
+        for AddedSet { name, settings, at } in &records.sets {
             match serde_json::from_value::<SetConfig>(settings.clone()) {
                 Ok(_) if sets.iter().any(|(set, _)| set.name.as_str() == name) => {
-                    complaints.push((name.clone(), "the configuration has one, too".to_owned()));
+                    complaints.push((
+                        name.clone(),
+                        "the configuration already has a toolset of this name".to_owned(),
+                    ));
                 }
                 Ok(set) => match find_forbidden_variable(set.variables(), self.secrets) {
                     Some(variable) => {
@@ -126,9 +130,9 @@ impl SetMerger<'_> {
             }
         }
         let mut names = qualified_tool_names(&sets);
-        for tool in &known.tools {
-            if let Err(why) = self.add_tool(&mut sets, &mut names, tool) {
-                complaints.push((tool.set.clone(), why));
+        for tool in &records.tools {
+            if let Err(error) = self.add_tool(&mut sets, &mut names, tool) {
+                complaints.push((tool.set.clone(), error));
             }
         }
         // Sorts by time. Configured sets have none, so they come first.
@@ -169,26 +173,26 @@ impl SetMerger<'_> {
         Ok(())
     }
 
-    fn check_conditions(sets: Vec<DatedSet>, known: &KnownRecords, merged: &mut MergedSets) {
-        let asked = ConditionEvaluator::new(&known.contexts);
+    fn check_conditions(sets: Vec<DatedSet>, records: &KnownRecords, merged: &mut MergedSets) {
+        let evaluator = ConditionEvaluator::new(&records.contexts);
         for (config, _) in sets {
             let name = config.name.as_str();
             let is_there = config.condition.as_ref().is_none_or(|condition| {
-                asked.holds(condition, config.context.as_deref()).unwrap_or_else(|why| {
-                    merged.complaints.push((name.to_owned(), format!("its condition: {why}")));
+                evaluator.holds(condition, config.context.as_deref()).unwrap_or_else(|error| {
+                    merged.complaints.push((name.to_owned(), format!("its condition: {error}")));
                     false
                 })
             });
             if is_there {
-                merged.wanted.push(WantedSet::new(config, known));
+                merged.wanted.push(WantedSet::new(config, records));
             } else {
                 merged.hidden.push(config);
             }
         }
     }
 
-    fn add_documents(&self, known: &KnownRecords, merged: &mut MergedSets) {
-        for (context, settings) in &known.documents {
+    fn add_documents(&self, records: &KnownRecords, merged: &mut MergedSets) {
+        for (context, settings) in &records.documents {
             let is_same = self.records_before.documents.get(context) == Some(settings);
             let documents = match self.documents_before.get(context).filter(|_| is_same) {
                 Some(documents) => Ok(Arc::clone(documents)),
@@ -200,17 +204,17 @@ impl SetMerger<'_> {
             });
             match offered {
                 Ok(config) => {
-                    merged.wanted.extend(config.map(|config| WantedSet::new(config, known)));
+                    merged.wanted.extend(config.map(|config| WantedSet::new(config, records)));
                 }
-                Err(why) => merged.complaints.push((context.clone(), why)),
+                Err(error) => merged.complaints.push((context.clone(), error)),
             }
         }
     }
 }
 
 impl WantedSet {
-    fn new(config: SetConfig, known: &KnownRecords) -> Self {
-        let is_active = known.switches.get(config.name.as_str()).copied();
+    fn new(config: SetConfig, records: &KnownRecords) -> Self {
+        let is_active = records.switches.get(config.name.as_str()).copied();
         Self { is_active: is_active.unwrap_or(config.active), config }
     }
 }
@@ -225,7 +229,10 @@ fn document_set(
     }
     let name = Documents::set_name_for_context(context)?;
     if wanted.iter().any(|set| set.config.name == name) {
-        return Err(format!("its documents would be the toolset `{name}`, which exists already"));
+        return Err(format!(
+            "its documents would become the toolset `{name}`, but a toolset of this name exists \
+             already"
+        ));
     }
     Ok(Some(SetConfig {
         name,
@@ -286,13 +293,13 @@ mod tests {
         serde_json::from_value(settings(name, more)).unwrap()
     }
 
-    fn added(name: &str, at: i64, settings: Value) -> AddedSet {
-        let at = Timestamp::from_timestamp(at, 0).unwrap();
+    fn added(name: &str, seconds: i64, settings: Value) -> AddedSet {
+        let at = Timestamp::from_timestamp(seconds, 0).unwrap();
         AddedSet { name: name.to_owned(), settings, at }
     }
 
-    fn registered(set: &str, at: i64, settings: Value) -> RegisteredTool {
-        let at = Timestamp::from_timestamp(at, 0).unwrap();
+    fn registered(set: &str, seconds: i64, settings: Value) -> RegisteredTool {
+        let at = Timestamp::from_timestamp(seconds, 0).unwrap();
         RegisteredTool { record: String::new(), set: set.to_owned(), settings, at, since: None }
     }
 
@@ -306,7 +313,7 @@ mod tests {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
-    fn check_merged_sets(known: KnownRecords, expected: Expect) {
+    fn check_merged_sets(records: KnownRecords, expected: Expect) {
         let configured = [
             set("a", &json!({})),
             set("b", &json!({ "active": false })),
@@ -322,7 +329,7 @@ mod tests {
             records_before: &KnownRecords::default(),
             documents_before: &ReadDocuments::new(),
         };
-        let MergedSets { wanted, complaints, .. } = merge.merge(&known);
+        let MergedSets { wanted, complaints, .. } = merge.merge(&records);
         let mut lines: Vec<String> = Vec::new();
         for WantedSet { config, is_active } in wanted {
             let tools = match config.source {
@@ -332,7 +339,7 @@ mod tests {
             let on = if is_active { "on" } else { "off" };
             lines.push(format!("{} {on}: {}", config.name, tools.join(" ")));
         }
-        lines.extend(complaints.into_iter().map(|(name, why)| format!("{name}! {why}")));
+        lines.extend(complaints.into_iter().map(|(name, reason)| format!("{name}! {reason}")));
         expected.assert_eq(&lines.join("\n"));
     }
 
@@ -354,7 +361,7 @@ mod tests {
             let env = json!({ "A": { "secret": secret } });
             json!({ "name": name, "run": { "command": ["date"], "env": env } })
         };
-        let known = KnownRecords {
+        let records = KnownRecords {
             sets: vec![
                 added("c", 1, settings("c", &json!({ "active": false }))),
                 added("a", 2, settings("a", &json!({}))),
@@ -378,14 +385,14 @@ mod tests {
             ..KnownRecords::default()
         };
         check_merged_sets(
-            known,
+            records,
             expect![[r"
                 a on: a_1 a_2
                 b off: b_1
                 m on: …
                 c off: c_1
                 local on: t u v
-                a! the configuration has one, too
+                a! the configuration already has a toolset of this name
                 x! unknown field `later`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`
                 y! it uses the variable `HIDDEN`, which is not in `access.secrets`
                 a! it has two tools called `a_1`
@@ -399,7 +406,7 @@ mod tests {
     #[test]
     fn a_set_is_as_old_as_its_oldest_registered_tool() {
         let tool = |name: &str| json!({ "name": name });
-        let known = KnownRecords {
+        let records = KnownRecords {
             sets: vec![
                 added("c", 2, settings("c", &json!({}))),
                 added("d", 4, settings("d", &json!({}))),
@@ -412,7 +419,7 @@ mod tests {
             ..KnownRecords::default()
         };
         check_merged_sets(
-            known,
+            records,
             expect![[r"
                 a on: a_1
                 b off: b_1
@@ -427,21 +434,21 @@ mod tests {
     #[test]
     fn unchanged_documents_are_not_read_again() {
         fn merge_records(
-            known: &KnownRecords,
+            records: &KnownRecords,
             records_before: &KnownRecords,
             documents_before: &ReadDocuments,
         ) -> MergedSets {
             let base = Path::new("/");
             SetMerger { configured: &[], base, secrets: None, records_before, documents_before }
-                .merge(known)
+                .merge(records)
         }
-        let known = |content: &str| {
+        let records_of = |content: &str| {
             let rag = |text: &str| json!({ "r": [{ "content": text }] });
             let documents =
                 Contexts::from([("f".to_owned(), rag(content)), ("g".to_owned(), rag("tea"))]);
             KnownRecords { documents, ..KnownRecords::default() }
         };
-        let (old, new) = (known("one"), known("two"));
+        let (old, new) = (records_of("one"), records_of("two"));
         let first = merge_records(&old, &KnownRecords::default(), &ReadDocuments::new());
         let then = merge_records(&new, &old, &first.read);
         let is_same = |context: &str| Arc::ptr_eq(&first.read[context], &then.read[context]);

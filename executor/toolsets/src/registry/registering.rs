@@ -8,7 +8,7 @@ use shared::{
     store::{RecordKind, StoreError, WriteCondition},
     tool::set_prefix,
 };
-use toolbox::{Found, ReadyTool, SetStatus, dispatch, tool_names::complaint};
+use toolbox::{ReadyTool, SetStatus, ToolLookup, dispatch, tool_names::complaint};
 
 use super::{AppliedState, Registry, RegistryError, merge::RegisteredTool};
 use crate::{
@@ -51,7 +51,7 @@ impl Registry {
         let at =
             self.put_record(RecordKind::Tool, name.as_str(), value, WriteCondition::Exists).await?;
         let Some(at) = at else {
-            return Err(RegistryError::Exists { what: "a tool", name: name.to_string() });
+            return Err(RegistryError::Exists { kind: "a tool", name: name.to_string() });
         };
         self.apply_registration(&mut applied, new, at, since).await?;
         Ok(name)
@@ -97,8 +97,8 @@ impl Registry {
         let ready =
             tool.clone().into_tool(&set, parts.sources.output_bytes(), parts.sources.launcher());
         let ready = ready.map_err(RegistryError::Invalid)?;
-        if let Some(why) = complaint(&set, &tool.name) {
-            return Err(RegistryError::Invalid(why));
+        if let Some(reason) = complaint(&set, &tool.name) {
+            return Err(RegistryError::Invalid(reason));
         }
         Ok(NewTool { set, has_set, tool, settings, ready: ReadyTool::new(ready) })
     }
@@ -112,7 +112,7 @@ impl Registry {
     ) -> Result<(), RegistryError> {
         let qualified = new.ready.definition().qualified_name();
         let is_taken = |name: &ToolName| match self.toolbox().find(name) {
-            Found::Tool(found) | Found::Inactive(found) => {
+            ToolLookup::Tool(found) | ToolLookup::Inactive(found) => {
                 let found = found.definition();
                 let theirs = found.qualified_name();
                 theirs == qualified || (!new.has_set && (found.name == *name || theirs == *name))
@@ -120,27 +120,28 @@ impl Registry {
             _ => false,
         };
         if is_taken(&qualified) || is_taken(&new.tool.name) {
-            return Err(RegistryError::Exists { what: "a tool", name: new.tool.name.to_string() });
+            return Err(RegistryError::Exists { kind: "a tool", name: new.tool.name.to_string() });
         }
         let of = set_prefix(new.tool.name.as_str());
         let of = of.filter(|prefix| !new.has_set && *prefix != new.set.as_str());
         if let Some(of) = of.and_then(|prefix| prefix.parse::<ToolSetName>().ok())
             && self.toolbox().set(&of).is_some()
         {
-            let why = format!(
+            let reason = format!(
                 "`{name}` is also a tool of the toolset `{of}`: choose another name, or add the \
                  tool to a toolset and use its qualified name in plans",
                 name = new.tool.name
             );
-            return Err(RegistryError::Invalid(why));
+            return Err(RegistryError::Invalid(reason));
         }
         if applied.known.tools.len() >= limits::REGISTERED_TOOLS {
-            return Err(RegistryError::Full { what: "tools", most: limits::REGISTERED_TOOLS });
+            return Err(RegistryError::Full { noun: "tools", limit: limits::REGISTERED_TOOLS });
         }
         Ok(())
     }
 
-    /// Checks that the set can take a tool: it does not exist yet, or its tools are configured.
+    /// Checks that the set can get another tool: either the set does not exist yet, or its tools
+    /// are configured one by one.
     fn check_set_accepts_tools(
         &self,
         applied: &AppliedState,
@@ -161,18 +162,18 @@ impl Registry {
             return Ok(());
         }
         if let Some(SetStatus::Failed { error }) = self.toolbox().set(set).map(|set| set.status) {
-            let why = format!(
-                "the toolset `{set}` has failed, so `{}` could not be called in it: {error}",
+            let reason = format!(
+                "the toolset `{set}` has failed, so its new tool `{}` could not be called: {error}",
                 tool.name
             );
-            return Err(RegistryError::Invalid(why));
+            return Err(RegistryError::Invalid(reason));
         }
-        let why = format!(
+        let reason = format!(
             "the tools of `{set}` come from its source, so `{}` cannot be added to it: name \
              another toolset",
             tool.name
         );
-        Err(RegistryError::Invalid(why))
+        Err(RegistryError::Invalid(reason))
     }
 
     /// Applies a registration. If no other record has changed, adds only this tool to the toolbox,
@@ -188,8 +189,8 @@ impl Registry {
         let place = applied.wanted.iter().position(|wanted| wanted.config.name == new.set);
         if let Some(place) = place
             && applied.revision.map(|revision| revision + 1) == Some(revision)
-            // The new tool must be the newest one, because an older tool belongs before others.
-            // Clocks differ, so this can happen.
+            // Requires that the new tool is the newest one, because an older tool belongs before
+            // others. An older tool is possible because clocks differ.
             && applied.known.tools.last().is_none_or(|last| last.at < at)
             && self.toolbox().set(&new.set).is_some_and(|set| set.status == SetStatus::Ready)
             // No rule of the set may apply to the tool, because the tool was made without them.

@@ -8,7 +8,7 @@ use shared::{
     tool::Effect,
 };
 use sqlite::Sqlite;
-use toolbox::{Found, SetStatus, ToolContext, ToolSet};
+use toolbox::{SetStatus, ToolContext, ToolLookup, ToolSet};
 
 use super::*;
 
@@ -100,12 +100,12 @@ async fn existing_sets_and_tools_are_not_overwritten() {
     let registry = node(&store, json!([set("a", &["x"])]));
     for name in ["a", "flow", "ToolSet", "faber_agent"] {
         let err = registry.add_set(set(name, &["y"])).await.unwrap_err();
-        assert_eq!(err, RegistryError::Exists { what: "a toolset", name: name.to_owned() });
+        assert_eq!(err, RegistryError::Exists { kind: "a toolset", name: name.to_owned() });
     }
     assert_eq!(find_set(&registry, "a").await.tools[0].definition().name.as_str(), "x");
     for (set, name) in [(None, "x"), (Some("a"), "x"), (None, "flow.echo")] {
         let err = registry.register_tool(set, tool(name)).await.unwrap_err();
-        assert_eq!(err, RegistryError::Exists { what: "a tool", name: name.to_owned() });
+        assert_eq!(err, RegistryError::Exists { kind: "a tool", name: name.to_owned() });
     }
     // No plan could call the tool by this name.
     let err = registry.register_tool(None, tool("flow.x")).await.unwrap_err().to_string();
@@ -132,14 +132,14 @@ async fn existing_sets_and_tools_are_not_overwritten() {
 #[tokio::test]
 async fn a_wrong_set_or_tool_is_explained() {
     let registry = node(&Arc::new(Memory::new()), json!([]));
-    for (settings, why) in [
+    for (settings, reason) in [
         (json!({ "name": "b" }), "missing field `source`"),
         (json!({ "name": "b!", "source": tools(&[]) }), "a toolset name"),
         (json!({ "name": "b", "source": { "x": 1 } }), "unknown field `x`"),
         (json!({ "name": "b", "source": tools(&[]), "condition": "a &&" }), "`condition`: line 1"),
     ] {
         let err = registry.add_set(settings.clone()).await.unwrap_err().to_string();
-        assert!(err.contains(why), "{settings}: {err}");
+        assert!(err.contains(reason), "{settings}: {err}");
     }
     let odd =
         json!({ "name": "t", "parameters": { "type": "strnig" }, "run": { "command": ["x"] } });
@@ -197,14 +197,18 @@ async fn added_sets_use_only_allowed_secrets() {
         let err = registry.add_set(set.clone()).await.unwrap_err();
         assert_eq!(err, RegistryError::Secret("HOME".to_owned()), "{set}");
     }
-    let told = sources("FABER_TEST_TOLD");
-    for (n, source) in told.iter().enumerate() {
+    let sources_read = sources("FABER_TEST_TOLD");
+    for (n, source) in sources_read.iter().enumerate() {
         let set = json!({ "name": format!("s{n}"), "source": source });
         let is_confined = source["tools"][0]["run"].get("confine").is_some();
         let added = registry.add_set(set).await;
-        assert_eq!(added.is_err(), is_confined, "nothing can confine it here: {added:?}");
+        assert_eq!(
+            added.is_err(),
+            is_confined,
+            "nothing can confine the tool in this test: {added:?}"
+        );
     }
-    assert_eq!(sets(&registry).await.len(), 2 * told.len() - 1);
+    assert_eq!(sets(&registry).await.len(), 2 * sources_read.len() - 1);
     let tool = |name: &str| {
         let run = json!({ "http": { "url": "http://a/", "headers": { "x": secret(name) } } });
         json!({ "name": "t", "run": run })
@@ -263,8 +267,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 async fn a_model_can_switch_every_set_but_tool_set_itself() {
     let registry = node(&Arc::new(Memory::new()), json!([set("a", &["x"])]));
     let call = async |name: &str, parameters: Value| {
-        let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
-            panic!("{name} is always there")
+        let ToolLookup::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
+            panic!("the set {name} always exists")
         };
         tool.tool().call(Arc::new(parameters), ToolContext::detached()).await.unwrap()
     };
@@ -335,8 +339,11 @@ async fn a_complaint_about_a_record_is_not_repeated() {
     let put = registry.put_record(RecordKind::ToolSet, "a", settings, WriteCondition::Never).await;
     put.unwrap();
     registry.sync().await.unwrap();
-    let said = registry.0.applied.lock().await.complaints.clone();
-    assert_eq!(said, [("a".to_owned(), "the configuration has one, too".to_owned())]);
+    let complaints = registry.0.applied.lock().await.complaints.clone();
+    assert_eq!(
+        complaints,
+        [("a".to_owned(), "the configuration already has a toolset of this name".to_owned())]
+    );
     registry.register_tool(None, tool("t")).await.unwrap();
-    assert_eq!(registry.0.applied.lock().await.complaints, said);
+    assert_eq!(registry.0.applied.lock().await.complaints, complaints);
 }

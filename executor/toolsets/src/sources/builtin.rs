@@ -116,7 +116,7 @@ impl BuiltinSet {
         self
     }
 
-    /// Builds the tools of the set. The error says why it has none.
+    /// Builds the tools of the set. The error states why it has none.
     pub(super) fn tools(
         self,
         set: &ToolSetName,
@@ -126,8 +126,8 @@ impl BuiltinSet {
         if self.root.is_none() && self.builtin.acts_on_this_machine() && is_system_folder(&base) {
             let folder = base.display();
             return Err(format!(
-                "its tools would see the system folder `{folder}`, because the configuration is \
-                 there: name the folder for its tools, such as `root: /srv/work`"
+                "its tools would see the system folder `{folder}`, which contains the \
+                 configuration: set the folder for its tools, such as `root: /srv/work`"
             ));
         }
         let root = self.root.unwrap_or(base);
@@ -245,7 +245,7 @@ mod tests {
 
     use serde_json::json;
     use shared::{clock::WallClock, store::memory::Memory};
-    use toolbox::{Found, SetStatus, Toolbox};
+    use toolbox::{SetStatus, ToolLookup, Toolbox};
 
     use super::*;
     use crate::sources::Sources;
@@ -271,7 +271,10 @@ mod tests {
         for kind in ["code_tools", "file_tools", "system_tools"] {
             let err = tools(json!({ "builtin": kind })).unwrap_err();
             assert!(err.contains("the system folder"), "{err}");
-            assert!(tools(json!({ "builtin": kind, "root": "." })).is_ok(), "{kind}: it is meant");
+            assert!(
+                tools(json!({ "builtin": kind, "root": "." })).is_ok(),
+                "{kind}: an explicit root is accepted"
+            );
         }
         assert!(tools(json!({ "builtin": "web_tools" })).is_ok());
     }
@@ -312,17 +315,23 @@ mod tests {
         let files =
             json!([{ "name": "files", "source": { "builtin": "file_tools", "root": "/" } }]);
         let toolbox = toolbox(files);
-        assert_eq!(toolbox.sets().len(), BuiltinKind::ALL.len(), "it stands for `file_tools`");
+        assert_eq!(toolbox.sets().len(), BuiltinKind::ALL.len(), "the set replaces `file_tools`");
         let acting: Vec<_> = toolbox.sets().iter().map(|set| set.acts_on_this_machine).collect();
         assert_eq!(acting, [true, true, true, false, false], "the name of the set does not matter");
         let description = &toolbox.sets()[0].description;
-        assert_eq!(description, BuiltinKind::FileTools.description(), "nobody said another");
+        assert_eq!(
+            description,
+            BuiltinKind::FileTools.description(),
+            "no other description is configured"
+        );
         for name in ["file_tools.glob", "files.file_tools.glob", "files.glob", "glob"] {
-            let Found::Tool(tool) = toolbox.find(&name.parse().unwrap()) else { panic!("{name}") };
+            let ToolLookup::Tool(tool) = toolbox.find(&name.parse().unwrap()) else {
+                panic!("{name}")
+            };
             assert_eq!(tool.definition().name.as_str(), "file_tools.glob");
         }
         let bash = toolbox.find(&"bash".parse().unwrap());
-        assert!(matches!(bash, Found::Inactive(_)), "{bash:?}");
+        assert!(matches!(bash, ToolLookup::Inactive(_)), "{bash:?}");
     }
 
     #[test]
@@ -355,7 +364,7 @@ mod tests {
             "name": "files", "source": { "builtin": "file_tools", "root": "/there/is/none" },
         }]);
         let SetStatus::Failed { error } = toolbox(files).sets().remove(0).status else {
-            panic!("it is not ready")
+            panic!("the set has not failed")
         };
         assert!(error.contains("/there/is/none"), "{error}");
     }

@@ -145,11 +145,11 @@ fn read_tools(settings: Value) -> Result<Vec<CommandTool>, String> {
     let Value::Array(settings) = settings else {
         return Err("`tools` must be a list, each with a `name` and a `run`".to_owned());
     };
-    let read = |(at, tool): (usize, Value)| {
+    let read = |(index, tool): (usize, Value)| {
         let name = tool.get("name").and_then(Value::as_str).map(str::to_owned);
         let name = name.map(|name| format!(" (`{name}`)")).unwrap_or_default();
         let tool = serde_json::from_value(tool);
-        tool.map_err(|err| format!("`tools[{at}]`{name}: {err}"))
+        tool.map_err(|err| format!("`tools[{index}]`{name}: {err}"))
     };
     settings.into_iter().enumerate().map(read).collect()
 }

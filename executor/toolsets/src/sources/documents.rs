@@ -67,7 +67,7 @@ struct DocumentFields {
 }
 
 impl Documents {
-    /// Parses the field `rag` of a context. The error says what is wrong.
+    /// Parses the field `rag` of a context. The error describes the mistake.
     pub(crate) fn read(context: &str, value: &Value) -> Result<Self, String> {
         let Value::Object(collections) = value else {
             let hint = "`{\"manual\": [{\"content\": \"…\"}]}`";
@@ -80,7 +80,7 @@ impl Documents {
         }
         let collections = collections.iter().map(|(id, value)| {
             let read = Collection::read(value)
-                .map_err(|why| format!("`{DOCUMENTS_FIELD}.{id}`: {why}"))?;
+                .map_err(|error| format!("`{DOCUMENTS_FIELD}.{id}`: {error}"))?;
             Ok((id.clone(), read))
         });
         let collections = collections.collect::<Result<_, String>>()?;

@@ -13,7 +13,7 @@ mod tool;
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use http_client::{OutgoingRequest, Reach, ServerUrl, parse_header};
+use http_client::{AddressScope, OutgoingRequest, ServerUrl, parse_header};
 use reqwest::{
     Method,
     header::{self, HeaderValue},
@@ -34,7 +34,7 @@ use self::{
 use super::offer::{OfferSource, include_filter};
 use crate::http::{Caller, answer::call_error, resolve_headers};
 
-/// Bytes of a schema. The largest published schemas have a third of it.
+/// Maximum bytes of a schema. The largest published schemas have a third of this size.
 const MAX_SCHEMA_BYTES: usize = 32 << 20;
 /// The greatest `depth`. Each level multiplies the size of the selection.
 const MAX_DEPTH: usize = 6;
@@ -84,7 +84,7 @@ impl Endpoint {
         if let Some(auth) = &self.config.auth {
             let token = format!("Bearer {}", auth.resolve(redaction)?);
             let (name, value) = parse_header("authorization", &token)
-                .map_err(|why| ToolError::failed(why).without_retry())?;
+                .map_err(|error| ToolError::failed(error).without_retry())?;
             headers.insert(name, value);
         }
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -97,14 +97,14 @@ impl Endpoint {
             url,
             headers,
             body: Some(body),
-            reach: Reach::Anywhere,
+            reach: AddressScope::Anywhere,
         })
     }
 
     async fn fetch_schema(&self) -> Result<Value, ToolError> {
         let mut redaction = Redaction::default();
-        let asked = self.request(INTROSPECTION_QUERY, &json!({}), &mut redaction)?;
-        let sent = self.caller.http.send(asked, MAX_SCHEMA_BYTES).await;
+        let request = self.request(INTROSPECTION_QUERY, &json!({}), &mut redaction)?;
+        let sent = self.caller.http.send(request, MAX_SCHEMA_BYTES).await;
         let reply = sent.map_err(|broken| call_error(&broken, Effect::Read, &redaction))?;
         answer::read_data(reply, "__schema", Effect::Read, MAX_SCHEMA_BYTES, &redaction)
     }

@@ -18,7 +18,7 @@ pub fn read_effects(file: &Value) -> Result<EffectRules, String> {
     }
 }
 
-/// Converts the tools of a file to the form of the configuration. The error names the place, the
+/// Converts the tools of a file to the form of the configuration. The error names the position, the
 /// tool and the field of the first mistake.
 pub fn read(file: &Value) -> Result<Vec<Value>, String> {
     let Some(list) = file.get("tools_list") else {
@@ -27,10 +27,10 @@ pub fn read(file: &Value) -> Result<Vec<Value>, String> {
     let Value::Array(list) = list else {
         return Err(format!("no list of tools: `tools_list` is {}", kind_name(list)));
     };
-    let tool = |(at, tool): (usize, &Value)| {
+    let tool = |(index, tool): (usize, &Value)| {
         let named = tool.get("name").and_then(Value::as_str);
         let of = named.map(|tool| format!(" (`{tool}`)")).unwrap_or_default();
-        convert_tool(tool).map_err(|why| format!("`tools_list[{at}]`{of}: {why}"))
+        convert_tool(tool).map_err(|error| format!("`tools_list[{index}]`{of}: {error}"))
     };
     list.iter().enumerate().map(tool).collect()
 }
@@ -40,8 +40,8 @@ fn convert_tool(tool: &Value) -> Result<Value, String> {
         return Err(format!("a tool must be a map with a `name`, not {}", kind_name(tool)));
     };
     if let Some(unknown) = fields.keys().find(|field| !TOOL_FIELDS.contains(&field.as_str())) {
-        let known = TOOL_FIELDS.join("`, `");
-        return Err(format!("there is no field `{unknown}`: a tool has `{known}`"));
+        let known_fields = TOOL_FIELDS.join("`, `");
+        return Err(format!("there is no field `{unknown}`: a tool has `{known_fields}`"));
     }
     let name = match fields.get("name") {
         Some(Value::String(name)) => name,
@@ -83,9 +83,12 @@ fn read_examples(value: Option<&Value>) -> Result<Vec<&str>, String> {
         }
     };
     let mut texts = Vec::with_capacity(list.len());
-    for (at, example) in list.iter().enumerate() {
+    for (index, example) in list.iter().enumerate() {
         let Value::String(text) = example else {
-            return Err(format!("`examples[{at}]` must be a string, not {}", kind_name(example)));
+            return Err(format!(
+                "`examples[{index}]` must be a string, not {}",
+                kind_name(example)
+            ));
         };
         texts.push(text.as_str());
     }
@@ -207,7 +210,7 @@ mod tests {
 
     #[test]
     fn an_error_in_a_tools_file_names_its_place() {
-        for (tool, why) in [
+        for (tool, reason) in [
             (json!(7), "`tools_list[1]`: a tool must be a map with a `name`, not a number"),
             (json!({}), "`tools_list[1]`: `name` is missing"),
             (json!({ "name": 7 }), "`tools_list[1]`: `name` must be a string, not a number"),
@@ -240,7 +243,7 @@ mod tests {
             ),
         ] {
             let file = json!({ "tools_list": [{ "name": "good" }, tool] });
-            assert_eq!(read(&file).unwrap_err(), why);
+            assert_eq!(read(&file).unwrap_err(), reason);
         }
     }
 }

@@ -37,8 +37,8 @@ const MAX_DESCRIPTION_BYTES: usize = 1_000;
 #[async_trait]
 pub(super) trait OfferSource: fmt::Debug + Send + Sync {
     /// Returns the tools of the service for a set. `effects` replace the effects that the service
-    /// says. Outputs of the tools have at most `max_bytes` bytes. The error says why the tools are
-    /// unknown and what to do.
+    /// declares. Outputs of the tools have at most `max_bytes` bytes. The error states why the
+    /// tools are unknown, and what to do.
     async fn tools(
         &self,
         set: &ToolSetName,
@@ -65,8 +65,8 @@ pub(super) struct RetryTime {
 }
 
 impl RetryTime {
-    /// Starts the next attempt if it is due. Returns `false` if the set has not failed or failed a
-    /// moment ago.
+    /// Starts the next attempt if it is due. Returns `false` if the set has not failed, or if its
+    /// next attempt is not due yet.
     pub(super) fn wake(&self) -> bool {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = due.is_some_and(|due| due <= Instant::now());
@@ -147,11 +147,12 @@ pub(super) fn include_filter(globs: &[String]) -> Result<impl Fn(&str) -> bool +
     Ok(move |name: &str| is_all || set.is_match(name))
 }
 
-/// Makes the names of a set's tools unique, also as `set.name`. The second `name` becomes `name_2`.
+/// Makes the names of a set's tools unique, with and without the set's prefix. The second `name`
+/// becomes `name_2`.
 #[derive(Debug)]
 pub(super) struct UniqueNames<'a> {
     set: &'a ToolSetName,
-    /// Names without the set's prefix, and how many tools were called so.
+    /// Names without the set's prefix, and the number of tools with this name.
     taken: BTreeMap<String, usize>,
 }
 

@@ -1,7 +1,7 @@
 //! Toolsets of OpenAPI 3.0 and 3.1 documents: each operation is a tool.
 //!
 //! An operation that cannot be read is left out with a warning. An operation that cannot be called
-//! says so. Neither keeps the other operations out.
+//! has the reason in its description. Neither affects the other operations.
 
 mod body;
 mod document;
@@ -19,7 +19,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use http_client::{Http, OutgoingRequest, Reach, ServerUrl, host};
+use http_client::{AddressScope, Http, OutgoingRequest, ServerUrl, host};
 use nix::libc;
 use reqwest::{Method, Url, header::HeaderMap};
 use secrets::TextOrSecret;
@@ -32,7 +32,7 @@ use self::{document::Document, operation::operations, security::Credential, tool
 use super::offer::{OfferSource, include_filter};
 use crate::http::Caller;
 
-/// Bytes of a document. The largest published documents have a third of it.
+/// Maximum bytes of a document. The largest published documents have a third of this size.
 const MAX_DOCUMENT_BYTES: usize = 32 << 20;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -50,7 +50,7 @@ pub struct OpenApiConfig {
     /// Globs of the names of the wanted tools. By default all tools are wanted.
     #[serde(default)]
     include: Vec<String>,
-    /// Tags. A tool needs one of them. By default none.
+    /// Tags. A tool must have one of them. By default a tool needs no tag.
     #[serde(default)]
     tags: Vec<String>,
     timeout_seconds: Option<u64>,
@@ -101,15 +101,15 @@ async fn load_document(document: &str) -> Result<(Vec<u8>, Option<Url>), String>
     }
     let url: Url =
         document.parse().map_err(|err| format!("`{document}` is not an address: {err}"))?;
-    let asked = OutgoingRequest {
+    let request = OutgoingRequest {
         method: Method::GET,
         url: url.clone(),
         headers: HeaderMap::new(),
         body: None,
-        reach: Reach::Anywhere,
+        reach: AddressScope::Anywhere,
     };
     let reply =
-        Http::default().send(asked, MAX_DOCUMENT_BYTES).await.map_err(|err| err.to_string())?;
+        Http::default().send(request, MAX_DOCUMENT_BYTES).await.map_err(|err| err.to_string())?;
     let host = host(&url);
     if !reply.status.is_success() {
         return Err(format!("`{host}` has no document at this URL: it answered {}", reply.status));

@@ -17,7 +17,7 @@ pub(crate) struct RunArgs {
     /// Execute the plan that was saved under this name.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["query", "plan", "toolsets", "planner", "cache", "guard"])]
     pub(crate) saved: Option<String>,
-    /// Do not ask before executing a plan with doubts, and approve its steps.
+    /// Execute a plan with doubts without asking, and approve its steps.
     #[arg(long, short, conflicts_with_all = ["plan", "saved"])]
     pub(crate) yes: bool,
     #[command(flatten)]
@@ -121,7 +121,7 @@ pub(crate) struct RetryArgs {
     /// Run every step again.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Repeat calls of once tools without asking, also calls whose outcome is unknown.
+    /// Repeat calls of once tools without asking, even calls whose outcome is unknown.
     #[arg(long, short)]
     pub(crate) yes: bool,
     /// Wait for a tool that this process lacks instead of ending with status 3.

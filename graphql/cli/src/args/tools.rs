@@ -94,7 +94,7 @@ pub(crate) enum RankMethod {
     Centroid,
     /// Similarity to a tool's description.
     Description,
-    /// Common words.
+    /// Words in common.
     Lexical,
     /// Similarity and common words.
     Hybrid,

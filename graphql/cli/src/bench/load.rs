@@ -75,6 +75,8 @@ pub(crate) async fn run_once(
     let start = Start { finished: Some(finished), ..Start::new(plan, options.clone()) };
     let started = control.start(start).await;
     let id = started.map_err(|err| BenchError::Engine(err.to_string()))?.id;
-    ended.await.map_err(|_| BenchError::Engine(format!("`{id}` was not driven to its end")))?;
+    ended
+        .await
+        .map_err(|_| BenchError::Engine(format!("`{id}` was not driven until it finished")))?;
     Ok(id)
 }

@@ -17,7 +17,7 @@ const PROBED_COMMITS: u64 = 200;
 
 pub(crate) struct Report {
     fields: Map<String, Value>,
-    commits: u64,
+    commit_count: u64,
 }
 
 impl Report {
@@ -27,14 +27,14 @@ impl Report {
         fields.insert("workload".to_owned(), format!("{:?}", args.workload).to_lowercase().into());
         fields.insert("store".to_owned(), hide_user_and_password(url).into());
         fields.insert("effect".to_owned(), effect.into());
-        Self { fields, commits: 0 }
+        Self { fields, commit_count: 0 }
     }
 
     /// Creates a report of the compiler, which uses no store.
     pub(crate) fn for_compiler(wall_time: Duration, steps: usize) -> Self {
         let texts = [("workload", "plan"), ("store", "none"), ("effect", "read")];
         let texts = texts.map(|(name, text)| (name.to_owned(), Value::from(text)));
-        let mut report = Self { fields: Map::from_iter(texts), commits: 0 };
+        let mut report = Self { fields: Map::from_iter(texts), commit_count: 0 };
         report.set("concurrency", 1);
         report.add_figures(0, steps, wall_time, &mut [wall_time]);
         report
@@ -68,7 +68,7 @@ impl Report {
     }
 
     pub(crate) fn start_counting_commits(&mut self, store: &dyn Store) {
-        self.commits = store.hints().commits();
+        self.commit_count = store.hints().commits();
     }
 
     pub(crate) fn record_runs(
@@ -78,7 +78,7 @@ impl Report {
         wall_time: Duration,
         runs: &mut [Duration],
     ) {
-        self.add_figures(store.hints().commits() - self.commits, steps, wall_time, runs);
+        self.add_figures(store.hints().commits() - self.commit_count, steps, wall_time, runs);
     }
 
     fn add_figures(

@@ -55,22 +55,22 @@ pub(crate) async fn run_selection(
     report.set("vectors", tools * EXAMPLES_PER_TOOL);
     report.start_counting_commits(&*bench_node.store);
 
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let first = SelectionBench::new(&bench_node.store, &corpus, tools).await?;
     first.ask("anything", Criterion::Centroid).await?;
-    report.set("vectors_made_and_kept_s", to_seconds(begun.elapsed()));
+    report.set("vectors_made_and_kept_s", to_seconds(started_at.elapsed()));
 
     // Simulates another process that finds all vectors in the store.
     let reopened = SelectionBench::new(&bench_node.store, &corpus, tools).await?;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     reopened.ask("anything", Criterion::Centroid).await?;
-    report.set("vectors_loaded_s", to_seconds(begun.elapsed()));
+    report.set("vectors_loaded_s", to_seconds(started_at.elapsed()));
     report.set("texts_embedded_again", reopened.words.count_embedded_texts() - 1);
 
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let collisions =
         reopened.engine.selection.tool_collisions(Similarity::Dot, COLLISION_THRESHOLD).await;
-    report.set("collisions_s", to_seconds(begun.elapsed()));
+    report.set("collisions_s", to_seconds(started_at.elapsed()));
     report.set("collisions", collisions.map_or(Value::Null, |pairs| json!(pairs.len())));
 
     let mut all = Vec::new();
@@ -146,9 +146,9 @@ impl SelectionBench {
         let mut times = Vec::with_capacity(queries.len());
         for query in queries {
             self.ask(query, by).await?;
-            let begun = Instant::now();
+            let started_at = Instant::now();
             let found = self.ask(query, by).await?;
-            times.push(begun.elapsed());
+            times.push(started_at.elapsed());
             if found == 0 {
                 return Err(BenchError::Engine(format!("nothing was chosen by {}", by.as_str())));
             }
@@ -175,9 +175,9 @@ async fn add_one_tool(
     let before = seat.words.count_embedded_texts();
     let added = corpus.make_tools(tools + 1).pop().unwrap_or_default();
     seat.engine.tools.register_tool(Some("more"), added).await.map_err(to_bench_error)?;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     seat.ask("anything", Criterion::Hybrid).await?;
-    report.set_ms("one_more_tool_ms", begun.elapsed());
+    report.set_ms("one_more_tool_ms", started_at.elapsed());
     report.set("one_more_tool_texts", seat.words.count_embedded_texts() - before);
     Ok(())
 }
@@ -188,9 +188,9 @@ async fn measure_encoder(corpus: &Corpus, report: &mut Report) -> Result<(), Ben
     let mut times = Vec::with_capacity(ENCODED_QUERIES);
     for n in 0..ENCODED_QUERIES {
         let query = corpus.make_query(n, 1);
-        let begun = Instant::now();
+        let started_at = Instant::now();
         encoder.embed(&[&query]).await.map_err(broken)?;
-        times.push(begun.elapsed());
+        times.push(started_at.elapsed());
     }
     times.sort_unstable();
     report.set_ms("builtin_encoder_p50_ms", percentile(&times, 50));
@@ -201,7 +201,7 @@ fn to_seconds(duration: Duration) -> f64 {
     round_to_four_decimals(duration.as_secs_f64())
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is the `map_err` of many")]
+#[expect(clippy::needless_pass_by_value, reason = "many calls pass it to `map_err`")]
 fn to_bench_error(err: EngineError) -> BenchError {
     BenchError::Engine(err.to_string())
 }

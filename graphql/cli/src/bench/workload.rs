@@ -76,7 +76,7 @@ struct Load {
     /// Steps of the plan.
     steps: usize,
     concurrency: usize,
-    /// Executions, unless an option says otherwise.
+    /// Executions, unless an option sets another number.
     runs: usize,
 }
 
@@ -126,7 +126,7 @@ pub(crate) async fn run_dag(
     args: &BenchArgs,
     report: &mut Report,
 ) -> Result<(), BenchError> {
-    let usage = |why: String| BenchError::Usage(why);
+    let usage = |reason: String| BenchError::Usage(reason);
     let file = args.file.as_ref().ok_or_else(|| usage("`dag` needs `--file FILE`".to_owned()))?;
     let text = std::fs::read_to_string(file)
         .map_err(|err| usage(format!("`{}` cannot be read: {err}", file.display())))?;
@@ -140,9 +140,9 @@ pub(crate) async fn run_dag(
     let max_parallel = Some(u32::try_from(width).unwrap_or(u32::MAX));
     let options = ExecutionOptions { max_parallel, ..ExecutionOptions::default() };
     report.start_counting_commits(&*bench_node.store);
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let id = load::run_once(&bench_node.control, &plan, &options).await?;
-    let wall_time = begun.elapsed();
+    let wall_time = started_at.elapsed();
     report.set("effect", "read");
     report.set("steps", dag.steps.len());
     report.set("concurrency", width);
@@ -201,7 +201,7 @@ pub(crate) async fn run_subscribers(
     });
     let plan = save_plan(bench_node, draft.collect()).await?;
     report.start_counting_commits(&*bench_node.store);
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let started = bench_node.control.start(Start::new(&plan, ExecutionOptions::default())).await;
     let id = started.map_err(|err| BenchError::Engine(err.to_string()))?.id;
     let mut tasks = JoinSet::new();
@@ -219,7 +219,7 @@ pub(crate) async fn run_subscribers(
     while let Some(count) = tasks.join_next().await {
         events += count.map_err(|err| BenchError::Engine(err.to_string()))?;
     }
-    let wall_time = begun.elapsed();
+    let wall_time = started_at.elapsed();
     report.set("steps", steps);
     report.set("concurrency", followers);
     report.record_runs(&*bench_node.store, steps, wall_time, &mut [wall_time]);
@@ -238,14 +238,14 @@ pub(crate) fn measure_compiler(steps: usize) -> Value {
         make_step(&format!("s{n}"), "flow.echo", Some(json!({ "text": text })), Some(json!(before)))
     });
     let draft = Draft { tools: drafts.collect(), ..Draft::default() };
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let compiled = compile(&draft, make_plan_info(), &make_catalog(&flow_tools()));
-    let wall_time = begun.elapsed();
+    let wall_time = started_at.elapsed();
     let (nodes, edges) = (60_000_usize, 245_000_usize);
     let draft = cyclic_draft(nodes, edges);
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let refused = compile(&draft, make_plan_info(), &make_catalog(&flow_tools()));
-    let cycle = begun.elapsed();
+    let cycle = started_at.elapsed();
     let named = refused.err().unwrap_or_default();
     let mut report = Report::for_compiler(wall_time, steps);
     report.set("steps", steps);

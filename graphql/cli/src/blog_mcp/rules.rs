@@ -6,7 +6,7 @@ use shared::clock::Timestamp;
 use super::{
     id::IdSource,
     store::{Data, Record},
-    tools::{Field, Kind, Offer, Rule, Verb},
+    tools::{DocumentKind, Field, Offer, Rule, Verb},
 };
 
 /// Maximum number of records of one kind, because every call reads the whole file.
@@ -56,7 +56,7 @@ pub(super) fn perform(
 }
 
 fn create(
-    kind: Kind,
+    kind: DocumentKind,
     arguments: &Map<String, Value>,
     data: &mut Data,
     id: &str,
@@ -76,7 +76,7 @@ fn create(
 }
 
 fn update(
-    kind: Kind,
+    kind: DocumentKind,
     arguments: &Map<String, Value>,
     data: &mut Data,
     now: Timestamp,
@@ -91,7 +91,7 @@ fn update(
     Ok(Value::Object(record.clone()))
 }
 
-fn list(kind: Kind, arguments: &Map<String, Value>, data: &Data) -> Value {
+fn list(kind: DocumentKind, arguments: &Map<String, Value>, data: &Data) -> Value {
     let blog = arguments.get("blogId").and_then(Value::as_str).map(str::to_lowercase);
     let records = data.records(kind).iter();
     let records = records.filter(|record| {
@@ -119,13 +119,12 @@ fn check_references(
 fn check_email(
     arguments: &Map<String, Value>,
     data: &Data,
-    own: Option<&str>,
+    author_id: Option<&str>,
 ) -> Result<(), Refusal> {
     let Some(email) = arguments.get("email").and_then(Value::as_str) else { return Ok(()) };
-    let mut others = data
-        .records(Kind::Author)
-        .iter()
-        .filter(|author| own.is_none_or(|own| !are_same_ids(text_field(author, "_id"), own)));
+    let mut others = data.records(DocumentKind::Author).iter().filter(|author| {
+        author_id.is_none_or(|author_id| !are_same_ids(text_field(author, "_id"), author_id))
+    });
     match others.find(|author| text_field(author, "email").to_lowercase() == email.to_lowercase()) {
         None => Ok(()),
         Some(other) => Err(Refusal::EmailTaken {
@@ -136,7 +135,7 @@ fn check_email(
     }
 }
 
-fn find<'a>(data: &'a Data, kind: Kind, id: &str) -> Option<&'a Record> {
+fn find<'a>(data: &'a Data, kind: DocumentKind, id: &str) -> Option<&'a Record> {
     data.records(kind).iter().find(|record| are_same_ids(text_field(record, "_id"), id))
 }
 

@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{CallError, tools::Kind};
+use super::{CallError, tools::DocumentKind};
 
 /// Attempts to lock the file, and the pause between them.
 const LOCK_TRIES: u32 = 1_000;
@@ -33,21 +33,21 @@ pub(super) struct Data {
 }
 
 impl Data {
-    pub(super) fn records(&self, kind: Kind) -> &[Record] {
+    pub(super) fn records(&self, kind: DocumentKind) -> &[Record] {
         match kind {
-            Kind::Author => &self.authors,
-            Kind::Blog => &self.blogs,
-            Kind::Comment => &self.comments,
-            Kind::Picture => &self.pictures,
+            DocumentKind::Author => &self.authors,
+            DocumentKind::Blog => &self.blogs,
+            DocumentKind::Comment => &self.comments,
+            DocumentKind::Picture => &self.pictures,
         }
     }
 
-    pub(super) fn records_mut(&mut self, kind: Kind) -> &mut Vec<Record> {
+    pub(super) fn records_mut(&mut self, kind: DocumentKind) -> &mut Vec<Record> {
         match kind {
-            Kind::Author => &mut self.authors,
-            Kind::Blog => &mut self.blogs,
-            Kind::Comment => &mut self.comments,
-            Kind::Picture => &mut self.pictures,
+            DocumentKind::Author => &mut self.authors,
+            DocumentKind::Blog => &mut self.blogs,
+            DocumentKind::Comment => &mut self.comments,
+            DocumentKind::Picture => &mut self.pictures,
         }
     }
 }
@@ -56,7 +56,8 @@ impl Data {
 pub(super) enum StoreError {
     #[error("`{}` cannot be used: {err}; name another file with `--file`", file.display())]
     Io { file: PathBuf, err: io::Error },
-    #[error("`{}` is not a file of the blog server: {err}; move it away or name another with `--file`", file.display())]
+    #[error("`{}` is not a file of the blog server: {err}; move the file away, or name another \
+             file with `--file`", file.display())]
     Content { file: PathBuf, err: serde_json::Error },
     #[error("another process has been writing `{}` for too long", .0.display())]
     Busy(PathBuf),

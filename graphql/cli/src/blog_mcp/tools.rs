@@ -11,7 +11,7 @@ pub(super) struct Offer {
     pub name: &'static str,
     pub description: &'static str,
     pub verb: Verb,
-    pub kind: Kind,
+    pub kind: DocumentKind,
     pub fields: &'static [Field],
     pub examples: &'static [&'static str],
 }
@@ -26,7 +26,7 @@ pub(super) enum Verb {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DocumentKind {
     Author,
     Blog,
     Comment,
@@ -43,7 +43,7 @@ pub(super) struct Field {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    Id(Kind),
+    Id(DocumentKind),
     Email,
     Url,
     Line,
@@ -65,7 +65,7 @@ const fn make_offer(
     name: &'static str,
     description: &'static str,
     verb: Verb,
-    kind: Kind,
+    kind: DocumentKind,
     fields: &'static [Field],
     examples: &'static [&'static str],
 ) -> Offer {
@@ -78,7 +78,7 @@ const AUTHOR: &[Field] = &[
     optional_field("bio", Rule::Text, "A few words about the author"),
 ];
 const AUTHOR_CHANGES: &[Field] = &[
-    required_field("id", Rule::Id(Kind::Author), "Id of the author"),
+    required_field("id", Rule::Id(DocumentKind::Author), "Id of the author"),
     optional_field("name", Rule::Line, "New name of the author"),
     optional_field("email", Rule::Email, "New e-mail address of the author"),
     optional_field("bio", Rule::Text, "New words about the author"),
@@ -86,40 +86,56 @@ const AUTHOR_CHANGES: &[Field] = &[
 const BLOG: &[Field] = &[
     required_field("title", Rule::Line, "Title of the blog post"),
     required_field("content", Rule::Text, "Content of the blog post: what it is about"),
-    required_field("authorId", Rule::Id(Kind::Author), "Id of the author who writes the blog post"),
+    required_field(
+        "authorId",
+        Rule::Id(DocumentKind::Author),
+        "Id of the author who writes the blog post",
+    ),
 ];
 const BLOG_CHANGES: &[Field] = &[
-    required_field("id", Rule::Id(Kind::Blog), "Id of the blog post"),
+    required_field("id", Rule::Id(DocumentKind::Blog), "Id of the blog post"),
     optional_field("title", Rule::Line, "New title of the blog post"),
     optional_field("content", Rule::Text, "New content of the blog post"),
 ];
 const COMMENT: &[Field] = &[
-    required_field("blogId", Rule::Id(Kind::Blog), "Id of the blog post that is commented on"),
-    required_field("authorId", Rule::Id(Kind::Author), "Id of the author who writes the comment"),
+    required_field(
+        "blogId",
+        Rule::Id(DocumentKind::Blog),
+        "Id of the blog post that is commented on",
+    ),
+    required_field(
+        "authorId",
+        Rule::Id(DocumentKind::Author),
+        "Id of the author who writes the comment",
+    ),
     required_field("content", Rule::Text, "Text of the comment"),
 ];
 const PICTURE: &[Field] = &[
     required_field(
         "blogId",
-        Rule::Id(Kind::Blog),
+        Rule::Id(DocumentKind::Blog),
         "Id of the blog post that the picture belongs to",
     ),
     required_field("url", Rule::Url, "Address of the picture"),
     optional_field("caption", Rule::Text, "Caption of the picture"),
 ];
-const AUTHOR_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Author), "Id of the author")];
-const BLOG_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Blog), "Id of the blog post")];
-const COMMENT_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Comment), "Id of the comment")];
-const PICTURE_ID: &[Field] = &[required_field("id", Rule::Id(Kind::Picture), "Id of the picture")];
+const AUTHOR_ID: &[Field] =
+    &[required_field("id", Rule::Id(DocumentKind::Author), "Id of the author")];
+const BLOG_ID: &[Field] =
+    &[required_field("id", Rule::Id(DocumentKind::Blog), "Id of the blog post")];
+const COMMENT_ID: &[Field] =
+    &[required_field("id", Rule::Id(DocumentKind::Comment), "Id of the comment")];
+const PICTURE_ID: &[Field] =
+    &[required_field("id", Rule::Id(DocumentKind::Picture), "Id of the picture")];
 const BLOG_OF_COMMENTS: &[Field] =
-    &[required_field("blogId", Rule::Id(Kind::Blog), "Id of the blog post")];
+    &[required_field("blogId", Rule::Id(DocumentKind::Blog), "Id of the blog post")];
 
 pub(super) const TABLE: &[Offer] = &[
     make_offer(
         "createBlog",
         "Create a new blog post",
         Verb::Create,
-        Kind::Blog,
+        DocumentKind::Blog,
         BLOG,
         &[
             "Write a new blog post",
@@ -131,7 +147,7 @@ pub(super) const TABLE: &[Offer] = &[
         "getBlog",
         "Get a blog post by its id",
         Verb::Get,
-        Kind::Blog,
+        DocumentKind::Blog,
         BLOG_ID,
         &["Show a blog post", "Read one blog post by its id", "What does that blog post say?"],
     ),
@@ -139,7 +155,7 @@ pub(super) const TABLE: &[Offer] = &[
         "updateBlog",
         "Change a blog post",
         Verb::Update,
-        Kind::Blog,
+        DocumentKind::Blog,
         BLOG_CHANGES,
         &["Change the title of a blog post", "Edit the text of a blog post", "Rename a blog"],
     ),
@@ -147,7 +163,7 @@ pub(super) const TABLE: &[Offer] = &[
         "deleteBlog",
         "Delete a blog post",
         Verb::Delete,
-        Kind::Blog,
+        DocumentKind::Blog,
         BLOG_ID,
         &["Delete a blog post", "Remove a blog", "Take a blog post down"],
     ),
@@ -155,7 +171,7 @@ pub(super) const TABLE: &[Offer] = &[
         "listBlogs",
         "List all blog posts",
         Verb::List,
-        Kind::Blog,
+        DocumentKind::Blog,
         &[],
         &["List all blog posts", "Which blogs are there?", "Show me every blog post"],
     ),
@@ -163,7 +179,7 @@ pub(super) const TABLE: &[Offer] = &[
         "createAuthor",
         "Create a new author",
         Verb::Create,
-        Kind::Author,
+        DocumentKind::Author,
         AUTHOR,
         &[
             "Create a new author",
@@ -175,7 +191,7 @@ pub(super) const TABLE: &[Offer] = &[
         "getAuthor",
         "Get an author by their id",
         Verb::Get,
-        Kind::Author,
+        DocumentKind::Author,
         AUTHOR_ID,
         &["Show an author", "Who is the author with this id?", "Look up one author"],
     ),
@@ -183,7 +199,7 @@ pub(super) const TABLE: &[Offer] = &[
         "updateAuthor",
         "Change an author",
         Verb::Update,
-        Kind::Author,
+        DocumentKind::Author,
         AUTHOR_CHANGES,
         &[
             "Change the e-mail address of an author",
@@ -195,7 +211,7 @@ pub(super) const TABLE: &[Offer] = &[
         "deleteAuthor",
         "Delete an author",
         Verb::Delete,
-        Kind::Author,
+        DocumentKind::Author,
         AUTHOR_ID,
         &["Delete an author", "Remove an author", "Take an author out"],
     ),
@@ -203,7 +219,7 @@ pub(super) const TABLE: &[Offer] = &[
         "listAuthors",
         "List all authors",
         Verb::List,
-        Kind::Author,
+        DocumentKind::Author,
         &[],
         &["List all authors", "Which authors are there?", "Show me everybody who writes"],
     ),
@@ -211,7 +227,7 @@ pub(super) const TABLE: &[Offer] = &[
         "createComment",
         "Create a comment on a blog post",
         Verb::Create,
-        Kind::Comment,
+        DocumentKind::Comment,
         COMMENT,
         &[
             "Comment on a blog post",
@@ -223,7 +239,7 @@ pub(super) const TABLE: &[Offer] = &[
         "getComment",
         "Get a comment by its id",
         Verb::Get,
-        Kind::Comment,
+        DocumentKind::Comment,
         COMMENT_ID,
         &["Show a comment", "Read one comment by its id", "What does that comment say?"],
     ),
@@ -231,7 +247,7 @@ pub(super) const TABLE: &[Offer] = &[
         "deleteComment",
         "Delete a comment",
         Verb::Delete,
-        Kind::Comment,
+        DocumentKind::Comment,
         COMMENT_ID,
         &["Delete a comment", "Remove a comment from a blog post", "Take a comment back"],
     ),
@@ -239,7 +255,7 @@ pub(super) const TABLE: &[Offer] = &[
         "listCommentsByBlog",
         "List all comments on a blog post",
         Verb::List,
-        Kind::Comment,
+        DocumentKind::Comment,
         BLOG_OF_COMMENTS,
         &[
             "List the comments on a blog post",
@@ -251,7 +267,7 @@ pub(super) const TABLE: &[Offer] = &[
         "createPicture",
         "Create a picture for a blog post",
         Verb::Create,
-        Kind::Picture,
+        DocumentKind::Picture,
         PICTURE,
         &[
             "Add a picture to a blog post",
@@ -263,7 +279,7 @@ pub(super) const TABLE: &[Offer] = &[
         "getPicture",
         "Get a picture by its id",
         Verb::Get,
-        Kind::Picture,
+        DocumentKind::Picture,
         PICTURE_ID,
         &["Show a picture", "Look up one picture by its id", "Where is that image?"],
     ),
@@ -271,7 +287,7 @@ pub(super) const TABLE: &[Offer] = &[
         "deletePicture",
         "Delete a picture",
         Verb::Delete,
-        Kind::Picture,
+        DocumentKind::Picture,
         PICTURE_ID,
         &["Delete a picture", "Remove an image from a blog post", "Take a photo away"],
     ),
@@ -279,7 +295,7 @@ pub(super) const TABLE: &[Offer] = &[
         "listPicturesByBlog",
         "List all pictures of a blog post",
         Verb::List,
-        Kind::Picture,
+        DocumentKind::Picture,
         BLOG_OF_COMMENTS,
         &[
             "List the pictures of a blog post",
@@ -289,7 +305,7 @@ pub(super) const TABLE: &[Offer] = &[
     ),
 ];
 
-impl Kind {
+impl DocumentKind {
     pub(super) fn noun(self) -> &'static str {
         match self {
             Self::Author => "author",
@@ -352,13 +368,13 @@ impl Offer {
     }
 }
 
-fn record_schema(kind: Kind) -> Map<String, Value> {
+fn record_schema(kind: DocumentKind) -> Map<String, Value> {
     let noun = kind.noun();
     let mut all = Map::new();
     all.insert("_id".to_owned(), id_schema(&format!("Id of the {noun}")));
     all.extend(field_schemas(kind.fields()));
-    for (name, what) in [("createdAt", "created"), ("updatedAt", "changed last")] {
-        let description = format!("When the {noun} was {what}");
+    for (name, change) in [("createdAt", "created"), ("updatedAt", "changed last")] {
+        let description = format!("When the {noun} was {change}");
         let schema = json!({ "type": "string", "format": "date-time", "description": description });
         all.insert(name.to_owned(), schema);
     }

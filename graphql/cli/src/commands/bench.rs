@@ -18,16 +18,16 @@ use crate::{
 pub(crate) async fn bench(app: &App, args: &BenchArgs) -> Result<ExitStatus, Failure> {
     refuse_server(app, "bench")?;
     let config = &app.config;
-    let own = create_temporary_store(config)?;
-    let url = match &own {
-        Some(own) => format!("sqlite:{}", own.0.display()),
+    let temporary = create_temporary_store(config)?;
+    let url = match &temporary {
+        Some(temporary) => format!("sqlite:{}", temporary.0.display()),
         None => config.store.value.clone(),
     };
     let measured = tokio::select! {
         measured = bench::run_workload(args, &url) => Some(measured),
         () = signals::await_interrupt() => None,
     };
-    drop(own);
+    drop(temporary);
     let Some(measured) = measured else { return app.detach("no measurement was completed") };
     app.screen.print_json(&measured?)?;
     Ok(ExitStatus::Done)

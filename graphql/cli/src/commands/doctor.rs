@@ -36,15 +36,16 @@ use crate::{
 /// Prints the effective configuration and the origin of each value.
 pub(crate) fn print_config(app: &App) -> Result<ExitStatus, Failure> {
     let screen = &app.screen;
-    let shown = app.config.to_json();
+    let settings = app.config.to_json();
     if screen.json {
-        screen.print_json(&shown)?;
+        screen.print_json(&settings)?;
         return Ok(ExitStatus::Done);
     }
     let paint = screen.out;
     let file = app.config.file.as_ref().map(|file| plain::safe_line(&file.display().to_string()));
     let mut lines = vec![format!("file: {}", file.unwrap_or_else(|| paint.dim("none")))];
-    for (key, value) in shown.as_object().into_iter().flatten().filter(|(key, _)| *key != "file") {
+    for (key, value) in settings.as_object().into_iter().flatten().filter(|(key, _)| *key != "file")
+    {
         match value.get("from") {
             Some(_) => lines.push(draw_setting(key, value, "", paint)),
             None if value.is_null() => lines.push(format!("{key}: {}", paint.dim("none"))),
@@ -108,7 +109,7 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
     } else {
         let sets = &config.toolsets.value;
         checks.push(safety::check_confinement(sets, sandbox::kernel_support()));
-        // A wrong setting has its default value here, so it needs no check.
+        // A wrong setting is replaced by its default value, which needs no check.
         if faults.has_valid("access") {
             let access = &config.access.value;
             checks.push(safety::check_access(access, sets, config.listen.value, variable));
@@ -139,8 +140,8 @@ pub(crate) async fn check_all(app: &App, faults: Faults) -> Result<ExitStatus, F
 /// unavailable.
 pub(crate) async fn check_readiness(app: &App) -> Result<ExitStatus, Failure> {
     let Some(server) = &app.config.server else {
-        let why = "`faber doctor --ready` asks a server: name it with `--server`";
-        return Err(Failure::usage(why.to_owned()));
+        let reason = "`faber doctor --ready` asks a server: name it with `--server`";
+        return Err(Failure::usage(reason.to_owned()));
     };
     finish_checks(app, &[check_server(app, &server.value).await])
 }
@@ -155,25 +156,26 @@ fn check_configuration(app: &App, wrong_settings: &[String]) -> Vec<Check> {
     let help = "correct the file; no other command works with it";
     let check = |result| Check::new("configuration", result, help);
     if !wrong_settings.is_empty() {
-        return wrong_settings.iter().map(|why| check(Err(why.clone()))).collect();
+        return wrong_settings.iter().map(|reason| check(Err(reason.clone()))).collect();
     }
     let file = app.config.file.as_ref().map(|file| file.display().to_string());
     vec![check(Ok(file.unwrap_or_else(|| "no file; every setting has its default".to_owned())))]
 }
 
 async fn check_server(app: &App, url: &str) -> Check {
-    let asked = async { Remote::new(url, app.environment.token.as_ref())?.check_readiness().await };
-    let result = asked.await.map(|()| format!("{url} is ready")).map_err(|err| err.message);
+    let readiness =
+        async { Remote::new(url, app.environment.token.as_ref())?.check_readiness().await };
+    let result = readiness.await.map(|()| format!("{url} is ready")).map_err(|err| err.message);
     let help = "start it with `faber serve`, and check that it can write its store";
     Check::new("server", result, help)
 }
 
 async fn check_server_sets(app: &App, url: &str) -> Vec<Check> {
-    let asked = async {
+    let toolsets = async {
         let session = Session::open(app, Need::Store).await?;
         session.client.query::<Vec<ApiToolSet>>("toolSets", &[], SET_FIELDS).await
     };
-    match asked.await {
+    match toolsets.await {
         Ok(sets) => {
             let help = "check on the server's machine that its `source` starts, or remove the set";
             sets.iter().map(|set| check_set(set, help)).collect()
@@ -223,14 +225,14 @@ async fn check_store(app: &App) -> Check {
 
 /// Checks that a store can be created, without creating it.
 fn check_missing_store(path: &Path) -> Result<String, String> {
-    let shown = path.display();
+    let display_path = path.display();
     let folder = path.ancestors().skip(1).find(|folder| folder.exists());
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match access(folder, AccessFlags::W_OK | AccessFlags::X_OK) {
-        Ok(()) => Ok(format!("`{shown}` does not exist yet: `faber run` creates it")),
+        Ok(()) => Ok(format!("`{display_path}` does not exist yet: `faber run` creates it")),
         Err(err) => {
             let folder = folder.display();
-            Err(format!("`{shown}` cannot be created in `{folder}`: {}", err.desc()))
+            Err(format!("`{display_path}` cannot be created in `{folder}`: {}", err.desc()))
         }
     }
 }
@@ -239,11 +241,12 @@ fn check_missing_store(path: &Path) -> Result<String, String> {
 async fn check_clock(app: &App) -> Option<Check> {
     let store = open_store(app.setup()).await.ok()?;
     let difference = describe_difference(store.shared_time().await.ok()?, WallClock.now())?;
-    let help = "stop every process that uses the store, and start them again";
+    let help = "stop all processes that use the store, and start them again";
     Some(Check::new("clock", Err(difference), help))
 }
 
-/// Opens the engine. Creates no store: a store that does not exist yet is like an empty one.
+/// Opens the engine. Creates no store, because a store that does not exist yet is like an empty
+/// store.
 async fn open_engine(app: &App) -> Result<LocalEngine, Failure> {
     if missing_store(app.setup()).is_none() {
         return LocalEngine::open(app.setup(), Need::Tools).await;
@@ -269,8 +272,9 @@ async fn check_local(app: &App, faults: &Faults) -> Result<Vec<Check>, Failure> 
     let help = "correct it in the configuration, or remove the added toolset or tool with \
                 `removeToolSet` or `removeTool`, on a node whose configuration lacks it";
     let complaints = complaints.into_iter();
-    checks
-        .extend(complaints.map(|(set, why)| Check::new(format!("toolset {set}"), Err(why), help)));
+    checks.extend(
+        complaints.map(|(set, error)| Check::new(format!("toolset {set}"), Err(error), help)),
+    );
     checks.push(clashes::check_shared_names(toolbox));
     checks.extend(check_effects(&local).await?);
     let config = &app.config;
@@ -303,8 +307,8 @@ async fn check_effects(local: &LocalEngine) -> Result<Option<Check>, Failure> {
     let idle = local.engine.tools.inventory.registry().unmatched_effects().await?;
     let help = "correct the pattern in `source.effects` of the toolset: `faber tools list` lists \
                 the tools";
-    let why = format!("no tool matches {}", idle.join(", "));
-    Ok((!idle.is_empty()).then(|| Check::warning("effects", why, help)))
+    let reason = format!("no tool matches {}", idle.join(", "));
+    Ok((!idle.is_empty()).then(|| Check::warning("effects", reason, help)))
 }
 
 /// Checks that every limit on calls names an existing tool or toolset.
@@ -333,7 +337,7 @@ fn check_embedding(opened: Result<Option<Embedding>, EmbedError>) -> Check {
     let result = match opened {
         Ok(Some(embedding)) => Ok(format!("{} (`{}`)", embedding.source, embedding.texts.model())),
         Ok(None) => Ok(BY_WORDS.to_owned()),
-        Err(why) => Err(format!("{why}; {BY_WORDS}")),
+        Err(error) => Err(format!("{error}; {BY_WORDS}")),
     };
     let help = "correct `embedding` in the configuration, or download a model: \
                 `faber models pull all-MiniLM-L6-v2`";
@@ -343,7 +347,8 @@ fn check_embedding(opened: Result<Option<Embedding>, EmbedError>) -> Check {
 fn check_retention(config: &Config) -> Check {
     let result = match config.retention.value {
         Some(kept) => format!("finished executions are kept for {}", age::format(kept)),
-        None => "finished executions are kept for ever; set `retention: 30d` in the configuration to prune them"
+        None => "finished executions are kept forever; set `retention: 30d` in the configuration \
+                 to prune them"
             .to_owned(),
     };
     Check::new("retention", Ok(result), "")
@@ -354,13 +359,13 @@ fn print_checks(app: &App, checks: &[Check]) -> Result<(), Failure> {
     if screen.json {
         let checks = checks.iter().map(|check| match &check.result {
             Ok(result) => json!({ "name": check.name, "ok": true, "detail": result }),
-            Err(why) => {
-                let mut shown =
-                    json!({ "name": check.name, "ok": false, "detail": why, "help": check.help });
+            Err(error) => {
+                let mut entry =
+                    json!({ "name": check.name, "ok": false, "detail": error, "help": check.help });
                 if check.is_warning {
-                    (shown["ok"], shown["warning"]) = (json!(true), json!(true));
+                    (entry["ok"], entry["warning"]) = (json!(true), json!(true));
                 }
-                shown
+                entry
             }
         });
         return screen.print_json(&Value::Array(checks.collect()));
@@ -376,10 +381,10 @@ fn draw_checks(checks: &[Check], paint: Paint) -> String {
                 let result = paint.dim(plain::safe_line(result));
                 format!("{} {name}  {result}", paint.green("✓"))
             }
-            Err(why) => {
+            Err(error) => {
                 let mark = if check.is_warning { paint.yellow("!") } else { paint.red("✗") };
-                let why = plain::safe_line(why);
-                format!("{mark} {name}  {why}\n  {} {}", paint.cyan("= help:"), check.help)
+                let reason = plain::safe_line(error);
+                format!("{mark} {name}  {reason}\n  {} {}", paint.cyan("= help:"), check.help)
             }
         }
     });

@@ -1,4 +1,5 @@
-//! Plans with doubts: words that a plan does not use, and values or calls that nobody asked for.
+//! Plans with doubts: words of the query that a plan does not use, and values or calls that the
+//! query does not contain.
 
 use std::io::{self, IsTerminal};
 
@@ -15,17 +16,17 @@ use super::{
 };
 use crate::session::Session;
 
-/// Doubts of the offline planner, and its draft in place of a model's plan.
+/// Codes of doubts of the offline planner, including its draft in place of a model's plan.
 const OFFLINE_DOUBTS: [&str; 3] =
     ["plan.unplaced_words", "plan.guessed_value", "plan.model_failed"];
 /// Doubts of the guard of plans.
 const GUARD_DOUBTS: [&str; 2] = ["plan.not_asked", "plan.invented_value"];
 
-/// Shows a plan from words, and asks the user before a plan with doubts is executed. Returns the
-/// steps that the user approves, or `None` after a no.
+/// Shows a plan made from a query, and asks the user before a plan with doubts is executed. Returns
+/// the steps that the user approves, or `None` after a no.
 ///
-/// Without a terminal, and with `--json`, a plan with doubts that acts is a failure. Steps that the
-/// guard doubts wait for an approval then.
+/// Without a terminal or with `--json`, a plan with doubts fails if it calls a tool with an effect.
+/// Steps that the guard doubts then wait for an approval.
 pub(crate) async fn accept_plan(
     session: &Session<'_>,
     plan: &Plan,

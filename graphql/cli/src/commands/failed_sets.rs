@@ -11,8 +11,7 @@ use crate::session::Session;
 
 const STATE_FIELDS: &str = "name status error";
 
-/// The longest wait for a toolset that connects again is five seconds: the interval times the
-/// polls.
+/// The poll interval and the number of polls: a toolset that connects again gets five seconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLLS: usize = 100;
 
@@ -87,23 +86,26 @@ pub(crate) async fn check_named_set(client: &Client, name: &str) -> Result<(), F
 
 pub(crate) fn unknown_set_failure<'a>(
     name: &str,
-    known: impl IntoIterator<Item = &'a str>,
+    known_names: impl IntoIterator<Item = &'a str>,
 ) -> Failure {
     let failure = Failure::not_found("toolset", name);
-    let help = suggest_set(name, known);
+    let help = suggest_set(name, known_names);
     Failure { message: format!("{}: {help}", failure.message), ..failure }
 }
 
-pub(crate) fn suggest_set<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    planner::suggest::did_you_mean(name, known)
+pub(crate) fn suggest_set<'a>(
+    name: &str,
+    known_names: impl IntoIterator<Item = &'a str>,
+) -> String {
+    planner::suggest::did_you_mean(name, known_names)
         .unwrap_or_else(|| "`faber toolsets list` lists them".to_owned())
 }
 
 /// Returns `true` if a tool's name begins with a toolset that has failed.
 pub(crate) async fn names_failed_set(client: &Client, tool: &str) -> Result<bool, Failure> {
-    let Some(own) = set_prefix(tool) else { return Ok(false) };
+    let Some(prefix) = set_prefix(tool) else { return Ok(false) };
     let states = load_states(client).await?;
-    Ok(states.iter().any(|set| set.name == own && set.has_failed()))
+    Ok(states.iter().any(|set| set.name == prefix && set.has_failed()))
 }
 
 /// Returns the failure for an unknown tool that may be in a failed toolset.
@@ -112,12 +114,13 @@ pub(crate) async fn failure_of_failed_set(
     tool: &str,
 ) -> Result<Option<Failure>, Failure> {
     let states = load_states(client).await?;
-    let own = set_prefix(tool).filter(|own| states.iter().any(|set| set.name == *own));
-    let may_have = |set: &&SetState| set.has_failed() && own.is_none_or(|own| set.name == own);
+    let prefix = set_prefix(tool).filter(|prefix| states.iter().any(|set| set.name == *prefix));
+    let may_have =
+        |set: &&SetState| set.has_failed() && prefix.is_none_or(|prefix| set.name == prefix);
     Ok(states.iter().find(may_have).map(|set| {
-        let (name, why) = (&set.name, set.failure_reason());
+        let (name, reason) = (&set.name, set.failure_reason());
         let message =
-            format!("there is no tool `{tool}`: perhaps in `{name}`, which failed: {why}");
+            format!("there is no tool `{tool}`: perhaps in `{name}`, which failed: {reason}");
         Failure::new("TOOL_UNAVAILABLE", message)
     }))
 }

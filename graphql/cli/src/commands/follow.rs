@@ -44,7 +44,8 @@ pub(crate) enum Purpose {
     Watch,
     /// Drive the execution, and return its outcome.
     Drive,
-    /// Wait until the execution is finished. Drive it if no other worker does. Stop if none can.
+    /// Wait until the execution is finished. Drive it if no other worker does. Stop if no worker
+    /// can.
     Finish,
 }
 
@@ -110,8 +111,8 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// Watches the execution, and drives it if the purpose says so. Waits for a signal from the
-    /// beginning, because the execution may already run.
+    /// Watches the execution, and drives it if `purpose` requires that. Listens for signals from
+    /// the beginning, because the execution may already run.
     async fn run_until_stopped(&self) -> Result<StopReason, Failure> {
         tokio::select! {
             stopped = self.run_until_over() => stopped,
@@ -155,7 +156,7 @@ impl Follower<'_> {
     /// up.
     async fn await_replan(&self) -> Result<StopReason, Failure> {
         #[derive(Deserialize)]
-        struct Found {
+        struct ReplanProgress {
             replanning: Option<Replanning>,
             next: Option<Next>,
         }
@@ -177,7 +178,8 @@ impl Follower<'_> {
         let fields = "replanning { state reason givenUp } next { executionId plan { version } }";
         let (mut is_user_told, mut unattended) = (false, 0);
         loop {
-            let found: Found = self.session.client.query_execution(self.id, fields).await?;
+            let found: ReplanProgress =
+                self.session.client.query_execution(self.id, fields).await?;
             let Some(replanning) = found.replanning else { return Ok(StopReason::Over) };
             let reason = &replanning.reason;
             match (replanning.state, found.next) {
@@ -187,8 +189,8 @@ impl Follower<'_> {
                     return Ok(StopReason::Continued(id));
                 }
                 (ReplanningState::GivenUp, _) => {
-                    let why = replanning.given_up.as_ref().map(Text::to_string);
-                    say(format!("the replan was given up: {}", why.unwrap_or_default()));
+                    let reason = replanning.given_up.as_ref().map(Text::to_string);
+                    say(format!("the replan was given up: {}", reason.unwrap_or_default()));
                     return Ok(StopReason::GivenUp);
                 }
                 _ if !is_user_told => say(format!("Faber replans because {reason}")),
@@ -198,7 +200,7 @@ impl Follower<'_> {
             let is_unattended = self.session.lacks_replanner(self.id).await.unwrap_or(false);
             unattended = if is_unattended { unattended + 1 } else { 0 };
             if unattended >= REPLAN_POLLS && self.purpose == Purpose::Watch {
-                say(format!("no worker replans it: `faber execute {}` does", self.id));
+                say(format!("no worker replans it: run `faber execute {}` to replan it", self.id));
                 return Ok(StopReason::Over);
             }
             time::sleep(REPLAN_POLL).await;
@@ -223,8 +225,8 @@ impl Follower<'_> {
         self.session.is_stalled(self.id).await
     }
 
-    /// Returns whether a worker will read the inbox. A watched execution needs a live worker. In
-    /// other cases, this process reads it.
+    /// Returns whether a worker will read the inbox. An execution that is only watched needs a live
+    /// worker. Otherwise this process reads the inbox.
     async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
         Ok(self.purpose != Purpose::Watch || self.session.has_reader(id).await?)
     }
@@ -239,7 +241,7 @@ impl Follower<'_> {
     async fn approve_steps(&self) -> Result<bool, Failure> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Found {
+        struct CurrentWaits {
             waits_for: Vec<Wait>,
         }
         #[derive(Deserialize)]
@@ -252,7 +254,7 @@ impl Follower<'_> {
             return Ok(false);
         }
         let client = &self.session.client;
-        let Found { waits_for } =
+        let CurrentWaits { waits_for } =
             client.query_execution(self.id, "waitsFor { kind stepId }").await?;
         let waits = waits_for.iter().filter(|wait| &*wait.kind == "approval");
         let steps: Vec<&str> = waits.filter_map(|wait| wait.step_id.as_deref()).collect();
@@ -328,7 +330,8 @@ impl EventReader<'_> {
                     if self.follower.purpose == Purpose::Finish {
                         return Ok(Some(StopReason::Unattended));
                     }
-                    let note = format!("no worker drives it: `faber execute {}` does", self.follower.id);
+                    let id = &self.follower.id;
+                    let note = format!("no worker drives it: run `faber execute {id}` to drive it");
                     self.show_news(&News::Note(note));
                     *is_user_told = true;
                 }
@@ -349,8 +352,8 @@ impl EventReader<'_> {
         self.view.show_news(news, self.watcher.tree().root().steps_over);
     }
 
-    /// Marks a waiting step as answered if the inbox contains its answer. Otherwise the user would
-    /// read that the step waits, and then that it was approved.
+    /// Marks a waiting step as answered if the inbox contains its answer. Otherwise the output
+    /// would show that the step waits, and then that it was approved.
     async fn mark_answered(&self, id: &str, news: News) -> Result<News, Failure> {
         let (News::Step { name, view }, Ok(execution)) = (&news, id.parse()) else {
             return Ok(news);
@@ -364,7 +367,7 @@ impl EventReader<'_> {
         else {
             return Ok(news);
         };
-        let detail = Some(format!("{answer}, and no worker has read that yet"));
+        let detail = Some(format!("{answer}, but no worker has read this yet"));
         let view = StepView { detail, next: None, ..view.clone() };
         Ok(News::Step { name: name.clone(), view })
     }
@@ -374,8 +377,8 @@ async fn unattended_failure(session: &Session<'_>, id: ExecutionId) -> Failure {
     let reason = standstill::find_reason(session, id).await.ok().flatten();
     let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     let message = format!(
-        "recorded, but no worker can finish `{id}` now{reason}; `faber execute {id}` does it where \
-         its tools are configured"
+        "recorded, but no worker can finish `{id}` now{reason}; run `faber execute {id}` where its \
+         tools are configured"
     );
     Failure::new("TOOL_UNAVAILABLE", message).with("executionId", json!(id))
 }
@@ -426,7 +429,7 @@ async fn show_waiting(
     }
     for follower in executions {
         let fields = format!("findings {{ {} }}", Finding::FIELDS);
-        let found: Waiting = session.client.query_execution(&follower, &fields).await?;
+        let found: ExecutionFindings = session.client.query_execution(&follower, &fields).await?;
         let waits = found.findings.iter().filter(|finding| is_question(finding));
         for finding in waits.take(QUESTIONS_PER_PAGE) {
             screen.say(&draw_finding(finding, screen.err));
@@ -439,24 +442,24 @@ async fn show_waiting(
 }
 
 #[derive(Deserialize)]
-struct Waiting {
+struct ExecutionFindings {
     findings: Vec<Finding>,
 }
 
 /// Returns how a command answers a step or one of its items, such as `step[3]`.
-fn command_for_answer(command: &Command, asked: &str) -> Option<&'static str> {
+fn command_for_answer(command: &Command, task_name: &str) -> Option<&'static str> {
     let Command::Approve { step, item, approved, .. } = command else { return None };
     let is_meant = if let Some(item) = item {
-        asked == format!("{step}[{item}]")
+        task_name == format!("{step}[{item}]")
     } else {
-        let rest = asked.strip_prefix(step.as_str());
+        let rest = task_name.strip_prefix(step.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
     };
     is_meant.then_some(if *approved { "was approved" } else { "was rejected" })
 }
 
-/// Returns whether a finding names an answer or an action that the execution waits for. A child
-/// asks for itself.
+/// Returns whether a finding names an answer or an action that the execution waits for. A child has
+/// its own question.
 fn is_question(finding: &Finding) -> bool {
     finding.kind == FindingKind::Wait
         && finding.severity < Severity::Info
@@ -477,8 +480,8 @@ pub(crate) async fn show_state(
     Ok(ExitStatus::Done)
 }
 
-/// Ends a command after a signal: waits for the calls of this process, and prints the state then
-/// and how to continue.
+/// Ends a command after a signal: waits for the calls of this process, then prints the state and
+/// how to continue.
 async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     // Without an answer of the store, the state is not known.
     let head: Option<ExecutionHead> = if session.drain().await {

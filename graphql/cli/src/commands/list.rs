@@ -98,7 +98,8 @@ async fn show_page<T: DeserializeOwned>(
     Ok(status)
 }
 
-/// Removes finished executions that are older than an age, then plans and requests without one.
+/// Removes finished executions that are older than an age, then plans and requests without an
+/// execution.
 pub(crate) async fn prune(session: &Session<'_>, older_than: &str) -> Result<ExitStatus, Failure> {
     age::parse(older_than).map_err(Failure::usage)?;
     let arguments = [("olderThan: String!", json!(older_than))];
@@ -127,7 +128,7 @@ fn request_row(request: &Request, paint: Paint) -> Vec<String> {
         None if !request.findings.is_empty() => paint_state("PLANNING_FAILED", paint),
         None => String::new(),
     };
-    let why = match newest {
+    let reason = match newest {
         Some(execution) => describe_reason(execution),
         None => request.findings.first().map(|finding| first_line(&finding.message)),
     };
@@ -136,7 +137,7 @@ fn request_row(request: &Request, paint: Paint) -> Vec<String> {
         state,
         request.created_at.as_deref().map(format_second).unwrap_or_default(),
         newest.and_then(execution_duration_ms).map(format_duration).unwrap_or_default(),
-        clip_text(&why.unwrap_or_default(), MAX_REASON_COLUMNS),
+        clip_text(&reason.unwrap_or_default(), MAX_REASON_COLUMNS),
         first_line(&request.query),
     ]
 }

@@ -38,11 +38,11 @@ pub(crate) async fn log_in(app: &App, name: &str, no_browser: bool) -> Result<Ex
     let (logins, server) = (app.config.open_logins(), mcp_server_of(&set)?);
     let listener = bind_callback(&logins, &set.name, server).await?;
     let callback = Callback::serve(listener).map_err(|err| listen_failure(&err))?;
-    let begun = Login::start(&logins, &set.name, server, callback.address()).await;
-    let begun = begun.map_err(|err| login_failure(&err))?;
-    show_address(app, name, begun.url(), no_browser);
+    let login = Login::start(&logins, &set.name, server, callback.address()).await;
+    let login = login.map_err(|err| login_failure(&err))?;
+    show_address(app, name, login.url(), no_browser);
     tokio::select! {
-        logged_in = await_login(app, &begun, callback, name) => print_login(app, name, &logged_in?),
+        logged_in = await_login(app, &login, callback, name) => print_login(app, name, &logged_in?),
         () = signals::await_interrupt() => app.detach("the login was not completed"),
     }
 }
@@ -115,8 +115,8 @@ fn has_port(server: &McpServer) -> bool {
 }
 
 fn listen_failure(err: &std::io::Error) -> Failure {
-    let why = "cannot listen for the browser on 127.0.0.1";
-    Failure::new("INTERNAL", format!("{why}: {err}; see `callback_port` of `auth`"))
+    let reason = "cannot listen for the browser on 127.0.0.1";
+    Failure::new("INTERNAL", format!("{reason}: {err}; see `callback_port` of `auth`"))
 }
 
 fn show_address(app: &App, name: &str, url: &str, no_browser: bool) {
@@ -126,7 +126,7 @@ fn show_address(app: &App, name: &str, url: &str, no_browser: bool) {
     screen.say(&format!("to log in to `{name}` {how}\n\n{url}\n"));
     if std::io::stdin().is_terminal() {
         screen.say(
-            "if the browser is on another machine, paste here the address that it ends at \
+            "if the browser is on another machine, paste here the last address that it shows \
              (http://127.0.0.1…)",
         );
     }
@@ -134,7 +134,7 @@ fn show_address(app: &App, name: &str, url: &str, no_browser: bool) {
 
 async fn await_login(
     app: &App,
-    begun: &Login,
+    login: &Login,
     mut callback: Callback,
     name: &str,
 ) -> Result<LoggedIn, Failure> {
@@ -147,11 +147,11 @@ async fn await_login(
             Some(address) = next_line(&mut pasted) => (address, None),
             () = sleep_until(ends) => {
                 let minutes = LOGIN_TIMEOUT.as_secs() / 60;
-                let why = format!("the login was not completed within {minutes} minutes");
-                return Err(Failure::new("LOGIN_REFUSED", why));
+                let reason = format!("the login was not completed within {minutes} minutes");
+                return Err(Failure::new("LOGIN_REFUSED", reason));
             }
         };
-        let finished = begun.finish(address.trim()).await;
+        let finished = login.finish(address.trim()).await;
         let was_pasted = page.is_none();
         if let Some(page) = page {
             page.send_page(match &finished {
@@ -173,7 +173,7 @@ async fn await_login(
     }
 }
 
-/// Returns the next line from standard input. Never returns if it is no terminal.
+/// Returns the next line from standard input. Never returns if it is not a terminal.
 async fn next_line(input_lines: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
     loop {
         let Some(lines) = input_lines else { return std::future::pending().await };

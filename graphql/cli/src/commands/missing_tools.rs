@@ -19,7 +19,7 @@ use shared::{
 
 use crate::session::Session;
 
-/// Failures of toolsets that a message names.
+/// Maximum number of failed toolsets that a message names.
 const MAX_FAILURES: usize = 3;
 
 pub(crate) async fn check_plan(session: &Session<'_>, plan: &Text) -> Result<(), Failure> {
@@ -48,8 +48,8 @@ pub(crate) async fn check_undo(session: &Session<'_>, calls: &[UndoCall]) -> Res
     refuse_missing(session, &engine.tools.inventory.missing_tools(tools).await)
 }
 
-/// Checks the tools of a draft that compiles. Of another draft, checks only tools of failed
-/// toolsets, because the compiler reports all else.
+/// Checks the tools of a draft that compiles. For a draft with errors, checks only tools of failed
+/// toolsets, because the compiler reports everything else.
 pub(crate) async fn check_draft(session: &Session<'_>, draft: &Value) -> Result<(), Failure> {
     let (Some(engine), Ok(draft)) = (session.engine(), parse_value(draft.clone())) else {
         return Ok(());
@@ -62,8 +62,8 @@ pub(crate) async fn check_draft(session: &Session<'_>, draft: &Value) -> Result<
         step.name.as_deref().or(step.tool_name.as_deref())?.parse::<ToolName>().ok()
     });
     let mut missing = engine.tools.inventory.missing_tools(named.collect()).await;
-    // A name without a toolset may belong to another toolset. It counts only if the draft has no
-    // other error, and no tool has a similar name.
+    // A name without a toolset may belong to another toolset. Such a name counts only if the draft
+    // has no other error, and no tool has a similar name.
     let mut errors = verdict.diagnostics.iter().filter(|found| found.is_error());
     let lacks_only_tools = errors.all(|found| {
         let is_misspelt =
@@ -106,7 +106,8 @@ fn refuse_missing(session: &Session<'_>, missing: &[MissingTool]) -> Result<(), 
     Err(Failure::new("TOOL_UNAVAILABLE", message).with("tools", json!(tools)))
 }
 
-/// Names the tools, and the reasons of toolsets that failed. Another toolset is not configured.
+/// Names the tools, and the reasons of toolsets that failed. A toolset that did not fail is not
+/// configured.
 fn describe_missing(missing: &[MissingTool], file: Option<&Path>) -> String {
     let names: Vec<String> = missing.iter().map(|tool| format!("`{}`", tool.tool)).collect();
     let mut failures: Vec<String> =
@@ -122,7 +123,8 @@ fn describe_missing(missing: &[MissingTool], file: Option<&Path>) -> String {
         Some(Ok(file)) => {
             format!("the configuration is `{}`: add the toolset there", file.display())
         }
-        _ => "no configuration file was read: name the file with the toolset by `--config`"
+        _ => "no configuration file was read: name the file that configures the toolset with \
+              `--config`"
             .to_owned(),
     };
     let tools = if missing.len() == 1 { "a tool" } else { "tools" };
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_that_failed_is_not_to_be_added() {
+    fn a_failed_toolset_gets_no_advice_to_add_it() {
         let missing = |tool: &str, failure: Option<&str>| MissingTool {
             tool: tool.parse().unwrap(),
             failure: failure.map(str::to_owned),

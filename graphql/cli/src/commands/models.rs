@@ -95,7 +95,7 @@ async fn pull_planner(
     )));
     if !is_confirmed {
         if screen.json || !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-            let message = "nothing is downloaded without a yes: add `--yes`";
+            let message = "nothing was downloaded, because the question needs a yes: add `--yes`";
             return Err(Failure::usage(message));
         }
         if !ask_person("Download it? [y/N] ").await? {

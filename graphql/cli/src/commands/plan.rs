@@ -90,7 +90,7 @@ pub(crate) async fn revise(app: &App, id: &str, file: &Path) -> Result<ExitStatu
 /// Reads a plan from a file and shows its warnings.
 pub(crate) async fn read_plan_file(app: &App, file: &Path) -> Result<WrittenPlan, Failure> {
     let plan = plan_file::read_plan(file).await?;
-    // `check` reports errors together with those of the compiler.
+    // `check` reports errors together with the errors of the compiler.
     if !plan.has_errors() && !plan.notices.is_empty() {
         let file = file.display().to_string();
         app.screen.say(&draw_diagnostics(&plan.notices, &file, app.screen.err));
@@ -121,7 +121,7 @@ pub(crate) async fn show_stored(session: &Session<'_>, id: &Text) -> Result<Plan
     Ok(plan)
 }
 
-/// Shows warnings of a plan, also with `--json`, so that users notice them. Marks the words of the
+/// Shows warnings of a plan, even with `--json`, so that users notice them. Marks the words of the
 /// query that the plan does not use.
 fn show_warnings(screen: &Screen, plan: &Plan) {
     if let Some(query) = draw_marked_query(plan, screen.err) {
@@ -215,7 +215,7 @@ async fn load_saved_plans(client: &Client) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// Lists the properties of a JSON Schema. Optional ones end with `?`.
+/// Lists the properties of a JSON Schema. Optional properties end with `?`.
 fn input_names(schema: &Value) -> String {
     let required = schema["required"].as_array();
     let names = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| {
@@ -233,7 +233,7 @@ pub(crate) async fn export(session: &Session<'_>, args: ExportArgs) -> Result<Ex
     let text = if is_json {
         pretty_json(&draft)
     } else {
-        yaml::format(&draft).map_err(|why| Failure::new("INTERNAL", why))?
+        yaml::format(&draft).map_err(|error| Failure::new("INTERNAL", error))?
     };
     match &args.output {
         None => screen.print_document(text.trim_end())?,
@@ -248,7 +248,7 @@ pub(crate) async fn export(session: &Session<'_>, args: ExportArgs) -> Result<Ex
 }
 
 pub(crate) async fn export_draft(client: &Client, id: &str) -> Result<Value, Failure> {
-    // A name of a saved plan may look like an id.
+    // A saved plan may have a name such as `plan_x`, so only a valid id counts as an id.
     let plan = if id.parse::<PlanId>().is_ok() {
         id.into()
     } else if id.parse::<RequestId>().is_ok() {

@@ -35,7 +35,7 @@ pub(crate) async fn run(app: &App, args: RunArgs) -> Result<ExitStatus, Failure>
         None => None,
     };
     let options = execution_options(&args.options).await?;
-    // A saved plan cannot be in a store that does not exist.
+    // A store that does not exist contains no saved plan.
     let opened = if args.saved.is_some() {
         Session::open_existing(app, Need::Driving).await
     } else {
@@ -164,7 +164,7 @@ async fn start_again(
         if !how.wait {
             missing_tools::check_plan(session, plan).await?;
         }
-        // A used key starts no new execution.
+        // A key that was used before starts no new execution.
         let is_free = how.idempotency_key.is_none();
         if is_free && !may_execute_again(session, plan, args.yes).await? {
             return Ok(None);

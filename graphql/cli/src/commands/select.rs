@@ -25,7 +25,7 @@ use crate::{
 };
 
 const MAX_TOOLS: i32 = 5;
-/// The ranks that the measurement of quality examines.
+/// The lowest rank that the measurement of quality examines.
 const MAX_RANK: i32 = 100;
 const MAX_WRONG_NAMES: usize = 5;
 
@@ -46,7 +46,8 @@ pub(crate) async fn select(session: &Session<'_>, args: SelectArgs) -> Result<Ex
         session.screen.hint(if args.by.is_none() {
             let criteria = Criteria { by: RankMethod::Hybrid, ..criteria };
             found = select_tools(&session.client, query, criteria, &ToolMatch::fields()).await?;
-            "no tool has `examples`: selected by similarity and words, as with `--by hybrid`"
+            "no tool has `examples`: tools were selected by similarity and words, as with `--by \
+             hybrid`"
         } else {
             "no tool has `examples`: add some, or use `--by hybrid`"
         });
@@ -227,7 +228,7 @@ async fn read_gold_queries(file: &Path) -> Result<Vec<GoldQuery>, Failure> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let gold_queries = lines.map(|(number, line)| {
         let place = format!("`{}`, line {}", file.display(), number + 1);
-        let unfit = |why: &str| Failure::usage(format!("{place}: {why}: {LINE_FORMAT}"));
+        let unfit = |reason: &str| Failure::usage(format!("{place}: {reason}: {LINE_FORMAT}"));
         let gold_query: GoldQuery =
             serde_json::from_str(line).map_err(|err| unfit(&err.to_string()))?;
         if gold_query.query.trim().is_empty() {
@@ -245,7 +246,7 @@ async fn read_gold_queries(file: &Path) -> Result<Vec<GoldQuery>, Failure> {
     Ok(gold_queries)
 }
 
-/// Rejects names of unknown tools, because each would silently count as a miss.
+/// Rejects names of unknown tools, because each of them would count as a miss without a message.
 async fn check_gold_names(
     client: &Client,
     gold_queries: &[GoldQuery],
@@ -261,7 +262,7 @@ async fn check_gold_names(
     let mut wrong = Vec::new();
     for GoldQuery { gold, place, .. } in gold_queries {
         for name in gold {
-            let why = match is_active.get(name.as_str()) {
+            let reason = match is_active.get(name.as_str()) {
                 Some(is_active) if *is_active || all => continue,
                 Some(_) => "inactive: `--all` includes it".to_owned(),
                 None => {
@@ -270,7 +271,7 @@ async fn check_gold_names(
                     format!("not the name of a tool: {help}")
                 }
             };
-            wrong.push(format!("{place}: `{name}` is {why}"));
+            wrong.push(format!("{place}: `{name}` is {reason}"));
         }
     }
     let more = wrong.len().saturating_sub(MAX_WRONG_NAMES);

@@ -39,8 +39,8 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     if !address.ip().is_loopback() && !access.requires_token() {
         app.screen.say(&app.screen.err.yellow(format!(
             "warning: `{address}` can be reached from other machines, but there are no access \
-             tokens: only this machine may connect; add `access.tokens` to the \
-             configuration, or listen on 127.0.0.1"
+             tokens, so only this machine may connect: add `access.tokens` to the configuration, \
+             or listen on 127.0.0.1"
         )));
     }
     warn_of_free_commands(app);
@@ -104,14 +104,14 @@ fn max_connections(app: &App) -> usize {
     let wanted = app.config.limits.connections();
     // The store, tools and logs need the rest of the file descriptors.
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
-    let most = usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX);
-    if wanted > most {
+    let max_wanted = usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX);
+    if wanted > max_wanted {
         tracing::warn!(
             "the system allows this process {descriptors} open files, so `limits.connections` is \
-             {most} instead of {wanted}: raise `ulimit -n` for more"
+             {max_wanted} instead of {wanted}: raise `ulimit -n` to allow more"
         );
     }
-    wanted.min(most)
+    wanted.min(max_wanted)
 }
 
 fn warn_of_free_commands(app: &App) {
@@ -132,11 +132,11 @@ fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>
     }
     let (screen, engine) = (app.screen.clone(), local.engine.clone());
     let (access, sets) = (app.config.access.value.clone(), app.config.toolsets.value.clone());
-    let most = app.config.limits.options().connect;
+    let connect_timeout = app.config.limits.options().connect;
     tasks.spawn(async move {
         engine.tools.inventory.read_changes().await;
         let toolbox = engine.tools.inventory.toolbox();
-        toolbox.wait_for_sets(most).await;
+        toolbox.wait_for_sets(connect_timeout).await;
         let idle = access.find_unmatched(&sets, &toolbox.sets());
         if !idle.is_empty() {
             screen.say(&screen.err.yellow(format!(
@@ -151,11 +151,11 @@ fn warn_of_idle_patterns(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>
 /// Warns of effects that are set for no tool, once the tools are known.
 fn warn_of_idle_effects(app: &App, local: &LocalEngine, tasks: &mut JoinSet<()>) {
     let (screen, engine) = (app.screen.clone(), local.engine.clone());
-    let most = app.config.limits.options().connect;
+    let connect_timeout = app.config.limits.options().connect;
     tasks.spawn(async move {
         let inventory = &engine.tools.inventory;
         inventory.read_changes().await;
-        inventory.toolbox().wait_for_sets(most).await;
+        inventory.toolbox().wait_for_sets(connect_timeout).await;
         match inventory.registry().unmatched_effects().await {
             Ok(idle) if !idle.is_empty() => screen.say(&screen.err.yellow(format!(
                 "warning: no tool matches {}: correct `source.effects` of the toolset; `faber \
@@ -187,8 +187,8 @@ fn listen_for_end_signal() -> Result<impl Future<Output = ()> + Send, Failure> {
 pub(crate) fn refuse_server(app: &App, command: &str) -> Result<(), Failure> {
     match &app.config.server {
         Some(server) if server.origin == crate::config::Origin::Flag("--server") => {
-            let why = format!("`faber {command}` opens the store itself: leave `--server` out");
-            Err(Failure::usage(why))
+            let reason = format!("`faber {command}` opens the store itself: remove `--server`");
+            Err(Failure::usage(reason))
         }
         _ => Ok(()),
     }

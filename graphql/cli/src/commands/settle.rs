@@ -67,8 +67,8 @@ async fn settle_finished(
     args: &SettleArgs,
     arguments: &[Argument<'_>],
 ) -> Result<(), Failure> {
-    let told: ExecutionHead = send_command(&session.client, id, "settleStep", arguments).await?;
-    show_state(session, told.execution_id).await?;
+    let head: ExecutionHead = send_command(&session.client, id, "settleStep", arguments).await?;
+    show_state(session, head.execution_id).await?;
     let step = args.step_or_item_name();
     let root = find_root(session, id).await?;
     let hint = if args.failed {
@@ -80,7 +80,7 @@ async fn settle_finished(
     if let Some(call) = missing_compensation(session, id, args).await? {
         let tool = &call.tool_name;
         session.screen.say(&format!(
-            "`{step}` was not undone, because the execution had compensated already; this call \
+            "`{step}` was not undone, because the execution had already compensated; this call \
              would undo it:"
         ));
         let parameters = quote_for_shell(&call.parameters.to_string());
@@ -89,7 +89,7 @@ async fn settle_finished(
     Ok(())
 }
 
-/// Returns the topmost parent of the execution, because only the parent can repeat a child.
+/// Returns the topmost parent of the execution, because only a parent can repeat its child.
 async fn find_root(session: &Session<'_>, id: ExecutionId) -> Result<ExecutionId, Failure> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -127,7 +127,7 @@ async fn missing_compensation(
         items: Vec<Self>,
     }
     #[derive(Deserialize)]
-    struct Found {
+    struct StepHolder {
         step: Option<Status>,
     }
     let (name, item) = match args.step.strip_suffix(']').and_then(|open| open.rsplit_once('[')) {
@@ -139,7 +139,7 @@ async fn missing_compensation(
     let items = format!("items(first: 1, afterIndex: {}) {{ {call} }}", json!(after));
     let items = if item.is_some() { items } else { String::new() };
     let fields = format!("step(stepId: {}) {{ {call} {items} }}", json!(name));
-    let found: Found = session.client.query_execution(id, &fields).await?;
+    let found: StepHolder = session.client.query_execution(id, &fields).await?;
     let Some(step) = found.step else { return Ok(None) };
     Ok(match item {
         Some(_) => step.items.into_iter().next().and_then(|item| item.missing_compensation),

@@ -1,4 +1,4 @@
-//! Says why an execution that a command drives does not go on.
+//! Reports why an execution that a command drives does not continue.
 
 use std::time::Duration;
 
@@ -62,12 +62,12 @@ impl WaitState {
     }
 }
 
-/// Returns whether an execution could continue and no worker of the server takes it.
+/// Returns whether an execution could continue, but no worker of the server claims it.
 pub(super) async fn lacks_worker(session: &Session<'_>, id: ExecutionId) -> Result<bool, Failure> {
     Ok(WaitState::read(session, id).await?.wait_for_worker().is_some())
 }
 
-/// Returns why an execution does not go on: no worker takes it, or it waits for an event.
+/// Returns why an execution does not continue: no worker claims it, or it waits for an event.
 pub(super) async fn find_reason(
     session: &Session<'_>,
     id: ExecutionId,

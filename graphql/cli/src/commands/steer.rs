@@ -33,7 +33,7 @@ use crate::{
 };
 
 const MAX_LISTED: usize = 20;
-/// Time after which a command that waits for a worker says so.
+/// Time after which a command reports that it waits for a worker.
 const HINT_DELAY: Duration = Duration::from_millis(200);
 
 pub(crate) async fn resume(
@@ -93,15 +93,15 @@ pub(crate) async fn cancel(
     session.close_after(async |session| cancel_and_undo(session, id, reason, &calls).await).await
 }
 
-/// Finds an execution to cancel, and lists the calls that will undo it. Shows a finished one, and
-/// returns `None`.
+/// Finds an execution to cancel, and lists the calls that will undo it. For a finished execution,
+/// shows it and returns `None`.
 async fn find_cancellable(
     session: &Session<'_>,
     id: &str,
 ) -> Result<Option<(ExecutionId, Vec<UndoCall>)>, Failure> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Found {
+    struct UndoCalls {
         undo_calls: Vec<UndoCall>,
     }
     let ExecutionHead { execution_id: id, state, .. } = find_execution(&session.client, id).await?;
@@ -111,7 +111,7 @@ async fn find_cancellable(
         return show_state(session, id).await.map(|_| None);
     }
     let fields = format!("undoCalls {{ {} }}", UndoCall::FIELDS);
-    let Found { undo_calls: calls } = session.client.query_execution(id, &fields).await?;
+    let UndoCalls { undo_calls: calls } = session.client.query_execution(id, &fields).await?;
     if calls.is_empty() {
         return Ok(Some((id, calls)));
     }
@@ -127,8 +127,8 @@ async fn find_cancellable(
     Ok(Some((id, calls)))
 }
 
-/// Cancels an execution and waits for its end. If a tool for `calls` is missing and no other worker
-/// undoes the execution, the cancellation is recorded and the command fails.
+/// Cancels an execution and waits until it finishes. If a tool for `calls` is missing and no other
+/// worker undoes the execution, the cancellation is recorded and the command fails.
 async fn cancel_and_undo(
     session: &Session<'_>,
     id: ExecutionId,
@@ -149,9 +149,10 @@ async fn cancel_and_undo(
             ended => return ended.map(|_| ExitStatus::Done),
         }
     }
-    let why = &missing.message;
+    let reason = &missing.message;
     let message = format!(
-        "`{id}` is cancelled, but nothing is undone yet: {why}; then `faber execute {id}` undoes it"
+        "`{id}` is cancelled, but nothing is undone yet: {reason}; then run `faber execute {id}` to \
+         undo it"
     );
     Err(Failure { message, ..missing }.with("executionId", json!(id)))
 }
@@ -179,16 +180,16 @@ pub(crate) async fn approve(app: &App, args: ApproveArgs) -> Result<ExitStatus, 
     answer_and_drive(app, &args.id, "approveStep", &arguments, !args.no_run).await
 }
 
-/// Asks the user before an approval calls a *once* tool again although its last call may have taken
-/// effect. Without a terminal, and with `--json`, refuses.
+/// Asks the user before an approval that would call a *once* tool again although its last call may
+/// have taken effect. Without a terminal, and with `--json`, refuses.
 async fn may_call_again(session: &Session<'_>, args: &ApproveArgs) -> Result<bool, Failure> {
     #[derive(Deserialize)]
-    struct Found {
+    struct ExecutionFindings {
         findings: Vec<Finding>,
     }
     let id = find_execution(&session.client, &args.id).await?.execution_id;
     let fields = format!("findings {{ {} }}", Finding::FIELDS);
-    let Found { findings } = session.client.query_execution(id, &fields).await?;
+    let ExecutionFindings { findings } = session.client.query_execution(id, &fields).await?;
     let name = |finding: &Finding| {
         let item = finding.index.map(|index| format!("[{index}]")).unwrap_or_default();
         format!("{}{item}", finding.step_id.as_deref().unwrap_or_default())
@@ -224,9 +225,9 @@ pub(crate) async fn send_signal(app: &App, args: SignalArgs) -> Result<ExitStatu
     answer_and_drive(app, &args.id, "signalExecution", &arguments, !args.no_run).await
 }
 
-/// Sends a command and drives the execution meanwhile. The response arrives after a worker has
-/// applied the command. If the command `stops` the execution, this process drives only after the
-/// command is in the inbox, so that no step starts before.
+/// Sends a command and drives the execution while it waits for the response. The response arrives
+/// after a worker has applied the command. If the command `stops` the execution, this process
+/// drives it only after the command is in the inbox, so that no step starts before.
 async fn send_and_drive(
     session: &Session<'_>,
     id: ExecutionId,
@@ -255,7 +256,7 @@ async fn hint_if_slow<T>(screen: &Screen, work: impl Future<Output = T>) -> T {
         () = time::sleep(HINT_DELAY) => (),
     }
     if !screen.json {
-        screen.hint("waiting for the worker that has the execution");
+        screen.hint("waiting for the worker that owns the execution");
     }
     work.await
 }
@@ -302,7 +303,8 @@ pub(super) async fn answer_and_drive(
     session
         .close_after(async |session| {
             missing_tools::check_execution(session, root).await.map_err(|failure| {
-                let message = format!("recorded, but not driven: {}", failure.message);
+                let message =
+                    format!("recorded, but no worker drives the execution: {}", failure.message);
                 Failure { message, ..failure }
             })?;
             watch_to_end(session, root, Purpose::Drive).await
@@ -340,7 +342,7 @@ async fn find_root_to_drive(
 /// Shows an execution after a command. Tells the user if no worker applies the command.
 async fn show_recorded(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
     if session.is_unowned(id).await? {
-        let hint = format!("recorded; no worker drives it: `faber execute {id}` does");
+        let hint = format!("recorded; no worker drives it: run `faber execute {id}` to drive it");
         session.screen.say(&hint);
     }
     show_state(session, id).await
@@ -424,15 +426,15 @@ async fn may_retry(
     may_repeat_calls(session, repetition).await
 }
 
-/// Asks the user before a plan's new execution repeats the *once* calls of its last one, unless
-/// that was a dry run.
+/// Asks the user before a new execution repeats the *once* calls of the plan's last execution,
+/// unless that was a dry run.
 pub(crate) async fn may_execute_again(
     session: &Session<'_>,
     plan: &Text,
     is_confirmed: bool,
 ) -> Result<bool, Failure> {
     #[derive(Deserialize)]
-    struct Found {
+    struct PlanExecutions {
         executions: Vec<EarlierExecution>,
     }
     #[derive(Deserialize)]
@@ -443,7 +445,7 @@ pub(crate) async fn may_execute_again(
     }
     let arguments = [("planId: ID!", json!(&**plan))];
     let fields = "executions(last: 20) { executionId dryRun }";
-    let found: Option<Found> = session.client.query("plan", &arguments, fields).await?;
+    let found: Option<PlanExecutions> = session.client.query("plan", &arguments, fields).await?;
     let mut earlier = found.into_iter().flat_map(|plan| plan.executions);
     let Some(last) = earlier.rfind(|execution| !execution.dry_run) else { return Ok(true) };
     let id = last.execution_id;

@@ -68,7 +68,7 @@ async fn check_names(
             continue;
         }
         unknown.push(if is_tool {
-            format!("`{name}` is a tool, and recommendations begin with actions")
+            format!("`{name}` is a tool, but recommendations start from actions")
         } else {
             describe_unknown_name(&session.client, name, only_actions).await?
         });
@@ -89,8 +89,8 @@ async fn describe_unknown_name(
 ) -> Result<String, Failure> {
     let all: Toolkit = client.query("toolkit", &[], Toolkit::NAMES).await?;
     let tools = all.tools.iter().filter(|_| !only_actions);
-    let known = all.actions.iter().chain(tools).map(|item| &*item.name);
-    let help = planner::suggest::did_you_mean(name, known);
+    let known_names = all.actions.iter().chain(tools).map(|item| &*item.name);
+    let help = planner::suggest::did_you_mean(name, known_names);
     let help = help.unwrap_or_else(|| "`faber toolkit show` lists actions and tools".to_owned());
     let lacked = if only_actions { "no action" } else { "neither action nor tool" };
     Ok(format!("the toolkit has {lacked} `{name}`: {help}"))
@@ -123,20 +123,20 @@ async fn show_graph(
 
 /// Draws every action with its tools and the actions that may follow.
 fn draw_toolkit(toolkit: &Toolkit, paint: Paint) -> String {
-    let mut shown = String::new();
+    let mut text = String::new();
     for action in &toolkit.actions {
         let about = paint.dim(first_line(&action.description));
-        let _ = writeln!(shown, "{}  {about}", paint.bold(action.name.to_string()));
+        let _ = writeln!(text, "{}  {about}", paint.bold(action.name.to_string()));
         for (kind, word) in [("call", "calls"), ("next", "then")] {
             let edges = toolkit.edges.iter();
             for edge in edges.filter(|edge| edge.from == action.name && edge.kind == kind) {
                 let learned = edge.learned.map(|score| format!(", learned {}", draw::score(score)));
                 let score = draw::score(edge.score) + &learned.unwrap_or_default();
-                let _ = writeln!(shown, "  {word} {}  {}", edge.to, paint.dim(score));
+                let _ = writeln!(text, "  {word} {}  {}", edge.to, paint.dim(score));
             }
         }
     }
-    shown + &count_parts(toolkit)
+    text + &count_parts(toolkit)
 }
 
 fn count_parts(toolkit: &Toolkit) -> String {

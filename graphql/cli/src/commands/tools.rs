@@ -85,7 +85,7 @@ async fn show_tool(session: &Session<'_>, name: &str) -> Result<ExitStatus, Fail
     }
     let (tool, paint): (Tool, _) = (read_answer(found)?, screen.out);
     let about = format!("{}, {}", tool.tool_set, tool.effect.to_string().to_lowercase());
-    let mut shown = format!(
+    let mut text = format!(
         "{}  {}\n  {}\n\n{}\n{}",
         paint.bold(tool.name.to_string()),
         paint.dim(about),
@@ -94,9 +94,9 @@ async fn show_tool(session: &Session<'_>, name: &str) -> Result<ExitStatus, Fail
         indent_json(&tool.input_schema, 2)
     );
     if let Some(output) = &tool.output_schema {
-        let _ = write!(shown, "\n{}\n{}", paint.cyan("output"), indent_json(output, 2));
+        let _ = write!(text, "\n{}\n{}", paint.cyan("output"), indent_json(output, 2));
     }
-    screen.print(&shown)?;
+    screen.print(&text)?;
     Ok(ExitStatus::Done)
 }
 
@@ -107,9 +107,10 @@ async fn unknown_tool_failure(client: &Client, name: &str) -> Result<Failure, Fa
         name => format!("{}.{name}", &*tool.tool_set),
     });
     let qualified: Vec<String> = qualified.collect();
-    let known = tools.iter().map(|tool| &*tool.name).chain(qualified.iter().map(String::as_str));
+    let known_names =
+        tools.iter().map(|tool| &*tool.name).chain(qualified.iter().map(String::as_str));
     let failure = Failure::not_found("tool", name);
-    let help = planner::suggest::did_you_mean(name, known);
+    let help = planner::suggest::did_you_mean(name, known_names);
     if help.is_none()
         && let Some(suspect) = failed_sets::failure_of_failed_set(client, name).await?
     {
@@ -151,9 +152,9 @@ async fn set_active(
                 session.screen.print(&format!("{name}: {result}"))?;
             }
         }
-        let known = || change.tool_sets.iter().map(|set| &*set.name);
+        let known_sets = || change.tool_sets.iter().map(|set| &*set.name);
         for name in &change.not_found {
-            let help = failed_sets::suggest_set(name, known());
+            let help = failed_sets::suggest_set(name, known_sets());
             session.screen.print(&format!("{name}: there is no such toolset: {help}"))?;
         }
     }
@@ -226,7 +227,7 @@ async fn load_tools(
     file: &Path,
     toolset: &str,
 ) -> Result<ExitStatus, Failure> {
-    let unfit = |why: String| Failure::usage(format!("`{}`: {why}", file.display()));
+    let unfit = |reason: String| Failure::usage(format!("`{}`: {reason}", file.display()));
     let written = read_text("the tools", file).await?;
     let tools = serde_json::from_str(&written).map_err(|err| unfit(format!("not JSON: {err}")))?;
     let effects = habilis::read_effects(&tools).map_err(unfit)?;
@@ -245,24 +246,24 @@ async fn load_tools(
             tool["run"] = json!({});
         }
         let name = tool["name"].clone();
-        let shown = plain::safe_line(name.as_str().unwrap_or_default());
+        let shown_name = plain::safe_line(name.as_str().unwrap_or_default());
         let arguments = [("input: ToolInput!", tool)];
         let fields = "name qualifiedName shadowedBy";
         let status = match session.client.mutate::<Tool>("registerTool", &arguments, fields).await {
             Ok(tool) => {
                 if let Some(other) = &tool.shadowed_by {
                     let meant = match other.to_string() {
-                        other if other == shown => format!("`{shown}` is another tool"),
-                        other => format!("`{shown}` means `{other}`"),
+                        other if other == shown_name => format!("`{shown_name}` is another tool"),
+                        other => format!("`{shown_name}` identifies `{other}`"),
                     };
-                    let told = format!("{meant}: this one is `{}`", tool.qualified_name);
-                    session.screen.say(&session.screen.err.yellow(told));
+                    let notice = format!("{meant}: this tool is `{}`", tool.qualified_name);
+                    session.screen.say(&session.screen.err.yellow(notice));
                 }
                 "OK"
             }
             Err(failure) if failure.code == "CONFLICT" => "ALREADY EXISTS",
             Err(failure) => {
-                let place = format!("`{}`: `tools_list[{place}]` (`{shown}`)", file.display());
+                let place = format!("`{}`: `tools_list[{place}]` (`{shown_name}`)", file.display());
                 let before =
                     if loaded.is_empty() { "" } else { "; the tools before it are loaded" };
                 let message = format!("{place}: {}{before}", failure.message);

@@ -14,13 +14,14 @@ use super::{ConfigError, calls};
 
 const TOKEN_KEYS: [&str; 5] = ["name", "token_env", "role", "tools", "limits"];
 const LIMIT_KEYS: [&str; 2] = ["calls", "per_tool"];
-/// The number is limited because each request is compared with each token.
+/// Maximum number of tokens. It is limited because each request is compared with each token.
 const MAX_TOKENS: usize = 1_000;
-/// The patterns of one token are limited because each call is matched with each pattern.
+/// Maximum number of patterns of a token. It is limited because each call is matched with each
+/// pattern.
 const MAX_PATTERNS: usize = 1_000;
 /// Maximum number of environment variables that added toolsets may use.
 const MAX_SECRETS: usize = 1_000;
-/// A shorter secret of a token can be guessed.
+/// Minimum length of a token's secret. A shorter secret can be guessed.
 const MIN_SECRET_BYTES: usize = 16;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,7 +41,7 @@ struct TokenConfig {
 }
 
 impl AccessConfig {
-    /// Returns whether there are no tokens, so that only this machine may connect.
+    /// Returns whether there are no tokens, which means that only this machine may connect.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
@@ -63,7 +64,7 @@ impl AccessConfig {
 
     /// Reads the tokens from the environment, and adapts their patterns to these toolsets.
     ///
-    /// Only a server needs the tokens.
+    /// Called only by a server, because other commands need no tokens.
     pub fn open(
         &self,
         sets: &[SetConfig],
@@ -74,7 +75,7 @@ impl AccessConfig {
             let token = config.open_token(sets, &variable).map_err(ConfigError)?;
             if let Some(same) = tokens.iter().find(|known| known.is_same_secret(&token)) {
                 return Err(ConfigError(format!(
-                    "the access tokens `{}` and `{}` are the same: set `{}` to another one",
+                    "the access tokens `{}` and `{}` are the same: set `{}` to another token",
                     same.name, config.name, config.variable
                 )));
             }
@@ -148,7 +149,7 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
             return Err(format!("`access` must be a map, such as `{hint}`"));
         }
     };
-    check_keys(&fields, &["tokens", "secrets"]).map_err(|why| format!("`access`: {why}"))?;
+    check_keys(&fields, &["tokens", "secrets"]).map_err(|error| format!("`access`: {error}"))?;
     let secrets = read_secret_names(fields.get("secrets"))?;
     let items = match fields.get("tokens") {
         None | Some(Value::Null) => return Ok(AccessConfig { secrets, ..AccessConfig::default() }),
@@ -156,12 +157,13 @@ pub(super) fn read(value: Option<Value>) -> Result<AccessConfig, String> {
         Some(_) => return Err(format!("`access.tokens` must be a list of at most {MAX_TOKENS}")),
     };
     let mut tokens: Vec<TokenConfig> = Vec::with_capacity(items.len());
-    for (at, item) in items.iter().enumerate() {
-        let placed = |why: String| format!("`access.tokens[{at}]`: {why}");
+    for (index, item) in items.iter().enumerate() {
+        let placed = |reason: String| format!("`access.tokens[{index}]`: {reason}");
         let token = read_token(item).map_err(placed)?;
         if tokens.iter().any(|known| known.name == token.name) {
-            let why = format!("a token called `{}` exists already: use another name", token.name);
-            return Err(placed(why));
+            let reason =
+                format!("a token called `{}` exists already: use another name", token.name);
+            return Err(placed(reason));
         }
         tokens.push(token);
     }
@@ -190,9 +192,9 @@ fn read_token(item: &Value) -> Result<TokenConfig, String> {
         return Err(format!("write a map such as `{hint}`"));
     };
     if fields.contains_key("token") {
-        let why = "`token` would put a secret into a file: name an environment variable with \
+        let reason = "`token` would put a secret into a file: name an environment variable with \
                    `token_env`";
-        return Err(why.to_owned());
+        return Err(reason.to_owned());
     }
     check_keys(fields, &TOKEN_KEYS)?;
     let written_limits = fields.get("limits").cloned().unwrap_or_default();
@@ -245,12 +247,12 @@ fn read_limits(value: &Value) -> Result<Limits, String> {
         Value::Object(fields) => fields,
         _ => return Err("`limits` must be a map such as `{ calls: 100/h }`".to_owned()),
     };
-    check_keys(fields, &LIMIT_KEYS).map_err(|why| format!("`limits`: {why}"))?;
+    check_keys(fields, &LIMIT_KEYS).map_err(|error| format!("`limits`: {error}"))?;
     let rate = |key: &str| -> Result<Option<Rate>, String> {
         if fields.get(key).is_none_or(Value::is_null) {
             return Ok(None);
         }
-        let written = read_text(fields, key).map_err(|why| format!("`limits`: {why}"))?;
+        let written = read_text(fields, key).map_err(|error| format!("`limits`: {error}"))?;
         let rate = calls::parse_rate(&written);
         let hint = "write a rate, such as `10/min` or `100/h`";
         rate.map(Some).ok_or_else(|| format!("`limits.{key}` is `{written}`; {hint}"))
@@ -329,7 +331,7 @@ mod tests {
         expect!["the access token `owner` is not set: set `OWNER` in Faber's environment, or remove the token from `access.tokens`"]
             .assert_eq(&err(|name| (name == "CI").then(|| "x".repeat(20))));
         assert_eq!(err(|_| Some(" ".to_owned())), err(|_| None));
-        expect!["the access tokens `ci` and `owner` are the same: set `OWNER` to another one"]
+        expect!["the access tokens `ci` and `owner` are the same: set `OWNER` to another token"]
             .assert_eq(&err(|_| Some("x".repeat(20))));
         expect!["the access token `ci` (`CI`) cannot be sent: use letters, digits and `-._~+/=`"]
             .assert_eq(&err(|_| Some("two words".to_owned())));

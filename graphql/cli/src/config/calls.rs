@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use shared::store::Rate;
 
 const RULE_KEYS: [&str; 5] = ["tool", "toolset", "key", "concurrency", "rate"];
-/// Each call is matched with each rule, so the number is limited.
+/// Maximum number of rules. It is limited because each call is matched with each rule.
 const MAX_RULES: usize = 1_000;
 
 pub(super) fn read(value: &Value) -> Result<CallLimits, String> {
@@ -17,10 +17,9 @@ pub(super) fn read(value: &Value) -> Result<CallLimits, String> {
     if items.len() > MAX_RULES {
         return Err(format!("`limits.calls` has {} rules; the limit is {MAX_RULES}", items.len()));
     }
-    let rules = items
-        .iter()
-        .enumerate()
-        .map(|(at, item)| read_rule(item).map_err(|why| format!("`limits.calls[{at}]`: {why}")));
+    let rules = items.iter().enumerate().map(|(index, item)| {
+        read_rule(item).map_err(|error| format!("`limits.calls[{index}]`: {error}"))
+    });
     Ok(CallLimits::new(rules.collect::<Result<_, _>>()?))
 }
 
@@ -46,8 +45,8 @@ fn read_rule(item: &Value) -> Result<LimitRule, String> {
         },
     };
     if rule.concurrency.is_none() && rule.rate.is_none() {
-        let why = "it limits nothing: write `concurrency: 2`, `rate: 100/min`, or both";
-        return Err(why.to_owned());
+        let reason = "the rule limits nothing: write `concurrency: 2`, `rate: 100/min`, or both";
+        return Err(reason.to_owned());
     }
     Ok(rule)
 }
@@ -79,9 +78,11 @@ fn read_text<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<Option<&'a
 
 fn read_concurrency(value: Option<&Value>) -> Result<Option<u32>, String> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
-    let most =
+    let maximum =
         value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);
-    most.map(Some).ok_or_else(|| format!("`concurrency` is {value}; write a whole number from 1"))
+    maximum
+        .map(Some)
+        .ok_or_else(|| format!("`concurrency` is {value}; write a whole number from 1"))
 }
 
 /// Parses a rate such as `100/min`.
@@ -118,12 +119,12 @@ mod tests {
         let limits = read(&written).unwrap();
         let tool = "shop.charge".parse().unwrap();
         let of = limits.limits_of_call(&tool, &json!({ "customer": { "id": 7 } }));
-        let shown: Vec<_> =
+        let parsed_rules: Vec<_> =
             of.iter().map(|limit| (limit.key.as_str(), limit.concurrency, limit.rate)).collect();
         let (minute, second) =
             (Rate { calls: 100, per_ms: 60_000 }, Rate { calls: 5, per_ms: 1_000 });
         assert_eq!(
-            shown,
+            parsed_rules,
             [
                 ("tool:shop.charge/customer.id=7", Some(2), Some(minute)),
                 ("set:shop", None, Some(second)),
@@ -151,7 +152,8 @@ mod tests {
         check_refused(
             json!([{ "tool": "a.b" }]),
             expect![
-                "`limits.calls[0]`: it limits nothing: write `concurrency: 2`, `rate: 100/min`, or both"
+                "`limits.calls[0]`: the rule limits nothing: write `concurrency: 2`, `rate: \
+                 100/min`, or both"
             ],
         );
         check_refused(

@@ -117,10 +117,10 @@ fn server_source(base_url: &str, model: &str, api_key_env: Option<&str>) -> Sour
         None => None,
         Some((_, Some(key))) if !key.trim().is_empty() => Some(key.trim().to_owned()),
         Some((name, _)) => {
-            let why = format!(
+            let reason = format!(
                 "the variable `{name}`, which `embedding.api_key_env` names, is not set: set it"
             );
-            return Source::Invalid(why);
+            return Source::Invalid(reason);
         }
     };
     let (base_url, model) = (base_url.to_owned(), model.to_owned());

@@ -63,12 +63,12 @@ impl Environment {
     }
 
     pub fn data_root(&self) -> Result<PathBuf, ConfigError> {
-        // The XDG specification says to ignore relative paths.
+        // Ignores relative paths, as the XDG specification requires.
         let data = self.data_home.clone().filter(|path| path.is_absolute());
         let home = || self.home.as_ref().map(|home| home.join(".local").join("share"));
         data.or_else(home).ok_or_else(|| {
-            let why = "no folder for data is known: set `HOME` or `XDG_DATA_HOME`";
-            ConfigError(why.to_owned())
+            let reason = "no folder for data is known: set `HOME` or `XDG_DATA_HOME`";
+            ConfigError(reason.to_owned())
         })
     }
 

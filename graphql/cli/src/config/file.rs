@@ -41,7 +41,8 @@ const KEYS: [&str; 12] = [
 ];
 /// The name of the toolset that the setting `tools_files` makes.
 const TOOLS_FILES_SET: &str = "tools";
-/// A shorter retention could remove an execution whose worker is only frozen for a while.
+/// The minimum retention. With a shorter retention, an execution whose worker is only frozen could
+/// be removed.
 const MIN_RETENTION: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,7 +66,7 @@ pub(super) struct File {
 }
 
 pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
-    let named = |why: String| ConfigError(format!("`{}`: {why}", path.display()));
+    let named = |reason: String| ConfigError(format!("`{}`: {reason}", path.display()));
     let text = read_text(path).map_err(named)?;
     let base = base_folder(path).map_err(named)?;
     parse(&text, &base).map_err(named)
@@ -79,15 +80,15 @@ pub(super) struct PartialFile {
 
 /// Like [`read`], but omits settings that are wrong.
 pub(super) fn read_valid_settings(path: &Path) -> PartialFile {
-    let named = |why: String| format!("`{}`: {why}", path.display());
+    let named = |reason: String| format!("`{}`: {reason}", path.display());
     let read =
         read_text(path).and_then(|text| Ok((parse_fields(&text)?, base_folder(path)?, text)));
     let (fields, base, text) = match read {
         Ok(read) => read,
-        Err(why) => {
+        Err(error) => {
             return PartialFile {
                 file: None,
-                wrong_settings: vec![named(why)],
+                wrong_settings: vec![named(error)],
                 omitted_settings: Vec::new(),
             };
         }
@@ -98,13 +99,13 @@ pub(super) fn read_valid_settings(path: &Path) -> PartialFile {
         let alone = Map::from_iter([(key.clone(), value.clone())]);
         match read_fields(alone, &base) {
             Ok(_) => drop(works.insert(key, value)),
-            Err(why) => {
-                wrong_settings.push(named(with_line(&text, &why)));
+            Err(error) => {
+                wrong_settings.push(named(with_line(&text, &error)));
                 omitted_settings.push(key);
             }
         }
     }
-    let file = read_fields(works, &base).map_err(|why| wrong_settings.push(named(why))).ok();
+    let file = read_fields(works, &base).map_err(|error| wrong_settings.push(named(error))).ok();
     PartialFile { file, wrong_settings, omitted_settings }
 }
 
@@ -115,8 +116,8 @@ fn read_text(path: &Path) -> Result<String, String> {
     file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(complaint)?;
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(format!(
-            "it has more than {MAX_FILE_BYTES} bytes, too many for a configuration: is it the right \
-             file?"
+            "it has more than {MAX_FILE_BYTES} bytes, which is too large for a configuration: \
+             check that it is the right file"
         ));
     }
     Ok(text)
@@ -129,25 +130,25 @@ fn base_folder(path: &Path) -> Result<PathBuf, String> {
 
 /// Parses the text of a file. Relative paths start at `base`.
 pub(super) fn parse(text: &str, base: &Path) -> Result<File, String> {
-    read_fields(parse_fields(text)?, base).map_err(|why| with_line(text, &why))
+    read_fields(parse_fields(text)?, base).map_err(|error| with_line(text, &error))
 }
 
 /// Adds the line to a message that begins with a place, such as `limits.lease`. Adds the nearest
 /// known key to a message about an unknown one.
-fn with_line(text: &str, why: &str) -> String {
-    let why = explain_unknown_field(why);
-    let mut quoted = why.split('`').skip(1).step_by(2);
-    let place = quoted.next().filter(|_| why.starts_with('`'));
+fn with_line(text: &str, reason: &str) -> String {
+    let reason = explain_unknown_field(reason);
+    let mut quoted = reason.split('`').skip(1).step_by(2);
+    let place = quoted.next().filter(|_| reason.starts_with('`'));
     let unknown =
-        why.split_once("` is unknown: ").and_then(|(before, _)| before.rsplit('`').next());
+        reason.split_once("` is unknown: ").and_then(|(before, _)| before.rsplit('`').next());
     let line = place.and_then(|place| {
         let key = unknown.filter(|key| *key != place);
         let inside = key.and_then(|key| yaml::find_line(text, place, Some(key)));
         inside.or_else(|| yaml::find_line(text, place, None))
     });
     match line {
-        Some(line) => format!("line {line}: {why}"),
-        None => why,
+        Some(line) => format!("line {line}: {reason}"),
+        None => reason,
     }
 }
 
@@ -155,9 +156,9 @@ fn parse_fields(text: &str) -> Result<Map<String, Value>, String> {
     if text.trim().is_empty() {
         return Ok(Map::new());
     }
-    let read = yaml::parse(text).map_err(|why| match find_unquoted_text(text) {
-        Some(line) => format!("{line}\n{why}"),
-        None => why,
+    let read = yaml::parse(text).map_err(|error| match find_unquoted_text(text) {
+        Some(line) => format!("{line}\n{error}"),
+        None => error,
     });
     match read? {
         Value::Object(fields) => Ok(fields),
@@ -235,7 +236,7 @@ fn read_tools_files(
     let files: Vec<_> = files.into_iter().map(|file| join_path(base, file)).collect();
     let mut names: BTreeMap<String, &PathBuf> = BTreeMap::new();
     for path in &files {
-        let unfit = |why: String| format!("`tools_files`: `{}`: {why}", path.display());
+        let unfit = |reason: String| format!("`tools_files`: `{}`: {reason}", path.display());
         let text = read_text(path).map_err(unfit)?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let written: Value =
@@ -245,7 +246,7 @@ fn read_tools_files(
         for name in read.iter().filter_map(|tool| tool["name"].as_str()) {
             if let Some(first) = names.insert(name.to_owned(), path) {
                 let first = first.display();
-                return Err(unfit(format!("`{first}` has a tool `{name}`, too: rename one")));
+                return Err(unfit(format!("`{first}` also has a tool `{name}`: rename one")));
             }
         }
         tools.extend(read);
@@ -270,10 +271,10 @@ fn read_toolkit(files: Option<Value>, base: &Path) -> Result<Option<ToolkitFiles
     let mut read = ToolkitFiles::default();
     for file in files {
         let path = join_path(base, &file);
-        let unfit = |why: String| format!("`toolkit_files`: `{}`: {why}", path.display());
+        let unfit = |reason: String| format!("`toolkit_files`: `{}`: {reason}", path.display());
         let text = read_text(&path).map_err(unfit)?;
         let written = yaml::parse(&text).map_err(unfit)?;
-        let written = written::read(&written).map_err(|why| unfit(with_line(&text, &why)))?;
+        let written = written::read(&written).map_err(|error| unfit(with_line(&text, &error)))?;
         let warnings = written.warnings.into_iter().map(|warning| with_line(&text, &warning));
         read.warnings.extend(warnings.map(|warning| format!("`{}`: {warning}", path.display())));
         let updated = read.toolkit.update(&written.toolkit);
@@ -308,10 +309,10 @@ fn read_retention(value: Option<Value>) -> Result<Option<Duration>, String> {
         Some(Value::String(text)) => text,
         Some(other) => other.to_string(),
     };
-    let kept = age::parse(&text).map_err(|why| format!("`retention`: {why}"))?;
+    let kept = age::parse(&text).map_err(|error| format!("`retention`: {error}"))?;
     if kept < MIN_RETENTION {
-        let least = MIN_RETENTION.as_secs();
-        return Err(format!("`retention` is `{text}`; the shortest is {least}s"));
+        let minimum = MIN_RETENTION.as_secs();
+        return Err(format!("`retention` is `{text}`; the shortest is {minimum}s"));
     }
     Ok(Some(kept))
 }
@@ -319,8 +320,8 @@ fn read_retention(value: Option<Value>) -> Result<Option<Duration>, String> {
 fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
     for key in fields.keys().map(String::as_str) {
         if !KEYS.contains(&key) {
-            let known = KEYS.iter().copied();
-            let help = did_you_mean(key, known)
+            let known_keys = KEYS.iter().copied();
+            let help = did_you_mean(key, known_keys)
                 .unwrap_or_else(|| format!("the keys are `{}`", KEYS.join("`, `")));
             return Err(format!("`{key}` is unknown: {help}"));
         }
@@ -330,15 +331,15 @@ fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
 
 /// Finds a value that ends with a colon. YAML reads it as a key, which causes a confusing error.
 fn find_unquoted_text(text: &str) -> Option<String> {
-    text.lines().enumerate().find_map(|(at, line)| {
+    text.lines().enumerate().find_map(|(index, line)| {
         let (key, value) = line.split_once(": ")?;
         let value = value.split(" #").next().unwrap_or_default().trim();
         let is_bare = value.ends_with(':') && !value.contains([' ', '"', '\'', '{', '[']);
         is_bare.then(|| {
             let key = key.trim();
-            let at = at + 1;
+            let line_number = index + 1;
             format!(
-                "line {at}: a value that ends with a colon needs quotes: write `{key}: \
+                "line {line_number}: a value that ends with a colon needs quotes: write `{key}: \
                  \"{value}\"`"
             )
         })
@@ -375,8 +376,8 @@ fn join_path(base: &Path, path: impl AsRef<Path>) -> PathBuf {
     base.join(path).components().collect()
 }
 
-/// Removes a key from the section `planner` and reads it as one of the words. A section without
-/// another key becomes null, so that the default planner applies.
+/// Removes a key from the section `planner` and reads it as one of the allowed words. A section
+/// without another key becomes null, which means the default planner.
 fn read_rule<T: Copy>(
     planner: Option<&mut Value>,
     key: &str,

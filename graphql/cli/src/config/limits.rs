@@ -110,17 +110,17 @@ impl Limits {
                 limits.calls = (Arc::new(calls::read(value)?), value.clone());
                 continue;
             }
-            let Some(at) = LIMITS.iter().position(|limit| limit.key == key) else {
+            let Some(index) = LIMITS.iter().position(|limit| limit.key == key) else {
                 return Err(unknown_key(key));
             };
-            let Limit { minimum, maximum, .. } = LIMITS[at];
+            let Limit { minimum, maximum, .. } = LIMITS[index];
             let number = value.as_u64().filter(|number| (minimum..=maximum).contains(number));
             let Some(value) = number else {
                 return Err(format!(
                     "`limits.{key}` is {value}; write a whole number from {minimum} to {maximum}"
                 ));
             };
-            limits.numbers[at].1 = Setting { value, origin: Origin::File };
+            limits.numbers[index].1 = Setting { value, origin: Origin::File };
         }
         Ok(limits)
     }
@@ -197,11 +197,11 @@ impl Limits {
 fn unknown_key(key: &str) -> String {
     let keys = || LIMITS.iter().map(|limit| limit.key).chain([CALLS_KEY]);
     let help = did_you_mean(key, keys());
-    let known = || {
+    let list_keys = || {
         let keys: Vec<_> = keys().map(|key| format!("`{key}`")).collect();
         format!("there are {}", keys.join(", "))
     };
-    format!("`limits.{key}` is unknown: {}", help.unwrap_or_else(known))
+    format!("`limits.{key}` is unknown: {}", help.unwrap_or_else(list_keys))
 }
 
 fn to_ms(duration: Duration) -> u64 {
@@ -209,7 +209,7 @@ fn to_ms(duration: Duration) -> u64 {
 }
 
 impl From<String> for ConfigError {
-    fn from(why: String) -> Self {
-        Self(why)
+    fn from(reason: String) -> Self {
+        Self(reason)
     }
 }

@@ -15,11 +15,13 @@ use super::{Config, DEFAULT_PLANNER, environment::variable, show::mask_url};
 /// Maximum number of tokens of an answer of a local model. Small models may repeat themselves
 /// without end.
 const MAX_LOCAL_TOKENS: u32 = 1_500;
-/// Repairs of a local model. Each takes long, and a small model seldom gains by a second one.
+/// Number of repairs of a local model. Each repair takes long, and a second one seldom helps a
+/// small model.
 const MAX_LOCAL_REPAIRS: u32 = 1;
 const MIN_TIMEOUT_MS: u64 = 100;
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
-/// The highest price of a million tokens, so large because some currencies have large numbers.
+/// The highest price of a million tokens. It is large because prices in some currencies are large
+/// numbers.
 const MAX_PRICE: f64 = 1e9;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,7 +48,7 @@ pub struct ModelConfig {
     fallback: Option<Box<ModelConfig>>,
 }
 
-/// Keys of `planner` that apply to every planner. `provider` is no rule.
+/// Keys of `planner` that apply to every planner. Does not include `provider`.
 const RULE_KEYS: [&str; 2] = ["cache", "guard"];
 /// The fields of [`WrittenModel`], for the message about an unknown key.
 const MODEL_KEYS: [&str; 13] = [
@@ -121,8 +123,8 @@ pub(super) fn read(value: Option<Value>) -> Result<Option<PlannerConfig>, String
 
 /// Describes a key of `planner` that the offline planner does not read.
 fn describe_idle_key(key: &str) -> String {
-    let known = MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
-    match did_you_mean(key, known.clone()) {
+    let known_keys = MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
+    match did_you_mean(key, known_keys.clone()) {
         _ if MODEL_KEYS.contains(&key) => {
             format!("`planner.{key}` has no effect on `{DEFAULT_PLANNER}`: remove it")
         }
@@ -136,10 +138,10 @@ fn describe_idle_key(key: &str) -> String {
 
 /// Reports a misspelt key of [`RULE_KEYS`], which the caller has read already.
 fn check_rule_keys(fields: &Map<String, Value>) -> Result<(), String> {
-    let known = || MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
-    let unknown = fields.keys().filter(|key| !known().any(|known| known == key.as_str()));
+    let known_keys = || MODEL_KEYS.iter().chain(&RULE_KEYS).copied();
+    let unknown = fields.keys().filter(|key| !known_keys().any(|known| known == key.as_str()));
     for key in unknown {
-        if let Some(meant) = nearest(key, known()).filter(|meant| RULE_KEYS.contains(meant)) {
+        if let Some(meant) = nearest(key, known_keys()).filter(|meant| RULE_KEYS.contains(meant)) {
             return Err(format!("`planner.{key}` is unknown: did you mean `{meant}`?"));
         }
     }
@@ -158,10 +160,10 @@ impl WrittenModel {
             check_url(place, url)?;
         }
         if let Some(name) = self.api_key_env.as_deref().filter(|name| !is_variable(name)) {
-            // The value may be the key itself, so the message does not repeat it.
-            let shown = if name.len() < 3 { name } else { &name[..name.floor_char_boundary(3)] };
+            // The value may be the secret key itself, so the message does not repeat it.
+            let prefix = if name.len() < 3 { name } else { &name[..name.floor_char_boundary(3)] };
             return Err(format!(
-                "`{place}.api_key_env` is `{shown}…`, which is not the name of a variable: put \
+                "`{place}.api_key_env` is `{prefix}…`, which is not the name of a variable: put \
                  the key into an environment variable such as OPENAI_API_KEY, and write its name \
                  here"
             ));
@@ -173,8 +175,8 @@ impl WrittenModel {
         let usual = if provider.is_local() { MAX_LOCAL_REPAIRS } else { writer::DEFAULT_REPAIRS };
         let max_repairs = self.max_repairs.unwrap_or(usual);
         check_range(place, "max_repairs", max_repairs, 0, writer::MAX_REPAIRS)?;
-        if let Some(most) = self.max_tokens {
-            check_range(place, "max_tokens", most, 1, 10_000_000)?;
+        if let Some(maximum) = self.max_tokens {
+            check_range(place, "max_tokens", maximum, 1, 10_000_000)?;
         }
         if let Some(temperature) =
             self.temperature.filter(|temperature| !(0.0..=2.0).contains(temperature))
@@ -214,8 +216,8 @@ impl WrittenModel {
 fn check_url(place: &str, url: &str) -> Result<(), String> {
     let is_web = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
     if !is_web || url.parse::<reqwest::Url>().is_err() {
-        let shown = mask_url(url);
-        return Err(format!("`{place}.base_url` is `{shown}`; write `https://host/v1`"));
+        let masked_url = mask_url(url);
+        return Err(format!("`{place}.base_url` is `{masked_url}`; write `https://host/v1`"));
     }
     if mask_url(url) != url {
         return Err(format!(
@@ -238,11 +240,13 @@ fn check_range<T: Copy + PartialOrd + std::fmt::Display>(
     place: &str,
     key: &str,
     value: T,
-    least: T,
-    most: T,
+    minimum: T,
+    maximum: T,
 ) -> Result<(), String> {
-    if value < least || value > most {
-        return Err(format!("`{place}.{key}` is {value}; write a number from {least} to {most}"));
+    if value < minimum || value > maximum {
+        return Err(format!(
+            "`{place}.{key}` is {value}; write a number from {minimum} to {maximum}"
+        ));
     }
     Ok(())
 }

@@ -18,15 +18,15 @@ impl Config {
     /// Returns the configuration file, the files that it reads, and the files with data. They need
     /// not exist.
     pub fn own_files(&self, base: &Path) -> Vec<PathBuf> {
-        let mut own = vec![base.join(DEFAULT_FILE), to_absolute(&self.data)];
-        own.extend(self.file.as_deref().map(to_absolute));
-        own.extend(self.described_files.iter().map(|path| to_absolute(path)));
-        own.extend(self.toolkit.value.files.iter().map(|path| to_absolute(path)));
-        // The document says where calls go, and calls carry secrets of the toolset.
+        let mut files = vec![base.join(DEFAULT_FILE), to_absolute(&self.data)];
+        files.extend(self.file.as_deref().map(to_absolute));
+        files.extend(self.described_files.iter().map(|path| to_absolute(path)));
+        files.extend(self.toolkit.value.files.iter().map(|path| to_absolute(path)));
+        // The document decides where calls go, and calls carry secrets of the toolset.
         let documents = self.toolsets.value.iter().filter_map(SetConfig::document);
-        own.extend(documents.map(|path| to_absolute(&path)));
-        own.extend(STORE_SUFFIXES.iter().filter_map(|suffix| self.store_file_path(suffix)));
-        own
+        files.extend(documents.map(|path| to_absolute(&path)));
+        files.extend(STORE_SUFFIXES.iter().filter_map(|suffix| self.store_file_path(suffix)));
+        files
     }
 
     /// Returns the protected folders. They need not exist.
@@ -34,11 +34,11 @@ impl Config {
         [to_absolute(&self.data)].into_iter().chain(self.store_file_path(WORKERS_SUFFIX)).collect()
     }
 
-    fn store_file_path(&self, what: &str) -> Option<PathBuf> {
+    fn store_file_path(&self, suffix: &str) -> Option<PathBuf> {
         let store = self.store.value.strip_prefix("sqlite:")?;
         let file = to_absolute(Path::new(store.strip_prefix("//").unwrap_or(store)));
         let mut name = OsString::from(file);
-        name.push(what);
+        name.push(suffix);
         Some(name.into())
     }
 }
@@ -83,8 +83,8 @@ toolsets:
         let environment =
             Environment { home: Some(folder.path().join("home")), ..Environment::default() };
         let config = Config::load(&flags, &environment).unwrap();
-        let own = config.own_files(&config.base_folder().unwrap());
-        let own: Vec<_> = own
+        let own_files = config.own_files(&config.base_folder().unwrap());
+        let own_names: Vec<_> = own_files
             .iter()
             .map(|path| path.components().collect::<PathBuf>())
             .filter_map(|path| Some(path.strip_prefix(folder.path()).ok()?.display().to_string()))
@@ -102,7 +102,7 @@ toolsets:
             "x.db-journal",
             "x.db-workers",
         ];
-        assert_eq!(own, expected);
+        assert_eq!(own_names, expected);
         let folders = config.own_folders();
         let names = folders.iter().filter_map(|path| path.file_name()?.to_str());
         assert_eq!(names.collect::<Vec<_>>(), ["faber", "x.db-workers"]);
@@ -122,8 +122,9 @@ toolsets:
         let environment =
             Environment { home: Some(folder.path().join("home")), ..Environment::default() };
         let config = Config::load(&flags, &environment).unwrap();
-        let own = config.own_programs();
-        let own: Vec<PathBuf> = own.iter().map(|path| path.components().collect()).collect();
-        assert_eq!(own, [folder.path().join("s.sh"), folder.path().join("bin/server")]);
+        let programs = config.own_programs();
+        let program_parts: Vec<PathBuf> =
+            programs.iter().map(|path| path.components().collect()).collect();
+        assert_eq!(program_parts, [folder.path().join("s.sh"), folder.path().join("bin/server")]);
     }
 }

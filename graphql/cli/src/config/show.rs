@@ -48,7 +48,7 @@ impl Config {
 
     /// Returns the data of each context, with counts in place of documents.
     fn contexts_without_documents(&self) -> Value {
-        let shown = self.contexts.iter().map(|(name, data)| {
+        let masked_contexts = self.contexts.iter().map(|(name, data)| {
             let mut data = data.clone();
             if let Some(Value::Object(collections)) = data.get_mut("rag") {
                 for documents in collections.values_mut() {
@@ -57,7 +57,7 @@ impl Config {
             }
             (name.clone(), data)
         });
-        Value::Object(shown.collect())
+        Value::Object(masked_contexts.collect())
     }
 
     pub fn store_name(&self) -> String {
@@ -126,7 +126,7 @@ mod tests {
     fn credentials_of_toolsets_are_masked_and_secret_names_shown() {
         let secret = json!({ "secret": "KEY" });
         let source = |key: &str, value: &Value| json!([{ "source": { "x": { key: value } } }]);
-        for (key, value, shown) in [
+        for (key, value, masked) in [
             ("env", json!({ "A": "plain" }), json!({ "A": MASK })),
             ("env", json!({ "A": secret }), json!({ "A": secret })),
             ("headers", json!({ "x-key": "plain" }), json!({ "x-key": MASK })),
@@ -135,7 +135,7 @@ mod tests {
             ("auth", secret.clone(), secret.clone()),
             ("url", json!("http://h"), json!("http://h")),
         ] {
-            assert_eq!(mask_sets(&source(key, &value)), source(key, &shown));
+            assert_eq!(mask_sets(&source(key, &value)), source(key, &masked));
         }
     }
 }

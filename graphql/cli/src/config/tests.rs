@@ -219,8 +219,8 @@ fn a_wrong_effect_is_reported_with_its_own_line() {
         ("      a b: read\n", "line 7: `toolsets[0].source.effects.a b`: write the name of a tool"),
         ("      flow.*: read\n", "line 7: `toolsets[0].source.effects.flow.*`: the effects of"),
     ] {
-        let why = file::parse(&format!("{set}{rule}"), Path::new("/base")).unwrap_err();
-        assert!(why.starts_with(expected), "{why}");
+        let error = file::parse(&format!("{set}{rule}"), Path::new("/base")).unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
     }
 }
 
@@ -252,8 +252,8 @@ fn toolkit_files_are_merged_into_one_graph() {
         ("toolkit_files: [d.yml]", "d.yml`: line 2: `toolz` is unknown: did you mean `tools`?"),
         ("learning: 7", "`learning` must be true or false"),
     ] {
-        let why = read(text).unwrap_err();
-        assert!(why.contains(part), "{why}");
+        let error = read(text).unwrap_err();
+        assert!(error.contains(part), "{error}");
     }
 }
 
@@ -273,20 +273,20 @@ fn the_built_in_embedder_follows_the_configured_one() {
     assert_eq!(source("limits: {}"), builtin);
     assert_eq!(source("embedding: { builtin: true }"), builtin);
     assert!(source("embedding: { builtin: false }").is_empty());
-    let shown = |path: &Path| format!("the model in `{}`", path.display());
+    let describe = |path: &Path| format!("the model in `{}`", path.display());
     let here = folder.path().join("minilm");
-    assert_eq!(source("embedding: { model: minilm }"), shown(&here));
+    assert_eq!(source("embedding: { model: minilm }"), describe(&here));
     let fetched = load("limits: {}").unwrap().models_folder().join("minilm");
     std::fs::create_dir_all(&fetched).unwrap();
-    assert_eq!(source("embedding: { model: minilm }"), shown(&fetched));
+    assert_eq!(source("embedding: { model: minilm }"), describe(&fetched));
     std::fs::create_dir(&here).unwrap();
-    assert_eq!(source("embedding: { model: minilm }"), shown(&here));
+    assert_eq!(source("embedding: { model: minilm }"), describe(&here));
     let server = "embedding: { base_url: 'http://h/v1', model: m }";
     assert_eq!(source(server), "the model `m` at http://h/v1");
     let keyed = "embedding: { base_url: 'http://h/v1', model: m, api_key_env: FABER_NOT_SET }";
     let wanted = load(keyed).unwrap().embedding_source().unwrap();
     assert!(
-        matches!(wanted, planner::embed::Source::Invalid(why) if why.contains("FABER_NOT_SET"))
+        matches!(wanted, planner::embed::Source::Invalid(reason) if reason.contains("FABER_NOT_SET"))
     );
     for text in [
         "embedding: {}",
@@ -324,15 +324,15 @@ fn tools_files_become_one_toolset() {
     };
     assert_eq!(tools.len(), 2);
     assert_eq!(config.contexts["shop"]["n"], 1);
-    for (text, why) in [
-        ("tools_files: [a.json, b.json, ./a.json]", "a.json` has a tool `a`, too: rename one"),
+    for (text, reason) in [
+        ("tools_files: [a.json, b.json, ./a.json]", "a.json` also has a tool `a`: rename one"),
         ("tools_files: [c.json]", "c.json`: the configuration cannot be read"),
         ("tools_files: [c.yaml]", "c.yaml`: this is not JSON"),
         ("tools_files: [a.json]\ntoolsets: [{ name: tools, source: { tools: [] } }]", "rename it"),
         ("contexts: { shop: 1 }", "`contexts.shop` must be a map"),
     ] {
         let err = load(text).unwrap_err().to_string();
-        assert!(err.contains(why), "{text}: {err}");
+        assert!(err.contains(reason), "{text}: {err}");
     }
 }
 
@@ -349,8 +349,8 @@ fn the_shown_configuration_hides_secrets() {
     std::fs::write(&path, text).unwrap();
     let flags = Flags { config: Some(path), ..Flags::default() };
     let config = Config::load(&flags, &environment_with_home(folder.path())).unwrap();
-    let shown = config.to_json().to_string();
-    assert!(shown.contains(r#""KEY":"***""#) && !shown.contains("hunter2"), "{shown}");
+    let text = config.to_json().to_string();
+    assert!(text.contains(r#""KEY":"***""#) && !text.contains("hunter2"), "{text}");
 }
 
 #[test]
@@ -362,13 +362,13 @@ fn the_shown_configuration_has_tools_files_and_contexts() {
                 rag: { manual: [{ content: tea }, { content: milk }] }\n";
     std::fs::write(&path, text).unwrap();
     let mut flags = Flags { config: Some(path), ..Flags::default() };
-    let shown = |flags: &Flags| {
-        let shown = Config::load(flags, &environment_with_home(folder.path())).unwrap().to_json();
-        ["tools_files", "contexts", "retention"].map(|key| shown[key].clone())
+    let load = |flags: &Flags| {
+        let config = Config::load(flags, &environment_with_home(folder.path())).unwrap().to_json();
+        ["tools_files", "contexts", "retention"].map(|key| config[key].clone())
     };
     let file = |value: Value| json!({ "value": value, "from": "file" });
     assert_eq!(
-        shown(&flags),
+        load(&flags),
         [
             file(json!([folder.path().join("t.json")])),
             file(json!({ "shop": { "open": true, "rag": { "manual": 2 } } })),
@@ -377,7 +377,7 @@ fn the_shown_configuration_has_tools_files_and_contexts() {
     );
     flags.config = None;
     let default = |value: Value| json!({ "value": value, "from": "default" });
-    assert_eq!(shown(&flags), [default(json!([])), default(json!({})), default(Value::Null)]);
+    assert_eq!(load(&flags), [default(json!([])), default(json!({})), default(Value::Null)]);
 }
 
 #[test]

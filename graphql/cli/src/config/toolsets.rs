@@ -31,27 +31,28 @@ pub(super) fn read(value: &Value, base: &Path) -> Result<Vec<SetConfig>, String>
     let Value::Array(items) = value else {
         return Err("`toolsets` must be a list, each with a `name` and a `source`".to_owned());
     };
-    let own = [flow::SET, TOOL_SET, dispatch::SET];
-    let mut names: BTreeSet<ToolSetName> = own
+    let builtin_sets = [flow::SET, TOOL_SET, dispatch::SET];
+    let mut names: BTreeSet<ToolSetName> = builtin_sets
         .iter()
         .map(|name| name.parse().expect("the names of our own sets are literals"))
         .collect();
     let mut sets = Vec::with_capacity(items.len());
-    for (at, item) in items.iter().enumerate() {
-        let placed = |why: String| {
-            let inner = why.strip_prefix('`').filter(|place| {
+    for (index, item) in items.iter().enumerate() {
+        let placed = |reason: String| {
+            let inner = reason.strip_prefix('`').filter(|place| {
                 ["tools[", "effects.", "effects`"].iter().any(|start| place.starts_with(start))
             });
             match inner {
-                Some(inner) => format!("`toolsets[{at}].source.{inner}"),
-                None => format!("`toolsets[{at}]`: {why}"),
+                Some(inner) => format!("`toolsets[{index}].source.{inner}"),
+                None => format!("`toolsets[{index}]`: {reason}"),
             }
         };
         let set: SetConfig =
             serde_json::from_value(item.clone()).map_err(|err| placed(err.to_string()))?;
         if !names.insert(set.name.clone()) {
-            let why = format!("a toolset called `{}` exists already: use another name", set.name);
-            return Err(placed(why));
+            let reason =
+                format!("a toolset called `{}` exists already: use another name", set.name);
+            return Err(placed(reason));
         }
         sets.push(set.rooted(base));
     }

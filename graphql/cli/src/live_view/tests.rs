@@ -14,7 +14,7 @@ fn format_event_time(second: f64) -> String {
 }
 
 fn parse_time(text: &str) -> Timestamp {
-    text.parse().expect("it is a moment")
+    text.parse().expect("the text is a valid time")
 }
 
 /// Draws the screen at a second, after events with their second, type, step and data.
@@ -36,7 +36,7 @@ fn draw(plan: &Value, size: Size, events: &[(f64, &str, &str, Value)], second: f
 const WINDOW: Size = Size { lines: 24, columns: 80 };
 
 fn plan() -> Value {
-    let step = |id: &str, most: u64| json!({ "stepId": id, "retry": { "maxAttempts": most } });
+    let step = |id: &str, limit: u64| json!({ "stepId": id, "retry": { "maxAttempts": limit } });
     json!({ "layers": [["read", "flaky"], ["each", "pay", "sub"], ["end"]],
         "tools": [step("read", 1), step("flaky", 4), step("each", 1), step("pay", 1), step("sub", 1),
             step("end", 1)] })

@@ -30,7 +30,7 @@ impl<'de> de::Deserializer<'de> for FieldNames<'_> {
     }
 
     fn deserialize_any<V: de::Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
-        Err(de::Error::custom("this is no struct"))
+        Err(de::Error::custom("this is not a struct"))
     }
 
     forward_to_deserialize_any! {
@@ -113,7 +113,7 @@ fn check_fields<T: for<'de> Deserialize<'de>>(name: &str, text: &str, needs_all_
     } else {
         let unread: Vec<_> =
             selected.iter().filter(|field| !read.contains(&field.as_str())).collect();
-        assert!(unread.iter().all(|field| **field == "requestId"), "nobody reads {unread:?}");
+        assert!(unread.iter().all(|field| **field == "requestId"), "no struct reads {unread:?}");
     }
 }
 

@@ -23,40 +23,40 @@ pub fn draw_finding(finding: &Finding, paint: Paint) -> String {
     format!("{label} {message}")
 }
 
-/// Chooses the findings that a view shows, and counts the others. Only the first few findings of a
-/// kind are shown, because an execution can have a hundred.
+/// Chooses the findings that a view shows, and counts the rest. Shows only the first few findings
+/// of a kind, because an execution can have a hundred.
 pub fn choose_findings<'a>(
     findings: impl IntoIterator<Item = &'a Finding>,
 ) -> (Vec<&'a Finding>, Option<String>) {
     let mut left_out = 0;
     let mut counts: BTreeMap<(FindingKind, Severity), usize> = BTreeMap::new();
-    let mut shown = Vec::new();
+    let mut chosen = Vec::new();
     for finding in findings {
         let n = counts.entry((finding.kind, finding.severity)).or_default();
         *n += 1;
         let is_failure = finding.kind == FindingKind::Failure;
         if *n <= if is_failure { MAX_FAILURES } else { MAX_FINDINGS } {
-            shown.push(finding);
+            chosen.push(finding);
         } else {
             left_out += 1;
         }
     }
     let more = (left_out > 0).then(|| format!("and {left_out} more: `--json` has all of them"));
-    (shown, more)
+    (chosen, more)
 }
 
 pub fn draw_findings(findings: &[Finding], paint: Paint) -> Vec<String> {
-    let (shown, more) = choose_findings(findings);
-    shown.into_iter().map(|finding| draw_finding(finding, paint)).chain(more).collect()
+    let (chosen, more) = choose_findings(findings);
+    chosen.into_iter().map(|finding| draw_finding(finding, paint)).chain(more).collect()
 }
 
-/// Draws the commands that help, one a line, below a finding.
+/// Draws the commands that help, one per line, below a finding.
 pub fn draw_remedies(finding: &Finding, paint: Paint) -> Vec<String> {
     let lead = format!("  {} ", paint.cyan("help:"));
     draw_commands(finding, paint).into_iter().map(|line| format!("{lead}{line}")).collect()
 }
 
-/// Draws the commands that help, one a line, ready to be copied.
+/// Draws the commands that help, one per line, ready to be copied.
 pub fn draw_commands(finding: &Finding, paint: Paint) -> Vec<String> {
     let helping = finding.remedies.iter().filter(|remedy| remedy.command.is_some());
     let hints: Vec<(String, String)> =

@@ -76,18 +76,18 @@ pub fn format_step_name(step: &str, index: Option<u64>) -> String {
 
 /// Lists the first `max` names: `` `a`, `b` and 7 more ``.
 pub fn list_names<T: AsRef<str>>(names: &[T], max: usize) -> String {
-    let mut shown: Vec<String> = names
+    let mut shown_names: Vec<String> = names
         .iter()
         .take(max)
         .map(|name| format!("`{}`", plain::safe_line(name.as_ref())))
         .collect();
-    match (names.len().saturating_sub(max), shown.pop()) {
+    match (names.len().saturating_sub(max), shown_names.pop()) {
         (_, None) => String::new(),
-        (0, Some(last)) if shown.is_empty() => last,
-        (0, Some(last)) => format!("{} and {last}", shown.join(", ")),
+        (0, Some(last)) if shown_names.is_empty() => last,
+        (0, Some(last)) => format!("{} and {last}", shown_names.join(", ")),
         (more, Some(last)) => {
-            shown.push(last);
-            format!("{} and {more} more", shown.join(", "))
+            shown_names.push(last);
+            format!("{} and {more} more", shown_names.join(", "))
         }
     }
 }

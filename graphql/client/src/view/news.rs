@@ -1,7 +1,7 @@
 //! Turns the events of an execution into news for the user.
 //!
-//! News says what happened, with the codes and words of the log. Why it happened is a finding of
-//! the engine, which a command prints when the execution ends or waits.
+//! News reports what happened, with the codes and words of the log. The reason is a finding of the
+//! engine, which a command prints when the execution ends or waits.
 
 #[cfg(test)]
 mod tests;
@@ -79,7 +79,7 @@ struct LoopCount {
 /// A part of a step that runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct RunningPart {
-    /// The start, later by the time without a worker. `None` if the log does not tell it.
+    /// The start, moved later by the time without a worker. `None` if the log does not contain it.
     since: Option<Timestamp>,
     /// A sleep or a child execution, which needs no worker.
     is_detached: bool,
@@ -118,7 +118,7 @@ impl ExecutionView {
     }
 
     /// Returns whether a step waits for a person and no other step can continue. `child_waits`
-    /// answers this for a child.
+    /// returns the same for a child.
     pub fn waits_for_person(&self, child_waits: impl Fn(&str) -> bool) -> bool {
         let only_waits = |step: &String| {
             // A list does no work itself. Its items are in `running`, too, so they are checked.
@@ -247,8 +247,8 @@ impl ExecutionView {
         StepView { state, duration_ms, detail, next, ..StepView::default() }
     }
 
-    /// Records the owner. The calls of a lost worker worked no longer than until its last event, so
-    /// the time until another worker took over does not count.
+    /// Records the owner. The time between the last event of a lost worker and the takeover by
+    /// another worker does not count as work.
     fn change_worker(&mut self, event: &Event) {
         let is_same = self.worker.is_empty() || *self.worker == *event.data.worker;
         self.worker = event.data.worker.to_string();
@@ -256,8 +256,8 @@ impl ExecutionView {
         for (name, part) in self.running.iter_mut().filter(|(_, part)| !part.is_detached) {
             let worked = part.since.zip(self.last_at).filter(|(from, last)| last > from);
             let since = worked.map(|(from, last)| claimed_at - (last - from));
-            // Without a known start, a loop counts from the claim. A lost call does not continue,
-            // and the log does not say how long it ran.
+            // If its start is unknown, a loop counts from the claim. A lost call does not continue,
+            // and the log does not contain how long it ran.
             part.since = since.or_else(|| self.lists.contains_key(name).then_some(claimed_at));
         }
     }

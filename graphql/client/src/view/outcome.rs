@@ -24,9 +24,9 @@ pub fn draw_summary(execution: &ExecutionStatus) -> String {
     let ExecutionStatus { execution_id: id, total, successful, failed, .. } = execution;
     if execution.dry_run {
         return match failed {
-            0 if *total == 1 => format!("1 step fits, nothing was called  {id}"),
-            0 => format!("{total} steps fit, nothing was called  {id}"),
-            _ => format!("{failed} of {total} steps would fail, nothing was called  {id}"),
+            0 if *total == 1 => format!("1 step is valid, and nothing was called  {id}"),
+            0 => format!("{total} steps are valid, and nothing was called  {id}"),
+            _ => format!("{failed} of {total} steps would fail, and nothing was called  {id}"),
         };
     }
     let mut text = format!("{successful} of {total} steps done");
@@ -55,13 +55,13 @@ pub fn paint_state(name: &str, paint: Paint) -> String {
     }
 }
 
-/// Returns the lines for a finished execution: findings with what helps, and the summary.
+/// Returns the lines for a finished execution: findings with their remedies, and the summary.
 pub fn draw_ending(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     let outcome = Outcome::new(execution);
     let findings = execution.findings.iter().filter(|finding| !outcome.is_unused_turn(finding));
-    let (shown, more) = choose_findings(findings);
-    for finding in shown {
+    let (chosen, more) = choose_findings(findings);
+    for finding in chosen {
         lines.push(draw_finding(finding, paint));
         if let Some(parameters) = outcome.finding_parameters(finding) {
             lines.push(format!("  given {}", json_line(parameters, MAX_PARAMETER_CHARS)));
@@ -74,12 +74,12 @@ pub fn draw_ending(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
         lines.push(format!("{label} {}  {}", retry.execution_id, retry.state.as_str()));
     }
     let name = if execution.dry_run { "DRY RUN" } else { execution.state.as_str() };
-    let shown = match execution.state {
+    let state = match execution.state {
         ExecutionState::Completed => paint.green(name),
         ExecutionState::Failed => paint.red(name),
         _ => paint.yellow(name),
     };
-    lines.push(format!("{shown}  {}", draw_summary(execution)));
+    lines.push(format!("{state}  {}", draw_summary(execution)));
     lines
 }
 
@@ -108,8 +108,8 @@ impl<'a> Outcome<'a> {
         part.resolved_parameters.as_ref()
     }
 
-    /// Returns `true` if a finding says that an agent needed fewer turns than its plan has. Every
-    /// agent ends like this.
+    /// Returns `true` for the finding that an agent needed fewer turns than its plan has. Every
+    /// agent has such a finding.
     fn is_unused_turn(&self, finding: &Finding) -> bool {
         let planned = finding.step_id.as_deref().and_then(|step| self.find_planned_step(step));
         finding.kind == FindingKind::Skip
@@ -175,10 +175,13 @@ mod tests {
                 "state": if failed == 0 { "COMPLETED" } else { "FAILED" }, "failed": failed,
                 "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:01Z" })
         };
-        check(dry(0), expect!["DRY RUN  7 steps fit, nothing was called  exec_1_aaaaaaaaa"]);
+        check(
+            dry(0),
+            expect!["DRY RUN  7 steps are valid, and nothing was called  exec_1_aaaaaaaaa"],
+        );
         check(
             dry(2),
-            expect!["DRY RUN  2 of 7 steps would fail, nothing was called  exec_1_aaaaaaaaa"],
+            expect!["DRY RUN  2 of 7 steps would fail, and nothing was called  exec_1_aaaaaaaaa"],
         );
     }
 

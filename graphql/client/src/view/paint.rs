@@ -1,7 +1,8 @@
 //! Colours, for streams that support them.
 //!
-//! Coloured text contains marks: characters that Unicode reserves for use within programs.
-//! `to_terminal` turns them into colours. Foreign text has no marks, because `plain` escapes them.
+//! Coloured text contains marks, which are characters that Unicode reserves for use within
+//! programs. `to_terminal` turns the marks into colours. Text from outside has no marks, because
+//! `plain` escapes them.
 
 use super::plain;
 

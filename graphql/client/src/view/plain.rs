@@ -85,8 +85,8 @@ pub fn push_escaped(escaped: &mut String, before: char, letter: char, after: cha
     }
 }
 
-/// Returns each character with its neighbours. Spaces stand before the first and after the last
-/// one.
+/// Returns each character with its neighbours. The first and the last character have a space as
+/// neighbour.
 pub fn with_neighbours(text: &str) -> impl Iterator<Item = (char, char, char)> {
     let after = text.chars().skip(1).chain([' ']);
     let before = [' '].into_iter().chain(text.chars());
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped() {
-        for (said, escaped) in [
+        for (text, escaped) in [
             ("plain, Straße, 日本", "plain, Straße, 日本"),
             ("\u{1b}[2J\u{1b}]0;t\u{7}", "␛[2J␛]0;t␇"),
             ("\u{7f}\u{9b}2J", "␡\\u{9b}2J"),
@@ -146,7 +146,7 @@ mod tests {
             ("pay\u{200d}pal 👩\u{200d}💻", "pay\\u{200d}pal 👩\u{200d}💻"),
             ("\u{fdd1}\u{e0041}\u{feff}", "\\u{fdd1}\\u{e0041}\\u{feff}"),
         ] {
-            assert_eq!(safe_line(said), escaped);
+            assert_eq!(safe_line(text), escaped);
         }
         assert_eq!(safe_block("one\r\ntwo\n\u{8}"), "one\ntwo\n␈");
     }
@@ -162,8 +162,8 @@ mod tests {
 
     #[test]
     fn fabers_colours_are_kept() {
-        let said = "\u{1b}[33mWARN\u{1b}[0m a\nWARN b \u{1b}[2J\u{1b}]0;x\u{7}\n";
-        assert_eq!(safe_coloured(said), "\u{1b}[33mWARN\u{1b}[0m a⏎WARN b ␛[2J␛]0;x␇\n");
+        let text = "\u{1b}[33mWARN\u{1b}[0m a\nWARN b \u{1b}[2J\u{1b}]0;x\u{7}\n";
+        assert_eq!(safe_coloured(text), "\u{1b}[33mWARN\u{1b}[0m a⏎WARN b ␛[2J␛]0;x␇\n");
     }
 
     proptest! {

@@ -25,7 +25,7 @@ const MAX_DEPENDENCIES: usize = 8;
 pub fn draw_plan(plan: &Plan, paint: Paint) -> String {
     let steps: BTreeMap<&str, &PlannedStep> =
         plan.tools.iter().map(|step| (&*step.step_id, step)).collect();
-    let mut shown = draw_head(plan, paint);
+    let mut text = draw_head(plan, paint);
     let width =
         steps.keys().map(|name| paint::text_width(name)).max().unwrap_or(0).min(MAX_NAME_COLUMNS);
     let order = plan.layers.iter().enumerate().flat_map(|(layer, steps)| {
@@ -43,17 +43,17 @@ pub fn draw_plan(plan: &Plan, paint: Paint) -> String {
             let padding = " ".repeat(width.saturating_sub(paint::text_width(id)));
             let lead = paint.dim(format!("{number} {branch}"));
             let id = paint.cyan(id.to_string());
-            let _ = write!(shown, "\n{lead} {id}{padding}  {}", describe_step(step, paint));
+            let _ = write!(text, "\n{lead} {id}{padding}  {}", describe_step(step, paint));
         }
     }
     let left_out = order.count().saturating_sub(MAX_STEPS);
     if left_out > 0 {
-        let _ = write!(shown, "\n      … and {left_out} more steps");
+        let _ = write!(text, "\n      … and {left_out} more steps");
     }
-    shown
+    text
 }
 
-/// Draws a plan that is about to be executed. Of a long plan, only counts the steps, because the
+/// Draws a plan that is about to be executed. For a long plan, only counts the steps, because the
 /// live view shows them.
 pub fn draw_short_plan(full_plan: &Plan, paint: Paint) -> String {
     let layers = full_plan.layers.iter().map(Vec::len);
@@ -62,7 +62,7 @@ pub fn draw_short_plan(full_plan: &Plan, paint: Paint) -> String {
         return draw_plan(full_plan, paint);
     }
     format!(
-        "{}\n{steps} steps in {}, at most {widest} at once; all of them: faber export {}",
+        "{}\n{steps} steps in {}, at most {widest} at once; to see all steps: faber export {}",
         draw_head(full_plan, paint),
         count_noun(full_plan.layers.len(), "layer"),
         full_plan.plan_id,
@@ -113,30 +113,30 @@ pub fn draw_marked_query(plan: &Plan, paint: Paint) -> Option<String> {
     let unused = plan.diagnostics.iter().filter(|found| found.code == "plan.unplaced_words");
     let mut places: Vec<(usize, usize)> = Vec::new();
     for words in unused.filter_map(|found| found.message.split('`').nth(1)) {
-        // The same words may stand in the query twice.
+        // The query may contain the same words twice.
         let start = places.last().map_or(0, |(_, end)| *end);
         let found = plan.query.get(start..).and_then(|rest| rest.find(words));
-        let found = found.map(|at| start + at).or_else(|| plan.query.find(words));
-        places.extend(found.map(|at| (at, at + words.len())));
+        let found = found.map(|offset| start + offset).or_else(|| plan.query.find(words));
+        places.extend(found.map(|start| (start, start + words.len())));
     }
     places.sort_unstable();
-    let mut shown = String::new();
+    let mut text = String::new();
     let mut end = 0;
     for (start, behind) in places.iter().filter(|(_, behind)| *behind > 0) {
         if let (Some(before), true) = (plan.query.get(end..*start), *start >= end) {
             let words = plain::safe_line(&plan.query[*start..*behind]);
             let _ =
-                write!(shown, "{}{}", plain::safe_line(before), paint.yellow(format!("»{words}«")));
+                write!(text, "{}{}", plain::safe_line(before), paint.yellow(format!("»{words}«")));
             end = *behind;
         }
     }
-    (end > 0).then(|| format!("in doubt: {shown}{}", plain::safe_line(&plan.query[end..])))
+    (end > 0).then(|| format!("in doubt: {text}{}", plain::safe_line(&plan.query[end..])))
 }
 
 pub fn draw_diagnostics(diagnostics: &[Diagnostic], file: &str, paint: Paint) -> String {
-    let shown: Vec<String> =
+    let drawn: Vec<String> =
         diagnostics.iter().map(|found| draw_diagnostic(found, file, paint)).collect();
-    shown.join("\n")
+    drawn.join("\n")
 }
 
 fn draw_diagnostic(diagnostic: &Diagnostic, file: &str, paint: Paint) -> String {
@@ -144,17 +144,17 @@ fn draw_diagnostic(diagnostic: &Diagnostic, file: &str, paint: Paint) -> String 
     let word = if is_error { "error" } else { "warning" };
     let head = format!("{word}[{}]", plain::safe_line(&diagnostic.code));
     let head = if is_error { paint.red(head) } else { paint.yellow(head) };
-    let mut shown = format!("{head}: {}", paint.bold(plain::safe_line(&diagnostic.message)));
+    let mut text = format!("{head}: {}", paint.bold(plain::safe_line(&diagnostic.message)));
     let (file, path) = (plain::safe_line(file), plain::safe_line(&diagnostic.path));
     let between = if file.is_empty() || path.is_empty() { "" } else { ": " };
     let place = format!("{file}{between}{path}");
     if !place.is_empty() {
-        let _ = write!(shown, "\n  {} {place}", paint.cyan("-->"));
+        let _ = write!(text, "\n  {} {place}", paint.cyan("-->"));
     }
     if let Some(help) = &diagnostic.help {
-        let _ = write!(shown, "\n   {} help: {}", paint.cyan("="), plain::safe_line(help));
+        let _ = write!(text, "\n   {} help: {}", paint.cyan("="), plain::safe_line(help));
     }
-    shown
+    text
 }
 
 pub fn draw_failure(failure: &Failure, paint: Paint) -> String {
@@ -163,11 +163,11 @@ pub fn draw_failure(failure: &Failure, paint: Paint) -> String {
     let found: Vec<Diagnostic> = more("diagnostics")
         .and_then(|found| serde_json::from_value(found.clone()).ok())
         .unwrap_or_default();
-    let mut shown = draw_diagnostics(&found, text("file").unwrap_or_default(), paint);
+    let mut drawn = draw_diagnostics(&found, text("file").unwrap_or_default(), paint);
     if !found.iter().any(Diagnostic::is_error) {
         let head = paint.red(format!("error[{}]", plain::safe_line(&failure.code)));
-        let between = if shown.is_empty() { "" } else { "\n" };
-        let _ = write!(shown, "{between}{head}: {}", plain::safe_line(&failure.message));
+        let between = if drawn.is_empty() { "" } else { "\n" };
+        let _ = write!(drawn, "{between}{head}: {}", plain::safe_line(&failure.message));
     }
     let nearest = more("nearest").and_then(Value::as_array).into_iter().flatten();
     // Names in the message are not repeated.
@@ -176,14 +176,14 @@ pub fn draw_failure(failure: &Failure, paint: Paint) -> String {
         .filter(|name| !failure.message.contains(&format!("`{name}`")))
         .collect();
     if !nearest.is_empty() {
-        let _ = write!(shown, "\n   {} nearest tools: {}", paint.cyan("="), nearest.join(", "));
+        let _ = write!(drawn, "\n   {} nearest tools: {}", paint.cyan("="), nearest.join(", "));
     }
     if let Some(request) = text("requestId") {
         let hint =
             format!("to see how the planning went: faber debug {}", plain::safe_line(request));
-        let _ = write!(shown, "\n   {} {hint}", paint.cyan("="));
+        let _ = write!(drawn, "\n   {} {hint}", paint.cyan("="));
     }
-    shown
+    drawn
 }
 
 #[cfg(test)]
@@ -231,7 +231,7 @@ mod tests {
             "layers": layers, "tools": [] }));
         expect![[r"
             plan_1_aaaaaaaaa  version 2, offline
-            90 steps in 3 layers, at most 30 at once; all of them: faber export plan_1_aaaaaaaaa"]]
+            90 steps in 3 layers, at most 30 at once; to see all steps: faber export plan_1_aaaaaaaaa"]]
         .assert_eq(&draw_short_plan(&plan, Paint::new(false)));
     }
 

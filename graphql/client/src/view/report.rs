@@ -117,19 +117,19 @@ fn describe_retries(request: &Request, execution: &ExecutionStatus) -> String {
     }
 }
 
-/// Names the execution that a replan started, or why none started.
+/// Names the execution that a replan started, or the reason why no execution started.
 fn describe_continuation(execution: &ExecutionStatus) -> String {
     let replanning = execution.replanning.as_ref();
-    let why =
+    let reason =
         replanning.map(|replanning| format!(" because {}", replanning.reason)).unwrap_or_default();
     match (&execution.next, replanning) {
-        (Some(next), _) => format!("replanned as {}{why}", next.execution_id),
+        (Some(next), _) => format!("replanned as {}{reason}", next.execution_id),
         (None, Some(replanning)) if replanning.state == ReplanningState::GivenUp => {
             let given_up =
                 replanning.given_up.as_ref().map(ToString::to_string).unwrap_or_default();
-            format!("not replanned{why}: {given_up}")
+            format!("not replanned{reason}: {given_up}")
         }
-        (None, Some(_)) => format!("Faber replans{why}"),
+        (None, Some(_)) => format!("Faber replans{reason}"),
         (None, None) => String::new(),
     }
 }

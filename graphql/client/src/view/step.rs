@@ -11,7 +11,7 @@ use crate::types::ShownState;
 
 const BAR_COLUMNS: usize = 16;
 const MAX_MESSAGE_CHARS: usize = 60;
-/// The frames of the sign of a running step. Each is shown for `SPINNER_FRAME_MS`.
+/// The frames of the sign of a running step. Each frame is shown for `SPINNER_FRAME_MS`.
 const SPINNER_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const SPINNER_FRAME_MS: i64 = 80;
 

@@ -133,7 +133,7 @@ impl<'a> Timeline<'a> {
         let between: f64 = on_path.filter_map(|step| compute_idle_ms(step)).sum();
         (n > 1).then(|| {
             let mut text =
-                format!("◆ {n} steps decided how long it took: {} of work", format_duration(work));
+                format!("◆ {n} steps determined the duration: {} of work", format_duration(work));
             if wait > 0.0 {
                 let _ = write!(text, ", {} of waiting", format_duration(wait));
             }
@@ -168,24 +168,25 @@ pub fn list_items(step: &StepStatus, max: usize, lead: &str) -> Vec<String> {
     use ShownState::{Compensated, Pending, Skipped, Succeeded};
     let is_shown =
         |item: &&StepStatus| !matches!(item.state, Succeeded | Pending | Compensated | Skipped);
-    let shown: Vec<&StepStatus> = step.items.iter().filter(is_shown).collect();
+    let shown_items: Vec<&StepStatus> = step.items.iter().filter(is_shown).collect();
     let line = |item: &&StepStatus| {
-        let why = item.error.as_ref().map(|error| format!("  {}: {}", error.code, error.message));
+        let reason =
+            item.error.as_ref().map(|error| format!("  {}: {}", error.code, error.message));
         let (index, state) = (item.index.unwrap_or_default(), item.state.as_str());
         clip_text(
-            &format!("{lead}[{index}]  {state}{}", why.unwrap_or_default()),
+            &format!("{lead}[{index}]  {state}{}", reason.unwrap_or_default()),
             2 * MAX_VALUE_CHARS,
         )
     };
-    let mut lines: Vec<String> = shown.iter().take(max).map(line).collect();
-    if shown.len() > max {
-        lines.push(format!("{lead}… and {}", count_noun(shown.len() - max, "more item")));
+    let mut lines: Vec<String> = shown_items.iter().take(max).map(line).collect();
+    if shown_items.len() > max {
+        lines.push(format!("{lead}… and {}", count_noun(shown_items.len() - max, "more item")));
     }
     lines
 }
 
 pub fn describe_work(step: &StepStatus) -> String {
-    // The log does not say how long a call ran whose worker was lost.
+    // The log does not contain how long a call of a lost worker ran.
     compute_work_ms(step).filter(|ms| *ms > 0.0).map(format_duration).unwrap_or_default()
 }
 

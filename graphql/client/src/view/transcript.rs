@@ -102,16 +102,16 @@ fn draw_selection(selection: &Selection, paint: Paint) -> String {
     if left_out > 0 {
         lines.push(format!("  … and {left_out} more that were dropped"));
     }
-    if let Some(why) = &selection.without_meaning {
-        lines.push(format!("{} by words alone: {why}", paint.yellow("warning:")));
+    if let Some(reason) = &selection.without_meaning {
+        lines.push(format!("{} by words alone: {reason}", paint.yellow("warning:")));
     }
     lines.join("\n")
 }
 
 fn draw_candidates(tools: &[&Candidate], mark: &str, paint: Paint) -> impl Iterator<Item = String> {
-    tools.iter().take(MAX_CANDIDATES).map(move |Candidate { tool, score, why, .. }| {
+    tools.iter().take(MAX_CANDIDATES).map(move |Candidate { tool, score, why: reason, .. }| {
         let score = score.map_or_else(|| "    –".to_owned(), |score| format!("{score:.3}"));
-        format!("{mark} {score}  {tool}  {}", paint.dim(why.to_string()))
+        format!("{mark} {score}  {tool}  {}", paint.dim(reason.to_string()))
     })
 }
 

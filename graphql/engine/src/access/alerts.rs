@@ -14,7 +14,7 @@ use std::{
 const ALARMING_BAD_TOKENS: u32 = 5;
 /// Time after which the count of a peer starts again.
 const ATTEMPT_WINDOW: Duration = Duration::from_mins(1);
-/// The log has at most one line for each kind and caller in this time.
+/// Time during which the log has at most one line for each kind and caller.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum number of peers, and of callers for each kind, that are remembered. The limit bounds
 /// memory only.
@@ -144,7 +144,10 @@ mod tests {
             alerts.should_log(AlertKind::BadTokens, &n.to_string(), now);
             alerts.count_attempt(IpAddr::from(n.to_be_bytes()), now);
         }
-        assert!(alerts.should_log(AlertKind::Limit, "late", now), "another kind is still heard");
+        assert!(
+            alerts.should_log(AlertKind::Limit, "late", now),
+            "an alert of another kind is still logged"
+        );
         let callers = alerts.callers.lock().unwrap();
         assert!(
             callers.last_logged_at.iter().all(|last_logged_at| last_logged_at.len() <= MAX_CALLERS)

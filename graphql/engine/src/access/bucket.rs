@@ -23,8 +23,8 @@ impl Bucket {
 
     fn refill(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.filled_at).as_secs_f64();
-        let most = f64::from(self.rate.calls);
-        self.uses_left = (self.uses_left + passed * most / self.window_seconds()).min(most);
+        let maximum = f64::from(self.rate.calls);
+        self.uses_left = (self.uses_left + passed * maximum / self.window_seconds()).min(maximum);
         self.filled_at = self.filled_at.max(now);
     }
 
@@ -69,6 +69,6 @@ mod tests {
         bucket.take_use();
         assert!(!bucket.is_full(start + Duration::from_secs(6)));
         assert!(bucket.is_full(start + Duration::from_hours(1)));
-        assert_eq!(bucket.time_until_use(start), None, "time that goes back takes nothing");
+        assert_eq!(bucket.time_until_use(start), None, "a clock that goes back removes no token");
     }
 }

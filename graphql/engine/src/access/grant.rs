@@ -7,7 +7,7 @@ use std::{
 };
 
 use shared::{execution::ReplanPermissions, id::ToolName, store::Rate};
-use toolbox::{dispatch::Reach, tool_names::TOOL_SET};
+use toolbox::{dispatch::ToolReach, tool_names::TOOL_SET};
 
 use super::{
     Role, Token,
@@ -80,13 +80,14 @@ impl Rights {
         Self { token, usage: Mutex::default(), alerts }
     }
 
-    /// Only an admin may activate and deactivate toolsets, also through tools. A token whose
-    /// patterns name the toolset `ToolSet` may, too.
+    /// Only an admin may activate and deactivate toolsets, even through tools, unless the patterns
+    /// of the token name the toolset `ToolSet`.
     fn allows(&self, tool: &str) -> bool {
         let Token { role, tools, .. } = &self.token;
         let matching = || tools.iter().flatten().filter(|pattern| pattern.matches(tool));
-        let own = tool.strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
-        if own.is_some_and(|name| ACTIVATION_TOOLS.contains(&name)) && *role != Role::Admin {
+        let action_name = tool.strip_prefix(TOOL_SET).and_then(|rest| rest.strip_prefix('.'));
+        if action_name.is_some_and(|name| ACTIVATION_TOOLS.contains(&name)) && *role != Role::Admin
+        {
             return matching().any(|pattern| pattern.names_set(TOOL_SET));
         }
         tools.is_none() || matching().next().is_some()
@@ -170,13 +171,13 @@ impl Grant {
             .is_none_or(|rights| rights.token.tools.is_none() && rights.token.role == Role::Admin)
     }
 
-    /// Returns the tools that an agent of this caller may use.
-    pub fn agent_reach(&self) -> Reach {
-        let Some(rights) = &self.0 else { return Reach::default() };
+    /// Returns the tools that the caller's agents may use.
+    pub fn agent_reach(&self) -> ToolReach {
+        let Some(rights) = &self.0 else { return ToolReach::default() };
         let switches = ACTIVATION_TOOLS.iter().map(|name| format!("{TOOL_SET}.{name}"));
         let except =
             switches.filter(|name| !rights.allows(name)).filter_map(|name| name.parse().ok());
-        Reach {
+        ToolReach {
             tools: rights.token.tools.clone(),
             except: except.collect(),
             sets: Vec::new(),
@@ -200,11 +201,11 @@ impl Grant {
         Self::from_rights(Rights::new(token, Arc::default()))
     }
 
-    /// Rejects an agent whose tools differ from those of the caller.
-    pub fn check_reach(&self, reach: &Reach) -> Result<(), AccessError> {
-        let own = self.agent_reach();
-        let is_within = own.tools == reach.tools
-            && own.except.iter().all(|pattern| reach.except.contains(pattern));
+    /// Rejects an agent whose tools differ from the tools of the caller.
+    pub fn check_reach(&self, reach: &ToolReach) -> Result<(), AccessError> {
+        let own_reach = self.agent_reach();
+        let is_within = own_reach.tools == reach.tools
+            && own_reach.except.iter().all(|pattern| reach.except.contains(pattern));
         if self.allows_every_tool() || is_within {
             return Ok(());
         }
@@ -213,7 +214,7 @@ impl Grant {
     }
 
     /// Rejects an agent that would use the limits of another token, if this token has limits.
-    pub fn check_payer(&self, reach: &Reach) -> Result<(), AccessError> {
+    pub fn check_payer(&self, reach: &ToolReach) -> Result<(), AccessError> {
         if !self.has_limits() || reach.token.as_deref() == self.name() {
             return Ok(());
         }

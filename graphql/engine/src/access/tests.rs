@@ -62,8 +62,8 @@ fn without_tokens_only_this_machine_connects() {
 #[test]
 fn debug_output_hides_tokens() {
     let access = Access::new([Token::new("ci", SECRET, Role::Viewer)]);
-    let shown = format!("{access:?}");
-    assert!(shown.contains("ci") && !shown.contains(SECRET), "{shown}");
+    let text = format!("{access:?}");
+    assert!(text.contains("ci") && !text.contains(SECRET), "{text}");
     let Some((digest, _)) = access.0.grants_by_digest.first() else { panic!("one token") };
     assert_eq!(format!("{digest:?}"), "Digest(***)");
 }
@@ -71,7 +71,7 @@ fn debug_output_hides_tokens() {
 #[test]
 fn each_role_includes_the_lower_ones() {
     let may = |role, root, field| grant_of(Token::new("ci", SECRET, role)).check_field(root, field);
-    for (root, field, least) in [
+    for (root, field, minimum) in [
         ("Query", "tools", Role::Viewer),
         ("Query", "parseToolCalls", Role::Operator),
         ("Subscription", "executionEvents", Role::Viewer),
@@ -80,7 +80,7 @@ fn each_role_includes_the_lower_ones() {
         ("Mutation", "somethingNew", Role::Admin),
     ] {
         for role in Role::ALL {
-            assert_eq!(may(role, root, field).is_ok(), role >= least, "{role} {field}");
+            assert_eq!(may(role, root, field).is_ok(), role >= minimum, "{role} {field}");
         }
     }
     expect!["`run` needs the role `operator`, and the token `ci` has `viewer`: use another token"]
@@ -173,7 +173,7 @@ fn limits_count_all_calls_and_calls_of_each_tool() {
     let access = Access::new([token]);
     let grant = access.authenticate(Some(SECRET), peer_address()).unwrap();
     let (a, b, c) = (parse_tool("s.a"), parse_tool("s.b"), parse_tool("s.c"));
-    assert_eq!(grant.count_uses([&a, &b, &a]), Ok(()), "one plan is one start");
+    assert_eq!(grant.count_uses([&a, &b, &a]), Ok(()), "a plan counts as one start");
     check_limit(
         grant.count_uses([&c, &a]),
         expect!["the token `ci` has used up its limit `per_tool` of `s.a`; try again in 3600 s"],

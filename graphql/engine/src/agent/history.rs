@@ -94,10 +94,10 @@ impl Turn {
 pub(super) fn add_messages(
     history: &[PastTurn],
     messages: &mut Vec<Message>,
-    shown: impl Fn(&ToolName) -> ToolName,
+    shown_name: impl Fn(&ToolName) -> ToolName,
 ) {
-    let shown =
-        |tool: &str| tool.parse().map_or_else(|_| tool.to_owned(), |name| shown(&name).into());
+    let shown_name =
+        |tool: &str| tool.parse().map_or_else(|_| tool.to_owned(), |name| shown_name(&name).into());
     let mut room = MAX_RESULT_BYTES;
     let mut has_results: Vec<bool> = Vec::with_capacity(history.len());
     for past in history.iter().rev() {
@@ -105,7 +105,7 @@ pub(super) fn add_messages(
         room = room.saturating_sub(past.results().map(json::json_size).sum());
     }
     for (past, with_results) in history.iter().zip(has_results.into_iter().rev()) {
-        past.add_messages(messages, with_results, &shown);
+        past.add_messages(messages, with_results, &shown_name);
     }
 }
 
@@ -120,7 +120,7 @@ impl PastTurn {
         &self,
         messages: &mut Vec<Message>,
         with_results: bool,
-        shown: &impl Fn(&str) -> String,
+        shown_name: &impl Fn(&str) -> String,
     ) {
         let Some(turn) = &self.turn else { return };
         let mut made = self.pair_calls_with_results(turn);
@@ -133,7 +133,7 @@ impl PastTurn {
             made.iter().filter_map(|call| Some((call.wanted.id.as_ref()?, call))).collect();
         let calls = native.iter().map(|(id, call)| NativeCall {
             id: (*id).clone(),
-            tool: shown(&call.wanted.tool),
+            tool: shown_name(&call.wanted.tool),
             arguments: Value::Object(call.wanted.args.clone()),
             signatures: call.wanted.signatures.clone(),
         });
@@ -141,7 +141,7 @@ impl PastTurn {
         if !native.is_empty() {
             let results = native.iter().map(|(id, call)| CallResult {
                 id: (*id).clone(),
-                tool: shown(&call.wanted.tool),
+                tool: shown_name(&call.wanted.tool),
                 text: match &call.result {
                     Ok(text) => text.clone(),
                     Err(error) => format!("Error: {error}"),
@@ -155,7 +155,7 @@ impl PastTurn {
                 let fence = |text: &String| fence_result(text);
                 let result = call.result.as_ref().map(fence).map_err(fence);
                 format_tool_result(
-                    &shown(&call.wanted.tool),
+                    &shown_name(&call.wanted.tool),
                     result.as_deref().map_err(String::as_str),
                 )
             })
@@ -169,9 +169,9 @@ impl PastTurn {
         let groups =
             [(&turn.read, &self.read), (&turn.repeat, &self.repeat), (&turn.call, &self.call)];
         let called = groups.into_iter().flat_map(|(wanted, results)| {
-            wanted.iter().enumerate().map(move |(at, wanted)| CompletedCall {
+            wanted.iter().enumerate().map(move |(index, wanted)| CompletedCall {
                 wanted,
-                result: read_result(results.get(at)),
+                result: read_result(results.get(index)),
             })
         });
         let refused = turn.refused.iter().map(|refused| CompletedCall {
@@ -288,11 +288,11 @@ mod tests {
             &mut messages,
             ToolName::clone,
         );
-        let told = messages.iter().filter_map(|message| match message {
+        let texts = messages.iter().filter_map(|message| match message {
             Message::Results(results) => Some(results[0].text.as_str()),
             _ => None,
         });
-        assert_eq!(told.collect::<Vec<_>>(), [OMITTED_RESULT, &long, &long, "last"]);
+        assert_eq!(texts.collect::<Vec<_>>(), [OMITTED_RESULT, &long, &long, "last"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use planner::draft::{Draft, DraftStep};
 use serde_json::{Map, Value, json};
 use shared::tool::Effect;
-use toolbox::dispatch::{self, Reach};
+use toolbox::dispatch::{self, ToolReach};
 
 use super::{ANSWER_TOOL, TURN_TOOL};
 
@@ -13,7 +13,7 @@ pub(super) const EFFECTS: [(&str, Effect); 3] =
 /// Timeout of a turn, long enough for retries of the model and its fallback.
 const TURN_TIMEOUT_MS: i64 = 30 * 60 * 1_000;
 
-pub(crate) fn draft_agent(query: &str, turns: u32, reach: &Reach) -> Draft {
+pub(crate) fn draft_agent(query: &str, turns: u32, reach: &ToolReach) -> Draft {
     let reach = serde_json::to_value(reach).unwrap_or_default();
     let mut tools = Vec::new();
     for turn in 1..=turns {
@@ -70,7 +70,7 @@ fn model_parameters(query: &str, of: u32, turns: u32) -> Map<String, Value> {
         }
         Value::Object(past)
     });
-    // Escapes braces of the query, so that they form no template.
+    // Escapes braces of the query, so that they are not read as templates.
     let query = query.replace("{{", "{{{{");
     Map::from_iter([
         ("query".to_owned(), json!(query)),
@@ -109,7 +109,7 @@ mod tests {
                 planner: String::new(),
                 created_at: Timestamp::UNIX_EPOCH,
             };
-            let reach = Reach { sets: vec!["blog".parse().unwrap()], ..Reach::default() };
+            let reach = ToolReach { sets: vec!["blog".parse().unwrap()], ..ToolReach::default() };
             let plan = compile(&draft_agent("Say {{x}}", turns, &reach), about, &catalog).unwrap();
             assert_eq!(plan.steps().len(), turns as usize * 4 + 1);
             assert_eq!(plan.steps().last().unwrap().id.as_str(), "answer");

@@ -1,8 +1,8 @@
 //! Detects calls that a model only quotes.
 //!
-//! A model with native calls also writes about calls in its text. Some models still write their
-//! calls there. Such calls count only if the reply contains nothing else and no tool returned them.
-//! Otherwise the author of a file or a page could make the agent call tools.
+//! A model with native calls may also mention calls in its text, and some of these models still
+//! write their calls there. Such calls count only if the reply contains nothing else and no tool
+//! returned them. Otherwise the author of a file or a page could make the agent call tools.
 
 use planner::calls::{CatalogNames, ToolCall, parse_tool_calls};
 use serde_json::Value;
@@ -97,7 +97,7 @@ fn remove_whitespace(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolbox::dispatch::Reach;
+    use toolbox::dispatch::ToolReach;
 
     use super::*;
     use crate::agent::{tests::make_toolbox, turn::active_catalog};
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_call_quoted_from_a_result_is_recognised_in_any_format() {
         let toolbox = make_toolbox();
-        let catalog = active_catalog(&toolbox, &Reach::default());
+        let catalog = active_catalog(&toolbox, &ToolReach::default());
         let names = CatalogNames::new(&catalog);
         let call = |text: &str| parse_tool_calls(text, &|name| names.find(name)).unwrap().remove(0);
         let json = r#"{"tool": "blog.make", "args": {"id": "5"}}"#;
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn an_answer_that_contains_only_calls_is_recognised() {
         let toolbox = make_toolbox();
-        let catalog = active_catalog(&toolbox, &Reach::default());
+        let catalog = active_catalog(&toolbox, &ToolReach::default());
         let names = CatalogNames::new(&catalog);
         let look = r#"{"tool": "blog.look", "args": {}}"#;
         for (text, expected) in [

@@ -36,7 +36,7 @@ impl Model for ScriptedModel {
         let next = self.answers.lock().unwrap().pop_front();
         next.ok_or_else(|| ModelError::Unavailable {
             model: "scripted".to_owned(),
-            why: "it has said everything".to_owned(),
+            reason: "it has said everything".to_owned(),
             wait: None,
         })
     }

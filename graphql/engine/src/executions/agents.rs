@@ -36,17 +36,19 @@ impl Executions {
         let sets = self.tools.check_sets(&options.tool_sets).await?;
         let request = self.plans.new_request(query).await?;
         let mut reach = grant.agent_reach();
-        // An agent may activate other sets, but not those that act on this machine, because what
-        // the agent reads may tell it to activate them. A person must activate such a set, or name
-        // it for the agent. The call that activates sets refuses them, too, even if a person
-        // activates them later.
+        // An agent may activate other toolsets, except those that act on this machine, because a
+        // text that the agent reads could tell it to activate them. A person must activate such a
+        // toolset, or name it for the agent.
         let inactive = inventory.inactive_machine_sets(&sets).into_iter();
         reach.except.extend(inactive.filter_map(|set| format!("{set}.*").parse().ok()));
         reach.sets = sets;
         let draft = agent::draft_agent(query, turns, &reach);
         let info = self.plans.new_info(request.id, query.to_owned(), &model);
         let find = |name: &ToolName| {
-            inventory.toolbox().find_internal_tool(name).map(|own| own.tool().clone())
+            inventory
+                .toolbox()
+                .find_internal_tool(name)
+                .map(|internal_tool| internal_tool.tool().clone())
         };
         let plan = planner::compile::compile(&draft, info, &agent::catalog(find));
         let plan = plan.map_err(|diagnostics| EngineError::InvalidPlan {

@@ -35,8 +35,8 @@ impl Executions {
     /// Applies an action to every execution that matches the filter and that the action can change,
     /// oldest first. Returns their number. Stops early if the caller leaves.
     ///
-    /// Executions that are created meanwhile do not count. `per_second` spreads the actions over
-    /// time. Retries are started at once with a later `startAt`, which is durable.
+    /// Ignores executions that are created after this request. `per_second` spreads the actions
+    /// over time. Retries are started at once with a later `startAt`, which is durable.
     pub async fn steer_all(
         &self,
         filter: &ExecutionFilter,
@@ -81,7 +81,7 @@ impl Executions {
     async fn would_repeat_unknown_call(&self, id: ExecutionId) -> Result<bool, EngineError> {
         let calls = match self.reader.load(id).await {
             Ok(Some(finished)) => self.reader.repeated_calls(&finished, RetryScope::Failed).await,
-            // The retry itself handles an execution that is gone or damaged.
+            // The retry itself handles an execution that was removed or is damaged.
             Ok(None) | Err(EngineError::Store(StoreError::Corrupt { .. })) => return Ok(false),
             Err(err) => Err(err),
         };
@@ -97,7 +97,8 @@ impl Executions {
         filter: &ExecutionFilter,
         action: BulkAction,
     ) -> Result<Vec<ExecutionId>, EngineError> {
-        // Later executions, such as retries of this call, do not count.
+        // Ignores executions created after this moment, such as the retries that this bulk action
+        // starts.
         let now = self.clock.now();
         let to = Some(filter.to.map_or(now, |to| to.min(now)));
         let filter = ExecutionFilter { to, ..filter.clone() };
@@ -108,9 +109,9 @@ impl Executions {
             let heads = page.items.iter().map(|(_, head)| head);
             ids.extend(heads.filter(|head| can_change(head, action)).map(|head| head.execution));
             if ids.len() > MAX_BULK_EXECUTIONS {
-                let why =
+                let reason =
                     format!("more than {MAX_BULK_EXECUTIONS} executions match: narrow the filter");
-                return Err(EngineError::LimitExceeded(why));
+                return Err(EngineError::LimitExceeded(reason));
             }
             if !page.has_more {
                 ids.reverse();
@@ -119,8 +120,8 @@ impl Executions {
         }
     }
 
-    /// Applies an action to one execution. Returns whether it had an effect. A damaged execution is
-    /// skipped.
+    /// Applies an action to one execution, and returns whether it had an effect. Skips a damaged
+    /// execution.
     async fn steer_one(
         &self,
         id: ExecutionId,
@@ -164,7 +165,7 @@ impl Executions {
         };
         match sent {
             Ok(()) => Ok(true),
-            // The execution has finished, or was pruned, meanwhile.
+            // The execution has finished, or was pruned, since it was listed.
             Err(ControlError::Conflict(_) | ControlError::NotFound(_)) => Ok(false),
             Err(err) => Err(err.into()),
         }
@@ -186,7 +187,7 @@ impl Executions {
     }
 }
 
-/// Returns whether an action can change an execution. Children are retried by their parents only.
+/// Returns whether an action can change an execution. Only its parent can retry a child.
 fn can_change(head: &ExecutionHead, action: BulkAction) -> bool {
     match action {
         BulkAction::Cancel => {
@@ -200,10 +201,11 @@ fn can_change(head: &ExecutionHead, action: BulkAction) -> bool {
 
 fn to_interval(per_second: f64) -> Result<Duration, EngineError> {
     if !(per_second.is_finite() && per_second >= MIN_RATE) {
-        let why = format!(
-            "`perSecond` is {per_second}; it must be a number above 0 (at least one a day)"
+        let reason = format!(
+            "`perSecond` is {per_second}: write a number above 0 that gives at least one action a \
+             day"
         );
-        return Err(EngineError::InvalidArgument(why));
+        return Err(EngineError::InvalidArgument(reason));
     }
     Ok(Duration::from_secs_f64(1.0 / per_second))
 }

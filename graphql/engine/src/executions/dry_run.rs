@@ -15,7 +15,7 @@ use shared::{
     id::{ExecutionId, PlanId, ToolName},
     limits,
     plan::{Plan, StepKind, ToolExecution},
-    template::{LookUpValues, Part, Reference, Target, Template},
+    template::{LookUpValues, Reference, Target, Template, TemplatePart},
     tool::{ErrorCode, ToolError},
 };
 use toolbox::flow;
@@ -47,8 +47,8 @@ impl Executions {
         let mut missing_plans = BTreeMap::new();
         for id in plan.sub_plans() {
             let Some(plan) = library.load(id).await? else {
-                let why = format!("the plan `{id}` is not in the store");
-                missing_plans.insert(id, ToolError::new(ErrorCode::UNAVAILABLE, why));
+                let reason = format!("the plan `{id}` is not in the store");
+                missing_plans.insert(id, ToolError::new(ErrorCode::UNAVAILABLE, reason));
                 continue;
             };
             let below = library.list_sub_plan_levels(&plan).await?;
@@ -68,18 +68,18 @@ impl Executions {
 fn describe_missing_tool(tool: &str, catalog: &Catalog) -> Option<ToolError> {
     match catalog.find(tool) {
         None => {
-            let why = format!("there is no tool `{tool}`: add its toolset to the configuration");
-            Some(ToolError::new(ErrorCode::UNAVAILABLE, why))
+            let reason = format!("there is no tool `{tool}`: add its toolset to the configuration");
+            Some(ToolError::new(ErrorCode::UNAVAILABLE, reason))
         }
         Some(found) if !found.is_active => {
-            let why = format!("the toolset of `{tool}` is inactive: activate it");
-            Some(ToolError::new(ErrorCode::INACTIVE, why))
+            let reason = format!("the toolset of `{tool}` is inactive: activate it");
+            Some(ToolError::new(ErrorCode::INACTIVE, reason))
         }
         Some(_) => None,
     }
 }
 
-/// The input of a plan. References to outputs have no value here, because no step has run.
+/// The input of a plan. References to outputs have no value in it, because no step has run.
 struct InputOnly<'a>(&'a Value);
 
 impl LookUpValues for InputOnly<'_> {
@@ -103,12 +103,13 @@ impl DryRun<'_> {
         let mut verdicts: Vec<_> =
             self.plan.steps().iter().map(|step| self.check_step(step)).collect();
         for found in self.compile_again() {
-            let at = step_index(&found.path).filter(|index| *index < verdicts.len()).unwrap_or(0);
-            let policy = &self.plan.steps()[at].policy;
+            let index =
+                step_index(&found.path).filter(|index| *index < verdicts.len()).unwrap_or(0);
+            let policy = &self.plan.steps()[index].policy;
             let error = step_error(&found, self.options.is_strict(policy, policy.effect));
             match error {
-                Some(error) => drop(verdicts[at].error.get_or_insert(error)),
-                None => verdicts[at].warnings.push(message_with_help(found)),
+                Some(error) => drop(verdicts[index].error.get_or_insert(error)),
+                None => verdicts[index].warnings.push(message_with_help(found)),
             }
         }
         verdicts
@@ -123,8 +124,8 @@ impl DryRun<'_> {
         let parameters = match step.template.render(&input, limits::OUTPUT_BYTES) {
             Ok(rendered) => Arc::new(rendered.value),
             Err(err) => {
-                let why = ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string());
-                error.get_or_insert(why);
+                let reason = ToolError::new(ErrorCode::INVALID_PARAMETERS, err.to_string());
+                error.get_or_insert(reason);
                 Arc::clone(&step.parameters)
             }
         };
@@ -183,8 +184,8 @@ fn check_list(step: &ToolExecution, input: &InputOnly<'_>) -> Option<ToolError> 
         Some(Value::Array(_)) => None,
         found => {
             let found = found.map_or("nothing", json_kind);
-            let why = format!("`forEach` needs a list, but `{}` is {found}", list.written);
-            Some(ToolError::new(ErrorCode::NOT_A_LIST, why))
+            let reason = format!("`forEach` needs a list, but `{}` is {found}", list.written);
+            Some(ToolError::new(ErrorCode::NOT_A_LIST, reason))
         }
     }
 }
@@ -241,10 +242,10 @@ fn find_input<'a>(reference: &Reference, input: &InputOnly<'a>) -> Option<&'a Va
     is_input.then(|| reference.path.find(input.0)).flatten()
 }
 
-fn format_part(part: &Part, input: &InputOnly<'_>) -> String {
+fn format_part(part: &TemplatePart, input: &InputOnly<'_>) -> String {
     match part {
-        Part::Literal(text) => escape_text(text),
-        Part::Reference(reference) => match find_input(reference, input) {
+        TemplatePart::Literal(text) => escape_text(text),
+        TemplatePart::Reference(reference) => match find_input(reference, input) {
             Some(Value::String(text)) => escape_text(text),
             Some(other) => escape_text(&other.to_string()),
             None => keep_reference(reference),
@@ -252,8 +253,8 @@ fn format_part(part: &Part, input: &InputOnly<'_>) -> String {
     }
 }
 
-/// Returns the text of a reference that finds nothing yet. A reference to the input will find
-/// nothing later either, so the tool gets its text.
+/// Returns the text of a reference without a value. A reference to the input will not get a value
+/// later, so the tool gets its text.
 fn keep_reference(reference: &Reference) -> String {
     match reference.target {
         Target::Input => escape_text(&reference.text),
@@ -341,7 +342,8 @@ mod tests {
             let direct = template.render(&input, 1_000).unwrap().value;
             let filled_template =
                 Template::parse(&fill_input(&template, &input), &OneStep).unwrap();
-            // Filling in the input first and rendering later gives the same as rendering at once.
+            // Filling in the input first and rendering later gives the same result as rendering
+            // once.
             assert_eq!(filled_template.render(&input, 1_000).unwrap().value, direct, "{written}");
         }
     }

@@ -40,7 +40,7 @@ pub(super) fn find_findings(
     execution: &Execution,
     node_facts: Option<&NodeFacts<'_>>,
     now: Timestamp,
-    most: usize,
+    limit: usize,
 ) -> Vec<Finding> {
     let view = View::new(execution, node_facts, now);
     let mut candidates = Candidates::default();
@@ -49,5 +49,5 @@ pub(super) fn find_findings(
     compensations::add_compensations(&view, &mut candidates);
     warnings::add_warnings(&view, &mut candidates);
     skips::add_skips(&view, &mut candidates);
-    candidates.render_first(most)
+    candidates.render_first(limit)
 }

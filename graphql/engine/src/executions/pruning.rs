@@ -10,7 +10,7 @@ use shared::{
 
 use crate::selection::learning::forget_queries;
 
-/// A batch is small, because a larger one would delay other writes.
+/// Number of executions in a batch. A larger batch would delay other writes.
 const BATCH_LEN: usize = 100;
 /// Maximum number of batches that one request prunes.
 const MAX_BATCHES: usize = 10;

@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use crate::error::EngineError;
 
 const PAGE_SIZE: usize = 64;
-/// The newest executions of a plan that are searched for retries.
+/// Maximum number of the newest executions of a plan that are searched for retries.
 const MAX_RETRIES: usize = 1_000;
 const MAX_CACHED_RETRIES: usize = 50_000;
 
@@ -29,17 +29,17 @@ pub struct ExecutionReader {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventBudget {
-    events: usize,
+    event_count: usize,
     bytes: usize,
 }
 
 impl EventBudget {
     pub fn new(events: usize) -> Self {
-        Self { events, bytes: limits::ANSWER_BYTES }
+        Self { event_count: events, bytes: limits::ANSWER_BYTES }
     }
 
     pub fn is_spent(&self) -> bool {
-        self.events == 0 || self.bytes == 0
+        self.event_count == 0 || self.bytes == 0
     }
 
     /// Spends the bytes of an event. Returns `false` if nothing was left. The last event may exceed
@@ -48,7 +48,7 @@ impl EventBudget {
         if self.is_spent() {
             return false;
         }
-        self.events -= 1;
+        self.event_count -= 1;
         self.bytes = self.bytes.saturating_sub(event.bytes());
         true
     }
@@ -65,7 +65,7 @@ pub(crate) async fn load_execution(
     {
         return Ok(loaded?);
     }
-    // Pruning removes the head first. Without a head, a partial log is no damage.
+    // Pruning removes the head first. A partial log without a head is therefore not an error.
     if store.head(id).await?.is_none() {
         return Ok(None);
     }
@@ -75,8 +75,7 @@ pub(crate) async fn load_execution(
     }
 }
 
-/// Returns an execution as its log described it at a position, if it exists. A position behind the
-/// Returns the execution as its log described it at a position. A position behind the end means the
+/// Returns the execution as its log described it at a position. A position after the end means the
 /// end. Returns `None` if the execution does not exist.
 pub(super) async fn load_execution_until(
     store: &dyn Store,
@@ -175,8 +174,8 @@ impl ExecutionReader {
         self.newest_heads(&filter, max_executions, |_| true).await
     }
 
-    /// Returns the newest heads that match, oldest first. Stops after a page without any head for
-    /// which `is_new` is true.
+    /// Returns the newest heads that match, oldest first. Stops after a page on which `is_new` is
+    /// false for every head.
     pub async fn newest_heads(
         &self,
         filter: &ExecutionFilter,
@@ -199,7 +198,7 @@ impl ExecutionReader {
         Ok(heads)
     }
 
-    /// Returns the execution that continues a finished one after a replan.
+    /// Returns the execution that continues a finished execution after a replan.
     pub async fn next(&self, finished: &Execution) -> Result<Option<Arc<Execution>>, EngineError> {
         if !finished.state().is_finished() || finished.parent().is_some() {
             return Ok(None);
@@ -234,8 +233,8 @@ impl ExecutionReader {
         Ok(retries.into_iter().map(|(_, id)| id).collect())
     }
 
-    /// Returns the execution that another one retries, from the first event of its log. Reads one
-    /// log at a time, because the fields of a query often need the same logs.
+    /// Returns the execution that another execution retries, from the first event of its log. Reads
+    /// one log at a time, because the fields of a query often need the same logs.
     async fn load_retry_of(&self, id: ExecutionId) -> Result<Option<ExecutionId>, EngineError> {
         let mut cached = self.retry_of.lock().await;
         if let Some(retry_of) = cached.get(&id) {
@@ -326,6 +325,9 @@ mod tests {
         let large = event(limits::ANSWER_BYTES / 4);
         let spent = (0..1_000_000).take_while(|_| budget.spend_event(&large)).count();
         assert_eq!(spent, 4);
-        assert!(EventBudget::new(1).spend_event(&event(limits::ANSWER_BYTES * 2)), "one at least");
+        assert!(
+            EventBudget::new(1).spend_event(&event(limits::ANSWER_BYTES * 2)),
+            "the budget allows at least one event"
+        );
     }
 }

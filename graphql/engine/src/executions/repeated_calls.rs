@@ -86,8 +86,9 @@ impl CallCount {
         }
     }
 
-    /// Counts the calls of some steps whose outcome is unknown, also those of earlier executions.
-    /// `parent_step` is the step of the retried execution, if the calls are those of a child.
+    /// Counts the calls of some steps whose outcome is unknown, including calls of earlier
+    /// executions. `parent_step` is the step of the retried execution if the calls belong to a
+    /// child.
     fn add_unknown_calls(
         &mut self,
         execution: &Execution,

@@ -1,8 +1,8 @@
 //! Replans: on request, and automatically when an execution with `replans` has finished.
 //!
-//! An execution's log says whether it needs an automatic replan. The next execution, under an
-//! identifier derived from the finished one, shows that the replan is done. A transcript entry says
-//! why it was given up.
+//! The log of an execution determines whether it needs an automatic replan. The next execution,
+//! whose id is derived from that of the finished one, shows that the replan is done. If the replan
+//! was given up, a transcript entry has the reason.
 
 #[cfg(test)]
 mod tests;
@@ -186,19 +186,19 @@ impl AutoReplanner {
                 1 => "once".to_owned(),
                 n => format!("{n} times"),
             };
-            let why = format!(
-                "it was replanned {times}, which is the limit: `faber replan {}` replans it again",
+            let reason = format!(
+                "it was already replanned {times}, the maximum: `faber replan {}` replans it again",
                 finished.id()
             );
-            return Err(EngineError::LimitExceeded(why));
+            return Err(EngineError::LimitExceeded(reason));
         }
         if started >= limits::REPLAN_ATTEMPTS {
-            let why = format!(
+            let reason = format!(
                 "{started} replans of it were lost with their processes: `faber replan {}` tries \
                  again",
                 finished.id()
             );
-            return Err(EngineError::LimitExceeded(why));
+            return Err(EngineError::LimitExceeded(reason));
         }
         let planners = &self.0.plans.planners;
         // Without a model, the planner of a plan from words looks for a detour.
@@ -248,7 +248,8 @@ impl Executions {
             json!({ "executionId": id, "planId": plan.id(), "why": reason(finished) });
         let mut transcript = Transcript::new(&self.clock);
         if trigger == Trigger::Automatic {
-            // Stored before the model is asked, so that attempts count that crash the process.
+            // Stored before the model is asked, so that an attempt that crashes the process counts,
+            // too.
             content["automatic"] = json!(true);
             let entry = self.plans.new_entry(ATTEMPT, content);
             self.store.add_transcript(request, &[entry]).await?;
@@ -314,16 +315,16 @@ impl Executions {
             _ => "`replans` asks for replans".to_owned(),
         };
         if order.compensates == Some(true) {
-            let why = format!(
+            let reason = format!(
                 "{wanted}, but `compensateOnFailure` undoes the steps that a replan keeps: leave \
                  one out"
             );
-            return Err(EngineError::InvalidArgument(why));
+            return Err(EngineError::InvalidArgument(reason));
         }
         if steps.any(|step| agent::is_own(&step.tool)) {
-            let why = "`replans` does not apply to an agent, which decides about its next calls \
+            let reason = "`replans` does not apply to an agent, which decides about its next calls \
                        itself: leave it out";
-            return Err(EngineError::InvalidArgument(why.to_owned()));
+            return Err(EngineError::InvalidArgument(reason.to_owned()));
         }
         let can_detour = is_offline && asking.is_none();
         if !planners.has_model() && !can_detour {
@@ -347,18 +348,18 @@ fn check_replannable(finished: &Execution) -> Result<(), EngineError> {
         return Err(reuse_error(finished, ReuseError::Open(id)));
     }
     if finished.state() == ExecutionState::Completed && finished.replan_request().is_none() {
-        let why = format!("`{id}` completed: there is nothing left to replan");
-        return Err(EngineError::Conflict(why));
+        let reason = format!("`{id}` completed: there is nothing left to replan");
+        return Err(EngineError::Conflict(reason));
     }
     if let Some(parent) = finished.parent() {
-        let why = format!("`{id}` is a child of `{}`: replan that execution", parent.execution);
-        return Err(EngineError::Conflict(why));
+        let reason = format!("`{id}` is a child of `{}`: replan that execution", parent.execution);
+        return Err(EngineError::Conflict(reason));
     }
     if finished.plan().steps().iter().any(|step| agent::is_own(&step.tool)) {
-        let why = format!(
+        let reason = format!(
             "`{id}` belongs to an agent, which has no plan to replace: retry it from a turn"
         );
-        return Err(EngineError::Conflict(why));
+        return Err(EngineError::Conflict(reason));
     }
     Ok(())
 }

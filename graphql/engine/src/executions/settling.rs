@@ -16,7 +16,7 @@ use shared::{
     store::{Command, FinishedCallId},
     tool::ErrorCode,
 };
-use toolbox::Found;
+use toolbox::ToolLookup;
 
 use super::{
     Executions,
@@ -90,7 +90,8 @@ impl Executions {
             if let StepState::Waiting(_) = step.state {
                 return Ok(updated);
             }
-            // The execution may have ended, or another person may have decided, before the command.
+            // The execution may have ended, or another person may have decided, before the command
+            // arrived.
             check_unknown_outcome(&settled, &updated, step)?;
         }
         self.record_settlement(&settled, &decision).await?;
@@ -133,11 +134,11 @@ impl Executions {
                     if step == settled.id && (of == item || of.is_none()) =>
                 {
                     let name = settled.name();
-                    let why = format!(
+                    let reason = format!(
                         "step `{name}` was answered already; if no process runs `{id}`, continue \
                          it with `faber execute {id}`"
                     );
-                    return Err(EngineError::Conflict(why));
+                    return Err(EngineError::Conflict(reason));
                 }
                 _ => (),
             }
@@ -167,7 +168,7 @@ impl Executions {
         }
     }
 
-    /// Checks the output of a decision, and makes the decision as it is stored.
+    /// Checks the output of a decision, and returns the decision in its stored form.
     async fn read_decision(
         &self,
         tool: &ToolName,
@@ -175,8 +176,8 @@ impl Executions {
     ) -> Result<Settlement, EngineError> {
         let SettleOrder { outcome, output, comment, .. } = order;
         if comment.as_ref().is_some_and(|comment| comment.len() > limits::TEXT_BYTES) {
-            let why = format!("`comment` has more than {} bytes", limits::TEXT_BYTES);
-            return Err(EngineError::InvalidArgument(why));
+            let reason = format!("`comment` has more than {} bytes", limits::TEXT_BYTES);
+            return Err(EngineError::InvalidArgument(reason));
         }
         match (outcome, output) {
             (Settled::Succeeded, None) => {
@@ -188,8 +189,8 @@ impl Executions {
             }
             (Settled::Failed, None) => Ok(Settlement { outcome, output: None, comment }),
             (Settled::Failed, Some(_)) => {
-                let why = "a call that failed has no output: leave `output` out";
-                Err(EngineError::InvalidArgument(why.to_owned()))
+                let reason = "a call that failed has no output: leave `output` out";
+                Err(EngineError::InvalidArgument(reason.to_owned()))
             }
         }
     }
@@ -201,16 +202,17 @@ impl Executions {
         output: &Value,
     ) -> Result<(), EngineError> {
         if json::json_size(output) > limits::OUTPUT_BYTES {
-            let why = format!("`output` has more than {} bytes", limits::OUTPUT_BYTES);
-            return Err(EngineError::LimitExceeded(why));
+            let reason = format!("`output` has more than {} bytes", limits::OUTPUT_BYTES);
+            return Err(EngineError::LimitExceeded(reason));
         }
         if json::is_deeper_than(output, limits::JSON_DEPTH) {
-            let why = format!("`output` is nested deeper than {} levels", limits::JSON_DEPTH);
-            return Err(EngineError::InvalidArgument(why));
+            let reason = format!("`output` is nested deeper than {} levels", limits::JSON_DEPTH);
+            return Err(EngineError::InvalidArgument(reason));
         }
         let inventory = &self.tools.inventory;
         inventory.wait_for_tools(std::slice::from_ref(tool)).await;
-        let (Found::Tool(found) | Found::Inactive(found)) = inventory.toolbox().find_planned(tool)
+        let (ToolLookup::Tool(found) | ToolLookup::Inactive(found)) =
+            inventory.toolbox().find_planned(tool)
         else {
             return Ok(());
         };
@@ -220,9 +222,9 @@ impl Executions {
         match schema.complaint(output) {
             None => Ok(()),
             Some(complaint) => {
-                let why =
+                let reason =
                     format!("`output` does not fit the `outputSchema` of `{tool}`: {complaint}");
-                Err(EngineError::InvalidArgument(why))
+                Err(EngineError::InvalidArgument(reason))
             }
         }
     }
@@ -234,14 +236,14 @@ fn read_step(id: ExecutionId, order: &SettleOrder) -> Result<(StepId, Option<u32
     let name = name.parse().map_err(|_| missing())?;
     match (item, order.item) {
         (Some(one), Some(other)) if one != other => {
-            let why = format!("`stepId` names item {one}, and `item` is {other}: leave one out");
-            Err(EngineError::InvalidArgument(why))
+            let reason = format!("`stepId` names item {one}, and `item` is {other}: leave one out");
+            Err(EngineError::InvalidArgument(reason))
         }
         (item, other) => Ok((name, item.or(other))),
     }
 }
 
-/// Requires an item for a loop, and none for another step.
+/// Requires an item for a loop, and rejects an item for any other step.
 fn check_item(
     execution: &Execution,
     number: StepNumber,
@@ -251,8 +253,8 @@ fn check_item(
     let id = &planned.id;
     match (&planned.for_each, item) {
         (None, Some(_)) => {
-            let why = format!("step `{id}` has no items: leave `item` out");
-            Err(EngineError::InvalidArgument(why))
+            let reason = format!("step `{id}` has no items: leave `item` out");
+            Err(EngineError::InvalidArgument(reason))
         }
         (Some(_), None) => {
             let items = execution.step(number).items.iter().flat_map(|items| items.as_slice());
@@ -272,15 +274,15 @@ fn check_item(
 }
 
 fn list_items(id: &StepId, unknown: &[u32]) -> String {
-    let shown: Vec<String> =
+    let item_names: Vec<String> =
         unknown.iter().take(MAX_LISTED_ITEMS).map(ToString::to_string).collect();
-    let more = unknown.len().saturating_sub(shown.len());
+    let more = unknown.len().saturating_sub(item_names.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let shown = shown.join(", ");
+    let item_list = item_names.join(", ");
     let ask = format!("step `{id}` has a `forEach`: name one item with `item`");
     match unknown {
         [] => format!("{ask}; no item has an unknown outcome"),
-        _ => format!("{ask}; items with an unknown outcome: {shown}{more}"),
+        _ => format!("{ask}; items with an unknown outcome: {item_list}{more}"),
     }
 }
 
@@ -303,26 +305,26 @@ fn check_unknown_outcome(
     let is_open = has_unknown_outcome(step) || execution.repeats_open_call(settled.task);
     if !is_open && step.settlement.is_none() {
         let state = step.state.name();
-        let mut why = format!(
+        let mut reason = format!(
             "the outcome of step `{name}` is not unknown (`tool.outcome_unknown`): it is {state}"
         );
         // A key begins with the execution that made the call.
         let earlier = execution.open_earlier_key(settled.task);
         if let Some((earlier, _)) = earlier.and_then(|call| call.key.split_once('/')) {
-            let shown = quote_for_shell(&name);
-            why = format!(
-                "{why}; the outcome of the call in `{earlier}` is unknown: \
-                 `faber settle {earlier} {shown}`"
+            let quoted_name = quote_for_shell(&name);
+            reason = format!(
+                "{reason}; the outcome of the call in `{earlier}` is unknown: \
+                 `faber settle {earlier} {quoted_name}`"
             );
         }
-        return Err(EngineError::Conflict(why));
+        return Err(EngineError::Conflict(reason));
     }
     if let StepKind::Plan(_) = planned.kind {
         let child = step.child.map(|child| format!("`{child}`"));
         let child = child.unwrap_or_else(|| "its child execution".to_owned());
-        let why =
+        let reason =
             format!("step `{name}` executes a plan: settle the step of {child} that made the call");
-        return Err(EngineError::InvalidArgument(why));
+        return Err(EngineError::InvalidArgument(reason));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Sends commands to executions and waits until they are recorded.
 //!
-//! A command is durable before the wait. The wait is short, because an execution without a worker
-//! records nothing until a worker claims it.
+//! A command is durable before the wait begins. The wait is short, because no event is recorded
+//! until a worker owns the execution.
 
 use std::{
     pin::pin,
@@ -30,7 +30,7 @@ const MAX_EVENT_WAIT: Duration = Duration::from_secs(5);
 const MAX_WAIT_WITHOUT_WORKER: Duration = Duration::from_millis(200);
 
 impl Executions {
-    /// Cancels an execution. A finished one stays as it is.
+    /// Cancels an execution. Does not change a finished execution.
     ///
     /// Returns when the command is recorded. Running tools may need more time.
     pub async fn cancel(
@@ -95,14 +95,14 @@ impl Executions {
         let found = execution.task(task).ok_or_else(missing)?;
         let mut items = found.items.iter().flat_map(|items| items.as_slice());
         if !waits_for_person(found) && !items.any(waits_for_person) {
-            let why = if execution.state().is_finished() {
+            let reason = if execution.state().is_finished() {
                 let state = execution.state().as_str();
                 format!("`{id}` has ended ({state}): none of its steps waits for a person")
             } else {
                 let state = found.state.name();
                 format!("step `{step}` does not wait for a person: it is {state}")
             };
-            return Err(EngineError::Conflict(why));
+            return Err(EngineError::Conflict(reason));
         }
         for envelope in self.store.list_commands(Some(id)).await? {
             let (Command::Approve { step: other, item: of, .. }
@@ -111,11 +111,11 @@ impl Executions {
                 continue;
             };
             if other == name && (of == item || of.is_none()) {
-                let why = format!(
+                let reason = format!(
                     "step `{step}` was answered already; if no process runs `{id}`, continue it \
                      with `faber execute {id}`"
                 );
-                return Err(EngineError::Conflict(why));
+                return Err(EngineError::Conflict(reason));
             }
         }
         self.control.approve(id, name.clone(), item, approved, comment).await?;
@@ -147,12 +147,12 @@ impl Executions {
         });
         let execution = awaited.await?;
         if is_refused.load(Ordering::Relaxed) {
-            let most = limits::KEPT_SIGNALS;
-            let why = format!(
-                "`{id}` already keeps {most} signals that no step waited for, which is the limit: send \
-                 `{name}` again when a step waits for it"
+            let limit = limits::KEPT_SIGNALS;
+            let reason = format!(
+                "`{id}` already keeps {limit} signals for later steps, the maximum: send `{name}` \
+                 again when a step waits for it"
             );
-            return Err(EngineError::LimitExceeded(why));
+            return Err(EngineError::LimitExceeded(reason));
         }
         Ok(execution)
     }
@@ -161,14 +161,15 @@ impl Executions {
         let execution = self.reader.expect(id).await?;
         if execution.state().is_finished() {
             let state = execution.state().as_str();
-            let why = format!("`{id}` is {state}: it can no longer be changed");
-            return Err(EngineError::Conflict(why));
+            let reason = format!("`{id}` is {state}: it can no longer be changed");
+            return Err(EngineError::Conflict(reason));
         }
         Ok(execution)
     }
 
-    /// Follows the log until `is_expected`, its end, or a timeout. Includes the events of the same
-    /// append. Does not wait if no live worker could record the command.
+    /// Follows the log until `is_expected` is true, the execution has finished, or a timeout
+    /// passes. Includes the events of the same append. Does not wait if no live worker could record
+    /// the command.
     pub(super) async fn await_event(
         &self,
         mut execution: Execution,

@@ -37,7 +37,7 @@ impl ExecutionReader {
     }
 }
 
-/// Returns the calls of an execution, the first one to be made first.
+/// Returns the calls of an execution, in the order in which Faber makes them.
 fn own_undo_calls(execution: &Execution) -> Vec<UndoCall> {
     if execution.state().is_finished() {
         return Vec::new();

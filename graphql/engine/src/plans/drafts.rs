@@ -40,8 +40,8 @@ impl Plans {
         if matches!(compiled, Err(EngineError::InvalidPlan { .. }))
             && !self.tools.grant.allows_every_tool()
         {
-            // A tool that the caller may not use is forbidden, not unknown. That holds even if it
-            // is inactive, or if the draft has other errors.
+            // A tool that the caller may not use is reported as forbidden, not as unknown, even if
+            // it is inactive or the draft has other errors.
             let inventory = &self.tools.inventory;
             let all = inventory.build_catalog(&inventory.toolbox().sets());
             let found = names.iter().filter_map(|name| all.find(name.as_str()));
@@ -74,7 +74,7 @@ impl Plans {
             .map_err(|diagnostics| EngineError::InvalidPlan { diagnostics, request: None })
     }
 
-    /// Compiles a draft and stores the plan. A draft with an error leaves nothing behind.
+    /// Compiles a draft and stores the plan. Stores nothing if the draft has an error.
     ///
     /// A draft that names a request becomes its next version. Any other starts a new request.
     pub async fn create_plan(&self, draft: &Draft) -> Result<Verdict, EngineError> {
@@ -108,8 +108,8 @@ impl Plans {
         };
         let info = plan.info();
         if draft.request_id.as_ref().is_some_and(|other| *other != info.request.to_string()) {
-            let why = format!("`requestId` is not `{}`, the request of `{id}`", info.request);
-            return Err(EngineError::InvalidArgument(why));
+            let reason = format!("`requestId` is not `{}`, the request of `{id}`", info.request);
+            return Err(EngineError::InvalidArgument(reason));
         }
         let mut draft = draft.clone();
         draft.request_id = Some(info.request.to_string());
@@ -210,11 +210,11 @@ mod tests {
             for refused in
                 [engine.plans.create_plan(&draft).await, engine.plans.validate(&draft).await]
             {
-                let Err(EngineError::Forbidden(why)) = refused else {
+                let Err(EngineError::Forbidden(reason)) = refused else {
                     panic!("{name}: {refused:?}")
                 };
                 let tool = name.rsplit('.').next().unwrap();
-                assert!(why.contains(&format!(".{tool}`")), "{why}");
+                assert!(reason.contains(&format!(".{tool}`")), "{reason}");
             }
         }
         let figures = access.format_metrics();

@@ -14,8 +14,8 @@ use shared::{
 
 use crate::error::EngineError;
 
-/// Maximum number of steps of a plan and of all plans inside it. A plan that two steps execute
-/// counts twice.
+/// Maximum number of steps of a plan and its sub-plans. A sub-plan that two steps execute counts
+/// twice.
 pub(super) const MAX_STEPS: usize = 100_000;
 
 /// Returns the draft of a plan, with the plans that it executes inside. `steps_left` is the number
@@ -37,7 +37,7 @@ pub(super) fn to_draft<'a>(
             let inner = store.plan(id).await?;
             let inner = inner.ok_or_else(|| EngineError::not_found("plan", id))?;
             let inner = to_draft(store, inner, level + 1, steps_left).await?;
-            // The schema of a saved plan's input is no part of the plan.
+            // The schema of a saved plan's input is not part of the plan.
             if let (Some(inputs), Some(parameters)) = (&step.inputs, &mut written.parameters) {
                 fill_defaults(inputs.schema(), parameters);
             }

@@ -1,7 +1,8 @@
-//! The guard of plans from words: a query must order each call with an effect, and say its values.
+//! The guard of plans made from queries: a query must order each call with an effect, and contain
+//! its values.
 //!
-//! The offline planner plans only those clauses that are orders. The guard applies the same reading
-//! of clauses to plans of models. Plans that a person or a program wrote are not checked.
+//! The offline planner plans only those clauses that are orders. The guard classifies the clauses
+//! in the same way for plans of models. It does not check plans that a person or a program wrote.
 
 #[cfg(test)]
 mod tests;
@@ -28,10 +29,10 @@ use self::values::{add_texts, plain_words, says_value, shorten, to_lowercase_wor
 pub enum Guard {
     /// The plan has warnings.
     Off,
-    /// The steps need an approval.
+    /// The steps wait for an approval.
     #[default]
     Approve,
-    /// There is no plan.
+    /// The plan is refused.
     Strict,
 }
 
@@ -65,7 +66,7 @@ struct Call<'a> {
     path: String,
     tool: &'a ToolName,
     parameters: &'a Value,
-    /// The step has a condition or a loop, or the call undoes another one.
+    /// The step has a condition or a loop, or the call undoes another call.
     is_conditional: bool,
 }
 
@@ -97,13 +98,13 @@ impl<'a> GuardedQuery<'a> {
                 add_texts(written, &mut self.known_values);
             }
         }
-        for output in earlier.results.iter().filter_map(|result| result.output.as_ref()) {
-            add_texts(output, &mut self.known_values);
+        for clause in earlier.results.iter().filter_map(|result| result.output.as_ref()) {
+            add_texts(clause, &mut self.known_values);
         }
         self
     }
 
-    /// Refuses a plan, or lets its steps wait for an approval, as the guard demands.
+    /// Refuses a plan or makes its steps wait for an approval, according to the rule of the guard.
     pub(super) async fn check(
         &self,
         proposed: ProposedPlan,
@@ -154,13 +155,13 @@ impl<'a> GuardedQuery<'a> {
             let mut words = BTreeSet::new();
             add_texts(call.parameters, &mut words);
             let words: Vec<String> = words.iter().flat_map(|text| plain_words(text)).collect();
-            let (standing, said) = self.wording.standing(tool, &words);
-            found.extend(self.explain_clause(call, standing, &said));
+            let (standing, clause) = self.wording.standing(tool, &words);
+            found.extend(self.explain_clause(call, standing, &clause));
         }
         for (path, text) in self.find_invented_values(call.parameters, tool) {
             let (name, text) = (tool.name.as_str(), shorten(&text));
             let message = format!(
-                "`{path}` of `{name}` is `{text}`, which neither the query nor an output says"
+                "`{path}` of `{name}` is `{text}`, which neither the query nor an output contains"
             );
             let path = format!("{}.parameters.{path}", call.path);
             let found_value = Diagnostic::warning("plan.invented_value", path, message);
@@ -173,20 +174,20 @@ impl<'a> GuardedQuery<'a> {
         &self,
         call: &Call<'_>,
         standing: Standing,
-        said: &str,
+        clause: &str,
     ) -> Option<Diagnostic> {
-        let (tool, said) = (call.tool, shorten(said));
+        let (tool, clause) = (call.tool, shorten(clause));
         let message = match standing {
             Standing::Ordered => return None,
             Standing::Conditional if call.is_conditional => return None,
-            Standing::Denied => format!("`{said}` denies a call of `{tool}`"),
-            Standing::Asked => format!("`{said}` only asks about a call of `{tool}`"),
-            Standing::Supposed => format!("`{said}` only supposes a call of `{tool}`"),
-            Standing::Reported => format!("`{said}` only reports a call of `{tool}`"),
+            Standing::Denied => format!("`{clause}` denies a call of `{tool}`"),
+            Standing::Asked => format!("`{clause}` only asks about a call of `{tool}`"),
+            Standing::Supposed => format!("`{clause}` only supposes a call of `{tool}`"),
+            Standing::Reported => format!("`{clause}` only reports a call of `{tool}`"),
             Standing::Conditional => {
-                format!("`{said}` orders `{tool}` under a condition, and the step has no `when`")
+                format!("`{clause}` orders `{tool}` under a condition, and the step has no `when`")
             }
-            Standing::Unsaid => format!("no part of `{said}` orders a call of `{tool}`"),
+            Standing::Unsaid => format!("no part of `{clause}` orders a call of `{tool}`"),
         };
         let found = Diagnostic::error("plan.not_asked", call.path.clone(), message);
         let found = found.with_help("say it as an order in English, or write the plan as JSON");
@@ -195,7 +196,7 @@ impl<'a> GuardedQuery<'a> {
         Some(Diagnostic { severity, ..found })
     }
 
-    /// Returns the paths and texts of values that neither the query nor an output says.
+    /// Returns the paths and texts of values that neither the query nor an output contains.
     fn find_invented_values(
         &self,
         parameters: &Value,
@@ -219,7 +220,7 @@ impl<'a> GuardedQuery<'a> {
 }
 
 /// Returns the calls with an effect that a step makes. Omits the calls of a sub-plan, because a
-/// sub-plan was written by a person or checked before.
+/// person wrote the sub-plan or the guard checked it before.
 fn list_calls(step_index: usize, step: &ToolExecution) -> Vec<Call<'_>> {
     let mut calls = Vec::new();
     let path = format!("tools[{step_index}]");

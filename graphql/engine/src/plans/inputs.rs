@@ -25,7 +25,7 @@ pub(super) fn to_schema(written: &Value) -> Result<Value, String> {
         return Err(format!("they are nested deeper than {MAX_INPUTS_DEPTH} levels"));
     }
     let schema = if is_schema(fields) { written.clone() } else { expand_short_form(fields)? };
-    check_cost(&schema).map_err(|why| format!("they are refused: {why}"))?;
+    check_cost(&schema).map_err(|error| format!("they are refused: {error}"))?;
     Schema::new(&schema).map_err(|err| format!("this is not a JSON Schema: {err}"))?;
     // This check finds an invalid default now, not when the plan runs.
     check_defaults(&schema)?;
@@ -81,8 +81,8 @@ fn check_defaults(schema: &Value) -> Result<(), String> {
         let Some(default) = property.get("default") else { continue };
         // A property may refer to another part of the schema.
         let Ok(property_schema) = Schema::new(property) else { continue };
-        if let Some(why) = property_schema.complaint(default) {
-            return Err(format!("the default of `{name}` does not fit: {why}"));
+        if let Some(reason) = property_schema.complaint(default) {
+            return Err(format!("the default of `{name}` does not fit: {reason}"));
         }
     }
     Ok(())
@@ -113,8 +113,8 @@ fn describe_misfit(schema: &Value, misfit: &SchemaViolation) -> Vec<String> {
         ViolationKind::Missing { property } => vec![format!("`{property}`{within} is missing")],
         ViolationKind::Unexpected { properties: names } => {
             let described = names.iter().map(|name| {
-                let known = schema_properties(schema).map(|(known, _)| known.as_str());
-                let help = did_you_mean(name, known).filter(|_| place.is_empty());
+                let known_inputs = schema_properties(schema).map(|(input, _)| input.as_str());
+                let help = did_you_mean(name, known_inputs).filter(|_| place.is_empty());
                 let help = help.map(|help| format!(": {help}")).unwrap_or_default();
                 format!("there is no input `{name}`{within}{help}")
             });

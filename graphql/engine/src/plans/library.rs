@@ -50,8 +50,8 @@ impl PlanLibrary {
         Ok(1)
     }
 
-    /// Returns a plan as `createPlan` and `faber run --plan` read it, with the plans that it
-    /// executes inside. The draft does not depend on this store.
+    /// Returns a plan in the form that `createPlan` and `faber run --plan` read. The draft contains
+    /// the plans that it executes, so it does not depend on this store.
     pub async fn export(&self, id: PlanId) -> Result<Option<Draft>, EngineError> {
         let Some(plan) = self.load(id).await? else { return Ok(None) };
         let mut steps_left = export::MAX_STEPS.max(plan.steps().len());
@@ -136,9 +136,9 @@ impl PlanLibrary {
     pub(super) async fn find_sub_plans(&self, draft: &Draft) -> Result<SubPlans, EngineError> {
         let names = list_sub_plan_names(draft);
         if names.len() > MAX_SUB_PLANS {
-            let (has, most) = (names.len(), MAX_SUB_PLANS);
-            let why = format!("the plan names {has} other plans; the limit is {most}");
-            return Err(EngineError::LimitExceeded(why));
+            let (has, maximum) = (names.len(), MAX_SUB_PLANS);
+            let reason = format!("the plan names {has} other plans; the limit is {maximum}");
+            return Err(EngineError::LimitExceeded(reason));
         }
         let mut found = Vec::with_capacity(names.len());
         for name in names {
@@ -175,7 +175,7 @@ impl PlanLibrary {
             None | Some(Value::Null) => None,
             Some(written) => Some(
                 inputs::to_schema(written)
-                    .map_err(|why| EngineError::InvalidArgument(format!("`inputs`: {why}")))?,
+                    .map_err(|error| EngineError::InvalidArgument(format!("`inputs`: {error}")))?,
             ),
         };
         if self.load(plan).await?.is_none() {
@@ -210,8 +210,8 @@ impl PlanLibrary {
             return Ok(saved);
         }
         let name: String = name.chars().take(MAX_NAME_CHARS).collect();
-        let known = self.saved_plans(None, MAX_COMPARED_NAMES).await?;
-        let help = did_you_mean(&name, known.iter().map(|saved| saved.name.as_str()));
+        let saved_plans = self.saved_plans(None, MAX_COMPARED_NAMES).await?;
+        let help = did_you_mean(&name, saved_plans.iter().map(|saved| saved.name.as_str()));
         let help = help.map(|help| format!(": {help}")).unwrap_or_default();
         Err(EngineError::NotFound(format!("no plan was saved as `{name}`{help}")))
     }
@@ -226,7 +226,7 @@ impl PlanLibrary {
 }
 
 fn check_name(name: &str) -> Result<(), EngineError> {
-    let invalid = |why: &str| Err(EngineError::InvalidArgument(format!("`name` {why}")));
+    let invalid = |reason: &str| Err(EngineError::InvalidArgument(format!("`name` {reason}")));
     if name.is_empty() || name.len() > MAX_NAME_CHARS {
         return invalid(&format!("has {} bytes; write 1 to {MAX_NAME_CHARS}", name.len()));
     }
@@ -244,8 +244,8 @@ pub(crate) fn reuse_error(finished: &Execution, err: ReuseError) -> EngineError 
     match err {
         ReuseError::Open(_) => EngineError::Conflict(err.to_string()),
         ReuseError::NoStep(name) => {
-            let known = finished.plan().steps().iter().map(|step| step.id.as_str());
-            let help = did_you_mean(&name, known);
+            let step_names = finished.plan().steps().iter().map(|step| step.id.as_str());
+            let help = did_you_mean(&name, step_names);
             let help = help.map(|help| format!(": {help}")).unwrap_or_default();
             EngineError::NotFound(format!("`{}` has no step `{name}`{help}", finished.id()))
         }

@@ -9,7 +9,7 @@ use super::{PlanningScope, Plans};
 
 /// Number of tools that a model sees, unless the caller asks for another number.
 const MODEL_TOOLS: usize = 8;
-/// The warning about the offline draft in place of a model's plan.
+/// The warning that the plan is the offline draft, not a model's plan.
 const MODEL_FAILED: &str = "plan.model_failed";
 
 impl Plans {
@@ -64,9 +64,9 @@ pub(super) fn replace_failed_plan(
         PlanningError::Invalid { diagnostics, mut notes } => {
             let ProposedPlan { compiled, mut proposal } = draft;
             let first = diagnostics.iter().find(|diagnostic| diagnostic.is_error());
-            let why = first.map_or("it cannot run", |diagnostic| diagnostic.message.as_str());
+            let reason = first.map_or("it cannot run", |diagnostic| diagnostic.message.as_str());
             let message = format!(
-                "the model wrote no valid plan ({why}), so this is the draft of the offline planner"
+                "the model wrote no valid plan ({reason}), so this is the draft of the offline planner"
             );
             let warning = Diagnostic::warning(MODEL_FAILED, "", message);
             proposal.warnings.insert(0, warning.with_help("check the plan, or reword the query"));
@@ -76,7 +76,9 @@ pub(super) fn replace_failed_plan(
             Ok(ProposedPlan { compiled, proposal })
         }
         PlanningError::Unavailable { message, notes } => {
-            let message = format!("{message}; it has a draft of this query: `--planner offline`");
+            let message = format!(
+                "{message}; the offline planner has a draft of this query: use `--planner offline`"
+            );
             Err(PlanningError::Unavailable { message, notes })
         }
         err => Err(err),

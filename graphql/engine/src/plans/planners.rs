@@ -17,9 +17,10 @@ use crate::{
 };
 
 const MODEL_PLANNER: &str = "model";
-pub(crate) const NO_MODEL_MESSAGE: &str = "no model is configured: write `planner: { provider: openai, model: NAME, \
-                        api_key_env: OPENAI_API_KEY }` into the configuration; Anthropic, Gemini, \
-                        Groq, Ollama and servers with the API of OpenAI (`base_url`) work, too";
+pub(crate) const NO_MODEL_MESSAGE: &str = "no model is configured: write `planner: { provider: \
+                                           openai, model: NAME, api_key_env: OPENAI_API_KEY }` \
+                                           into the configuration, or use Anthropic, Gemini, Groq, \
+                                           Ollama or a server with the API of OpenAI (`base_url`)";
 
 #[derive(Clone)]
 pub(crate) struct Planners {
@@ -76,8 +77,8 @@ impl Planners {
         let is_offline = requested.is_some_and(|name| is_same_name(name, self.offline.name()));
         let model = self.model.as_ref().filter(|_| !is_offline);
         let Some(model) = model else {
-            let why = if is_offline { "an agent needs a model; " } else { "" };
-            let message = format!("{why}{NO_MODEL_MESSAGE}");
+            let reason = if is_offline { "an agent needs a model; " } else { "" };
+            let message = format!("{reason}{NO_MODEL_MESSAGE}");
             return Err(EngineError::PlannerUnavailable { message, request: None });
         };
         match requested {
@@ -148,11 +149,11 @@ impl Planners {
 impl ConfiguredModel {
     /// Returns whether a name is `model`, the name of the provider, or the name of the model.
     fn is_named(&self, name: &str) -> bool {
-        let own = self.planner.name();
+        let own_name = self.planner.name();
         is_same_name(name, MODEL_PLANNER)
-            || name == own
+            || name == own_name
             || is_same_name(name, self.provider)
-            || own.split_once('/').is_some_and(|(_, model)| model == name)
+            || own_name.split_once('/').is_some_and(|(_, model)| model == name)
     }
 }
 

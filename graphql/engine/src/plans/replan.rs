@@ -39,8 +39,7 @@ impl PlanCompiler for ReplanCompiler<'_> {
 }
 
 impl ReplanCompiler<'_> {
-    /// Uses the tools that the draft is compiled with, because the planner may have seen fewer
-    /// tools.
+    /// Uses the tools that the draft was compiled with, because the planner may have seen fewer.
     fn carry_over(&self, draft: &mut Draft) {
         carry_over(draft, &self.earlier.draft, self.compiler.catalog);
     }
@@ -65,7 +64,7 @@ impl Plans {
         let PlannerInput { catalog, candidates, .. } =
             self.collect_planner_input(query, &scope, is_last).await?;
         // A detour may need tools that no word of the query names.
-        let shown = if is_offline {
+        let offered = if is_offline {
             catalog.clone()
         } else {
             let plan = Some(finished.plan().as_ref());
@@ -79,19 +78,19 @@ impl Plans {
         let compiler = ReplanCompiler { compiler, earlier: &earlier, guard };
         transcript.start_planner_request();
         let planner = &scope.planner;
-        let mut proposed = planner.replan(query, &earlier, &shown, &compiler).await;
+        let mut proposed = planner.replan(query, &earlier, &offered, &compiler).await;
         if let Ok(ProposedPlan { proposal, .. }) = &mut proposed {
             compiler.carry_over(&mut proposal.draft);
         }
-        let said = match find_written_goal(finished.plan(), &earlier) {
+        let full_query = match find_written_goal(finished.plan(), &earlier) {
             Some(goal) => format!("{query}\n{goal}"),
             None => query.to_owned(),
         };
         Ok(match proposed {
-            // A detour has no acting call that the earlier plan did not have.
+            // A detour calls no tool with an effect unless the earlier plan called it.
             Ok(proposed) if is_offline => Ok(proposed),
             Ok(proposed) => {
-                GuardedQuery::new(scope.guard, &said, &shown, &catalog)
+                GuardedQuery::new(scope.guard, &full_query, &offered, &catalog)
                     .accept_earlier_calls(&earlier)
                     .check(proposed, planner.name(), &compiler)
                     .await
@@ -101,15 +100,16 @@ impl Plans {
     }
 }
 
-/// Returns the refusal to replan a plan that no words describe.
+/// Returns the refusal to replan a plan that was not made from a query.
 fn no_model() -> PlanningError {
-    let message = "without a model, Faber only replans plans that were made from words, around calls \
-                   that read and failed: configure a model, or write the next version yourself";
+    let message = "without a model, Faber can replan only a plan that was made from a query, and \
+                   only around failed calls of `READ` tools: configure a model, or write the next \
+                   version yourself";
     PlanningError::Unavailable { message: message.to_owned(), notes: Vec::new() }
 }
 
 /// Returns the goal of a `flow.replan` step if a person wrote the plan. A goal that a model wrote
-/// orders nothing.
+/// does not count as an order.
 fn find_written_goal<'a>(plan: &Plan, earlier: &'a EarlierPlan) -> Option<&'a str> {
     let is_written = plan.info().planner == EXPLICIT_PLANNER && earlier.is_requested;
     let mut steps = earlier.draft.tools.iter().filter(|_| is_written);

@@ -1,8 +1,8 @@
 //! Learning from executions: which tool follows which, and which tools do well for which queries.
 //!
 //! One record holds all lessons and the time until which executions are included. A node replaces
-//! it only if no other node did so meanwhile. Every execution is included once, on however many
-//! nodes.
+//! it only if no other node has replaced it since it was read. Every execution is included once,
+//! whatever the number of nodes.
 
 use std::{
     sync::{
@@ -40,15 +40,16 @@ const LEARN_INTERVAL: Duration = Duration::from_secs(30);
 /// once.
 const MAX_HEADS_PER_ROUND: usize = 2_000;
 const PAGE_SIZE: usize = 200;
-/// A log with more events is not read, because it repeats the same lesson.
+/// Maximum number of events of a log that is read. A longer log repeats the same lesson.
 const MAX_LOG_EVENTS: u64 = 5_000;
-/// Age of executions that are read, because slower nodes may still write younger ones.
+/// Minimum age of executions that are read, because slower nodes may still write younger
+/// executions.
 const SETTLE_TIME: TimeDelta = TimeDelta::seconds(5);
-/// An execution that ran longer than this is not found when its query is read again.
+/// Maximum duration of an execution that is found again when its query is read again.
 const MAX_DURATION: TimeDelta = TimeDelta::days(1);
 
-/// Maximum number of queries of one round, because a model embeds each of them. The newest ones are
-/// taken.
+/// Maximum number of queries of one round, because a model embeds each of them. The newest queries
+/// are taken.
 const MAX_QUERIES_PER_ROUND: usize = 100;
 /// The longest time that queries wait for a model that does not answer.
 const MAX_OUTAGE: TimeDelta = TimeDelta::hours(1);
@@ -180,8 +181,8 @@ impl Learning {
         Ok(if is_stored { RoundResult { count, has_more } } else { RoundResult::default() })
     }
 
-    /// Adds all outcomes or none. Returns `false` if they must wait for the embedder. If none is
-    /// configured, drops the outcomes.
+    /// Adds all outcomes or none. Returns `false` if they must wait for the embedder. Drops the
+    /// outcomes if no embedder is configured.
     async fn learn_outcomes(&self, outcomes: &mut Outcomes, mut new: Vec<QueryOutcome>) -> bool {
         let new = new.split_off(new.len().saturating_sub(MAX_QUERIES_PER_ROUND));
         let err = match self.add_outcomes(outcomes.clone(), new).await {
@@ -245,11 +246,11 @@ impl Learning {
         since: Timestamp,
         until: Timestamp,
     ) -> Result<FinishedExecutions, EngineError> {
-        let mut most = MAX_HEADS_PER_ROUND;
+        let mut maximum = MAX_HEADS_PER_ROUND;
         loop {
             let heads =
-                self.store.find_heads(HeadQuery::Finished { after: since, until }, most).await?;
-            let has_more = heads.len() == most;
+                self.store.find_heads(HeadQuery::Finished { after: since, until }, maximum).await?;
+            let has_more = heads.len() == maximum;
             let last = heads.last().and_then(|head| head.finished_at).filter(|_| has_more);
             // More executions may have finished in the same microsecond as the last. All of these
             // belong to the next round.
@@ -257,7 +258,7 @@ impl Learning {
             let times = heads.iter().filter_map(|head| head.finished_at);
             let Some(reached) = times.filter(is_complete).max().or((!has_more).then_some(until))
             else {
-                most *= 2;
+                maximum *= 2;
                 continue;
             };
             let with_lesson = |head: ExecutionHead| {

@@ -17,11 +17,11 @@ pub(super) struct Selectors {
     lexical: SelectorPair,
     /// Uses the embedder and keeps the vectors of the tools.
     embedded: OnceLock<SelectorPair>,
-    /// The last reason why words alone decided, so that it is logged once.
+    /// The last reason for comparing only words, so that it is logged once.
     fallback: LastLoggedError,
 }
 
-/// A selector over all tools and one over the plannable tools. Each keeps the vectors of its own
+/// A selector over all tools and a selector over the plannable tools. Each keeps the vectors of its
 /// tools.
 #[derive(Debug)]
 struct SelectorPair {
@@ -59,7 +59,8 @@ impl Selectors {
         &self.embedder
     }
 
-    /// Returns the selector with the embedder, or the one without if none is configured.
+    /// Returns the selector with the embedder. If none is configured, returns the selector that
+    /// compares words only.
     async fn selector_with_embedder(&self, scope: ToolScope) -> Result<&Selector, EmbedError> {
         let selectors = match self.embedder.open().await? {
             Some(embedding) => self.embedded.get_or_init(|| SelectorPair::new(Some(&embedding))),
@@ -88,16 +89,16 @@ impl Selectors {
             Criterion::Hybrid => {
                 let selection = match self.selector_with_embedder(scope).await {
                     Ok(selector) => selector.select(tools, ask, is_allowed).await?,
-                    Err(why) => {
+                    Err(error) => {
                         let by_words = lexical.select(tools, ask, is_allowed).await?;
-                        Selection { without_meaning: Some(why), ..by_words }
+                        Selection { without_meaning: Some(error), ..by_words }
                     }
                 };
-                let why = selection.without_meaning.as_ref();
-                if let Some(why) = why {
-                    self.embedder.report_failure(why);
+                let reason = selection.without_meaning.as_ref();
+                if let Some(reason) = reason {
+                    self.embedder.report_failure(reason);
                 }
-                self.fallback.log_if_new(why, "tools are chosen by words alone");
+                self.fallback.log_if_new(reason, "tools are chosen by words alone");
                 Ok(selection)
             }
         }
@@ -123,8 +124,8 @@ impl Selectors {
     }
 
     fn log_new_failure<T>(&self, result: Result<T, SelectError>) -> Result<T, SelectError> {
-        if let Err(SelectError::Embed(why)) = &result {
-            self.embedder.report_failure(why);
+        if let Err(SelectError::Embed(reason)) = &result {
+            self.embedder.report_failure(reason);
         }
         result
     }

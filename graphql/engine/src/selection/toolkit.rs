@@ -1,6 +1,6 @@
 //! The toolkit as one caller sees and changes it.
 //!
-//! A tool may have several names. In the graph it has one of them, and callers may use any.
+//! A tool may have several names. The graph uses one of them, and callers may use any.
 
 use std::{
     cell::OnceCell,
@@ -10,13 +10,15 @@ use std::{
 
 use planner::{
     suggest::did_you_mean,
-    toolkit::{Node, NodeKind, Reach, Toolkit, ToolkitError, Warning, written::ReadToolkit},
+    toolkit::{
+        Node, NodeKind, RecommendationReach, Toolkit, ToolkitError, Warning, written::ReadToolkit,
+    },
 };
 use shared::{
     id::{NodeName, ToolName},
     limits,
 };
-use toolbox::{Found, ReadyTool};
+use toolbox::{ReadyTool, ToolLookup};
 
 use super::Selection;
 use crate::{error::EngineError, tools::inventory::to_tool_name};
@@ -62,32 +64,35 @@ impl Selection {
     pub async fn toolkit_part(&self, names: &[String]) -> Result<Toolkit, EngineError> {
         let toolkit = self.toolkit().await?;
         self.wait_for_tools_unless_in(&toolkit, names.iter().map(String::as_str)).await;
-        let known = OnceCell::new();
-        let own = names.iter().map(|name| {
+        let graph_names_cell = OnceCell::new();
+        let graph_names = names.iter().map(|name| {
             let Ok(name) = name.parse::<NodeName>() else { return name.clone() };
             if toolkit.get(name.as_str()).is_some() {
                 return name.to_string();
             }
             // The names are computed once, because both lists may be long.
-            let known = known.get_or_init(|| self.names_in_graph(&toolkit));
-            known.get(&self.tools.inventory.qualify_name(&name)).unwrap_or(&name).to_string()
+            let names_in_graph = graph_names_cell.get_or_init(|| self.names_in_graph(&toolkit));
+            names_in_graph
+                .get(&self.tools.inventory.qualify_name(&name))
+                .unwrap_or(&name)
+                .to_string()
         });
-        let own: Vec<String> = own.collect();
-        Ok(toolkit.subgraph(own.iter().map(String::as_str)))
+        let graph_names: Vec<String> = graph_names.collect();
+        Ok(toolkit.subgraph(graph_names.iter().map(String::as_str)))
     }
 
     /// Returns the score of an edge of the toolkit, and 1.0 if there is no such edge.
     pub async fn toolkit_score(&self, from: &str, to: &str) -> Result<f64, EngineError> {
         let toolkit = self.toolkit().await?;
         self.wait_for_tools_unless_in(&toolkit, [to]).await;
-        let own = to.parse().map(|to| self.name_in_graph(&toolkit, &to));
-        Ok(toolkit.score(from, own.as_ref().map_or(to, |own| own.as_str())))
+        let graph_name = to.parse().map(|to| self.name_in_graph(&toolkit, &to));
+        Ok(toolkit.score(from, graph_name.as_ref().map_or(to, |graph_name| graph_name.as_str())))
     }
 
     pub async fn recommend(
         &self,
         actions: &[String],
-        reach: Reach,
+        reach: RecommendationReach,
     ) -> Result<Toolkit, EngineError> {
         let toolkit = self.toolkit().await?;
         Ok(toolkit.recommend(actions.iter().map(String::as_str), reach))
@@ -102,15 +107,19 @@ impl Selection {
         if actions.is_empty() {
             return Ok(None);
         }
-        let found =
-            self.recommend(actions, Reach { hops: PLANNING_HOPS, ..Reach::default() }).await?;
+        let found = self
+            .recommend(
+                actions,
+                RecommendationReach { hops: PLANNING_HOPS, ..RecommendationReach::default() },
+            )
+            .await?;
         let tools = found.tools_and_actions().tools;
         if tools.is_empty() {
             let names = actions.join("`, `");
-            let why = format!(
+            let reason = format!(
                 "the toolkit recommends no tool for `{names}`: `faber toolkit show` lists its actions"
             );
-            return Err(EngineError::InvalidArgument(why));
+            return Err(EngineError::InvalidArgument(reason));
         }
         self.tools.inventory.wait_until_connected().await;
         let qualified = |(name, _): (&NodeName, _)| self.tools.inventory.qualify_name(name);
@@ -162,16 +171,16 @@ impl Selection {
         self.wait_for_tools_unless_in(&*self.toolkit().await?, names).await;
         let qualified = |name: &NodeName| self.tools.inventory.qualify_name(name);
         let changed = self.change_toolkit(|graph| {
-            let mut known = self.names_in_graph(graph);
+            let mut known_names = self.names_in_graph(graph);
             // A tool may have two names within the file, too.
             for name in tools() {
-                known.entry(qualified(name)).or_insert_with(|| name.clone());
+                known_names.entry(qualified(name)).or_insert_with(|| name.clone());
             }
-            let own = |name: &NodeName| match graph.get(name.as_str()) {
-                None => known.get(&qualified(name)).unwrap_or(name).clone(),
+            let graph_name = |name: &NodeName| match graph.get(name.as_str()) {
+                None => known_names.get(&qualified(name)).unwrap_or(name).clone(),
                 Some(_) => name.clone(),
             };
-            graph.update(&other.with_tools_called(own))
+            graph.update(&other.with_tools_called(graph_name))
         });
         let ((), toolkit) = changed.await?;
         let change = ToolkitChange { toolkit, warnings };
@@ -189,14 +198,14 @@ impl Selection {
             self.wait_for_tools_unless_in(&*self.toolkit().await?, [name]).await;
         }
         let changed = self.change_toolkit(|graph| {
-            let own = match name.parse() {
+            let graph_name = match name.parse() {
                 Ok(name) if kind == NodeKind::Tool => self.name_in_graph(graph, &name).to_string(),
                 _ => name.to_owned(),
             };
-            if graph.get(&own).is_none_or(|node| node.kind != kind) {
+            if graph.get(&graph_name).is_none_or(|node| node.kind != kind) {
                 return Ok(false);
             }
-            graph.remove(&own);
+            graph.remove(&graph_name);
             Ok(true)
         });
         Ok(changed.await?.0)
@@ -270,13 +279,13 @@ impl Selection {
 
     /// Returns the names that the graph has for registered tools, by qualified name.
     fn names_in_graph(&self, graph: &Toolkit) -> BTreeMap<ToolName, NodeName> {
-        let mut known = BTreeMap::new();
+        let mut known_names = BTreeMap::new();
         for (name, _) in graph.nodes().filter(|(_, node)| node.kind == NodeKind::Tool) {
             if let Some(tool) = self.tools.inventory.find_tool(name) {
-                known.entry(tool.qualified_name()).or_insert_with(|| name.clone());
+                known_names.entry(tool.qualified_name()).or_insert_with(|| name.clone());
             }
         }
-        known
+        known_names
     }
 
     /// Waits for connecting toolsets, unless the graph has all of these names itself.
@@ -290,25 +299,27 @@ impl Selection {
         }
     }
 
-    /// Adds a warning for each unregistered tool whose name is similar to a registered one. Other
-    /// unregistered tools may be registered later.
+    /// Adds a warning for each unregistered tool whose name is similar to that of a registered
+    /// tool. Other unregistered tools may be registered later.
     async fn add_suggestions<'a>(
         &self,
         mut change: ToolkitChange,
         tools: impl IntoIterator<Item = &'a NodeName>,
     ) -> ToolkitChange {
         let toolbox = self.tools.inventory.toolbox();
-        let is_unknown = |tool: &ToolName| matches!(toolbox.find(tool), Found::Unknown);
+        let is_unknown = |tool: &ToolName| matches!(toolbox.find(tool), ToolLookup::Unknown);
         let mut tools: Vec<ToolName> = tools.into_iter().map(to_tool_name).collect();
-        tools.retain(|tool| is_unknown(tool) || matches!(toolbox.find(tool), Found::Connecting));
+        tools.retain(|tool| {
+            is_unknown(tool) || matches!(toolbox.find(tool), ToolLookup::Connecting)
+        });
         if tools.is_empty() {
             return change;
         }
         self.tools.inventory.wait_for_tools(&tools).await;
         let sets = self.tools.sets();
-        let known = sets.iter().flat_map(|set| set.tools.iter().map(ReadyTool::definition));
-        let names: Vec<_> = known.clone().map(|tool| tool.qualified_name()).collect();
-        let plain = known.map(|tool| tool.name.as_str());
+        let definitions = sets.iter().flat_map(|set| set.tools.iter().map(ReadyTool::definition));
+        let names: Vec<_> = definitions.clone().map(|tool| tool.qualified_name()).collect();
+        let plain = definitions.map(|tool| tool.name.as_str());
         let names = plain.chain(names.iter().map(ToolName::as_str));
         for tool in tools.iter().filter(|tool| is_unknown(tool)) {
             if let Some(help) = did_you_mean(tool.as_str(), names.clone()) {
@@ -323,6 +334,6 @@ fn check_description(text: &str) -> Result<(), EngineError> {
     if text.len() <= limits::TEXT_BYTES {
         return Ok(());
     }
-    let (has, most) = (text.len(), limits::TEXT_BYTES);
-    Err(EngineError::LimitExceeded(format!("a description has {has} bytes; the limit is {most}")))
+    let (has, limit) = (text.len(), limits::TEXT_BYTES);
+    Err(EngineError::LimitExceeded(format!("a description has {has} bytes; the limit is {limit}")))
 }

@@ -16,7 +16,7 @@ use shared::{
 };
 use tokio::time;
 use tokio_util::sync::CancellationToken;
-use toolbox::{Found, ReadyTool, ToolContext, blobs::Blobs, dispatch};
+use toolbox::{ReadyTool, ToolContext, ToolLookup, blobs::Blobs, dispatch};
 
 use super::{
     Tools,
@@ -38,7 +38,7 @@ enum Callee {
 
 enum RecordedName {
     Exact(String),
-    /// The name behind a set's name and a dot.
+    /// The name after a set's name and a dot.
     InAnySet(String),
 }
 
@@ -63,10 +63,10 @@ impl Tools {
         left: CancellationToken,
     ) -> Result<DirectCall, EngineError> {
         if name.len() > limits::NAME_BYTES {
-            let most = limits::NAME_BYTES;
-            let why =
-                format!("the name of a tool has at most {most} bytes, this one {}", name.len());
-            return Err(EngineError::InvalidArgument(why));
+            let limit = limits::NAME_BYTES;
+            let reason =
+                format!("the name of a tool has at most {limit} bytes, this one {}", name.len());
+            return Err(EngineError::InvalidArgument(reason));
         }
         let at = self.clock.now();
         let mut call = DirectCall {
@@ -79,11 +79,11 @@ impl Tools {
         };
         let tool = match self.find_callee(name).await {
             Callee::Tool(tool) => tool,
-            Callee::NotCallable(tool, why) => {
+            Callee::NotCallable(tool, reason) => {
                 self.grant.check_tools([&tool])?;
                 self.grant.count_uses([])?;
                 call.tool = tool.to_string();
-                call.result = Err(why.to_string());
+                call.result = Err(reason.to_string());
                 history::store_call(&*self.store, &call).await?;
                 return Ok(self.with_short_name(call));
             }
@@ -116,8 +116,9 @@ impl Tools {
     }
 
     fn with_short_name(&self, call: DirectCall) -> DirectCall {
-        let shown = call.tool.parse().map(|tool| self.toolbox().display_name_of(&tool).to_string());
-        DirectCall { tool: shown.unwrap_or_else(|_| call.tool.clone()), ..call }
+        let shown_name =
+            call.tool.parse().map(|tool| self.toolbox().display_name_of(&tool).to_string());
+        DirectCall { tool: shown_name.unwrap_or_else(|_| call.tool.clone()), ..call }
     }
 
     /// Waits for a permit if the call has a limit that all nodes share.
@@ -133,16 +134,16 @@ impl Tools {
         }
         let keys: Vec<_> = limits.iter().map(|limit| format!("`{}`", limit.key)).collect();
         let keys = keys.join(", ");
-        let refused = |why: String| {
-            EngineError::LimitExceeded(format!("calls of `{tool}` are limited by {keys}: {why}"))
+        let refused = |reason: String| {
+            EngineError::LimitExceeded(format!("calls of `{tool}` are limited by {keys}: {reason}"))
         };
         let Some(worker) = &self.worker else {
-            let why = "this process cannot count them, so let a server call it";
-            return Err(refused(why.to_owned()));
+            let reason = "this process cannot count its calls: call it through a server";
+            return Err(refused(reason.to_owned()));
         };
         if worker.waiting_call_count() >= MAX_WAITING_CALLS {
             return Err(refused(format!(
-                "{MAX_WAITING_CALLS} calls wait already; try again later"
+                "{MAX_WAITING_CALLS} calls are waiting already; try again later"
             )));
         }
         let permit = tokio::select! {
@@ -160,20 +161,20 @@ impl Tools {
         self.inventory.wait_for_tools(std::slice::from_ref(&name)).await;
         let is_of = |set: &ToolSetName| set_prefix(name.as_str()) == Some(set.as_str());
         match self.toolbox().find(&name) {
-            Found::Tool(tool) => Callee::Tool(tool),
-            Found::Inactive(tool) => {
+            ToolLookup::Tool(tool) => Callee::Tool(tool),
+            ToolLookup::Inactive(tool) => {
                 let tool = tool.definition();
-                let why = call::inactive_error(&self.toolbox().display_name(tool), &tool.set);
-                Callee::NotCallable(tool.qualified_name(), why)
+                let reason = call::inactive_error(&self.toolbox().display_name(tool), &tool.set);
+                Callee::NotCallable(tool.qualified_name(), reason)
             }
-            Found::Connecting => {
-                let why = call::connect_timeout_error(&name, self.options.connect);
-                Callee::NotCallable(name, why)
+            ToolLookup::Connecting => {
+                let reason = call::connect_timeout_error(&name, self.options.connect);
+                Callee::NotCallable(name, reason)
             }
-            Found::Failed { set, error } if is_of(&set) => {
+            ToolLookup::Failed { set, error } if is_of(&set) => {
                 Callee::NotCallable(name, call::failed_set_error(&set, &error))
             }
-            Found::Failed { .. } | Found::Unknown => Callee::Unknown,
+            ToolLookup::Failed { .. } | ToolLookup::Unknown => Callee::Unknown,
         }
     }
 
@@ -186,7 +187,7 @@ impl Tools {
         let is_wanted = |tool: &str| {
             let is_named =
                 names.as_ref().is_none_or(|names| names.iter().any(|name| name.matches(tool)));
-            // A text that is no name was never called.
+            // A text that is not a valid name was never called.
             let is_visible = self.grant.allows_every_tool()
                 || tool.parse().is_ok_and(|tool| self.grant.allows(&tool));
             is_named && is_visible
@@ -200,7 +201,7 @@ impl Tools {
     fn recorded_names(&self, name: &str) -> Vec<RecordedName> {
         let mut names = vec![RecordedName::Exact(name.to_owned())];
         match name.parse().map(|name| self.toolbox().find(&name)) {
-            Ok(Found::Tool(tool) | Found::Inactive(tool)) => {
+            Ok(ToolLookup::Tool(tool) | ToolLookup::Inactive(tool)) => {
                 let qualified = tool.definition().qualified_name();
                 names.push(RecordedName::Exact(qualified.to_string()));
             }
@@ -213,7 +214,7 @@ impl Tools {
     /// of a toolset counts for the tool's current name.
     pub async fn load_usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.flush_usage().await?;
-        let mut shown: BTreeMap<ToolName, Usage> = BTreeMap::new();
+        let mut usages: BTreeMap<ToolName, Usage> = BTreeMap::new();
         // Tools that only agents have cannot be looked up.
         let is_internal = |usage: &Usage| set_prefix(usage.tool.as_str()) == Some(dispatch::SET);
         for usage in self.store.list_usage().await? {
@@ -221,12 +222,12 @@ impl Tools {
                 continue;
             }
             let tool = self.toolbox().display_name_of(&usage.tool);
-            match shown.entry(tool.clone()) {
+            match usages.entry(tool.clone()) {
                 Entry::Occupied(mut entry) => entry.get_mut().add(&usage),
                 Entry::Vacant(entry) => drop(entry.insert(Usage { tool, ..usage })),
             }
         }
-        Ok(shown.into_values().collect())
+        Ok(usages.into_values().collect())
     }
 
     /// Adds the counted calls to the store. If the caller leaves, the write still completes, so

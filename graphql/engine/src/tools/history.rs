@@ -35,9 +35,9 @@ pub(super) async fn store_call(store: &dyn Store, call: &DirectCall) -> Result<(
     match put_call(store, call, &shorten_value(&call.parameters), result).await {
         Err(StoreError::TooLarge { .. } | StoreError::Unfit { .. }) => {
             // The call was made, so the caller gets its result although it is not stored.
-            let why = "cannot store a call's parameters or result".to_owned();
-            let why = call.result.as_ref().err().unwrap_or(&why);
-            put_call(store, call, &Value::Null, Err(why)).await
+            let reason = "cannot store a call's parameters or result".to_owned();
+            let reason = call.result.as_ref().err().unwrap_or(&reason);
+            put_call(store, call, &Value::Null, Err(reason)).await
         }
         stored => stored,
     }
@@ -51,7 +51,7 @@ async fn put_call(
 ) -> Result<(), StoreError> {
     let (result, error) = match result {
         Ok(result) => (result, Value::Null),
-        Err(why) => (Value::Null, Value::from(why.as_str())),
+        Err(error) => (Value::Null, Value::from(error.as_str())),
     };
     let value = json!({
         "tool": call.tool,
@@ -79,7 +79,7 @@ pub(super) async fn list_calls(
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<DirectCall>, StoreError> {
     let (mut calls, mut bytes, mut after) = (Vec::new(), 0, None);
-    let most = first.min(MAX_CALLS);
+    let maximum = first.min(MAX_CALLS);
     loop {
         let page = RecordPage { after, newest: true, ..RecordPage::first_records(MAX_CALLS) };
         let names = store.list_records(RecordKind::Call, page.names_only()).await?;
@@ -87,7 +87,7 @@ pub(super) async fn list_calls(
         after = names.last().cloned();
         let is_last = names.len() < MAX_CALLS;
         for name in names.iter().filter(|name| tool_in_record_name(name).is_none_or(&is_wanted)) {
-            if calls.len() >= most || bytes >= limits::ANSWER_BYTES {
+            if calls.len() >= maximum || bytes >= limits::ANSWER_BYTES {
                 return Ok(calls);
             }
             // The record may have been removed since.
@@ -104,7 +104,7 @@ pub(super) async fn list_calls(
     }
 }
 
-/// Returns a value as it is stored. A long value becomes a text with its size and its beginning.
+/// Returns the stored form of a value. A long value becomes a text with its size and its beginning.
 fn shorten_value(value: &Value) -> Value {
     let bytes = json_size(value);
     if bytes <= MAX_VALUE_BYTES {
@@ -125,7 +125,7 @@ fn read_call(record: Record) -> Option<DirectCall> {
     let Record { name, value, at, .. } = record;
     let mut value = Arc::unwrap_or_clone(value);
     let result = match value["error"].as_str() {
-        Some(why) => Err(why.to_owned()),
+        Some(reason) => Err(reason.to_owned()),
         None => Ok(value["result"].take()),
     };
     Some(DirectCall {

@@ -8,7 +8,7 @@ use shared::{
     limits,
     tool::{ToolDefinition, set_prefix},
 };
-use toolbox::{Found, SetStatus, ToolSet, Toolbox};
+use toolbox::{SetStatus, ToolLookup, ToolSet, Toolbox};
 use toolsets::registry::{Registry, SwitchResult};
 
 use crate::error::EngineError;
@@ -47,8 +47,8 @@ impl Inventory {
         }
     }
 
-    /// Waits until no toolset connects for the first time, or until the timeout. Changes of other
-    /// nodes are known then. Failed sets connect again in the background.
+    /// Waits until no toolset is connecting for the first time, or until the timeout. Reads the
+    /// changes of other nodes first. Failed toolsets connect again in the background.
     pub async fn wait_until_connected(&self) {
         self.read_changes().await;
         self.toolbox().reconnect_all();
@@ -60,7 +60,7 @@ impl Inventory {
     pub async fn wait_for_tools(&self, names: &[ToolName]) {
         self.read_changes().await;
         for name in names {
-            let Found::Failed { set, .. } = self.toolbox().find(name) else { continue };
+            let ToolLookup::Failed { set, .. } = self.toolbox().find(name) else { continue };
             if set_prefix(name.as_str()) == Some(set.as_str()) {
                 self.toolbox().reconnect_set(&set);
             } else {
@@ -70,15 +70,15 @@ impl Inventory {
         self.toolbox().wait_for_names(names, self.connect_timeout).await;
     }
 
-    /// Returns those of these tools that this process lacks, after their toolsets have connected. A
-    /// tool of a deactivated toolset is not missing.
+    /// Returns the given tools that this process lacks, after their toolsets have connected. A tool
+    /// of a deactivated toolset is not missing.
     pub async fn missing_tools(&self, tools: BTreeSet<ToolName>) -> Vec<MissingTool> {
         let names: Vec<ToolName> = tools.into_iter().collect();
         self.wait_for_tools(&names).await;
         let missing = names.into_iter().filter(|name| !self.toolbox().has_all([name]));
         missing
             .map(|tool| match self.toolbox().find(&tool) {
-                Found::Failed { set, error } => MissingTool {
+                ToolLookup::Failed { set, error } => MissingTool {
                     tool,
                     failure: Some(format!("the toolset `{set}` failed: {error}")),
                 },
@@ -110,8 +110,9 @@ impl Inventory {
         is_active: bool,
     ) -> Result<SwitchResult, EngineError> {
         if names.len() > limits::TOOL_SETS {
-            let why = format!("{} names at once; the limit is {}", names.len(), limits::TOOL_SETS);
-            return Err(EngineError::LimitExceeded(why));
+            let reason =
+                format!("`names` has {} names; the limit is {}", names.len(), limits::TOOL_SETS);
+            return Err(EngineError::LimitExceeded(reason));
         }
         Ok(self.registry.switch(names, is_active).await?)
     }
@@ -127,8 +128,10 @@ impl Inventory {
     /// Returns the registered tool that a name in the toolkit means.
     pub fn find_tool(&self, name: &NodeName) -> Option<Arc<ToolDefinition>> {
         match self.toolbox().find(&to_tool_name(name)) {
-            Found::Tool(tool) | Found::Inactive(tool) => Some(Arc::clone(tool.definition())),
-            Found::Connecting | Found::Failed { .. } | Found::Unknown => None,
+            ToolLookup::Tool(tool) | ToolLookup::Inactive(tool) => {
+                Some(Arc::clone(tool.definition()))
+            }
+            ToolLookup::Connecting | ToolLookup::Failed { .. } | ToolLookup::Unknown => None,
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The graph starts as the configuration describes it. One record in the store holds all changes
 //! since then, [apart](Changes) from the configuration. A change reads the record and replaces it
-//! only if no other node replaced it meanwhile. Otherwise it starts again with the new record.
+//! only if no other node has replaced it since. Otherwise the change starts again with the new
+//! record.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -81,8 +82,8 @@ impl ToolkitStore {
                 return Ok((returned, Arc::new(after)));
             }
         }
-        let why = "the toolkit is being changed from too many places at once: try again";
-        Err(EngineError::Conflict(why.to_owned()))
+        let reason = "the toolkit is being changed from too many places at once: try again";
+        Err(EngineError::Conflict(reason.to_owned()))
     }
 
     /// Replaces the record. Returns `false` if another node has replaced it.

@@ -140,8 +140,8 @@ fn the_queries_of_the_page_are_within_the_limit() {
     assert!(names.len() > 20, "{names:?}");
     for name in names {
         let cost = costs.compute_cost(&document, Some(name), &variables);
-        let most = super::super::Limits::default().complexity;
-        assert!(cost.total < most, "{name} costs {cost:?}");
+        let maximum = super::super::Limits::default().complexity;
+        assert!(cost.total < maximum, "{name} costs {cost:?}");
     }
 }
 

@@ -131,8 +131,8 @@ impl Extension for FieldErrorsExtension {
         info: ResolveInfo<'_>,
         next: NextResolve<'_>,
     ) -> ServerResult<Option<Value>> {
-        let (return_type, at) = (info.return_type, info.path_node);
-        self.0.resolve_null(return_type, at, next.run(ctx, info).await)
+        let (return_type, path) = (info.return_type, info.path_node);
+        self.0.resolve_null(return_type, path, next.run(ctx, info).await)
     }
 }
 
@@ -257,7 +257,7 @@ async fn errors_of_one_subscription_event_do_not_affect_others() {
     ] {
         let answers: Vec<_> = schema().execute_stream(query).collect().await;
         let expected = (data.to_owned(), Vec::from_iter(error));
-        let shown: Vec<_> = answers.iter().map(data_and_error_paths).collect();
-        assert_eq!(shown, [expected.clone(), expected], "{query}");
+        let paths: Vec<_> = answers.iter().map(data_and_error_paths).collect();
+        assert_eq!(paths, [expected.clone(), expected], "{query}");
     }
 }

@@ -8,7 +8,8 @@ use axum::{
 };
 use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
 
-/// A control frame has at most 125 bytes, and the close code takes two of them.
+/// Maximum bytes of a reason. A control frame has at most 125 bytes, and the close code takes two
+/// of them.
 const MAX_REASON_BYTES: usize = 123;
 
 /// Timeout for the client's answer to a close.
@@ -45,8 +46,8 @@ impl Closing {
         Self::new(4401, "Unauthorized")
     }
 
-    pub(super) fn forbidden(why: impl Into<String>) -> Self {
-        Self::new(4403, format!("Forbidden: {}", why.into()))
+    pub(super) fn forbidden(reason: impl Into<String>) -> Self {
+        Self::new(4403, format!("Forbidden: {}", reason.into()))
     }
 
     pub(super) fn unknown_subprotocol() -> Self {
@@ -117,7 +118,7 @@ mod tests {
         let cut = Closing::duplicate(&"é".repeat(500)).reason;
         assert_eq!(cut.len(), 123);
         let cut = Closing::duplicate(&format!("x{}", "é".repeat(500))).reason;
-        assert_eq!(cut.len(), 122, "never in the middle of a character");
+        assert_eq!(cut.len(), 122, "the cut is never inside a character");
         assert!(cut.ends_with('é'));
     }
 }

@@ -1,7 +1,7 @@
 //! The loop of one WebSocket.
 //!
-//! The loop polls operations only while the outbox has space. A slow client slows its own
-//! operations down and misses nothing.
+//! The loop polls operations only while the outbox has space. A slow client slows down only its own
+//! operations, and misses no message.
 
 use std::{
     collections::VecDeque,
@@ -39,7 +39,7 @@ use super::{
 /// write.
 const MAX_OUTBOX_MESSAGES: usize = 32;
 
-/// Keep-alive intervals after which a silent client is disconnected.
+/// Number of keep-alive intervals after which a silent client is disconnected.
 const MAX_SILENT_INTERVALS: u32 = 3;
 
 /// Timeout of a close, including the messages before it.

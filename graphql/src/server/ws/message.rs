@@ -103,8 +103,8 @@ impl Subprotocol {
     }
 
     /// The older protocol's message for a rejected client.
-    pub(super) fn connection_error_message(why: &str) -> String {
-        json!({ "type": "connection_error", "payload": { "message": why } }).to_string()
+    pub(super) fn connection_error_message(reason: &str) -> String {
+        json!({ "type": "connection_error", "payload": { "message": reason } }).to_string()
     }
 
     pub(super) fn pong_message(payload: Option<Value>) -> String {
@@ -129,7 +129,7 @@ impl Subprotocol {
     pub(super) fn error(self, id: &str, errors: &[ServerError]) -> String {
         let payload = match self {
             Self::TransportWs => json!(errors),
-            // The older protocol allows only one error.
+            // The older protocol allows only one error per message.
             Self::Legacy => json!(errors.first()),
         };
         json!({ "id": id, "type": "error", "payload": payload }).to_string()

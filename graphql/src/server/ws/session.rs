@@ -68,8 +68,9 @@ impl Session {
     }
 
     /// Returns the message to a rejected client. The current protocol has only a close code.
-    pub(super) fn refusal_message(&self, why: &str) -> Option<String> {
-        (self.protocol == Subprotocol::Legacy).then(|| Subprotocol::connection_error_message(why))
+    pub(super) fn refusal_message(&self, reason: &str) -> Option<String> {
+        (self.protocol == Subprotocol::Legacy)
+            .then(|| Subprotocol::connection_error_message(reason))
     }
 
     pub(super) fn handle_message(&mut self, text: &str) -> Vec<SessionEffect> {
@@ -120,7 +121,7 @@ impl Session {
             (Subprotocol::TransportWs, true) => {
                 return vec![SessionEffect::Close(Closing::duplicate(&id))];
             }
-            // The older protocol replaces such an operation.
+            // In the older protocol, a new operation replaces the running one with the same id.
             (Subprotocol::Legacy, true) => {
                 if let Some(replaced) = self.running.remove(&id) {
                     replaced.abort();

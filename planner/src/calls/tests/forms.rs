@@ -244,9 +244,9 @@ fn a_failed_call_is_reported_with_its_reason() {
     let names = CatalogNames::new(tools::catalog());
     let missed = |text: &str| -> Vec<(String, MissReason)> {
         let found = read_tool_calls(text, &|name| names.find(name)).unwrap();
-        found.missed.into_iter().map(|call| (call.tool, call.why)).collect()
+        found.missed.into_iter().map(|call| (call.tool, call.reason)).collect()
     };
-    for (text, tool, why) in [
+    for (text, tool, reason) in [
         ("TOOL: nope.nope ARGS: {\"a\":1}", "nope.nope", MissReason::Unknown),
         ("TOOL: nope.nope ARGS: a=1", "nope.nope", MissReason::Unknown),
         ("TOOL: nope.nope", "nope.nope", MissReason::Unknown),
@@ -266,7 +266,7 @@ fn a_failed_call_is_reported_with_its_reason() {
         ("TOOL: glob ARGS: *.py", "glob", MissReason::Unreadable),
         (r#"{"tool": "glob", "args": "*.py"}"#, "glob", MissReason::Unreadable),
     ] {
-        assert_eq!(missed(text), [(tool.to_owned(), why)], "{text}");
+        assert_eq!(missed(text), [(tool.to_owned(), reason)], "{text}");
     }
     for text in [
         "example.com(foo) and nope.nope(a=1)",

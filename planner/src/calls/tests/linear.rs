@@ -10,8 +10,8 @@ const MAX_READS_PER_BYTE: usize = 12;
 
 fn check_only_call(name: &str, text: &str) {
     let (_, steps) = parse_and_count_reads(text);
-    let most = MAX_READS_PER_BYTE * text.len() + 1_000;
-    assert!(steps <= most, "{name}: {steps} steps for {} bytes", text.len());
+    let maximum = MAX_READS_PER_BYTE * text.len() + 1_000;
+    assert!(steps <= maximum, "{name}: {steps} steps for {} bytes", text.len());
 }
 
 /// Texts after which a reader may have to go back.
@@ -230,9 +230,9 @@ fn a_call_with_a_long_argument_is_parsed() {
 fn too_long_replies_and_too_many_calls_are_rejected() {
     let names = CatalogNames::new(tools::catalog());
     let parse = |text: &str| parse_tool_calls(text, &|name| names.find(name));
-    let most = "tree()\n".repeat(limits::REPLY_CALLS);
-    assert_eq!(parse(&most).map(|calls| calls.len()), Ok(limits::REPLY_CALLS));
-    assert_eq!(parse(&format!("{most}tree()")), Err(LimitExceeded::Calls));
+    let text = "tree()\n".repeat(limits::REPLY_CALLS);
+    assert_eq!(parse(&text).map(|calls| calls.len()), Ok(limits::REPLY_CALLS));
+    assert_eq!(parse(&format!("{text}tree()")), Err(LimitExceeded::Calls));
     let long = " ".repeat(limits::REPLY_BYTES + 1);
     assert_eq!(parse(&long), Err(LimitExceeded::Text { bytes: long.len() }));
 }

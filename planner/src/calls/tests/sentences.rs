@@ -14,7 +14,7 @@ const WRITE: &str = "code_tools.write_file";
 fn missed_calls(text: &str) -> Vec<String> {
     let names = CatalogNames::new(tools::catalog());
     let read = read_tool_calls(text, &|name| names.find(name)).expect("the text is small");
-    read.missed.iter().map(|missed| format!("{} {:?}", missed.tool, missed.why)).collect()
+    read.missed.iter().map(|missed| format!("{} {:?}", missed.tool, missed.reason)).collect()
 }
 
 fn check_all(cases: &[(&str, &str, Value)], format: CallFormat) {

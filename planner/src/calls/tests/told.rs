@@ -87,8 +87,8 @@ fn a_repeated_result_report_is_no_call() {
     }
     check_none("Tool: file_tools.glob\nResult: 1");
     check_none("Action: tree");
-    let told = "Tool execution failed: I try again.\nTOOL: tree ARGS: {}";
-    assert_eq!(calls_as_json(told), json!([["file_tools.tree", {}, Simple]]));
+    let text = "Tool execution failed: I try again.\nTOOL: tree ARGS: {}";
+    assert_eq!(calls_as_json(text), json!([["file_tools.tree", {}, Simple]]));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn nested_parameters_are_described_in_the_prompt() {
         "required": ["place"],
     }));
     let prompt = tool_prompt([&tool], ToolDefinition::qualified_name);
-    let told: Vec<&str> = prompt.lines().filter(|line| line.starts_with("    ")).collect();
+    let lines: Vec<&str> = prompt.lines().filter(|line| line.starts_with("    ")).collect();
     let expected = [
         "    place (object, required): Where.",
         "      at (array, required)",
@@ -239,14 +239,14 @@ fn nested_parameters_are_described_in_the_prompt() {
         "      each item (object, required)",
         "        t (any, optional), one of 1, 2",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(lines, expected);
 }
 
 /// Every field of an example asks for ten others.
 #[test]
 fn an_example_of_recursive_schemas_stays_small() {
     let fields: serde_json::Map<_, _> =
-        (0..10).map(|at| (format!("f{at}"), json!({ "$ref": "#/$defs/n" }))).collect();
+        (0..10).map(|index| (format!("f{index}"), json!({ "$ref": "#/$defs/n" }))).collect();
     let required: Vec<_> = fields.keys().cloned().collect();
     let node = json!({ "type": "object", "properties": fields, "required": required });
     let schema = json!({ "$ref": "#/$defs/n", "properties": fields, "required": required, "type": "object", "$defs": { "n": node } });
@@ -255,7 +255,7 @@ fn an_example_of_recursive_schemas_stays_small() {
     assert!(prompt.len() < 1 << 20, "{}", prompt.len());
     let mut wide = schema;
     wide["properties"] = (0..5_000)
-        .map(|at| (format!("f{at}"), json!({ "$ref": "#/$defs/n" })))
+        .map(|n| (format!("f{n}"), json!({ "$ref": "#/$defs/n" })))
         .collect::<serde_json::Map<_, _>>()
         .into();
     let prompt = tool_prompt([&definition_with_schema(wide)], ToolDefinition::qualified_name);

@@ -49,10 +49,10 @@ fn an_invalid_condition_is_reported() {
             error[plan.invalid_condition] tools[4].when: line 1, column 13: it ends too early (write CEL over earlier steps, such as `steps["createAuthor"].age > 17`)
             error[plan.invalid_condition] tools[5].when: line 1, column 1: it ends too early (write CEL over earlier steps, such as `steps["createAuthor"].age > 17`)
             error[plan.unknown_variable] tools[6].when: `vars.nothing`: no step maps the variable `nothing` (map it: `"outputMapping": {"path": "nothing"}`)
-            error[plan.invalid_condition] tools[7].when: `item` has no value here: a condition is evaluated once, for the whole step (use `{{item}}` and `{{index}}` in `parameters` and `compensate`)
+            error[plan.invalid_condition] tools[7].when: `item` has no value in a condition, which is evaluated once for the whole step (use `{{item}}` and `{{index}}` in `parameters` and `compensate`)
             error[plan.invalid_condition] tools[8].when: line 1, column 12: expected ':' in map entry (a condition cannot contain templates: write the names without braces)
             error[plan.invalid_condition] tools[9].when: there is no function `nothing` (write CEL over earlier steps, such as `steps["createAuthor"].age > 17`)
-            error[plan.invalid_condition] tools[10].when: it has 8004 bytes, and the limit is 4096 (write CEL over earlier steps, such as `steps["createAuthor"].age > 17`)
+            error[plan.invalid_condition] tools[10].when: it has 8004 bytes; the limit is 4096 (write CEL over earlier steps, such as `steps["createAuthor"].age > 17`)
         "#]],
     );
 }

@@ -82,7 +82,7 @@ fn a_for_each_that_is_no_list_template_is_reported() {
             error[plan.invalid_for_each] tools[3].forEach: `` is not a whole template (write one template whose value is a list, such as `{{listAuthors.items}}`)
             error[plan.invalid_for_each] tools[4].forEach: `{{l` is not a whole template (write one template whose value is a list, such as `{{listAuthors.items}}`)
             error[plan.unknown_step_in_template] tools[5].forEach: `{{k.items}}`: no step is called `k` (the plan has `l`, `flow.noop`, `flow.noop_2`, `flow.noop_3`, `flow.noop_4`, `flow.noop_5`, `flow.noop_6`, `flow.noop_7`, `flow.noop_8`, `self`)
-            error[plan.unknown_step_in_template] tools[6].forEach: `{{item.list}}` has no value here, because the list is read before the first item (for lists inside lists, let the step execute a plan (`plan`) with a `forEach` over `{{input.list}}`)
+            error[plan.unknown_step_in_template] tools[6].forEach: `{{item.list}}` has no value in `forEach`, because the list is read before the first item (for lists inside lists, let the step execute a plan (`plan`) with a `forEach` over `{{input.list}}`)
             error[plan.unknown_variable] tools[7].forEach: `{{vars.list}}`: no step maps the variable `list` (map it: `"outputMapping": {"path": "list"}`)
             error[plan.invalid_template] tools[8].forEach: `{{a b}}` is not a template: `a b` is not a name; write other keys as `["any key"]` (write `{{step.path}}`, or `{{{{` for two literal braces)
             error[plan.cycle] tools[9].forEach: Circular dependency detected between tools: self -> self (for example, take `{{self.x}}`, which reads `self`, out of `tools[9].forEach`)
@@ -164,7 +164,7 @@ fn a_loop_over_a_known_non_list_is_a_warning() {
             { "id": "f", "name": "flow.echo", "forEach": "{{list.items[0]}}" },
         ]),
         &expect![[r#"
-            warning[plan.not_a_list] tools[2].forEach: `{{list}}` is not a list: the output of `demo.list` has something of type `object` there (perhaps its `items` is meant)
+            warning[plan.not_a_list] tools[2].forEach: `{{list}}` is not a list: the output of `demo.list` has something of type `object` there (did you mean its `items`?)
             warning[plan.not_a_list] tools[3].forEach: `{{list.total}}` is not a list: the output of `demo.list` has something of type `integer` there (`b` fails with `step.not_a_list` when it runs)
             warning[plan.not_a_list] tools[4].forEach: `{{name}}` is not a list: the output of `demo.name` has something of type `string` there (`c` fails with `step.not_a_list` when it runs)
             warning[plan.path_not_in_output] tools[5].forEach: `{{list.itmes}}`: the output of `demo.list` has no `itmes` (did you mean `items`?)

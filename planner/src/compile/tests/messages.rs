@@ -32,7 +32,7 @@ fn diagnostics_of_names() {
             error[plan.not_callable] tools[4].name: `weather` can be selected but not called (see its description with `faber tools show`, or add `run` to it)
             error[plan.missing_tool] tools[5]: the step names no tool (write the tool's name as `name`)
             error[plan.two_tools] tools[6]: the step has both `name` and `toolName` (keep exactly one of them)
-            error[plan.invalid_step_id] tools[7].id: `item` is not a step id: letters, digits, `_`, `-` and `.`, at most 128, and none of `item`, `index`, `vars`, `input` (templates give that word another meaning; choose another)
+            error[plan.invalid_step_id] tools[7].id: `item` is not a step id: letters, digits, `_`, `-` and `.`, at most 128, and none of `item`, `index`, `vars`, `input` (the word has another meaning in templates; choose another id)
             error[plan.invalid_step_id] tools[8].id: `a b` is not a step id: letters, digits, `_`, `-` and `.`, at most 128, and none of `item`, `index`, `vars`, `input` (for example `a_b`)
             error[plan.duplicate_step] tools[10].id: `x` is the id of `tools[9]` already (give each step a different id)
         "#]],
@@ -61,7 +61,7 @@ fn diagnostics_of_references() {
             error[plan.unknown_step_in_template] tools[2].parameters.a: `{{listAuthors[0]._id}}`: 2 steps use the tool `listAuthors` (name one of them: `author1`, `author2`)
             error[plan.unknown_step_in_template] tools[2].parameters.b: `{{demo.listAuthors.0}}`: 2 steps use the tool `demo.listAuthors` (name one of them: `author1`, `author2`)
             error[plan.invalid_template] tools[2].parameters.c: `{{a + b}}` is not a template: `a + b` is not a name; write other keys as `["any key"]` (write `{{step.path}}`, or `{{{{` for two literal braces)
-            error[plan.invalid_template] tools[2].parameters.c: `{{}}` is not a template: nothing is between the braces (write `{{step.path}}`, or `{{{{` for two literal braces)
+            error[plan.invalid_template] tools[2].parameters.c: `{{}}` is not a template: there is nothing between the braces (write `{{step.path}}`, or `{{{{` for two literal braces)
             error[plan.invalid_template] tools[2].parameters.c: `{{b[x]}}` is not a template: `[x]` is neither `[0]` nor `["any key"]` (write `{{step.path}}`, or `{{{{` for two literal braces)
             error[plan.unknown_step_in_template] tools[2].parameters.d: `{{vars}}`: no variable is named (write `{{vars.name}}`)
             error[plan.unknown_variable] tools[2].parameters.d: `{{vars.x}}`: no step maps the variable `x` (map it: `"outputMapping": {"path": "x"}`)
@@ -109,7 +109,7 @@ fn diagnostics_of_policies_and_mappings() {
             error[plan.invalid_mapping] tools[1].outputMapping.c: `d e` is not a variable's name: letters, digits, `_`, `-` and `.`, at most 128 (write `{"path in the output": "variable"}`)
             error[plan.invalid_mapping] tools[1].outputMapping.f: a variable's name must be text, not a number (write `{"path in the output": "variable"}`)
             error[plan.invalid_on_error] tools[1].onError: `contine` is not `fail`, `continue`, `ignore` or `wait` (did you mean `continue`?)
-            error[plan.invalid_on_error] tools[2].onError: `explode` is not `fail`, `continue`, `ignore` or `wait` (leave it out for `fail`)
+            error[plan.invalid_on_error] tools[2].onError: `explode` is not `fail`, `continue`, `ignore` or `wait` (remove it for `fail`)
         "#]],
     );
 }
@@ -120,28 +120,28 @@ fn diagnostics_of_cycles_and_order() {
     draft["executionOrder"] = json!(["a", "c"]);
     expect![[r#"
         error[plan.cycle] tools[0].dependsOn: Circular dependency detected between tools: a -> b -> a (for example, take `b` out of `tools[0].dependsOn`)
-        warning[plan.order_differs] executionOrder: it differs from the computed order: it names `c`, but no step is called `c` (the plan has `a`, `b`); it leaves out `b` (leave `executionOrder` out, because Faber always computes the order)
+        warning[plan.order_differs] executionOrder: it differs from the computed order: it names `c`, but no step is called `c` (the plan has `a`, `b`); it leaves out `b` (remove `executionOrder`, because Faber always computes the order)
     "#]].assert_eq(&format_diagnostics(&compile_invalid(draft)));
     let mut draft = draft_of_steps(&[("a", &["b"]), ("b", &[])]);
     draft["executionOrder"] = json!(["a", "b"]);
     expect![[r#"
-        warning[plan.order_differs] executionOrder: it differs from the computed order: position 1 has `a`, not `b`; position 2 has `b`, not `a` (leave `executionOrder` out, because Faber always computes the order)
+        warning[plan.order_differs] executionOrder: it differs from the computed order: position 1 has `a`, not `b`; position 2 has `b`, not `a` (remove `executionOrder`, because Faber always computes the order)
     "#]].assert_eq(&format_diagnostics(compile_valid(draft).diagnostics()));
     let mut draft = draft_of_steps(&[("a", &[]), ("b", &[])]);
     draft["executionOrder"] = json!(["x", "y"]);
     expect![[r#"
-        warning[plan.order_differs] executionOrder: it differs from the computed order: it names `x`, but no step is called `x` (the plan has `a`, `b`); it names `y`, but no step is called `y` (the plan has `a`, `b`); it leaves out `a`; it leaves out `b` (leave `executionOrder` out, because Faber always computes the order)
+        warning[plan.order_differs] executionOrder: it differs from the computed order: it names `x`, but no step is called `x` (the plan has `a`, `b`); it names `y`, but no step is called `y` (the plan has `a`, `b`); it leaves out `a`; it leaves out `b` (remove `executionOrder`, because Faber always computes the order)
     "#]].assert_eq(&format_diagnostics(compile_valid(draft).diagnostics()));
     let ids: Vec<String> = (0..20).map(|n| format!("s{n}")).collect();
     let steps: Vec<_> = ids.iter().map(|id| (id.as_str(), &[][..])).collect();
     let mut draft = draft_of_steps(&steps);
     draft["executionOrder"] = ids.iter().rev().map(String::as_str).collect();
-    let told = format_diagnostics(compile_valid(draft).diagnostics());
-    assert!(told.contains("position 8 has `s12`, not `s7`; and more"), "{told}");
+    let text = format_diagnostics(compile_valid(draft).diagnostics());
+    assert!(text.contains("position 8 has `s12`, not `s7`; and more"), "{text}");
     let mut draft = draft_of_steps(&[("a", &[]), ("b", &[])]);
     draft["executionOrder"] = json!(["a", "flow.echo", "a"]);
     expect![[r#"
-        warning[plan.order_differs] executionOrder: it differs from the computed order: it names `flow.echo`, but 2 steps use the tool `flow.echo` (name one of them: `a`, `b`); it leaves out `b` (leave `executionOrder` out, because Faber always computes the order)
+        warning[plan.order_differs] executionOrder: it differs from the computed order: it names `flow.echo`, but 2 steps use the tool `flow.echo` (name one of them: `a`, `b`); it leaves out `b` (remove `executionOrder`, because Faber always computes the order)
     "#]].assert_eq(&format_diagnostics(compile_valid(draft).diagnostics()));
 }
 

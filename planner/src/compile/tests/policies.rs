@@ -40,8 +40,8 @@ fn policy_values_out_of_range_are_reported() {
             error[plan.invalid_cache] tools[1].cacheTtlMs: `31536000001` is out of range (choose a number from 1 to 31536000000)
             error[plan.invalid_max_parallel] tools[2].maxParallel: `0` is out of range (choose a number from 1 to 10000)
             error[plan.invalid_max_parallel] tools[3].maxParallel: `10001` is out of range (choose a number from 1 to 10000)
-            warning[plan.max_parallel_unused] tools[4].maxParallel: `maxParallel` limits the items of a `forEach`, which this step does not have (leave it out; the execution has an option `maxParallel` for its steps)
-            error[plan.invalid_cache] tools[5].cacheTtlMs: `demo.createBlog` has the effect ONCE: with a cached output it would not happen (leave `cacheTtlMs` out; only tools with the effect READ can be cached)
+            warning[plan.max_parallel_unused] tools[4].maxParallel: `maxParallel` limits the items of a `forEach`, which this step does not have (remove it; the execution has an option `maxParallel` for its steps)
+            error[plan.invalid_cache] tools[5].cacheTtlMs: `demo.createBlog` has the effect ONCE, which would not happen with a cached output (remove `cacheTtlMs`; only tools with the effect READ can be cached)
             error[plan.unknown_tool] tools[6].name: no tool is called `nobody` (`faber tools list` lists the tools)
         "#]],
     );

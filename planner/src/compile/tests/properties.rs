@@ -155,10 +155,10 @@ fn sub_plans() -> SubPlans {
 fn valid_steps() -> impl Strategy<Value = Value> {
     let step = (0_usize..6, any::<[bool; 6]>(), 0_usize..100);
     vec(step, 1..10).prop_map(|steps| {
-        let steps = steps.into_iter().enumerate().map(|(at, (tool, has, pick))| {
-            let before = pick % at.max(1);
-            let look = if at == 0 { "input".to_owned() } else { format!("s{before}") };
-            let mut step = json!({ "id": format!("s{at}"), "parameters": {
+        let steps = steps.into_iter().enumerate().map(|(index, (tool, has, pick))| {
+            let before = pick % index.max(1);
+            let look = if index == 0 { "input".to_owned() } else { format!("s{before}") };
+            let mut step = json!({ "id": format!("s{index}"), "parameters": {
                 "x": format!("{{{{{look}}}}}"), "n": pick,
             }, "retry": { "maxAttempts": 1 + pick, "multiplier": 1.5 }, "timeoutMs": 1 + pick });
             let names = ["flow.echo", "listAuthors", "createBlog", "flow.noop", "other.createBlog"];
@@ -167,7 +167,7 @@ fn valid_steps() -> impl Strategy<Value = Value> {
                 None => step["plan"] = json!("c"),
             }
             if has[0] {
-                let has_before = at > 0;
+                let has_before = index > 0;
                 step["when"] = json!(if has_before { format!("s{before} != null") } else { "input.x == 1".to_owned() });
             }
             if has[1] {
@@ -177,7 +177,7 @@ fn valid_steps() -> impl Strategy<Value = Value> {
             }
             if has[2] {
                 step["compensate"] = json!({ "name": "flow.noop", "timeoutMs": 1 + pick, "parameters": {
-                    "own": format!("{{{{s{at}._id}}}}"), "other": format!("{{{{{look}}}}}"),
+                    "own": format!("{{{{s{index}._id}}}}"), "other": format!("{{{{{look}}}}}"),
                 } });
             }
             if has[3] && tool == 1 {
@@ -188,7 +188,7 @@ fn valid_steps() -> impl Strategy<Value = Value> {
                 step["onError"] = json!(["fail", "continue", "ignore", "wait"][pick % 4]);
             }
             if has[5] {
-                step["outputMapping"] = json!({ "a.b": format!("v{at}"), "[0]": "w" });
+                step["outputMapping"] = json!({ "a.b": format!("v{index}"), "[0]": "w" });
                 step["requiresApproval"] = json!(pick % 2 == 0);
             }
             step
@@ -217,13 +217,13 @@ fn cyclic_edges() -> impl Strategy<Value = Vec<Vec<usize>>> {
 }
 
 fn draft_of_edges(edges: &[Vec<usize>]) -> Value {
-    let step = |(at, on): (usize, &Vec<usize>)| {
+    let step = |(index, on): (usize, &Vec<usize>)| {
         // Half of the dependencies are templates.
         let (by_name, by_template): (Vec<usize>, Vec<usize>) =
             on.iter().partition(|n| **n % 2 == 0);
         let by_name: Vec<_> = by_name.iter().map(|n| format!("s{n}")).collect();
         let by_template: Vec<_> = by_template.iter().map(|n| format!("{{{{s{n}.x}}}}")).collect();
-        json!({ "id": format!("s{at}"), "name": "flow.echo", "dependsOn": by_name, "parameters": { "x": by_template } })
+        json!({ "id": format!("s{index}"), "name": "flow.echo", "dependsOn": by_name, "parameters": { "x": by_template } })
     };
     json!({ "tools": edges.iter().enumerate().map(step).collect::<Vec<_>>() })
 }
@@ -231,10 +231,10 @@ fn draft_of_edges(edges: &[Vec<usize>]) -> Value {
 /// The execution order by the contract's rule, in quadratic time.
 fn naive_order(edges: &[Vec<usize>]) -> Vec<usize> {
     let mut placed = Vec::new();
-    let is_ready = |at: &usize, placed: &[usize]| {
-        !placed.contains(at) && edges[*at].iter().all(|on| placed.contains(on))
+    let is_ready = |index: &usize, placed: &[usize]| {
+        !placed.contains(index) && edges[*index].iter().all(|on| placed.contains(on))
     };
-    while let Some(next) = (0..edges.len()).find(|at| is_ready(at, &placed)) {
+    while let Some(next) = (0..edges.len()).find(|index| is_ready(index, &placed)) {
         placed.push(next);
     }
     placed
@@ -243,9 +243,9 @@ fn naive_order(edges: &[Vec<usize>]) -> Vec<usize> {
 fn reachable_steps(edges: &[Vec<usize>], from: usize) -> Vec<bool> {
     let mut seen = vec![false; edges.len()];
     let mut open = edges[from].clone();
-    while let Some(at) = open.pop() {
-        if !std::mem::replace(&mut seen[at], true) {
-            open.extend(&edges[at]);
+    while let Some(index) = open.pop() {
+        if !std::mem::replace(&mut seen[index], true) {
+            open.extend(&edges[index]);
         }
     }
     seen

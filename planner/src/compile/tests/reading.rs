@@ -140,7 +140,7 @@ fn a_draft_must_be_an_object_with_tools() {
     check(
         &deep,
         &expect![[r#"
-        error[plan.too_large] : the JSON nests too deep: recursion limit exceeded at line 1 column 128 (put such data into a file and pass its name)
+        error[plan.too_large] : the JSON is nested too deeply: recursion limit exceeded at line 1 column 128 (put such data into a file and pass its name)
     "#]],
     );
 }

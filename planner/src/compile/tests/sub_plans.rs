@@ -97,7 +97,7 @@ fn an_unknown_sub_plan_is_reported() {
             error[plan.unknown_plan] tools[2].plan: no plan is called `plan_7_nothere00` (write the id of a plan, the name of a saved plan, or a plan: `{"tools": […]}`)
             error[plan.missing_tool] tools[3].plan: the plan's name is empty (write the plan's name)
             error[plan.two_tools] tools[4]: the step has both `name` and `plan` (keep exactly one of them)
-            error[plan.invalid_cache] tools[5].cacheTtlMs: `welcome` is a plan: with a cached output it would not be executed (leave `cacheTtlMs` out; only tools with the effect READ can be cached)
+            error[plan.invalid_cache] tools[5].cacheTtlMs: `welcome` is a plan, and with a cached output Faber would not execute the plan (remove `cacheTtlMs`; only tools with the effect READ can be cached)
             error[plan.invalid_parameters] tools[5].parameters.nam: `welcome` has no parameter `nam` (did you mean `name`?)
             error[plan.missing_parameter] tools[5].parameters.name: `welcome` needs `name` (of type string)
             error[plan.too_deep] tools[6].plan: more than 16 plans are nested (nest fewer plans, or copy the steps of one into another)

@@ -58,7 +58,7 @@ fn an_invalid_compensation_is_reported() {
             error[plan.invalid_retry] tools[7].compensate.retry.maxAttempts: `0` is out of range (choose a number from 1 to 1000)
             error[plan.invalid_parameters] tools[8].compensate.parameters.name: 5 is not of type "string" (the full name)
             error[plan.unknown_step_in_template] tools[9].compensate.parameters.name: `{{nobody.name}}`: no step is called `nobody` (the plan has `flow.noop`, `flow.noop_2`, `flow.noop_3`, `flow.noop_4`, `flow.noop_5`, `flow.noop_6`, `flow.noop_7`, `flow.noop_8`, `flow.noop_9`, `flow.noop_10`)
-            error[plan.invalid_template] tools[9].compensate.parameters.email: `{{}}` is not a template: nothing is between the braces (write `{{step.path}}`, or `{{{{` for two literal braces)
+            error[plan.invalid_template] tools[9].compensate.parameters.email: `{{}}` is not a template: there is nothing between the braces (write `{{step.path}}`, or `{{{{` for two literal braces)
             error[plan.unknown_variable] tools[9].compensate.parameters.email: `{{vars.x}}`: no step maps the variable `x` (map it: `"outputMapping": {"path": "x"}`)
         "#]],
     );

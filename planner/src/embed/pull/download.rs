@@ -58,11 +58,11 @@ pub(crate) async fn request_file_info(client: &Client, url: &Url) -> Result<Head
     let response = send_request(client.head(url.clone()), url).await?;
     let status = response.status();
     if status.is_success() || status.is_redirection() {
-        let known = read_headers(response.headers());
+        let headers = read_headers(response.headers());
         // A redirect has a length of its own.
         let length = response.headers().get(CONTENT_LENGTH).filter(|_| status.is_success());
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-        return Ok(HeadResult::Info(FileInfo { bytes: known.bytes.or(length), ..known }));
+        return Ok(HeadResult::Info(FileInfo { bytes: headers.bytes.or(length), ..headers }));
     }
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
         return Err(unexpected_status_error(url, status));
@@ -107,7 +107,7 @@ pub(crate) async fn fetch_file(
         && parse_range_start(response.headers()) == Some(there);
     if !goes_on && response.status() == StatusCode::PARTIAL_CONTENT {
         return Err(PullError::Wrong(format!(
-            "{} sent another part of the file than requested: try again",
+            "{} sent a different part of the file than requested: try again",
             request.url
         )));
     }
@@ -144,13 +144,13 @@ pub(crate) async fn fetch_file(
 
 /// Requests a file from an offset, and follows redirects.
 async fn request_from_offset(client: &Client, url: &Url, from: u64) -> Result<Response, PullError> {
-    let mut at = url.clone();
+    let mut current = url.clone();
     for _ in 0..=MAX_REDIRECTS {
-        let mut request = client.get(at.clone());
+        let mut request = client.get(current.clone());
         if from > 0 {
             request = request.header(RANGE, format!("bytes={from}-"));
         }
-        let response = send_request(request, &at).await?;
+        let response = send_request(request, &current).await?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -158,29 +158,31 @@ async fn request_from_offset(client: &Client, url: &Url, from: u64) -> Result<Re
         if status == StatusCode::RANGE_NOT_SATISFIABLE && from > 0 {
             // The local part is complete or belongs to another file, so the whole file is
             // requested.
-            let request = client.get(at.clone());
-            let response = send_request(request, &at).await?;
+            let request = client.get(current.clone());
+            let response = send_request(request, &current).await?;
             return if response.status().is_success() {
                 Ok(response)
             } else {
-                Err(unexpected_status_error(&at, response.status()))
+                Err(unexpected_status_error(&current, response.status()))
             };
         }
         let location = response.headers().get(reqwest::header::LOCATION);
         let location = location
             .and_then(|location| location.to_str().ok())
             .filter(|_| status.is_redirection());
-        let Some(location) = location else { return Err(unexpected_status_error(&at, status)) };
-        let next = at.join(location);
+        let Some(location) = location else {
+            return Err(unexpected_status_error(&current, status));
+        };
+        let next = current.join(location);
         let next = next.map_err(|err| {
-            PullError::Wrong(format!("{at} redirects to an invalid address ({err})"))
+            PullError::Wrong(format!("{current} redirects to an invalid address ({err})"))
         })?;
-        if at.scheme() == "https" && next.scheme() != "https" {
+        if current.scheme() == "https" && next.scheme() != "https" {
             return Err(PullError::Wrong(format!(
-                "{at} redirects to an address without encryption: use another hub"
+                "{current} redirects to an address without encryption: use another hub"
             )));
         }
-        at = next;
+        current = next;
     }
     Err(PullError::Wrong(format!("{url} redirects more than {MAX_REDIRECTS} times")))
 }
@@ -212,7 +214,7 @@ fn verify_file(request: &DownloadRequest<'_>, part: &Path) -> Result<(), PullErr
     }
     fs::remove_file(part).map_err(disk)?;
     Err(PullError::Wrong(format!(
-        "`{}` has the checksum {is}, not {want}: it was not kept; try again",
+        "`{}` has the checksum {is}, not {want}, and was not kept: try again",
         request.name
     )))
 }
@@ -222,12 +224,12 @@ fn host_name(url: &Url) -> String {
 }
 
 fn no_data_error(url: &Url) -> PullError {
-    let why = format!("it sent no data for {} s", MAX_SILENCE.as_secs());
-    PullError::Unreachable { place: host_name(url), why }
+    let reason = format!("it sent no data for {} s", MAX_SILENCE.as_secs());
+    PullError::Unreachable { place: host_name(url), reason }
 }
 
 fn unexpected_status_error(url: &Url, status: StatusCode) -> PullError {
-    PullError::Unreachable { place: host_name(url), why: format!("{url} answers {status}") }
+    PullError::Unreachable { place: host_name(url), reason: format!("{url} answers {status}") }
 }
 
 fn unreachable_error(place: &str, err: &reqwest::Error) -> PullError {
@@ -235,5 +237,5 @@ fn unreachable_error(place: &str, err: &reqwest::Error) -> PullError {
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
-    PullError::Unreachable { place: place.to_owned(), why: cause.to_string() }
+    PullError::Unreachable { place: place.to_owned(), reason: cause.to_string() }
 }

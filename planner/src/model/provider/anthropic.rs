@@ -40,7 +40,7 @@ pub(super) fn write_request(question: &Question, names: &WireNames, settings: &S
         });
         body.insert("tools".to_owned(), tools.collect());
     }
-    let messages = question.messages.iter().filter_map(|said| write_message(said, names));
+    let messages = question.messages.iter().filter_map(|message| write_message(message, names));
     body.insert("messages".to_owned(), messages.collect());
     if let Some(temperature) = settings.temperature {
         body.insert("temperature".to_owned(), json!(temperature));

@@ -26,7 +26,7 @@ impl Provider {
         match err {
             ExchangeError::Unreachable(cause) => self.connection_lost(
                 format!(
-                    "it cannot be reached ({}): see that it runs, and check `planner.base_url`",
+                    "it cannot be reached ({}): check that it runs, and check `planner.base_url`",
                     self.shorten_without_key(&cause)
                 ),
                 None,
@@ -36,7 +36,7 @@ impl Provider {
                 None,
             ),
             ExchangeError::TooLong => self.refused_error(format!(
-                "its answer has more than {} MB, and was not read to its end: check \
+                "its answer has more than {} MB, and was not read completely: check \
                  `planner.base_url`, or set `planner.max_tokens`",
                 MAX_ANSWER_BYTES >> 20
             )),
@@ -49,46 +49,46 @@ impl Provider {
         body: &str,
         wait: Option<Duration>,
     ) -> ModelError {
-        let why = format!("it answered {status}: {}", self.shorten_without_key(body));
+        let reason = format!("it answered {status}: {}", self.shorten_without_key(body));
         match status {
             // The account has no credit left, so waiting does not help.
             StatusCode::TOO_MANY_REQUESTS if body.contains("insufficient_quota") => {
-                self.refused_error(why)
+                self.refused_error(reason)
             }
             StatusCode::REQUEST_TIMEOUT
             | StatusCode::CONFLICT
             | StatusCode::TOO_EARLY
-            | StatusCode::TOO_MANY_REQUESTS => self.connection_lost(why, wait),
-            _ if status.is_server_error() => self.connection_lost(why, wait),
+            | StatusCode::TOO_MANY_REQUESTS => self.connection_lost(reason, wait),
+            _ if status.is_server_error() => self.connection_lost(reason, wait),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 self.refused_error(match &self.settings.key {
                     Key::Variable(name, _) => {
-                        format!("{why}; check the key in the variable `{name}`")
+                        format!("{reason}; check the key in the variable `{name}`")
                     }
                     Key::None => {
-                        format!("{why}; name the variable with its key by `planner.api_key_env`")
+                        format!("{reason}; name the variable with its key in `planner.api_key_env`")
                     }
                 })
             }
             StatusCode::NOT_FOUND => self.refused_error(format!(
-                "{why}; check `planner.provider`, `planner.base_url` and `planner.model`"
+                "{reason}; check `planner.provider`, `planner.base_url` and `planner.model`"
             )),
             _ => match SCHEMA_WORDS.iter().find(|word| body.contains(**word)) {
                 // The word may be in the part of the message that is cut.
-                Some(word) if !why.contains(*word) => {
-                    self.refused_error(format!("{why} (it mentions `{word}`)"))
+                Some(word) if !reason.contains(*word) => {
+                    self.refused_error(format!("{reason} (it mentions `{word}`)"))
                 }
-                _ => self.refused_error(why),
+                _ => self.refused_error(reason),
             },
         }
     }
 
-    pub(super) fn connection_lost(&self, why: String, wait: Option<Duration>) -> ModelError {
-        ModelError::Unavailable { model: self.name.clone(), why, wait }
+    pub(super) fn connection_lost(&self, reason: String, wait: Option<Duration>) -> ModelError {
+        ModelError::Unavailable { model: self.name.clone(), reason, wait }
     }
 
-    pub(super) fn refused_error(&self, why: String) -> ModelError {
-        ModelError::Refused { model: self.name.clone(), why }
+    pub(super) fn refused_error(&self, reason: String) -> ModelError {
+        ModelError::Refused { model: self.name.clone(), reason }
     }
 
     /// Returns the beginning of a provider's message, without the key.
@@ -105,8 +105,8 @@ impl Provider {
     }
 }
 
-pub(super) fn mentions_answer_schema(why: &str) -> bool {
-    SCHEMA_WORDS.iter().any(|word| why.contains(word))
+pub(super) fn mentions_answer_schema(reason: &str) -> bool {
+    SCHEMA_WORDS.iter().any(|word| reason.contains(word))
 }
 
 /// Returns the wait that a provider asks for: in seconds, in milliseconds, or until a time of its
@@ -179,7 +179,7 @@ mod tests {
         let noon = "Wed, 21 Oct 2026 12:00:00 GMT";
         assert_eq!(wait("Wed, 21 Oct 2026 12:00:07 GMT", noon), Some(Duration::from_secs(7)));
         assert_eq!(wait(noon, noon), Some(Duration::ZERO));
-        assert_eq!(wait("Wed, 21 Oct 2026 11:59:59 GMT", noon), None, "it has passed");
+        assert_eq!(wait("Wed, 21 Oct 2026 11:59:59 GMT", noon), None, "the time has passed");
         assert_eq!(wait("later", noon), None);
     }
 
@@ -201,7 +201,7 @@ mod tests {
         let late = format!("{} response_format", "x ".repeat(1_000));
         for (body, expected) in [(late.as_str(), true), ("no `json_schema`", true), ("no", false)] {
             let err = provider.status_error(StatusCode::BAD_REQUEST, body, None);
-            assert_eq!(mentions_answer_schema(err.why()), expected, "{err}");
+            assert_eq!(mentions_answer_schema(err.reason()), expected, "{err}");
         }
     }
 }

@@ -24,7 +24,8 @@ use super::{
 };
 
 const PIECE_BYTES: usize = 64 << 10;
-/// Far more than Faber reads. Buffers of the system may hold further bytes that nobody reads.
+/// Far more bytes than Faber reads. Buffers of the system may hold further bytes that are never
+/// read.
 const MAX_SENT_BYTES: usize = 4 * MAX_ANSWER_BYTES;
 
 /// Starts a server with an endless answer. Returns its URL and the number of bytes sent.
@@ -86,7 +87,7 @@ async fn an_endless_answer_is_rejected_for_every_provider() {
         let err = provider.ask(&hello_question()).await.unwrap_err();
         let name = kind.name();
         assert!(matches!(err, ModelError::Refused { .. }), "{name}: {err}");
-        assert!(err.why().starts_with("its answer has more than 16 MB"), "{name}: {err}");
+        assert!(err.reason().starts_with("its answer has more than 16 MB"), "{name}: {err}");
         let sent = sent.load(Ordering::Relaxed);
         assert!((MAX_ANSWER_BYTES..MAX_SENT_BYTES).contains(&sent), "{name}: {sent}");
     }
@@ -100,7 +101,7 @@ async fn an_endless_list_of_models_is_rejected() {
         let kind = ProviderKind::find_by_name(name).unwrap();
         let provider = Provider::new(&settings_of(kind, Some(url.clone()))).unwrap();
         let err = provider.is_listed().await.unwrap_err();
-        assert!(err.why().starts_with("its answer has more than 16 MB"), "{err}");
+        assert!(err.reason().starts_with("its answer has more than 16 MB"), "{err}");
     }
 }
 
@@ -112,7 +113,7 @@ async fn only_the_beginning_of_an_endless_error_is_read() {
     let provider = Provider::new(&settings_of(kind, Some(url))).unwrap();
     let err = provider.ask(&hello_question()).await.unwrap_err();
     assert!(matches!(err, ModelError::Unavailable { .. }), "{err}");
-    assert!(err.why().starts_with("it answered 503"), "{err}");
+    assert!(err.reason().starts_with("it answered 503"), "{err}");
     assert!(sent.load(Ordering::Relaxed) < MAX_ANSWER_BYTES);
 }
 
@@ -128,7 +129,7 @@ async fn a_redirect_is_not_followed() {
     let kind = ProviderKind::find_by_name("anthropic").unwrap();
     let provider = Provider::new(&settings_of(kind, Some(from))).unwrap();
     let err = provider.ask(&hello_question()).await.unwrap_err();
-    assert!(err.why().starts_with("it answered 307"), "{err}");
+    assert!(err.reason().starts_with("it answered 307"), "{err}");
     assert_eq!(sent.load(Ordering::Relaxed), 0);
 }
 

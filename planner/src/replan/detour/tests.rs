@@ -1,4 +1,4 @@
-//! Detours of plans about orders, and failures after which there is none.
+//! Detours of plans about orders, and failures that have no detour.
 
 use serde_json::json;
 
@@ -111,7 +111,7 @@ fn another_tool_takes_the_place_of_one_that_failed() {
     assert!(found.warnings.is_empty());
     let send = &found.draft.tools[2];
     assert_eq!(send.depends_on, Some(json!(["read_email"])));
-    assert_eq!(found.draft.tools[0].id.as_deref(), Some("order"), "it is reused");
+    assert_eq!(found.draft.tools[0].id.as_deref(), Some("order"), "the step is reused");
 }
 
 #[test]
@@ -163,8 +163,8 @@ fn nothing_takes_the_place_of_an_acting_step() {
     for err in [gone(), gone().with_unknown_outcome()] {
         for effect in [Effect::Once, Effect::Idempotent] {
             let results = vec![order(), email(), failed("send", effect, err.clone())];
-            let why = why_not(&earlier(plan(), results, Vec::new()), tools());
-            assert_eq!(why, "`send` has an effect, so nothing takes its place");
+            let reason = why_not(&earlier(plan(), results, Vec::new()), tools());
+            assert_eq!(reason, "`send` has an effect, so no other call may replace it");
         }
     }
     // A step that reads failed, too.
@@ -183,18 +183,18 @@ fn no_detour_uses_tools_that_act_or_are_forbidden_or_off() {
     // The catalog has the tools that the caller's token allows.
     let is_other = |tool: &CatalogTool| tool.definition.name.as_str() != "read_email";
     let allowed: Vec<CatalogTool> = tools().into_iter().filter(is_other).collect();
-    let why = why_not(&without_email(gone()), allowed);
-    assert_eq!(why, "no other tools lead to the `customer_email` of `email`");
+    let reason = why_not(&without_email(gone()), allowed);
+    assert_eq!(reason, "no other tools lead to the `customer_email` of `email`");
     let off = tools().into_iter().map(|tool| CatalogTool { is_active: is_other(&tool), ..tool });
-    assert_eq!(why_not(&without_email(gone()), off.collect()), why);
+    assert_eq!(why_not(&without_email(gone()), off.collect()), reason);
 }
 
 #[test]
 fn tools_that_failed_in_earlier_versions_are_avoided() {
     let mut earlier = without_email(gone());
     earlier.failures.push(failure("read_email", &["find_order"]));
-    let why = why_not(&earlier, tools());
-    assert_eq!(why, "no other tools lead to the `customer_email` of `email`");
+    let reason = why_not(&earlier, tools());
+    assert_eq!(reason, "no other tools lead to the `customer_email` of `email`");
 }
 
 /// Two tools reject the value of `get_order`, so it may be wrong.
@@ -215,7 +215,7 @@ fn a_tool_whose_value_is_rejected_twice_is_avoided() {
 
 #[test]
 fn a_step_with_a_condition_a_list_or_a_mixed_value_has_no_detour() {
-    for (at, field, value) in [
+    for (index, field, value) in [
         (1, "when", json!("order.customer_id != \"\"")),
         (1, "forEach", json!("{{order.customer_id}}")),
         (1, "outputMapping", json!({ "customer_email": "to" })),
@@ -230,7 +230,7 @@ fn a_step_with_a_condition_a_list_or_a_mixed_value_has_no_detour() {
         ),
     ] {
         let mut changed = plan();
-        changed["tools"][at][field] = value;
+        changed["tools"][index][field] = value;
         let EarlierPlan { results, failures, .. } = without_email(gone());
         let found =
             find_detour(&earlier(changed.clone(), results, failures), &Catalog::new(tools()));
@@ -240,6 +240,6 @@ fn a_step_with_a_condition_a_list_or_a_mixed_value_has_no_detour() {
 
 #[test]
 fn a_plan_that_asks_for_the_next_one_has_no_detour() {
-    let asked = EarlierPlan { is_requested: true, ..without_email(gone()) };
-    assert!(why_not(&asked, tools()).starts_with("a step asks"));
+    let requested = EarlierPlan { is_requested: true, ..without_email(gone()) };
+    assert!(why_not(&requested, tools()).starts_with("a step asks"));
 }

@@ -50,7 +50,7 @@ async fn a_hit_is_nearer_than_the_least_similar_example() {
     assert_eq!(
         matched_names(&tools, &matches),
         ["time", "place"],
-        "one without examples takes no part"
+        "a tool without examples takes no part"
     );
     assert!(matches[0].is_hit && !matches[1].is_hit, "{matches:?}");
     assert!((matches[0].score - 0.995_511).abs() < 1e-5, "{matches:?}");
@@ -89,7 +89,7 @@ async fn tools_that_the_filter_excludes_are_not_selected() {
     let selector = Selector::new(Some(known));
     let ask =
         SelectionRequest { limit: 1, ..selection_request("time please", Criterion::Centroid) };
-    let selection = selector.select(&tools, &ask, |at| at != 0).await.unwrap();
+    let selection = selector.select(&tools, &ask, |index| index != 0).await.unwrap();
     assert_eq!(matched_names(&tools, &selection.matches), ["place"]);
 }
 
@@ -140,7 +140,10 @@ async fn a_query_vector_of_another_length_is_rejected() {
         .select(&tools, &selection_request("q", Criterion::Centroid), |_| true)
         .await
         .unwrap_err();
-    assert!(err.to_string().contains("a vector of 1 numbers, and the tools have 2"), "{err}");
+    assert!(
+        err.to_string().contains("a vector of 1 numbers, but the tools have vectors of 2"),
+        "{err}"
+    );
 }
 
 #[tokio::test]

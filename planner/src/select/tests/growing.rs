@@ -4,9 +4,9 @@ use super::*;
 
 fn make_world() -> (Arc<KnownVectors>, Selector) {
     let texts = ["a", "b", "c", "d", "x", "query"];
-    let known = KnownVectors::new(texts.iter().enumerate().map(|(at, text)| {
+    let known = KnownVectors::new(texts.iter().enumerate().map(|(index, text)| {
         let mut vector = vec![0.1; 6];
-        vector[at] = 1.0;
+        vector[index] = 1.0;
         (*text, vector)
     }));
     let selector = Selector::new(Some(Arc::clone(&known) as Arc<dyn Embedder>));

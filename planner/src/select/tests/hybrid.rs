@@ -42,7 +42,7 @@ async fn each_part_of_a_query_finds_its_tool() {
     let selector = Selector::new(Some(Arc::clone(&known) as _));
     let query = "I am lost. And then read form K2";
     let two = SelectionRequest { limit: 2, ..selection_request(query, Criterion::Hybrid) };
-    let matches = selector.select(&tools, &two, |at| at != 2).await.unwrap().matches;
+    let matches = selector.select(&tools, &two, |index| index != 2).await.unwrap().matches;
     assert_eq!(matched_names(&tools, &matches), ["order_2", "place"]);
     assert_eq!(known.take_embedded_texts()[4..], [query, "I am lost", "read form K2"]);
 }
@@ -70,10 +70,10 @@ async fn excluded_tools_do_not_influence_scores() {
         make_tool("c", "nothing of that kind", &[]),
     ]);
     let form = selection_request("read form K2", Criterion::Hybrid);
-    let selection = selector.select(&tools, &form, |at| at != 0).await.unwrap();
+    let selection = selector.select(&tools, &form, |index| index != 0).await.unwrap();
     assert_eq!(matched_names(&tools, &selection.matches), ["b"]);
     assert!((selection.matches[0].score - 0.18).abs() < 1e-6, "{selection:?}");
-    assert_eq!(selection.without_meaning, None, "nobody asked for meaning");
+    assert_eq!(selection.without_meaning, None, "no embedder is configured");
 }
 
 #[tokio::test]
@@ -97,15 +97,15 @@ async fn learned_outcomes_change_scores_slightly() {
     // The query is of the same kind as “how late is it”.
     outcomes.learn(None, "how late is it", &[(good.clone(), true)], at);
     assert_eq!(selector.kind(&outcomes, "how late is it").await.unwrap(), Some(0));
-    assert_eq!(learned(&outcomes, "read form K2").await, before, "that was another kind of query");
+    assert_eq!(learned(&outcomes, "read form K2").await, before, "that query is of another kind");
     for _ in 0..18 {
         let kind = selector.kind(&outcomes, "read form K2").await.unwrap();
         outcomes.learn(kind, "read form K2", &[(good.clone(), true), (bad.clone(), false)], at);
     }
     assert_eq!(outcomes.queries().len(), 2);
     let after = learned(&outcomes, "read form K2").await;
-    let score = |matches: &[Match], at: usize| {
-        let found = matches.iter().find(|found| found.at == at).unwrap();
+    let score = |matches: &[Match], index: usize| {
+        let found = matches.iter().find(|found| found.index == index).unwrap();
         (found.score, found.learned)
     };
     for (place, verdict) in [(2, 0.9), (3, -0.9)] {
@@ -113,7 +113,7 @@ async fn learned_outcomes_change_scores_slightly() {
         assert!((learned.unwrap() - verdict).abs() < 1e-9, "{after:?}");
         assert!((is - was - 0.05 * verdict).abs() < 1e-9, "{was} {is}");
     }
-    assert_eq!(after.iter().find(|found| found.at == 0).and_then(|found| found.learned), None);
+    assert_eq!(after.iter().find(|found| found.index == 0).and_then(|found| found.learned), None);
 }
 
 /// Queries are personal data, so their vectors are not stored.
@@ -132,7 +132,7 @@ async fn kinds_are_embedded_once_and_not_stored() {
     let selector = Selector::from_embedding(&embedding);
     let (mut outcomes, at) = (Outcomes::default(), Timestamp::UNIX_EPOCH);
     let tools = [("s.t".parse().unwrap(), true)];
-    for (query, expected, asked) in [
+    for (query, expected, expected_texts) in [
         ("a", None, vec!["a"]),
         ("b", None, vec!["b", "a"]),
         ("c", None, vec!["c", "b"]),
@@ -141,7 +141,7 @@ async fn kinds_are_embedded_once_and_not_stored() {
     ] {
         let kind = selector.kind(&outcomes, query).await.unwrap();
         assert_eq!(kind, expected, "{query}");
-        assert_eq!(queries.take_embedded_texts(), asked, "{query}");
+        assert_eq!(queries.take_embedded_texts(), expected_texts, "{query}");
         outcomes.learn(kind, query, &tools, at);
     }
     assert_eq!(texts.take_embedded_texts(), Vec::<String>::new());

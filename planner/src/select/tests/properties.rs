@@ -8,8 +8,8 @@ use crate::select::{
     vector::{QueryVector, cosine, slack},
 };
 
-fn random_vectors(dimensions: usize, most: usize) -> impl Strategy<Value = Vec<Vec<f32>>> {
-    vec(vec(-1.0_f32..1.0, dimensions), 1..most)
+fn random_vectors(dimensions: usize, max_len: usize) -> impl Strategy<Value = Vec<Vec<f32>>> {
+    vec(vec(-1.0_f32..1.0, dimensions), 1..max_len)
 }
 
 proptest! {

@@ -6,25 +6,25 @@ use serde_json::Value;
 
 use crate::select::words;
 
-/// Objects inside objects whose fields are outputs.
+/// Maximum nesting of objects whose fields are outputs.
 const LEVELS: usize = 3;
-/// References of a schema that are followed.
+/// Maximum number of references of a schema that are followed.
 const MAX_REFERENCES: usize = 8;
-/// Words, besides those that every schema uses, that make a description a type.
+/// Minimum number of words, besides those that every schema uses, that make a description a type.
 const MIN_TELLING_WORDS: usize = 2;
 
-/// Words that name a property of any thing. Alone, they do not tell whose it is.
+/// Words that name a property of any thing. Alone, they do not show which thing it belongs to.
 const PROPERTIES: &str = "id uuid guid key number name title email mail address phone date time day status \
     state type kind category url link path amount total price cost count quantity size description text body \
     content comment message note value code label display";
-/// Words before the name of a thing that tell which one of them it is. They do not tell of what:
-/// `parent_id` of a page.
+/// Words before the name of a thing that tell which one it is, but not what it is: `parent_id` of a
+/// page.
 const QUALIFIERS: &str = "first last full created updated start end begin default current new old parent child \
     root source target previous next other";
 const IDS: &str = "id uuid guid key number";
 /// Objects that only wrap a result.
 const WRAPPERS: &str = "data result response payload output";
-/// Words that stand in the description of any parameter.
+/// Words that occur in the description of any parameter.
 const COMMON: &str = "unique id identifier identifies number string integer value field parameter record \
     object entity resource item thing name type key fetch get read return use example optional required";
 const READING_VERBS: &str = "get read show find fetch search lookup look retrieve list describe query check \
@@ -75,8 +75,8 @@ pub enum Fit {
     Exact,
     /// The descriptions are the same.
     Described,
-    /// The names agree, but they may belong to different things: the `city` of a customer and that of
-    /// a forecast. No id fits so.
+    /// The names agree, but they may belong to different things: the `city` of a customer and the
+    /// `city` of a forecast. An id never fits in this way.
     Near,
 }
 
@@ -98,7 +98,8 @@ pub(super) struct Key {
 pub struct Field {
     /// The name of a parameter, or the path of an output.
     pub path: String,
-    /// The stems of the words that call it: by its name, with the thing it belongs to, by its title.
+    /// The stems of the words that name it: its name, its name with the thing that it belongs to,
+    /// and its title.
     pub names: Vec<Vec<String>>,
     pub shape: Shape,
     pub is_required: bool,
@@ -121,14 +122,14 @@ impl Field {
     }
 }
 
-/// Returns the fit of a value of one form in a field of another one, if there is any.
+/// Returns the fit of a value of one form in a field of another form, if the two fit.
 pub(super) fn fit_of(key: &Key, (from, from_form): (Shape, &str), to: &Field) -> Option<Fit> {
     let is_shape = from == to.shape || from == Shape::Integer && to.shape == Shape::Number;
     let is_choice = to.form.starts_with('|');
     match (from_form == to.form, from_form.is_empty() || to.form.is_empty()) {
         _ if !is_shape => None,
         (true, _) => Some(key.fit),
-        // A text without a format may have the right one, but it need not be an allowed value.
+        // A text without a format may have the right format, but it need not be an allowed value.
         (false, true) if !is_choice => Some(key.fit.max(Fit::Described)),
         _ => None,
     }
@@ -175,9 +176,10 @@ impl Owner {
         if self.0.len() <= 1 {
             return Some(self.0.clone());
         }
-        let said = words::stem_words(description);
-        let told: Vec<String> = self.0.iter().filter(|word| said.contains(word)).cloned().collect();
-        (!told.is_empty()).then_some(told)
+        let description_words = words::stem_words(description);
+        let named_words: Vec<String> =
+            self.0.iter().filter(|word| description_words.contains(word)).cloned().collect();
+        (!named_words.is_empty()).then_some(named_words)
     }
 }
 
@@ -200,7 +202,7 @@ pub(super) fn inputs_of(
     (fields, has_all)
 }
 
-/// Returns the scalar outputs of a tool, also those inside objects. Lists have none.
+/// Returns the scalar outputs of a tool, including those inside objects. Lists have none.
 pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<String>) -> Vec<Field> {
     let mut fields = Vec::new();
     let top = Place { schema, path: String::new(), owner: owner.clone() };
@@ -213,9 +215,9 @@ pub(super) fn outputs_of(schema: &Value, owner: &Owner, subjects: &BTreeSet<Stri
             if let Some(field) = read_field(name, described, schema, &place.owner, subjects) {
                 fields.push(Field { path, ..field });
             } else if resolve(described, schema)["properties"].is_object() && levels > 1 {
-                let own = words::stem_words(name);
-                let is_wrapper = own.iter().all(|word| WRAPPER_STEMS.contains(word));
-                let owner = if is_wrapper { place.owner.clone() } else { Owner(own) };
+                let name_words = words::stem_words(name);
+                let is_wrapper = name_words.iter().all(|word| WRAPPER_STEMS.contains(word));
+                let owner = if is_wrapper { place.owner.clone() } else { Owner(name_words) };
                 open.push((Place { schema: described, path, owner }, levels - 1));
             }
         }
@@ -231,7 +233,7 @@ struct Place<'a> {
     owner: Owner,
 }
 
-/// Reads a scalar field. A flag tells nothing that another call needs.
+/// Reads a scalar field. Ignores a flag, because no other call needs one.
 fn read_field(
     name: &str,
     described: &Value,
@@ -243,19 +245,20 @@ fn read_field(
     let shape = shape_of(schema)?;
     let description = [described, schema].iter().find_map(|from| from["description"].as_str());
     let description = description.unwrap_or_default().to_owned();
-    let own = words::stem_words(name);
-    let whole = whole_name(&own, &description, owner, subjects);
+    let name_words = words::stem_words(name);
+    let whole = whole_name(&name_words, &description, owner, subjects);
     let mut keys = Vec::new();
     let key = |fit, text: String| Key { fit, text };
     keys.extend(whole.as_ref().map(|whole| key(Fit::Exact, whole.join(" "))));
     keys.extend(telling_words(&description).map(|text| key(Fit::Described, text)));
     let is_property =
         |word: &String| PROPERTY_STEMS.contains(word) || QUALIFIER_STEMS.contains(word);
-    let is_telling = !own.first().is_none_or(is_property) && !own.iter().any(|word| is_id(word));
-    keys.extend(is_telling.then(|| key(Fit::Near, own.join(" "))));
+    let is_telling =
+        !name_words.first().is_none_or(is_property) && !name_words.iter().any(|word| is_id(word));
+    keys.extend(is_telling.then(|| key(Fit::Near, name_words.join(" "))));
     let mut names: Vec<Vec<String>> = whole.into_iter().collect();
     let title = described["title"].as_str().or(schema["title"].as_str()).map(words::stem_words);
-    names.extend(title.into_iter().chain([own]).filter(|words| !words.is_empty()));
+    names.extend(title.into_iter().chain([name_words]).filter(|words| !words.is_empty()));
     names.dedup();
     let (form, path) = (form_of(schema), name.to_owned());
     Some(Field { path, names, shape, is_required: false, description, keys, form })
@@ -263,31 +266,31 @@ fn read_field(
 
 /// Returns the words of a field's name with the thing that it belongs to.
 fn whole_name(
-    own: &[String],
+    name_words: &[String],
     description: &str,
     owner: &Owner,
     subjects: &BTreeSet<String>,
 ) -> Option<Vec<String>> {
-    let (first, last) = (own.first()?, own.last()?);
+    let (first, last) = (name_words.first()?, name_words.last()?);
     // `phone_number` is a property, and `category_id` is a thing.
     let is_thing = !PROPERTY_STEMS.contains(first) || last == "id" && !is_id(first);
-    let is_whole = own.len() > 1
+    let is_whole = name_words.len() > 1
         && is_thing
         && !QUALIFIER_STEMS.contains(first)
         && (is_id(last) || subjects.contains(first));
     if is_whole {
-        return Some(own.to_vec());
+        return Some(name_words.to_vec());
     }
     let owner = if is_id(last) { owner.identified(description)? } else { owner.0.clone() };
     // `status` and `order_status` of an order are the same.
-    let shared = (0..=owner.len().min(own.len()))
+    let shared = (0..=owner.len().min(name_words.len()))
         .rev()
-        .find(|count| owner.ends_with(&own[..*count]))
+        .find(|count| owner.ends_with(&name_words[..*count]))
         .unwrap_or_default();
-    (!owner.is_empty()).then(|| owner.iter().chain(&own[shared..]).cloned().collect())
+    (!owner.is_empty()).then(|| owner.iter().chain(&name_words[shared..]).cloned().collect())
 }
 
-/// Returns a description in a form that can be compared, if it tells what the value is.
+/// Returns a description in a form that can be compared, if it describes the value.
 fn telling_words(description: &str) -> Option<String> {
     let words = words::stem_words(description);
     let telling: BTreeSet<&String> =
@@ -296,8 +299,8 @@ fn telling_words(description: &str) -> Option<String> {
 }
 
 fn shape_of(schema: &Value) -> Option<Shape> {
-    let own = schema["type"].as_array();
-    let of_union = || own?.iter().find(|kind| *kind != "null")?.as_str();
+    let types = schema["type"].as_array();
+    let of_union = || types?.iter().find(|kind| *kind != "null")?.as_str();
     match schema["type"].as_str().or_else(of_union)? {
         "string" => Some(Shape::Text),
         "integer" => Some(Shape::Integer),
@@ -306,7 +309,7 @@ fn shape_of(schema: &Value) -> Option<Shape> {
     }
 }
 
-/// Returns the format of texts, or the allowed values behind a mark.
+/// Returns the format of texts, or the allowed values with a mark before them.
 fn form_of(schema: &Value) -> String {
     let Some(choices) = schema["enum"].as_array() else {
         return schema["format"].as_str().unwrap_or_default().to_owned();

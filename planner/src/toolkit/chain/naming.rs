@@ -1,7 +1,7 @@
 //! The types that words name: `shipment id`, `the current refund status`.
 //!
-//! All fields of one type lend it their words, because tools call one thing by several names. A word
-//! counts more if few types have it, and words of a name in one piece count once more.
+//! The words of all fields of a type belong to it, because tools call one thing by several names. A
+//! word counts more if few types have it, and words of a name in one piece count once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::select::words;
 
-/// The points of any word of a name, besides those for a rare one.
+/// The points of any word of a name, besides the points for a rare word.
 const WORD: f64 = 2.0;
 /// The share of a word that only the description has.
 const DESCRIBED: f64 = 0.4;
@@ -19,7 +19,7 @@ const DESCRIBED: f64 = 0.4;
 const PIECE: f64 = 1.0;
 /// An id is a more usual value than the status of the same thing.
 const ID: f64 = 0.5;
-/// The best type has so many times the points of any other one.
+/// Factor by which the points of the best type must exceed the points of any other type.
 const MARGIN: f64 = 1.05;
 
 /// A parameter or an output of a tool, by their places.
@@ -89,17 +89,25 @@ impl ChainGraph {
     /// Groups the fields of tools in chains by their types.
     fn group_fields(&self) -> Vec<Type> {
         let mut types: Vec<Type> = Vec::new();
-        let mut known: BTreeMap<&Key, usize> = BTreeMap::new();
+        let mut type_by_key: BTreeMap<&Key, usize> = BTreeMap::new();
         let tools = self.tools.iter().enumerate().filter(|(_, tool)| tool.can_link);
-        let places = tools.flat_map(|(tool, own)| {
-            let inputs = (0..own.inputs.len()).map(move |at| Place { tool, at, is_input: true });
-            let outputs = (0..own.outputs.len()).map(move |at| Place { tool, at, is_input: false });
+        let places = tools.flat_map(|(tool, tool_links)| {
+            let inputs = (0..tool_links.inputs.len()).map(move |index| Place {
+                tool,
+                at: index,
+                is_input: true,
+            });
+            let outputs = (0..tool_links.outputs.len()).map(move |index| Place {
+                tool,
+                at: index,
+                is_input: false,
+            });
             inputs.chain(outputs)
         });
         for place in places {
             let is_sure = |key: &&Key| key.fit != Fit::Near;
             let keys = || self.field(place).keys.iter().filter(is_sure);
-            let Some(first) = keys().find_map(|key| known.get(key).copied()).or_else(|| {
+            let Some(first) = keys().find_map(|key| type_by_key.get(key).copied()).or_else(|| {
                 keys().next().map(|_| {
                     types.push(Type::default());
                     types.len() - 1
@@ -109,12 +117,12 @@ impl ChainGraph {
             };
             types[first].places.push(place);
             for key in keys() {
-                let other = *known.entry(key).or_insert(first);
+                let other = *type_by_key.entry(key).or_insert(first);
                 if other != first {
                     // The field joins two groups.
                     let moved = std::mem::take(&mut types[other].places);
                     types[first].places.extend(moved);
-                    known.values_mut().filter(|group| **group == other).for_each(|group| {
+                    type_by_key.values_mut().filter(|group| **group == other).for_each(|group| {
                         *group = first;
                     });
                 }
@@ -129,36 +137,40 @@ impl ChainGraph {
 }
 
 impl Vocabulary {
-    /// Returns the type that a piece of a sentence names, by the stems of its words. Two types that
-    /// fit equally well are none.
-    pub fn find(&self, said: &[&str], accepts: impl Fn(&[Place]) -> bool) -> Option<Named<'_>> {
+    /// Returns the type that a piece of a sentence names, by the stems of its words. Returns `None`
+    /// if two types fit equally well.
+    pub fn find(
+        &self,
+        query_words: &[&str],
+        accepts: impl Fn(&[Place]) -> bool,
+    ) -> Option<Named<'_>> {
         let mut best: Option<(f64, usize)> = None;
         let mut second = 0.0;
-        for (at, kind) in self.types.iter().enumerate() {
-            let points = self.points(kind, said) + if kind.is_id() { ID } else { 0.0 };
-            if best.is_none_or(|(most, _)| points > most) {
-                second = best.map_or(0.0, |(most, _)| most);
-                best = Some((points, at));
+        for (index, kind) in self.types.iter().enumerate() {
+            let points = self.points(kind, query_words) + if kind.is_id() { ID } else { 0.0 };
+            if best.is_none_or(|(best_points, _)| points > best_points) {
+                second = best.map_or(0.0, |(best_points, _)| best_points);
+                best = Some((points, index));
             } else if points > second {
                 second = points;
             }
         }
-        let (points, at) = best.filter(|(points, _)| *points > second * MARGIN)?;
-        let kind = &self.types[at];
-        let has_word = |at: &usize| kind.words.contains(said[*at]);
-        let words: Vec<usize> = (0..said.len()).filter(has_word).collect();
-        let has_name = kind.names.iter().any(|name| has_piece(said, name));
+        let (points, index) = best.filter(|(points, _)| *points > second * MARGIN)?;
+        let kind = &self.types[index];
+        let has_word = |index: &usize| kind.words.contains(query_words[*index]);
+        let words: Vec<usize> = (0..query_words.len()).filter(has_word).collect();
+        let has_name = kind.names.iter().any(|name| has_piece(query_words, name));
         let is_whole = has_name || words.len() > 1;
         let thing =
             |name: &Vec<String>| name.iter().filter(|word| *word != "id").cloned().collect();
         let things: Vec<Vec<String>> = kind.names.iter().map(thing).collect();
-        let is_identified = things.iter().any(|thing| has_piece(said, thing));
+        let is_identified = things.iter().any(|thing| has_piece(query_words, thing));
         let named = Named { places: &kind.places, words, points, is_whole, is_identified };
         (!named.words.is_empty() && accepts(&kind.places)).then_some(named)
     }
 
-    fn points(&self, kind: &Type, said: &[&str]) -> f64 {
-        let distinct: BTreeSet<&str> = said.iter().copied().collect();
+    fn points(&self, kind: &Type, query_words: &[&str]) -> f64 {
+        let distinct: BTreeSet<&str> = query_words.iter().copied().collect();
         let words = distinct.into_iter().map(|word| {
             let share = match (kind.words.contains(word), kind.described.contains(word)) {
                 (true, _) => 1.0,
@@ -167,7 +179,8 @@ impl Vocabulary {
             };
             share * (WORD + self.rarity(word))
         });
-        let pieces = kind.names.iter().filter(|name| name.len() > 1 && has_piece(said, name));
+        let pieces =
+            kind.names.iter().filter(|name| name.len() > 1 && has_piece(query_words, name));
         let piece = pieces.map(Vec::len).max().unwrap_or_default();
         words.sum::<f64>() + PIECE * to_f64(piece)
     }
@@ -184,8 +197,8 @@ impl Type {
     }
 }
 
-fn has_piece(said: &[&str], name: &[String]) -> bool {
-    !name.is_empty() && said.windows(name.len()).any(|piece| piece == name)
+fn has_piece(words: &[&str], name: &[String]) -> bool {
+    !name.is_empty() && words.windows(name.len()).any(|piece| piece == name)
 }
 
 fn to_f64(count: usize) -> f64 {

@@ -16,13 +16,13 @@ use super::{
     field::{Field, Fit, Key, Shape, fit_of},
 };
 
-/// Calls one after another.
+/// Maximum number of calls in a row.
 const MAX_DEPTH: usize = 12;
 const MAX_STEPS: usize = 16;
-/// Tools that one search looks at.
+/// Maximum number of tools that one search visits.
 const MAX_SEARCHED: usize = 2_000;
 const CALL: u32 = 10;
-/// A warning in its description makes a tool worse than many calls of others.
+/// Cost of a warning in a tool's description, higher than the cost of many calls of other tools.
 const CAUTION: u32 = 200;
 const NEAR: u32 = 5;
 const DESCRIBED: u32 = 1;
@@ -70,7 +70,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Returns the worst fit of all values on the way and at its end.
+    /// Returns the worst fit of all values on the route, including the wanted one.
     pub fn worst_fit(&self) -> Fit {
         let inputs = self.steps.iter().flat_map(|step| &step.inputs);
         inputs.map(|input| input.fit).fold(self.fit, Fit::max)
@@ -82,7 +82,7 @@ impl Route {
         let sources = inputs.map(|input| &input.source).chain([&self.source]);
         sources
             .filter_map(|source| match source {
-                Source::Given(at) => Some(*at),
+                Source::Given(index) => Some(*index),
                 Source::Output { .. } => None,
             })
             .collect()
@@ -180,8 +180,8 @@ impl ChainGraph {
 
 impl<'a> Search<'a> {
     fn run(&mut self) {
-        for (at, given) in self.given.iter().enumerate() {
-            self.open(given.cost, Origin::Given(at));
+        for (index, given) in self.given.iter().enumerate() {
+            self.open(given.cost, Origin::Given(index));
         }
         while let Some(Reverse((cost, event))) = self.events.pop() {
             match event {
@@ -221,8 +221,8 @@ impl<'a> Search<'a> {
 
     fn value_type(&self, from: Origin) -> (&'a [Key], Shape, &'a str) {
         match from {
-            Origin::Given(at) => {
-                let given = &self.given[at];
+            Origin::Given(index) => {
+                let given = &self.given[index];
                 (&given.keys, given.shape, &given.form)
             }
             Origin::Output(tool, output) => {
@@ -233,11 +233,11 @@ impl<'a> Search<'a> {
     }
 
     fn call_if_ready(&mut self, tool: usize) {
-        let own = &self.graph.tools[tool];
-        let mut cost = if own.is_cautioned { CALL + CAUTION } else { CALL };
+        let links = &self.graph.tools[tool];
+        let mut cost = if links.is_cautioned { CALL + CAUTION } else { CALL };
         let mut depth = 0;
-        for at in (0..own.inputs.len()).filter(|at| own.inputs[*at].is_required) {
-            let Some(filled) = self.filled.get(&(tool, at)) else { return };
+        for index in (0..links.inputs.len()).filter(|index| links.inputs[*index].is_required) {
+            let Some(filled) = self.filled.get(&(tool, index)) else { return };
             cost += filled.cost;
             depth = depth.max(self.depth_of(filled.from));
         }
@@ -268,10 +268,11 @@ impl<'a> Search<'a> {
 
     fn route_to_field(&self, field: &Field) -> Option<Route> {
         let mut reached: BTreeSet<(u32, Origin, Fit)> = BTreeSet::new();
-        let given = (0..self.given.len()).map(|at| (self.given[at].cost, Origin::Given(at)));
+        let given =
+            (0..self.given.len()).map(|index| (self.given[index].cost, Origin::Given(index)));
         let outputs = self.called.iter().flat_map(|(tool, (cost, _))| {
-            let own = &self.graph.tools[*tool];
-            let outputs = (0..own.outputs.len()).filter(|output| !own.repeats_input(*output));
+            let links = &self.graph.tools[*tool];
+            let outputs = (0..links.outputs.len()).filter(|output| !links.repeats_input(*output));
             outputs.map(|output| (*cost, Origin::Output(*tool, output)))
         });
         for (cost, origin) in given.chain(outputs) {
@@ -295,17 +296,18 @@ impl<'a> Search<'a> {
     /// Adds the calls that a value needs, each once.
     fn add_source(&self, origin: Origin, steps: &mut Vec<RouteStep>) -> Option<Source> {
         let (tool, output) = match origin {
-            Origin::Given(at) => return Some(Source::Given(at)),
+            Origin::Given(index) => return Some(Source::Given(index)),
             Origin::Output(tool, output) => (tool, output),
         };
-        let own = &self.graph.tools[tool];
-        let path = own.outputs[output].path.clone();
+        let links = &self.graph.tools[tool];
+        let path = links.outputs[output].path.clone();
         if let Some(step) = steps.iter().position(|step| step.tool == tool) {
             return Some(Source::Output { step, path });
         }
         let mut inputs = Vec::new();
-        for (at, input) in own.inputs.iter().enumerate().filter(|(_, input)| input.is_required) {
-            let filled = self.filled.get(&(tool, at))?;
+        for (index, input) in links.inputs.iter().enumerate().filter(|(_, input)| input.is_required)
+        {
+            let filled = self.filled.get(&(tool, index))?;
             let source = self.add_source(filled.from, steps)?;
             inputs.push(Input { parameter: input.path.clone(), source, fit: filled.fit });
         }
@@ -326,7 +328,7 @@ fn cost_of(fit: Fit) -> u32 {
 /// Returns the value of a parameter for a source: a given value, or a template.
 pub fn value_of(source: &Source, given: &[Given], ids: &[String]) -> Option<Value> {
     match source {
-        Source::Given(at) => given.get(*at).map(|given| given.value.clone()),
+        Source::Given(index) => given.get(*index).map(|given| given.value.clone()),
         Source::Output { step, path } => {
             ids.get(*step).map(|id| Value::String(format!("{{{{{id}.{path}}}}}")))
         }

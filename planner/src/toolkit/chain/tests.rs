@@ -7,7 +7,7 @@ use shared::tool::{Effect, ToolDefinition};
 
 use super::*;
 
-/// Makes a tool. A `!` behind a parameter marks it as required.
+/// Makes a tool. A `!` after a parameter marks it as required.
 #[expect(clippy::needless_pass_by_value, reason = "calls read better without references")]
 fn tool(name: &str, inputs: Value, outputs: Value) -> ToolDefinition {
     let (mut properties, mut required) = (json!({}), Vec::new());
@@ -55,19 +55,19 @@ fn route(graph: &ChainGraph, from: (&str, &str), to: (&str, &str)) -> Option<Str
 
 fn show(graph: &ChainGraph, route: &Route, given: &[Given]) -> String {
     let mut ids = Vec::new();
-    let mut shown = String::new();
+    let mut text = String::new();
     for step in &route.steps {
         let name = &graph.tools()[step.tool].name;
         let inputs = step.inputs.iter().map(|input| {
             format!("{}={}", input.parameter, value_of(&input.source, given, &ids).unwrap())
         });
         let inputs = inputs.collect::<Vec<_>>().join(" ");
-        shown.extend([name.as_str(), "(", &inputs, ") "]);
+        text.extend([name.as_str(), "(", &inputs, ") "]);
         ids.push(name.clone());
     }
     let value = value_of(&route.source, given, &ids).unwrap();
     let only = if route.is_only { "only" } else { "one of several" };
-    format!("{shown}{value} {:?} {only}", route.worst_fit())
+    format!("{text}{value} {:?} {only}", route.worst_fit())
 }
 
 #[test]
@@ -84,11 +84,12 @@ fn a_value_fits_by_name_thing_type_and_form() {
         ("get_order", "id", text(), "order_id", text(), Some("Exact")),
         ("get_order", "orderId", text(), "order_id", text(), Some("Exact")),
         ("get_order", "user_id", text(), "order_id", text(), None),
-        // The id of one thing is not that of another one, also if all ids are described alike.
+        // The id of one thing is not the id of another thing, even if all ids have the same
+        // description.
         ("get_user", "id", text(), "order_id", text(), None),
         ("get_issue", "id", text(), "repository_id", text(), None),
         ("get_user", "user_id", id_text(), "order_id", id_text(), None),
-        // A name is no id, and a number is no text.
+        // A name is not an id, and a number is not a text.
         ("get_customer", "city", text(), "city_id", text(), None),
         ("get_customer", "city_id", text(), "city", text(), None),
         ("get_order", "id", number.clone(), "order_id", text(), None),
@@ -98,7 +99,7 @@ fn a_value_fits_by_name_thing_type_and_form() {
         ("get_customer", "city", text(), "city", text(), Some("Near")),
         ("get_customer", "name", text(), "name", text(), None),
         ("get_customer", "id", text(), "id", text(), None),
-        // Formats agree, or one side says none.
+        // Formats fit if they are equal, or if one side has none.
         ("get_customer", "contact", email.clone(), "customer_contact", email, Some("Exact")),
         ("get_customer", "contact", text(), "customer_contact", date, Some("Described")),
         ("get_customer", "contact", text(), "customer_contact", choice, None),
@@ -117,8 +118,8 @@ fn a_value_fits_by_name_thing_type_and_form() {
         let about = tool("get_customer_card", json!({ "card_id!": text() }), json!({}));
         let graph = graph(&[from_tool(producer, field, &schema), consumer, keeper, about]);
         let found = route(&graph, ("get_ticket", "ticket_id"), ("pay", parameter));
-        let shown = found.as_ref().and_then(|found| found.split(' ').nth_back(1));
-        assert_eq!(shown, fit, "{producer}.{field} → {parameter}: {found:?}");
+        let text = found.as_ref().and_then(|found| found.split(' ').nth_back(1));
+        assert_eq!(text, fit, "{producer}.{field} → {parameter}: {found:?}");
     }
 }
 
@@ -147,7 +148,8 @@ fn one_description_of_two_parameters_is_no_type() {
     assert_eq!(route(&graph, ("get_box", "shelf_id"), ("swap", "first_code")), None);
 }
 
-/// Returns tools from a parcel to an account, on a short way with a warning and on a long one.
+/// Returns tools that lead from a parcel to an account: a short route with a warning, and a long
+/// route.
 fn parcels() -> Vec<ToolDefinition> {
     let link = |name: &str, from: &str, to: &str| {
         tool(name, json!({ format!("{from}!"): text() }), json!({ to: text() }))
@@ -185,17 +187,17 @@ fn the_cheapest_route_avoids_acting_and_doubtful_tools() {
 #[test]
 fn the_order_of_tools_changes_nothing() {
     let mut tools = parcels();
-    let shown = |tools: &[ToolDefinition]| {
+    let show = |tools: &[ToolDefinition]| {
         let graph = graph(tools);
         route(&graph, ("find_order", "parcel_id"), ("close_account", "account_id"))
     };
-    let first = shown(&tools);
+    let first = show(&tools);
     for _ in 0..tools.len() {
         tools.rotate_left(1);
-        assert_eq!(shown(&tools), first);
+        assert_eq!(show(&tools), first);
     }
     tools.reverse();
-    assert_eq!(shown(&tools), first);
+    assert_eq!(show(&tools), first);
 }
 
 #[test]
@@ -228,12 +230,12 @@ fn a_call_needs_all_its_parameters() {
 /// A chain of a hundred tools, and a circle, end at the limit.
 #[test]
 fn long_chains_and_circles_end() {
-    let link = |at: usize| {
-        let name = format!("find_{at}");
+    let link = |index: usize| {
+        let name = format!("find_{index}");
         tool(
             &name,
-            json!({ format!("a{at}x_id!"): text() }),
-            json!({ format!("a{}x_id", at + 1): text(), "a0x_id": text() }),
+            json!({ format!("a{index}x_id!"): text() }),
+            json!({ format!("a{}x_id", index + 1): text(), "a0x_id": text() }),
         )
     };
     let tools: Vec<ToolDefinition> = (0..100).map(link).collect();

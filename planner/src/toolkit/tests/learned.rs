@@ -39,7 +39,7 @@ fn a_frequent_follower_gets_a_high_score() {
     };
     assert_eq!(followers("t1"), ["t2", "t3"]);
     assert_eq!(followers("t2")[0], "t4");
-    assert_eq!(followers("never seen").len(), 2, "then what is called most");
+    assert_eq!(followers("never seen").len(), 2, "the tools that are called most follow");
     let json = serde_json::to_value(&learned).unwrap();
     assert_eq!(serde_json::from_value::<Learned>(json).unwrap(), learned);
 }
@@ -47,7 +47,7 @@ fn a_frequent_follower_gets_a_high_score() {
 #[test]
 fn learned_edge_scores_are_shares() {
     let mut learned = Learned::default();
-    assert_eq!(score(&learned, "a1", "t1", DAY), None, "nothing was seen");
+    assert_eq!(score(&learned, "a1", "t1", DAY), None, "there was no observation");
     for _ in 0..30 {
         lesson(&mut learned, &["t1", "t2"], DAY);
     }
@@ -55,8 +55,8 @@ fn learned_edge_scores_are_shares() {
     let there = |from: &str, to: &str| score(&learned, from, to, DAY).unwrap();
     assert!(there("a1", "a2") > 0.9, "{}", there("a1", "a2"));
     assert!((FLOOR..0.1).contains(&there("a1", "a3")), "{}", there("a1", "a3"));
-    assert!((there("a1", "t1") - 1.0).abs() < 1e-9, "it calls nothing else");
-    assert_eq!(score(&learned, "a3", "a4", DAY), None, "nothing came after it");
+    assert!((there("a1", "t1") - 1.0).abs() < 1e-9, "the action calls no other tool");
+    assert_eq!(score(&learned, "a3", "a4", DAY), None, "no action followed it");
 }
 
 #[test]

@@ -39,16 +39,16 @@ fn doing() -> impl Strategy<Value = Doing> {
     ]
 }
 
-fn a(at: usize) -> NodeName {
-    name(&format!("a{at}"))
+fn a(index: usize) -> NodeName {
+    name(&format!("a{index}"))
 }
 
-fn t(at: usize) -> NodeName {
-    name(&format!("t{at}"))
+fn t(index: usize) -> NodeName {
+    name(&format!("t{index}"))
 }
 
 fn actions(of: &[(usize, f64)]) -> Vec<(NodeName, f64)> {
-    of.iter().map(|(at, score)| (a(*at), *score)).collect()
+    of.iter().map(|(index, score)| (a(*index), *score)).collect()
 }
 
 fn act(graph: &mut Toolkit, doing: &Doing, turn: usize) {
@@ -94,7 +94,11 @@ fn edges(graph: &Toolkit) -> BTreeMap<(String, String), String> {
 }
 
 /// Recommends by the algorithm of the predecessor, which does not remember visited nodes.
-fn by_the_words(graph: &Toolkit, start: &[&str], reach: Reach) -> (BTreeSet<String>, usize) {
+fn by_the_words(
+    graph: &Toolkit,
+    start: &[&str],
+    reach: RecommendationReach,
+) -> (BTreeSet<String>, usize) {
     let strong = |from: &str, kind| {
         let next: Vec<_> = graph.successors(from).collect();
         let next =
@@ -173,7 +177,7 @@ proptest! {
         let graph = made(&all);
         let start: Vec<String> = start.iter().map(|n| format!("a{n}")).collect();
         let start: Vec<&str> = start.iter().map(String::as_str).collect();
-        let reach = Reach { threshold, hops };
+        let reach = RecommendationReach { threshold, hops };
         let found = graph.recommend(start.iter().copied(), reach);
         let there: BTreeSet<String> = found.nodes().map(|(name, _)| name.to_string()).collect();
         prop_assert_eq!((there, found.edge_count()), by_the_words(&graph, &start, reach));

@@ -54,7 +54,8 @@ fn recommendations_match_the_table() {
         (&["t1"], 0.5, 5, &[], 0),
         (&[], 0.5, 5, &[], 0),
     ] {
-        let found = seed().recommend(start.iter().copied(), Reach { threshold, hops });
+        let found =
+            seed().recommend(start.iter().copied(), RecommendationReach { threshold, hops });
         let mut expected = vertices.to_vec();
         let mut there = names(&found);
         assert_eq!(found.edge_count(), edges, "{start:?} {threshold} {hops}");
@@ -63,9 +64,9 @@ fn recommendations_match_the_table() {
         there.sort_unstable();
         assert_eq!(there, expected, "{start:?} {threshold} {hops}");
     }
-    let cut = seed().recommend(["a1"], Reach { threshold: 0.7, hops: 2 });
+    let cut = seed().recommend(["a1"], RecommendationReach { threshold: 0.7, hops: 2 });
     assert_eq!(cut.edge_score("a1", "a3"), None, "the weak edge is cut, its ends stay");
-    let one = seed().recommend(["a1"], Reach { threshold: 0.5, hops: 1 });
+    let one = seed().recommend(["a1"], RecommendationReach { threshold: 0.5, hops: 1 });
     assert_eq!(names(&one), ["a1", "a2", "t1", "a3", "t2", "t3"]);
     let ToolsAndActions { tools, actions } = one.tools_and_actions();
     let names = |of: Vec<(&NodeName, &Node)>| -> Vec<String> {
@@ -78,16 +79,16 @@ fn recommendations_match_the_table() {
 #[test]
 fn recommendations_end_on_cycles_and_omit_weak_tools() {
     let mut graph = Toolkit::default();
-    for at in 0..3 {
-        graph.add_action(&name(&format!("c{at}")), "", &[], &[]).unwrap();
+    for index in 0..3 {
+        graph.add_action(&name(&format!("c{index}")), "", &[], &[]).unwrap();
     }
     for (from, to) in [("c0", "c1"), ("c1", "c2"), ("c2", "c0")] {
         graph.add_action(&name(from), "", &links(&[(to, 0.9)]), &[]).unwrap();
     }
-    let reach = |threshold, hops| Reach { threshold, hops };
+    let reach = |threshold, hops| RecommendationReach { threshold, hops };
     let found = graph.recommend(["c0"], reach(0.5, usize::MAX));
     assert_eq!((found.len(), found.edge_count()), (3, 3));
-    assert_eq!(names(&found), ["c0", "c1", "c2"], "on a cycle as they were added");
+    assert_eq!(names(&found), ["c0", "c1", "c2"], "a cycle keeps the order of addition");
     let found = graph.recommend(["c0"], reach(0.5, 1));
     assert_eq!((names(&found), found.edge_count()), (vec!["c0", "c1"], 1));
     graph.add_tool(&name("t"), &Node::tool(""), &links(&[("c0", 0.3), ("c1", 0.8)])).unwrap();
@@ -111,8 +112,8 @@ fn adding_a_node_again_changes_only_its_edges() {
     assert_eq!(graph.edge_score("a1", "t1"), Some(0.3));
     // Without any existing action, the tool is not changed.
     let warnings = graph.add_tool(&name("t1"), &Node::tool(""), &links(&[("x", 1.0)])).unwrap();
-    let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["action `x` is not in the toolkit: its edge with `t1` was left out"]);
+    let lines: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["action `x` is not in the toolkit: its edge with `t1` was left out"]);
     assert_eq!(graph.edge_score("a1", "t1"), Some(0.3));
 }
 
@@ -121,14 +122,14 @@ fn edges_to_missing_nodes_are_left_out_with_a_warning() {
     let mut graph = seed();
     let before = graph.clone();
     let warnings = graph.add_tool(&name("t9"), &Node::tool(""), &links(&[("x", 1.0)])).unwrap();
-    let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     expect![[r#"
         [
             "action `x` is not in the toolkit: its edge with `t9` was left out",
             "tool `t9` has no connected actions and was left out",
         ]
     "#]]
-    .assert_debug_eq(&told);
+    .assert_debug_eq(&lines);
     assert_eq!(graph.add_tool(&name("t9"), &Node::tool(""), &[]).unwrap().len(), 1);
     assert_eq!(graph, before);
     let links = links(&[("x", 0.5), ("a1", 0.5)]);
@@ -145,8 +146,11 @@ fn an_action_and_a_tool_cannot_share_a_name() {
     let mut graph = seed();
     let before = graph.clone();
     let clash = |result: Result<Vec<Warning>, ToolkitError>| result.unwrap_err().to_string();
-    let why = clash(graph.add_action(&name("t1"), "", &[], &[]));
-    assert_eq!(why, "`t1` is a tool already, and a name means one thing: use another");
+    let reason = clash(graph.add_action(&name("t1"), "", &[], &[]));
+    assert_eq!(
+        reason,
+        "`t1` is already a tool, and a name can have only one meaning: use another name"
+    );
     clash(graph.add_tool(&name("a1"), &Node::tool(""), &links(&[("a2", 1.0)])));
     clash(graph.add_action(&name("a9"), "", &links(&[("t1", 1.0)]), &[]));
     clash(graph.add_tool(&name("t9"), &Node::tool(""), &links(&[("t1", 1.0)])));

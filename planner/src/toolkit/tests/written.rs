@@ -35,8 +35,8 @@ fn chains_stay_separate_and_share_tools() {
     assert_eq!(edges, expected);
     let expected = [
         "`tools[2]`: tool `Writer` exists twice; the last one counts",
-        "`toolkit[0][1]`: there is no action `nothing`; it was left out",
-        "action `think`: `tools` has no `Nobody`; it was left out",
+        "`toolkit[0][1]`: there is no action `nothing`; the name was left out",
+        "action `think`: `tools` has no `Nobody`; the tool was left out",
         "action `rest` is in no chain of `toolkit` and was left out",
     ];
     assert_eq!(warnings, expected);
@@ -72,7 +72,8 @@ fn an_invalid_toolkit_file_is_explained() {
                 "tools": [{ "name": "x" }], "actions": [{ "name": "x", "tools": [{ "name": "x" }] }],
                 "toolkit": [[{ "name": "x" }]],
             }),
-            "`toolkit[0]`: `x` is an action already, and a name means one thing: use another",
+            "`toolkit[0]`: `x` is already an action, and a name can have only one meaning: use \
+             another name",
         ),
     ] {
         assert_eq!(read(&file).unwrap_err(), expected);
@@ -95,7 +96,7 @@ fn a_graph_is_written_in_the_format_it_is_read() {
     assert_eq!(written["actions"][0]["tools"], json!([{ "name": "t1", "score": 0.9 }]));
     let read = read(&written).unwrap();
     assert_eq!(read.warnings, [""; 0]);
-    assert_eq!(read.toolkit, seed(), "in the order in which it was added");
+    assert_eq!(read.toolkit, seed(), "the order of addition counts");
     let expected = json!(["a1", "a2", "a3", "a4", "t1", "t2", "t3", "t4"]);
     assert_eq!(written["order"], expected);
     // An order that the chains already define adds nothing.
@@ -123,8 +124,8 @@ fn an_order_lists_known_nodes_and_others_come_last() {
             "toolkit": [[{ "name": "a" }], [{ "name": "b" }], [{ "name": "c" }]], "order": order })
     };
     let ReadToolkit { toolkit, warnings } = read(&file(json!(["c", "x", "a", "c"]))).unwrap();
-    assert_eq!(names(&toolkit), ["c", "a", "b"], "what is not in it comes last");
-    assert_eq!(warnings, ["`order[1]`: there is no `x`; it was left out"]);
+    assert_eq!(names(&toolkit), ["c", "a", "b"], "names that `order` lacks come last");
+    assert_eq!(warnings, ["`order[1]`: there is no `x`; the name was left out"]);
     for (order, expected) in
         [(json!("c"), "`order` must be a list"), (json!([1]), "`order[0]` must be a name")]
     {

@@ -31,7 +31,7 @@ fn compute(source: &str) -> Result<Value, String> {
 #[track_caller]
 fn assert_results(cases: &[(&str, &str)]) {
     for (source, expected) in cases {
-        let result = compute(source).map_or_else(|why| why, |value| value.to_string());
+        let result = compute(source).map_or_else(|error| error, |value| value.to_string());
         assert_eq!(result, *expected, "{source}");
     }
 }
@@ -143,7 +143,7 @@ fn list_functions_are_available_in_conditions() {
     ]);
     check_outcome(
         "sum([1])",
-        &expect!["error: its value is neither true nor false; compare it with something"],
+        &expect!["error: its value is neither true nor false; compare the value with something"],
     );
     check_outcome("min([true])", &expect!["it is true"]);
 }

@@ -34,7 +34,7 @@ fn deeply_nested_text_does_not_overflow_the_stack() {
             ConditionError::Syntax {
                 line: 1,
                 column: 5,
-                why: "a number and a string need an operator between them".to_owned(),
+                reason: "a number and a string need an operator between them".to_owned(),
             },
         ),
         (
@@ -211,7 +211,7 @@ fn a_condition_that_exceeds_its_work_limit_is_stopped() {
     ] {
         let condition = Condition::parse(source, &world).unwrap();
         let result = condition.evaluate(&world, &Value::Null);
-        let why = result.expect_err(source);
-        assert!(why.starts_with("it takes too many operations"), "{source}: {why}");
+        let error = result.expect_err(source);
+        assert!(error.starts_with("it takes too many operations"), "{source}: {error}");
     }
 }

@@ -6,22 +6,23 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// A time far below that of an unlimited check, and far above what a slow machine needs.
+/// A time far shorter than an unlimited check takes, and far longer than a limited check takes on a
+/// slow machine.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
-fn assert_ends_soon<T>(what: &str, run: impl FnOnce() -> T) -> T {
-    let begun = Instant::now();
+fn assert_ends_soon<T>(description: &str, run: impl FnOnce() -> T) -> T {
+    let started_at = Instant::now();
     let result = run();
-    assert!(begun.elapsed() < TEST_TIMEOUT, "{what} took {:?}", begun.elapsed());
+    assert!(started_at.elapsed() < TEST_TIMEOUT, "{description} took {:?}", started_at.elapsed());
     result
 }
 
 /// Returns definitions that each apply the next one ten times.
 fn exponential_schema(keyword: &str, home: &str) -> Value {
     let mut defs = Map::new();
-    for at in 0..14 {
-        let next = json!({ "$ref": format!("#/{home}/d{}", at + 1) });
-        defs.insert(format!("d{at}"), json!({ keyword: vec![next; 10] }));
+    for index in 0..14 {
+        let next = json!({ "$ref": format!("#/{home}/d{}", index + 1) });
+        defs.insert(format!("d{index}"), json!({ keyword: vec![next; 10] }));
     }
     defs.insert("d14".to_owned(), json!({ "type": "object" }));
     json!({ "$ref": format!("#/{home}/d0"), home: defs })
@@ -37,8 +38,8 @@ fn a_schema_with_too_many_references_to_itself_is_rejected() {
         ("anyOf", "components"),
     ] {
         let schema = exponential_schema(keyword, home);
-        let why = assert_ends_soon(keyword, || Schema::new(&schema).unwrap_err());
-        assert!(why.contains("more than 20000 evaluations"), "{why}");
+        let error = assert_ends_soon(keyword, || Schema::new(&schema).unwrap_err());
+        assert!(error.contains("more than 20000 evaluations"), "{error}");
         let inside =
             json!({ "type": "object", "properties": { "a": schema.clone() }, home: schema[home] });
         assert!(check_cost(&inside).is_err(), "{keyword} {home}");
@@ -58,7 +59,8 @@ fn too_large_and_too_deep_schemas_are_rejected() {
     assert!(Schema::new(&deep).unwrap_err().contains("deeper than"));
     let wide = json!({ "description": "x".repeat(2 << 20) });
     assert!(Schema::new(&wide).unwrap_err().contains("bytes"));
-    let link = |at: usize| (format!("d{at}"), json!({ "$ref": format!("#/$defs/d{}", at + 1) }));
+    let link =
+        |index: usize| (format!("d{index}"), json!({ "$ref": format!("#/$defs/d{}", index + 1) }));
     let mut chain: Map<String, Value> = (0..5_000).map(link).collect();
     chain.insert("d5000".to_owned(), json!({}));
     let chain = json!({ "$ref": "#/$defs/d0", "$defs": chain });
@@ -168,8 +170,8 @@ fn patterns_with_backtracking_end_quickly() {
         .collect();
     assert_ends_soon("many patterns", || drop(Schema::new(&json!({ "properties": many }))));
     let many: Map<String, Value> = (0..3_000).map(|n| (format!("^{n}$"), json!({}))).collect();
-    let why = Schema::new(&json!({ "patternProperties": many })).unwrap_err();
-    assert!(why.contains("patterns"), "{why}");
+    let error = Schema::new(&json!({ "patternProperties": many })).unwrap_err();
+    assert!(error.contains("patterns"), "{error}");
 }
 
 #[test]
@@ -218,8 +220,8 @@ fn large_ordinary_schemas_and_values_are_accepted() {
     let numbers = numbers.unwrap();
     let many: Vec<u64> = (0..300_000).collect();
     assert_eq!(numbers.complaint(&json!(many)), None);
-    let why = numbers.complaint(&json!([1, "x"])).unwrap();
-    assert_eq!(why, "at `/1`: \"x\" is not of type \"integer\"");
+    let reason = numbers.complaint(&json!([1, "x"])).unwrap();
+    assert_eq!(reason, "at `/1`: \"x\" is not of type \"integer\"");
 }
 
 #[test]

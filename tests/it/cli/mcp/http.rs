@@ -102,8 +102,8 @@ async fn an_mcp_client_plans_and_executes_over_http() {
             .await;
     let (debug, _) = third.call_ok("debug", json!({ "id": id })).await;
     assert_eq!(debug["executions"][0]["executionId"], id);
-    let (begun, _) = third.call_ok("execute", json!({ "id": plan, "wait": false })).await;
-    let (done, _) = third.call_ok("cancel", json!({ "id": begun["executionId"] })).await;
+    let (started, _) = third.call_ok("execute", json!({ "id": plan, "wait": false })).await;
+    let (done, _) = third.call_ok("cancel", json!({ "id": started["executionId"] })).await;
     assert_eq!(done["state"], "CANCELLED");
 }
 
@@ -112,8 +112,8 @@ async fn mcp_over_http_enforces_tokens_roles_and_tool_patterns() {
     let server = Server::new(Some(CONFIG)).await;
     for token in [None, Some("nobody's-token-0123456789")] {
         let client = server.client(token).await;
-        let why = client.server_info["refused"]["message"].as_str().unwrap().to_owned();
-        assert!(why.contains("access token"), "{why}");
+        let reason = client.server_info["refused"]["message"].as_str().unwrap().to_owned();
+        assert!(reason.contains("access token"), "{reason}");
     }
     let host = format!("Host: {}\r\n", server.address);
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;

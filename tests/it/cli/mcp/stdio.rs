@@ -39,9 +39,9 @@ async fn an_mcp_client_plans_and_executes_over_stdio() {
     assert_eq!(names, BTreeSet::from(expected));
     assert!(tools.iter().all(|tool| tool["outputSchema"]["type"] == "object"), "{listed:#}");
 
-    let (plan, shown) = client.call_ok("plan", json!({ "query": DEMO_QUERY })).await;
+    let (plan, plan_text) = client.call_ok("plan", json!({ "query": DEMO_QUERY })).await;
     assert_eq!(plan["executionOrder"], json!(["createAuthor", "createBlog"]));
-    assert!(shown.contains("← createAuthor"), "{shown}");
+    assert!(plan_text.contains("← createAuthor"), "{plan_text}");
     let answer = client.call("execute", json!({ "id": plan["planId"] })).await;
     let done = &answer["result"]["structuredContent"];
     assert_eq!((&done["state"], &done["done"]), (&json!("COMPLETED"), &json!(true)), "{answer:#}");
@@ -51,19 +51,19 @@ async fn an_mcp_client_plans_and_executes_over_stdio() {
     assert_eq!(answer["reports"][0]["total"], 2, "{answer:#}");
     assert!(text(&answer).starts_with("COMPLETED  2 of 2 steps  exec_"), "{answer:#}");
 
-    let (again, shown) = client.call_ok("run", json!({ "query": DEMO_QUERY })).await;
+    let (again, text) = client.call_ok("run", json!({ "query": DEMO_QUERY })).await;
     assert_eq!(again["state"], "FAILED", "the e-mail address is taken");
     assert_eq!(again["errors"][0]["code"], "tool.failed");
-    assert!(shown.contains("error[tool.failed]: createAuthor"), "{shown}");
+    assert!(text.contains("error[tool.failed]: createAuthor"), "{text}");
     assert!(
         again["next"].as_str().unwrap().starts_with("call `debug` with `id: req_"),
         "{again:#}"
     );
-    let (request, shown) = client.call_ok("debug", json!({ "id": again["requestId"] })).await;
+    let (request, text) = client.call_ok("debug", json!({ "id": again["requestId"] })).await;
     assert_eq!(request["query"], DEMO_QUERY);
     let transcript = request["transcript"].as_array().unwrap();
     assert!(transcript.iter().any(|entry| entry["kind"] == "selection"), "{request:#}");
-    assert!(shown.contains("tools shown to the planner"), "{shown}");
+    assert!(text.contains("tools shown to the planner"), "{text}");
     let (status, _) = client.call_ok("status", json!({ "id": again["requestId"] })).await;
     assert_eq!(status["executionId"], again["executionId"]);
 }
@@ -72,15 +72,15 @@ async fn an_mcp_client_plans_and_executes_over_stdio() {
 async fn tools_can_be_listed_and_selected_over_mcp() {
     let workspace = Workspace::new();
     let mut client = Client::start_in(&workspace, &[]).await;
-    let asked = json!({ "toolSet": "blog", "search": "author", "withParameters": true });
-    let (listed, text) = client.call_ok("list_tools", asked).await;
+    let request = json!({ "toolSet": "blog", "search": "author", "withParameters": true });
+    let (listed, text) = client.call_ok("list_tools", request).await;
     let create = listed["tools"].as_array().unwrap().iter();
     let create = create.clone().find(|tool| tool["name"] == "createAuthor").unwrap();
     assert_eq!(create["effect"], "ONCE");
     assert_eq!(create["parameters"]["properties"]["email"]["type"], "string");
     assert!(text.contains("createAuthor  (once)"), "{text}");
-    let asked = json!({ "query": "write a comment on a post", "limit": 2 });
-    let (chosen, _) = client.call_ok("select_tools", asked).await;
+    let request = json!({ "query": "write a comment on a post", "limit": 2 });
+    let (chosen, _) = client.call_ok("select_tools", request).await;
     assert_eq!(chosen["matches"].as_array().unwrap().len(), 2);
     assert_eq!(chosen["matches"][0]["name"], "createComment", "{chosen:#}");
 }
@@ -144,12 +144,12 @@ async fn an_execution_continues_when_the_client_stops_waiting() {
     let mut client = Client::start_in(&workspace, &[]).await;
     let plan = client.create_plan(WAITING_PLAN).await;
     // A client that does not wait is answered at once.
-    let (begun, _) = client.call_ok("execute", json!({ "id": plan, "wait": false })).await;
-    assert_eq!(begun["done"], false);
-    let (begun, text) = client.call_ok("execute", json!({ "id": plan, "timeoutMs": 0 })).await;
-    assert_eq!(begun["done"], false);
+    let (started, _) = client.call_ok("execute", json!({ "id": plan, "wait": false })).await;
+    assert_eq!(started["done"], false);
+    let (started, text) = client.call_ok("execute", json!({ "id": plan, "timeoutMs": 0 })).await;
+    assert_eq!(started["done"], false);
     assert!(text.contains("`status` with"), "{text}");
-    let id = begun["executionId"].clone();
+    let id = started["executionId"].clone();
     client.call_ok("signal", json!({ "id": id, "name": "go", "payload": 7 })).await;
     let (done, _) = client.call_ok("status", json!({ "id": id, "wait": true })).await;
     assert_eq!((&done["state"], &done["outputs"]["w"]), (&json!("COMPLETED"), &json!(7)));
@@ -171,8 +171,8 @@ async fn another_mcp_server_continues_an_execution_of_a_closed_one() {
     let workspace = Workspace::new();
     let mut client = Client::start_in(&workspace, &[]).await;
     let plan = client.create_plan(WAITING_PLAN).await;
-    let (begun, _) = client.call_ok("execute", json!({ "id": plan, "wait": false })).await;
-    let id = begun["executionId"].clone();
+    let (started, _) = client.call_ok("execute", json!({ "id": plan, "wait": false })).await;
+    let id = started["executionId"].clone();
     drop(client);
     let mut other = Client::start_in(&workspace, &[]).await;
     other.call_ok("signal", json!({ "id": id, "name": "go", "payload": 1 })).await;
@@ -192,8 +192,8 @@ async fn execute_returns_at_an_approval_and_approve_continues() {
         assert_eq!((&waits["state"], &waits["done"]), (&json!("WAITING"), &json!(false)));
         assert!(text.contains("`approve` with") && text.contains("`stepId: a`"), "{text}");
         let id = waits["executionId"].clone();
-        let said = json!({ "id": id, "stepId": "a", "approved": approved });
-        client.call_ok("approve", said).await;
+        let output = json!({ "id": id, "stepId": "a", "approved": approved });
+        client.call_ok("approve", output).await;
         let (done, _) = client.call_ok("status", json!({ "id": id, "wait": true })).await;
         assert_eq!(done["state"], state, "{done:#}");
     }
@@ -208,19 +208,19 @@ async fn a_call_with_an_unknown_outcome_is_settled() {
     let plan = json!({ "tools": [{ "id": "a", "name": "createAuthor", "timeoutMs": 1,
         "onError": "wait", "parameters": { "name": "Eve", "email": "eve@example.com" } }] });
     let plan = client.create_plan(&plan.to_string()).await;
-    let (waits, told) = client.call_ok("execute", json!({ "id": plan })).await;
-    assert_eq!(waits["state"], "WAITING", "{told}");
+    let (waits, text) = client.call_ok("execute", json!({ "id": plan })).await;
+    assert_eq!(waits["state"], "WAITING", "{text}");
     let settle = |output: Value| json!({ "id": waits["executionId"], "stepId": "a", "outcome": "SUCCEEDED", "output": output });
-    let (error, told) = client.call_refused("settle", settle(json!(["Eve"]))).await;
-    assert_eq!(error["code"], "INVALID_ARGUMENT", "{told}");
-    assert!(told.contains("outputSchema"), "{told}");
+    let (error, text) = client.call_refused("settle", settle(json!(["Eve"]))).await;
+    assert_eq!(error["code"], "INVALID_ARGUMENT", "{text}");
+    assert!(text.contains("outputSchema"), "{text}");
     let author = json!({ "_id": "6b08798b14f7402e6a74d3db", "name": "Eve",
         "email": "eve@example.com", "createdAt": "2026-01-01T00:00:00Z",
         "updatedAt": "2026-01-01T00:00:00Z" });
     client.call_ok("settle", settle(author.clone())).await;
     let status = json!({ "id": waits["executionId"], "wait": true });
-    let (done, told) = client.call_ok("status", status).await;
-    assert_eq!((&done["state"], &done["outputs"]["a"]), (&json!("COMPLETED"), &author), "{told}");
+    let (done, output) = client.call_ok("status", status).await;
+    assert_eq!((&done["state"], &done["outputs"]["a"]), (&json!("COMPLETED"), &author), "{output}");
 }
 
 #[tokio::test]
@@ -235,8 +235,8 @@ async fn saved_plans_are_listed_and_executed_by_name() {
     let (saved, _) = client.call_ok("saved_plans", json!({})).await;
     assert_eq!(saved["plans"][0]["name"], "greet");
     assert_eq!(saved["plans"][0]["inputs"]["required"], json!(["name"]));
-    let asked = json!({ "id": "greet", "input": { "name": "Ada" } });
-    let (done, _) = client.call_ok("execute", asked).await;
+    let request = json!({ "id": "greet", "input": { "name": "Ada" } });
+    let (done, _) = client.call_ok("execute", request).await;
     assert_eq!(done["outputs"]["e"]["text"], "Hello Ada", "{done:#}");
     let (error, text) = client.call_refused("execute", json!({ "id": "greet", "input": {} })).await;
     assert_eq!(error["code"], "INVALID_ARGUMENT");
@@ -260,8 +260,9 @@ async fn invalid_parameters_and_unknown_methods_get_different_errors() {
         ("tools/none", json!({}), -32601, "tools/none"),
     ];
     let greeting = ask(99, "initialize", &initialize_message());
-    let asked = cases.iter().enumerate().map(|(id, (method, params, ..))| ask(id, method, params));
-    for message in [greeting, initialized].into_iter().chain(asked) {
+    let requests =
+        cases.iter().enumerate().map(|(id, (method, params, ..))| ask(id, method, params));
+    for message in [greeting, initialized].into_iter().chain(requests) {
         stdin.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
     let mut answers = std::collections::BTreeMap::new();
@@ -290,8 +291,8 @@ async fn invalid_messages_on_stdio_get_an_error() {
     let call = format!(
         r#"{{"jsonrpc":"2.0","id":108,"method":"tools/call","params":{{"name":"validate","arguments":{{"plan":{deep}}}}}}}"#
     );
-    let said = [greeting.to_string(), initialized.to_string(), "not json".to_owned(), call];
-    for line in said {
+    let output = [greeting.to_string(), initialized.to_string(), "not json".to_owned(), call];
+    for line in output {
         stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
     let mut answers = Vec::new();

@@ -39,7 +39,7 @@ async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
             "{output}"
         );
     }
-    // The agent needed two turns, so the others were skipped.
+    // The agent needed two turns, so the remaining turns were skipped.
     let watched = workspace.run(&["watch", ran["executionId"].as_str().unwrap()]).await;
     assert_eq!(watched.status, 0, "{watched:?}");
     assert!(watched.err.contains("COMPLETED") && !watched.err.contains("note: "), "{watched:?}");
@@ -48,7 +48,7 @@ async fn an_agent_answers_after_a_turn_with_many_large_outputs() {
     assert!(usage.contains("local.quotes") && !usage.contains("faber_agent"), "{usage}");
 }
 
-/// This model obeys every instruction that tool descriptions and outputs contain.
+/// The model of this test obeys every instruction that tool descriptions and outputs contain.
 #[tokio::test]
 async fn tool_descriptions_and_outputs_cannot_make_a_model_call_an_inactive_tool() {
     let workspace = Workspace::new();
@@ -73,7 +73,7 @@ async fn tool_descriptions_and_outputs_cannot_make_a_model_call_an_inactive_tool
     let model = start_model("model", json!([{ "content": plan }])).await;
     let failed = workspace.json(&["run", "What is new?"], 2).await;
     assert_eq!(failed["error"]["diagnostics"][0]["code"], "plan.inactive_tool", "{failed:#}");
-    let asked = model.requests().await;
+    let requests = model.requests().await;
     // The rules name both fences, the first message closes that of the tools only.
     for (message, tag, count) in [
         (0, "</tools>", 1),
@@ -83,7 +83,7 @@ async fn tool_descriptions_and_outputs_cannot_make_a_model_call_an_inactive_tool
         (1, "<request>", 1),
         (1, "</request>", 1),
     ] {
-        let prompt = asked[0]["body"]["messages"][message]["content"].as_str().unwrap();
+        let prompt = requests[0]["body"]["messages"][message]["content"].as_str().unwrap();
         assert_eq!(prompt.matches(tag).count(), count, "{tag}: {prompt}");
     }
 

@@ -29,10 +29,13 @@ async fn a_model_that_acts_on_a_question_waits_for_a_person() {
     let message = found["message"].as_str().unwrap();
     assert!(message.contains("`Should I delete the author"), "{message}");
     assert!(transcript_kinds(&request).contains(&"guard".to_owned()));
-    for (typed, asked) in [("n\n", "nothing was executed"), ("y\n", "deleteAuthor")] {
-        let shown = run_on_terminal_with_input(&workspace, &["run", QUESTION], typed).await;
-        assert!(shown.contains("Execute this plan? [y/N]") && shown.contains(asked), "{shown}");
-        assert!(!shown.contains("waits: needs approval"), "{shown}");
+    for (typed, expected) in [("n\n", "nothing was executed"), ("y\n", "deleteAuthor")] {
+        let output = run_on_terminal_with_input(&workspace, &["run", QUESTION], typed).await;
+        assert!(
+            output.contains("Execute this plan? [y/N]") && output.contains(expected),
+            "{output}"
+        );
+        assert!(!output.contains("waits: needs approval"), "{output}");
     }
 }
 

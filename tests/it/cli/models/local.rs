@@ -140,9 +140,9 @@ async fn faber_starts_one_server_for_the_downloaded_model_and_ends_it() {
     assert_eq!(made["planner"], "local/faber-planner");
     let starts = test.started_processes();
     assert_eq!(starts.len(), 1, "{starts:?}");
-    let asked = fs::read_to_string(test.workspace.path("bin/asked")).unwrap();
-    let asked: serde_json::Value = serde_json::from_str(&asked).unwrap();
-    let schema = &asked["response_format"]["json_schema"]["schema"];
+    let request = fs::read_to_string(test.workspace.path("bin/asked")).unwrap();
+    let request: serde_json::Value = serde_json::from_str(&request).unwrap();
+    let schema = &request["response_format"]["json_schema"]["schema"];
     assert!(schema["$defs"]["copied"]["enum"].to_string().contains("authors"), "{schema}");
     // A killed Faber ends its server, too.
     server.signal("-KILL");

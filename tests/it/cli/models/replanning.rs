@@ -50,17 +50,17 @@ async fn replan_after_a_failure_reuses_the_steps_that_succeeded() {
     assert_eq!(kinds[anew..anew + expected.len()], expected);
     let versions: Vec<_> = request["plans"].as_array().unwrap().iter().collect();
     assert_eq!(versions.iter().map(|version| &version["version"]).collect::<Vec<_>>(), [1, 2]);
-    let asked = model.requests().await;
-    let prompt = asked[1]["body"]["messages"][1]["content"].as_str().unwrap();
+    let requests = model.requests().await;
+    let prompt = requests[1]["body"]["messages"][1]["content"].as_str().unwrap();
     for expected in ["the blog is closed", "\"state\":\"succeeded\"", "<plan>", "<results>"] {
         assert!(prompt.contains(expected), "{expected}: {prompt}");
     }
-    let complaint = asked[2]["body"]["messages"].to_string();
+    let complaint = requests[2]["body"]["messages"].to_string();
     assert!(complaint.contains("plan.done_twice"), "{complaint}");
 
     let again = workspace.json(&["replan", ran["executionId"].as_str().unwrap()], 2).await;
     assert_eq!(again["error"]["code"], "CONFLICT", "{again:#}");
-    // A second request names the execution that the first one started, and repeats no call.
+    // A second request returns the execution that the first request started, and repeats no call.
     let twice = workspace.json(&["replan", id], 2).await;
     assert_eq!(twice["error"]["code"], "CONFLICT", "{twice:#}");
     let message = twice["error"]["message"].as_str().unwrap();
@@ -194,17 +194,17 @@ async fn an_mcp_client_waits_for_an_automatic_replan() {
     assert_eq!((&status["state"], &status["done"]), (&json!("FAILED"), &json!(false)));
     let onward = ran["executionId"].as_str().unwrap();
     assert!(text.contains(&format!("continues as `{onward}`")), "{text}");
-    let asked = json!({ "id": first["executionId"], "wait": true });
-    let (status, _) = client.call_ok("status", asked).await;
+    let request = json!({ "id": first["executionId"], "wait": true });
+    let (status, _) = client.call_ok("status", request).await;
     assert_eq!(status["executionId"], ran["executionId"]);
-    // A replan that is given up says so.
-    let asked = json!({ "query": "Do what cannot be done", "replans": 1 });
-    let (failed, text) = client.call_ok("run", asked).await;
+    // A replan that is given up reports the reason.
+    let request = json!({ "query": "Do what cannot be done", "replans": 1 });
+    let (failed, text) = client.call_ok("run", request).await;
     assert_eq!((&failed["state"], &failed["done"]), (&json!("FAILED"), &json!(true)), "{failed:#}");
     assert!(text.contains("closed for good"), "{text}");
 }
 
-/// The model says that later steps depend on what a step returns.
+/// The model declares that later steps depend on the output of a step.
 #[tokio::test]
 async fn flow_replan_asks_for_the_next_version_of_the_plan() {
     let workspace = Workspace::new();
@@ -220,13 +220,13 @@ async fn flow_replan_asks_for_the_next_version_of_the_plan() {
     let ran = workspace.json(&["run", DEMO_QUERY], 0).await;
     assert_eq!((&ran["state"], &ran["plan"]["version"]), (&json!("COMPLETED"), &json!(2)));
     assert!(ran["outputs"]["createBlog"].is_object(), "{ran:#}");
-    let asked = model.requests().await;
-    assert_eq!(asked.len(), 2);
+    let requests = model.requests().await;
+    assert_eq!(requests.len(), 2);
     assert!(
-        asked[0]["body"].to_string().contains("flow.replan"),
+        requests[0]["body"].to_string().contains("flow.replan"),
         "the prompt explains `flow.replan`"
     );
-    let prompt = asked[1]["body"]["messages"][1]["content"].as_str().unwrap();
+    let prompt = requests[1]["body"]["messages"][1]["content"].as_str().unwrap();
     assert!(prompt.contains("`look` asks for it: write the blog"), "{prompt}");
 }
 
@@ -243,8 +243,8 @@ async fn an_automatic_replan_that_is_given_up_leaves_the_execution_failed_with_t
     configure(&workspace, &model.planner_settings("openai"));
     let failed = workspace.json(&["run", DEMO_QUERY, "--replans", "3"], 1).await;
     assert_eq!(failed["replanning"]["state"], "GIVEN_UP", "{failed:#}");
-    let why = failed["replanning"]["givenUp"].as_str().unwrap();
-    assert!(why.contains("closed for good"), "{why}");
+    let reason = failed["replanning"]["givenUp"].as_str().unwrap();
+    assert!(reason.contains("closed for good"), "{reason}");
     let request = workspace.json(&["debug", failed["requestId"].as_str().unwrap()], 0).await;
     assert_eq!(transcript_kinds(&request).last().unwrap(), "replan_given_up");
     assert_eq!(model.requests().await.len(), 2);
@@ -265,8 +265,8 @@ async fn another_process_replans_once_when_the_first_was_killed_meanwhile() {
     configure(&workspace, &silent);
     let file = workspace.file("plan.json", &failing_plan());
     let running = workspace.spawn(&["run", "--plan", &file, "--replans", "1"]);
-    let asked = timeout(MAX_WAIT, listener.accept()).await;
-    let _asked = asked.expect("the model is asked").unwrap();
+    let request = timeout(MAX_WAIT, listener.accept()).await;
+    let _asked = request.expect("the model is asked").unwrap();
     running.signal("-KILL");
     assert_ne!(running.wait_for_exit().await.status, 0);
     let executions = workspace.json(&["list", "executions"], 0).await;

@@ -17,7 +17,7 @@ use crate::{
         grep,
         search::{self, SearchEnd, SeenLine},
     },
-    root::{Kind, StopReason, StopSignal, Walk, WalkRules},
+    root::{EntryKind, StopReason, StopSignal, Walk, WalkRules},
     tests::project::Project,
 };
 
@@ -131,7 +131,7 @@ async fn a_walk_is_bounded_in_width_and_depth() {
     let project = Project::with_files(&["a", "b", "c", "d"].map(|path| (path, "")));
     let stop = StopSignal::new(CancellationToken::new(), None);
     let mut walk = Walk::new(&project.root, WalkRules::Git, &stop).with_limit(3);
-    walk.set_start("".as_ref(), Kind::Folder).unwrap();
+    walk.set_start("".as_ref(), EntryKind::Folder).unwrap();
     let mut count = 0;
     while walk.next().unwrap().is_some() {
         count += 1;
@@ -144,7 +144,7 @@ struct EndlessReader;
 
 impl Read for EndlessReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = b"needle\n"[at % 7]);
+        buffer.iter_mut().enumerate().for_each(|(index, byte)| *byte = b"needle\n"[index % 7]);
         Ok(buffer.len() / 7 * 7)
     }
 }
@@ -177,7 +177,7 @@ fn a_search_stops_in_the_middle_of_a_file_when_it_is_cancelled() {
 fn a_search_stops_at_its_time_limit() {
     let stop = StopSignal::new(CancellationToken::new(), Some(Duration::from_millis(50)));
     let matcher = search::build_matcher("thread", false).unwrap();
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let end = search::search_reader(
         EndlessReader,
         &stop,
@@ -186,7 +186,7 @@ fn a_search_stops_at_its_time_limit() {
         |_| true,
     );
     assert_eq!(end, SearchEnd::Halted(StopReason::TimeUp));
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(started_at.elapsed() < Duration::from_secs(20));
 
     let project = Project::with_files(&[("a.txt", "x"), ("b.txt", "x")]);
     let late = StopSignal::new(CancellationToken::new(), Some(Duration::ZERO));
@@ -198,7 +198,7 @@ fn a_search_stops_at_its_time_limit() {
         (stopped after 30 s: there may be more; narrow the pattern or the path)"]]
     .assert_eq(&text);
     let mut walk = Walk::new(&project.root, WalkRules::Git, &late);
-    let folder = walk.set_start("".as_ref(), Kind::Folder).unwrap();
+    let folder = walk.set_start("".as_ref(), EntryKind::Folder).unwrap();
     let entries = walk.list_folder(&folder).unwrap();
     assert_eq!(entries.len(), 0);
     expect![[r#"
@@ -276,14 +276,14 @@ async fn a_name_with_a_line_break_is_shown_on_one_line() {
 async fn a_glob_pattern_that_is_too_complex_is_rejected() {
     let project = Project::with_files(&[("a.txt", &"ab".repeat(200_000))]);
     for pattern in ["[ab]*a[ab]{50000}", "(?:a|b)*a(?:a|b){9999}", r"\pL*a\pL{2000}"] {
-        let said = project.call("grep", json!({ "pattern": pattern })).await;
-        assert!(said.contains("Invalid pattern"), "{said}");
+        let output = project.call("grep", json!({ "pattern": pattern })).await;
+        assert!(output.contains("Invalid pattern"), "{output}");
     }
     for pattern in
         [r"(\w+)\s*=\s*(\w+)\s+\w+\(\w+, \w+\)", "[0-9a-f]{64}", r"\p{Greek}+ä?", "a{500}"]
     {
-        let said = project.call("grep", json!({ "pattern": pattern })).await;
-        assert!(!said.contains("Invalid pattern"), "{pattern}: {said}");
+        let output = project.call("grep", json!({ "pattern": pattern })).await;
+        assert!(!output.contains("Invalid pattern"), "{pattern}: {output}");
     }
 }
 
@@ -292,9 +292,9 @@ async fn too_deeply_nested_braces_in_a_glob_pattern_are_rejected() {
     let project = Project::with_files(&[("abc", "")]);
     for (open, close) in [("{", "}"), ("{a,", "}"), ("{", "")] {
         let pattern = format!("{}a{}", open.repeat(300), close.repeat(300));
-        let said = project.call("glob", json!({ "pattern": pattern })).await;
-        assert!(said.contains("Invalid pattern"), "{said}");
+        let output = project.call("glob", json!({ "pattern": pattern })).await;
+        assert!(output.contains("Invalid pattern"), "{output}");
     }
-    let said = project.call("glob", json!({ "pattern": "{a,{b,c}}{b,{x,bc}}*" })).await;
-    assert!(said.contains("abc"), "{said}");
+    let output = project.call("glob", json!({ "pattern": "{a,{b,c}}{b,{x,bc}}*" })).await;
+    assert!(output.contains("abc"), "{output}");
 }

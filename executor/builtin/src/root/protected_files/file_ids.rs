@@ -130,9 +130,9 @@ impl FileIdCache {
         Ok(())
     }
 
-    /// Lists a folder. Reads at most one entry more than the limit, so that the caller sees whether
-    /// the limit is exceeded.
-    #[expect(clippy::disallowed_methods, reason = "it is compared with times of the file system")]
+    /// Lists a folder. Reads at most one entry more than the limit, from which the caller sees
+    /// whether the limit is exceeded.
+    #[expect(clippy::disallowed_methods, reason = "file times use the same clock")]
     fn read(&self, path: &Path, meta: &Metadata, max_entries: usize) -> io::Result<CachedFolder> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(now.as_secs()).unwrap_or_default();
@@ -219,15 +219,19 @@ mod tests {
     }
 
     impl ProtectedFolder {
-        fn new(files: &[&str], own: &[&str], settling_seconds: i64) -> Self {
+        fn new(files: &[&str], protected_names: &[&str], settling_seconds: i64) -> Self {
             let folder = tempfile::tempdir().unwrap();
             for file in files {
                 let path = folder.path().join(file);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, file).unwrap();
             }
-            let own = own.iter().map(|name| folder.path().join(name)).collect();
-            Self { file_ids: FileIdCache { settling_seconds, ..FileIdCache::new(own) }, folder }
+            let protected_paths =
+                protected_names.iter().map(|name| folder.path().join(name)).collect();
+            Self {
+                file_ids: FileIdCache { settling_seconds, ..FileIdCache::new(protected_paths) },
+                folder,
+            }
         }
 
         fn path(&self, path: &str) -> PathBuf {
@@ -272,8 +276,12 @@ mod tests {
             );
             let check = |more: &[&str]| {
                 for file in files {
-                    let own = file.starts_with("data") || file == "own.yaml";
-                    assert_eq!(protected.is_protected(file), own || more.contains(&file), "{file}");
+                    let is_protected = file.starts_with("data") || file == "own.yaml";
+                    assert_eq!(
+                        protected.is_protected(file),
+                        is_protected || more.contains(&file),
+                        "{file}"
+                    );
                 }
             };
             let link = |from: &str, to: &str| {
@@ -305,7 +313,7 @@ mod tests {
             assert!(protected.is_protected("other/d"));
             rename("own.yaml", "real.yaml");
             symlink("real.yaml", protected.path("own.yaml")).unwrap();
-            assert!(protected.is_protected("real.yaml"), "what Faber reads there now");
+            assert!(protected.is_protected("real.yaml"), "Faber reads the current files");
         }
     }
 

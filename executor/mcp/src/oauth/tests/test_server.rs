@@ -60,7 +60,7 @@ pub(crate) struct ServerBehavior {
     pub(crate) more: Value,
     /// The metadata are only at the address that a rejection names.
     pub(crate) is_hidden: bool,
-    /// There are no metadata at all.
+    /// The server has no metadata.
     pub(crate) has_no_metadata: bool,
     /// The server rejects every token.
     pub(crate) rejects_every_token: bool,
@@ -112,8 +112,8 @@ impl TestServers {
     }
 
     /// Returns the number of requests with this method and path.
-    pub(crate) fn count_requests(&self, what: &str) -> usize {
-        self.behavior().requests.iter().filter(|(request, ..)| request == what).count()
+    pub(crate) fn count_requests(&self, request_line: &str) -> usize {
+        self.behavior().requests.iter().filter(|(request, ..)| request == request_line).count()
     }
 
     pub(crate) fn url(&self) -> Url {
@@ -219,9 +219,9 @@ impl Shared {
             field.unwrap_or_default().to_owned()
         };
         let mut behavior = self.behavior();
-        let refused = |why: &str| {
-            let told = json!({ "error": why, "error_description": form });
-            (StatusCode::BAD_REQUEST, Json(told)).into_response()
+        let refused = |reason: &str| {
+            let answer = json!({ "error": reason, "error_description": form });
+            (StatusCode::BAD_REQUEST, Json(answer)).into_response()
         };
         if behavior.fails_every_request {
             return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -255,11 +255,11 @@ impl Shared {
             "iss": "https://company", "aud": self.base_url, "client_id": "robot",
             "sub": "somebody", "jti": "1", "iat": unix_time(), "exp": unix_time() + 60,
         }));
-        let told = json!({
+        let answer = json!({
             "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag", "token_type": "N_A",
             "access_token": format!("{header}.{claims}.c2lnbmVk"), "expires_in": 60,
         });
-        Json(told).into_response()
+        Json(answer).into_response()
     }
 
     fn register(&self, body: &str) -> Response {
@@ -295,9 +295,9 @@ impl Shared {
         if let Some(stream) = behavior.stream.take() {
             return ([(header::CONTENT_TYPE, "text/event-stream")], stream).into_response();
         }
-        let asked: Value = serde_json::from_str(body).unwrap_or_default();
-        let told = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": {} });
-        ([("mcp-session-id", "session")], Json(told)).into_response()
+        let request: Value = serde_json::from_str(body).unwrap_or_default();
+        let answer = json!({ "jsonrpc": "2.0", "id": request["id"], "result": {} });
+        ([("mcp-session-id", "session")], Json(answer)).into_response()
     }
 }
 

@@ -23,19 +23,22 @@ type FileId = (u64, u64);
 /// # Errors
 ///
 /// If `folders` have more than [`MAX_ENTRIES`] files.
-pub(super) fn find_hard_links(own: &[PathBuf], folders: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
-    find_links_within(own, folders, MAX_ENTRIES)
+pub(super) fn find_hard_links(
+    protected_paths: &[PathBuf],
+    folders: &[PathBuf],
+) -> io::Result<Vec<PathBuf>> {
+    find_links_within(protected_paths, folders, MAX_ENTRIES)
 }
 
 fn find_links_within(
-    own: &[PathBuf],
+    protected_paths: &[PathBuf],
     folders: &[PathBuf],
     mut entries_left: usize,
 ) -> io::Result<Vec<PathBuf>> {
-    let own = outermost_paths(own.to_vec());
+    let protected_paths = outermost_paths(protected_paths.to_vec());
     // Number of names that are not yet found, by file.
     let mut wanted: BTreeMap<FileId, u64> = BTreeMap::new();
-    for path in &own {
+    for path in &protected_paths {
         visit_files(path, &mut entries_left, |_, meta| {
             if meta.nlink() > 1 {
                 let names = wanted.entry(file_id(meta)).or_insert(meta.nlink());
@@ -51,7 +54,7 @@ fn find_links_within(
             break;
         }
         visit_files(folder, &mut entries_left, |path, meta| {
-            let is_own = || own.iter().any(|own_path| path.starts_with(own_path));
+            let is_own = || protected_paths.iter().any(|own_path| path.starts_with(own_path));
             if let Some(names) = wanted.get_mut(&file_id(meta)).filter(|_| !is_own()) {
                 found.push(path.to_owned());
                 *names = names.saturating_sub(1);
@@ -66,11 +69,11 @@ fn find_links_within(
 /// Visits a file, or all files in a folder. Skips unreadable folders, because the command cannot
 /// read them either.
 fn visit_files(
-    at: &Path,
+    folder: &Path,
     entries_left: &mut usize,
     mut see: impl FnMut(&Path, &Metadata) -> ControlFlow<()>,
 ) -> io::Result<()> {
-    let mut next = vec![at.to_owned()];
+    let mut next = vec![folder.to_owned()];
     while let Some(path) = next.pop() {
         let Ok(meta) = path.symlink_metadata() else { continue };
         if meta.is_dir() {
@@ -103,11 +106,11 @@ mod tests {
     #[test]
     fn hard_links_to_protected_files_are_found() {
         let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        fs::create_dir_all(at("root/deep")).unwrap();
-        fs::create_dir_all(at("data")).unwrap();
+        let path_of = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path_of("root/deep")).unwrap();
+        fs::create_dir_all(path_of("data")).unwrap();
         for own in ["faber.yaml", "root/run.sh", "data/faber.db", "alone"] {
-            fs::write(at(own), own).unwrap();
+            fs::write(path_of(own), own).unwrap();
         }
         for (from, to) in [
             ("faber.yaml", "root/deep/hard.yaml"),
@@ -115,23 +118,27 @@ mod tests {
             ("root/run.sh", "elsewhere"),
             ("data/faber.db", "data/twice.db"),
         ] {
-            fs::hard_link(at(from), at(to)).unwrap();
+            fs::hard_link(path_of(from), path_of(to)).unwrap();
         }
-        let own = ["faber.yaml", "root/run.sh", "data", "alone"].map(at);
-        let mut found = find_hard_links(&own, &[at("root")]).unwrap();
+        let protected_paths = ["faber.yaml", "root/run.sh", "data", "alone"].map(path_of);
+        let mut found = find_hard_links(&protected_paths, &[path_of("root")]).unwrap();
         found.sort();
-        assert_eq!(found, [at("root/copy.db"), at("root/deep/hard.yaml")]);
+        assert_eq!(found, [path_of("root/copy.db"), path_of("root/deep/hard.yaml")]);
         // Some files are listed twice, because the store is in the data folder.
-        let twice = ["data/faber.db", "faber.yaml", "data", "faber.yaml", "data/twice.db"].map(at);
-        let mut found = find_hard_links(&twice, &[at("root")]).unwrap();
+        let twice =
+            ["data/faber.db", "faber.yaml", "data", "faber.yaml", "data/twice.db"].map(path_of);
+        let mut found = find_hard_links(&twice, &[path_of("root")]).unwrap();
         found.sort();
-        assert_eq!(found, [at("root/copy.db"), at("root/deep/hard.yaml")]);
-        let named = ["data", "root"].map(at);
-        assert_eq!(find_hard_links(&own[2..], &named).unwrap(), [at("root/copy.db")]);
-        assert_eq!(find_hard_links(&own[3..], &named).unwrap(), [] as [PathBuf; 0]);
-        let err = find_links_within(&own, &named, 3).unwrap_err().to_string();
+        assert_eq!(found, [path_of("root/copy.db"), path_of("root/deep/hard.yaml")]);
+        let named = ["data", "root"].map(path_of);
+        assert_eq!(
+            find_hard_links(&protected_paths[2..], &named).unwrap(),
+            [path_of("root/copy.db")]
+        );
+        assert_eq!(find_hard_links(&protected_paths[3..], &named).unwrap(), [] as [PathBuf; 0]);
+        let err = find_links_within(&protected_paths, &named, 3).unwrap_err().to_string();
         assert!(err.contains("hard links"), "{err}");
         // A file without other names needs no visit.
-        assert!(find_links_within(&own[3..], &named, 0).is_ok());
+        assert!(find_links_within(&protected_paths[3..], &named, 0).is_ok());
     }
 }

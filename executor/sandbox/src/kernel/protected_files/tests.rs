@@ -65,7 +65,7 @@ fn a_protected_path_that_does_not_exist_is_an_error() {
     ] {
         let err = folder.run(&folder.order(hidden, kept, Lifetime::Watched), "true").unwrap_err();
         let path = folder.root().join(named).display().to_string();
-        assert!(err.starts_with(&format!("`{path}` is Faber's own, lies where it may")), "{err}");
+        assert!(err.starts_with(&format!("`{path}` is Faber's own, is where it may")), "{err}");
         assert!(err.contains("does not exist, so it cannot be hidden"), "{err}");
         let err =
             folder.run(&folder.order(hidden, kept, Lifetime::Background), "true").unwrap_err();
@@ -94,8 +94,8 @@ fn hard_links_are_hidden_and_kept_like_their_files() {
                   echo x >> deep/hard.sh; echo new > deep/new; wc -c < deep/hard.yaml";
     match folder.run(&order, script) {
         Err(err) => assert!(!has_mount_namespace(), "{err}"),
-        Ok(said) => {
-            assert!(said.starts_with("own\n0\n") && said.contains("Read-only"), "{said}");
+        Ok(output) => {
+            assert!(output.starts_with("own\n0\n") && output.contains("Read-only"), "{output}");
             assert!(root.join("deep/new").exists());
         }
     }
@@ -120,7 +120,7 @@ fn a_symlink_on_a_protected_path_stays_unchanged() {
                   echo x > faber.yaml; mv real other; echo new > conf/new; echo new > bin";
     match folder.run(&order, script) {
         Err(err) => assert!(!has_mount_namespace(), "{err}"),
-        Ok(said) => assert!(said.starts_with("own\n") && said.contains("busy"), "{said}"),
+        Ok(output) => assert!(output.starts_with("own\n") && output.contains("busy"), "{output}"),
     }
     for own in ["faber.yaml", "conf/bin/tool"] {
         assert_eq!(fs::read_to_string(root.join(own)).unwrap(), "own\n", "{own}");

@@ -1,9 +1,9 @@
 //! Calls that change modes and attributes of files, which Landlock does not restrict.
 //!
 //! A command can never create a setuid or setgid program, not even where it may write. Otherwise
-//! another user who runs the program would act as Faber's user. Without a mount namespace, extended
-//! attributes cannot change either. Modes, groups and dates can, because unpacking an archive needs
-//! them.
+//! another user who runs the program would act as Faber's user. Without a mount namespace, a
+//! command cannot change extended attributes either. It can change modes, groups and dates, because
+//! unpacking an archive needs that.
 
 use nix::libc;
 use seccompiler::SeccompCmpOp;
@@ -23,7 +23,7 @@ const MODE_CALLS: &[(libc::c_long, u8)] = &[
     (libc::SYS_mknod, 1),
     (libc::SYS_mknodat, 2),
 ];
-/// Calls that use a mode only with a flag for a new file. The index is that of the flags.
+/// Calls that use a mode only with a flag for a new file. The index is the index of the flags.
 const OPEN_CALLS: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1),
@@ -37,8 +37,7 @@ const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
 const FILE_SETATTR: libc::c_long = 469;
 
-/// The mode of this call is in memory, where a filter cannot read it. Programs fall back to
-/// `openat`.
+/// A call whose mode is in memory, where a filter cannot read it. Programs fall back to `openat`.
 pub(super) const UNFILTERABLE: libc::c_long = libc::SYS_openat2;
 /// Calls that change extended attributes. Programs expect that a file system may lack them.
 pub(super) const ATTRIBUTE_CALLS: [libc::c_long; 9] = [
@@ -58,10 +57,10 @@ pub(super) const ATTRIBUTE_REQUESTS: [u64; 2] = [0x4008_6602, 0x401c_5820];
 pub(super) fn set_id_checks() -> Vec<(libc::c_long, Vec<ArgumentCheck>)> {
     let mut calls = Vec::new();
     for bit in SET_ID_BITS {
-        let has_bit = |at: u8| bit_check(at, u64::from(bit));
+        let has_bit = |index: u8| bit_check(index, u64::from(bit));
         calls.extend(MODE_CALLS.iter().map(|(call, mode)| (*call, vec![has_bit(*mode)])));
         for flag in CREATE_FLAGS.map(super::as_argument) {
-            let checks = |at: u8| vec![bit_check(at, flag), has_bit(at + 1)];
+            let checks = |index: u8| vec![bit_check(index, flag), has_bit(index + 1)];
             calls.extend(OPEN_CALLS.iter().map(|(call, flags)| (*call, checks(*flags))));
         }
     }

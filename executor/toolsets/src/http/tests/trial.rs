@@ -6,11 +6,12 @@ use axum::Router;
 use serde_json::{Value, json};
 use shared::{limits, tool::ToolError};
 use tokio::{net::TcpListener, task::JoinSet};
-use toolbox::{Found, ReadyTool, SetStatus, ToolContext, Toolbox};
+use toolbox::{ReadyTool, SetStatus, ToolContext, ToolLookup, Toolbox};
 
 use crate::sources::{SetConfig, Sources};
 
-/// Longer than the set's own time limit, so that the set reports the error before the test fails.
+/// Limit of each wait, longer than the set's own time limit, so that the set reports the error
+/// before the test fails.
 const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Stops the server when dropped.
@@ -71,7 +72,7 @@ impl TestSet {
 
     pub(crate) fn tool(&self, name: &str) -> ReadyTool {
         match self.toolbox.find(&name.parse().unwrap()) {
-            Found::Tool(tool) => tool,
+            ToolLookup::Tool(tool) => tool,
             other => panic!("`{name}`: {other:?}"),
         }
     }

@@ -66,7 +66,7 @@ async fn a_deactivated_set_is_never_visible_as_active() {
     other.sync().await.unwrap();
     one.register_tool(Some("b"), tool("y")).await.unwrap();
     let config = other.0.applied.lock().await.wanted[0].config.clone();
-    assert!(config.active, "as it is written");
+    assert!(config.active, "the configuration is unchanged");
     let (toolbox, name) = (other.toolbox().clone(), config.name);
     let watching = std::thread::spawn(move || {
         while toolbox.tools(&name).len() < 2 {
@@ -102,6 +102,6 @@ async fn two_records_of_one_tool_do_not_fail_their_set() {
     assert_ne!(
         store.find_record(RecordKind::Tool, "a.b").await.unwrap(),
         None,
-        "one name, one record"
+        "each name has one record"
     );
 }

@@ -12,7 +12,7 @@ async fn sets_appear_and_disappear_with_the_data_of_a_context() {
     let (one, other) = (node(&store, configured.clone()), node(&store, configured));
     assert_eq!(sets(&one).await, ["b+"]);
     one.set_context("shop", &json!({ "adminMode": true })).await.unwrap();
-    assert_eq!(sets(&other).await, ["admin+", "b+"], "in the place that the configuration has");
+    assert_eq!(sets(&other).await, ["admin+", "b+"], "the set has its place in the configuration");
     assert_eq!(find_set(&other, "admin").await.source, "shop");
     assert_eq!(other.context("shop").await, Some(json!({ "adminMode": true, "n": 1 })));
     other.set_context("shop", &json!({ "n": null, "m": 2 })).await.unwrap();
@@ -35,7 +35,7 @@ async fn documents_of_a_context_become_a_toolset() {
     assert_eq!(other.context("shop").await, data, "conditions do not ask for documents");
     let ask = async |node: &Registry, context: &str, id: &str| {
         let name = format!("{context}_rag.query_rag").parse().unwrap();
-        let Found::Tool(tool) = node.toolbox().find(&name) else { panic!("{name}") };
+        let ToolLookup::Tool(tool) = node.toolbox().find(&name) else { panic!("{name}") };
         let query = json!({ "ragId": id, "query": "tea" });
         let called = tool.tool().call(Arc::new(query), ToolContext::detached()).await;
         called.map_err(|err| err.message.to_string())
@@ -86,7 +86,10 @@ async fn a_set_with_a_false_condition_is_kept() {
     other.register_tool(Some("vip"), tool("y")).await.unwrap();
     assert_eq!(names(&one, "vip").await, ["x", "y"]);
     one.set_context("shop", &json!({ "isVip": false })).await.unwrap();
-    assert!(one.unregister(&"vip.y".parse().unwrap()).await.unwrap(), "though it is not there");
+    assert!(
+        one.unregister(&"vip.y".parse().unwrap()).await.unwrap(),
+        "even though the set is hidden"
+    );
     assert!(one.remove_set(&"vip".parse().unwrap()).await.unwrap());
     assert!(!one.remove_set(&"vip".parse().unwrap()).await.unwrap());
 }
@@ -100,7 +103,7 @@ async fn documents_cannot_take_the_name_of_an_existing_set() {
     for name in ["f", "g"] {
         let err = registry.set_context(name, &rag).await.unwrap_err();
         let name = format!("{name}_rag");
-        assert_eq!(err, RegistryError::Exists { what: "a toolset", name });
+        assert_eq!(err, RegistryError::Exists { kind: "a toolset", name });
     }
     registry.set_context("f", &json!({ "rag": {}, "n": 1 })).await.unwrap();
     registry.set_context("h", &rag).await.unwrap();

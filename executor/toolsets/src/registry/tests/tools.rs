@@ -39,7 +39,10 @@ async fn effect_rules_apply_to_added_sets_and_registered_tools() {
         let mut set = effects(wrong);
         set["name"] = json!("c");
         let err = one.add_set(set).await.unwrap_err();
-        assert!(matches!(&err, RegistryError::Invalid(why) if why.contains(expected)), "{err}");
+        assert!(
+            matches!(&err, RegistryError::Invalid(reason) if reason.contains(expected)),
+            "{err}"
+        );
     }
     let builtin = json!({ "builtin": "file_tools", "effects": { "*": "read" } });
     let err = one.add_set(json!({ "name": "d", "source": builtin })).await.unwrap_err();
@@ -59,13 +62,13 @@ async fn added_commands_get_a_clean_environment() {
     registry.add_set(added).await.unwrap();
     registry.register_tool(Some("c"), env("registered")).await.unwrap();
     for name in ["configured", "clean", "registered"] {
-        let Found::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
-            panic!("{name} is there")
+        let ToolLookup::Tool(tool) = registry.toolbox().find(&name.parse().unwrap()) else {
+            panic!("the toolbox has {name}")
         };
-        let said = tool.tool().call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
-        let said = said.as_str().unwrap();
-        assert!(said.contains("PATH=") && said.contains("OWN=1"), "{name}: {said}");
-        assert!(!said.contains("CARGO_MANIFEST_DIR="), "{name}: {said}");
+        let output = tool.tool().call(Arc::new(json!({})), ToolContext::detached()).await.unwrap();
+        let output = output.as_str().unwrap();
+        assert!(output.contains("PATH=") && output.contains("OWN=1"), "{name}: {output}");
+        assert!(!output.contains("CARGO_MANIFEST_DIR="), "{name}: {output}");
     }
 }
 
@@ -79,7 +82,7 @@ async fn thousands_of_tools_can_be_registered() {
     for node in [&one, &other] {
         assert_eq!(find_set(node, "many").await.tools.len(), 1_000);
         let name = "many.t999".parse().unwrap();
-        assert!(matches!(node.toolbox().find(&name), Found::Tool(_)));
+        assert!(matches!(node.toolbox().find(&name), ToolLookup::Tool(_)));
     }
 }
 
@@ -93,7 +96,9 @@ async fn a_tool_with_the_name_of_another_is_rejected() {
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
     // The short name of another tool is free.
     assert_eq!(registry.register_tool(None, tool("echo")).await.unwrap().as_str(), "local.echo");
-    let Found::Tool(found) = registry.toolbox().find(&"echo".parse().unwrap()) else { panic!() };
+    let ToolLookup::Tool(found) = registry.toolbox().find(&"echo".parse().unwrap()) else {
+        panic!()
+    };
     assert_eq!(found.definition().qualified_name().as_str(), "local.echo");
 }
 
@@ -144,18 +149,21 @@ async fn an_invalid_tool_does_not_hide_others_of_its_set() {
     // An added set is checked first.
     let added = json!({ "name": "b", "source": { "tools": [{ "name": "t" }, odd] } });
     let err = registry.add_set(added).await.unwrap_err();
-    assert!(matches!(&err, RegistryError::Invalid(why) if why.contains("`odd`")), "{err}");
+    assert!(matches!(&err, RegistryError::Invalid(reason) if reason.contains("`odd`")), "{err}");
     for name in ["../x", "a b", "activate_toolset"] {
         let err = registry.register_tool(Some("a"), tool(name)).await.unwrap_err();
-        let says = |why: &str| why.contains(&format!("`{name}`"));
-        assert!(matches!(&err, RegistryError::Invalid(why) if says(why)), "{err}");
+        let says = |reason: &str| reason.contains(&format!("`{name}`"));
+        assert!(matches!(&err, RegistryError::Invalid(reason) if says(reason)), "{err}");
         let added = json!({ "name": "b", "source": tools(&[name]) });
         let err = registry.add_set(added).await.unwrap_err();
-        assert!(matches!(&err, RegistryError::Invalid(why) if says(why)), "{err}");
+        assert!(matches!(&err, RegistryError::Invalid(reason) if says(reason)), "{err}");
     }
     let twins = json!({ "name": "b", "source": tools(&["t", "b.t"]) });
     let err = registry.add_set(twins).await.unwrap_err();
-    assert!(matches!(&err, RegistryError::Invalid(why) if why.contains("rename one")), "{err}");
+    assert!(
+        matches!(&err, RegistryError::Invalid(reason) if reason.contains("rename one")),
+        "{err}"
+    );
     assert_eq!(sets(&registry).await, ["a+"]);
 }
 
@@ -179,7 +187,9 @@ async fn a_registered_command_runs_in_its_folder_on_every_node() {
     let name = one.register_tool(None, settings).await.unwrap();
     other.sync().await.unwrap();
     for node in [&one, &other] {
-        let Found::Tool(found) = node.toolbox().find(&name) else { panic!("it is there") };
+        let ToolLookup::Tool(found) = node.toolbox().find(&name) else {
+            panic!("the toolbox has the tool")
+        };
         let called = found.tool().call(Arc::new(json!({})), ToolContext::detached()).await;
         assert_eq!(called.unwrap(), json!("/usr"));
     }
@@ -198,7 +208,9 @@ async fn the_method_of_a_registered_tool_decides_its_effect() {
         let run = json!({ "http": { "method": method, "url": "http://127.0.0.1:9/" } });
         let settings = json!({ "name": method, "effect": null, "run": run });
         let name = registry.register_tool(None, settings).await.unwrap();
-        let Found::Tool(found) = registry.toolbox().find(&name) else { panic!("it is there") };
+        let ToolLookup::Tool(found) = registry.toolbox().find(&name) else {
+            panic!("the toolbox has the tool")
+        };
         assert_eq!(found.definition().effect, effect, "{method}");
     }
 }

@@ -9,16 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct WordIndex {
     /// By word: its rarity, and its weight in each text that contains it.
     occurrences: BTreeMap<String, (f64, Vec<(usize, f64)>)>,
-    texts: usize,
+    text_count: usize,
 }
 
 impl WordIndex {
     pub(super) fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
         let counted: Vec<BTreeMap<String, f64>> = texts.map(count_words).collect();
         let mut occurrences: BTreeMap<String, (f64, Vec<(usize, f64)>)> = BTreeMap::new();
-        for (at, words) in counted.iter().enumerate() {
+        for (index, words) in counted.iter().enumerate() {
             for (word, count) in words {
-                occurrences.entry(word.clone()).or_default().1.push((at, *count));
+                occurrences.entry(word.clone()).or_default().1.push((index, *count));
             }
         }
         for (rarity, found) in occurrences.values_mut() {
@@ -26,36 +26,36 @@ impl WordIndex {
         }
         let mut lengths = vec![0.0_f64; counted.len()];
         for (rarity, found) in occurrences.values() {
-            for (at, count) in found {
-                lengths[*at] += (count * rarity).powi(2);
+            for (index, count) in found {
+                lengths[*index] += (count * rarity).powi(2);
             }
         }
         for (rarity, found) in occurrences.values_mut() {
-            for (at, count) in found {
-                *count *= *rarity / lengths[*at].sqrt();
+            for (index, count) in found {
+                *count *= *rarity / lengths[*index].sqrt();
             }
         }
-        Self { occurrences, texts: counted.len() }
+        Self { occurrences, text_count: counted.len() }
     }
 
     /// Returns the texts that share a word with the question, with their similarity from 0 to 1.
     /// The most similar text comes first.
     pub(super) fn nearest(&self, question: &str) -> Vec<(usize, f64)> {
-        let (mut sums, mut length) = (vec![0.0_f64; self.texts], 0.0_f64);
+        let (mut sums, mut length) = (vec![0.0_f64; self.text_count], 0.0_f64);
         let mut met = BTreeSet::new();
         for (word, count) in count_words(question) {
-            let unknown = (word_rarity(0, self.texts), Vec::new());
+            let unknown = (word_rarity(0, self.text_count), Vec::new());
             let (rarity, found) = self.occurrences.get(&word).unwrap_or(&unknown);
             let weight = count * rarity;
             length += weight.powi(2);
-            for (at, share) in found {
-                sums[*at] += weight * share;
-                met.insert(*at);
+            for (index, share) in found {
+                sums[*index] += weight * share;
+                met.insert(*index);
             }
         }
-        let similarity = |at: usize| (sums[at] / length.sqrt()).clamp(0.0, 1.0);
+        let similarity = |index: usize| (sums[index] / length.sqrt()).clamp(0.0, 1.0);
         let mut nearest: Vec<(usize, f64)> =
-            met.into_iter().map(|at| (at, similarity(at))).collect();
+            met.into_iter().map(|index| (index, similarity(index))).collect();
         nearest.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         nearest
     }

@@ -28,8 +28,8 @@ fn document_tools(context: &str, written: &Value) -> Vec<Arc<dyn Tool>> {
 
 async fn call(tools: &[Arc<dyn Tool>], name: &str, parameters: Value) -> Result<Value, String> {
     let tool = tools.iter().find(|tool| tool.definition().name.as_str() == name).unwrap();
-    if let Some(why) = ReadyTool::new(Arc::clone(tool)).complaint(&parameters) {
-        return Err(why);
+    if let Some(reason) = ReadyTool::new(Arc::clone(tool)).complaint(&parameters) {
+        return Err(reason);
     }
     let called = tool.call(Arc::new(parameters), ToolContext::detached()).await;
     called.map_err(|err| err.message.to_string())
@@ -108,7 +108,7 @@ async fn a_large_collection_is_loaded_up_to_the_limit() {
 
 #[test]
 fn wrong_documents_are_explained() {
-    for (written, why) in [
+    for (written, reason) in [
         (json!([]), "`rag` must be a map from ids to collections of documents"),
         (json!({ "a": 1 }), "`rag.a`: invalid type: integer `1`, expected documents, or an object"),
         (json!({ "a": [1] }), "`rag.a`: invalid type: integer `1`, expected a document such as `{"),
@@ -125,7 +125,7 @@ fn wrong_documents_are_explained() {
         (json!({ "a": { "document": [] } }), "`rag.a`: unknown field `document`"),
     ] {
         let err = Documents::read("c", &written).unwrap_err();
-        assert!(err.starts_with(why), "{written}: {err}");
+        assert!(err.starts_with(reason), "{written}: {err}");
     }
     assert!(Documents::set_name_for_context("my shop!").is_err());
 }

@@ -80,7 +80,7 @@ pub(in super::super) fn tools(
     documents: &Arc<Documents>,
     max_bytes: usize,
 ) -> Vec<Arc<dyn Tool>> {
-    let (listed, asked, loaded) =
+    let (listed, searched, loaded) =
         (Arc::clone(documents), Arc::clone(documents), Arc::clone(documents));
     let tools = [
         function(
@@ -99,7 +99,7 @@ pub(in super::super) fn tools(
             "Finds the documents of a collection that are nearest to a question.",
             Effect::Read,
             move |ask: QueryParameters, _: ToolContext| {
-                let found = find_documents(&asked, &ask);
+                let found = find_documents(&searched, &ask);
                 async move { found }
             },
         ),
@@ -130,8 +130,8 @@ fn find_documents(documents: &Documents, ask: &QueryParameters) -> Result<Vec<Ma
     let collection = documents.collection(&ask.rag_id).map_err(unknown_id_error)?;
     let near = collection.words.nearest(&ask.query).into_iter();
     let near = near.filter(|(_, similarity)| *similarity >= ask.similarity_threshold);
-    let found = near.take(ask.limit.clamp(1, MAX_LIMIT)).map(|(at, similarity)| {
-        let Document { id, content, metadata } = collection.documents[at].clone();
+    let found = near.take(ask.limit.clamp(1, MAX_LIMIT)).map(|(index, similarity)| {
+        let Document { id, content, metadata } = collection.documents[index].clone();
         let metadata = ask.include_metadata.then_some(metadata);
         Match { id, content, similarity, metadata }
     });
@@ -154,6 +154,6 @@ fn load_collection(documents: &Documents, id: &str, max_bytes: usize) -> Result<
     Ok(text.trim_end().to_owned())
 }
 
-fn unknown_id_error(why: String) -> ToolError {
-    ToolError::failed(why).without_retry()
+fn unknown_id_error(reason: String) -> ToolError {
+    ToolError::failed(reason).without_retry()
 }

@@ -20,7 +20,7 @@ pub(super) fn read_data(
     redaction: &Redaction,
 ) -> Result<Value, ToolError> {
     let host = reply.host.clone();
-    // Reads GraphQL errors first, because they say more than the error status.
+    // Reads GraphQL errors first, because they contain more than the error status.
     let refused =
         if reply.status.is_success() { None } else { status_error(&reply, effect, redaction) };
     if let Some(refused) = refused {
@@ -34,8 +34,8 @@ pub(super) fn read_data(
     };
     if let Some(message) = first_error(&answer) {
         let error = ToolError::failed(message);
-        // Forbids a retry. Without `data`, the request is invalid and stays so. With `data`,
-        // another attempt would repeat the part of a mutation that succeeded.
+        // Forbids a retry. Without `data`, the request is invalid and will stay invalid. With
+        // `data`, another attempt would repeat the part of a mutation that succeeded.
         let may_help = answer.get("data").is_some() && effect != Effect::Once;
         return Err(if may_help { error } else { error.without_retry() });
     }
@@ -48,14 +48,14 @@ pub(super) fn read_data(
 
 fn status_error(reply: &HttpReply, effect: Effect, redaction: &Redaction) -> Option<ToolError> {
     let answer: Value = serde_json::from_slice(&reply.body).ok()?;
-    let said = redaction.redact(first_error(&answer)?);
-    let message = format!("`{}` answered {}: {said}", reply.host, reply.status);
+    let first = redaction.redact(first_error(&answer)?);
+    let message = format!("`{}` answered {}: {first}", reply.host, reply.status);
     Some(error_for_status(reply.status, effect, message))
 }
 
 fn first_error(answer: &Value) -> Option<String> {
     let errors = answer.get("errors")?.as_array().filter(|errors| !errors.is_empty())?;
-    let said = errors.iter().take(MAX_SHOWN_ERRORS).map(|error| {
+    let messages = errors.iter().take(MAX_SHOWN_ERRORS).map(|error| {
         let message =
             error.get("message").and_then(Value::as_str).unwrap_or("an error without a message");
         match error.get("path").and_then(Value::as_array) {
@@ -66,7 +66,7 @@ fn first_error(answer: &Value) -> Option<String> {
             _ => message.to_owned(),
         }
     });
-    Some(said.collect::<Vec<_>>().join("; "))
+    Some(messages.collect::<Vec<_>>().join("; "))
 }
 
 #[cfg(test)]
@@ -93,11 +93,11 @@ mod tests {
     #[test]
     fn graphql_errors_decide_whether_to_retry() {
         let errors = json!([{ "message": "no" }]);
-        let (begun, refused) =
+        let (started, refused) =
             (json!({ "data": { "f": null }, "errors": errors }), json!({ "errors": errors }));
         for (status, effect, answer, code, retryable, is_definite) in [
-            (200, Effect::Read, &begun, ErrorCode::FAILED, true, true),
-            (200, Effect::Once, &begun, ErrorCode::FAILED, false, true),
+            (200, Effect::Read, &started, ErrorCode::FAILED, true, true),
+            (200, Effect::Once, &started, ErrorCode::FAILED, false, true),
             (200, Effect::Read, &refused, ErrorCode::FAILED, false, true),
             (400, Effect::Once, &refused, ErrorCode::FAILED, false, true),
             (502, Effect::Read, &refused, ErrorCode::UNAVAILABLE, true, true),

@@ -4,16 +4,16 @@ use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::{Map, Value, json};
 
-use super::introspection::{Argument, Kind, TypeRef, Types};
+use super::introspection::{Argument, TypeKind, TypeRef, Types};
 use crate::sources::offer::clip_text;
 
 const MAX_DESCRIPTION_BYTES: usize = 300;
-/// Input objects with a full schema in one tool. Others accept any object.
+/// Maximum number of input objects with a full schema in one tool. Further ones accept any object.
 const MAX_INPUT_OBJECTS: usize = 60;
 const MAX_ENUM_VALUES: usize = 500;
 
-/// Fields and enum values in all schemas of an endpoint, and the limits for one tool. Some
-/// endpoints have thousands of fields with the same input objects.
+/// Maximum number of fields and enum values in all schemas of an endpoint, and the limits for one
+/// tool. Some endpoints have thousands of fields with the same input objects.
 const MAX_TOTAL_NODES: usize = 240_000;
 const NODE_LIMITS_PER_TOOL: (usize, usize) = (40, 4_000);
 
@@ -29,7 +29,7 @@ pub(super) fn build_schema(types: &Types, arguments: &[Argument], max_nodes: usi
         types,
         defined: BTreeSet::new(),
         queue: VecDeque::new(),
-        nodes: 0,
+        node_count: 0,
         max_nodes,
     };
     let mut schema = builder.object_schema(arguments);
@@ -56,18 +56,18 @@ struct SchemaBuilder<'a> {
     defined: BTreeSet<String>,
     /// Names of the input objects whose entries are still missing.
     queue: VecDeque<String>,
-    nodes: usize,
+    node_count: usize,
     max_nodes: usize,
 }
 
 impl SchemaBuilder<'_> {
     fn is_full(&self) -> bool {
-        self.nodes >= self.max_nodes
+        self.node_count >= self.max_nodes
     }
 
     fn object_schema(&mut self, arguments: &[Argument]) -> Value {
         let mut properties = Map::new();
-        self.nodes += arguments.len();
+        self.node_count += arguments.len();
         for argument in arguments {
             let mut made = self.value_schema(&argument.type_ref);
             if let (Some(about), Value::Object(fields)) = (&argument.description, &mut made)
@@ -95,7 +95,7 @@ impl SchemaBuilder<'_> {
 
     /// A type without `!` may be null.
     fn value_schema(&mut self, type_ref: &TypeRef) -> Value {
-        if type_ref.kind == Kind::NonNull {
+        if type_ref.kind == TypeKind::NonNull {
             let inner = type_ref.of_type.as_deref();
             return inner.map_or_else(|| json!({}), |inner| self.non_null_schema(inner));
         }
@@ -118,7 +118,7 @@ impl SchemaBuilder<'_> {
     }
 
     fn non_null_schema(&mut self, type_ref: &TypeRef) -> Value {
-        if type_ref.kind == Kind::List {
+        if type_ref.kind == TypeKind::List {
             let items = type_ref
                 .of_type
                 .as_deref()
@@ -127,16 +127,16 @@ impl SchemaBuilder<'_> {
         }
         let Some((name, definition)) = self.types.named_type(type_ref) else { return json!({}) };
         match definition.kind {
-            Kind::Enum => {
+            TypeKind::Enum => {
                 let values = definition.enum_values.as_deref().unwrap_or_default();
                 if values.is_empty() || values.len() > MAX_ENUM_VALUES || self.is_full() {
                     return json!({ "type": "string" });
                 }
-                self.nodes += values.len();
+                self.node_count += values.len();
                 let values: Vec<_> = values.iter().map(|value| &value.name).collect();
                 json!({ "type": "string", "enum": values })
             }
-            Kind::InputObject => self.input_schema(name),
+            TypeKind::InputObject => self.input_schema(name),
             _ => scalar_schema(name),
         }
     }
@@ -194,9 +194,9 @@ mod tests {
     fn argument_schemas_of_a_large_endpoint_stay_within_a_budget() {
         let types = database_types(300);
         let fields = types.fields(types.query.as_deref());
-        let most = nodes_per_tool(fields.len());
+        let maximum = nodes_per_tool(fields.len());
         let sizes =
-            fields.iter().map(|field| build_schema(&types, &field.args, most).to_string().len());
+            fields.iter().map(|field| build_schema(&types, &field.args, maximum).to_string().len());
         let bytes: usize = sizes.sum();
         // Without the budget there are 300 schemas with 60 input objects of 300 fields each.
         assert!(bytes < 60 << 20, "{bytes}");

@@ -39,7 +39,7 @@ pub(super) struct NamedType {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Type {
-    pub(super) kind: Kind,
+    pub(super) kind: TypeKind,
     name: String,
     pub(super) fields: Option<Vec<Field>>,
     pub(super) input_fields: Option<Vec<Argument>>,
@@ -49,7 +49,7 @@ pub(super) struct Type {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub(super) enum Kind {
+pub(super) enum TypeKind {
     Scalar,
     Object,
     Interface,
@@ -85,7 +85,7 @@ pub(super) struct Argument {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TypeRef {
-    pub(super) kind: Kind,
+    pub(super) kind: TypeKind,
     pub(super) name: Option<String>,
     pub(super) of_type: Option<Box<TypeRef>>,
 }
@@ -130,8 +130,8 @@ impl TypeRef {
     pub(super) fn to_graphql(&self) -> String {
         let inner = || self.of_type.as_ref().map(|inner| inner.to_graphql()).unwrap_or_default();
         match self.kind {
-            Kind::NonNull => format!("{}!", inner()),
-            Kind::List => format!("[{}]", inner()),
+            TypeKind::NonNull => format!("{}!", inner()),
+            TypeKind::List => format!("[{}]", inner()),
             _ => self.name.clone().unwrap_or_default(),
         }
     }
@@ -139,6 +139,6 @@ impl TypeRef {
 
 impl Argument {
     pub(super) fn is_required(&self) -> bool {
-        self.type_ref.kind == Kind::NonNull && self.default_value.is_none()
+        self.type_ref.kind == TypeKind::NonNull && self.default_value.is_none()
     }
 }

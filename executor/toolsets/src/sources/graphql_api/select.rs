@@ -9,12 +9,13 @@ use serde_json::{Map, Value, json};
 
 use super::{
     arguments::scalar_schema,
-    introspection::{Argument, Field, Kind, Type, TypeRef, Types},
+    introspection::{Argument, Field, Type, TypeKind, TypeRef, Types},
 };
 
-/// Fields of one selection, which keep a request small.
+/// Maximum number of fields of one selection, which keeps a request small.
 const MAX_FIELDS: usize = 400;
-/// Objects that are searched for fields, including objects without a selectable field.
+/// Maximum number of objects that are searched for fields, including objects without a selectable
+/// field.
 const MAX_SEARCHED_OBJECTS: usize = 10_000;
 
 /// Returns the selection below a field, and the schema of the selected value. The text is empty for
@@ -41,14 +42,14 @@ impl<'a> Selector<'a> {
     /// Returns the selection below a value of the type, and its schema. Returns `None` if the field
     /// is left out.
     fn select_value(&mut self, type_ref: &'a TypeRef, depth: usize) -> Option<(String, Value)> {
-        let (name, known) = self.types.named_type(type_ref)?;
-        let (text, schema) = match known.kind {
-            Kind::Scalar => (String::new(), scalar_schema(name)),
-            Kind::Enum => (String::new(), json!({ "type": "string" })),
-            Kind::Object | Kind::Interface | Kind::Union => {
-                self.select_object(name, known, depth)?
+        let (name, named_type) = self.types.named_type(type_ref)?;
+        let (text, schema) = match named_type.kind {
+            TypeKind::Scalar => (String::new(), scalar_schema(name)),
+            TypeKind::Enum => (String::new(), json!({ "type": "string" })),
+            TypeKind::Object | TypeKind::Interface | TypeKind::Union => {
+                self.select_object(name, named_type, depth)?
             }
-            Kind::InputObject | Kind::List | Kind::NonNull => return None,
+            TypeKind::InputObject | TypeKind::List | TypeKind::NonNull => return None,
         };
         Some((text, wrap_schema(type_ref, schema)))
     }
@@ -56,7 +57,7 @@ impl<'a> Selector<'a> {
     fn select_object(
         &mut self,
         name: &'a str,
-        known: &'a Type,
+        named_type: &'a Type,
         depth: usize,
     ) -> Option<(String, Value)> {
         if depth == 0 || self.path.contains(&name) {
@@ -66,25 +67,25 @@ impl<'a> Selector<'a> {
         self.path.push(name);
         let mut words = Vec::new();
         let mut properties = Map::new();
-        if known.kind != Kind::Object {
+        if named_type.kind != TypeKind::Object {
             words.push("__typename".to_owned());
             properties.insert("__typename".to_owned(), json!({ "type": "string" }));
         }
         self.select_fields(
-            known.fields.as_deref().unwrap_or_default(),
+            named_type.fields.as_deref().unwrap_or_default(),
             depth,
             &mut words,
             &mut properties,
         );
-        if known.kind != Kind::Object {
-            self.select_members(known, &mut words, &mut properties);
+        if named_type.kind != TypeKind::Object {
+            self.select_members(named_type, &mut words, &mut properties);
         }
         self.path.pop();
         let schema = json!({ "type": "object", "properties": properties });
         (!words.is_empty()).then(|| (format!(" {{ {} }}", words.join(" ")), schema))
     }
 
-    /// Selects scalars and enums before objects, so that they get the remaining fields.
+    /// Selects scalars and enums before objects, because the number of fields is limited.
     fn select_fields(
         &mut self,
         fields: &'a [Field],
@@ -110,8 +111,8 @@ impl<'a> Selector<'a> {
     }
 
     fn is_scalar_or_enum(&self, field: &Field) -> bool {
-        let known = self.types.named_type(&field.type_ref);
-        known.is_some_and(|(_, known)| matches!(known.kind, Kind::Scalar | Kind::Enum))
+        let named_type = self.types.named_type(&field.type_ref);
+        named_type.is_some_and(|(_, known)| matches!(known.kind, TypeKind::Scalar | TypeKind::Enum))
     }
 
     /// Selects scalar and enum fields of the possible types. If two types have fields of the same
@@ -123,14 +124,14 @@ impl<'a> Selector<'a> {
         properties: &mut Map<String, Value>,
     ) {
         let mut meanings: BTreeMap<&str, String> = BTreeMap::new();
-        let own: BTreeSet<&str> =
+        let field_names: BTreeSet<&str> =
             parent.fields.iter().flatten().map(|field| field.name.as_str()).collect();
         for member in parent.possible_types.as_deref().unwrap_or_default() {
             let fields = self.types.fields(Some(&member.name)).iter();
             let fields = fields.filter(|field| {
                 self.is_scalar_or_enum(field)
                     && has_no_required_argument(field)
-                    && !own.contains(field.name.as_str())
+                    && !field_names.contains(field.name.as_str())
                     && *meanings.entry(&field.name).or_insert_with(|| field.type_ref.to_graphql())
                         == field.type_ref.to_graphql()
             });
@@ -157,14 +158,14 @@ fn has_no_required_argument(field: &Field) -> bool {
 /// Adds the lists and nulls of a type to the schema of its named type.
 fn wrap_schema(type_ref: &TypeRef, inner: Value) -> Value {
     match (type_ref.kind, &type_ref.of_type) {
-        (Kind::NonNull, Some(type_ref)) => non_null_schema(type_ref, inner),
+        (TypeKind::NonNull, Some(type_ref)) => non_null_schema(type_ref, inner),
         _ => allow_null(non_null_schema(type_ref, inner)),
     }
 }
 
 fn non_null_schema(type_ref: &TypeRef, inner: Value) -> Value {
     match (type_ref.kind, &type_ref.of_type) {
-        (Kind::List, Some(type_ref)) => {
+        (TypeKind::List, Some(type_ref)) => {
             json!({ "type": "array", "items": wrap_schema(type_ref, inner) })
         }
         _ => inner,
@@ -188,16 +189,17 @@ mod tests {
     /// The objects refer to many others, so a search without a limit would not end.
     #[test]
     fn objects_without_scalar_fields_are_searched_to_a_limited_depth() {
-        let object = |level: usize, at: usize| format!("o{level}_{at}");
-        let types =
-            (0..12).flat_map(|level| (0..40).map(move |at| (level, at))).map(|(level, at)| {
+        let object = |level: usize, index: usize| format!("o{level}_{index}");
+        let types = (0..12).flat_map(|level| (0..40).map(move |index| (level, index))).map(
+            |(level, index)| {
                 let below = (0..40).map(|next| {
                     let type_ref = json!({ "kind": "OBJECT", "name": object(level + 1, next) });
                     json!({ "name": format!("f{next}"), "args": [], "type": type_ref })
                 });
                 let fields: Vec<_> = below.filter(|_| level < 11).collect();
-                json!({ "kind": "OBJECT", "name": object(level, at), "fields": fields })
-            });
+                json!({ "kind": "OBJECT", "name": object(level, index), "fields": fields })
+            },
+        );
         let types: Vec<_> = types.collect();
         let types =
             Types::read(json!({ "queryType": { "name": "o0_0" }, "types": types })).unwrap();

@@ -129,13 +129,13 @@ impl Tool for FieldTool {
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
         let mut redaction = Redaction::default();
-        let asked = self.endpoint.request(
+        let request = self.endpoint.request(
             &self.write_document(&parameters),
             &parameters,
             &mut redaction,
         )?;
         let caller = &self.endpoint.caller;
-        let reply = caller.call(&self.definition, asked, &cx, &redaction).await?;
+        let reply = caller.call(&self.definition, request, &cx, &redaction).await?;
         read_data(reply, &self.field, self.definition.effect, caller.max_bytes, &redaction)
     }
 }

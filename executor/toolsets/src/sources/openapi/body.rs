@@ -19,18 +19,18 @@ pub(super) enum Body {
     None,
     Whole {
         key: String,
-        kind: Kind,
+        kind: BodyKind,
     },
     Fields {
         names: Vec<String>,
-        kind: Kind,
+        kind: BodyKind,
         /// `true` if a body without fields is sent, too.
         is_required: bool,
     },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BodyKind {
     Json(String),
     Form,
     Text(String),
@@ -39,7 +39,7 @@ pub(super) enum Kind {
 /// A body as the document describes it.
 #[derive(Debug)]
 pub(super) struct DeclaredBody<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: BodyKind,
     pub(super) schema: Option<&'a Value>,
     pub(super) is_required: bool,
     pub(super) description: &'a str,
@@ -74,16 +74,17 @@ pub(super) fn read<'a>(
         return Err(format!("its body is {}, which is not supported", kinds.join(" or ")));
     };
     let kind = match plain(media).as_str() {
-        "application/x-www-form-urlencoded" => Kind::Form,
-        "*/*" => Kind::Json("application/json".to_owned()),
-        _ if is_json(media) => Kind::Json(media.clone()),
-        _ => Kind::Text(media.clone()),
+        "application/x-www-form-urlencoded" => BodyKind::Form,
+        "*/*" => BodyKind::Json("application/json".to_owned()),
+        _ if is_json(media) => BodyKind::Json(media.clone()),
+        _ => BodyKind::Text(media.clone()),
     };
-    let unsaid = matches!(kind, Kind::Text(_)).then(|| &*TEXT_SCHEMA);
-    let said = about.get("schema").filter(|schema| unsaid.is_none() || has_constraints(schema));
+    let default_schema = matches!(kind, BodyKind::Text(_)).then(|| &*TEXT_SCHEMA);
+    let declared_schema =
+        about.get("schema").filter(|schema| default_schema.is_none() || has_constraints(schema));
     Ok(Some(DeclaredBody {
         kind,
-        schema: said.or(unsaid),
+        schema: declared_schema.or(default_schema),
         is_required: body.get("required") == Some(&Value::Bool(true)),
         description: body.get("description").and_then(Value::as_str).unwrap_or_default(),
     }))
@@ -93,8 +94,8 @@ fn is_text(media: &str) -> bool {
     media.starts_with("text/") || media == "application/xml"
 }
 
-/// Returns `true` for a body that is a text, or that has no schema. The document does not say how
-/// to write objects and lists as XML or CSV.
+/// Returns `true` for a body that is a text, or that has no schema. The document does not define
+/// how to write objects and lists as XML or CSV.
 fn is_plain(document: &Document, about: &Value) -> bool {
     let Some(schema) = about.get("schema").filter(|schema| has_constraints(schema)) else {
         return true;
@@ -116,7 +117,7 @@ fn has_constraints(schema: &Value) -> bool {
     schema.as_object().is_some_and(words)
 }
 
-impl Kind {
+impl BodyKind {
     pub(super) fn media(&self) -> &str {
         match self {
             Self::Json(media) | Self::Text(media) => media,

@@ -1,10 +1,10 @@
 //! An OpenAPI document and its references.
 
-use http_client::Reach;
+use http_client::AddressScope;
 use reqwest::Url;
 use serde_json::Value;
 
-/// References that may follow each other. A longer chain is a cycle.
+/// Maximum number of references that may follow each other. A longer chain is a cycle.
 const MAX_REFERENCES: usize = 32;
 const MAX_NODES: usize = 4_000_000;
 
@@ -81,7 +81,8 @@ impl Document {
     fn find_target(&self, reference: &str) -> Result<&Value, String> {
         let Some(pointer) = reference.strip_prefix('#') else {
             return Err(format!(
-                "`{reference}` is in another document, and only one is read: bundle them"
+                "`{reference}` is in another document, and Faber reads only one: bundle the \
+                 documents"
             ));
         };
         let found = self.root.pointer(&percent_decoded(pointer));
@@ -91,10 +92,10 @@ impl Document {
 
 impl Servers {
     /// Returns the address of an operation, and where its requests may go. A document on another
-    /// host must not lead into a private network.
-    pub(super) fn url(&self, lists: [Option<&Value>; 3]) -> Result<(Url, Reach), String> {
+    /// host must not direct requests into a private network.
+    pub(super) fn url(&self, lists: [Option<&Value>; 3]) -> Result<(Url, AddressScope), String> {
         if let Some(base) = &self.base {
-            return Ok((base.clone(), Reach::Anywhere));
+            return Ok((base.clone(), AddressScope::Anywhere));
         }
         let server = lists.into_iter().flatten().find_map(|list| list.get(0)).and_then(server_url);
         let written = server.unwrap_or_else(|| "/".to_owned());
@@ -108,7 +109,7 @@ impl Servers {
         };
         let is_neighbour =
             self.document_url.as_ref().is_none_or(|from| from.host_str() == url.host_str());
-        Ok((url, if is_neighbour { Reach::Anywhere } else { Reach::Public }))
+        Ok((url, if is_neighbour { AddressScope::Anywhere } else { AddressScope::Public }))
     }
 }
 

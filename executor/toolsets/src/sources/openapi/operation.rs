@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use http_client::Reach;
+use http_client::AddressScope;
 use reqwest::Url;
 use serde_json::{Map, Value, json};
 use shared::id::ToolSetName;
@@ -19,7 +19,7 @@ use crate::{
     sources::offer::{MAX_TOOLS, UniqueNames, clip_description, tool_id, tool_name},
 };
 
-/// Nodes of all schemas of a document. A node has some hundred bytes.
+/// Maximum number of nodes of all schemas of a document. A node has some hundred bytes.
 const MAX_TOTAL_NODES: usize = 240_000;
 /// The fewest and the most nodes of one tool's schemas. Parameters get three quarters of them.
 const NODE_LIMITS_PER_OPERATION: (usize, usize) = (40, 400);
@@ -47,7 +47,7 @@ pub(super) struct Operation {
 pub(super) struct Call {
     pub(super) verb: HttpMethod,
     pub(super) url: Url,
-    pub(super) reach: Reach,
+    pub(super) reach: AddressScope,
     pub(super) path: String,
     /// The parameters, each with its name in the tool's schema.
     pub(super) parameters: Vec<(String, Parameter)>,
@@ -83,7 +83,7 @@ pub(super) fn operations(
                 continue;
             }
             let called = operation_name(method, path, declaration);
-            let reader = Reader { document, servers, auth, item, declaration, nodes };
+            let reader = Reader { document, servers, auth, item, declaration, node_count: nodes };
             match reader.read(verb, path) {
                 Ok(operation) => {
                     let name = names.take(&called);
@@ -122,9 +122,9 @@ fn first_server(document: &Document) -> Option<&Value> {
 }
 
 fn has_tag(declaration: &Value, tags: &[String]) -> bool {
-    let own = declaration.get("tags").and_then(Value::as_array);
-    let mut own = own.into_iter().flatten().filter_map(Value::as_str);
-    tags.is_empty() || own.any(|name| tags.iter().any(|tag| tag == name))
+    let declared_tags = declaration.get("tags").and_then(Value::as_array);
+    let mut declared_tags = declared_tags.into_iter().flatten().filter_map(Value::as_str);
+    tags.is_empty() || declared_tags.any(|name| tags.iter().any(|tag| tag == name))
 }
 
 /// Returns the identifier of the operation, or a name made of its method and path.
@@ -145,7 +145,7 @@ struct Reader<'a> {
     auth: &'a BTreeMap<String, Credential>,
     item: &'a Value,
     declaration: &'a Value,
-    nodes: usize,
+    node_count: usize,
 }
 
 struct InputBuilder<'a> {
@@ -161,7 +161,11 @@ impl<'a> Reader<'a> {
             [self.declaration, self.item, self.document.root()].map(|level| level.get("servers"));
         let (url, reach) = self.servers.url(lists)?;
         let mut input = InputBuilder {
-            schemas: SchemaConverter::new(self.document, Direction::Request, self.nodes * 3 / 4),
+            schemas: SchemaConverter::new(
+                self.document,
+                Direction::Request,
+                self.node_count * 3 / 4,
+            ),
             properties: Map::new(),
             required: Vec::new(),
             path_placeholders: find_placeholders(path).into_iter().collect(),
@@ -174,8 +178,8 @@ impl<'a> Reader<'a> {
         let body = match body::read(self.document, self.declaration) {
             Ok(Some(body)) => input.add_body(self.document, body),
             Ok(None) => Body::None,
-            Err(why) => {
-                obstacle = Some(why);
+            Err(error) => {
+                obstacle = Some(error);
                 Body::None
             }
         };
@@ -196,8 +200,8 @@ impl<'a> Reader<'a> {
             |key: &str| self.declaration.get(key).and_then(Value::as_str).unwrap_or_default();
         let mut description =
             clip_description(format!("{}\n{}", text("summary"), text("description")).trim());
-        if let Some(why) = &obstacle {
-            description = format!("{description}\n(It cannot be called: {why}.)");
+        if let Some(reason) = &obstacle {
+            description = format!("{description}\n(It cannot be called: {reason}.)");
         }
         let description = description.trim().to_owned();
         let (input, output) = (input.into_schema(), self.output_schema());
@@ -209,7 +213,7 @@ impl<'a> Reader<'a> {
         &self,
         obstacle: &mut Option<String>,
     ) -> Result<Vec<DeclaredParameter<'a>>, String> {
-        let mut known = BTreeSet::new();
+        let mut seen = BTreeSet::new();
         let mut all = Vec::new();
         for of in [self.declaration, self.item] {
             let list = of.get("parameters").and_then(Value::as_array).into_iter().flatten();
@@ -217,12 +221,12 @@ impl<'a> Reader<'a> {
                 let resolved = self.document.resolve(declaration)?;
                 let text =
                     |key: &str| resolved.get(key).and_then(Value::as_str).unwrap_or_default();
-                if !known.insert((text("name"), text("in"))) {
+                if !seen.insert((text("name"), text("in"))) {
                     continue;
                 }
                 match parameter::read(self.document, resolved) {
                     Ok(found) => all.extend(found),
-                    Err(why) => *obstacle = Some(why),
+                    Err(error) => *obstacle = Some(error),
                 }
             }
         }
@@ -235,7 +239,8 @@ impl<'a> Reader<'a> {
         let answer = status.into_iter().find_map(|status| answers.get(status))?;
         let content = self.document.resolve(answer).ok()?.get("content")?.as_object()?;
         let (_, media) = content.iter().find(|(kind, _)| crate::http::answer::is_json(kind))?;
-        let mut schemas = SchemaConverter::new(self.document, Direction::Response, self.nodes / 4);
+        let mut schemas =
+            SchemaConverter::new(self.document, Direction::Response, self.node_count / 4);
         let mut made = schemas.schema(media.get("schema")?);
         let defs = schemas.into_defs();
         if let (false, Value::Object(fields)) = (defs.is_empty(), &mut made) {
@@ -280,8 +285,8 @@ impl<'a> InputBuilder<'a> {
     /// Adds a body: its properties as parameters if no name conflicts, otherwise one parameter.
     fn add_body(&mut self, document: &'a Document, declaration: body::DeclaredBody<'a>) -> Body {
         let body::DeclaredBody { kind, schema, is_required, description } = declaration;
-        let known = schema.and_then(|schema| document.resolve(schema).ok());
-        if let Some(schema) = known.filter(|schema| self.is_mergeable(schema)) {
+        let resolved = schema.and_then(|schema| document.resolve(schema).ok());
+        if let Some(schema) = resolved.filter(|schema| self.is_mergeable(schema)) {
             let made = self.schemas.schema(schema);
             let needed = made.get("required").and_then(Value::as_array);
             let needed: Vec<&str> =

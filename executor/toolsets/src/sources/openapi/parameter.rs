@@ -16,7 +16,7 @@ pub(super) enum ParameterLocation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// `a,b`, and objects as `k,v`.
+    /// Lists as `a,b`, and objects as `k,v`.
     Simple,
     /// As HTML forms.
     Form,
@@ -24,7 +24,7 @@ pub(super) enum Style {
     Spaces,
     /// With `|` between items.
     Bars,
-    /// `name[key]=value`.
+    /// Objects as `name[key]=value`.
     Deep,
     /// As JSON.
     Json,
@@ -122,7 +122,7 @@ pub(super) fn read<'a>(
 }
 
 impl Parameter {
-    /// Writes a value into a request. The error says why that is impossible.
+    /// Writes a value into a request. The error states why that is impossible.
     pub(super) fn write(&self, value: &Value, parts: &mut RequestParts) -> Result<(), String> {
         let name = &self.name;
         if value.is_null() {
@@ -155,8 +155,8 @@ impl Parameter {
         Ok(())
     }
 
-    /// Rejects items that contain the separator. The server could not tell it from a separator,
-    /// because both are encoded alike.
+    /// Rejects items that contain the separator. The server could not distinguish it from a
+    /// separator, because both are encoded in the same way.
     fn check_items(&self, value: &Value) -> Result<(), String> {
         let (separator, called) = match self.style {
             Style::Spaces => (' ', "blanks"),
@@ -173,10 +173,13 @@ impl Parameter {
             _ => true,
         };
         let name = &self.name;
-        let why = || {
-            format!("the items of `{name}` are separated by {called}, so no item may contain one")
+        let reason = || {
+            format!(
+                "the items of `{name}` are separated by {called}, so no item may contain that \
+                 separator"
+            )
         };
-        if is_clear { Ok(()) } else { Err(why()) }
+        if is_clear { Ok(()) } else { Err(reason()) }
     }
 
     fn add_query(&self, value: &Value, query: &mut Vec<String>) {
@@ -359,8 +362,10 @@ mod tests {
             [("pipeDelimited", "|", "`|`"), ("spaceDelimited", " ", "blanks")]
         {
             let style = |explode: bool| json!({ "style": style, "explode": explode });
-            let expected =
-                format!("the items of `p q` are separated by {called}, so no item may contain one");
+            let expected = format!(
+                "the items of `p q` are separated by {called}, so no item may contain that \
+                 separator"
+            );
             for value in [
                 json!(["a", format!("b{sign}c")]),
                 json!({ "k": format!("b{sign}c") }),

@@ -14,7 +14,7 @@ use crate::sources::offer::clip_text;
 
 const MAX_DEPTH: usize = 24;
 const MAX_DESCRIPTION_BYTES: usize = 300;
-/// Choices of `enum`, `oneOf`, `anyOf` and `allOf`.
+/// Maximum number of choices of `enum`, `oneOf`, `anyOf` and `allOf`.
 const MAX_CHOICES: usize = 500;
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 
@@ -103,8 +103,8 @@ impl<'a> SchemaConverter<'a> {
         let Ok((pointer, target)) = self.document.resolve_reference(reference) else {
             return json!({});
         };
-        let known = self.names.get(&pointer).cloned();
-        let name = known.unwrap_or_else(|| {
+        let known_name = self.names.get(&pointer).cloned();
+        let name = known_name.unwrap_or_else(|| {
             let name = self.definition_name(&pointer);
             self.names.insert(pointer, name.clone());
             self.queue.push_back((name.clone(), target));
@@ -180,10 +180,10 @@ impl<'a> SchemaConverter<'a> {
             converted.insert("properties".to_owned(), Value::Object(properties));
         }
         if let Some(Value::Array(required)) = source.get("required") {
-            let mut known = BTreeSet::new();
+            let mut seen = BTreeSet::new();
             let required = required.iter().filter_map(Value::as_str);
             let required: Vec<_> =
-                required.filter(|name| !gone.contains(name) && known.insert(*name)).collect();
+                required.filter(|name| !gone.contains(name) && seen.insert(*name)).collect();
             if !required.is_empty() {
                 converted.insert("required".to_owned(), json!(required));
             }
@@ -204,8 +204,8 @@ fn convert_types(source: &Map<String, Value>, converted: &mut Map<String, Value>
     if is_nullable && !types.is_empty() {
         types.push("null".to_owned());
     }
-    let mut known = BTreeSet::new();
-    types.retain(|kind| known.insert(kind.clone()));
+    let mut seen = BTreeSet::new();
+    types.retain(|kind| seen.insert(kind.clone()));
     match types.len() {
         0 => {}
         1 => drop(converted.insert("type".to_owned(), json!(types[0]))),
@@ -451,10 +451,10 @@ mod tests {
     #[test]
     fn a_too_large_schema_is_cut_to_accept_anything() {
         let all: Map<String, Value> = (0..500)
-            .map(|at| {
-                let next = format!("#/components/schemas/S{}", (at + 1) % 500);
+            .map(|n| {
+                let next = format!("#/components/schemas/S{}", (n + 1) % 500);
                 (
-                    format!("S{at}"),
+                    format!("S{n}"),
                     json!({ "properties": { "a": { "$ref": next }, "b": { "type": "string" } } }),
                 )
             })

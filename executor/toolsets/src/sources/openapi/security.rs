@@ -69,9 +69,12 @@ pub(super) fn find_schemes(
     match auth.keys().find(|name| !schemes.contains_key(*name)) {
         None => Ok(schemes),
         Some(unknown) => {
-            let known: Vec<_> = schemes.keys().map(|name| format!("`{name}`")).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            Err(format!("`auth` names `{unknown}`; the document's security schemes are {known}"))
+            let known_names: Vec<_> = schemes.keys().map(|name| format!("`{name}`")).collect();
+            let known_names =
+                if known_names.is_empty() { "none".to_owned() } else { known_names.join(", ") };
+            Err(format!(
+                "`auth` names `{unknown}`; the document's security schemes are {known_names}"
+            ))
         }
     }
 }

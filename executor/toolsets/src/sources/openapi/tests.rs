@@ -88,14 +88,14 @@ components:
 
 /// Answers with the request as text.
 async fn echo(method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    let mut said = vec![format!("{method} {uri}")];
+    let mut lines = vec![format!("{method} {uri}")];
     for name in ["x-key", "authorization", "cookie", "trace", "x-all", "content-type"] {
         if let Some(value) = headers.get(name) {
-            said.push(format!("{name}: {}", value.to_str().unwrap()));
+            lines.push(format!("{name}: {}", value.to_str().unwrap()));
         }
     }
-    said.push(String::from_utf8(body.to_vec()).unwrap());
-    said.join("\n").trim_end().to_owned().into_response()
+    lines.push(String::from_utf8(body.to_vec()).unwrap());
+    lines.join("\n").trim_end().to_owned().into_response()
 }
 
 struct Trial {
@@ -190,9 +190,10 @@ async fn operations_become_tools() {
 }
 
 async fn check_result(set: &TestSet, tool: &str, parameters: Value, expected: Expect) {
-    let said = set.call(tool, parameters).await;
-    expected
-        .assert_eq(said.as_ref().map_or_else(|err| &*err.message, |value| value.as_str().unwrap()));
+    let result = set.call(tool, parameters).await;
+    expected.assert_eq(
+        result.as_ref().map_or_else(|err| &*err.message, |value| value.as_str().unwrap()),
+    );
 }
 
 #[tokio::test]
@@ -373,14 +374,17 @@ async fn a_wrong_openapi_source_is_explained() {
 #[tokio::test]
 async fn too_large_files_and_devices_are_not_read() {
     let trial = Trial::start("a: 1").await;
-    let at = |name: &str| trial.folder.path().join(name);
-    nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    fs::File::create(at("large")).unwrap().set_len(super::MAX_DOCUMENT_BYTES as u64 + 1).unwrap();
+    let path_of = |name: &str| trial.folder.path().join(name);
+    nix::unistd::mkfifo(&path_of("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::File::create(path_of("large"))
+        .unwrap()
+        .set_len(super::MAX_DOCUMENT_BYTES as u64 + 1)
+        .unwrap();
     for (document, expected) in [
         (PathBuf::from("/dev/zero"), "is not a file"),
-        (at("pipe"), "is not a file"),
-        (at("."), "is not a file"),
-        (at("large"), "has more than 33554432 bytes"),
+        (path_of("pipe"), "is not a file"),
+        (path_of("."), "is not a file"),
+        (path_of("large"), "has more than 33554432 bytes"),
     ] {
         let error = trial.error(json!({ "document": document })).await;
         assert!(error.starts_with("the document `") && error.ends_with(expected), "{error}");
@@ -475,24 +479,25 @@ async fn an_unauthorized_answer_names_the_missing_credentials() {
 
 /// Twelve hundred operations whose schemas refer to each other.
 fn large_document() -> Value {
-    let reference = |at: usize| json!({ "$ref": format!("#/components/schemas/S{}", at % 700) });
+    let reference =
+        |index: usize| json!({ "$ref": format!("#/components/schemas/S{}", index % 700) });
     let schemas: Map<String, Value> = (0..700)
-        .map(|at| {
+        .map(|n| {
             let text = json!({ "type": "string", "description": "x".repeat(200) });
-            let properties = json!({ "a": text, "b": reference(at * 3 + 1), "c": { "type": "array", "items": reference(at + 1) } });
-            (format!("S{at}"), json!({ "type": "object", "properties": properties }))
+            let properties = json!({ "a": text, "b": reference(n * 3 + 1), "c": { "type": "array", "items": reference(n + 1) } });
+            (format!("S{n}"), json!({ "type": "object", "properties": properties }))
         })
         .collect();
     let paths: Map<String, Value> = (0..600)
-        .map(|at| {
-            let body = json!({ "content": { "application/json": { "schema": reference(at) } } });
+        .map(|n| {
+            let body = json!({ "content": { "application/json": { "schema": reference(n) } } });
             let operation = |id: &str| json!({
-                "operationId": format!("{id}{at}"),
+                "operationId": format!("{id}{n}"),
                 "description": "y".repeat(3_000),
                 "requestBody": body,
-                "responses": { "200": { "content": { "application/json": { "schema": reference(at) } } } },
+                "responses": { "200": { "content": { "application/json": { "schema": reference(n) } } } },
             });
-            (format!("/p{at}"), json!({ "put": operation("put"), "post": operation("post") }))
+            (format!("/p{n}"), json!({ "put": operation("put"), "post": operation("post") }))
         })
         .collect();
     json!({ "openapi": "3.0.0", "paths": paths, "components": { "schemas": schemas } })
@@ -514,13 +519,13 @@ fn inlined_document() -> Value {
     let query = |n: usize| json!({ "name": format!("with_{n}"), "in": "query", "schema": { "type": "string", "default": "en-US" } });
     let queries: Vec<Value> = (0..8).map(query).collect();
     let paths: Map<String, Value> = (0..1_000)
-        .map(|at| {
+        .map(|n| {
             let operation = json!({
-                "operationId": format!("film-{at}"),
+                "operationId": format!("film-{n}"),
                 "parameters": queries,
                 "responses": { "200": { "description": "200", "content": content } },
             });
-            (format!("/3/film/{at}"), json!({ "get": operation }))
+            (format!("/3/film/{n}"), json!({ "get": operation }))
         })
         .collect();
     json!({ "openapi": "3.1.0", "paths": paths })
@@ -625,9 +630,9 @@ const SOON: Duration = Duration::from_mins(1);
 /// Returns a document in which each schema refers to the next one ten times.
 fn bomb() -> Value {
     let mut schemas = Map::new();
-    for at in 0..14 {
-        let next = json!({ "$ref": format!("#/components/schemas/d{}", at + 1) });
-        schemas.insert(format!("d{at}"), json!({ "allOf": vec![next; 10] }));
+    for index in 0..14 {
+        let next = json!({ "$ref": format!("#/components/schemas/d{}", index + 1) });
+        schemas.insert(format!("d{index}"), json!({ "allOf": vec![next; 10] }));
     }
     schemas.insert("d14".to_owned(), json!({ "type": "object" }));
     let schema = json!({ "$ref": "#/components/schemas/d0" });
@@ -655,25 +660,26 @@ async fn an_operation_with_too_expensive_schemas_is_left_out() {
     assert_eq!(set.names(), ["fine"]);
     let left_out = set.toolbox.sets().remove(0).left_out;
     assert_eq!(left_out.len(), 2);
-    for (why, name) in left_out.iter().zip(["`inputSchema` of `in`", "`outputSchema` of `out`"]) {
-        assert!(why.contains(name) && why.contains("evaluations"), "{why}");
+    for (reason, name) in left_out.iter().zip(["`inputSchema` of `in`", "`outputSchema` of `out`"])
+    {
+        assert!(reason.contains(name) && reason.contains("evaluations"), "{reason}");
     }
 }
 
 #[test]
 fn yaml_aliases_do_not_multiply_memory() {
-    let begun = Instant::now();
-    let nodes = (1..14).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, at| {
-        let all = vec![format!("*a{}", at - 1); 8].join(", ");
-        format!("{text}a{at}: &a{at} [{all}]\n")
+    let started_at = Instant::now();
+    let nodes = (1..14).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, index| {
+        let all = vec![format!("*a{}", index - 1); 8].join(", ");
+        format!("{text}a{index}: &a{index} [{all}]\n")
     });
     assert!(Document::parse(format!("openapi: 3.1.0\n{nodes}").as_bytes()).is_err());
     // Many aliases of one long text, and enough anchors to look plausible.
-    let anchors: Vec<_> = (0..5_000).map(|at| format!("n{at}: &n{at} x\n")).collect();
+    let anchors: Vec<_> = (0..5_000).map(|index| format!("n{index}: &n{index} x\n")).collect();
     let anchors = anchors.concat();
     let aliases = vec!["*long"; 40_000].join(", ");
     let text =
         format!("openapi: 3.1.0\nlong: &long {}\n{anchors}all: [{aliases}]\n", "x".repeat(1 << 20));
     assert!(Document::parse(text.as_bytes()).is_err());
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    assert!(started_at.elapsed() < SOON, "{:?}", started_at.elapsed());
 }

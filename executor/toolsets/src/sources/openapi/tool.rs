@@ -67,14 +67,14 @@ impl Tool for OperationTool {
     }
 
     async fn call(&self, parameters: Arc<Value>, cx: ToolContext) -> Result<Value, ToolError> {
-        if let Some(why) = &self.obstacle {
-            let message = format!("`{}` cannot be called: {why}", self.definition.name);
+        if let Some(reason) = &self.obstacle {
+            let message = format!("`{}` cannot be called: {reason}", self.definition.name);
             return Err(ToolError::new(ErrorCode::UNAVAILABLE, message).without_retry());
         }
         let mut redaction = Redaction::default();
-        let asked = self.build_request(&parameters, &mut redaction)?;
+        let request = self.build_request(&parameters, &mut redaction)?;
         let caller = &self.api.caller;
-        let reply = caller.call(&self.definition, asked, &cx, &redaction).await?;
+        let reply = caller.call(&self.definition, request, &cx, &redaction).await?;
         let is_stranger = matches!(reply.status.as_u16(), 401 | 403);
         let result = read_output(reply, self.definition.effect, caller.max_bytes, &redaction);
         match self.call.security.missing.first() {
@@ -97,7 +97,7 @@ impl OperationTool {
         let mut parts = RequestParts::default();
         for (key, parameter) in &self.call.parameters {
             let value = parameters.get(key).unwrap_or(&Value::Null);
-            parameter.write(value, &mut parts).map_err(|why| invalid_parameters_error(&why))?;
+            parameter.write(value, &mut parts).map_err(|error| invalid_parameters_error(&error))?;
         }
         for name in &self.call.security.used {
             if let (Some(scheme), Some(credential)) =
@@ -110,13 +110,13 @@ impl OperationTool {
         let mut headers = resolve_headers(&self.api.headers, redaction)?;
         for (name, value) in &parts.headers {
             let (name, value) =
-                parse_header(name, value).map_err(|why| invalid_parameters_error(&why))?;
+                parse_header(name, value).map_err(|error| invalid_parameters_error(&error))?;
             headers.insert(name, value);
         }
         if !parts.cookies.is_empty() {
             let cookies = parts.cookies.join("; ");
-            let (name, value) =
-                parse_header("cookie", &cookies).map_err(|why| invalid_parameters_error(&why))?;
+            let (name, value) = parse_header("cookie", &cookies)
+                .map_err(|error| invalid_parameters_error(&error))?;
             headers.append(name, value);
         }
         let body = body.write(parameters).map(|(body, media)| {

@@ -3,26 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::{id::ToolName, tool::ToolDefinition};
-use toolbox::{Found, Toolbox};
+use toolbox::{ToolLookup, Toolbox};
 
 use super::Check;
 
 const MAX_NAMES: usize = 10;
 
-/// Lists names that several tools share. This is no problem, because such a name means the tool of
-/// the earliest toolset.
+/// Lists names that several tools share. This is not a problem, because such a name identifies the
+/// tool of the earliest toolset.
 pub(crate) fn check_shared_names(toolbox: &Toolbox) -> Check {
     let clashes = find_clashes(toolbox);
-    let mut told: Vec<String> = clashes.iter().take(MAX_NAMES).map(Clash::describe).collect();
+    let mut descriptions: Vec<String> =
+        clashes.iter().take(MAX_NAMES).map(Clash::describe).collect();
     let result = match clashes.len() {
-        0 => "every name means one tool".to_owned(),
+        0 => "every name identifies one tool".to_owned(),
         n => {
             if n > MAX_NAMES {
-                told.push(format!("and {} more", n - MAX_NAMES));
+                descriptions.push(format!("and {} more", n - MAX_NAMES));
             }
             format!(
-                "a shared name means the tool of the earliest set, and `set.name` always works: {}",
-                told.join("; ")
+                "a shared name identifies the tool of the earliest set, and `set.name` always \
+                 works: {}",
+                descriptions.join("; ")
             )
         }
     };
@@ -55,8 +57,8 @@ fn find_clashes(toolbox: &Toolbox) -> Vec<Clash> {
     let several = tools.into_iter().filter(|(_, tools)| tools.len() > 1);
     let clash = |(name, tools): (ToolName, Vec<&ToolDefinition>)| {
         let result = toolbox.find(&name);
-        let is_inactive = matches!(result, Found::Inactive(_));
-        let (Found::Tool(tool) | Found::Inactive(tool)) = result else { return None };
+        let is_inactive = matches!(result, ToolLookup::Inactive(_));
+        let (ToolLookup::Tool(tool) | ToolLookup::Inactive(tool)) = result else { return None };
         let meant_tool = tool.definition().qualified_name().to_string();
         let other_tools = tools.iter().map(|tool| tool.qualified_name().to_string());
         let other_tools: Vec<String> = other_tools.filter(|name| *name != meant_tool).collect();
@@ -96,12 +98,18 @@ mod tests {
 
     #[test]
     fn the_report_names_the_tool_that_a_shared_name_means() {
-        expect!["every name means one tool"]
+        expect!["every name identifies one tool"]
             .assert_eq(&describe_shared_names(&json!({ "a": ["x"], "b": ["y"] })));
-        expect!["a shared name means the tool of the earliest set, and `set.name` always works: `b.find` is `b.find`, not `a.b.find`; `find` is `b.find`, not `a.b.find`; `get` is `off.get`, which is inactive, not `a.get` or `b.get`"]
-            .assert_eq(&describe_shared_names(&json!({ "off": ["x", "get"], "a": ["y", "get", "b.find"], "b": ["get", "find"] })));
+        expect![
+            "a shared name identifies the tool of the earliest set, and `set.name` always works: \
+             `b.find` is `b.find`, not `a.b.find`; `find` is `b.find`, not `a.b.find`; `get` is \
+             `off.get`, which is inactive, not `a.get` or `b.get`"
+        ]
+        .assert_eq(&describe_shared_names(
+            &json!({ "off": ["x", "get"], "a": ["y", "get", "b.find"], "b": ["get", "find"] }),
+        ));
         let many: Vec<String> = (0..12).map(|name| format!("t{name:02}")).collect();
-        let told = describe_shared_names(&json!({ "a": many, "b": many }));
-        assert!(told.ends_with("; `t09` is `a.t09`, not `b.t09`; and 2 more"), "{told}");
+        let text = describe_shared_names(&json!({ "a": many, "b": many }));
+        assert!(text.ends_with("; `t09` is `a.t09`, not `b.t09`; and 2 more"), "{text}");
     }
 }

@@ -36,7 +36,7 @@ async fn ask_model(settings: &Settings) -> Result<String, ModelError> {
     let provider = Provider::new(settings)?;
     let name = provider.name().to_owned();
     match provider.is_listed().await {
-        Ok(true) => return Ok(format!("`{name}` is there")),
+        Ok(true) => return Ok(format!("`{name}` is available")),
         Err(err @ ModelError::Unavailable { .. }) => return Err(err),
         // Some providers list only some models, or none.
         Ok(false) | Err(ModelError::Refused { .. }) => (),

@@ -22,7 +22,7 @@ pub(crate) fn check_confinement(sets: &[SetConfig], support: sandbox::Support) -
         )),
         (refused, _) => {
             let names = refused.join("`, `");
-            Err(format!("commands of `{names}` are refused here: {there}"))
+            Err(format!("commands of `{names}` are refused on this machine: {there}"))
         }
     };
     let help = "run Faber on Linux 6.2 or newer, with Landlock and seccomp, or set `confine: \
@@ -42,12 +42,13 @@ pub(crate) fn check_access(
             Ok("no tokens: only this machine may connect, and it may do everything".to_owned())
         }
         0 => Err(format!(
-            "no tokens, so `{listen}` answers connections from elsewhere with 403; this machine \
-             may do everything"
+            "no tokens, so `{listen}` refuses connections from other machines with 403; this \
+             machine may do everything"
         )),
         n => {
-            let said = format!("{}: every caller of `{listen}` needs one", count_noun(n, "token"));
-            access.open(sets, variable).map(|_| said).map_err(|err| err.to_string())
+            let detail =
+                format!("{}: every caller of `{listen}` needs one", count_noun(n, "token"));
+            access.open(sets, variable).map(|_| detail).map_err(|err| err.to_string())
         }
     };
     let help = "name tokens in `access.tokens` and set their variables, or listen on 127.0.0.1";
@@ -91,7 +92,7 @@ pub(crate) fn check_secrets(
         })
         .collect();
     if missing.is_empty() && named > 0 {
-        let result = Ok(format!("{named} named, all of them in the environment"));
+        let result = Ok(format!("{named} named, all set in the environment"));
         missing.push(Check::new("secrets", result, ""));
     }
     missing
@@ -110,7 +111,7 @@ mod tests {
         let check = check_access(&config, &[], listen.parse().unwrap(), |name| {
             (name == "CI").then(|| "a-long-enough-token".to_owned())
         });
-        expected.assert_eq(&check.result.unwrap_or_else(|why| format!("✗ {why}")));
+        expected.assert_eq(&check.result.unwrap_or_else(|error| format!("✗ {error}")));
     }
 
     #[test]
@@ -124,7 +125,8 @@ mod tests {
             json!([]),
             "0.0.0.0:80",
             expect![
-                "✗ no tokens, so `0.0.0.0:80` answers connections from elsewhere with 403; this machine may do everything"
+                "✗ no tokens, so `0.0.0.0:80` refuses connections from other machines with 403; \
+                 this machine may do everything"
             ],
         );
         let token = |name: &str| json!({ "name": name, "token_env": name, "role": "admin" });
@@ -164,8 +166,8 @@ mod tests {
             assert!(!is_well(set(true, json!({})), support));
             assert!(is_well(set(false, json!({})), support));
             assert!(is_well(set(true, json!({ "required": false })), support));
-            let said = check_confinement(&[], support).result.unwrap();
-            assert!(said.contains("are refused"), "{said}");
+            let output = check_confinement(&[], support).result.unwrap();
+            assert!(output.contains("are refused"), "{output}");
         }
         assert!(is_well(set(true, json!({ "network": true, "sockets": true })), open));
     }
@@ -179,14 +181,14 @@ mod tests {
         };
         let sets: [SetConfig; 3] = [set("a", "GONE"), set("b", "THERE"), set("c", "GONE")];
         let there = |name: &str| (name == "THERE").then(|| "x".to_owned());
-        let told = |sets: &[SetConfig]| {
+        let checks_of = |sets: &[SetConfig]| {
             let checks = check_secrets(sets, there).into_iter();
             checks.map(|check| (check.name, check.result)).collect::<Vec<_>>()
         };
-        let why = "it is not in the environment; `a`, `c` needs it".to_owned();
-        assert_eq!(told(&sets), [("secret GONE".to_owned(), Err(why))]);
-        let well = "1 named, all of them in the environment".to_owned();
-        assert_eq!(told(&sets[1..2]), [("secrets".to_owned(), Ok(well))]);
-        assert_eq!(told(&[]), []);
+        let reason = "it is not in the environment; `a`, `c` needs it".to_owned();
+        assert_eq!(checks_of(&sets), [("secret GONE".to_owned(), Err(reason))]);
+        let well = "1 named, all set in the environment".to_owned();
+        assert_eq!(checks_of(&sets[1..2]), [("secrets".to_owned(), Ok(well))]);
+        assert_eq!(checks_of(&[]), []);
     }
 }

@@ -21,7 +21,7 @@ const CALLBACK_PATH: &str = "/callback";
 /// Maximum number of browsers that wait for a page.
 const MAX_WAITING_BROWSERS: usize = 8;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The page is not cached, loads nothing, and sends no referrer.
+/// Headers that prevent the page from being cached, loading anything, and sending a referrer.
 const PAGE_HEADERS: [(HeaderName, &str); 3] = [
     (header::CACHE_CONTROL, "no-store"),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -55,7 +55,7 @@ impl Page<'_> {
                 format!("You are logged in to <b>{set}</b>. You may close this page.")
             }
             Self::Failed(set) => {
-                format!("You are not logged in to <b>{set}</b>: the terminal says why.")
+                format!("You are not logged in to <b>{set}</b>: the terminal shows the reason.")
             }
             Self::Stray => "This page does not belong to the current login.".to_owned(),
         };

@@ -1,4 +1,4 @@
-//! Tool patterns of tokens: which toolsets they mean, and which match no tool.
+//! Tool patterns of tokens: the toolsets that they cover, and patterns that match no tool.
 
 use engine::access::ToolPattern;
 use toolbox::{SetStatus, ToolSet};
@@ -30,7 +30,7 @@ pub(super) fn with_equivalents(
     sets: &[SetConfig],
 ) -> impl Iterator<Item = ToolPattern> {
     let renamed = sources::renamed(sets).into_iter();
-    let meant = renamed.filter(|(_, own)| pattern.can_match_prefix(&format!("{own}.")));
+    let meant = renamed.filter(|(_, own_name)| pattern.can_match_prefix(&format!("{own_name}.")));
     let within: Vec<_> =
         meant.filter_map(|(set, _)| pattern.with_set_prefix(set.as_str())).collect();
     std::iter::once(pattern.clone()).chain(within)
@@ -43,13 +43,13 @@ fn has_tool(pattern: &ToolPattern, toolsets: &[ToolSet]) -> bool {
 
 /// Returns whether a pattern may match a toolset that is missing or not ready.
 fn may_have(pattern: &ToolPattern, sets: &[SetConfig], toolsets: &[ToolSet]) -> bool {
-    let known = |name: &str| {
+    let is_known_tool = |name: &str| {
         let found = toolsets.iter().find(|set| set.name.as_str() == name);
         found.is_some_and(|set| set.status == SetStatus::Ready)
     };
     let all = sets.iter().map(|set| &set.name).chain(toolsets.iter().map(|set| &set.name));
     all.map(ToString::to_string)
-        .any(|name| !known(&name) && pattern.can_match_prefix(&format!("{name}.")))
+        .any(|name| !is_known_tool(&name) && pattern.can_match_prefix(&format!("{name}.")))
 }
 
 #[cfg(test)]
@@ -137,8 +137,8 @@ mod tests {
             "code_tools.read_file",
         ];
         assert_eq!(idle(&json!(good)), [""; 0]);
-        let told = idle(&json!(["nope.*", "shop.sell", "file_tools.globs", "shop.*"]));
+        let idle_patterns = idle(&json!(["nope.*", "shop.sell", "file_tools.globs", "shop.*"]));
         let expected = ["nope.*", "shop.sell", "file_tools.globs"];
-        assert_eq!(told, expected.map(|pattern| format!("`{pattern}` of the token `ci`")));
+        assert_eq!(idle_patterns, expected.map(|pattern| format!("`{pattern}` of the token `ci`")));
     }
 }

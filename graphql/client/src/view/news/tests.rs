@@ -28,14 +28,14 @@ fn durations_come_from_the_event_times() {
 
 #[test]
 fn durations_can_be_long_and_are_never_negative() {
-    let at = |kind: &str, at: &str| {
-        read(json!({ "seq": 1, "type": kind, "at": at, "stepId": "a", "data": {} }))
+    let event_at = |kind: &str, event_at: &str| {
+        read(json!({ "seq": 1, "type": kind, "at": event_at, "stepId": "a", "data": {} }))
     };
     for (until, expected) in [("2026-01-02T00:00:00Z", 86_400_000.0), ("2025-12-31T23:59:59Z", 0.0)]
     {
         let mut board = ExecutionView::default();
-        board.apply(&at("step_started", "2026-01-01T00:00:00Z"));
-        let news = board.apply(&at("step_succeeded", until));
+        board.apply(&event_at("step_started", "2026-01-01T00:00:00Z"));
+        let news = board.apply(&event_at("step_succeeded", until));
         assert_eq!(step(news).1.duration_ms, Some(expected), "{until}");
     }
 }
@@ -55,8 +55,8 @@ fn an_execution_asks_a_person_only_if_nothing_else_can_run() {
 #[test]
 fn a_child_that_waits_for_a_person_is_shown_as_its_step() {
     let mut board = ExecutionView::default();
-    let begun = json!({ "parameters": {}, "childExecutionId": "exec_1_aaaaaaaaa" });
-    board.apply(&event(1, "step_started", Some("a"), &begun));
+    let started = json!({ "parameters": {}, "childExecutionId": "exec_1_aaaaaaaaa" });
+    board.apply(&event(1, "step_started", Some("a"), &started));
     assert!(!board.waits_for_person(|_| false));
     assert!(board.waits_for_person(|child| child == "exec_1_aaaaaaaaa"));
     board.apply(&event(2, "step_started", Some("b"), &json!({})));

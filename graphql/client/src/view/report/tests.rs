@@ -32,7 +32,7 @@ fn a_report_of_a_completed_execution() {
         Timeline
             +0.1 ms  ◆ ✓ createAuthor  61 ms
              +61 ms  ◆ ✓ createBlog    64 ms
-          ◆ 2 steps decided how long it took: 126 ms of work
+          ◆ 2 steps determined the duration: 126 ms of work
 
         Values
           createAuthor  {"name":"Alice","email":"alice@test.com"} → {"_id":"6b02a278c61f80eb13dadb87","name":"Alice","email":"alice@test.…
@@ -72,7 +72,7 @@ fn a_report_of_a_failed_execution() {
                  +1.2 s  ◆ ✗ boom     flow.fail  0.5 ms  payment.declined
                            ○ skipped  flow.noop  skipped  condition
                            ○ after    flow.noop  skipped  execution failed
-              ◆ 3 steps decided how long it took: 1.2 s of work
+              ◆ 3 steps determined the duration: 1.2 s of work
 
             Values
               list     {"items":[1,2,3]} → {"items":[1,2,3]}
@@ -174,7 +174,7 @@ fn a_report_of_loops() {
                               [9]  FAILED  tool.failed: no luck
                               … and 2 more items
                 +0.9 ms    ✓ whole  flow.noop  1.2 ms  12 items ✓
-              ◆ 2 steps decided how long it took: 72 ms of work
+              ◆ 2 steps determined the duration: 72 ms of work
 
             Values
               list   {"items":[0,1,2,3,4,5,6,7,8,9,10,11]} → {"items":[0,1,2,3,4,5,6,7,8,9,10,11]}
@@ -221,7 +221,7 @@ fn a_report_of_compensations() {
                               [1]  FAILED  tool.failed: item
                 +1.3 ms  ◆ ✗ end   flow.fail  0.0 ms  tool.failed
                            ○ skip  flow.noop  skipped  condition
-              ◆ 3 steps decided how long it took: 1.3 ms of work
+              ◆ 3 steps determined the duration: 1.3 ms of work
 
             Values
               done  → [{"n":0},{"n":1},{"n":0}]
@@ -265,7 +265,7 @@ fn a_report_of_a_long_plan() {
                 +0.1 ms    ✓ 52 steps succeeded: start … s50  7.0 ms
                 +1.6 ms    ✗ bad    flow.fail  5.5 ms  tool.failed
                 +6.7 ms    ✓ 6 steps succeeded: s51 … s56  0.5 ms
-              ◆ 3 steps decided how long it took: 7.1 ms of work
+              ◆ 3 steps determined the duration: 7.1 ms of work
 
             Parameters of bad
               {

@@ -5,16 +5,16 @@ use super::*;
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best inline")]
 fn check(kind: &str, content: Value, expected: Expect) {
-    let told = draw_entry(kind, &content, Paint::new(false));
-    let indented = told.lines().map(|line| line.strip_prefix("  ").expect("a little to the right"));
+    let text = draw_entry(kind, &content, Paint::new(false));
+    let indented = text.lines().map(|line| line.strip_prefix("  ").expect("a little to the right"));
     expected.assert_eq(&indented.collect::<Vec<_>>().join("\n"));
 }
 
 #[test]
 fn candidates_are_listed_with_scores_and_reasons() {
-    let tool = |n: usize, kept: bool, why: &str| {
+    let tool = |n: usize, kept: bool, reason: &str| {
         json!({ "tool": format!("s.t{n}"), "score": 0.5 / f64::from(u32::try_from(n).unwrap()),
-            "kept": kept, "why": why })
+            "kept": kept, "why": reason })
     };
     let mut all = vec![tool(1, true, "number 1 of the 2 that fit best"), tool(2, true, "number 2")];
     all.extend((3..15).map(|n| tool(n, false, "2 tools fit better")));
@@ -104,24 +104,27 @@ fn planner_notes_are_drawn_as_sentences() {
 /// Regression: the JSON had one `\` too many before each control character.
 #[test]
 fn control_characters_in_json_are_escaped_once() {
-    let told = |kind: &str, content: Value| {
+    let draw_plain = |kind: &str, content: Value| {
         let painted = Paint::new(true);
         let twice = painted.to_terminal(&draw_entry(kind, &content, painted));
         assert!(!twice.contains(['\u{202e}', '\u{9b}', '\u{fdd3}']), "{twice:?}");
         draw_entry(kind, &content, Paint::new(false))
     };
     let evil = "\u{202e}evil\u{9b}2J\u{fdd3}";
-    let shown = r"\u{202e}evil\u{9b}2J\u{fdd3}";
+    let escaped = r"\u{202e}evil\u{9b}2J\u{fdd3}";
     let step = json!({ "id": evil, "name": evil, "parameters": { evil: evil } });
     assert_eq!(
-        told("draft", json!({ "tools": [step] })),
-        format!("  {shown}  {{\"{shown}\":\"{shown}\"}}")
+        draw_plain("draft", json!({ "tools": [step] })),
+        format!("  {escaped}  {{\"{escaped}\":\"{escaped}\"}}")
     );
     let guess = json!([{ "path": evil, "clause": evil, "value": evil }]);
-    assert_eq!(told("assumptions", guess), format!("  {shown} = \"{shown}\"  from `{shown}`"));
-    assert_eq!(told("anything", json!(evil)), format!("  \"{shown}\""));
+    assert_eq!(
+        draw_plain("assumptions", guess),
+        format!("  {escaped} = \"{escaped}\"  from `{escaped}`")
+    );
+    assert_eq!(draw_plain("anything", json!(evil)), format!("  \"{escaped}\""));
     let reply = json!({ "model": evil, "text": evil, "more": [evil], "messages": [{ "role": evil, "content": evil }] });
-    for line in told("reply", reply).lines() {
+    for line in draw_plain("reply", reply).lines() {
         assert!(!line.contains(r"\\u") && !line.contains(evil), "{line}");
     }
 }
@@ -168,6 +171,6 @@ fn model_exchanges_begin_with_tokens_and_time() {
               rounds: 2"]],
     );
     let long = "line\n".repeat(100);
-    let told = draw_entry("reply", &json!({ "text": long }), Paint::new(false));
-    assert!(told.ends_with("… 60 more lines; `--json` has all of it"), "{told}");
+    let text = draw_entry("reply", &json!({ "text": long }), Paint::new(false));
+    assert!(text.ends_with("… 60 more lines; `--json` has all of it"), "{text}");
 }

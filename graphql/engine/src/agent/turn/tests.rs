@@ -151,8 +151,8 @@ async fn a_model_always_sees_the_same_name_of_a_tool() {
         call_tool("faber_agent.turn", Arc::clone(&agent_context), given.clone()).await.unwrap();
         let answer = call_tool("faber_agent.answer", agent_context, given).await;
         let questions = model.questions.lock().unwrap();
-        let told = format!("{:?}", (&questions[1].messages, &questions[1].tools));
-        assert!(told.contains("file_tools.glob") && !told.contains("files.file_tools"), "{told}");
+        let text = format!("{:?}", (&questions[1].messages, &questions[1].tools));
+        assert!(text.contains("file_tools.glob") && !text.contains("files.file_tools"), "{text}");
         assert_eq!(
             questions[0].tools.iter().any(|tool| tool.name.as_str() == "file_tools.glob"),
             is_native
@@ -181,8 +181,8 @@ async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
             .unwrap();
         let refused = &turn["refused"][0];
         assert_eq!((&turn["more"], &refused["tool"]), (&json!(true), &json!(tool)), "{text}");
-        let told = refused["error"].as_str().unwrap();
-        assert!(told.starts_with(error), "{told}");
+        let message = refused["error"].as_str().unwrap();
+        assert!(message.starts_with(error), "{message}");
         // A model with native calls only talks about the call.
         let (native, _toolbox, _) = make_agent_context(vec![reply_with(text, &[])]);
         let turn = call_tool("faber_agent.turn", native, turn_parameters(json!({}))).await.unwrap();
@@ -190,9 +190,9 @@ async fn an_unreadable_call_in_words_is_rejected_with_its_reason() {
     }
 }
 
-/// Returns the calls after a tool returned `returned` and the model said `said`.
-async fn read_calls(said: &str, returned: Value, is_native: bool) -> (Vec<String>, Value) {
-    let (kept, _toolbox, _) = make_agent_context(vec![reply_with(said, &[])]);
+/// Returns the calls after a tool returned `returned` and the model answered `said`.
+async fn read_calls(output: &str, returned: Value, is_native: bool) -> (Vec<String>, Value) {
+    let (kept, _toolbox, _) = make_agent_context(vec![reply_with(output, &[])]);
     let agent_context = AgentContext {
         model: Arc::clone(&kept.model),
         toolbox: kept.toolbox.clone(),
@@ -215,7 +215,7 @@ async fn a_quoted_call_is_not_made() {
     const CALL: &str = r#"{"tool": "blog.make", "args": {"id": "7"}}"#;
     let nothing = || json!("nothing");
     let same = || json!({ "tool": "blog.make", "args": { "id": "7" } });
-    for (said, returned, expected) in [
+    for (output, returned, expected) in [
         (CALL.to_owned(), nothing(), true),
         (format!("```json\n{CALL}\n```"), nothing(), true),
         (format!("<think>Let me make it.</think>\n{CALL}"), nothing(), true),
@@ -233,9 +233,9 @@ async fn a_quoted_call_is_not_made() {
         (format!("TOOL: blog.make ARGS: {}", json!({ "id": "7" })), json!(CALL), false),
         (CALL.to_owned(), json!(r#"{"tool": "blog.make", "args": {"id": "8"}}"#), true),
     ] {
-        let (calls, turn) = read_calls(&said, returned.clone(), true).await;
-        assert_eq!(!calls.is_empty(), expected, "{said} after {returned}: {turn:#}");
-        assert_eq!(turn["more"], expected, "a text without a call is the answer: {said}");
+        let (calls, turn) = read_calls(&output, returned.clone(), true).await;
+        assert_eq!(!calls.is_empty(), expected, "{output} after {returned}: {turn:#}");
+        assert_eq!(turn["more"], expected, "a text without a call is the answer: {output}");
     }
 }
 
@@ -265,8 +265,8 @@ async fn a_turn_leaves_room_for_later_turns() {
     let turn = call_tool("faber_agent.turn", agent_context, given).await.unwrap();
     assert!(turn["text"].as_str().unwrap().len() < 1_100, "{}", turn["text"]);
     assert_eq!(turn["call"].as_array().unwrap().len(), 1);
-    let most = turn["call"][0]["most"].as_u64().unwrap();
-    assert!((MIN_PART_BYTES as u64..2_000).contains(&most), "{most}");
+    let maximum = turn["call"][0]["most"].as_u64().unwrap();
+    assert!((MIN_PART_BYTES as u64..2_000).contains(&maximum), "{maximum}");
     let refused = &turn["refused"][0];
     assert!(
         refused["error"].as_str().unwrap().contains("split them into several calls"),
@@ -337,7 +337,7 @@ async fn an_agent_cannot_activate_a_set_out_of_reach() {
         (json!({ "sets": ["ops", "ToolSet"] }), None),
         (
             json!({ "sets": ["ops", "ToolSet"], "except": ["blog.*"] }),
-            Some("`blog` is not available: none of its tools may be called here"),
+            Some("`blog` is not available: the agent may call none of its tools"),
         ),
     ] {
         let calls = [("ToolSet.activate_toolset", names.clone())];

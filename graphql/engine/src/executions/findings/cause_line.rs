@@ -5,8 +5,9 @@ const MAX_CAUSE_BYTES: usize = 600;
 /// Returns the line of a message that names the cause.
 ///
 /// Programs print the cause at different places of a trace: Python last, Node.js and Java first,
-/// and Rust below `Caused by:`. The last line that begins with `Caused by:` wins, then the last one
-/// that names an error, such as `Error:` or `ValueError:`, then the last line that is no frame.
+/// and Rust below `Caused by:`. This function prefers the last line that begins with `Caused by:`,
+/// then the last line that names an error, such as `Error:` or `ValueError:`, then the last line
+/// that is not a frame.
 pub fn find_cause_line(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim_end).collect();
     let lines: Vec<&str> = lines.into_iter().filter(|line| !line.trim().is_empty()).collect();
@@ -25,12 +26,13 @@ pub fn find_cause_line(message: &str) -> String {
 
 /// Returns the innermost cause of a chain. Rust numbers the causes and puts them below the heading.
 fn find_innermost_cause<'a>(lines: &[&'a str]) -> Option<&'a str> {
-    let at = lines.iter().rposition(|line| line.trim_start().starts_with("Caused by:"))?;
-    let rest = lines[at].trim_start().trim_start_matches("Caused by:").trim();
+    let index = lines.iter().rposition(|line| line.trim_start().starts_with("Caused by:"))?;
+    let rest = lines[index].trim_start().trim_start_matches("Caused by:").trim();
     if !rest.is_empty() {
         return Some(rest);
     }
-    let below = lines[at + 1..].iter().take_while(|line| is_indented(line) && !is_frame_word(line));
+    let below =
+        lines[index + 1..].iter().take_while(|line| is_indented(line) && !is_frame_word(line));
     below.last().map(|line| strip_line_number(line.trim()))
 }
 
@@ -50,7 +52,7 @@ fn strip_error_prefix(line: &str) -> Option<&str> {
 /// `` `export` exited with status 1: ``.
 fn strip_quoted_program(line: &str) -> &str {
     match line.strip_prefix('`').and_then(|rest| rest.split_once("` ")) {
-        Some((_, rest)) => rest.split_once(": ").map_or(line, |(_, said)| said),
+        Some((_, rest)) => rest.split_once(": ").map_or(line, |(_, cause)| cause),
         None => line,
     }
 }
@@ -67,7 +69,7 @@ fn strip_uncaught(text: &str) -> &str {
     starts.iter().find_map(|start| text.strip_prefix(start)).unwrap_or(text)
 }
 
-/// Removes `` `export` exited with status 1: ``, which is no part of the cause.
+/// Removes `` `export` exited with status 1: ``, because it is not the cause.
 fn strip_exit_status(line: &str) -> &str {
     let line = line.trim();
     let rest = strip_quoted_program(line);

@@ -17,8 +17,8 @@ use super::{
     view::{View, list_names},
 };
 
-/// Adds the steps that were compensated and those that were not, for an execution that did not
-/// succeed.
+/// Adds the compensated steps and the steps that were not compensated, for an execution that did
+/// not succeed.
 pub(super) fn add_compensations<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     add_disabled_compensation(view, candidates);
@@ -62,20 +62,20 @@ fn warning_finding(code: &'static str, severity: Severity, message: String) -> F
     Finding::new(FindingKind::Warning, severity, code, message)
 }
 
-/// Adds why compensation is off, if a plan with `compensate` could need it.
+/// Adds the reason why compensation is off, if the plan has a `compensate` that could be needed.
 fn add_disabled_compensation<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
     let execution = view.execution;
     let may_fail = execution.state() != ExecutionState::Completed && !execution.options().dry_run;
     let has_undo = execution.plan().steps().iter().any(|step| step.compensate.is_some());
-    if let (true, true, Some(why)) = (may_fail, has_undo, reason_for_disabled(view)) {
+    if let (true, true, Some(reason)) = (may_fail, has_undo, reason_for_disabled(view)) {
         candidates.add(Severity::Info, None, move || {
-            let message = format!("a failure undoes nothing, because {why}");
+            let message = format!("a failure undoes nothing, because {reason}");
             warning_finding("compensation.off", Severity::Info, message)
         });
     }
 }
 
-/// Returns why compensation is off, if something other than the caller's wish turned it off.
+/// Returns why compensation is off, unless the caller turned it off.
 fn reason_for_disabled(view: &View<'_>) -> Option<&'static str> {
     let execution = view.execution;
     let options = execution.options();
@@ -156,8 +156,8 @@ fn add_not_undone<'a>(
         }
         StepState::Succeeded(_) if call.undo.is_none() => {
             candidates.add(Severity::Warning, call.changed, move || {
-                let why = reason_not_undone(view, call);
-                let message = format!("{} was not undone, because {why}", view.step_name(task));
+                let reason = reason_not_undone(view, call);
+                let message = format!("{} was not undone, because {reason}", view.step_name(task));
                 warning_finding("compensation.not_undone", Severity::Warning, message)
                     .about_step(&planned.id, task.part.item)
                     .with_remedies(manual_undo_remedy(view, task))
@@ -169,8 +169,8 @@ fn add_not_undone<'a>(
 
 fn reason_not_undone(view: &View<'_>, call: &Step) -> String {
     if !view.execution.options().compensate_on_failure {
-        let why = reason_for_disabled(view).unwrap_or("compensation was turned off");
-        return why.to_owned();
+        let reason = reason_for_disabled(view).unwrap_or("compensation was turned off");
+        return reason.to_owned();
     }
     if call.is_reused {
         return "its output was reused from an earlier execution".to_owned();
@@ -186,8 +186,9 @@ fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
     Some(Remedy::call_tool(callee.tool, &rendered.value))
 }
 
-/// Adds a step that stays done because its plan does not say how to undo it. Such a step is
-/// reported only if the execution undoes others, so that people may expect it to be undone.
+/// Adds a step that stays done because its plan does not define how to undo it. Such a step is
+/// reported only if the execution undoes other steps, because people may then expect it to be
+/// undone.
 fn add_not_undoable<'a>(
     view: &'a View<'a>,
     task: Task,

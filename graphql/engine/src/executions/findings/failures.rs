@@ -9,7 +9,7 @@ use shared::{
     plan::StepKind,
     tool::{ErrorCode, ToolError, set_prefix},
 };
-use toolbox::Found;
+use toolbox::ToolLookup;
 
 use super::{
     cause_line::find_cause_line,
@@ -48,8 +48,8 @@ fn failure_severity(view: &View<'_>, task: Task) -> Severity {
     if view.is_fatal(task) { Severity::Error } else { Severity::Warning }
 }
 
-/// Adds the failed items of a step whose failures let the execution go on. Of other steps, whose
-/// finding is about the first failed item, adds the items that a person can settle.
+/// Adds the failed items of a step whose failures let the execution continue. For any other step,
+/// the finding is about the first failed item, so adds only the items that a person can settle.
 fn add_items<'a>(view: &'a View<'a>, task: Task, candidates: &mut Candidates<'a>) {
     let is_fatal = view.is_fatal(task);
     let list = view.execution.step(task.step).items.as_deref();
@@ -99,8 +99,8 @@ fn add_execution_failure<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>
     }
     if let Some((occurrence, reason)) = &history.cancelled {
         candidates.add(Severity::Warning, Some(*occurrence), move || {
-            let why = reason.as_ref().map(|why| format!(": {}", find_cause_line(why)));
-            let message = format!("the execution was cancelled{}", why.unwrap_or_default());
+            let reason = reason.as_ref().map(|reason| format!(": {}", find_cause_line(reason)));
+            let message = format!("the execution was cancelled{}", reason.unwrap_or_default());
             let can_retry =
                 can_be_retried(view) && view.execution.state() == ExecutionState::Cancelled;
             let retry = can_retry.then(|| Remedy::retry(view.execution));
@@ -121,29 +121,29 @@ fn describe_failure(view: &View<'_>, task: Task, step: &Step, error: &ToolError)
     let planned = view.planned_step(task);
     let first_failed = step.items.as_deref().and_then(shared::execution::Items::first_failed);
     let first_failed = first_failed.filter(|_| view.is_fatal(task));
-    let shown = first_failed.map_or(task, |index| task.for_item(index));
-    let failed_step = view.execution.task(shown).unwrap_or(step);
+    let shown_task = first_failed.map_or(task, |index| task.for_item(index));
+    let failed_step = view.execution.task(shown_task).unwrap_or(step);
     let attempts = match failed_step.attempts {
         0 | 1 => String::new(),
         attempts => format!(" after {attempts} attempts"),
     };
-    let mut message = format!("{} failed{attempts}", view.step_name(shown));
+    let mut message = format!("{} failed{attempts}", view.step_name(shown_task));
     let cause = match find_unknown_child_call(view, failed_step, error) {
-        // The error of this step does not know if a person settled the call.
+        // The error of this step does not show whether a person settled the call.
         Some(call) => call.message.clone(),
         None => find_cause_line(&error.message),
     };
     if !cause.is_empty() {
         message = format!("{message}: {cause}");
     }
-    let more = [count_failed_items(step), reason_not_retried(view, shown, failed_step, error)];
+    let more = [count_failed_items(step), reason_not_retried(view, shown_task, failed_step, error)];
     for more in more.into_iter().flatten() {
         message = format!("{message}; {more}");
     }
     let severity = failure_severity(view, task);
     let finding = Finding::new(FindingKind::Failure, severity, error.code.to_string(), message)
-        .about_step(&planned.id, shown.part.item)
-        .with_remedies(failure_remedies(view, shown, failed_step, error));
+        .about_step(&planned.id, shown_task.part.item)
+        .with_remedies(failure_remedies(view, shown_task, failed_step, error));
     let child = failed_step.child.filter(|_| matches!(planned.kind, StepKind::Plan(_)));
     Finding { cause_execution: child, ..finding }
 }
@@ -184,7 +184,7 @@ fn reason_not_retried(
     {
         return None;
     }
-    let why = match () {
+    let reason = match () {
         () if step.settlement.is_none() && view.execution.repeats_open_call(task) => {
             "a call of an earlier execution may have taken effect, so a person must decide"
                 .to_owned()
@@ -198,18 +198,18 @@ fn reason_not_retried(
         () if step.failures + 1 >= allowed => format!("all of its {allowed} attempts were used"),
         () => "it was not tried again because the execution had failed already".to_owned(),
     };
-    Some(why)
+    Some(reason)
 }
 
 fn describe_settlement(settlement: &event::Settlement) -> String {
-    let said = settlement.comment.as_deref().filter(|comment| !comment.trim().is_empty());
-    let said = said.map(|comment| format!(" ({})", find_cause_line(comment))).unwrap_or_default();
+    let note = settlement.comment.as_deref().filter(|comment| !comment.trim().is_empty());
+    let note = note.map(|note| format!(" ({})", find_cause_line(note))).unwrap_or_default();
     match settlement.outcome {
         Settled::Succeeded => {
-            format!("a person settled it as succeeded{said}, so a retry reuses its output")
+            format!("a person settled it as succeeded{note}, so a retry reuses its output")
         }
         Settled::Failed => {
-            format!("a person settled it as failed{said}, so a retry calls it again")
+            format!("a person settled it as failed{note}, so a retry calls it again")
         }
     }
 }
@@ -294,7 +294,7 @@ fn find_unknown_child_call<'a>(
     view.node_facts?.children.get(&child)
 }
 
-/// Returns what helps with a call of a child execution, until it is settled and after that.
+/// Returns the remedies for a call of a child execution, before and after it is settled.
 fn unknown_call_remedies(call: &Finding, show_remedy: Remedy, retry: Remedy) -> Vec<Remedy> {
     let settle = call.remedies.iter().filter(|remedy| remedy.is_settlement()).cloned();
     let mut remedies: Vec<Remedy> = settle.collect();
@@ -320,7 +320,7 @@ pub(in super::super) fn children_with_unknown_call(
     })
 }
 
-/// Returns a finding about a call with an unknown outcome, preferably of a call that no person
+/// Returns the finding about a call with an unknown outcome. Prefers calls that no person has
 /// settled.
 pub(in super::super) fn find_unknown_call(candidates: Vec<Finding>) -> Option<Finding> {
     let is_unknown = |finding: &Finding| {
@@ -332,7 +332,7 @@ pub(in super::super) fn find_unknown_call(candidates: Vec<Finding>) -> Option<Fi
     (!unknown.is_empty()).then(|| unknown.swap_remove(open.unwrap_or(0)))
 }
 
-/// Returns what helps where the plan or its input is wrong, so that a retry would fail again.
+/// Returns the remedies if the plan or its input is wrong, so that a retry would fail again.
 fn plan_remedies(view: &View<'_>, task: Task, error: &ToolError) -> Vec<Remedy> {
     let execution = view.execution;
     let mut remedies = Vec::new();
@@ -378,5 +378,5 @@ fn find_toolset(view: &View<'_>, task: Task) -> Option<ToolSetName> {
 fn lacks_tool(view: &View<'_>, task: Task) -> bool {
     let tool = view.planned_step(task).call_of_part(task.part).tool;
     let candidates = view.toolbox().map(|toolbox| toolbox.find(tool));
-    matches!(candidates, Some(Found::Failed { .. } | Found::Unknown))
+    matches!(candidates, Some(ToolLookup::Failed { .. } | ToolLookup::Unknown))
 }

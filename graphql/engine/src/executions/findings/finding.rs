@@ -16,7 +16,7 @@ pub const MAX_FINDINGS: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     Failure,
-    /// The execution does not go on by itself, or not yet.
+    /// The execution waits for an action, or for a later time.
     Wait,
     /// A step did not run.
     Skip,
@@ -91,7 +91,7 @@ impl Finding {
 }
 
 /// Findings that are not rendered yet. Only the first ones are rendered, because an execution may
-/// have thousands of failed items and a list needs one of them.
+/// have thousands of failed items, but a list shows one finding for each execution.
 #[derive(Default)]
 pub(super) struct Candidates<'a> {
     all: Vec<Candidate<'a>>,

@@ -16,7 +16,7 @@ use super::{
 pub fn find_planning_findings(
     request: &Request,
     transcript: &[TranscriptEntry],
-    most: usize,
+    limit: usize,
 ) -> Vec<Finding> {
     let Some(entry) = transcript.iter().rfind(|entry| entry.is_failure()) else {
         return Vec::new();
@@ -35,7 +35,7 @@ pub fn find_planning_findings(
         finding.at = Some(entry.at);
     }
     found.sort_by_key(|finding| finding.severity);
-    found.truncate(most.min(MAX_FINDINGS));
+    found.truncate(limit.min(MAX_FINDINGS));
     found
 }
 

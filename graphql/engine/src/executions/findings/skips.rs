@@ -36,12 +36,12 @@ fn describe_skip(view: &View<'_>, task: Task, step: &Step, reason: SkipReason) -
             ("skip.condition", message, step.changed)
         }
         SkipReason::Dependency => {
-            let (why, cause) = describe_dependency(view, task);
-            ("skip.dependency", format!("{name} did not run, because {why}"), cause)
+            let (reason, cause) = describe_dependency(view, task);
+            ("skip.dependency", format!("{name} did not run, because {reason}"), cause)
         }
         SkipReason::ExecutionFailed => {
-            let (why, cause) = describe_end(view);
-            ("skip.execution_failed", format!("{name} did not run, because {why}"), cause)
+            let (reason, cause) = describe_end(view);
+            ("skip.execution_failed", format!("{name} did not run, because {reason}"), cause)
         }
         SkipReason::DryRun => {
             let message = format!("{name} can run; a dry run calls nothing");
@@ -59,12 +59,12 @@ fn describe_condition(view: &View<'_>, task: Task) -> String {
     };
     let execution = view.execution;
     let read = condition.values_read(execution, &execution.options().input);
-    let shown: Vec<String> =
+    let values: Vec<String> =
         read.iter().take(MAX_VALUES).map(|(place, value)| describe_value(place, *value)).collect();
     let source = condition.source();
-    match shown.as_slice() {
+    match values.as_slice() {
         [] => format!("its condition `{source}` does not hold"),
-        shown => format!("its condition `{source}` does not hold: {}", shown.join(", ")),
+        values => format!("its condition `{source}` does not hold: {}", values.join(", ")),
     }
 }
 
@@ -80,23 +80,24 @@ fn describe_value(place: &str, value: Option<&Value>) -> String {
 
 /// Describes the first step in the chain of dependencies that did not succeed.
 fn describe_dependency(view: &View<'_>, task: Task) -> (String, Option<Occurrence>) {
-    let mut at = task;
-    let mut why = None;
-    while let Some(needed) = find_failed_dependency(view, at) {
+    let mut current = task;
+    let mut reason = None;
+    while let Some(needed) = find_failed_dependency(view, current) {
         let step = view.execution.step(needed.step);
-        let what = match &step.state {
+        let outcome = match &step.state {
             StepState::Failed(_) => "failed",
             StepState::Cancelled => "was cancelled",
             _ => "was skipped",
         };
-        why = Some((format!("{} {what}, which it needs", view.step_name(needed)), step.changed));
+        reason =
+            Some((format!("{} {outcome}, which it needs", view.step_name(needed)), step.changed));
         let is_chain = matches!(step.state, StepState::Skipped(SkipReason::Dependency));
         if !is_chain {
             break;
         }
-        at = needed;
+        current = needed;
     }
-    why.unwrap_or_else(|| ("a step that it needs did not succeed".to_owned(), None))
+    reason.unwrap_or_else(|| ("a step that it needs did not succeed".to_owned(), None))
 }
 
 fn find_failed_dependency(view: &View<'_>, task: Task) -> Option<Task> {

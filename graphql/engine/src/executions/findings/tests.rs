@@ -117,7 +117,7 @@ fn every_finding_has_its_message_and_remedies() {
         answered
           WARNING WAIT wait.worker @3: no worker runs it: the worker `work_1_aaaaaaaaa` on node1 has stopped
             -> execute E
-          WARNING WAIT wait.worker @3: `a` was approved, and no worker has read that yet
+          WARNING WAIT wait.worker @3: `a` was approved, but no worker has read this yet
             -> execute E
         decision
           ERROR WAIT wait.decision @4: `a` failed with tool.failed and needs a decision: 503
@@ -185,7 +185,7 @@ fn every_finding_has_its_message_and_remedies() {
           WARNING WARNING warning.template @6: `b`: `{{a.foo}}` has no value and was passed on as written
             -> revise P FILE
         call with other parameters
-          WARNING WARNING warning.idempotency_key @4: `a`: an earlier call of this step has an unknown outcome and had other parameters, so this call sends a new idempotency key
+          WARNING WARNING warning.idempotency_key @4: `a`: an earlier call of this step with other parameters has an unknown outcome, so this attempt sends a new idempotency key
         retried
           INFO WARNING retried @6: `a` succeeded at attempt 2; before, tool.failed: 503
         a clock was ahead
@@ -194,9 +194,9 @@ fn every_finding_has_its_message_and_remedies() {
         takeover
           ERROR FAILURE tool.outcome_unknown @7: `a` failed: the worker was lost while the tool was called; it is unknown whether the call took effect, and it may still do so: check before you retry; a second call could repeat its effect, so a person must decide
             -> settle E a --succeeded | settle E a --failed | retry E!
-          ERROR FAILURE tool.unavailable @10: `b` failed: the worker was lost, and the execution has failed meanwhile
+          ERROR FAILURE tool.unavailable @10: `b` failed: the worker was lost, and the execution failed before the step could run again
             -> retry E | doctor
-          ERROR FAILURE tool.unavailable @11: `c` failed: the worker was lost, and the execution has failed meanwhile
+          ERROR FAILURE tool.unavailable @11: `c` failed: the worker was lost, and the execution failed before the step could run again
             -> retry E | doctor
           INFO TAKEOVER takeover @6: the worker `work_1_aaaaaaaaa` on node1 was lost while `a`, `b` and `c` ran, and `work_2_aaaaaaaaa` on node2 took the execution over
         release
@@ -254,7 +254,7 @@ fn every_documented_code_has_a_test_case() {
     let table: String = all.map(|(_, lines)| lines).collect();
     for (code, _) in codes {
         let is_tested = table.contains(&format!(" {code} "));
-        // A cancelled call makes its step CANCELLED, so that no step fails with this code.
+        // A cancelled call makes its step `CANCELLED`, so no step fails with this code.
         assert!(is_tested || code == "tool.cancelled", "{code} is missing:\n{table}");
     }
 }

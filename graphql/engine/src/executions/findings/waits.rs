@@ -12,7 +12,7 @@ use shared::{
     store::Command,
     tool::ToolError,
 };
-use toolbox::Found;
+use toolbox::ToolLookup;
 
 use super::{
     cause_line::find_cause_line,
@@ -84,9 +84,9 @@ fn add_missing_worker<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
         let doctor = (!missing.is_empty()).then(Remedy::doctor);
         finding.with_remedies([Remedy::start_worker(id)].into_iter().chain(doctor))
     });
-    for (tool, why) in list_missing_tools(view) {
+    for (tool, reason) in list_missing_tools(view) {
         candidates.add(Severity::Warning, since, move || {
-            let message = format!("it needs the tool `{tool}`, which this node lacks: {why}");
+            let message = format!("it needs the tool `{tool}`, which this node lacks: {reason}");
             wait_finding("wait.tool", Severity::Warning, message)
                 .with_awaited(tool)
                 .with_remedies([Remedy::doctor(), Remedy::start_worker(view.execution.id())])
@@ -100,14 +100,14 @@ fn list_missing_tools(view: &View<'_>) -> Vec<(String, String)> {
     let needed: BTreeSet<_> = view.execution.required_tools().collect();
     let missing = needed.into_iter().filter(|tool| !toolbox.has_all([*tool]));
     let missing = missing.filter_map(|tool| {
-        let why = match toolbox.find(tool) {
-            Found::Failed { set, error } => {
+        let reason = match toolbox.find(tool) {
+            ToolLookup::Failed { set, error } => {
                 format!("its toolset `{set}` failed: {}", find_cause_line(&error))
             }
-            Found::Connecting => return None,
+            ToolLookup::Connecting => return None,
             _ => "no toolset of this node contains it".to_owned(),
         };
-        Some((tool.to_string(), why))
+        Some((tool.to_string(), reason))
     });
     missing.take(MAX_FINDINGS).collect()
 }
@@ -221,11 +221,12 @@ fn add_task_wait<'a>(
             );
         }
         StepState::Pending if view.node_facts.is_some() && can_start(view) => {
-            if let Some((key, why)) = find_limit(view, task) {
+            if let Some((key, reason)) = find_limit(view, task) {
                 add(
                     Severity::Info,
                     Box::new(move || {
-                        let message = format!("{} waits for {why}", format_task_name(view, task));
+                        let message =
+                            format!("{} waits for {reason}", format_task_name(view, task));
                         wait_finding("wait.limit", Severity::Info, message).with_awaited(key)
                     }),
                 );
@@ -244,7 +245,7 @@ fn can_start(view: &View<'_>) -> bool {
     }
 }
 
-/// Formats the name of a task, and says if the task undoes another one.
+/// Formats the name of a task, and marks a task that undoes another one.
 fn format_task_name(view: &View<'_>, task: Task) -> String {
     if task.part.undo {
         format!("the undo of {}", view.step_name(task))
@@ -336,11 +337,11 @@ fn describe_retry(
     } else {
         format!("begins in {}", describe_time(until - view.now))
     };
-    let why = match error {
+    let reason = match error {
         Some(error) => format!("after {}: {}", error.code, find_cause_line(&error.message)),
         None => "because its worker was lost".to_owned(),
     };
-    let message = format!("{}: attempt {next}{of} {when}, {why}", format_task_name(view, task));
+    let message = format!("{}: attempt {next}{of} {when}, {reason}", format_task_name(view, task));
     let finding = wait_finding("wait.retry", Severity::Warning, message);
     if until > view.now { finding.with_end(until) } else { finding }
 }
@@ -407,7 +408,7 @@ fn find_answer(view: &View<'_>, task: Task, reason: &WaitReason) -> Option<&'sta
 }
 
 fn answered_finding(view: &View<'_>, task: Task, answer: &str) -> Finding {
-    let message = format!("{} {answer}, and no worker has read that yet", view.step_name(task));
+    let message = format!("{} {answer}, but no worker has read this yet", view.step_name(task));
     let is_owned = view.ownership() == Ownership::Owned;
     let start = (!is_owned).then(|| Remedy::start_worker(view.execution.id()));
     wait_finding("wait.worker", Severity::Warning, message).with_remedies(start)

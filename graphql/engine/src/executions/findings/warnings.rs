@@ -60,8 +60,7 @@ fn template_remedies(view: &View<'_>, task: Task) -> Vec<Remedy> {
 }
 
 /// Returns the recorded warnings of a step that are still true. If a step failed because its
-/// templates have no value, the tool did not get their text. Warnings that say so would contradict
-/// the error.
+/// templates have no value, omits warnings that the tool got the text of the templates.
 pub fn valid_warnings(step: &Step) -> &[String] {
     match &step.state {
         StepState::Failed(error) if error.code == ErrorCode::UNRESOLVED => &[],

@@ -64,7 +64,10 @@ async fn an_approval_is_carried_over_if_the_model_saw_few_tools() {
     let step = &next.plan().steps()[0];
     assert_eq!((step.tool.as_str(), step.policy.requires_approval), ("crm.pay", true));
     assert_eq!(step.policy.timeout_ms, 7000);
-    assert!(!matches!(next.steps()[0].state, StepState::Succeeded(_)), "nobody was asked");
+    assert!(
+        !matches!(next.steps()[0].state, StepState::Succeeded(_)),
+        "no person approved the step"
+    );
     faber.close().await;
 }
 
@@ -84,7 +87,7 @@ async fn a_next_execution_without_a_head_is_found_and_not_duplicated() {
     assert_eq!(err.code(), "CONFLICT", "{err}");
     assert!(err.to_string().contains(&next.to_string()), "{err}");
     let next = faber.ended(next).await.unwrap();
-    assert_eq!(next.plan().id(), lost.id(), "it goes on as it began");
+    assert_eq!(next.plan().id(), lost.id(), "the execution keeps its plan");
     faber.close().await;
 }
 
@@ -146,9 +149,9 @@ async fn a_repeat_guard_is_truncated_after_too_many_sub_plans() {
     let ended = ended.await.unwrap();
     assert_eq!(ended.state(), ExecutionState::Failed);
     let engine = faber.engine();
-    for (most, is_cut) in [(0, true), (2, true), (3, false), (9, false)] {
-        let guard = engine.executions.reader.repeat_guard(&ended, most).await.unwrap();
-        assert_eq!(guard.is_truncated(), is_cut, "{most}");
+    for (maximum, is_cut) in [(0, true), (2, true), (3, false), (9, false)] {
+        let guard = engine.executions.reader.repeat_guard(&ended, maximum).await.unwrap();
+        assert_eq!(guard.is_truncated(), is_cut, "{maximum}");
     }
     faber.close().await;
 }

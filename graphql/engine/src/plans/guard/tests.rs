@@ -31,7 +31,7 @@ fn make_tool(name: &str, description: &str, effect: Effect, fields: &Value) -> C
 }
 
 fn make_catalog() -> Catalog {
-    let (text, number) = (json!({ "type": "string" }), json!({ "type": "integer" }));
+    let (context, number) = (json!({ "type": "string" }), json!({ "type": "integer" }));
     let issue = json!({ "number": number });
     let state = json!({ "type": "string", "enum": ["open", "closed"] });
     let limit = json!({ "type": "integer", "default": 30 });
@@ -44,19 +44,19 @@ fn make_catalog() -> Catalog {
             "update_issue",
             "Updates an issue.",
             Effect::Once,
-            &json!({ "number": number, "title": text, "state": state, "limit": limit }),
+            &json!({ "number": number, "title": context, "state": state, "limit": limit }),
         ),
         make_tool(
             "add_comment",
             "Comments on an issue.",
             Effect::Once,
-            &json!({ "number": number, "body": text }),
+            &json!({ "number": number, "body": context }),
         ),
         make_tool(
             "send_mail",
             "Sends a mail.",
             Effect::Once,
-            &json!({ "to": text, "subject": text, "body": text }),
+            &json!({ "to": context, "subject": context, "body": context }),
         ),
     ])
 }
@@ -104,7 +104,7 @@ fn a_call_that_the_query_orders_is_not_doubted() {
         assert_eq!(find_problem_lines(query, &json!([delete_step(4)])), "", "{query}");
     }
     let show = json!([{ "name": "get_issue", "parameters": { "number": 4 } }]);
-    assert_eq!(find_problem_lines("Should I delete issue 4?", &show), "", "it only reads");
+    assert_eq!(find_problem_lines("Should I delete issue 4?", &show), "", "the tool only reads");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_replan_may_use_the_tools_and_values_of_the_earlier_plan() {
     assert_eq!(found(json!([close(9)]), false), [""; 0], "an output has the number");
     assert_eq!(found(json!([close(5)]), false), ["plan.invented_value"]);
     assert_eq!(found(json!([delete_step(9)]), false), ["plan.not_asked"]);
-    assert_eq!(found(json!([close(9)]), true), ["plan.not_asked"], "a person decides again");
+    assert_eq!(found(json!([close(9)]), true), ["plan.not_asked"], "a person must decide again");
 }
 
 /// Returns an engine whose model answers with a plan that deletes a page.
@@ -275,7 +275,7 @@ async fn engine_with_model(guard: Guard, answers: usize) -> (Embedded, crate::En
 #[tokio::test]
 async fn the_guard_refuses_approves_or_warns() {
     let query = "Should I delete the page home?";
-    for (configured, asked, expected) in [
+    for (configured, requested, expected) in [
         (Guard::Approve, None, Guard::Approve),
         (Guard::Approve, Some(Guard::Off), Guard::Approve),
         (Guard::Approve, Some(Guard::Strict), Guard::Strict),
@@ -284,24 +284,27 @@ async fn the_guard_refuses_approves_or_warns() {
         (Guard::Strict, Some(Guard::Off), Guard::Strict),
     ] {
         let (faber, engine) = engine_with_model(configured, 1).await;
-        let options = PlanningOptions { guard: asked, ..PlanningOptions::default() };
+        let options = PlanningOptions { guard: requested, ..PlanningOptions::default() };
         let planned = engine.plans.plan_query(query, &options).await;
-        let told = format!("{configured:?} {asked:?}: {planned:?}");
+        let context = format!("{configured:?} {requested:?}: {planned:?}");
         if expected == Guard::Strict {
             let Err(EngineError::InvalidPlan { diagnostics, request: Some(request) }) = planned
             else {
-                panic!("{told}")
+                panic!("{context}")
             };
-            assert!(diagnostics[0].is_error() && diagnostics[0].code == "plan.not_asked", "{told}");
+            assert!(
+                diagnostics[0].is_error() && diagnostics[0].code == "plan.not_asked",
+                "{context}"
+            );
             let transcript = engine.store().transcript(request).await.unwrap();
             let kinds: Vec<_> = transcript.iter().map(|entry| entry.kind.as_str()).collect();
             assert!(kinds.ends_with(&["guard", "draft", "error"]), "{kinds:?}");
         } else {
-            let plan = planned.unwrap_or_else(|_| panic!("{told}"));
+            let plan = planned.unwrap_or_else(|_| panic!("{context}"));
             let waits = plan.steps()[0].policy.requires_approval;
-            assert_eq!(waits, expected == Guard::Approve, "{told}");
+            assert_eq!(waits, expected == Guard::Approve, "{context}");
             let codes: Vec<_> = plan.diagnostics().iter().map(|found| &*found.code).collect();
-            assert_eq!(codes, ["plan.not_asked"], "{told}");
+            assert_eq!(codes, ["plan.not_asked"], "{context}");
         }
         faber.close().await;
     }

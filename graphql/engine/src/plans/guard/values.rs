@@ -1,4 +1,4 @@
-//! Values of calls, and the words of a query that say them.
+//! Values of calls, and the words of a query that contain them.
 
 use std::collections::BTreeSet;
 
@@ -33,8 +33,8 @@ pub(super) fn collect_values(
             }
         }
         Value::Array(items) => {
-            for (at, value) in items.iter().enumerate() {
-                collect_values(value, &schema["items"], format!("{path}[{at}]"), found);
+            for (index, value) in items.iter().enumerate() {
+                collect_values(value, &schema["items"], format!("{path}[{index}]"), found);
             }
         }
         Value::String(text) => found.push((path, text.clone())),
@@ -57,9 +57,9 @@ pub(super) fn add_texts(value: &Value, texts: &mut BTreeSet<String>) {
     }
 }
 
-/// Returns whether a query says a value, with the same text or with all its words in any order. For
-/// a composed text, such as the body of a mail, half of the words are enough, and with a template
-/// none is needed. `query` is in lower case with single spaces.
+/// Returns whether a query contains a value, as the same text or as all its words in any order. For
+/// a composed text, such as the body of a mail, half of the words are enough. A text with a
+/// template needs none of its words. `query` is in lower case with single spaces.
 pub(super) fn says_value(
     query: &str,
     wording: &Wording<'_>,
@@ -77,13 +77,13 @@ pub(super) fn says_value(
         return true;
     }
     let words: Vec<String> = plain_words(&text).collect();
-    let said = words.iter().filter(|word| says(word)).count();
+    let said_count = words.iter().filter(|word| says(word)).count();
     if words.iter().any(|word| is_exact(word) && !says(word)) {
         return false;
     }
     text.contains("{{")
-        || said == words.len()
-        || said > 0 && said * 2 >= words.len() && is_composed()
+        || said_count == words.len()
+        || said_count > 0 && said_count * 2 >= words.len() && is_composed()
 }
 
 /// Returns the words of a text outside templates, in lower case and without punctuation.

@@ -79,7 +79,7 @@ async fn wait_for_decision(faber: &Embedded, ended: &Execution) -> Replanning {
                 .load_replanning(ended)
                 .await
                 .unwrap()
-                .expect("it is planned anew");
+                .expect("the execution is replanned");
             let head = faber.engine().store().head(ended.id()).await.unwrap().unwrap();
             if found.stage != Stage::Pending && head.owner.is_none() {
                 return found;
@@ -87,13 +87,20 @@ async fn wait_for_decision(faber: &Embedded, ended: &Execution) -> Replanning {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(WAIT_LIMIT, wait).await.expect("it is settled")
+    tokio::time::timeout(WAIT_LIMIT, wait).await.expect("the replan is decided")
 }
 
 async fn wait_for_next(faber: &Embedded, ended: &Execution) -> Arc<Execution> {
     let found = wait_for_decision(faber, ended).await;
     assert_eq!(found.stage, Stage::Begun, "{found:?}");
-    let next = faber.engine().executions.reader.next(ended).await.unwrap().expect("it has begun");
+    let next = faber
+        .engine()
+        .executions
+        .reader
+        .next(ended)
+        .await
+        .unwrap()
+        .expect("the next execution exists");
     faber.ended(next.id()).await.unwrap()
 }
 
@@ -211,7 +218,8 @@ async fn a_replan_without_a_plan_is_given_up_with_a_reason() {
     }
 }
 
-/// Two workers replan at the same time, as after an expired lease, and another one later.
+/// Two workers replan at the same time, as after an expired lease, and a third worker replans
+/// later.
 #[tokio::test]
 async fn two_workers_start_one_replan() {
     let answers = [
@@ -271,8 +279,8 @@ async fn an_impossible_replan_option_is_rejected_at_the_start() {
         (&with, asking(), asks_undoing, Some("INVALID_ARGUMENT")),
     ] {
         let plan = faber.plan(draft_with_steps(std::slice::from_ref(&step))).await.unwrap().id();
-        let begun = faber.engine().executions.start_plan(plan, order).await;
-        assert_eq!(begun.as_ref().err().map(EngineError::code), code, "{step} {begun:?}");
+        let started = faber.engine().executions.start_plan(plan, order).await;
+        assert_eq!(started.as_ref().err().map(EngineError::code), code, "{step} {started:?}");
     }
     with.close().await;
     without.close().await;

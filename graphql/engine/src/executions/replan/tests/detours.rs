@@ -117,7 +117,7 @@ impl Shop {
         }
     }
 
-    /// Waits until an execution is finished, or waits for a person.
+    /// Waits until an execution is finished or needs a person.
     async fn settled(&self, id: ExecutionId) -> Arc<Execution> {
         loop {
             let now = self.faber.engine().executions.reader.load(id).await.unwrap().map(Arc::new);
@@ -161,7 +161,7 @@ async fn replans_without_a_model_are_used_up() {
     let shop = Shop::open(&[("get_order", gone()), ("find_order", gone())]).await;
     let last = shop.run(READ, 3).await;
     assert_eq!(last.state(), ExecutionState::Failed);
-    assert_eq!(shop.calls(), ["get_order", "find_order"], "none is called twice");
+    assert_eq!(shop.calls(), ["get_order", "find_order"], "no tool is called twice");
     shop.faber.close().await;
 }
 
@@ -227,7 +227,7 @@ async fn a_detour_has_only_the_tools_of_the_caller() {
     shop.faber.close().await;
 }
 
-/// Without a model, nobody knows what a plan that a person wrote is for.
+/// Without a model, Faber does not know the purpose of a plan that a person wrote.
 #[tokio::test]
 async fn a_written_plan_has_no_detour() {
     let shop = Shop::open(&[]).await;
