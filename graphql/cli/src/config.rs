@@ -7,6 +7,7 @@ mod embedding;
 mod environment;
 mod file;
 mod limits;
+mod log_format;
 mod model;
 mod own;
 mod show;
@@ -32,6 +33,7 @@ pub use self::{
     embedding::EmbeddingConfig,
     environment::{Environment, variable},
     limits::Limits,
+    log_format::LogFormat,
     model::{ModelConfig, PlannerConfig},
 };
 
@@ -44,6 +46,7 @@ pub struct Flags {
     pub store: Option<String>,
     pub config: Option<PathBuf>,
     pub server: Option<String>,
+    pub log_format: Option<LogFormat>,
     pub listen: Option<String>,
 }
 
@@ -86,6 +89,7 @@ pub struct Config {
     /// A query is clear if it is closer to a centroid than the least similar example, by this
     /// margin.
     pub margin: Setting<f64>,
+    pub log_format: Setting<LogFormat>,
     /// The setting `toolsets` as the file contains it.
     written: Value,
     described_files: Vec<PathBuf>,
@@ -192,7 +196,9 @@ impl Config {
             }
             toolsets.value.push(set);
         }
+        let log_format = log_format::read_setting(flags, environment, file.log_format)?;
         Ok(Self {
+            log_format: or_default_setting(log_format, LogFormat::default),
             file: path,
             store: read_store(flags, environment, file.store, &data),
             server,

@@ -31,7 +31,7 @@ use graphql::schema;
 use shared::clock::WallClock;
 use tracing::Metadata;
 use tracing_subscriber::{
-    EnvFilter,
+    EnvFilter, Layer as _,
     filter::{LevelFilter, filter_fn},
     layer::SubscriberExt as _,
     util::SubscriberInitExt as _,
@@ -46,7 +46,7 @@ use self::{
     session::{Need, Session},
 };
 use crate::{
-    config::{Config, Environment},
+    config::{Config, Environment, LogFormat},
     local_engine::Setup,
 };
 
@@ -127,7 +127,10 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
             );
         }
     };
-    if let Err(failure) = start_log(&environment, default_log_filter(&cli.command)) {
+    let log = LogFormat::choose(&cli.flags(), &environment).map_err(Failure::from);
+    let log =
+        log.and_then(|format| start_log(&environment, default_log_filter(&cli.command), format));
+    if let Err(failure) = log {
         return ExitCode::from(Screen::new(cli.globals.json, &environment).fail(&failure));
     }
     if let Err(err) = sandbox::hide_process_memory() {
@@ -200,13 +203,17 @@ fn default_log_filter(command: &Command) -> String {
     }
 }
 
-fn start_log(environment: &Environment, default: String) -> Result<(), Failure> {
+fn start_log(environment: &Environment, default: String, format: LogFormat) -> Result<(), Failure> {
     let filter = parse_log_filter(&environment.log.clone().unwrap_or(default))?;
     let may_log = filter_fn(may_log);
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(|| screen::LogWriter)
-        .with_ansi(screen::has_stderr_colours(environment))
-        .with_target(false);
+    let lines = tracing_subscriber::fmt::layer().with_writer(move || screen::LogWriter(format));
+    let lines = match format {
+        LogFormat::Human => {
+            let colours = screen::has_stderr_colours(environment);
+            lines.with_ansi(colours).with_target(false).boxed()
+        }
+        LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).boxed(),
+    };
     let logging = tracing_subscriber::registry().with(filter).with(may_log).with(lines);
     // A test may have installed a logger before.
     let _ = logging.try_init();

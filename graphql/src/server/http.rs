@@ -20,6 +20,7 @@ use super::{
     operation::{self, Operation},
     params,
     refusal::Refusal,
+    refusal_log::RefusedRequest,
     reply, sse, ws,
 };
 
@@ -81,7 +82,7 @@ pub(super) async fn identify_member(
         }
         Err(refusal) => {
             discard_body(&app, body).await;
-            app.metrics.count_request(RequestKind::Forbidden, refusal.status);
+            app.metrics.count_refusal(&refusal, &RefusedRequest::from(&parts));
             refusal.into_response()
         }
     }
@@ -92,6 +93,7 @@ async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKi
         Ok(caller) => Arc::new(caller),
         Err(refusal) => {
             discard_body(app, body).await;
+            app.metrics.log_refusal(&refusal, &RefusedRequest::from(parts));
             return (RequestKind::Forbidden, caller_rejection_response(refusal, &parts.headers));
         }
     };

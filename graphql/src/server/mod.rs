@@ -15,6 +15,7 @@
 //! | `sse` | streams an operation as events |
 //! | `ws` | handles both WebSocket subprotocols |
 //! | `pages`, `metrics` | health checks and metrics |
+//! | `refusal`, `refusal_log` | rejects requests, and logs that |
 
 mod answer_stream;
 mod app;
@@ -33,6 +34,7 @@ mod options;
 mod pages;
 mod params;
 mod refusal;
+mod refusal_log;
 mod reply;
 mod serve;
 mod sse;
