@@ -10,6 +10,7 @@
 mod context;
 mod execution_spans;
 mod open_span;
+mod otlp_json;
 mod scope;
 mod span;
 
@@ -17,6 +18,7 @@ pub use self::{
     context::{SpanContext, SpanId, TraceId},
     execution_spans::{attempt_context, attempt_span, root_context, root_span},
     open_span::OpenSpan,
+    otlp_json::to_otlp_json,
     scope::{Scope, SpanNotes, SpanSink, current_scope, with_scope},
     span::{AttributeValue, FinishedSpan, SpanEvent, SpanKind},
 };

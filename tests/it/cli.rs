@@ -26,3 +26,4 @@ mod selection;
 mod serve_and_worker;
 mod settle;
 mod toolsets;
+mod traces;

@@ -59,7 +59,7 @@ mod tests {
     async fn many_slow_appends_share_one_warning() {
         let log = SlowStoreLog::default();
         let now = Instant::now();
-        let mut add = |seconds, after| {
+        let add = |seconds, after| {
             let slow =
                 log.add_append(Duration::from_secs(seconds), now + Duration::from_secs(after));
             slow.map(|slow| (slow.count, slow.slowest.as_secs()))

@@ -13,7 +13,7 @@ use shared::{
     execution::{AttemptTracker, EndedAttempt, Execution},
     id::{Attempt, Epoch, Seq, Task},
     metrics::{ActiveExecution, process_metrics},
-    store::StoreError,
+    store::{Store, StoreError},
     trace::{Scope, SpanNotes, SpanSink, attempt_context, attempt_span, root_span},
 };
 use tracing::{debug, info};
@@ -210,20 +210,33 @@ async fn resend_logged_spans(
     execution: &Execution,
     spans: &SampledSink,
 ) -> Result<(), StoreError> {
+    let mut send = |ended: EndedAttempt| {
+        spans.send_attempt(execution, &ended, SpanNotes::default());
+    };
+    for_each_attempt(&*context.store, execution, &mut send).await?;
+    if execution.state().is_finished() {
+        spans.send_root(execution);
+    }
+    Ok(())
+}
+
+/// Finds the attempts that ended in the log of an execution, up to the position of its state.
+pub async fn for_each_attempt(
+    store: &dyn Store,
+    execution: &Execution,
+    handle: &mut (dyn FnMut(EndedAttempt) + Send),
+) -> Result<(), StoreError> {
     let (mut tracker, mut after) = (AttemptTracker::default(), Seq::START);
     while after < execution.seq() {
-        let events = context.store.read(execution.id(), after).await?;
+        let events = store.read(execution.id(), after).await?;
         let Some(last) = events.last() else { break };
         after = last.seq;
         // Leaves out later events, which another worker may have appended meanwhile.
         for recorded in events.iter().take_while(|recorded| recorded.seq <= execution.seq()) {
             if let Some(ended) = tracker.follow_event(execution.plan(), recorded) {
-                spans.send_attempt(execution, &ended, SpanNotes::default());
+                handle(ended);
             }
         }
-    }
-    if execution.state().is_finished() {
-        spans.send_root(execution);
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
-    looking::{CreatedRange, DebugArgs, List},
+    looking::{CreatedRange, DebugArgs, List, TraceCommand},
     plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
     running::{
         AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SettleArgs, SignalArgs,
@@ -154,6 +154,11 @@ pub(crate) enum Command {
         /// The file to write; default: standard output.
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
+    },
+    /// Show the trace of an execution.
+    Trace {
+        #[command(subcommand)]
+        subcommand: TraceCommand,
     },
     /// List, show, call, load and select tools.
     Tools {

@@ -15,6 +15,7 @@ mod screen;
 mod session;
 mod signals;
 mod suggestion;
+mod tracing_export;
 
 use std::{
     ffi::OsString,
@@ -28,7 +29,7 @@ use std::{
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use client::{failure::Failure, view::plain};
 use graphql::schema;
-use shared::clock::WallClock;
+use shared::{clock::WallClock, trace::SpanSink};
 use tracing::Metadata;
 use tracing_subscriber::{
     EnvFilter, Layer as _,
@@ -38,7 +39,7 @@ use tracing_subscriber::{
 };
 
 use self::{
-    args::{Cli, Command, ToolkitCommand, Tools, Toolsets},
+    args::{Cli, Command, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
         debug, doctor, list, login, models, plan, run, serve, settle, steer, toolkit, tools,
     },
@@ -48,6 +49,7 @@ use self::{
 use crate::{
     config::{Config, Environment, LogFormat},
     local_engine::Setup,
+    tracing_export::TraceExport,
 };
 
 /// Crates that log tokens or whole messages, and the highest log level at which they may log.
@@ -84,11 +86,14 @@ pub(crate) struct App {
     config: Config,
     environment: Environment,
     screen: Screen,
+    /// Exports spans. `None` if this process exports none.
+    span_sink: Option<Arc<dyn SpanSink>>,
 }
 
 impl App {
     fn setup(&self) -> Setup<'_> {
-        Setup { config: &self.config, environment: &self.environment }
+        let (config, environment) = (&self.config, &self.environment);
+        Setup { config, environment, span_sink: self.span_sink.as_ref() }
     }
 
     fn detach(&self, message: &str) -> Result<ExitStatus, Failure> {
@@ -259,7 +264,7 @@ async fn dispatch(
     let flags = cli.flags();
     if let Command::Doctor { ready } = cli.command {
         let (config, faults) = Config::load_valid_settings(&flags, &environment)?;
-        let app = App { config, environment, screen };
+        let app = App { config, environment, screen, span_sink: None };
         return if ready {
             doctor::check_readiness(&app).await
         } else {
@@ -267,8 +272,27 @@ async fn dispatch(
         };
     }
     let config = Config::load(&flags, &environment)?;
-    let app = &App { config, environment, screen };
-    match cli.command {
+    let export = TraceExport::start(&environment);
+    let app = App { config, environment, screen, span_sink: export.sink() };
+    let name = span_name(&cli.command);
+    export.run_command(name, Box::pin(run_command(&app, cli.command))).await
+}
+
+/// Returns the name of a command that plans or executes. Others have no span.
+fn span_name(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::Run(_) => Some("run"),
+        Command::Plan(_) => Some("plan"),
+        Command::Agent(_) => Some("agent"),
+        Command::Execute(_) => Some("execute"),
+        Command::Retry(_) => Some("retry"),
+        Command::Replan { .. } => Some("replan"),
+        _ => None,
+    }
+}
+
+async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure> {
+    match command {
         Command::Serve { .. } => serve::serve_api(app).await,
         Command::Worker => serve::run_worker(app).await,
         Command::Mcp => Box::pin(serve::serve_mcp(app)).await,
@@ -333,6 +357,9 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
         Command::Export(args) => plan::export(session, args).await,
         Command::Prune { older_than } => list::prune(session, &older_than).await,
         Command::Debug(args) => debug::debug(session, &args).await,
+        Command::Trace { subcommand: TraceCommand::Export { id } } => {
+            debug::export_trace(session, &id).await
+        }
         Command::Blob { id, output } => debug::print_blob(session, &id, output.as_deref()).await,
         Command::List { subcommand } => list::list(session, subcommand).await,
         Command::Tools { subcommand } => tools::use_tools(session, subcommand).await,

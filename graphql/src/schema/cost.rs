@@ -62,6 +62,8 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     fraction("Request.timeline", 100, 50),
     fraction("Execution.events", 10, 50),
     field("Execution.parent", 5),
+    // This field reads the log, and the logs of child executions.
+    field("Execution.trace", 1_000),
     field("Execution.next", 5),
     field("Execution.replanning", 5),
     list("Execution.waitsFor", 5, 5),

@@ -21,7 +21,9 @@ use super::{
     params,
     refusal::Refusal,
     refusal_log::RefusedRequest,
-    reply, sse, ws,
+    reply, sse,
+    traced::TracedRequest,
+    ws,
 };
 
 /// From a body that is too large, the server reads and drops this multiple of the limit. Otherwise
@@ -39,12 +41,13 @@ pub(super) async fn handle_request(State(app): State<Arc<App>>, request: HttpReq
         app.metrics.count_request(RequestKind::WebSocket, response.status());
         return response;
     }
+    let traced = TracedRequest::start(app.hooks.span_sink.as_ref(), &parts);
     if !is_large(&body) {
-        return answer_counted(&app, &parts, body).await;
+        return traced.answer(answer_counted(&app, &parts, body)).await;
     }
     let answering = {
         let app = Arc::clone(&app);
-        async move { answer_counted(&app, &parts, body).await }
+        traced.answer(async move { answer_counted(&app, &parts, body).await })
     };
     let answered = app.nursery.run_large(answering).await;
     answered.unwrap_or_else(|| Refusal::server_stopping().into_response())
@@ -76,7 +79,13 @@ pub(super) async fn identify_member(
         Ok(Caller { headers, grant, .. }) => {
             parts.headers = headers;
             parts.extensions.insert(grant);
-            let response = next.run(HttpRequest::from_parts(parts, body)).await;
+            let traced = TracedRequest::start(app.hooks.span_sink.as_ref(), &parts);
+            if let Some(scope) = traced.scope() {
+                // The handler may answer in another task, which has no scope.
+                parts.extensions.insert(scope);
+            }
+            let answering = next.run(HttpRequest::from_parts(parts, body));
+            let response = traced.answer(answering).await;
             app.metrics.count_request(RequestKind::Member, response.status());
             response
         }

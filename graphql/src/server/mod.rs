@@ -13,6 +13,7 @@
 //! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
 //! | `operation`, `executor` | executes an operation and contains panics |
 //! | `sse` | streams an operation as events |
+//! | `traced` | reads trace contexts, and makes spans of requests |
 //! | `ws` | handles both WebSocket subprotocols |
 //! | `pages`, `metrics` | health checks and metrics |
 //! | `refusal`, `refusal_log` | rejects requests, and logs that |
@@ -38,6 +39,7 @@ mod refusal_log;
 mod reply;
 mod serve;
 mod sse;
+mod traced;
 mod ws;
 
 pub use app::Caller;

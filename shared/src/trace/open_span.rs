@@ -1,6 +1,11 @@
 //! Spans of operations of this process, such as a request to a tool.
 
-use super::{AttributeValue, FinishedSpan, Scope, SpanContext, SpanKind, SpanNotes, current_scope};
+use std::sync::Arc;
+
+use super::{
+    AttributeValue, FinishedSpan, Scope, SpanContext, SpanId, SpanKind, SpanNotes, SpanSink,
+    TraceId, current_scope,
+};
 use crate::clock::{Clock, Timestamp, WallClock};
 
 /// A span that has started. It is lost if the process ends before it does, so no span of a log may
@@ -25,11 +30,22 @@ impl OpenSpan {
         Some(Self::new(Some(parent), scope, name.into(), kind))
     }
 
-    /// Starts the span of a request that another process sent. `scope` has the context of the new
-    /// span, and `caller` that of the sender, if it sent one.
-    pub fn serve(name: impl Into<String>, scope: Scope, caller: Option<SpanContext>) -> Self {
-        let parent = caller.map(|caller| Scope::of_caller(caller, None));
-        Self::new(parent, scope, name.into(), SpanKind::Server)
+    /// Starts a span that has no parent in this process: of a request that another process sent, or of
+    /// the process itself. Returns `None` if the trace is not exported.
+    pub fn start_root(
+        name: impl Into<String>,
+        kind: SpanKind,
+        sink: &Arc<dyn SpanSink>,
+        caller: Option<&SpanContext>,
+    ) -> Option<Self> {
+        let trace = caller.map_or_else(TraceId::random, |caller| caller.trace);
+        let is_sampled = sink.is_sampled(trace, caller.map(|caller| caller.is_sampled));
+        let state = caller.and_then(|caller| caller.state.clone());
+        let span = SpanContext { trace, span: SpanId::random(), is_sampled, state };
+        let sink = Some(Arc::clone(sink));
+        let scope = Scope { span, origin: caller.cloned(), sink, notes: SpanNotes::default() };
+        let parent = caller.map(|caller| Scope::of_caller(caller.clone(), None));
+        is_sampled.then(|| Self::new(parent, scope, name.into(), kind))
     }
 
     fn new(parent: Option<Scope>, scope: Scope, name: String, kind: SpanKind) -> Self {
@@ -40,10 +56,6 @@ impl OpenSpan {
     /// Returns the scope for the work inside the span.
     pub fn scope(&self) -> Scope {
         self.scope.clone()
-    }
-
-    pub fn rename(&mut self, name: impl Into<String>) {
-        self.name = name.into();
     }
 
     pub fn set(&mut self, key: &'static str, value: impl Into<AttributeValue>) {
@@ -64,7 +76,7 @@ impl OpenSpan {
         let span = FinishedSpan {
             context: scope.span.clone(),
             parent: parent.as_ref().map(|parent| parent.span.span),
-            has_remote_parent: kind == SpanKind::Server && parent.is_some(),
+            has_remote_parent: parent.as_ref().is_some_and(|parent| parent.sink.is_none()),
             name: name.into(),
             kind,
             started_at,

@@ -63,7 +63,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
         mcp_server::build_routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
     let file = sqlite_path(&config.store.value).map(Path::to_owned);
     let hooks = server_hooks(&local.engine, local.worker_handle(), &retention, file);
-    let hooks = Hooks { member_routes, ..hooks };
+    let hooks = Hooks { member_routes, span_sink: app.span_sink.clone(), ..hooks };
     let schema = local.schema.clone();
     let end_signal = async move {
         end_signal.await;
