@@ -39,7 +39,7 @@ async fn a_json_log_tells_start_end_and_take_over_of_an_execution() {
     let mut server = start(&workspace, &serve);
     let line = server.wait_for_line("listening on http://").await;
     let url = line.rsplit(' ').next().unwrap().to_owned();
-    let mut run = start(&workspace, &["run", "--plan", "slow.json", "--server", &url]);
+    let run = start(&workspace, &["run", "--plan", "slow.json", "--server", &url]);
 
     let started = parse(&server.wait_for_line("execution started").await);
     assert_eq!(started["level"], "INFO");
