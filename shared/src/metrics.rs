@@ -22,7 +22,10 @@ use prometheus_client::{
 };
 
 use self::process::ProcessCollector;
-use crate::{execution::AttemptOutcome, id::ToolName};
+use crate::{
+    execution::{AttemptOutcome, ExecutionState},
+    id::ToolName,
+};
 
 /// Maximum number of values of a label that users choose.
 const MAX_LABEL_VALUES: usize = 200;
@@ -144,6 +147,10 @@ impl Metrics {
     fn new() -> Self {
         let mut registry = Registry::default();
         let executions = ExecutionFigures::register(&mut registry);
+        // A rate misses the first execution of a state whose series begins with one.
+        for state in ExecutionState::ALL.into_iter().filter(|state| state.is_finished()) {
+            executions.finished.get_or_create_owned(&StateLabel { state: state.as_str() });
+        }
         let steps = StepFigures::register(&mut registry);
         let store = StoreFigures::register(&mut registry);
         let models = ModelFigures::register(&mut registry);
@@ -422,7 +429,9 @@ mod tests {
     fn lines(metrics: &Metrics, name: &str) -> Vec<String> {
         let text = metrics.render();
         let own = text.lines().filter(|line| line.starts_with(name) && !line.contains("_bucket"));
-        own.map(str::to_owned).collect()
+        let mut own: Vec<String> = own.map(str::to_owned).collect();
+        own.sort();
+        own
     }
 
     #[test]
@@ -445,7 +454,11 @@ mod tests {
             ("faber_executions_started_total", vec!["faber_executions_started_total 1"]),
             (
                 "faber_executions_finished_total",
-                vec!["faber_executions_finished_total{state=\"COMPLETED\"} 1"],
+                vec![
+                    "faber_executions_finished_total{state=\"CANCELLED\"} 0",
+                    "faber_executions_finished_total{state=\"COMPLETED\"} 1",
+                    "faber_executions_finished_total{state=\"FAILED\"} 0",
+                ],
             ),
             ("faber_step_retries_total", vec!["faber_step_retries_total 1"]),
             (

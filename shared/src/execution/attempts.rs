@@ -173,3 +173,105 @@ fn read_outcome(event: &Event) -> Option<(AttemptOutcome, Option<&ToolError>)> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        event::decode_events,
+        id::Seq,
+        trace::{attempt_span, root_span},
+    };
+
+    const LOG: &str = r#"[
+        {"at":1000000,"type":"created","plan":"plan_1_aaaaaaaaa","request":"req_1_aaaaaaaaa","options":{}},
+        {"at":1000000,"type":"claimed","worker":"work_1_aaaaaaaaa","node":"a","epoch":1},
+        {"at":2000000,"type":"step_started","step":"one","attempt":1,"parameters":{}},
+        {"at":3000000,"type":"step_retry_scheduled","step":"one","attempt":1,
+         "error":{"code":"tool.failed","message":"no","retryable":true},"until":3000000},
+        {"at":4000000,"type":"step_started","step":"one","attempt":2,"parameters":{}},
+        {"at":9000000,"type":"claimed","worker":"work_2_bbbbbbbbb","node":"b","epoch":2},
+        {"at":9000000,"type":"step_interrupted","step":"one","attempt":2},
+        {"at":9500000,"type":"step_started","step":"one","attempt":3,"parameters":{}},
+        {"at":9900000,"type":"step_succeeded","step":"one","attempt":3,"output":[7]},
+        {"at":9900000,"type":"step_started","step":"each","attempt":1,"parameters":{},"items":1},
+        {"at":9910000,"type":"step_started","step":"each","part":{"item":0},"attempt":1,"parameters":{}},
+        {"at":9950000,"type":"step_succeeded","step":"each","part":{"item":0},"attempt":1,"output":1},
+        {"at":9950000,"type":"step_succeeded","step":"each","attempt":1},
+        {"at":9990000,"type":"finished","outcome":"completed"}
+    ]"#;
+
+    fn plan() -> Arc<Plan> {
+        let plan = json!({
+            "about": {
+                "id": "plan_1_aaaaaaaaa", "request": "req_1_aaaaaaaaa", "version": 1, "query": "q",
+                "planner": "explicit", "created_at": 0,
+            },
+            "steps": [
+                { "id": "one", "tool": "set.one", "parameters": {}, "policy": {} },
+                { "id": "each", "tool": "set.each", "parameters": {}, "policy": {},
+                  "depends_on": ["one"], "for_each": "{{one}}" },
+            ],
+        });
+        Arc::new(Plan::from_json(&plan.to_string()).unwrap())
+    }
+
+    fn describe(ended: &EndedAttempt) -> String {
+        let milliseconds = ended.started_at.map(|at| (ended.ended_at - at).num_milliseconds());
+        let (item, outcome) = (ended.task.part.item, ended.outcome.as_str());
+        format!("{} {item:?} {} {outcome} {milliseconds:?}", ended.task.step.get(), ended.attempt)
+    }
+
+    #[test]
+    fn attempts_are_found_at_every_position_of_a_log() {
+        let (plan, log) = (plan(), decode_events(Seq(1), LOG).unwrap());
+        let id: ExecutionId = "exec_1_aaaaaaaaa".parse().unwrap();
+        let expected = [
+            "0 None 1 retried Some(1000)",
+            "0 None 2 interrupted Some(5000)",
+            "0 None 3 succeeded Some(400)",
+            "1 Some(0) 1 succeeded Some(40)",
+            "1 None 1 succeeded Some(50)",
+        ];
+        // A tracker that begins in the middle finds the same attempts as one that saw everything.
+        for start in 1..log.len() {
+            let (before, after) = log.split_at(start);
+            let execution = Execution::replay(id, Arc::clone(&plan), before).unwrap();
+            let mut whole = AttemptTracker::default();
+            let mut found: Vec<_> =
+                before.iter().filter_map(|event| whole.follow_event(&plan, event)).collect();
+            let mut rest = AttemptTracker::from_execution(&execution);
+            found.extend(after.iter().filter_map(|event| rest.follow_event(&plan, event)));
+            let found: Vec<String> = found.iter().map(describe).collect();
+            assert_eq!(found, expected, "{start}");
+        }
+    }
+
+    #[test]
+    fn the_spans_of_a_log_form_one_tree() {
+        let (plan, log) = (plan(), decode_events(Seq(1), LOG).unwrap());
+        let id: ExecutionId = "exec_1_aaaaaaaaa".parse().unwrap();
+        let execution = Execution::replay(id, Arc::clone(&plan), &log).unwrap();
+        let mut tracker = AttemptTracker::default();
+        let ended = log.iter().filter_map(|event| tracker.follow_event(&plan, event));
+        let spans: Vec<_> =
+            ended.filter_map(|ended| attempt_span(&execution, &ended, true)).collect();
+        let root = root_span(&execution, true);
+        let list = &spans[4];
+        let parents: Vec<_> = spans.iter().map(|span| span.parent.unwrap()).collect();
+        let under_root = root.context.span;
+        assert_eq!(parents, [under_root, under_root, under_root, list.context.span, under_root]);
+        let mut ids: Vec<_> = spans.iter().map(|span| span.context.span).collect();
+        ids.extend([root.context.span]);
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 6, "each attempt has an id of its own");
+        assert_eq!((root.parent, root.events[0].name), (None, "taken_over"));
+        assert_eq!(root.context.trace, execution.trace_id());
+        assert_eq!(spans[0].error.as_deref(), Some("tool.failed"));
+    }
+}

@@ -1,6 +1,6 @@
 //! The metrics of a real server.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::json;
 
@@ -83,13 +83,17 @@ async fn a_server_counts_its_executions() {
 }
 
 /// Checks that each metric has one description before its first value, and that no value is there
-/// twice. Prometheus rejects the whole answer otherwise.
+/// twice. Prometheus rejects the whole answer otherwise. Each metric must be in the reference.
 fn check_format(metrics: &str) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/api.md");
+    let page = fs::read_to_string(page).unwrap();
     let (mut described, mut seen) = (BTreeSet::new(), BTreeSet::new());
     for line in metrics.lines() {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let name = rest.split(' ').next().unwrap();
             assert!(described.insert(name.to_owned()), "`{name}` is described twice");
+            let is_documented = !name.starts_with("faber_") || page.contains(&format!("| `{name}"));
+            assert!(is_documented, "`docs/reference/api.md` lacks `{name}`");
         } else if !line.starts_with('#') {
             let (series, number) = line.rsplit_once(' ').unwrap();
             assert!(seen.insert(series.to_owned()), "`{series}` is there twice");
