@@ -15,10 +15,12 @@ use shared::{
     execution::{Execution, ExecutionOptions},
     id::{CommandId, ExecutionId, PlanId, Seq, StepId},
     limits,
+    metrics::process_metrics,
     plan::Plan,
     store::{
         Append, AppendError, Command, ExecutionHead, Reservation, SentCommand, Store, StoreError,
     },
+    trace::current_scope,
 };
 use tokio::sync::oneshot;
 
@@ -146,7 +148,10 @@ impl Control {
     }
 
     pub async fn start(&self, start: Start) -> Result<Started, ControlError> {
-        let Start { plan, created, id: fixed, key, mut finished } = start;
+        let Start { plan, mut created, id: fixed, key, mut finished } = start;
+        if created.trace.is_none() {
+            created.trace = current_scope().and_then(|scope| scope.origin).map(Box::new);
+        }
         validate_start(&created.options, key.as_ref())?;
         for _ in 0..MAX_ID_ATTEMPTS {
             let now = self.clock.now();
@@ -294,6 +299,7 @@ impl Control {
         let mut append = Append::new(execution.id(), Seq::START, &[created]);
         append.head = Some(head);
         self.store.append(append).await?;
+        process_metrics().count_start();
         self.store.hints().wake_work();
         Ok(())
     }

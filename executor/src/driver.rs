@@ -14,6 +14,8 @@ pub(crate) mod children;
 mod parking;
 mod pending;
 mod permit_requests;
+pub(crate) mod slow_store;
+pub(crate) mod telemetry;
 mod tool_presence;
 
 use std::{
@@ -28,6 +30,7 @@ use shared::{
     id::{CommandId, Epoch, ExecutionId, Seq, Task, ToolName, WorkerId},
     store::{self, AppendError, Command, ExecutionHead, SentCommand, Store, StoreError},
     tool::{Effect, Progress, ToolError},
+    trace::SpanSink,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
@@ -44,6 +47,8 @@ use self::{
     parking::{CROWDED_DELAY, StartPermission},
     pending::PendingEvents,
     permit_requests::PermitRequests,
+    slow_store::SlowStoreLog,
+    telemetry::Telemetry,
     tool_presence::ToolPresence,
 };
 use crate::{
@@ -71,6 +76,9 @@ pub(crate) struct WorkerContext {
     pub(crate) permits: Arc<Permits>,
     /// Replans finished executions. Empty if this process does not.
     pub(crate) replanner: OnceLock<Arc<dyn Replanner>>,
+    /// Exports the spans of executions. Empty if this process exports none.
+    pub(crate) span_sink: OnceLock<Arc<dyn SpanSink>>,
+    pub(crate) slow_store: SlowStoreLog,
     pub(crate) slots: Arc<Semaphore>,
     /// Memory slots for executions that only wait for permits.
     pub(crate) waiting_slots: Arc<Semaphore>,
@@ -100,6 +108,7 @@ pub(crate) struct Driver {
     /// Its memory slot: one of [`WorkerContext::slots`] or [`WorkerContext::waiting_slots`].
     slot: OwnedSemaphorePermit,
     tool_presence: ToolPresence,
+    telemetry: Telemetry,
 }
 
 /// Inputs that control the driver: commands and the drain signal.
@@ -264,6 +273,7 @@ impl Driver {
             .iter()
             .any(|step| step.policy.effect != Effect::Read || step.compensate.is_some());
         Self {
+            telemetry: Telemetry::new(&context, &execution),
             tool_presence: ToolPresence::default(),
             inputs: ControlInputs { commands, applied: BTreeSet::new(), is_draining: false },
             claim: Claim { term, renewal: None, needs_safe_lease, needs_decision: false },
@@ -421,7 +431,9 @@ impl Driver {
     }
 
     async fn finish_append(&mut self, result: Result<(), AppendError>) -> Result<(), DriveError> {
-        self.pending.finish_append(result, &self.context, self.execution.id()).await?;
+        let id = self.execution.id();
+        let events = self.pending.finish_append(result, &self.context, id).await?;
+        self.telemetry.report_events(&self.execution, &events);
         let durable = self.pending.durable_seq();
         if let Some(renewal) = self.claim.renewal.take_if(|renewal| renewal.seq <= durable) {
             self.claim.term = renewal.term;

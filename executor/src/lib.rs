@@ -13,4 +13,5 @@ mod required_tools;
 pub mod worker;
 mod worker_handle;
 
+pub use driver::telemetry::for_each_attempt;
 pub use required_tools::can_continue;

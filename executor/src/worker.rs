@@ -21,6 +21,7 @@ use shared::{
     id::{Epoch, ExecutionId, WorkerId},
     store::{AppendError, ExecutionHead, Lease, SentCommand, Store, StoreError},
     tool::{ErrorCode, ToolError},
+    trace::SpanSink,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
@@ -36,7 +37,7 @@ use crate::{
     control::Control,
     driver::{
         DriveError, Driver, DriverStop, NewExecution, WorkerContext, children::notify_parent,
-        load_existing,
+        load_existing, slow_store::SlowStoreLog, telemetry::resend_spans,
     },
     lease::LeaseClock,
     options::Options,
@@ -118,6 +119,8 @@ impl Worker {
             handle: handle.clone(),
             permits,
             replanner: OnceLock::new(),
+            span_sink: OnceLock::new(),
+            slow_store: SlowStoreLog::default(),
             slots: Arc::clone(&slots),
             waiting_slots,
             is_alone: scope == WorkerScope::Given,
@@ -141,6 +144,11 @@ impl Worker {
     /// have no effect.
     pub fn set_replanner(&self, replanner: Arc<dyn Replanner>) {
         let _ = self.context.replanner.set(replanner);
+    }
+
+    /// Exports the spans of executions. Later calls have no effect.
+    pub fn set_span_sink(&self, sink: Arc<dyn SpanSink>) {
+        let _ = self.context.span_sink.set(sink);
     }
 
     /// Runs until it is drained. Dropping the future is a crash, after which other workers take
@@ -323,6 +331,9 @@ async fn drive_execution(
     let store = Arc::clone(&context.store);
     let execution = load_existing(&*store, id).await?;
     let inbox = store.list_commands(Some(id)).await?;
+    if known_epoch >= execution.epoch() {
+        resend_spans(&context, &execution).await;
+    }
     if execution.state().is_finished() {
         // The execution has finished, but its head lagged or its owner crashed before it notified
         // the parent or replanned.

@@ -1,17 +1,34 @@
 //! Readiness and metrics of the engine for `faber serve`.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use engine::{Engine, retention::Retention};
 use executor::worker::WorkerHandle;
 use futures::FutureExt;
-use shared::store::Store;
-use tokio::{sync::Mutex, time::Instant};
+use shared::{
+    clock::Clock,
+    metrics::process_metrics,
+    store::{HeadQuery, Store},
+};
+use tokio::{
+    sync::Mutex,
+    time::{self, Instant},
+};
 use toolbox::{SetStatus, Toolbox};
 
 use crate::{server::Hooks, web};
 
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+const QUEUE_INTERVAL: Duration = Duration::from_secs(5);
+/// A scrape does not wait longer for the store. Prometheus gives up after ten seconds.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Due executions that are counted. An alert needs no larger number.
+const MAX_DUE: usize = 1_000;
 
 /// Checks that the store accepts writes. Any client may request `/health/ready`, so each result is
 /// reused for [`PROBE_INTERVAL`].
@@ -40,11 +57,15 @@ impl WriteProbe {
 }
 
 /// Returns the parts of the server that depend on the engine: readiness, metrics and pages.
+///
+/// `store_file` is the file of an SQLite store, whose size is a metric.
 pub fn server_hooks(
     engine: &Engine,
     worker: Option<WorkerHandle>,
     retention: &Arc<Retention>,
+    store_file: Option<PathBuf>,
 ) -> Hooks {
+    let queue = Arc::new(QueueProbe::new(engine));
     let counted = Arc::clone(engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
     let toolbox = engine.tools.inventory.toolbox().clone();
@@ -56,7 +77,10 @@ pub fn server_hooks(
         }),
         first_metrics: Arc::new(move || {
             let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
-            let figures = [
+            let queue = Arc::clone(&queue);
+            let own = [
+                process_metrics().render(),
+                format_store_size(store_file.as_deref()),
                 format_engine_metrics(counted.hints().commits(), &toolbox),
                 retention.format_metrics(),
                 format!(
@@ -65,12 +89,84 @@ pub fn server_hooks(
                      faber_calls_waiting {waiting}\n"
                 ),
             ];
-            std::future::ready(figures.concat()).boxed()
+            async move { own.concat() + &format_queue(queue.read_figures().await) }.boxed()
         }),
         pages: web::page_routes(),
         unknown_path_handler: web::answer_unknown_path,
         ..Hooks::default()
     }
+}
+
+/// Executions that wait for a worker. Each scrape asks the store, at most once in
+/// [`QUEUE_INTERVAL`].
+struct QueueProbe {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    last_figures: Mutex<Option<(Instant, Option<QueueFigures>)>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct QueueFigures {
+    /// At most [`MAX_DUE`].
+    due: usize,
+    oldest_seconds: f64,
+}
+
+impl QueueProbe {
+    fn new(engine: &Engine) -> Self {
+        let (store, clock) = (Arc::clone(engine.store()), Arc::clone(engine.clock()));
+        Self { store, clock, last_figures: Mutex::default() }
+    }
+
+    /// Returns `None` while the store does not answer.
+    async fn read_figures(&self) -> Option<QueueFigures> {
+        let mut last_figures = self.last_figures.lock().await;
+        if let Some((at, figures)) = &*last_figures
+            && at.elapsed() < QUEUE_INTERVAL
+        {
+            return *figures;
+        }
+        let now = self.clock.now();
+        let query = HeadQuery::DueAfter { now, after: None };
+        let found = time::timeout(QUEUE_TIMEOUT, self.store.find_heads(query, MAX_DUE)).await;
+        let figures = found.ok().and_then(Result::ok).map(|heads| {
+            let oldest = heads.iter().filter_map(|head| head.due).min();
+            let waited = oldest.map(|due| (now - due).to_std().unwrap_or_default());
+            let oldest_seconds = waited.unwrap_or_default().as_secs_f64();
+            QueueFigures { due: heads.len(), oldest_seconds }
+        });
+        *last_figures = Some((Instant::now(), figures));
+        figures
+    }
+}
+
+/// Formats the queue. Unknown figures are left out, so that an alert about them does not end.
+fn format_queue(figures: Option<QueueFigures>) -> String {
+    let Some(QueueFigures { due, oldest_seconds }) = figures else { return String::new() };
+    format!(
+        "# HELP faber_executions_due Executions in the store that wait for a worker, up to {MAX_DUE}.\n\
+         # TYPE faber_executions_due gauge\n\
+         faber_executions_due {due}\n\
+         # HELP faber_executions_oldest_due_seconds How long the first of them has been due.\n\
+         # TYPE faber_executions_oldest_due_seconds gauge\n\
+         faber_executions_oldest_due_seconds {oldest_seconds}\n"
+    )
+}
+
+/// Formats the size of an SQLite store with its log. A store without a file has no such figure.
+fn format_store_size(file: Option<&Path>) -> String {
+    let Some(file) = file else { return String::new() };
+    let parts = ["", "-wal", "-shm"].map(|suffix| {
+        let mut path = file.as_os_str().to_owned();
+        path.push(suffix);
+        fs::metadata(path).map_or(0, |part| part.len())
+    });
+    let bytes: u64 = parts.iter().sum();
+    format!(
+        "# HELP faber_store_size_bytes Size of the store's files.\n\
+         # TYPE faber_store_size_bytes gauge\n\
+         faber_store_size_bytes {bytes}\n"
+    )
 }
 
 fn format_engine_metrics(commits: u64, toolbox: &Toolbox) -> String {

@@ -7,6 +7,7 @@ mod fallback;
 mod http;
 pub mod local;
 mod names;
+mod observed;
 mod patient;
 mod provider;
 mod providers;

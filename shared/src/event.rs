@@ -24,6 +24,7 @@ use crate::{
     execution::ExecutionOptions,
     id::{Attempt, CommandId, Epoch, ExecutionId, Part, PlanId, RequestId, Seq, StepId, WorkerId},
     tool::{Effect, Progress, ToolError},
+    trace::SpanContext,
 };
 
 /// An event with its position and time.
@@ -268,6 +269,9 @@ pub struct Created {
     /// Calls of earlier executions that a person settled as succeeded. They are not made again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settled: Vec<SettledCall>,
+    /// The span of the caller that started the execution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Box<SpanContext>>,
 }
 
 impl Created {
@@ -282,6 +286,7 @@ impl Created {
             reused: Vec::new(),
             call_keys: Vec::new(),
             settled: Vec::new(),
+            trace: None,
         }
     }
 }

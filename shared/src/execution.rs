@@ -5,6 +5,7 @@
 //! So the cost of a decision depends on the event, and not on the size of the plan.
 
 mod agenda;
+mod attempts;
 mod carried;
 mod error;
 mod history;
@@ -23,6 +24,7 @@ use serde_json::Value;
 use self::carried::CarriedCalls;
 pub use self::{
     agenda::Agenda,
+    attempts::{AttemptOutcome, AttemptTracker, EndedAttempt},
     carried::{CarriedKey, ChildCalls},
     error::ReplayError,
     history::{FirstError, History, Occurrence, Takeover},
@@ -40,6 +42,7 @@ use crate::{
     limits,
     plan::{OnError, Plan, StepKind},
     tool::{ErrorCode, ToolError},
+    trace::SpanContext,
 };
 
 /// The state of an execution at a position in its log.
@@ -69,6 +72,8 @@ pub struct Execution {
     commands: BTreeSet<CommandId>,
     parent: Option<Parent>,
     retry_of: Option<ExecutionId>,
+    /// The span of the caller that started the execution.
+    trace: Option<Box<SpanContext>>,
     /// Finished tasks that can be undone, in the order of their success.
     undoable: Vec<Task>,
     history: Box<History>,
@@ -138,6 +143,7 @@ impl Execution {
             commands: BTreeSet::new(),
             parent: created.parent.clone(),
             retry_of: created.retry_of,
+            trace: created.trace.clone(),
             undoable: Vec::new(),
             history: Box::default(),
             limited_tools: Arc::default(),

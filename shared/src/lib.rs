@@ -17,6 +17,8 @@ pub mod id;
 pub mod json;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod limits;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
+pub mod metrics;
 pub mod plan;
 pub mod request;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]
@@ -26,3 +28,5 @@ pub mod store;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod template;
 pub mod tool;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
+pub mod trace;

@@ -77,7 +77,8 @@ fn crates_depend_in_one_direction() {
         faber: engine executor shared toolbox
         client: engine executor graphql planner shared toolbox
         mcp_server: client engine shared
-        faber-cli: client engine executor graphql mcp mcp_server offline planner sandbox shared toolbox toolsets
+        otlp: shared
+        faber-cli: client engine executor graphql mcp mcp_server offline otlp planner sandbox shared toolbox toolsets
     "]]
     .assert_eq(&lines.collect::<String>());
 }

@@ -9,6 +9,7 @@ use rmcp::{
 use shared::{
     schema::Schema,
     tool::{ErrorCode, ToolError},
+    trace::{Scope, current_scope},
 };
 use tokio::{
     sync::{Notify, watch},
@@ -88,6 +89,17 @@ impl Session {
         Ok(Output { value, binaries: binaries.collect() })
     }
 
+    /// Passes the trace context on, and describes the request in the span of the attempt. The
+    /// conventions ask for no second span.
+    fn add_trace(&self, request: &mut CallToolRequestParams, scope: &Scope) {
+        request.set_traceparent(&scope.span.traceparent());
+        if let Some(state) = &scope.span.state {
+            request.set_tracestate(state);
+        }
+        scope.notes.add("mcp.method.name", "tools/call");
+        scope.notes.add("network.transport", if self.is_remote { "tcp" } else { "pipe" });
+    }
+
     /// Calls a tool, and checks its output against a schema. Dropping the future sends a cancel
     /// notification to the server.
     pub(super) async fn call_tool(
@@ -101,6 +113,9 @@ impl Session {
         }
         let token = self.state.tokens.register_call(reporter, Arc::clone(&self.state.secrets));
         request.set_progress_token(token.progress_token());
+        if let Some(scope) = current_scope() {
+            self.add_trace(&mut request, &scope);
+        }
         match self.peer.call_tool_once(request).await {
             Ok(CallToolResponse::Complete(result)) => Ok(self.redact_result(answer::read_output(
                 result,

@@ -13,6 +13,7 @@ use shared::{
     limits,
     plan::{Callee, StepKind},
     tool::{Effect, Progress},
+    trace::with_scope,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -113,6 +114,7 @@ impl Driver {
     /// Starts a call. A call that returns at once needs no task of its own.
     fn launch_call(&mut self, call: Call, ttl_ms: Option<u64>) {
         let context = Arc::clone(&self.context);
+        let scope = self.telemetry.call_scope(&self.execution, call.task, call.attempt);
         let work = match ttl_ms {
             None => {
                 let WorkerContext { toolbox, options, .. } = &*context;
@@ -120,6 +122,7 @@ impl Driver {
             }
             Some(ttl_ms) => call_with_cache(context, call, ttl_ms).boxed(),
         };
+        let work = with_scope(scope, work);
         let mut work = work.map(JobResult::Ended).boxed();
         match work.as_mut().now_or_never() {
             Some(done) => self.results.push_back(done),

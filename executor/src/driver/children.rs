@@ -26,6 +26,7 @@ use shared::{
     plan::{OnError, StepKind},
     store::{ChildPath, Command, ExecutionHead, StoreError},
     tool::{ErrorCode, ToolError},
+    trace::SpanContext,
 };
 use tokio::time;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +51,8 @@ pub(super) struct Child {
     calls: ChildCalls,
     /// The child of the previous attempt, whose calls this one takes over.
     earlier: Option<ExecutionId>,
+    /// The span of the attempt, or of the parent's caller.
+    trace: Option<SpanContext>,
     /// `true` if the parent stops, so the child must stop, too.
     is_stopped: bool,
     /// `true` if the child has sent the command that reports that it finished. Its log then
@@ -91,6 +94,7 @@ impl Child {
             parent,
             calls: execution.calls_for_child(task),
             earlier: state.earlier_child.as_deref().copied(),
+            trace: None,
             is_stopped: matches!(execution.phase(), Phase::Cancelling | Phase::Expired),
             has_ended: false,
         })
@@ -146,6 +150,7 @@ impl Child {
             };
             let mut created = Created::new(self.plan, self.request, self.options.clone());
             created.parent = Some(self.parent.clone());
+            created.trace = self.trace.clone().map(Box::new);
             self.calls_to_take_over(context).await?.add_to(&mut created);
             context.control.start_child(self.id, &plan, created).await?;
             self.cancel_if_stopped(context).await?;
@@ -336,6 +341,8 @@ impl Driver {
         }
         self.children.until = Some(time::Instant::now() + self.context.options.park_after);
         let task = child.task;
+        let scope = self.telemetry.call_scope(&self.execution, task, child.attempt);
+        child.trace = scope.map(|scope| scope.span);
         let Some((number, cut)) = self.children.start_watch(&mut child) else { return };
         let context = Arc::clone(&self.context);
         self.jobs.spawn(async move {

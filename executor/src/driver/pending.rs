@@ -7,9 +7,13 @@ use shared::{
     event::RecordedEvent,
     execution::{Execution, ExecutionState},
     id::{CommandId, ExecutionId, Seq},
+    metrics::process_metrics,
     store::{Append, AppendError, ExecutionHead, Store, StoreError},
 };
-use tokio::{sync::oneshot, time};
+use tokio::{
+    sync::oneshot,
+    time::{self, Instant},
+};
 use tracing::{debug, warn};
 
 use super::{DriveError, WorkerContext};
@@ -35,10 +39,25 @@ pub(super) struct PendingEvents {
 }
 
 struct InFlightAppend {
+    batch: AppendBatch,
+    sent_at: Instant,
+    future: BoxFuture<'static, Result<(), AppendError>>,
+}
+
+/// The content of an append, which a retry needs again.
+struct AppendBatch {
     events: Vec<RecordedEvent>,
     head: Option<ExecutionHead>,
     handled_commands: Vec<CommandId>,
-    future: BoxFuture<'static, Result<(), AppendError>>,
+}
+
+impl AppendBatch {
+    fn send(
+        self,
+        append: impl Future<Output = Result<(), AppendError>> + Send + 'static,
+    ) -> InFlightAppend {
+        InFlightAppend { batch: self, sent_at: Instant::now(), future: append.boxed() }
+    }
 }
 
 /// The log at the position of a failed append.
@@ -46,6 +65,16 @@ enum LogState {
     Complete,
     Prefix(usize),
     Displaced { is_ours_first: bool },
+}
+
+impl WorkerContext {
+    fn note_append(&self, took: Duration, is_confirmed: bool) {
+        process_metrics().count_append(took, is_confirmed);
+        // A command shows its progress itself.
+        if !self.is_alone {
+            self.slow_store.note_append(took);
+        }
+    }
 }
 
 impl PendingEvents {
@@ -118,9 +147,8 @@ impl PendingEvents {
                 }
                 Ok(store.remove_commands(commands).await?)
             };
-            let future = discard.boxed();
-            self.in_flight =
-                Some(InFlightAppend { events, head: None, handled_commands: Vec::new(), future });
+            let batch = AppendBatch { events, head: None, handled_commands: Vec::new() };
+            self.in_flight = Some(batch.send(discard));
             return;
         }
         let has_failed = execution.history().first_error.is_some();
@@ -132,8 +160,8 @@ impl PendingEvents {
         let mut append = Append::new(execution.id(), self.durable, &events);
         append.head.clone_from(&head);
         append.heard.clone_from(&commands);
-        let future = async move { store.append(append).await }.boxed();
-        self.in_flight = Some(InFlightAppend { events, head, handled_commands: commands, future });
+        let batch = AppendBatch { events, head, handled_commands: commands };
+        self.in_flight = Some(batch.send(async move { store.append(append).await }));
     }
 
     pub(super) async fn wait_for_append(&mut self) -> Result<(), AppendError> {
@@ -143,17 +171,23 @@ impl PendingEvents {
         }
     }
 
+    /// Handles the answer of the store. Returns the events that are durable now.
     pub(super) async fn finish_append(
         &mut self,
         result: Result<(), AppendError>,
         context: &WorkerContext,
         id: ExecutionId,
-    ) -> Result<(), DriveError> {
-        let Some(flight) = self.in_flight.take() else { return Ok(()) };
-        let end = self.durable.advance_by(flight.events.len());
+    ) -> Result<Vec<RecordedEvent>, DriveError> {
+        let Some(InFlightAppend { batch, sent_at, .. }) = self.in_flight.take() else {
+            return Ok(Vec::new());
+        };
+        if !batch.events.is_empty() {
+            context.note_append(sent_at.elapsed(), result.is_ok());
+        }
+        let end = self.durable.advance_by(batch.events.len());
         let result = match result {
-            Err(err) if !flight.events.is_empty() => {
-                self.recover_append(flight, err, context, id).await
+            Err(err) if !batch.events.is_empty() => {
+                self.recover_append(&batch, err, context, id).await
             }
             Err(AppendError::Conflict) => Err(DriveError::Fenced),
             // Ignores the error, because commands that stay in the inbox are delivered again and
@@ -171,13 +205,13 @@ impl PendingEvents {
         }
         result?;
         self.durable = end;
-        Ok(())
+        Ok(batch.events)
     }
 
     /// Reads the log after a failed append, and appends the missing events again.
     async fn recover_append(
         &mut self,
-        flight: InFlightAppend,
+        batch: &AppendBatch,
         err: AppendError,
         context: &WorkerContext,
         id: ExecutionId,
@@ -187,13 +221,13 @@ impl PendingEvents {
             return Err(err.into());
         }
         debug!(execution = %id, %err, "an append failed, so the log is read again");
-        let InFlightAppend { events, head, handled_commands: heard, .. } = flight;
+        let AppendBatch { events, head, handled_commands: heard } = batch;
         let mut wait = MIN_RETRY_DELAY;
         let mut last = StoreError::Unavailable(err.to_string());
         for _ in 0..context.options.store_tries {
-            match compare_log(&*context.store, id, self.durable, &events).await {
+            match compare_log(&*context.store, id, self.durable, events).await {
                 Ok(LogState::Complete) => {
-                    match complete_append(&*context.store, head.as_ref(), &heard).await {
+                    match complete_append(&*context.store, head.as_ref(), heard).await {
                         Ok(()) => return Ok(()),
                         Err(err) => last = err,
                     }
@@ -208,8 +242,8 @@ impl PendingEvents {
                 }
                 Ok(LogState::Prefix(n)) => {
                     let mut append = Append::new(id, self.durable.advance_by(n), &events[n..]);
-                    append.head.clone_from(&head);
-                    append.heard.clone_from(&heard);
+                    append.head.clone_from(head);
+                    append.heard.clone_from(heard);
                     match context.store.append(append).await {
                         Ok(()) => return Ok(()),
                         Err(AppendError::Conflict) => (),

@@ -17,6 +17,7 @@ use chrono::TimeDelta;
 use shared::{
     clock::Timestamp,
     id::{ExecutionId, WorkerId, fnv1a},
+    metrics::process_metrics,
     store::{ExecutionHead, HeadQuery, QueuePosition, Store, StoreError},
 };
 use tokio::time::Instant;
@@ -311,7 +312,9 @@ impl Worker {
         let store = Arc::clone(&self.context.store);
         let mut settled = Vec::new();
         let mut heads: BTreeMap<ExecutionId, Option<ExecutionHead>> = BTreeMap::new();
-        for envelope in store.list_commands(None).await? {
+        let waiting = store.list_commands(None).await?;
+        process_metrics().set_inbox_depth(waiting.len());
+        for envelope in waiting {
             if self.local.deliver_command(&envelope) || self.scope == WorkerScope::Given {
                 continue;
             }

@@ -34,6 +34,7 @@ use shared::{
     json::parse_lenient,
     schema::{Schema, check_cost},
     tool::{Effect, ErrorCode, ToolDefinition, ToolError},
+    trace::current_scope,
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -475,8 +476,15 @@ impl RunningProcess {
     }
 }
 
-/// Sets variables that name the step, the attempt and the idempotency key of the call.
+/// Sets variables that name the step, the attempt and the idempotency key of the call, and the trace
+/// context.
 fn set_context_variables(command: &mut Command, cx: &ToolContext) {
+    if let Some(scope) = current_scope() {
+        command.env("TRACEPARENT", scope.span.traceparent());
+        if let Some(state) = &scope.span.state {
+            command.env("TRACESTATE", &**state);
+        }
+    }
     let Some(call) = &cx.call else { return };
     command.env("FABER_EXECUTION_ID", call.execution.to_string());
     command.env("FABER_STEP_ID", call.step.as_str());

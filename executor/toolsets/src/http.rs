@@ -6,6 +6,7 @@
 
 pub(crate) mod answer;
 mod request;
+mod traced;
 
 use std::{sync::Arc, time::Duration};
 
@@ -93,9 +94,10 @@ impl Caller {
         }
         let host = host(&request.url);
         let sent = async {
+            let sending = traced::send_request(&self.http, request, self.max_bytes);
             match self.timeout {
-                Some(limit) => timeout(limit, self.http.send(request, self.max_bytes)).await,
-                None => Ok(self.http.send(request, self.max_bytes).await),
+                Some(limit) => timeout(limit, sending).await,
+                None => Ok(sending.await),
             }
         };
         tokio::select! {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
-    looking::{CreatedRange, DebugArgs, List},
+    looking::{CreatedRange, DebugArgs, List, TraceCommand},
     plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
     running::{
         AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SettleArgs, SignalArgs,
@@ -19,7 +19,10 @@ pub(crate) use self::{
     toolkit::{ToolkitCommand, ToolkitFormat},
     tools::{Models, RankMethod, SelectArgs, Tools, Toolsets},
 };
-use crate::{bench::BenchArgs, config::Flags};
+use crate::{
+    bench::BenchArgs,
+    config::{Flags, LogFormat},
+};
 
 /// Turns a request in words into a plan of tool calls and executes the plan.
 #[derive(Debug, Parser)]
@@ -51,6 +54,9 @@ pub(crate) struct Globals {
     /// Print one JSON document.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// The form of the log: lines for people, or one JSON object per line (`FABER_LOG_FORMAT`).
+    #[arg(long, global = true, value_name = "FORMAT", value_enum)]
+    pub(crate) log_format: Option<LogFormat>,
     /// Talk to a running server instead of opening the store (`FABER_SERVER`).
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) server: Option<String>,
@@ -149,6 +155,11 @@ pub(crate) enum Command {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Show the trace of an execution.
+    Trace {
+        #[command(subcommand)]
+        subcommand: TraceCommand,
+    },
     /// List, show, call, load and select tools.
     Tools {
         #[command(subcommand)]
@@ -229,6 +240,7 @@ impl Cli {
             store: self.globals.store.clone(),
             config: self.globals.config.clone(),
             server: self.globals.server.clone(),
+            log_format: self.globals.log_format,
             listen,
         }
     }

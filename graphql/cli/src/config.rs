@@ -7,6 +7,7 @@ mod embedding;
 mod environment;
 mod file;
 mod limits;
+mod log_format;
 mod model;
 mod own;
 mod show;
@@ -32,6 +33,7 @@ pub use self::{
     embedding::EmbeddingConfig,
     environment::{Environment, variable},
     limits::Limits,
+    log_format::LogFormat,
     model::{ModelConfig, PlannerConfig},
 };
 
@@ -44,6 +46,7 @@ pub struct Flags {
     pub store: Option<String>,
     pub config: Option<PathBuf>,
     pub server: Option<String>,
+    pub log_format: Option<LogFormat>,
     pub listen: Option<String>,
 }
 
@@ -85,6 +88,7 @@ pub struct Config {
     pub learning: Setting<bool>,
     /// The margin by which a clear query is closer to a centroid than the least similar example.
     pub margin: Setting<f64>,
+    pub log_format: Setting<LogFormat>,
     /// The setting `toolsets` as the file contains it.
     written: Value,
     described_files: Vec<PathBuf>,
@@ -191,7 +195,9 @@ impl Config {
             }
             toolsets.value.push(set);
         }
+        let log_format = log_format::read_setting(flags, environment, file.log_format)?;
         Ok(Self {
+            log_format: or_default_setting(log_format, LogFormat::default),
             file: path,
             store: read_store(flags, environment, file.store, &data),
             server,

@@ -15,6 +15,7 @@ mod screen;
 mod session;
 mod signals;
 mod suggestion;
+mod tracing_export;
 
 use std::{
     ffi::OsString,
@@ -28,17 +29,17 @@ use std::{
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use client::{failure::Failure, view::plain};
 use graphql::schema;
-use shared::clock::WallClock;
+use shared::{clock::WallClock, trace::SpanSink};
 use tracing::Metadata;
 use tracing_subscriber::{
-    EnvFilter,
+    EnvFilter, Layer as _,
     filter::{LevelFilter, filter_fn},
     layer::SubscriberExt as _,
     util::SubscriberInitExt as _,
 };
 
 use self::{
-    args::{Cli, Command, ToolkitCommand, Tools, Toolsets},
+    args::{Cli, Command, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
         debug, doctor, list, login, models, plan, run, serve, settle, steer, toolkit, tools,
     },
@@ -46,8 +47,9 @@ use self::{
     session::{Need, Session},
 };
 use crate::{
-    config::{Config, Environment},
+    config::{Config, Environment, LogFormat},
     local_engine::Setup,
+    tracing_export::TraceExport,
 };
 
 /// Crates that log tokens or whole messages, and the highest log level at which they may log.
@@ -84,11 +86,14 @@ pub(crate) struct App {
     config: Config,
     environment: Environment,
     screen: Screen,
+    /// Exports spans. `None` if this process exports none.
+    span_sink: Option<Arc<dyn SpanSink>>,
 }
 
 impl App {
     fn setup(&self) -> Setup<'_> {
-        Setup { config: &self.config, environment: &self.environment }
+        let (config, environment) = (&self.config, &self.environment);
+        Setup { config, environment, span_sink: self.span_sink.as_ref() }
     }
 
     fn detach(&self, message: &str) -> Result<ExitStatus, Failure> {
@@ -127,7 +132,10 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
             );
         }
     };
-    if let Err(failure) = start_log(&environment, default_log_filter(&cli.command)) {
+    let log = LogFormat::choose(&cli.flags(), &environment).map_err(Failure::from);
+    let log =
+        log.and_then(|format| start_log(&environment, default_log_filter(&cli.command), format));
+    if let Err(failure) = log {
         return ExitCode::from(Screen::new(cli.globals.json, &environment).fail(&failure));
     }
     if let Err(err) = sandbox::hide_process_memory() {
@@ -200,13 +208,17 @@ fn default_log_filter(command: &Command) -> String {
     }
 }
 
-fn start_log(environment: &Environment, default: String) -> Result<(), Failure> {
+fn start_log(environment: &Environment, default: String, format: LogFormat) -> Result<(), Failure> {
     let filter = parse_log_filter(&environment.log.clone().unwrap_or(default))?;
     let may_log = filter_fn(may_log);
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(|| screen::LogWriter)
-        .with_ansi(screen::has_stderr_colours(environment))
-        .with_target(false);
+    let lines = tracing_subscriber::fmt::layer().with_writer(move || screen::LogWriter(format));
+    let lines = match format {
+        LogFormat::Human => {
+            let colours = screen::has_stderr_colours(environment);
+            lines.with_ansi(colours).with_target(false).boxed()
+        }
+        LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).boxed(),
+    };
     let logging = tracing_subscriber::registry().with(filter).with(may_log).with(lines);
     // A test may have installed a logger before.
     let _ = logging.try_init();
@@ -252,7 +264,7 @@ async fn dispatch(
     let flags = cli.flags();
     if let Command::Doctor { ready } = cli.command {
         let (config, faults) = Config::load_valid_settings(&flags, &environment)?;
-        let app = App { config, environment, screen };
+        let app = App { config, environment, screen, span_sink: None };
         return if ready {
             doctor::check_readiness(&app).await
         } else {
@@ -260,8 +272,27 @@ async fn dispatch(
         };
     }
     let config = Config::load(&flags, &environment)?;
-    let app = &App { config, environment, screen };
-    match cli.command {
+    let export = TraceExport::start(&environment);
+    let app = App { config, environment, screen, span_sink: export.sink() };
+    let name = span_name(&cli.command);
+    export.run_command(name, Box::pin(run_command(&app, cli.command))).await
+}
+
+/// Returns the name of a command that plans or executes. Others have no span.
+fn span_name(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::Run(_) => Some("run"),
+        Command::Plan(_) => Some("plan"),
+        Command::Agent(_) => Some("agent"),
+        Command::Execute(_) => Some("execute"),
+        Command::Retry(_) => Some("retry"),
+        Command::Replan { .. } => Some("replan"),
+        _ => None,
+    }
+}
+
+async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure> {
+    match command {
         Command::Serve { .. } => serve::serve_api(app).await,
         Command::Worker => serve::run_worker(app).await,
         Command::Mcp => Box::pin(serve::serve_mcp(app)).await,
@@ -326,6 +357,9 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
         Command::Export(args) => plan::export(session, args).await,
         Command::Prune { older_than } => list::prune(session, &older_than).await,
         Command::Debug(args) => debug::debug(session, &args).await,
+        Command::Trace { subcommand: TraceCommand::Export { id } } => {
+            debug::export_trace(session, &id).await
+        }
         Command::Blob { id, output } => debug::print_blob(session, &id, output.as_deref()).await,
         Command::List { subcommand } => list::list(session, subcommand).await,
         Command::Tools { subcommand } => tools::use_tools(session, subcommand).await,

@@ -20,6 +20,7 @@ use shared::{
     clock::{Clock, WallClock, describe_difference},
     id::WorkerId,
     store::{self, Store},
+    trace::SpanSink,
 };
 use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
@@ -41,6 +42,8 @@ const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 pub(crate) struct Setup<'a> {
     pub(crate) config: &'a Config,
     pub(crate) environment: &'a Environment,
+    /// Exports spans. `None` if this process exports none.
+    pub(crate) span_sink: Option<&'a Arc<dyn SpanSink>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +116,9 @@ impl LocalEngine {
             tracing::warn!("the toolkit: {warning}");
         }
         let running_worker = running_worker.map(|(worker, running_worker)| {
+            if let Some(sink) = setup.span_sink {
+                worker.set_span_sink(Arc::clone(sink));
+            }
             if has_tools {
                 worker.set_replanner(engine.executions.replanner());
             }

@@ -12,7 +12,10 @@ use console::Term;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{ExitStatus, config::Environment};
+use crate::{
+    ExitStatus,
+    config::{Environment, LogFormat},
+};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Screen {
@@ -183,11 +186,15 @@ pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Writes the log to standard error. Each entry is one line.
 #[derive(Debug)]
-pub(crate) struct LogWriter;
+pub(crate) struct LogWriter(pub(crate) LogFormat);
 
 impl Write for LogWriter {
     fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
-        let safe_text = plain::safe_coloured(&String::from_utf8_lossy(entry));
+        let text = String::from_utf8_lossy(entry);
+        let safe_text = match self.0 {
+            LogFormat::Human => plain::safe_coloured(&text),
+            LogFormat::Json => plain::safe_json(&text).into_owned(),
+        };
         io::stderr().write_all(safe_text.as_bytes())?;
         Ok(entry.len())
     }

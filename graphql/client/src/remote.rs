@@ -8,6 +8,7 @@ use futures::{
 };
 use reqwest::{Response, Url, header};
 use serde_json::{Value, json};
+use shared::trace::current_scope;
 use tokio::time;
 
 use crate::{Secret, failure::Failure};
@@ -116,6 +117,12 @@ impl Remote {
             self.http.post(self.url.clone()).header(header::ACCEPT, accept).json(&body);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.expose());
+        }
+        if let Some(scope) = current_scope() {
+            request = request.header("traceparent", scope.span.traceparent());
+            if let Some(state) = &scope.span.state {
+                request = request.header("tracestate", &**state);
+            }
         }
         request.send().await.map_err(|err| self.unreachable_failure(&err))
     }

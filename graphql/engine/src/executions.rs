@@ -10,6 +10,7 @@ pub(super) mod repeated_calls;
 pub(super) mod replan;
 pub(super) mod settling;
 mod steering;
+mod trace;
 pub(super) mod undo_calls;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -5,6 +5,7 @@ pub(super) mod export;
 pub(super) mod guard;
 mod inputs;
 pub(super) mod library;
+mod observed_planning;
 mod offline_draft;
 pub(super) mod planners;
 pub(super) mod replan;
@@ -136,8 +137,7 @@ impl Plans {
         Self { tools, selection, ..self.clone() }
     }
 
-    /// Plans a query. The request and its transcript are stored even if there is no plan.
-    pub async fn plan_query(
+    async fn plan_new_request(
         &self,
         query: &str,
         options: &PlanningOptions,

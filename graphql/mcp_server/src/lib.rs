@@ -37,7 +37,10 @@ use rmcp::{
         },
     },
 };
-use shared::store::Store;
+use shared::{
+    store::Store,
+    trace::{OpenSpan, Scope, SpanContext, SpanKind, SpanSink, current_scope, with_scope},
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -142,11 +145,46 @@ enum Caller {
 struct McpServer {
     backend: Backend,
     caller: Caller,
+    /// Exports the spans of calls over standard input. Calls over HTTP bring their own.
+    span_sink: Option<Arc<dyn SpanSink>>,
 }
 
 impl McpServer {
     fn new(backend: Backend, caller: Caller) -> Self {
-        Self { backend, caller }
+        let span_sink = current_scope().and_then(|scope| scope.sink);
+        Self { backend, caller, span_sink }
+    }
+
+    /// Starts the span of a call. The context in `_meta` is the parent. Otherwise the HTTP request is.
+    fn trace_call(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> (Option<OpenSpan>, Option<Scope>) {
+        let http = context.extensions.get::<Parts>();
+        let http = http.and_then(|parts| parts.extensions.get::<Scope>());
+        let own = context.meta.get_traceparent();
+        let own = own.and_then(|own| SpanContext::parse(own, context.meta.get_tracestate()));
+        let sink = http.map_or(self.span_sink.as_ref(), |scope| scope.sink.as_ref());
+        let parent = own.clone().or_else(|| http.map(|scope| scope.span.clone()));
+        let name = format!("tools/call {}", request.name);
+        let span = sink.and_then(|sink| {
+            let mut span = OpenSpan::start_root(name, SpanKind::Server, sink, parent.as_ref())?;
+            span.set("mcp.method.name", "tools/call");
+            span.set("gen_ai.operation.name", "execute_tool");
+            span.set("gen_ai.tool.name", request.name.to_string());
+            if let (Some(_), Some(http)) = (&own, http) {
+                span.add_link(http.span.clone());
+            }
+            Some(span)
+        });
+        // An execution continues the trace of the caller, not the spans of this process.
+        let origin = own.or_else(|| http.and_then(|scope| scope.origin.clone()));
+        let scope = match &span {
+            Some(span) => Some(Scope { origin, ..span.scope() }),
+            None => origin.map(|origin| Scope::of_caller(origin, None)),
+        };
+        (span, scope)
     }
 
     fn grant_of(&self, context: &RequestContext<RoleServer>) -> Option<Grant> {
@@ -196,8 +234,12 @@ impl ServerHandler for McpServer {
             reports: ProgressReporter::for_request(&context),
             caller_left: context.ct.clone(),
         };
+        let (span, scope) = self.trace_call(&request, &context);
         let call = call.make_call(&tool.name, request.arguments.unwrap_or_default());
-        let answered = Box::pin(catch_panic(&tool.name, call)).await;
+        let answered = Box::pin(with_scope(scope, catch_panic(&tool.name, call))).await;
+        if let Some(span) = span {
+            span.finish(answered.as_ref().err().map(|_| "tool_error"));
+        }
         Ok(answered.map_or_else(|failure| convert_failure(&failure), CallToolResult::from).into())
     }
 

@@ -62,6 +62,8 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     fraction_cost("Request.timeline", 100, 50),
     fraction_cost("Execution.events", 10, 50),
     field_cost("Execution.parent", 5),
+    // This field reads the log, and the logs of child executions.
+    field_cost("Execution.trace", 1_000),
     field_cost("Execution.next", 5),
     field_cost("Execution.replanning", 5),
     list_cost("Execution.waitsFor", 5, 5),

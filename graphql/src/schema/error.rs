@@ -10,6 +10,8 @@ const REFERENCE_ALPHABET: [char; 32] = [
     'w', 'x', 'y', 'z', '2', '3', '4', '5', '6', '7', '8', '9', '1',
 ];
 const REFERENCE_LEN: usize = 12;
+/// Codes of operations that the caller may not do. The log has a line about each of them.
+const REFUSALS: [&str; 3] = ["FORBIDDEN", "LIMIT_EXCEEDED", "UNAUTHENTICATED"];
 
 /// Error of the engine on its way to the client.
 #[derive(Clone, Debug)]
@@ -30,6 +32,10 @@ impl From<ApiError> for Error {
         extensions.set("code", code);
         if code == "INTERNAL" {
             return internal_error(&err, extensions);
+        }
+        if REFUSALS.contains(&code) {
+            let request = err.request().map(|request| request.to_string());
+            tracing::info!(target: "faber::refusal", code, request, "operation refused: {err}");
         }
         if let Some(request) = err.request() {
             extensions.set("requestId", request.to_string());

@@ -8,6 +8,7 @@ use serde_json::Value;
 use shared::{
     execution::{self, Execution},
     id::Seq,
+    trace::to_otlp_json,
 };
 
 use super::{
@@ -134,6 +135,13 @@ impl ApiExecution {
     /// Id of the plan that the execution runs, `plan_…`.
     async fn plan_id(&self) -> ID {
         ID(self.0.plan().id().to_string())
+    }
+
+    /// Trace of the execution and of its sub-plans, as an OpenTelemetry document: OTLP in JSON.
+    async fn trace(&self, ctx: &Context<'_>) -> Result<Value> {
+        let executions = &ctx.data::<Engine>()?.executions;
+        let spans = executions.load_trace(self.0.id()).await.map_err(ApiError::from)?;
+        Ok(to_otlp_json(&spans))
     }
 
     /// Plan that the execution runs.

@@ -13,8 +13,9 @@ use engine::access::Access;
 use super::{
     entry,
     hosts::{HostAndPort, HostPolicy, Origin},
-    metrics::{Metrics, RequestKind},
+    metrics::Metrics,
     refusal::Refusal,
+    refusal_log::RefusedRequest,
 };
 
 /// Time in seconds for which a browser caches a preflight.
@@ -37,7 +38,7 @@ pub(super) async fn check_hosts_and_origins(
     let origin = match admitted {
         Ok(origin) => origin,
         Err(refusal) => {
-            gate.metrics.count_request(RequestKind::Forbidden, refusal.status);
+            gate.metrics.count_refusal(&refusal, &RefusedRequest::from(&request));
             return refusal.into_response();
         }
     };

@@ -20,7 +20,10 @@ use super::{
     operation::{self, Operation},
     params,
     refusal::Refusal,
-    reply, sse, ws,
+    refusal_log::RefusedRequest,
+    reply, sse,
+    traced::TracedRequest,
+    ws,
 };
 
 /// The multiple of the limit that the server reads and drops from a body that is too large.
@@ -38,12 +41,13 @@ pub(super) async fn handle_request(State(app): State<Arc<App>>, request: HttpReq
         app.metrics.count_request(RequestKind::WebSocket, response.status());
         return response;
     }
+    let traced = TracedRequest::start(app.hooks.span_sink.as_ref(), &parts);
     if !is_large(&body) {
-        return answer_counted(&app, &parts, body).await;
+        return traced.answer(answer_counted(&app, &parts, body)).await;
     }
     let answering = {
         let app = Arc::clone(&app);
-        async move { answer_counted(&app, &parts, body).await }
+        traced.answer(async move { answer_counted(&app, &parts, body).await })
     };
     let answered = app.nursery.run_large(answering).await;
     answered.unwrap_or_else(|| Refusal::server_stopping().into_response())
@@ -75,13 +79,19 @@ pub(super) async fn identify_member(
         Ok(Caller { headers, grant, .. }) => {
             parts.headers = headers;
             parts.extensions.insert(grant);
-            let response = next.run(HttpRequest::from_parts(parts, body)).await;
+            let traced = TracedRequest::start(app.hooks.span_sink.as_ref(), &parts);
+            if let Some(scope) = traced.scope() {
+                // The handler may answer in another task, which has no scope.
+                parts.extensions.insert(scope);
+            }
+            let answering = next.run(HttpRequest::from_parts(parts, body));
+            let response = traced.answer(answering).await;
             app.metrics.count_request(RequestKind::Member, response.status());
             response
         }
         Err(refusal) => {
             discard_body(&app, body).await;
-            app.metrics.count_request(RequestKind::Forbidden, refusal.status);
+            app.metrics.count_refusal(&refusal, &RefusedRequest::from(&parts));
             refusal.into_response()
         }
     }
@@ -92,6 +102,7 @@ async fn answer_request(app: &Arc<App>, parts: &Parts, body: Body) -> (RequestKi
         Ok(caller) => Arc::new(caller),
         Err(refusal) => {
             discard_body(app, body).await;
+            app.metrics.log_refusal(&refusal, &RefusedRequest::from(parts));
             return (RequestKind::Forbidden, caller_rejection_response(refusal, &parts.headers));
         }
     };

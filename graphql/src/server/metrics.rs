@@ -11,6 +11,11 @@ use std::{
 
 use axum::http::StatusCode;
 
+use super::{
+    refusal::Refusal,
+    refusal_log::{RefusalLog, RefusedRequest},
+};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RequestKind {
     Query,
@@ -43,12 +48,23 @@ pub(super) struct Metrics {
     requests: Mutex<BTreeMap<(RequestKind, u16), u64>>,
     websocket_count: AtomicU64,
     stream_count: AtomicU64,
+    refusals: RefusalLog,
 }
 
 impl Metrics {
     pub(super) fn count_request(&self, kind: RequestKind, status: StatusCode) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         *requests.entry((kind, status.as_u16())).or_default() += 1;
+    }
+
+    /// Counts and logs a request that the access checks rejected.
+    pub(super) fn count_refusal(&self, refusal: &Refusal, request: &RefusedRequest<'_>) {
+        self.count_request(RequestKind::Forbidden, refusal.status);
+        self.log_refusal(refusal, request);
+    }
+
+    pub(super) fn log_refusal(&self, refusal: &Refusal, request: &RefusedRequest<'_>) {
+        self.refusals.log(refusal, request);
     }
 
     /// Counts a WebSocket as open until the result is dropped.

@@ -13,8 +13,10 @@
 //! | `http`, `negotiate`, `params`, `reply` | handles one HTTP request |
 //! | `operation`, `executor` | executes an operation and contains panics |
 //! | `sse` | streams an operation as events |
+//! | `traced` | reads trace contexts, and makes spans of requests |
 //! | `ws` | handles both WebSocket subprotocols |
 //! | `pages`, `metrics` | health checks and metrics |
+//! | `refusal`, `refusal_log` | rejects requests, and logs that |
 
 mod answer_stream;
 mod app;
@@ -33,9 +35,11 @@ mod options;
 mod pages;
 mod params;
 mod refusal;
+mod refusal_log;
 mod reply;
 mod serve;
 mod sse;
+mod traced;
 mod ws;
 
 pub use app::Caller;

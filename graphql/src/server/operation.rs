@@ -12,6 +12,8 @@ use futures::{
     stream::{self, BoxStream},
 };
 
+use shared::trace::{current_scope, with_scope};
+
 use super::{
     app::{App, Caller},
     metrics::RequestKind,
@@ -73,10 +75,12 @@ impl Operation {
             answer.map_err(|panic| report_panic(panic.as_ref()))
         };
         match self.kind {
-            OperationType::Mutation => match app.nursery.finish(run, self.is_large).await {
-                Some(outcome) => outcome,
-                None => Err(Refusal::server_stopping()),
-            },
+            OperationType::Mutation => {
+                match app.nursery.finish(with_scope(current_scope(), run), self.is_large).await {
+                    Some(outcome) => outcome,
+                    None => Err(Refusal::server_stopping()),
+                }
+            }
             OperationType::Query | OperationType::Subscription => run.await,
         }
     }

@@ -9,6 +9,7 @@ use axum::{
 };
 use engine::access::Access;
 use futures::future::BoxFuture;
+use shared::trace::SpanSink;
 
 use super::hosts::AllowedHost;
 
@@ -74,6 +75,8 @@ pub struct Hooks {
     /// Routes for callers with a token. Their requests carry a [`Grant`](engine::access::Grant) as
     /// extension and no token.
     pub member_routes: Router,
+    /// Exports the spans of requests. `None` if this process exports none.
+    pub span_sink: Option<Arc<dyn SpanSink>>,
 }
 
 impl Default for Hooks {
@@ -84,6 +87,7 @@ impl Default for Hooks {
             pages: Router::new(),
             unknown_path_handler: |_, _| None,
             member_routes: Router::new(),
+            span_sink: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::{
     Fallback, Model, ModelError, ModelRetryPolicy, Price, Provider, ProviderKind, RetryingModel,
     local::{LocalModel, SharedStarter},
+    observed::ObservedModel,
 };
 
 /// The default time limit of one answer. Slow models think for a minute.
@@ -57,7 +58,8 @@ impl Settings {
         } else {
             Arc::new(Provider::new(self)?)
         };
-        let first = Arc::new(RetryingModel::new(model, patience));
+        let observed = ObservedModel::new(model, self.name(), self.provider.name());
+        let first = Arc::new(RetryingModel::new(Arc::new(observed), patience));
         Ok(match &self.fallback {
             Some(second) => Arc::new(Fallback::new(first, second.build_model()?)),
             None => first,

@@ -14,6 +14,8 @@ use crate::{
     id::{CommandId, Epoch, ExecutionId, RequestId, Seq, StepNumber, Task, ToolName, WorkerId},
     json,
     plan::{OnError, Plan},
+    tool::ToolError,
+    trace::{SpanContext, TraceId},
 };
 
 #[expect(missing_docs, reason = "the other names need no comment")]
@@ -170,6 +172,34 @@ impl Execution {
     /// Returns the step that started this execution, if it is a child.
     pub fn parent(&self) -> Option<&Parent> {
         self.parent.as_ref()
+    }
+
+    /// Returns the span of the caller that started the execution.
+    pub fn trace(&self) -> Option<&SpanContext> {
+        self.trace.as_deref()
+    }
+
+    /// Returns the trace of the execution: the caller's, or one that follows from the id.
+    pub fn trace_id(&self) -> TraceId {
+        self.trace().map_or_else(|| TraceId::of_execution(self.id), |caller| caller.trace)
+    }
+
+    /// Returns the error that explains a failed execution best: of the execution as a whole, or of
+    /// the step that failed first.
+    pub fn first_error(&self) -> Option<(Option<StepNumber>, &ToolError)> {
+        if let Some((_, error)) = &self.history.failed {
+            return Some((None, error));
+        }
+        let failed = self.steps.iter().enumerate().filter_map(|(at, step)| match &step.state {
+            StepState::Failed(error) => Some((StepNumber::new(at), step.finished_at, error)),
+            _ => None,
+        });
+        let is_required = |number: StepNumber| {
+            let on_error = self.plan.step(number).policy.on_error;
+            matches!(on_error, OnError::Fail | OnError::Wait)
+        };
+        let first = failed.min_by_key(|(number, at, _)| (!is_required(*number), *at));
+        first.map(|(number, _, error)| (Some(number), error))
     }
 
     /// Returns the execution that this one repeats.

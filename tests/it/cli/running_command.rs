@@ -11,19 +11,19 @@ use tokio::{
 
 use super::workspace::CommandOutput;
 
-pub(super) struct RunningCommand {
+pub(crate) struct RunningCommand {
     child: Child,
     lines: Lines<BufReader<ChildStderr>>,
 }
 
 impl RunningCommand {
-    pub(super) fn new(mut child: Child) -> Self {
+    pub(crate) fn new(mut child: Child) -> Self {
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         Self { child, lines }
     }
 
     /// Waits for a line of standard error with `part`, and returns the line.
-    pub(super) async fn wait_for_line(&mut self, part: &str) -> String {
+    pub(crate) async fn wait_for_line(&mut self, part: &str) -> String {
         let found = async {
             loop {
                 let line = self.lines.next_line().await.unwrap();
@@ -39,13 +39,13 @@ impl RunningCommand {
             .unwrap_or_else(|_| panic!("the command does not print `{part}`"))
     }
 
-    pub(super) fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
     /// Waits for the end. Returns the status and the output.
-    pub(super) async fn wait_for_exit(mut self) -> CommandOutput {
+    pub(crate) async fn wait_for_exit(mut self) -> CommandOutput {
         let ending = async {
             let (mut out, mut err) = (String::new(), String::new());
             let mut stdout = self.child.stdout.take().unwrap();

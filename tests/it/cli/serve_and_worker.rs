@@ -2,26 +2,15 @@
 
 use serde_json::json;
 use tests::toolset::{is_running, wait_until};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
 
-use super::workspace::{DEMO_QUERY, Workspace};
+use super::{
+    plain_http::get_text,
+    workspace::{DEMO_QUERY, Workspace},
+};
 
 /// An MCP server that ignores SIGTERM and the end of its input, and leaves a background process.
 const STUBBORN_SERVER: &str = "trap '' TERM HUP; echo $$ > server; \
     setsid sh -c 'echo $$ > away; exec sleep 1000' & while :; do sleep 1; done";
-
-/// Returns the metrics of a server. With HTTP/1.0 the end of the connection ends the answer.
-async fn read_metrics(address: &str) -> String {
-    let mut connection = TcpStream::connect(address).await.unwrap();
-    let ask = format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n");
-    connection.write_all(ask.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer).await.unwrap();
-    answer
-}
 
 #[tokio::test]
 async fn commands_work_through_a_server() {
@@ -50,7 +39,7 @@ async fn commands_work_through_a_server() {
     let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
     assert_eq!(workspace.json(&missing, 2).await["error"]["code"], "NOT_FOUND");
 
-    let figures = read_metrics(url.trim_start_matches("http://")).await;
+    let figures = get_text(url.trim_start_matches("http://"), "/metrics").await;
     for figure in ["faber_pruned_total{kind=\"execution\"} 0", "faber_calls_waiting 0"] {
         assert!(figures.contains(figure), "{figure}: {figures}");
     }

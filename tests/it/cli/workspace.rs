@@ -60,7 +60,7 @@ impl Workspace {
     }
 
     /// Starts a command without waiting.
-    pub(super) fn spawn(&self, arguments: &[&str]) -> RunningCommand {
+    pub(crate) fn spawn(&self, arguments: &[&str]) -> RunningCommand {
         RunningCommand::new(self.command(arguments).spawn().unwrap())
     }
 

@@ -10,6 +10,15 @@ pub(crate) struct DebugArgs {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Print the spans of an execution and of its sub-plans as OpenTelemetry JSON, from the log.
+    Export {
+        /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+        id: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum List {
     /// Requests.
     Requests {

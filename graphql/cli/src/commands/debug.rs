@@ -1,10 +1,11 @@
-//! `faber debug` and `faber blob`.
+//! `faber debug`, `faber trace` and `faber blob`.
 
 use std::path::Path;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use client::{
     failure::Failure,
+    operations::find_execution,
     plan_file::write_file,
     read_answer,
     request_report::load_request,
@@ -25,6 +26,15 @@ pub(crate) async fn debug(session: &Session<'_>, args: &DebugArgs) -> Result<Exi
         let execution = id.starts_with("exec_").then_some(id);
         screen.print(&draw_report(&request, execution, args.full, screen.out))?;
     }
+    Ok(ExitStatus::Done)
+}
+
+/// Prints the trace of an execution. A document for a collector has no other form.
+pub(crate) async fn export_trace(session: &Session<'_>, id: &str) -> Result<ExitStatus, Failure> {
+    let found = find_execution(&session.client, id).await?;
+    let id = found.execution_id.to_string();
+    let answer: Value = session.client.query_execution(&id, "trace").await?;
+    session.screen.print_json(&answer["trace"])?;
     Ok(ExitStatus::Done)
 }
 

@@ -1,9 +1,9 @@
 //! Commands that run until a signal ends them: `faber serve`, `faber worker` and `faber mcp`.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use client::{Client, failure::Failure};
-use engine::retention::Retention;
+use engine::{retention::Retention, store::sqlite_path};
 use graphql::{
     health::server_hooks,
     schema,
@@ -61,8 +61,9 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     let store = Arc::clone(local.engine.store());
     let member_routes =
         mcp_server::build_routes(mcp_client, store, config.limits.request_bytes(), stop.clone());
-    let hooks =
-        Hooks { member_routes, ..server_hooks(&local.engine, local.worker_handle(), &retention) };
+    let file = sqlite_path(&config.store.value).map(Path::to_owned);
+    let hooks = server_hooks(&local.engine, local.worker_handle(), &retention, file);
+    let hooks = Hooks { member_routes, span_sink: app.span_sink.clone(), ..hooks };
     let schema = local.schema.clone();
     let end_signal = async move {
         end_signal.await;

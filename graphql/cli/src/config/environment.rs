@@ -16,6 +16,8 @@ pub struct Environment {
     pub listen: Option<String>,
     /// `FABER_LOG`: a filter for the log.
     pub log: Option<String>,
+    /// `FABER_LOG_FORMAT`: the form of the log.
+    pub log_format: Option<String>,
     /// `FABER_BLOG_FILE`: the file of the demo.
     pub blog_file: Option<PathBuf>,
     /// `HF_ENDPOINT`: the server for downloading models.
@@ -43,6 +45,7 @@ impl Environment {
             token: read_text_variable("FABER_TOKEN").map(|token| Secret::new(token.trim())),
             listen: read_text_variable("FABER_LISTEN"),
             log: read_text_variable("FABER_LOG"),
+            log_format: read_text_variable("FABER_LOG_FORMAT"),
             blog_file: read_path_variable("FABER_BLOG_FILE"),
             hub: read_text_variable("HF_ENDPOINT"),
             data_home: read_path_variable("XDG_DATA_HOME"),

@@ -19,13 +19,13 @@ use serde_json::{Map, Value, json};
 use toolbox::effect_rules::EffectRules;
 
 use super::{
-    AccessConfig, ConfigError, EmbeddingConfig, Limits, PlannerConfig, ToolkitFiles, access,
-    embedding, model, toolsets,
+    AccessConfig, ConfigError, EmbeddingConfig, Limits, LogFormat, PlannerConfig, ToolkitFiles,
+    access, embedding, log_format, model, toolsets,
 };
 
-const MAX_FILE_BYTES: u64 = 4 << 20;
+pub(super) const MAX_FILE_BYTES: u64 = 4 << 20;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "store",
     "planner",
     "toolsets",
@@ -38,6 +38,7 @@ const KEYS: [&str; 12] = [
     "retention",
     "contexts",
     "access",
+    "log_format",
 ];
 /// The name of the toolset that the setting `tools_files` makes.
 const TOOLS_FILES_SET: &str = "tools";
@@ -63,6 +64,7 @@ pub(super) struct File {
     pub(super) learning: Option<bool>,
     pub(super) margin: Option<f64>,
     pub(super) embedding: Option<EmbeddingConfig>,
+    pub(super) log_format: Option<LogFormat>,
 }
 
 pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
@@ -207,6 +209,7 @@ fn read_fields(mut fields: Map<String, Value>, base: &Path) -> Result<File, Stri
         },
         margin: read_margin(fields.remove("selection"))?,
         embedding: embedding::read(fields.remove("embedding"), base)?,
+        log_format: log_format::read(fields.remove("log_format"))?,
     })
 }
 

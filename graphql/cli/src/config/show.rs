@@ -39,6 +39,7 @@ impl Config {
             "learning": show_setting(&json!(self.learning.value), self.learning.origin),
             "selection": { "margin": show_setting(&json!(self.margin.value), self.margin.origin) },
             "embedding": show_setting(&self.embedding.value.to_json(), self.embedding.origin),
+            "log_format": show_setting(&json!(self.log_format.value.as_str()), self.log_format.origin),
             "limits": limits,
             "access": show_setting(&self.access.value.to_json(), self.access.origin),
             "access.secrets": show_setting(&json!(self.access.value.secrets()), self.access.origin),

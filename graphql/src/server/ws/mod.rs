@@ -16,7 +16,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::{app::App, entry, refusal::Refusal};
+use super::{app::App, entry, refusal::Refusal, refusal_log::RefusedRequest};
 use close::Closing;
 use connection::Connection;
 use message::Subprotocol;
@@ -34,7 +34,10 @@ pub(super) fn wants_upgrade(parts: &Parts) -> bool {
 pub(super) async fn upgrade_request(app: &Arc<App>, mut parts: Parts) -> Response {
     let caller = match entry::read_handshake(&app.options.access, &parts) {
         Ok(caller) => caller,
-        Err(refusal) => return refusal.into_response(),
+        Err(refusal) => {
+            app.metrics.log_refusal(&refusal, &RefusedRequest::from(&parts));
+            return refusal.into_response();
+        }
     };
     let upgrade = match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
         Ok(upgrade) => upgrade,

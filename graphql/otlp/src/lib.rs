@@ -1,0 +1,83 @@
+//! Exports spans to an `OpenTelemetry` collector, by OTLP over HTTP with protobuf.
+//!
+//! Everything is off unless the standard variables `OTEL_…` ask for it. A span is made by the engine
+//! when it ends, so this crate uses the SDK's queue and exporter, and not its tracer.
+
+mod client;
+mod convert;
+mod settings;
+
+use std::{sync::Arc, time::Duration};
+
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_otlp::{SpanExporter, WithHttpConfig};
+use opentelemetry_sdk::{
+    Resource,
+    trace::{BatchSpanProcessor, SpanProcessor},
+};
+use shared::trace::{FinishedSpan, SpanSink, TraceId};
+use tokio::runtime::Handle;
+
+pub use self::settings::{ReadVariable, Settings};
+use self::{client::RuntimeClient, convert::to_span_data};
+
+/// Time that the end of the process waits for the last spans.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+const SERVICE_NAME: &str = "service.name";
+
+/// Queues spans, and sends them in batches from a thread of its own.
+#[derive(Debug)]
+pub struct OtlpSink {
+    processor: BatchSpanProcessor,
+    settings: Settings,
+    scope: InstrumentationScope,
+}
+
+impl OtlpSink {
+    /// Starts the export. `node` names this machine in the spans.
+    ///
+    /// # Errors
+    ///
+    /// If a variable has a value that the exporter does not understand.
+    pub fn start(settings: Settings, node: &str, runtime: Handle) -> Result<Arc<Self>, String> {
+        let client = RuntimeClient::new(runtime, settings.timeout)?;
+        let exporter = SpanExporter::builder().with_http().with_http_client(client).build();
+        let exporter = exporter.map_err(|err| format!("cannot export spans: {err}"))?;
+        let mut processor = BatchSpanProcessor::builder(exporter).build();
+        processor.set_resource(&describe_process(&settings, node));
+        let scope =
+            InstrumentationScope::builder("faber").with_version(env!("CARGO_PKG_VERSION")).build();
+        Ok(Arc::new(Self { processor, settings, scope }))
+    }
+
+    /// Sends all queued spans, and ends the export. Waits a few seconds at most.
+    pub async fn shut_down(self: Arc<Self>) {
+        let ending = tokio::task::spawn_blocking(move || {
+            if let Err(err) = self.processor.shutdown_with_timeout(SHUTDOWN_TIMEOUT) {
+                tracing::warn!(%err, "the last spans may be lost");
+            }
+        });
+        // The task does not panic, and nothing aborts it.
+        let _ = ending.await;
+    }
+}
+
+impl SpanSink for OtlpSink {
+    fn is_sampled(&self, trace: TraceId, parent: Option<bool>) -> bool {
+        self.settings.sampler.is_sampled(trace, parent)
+    }
+
+    fn send_span(&self, span: FinishedSpan) {
+        self.processor.on_end(to_span_data(span, self.scope.clone()));
+    }
+}
+
+/// Describes this process. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` precede the defaults.
+fn describe_process(settings: &Settings, node: &str) -> Resource {
+    let builder = Resource::builder().with_attributes([
+        KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+        KeyValue::new("host.name", node.to_owned()),
+    ]);
+    let builder = if settings.names_service { builder } else { builder.with_service_name("faber") };
+    builder.build()
+}

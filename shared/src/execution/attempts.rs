@@ -1,0 +1,277 @@
+//! The attempts of an execution, as its log describes them.
+//!
+//! Log lines, metrics and traces read attempts from the same durable events, so they agree with each
+//! other and with the log, also after another worker has taken over.
+
+use std::collections::BTreeMap;
+
+use super::{AttemptKind, Execution, Step, StepState};
+use crate::{
+    clock::Timestamp,
+    event::{Event, RecordedEvent, StepStarted, WaitReason},
+    id::{Attempt, ExecutionId, Part, StepNumber, Task},
+    plan::Plan,
+    tool::ToolError,
+};
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AttemptOutcome {
+    /// The tool returned a result.
+    Succeeded,
+    /// An earlier call with the same parameters returned the result.
+    Cached,
+    /// It failed, and another attempt follows.
+    Retried,
+    /// The step failed.
+    Failed,
+    /// Its worker was lost, or its tool disappeared before the call.
+    Interrupted,
+    /// It failed, and a person decides what follows.
+    Undecided,
+    /// It was stopped.
+    Cancelled,
+}
+
+impl AttemptOutcome {
+    /// Returns the name in logs, metrics and traces.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Cached => "cached",
+            Self::Retried => "retried",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Undecided => "undecided",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// An attempt that has ended.
+#[expect(missing_docs, reason = "the other names need no comment")]
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndedAttempt {
+    pub task: Task,
+    pub attempt: Attempt,
+    /// `None` if the step failed before its tool was called.
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Timestamp,
+    pub outcome: AttemptOutcome,
+    pub error: Option<ToolError>,
+    /// The execution of a step that executes a plan.
+    pub child: Option<ExecutionId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RunningAttempt {
+    attempt: Attempt,
+    started_at: Timestamp,
+    child: Option<ExecutionId>,
+}
+
+/// Follows the events of one execution, and finds the attempts that end.
+#[derive(Clone, Debug, Default)]
+pub struct AttemptTracker {
+    running: BTreeMap<Task, RunningAttempt>,
+}
+
+impl AttemptTracker {
+    /// Returns a tracker that continues after the events of `execution`.
+    pub fn from_execution(execution: &Execution) -> Self {
+        let mut tracker = Self::default();
+        for (at, step) in execution.steps().iter().enumerate() {
+            tracker.add_running(Task::from(StepNumber::new(at)), step);
+        }
+        tracker
+    }
+
+    fn add_running(&mut self, task: Task, step: &Step) {
+        let attempt = match &step.state {
+            StepState::Running { attempt, .. } | StepState::Gathering { attempt } => Some(*attempt),
+            StepState::Waiting(WaitReason::Signal { .. }) => Some(Attempt::FIRST),
+            _ => None,
+        };
+        let child = match step.state {
+            StepState::Running { how: AttemptKind::Executing { child }, .. } => Some(child),
+            _ => None,
+        };
+        if let (Some(attempt), Some(changed)) = (attempt, step.changed) {
+            let started_at = changed.at;
+            self.running.insert(task, RunningAttempt { attempt, started_at, child });
+        }
+        if let Some(undo) = &step.undo {
+            self.add_running(task.compensation(), undo);
+        }
+        for (index, item) in (0..).zip(step.items.iter().flat_map(|items| items.as_slice())) {
+            self.add_running(task.for_item(index), item);
+        }
+    }
+
+    /// Follows the next event. Returns the attempt that it ends, if it ends one.
+    pub fn follow_event(&mut self, plan: &Plan, recorded: &RecordedEvent) -> Option<EndedAttempt> {
+        let RecordedEvent { at, event, .. } = recorded;
+        let task = Task { step: plan.step_number(event.step()?)?, part: event.part() };
+        match event {
+            Event::StepStarted(StepStarted { attempt, child, .. }) => {
+                self.start_attempt(task, *attempt, *at, *child);
+                None
+            }
+            Event::StepWaiting { reason: WaitReason::Signal { .. }, .. } => {
+                self.start_attempt(task, Attempt::FIRST, *at, None);
+                None
+            }
+            event => {
+                let (outcome, error) = read_outcome(event)?;
+                let running = self.running.remove(&task);
+                if running.is_none() && outcome != AttemptOutcome::Failed {
+                    return None;
+                }
+                let attempt = running.map(|running| running.attempt).or_else(|| event.attempt())?;
+                Some(EndedAttempt {
+                    task,
+                    attempt,
+                    started_at: running.map(|running| running.started_at),
+                    ended_at: *at,
+                    outcome,
+                    error: error.cloned(),
+                    child: running.and_then(|running| running.child),
+                })
+            }
+        }
+    }
+
+    fn start_attempt(
+        &mut self,
+        task: Task,
+        attempt: Attempt,
+        started_at: Timestamp,
+        child: Option<ExecutionId>,
+    ) {
+        self.running.insert(task, RunningAttempt { attempt, started_at, child });
+    }
+}
+
+impl EndedAttempt {
+    /// Returns `true` for a step with `forEach` as a whole, whose items have attempts of their own.
+    pub fn is_list(&self, plan: &Plan) -> bool {
+        self.task.part == Part::WHOLE && plan.step(self.task.step).for_each.is_some()
+    }
+}
+
+fn read_outcome(event: &Event) -> Option<(AttemptOutcome, Option<&ToolError>)> {
+    Some(match event {
+        Event::StepSucceeded { cached: true, .. } => (AttemptOutcome::Cached, None),
+        Event::StepSucceeded { .. } => (AttemptOutcome::Succeeded, None),
+        Event::StepRetryScheduled { error, .. } => (AttemptOutcome::Retried, Some(error)),
+        Event::StepInterrupted { error, .. } => (AttemptOutcome::Interrupted, error.as_ref()),
+        Event::StepFailed { error, .. } => (AttemptOutcome::Failed, Some(error)),
+        Event::StepWaiting { reason: WaitReason::Decision { error }, .. } => {
+            (AttemptOutcome::Undecided, Some(error))
+        }
+        Event::StepCancelled { .. } => (AttemptOutcome::Cancelled, None),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        event::decode_events,
+        id::Seq,
+        trace::{attempt_span, root_span},
+    };
+
+    const LOG: &str = r#"[
+        {"at":1000000,"type":"created","plan":"plan_1_aaaaaaaaa","request":"req_1_aaaaaaaaa","options":{}},
+        {"at":1000000,"type":"claimed","worker":"work_1_aaaaaaaaa","node":"a","epoch":1},
+        {"at":2000000,"type":"step_started","step":"one","attempt":1,"parameters":{}},
+        {"at":3000000,"type":"step_retry_scheduled","step":"one","attempt":1,
+         "error":{"code":"tool.failed","message":"no","retryable":true},"until":3000000},
+        {"at":4000000,"type":"step_started","step":"one","attempt":2,"parameters":{}},
+        {"at":9000000,"type":"claimed","worker":"work_2_bbbbbbbbb","node":"b","epoch":2},
+        {"at":9000000,"type":"step_interrupted","step":"one","attempt":2},
+        {"at":9500000,"type":"step_started","step":"one","attempt":3,"parameters":{}},
+        {"at":9900000,"type":"step_succeeded","step":"one","attempt":3,"output":[7]},
+        {"at":9900000,"type":"step_started","step":"each","attempt":1,"parameters":{},"items":1},
+        {"at":9910000,"type":"step_started","step":"each","part":{"item":0},"attempt":1,"parameters":{}},
+        {"at":9950000,"type":"step_succeeded","step":"each","part":{"item":0},"attempt":1,"output":1},
+        {"at":9950000,"type":"step_succeeded","step":"each","attempt":1},
+        {"at":9990000,"type":"finished","outcome":"completed"}
+    ]"#;
+
+    fn plan() -> Arc<Plan> {
+        let plan = json!({
+            "about": {
+                "id": "plan_1_aaaaaaaaa", "request": "req_1_aaaaaaaaa", "version": 1, "query": "q",
+                "planner": "explicit", "created_at": 0,
+            },
+            "steps": [
+                { "id": "one", "tool": "set.one", "parameters": {}, "policy": {} },
+                { "id": "each", "tool": "set.each", "parameters": {}, "policy": {},
+                  "depends_on": ["one"], "for_each": "{{one}}" },
+            ],
+        });
+        Arc::new(Plan::from_json(&plan.to_string()).unwrap())
+    }
+
+    fn describe(ended: &EndedAttempt) -> String {
+        let milliseconds = ended.started_at.map(|at| (ended.ended_at - at).num_milliseconds());
+        let (item, outcome) = (ended.task.part.item, ended.outcome.as_str());
+        format!("{} {item:?} {} {outcome} {milliseconds:?}", ended.task.step.get(), ended.attempt)
+    }
+
+    #[test]
+    fn attempts_are_found_at_every_position_of_a_log() {
+        let (plan, log) = (plan(), decode_events(Seq(1), LOG).unwrap());
+        let id: ExecutionId = "exec_1_aaaaaaaaa".parse().unwrap();
+        let expected = [
+            "0 None 1 retried Some(1000)",
+            "0 None 2 interrupted Some(5000)",
+            "0 None 3 succeeded Some(400)",
+            "1 Some(0) 1 succeeded Some(40)",
+            "1 None 1 succeeded Some(50)",
+        ];
+        // A tracker that begins in the middle finds the same attempts as one that saw everything.
+        for start in 1..log.len() {
+            let (before, after) = log.split_at(start);
+            let execution = Execution::replay(id, Arc::clone(&plan), before).unwrap();
+            let mut whole = AttemptTracker::default();
+            let mut found: Vec<_> =
+                before.iter().filter_map(|event| whole.follow_event(&plan, event)).collect();
+            let mut rest = AttemptTracker::from_execution(&execution);
+            found.extend(after.iter().filter_map(|event| rest.follow_event(&plan, event)));
+            let found: Vec<String> = found.iter().map(describe).collect();
+            assert_eq!(found, expected, "{start}");
+        }
+    }
+
+    #[test]
+    fn the_spans_of_a_log_form_one_tree() {
+        let (plan, log) = (plan(), decode_events(Seq(1), LOG).unwrap());
+        let id: ExecutionId = "exec_1_aaaaaaaaa".parse().unwrap();
+        let execution = Execution::replay(id, Arc::clone(&plan), &log).unwrap();
+        let mut tracker = AttemptTracker::default();
+        let ended = log.iter().filter_map(|event| tracker.follow_event(&plan, event));
+        let spans: Vec<_> =
+            ended.filter_map(|ended| attempt_span(&execution, &ended, true)).collect();
+        let root = root_span(&execution, true);
+        let list = &spans[4];
+        let parents: Vec<_> = spans.iter().map(|span| span.parent.unwrap()).collect();
+        let under_root = root.context.span;
+        assert_eq!(parents, [under_root, under_root, under_root, list.context.span, under_root]);
+        let mut ids: Vec<_> = spans.iter().map(|span| span.context.span).collect();
+        ids.extend([root.context.span]);
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 6, "each attempt has an id of its own");
+        assert_eq!((root.parent, root.events[0].name), (None, "taken_over"));
+        assert_eq!(root.context.trace, execution.trace_id());
+        assert_eq!(spans[0].error.as_deref(), Some("tool.failed"));
+    }
+}

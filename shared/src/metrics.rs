@@ -1,0 +1,533 @@
+//! The metrics of this process, for Prometheus.
+//!
+//! A process has one `/metrics`, so it has one [`Metrics`], like it has one log. The engine counts
+//! here, whether or not a server shows the result.
+//!
+//! The number of time series is limited. Names of tools, models and planners come from users, so
+//! each label takes a limited number of values, and all further ones count as `other`.
+
+mod process;
+
+use std::{
+    collections::BTreeSet,
+    hash::Hash,
+    sync::{LazyLock, PoisonError, RwLock, atomic::AtomicU64},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, prometheus_text},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Metric, Registry},
+};
+
+use self::process::ProcessCollector;
+use crate::{
+    execution::{AttemptOutcome, ExecutionState},
+    id::ToolName,
+};
+
+/// Maximum number of values of a label that users choose.
+const MAX_LABEL_VALUES: usize = 200;
+/// The value of a label for everything beyond [`MAX_LABEL_VALUES`].
+const OTHER: &str = "other";
+
+/// From a millisecond to a day. Executions and steps may run for long.
+const LONG_BUCKETS: [f64; 16] = [
+    0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0, 3_600.0,
+    86_400.0,
+];
+/// From a tenth of a millisecond to ten seconds.
+const SHORT_BUCKETS: [f64; 13] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0];
+
+static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);
+
+/// Returns the metrics of this process.
+pub fn process_metrics() -> &'static Metrics {
+    &METRICS
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToolLabel {
+    tool: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StepLabels {
+    tool: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PlannerLabels {
+    planner: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModelLabels {
+    model: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TokenLabels {
+    model: String,
+    r#type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModelLabel {
+    model: String,
+}
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    executions: ExecutionFigures,
+    steps: StepFigures,
+    store: StoreFigures,
+    models: ModelFigures,
+}
+
+#[derive(Debug)]
+struct ExecutionFigures {
+    started: Counter,
+    finished: Family<StateLabel, Counter>,
+    active: Gauge,
+    duration: Histograms<StateLabel>,
+    queue_wait: Histogram,
+    claims: Counter,
+    takeovers: Counter,
+    inbox: Gauge,
+}
+
+#[derive(Debug)]
+struct StepFigures {
+    ended: Family<StepLabels, Counter>,
+    duration: Histograms<ToolLabel>,
+    retries: Counter,
+    tools: LabelValues,
+}
+
+#[derive(Debug)]
+struct StoreFigures {
+    append_time: Histogram,
+    append_errors: Counter,
+}
+
+#[derive(Debug)]
+struct ModelFigures {
+    planning_time: Histograms<PlannerLabels>,
+    requests: Family<ModelLabels, Counter>,
+    tokens: Family<TokenLabels, Counter>,
+    cost: Family<ModelLabel, Counter<f64, AtomicU64>>,
+    planners: LabelValues,
+    models: LabelValues,
+}
+
+/// The tokens and the cost of one answer of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ModelUsage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    /// The cost in the currency of the configured price.
+    pub cost: Option<f64>,
+}
+
+impl Metrics {
+    fn new() -> Self {
+        let mut registry = Registry::default();
+        let executions = ExecutionFigures::register(&mut registry);
+        // A rate misses the first execution of a state whose series begins with one.
+        for state in ExecutionState::ALL.into_iter().filter(|state| state.is_finished()) {
+            executions.finished.get_or_create_owned(&StateLabel { state: state.as_str() });
+        }
+        let steps = StepFigures::register(&mut registry);
+        let store = StoreFigures::register(&mut registry);
+        let models = ModelFigures::register(&mut registry);
+        registry.register_collector(Box::new(ProcessCollector));
+        Self { registry, executions, steps, store, models }
+    }
+
+    pub fn count_start(&self) {
+        self.executions.started.inc();
+    }
+
+    /// Counts a finished execution. `state` is its name in the API.
+    pub fn count_end(&self, state: &'static str, duration: Duration) {
+        let label = StateLabel { state };
+        self.executions.finished.get_or_create(&label).inc();
+        self.executions.duration.get_or_create(&label).observe(duration.as_secs_f64());
+    }
+
+    /// Counts an execution as driven by this process until the result is dropped.
+    pub fn count_active(&'static self) -> ActiveExecution {
+        self.executions.active.inc();
+        ActiveExecution(self)
+    }
+
+    /// Counts an attempt that ended. One that failed before its call has no duration.
+    pub fn count_attempt(
+        &self,
+        tool: &ToolName,
+        outcome: AttemptOutcome,
+        duration: Option<Duration>,
+    ) {
+        let tool = self.steps.tools.limit(tool.as_str());
+        if outcome == AttemptOutcome::Retried {
+            self.steps.retries.inc();
+        }
+        if let Some(duration) = duration {
+            let label = ToolLabel { tool: tool.clone() };
+            self.steps.duration.get_or_create(&label).observe(duration.as_secs_f64());
+        }
+        let outcome = outcome.as_str();
+        self.steps.ended.get_or_create(&StepLabels { tool, outcome }).inc();
+    }
+
+    /// Counts a claim. `waited` is the time since the execution was due, for its first claim.
+    pub fn count_claim(&self, waited: Option<Duration>) {
+        self.executions.claims.inc();
+        if let Some(waited) = waited {
+            self.executions.queue_wait.observe(waited.as_secs_f64());
+        }
+    }
+
+    pub fn count_takeover(&self) {
+        self.executions.takeovers.inc();
+    }
+
+    pub fn set_inbox_depth(&self, commands: usize) {
+        self.executions.inbox.set(i64::try_from(commands).unwrap_or(i64::MAX));
+    }
+
+    pub fn count_append(&self, duration: Duration, is_confirmed: bool) {
+        self.store.append_time.observe(duration.as_secs_f64());
+        if !is_confirmed {
+            self.store.append_errors.inc();
+        }
+    }
+
+    pub fn count_planning(&self, planner: &str, has_plan: bool, duration: Duration) {
+        let outcome = if has_plan { "planned" } else { "failed" };
+        let labels = PlannerLabels { planner: self.models.planners.limit(planner), outcome };
+        self.models.planning_time.get_or_create(&labels).observe(duration.as_secs_f64());
+    }
+
+    /// Counts a question to a model. `usage` is missing if there is no answer.
+    pub fn count_model_request(&self, model: &str, usage: Option<ModelUsage>) {
+        let model = self.models.models.limit(model);
+        let outcome = if usage.is_some() { "answered" } else { "failed" };
+        self.models.requests.get_or_create(&ModelLabels { model: model.clone(), outcome }).inc();
+        let Some(usage) = usage else { return };
+        for (r#type, tokens) in [("input", usage.input_tokens), ("output", usage.output_tokens)] {
+            let labels = TokenLabels { model: model.clone(), r#type };
+            self.models.tokens.get_or_create(&labels).inc_by(tokens);
+        }
+        if let Some(cost) = usage.cost {
+            self.models.cost.get_or_create(&ModelLabel { model }).inc_by(cost);
+        }
+    }
+
+    /// Returns all metrics in the text format of Prometheus.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        // Ignores the result, because writing to a string never fails.
+        let _ = prometheus_text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl ExecutionFigures {
+    fn register(registry: &mut Registry) -> Self {
+        let mut add = Registrar(registry);
+        Self {
+            started: add.register(
+                "faber_executions_started",
+                "Executions created by this process",
+                Counter::default(),
+            ),
+            finished: add.register(
+                "faber_executions_finished",
+                "Executions finished by this process, by state",
+                Family::default(),
+            ),
+            active: add.register(
+                "faber_executions_active",
+                "Executions that this process drives now",
+                Gauge::default(),
+            ),
+            duration: add.register(
+                "faber_execution_duration_seconds",
+                "From the creation of an execution to its end, by state",
+                long_times(),
+            ),
+            queue_wait: add.register(
+                "faber_queue_wait_seconds",
+                "From the time when an execution was due to its first claim",
+                Histogram::new(LONG_BUCKETS),
+            ),
+            claims: add.register(
+                "faber_claims",
+                "Claims of executions by this process",
+                Counter::default(),
+            ),
+            takeovers: add.register(
+                "faber_takeovers",
+                "Claims of executions whose worker was lost during calls",
+                Counter::default(),
+            ),
+            inbox: add.register(
+                "faber_inbox_depth",
+                "Commands that waited for workers at the last look",
+                Gauge::default(),
+            ),
+        }
+    }
+}
+
+impl StepFigures {
+    fn register(registry: &mut Registry) -> Self {
+        let mut add = Registrar(registry);
+        Self {
+            ended: add.register(
+                "faber_steps",
+                "Attempts of steps that ended in this process, by tool and outcome",
+                Family::default(),
+            ),
+            duration: add.register(
+                "faber_step_duration_seconds",
+                "Duration of an attempt of a step, by tool",
+                long_times(),
+            ),
+            retries: add.register(
+                "faber_step_retries",
+                "Attempts that failed and are repeated",
+                Counter::default(),
+            ),
+            tools: LabelValues::default(),
+        }
+    }
+}
+
+impl StoreFigures {
+    fn register(registry: &mut Registry) -> Self {
+        let mut add = Registrar(registry);
+        Self {
+            append_time: add.register(
+                "faber_store_append_seconds",
+                "Time until events are durable",
+                Histogram::new(SHORT_BUCKETS),
+            ),
+            append_errors: add.register(
+                "faber_store_append_errors",
+                "Appends of events that the store did not confirm",
+                Counter::default(),
+            ),
+        }
+    }
+}
+
+impl ModelFigures {
+    fn register(registry: &mut Registry) -> Self {
+        let mut add = Registrar(registry);
+        Self {
+            planning_time: add.register(
+                "faber_planning_seconds",
+                "Duration of planning a query, by planner and outcome",
+                long_times(),
+            ),
+            requests: add.register(
+                "faber_model_requests",
+                "Questions to models, by model and outcome",
+                Family::default(),
+            ),
+            tokens: add.register(
+                "faber_model_tokens",
+                "Tokens of models, by model and type",
+                Family::default(),
+            ),
+            cost: add.register(
+                "faber_model_cost",
+                "Cost of models, in the currency of their prices",
+                Family::default(),
+            ),
+            planners: LabelValues::default(),
+            models: LabelValues::default(),
+        }
+    }
+}
+
+/// Counts an execution as active while it lives.
+#[derive(Debug)]
+pub struct ActiveExecution(&'static Metrics);
+
+impl Drop for ActiveExecution {
+    fn drop(&mut self) {
+        self.0.executions.active.dec();
+    }
+}
+
+fn long_times<L: Clone + Hash + Eq>() -> Histograms<L> {
+    Family::new_with_constructor(|| Histogram::new(LONG_BUCKETS))
+}
+
+struct Registrar<'a>(&'a mut Registry);
+
+impl Registrar<'_> {
+    /// Adds a metric. The exporter appends `_total` to the names of counters.
+    fn register<M: Metric + Clone>(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        metric: M,
+    ) -> M {
+        self.0.register(name, help, metric.clone());
+        metric
+    }
+}
+
+/// The values that a label has so far.
+#[derive(Debug, Default)]
+struct LabelValues(RwLock<BTreeSet<String>>);
+
+impl LabelValues {
+    /// Returns the value itself, or [`OTHER`] if the label has too many values.
+    fn limit(&self, value: &str) -> String {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if known.contains(value) {
+            return value.to_owned();
+        }
+        let is_full = known.len() >= MAX_LABEL_VALUES;
+        drop(known);
+        if is_full {
+            return OTHER.to_owned();
+        }
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_LABEL_VALUES && !known.contains(value) {
+            return OTHER.to_owned();
+        }
+        known.insert(value.to_owned());
+        value.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the lines of one metric, without its buckets.
+    fn lines(metrics: &Metrics, name: &str) -> Vec<String> {
+        let text = metrics.render();
+        let own = text.lines().filter(|line| line.starts_with(name) && !line.contains("_bucket"));
+        let mut own: Vec<String> = own.map(str::to_owned).collect();
+        own.sort();
+        own
+    }
+
+    #[test]
+    fn figures_are_rendered_with_their_labels() {
+        let metrics = Metrics::new();
+        let tool: ToolName = "blog.createAuthor".parse().unwrap();
+        metrics.count_start();
+        metrics.count_attempt(&tool, AttemptOutcome::Retried, Some(Duration::from_millis(250)));
+        metrics.count_attempt(&tool, AttemptOutcome::Succeeded, Some(Duration::from_millis(750)));
+        metrics.count_attempt(&tool, AttemptOutcome::Failed, None);
+        metrics.count_end("COMPLETED", Duration::from_secs(2));
+        metrics.count_claim(Some(Duration::from_millis(500)));
+        metrics.count_claim(None);
+        metrics.count_append(Duration::from_millis(3), false);
+        let usage = ModelUsage { input_tokens: 5, output_tokens: 7, cost: Some(0.25) };
+        metrics.count_model_request("openai/a", Some(usage));
+        metrics.count_model_request("openai/a", None);
+        metrics.count_planning("offline", true, Duration::from_millis(10));
+        for (name, expected) in [
+            ("faber_executions_started_total", vec!["faber_executions_started_total 1"]),
+            (
+                "faber_executions_finished_total",
+                vec![
+                    "faber_executions_finished_total{state=\"CANCELLED\"} 0",
+                    "faber_executions_finished_total{state=\"COMPLETED\"} 1",
+                    "faber_executions_finished_total{state=\"FAILED\"} 0",
+                ],
+            ),
+            ("faber_step_retries_total", vec!["faber_step_retries_total 1"]),
+            (
+                "faber_step_duration_seconds_sum",
+                vec!["faber_step_duration_seconds_sum{tool=\"blog.createAuthor\"} 1.0"],
+            ),
+            (
+                "faber_step_duration_seconds_count",
+                vec!["faber_step_duration_seconds_count{tool=\"blog.createAuthor\"} 2"],
+            ),
+            ("faber_claims_total", vec!["faber_claims_total 2"]),
+            ("faber_queue_wait_seconds_count", vec!["faber_queue_wait_seconds_count 1"]),
+            ("faber_store_append_errors_total", vec!["faber_store_append_errors_total 1"]),
+            ("faber_model_cost_total", vec!["faber_model_cost_total{model=\"openai/a\"} 0.25"]),
+        ] {
+            assert_eq!(lines(&metrics, name), expected, "{name}");
+        }
+        let text = metrics.render();
+        for line in [
+            "faber_steps_total{tool=\"blog.createAuthor\",outcome=\"failed\"} 1",
+            "faber_model_tokens_total{model=\"openai/a\",type=\"output\"} 7",
+            "faber_model_requests_total{model=\"openai/a\",outcome=\"failed\"} 1",
+            "# TYPE faber_steps_total counter",
+            "# TYPE faber_step_duration_seconds histogram",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_label_has_a_limited_number_of_values() {
+        let metrics = Metrics::new();
+        for number in 0..MAX_LABEL_VALUES + 50 {
+            let tool: ToolName = format!("set.tool{number}").parse().unwrap();
+            metrics.count_attempt(&tool, AttemptOutcome::Succeeded, None);
+        }
+        let found = lines(&metrics, "faber_steps_total");
+        assert_eq!(found.len(), MAX_LABEL_VALUES + 1);
+        let other = "faber_steps_total{tool=\"other\",outcome=\"succeeded\"} 50";
+        assert!(found.iter().any(|line| line == other), "{found:?}");
+        let first: ToolName = "set.tool0".parse().unwrap();
+        metrics.count_attempt(&first, AttemptOutcome::Succeeded, None);
+        let counted = "faber_steps_total{tool=\"set.tool0\",outcome=\"succeeded\"} 2";
+        assert!(lines(&metrics, "faber_steps_total").iter().any(|line| line == counted));
+    }
+
+    #[test]
+    fn the_process_and_the_build_are_described() {
+        let text = Metrics::new().render();
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(text.contains(&format!("faber_build_info{{version=\"{version}\"}} 1")), "{text}");
+        for name in [
+            "process_cpu_seconds_total",
+            "process_resident_memory_bytes",
+            "process_virtual_memory_bytes",
+            "process_open_fds",
+            "process_max_fds",
+            "process_threads",
+            "process_start_time_seconds",
+        ] {
+            let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
+            let value: f64 = line
+                .unwrap_or_else(|| panic!("{name}: {text}"))
+                .rsplit(' ')
+                .next()
+                .unwrap()
+                .parse()
+                .unwrap();
+            assert!(value > 0.0, "{name} {value}");
+        }
+    }
+}

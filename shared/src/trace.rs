@@ -1,0 +1,24 @@
+//! Trace contexts and spans, without a telemetry library.
+//!
+//! An execution may run for days, on several workers, so no process holds its spans open. Each span
+//! is made when it ends, from events of the log. The ids of its spans follow from the execution, the
+//! step and the attempt, so every worker, and every later export, makes the same ids.
+//!
+//! A [`Scope`] carries the current span through a call. Code that sends requests reads it to pass the
+//! trace on, and to add spans of its own.
+
+mod context;
+mod execution_spans;
+mod open_span;
+mod otlp_json;
+mod scope;
+mod span;
+
+pub use self::{
+    context::{SpanContext, SpanId, TraceId},
+    execution_spans::{attempt_context, attempt_span, root_context, root_span},
+    open_span::OpenSpan,
+    otlp_json::to_otlp_json,
+    scope::{Scope, SpanNotes, SpanSink, current_scope, with_scope},
+    span::{AttributeValue, FinishedSpan, SpanEvent, SpanKind},
+};
