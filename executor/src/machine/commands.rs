@@ -21,10 +21,17 @@ use super::{
 impl Decision<'_> {
     /// Applies a command once. Records a command that has no effect, so that it has none later.
     pub(super) fn apply_command(&mut self, envelope: SentCommand) {
-        let SentCommand { id, command, .. } = envelope;
+        let SentCommand { id, command, by, .. } = envelope;
         if self.execution.has_command(id) {
             return;
         }
+        self.by = by;
+        self.record_command(id, command);
+        // Consequences, such as the next start, are nobody's command.
+        self.by = None;
+    }
+
+    fn record_command(&mut self, id: CommandId, command: Command) {
         let before = self.events.len();
         let asked = match &command {
             Command::Pause => "pause",

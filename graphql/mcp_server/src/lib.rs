@@ -37,6 +37,7 @@ use rmcp::{
         },
     },
 };
+use shared::actor::Actor;
 use shared::store::Store;
 use tokio_util::sync::CancellationToken;
 
@@ -150,10 +151,14 @@ impl McpServer {
     }
 
     fn grant_of(&self, context: &RequestContext<RoleServer>) -> Option<Grant> {
-        match self.caller {
-            Caller::Stdio => Some(Grant::default()),
-            Caller::Http => context.extensions.get::<Parts>()?.extensions.get::<Grant>().cloned(),
-        }
+        let grant = match self.caller {
+            Caller::Stdio => Grant::of_actor(Actor::current_user()),
+            Caller::Http => context.extensions.get::<Parts>()?.extensions.get::<Grant>()?.clone(),
+        };
+        Some(match context.client_info() {
+            Some(client) => grant.through_client(&client.name),
+            None => grant,
+        })
     }
 }
 
