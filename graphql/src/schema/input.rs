@@ -452,6 +452,7 @@ impl ExecutionFilter {
             from: self.from.map(|from| from.0),
             to: self.to.map(|to| to.0),
             needs_person: self.needs_person,
+            ..store::ExecutionFilter::default()
         })
     }
 }
