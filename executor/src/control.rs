@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use shared::{
+    actor::Actor,
     clock::{Clock, Timestamp},
     event::{Created, Event, RecordedEvent, Settlement},
     execution::{Execution, ExecutionOptions},
@@ -34,6 +35,8 @@ pub struct Control {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     worker: Option<WorkerHandle>,
+    /// Who starts executions and sends commands through this control.
+    actor: Option<Arc<Actor>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -108,7 +111,13 @@ impl Start {
 impl Control {
     /// Creates a control. Executions start at the worker of this process, if there is one.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, worker: Option<WorkerHandle>) -> Self {
-        Self { store, clock, worker }
+        Self { store, clock, worker, actor: None }
+    }
+
+    /// Returns this control for an actor, whom its events name.
+    #[must_use]
+    pub fn acting_as(&self, actor: Arc<Actor>) -> Self {
+        Self { actor: Some(actor), ..self.clone() }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -163,7 +172,7 @@ impl Control {
                 },
             };
             let (execution, first) =
-                machine::create_execution_from(id, &plan, created.clone(), now)
+                machine::create_execution_from(id, &plan, created.clone(), self.actor.clone(), now)
                     .map_err(|err| ControlError::Invalid(err.to_string()))?;
             match self.store_new_execution(execution, first, finished.take()).await {
                 Ok(()) => return Ok(Started { id, is_new: true }),
@@ -221,7 +230,7 @@ impl Control {
         created: Created,
     ) -> Result<(), StoreError> {
         let (execution, created) =
-            machine::create_execution_from(id, plan, created, self.clock.now())
+            machine::create_execution_from(id, plan, created, None, self.clock.now())
                 .map_err(|err| StoreError::corrupt(id, err))?;
         match self.store_new_execution(execution, created, None).await {
             Ok(()) => Ok(()),
@@ -419,7 +428,8 @@ impl Control {
         command: Command,
     ) -> Result<(), StoreError> {
         let at = self.clock.now();
-        let envelope = SentCommand { id: CommandId::draw(at), execution, at, command };
+        let (id, by) = (CommandId::draw(at), self.actor.clone());
+        let envelope = SentCommand { id, execution, at, by, command };
         self.store.send_command(envelope).await?;
         self.store.hints().wake_inbox();
         Ok(())
@@ -537,7 +547,7 @@ mod tests {
         let (now, id) = (control.clock.now(), ExecutionId::draw(control.clock.now()));
         assert_eq!(control.exists(id).await, Ok(false));
         let (execution, first) =
-            machine::create_execution_from(id, &theirs, created(&theirs), now).unwrap();
+            machine::create_execution_from(id, &theirs, created(&theirs), None, now).unwrap();
         store.append(Append::new(id, Seq::START, &[first])).await.unwrap();
         let start = || Start { id: Some(id), ..Start::from_created(&ours, created(&ours)) };
         let lost = control.start(start()).await.unwrap_err();

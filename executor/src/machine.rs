@@ -20,6 +20,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use serde_json::Value;
 use shared::{
+    actor::Actor,
     clock::Timestamp,
     event::{Claimed, Created, Event, Outcome, RecordedEvent, Settled, SkipReason, WaitReason},
     execution::{
@@ -127,7 +128,7 @@ pub fn create_execution(
     now: Timestamp,
 ) -> (Execution, RecordedEvent) {
     let about = plan.info();
-    create_execution_from(id, plan, Created::new(about.id, about.request, options), now)
+    create_execution_from(id, plan, Created::new(about.id, about.request, options), None, now)
         .expect("an execution without calls of earlier executions can start")
 }
 
@@ -136,10 +137,15 @@ pub fn create_execution_from(
     id: ExecutionId,
     plan: &Arc<Plan>,
     created: Created,
+    by: Option<Arc<Actor>>,
     now: Timestamp,
 ) -> Result<(Execution, RecordedEvent), ReplayError> {
-    let recorded =
-        RecordedEvent { seq: Seq::START.next(), at: now, event: Event::Created(Box::new(created)) };
+    let recorded = RecordedEvent {
+        seq: Seq::START.next(),
+        at: now,
+        by,
+        event: Event::Created(Box::new(created)),
+    };
     let execution = Execution::create(id, Arc::clone(plan), &recorded)?;
     Ok((execution, recorded))
 }
@@ -154,8 +160,13 @@ pub fn decide<'a>(
         return Vec::new();
     }
     let commands_follow = matches!(input, Input::Claimed { commands_follow: true, .. });
-    let mut decision =
-        Decision { execution, moment: moment.into(), events: Vec::new(), commands_follow };
+    let mut decision = Decision {
+        execution,
+        moment: moment.into(),
+        events: Vec::new(),
+        commands_follow,
+        by: None,
+    };
     match input {
         Input::Claimed { worker, node, .. } => decision.claim_execution(worker, node),
         Input::Renewed { worker, node } => decision.record_claim(worker, node, true),
@@ -252,12 +263,15 @@ struct Decision<'a> {
     moment: DecisionContext<'a>,
     events: Vec<RecordedEvent>,
     commands_follow: bool,
+    /// Who gave the command that is being applied.
+    by: Option<Arc<Actor>>,
 }
 
 impl Decision<'_> {
     fn record_event(&mut self, event: Event) {
+        let by = self.by.clone();
         let recorded =
-            RecordedEvent { seq: self.execution.seq().next(), at: self.moment.now, event };
+            RecordedEvent { seq: self.execution.seq().next(), at: self.moment.now, by, event };
         self.execution.apply(&recorded).expect("the machine proposes only what can happen");
         self.events.push(recorded);
     }

@@ -4,6 +4,7 @@
 //! documentation. `graphql/schema.graphql` is a golden copy of it, so that a change of the API is a
 //! visible difference.
 
+mod actor;
 mod answer_size;
 mod blob;
 mod connection;

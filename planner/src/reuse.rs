@@ -266,8 +266,12 @@ mod tests {
 
     fn make_execution(plan: &Arc<Plan>, created: Created) -> Execution {
         let at = Timestamp::UNIX_EPOCH;
-        let first =
-            RecordedEvent { seq: Seq::START.next(), at, event: Event::Created(Box::new(created)) };
+        let first = RecordedEvent {
+            seq: Seq::START.next(),
+            at,
+            by: None,
+            event: Event::Created(Box::new(created)),
+        };
         Execution::create(ExecutionId::draw(at), Arc::clone(plan), &first).unwrap()
     }
 
@@ -368,7 +372,7 @@ mod tests {
         ];
         for event in events {
             execution
-                .apply(&RecordedEvent { seq: execution.seq().next(), at: now, event })
+                .apply(&RecordedEvent { seq: execution.seq().next(), at: now, by: None, event })
                 .unwrap();
         }
         execution

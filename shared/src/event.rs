@@ -20,6 +20,7 @@ pub use self::unknown_call::{
     CallKey, CallPlace, Settled, SettledCall, Settlement, hash_parameters, idempotency_key,
 };
 use crate::{
+    actor::Actor,
     clock::Timestamp,
     execution::ExecutionOptions,
     id::{Attempt, CommandId, Epoch, ExecutionId, Part, PlanId, RequestId, Seq, StepId, WorkerId},
@@ -35,6 +36,9 @@ pub struct RecordedEvent {
     pub seq: Seq,
     /// The time by the writer's clock. Never used for ordering.
     pub at: Timestamp,
+    /// Who gave the command that caused the event. `None` for consequences and for events of earlier
+    /// versions.
+    pub by: Option<Arc<Actor>>,
     pub event: Event,
 }
 
@@ -553,6 +557,8 @@ fn deserialize_nullable<'de, D: serde::Deserializer<'de>>(
 struct StoredEvent {
     #[serde(with = "chrono::serde::ts_microseconds")]
     at: Timestamp,
+    #[serde(default)]
+    by: Option<Arc<Actor>>,
     #[serde(flatten)]
     event: Event,
 }
@@ -561,10 +567,14 @@ struct StoredEvent {
 pub fn encode_events(events: &[RecordedEvent]) -> String {
     let mut json = Vec::with_capacity(256 * events.len());
     json.push(b'[');
-    for (n, RecordedEvent { at: recorded_at, event, .. }) in events.iter().enumerate() {
+    for (n, RecordedEvent { at: recorded_at, by, event, .. }) in events.iter().enumerate() {
         let separator = if n == 0 { "" } else { "," };
         write!(json, "{separator}{{\"at\":{}", recorded_at.timestamp_micros())
             .expect("memory is writable");
+        if let Some(by) = by {
+            json.extend_from_slice(b",\"by\":");
+            serde_json::to_writer(&mut json, by).expect("actors are JSON");
+        }
         let object = json.len();
         serde_json::to_writer(&mut json, event).expect("events are JSON");
         // Replaces the opening brace, because the event's fields continue the object that begins
@@ -580,6 +590,11 @@ pub fn decode_events(first: Seq, text: &str) -> Result<Vec<RecordedEvent>, serde
     let restored: Vec<StoredEvent> = serde_json::from_str(text)?;
     let numbered = restored.into_iter().enumerate();
     Ok(numbered
-        .map(|(n, StoredEvent { at, event })| RecordedEvent { seq: first.advance_by(n), at, event })
+        .map(|(n, StoredEvent { at, by, event })| RecordedEvent {
+            seq: first.advance_by(n),
+            at,
+            by,
+            event,
+        })
         .collect())
 }

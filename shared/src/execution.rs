@@ -36,6 +36,7 @@ pub use self::{
     step::{AttemptKind, Step, StepState, TimeSpent},
 };
 use crate::{
+    actor::Actor,
     clock::Timestamp,
     event::{Claimed, Event, Outcome, Parent, RecordedEvent, WaitReason},
     id::{CommandId, ExecutionId, RequestId, Seq, StepId, StepNumber, Task, ToolName},
@@ -55,6 +56,7 @@ pub struct Execution {
     options: ExecutionOptions,
     owner: Option<Claimed>,
     created_at: Timestamp,
+    created_by: Option<Arc<Actor>>,
     started_at: Option<Timestamp>,
     finished_at: Option<Timestamp>,
     /// The start of the deadline, if the clock was ahead when the execution started.
@@ -110,7 +112,7 @@ impl Execution {
         plan: Arc<Plan>,
         first: &RecordedEvent,
     ) -> Result<Self, ReplayError> {
-        let RecordedEvent { seq, at, event } = first;
+        let RecordedEvent { seq, at, by, event } = first;
         if *seq != Seq::START.next() {
             return Err(ReplayError::Gap { expected: Seq::START.next(), found: *seq });
         }
@@ -130,6 +132,7 @@ impl Execution {
             options: created.options.clone(),
             owner: None,
             created_at: *at,
+            created_by: by.clone(),
             started_at: None,
             finished_at: None,
             deadline_from: None,
@@ -197,7 +200,7 @@ impl Execution {
 
     /// Applies one event. All changes of the state that the log explains happen here.
     pub fn apply(&mut self, recorded: &RecordedEvent) -> Result<(), ReplayError> {
-        let RecordedEvent { seq, at, event } = recorded;
+        let RecordedEvent { seq, at, event, .. } = recorded;
         if *seq != self.seq.next() {
             return Err(ReplayError::Gap { expected: self.seq.next(), found: *seq });
         }

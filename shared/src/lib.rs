@@ -5,6 +5,7 @@
 
 #![warn(missing_docs, reason = "programs that embed Faber import these items")]
 
+pub mod actor;
 pub mod blob;
 pub mod clock;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]

@@ -436,6 +436,7 @@ mod tests {
             .map(|n| RecordedEvent {
                 seq: Seq(6 + n),
                 at: Timestamp::UNIX_EPOCH,
+                by: None,
                 event: Event::SignalReceived {
                     name: n.to_string(),
                     payload: Arc::clone(&output),

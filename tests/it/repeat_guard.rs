@@ -189,7 +189,7 @@ fn calls_of_all_earlier_versions_are_remembered() {
         let plan = compile_plan(&parse_draft(steps));
         let created = create_replan(ended, &plan).unwrap();
         let (id, now) = (ExecutionId::draw(ended.created_at()), ended.created_at());
-        run_to_end(machine::create_execution_from(id, &plan, created, now).unwrap().0)
+        run_to_end(machine::create_execution_from(id, &plan, created, None, now).unwrap().0)
     };
     // The step is reused, and its parameters are known from the earlier execution.
     let second = next(&first, json!([send_one("first", "a"), send_one("worse", "b")]));
@@ -209,7 +209,8 @@ fn calls_of_all_earlier_versions_are_remembered() {
     // A repeat that a person requested does not block later versions.
     let repeated = create_retry(&first, RetryScope::All).unwrap();
     let (id, now) = (ExecutionId::draw(first.created_at()), first.created_at());
-    let (repeated, _) = machine::create_execution_from(id, first.plan(), repeated, now).unwrap();
+    let (repeated, _) =
+        machine::create_execution_from(id, first.plan(), repeated, None, now).unwrap();
     let mut repeat_guard = RepeatGuard::new(&repeated);
     repeat_guard.add_earlier(&first, &repeated);
     assert_eq!(find_repeats(&repeat_guard, json!([send_one("other", "a")])), Vec::<String>::new());

@@ -122,13 +122,17 @@ pub fn signal(seq: u64, payload: Value) -> RecordedEvent {
         payload: Arc::new(payload),
         command: command_id(7),
     };
-    RecordedEvent { seq: Seq(seq), at: at(seq.cast_signed()), event }
+    RecordedEvent { seq: Seq(seq), at: at(seq.cast_signed()), by: None, event }
 }
 
 pub fn some_events(id: ExecutionId, after: u64, events: usize) -> Append {
     let event = Event::Paused { command: command_id(1) };
-    let pause =
-        |n| RecordedEvent { seq: Seq(after).advance_by(n), at: at(0), event: event.clone() };
+    let pause = |n| RecordedEvent {
+        seq: Seq(after).advance_by(n),
+        at: at(0),
+        by: None,
+        event: event.clone(),
+    };
     let events: Vec<RecordedEvent> = (1..=events).map(pause).collect();
     Append::new(id, Seq(after), &events)
 }
@@ -181,7 +185,7 @@ fn plan_with(n: usize, of: usize, version: u32, tools: &[&str], parameters: &Val
 }
 
 pub fn inbox_command(n: usize, of: usize, command: Command) -> SentCommand {
-    SentCommand { id: command_id(n), execution: execution(of), at: at(0), command }
+    SentCommand { id: command_id(n), execution: execution(of), at: at(0), by: None, command }
 }
 
 fn all() -> Page {

@@ -24,9 +24,12 @@ impl Control {
                 ReservedId::Taken(id) => return Ok(id),
                 ReservedId::Free(id) => id,
             };
-            let (execution, events) =
+            let (execution, mut events) =
                 machine::dry_run_events(id, &plan, created.clone(), now, verdicts.clone())
                     .map_err(|err| ControlError::Invalid(err.to_string()))?;
+            if let Some(created) = events.first_mut() {
+                created.by.clone_from(&self.actor);
+            }
             let mut append = Append::new(id, Seq::START, &events);
             append.head = Some(ExecutionHead::from_execution(&execution, None, None));
             match self.store.append(append).await {

@@ -90,7 +90,8 @@ impl DriverTest {
     async fn send_command(&mut self, command: Command) {
         self.commands += 1;
         let (id, execution) = (numbered_command(self.commands), self.driver.execution.id());
-        let envelope = SentCommand { id, execution, at: self.context.clock.now(), command };
+        let envelope =
+            SentCommand { id, execution, at: self.context.clock.now(), by: None, command };
         self.driver.apply_command(envelope, true);
         self.run_until_durable().await;
     }
@@ -225,7 +226,7 @@ async fn a_tool_that_disappears_before_its_call_interrupts_the_attempt() {
     let of = "a".parse().unwrap();
     let command = Command::Approve { step: of, item: None, approved: true, comment: None };
     let at = test.context.clock.now();
-    test.driver.apply_command(SentCommand { id, execution, at, command }, true);
+    test.driver.apply_command(SentCommand { id, execution, at, by: None, command }, true);
     assert!(test.driver.is_held(numbered_task(0)), "the call waits until its start is durable");
     let (toolbox, name) = (test.context.toolbox.clone(), "set".parse().unwrap());
     let set = toolbox.set_with_tools(&name).unwrap();
@@ -464,6 +465,7 @@ fn only_the_owner_renews_its_claim() {
         let log = (1..).zip(events).map(|(seq, event)| RecordedEvent {
             seq: Seq(seq),
             at: Timestamp::UNIX_EPOCH,
+            by: None,
             event,
         });
         let id = ExecutionId::draw(Timestamp::UNIX_EPOCH);
@@ -485,7 +487,7 @@ async fn an_event_that_no_store_can_write_is_not_appended_again() {
     let signal = Command::Signal { name: "go".to_owned(), payload };
     let (id, execution) = (numbered_command(1), test.driver.execution.id());
     let at = test.context.clock.now();
-    test.driver.apply_command(SentCommand { id, execution, at, command: signal }, true);
+    test.driver.apply_command(SentCommand { id, execution, at, by: None, command: signal }, true);
     test.driver.process_results();
     let result = test.driver.pending.wait_for_append().await;
     let err = test.driver.finish_append(result).await.unwrap_err();

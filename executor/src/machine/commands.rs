@@ -22,10 +22,17 @@ impl Decision<'_> {
     /// Applies a command once. Records a command that has no effect, so that it has no effect later
     /// either.
     pub(super) fn apply_command(&mut self, envelope: SentCommand) {
-        let SentCommand { id, command, .. } = envelope;
+        let SentCommand { id, command, by, .. } = envelope;
         if self.execution.has_command(id) {
             return;
         }
+        self.by = by;
+        self.record_command(id, command);
+        // Consequences, such as the next start, are nobody's command.
+        self.by = None;
+    }
+
+    fn record_command(&mut self, id: CommandId, command: Command) {
         let before = self.events.len();
         let command_name = match &command {
             Command::Pause => "pause",

@@ -30,10 +30,10 @@ pub fn dry_run_events(
     now: Timestamp,
     verdicts: Vec<CheckedStep>,
 ) -> Result<(Execution, Vec<RecordedEvent>), ReplayError> {
-    let (mut execution, created) = create_execution_from(id, plan, created, now)?;
+    let (mut execution, created) = create_execution_from(id, plan, created, None, now)?;
     let mut events = vec![created];
     let mut push = |execution: &mut Execution, event| {
-        let recorded = RecordedEvent { seq: execution.seq().next(), at: now, event };
+        let recorded = RecordedEvent { seq: execution.seq().next(), at: now, by: None, event };
         execution.apply(&recorded)?;
         events.push(recorded);
         Ok::<_, ReplayError>(())

@@ -207,7 +207,8 @@ impl Story {
 
     fn created(plan: &Arc<Plan>, created: Created) -> Self {
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
-        let (execution, created) = create_execution_from(id, plan, created, time_at(0)).unwrap();
+        let (execution, created) =
+            create_execution_from(id, plan, created, None, time_at(0)).unwrap();
         let (starts, limited) = (BTreeSet::new(), Arc::default());
         Self {
             execution,
@@ -282,7 +283,7 @@ impl Story {
     fn envelope(&mut self, command: Command) -> SentCommand {
         self.commands += 1;
         let id: CommandId = format!("cmd_{}_aaaaaaaaa", self.commands).parse().unwrap();
-        SentCommand { id, execution: self.execution.id(), at: self.now, command }
+        SentCommand { id, execution: self.execution.id(), at: self.now, by: None, command }
     }
 
     fn send_command(&mut self, command: Command) -> &mut Self {

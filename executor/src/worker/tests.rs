@@ -454,7 +454,7 @@ async fn a_damaged_execution_is_not_claimed_at_every_poll() {
     let at = worker.context.clock.now();
     let command = Command::Pause;
     store
-        .send_command(SentCommand { id: CommandId::draw(at), execution: id, at, command })
+        .send_command(SentCommand { id: CommandId::draw(at), execution: id, at, by: None, command })
         .await
         .unwrap();
     worker.deliver_commands().await;

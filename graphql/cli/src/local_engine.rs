@@ -17,6 +17,7 @@ use offline::Offline;
 use planner::model::{Settings, local::SharedStarter};
 use sandbox::Launcher;
 use shared::{
+    actor::Actor,
     clock::{Clock, WallClock, describe_difference},
     id::WorkerId,
     store::{self, Store},
@@ -110,7 +111,8 @@ impl LocalEngine {
         });
         let handle =
             running_worker.as_ref().map(|(_, running_worker)| running_worker.handle.clone());
-        let control = Control::new(Arc::clone(&store), Arc::clone(&clock), handle);
+        let control = Control::new(Arc::clone(&store), Arc::clone(&clock), handle)
+            .acting_as(Arc::new(Actor::current_user()));
         let engine = build_engine(config, control, registry, Arc::clone(&clock))?;
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");

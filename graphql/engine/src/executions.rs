@@ -89,9 +89,13 @@ impl Executions {
 
     /// Returns these executions with the permissions of one caller.
     pub(super) fn with_grant(&self, grant: Grant) -> Self {
+        let control = match grant.actor() {
+            Some(actor) => self.control.acting_as(Arc::clone(actor)),
+            None => self.control.clone(),
+        };
         let mut tools = (*self.tools).clone();
         tools.grant = grant;
-        self.with_tools(tools)
+        Self { control, ..self.with_tools(tools) }
     }
 
     /// The start is durable when this function returns.

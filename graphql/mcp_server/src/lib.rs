@@ -38,6 +38,7 @@ use rmcp::{
     },
 };
 use shared::{
+    actor::Actor,
     store::Store,
     trace::{OpenSpan, Scope, SpanContext, SpanKind, SpanSink, current_scope, with_scope},
 };
@@ -188,10 +189,14 @@ impl McpServer {
     }
 
     fn grant_of(&self, context: &RequestContext<RoleServer>) -> Option<Grant> {
-        match self.caller {
-            Caller::Stdio => Some(Grant::default()),
-            Caller::Http => context.extensions.get::<Parts>()?.extensions.get::<Grant>().cloned(),
-        }
+        let grant = match self.caller {
+            Caller::Stdio => Grant::of_actor(Actor::current_user()),
+            Caller::Http => context.extensions.get::<Parts>()?.extensions.get::<Grant>()?.clone(),
+        };
+        Some(match context.client_info() {
+            Some(client) => grant.through_client(&client.name),
+            None => grant,
+        })
     }
 }
 

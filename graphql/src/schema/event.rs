@@ -13,7 +13,10 @@ use shared::{
     tool::ToolError,
 };
 
-use super::scalar::{DateTime, format_time, to_int};
+use super::{
+    actor::Actor,
+    scalar::{DateTime, format_time, to_int},
+};
 
 pub(super) struct ExecutionEvent {
     execution: ExecutionId,
@@ -37,6 +40,12 @@ impl ExecutionEvent {
     /// Time of the event, by the clock of the machine that recorded it.
     async fn at(&self) -> DateTime {
         self.recorded.at.into()
+    }
+
+    /// Who gave the command that caused the event. Null for consequences, such as the start of the
+    /// next step, and for events of earlier versions.
+    async fn actor(&self) -> Option<Actor> {
+        self.recorded.by.as_deref().map(Actor::from)
     }
 
     /// Id of the execution, `exec_…`.

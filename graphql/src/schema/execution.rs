@@ -12,6 +12,7 @@ use shared::{
 };
 
 use super::{
+    actor::Actor,
     connection::check_count,
     error::{ApiError, invalid_argument},
     event::ExecutionEvent,
@@ -178,6 +179,11 @@ impl ApiExecution {
     /// Time of creation.
     async fn created_at(&self) -> DateTime {
         self.0.created_at().into()
+    }
+
+    /// Who started the execution. Null for children, and for executions of earlier versions.
+    async fn created_by(&self) -> Option<Actor> {
+        self.0.created_by().map(Actor::from)
     }
 
     /// Time at which a worker first claimed the execution. Null before that, and before `startAt`.
@@ -494,7 +500,7 @@ mod tests {
         let created = Created::new(plan.id(), plan.info().request, options);
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
         let (mut execution, _) =
-            machine::create_execution_from(id, &plan, created, at_ms(0)).unwrap();
+            machine::create_execution_from(id, &plan, created, None, at_ms(0)).unwrap();
         let worker = "work_1_aaaaaaaaa".parse().unwrap();
         machine::decide(
             &mut execution,

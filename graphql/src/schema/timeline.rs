@@ -1,6 +1,6 @@
 //! The timeline of a request: everything that happened under it, by time.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use async_graphql::{ID, SimpleObject};
 use chrono::TimeDelta;
@@ -16,6 +16,7 @@ use shared::{
 };
 
 use super::{
+    actor::Actor,
     error::ApiResult,
     event::{event_data, final_state},
     scalar::{DateTime, format_time, milliseconds_between, to_int},
@@ -41,6 +42,8 @@ pub(super) struct TimelineEntry {
     attempt: Option<u32>,
     /// Name of the machine whose worker owned the execution at that time. Null if no worker did.
     node: Option<String>,
+    /// Who gave the command that caused the event. Null for consequences.
+    actor: Option<Actor>,
     /// Description of the event, in one line.
     message: String,
     /// Content of the event. Its form depends on the kind.
@@ -100,6 +103,7 @@ fn make_entry(at: Timestamp, kind: &str, message: String, detail: Option<Value>)
         step_id: None,
         attempt: None,
         node: None,
+        actor: None,
         message,
         detail,
         duration_ms: None,
@@ -169,7 +173,7 @@ fn log_entries(id: ExecutionId, events: &[RecordedEvent]) -> Vec<TimelineEntry> 
 
 impl TimelineReader {
     fn add_event(&mut self, id: ExecutionId, recorded: &RecordedEvent) -> TimelineEntry {
-        let RecordedEvent { at, event, .. } = recorded;
+        let RecordedEvent { at, by, event, .. } = recorded;
         if let Event::Claimed(claimed) = event {
             let before = self.owner.replace(claimed.clone());
             if before.as_ref().is_some_and(|before| before.worker != claimed.worker) {
@@ -187,6 +191,10 @@ impl TimelineReader {
         };
         self.open_entry(event, *at);
         self.last_event_at = Some(*at);
+        let mut message = self.describe_event(event);
+        if let Some(by) = by {
+            let _ = write!(message, " by {by}");
+        }
         TimelineEntry {
             execution_id: Some(ID(id.to_string())),
             step_id: event.step().map(ToString::to_string),
@@ -194,7 +202,8 @@ impl TimelineReader {
             node: self.owner.as_ref().map(|owner| owner.node.to_string()),
             duration_ms,
             waited_ms,
-            ..make_entry(*at, event.kind(), self.describe_event(event), Some(event_data(event)))
+            actor: by.as_deref().map(Actor::from),
+            ..make_entry(*at, event.kind(), message, Some(event_data(event)))
         }
     }
 

@@ -240,7 +240,7 @@ impl NewPlan<'_> {
 /// Returns the execution of a new plan as it would start.
 fn create_execution(ended: &Execution, plan: &Arc<Plan>) -> Option<Execution> {
     let event = Event::Created(Box::new(create_replan(ended, plan).ok()?));
-    let created = RecordedEvent { seq: Seq::START.next(), at: ended.created_at(), event };
+    let created = RecordedEvent { seq: Seq::START.next(), at: ended.created_at(), by: None, event };
     Execution::create(ended.id(), Arc::clone(plan), &created).ok()
 }
 

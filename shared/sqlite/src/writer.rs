@@ -271,6 +271,7 @@ mod tests {
             id: format!("cmd_1_{n:09}").parse().unwrap(),
             execution: "exec_1_aaaaaaaaa".parse().unwrap(),
             at: Timestamp::UNIX_EPOCH,
+            by: None,
             command: Command::Signal { name: "s".to_owned(), payload },
         })
     }

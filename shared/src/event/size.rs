@@ -39,7 +39,7 @@ impl RecordedEvent {
             }
             _ => 0,
         };
-        BASE_EVENT_BYTES + carried
+        BASE_EVENT_BYTES + carried + self.by.as_ref().map_or(0, |by| by.bytes())
     }
 }
 
@@ -65,7 +65,9 @@ mod tests {
         let command = "cmd_1_aaaaaaaaa".parse().unwrap();
         let name = || "s".to_owned();
         let signal = |payload| Event::SignalReceived { name: name(), payload, command };
-        let bytes = |event| RecordedEvent { seq: Seq(1), at: Timestamp::UNIX_EPOCH, event }.bytes();
+        let bytes = |event| {
+            RecordedEvent { seq: Seq(1), at: Timestamp::UNIX_EPOCH, by: None, event }.bytes()
+        };
         assert!((10_000..10_500).contains(&bytes(signal(large))));
         assert!(bytes(signal(Arc::new(json!(null)))) < 500);
         assert!(bytes(Event::Paused { command }) < 500);

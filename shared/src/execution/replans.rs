@@ -187,7 +187,12 @@ mod tests {
         events.push(Event::Finished { outcome });
         let log: Vec<RecordedEvent> = (1..)
             .zip(events)
-            .map(|(seq, event)| RecordedEvent { seq: Seq(seq), at: Timestamp::UNIX_EPOCH, event })
+            .map(|(seq, event)| RecordedEvent {
+                seq: Seq(seq),
+                at: Timestamp::UNIX_EPOCH,
+                by: None,
+                event,
+            })
             .collect();
         Execution::replay("exec_1_aaaaaaaaa".parse().unwrap(), plan, &log).unwrap()
     }

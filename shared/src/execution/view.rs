@@ -9,6 +9,7 @@ use super::{
     StepState,
 };
 use crate::{
+    actor::Actor,
     clock::Timestamp,
     event::{Claimed, Outcome, Parent},
     id::{CommandId, Epoch, ExecutionId, RequestId, Seq, StepNumber, Task, ToolName, WorkerId},
@@ -53,6 +54,10 @@ impl Execution {
     /// Returns the worker that claimed the execution last.
     pub fn worker(&self) -> Option<WorkerId> {
         self.owner.as_ref().map(|owner| owner.worker)
+    }
+
+    pub fn created_by(&self) -> Option<&Actor> {
+        self.created_by.as_deref()
     }
 
     pub fn created_at(&self) -> Timestamp {

@@ -88,7 +88,8 @@ mod tests {
     fn document(first: u64, len: usize) -> EventDocument {
         let command = "cmd_1_aaaaaaaaa".parse().unwrap();
         let event = Event::Paused { command };
-        let event = |seq| RecordedEvent { seq, at: Timestamp::UNIX_EPOCH, event: event.clone() };
+        let event =
+            |seq| RecordedEvent { seq, at: Timestamp::UNIX_EPOCH, by: None, event: event.clone() };
         let events: Vec<RecordedEvent> =
             (0..len).map(|offset| event(Seq(first).advance_by(offset))).collect();
         let id = "exec_1_aaaaaaaaa".parse().unwrap();

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::StoreError;
 use crate::{
+    actor::Actor,
     clock::Timestamp,
     event::Settlement,
     id::{CommandId, ExecutionId, StepId},
@@ -20,6 +21,9 @@ pub struct SentCommand {
     pub execution: ExecutionId,
     #[serde(with = "chrono::serde::ts_microseconds")]
     pub at: Timestamp,
+    /// Who gave the command. Commands between executions, and those of earlier versions, have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<Actor>>,
     pub command: Command,
 }
 

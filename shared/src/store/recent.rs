@@ -264,6 +264,7 @@ mod tests {
         let signal = |seq| RecordedEvent {
             seq: Seq(seq),
             at: Timestamp::UNIX_EPOCH,
+            by: None,
             event: Event::SignalReceived {
                 name: "s".to_owned(),
                 payload: Arc::new(Value::Null),

@@ -198,7 +198,7 @@ async fn bulk_control_continues_after_an_execution_with_a_full_inbox() {
     let full = ids[1].parse().unwrap();
     for _ in 0..limits::INBOX_COMMANDS {
         let id = CommandId::draw(now);
-        let pause = SentCommand { id, execution: full, at: now, command: Command::Pause };
+        let pause = SentCommand { id, execution: full, at: now, by: None, command: Command::Pause };
         store.send_command(pause).await.unwrap();
     }
     assert_eq!(bulk_control(&api, json!({}), "CANCEL").await, 2);

@@ -13,7 +13,7 @@ use tokio::{
 use super::{running_command::RunningCommand, workspace::Workspace};
 
 pub(super) const VIEWER: &str = "viewer-token-0123456789";
-const OPERATOR: &str = "operator-token-0123456789";
+pub(super) const OPERATOR: &str = "operator-token-0123456789";
 pub(super) const ADMIN: &str = "admin-token-0123456789";
 /// The token of an operator with one tool and a low limit on calls.
 const ONE_TOOL_OPERATOR: &str = "narrow-token-0123456789";
@@ -40,7 +40,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         Self::with_config(CONFIG).await
     }
 

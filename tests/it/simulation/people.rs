@@ -72,8 +72,9 @@ impl Simulation {
         self.retries += 1;
         let id = format!("exec_{}_simulated", 100 + self.retries).parse().expect("well-formed");
         let now = self.world.clock.now();
-        let (execution, created) = machine::create_execution_from(id, ended.plan(), created, now)
-            .expect("a retry can start");
+        let (execution, created) =
+            machine::create_execution_from(id, ended.plan(), created, None, now)
+                .expect("a retry can start");
         let mut append = Append::new(id, Seq::START, &[created]);
         append.head = Some(ExecutionHead::from_execution(&execution, None, Some(now)));
         self.world.memory.append(append).await.expect("the memory store does not fail");

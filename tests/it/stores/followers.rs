@@ -36,7 +36,8 @@ async fn a_follower_receives_events_that_are_written_between_two_polls() {
         let rest = async {
             sleep(Duration::from_millis(dice.draw_below(60))).await;
             let event = Event::Finished { outcome: Outcome::Completed };
-            let events = [signal(4, 1.into()), RecordedEvent { seq: Seq(5), at: at(5), event }];
+            let events =
+                [signal(4, 1.into()), RecordedEvent { seq: Seq(5), at: at(5), by: None, event }];
             let over = ExecutionHead { state: ExecutionState::Completed, ..head(1, 5) };
             let append = Append { head: Some(over), ..Append::new(id, Seq(3), &events) };
             memory.append(append).await.unwrap();

@@ -165,7 +165,7 @@ async fn a_developer_can_query_the_documents() {
     let micros = TimeDelta::microseconds(1);
     let events = [
         signal(1, json!({ "author": { "id": 7 } })),
-        RecordedEvent { seq: Seq(2), at: at(9) + micros, event: failed },
+        RecordedEvent { seq: Seq(2), at: at(9) + micros, by: None, event: failed },
     ];
     let labels = [("team".to_owned(), "blue".to_owned())].into();
     let head = ExecutionHead { labels, finished_at: Some(at(5)), ..head(1, 2) };

@@ -162,7 +162,8 @@ fn a_log_with_more_items_than_the_limit_is_corrupt() {
             key: None,
             effect: None,
         });
-        let recorded = RecordedEvent { seq: execution.seq().next(), at: time_at(0), event };
+        let recorded =
+            RecordedEvent { seq: execution.seq().next(), at: time_at(0), by: None, event };
         assert!(execution.apply(&recorded).is_err(), "{step} {part:?} {items:?}");
     }
 }

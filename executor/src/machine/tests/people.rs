@@ -299,3 +299,25 @@ fn a_wait_ends_at_its_timeout() {
     let story = Story::new(vec![wait("a", "a", &[])]);
     assert_eq!(story.next_wake_ms(), None);
 }
+
+#[test]
+fn the_events_of_a_command_name_its_actor_and_their_consequences_do_not() {
+    let mut story = Story::new(vec![with_approval(call("a", &[]))]);
+    let step = story.execution.plan().step(story.step_number("a")).id.clone();
+    let command = Command::Approve { step, item: None, approved: true, comment: None };
+    let by = Some(Arc::new(Actor::token("ops")));
+    let envelope = SentCommand { by: by.clone(), ..story.envelope(command) };
+    story.decide(&Input::Command(envelope)).succeed("a");
+    let named: Vec<_> =
+        story.log.iter().map(|recorded| (recorded.event.kind(), &recorded.by)).collect();
+    let expected = [
+        ("created", &None),
+        ("claimed", &None),
+        ("step_waiting", &None),
+        ("step_approved", &by),
+        ("step_started", &None),
+        ("step_succeeded", &None),
+        ("finished", &None),
+    ];
+    assert_eq!(named, expected);
+}

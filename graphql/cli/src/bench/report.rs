@@ -55,7 +55,8 @@ impl Report {
         for n in 0..PROBED_COMMITS {
             let event = Event::CancelRequested { reason: None };
             let at = Timestamp::UNIX_EPOCH;
-            let append = Append::new(id, Seq(n), &[RecordedEvent { seq: Seq(n + 1), at, event }]);
+            let append =
+                Append::new(id, Seq(n), &[RecordedEvent { seq: Seq(n + 1), at, by: None, event }]);
             let started_at = Instant::now();
             let appended = store.append(append).await;
             appended.map_err(|err| BenchError::Engine(err.to_string()))?;

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use shared::{execution::ReplanPermissions, id::ToolName, store::Rate};
+use shared::{actor::Actor, execution::ReplanPermissions, id::ToolName, store::Rate};
 use toolbox::{dispatch::ToolReach, tool_names::TOOL_SET};
 
 use super::{
@@ -57,9 +57,10 @@ impl AccessError {
     }
 }
 
-/// The permissions of a caller. The default has no restrictions.
+/// The permissions of a caller, and who it is. The default has no restrictions, and leaves open who
+/// calls.
 #[derive(Clone, Debug, Default)]
-pub struct Grant(Option<Arc<Rights>>);
+pub struct Grant(Option<Arc<Rights>>, Option<Arc<Actor>>);
 
 /// A token, and the uses so far that count for its limits.
 #[derive(Debug)]
@@ -143,7 +144,24 @@ impl Rights {
 
 impl Grant {
     pub(super) fn from_rights(rights: Rights) -> Self {
-        Self(Some(Arc::new(rights)))
+        let actor = Actor::token(&rights.token.name);
+        Self(Some(Arc::new(rights)), Some(Arc::new(actor)))
+    }
+
+    /// Returns an unrestricted grant of an actor.
+    pub fn of_actor(actor: Actor) -> Self {
+        Self(None, Some(Arc::new(actor)))
+    }
+
+    /// Returns this grant for calls through an MCP client.
+    #[must_use]
+    pub fn through_client(&self, client: &str) -> Self {
+        let actor = self.1.as_ref().map(|actor| Arc::new(actor.with_client(client)));
+        Self(self.0.clone(), actor)
+    }
+
+    pub fn actor(&self) -> Option<&Arc<Actor>> {
+        self.1.as_ref()
     }
 
     pub fn name(&self) -> Option<&str> {
@@ -198,7 +216,8 @@ impl Grant {
     pub fn for_replan(within: &ReplanPermissions) -> Self {
         let role = if within.switches { Role::Admin } else { Role::Operator };
         let token = Token { tools: within.tools.clone(), ..Token::new(&*within.token, "", role) };
-        Self::from_rights(Rights::new(token, Arc::default()))
+        let grant = Self::from_rights(Rights::new(token, Arc::default()));
+        Self(grant.0, Some(Arc::new(Actor::faber())))
     }
 
     /// Rejects an agent whose tools differ from the tools of the caller.

@@ -310,7 +310,7 @@ mod tests {
         let payload = Arc::new(Value::from("x".repeat(bytes)));
         let command = "cmd_1_aaaaaaaaa".parse().unwrap();
         let event = Event::SignalReceived { name: "s".to_owned(), payload, command };
-        RecordedEvent { seq: Seq(1), at: Timestamp::UNIX_EPOCH, event }
+        RecordedEvent { seq: Seq(1), at: Timestamp::UNIX_EPOCH, by: None, event }
     }
 
     #[test]

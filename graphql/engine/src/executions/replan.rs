@@ -23,6 +23,7 @@ use planner::{
 };
 use serde_json::json;
 use shared::{
+    actor::Actor,
     execution::{Execution, ExecutionState, REPLAN},
     id::ExecutionId,
     limits,
@@ -208,7 +209,8 @@ impl AutoReplanner {
             return Err(EngineError::PlannerUnavailable { message, request: None });
         }
         let planner = (!planners.has_model()).then(|| planners.offline_name().to_owned());
-        let grant = replans.within.as_ref().map(Grant::for_replan).unwrap_or_default();
+        let unrestricted = || Grant::of_actor(Actor::faber());
+        let grant = replans.within.as_ref().map_or_else(unrestricted, Grant::for_replan);
         let tool_sets = replans.sets.iter().map(ToString::to_string).collect();
         let options = PlanningOptions { planner, tool_sets, ..PlanningOptions::default() };
         self.0.with_grant(grant).replan_finished(finished, &options, Trigger::Automatic).await

@@ -11,19 +11,20 @@ use super::{super::schema_text, *};
 /// already loaded, or little more. All other fields are in [`EXPENSIVE_FIELDS`].
 const CHEAP_FIELDS: &[(&str, &str)] = &[
     ("Action", "description name"),
+    ("Actor", "client kind name"),
     ("Blob", "at bytes data id mimeType sha256"),
     ("CompensatingCall", "parameters toolName"),
     ("Diagnostic", "code help message path severity"),
     (
         "Execution",
-        "cancelled compensateOnFailure createdAt deadline dryRun executionId executionResults \
+        "cancelled compensateOnFailure createdAt createdBy deadline dryRun executionId executionResults \
          failed finishedAt input mode node outputs parentExecutionId parentIndex parentStepId \
          plan planId priority request requestId retryOf seq skipped startAt startedAt state step \
          steps successful total",
     ),
     ("ExecutionConnection", "edges nodes pageInfo"),
     ("ExecutionEdge", "cursor node"),
-    ("ExecutionEvent", "at attempt data executionId seq stepId type"),
+    ("ExecutionEvent", "actor at attempt data executionId seq stepId type"),
     ("ExecutionResults", "errors outputs variables"),
     (
         "Finding",
@@ -62,7 +63,10 @@ const CHEAP_FIELDS: &[(&str, &str)] = &[
          settledOutput skipReason startedAt state stepId toolName until waitedMs waitsFor \
          warnings workMs",
     ),
-    ("TimelineEntry", "at attempt detail durationMs executionId kind message node stepId waitedMs"),
+    (
+        "TimelineEntry",
+        "actor at attempt detail durationMs executionId kind message node stepId waitedMs",
+    ),
     (
         "Tool",
         "active callable description effect examples inputSchema name outputSchema qualifiedName \

@@ -80,7 +80,8 @@ async fn a_next_execution_without_a_head_is_found_and_not_duplicated() {
     let lost = faber.plan(steps("lost")).await.unwrap();
     let created = create_replan(&ended, &lost).unwrap();
     let (next, now) = (next_execution(&ended), ended.created_at());
-    let (_, first) = executor::machine::create_execution_from(next, &lost, created, now).unwrap();
+    let (_, first) =
+        executor::machine::create_execution_from(next, &lost, created, None, now).unwrap();
     store.append(Append::new(next, shared::id::Seq::START, &[first])).await.unwrap();
     let engine = engine_with_answers(&faber, &[steps("b")]);
     let err = engine.executions.replan(ended.id(), &PlanningOptions::default()).await.unwrap_err();

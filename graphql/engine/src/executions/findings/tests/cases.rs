@@ -163,7 +163,13 @@ pub(super) fn wait_cases() -> Vec<(&'static str, String)> {
     );
     let sent = |command| {
         let id = "cmd_9_aaaaaaaaa".parse().unwrap();
-        [SentCommand { id, execution: "exec_1_aaaaaaaaa".parse().unwrap(), at: at_ms(0), command }]
+        [SentCommand {
+            id,
+            execution: "exec_1_aaaaaaaaa".parse().unwrap(),
+            at: at_ms(0),
+            by: None,
+            command,
+        }]
     };
     let two =
         || Story::from_steps(&[make_step("a", &[], once_tool()), make_step("b", &[], json!({}))]);
@@ -303,7 +309,7 @@ pub(super) fn other_cases() -> Vec<(&'static str, String)> {
             let (step, part) = ("a".parse().unwrap(), Part::WHOLE);
             let event = Event::StepSkipped { step, part, reason: SkipReason::DryRun };
             let seq = story.execution.seq().next();
-            story.execution.apply(&RecordedEvent { seq, at: at_ms(0), event }).unwrap();
+            story.execution.apply(&RecordedEvent { seq, at: at_ms(0), by: None, event }).unwrap();
             story.claim_by(1).finding_lines()
         }),
         (

@@ -53,7 +53,8 @@ impl Story {
         let created =
             Created { call_keys, ..Created::new(plan.id(), plan.info().request, options) };
         let id = "exec_1_aaaaaaaaa".parse().unwrap();
-        let (execution, _) = machine::create_execution_from(id, &plan, created, at_ms(0)).unwrap();
+        let (execution, _) =
+            machine::create_execution_from(id, &plan, created, None, at_ms(0)).unwrap();
         Self { execution, now: 0, commands: 0, child: None }
     }
 
@@ -111,7 +112,7 @@ impl Story {
         self.commands += 1;
         let id = format!("cmd_{}_aaaaaaaaa", self.commands).parse().unwrap();
         let (execution, at) = (self.execution.id(), at_ms(self.now));
-        self.with_input(Input::Command(SentCommand { id, execution, at, command }))
+        self.with_input(Input::Command(SentCommand { id, execution, at, by: None, command }))
     }
 
     /// Writes the findings while worker 1 is alive.

@@ -1,0 +1,40 @@
+//! Actors as the API returns them.
+
+use async_graphql::{Enum, SimpleObject};
+use shared::actor;
+
+/// Who gave a command: started an execution, approved a step, cancelled, and so on.
+#[derive(Clone, Debug, SimpleObject)]
+pub(super) struct Actor {
+    /// Kind of the caller.
+    kind: ActorKind,
+    /// Name of the access token, or of the user of the command line. Null for other kinds.
+    name: Option<String>,
+    /// Name that the MCP client gave when it connected. Null for other callers.
+    client: Option<String>,
+}
+
+/// Kind of an actor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+pub(super) enum ActorKind {
+    /// Caller with an access token.
+    Token,
+    /// User of the command line on the machine of the store.
+    User,
+    /// Caller of a server without access tokens, which accepts its own machine only.
+    Local,
+    /// Faber itself, such as an automatic replan.
+    Faber,
+}
+
+impl From<&actor::Actor> for Actor {
+    fn from(actor::Actor { kind, name, client }: &actor::Actor) -> Self {
+        let kind = match kind {
+            actor::ActorKind::Token => ActorKind::Token,
+            actor::ActorKind::User => ActorKind::User,
+            actor::ActorKind::Local => ActorKind::Local,
+            actor::ActorKind::Faber => ActorKind::Faber,
+        };
+        Self { kind, name: name.clone(), client: client.clone() }
+    }
+}

@@ -1,0 +1,123 @@
+//! Who gave a command.
+
+use std::{env, fmt};
+
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of characters of a name. Clients choose their names themselves.
+const MAX_NAME_CHARS: usize = 128;
+
+/// Who gave a command: started an execution, approved a step, cancelled, and so on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Actor {
+    /// Which kind of caller it is.
+    pub kind: ActorKind,
+    /// The name of the token or user. Callers without a token have none, nor has Faber.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The name that an MCP client gave when it connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+}
+
+/// The kind of an [`Actor`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActorKind {
+    /// A caller with an access token.
+    Token,
+    /// A user of the command line on this machine.
+    User,
+    /// A caller of a server without tokens, which accepts this machine only.
+    Local,
+    /// Faber itself, such as an automatic replan.
+    Faber,
+}
+
+impl Actor {
+    /// Returns the holder of a token.
+    pub fn token(name: &str) -> Self {
+        Self { kind: ActorKind::Token, name: Some(shorten(name)), client: None }
+    }
+
+    /// Returns the user of this process, named by `USER` or `LOGNAME`.
+    pub fn current_user() -> Self {
+        let name = ["USER", "LOGNAME"].into_iter().find_map(|variable| env::var(variable).ok());
+        let name = name.filter(|name| !name.is_empty()).as_deref().map(shorten);
+        Self { kind: ActorKind::User, name, client: None }
+    }
+
+    /// Returns a caller without a name on this machine.
+    pub fn local() -> Self {
+        Self { kind: ActorKind::Local, name: None, client: None }
+    }
+
+    /// Returns Faber itself.
+    pub fn faber() -> Self {
+        Self { kind: ActorKind::Faber, name: None, client: None }
+    }
+
+    /// Returns the same actor with the name of its MCP client.
+    #[must_use]
+    pub fn with_client(&self, client: &str) -> Self {
+        Self { client: Some(shorten(client)).filter(|name| !name.is_empty()), ..self.clone() }
+    }
+
+    /// Estimates the bytes of the actor as JSON.
+    pub(crate) fn bytes(&self) -> usize {
+        48 + self.name.as_ref().map_or(0, String::len) + self.client.as_ref().map_or(0, String::len)
+    }
+}
+
+/// Writes the actor for people: `token ops`, `user ada through Inspector`, `Faber`.
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.kind, &self.name) {
+            (ActorKind::Token, Some(name)) => write!(f, "token `{name}`")?,
+            (ActorKind::Token, None) => f.write_str("a token")?,
+            (ActorKind::User, Some(name)) => write!(f, "user `{name}`")?,
+            (ActorKind::User, None) => f.write_str("a user")?,
+            (ActorKind::Local, _) => f.write_str("a caller on this machine")?,
+            (ActorKind::Faber, _) => f.write_str("Faber")?,
+        }
+        match &self.client {
+            Some(client) => write!(f, " through `{client}`"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Removes control characters and what exceeds the limit.
+fn shorten(name: &str) -> String {
+    name.chars().filter(|char| !char.is_control()).take(MAX_NAME_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_actor_is_written_for_people_and_read_back_from_json() {
+        let cases = [
+            (Actor::token("ops"), "token `ops`", r#"{"kind":"token","name":"ops"}"#),
+            (Actor::faber(), "Faber", r#"{"kind":"faber"}"#),
+            (
+                Actor::local().with_client("Inspector\n"),
+                "a caller on this machine through `Inspector`",
+                r#"{"kind":"local","client":"Inspector"}"#,
+            ),
+        ];
+        for (actor, text, json) in cases {
+            assert_eq!(actor.to_string(), text);
+            assert_eq!(serde_json::to_string(&actor).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Actor>(json).unwrap(), actor);
+        }
+    }
+
+    #[test]
+    fn a_name_has_a_limit() {
+        let actor = Actor::token(&"ä".repeat(1_000));
+        assert_eq!(actor.name.unwrap().chars().count(), MAX_NAME_CHARS);
+    }
+}

@@ -1,0 +1,95 @@
+//! Events name who caused them: a token, a user of the command line, or an MCP client.
+
+use serde_json::{Value, json};
+
+use super::{
+    access::{ADMIN, OPERATOR, Server},
+    mcp::Client,
+    workspace::Workspace,
+};
+
+const PLAN: &str = r#"{"tools":[{"id":"a","name":"flow.echo","requiresApproval":true,"parameters":{"x":1}},
+    {"id":"w","name":"flow.wait","parameters":{"name":"go"},"dependsOn":["a"]}]}"#;
+const EVENTS: &str = "query($id: ID!) { execution(executionId: $id) { createdBy { kind name client } \
+    events { type actor { kind name client } } request { timeline { kind message } } } }";
+
+/// Returns the actors of an execution's events by type, without the events that have none.
+fn actors(execution: &Value) -> Vec<(String, Value)> {
+    let events = execution["events"].as_array().unwrap().iter();
+    let named = events.filter(|event| !event["actor"].is_null());
+    named
+        .map(|event| (event["type"].as_str().unwrap().to_owned(), event["actor"].clone()))
+        .collect()
+}
+
+#[tokio::test]
+async fn events_name_the_tokens_that_caused_them() {
+    let server = Server::new().await;
+    let create = "mutation($tools: [ToolExecutionInput!]!) { createPlan(input: { tools: $tools }) { \
+                  plan { planId } } }";
+    let tools = serde_json::from_str::<Value>(PLAN).unwrap()["tools"].take();
+    let plan = server.expect_data(OPERATOR, create, json!({ "tools": tools })).await;
+    let plan = &plan["createPlan"]["plan"]["planId"];
+    let execute = "mutation($plan: ID!) { executePlan(planId: $plan) { executionId } }";
+    let started = server.expect_data(OPERATOR, execute, json!({ "plan": plan })).await;
+    let id = &started["executePlan"]["executionId"];
+    let approve = "mutation($id: ID!) { approveStep(executionId: $id, stepId: \"a\") { state } }";
+    loop {
+        let (_, body) = server.graphql(ADMIN, approve, json!({ "id": id })).await;
+        if body["errors"].is_null() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let cancel = "mutation($id: ID!) { cancelExecution(executionId: $id) { state } }";
+    server.expect_data(OPERATOR, cancel, json!({ "id": id })).await;
+
+    let execution = server.expect_data(ADMIN, EVENTS, json!({ "id": id })).await;
+    let execution = &execution["execution"];
+    let token = |name: &str| json!({ "kind": "TOKEN", "name": name, "client": null });
+    assert_eq!(execution["createdBy"], token("hands"));
+    let expected = [
+        ("created".to_owned(), token("hands")),
+        ("step_approved".to_owned(), token("owner")),
+        ("cancel_requested".to_owned(), token("hands")),
+    ];
+    assert_eq!(actors(execution), expected, "{execution:#}");
+    let timeline = execution["request"]["timeline"].as_array().unwrap();
+    let messages: Vec<&str> =
+        timeline.iter().filter_map(|entry| entry["message"].as_str()).collect();
+    assert!(messages.contains(&"`a` was approved by token `owner`"), "{messages:#?}");
+    server.wait_for_exit().await;
+}
+
+#[tokio::test]
+async fn events_name_the_user_of_the_command_line() {
+    let workspace = Workspace::new();
+    let plan = workspace.file("plan.json", PLAN);
+    let run = async |arguments: &[&str]| {
+        let mut command = workspace.command(arguments);
+        let output = command.env("USER", "ada").output().await.unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    // It stops at the approval, because nobody is asked without a terminal.
+    let (_, out) = run(&["run", "--plan", &plan, "--json"]).await;
+    let execution: Value = serde_json::from_str(&out).unwrap();
+    let id = execution["executionId"].as_str().unwrap();
+    run(&["approve", id, "a"]).await;
+    let shown = workspace.run(&["debug", id, "--full"]).await.out;
+    assert!(shown.contains("created by user `ada`"), "{shown}");
+    assert!(shown.contains("`a` was approved by user `ada`"), "{shown}");
+}
+
+#[tokio::test]
+async fn events_name_the_mcp_client() {
+    let workspace = Workspace::new();
+    let mut client = Client::start_in(&workspace, &[]).await;
+    let plan = json!({ "tools": [{ "id": "a", "name": "flow.noop" }] });
+    let (plan, _) = client.call_ok("create_plan", json!({ "plan": plan })).await;
+    let (done, _) = client.call_ok("execute", json!({ "id": plan["planId"] })).await;
+    let id = done["executionId"].as_str().unwrap();
+    let shown = workspace.json(&["debug", id, "--full"], 0).await;
+    let timeline = shown["timeline"].as_array().unwrap().iter();
+    let messages: Vec<&str> = timeline.filter_map(|entry| entry["message"].as_str()).collect();
+    assert!(messages.iter().any(|message| message.ends_with(" through `tests`")), "{messages:#?}");
+}
