@@ -28,6 +28,7 @@ mod permit;
 mod plan_cache;
 mod recent;
 mod record;
+mod restore_marker;
 mod retention;
 mod search;
 mod settlements;
@@ -40,7 +41,7 @@ mod vector;
 pub mod backend {
     pub use super::{
         assembly::Assembly,
-        error::skip_damaged,
+        error::{count_unreadable, skip_damaged},
         inbox::inbox_full_error,
         permit::{LimitState, Tallies, give_back, take_all},
         plan_cache::{Cached, PlanCache},
@@ -86,6 +87,7 @@ pub use self::{
     load::load_execution,
     permit::{CallLimit, Permission, Permit, PermitAsk, Rate},
     record::{Record, RecordKind, RecordPage, WriteCondition},
+    restore_marker::RestoreMarker,
     retention::{Pruned, sub_plans},
     search::search_words,
     settlements::{ChildPath, FinishedCallId, settlement_prefix},

@@ -1,6 +1,7 @@
 //! The command line: the real binary in a folder of its own.
 
 mod access;
+mod backups;
 mod doubts;
 mod executions;
 mod expensive_schemas;
