@@ -88,7 +88,7 @@ pub use self::{
     permit::{CallLimit, Permission, Permit, PermitAsk, Rate},
     record::{Record, RecordKind, RecordPage, WriteCondition},
     restore_marker::RestoreMarker,
-    retention::{Pruned, sub_plans},
+    retention::{Pruned, Removable, sub_plans},
     search::search_words,
     settlements::{ChildPath, FinishedCallId, settlement_prefix},
     tail::follow_log,
@@ -118,6 +118,12 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors {
     /// A concurrent reader finds the data or does not. `before` should be at least a minute in the
     /// past, so that a frozen worker has lost its lease.
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError>;
+
+    /// Removes objects that nothing needs, whatever their age. Keeps the others, by the same rules as
+    /// [`prune`](Self::prune). Returns the number of removed objects.
+    ///
+    /// The caller ensures that the executions finished at least a minute ago.
+    async fn remove_unused(&self, objects: &Removable) -> Result<usize, StoreError>;
 
     /// Returns the time that all processes over this store share, whatever their machines' clocks
     /// show.

@@ -25,7 +25,7 @@ use shared::{
     store::{
         Append, AppendError, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Hints, Inbox,
         KeyValue, Lease, Listing, Log, Page, Permission, Permit, PermitAsk, Permits, PlanFilter,
-        PlanVersion, Pruned, Record, RecordKind, RecordPage, RequestFilter, SentCommand, Store,
+        PlanVersion, Pruned, Record, RecordKind, RecordPage, Removable, RequestFilter, SentCommand, Store,
         StoreError, TextHash, Vectors, WriteCondition,
     },
 };
@@ -163,6 +163,10 @@ impl FaultyStore {
 impl Store for FaultyStore {
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
         self.with_faults(self.inner.prune(before, most)).await
+    }
+
+    async fn remove_unused(&self, objects: &Removable) -> Result<usize, StoreError> {
+        self.with_faults(self.inner.remove_unused(objects)).await
     }
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {

@@ -32,7 +32,7 @@ const MAGIC: [u8; 8] = *b"\x89FBK\r\n\x1a\n";
 pub(crate) const FORMAT_VERSION: u32 = 1;
 const BLOCK: u8 = b'B';
 const TRAILER: u8 = b'T';
-const CHECKSUM_LEN: u64 = 32;
+const CHECKSUM_LEN: usize = 32;
 /// Magic and version.
 const START_LEN: u64 = 12;
 /// A block ends with the entry that reaches this length.
@@ -164,7 +164,7 @@ impl<R: Read + Seek> FileReader<R> {
         if version != FORMAT_VERSION {
             return Err(FormatError::TooNew { found: version });
         }
-        let end = len - CHECKSUM_LEN;
+        let end = len - CHECKSUM_LEN as u64;
         input.seek(SeekFrom::Start(START_LEN))?;
         let header_len = read_len(&mut input)?;
         let first_block = START_LEN + 4 + header_len as u64;
@@ -266,9 +266,7 @@ impl<R: Read + Seek> FileReader<R> {
         self.block.shrink_to(2 * BLOCK_BYTES);
         self.read = 0;
         let stored = self.input.by_ref().take(stored_len as u64);
-        let mut decoder = ZlibDecoder::new(stored);
-        decoder
-            .by_ref()
+        ZlibDecoder::new(stored)
             .take(plain_len as u64 + 1)
             .read_to_end(&mut self.block)
             .map_err(|err| FormatError::Damaged(format!("a block cannot be read: {err}")))?;
@@ -291,7 +289,7 @@ fn check_frame<R: Read + Seek>(input: &mut R, len: u64) -> Result<(String, u32),
     }
     let version = start.get(MAGIC.len()..).and_then(|bytes| bytes.try_into().ok());
     let (Some(version), Some(hashed_len)) =
-        (version.map(u32::from_le_bytes), len.checked_sub(CHECKSUM_LEN))
+        (version.map(u32::from_le_bytes), len.checked_sub(CHECKSUM_LEN as u64))
     else {
         return Err(FormatError::Damaged("it is cut off".to_owned()));
     };
@@ -304,7 +302,7 @@ fn check_frame<R: Read + Seek>(input: &mut R, len: u64) -> Result<(String, u32),
         hash.update(&buffer[..part]);
         left -= part as u64;
     }
-    let mut written = [0; CHECKSUM_LEN as usize];
+    let mut written = [0; CHECKSUM_LEN];
     input.read_exact(&mut written)?;
     if hash.finalize()[..] != written {
         return Err(FormatError::Damaged("its checksum is wrong".to_owned()));

@@ -86,6 +86,7 @@ impl<'a> Reading<'a> {
 
     async fn next(&mut self) -> Result<Option<Item>, BackupError> {
         let VerifiedBackup { path, file } = &mut *self.backup;
+        let path = &*path;
         let wrong = |err| match err {
             ReplayError::Wrong(why) => BackupError::damaged(path, why),
             ReplayError::Store(err) => err.into(),

@@ -49,8 +49,9 @@ impl Spool {
     /// Creates a file at `path` and removes its name at once, so that nothing is left behind if the
     /// process dies.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        let file =
-            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        let file = options.open(path)?;
         fs::remove_file(path)?;
         Ok(Self { out: BufWriter::new(file), len: 0 })
     }

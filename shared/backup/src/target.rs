@@ -194,7 +194,8 @@ impl<'a> Target<'a> {
         }
         self.keys.insert(key.clone());
         self.bytes += bytes;
-        self.jobs.push(work.map(move |found| Ok(Done { key, bytes, counts, found: found? })).boxed());
+        let done = move |found| Done { key, bytes, counts, found };
+        self.jobs.push(work.map(|found| found.map(done)).boxed());
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use shared::{
     store::{
         Append, AppendError, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Hints, Inbox,
         KeyValue, Lease, Listing, Log, Page, Permission, Permit, PermitAsk, Permits, PlanFilter,
-        PlanVersion, Pruned, Record, RecordKind, RecordPage, RequestFilter, SentCommand, Store,
+        PlanVersion, Pruned, Record, RecordKind, RecordPage, Removable, RequestFilter, SentCommand, Store,
         StoreError, TextHash, Vectors, WriteCondition,
     },
 };
@@ -104,6 +104,10 @@ impl View {
 impl Store for View {
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
         self.run_remotely(self.world.faulty.prune(before, most)).await
+    }
+
+    async fn remove_unused(&self, objects: &Removable) -> Result<usize, StoreError> {
+        self.run_remotely(self.world.faulty.remove_unused(objects)).await
     }
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {

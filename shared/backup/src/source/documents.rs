@@ -26,11 +26,10 @@ impl Source<'_> {
         loop {
             let listing = store.list_requests(&filter, &Page { first: PAGE_LEN, after }).await?;
             after = listing.items.last().map(|(cursor, _)| cursor.clone());
-            let read = async |request: Request| {
+            let requests = stream::iter(listing.items).map(|(_, request)| async move {
                 let transcript = store.transcript_after(request.id, 0).await;
                 (request, transcript)
-            };
-            let requests = stream::iter(listing.items).map(|(_, request)| read(request));
+            });
             let mut requests = std::pin::pin!(requests.buffered(CONCURRENT_READS));
             while let Some((request, transcript)) = requests.next().await {
                 self.report.counts.requests += 1;

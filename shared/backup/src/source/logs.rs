@@ -145,8 +145,11 @@ impl Source<'_> {
         let plan = match start.events.first().map(|first| &first.event) {
             Some(Event::Created(created)) => created.plan,
             Some(other) => return Err(corrupt(format!("it begins with `{}`", other.kind()))),
-            None if self.store.head(id).await?.is_none() => return Ok(None),
-            None => return Err(corrupt("it has no events".to_owned())),
+            None => {
+                let is_removed = self.store.head(id).await?.is_none();
+                let damage = || corrupt("it has no events".to_owned());
+                return if is_removed { Ok(None) } else { Err(damage()) };
+            }
         };
         let Some(plan) = self.find_plan(plan).await? else {
             return Err(corrupt(format!("its plan `{plan}` is not in the store")));
