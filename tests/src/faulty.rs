@@ -25,8 +25,8 @@ use shared::{
     store::{
         Append, AppendError, Documents, ExecutionFilter, ExecutionHead, HeadQuery, Hints, Inbox,
         KeyValue, Lease, Listing, Log, Page, Permission, Permit, PermitAsk, Permits, PlanFilter,
-        PlanVersion, Pruned, Record, RecordKind, RecordPage, Removable, RequestFilter, SentCommand, Store,
-        StoreError, TextHash, Vectors, WriteCondition,
+        PlanVersion, Pruned, Record, RecordKind, RecordPage, Removable, RequestFilter, SentCommand,
+        Store, StoreError, TextHash, Vectors, WriteCondition,
     },
 };
 use tokio::sync::watch;

@@ -20,11 +20,21 @@ use shared::{
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
     /// A request with the beginning of its transcript.
-    Request { request: Request, transcript: Vec<TranscriptEntry> },
+    Request {
+        request: Request,
+        transcript: Vec<TranscriptEntry>,
+    },
     /// More of a transcript, after the first `known` entries.
-    Transcript { request: RequestId, known: usize, transcript: Vec<TranscriptEntry> },
+    Transcript {
+        request: RequestId,
+        known: usize,
+        transcript: Vec<TranscriptEntry>,
+    },
     Plan(Arc<Plan>),
-    Events { execution: ExecutionId, events: Vec<RecordedEvent> },
+    Events {
+        execution: ExecutionId,
+        events: Vec<RecordedEvent>,
+    },
     Execution(Box<LogEnd>),
     Record(Record),
 }
@@ -210,8 +220,11 @@ mod tests {
     fn an_entry_is_decoded_as_it_was_encoded() {
         let request: RequestId = "req_1_aaaaaaaaa".parse().unwrap();
         let at = to_time(1_700_000_000_123_456).unwrap();
-        let transcript =
-            vec![TranscriptEntry { at, kind: "query".to_owned(), content: json!({ "b": 1, "a": "\u{0}\n" }) }];
+        let transcript = vec![TranscriptEntry {
+            at,
+            kind: "query".to_owned(),
+            content: json!({ "b": 1, "a": "\u{0}\n" }),
+        }];
         let value = json!({ "z": [u64::MAX, i64::MIN, 0.1, 1e300], "a": { "\u{0}": null } });
         let command = SentCommand {
             id: "cmd_1_aaaaaaaaa".parse().unwrap(),
@@ -229,7 +242,8 @@ mod tests {
             due: Some(at),
             commands: vec![command],
         };
-        let record = |kind, value| Record { kind, name: "a\u{0}b".to_owned(), value: Arc::new(value), at };
+        let record =
+            |kind, value| Record { kind, name: "a\u{0}b".to_owned(), value: Arc::new(value), at };
         for entry in [
             Entry::Request {
                 request: Request { id: request, query: "q".to_owned(), created_at: at },
@@ -258,8 +272,14 @@ mod tests {
             (r#"{"type":"plan"}"#, "`plan` is missing"),
             (r#"{"type":"plan","extra":1}"#, "unknown field `extra`"),
             (r#"{"type":"record","kind":"x","name":"n","at":1}"#, "the kind `x` is unknown"),
-            (r#"{"type":"record","kind":"tool","name":"n","at":9223372036854775807}"#, "is not a time"),
-            (r#"{"type":"events","executionId":"exec_1_aaaaaaaaa","first":1,"events":[{}]}"#, "missing field"),
+            (
+                r#"{"type":"record","kind":"tool","name":"n","at":9223372036854775807}"#,
+                "is not a time",
+            ),
+            (
+                r#"{"type":"events","executionId":"exec_1_aaaaaaaaa","first":1,"events":[{}]}"#,
+                "missing field",
+            ),
             (r#"{"type":"execution","executionId":"x"}"#, "is not an id"),
         ] {
             let err = Entry::decode(line.as_bytes()).unwrap_err();

@@ -20,11 +20,21 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Item {
     /// A request with the entries of its transcript from position `known` on.
-    Transcript { request: Request, known: usize, transcript: Vec<TranscriptEntry> },
+    Transcript {
+        request: Request,
+        known: usize,
+        transcript: Vec<TranscriptEntry>,
+    },
     Plan(Arc<Plan>),
     /// Events of a log that is not complete yet, and the head at the last of them.
-    Events { head: Box<ExecutionHead>, events: Vec<RecordedEvent> },
-    LogEnd { head: Box<ExecutionHead>, commands: Vec<SentCommand> },
+    Events {
+        head: Box<ExecutionHead>,
+        events: Vec<RecordedEvent>,
+    },
+    LogEnd {
+        head: Box<ExecutionHead>,
+        commands: Vec<SentCommand>,
+    },
     Record(Record),
 }
 

@@ -50,10 +50,7 @@ impl VerifiedBackup {
 
     fn marker(&self) -> RestoreMarker {
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
-        RestoreMarker {
-            file: path.display().to_string(),
-            sha256: self.file.sha256().to_owned(),
-        }
+        RestoreMarker { file: path.display().to_string(), sha256: self.file.sha256().to_owned() }
     }
 }
 

@@ -89,7 +89,8 @@ impl SpoolReader {
 }
 
 fn read_row(row: &[u8]) -> io::Result<SpooledExecution> {
-    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the list of executions is damaged");
+    let damaged =
+        || io::Error::new(io::ErrorKind::InvalidData, "the list of executions is damaged");
     let id = str::from_utf8(&row[..ID_LEN]).ok().and_then(|id| id.trim_end().parse().ok());
     let is_set = |at: usize| row[ID_LEN + at] == b'x';
     Ok(SpooledExecution { id: id.ok_or_else(damaged)?, is_child: is_set(0), is_over: is_set(1) })

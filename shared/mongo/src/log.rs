@@ -19,8 +19,8 @@ use shared::{
     limits,
     store::{
         Append, AppendError, Documents, ExecutionHead, HeadQuery, Hints, Inbox, Lease, Log,
-        Permission, Permit, PermitAsk, Permits, Pruned, QueuePosition, Removable, SentCommand, Store,
-        StoreError,
+        Permission, Permit, PermitAsk, Permits, Pruned, QueuePosition, Removable, SentCommand,
+        Store, StoreError,
         backend::{add_longest_due, aged_places, inbox_full_error, skip_damaged},
     },
 };

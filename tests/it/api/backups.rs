@@ -305,7 +305,7 @@ async fn an_interrupted_restore_is_completed_by_the_same_file_only() {
         stalls: 1_000,
         stall: Duration::from_millis(20),
     };
-    for limit in [0, 10, 60, 150] {
+    for limit in [0, 200, 600, 1_000, 1_500] {
         let memory: Arc<dyn Store> = Arc::new(Memory::new());
         let slow = FaultyStore::new(Arc::clone(&memory), Dice::new(limit), rates);
         let stopped = time::timeout(Duration::from_millis(limit), restore(&slow, &file)).await;

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 use tests::toolset::MAX_WAIT;
 use tokio::time;
@@ -103,7 +103,8 @@ async fn a_wrong_file_is_refused_and_creates_no_store() {
 }
 
 fn is_being_restored(path: &Path) -> bool {
-    let Ok(connection) = Connection::open(path) else { return false };
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let Ok(connection) = Connection::open_with_flags(path, flags) else { return false };
     let found = connection.prepare("SELECT 1 FROM records WHERE kind = 'restore'");
     found.is_ok_and(|mut statement| statement.exists([]).unwrap_or_default())
 }

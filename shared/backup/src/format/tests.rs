@@ -113,7 +113,10 @@ fn wrong_counts_are_refused_even_with_a_correct_checksum() {
     wrong[place + 9] = b'2';
     seal(&mut wrong);
     let refused = read_file(&wrong).unwrap_err();
-    assert!(matches!(&refused, FormatError::Damaged(why) if why == "it lacks entries"), "{refused:?}");
+    assert!(
+        matches!(&refused, FormatError::Damaged(why) if why == "it lacks entries"),
+        "{refused:?}"
+    );
 }
 
 proptest! {

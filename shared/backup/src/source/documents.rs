@@ -147,7 +147,8 @@ impl Source<'_> {
                     continue;
                 }
                 let part = self.store.plan(part).await?;
-                waiting.extend(part.filter(|part| self.is_outside_of_lists(part.info().created_at)));
+                waiting
+                    .extend(part.filter(|part| self.is_outside_of_lists(part.info().created_at)));
             }
         }
         Ok(())

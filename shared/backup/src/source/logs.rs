@@ -100,8 +100,7 @@ impl Source<'_> {
             && waiting.len() < MAX_ANCESTORS
         {
             head = self.store.head(parent).await?;
-            let place =
-                |head: &ExecutionHead| (head.created_at, head.execution.to_string());
+            let place = |head: &ExecutionHead| (head.created_at, head.execution.to_string());
             let Some(above) = head.as_ref().filter(|above| place(above) > place(&child)) else {
                 break;
             };

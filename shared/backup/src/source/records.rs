@@ -129,7 +129,8 @@ impl Source<'_> {
         let mut after = None;
         loop {
             let page = RecordPage { after, ..RecordPage::first_records(1).with_prefix(prefix) };
-            let Some(part) = self.store.list_records(RecordKind::BlobPart, page).await?.pop() else {
+            let Some(part) = self.store.list_records(RecordKind::BlobPart, page).await?.pop()
+            else {
                 return Ok(());
             };
             after = Some(part.name.clone());

@@ -103,7 +103,7 @@ pub(super) async fn put_plan(
         }
     }
     // Looks for another plan with the same version.
-    let filter = PlanFilter { request: Some(info.request), search: None };
+    let filter = PlanFilter { request: Some(info.request), ..PlanFilter::default() };
     let mut after = None;
     loop {
         let listing = store.list_plans(&filter, &Page { first: PAGE_LEN, after }).await?;
@@ -246,11 +246,12 @@ pub(super) async fn put_record(
         // Retention would never remove it.
         return Ok(Found::Useless);
     }
-    let stored = if mode == Mode::Compare || !store.put_record(&record, WriteCondition::Exists).await? {
-        store.find_record(record.kind, &record.name).await?
-    } else {
-        return Ok(Found::New);
-    };
+    let stored =
+        if mode == Mode::Compare || !store.put_record(&record, WriteCondition::Exists).await? {
+            store.find_record(record.kind, &record.name).await?
+        } else {
+            return Ok(Found::New);
+        };
     Ok(match stored {
         None => Found::New,
         Some(stored) if is_same_record(&stored, &record) => Found::Same,
@@ -308,7 +309,8 @@ mod tests {
             (SavedPlan, json!({ "plan": "p" }), saved, 0, true),
             (SavedPlan, json!({ "plan": "p" }), json!({ "plan": "q" }), 0, false),
         ] {
-            let is_same = is_same_record(&record(kind, one.clone(), 0), &record(kind, other, seconds));
+            let is_same =
+                is_same_record(&record(kind, one.clone(), 0), &record(kind, other, seconds));
             assert_eq!(is_same, expected, "{one}");
         }
     }
