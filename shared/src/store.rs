@@ -31,6 +31,7 @@ mod permit;
 mod plan_cache;
 mod recent;
 mod record;
+mod restore_marker;
 mod retention;
 mod search;
 mod settlements;
@@ -44,7 +45,7 @@ pub mod backend {
     pub use super::{
         assembly::Assembly,
         count::{CountFields, CountTable, Durations, Tally, bucket_micros},
-        error::skip_damaged,
+        error::{count_unreadable, skip_damaged},
         inbox::inbox_full_error,
         layout::{LAYOUT, MigrationReport, OLDEST_LAYOUT, check_layout, store_in_use_error},
         permit::{LimitState, Tallies, give_back, take_all},
@@ -93,7 +94,8 @@ pub use self::{
     load::load_execution,
     permit::{CallLimit, Permission, Permit, PermitAsk, Rate},
     record::{Record, RecordKind, RecordPage, WriteCondition},
-    retention::{Pruned, sub_plans},
+    restore_marker::RestoreMarker,
+    retention::{Pruned, Removable, sub_plans},
     search::search_words,
     settlements::{ChildPath, FinishedCallId, settlement_prefix},
     tail::follow_log,
@@ -122,6 +124,12 @@ pub trait Store: Log + Inbox + Permits + Documents + KeyValue + Vectors {
     /// A concurrent reader finds the data or does not. `before` should be at least a minute in the
     /// past, so that a frozen worker has lost its lease.
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError>;
+
+    /// Removes objects that nothing needs, whatever their age. Keeps the others, by the same rules as
+    /// [`prune`](Self::prune). Returns the number of removed objects.
+    ///
+    /// The caller ensures that the executions finished at least a minute ago.
+    async fn remove_unused(&self, objects: &Removable) -> Result<usize, StoreError>;
 
     /// Returns the time that all processes over this store share, whatever their machines' clocks
     /// show.

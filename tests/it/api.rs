@@ -1,5 +1,6 @@
 //! The API in process, over real stores and with a real worker.
 
+mod backups;
 mod blobs;
 mod bulk_control;
 mod call_limits;

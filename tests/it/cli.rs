@@ -2,6 +2,7 @@
 
 mod access;
 mod actors;
+mod backups;
 mod doubts;
 mod executions;
 mod expensive_schemas;

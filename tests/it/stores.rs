@@ -103,6 +103,7 @@ macro_rules! stores {
                     due_executions_can_be_paged_through,
                     due_executions_are_listed_by_priority_and_time,
                     old_finished_executions_are_pruned_with_their_documents,
+                    given_objects_are_removed_unless_they_are_needed,
                     a_finished_execution_with_an_owner_can_be_an_orphan,
                     unfinished_executions_are_never_pruned,
                     workers_are_listed_until_their_lease_expires,

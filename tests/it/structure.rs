@@ -60,6 +60,7 @@ fn crates_depend_in_one_direction() {
     });
     expect![[r"
         shared:
+        backup: shared
         mongo: shared
         sqlite: shared
         planner: shared
@@ -78,7 +79,7 @@ fn crates_depend_in_one_direction() {
         client: engine executor graphql planner shared toolbox
         mcp_server: client engine shared
         otlp: shared
-        faber-cli: client engine executor graphql mcp mcp_server offline otlp planner sandbox shared toolbox toolsets
+        faber-cli: backup client engine executor graphql mcp mcp_server offline otlp planner sandbox shared toolbox toolsets
     "]]
     .assert_eq(&lines.collect::<String>());
 }

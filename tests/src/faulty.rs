@@ -26,7 +26,8 @@ use shared::{
         Append, AppendError, CountQuery, Documents, ExecutionCount, ExecutionFilter, ExecutionHead,
         HeadQuery, Hints, Inbox, KeyValue, Lease, Listing, Log, Page, Permission, Permit,
         PermitAsk, Permits, PlanFilter, PlanVersion, Pruned, Record, RecordKind, RecordPage,
-        RequestFilter, SentCommand, Store, StoreError, TextHash, Vectors, WriteCondition,
+        Removable, RequestFilter, SentCommand, Store, StoreError, TextHash, Vectors,
+        WriteCondition,
     },
 };
 use tokio::sync::watch;
@@ -163,6 +164,10 @@ impl FaultyStore {
 impl Store for FaultyStore {
     async fn prune(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         self.with_faults(self.inner.prune(before, limit)).await
+    }
+
+    async fn remove_unused(&self, objects: &Removable) -> Result<usize, StoreError> {
+        self.with_faults(self.inner.remove_unused(objects)).await
     }
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {

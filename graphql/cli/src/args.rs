@@ -129,8 +129,26 @@ pub(crate) enum Command {
         /// The name of the saved plan.
         name: String,
     },
-    /// Export a plan as YAML or JSON for `run --plan` and `save --plan`.
+    /// Export a plan for `run --plan` and `save --plan`, or with `--since` the history for `import`.
+    #[command(
+        override_usage = "faber export [OPTIONS] <PLAN>\n       faber export --since <TIME> [FILE]"
+    )]
     Export(ExportArgs),
+    /// Import the history that `export --since` wrote; skip what the store has already.
+    Import {
+        /// The file with one JSON object a line.
+        file: PathBuf,
+    },
+    /// Write a backup of the store into one file, while other processes use the store.
+    Backup {
+        /// The file to write. An older backup of this name is replaced when the new one is complete.
+        file: PathBuf,
+    },
+    /// Restore a backup into an empty store of any kind.
+    Restore {
+        /// The file that `faber backup` wrote.
+        file: PathBuf,
+    },
     /// Serve Faber's operations as an MCP server over standard input and output.
     Mcp,
     /// Remove finished executions that are older than an age, then plans and requests without

@@ -19,12 +19,11 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use ::toolsets::sources::SetConfig;
 use client::failure::Failure;
-use engine::{Guard, PlanCache};
+use engine::{Guard, PlanCache, retention::RetentionAges};
 use planner::{select::DEFAULT_MARGIN, toolkit::Toolkit};
 use serde_json::Value;
 
@@ -79,7 +78,7 @@ pub struct Config {
     pub limits: Limits,
     pub embedding: Setting<EmbeddingConfig>,
     /// Finished executions are removed after this time. `None` keeps them forever.
-    pub retention: Setting<Option<Duration>>,
+    pub retention: Setting<Option<RetentionAges>>,
     pub access: Setting<AccessConfig>,
     /// Contexts, which conditions of toolsets read.
     pub contexts: BTreeMap<String, Value>,

@@ -41,7 +41,7 @@ use tracing_subscriber::{
 use self::{
     args::{Cli, Command, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        debug, doctor, list, login, models, plan, run, serve, settle, steer, toolkit, tools,
+        backup, debug, doctor, list, login, models, plan, run, serve, settle, steer, toolkit, tools,
     },
     screen::Screen,
     session::{Need, Session},
@@ -307,6 +307,10 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
         Command::Logout { set } => login::log_out(app, &set).await,
         Command::Models { subcommand } => models::manage_models(app, subcommand).await,
         Command::Bench(args) => commands::bench::bench(app, &args).await,
+        Command::Backup { file } => backup::write_backup(app, &file).await,
+        Command::Restore { file } => backup::restore(app, &file).await,
+        Command::Import { file } => backup::import(app, &file).await,
+        Command::Export(args) if args.since.is_some() => backup::export_history(app, args).await,
         Command::Config => doctor::print_config(app),
         command => {
             let session = open_session(app, &command).await?;

@@ -266,6 +266,17 @@ pub(crate) fn missing_store(setup: Setup<'_>) -> Option<PathBuf> {
 
 /// Opens the configured store. Creates the folder of the default one.
 pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
+    create_default_folder(setup).await?;
+    Ok(engine::store::open_store(&setup.config.store.value).await?)
+}
+
+/// Opens the configured store, also if a restore into it has not ended.
+pub(crate) async fn open_incomplete_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
+    create_default_folder(setup).await?;
+    Ok(engine::store::open_incomplete_store(&setup.config.store.value).await?)
+}
+
+async fn create_default_folder(setup: Setup<'_>) -> Result<(), Failure> {
     let config = setup.config;
     if config.store.origin == Origin::Default {
         tokio::fs::create_dir_all(&config.data).await.map_err(|err| {
@@ -275,7 +286,7 @@ pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failu
             Failure::new("STORE_UNAVAILABLE", reason)
         })?;
     }
-    Ok(engine::store::open_store(&config.store.value).await?)
+    Ok(())
 }
 
 /// Makes the registry of toolsets. Without tools it knows no sets.

@@ -1,5 +1,8 @@
 //! Prunes finished executions that are older than the setting `retention`, while a process runs.
 
+mod ages;
+mod by_state;
+
 use std::{
     sync::{
         Arc,
@@ -9,11 +12,14 @@ use std::{
 };
 
 use shared::{
+    blob,
     clock::Clock,
-    store::{Pruned, Store},
+    store::{Pruned, Store, StoreError},
 };
 use tokio::time;
 
+pub use self::ages::RetentionAges;
+use self::by_state::StatePass;
 use crate::{prune_batch, time_before};
 
 /// Pause between two batches, so that the store can do other work.
@@ -28,20 +34,52 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Prunes everything older than `age` at each interval. Never returns.
-    pub async fn prune_forever(&self, store: Arc<dyn Store>, clock: Arc<dyn Clock>, age: Duration) {
+    /// Prunes everything older than its age at each interval. Never returns.
+    pub async fn prune_forever(
+        &self,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        ages: impl Into<RetentionAges>,
+    ) {
+        let ages = ages.into();
         loop {
-            let pause = match prune_batch(&*store, time_before(&*clock, age)).await {
-                Ok(pruned) => {
-                    self.count(pruned);
-                    if pruned.more { BATCH_PAUSE } else { POLL_INTERVAL }
+            if let Err(err) = self.prune_all(&*store, &*clock, ages).await {
+                tracing::warn!(%err, "cannot remove old executions now");
+            }
+            time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    async fn prune_all(
+        &self,
+        store: &dyn Store,
+        clock: &dyn Clock,
+        ages: RetentionAges,
+    ) -> Result<(), StoreError> {
+        if ages.uniform().is_none() {
+            let mut pass = StatePass::new(ages);
+            loop {
+                let pruned = pass.run_page(store, clock).await?;
+                self.count(pruned);
+                if !pruned.more {
+                    break;
                 }
-                Err(err) => {
-                    tracing::warn!(%err, "cannot remove old executions now");
-                    POLL_INTERVAL
+                if pruned.executions > 0 {
+                    time::sleep(BATCH_PAUSE).await;
                 }
-            };
-            time::sleep(pause).await;
+            }
+            if let Some(shortest) = ages.shortest() {
+                blob::remove_old_blobs(store, time_before(clock, shortest)).await?;
+            }
+        }
+        let Some(longest) = ages.longest() else { return Ok(()) };
+        loop {
+            let pruned = prune_batch(store, time_before(clock, longest)).await?;
+            self.count(pruned);
+            if !pruned.more {
+                return Ok(());
+            }
+            time::sleep(BATCH_PAUSE).await;
         }
     }
 

@@ -10,8 +10,20 @@ use sqlite::Sqlite;
 ///
 /// # Errors
 ///
-/// If the address is invalid, the store is unreachable, or a newer version wrote it.
+/// If the address is invalid, the store is unreachable, a newer version wrote it, or a restore of a
+/// backup into it has not ended.
 pub async fn open_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+    let store = open_incomplete_store(url).await?;
+    store.check_restored().await?;
+    Ok(store)
+}
+
+/// Opens a store as [`open_store`] does, also if a restore into it has not ended.
+///
+/// # Errors
+///
+/// If the address is invalid, the store is unreachable, or a newer version wrote it.
+pub async fn open_incomplete_store(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     let refuse = |reason: &str| StoreError::Address { url: url.to_owned(), why: reason.to_owned() };
     let (scheme, rest) = url.split_once(':').ok_or_else(|| refuse("it has no scheme"))?;
     match scheme {

@@ -19,8 +19,8 @@ use shared::{
     limits,
     store::{
         Append, AppendError, Documents, ExecutionHead, HeadQuery, Hints, Inbox, Lease, Log,
-        Permission, Permit, PermitAsk, Permits, Pruned, QueuePosition, SentCommand, Store,
-        StoreError,
+        Permission, Permit, PermitAsk, Permits, Pruned, QueuePosition, Removable, SentCommand,
+        Store, StoreError,
         backend::{LAYOUT, add_longest_due, aged_places, inbox_full_error, skip_damaged},
     },
 };
@@ -153,6 +153,10 @@ impl Permits for Mongo {
 impl Store for Mongo {
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
         self.remove_old_documents(before, most).await
+    }
+
+    async fn remove_unused(&self, objects: &Removable) -> Result<usize, StoreError> {
+        self.remove_objects(objects).await
     }
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {

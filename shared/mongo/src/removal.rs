@@ -17,7 +17,7 @@ use mongodb::{
 use shared::{
     clock::Timestamp,
     id::ExecutionId,
-    store::{Pruned, StoreError},
+    store::{Pruned, Removable, StoreError},
 };
 
 use super::{
@@ -105,6 +105,39 @@ impl Mongo {
             }
         }
         Ok(pruned)
+    }
+
+    /// Removes given objects that nothing needs. Returns their number.
+    pub(super) async fn remove_objects(&self, objects: &Removable) -> Result<usize, StoreError> {
+        let (kind, ids): (_, Vec<String>) = match objects {
+            Removable::Executions(ids) => {
+                (Kind::Executions, ids.iter().map(ToString::to_string).collect())
+            }
+            Removable::Plans(ids) => (Kind::Plans, ids.iter().map(ToString::to_string).collect()),
+            Removable::Requests(ids) => {
+                (Kind::Requests, ids.iter().map(ToString::to_string).collect())
+            }
+        };
+        let mut removed = 0;
+        for ids in ids.chunks(BATCH_LEN) {
+            let mut filter = doc! { "_id": { "$in": ids } };
+            let rows = if kind == Kind::Executions {
+                filter.insert("owner", doc! { "$exists": false });
+                filter.insert("state", doc! { "$in": FINISHED_STATES.to_vec() });
+                lists::read_all(self.heads.find(filter).await).await?
+            } else {
+                let all = self.collection(kind.collection());
+                lists::read_all(all.find(filter).projection(doc! { "_id": 1 }).await).await?
+            };
+            let needed = self.find_needed(kind, &rows).await?;
+            let unused = rows.iter().filter(|row| !needed.contains(&reason_id(kind, row)));
+            let unused: Vec<String> = unused.map(row_id).collect();
+            if !unused.is_empty() {
+                self.remove_documents(kind, &unused).await?;
+            }
+            removed += unused.len();
+        }
+        Ok(removed)
     }
 
     /// Finds the oldest documents that nothing needs any more.

@@ -29,6 +29,7 @@ mod removal;
 mod rows;
 mod schema;
 mod time;
+mod unused;
 mod vectors;
 mod watcher;
 mod worker_locks;

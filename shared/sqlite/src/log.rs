@@ -16,7 +16,7 @@ use shared::{
     limits,
     store::{
         Append, AppendError, EventDocument, ExecutionHead, HeadQuery, Hints, Inbox, Lease, Log,
-        Permission, Permit, PermitAsk, Permits, Pruned, SentCommand, Store, StoreError,
+        Permission, Permit, PermitAsk, Permits, Pruned, Removable, SentCommand, Store, StoreError,
         backend::{Assembly, add_longest_due, aged_places, inbox_full_error, skip_damaged},
     },
 };
@@ -142,6 +142,10 @@ impl Store for Sqlite {
         let (requests, more) = self.remove_unused(Kind::Requests, before, most).await?;
         (pruned.requests, pruned.more) = (requests, more || have_sub_plans);
         Ok(pruned)
+    }
+
+    async fn remove_unused(&self, objects: &Removable) -> Result<usize, StoreError> {
+        self.remove_objects(objects).await
     }
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {

@@ -1,6 +1,9 @@
 //! Errors of stores.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use crate::limits;
 
@@ -30,6 +33,11 @@ pub enum StoreError {
         "the store has schema version {found}, this `faber` knows {known}: use a newer `faber`"
     )]
     TooNew { found: u32, known: u32 },
+    #[error(
+        "the store holds a part of the backup `{file}` only, because its restore did not finish: \
+         run `faber restore` with this file again, or use another store"
+    )]
+    Incomplete { file: String },
     #[error("`{url}` is not a store: {why}; use `sqlite:PATH`, `mongodb://…` or `memory:`")]
     Address { url: String, why: String },
 }
@@ -46,11 +54,21 @@ impl StoreError {
     }
 }
 
+/// Damaged items that lists of this process left out.
+static UNREADABLE: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of damaged items that lists of this process left out. A backup reports those
+/// that it met.
+pub fn count_unreadable() -> u64 {
+    UNREADABLE.load(Ordering::Relaxed)
+}
+
 /// Leaves out damaged data, so that one damaged item does not hide a list.
 pub fn skip_damaged<T>(item: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match item {
         Ok(item) => Ok(Some(item)),
         Err(err @ StoreError::Corrupt { .. }) => {
+            UNREADABLE.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%err, "left out of a list");
             Ok(None)
         }

@@ -23,7 +23,7 @@ use self::{
     work::ExecutionIndex,
 };
 use super::{
-    Cursor, Hints, Listing, Page, Pruned, Store, StoreError, TextHash, Vectors,
+    Cursor, Hints, Listing, Page, Pruned, Removable, Store, StoreError, TextHash, Vectors,
     backend::{check_vectors, decode_vector, encode_vector},
     plan_cache::PlanCache,
 };
@@ -72,6 +72,10 @@ fn list_page<T>(items: impl Iterator<Item = (Cursor, T)>, page: &Page) -> Listin
 impl Store for Memory {
     async fn prune(&self, before: Timestamp, most: usize) -> Result<Pruned, StoreError> {
         Ok(self.lock_state().prune(before, most))
+    }
+
+    async fn remove_unused(&self, objects: &Removable) -> Result<usize, StoreError> {
+        Ok(self.lock_state().remove_unused(objects))
     }
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {

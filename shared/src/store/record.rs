@@ -64,6 +64,8 @@ pub enum RecordKind {
     /// The decision of a person about a call whose outcome is unknown. Retention removes it with
     /// its execution.
     Settlement,
+    /// The backup that is being restored. It marks an [incomplete](super::RestoreMarker) store.
+    Restore,
     /// Random data. Health checks write it to see that the store accepts writes.
     WriteCheck,
 }
@@ -101,6 +103,7 @@ impl RecordKind {
             Self::Output => "output",
             Self::Usage => "usage",
             Self::Settlement => "settlement",
+            Self::Restore => "restore",
             Self::WriteCheck => "write_check",
         }
     }

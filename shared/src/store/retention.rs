@@ -1,6 +1,9 @@
 //! Types and rules of pruning, shared by all stores.
 
-use crate::{id::PlanId, plan::Plan};
+use crate::{
+    id::{ExecutionId, PlanId, RequestId},
+    plan::Plan,
+};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
@@ -9,6 +12,14 @@ pub struct Pruned {
     pub requests: usize,
     /// Set if there is more to remove.
     pub more: bool,
+}
+
+/// Objects of one kind, for [`Store::remove_unused`](super::Store::remove_unused).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removable {
+    Executions(Vec<ExecutionId>),
+    Plans(Vec<PlanId>),
+    Requests(Vec<RequestId>),
 }
 
 /// Returns the plans that a plan's steps execute. They stay as long as the plan does.

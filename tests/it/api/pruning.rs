@@ -3,12 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
+use engine::retention::{Retention, RetentionAges};
 use serde_json::{Value, json};
 use shared::{
-    clock::{Clock, WallClock},
+    clock::{Clock, Timestamp, WallClock},
+    id::PlanId,
     store::{Store, memory::Memory},
 };
-use tests::faulty::{Dice, FaultRates, FaultyStore};
+use tests::{
+    faulty::{Dice, FaultRates, FaultyStore},
+    toolset::MAX_WAIT,
+};
 use tokio::{sync::oneshot, time};
 
 use super::test_api::{ProcessRole, TestApi, apis_without_server, json_to_text};
@@ -42,6 +47,55 @@ async fn prune_removes_finished_executions_and_keeps_waiting_ones() {
         assert_eq!(api.execution(&stays, "state").await["state"], "WAITING");
         let refused = api.expect_error(prune, json!({ "age": "soon" })).await;
         assert_eq!(refused["code"], "INVALID_ARGUMENT");
+    }
+}
+
+#[derive(Debug)]
+struct OneDayLater;
+
+impl Clock for OneDayLater {
+    fn now(&self) -> Timestamp {
+        WallClock.now() + TimeDelta::days(1)
+    }
+}
+
+#[tokio::test]
+async fn retention_keeps_each_state_for_its_age() {
+    for api in apis_without_server().await {
+        let echo = api.plan(json!([{ "name": "flow.echo", "parameters": {} }])).await;
+        let done = api.start(json!([{ "id": "sub", "plan": echo }]), json!({})).await;
+        api.events(&done).await;
+        let fails = json!([{ "name": "flow.fail", "parameters": { "message": "no" } }]);
+        let failed = api.start(fails, json!({})).await;
+        api.events(&failed).await;
+        let waits = json!([{ "name": "flow.wait", "id": "w", "parameters": { "name": "go" } }]);
+        let waiting = api.start(waits, json!({})).await;
+        api.wait_for_step(&waiting, "w", "WAITING").await;
+        let (hour, days) = (Duration::from_hours(1), Duration::from_hours(48));
+        let ages = RetentionAges { completed: Some(hour), failed: Some(days), cancelled: None };
+        let store = Arc::clone(api.engine.store());
+        let retention = Retention::default();
+        let plan: PlanId =
+            api.execution(&done, "planId").await["planId"].as_str().unwrap().parse().unwrap();
+        let is_counted = || {
+            let figures = retention.format_metrics();
+            figures.contains("faber_pruned_total{kind=\"execution\"} 2")
+        };
+        let counted = async {
+            while !is_counted() {
+                time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            () = retention.prune_forever(Arc::clone(&store), Arc::new(OneDayLater), ages) => (),
+            counted = time::timeout(MAX_WAIT, counted) => counted.unwrap(),
+        }
+        assert!(store.plan(plan).await.unwrap().is_none());
+        for (id, state) in
+            [(&done, Value::Null), (&failed, json!("FAILED")), (&waiting, json!("WAITING"))]
+        {
+            assert_eq!(api.execution(id, "state").await["state"], state);
+        }
     }
 }
 

@@ -6,12 +6,12 @@ use futures::future::join_all;
 use serde_json::json;
 use shared::{
     event::{Settled, Settlement},
-    execution::ExecutionState::{self, Cancelled, Completed, InProgress},
+    execution::ExecutionState::{self, Cancelled, Completed, Failed, InProgress},
     id::Seq,
     request::TranscriptEntry,
     store::{
         Append, Command, ExecutionFilter, ExecutionHead, FinishedCallId, HeadQuery, PlanFilter,
-        Pruned, RecordKind, RequestFilter, Reservation, SavedPlan, settlement_prefix,
+        Pruned, RecordKind, Removable, RequestFilter, Reservation, SavedPlan, settlement_prefix,
     },
 };
 
@@ -192,6 +192,36 @@ pub async fn old_finished_executions_are_pruned_with_their_documents(pair: Store
     // The id of a pruned execution can be used again.
     put_execution(&pair, head(1, 2)).await;
     assert_eq!(pair.log(execution(1), 0).await.len(), 3);
+}
+
+/// Given objects are removed with everything that belongs to them, unless something needs them.
+pub async fn given_objects_are_removed_unless_they_are_needed(pair: StorePair) {
+    put_execution(&pair, finished_head(1, 10, Completed)).await;
+    put_execution(&pair, finished_head(2, 10, Failed)).await;
+    put_execution(&pair, ExecutionHead { state: InProgress, ..head(3, 2) }).await;
+    let child = ExecutionHead { parent: Some(execution(3)), ..finished_head(4, 1, Completed) };
+    put_execution(&pair, child).await;
+    let owned = ExecutionHead { owner: Some(worker(1)), ..finished_head(5, 1, Completed) };
+    put_execution(&pair, owned).await;
+    let remove = async |objects| pair.one.remove_unused(&objects).await.unwrap();
+    let (executions, plans, requests) = (
+        || [1, 3, 4, 5, 99].map(execution).to_vec(),
+        || [1, 2, 99].map(plan_id).to_vec(),
+        || [1, 2, 99].map(request_id).to_vec(),
+    );
+    assert_eq!(remove(Removable::Requests(requests())).await, 0);
+    assert_eq!(remove(Removable::Plans(plans())).await, 0);
+    assert_eq!(remove(Removable::Executions(executions())).await, 1);
+    assert_eq!(remove(Removable::Executions(executions())).await, 0);
+    assert_eq!(remove(Removable::Plans(plans())).await, 1);
+    assert_eq!(remove(Removable::Requests(requests())).await, 1);
+    assert_eq!(count_all(&pair).await, (4, 4, 4));
+    assert_eq!(pair.other.read(execution(1), Seq(0)).await.unwrap(), []);
+    assert_eq!(pair.other.find_reservation("key 1").await.unwrap(), None);
+    assert_eq!(count_settlements(&pair, 1).await, 0);
+    assert_eq!(pair.other.transcript(request_id(1)).await.unwrap(), []);
+    assert_eq!(pair.log(execution(2), 0).await.len(), 3);
+    assert_eq!(remove(Removable::Executions(Vec::new())).await, 0);
 }
 
 /// An unfinished execution stays at any age. So does an execution that must still inform its

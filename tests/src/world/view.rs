@@ -15,7 +15,8 @@ use shared::{
         Append, AppendError, CountQuery, Documents, ExecutionCount, ExecutionFilter, ExecutionHead,
         HeadQuery, Hints, Inbox, KeyValue, Lease, Listing, Log, Page, Permission, Permit,
         PermitAsk, Permits, PlanFilter, PlanVersion, Pruned, Record, RecordKind, RecordPage,
-        RequestFilter, SentCommand, Store, StoreError, TextHash, Vectors, WriteCondition,
+        Removable, RequestFilter, SentCommand, Store, StoreError, TextHash, Vectors,
+        WriteCondition,
     },
 };
 use tokio::time::{self, Instant};
@@ -104,6 +105,10 @@ impl View {
 impl Store for View {
     async fn prune(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         self.run_remotely(self.world.faulty.prune(before, limit)).await
+    }
+
+    async fn remove_unused(&self, objects: &Removable) -> Result<usize, StoreError> {
+        self.run_remotely(self.world.faulty.remove_unused(objects)).await
     }
 
     async fn shared_time(&self) -> Result<Timestamp, StoreError> {

@@ -80,9 +80,15 @@ pub(crate) struct SaveArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ExportArgs {
-    /// `plan_…`, `req_…` for its newest plan, or the name of a saved plan.
-    pub(crate) id: String,
-    /// The format of the file.
+    /// `plan_…`, `req_…` for its newest plan, or the name of a saved plan. With `--since`: the file to
+    /// write.
+    #[arg(value_name = "PLAN|FILE", required_unless_present = "since")]
+    pub(crate) id: Option<String>,
+    /// Export requests, plans, executions and calls since this time as JSON, one object a line: a
+    /// time such as `2026-01-02T03:04:05Z`, or an age such as `7d`.
+    #[arg(long, value_name = "TIME", conflicts_with = "format")]
+    pub(crate) since: Option<String>,
+    /// The format of the file of a plan.
     #[arg(long, value_enum, default_value_t = ExportFormat::Yaml)]
     pub(crate) format: ExportFormat,
     /// The file to write; default: standard output.

@@ -345,8 +345,17 @@ fn check_embedding(opened: Result<Option<Embedding>, EmbedError>) -> Check {
 }
 
 fn check_retention(config: &Config) -> Check {
+    let describe = |age: Option<_>| age.map_or_else(|| "for ever".to_owned(), age::format);
     let result = match config.retention.value {
-        Some(kept) => format!("finished executions are kept for {}", age::format(kept)),
+        Some(ages) => match ages.uniform() {
+            Some(age) => format!("finished executions are kept for {}", age::format(age)),
+            None => format!(
+                "executions are kept: succeeded {}, failed {}, cancelled {}",
+                describe(ages.completed),
+                describe(ages.failed),
+                describe(ages.cancelled)
+            ),
+        },
         None => "finished executions are kept forever; set `retention: 30d` in the configuration \
                  to prune them"
             .to_owned(),

@@ -228,7 +228,7 @@ fn input_names(schema: &Value) -> String {
 
 pub(crate) async fn export(session: &Session<'_>, args: ExportArgs) -> Result<ExitStatus, Failure> {
     let screen = session.screen;
-    let draft = export_draft(&session.client, &args.id).await?;
+    let draft = export_draft(&session.client, args.id.as_deref().unwrap_or_default()).await?;
     let is_json = screen.json || args.format == ExportFormat::Json;
     let text = if is_json {
         pretty_json(&draft)

@@ -10,7 +10,7 @@ use std::{
 
 use ::toolsets::sources::{SetConfig, habilis};
 use engine::{Guard, PlanCache};
-use engine::{age, yaml};
+use engine::{age, retention::RetentionAges, yaml};
 use planner::{
     suggest::{did_you_mean, explain_unknown_field},
     toolkit::written,
@@ -55,7 +55,7 @@ pub(super) struct File {
     /// The toolsets, and their text in the file.
     pub(super) toolsets: Option<(Vec<SetConfig>, Value)>,
     pub(super) limits: Limits,
-    pub(super) retention: Option<Duration>,
+    pub(super) retention: Option<RetentionAges>,
     pub(super) access: Option<AccessConfig>,
     pub(super) contexts: BTreeMap<String, Value>,
     pub(super) tools_files_set: Option<SetConfig>,
@@ -306,16 +306,36 @@ fn read_margin(value: Option<Value>) -> Result<Option<f64>, String> {
     }
 }
 
-fn read_retention(value: Option<Value>) -> Result<Option<Duration>, String> {
-    let text = match value {
+fn read_retention(value: Option<Value>) -> Result<Option<RetentionAges>, String> {
+    let mut fields = match value {
         None | Some(Value::Null) => return Ok(None),
-        Some(Value::String(text)) => text,
-        Some(other) => other.to_string(),
+        Some(Value::Object(fields)) => fields,
+        Some(age) => return read_age("retention", age).map(|age| age.map(RetentionAges::from)),
     };
-    let kept = age::parse(&text).map_err(|error| format!("`retention`: {error}"))?;
+    let mut read = |state: &str| match fields.remove(state) {
+        None => Ok(None),
+        Some(age) => read_age(&format!("retention.{state}"), age),
+    };
+    let (completed, failed, cancelled) = (read("succeeded")?, read("failed")?, read("cancelled")?);
+    if let Some(other) = fields.keys().next() {
+        let known = ["succeeded", "failed", "cancelled"];
+        let help = did_you_mean(other, known)
+            .unwrap_or_else(|| format!("the keys are `{}`", known.join("`, `")));
+        return Err(format!("`retention.{other}` is unknown: {help}"));
+    }
+    Ok(Some(RetentionAges { completed, failed, cancelled }))
+}
+
+fn read_age(place: &str, value: Value) -> Result<Option<Duration>, String> {
+    let text = match value {
+        Value::Null => return Ok(None),
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let kept = age::parse(&text).map_err(|error| format!("`{place}`: {error}"))?;
     if kept < MIN_RETENTION {
         let minimum = MIN_RETENTION.as_secs();
-        return Err(format!("`retention` is `{text}`; the shortest is {minimum}s"));
+        return Err(format!("`{place}` is `{text}`; the shortest is {minimum}s"));
     }
     Ok(Some(kept))
 }

@@ -19,7 +19,14 @@ impl Config {
             .collect();
         let calls = self.limits.written_call_limits();
         limits.insert("calls".to_owned(), show_setting(calls.value, calls.origin));
-        let retention = self.retention.value.map(age::format);
+        let retention = self.retention.value.map(|ages| match ages.uniform() {
+            Some(age) => json!(age::format(age)),
+            None => json!({
+                "succeeded": ages.completed.map(age::format),
+                "failed": ages.failed.map(age::format),
+                "cancelled": ages.cancelled.map(age::format),
+            }),
+        });
         let server = self
             .server
             .as_ref()

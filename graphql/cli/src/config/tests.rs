@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use engine::{Guard, PlanCache};
+use engine::{Guard, PlanCache, retention::RetentionAges};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
@@ -104,7 +104,10 @@ fn an_unknown_value_is_rejected_with_the_known_ones() {
 #[test]
 fn retention_is_parsed_as_a_duration() {
     let kept = |text: &str| file::parse(text, Path::new("/")).map(|file| file.retention);
-    assert_eq!(kept("retention: 30d"), Ok(Some(std::time::Duration::from_hours(720))));
+    let days = |n: u64| Some(std::time::Duration::from_hours(24 * n));
+    assert_eq!(kept("retention: 30d"), Ok(days(30).map(RetentionAges::from)));
+    let by_state = RetentionAges { completed: days(7), failed: days(90), cancelled: None };
+    assert_eq!(kept("retention: { succeeded: 7d, failed: 90d }"), Ok(Some(by_state)));
     assert_eq!(kept("retention: null"), Ok(None));
     assert_eq!(kept("{}"), Ok(None));
     check_refused(
@@ -112,6 +115,14 @@ fn retention_is_parsed_as_a_duration() {
         expect![
             "line 1: `retention`: `30` is not a duration: write one such as `30d`, `12h`, `90m` or `3600s`"
         ],
+    );
+    check_refused(
+        "retention: { failed: 1s }",
+        expect!["line 1: `retention.failed` is `1s`; the shortest is 60s"],
+    );
+    check_refused(
+        "retention: { suceeded: 1d }",
+        expect!["line 1: `retention.suceeded` is unknown: did you mean `succeeded`?"],
     );
     check_refused("retention: 59s", expect!["line 1: `retention` is `59s`; the shortest is 60s"]);
 }

@@ -8,7 +8,7 @@ use super::State;
 use crate::{
     clock::Timestamp,
     id::{ExecutionId, PlanId, RequestId},
-    store::{ExecutionHead, Pruned, RecordKind, settlement_prefix},
+    store::{ExecutionHead, Pruned, RecordKind, Removable, settlement_prefix},
 };
 
 impl State {
@@ -18,34 +18,68 @@ impl State {
         let work = &self.work;
         self.permits.drop_unknown(|worker| work.has_lease(worker));
         let (executions, more) = take_first(self.old_executions(before), most);
-        for id in &executions {
-            self.logs.remove(*id);
-            self.work.remove(*id);
-        }
-        self.remove_keys(&executions);
-        self.remove_settlements(&executions);
+        self.remove_executions(&executions);
         let mut pruned = Pruned { executions: executions.len(), more, ..Pruned::default() };
         if more {
             return pruned;
         }
         let (plans, more) = take_first(self.old_plans(before), most);
-        let mut has_parts = false;
-        for id in &plans {
-            let removed = self.documents.plans.remove(id);
-            has_parts |= removed.is_some_and(|plan| !plan.sub_plans.is_empty());
-            self.documents.versions.retain(|_, plan| plan != id);
-        }
+        let has_parts = self.remove_plans(&plans);
         (pruned.plans, pruned.more) = (plans.len(), more || has_parts);
         if more {
             return pruned;
         }
         let (requests, more) = take_first(self.old_requests(before), most);
-        for id in &requests {
+        self.remove_requests(&requests);
+        (pruned.requests, pruned.more) = (requests.len(), more || has_parts);
+        pruned
+    }
+
+    pub(super) fn remove_unused(&mut self, objects: &Removable) -> usize {
+        match objects {
+            Removable::Executions(ids) => {
+                let unused = select_unused(ids, self.old_executions(Timestamp::MAX_UTC));
+                self.remove_executions(&unused);
+                unused.len()
+            }
+            Removable::Plans(ids) => {
+                let unused = select_unused(ids, self.old_plans(Timestamp::MAX_UTC));
+                self.remove_plans(&unused);
+                unused.len()
+            }
+            Removable::Requests(ids) => {
+                let unused = select_unused(ids, self.old_requests(Timestamp::MAX_UTC));
+                self.remove_requests(&unused);
+                unused.len()
+            }
+        }
+    }
+
+    fn remove_executions(&mut self, executions: &[ExecutionId]) {
+        for id in executions {
+            self.logs.remove(*id);
+            self.work.remove(*id);
+        }
+        self.remove_keys(executions);
+        self.remove_settlements(executions);
+    }
+
+    /// Returns `true` if one of the plans has sub-plans.
+    fn remove_plans(&mut self, plans: &[PlanId]) -> bool {
+        let mut have_sub_plans = false;
+        for id in plans {
+            let removed = self.documents.plans.remove(id);
+            have_sub_plans |= removed.is_some_and(|plan| !plan.sub_plans.is_empty());
+            self.documents.versions.retain(|_, plan| plan != id);
+        }
+        have_sub_plans
+    }
+
+    fn remove_requests(&mut self, requests: &[RequestId]) {
+        for id in requests {
             self.documents.requests.remove(id);
             self.documents.transcripts.remove(id);
         }
-        (pruned.requests, pruned.more) = (requests.len(), more || has_parts);
-        pruned
     }
 
     fn remove_keys(&mut self, executions: &[ExecutionId]) {
@@ -100,6 +134,11 @@ impl State {
             requests.filter(|(id, request)| request.created_at < before && !used.contains(id));
         old.map(|(id, request)| (request.created_at, *id)).collect()
     }
+}
+
+fn select_unused<T: Copy + Ord>(ids: &[T], unused: Vec<(Timestamp, T)>) -> Vec<T> {
+    let unused: BTreeSet<T> = unused.into_iter().map(|(_, id)| id).collect();
+    ids.iter().copied().filter(|id| unused.contains(id)).collect()
 }
 
 fn take_first<T: Ord>(mut old: Vec<(Timestamp, T)>, most: usize) -> (Vec<T>, bool) {

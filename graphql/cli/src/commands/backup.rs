@@ -1,0 +1,329 @@
+//! `faber backup`, `faber restore`, `faber import` and `faber export --since`. They open the store
+//! themselves and start no worker.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use backup::{BackupError, Counts, Progress, Report, Stage, VerifiedBackup};
+use chrono::TimeDelta;
+use client::{
+    failure::Failure,
+    view::{format::count_noun, plain},
+};
+use console::Term;
+use engine::age;
+use serde_json::json;
+use shared::{clock::Timestamp, store::Store};
+
+use super::serve::refuse_server;
+use crate::{
+    App, ExitStatus,
+    args::ExportArgs,
+    local_engine::{missing_store, open_incomplete_store, open_store},
+    screen::Screen,
+    signals,
+};
+
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+pub(crate) async fn write_backup(app: &App, file: &Path) -> Result<ExitStatus, Failure> {
+    let store = open_existing_store(app, "backup").await?;
+    let line = ProgressLine::new(&app.screen);
+    let show = |progress| line.show(progress);
+    let written = tokio::select! {
+        written = backup::write_backup(&*store, store_kind(app), file, &show) => Some(written),
+        () = signals::await_interrupt() => None,
+    };
+    line.clear();
+    let Some(written) = written else { return app.detach("stopped; no backup was written") };
+    let report = written.map_err(to_failure)?;
+    print_report(app, &report, "backed up", Some(file))
+}
+
+pub(crate) async fn restore(app: &App, file: &Path) -> Result<ExitStatus, Failure> {
+    refuse_server(app, "restore")?;
+    refuse_memory(app, "restore")?;
+    let line = ProgressLine::new(&app.screen);
+    let show = |progress| line.show(progress);
+    let work = async {
+        // An invalid file must not create a store.
+        let mut backup = VerifiedBackup::open(file, &show).await.map_err(to_failure)?;
+        let store = open_incomplete_store(app.setup()).await?;
+        let counts = backup::restore(&*store, &mut backup, &show).await.map_err(to_failure)?;
+        Ok::<_, Failure>((counts, backup.header().clone()))
+    };
+    let restored = tokio::select! {
+        restored = work => Some(restored),
+        () = signals::await_interrupt() => None,
+    };
+    line.clear();
+    let Some(restored) = restored else {
+        return app.detach("stopped; if the restore had begun, the same command completes it");
+    };
+    let (counts, header) = restored?;
+    let document = json!({ "file": file, "backup": header, "counts": counts });
+    let text = format!(
+        "restored {}\nfrom a backup of {} ({})",
+        describe_counts(&counts),
+        header.created_at,
+        header.store
+    );
+    app.screen.print_result(&document, &plain::safe_block(&text))
+}
+
+pub(crate) async fn import(app: &App, file: &Path) -> Result<ExitStatus, Failure> {
+    refuse_server(app, "import")?;
+    refuse_memory(app, "import")?;
+    let store = open_store(app.setup()).await?;
+    let line = ProgressLine::new(&app.screen);
+    let show = |progress| line.show(progress);
+    let imported = tokio::select! {
+        imported = backup::import(&*store, file, &show) => Some(imported),
+        () = signals::await_interrupt() => None,
+    };
+    line.clear();
+    let Some(imported) = imported else {
+        return app.detach("stopped; the same command imports the rest");
+    };
+    let imported = imported.map_err(to_failure)?;
+    let mut text = format!("imported {}", describe_counts(&imported.new));
+    if imported.known != Counts::default() {
+        text.push_str(&format!("\nthe store had {} already", describe_counts(&imported.known)));
+    }
+    let document = json!({ "file": file, "new": imported.new, "known": imported.known });
+    app.screen.print_result(&document, &text)
+}
+
+pub(crate) async fn export_history(app: &App, args: ExportArgs) -> Result<ExitStatus, Failure> {
+    let file = match (args.id, args.output) {
+        (Some(_), Some(_)) => return Err(Failure::usage("name one file only")),
+        (file, output) => file.map(PathBuf::from).or(output),
+    };
+    let store = open_existing_store(app, "export --since").await?;
+    let since = parse_since(&*store, args.since.as_deref().unwrap_or_default()).await?;
+    let line = ProgressLine::new(&app.screen);
+    let show = |progress| line.show(progress);
+    let export = async {
+        match &file {
+            Some(file) => backup::export_to_file(&*store, since, file, &show).await,
+            None => {
+                let name = format!("faber-export-{}.list", std::process::id());
+                let spool = std::env::temp_dir().join(name);
+                let mut out = io::stdout();
+                backup::export_to_writer(&*store, since, &mut out, &spool, &show).await
+            }
+        }
+    };
+    let exported = tokio::select! {
+        exported = export => Some(exported),
+        () = signals::await_interrupt() => None,
+    };
+    line.clear();
+    match exported {
+        None => app.detach("stopped; the export is incomplete"),
+        // The reader of the pipe has seen enough.
+        Some(Err(BackupError::File { err, .. }))
+            if file.is_none() && err.kind() == io::ErrorKind::BrokenPipe =>
+        {
+            Ok(ExitStatus::Done)
+        }
+        Some(exported) => {
+            print_report(app, &exported.map_err(to_failure)?, "exported", file.as_deref())
+        }
+    }
+}
+
+/// Reads a time, or an age before the present time of the store.
+async fn parse_since(store: &dyn Store, text: &str) -> Result<Timestamp, Failure> {
+    if let Ok(time) = text.parse() {
+        return Ok(time);
+    }
+    let age = age::parse(text).ok().and_then(|age| TimeDelta::from_std(age).ok());
+    let age = age.ok_or_else(|| {
+        Failure::usage(format!(
+            "`--since {text}` is not a time: write one such as `2026-01-02T03:04:05Z`, or an age \
+             such as `7d`"
+        ))
+    })?;
+    let since = store.shared_time().await?.checked_sub_signed(age);
+    Ok(since.unwrap_or(Timestamp::MIN_UTC))
+}
+
+async fn open_existing_store(app: &App, command: &str) -> Result<Arc<dyn Store>, Failure> {
+    refuse_server(app, command)?;
+    if let Some(path) = missing_store(app.setup()) {
+        let why = format!("there is no store at `{}`", path.display());
+        return Err(Failure::new("NOT_FOUND", why));
+    }
+    open_store(app.setup()).await
+}
+
+/// Refuses the store that is lost when the command ends.
+fn refuse_memory(app: &App, command: &str) -> Result<(), Failure> {
+    if store_kind(app) != "memory" {
+        return Ok(());
+    }
+    let why = format!("`faber {command}` needs a store that stays: name one with `--store`");
+    Err(Failure::usage(why))
+}
+
+fn store_kind(app: &App) -> &str {
+    let url = &app.config.store.value;
+    let scheme = url.split_once(':').map_or(url.as_str(), |(scheme, _)| scheme);
+    scheme.trim_end_matches("+srv")
+}
+
+fn print_report(
+    app: &App,
+    report: &Report,
+    verb: &str,
+    file: Option<&Path>,
+) -> Result<ExitStatus, Failure> {
+    let screen = &app.screen;
+    if report.unreadable > 0 {
+        let rows = count_noun(report.unreadable, "row");
+        let text = format!("warning: {rows} could not be read and are left out");
+        screen.say(&screen.err.yellow(text));
+    }
+    if !report.damaged.is_empty() {
+        let text = format!("warning: left out because of damage: {}", report.damaged);
+        screen.say(&screen.err.yellow(plain::safe_block(&text)));
+    }
+    let text = format!("{verb} {}", describe_counts(&report.counts));
+    match file {
+        // Standard output has the entries.
+        None => screen.hint(&text),
+        Some(file) => {
+            let mut document = json!(report);
+            document["file"] = json!(file);
+            let text = format!("{text}\nto {}", file.display());
+            screen.print_result(&document, &plain::safe_block(&text))?;
+        }
+    }
+    Ok(if report.is_incomplete() { ExitStatus::Failed } else { ExitStatus::Done })
+}
+
+fn describe_counts(counts: &Counts) -> String {
+    let events = count_noun(counts.events, "event");
+    let mut parts = vec![
+        count_noun(counts.requests, "request"),
+        count_noun(counts.plans, "plan"),
+        format!("{} ({events})", count_noun(counts.executions, "execution")),
+    ];
+    for (n, name) in
+        [(counts.commands, "command"), (counts.records, "record"), (counts.blobs, "blob")]
+    {
+        if n > 0 {
+            parts.push(count_noun(n, name));
+        }
+    }
+    parts.join(", ")
+}
+
+fn to_failure(err: BackupError) -> Failure {
+    let message = err.to_string();
+    match err {
+        BackupError::Store(err) => err.into(),
+        BackupError::File { action: "written", .. } => Failure::new("INTERNAL", message),
+        BackupError::File { .. }
+        | BackupError::Occupied { .. }
+        | BackupError::NotBackup { .. }
+        | BackupError::Damaged { .. }
+        | BackupError::TooNew { .. } => Failure::usage(message),
+        BackupError::Different(list) => {
+            Failure::new("CONFLICT", message).with("different", json!(list))
+        }
+        BackupError::NotEmpty { .. }
+        | BackupError::OtherRestore { .. }
+        | BackupError::Changed(_) => Failure::new("CONFLICT", message),
+    }
+}
+
+/// A line on a terminal that shows how far a command is.
+struct ProgressLine {
+    terminal: Option<Term>,
+    shown_at: Mutex<Option<Instant>>,
+}
+
+impl ProgressLine {
+    fn new(screen: &Screen) -> Self {
+        let terminal = (screen.is_live && !screen.json).then(Term::stderr);
+        Self { terminal, shown_at: Mutex::new(None) }
+    }
+
+    fn show(&self, progress: Progress) {
+        let Some(terminal) = &self.terminal else { return };
+        let mut shown_at = self.shown_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown_at.is_some_and(|at| at.elapsed() < PROGRESS_INTERVAL) {
+            return;
+        }
+        *shown_at = Some(Instant::now());
+        // If the line cannot be cleared, the next one appears below it.
+        let line = describe_progress(progress);
+        let _ = terminal.clear_line().and_then(|()| terminal.write_str(&line));
+    }
+
+    fn clear(&self) {
+        if let Some(terminal) = &self.terminal {
+            let _ = terminal.clear_line();
+        }
+    }
+}
+
+fn describe_progress(Progress { stage, done, total }: Progress) -> String {
+    let stage_name = stage.as_str();
+    match (stage, total) {
+        (Stage::Checking | Stage::Comparing | Stage::Writing, Some(total)) if total > 0 => {
+            let percent = u128::from(done) * 100 / u128::from(total);
+            format!("{stage_name}: {percent} %")
+        }
+        (_, Some(total)) => format!("{stage_name}: {done} of {total}"),
+        (_, None) => format!("{stage_name}: {done}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::store::{StoreError, memory::Memory};
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_file_or_a_full_store_ends_with_status_2() {
+        let path = || "f".to_owned();
+        for (err, code, status) in [
+            (BackupError::NotBackup { path: path() }, "INVALID_ARGUMENT", 2),
+            (BackupError::Damaged { path: path(), why: path() }, "INVALID_ARGUMENT", 2),
+            (BackupError::TooNew { path: path(), found: 2, known: 1 }, "INVALID_ARGUMENT", 2),
+            (BackupError::NotEmpty { what: "plans" }, "CONFLICT", 2),
+            (BackupError::Changed(path()), "CONFLICT", 2),
+            (StoreError::Incomplete { file: path() }.into(), "STORE_UNAVAILABLE", 3),
+        ] {
+            let failure = to_failure(err);
+            assert_eq!((failure.code.as_str(), failure.status()), (code, status), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn progress_is_a_number_of_objects_or_a_share_of_the_file() {
+        let line = |stage, done, total| describe_progress(Progress { stage, done, total });
+        assert_eq!(line(Stage::Listing, 7, None), "listing executions: 7");
+        assert_eq!(line(Stage::Executions, 7, Some(9)), "reading executions: 7 of 9");
+        assert_eq!(line(Stage::Writing, u64::MAX, Some(u64::MAX)), "writing: 100 %");
+        assert_eq!(line(Stage::Writing, 0, Some(0)), "writing: 0 of 0");
+    }
+
+    #[tokio::test]
+    async fn an_export_begins_at_a_time_or_at_an_age() {
+        let store = Memory::new();
+        let time = parse_since(&store, "2026-01-02T03:04:05Z").await.unwrap();
+        assert_eq!(time.to_rfc3339(), "2026-01-02T03:04:05+00:00");
+        let age = store.shared_time().await.unwrap() - parse_since(&store, "2h").await.unwrap();
+        assert!((age - TimeDelta::hours(2)).abs() < TimeDelta::minutes(1), "{age}");
+        assert_eq!(parse_since(&store, "yesterday").await.unwrap_err().status(), 2);
+    }
+}

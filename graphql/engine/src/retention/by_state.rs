@@ -1,0 +1,104 @@
+//! Removes finished executions whose age depends on their state.
+//!
+//! It reads finished executions from the oldest on, and asks the store to remove those that are old
+//! enough for their state, then their plans and requests.
+
+use std::collections::BTreeSet;
+
+use chrono::TimeDelta;
+use shared::{
+    clock::{Clock, Timestamp},
+    id::{PlanId, RequestId},
+    store::{ExecutionHead, HeadQuery, Pruned, Removable, Store, StoreError, sub_plans},
+};
+
+use super::RetentionAges;
+use crate::time_before;
+
+/// Executions that are looked at together. The store removes them in smaller steps.
+const PAGE_LEN: usize = 128;
+
+/// A pass over all finished executions.
+pub(super) struct StatePass {
+    ages: RetentionAges,
+    after: Timestamp,
+}
+
+impl StatePass {
+    pub(super) fn new(ages: RetentionAges) -> Self {
+        Self { ages, after: Timestamp::MIN_UTC }
+    }
+
+    /// Looks at the next executions. `more` of the result says whether others follow.
+    pub(super) async fn run_page(
+        &mut self,
+        store: &dyn Store,
+        clock: &dyn Clock,
+    ) -> Result<Pruned, StoreError> {
+        let Some(shortest) = self.ages.shortest() else { return Ok(Pruned::default()) };
+        let (after, until) = (self.after, time_before(clock, shortest));
+        let heads = store.find_heads(HeadQuery::Finished { after, until }, PAGE_LEN).await?;
+        let is_old = |head: &&ExecutionHead| {
+            let age = self.ages.of_state(head.state);
+            let before = age.map(|age| time_before(clock, age));
+            head.finished_at.zip(before).is_some_and(|(finished, before)| finished < before)
+        };
+        let old: Vec<&ExecutionHead> = heads.iter().filter(is_old).collect();
+        let mut pruned = remove_with_documents(store, &old).await?;
+        pruned.more = heads.len() == PAGE_LEN;
+        self.after = next_position(after, heads.last().and_then(|head| head.finished_at));
+        Ok(pruned)
+    }
+}
+
+/// Returns the time after which the next page begins. `last` is the time of the last execution.
+///
+/// Executions that finished at this time may be missing in the page, so the next page begins with
+/// it, unless the whole page has it.
+fn next_position(after: Timestamp, last: Option<Timestamp>) -> Timestamp {
+    let Some(last) = last else { return after };
+    let before = last - TimeDelta::microseconds(1);
+    if before > after { before } else { last }
+}
+
+async fn remove_with_documents(
+    store: &dyn Store,
+    heads: &[&ExecutionHead],
+) -> Result<Pruned, StoreError> {
+    if heads.is_empty() {
+        return Ok(Pruned::default());
+    }
+    let ids = heads.iter().map(|head| head.execution).collect();
+    let executions = store.remove_unused(&Removable::Executions(ids)).await?;
+    let mut requests: BTreeSet<RequestId> = heads.iter().map(|head| head.request).collect();
+    let mut waiting: BTreeSet<PlanId> = heads.iter().map(|head| head.plan).collect();
+    let mut seen = waiting.clone();
+    let mut plans = 0;
+    // A plan needs its sub-plans, so they come after it.
+    while !waiting.is_empty() {
+        let mut parts = BTreeSet::new();
+        for id in &waiting {
+            let Some(plan) = store.plan(*id).await? else { continue };
+            requests.insert(plan.info().request);
+            parts.extend(sub_plans(&plan).into_iter().filter(|part| seen.insert(*part)));
+        }
+        plans += store.remove_unused(&Removable::Plans(waiting.into_iter().collect())).await?;
+        waiting = parts;
+    }
+    let requests = Removable::Requests(requests.into_iter().collect());
+    let requests = store.remove_unused(&requests).await?;
+    Ok(Pruned { executions, plans, requests, more: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_page_begins_with_the_last_time_of_a_page() {
+        let at = |micros| Timestamp::from_timestamp_micros(micros).unwrap();
+        assert_eq!(next_position(at(3), None), at(3));
+        assert_eq!(next_position(at(3), Some(at(9))), at(8));
+        assert_eq!(next_position(at(8), Some(at(9))), at(9), "otherwise it would stay");
+    }
+}

@@ -1,0 +1,169 @@
+//! Restores a backup into an empty store.
+//!
+//! A restore takes many writes, so a process may die between them. A record marks the store until
+//! the last write. A marked store is refused by everything except a restore of the same file,
+//! which writes what is missing.
+
+use std::{
+    fs::File,
+    io::BufReader,
+    path::{Path, PathBuf},
+};
+
+use shared::store::{
+    ExecutionFilter, Page, PlanFilter, RecordPage, RequestFilter, RestoreMarker, Store,
+};
+
+use crate::{
+    entry::known_kinds,
+    error::BackupError,
+    format::{BackupHeader, FORMAT_VERSION, FileReader, FormatError},
+    replay::{Item, Replay, ReplayError},
+    report::{Counts, OnProgress, Progress, Stage},
+    target::{Mode, Target},
+};
+
+/// A backup whose checksum and logs are correct.
+pub struct VerifiedBackup {
+    path: PathBuf,
+    file: FileReader<BufReader<File>>,
+}
+
+impl VerifiedBackup {
+    /// Opens a backup and checks all of it: its checksum, each entry, and each log.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is no backup, is damaged, or has a newer format.
+    pub async fn open(path: &Path, on_progress: OnProgress<'_>) -> Result<Self, BackupError> {
+        let file = File::open(path).map_err(|err| BackupError::file(path, "read", err))?;
+        let file = FileReader::open(BufReader::new(file)).map_err(|err| name_file(path, err))?;
+        let mut backup = Self { path: path.to_owned(), file };
+        let mut reading = Reading::new(&mut backup, Stage::Checking, on_progress);
+        while reading.next().await?.is_some() {}
+        Ok(backup)
+    }
+
+    pub fn header(&self) -> &BackupHeader {
+        self.file.header()
+    }
+
+    fn marker(&self) -> RestoreMarker {
+        let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        RestoreMarker { file: path.display().to_string(), sha256: self.file.sha256().to_owned() }
+    }
+}
+
+fn name_file(path: &Path, err: FormatError) -> BackupError {
+    let name = || path.display().to_string();
+    match err {
+        FormatError::Io(err) => BackupError::file(path, "read", err),
+        FormatError::NotBackup => BackupError::NotBackup { path: name() },
+        FormatError::TooNew { found } => {
+            BackupError::TooNew { path: name(), found, known: FORMAT_VERSION }
+        }
+        FormatError::Damaged(why) => BackupError::damaged(path, why),
+    }
+}
+
+/// One pass over the entries of a backup.
+struct Reading<'a> {
+    backup: &'a mut VerifiedBackup,
+    replay: Replay<'static>,
+    stage: Stage,
+    on_progress: OnProgress<'a>,
+    /// The position that was reported last.
+    reported: u64,
+}
+
+impl<'a> Reading<'a> {
+    fn new(backup: &'a mut VerifiedBackup, stage: Stage, on_progress: OnProgress<'a>) -> Self {
+        Self { backup, replay: Replay::new(None), stage, on_progress, reported: 0 }
+    }
+
+    async fn next(&mut self) -> Result<Option<Item>, BackupError> {
+        let VerifiedBackup { path, file } = &mut *self.backup;
+        let path = &*path;
+        let wrong = |err| match err {
+            ReplayError::Wrong(why) => BackupError::damaged(path, why),
+            ReplayError::Store(err) => err.into(),
+        };
+        let Some((entry, len)) = file.next_entry().map_err(|err| name_file(path, err))? else {
+            self.replay.finish().map_err(wrong)?;
+            return Ok(None);
+        };
+        let (done, total) = file.progress();
+        if done != self.reported {
+            self.reported = done;
+            (self.on_progress)(Progress { stage: self.stage, done, total: Some(total) });
+        }
+        self.replay.check(entry, len).await.map(Some).map_err(wrong)
+    }
+}
+
+/// Writes a backup into an empty store, and returns the numbers of objects that it wrote.
+///
+/// A store that the same restore left incomplete is completed. No execution continues before a
+/// worker opens the store.
+///
+/// # Errors
+///
+/// If the store is not empty or does not answer.
+pub async fn restore(
+    store: &dyn Store,
+    backup: &mut VerifiedBackup,
+    on_progress: OnProgress<'_>,
+) -> Result<Counts, BackupError> {
+    let marker = backup.marker();
+    match store.find_restore().await? {
+        Some(found) if found.sha256 == marker.sha256 => (),
+        Some(found) => return Err(BackupError::OtherRestore { sha256: found.sha256 }),
+        None => {
+            if let Some(what) = find_content(store).await? {
+                return Err(BackupError::NotEmpty { what });
+            }
+            store.begin_restore(&marker, store.shared_time().await?).await?;
+        }
+    }
+    let path = backup.path.clone();
+    backup.file.rewind().map_err(|err| name_file(&path, err))?;
+    let mut reading = Reading::new(backup, Stage::Writing, on_progress);
+    let mut target = Target::new(store, Mode::Restore);
+    while let Some(item) = reading.next().await? {
+        target.put(item).await?;
+    }
+    let outcome = target.finish().await?;
+    store.end_restore().await?;
+    Ok(outcome.new)
+}
+
+/// Returns the first kind of content that a store has.
+async fn find_content(store: &dyn Store) -> Result<Option<&'static str>, BackupError> {
+    let first = Page { first: 1, after: None };
+    // A damaged row is left out of a list, but is followed by the end of the list, or by more.
+    let executions = store.list_heads(&ExecutionFilter::default(), &first).await?;
+    if executions.has_more || !executions.items.is_empty() {
+        return Ok(Some("executions"));
+    }
+    let plans = store.list_plans(&PlanFilter::default(), &first).await?;
+    if plans.has_more || !plans.items.is_empty() {
+        return Ok(Some("plans"));
+    }
+    let requests = store.list_requests(&RequestFilter::default(), &first).await?;
+    if requests.has_more || !requests.items.is_empty() {
+        return Ok(Some("requests"));
+    }
+    if !store.list_commands(None).await?.is_empty() {
+        return Ok(Some("commands"));
+    }
+    if !store.list_workers(store.shared_time().await?).await?.is_empty() {
+        return Ok(Some("a running worker"));
+    }
+    for kind in known_kinds() {
+        let page = RecordPage::first_records(1).names_only();
+        if !store.list_records(kind, page).await?.is_empty() {
+            return Ok(Some("settings or other records"));
+        }
+    }
+    Ok(None)
+}

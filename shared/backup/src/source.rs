@@ -1,0 +1,131 @@
+//! Reads a store and writes its entries, while other processes change the store.
+//!
+//! A store has no moment at which all of its logs could be read together. The order of the reads
+//! takes its place, so that the parts fit each other:
+//!
+//! 1. The ids of all executions. Younger executions are left out.
+//! 2. Requests. All executions of the first list have theirs by now.
+//! 3. Logs, the oldest execution first, each with its plan. A parent comes before its children.
+//! 4. Plans without an execution, and then records.
+//!
+//! Of each execution, the inbox is read before the log. A command that leaves the inbox in between
+//! is in the log by then. Therefore no command is lost, and one that is in both counts once.
+//!
+//! A parent that was read before its child may know less than the child's log says. After a restore
+//! its next owner looks at the child, as after a crash. The other order would be wrong: the parent
+//! would know the result of a child that runs again.
+
+mod documents;
+mod logs;
+mod records;
+
+use std::{path::Path, sync::Arc};
+
+use chrono::TimeDelta;
+use shared::{
+    clock::Timestamp,
+    plan::Plan,
+    store::{ExecutionFilter, Page, Store, backend::count_unreadable},
+};
+
+use crate::{
+    entry::Entry,
+    error::BackupError,
+    recent_plans::RecentPlans,
+    report::{OnProgress, Progress, Report, Stage},
+    spool::{Spool, SpoolReader, SpooledExecution},
+};
+
+/// Objects in one page of a list.
+const PAGE_LEN: usize = 256;
+/// Reads that wait for the store at the same time.
+const CONCURRENT_READS: usize = 8;
+/// Clocks of nodes differ by less. An object this young may be missing in a list that was read
+/// while another node wrote the object.
+const MAX_SKEW: TimeDelta = TimeDelta::minutes(1);
+
+pub(crate) trait Sink: Send {
+    fn write_line(&mut self, type_name: &str, line: &str) -> Result<(), BackupError>;
+}
+
+pub(crate) struct Source<'a> {
+    store: &'a dyn Store,
+    sink: &'a mut dyn Sink,
+    on_progress: OnProgress<'a>,
+    /// Leaves out what is older, and what has no time of its own.
+    since: Option<Timestamp>,
+    began_at: Timestamp,
+    plans: RecentPlans,
+    report: Report,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(
+        store: &'a dyn Store,
+        sink: &'a mut dyn Sink,
+        since: Option<Timestamp>,
+        began_at: Timestamp,
+        on_progress: OnProgress<'a>,
+    ) -> Self {
+        let (plans, report) = (RecentPlans::default(), Report::default());
+        Self { store, sink, on_progress, since, began_at, plans, report }
+    }
+
+    /// Writes all entries. `spool` is a path for a temporary file.
+    pub(crate) async fn write_all(mut self, spool: &Path) -> Result<Report, BackupError> {
+        let unreadable = count_unreadable();
+        let executions = self.list_executions(spool).await?;
+        self.write_requests().await?;
+        self.write_logs(executions, spool).await?;
+        self.write_plans().await?;
+        self.write_records().await?;
+        self.report.unreadable = count_unreadable() - unreadable;
+        Ok(self.report)
+    }
+
+    async fn list_executions(&self, path: &Path) -> Result<SpoolReader, BackupError> {
+        let failed = |err| BackupError::file(path, "written", err);
+        let mut spool = Spool::create(path).map_err(failed)?;
+        let filter = ExecutionFilter { from: self.since, ..ExecutionFilter::default() };
+        let (mut after, mut done) = (None, 0);
+        loop {
+            let listing = self.store.list_heads(&filter, &Page { first: PAGE_LEN, after }).await?;
+            done += listing.items.len() as u64;
+            self.report_progress(Stage::Listing, done, None);
+            after = listing.items.last().map(|(cursor, _)| cursor.clone());
+            for (_, head) in &listing.items {
+                spool.push(SpooledExecution::from(head)).map_err(failed)?;
+            }
+            if !listing.has_more || after.is_none() {
+                return spool.into_reader().map_err(failed);
+            }
+        }
+    }
+
+    /// Returns the length of the line.
+    fn write(&mut self, entry: &Entry) -> Result<usize, BackupError> {
+        let line = entry.encode();
+        self.sink.write_line(entry.type_name(), &line)?;
+        Ok(line.len())
+    }
+
+    fn write_plan(&mut self, plan: &Arc<Plan>) -> Result<(), BackupError> {
+        let bytes = self.write(&Entry::Plan(Arc::clone(plan)))?;
+        self.plans.add(Arc::clone(plan), bytes);
+        Ok(())
+    }
+
+    /// Returns `true` if the lists of requests and plans do not have an object of this age for
+    /// certain.
+    fn is_outside_of_lists(&self, created_at: Timestamp) -> bool {
+        self.is_young(created_at) || self.since.is_some_and(|since| created_at < since)
+    }
+
+    fn is_young(&self, created_at: Timestamp) -> bool {
+        created_at >= self.began_at - MAX_SKEW
+    }
+
+    fn report_progress(&self, stage: Stage, done: u64, total: Option<u64>) {
+        (self.on_progress)(Progress { stage, done, total });
+    }
+}

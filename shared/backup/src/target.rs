@@ -1,0 +1,223 @@
+//! Writes items into a store, or compares them with it.
+//!
+//! Items that the store has are skipped. So a restore that was interrupted can run again, and an
+//! import can be repeated. An item that differs is never overwritten.
+
+mod stored;
+
+use std::{collections::BTreeSet, mem};
+
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use shared::{
+    event::RecordedEvent,
+    store::{ExecutionHead, Record, RecordKind, SentCommand, Store},
+};
+
+use self::stored::{Found, Log, Transcript};
+use crate::{
+    error::{BackupError, ObjectList},
+    replay::Item,
+    report::Counts,
+};
+
+/// Items that are on their way to the store at the same time, so that it can batch their writes.
+const MAX_JOBS: usize = 128;
+/// Bytes of events on their way. A single log entry may have more.
+const MAX_BYTES: usize = 32 << 20;
+/// Bytes of a log that are written together with its end.
+const LOG_BYTES: usize = 8 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Writes nothing.
+    Compare,
+    /// The store belongs to the caller, so heads of existing logs are written again.
+    Restore,
+    /// Workers may own executions of the store, so it leaves existing logs alone.
+    Import,
+}
+
+/// The result of one item.
+struct Done {
+    key: String,
+    bytes: usize,
+    counts: Counts,
+    found: Found,
+}
+
+/// The part of a log that waits for its end.
+#[derive(Default)]
+struct OpenLog {
+    events: Vec<RecordedEvent>,
+    bytes: usize,
+    /// Set once an earlier part was written.
+    found: Option<Found>,
+}
+
+pub(crate) struct Target<'a> {
+    store: &'a dyn Store,
+    mode: Mode,
+    jobs: FuturesUnordered<BoxFuture<'a, Result<Done, BackupError>>>,
+    /// The objects of the jobs. Two jobs for one object would disturb each other.
+    keys: BTreeSet<String>,
+    bytes: usize,
+    log: OpenLog,
+    last_kind: Option<RecordKind>,
+    /// Objects that the store did not have.
+    new: Counts,
+    /// Objects that the store had.
+    known: Counts,
+    different: ObjectList,
+}
+
+/// Objects that were written, or that would be, and objects that the store has already.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) new: Counts,
+    pub(crate) known: Counts,
+    pub(crate) different: ObjectList,
+}
+
+impl<'a> Target<'a> {
+    pub(crate) fn new(store: &'a dyn Store, mode: Mode) -> Self {
+        Self {
+            store,
+            mode,
+            jobs: FuturesUnordered::new(),
+            keys: BTreeSet::new(),
+            bytes: 0,
+            log: OpenLog::default(),
+            last_kind: None,
+            new: Counts::default(),
+            known: Counts::default(),
+            different: ObjectList::default(),
+        }
+    }
+
+    pub(crate) async fn put(&mut self, item: Item) -> Result<(), BackupError> {
+        let (store, mode) = (self.store, self.mode);
+        match item {
+            Item::Transcript { request, known, transcript } => {
+                let key = request.id.to_string();
+                let counts = Counts { requests: u64::from(known == 0), ..Counts::default() };
+                let part = Transcript { request, known, transcript };
+                let work = async move { part.put(store, mode).await };
+                self.start(key, 0, counts, work.boxed()).await
+            }
+            Item::Plan(plan) => {
+                let key = plan.id().to_string();
+                let counts = Counts { plans: 1, ..Counts::default() };
+                let work = async move { stored::put_plan(store, mode, &plan).await };
+                self.start(key, 0, counts, work.boxed()).await
+            }
+            Item::Events { head, events } => self.put_events(*head, events).await,
+            Item::LogEnd { head, commands } => self.put_log_end(*head, commands).await,
+            Item::Record(record) => self.put_record(record).await,
+        }
+    }
+
+    async fn put_record(&mut self, record: Record) -> Result<(), BackupError> {
+        let (store, mode, kind) = (self.store, self.mode, record.kind);
+        if self.last_kind != Some(kind) {
+            // Decisions need their executions, and parts of blobs follow their blobs.
+            self.drain().await?;
+            self.last_kind = Some(kind);
+        }
+        let key = format!("{} {}", kind.as_str(), record.name);
+        let counts = match kind {
+            RecordKind::Blob => Counts { blobs: 1, ..Counts::default() },
+            RecordKind::BlobPart => Counts::default(),
+            _ => Counts { records: 1, ..Counts::default() },
+        };
+        let bytes = if kind == RecordKind::BlobPart { LOG_BYTES } else { 0 };
+        let work = async move { stored::put_record(store, mode, record).await };
+        self.start(key, bytes, counts, work.boxed()).await?;
+        // Each write of a shared record changes the same counter.
+        if kind.is_shared_by_nodes() { self.drain().await } else { Ok(()) }
+    }
+
+    /// Waits for all writes.
+    pub(crate) async fn finish(mut self) -> Result<Outcome, BackupError> {
+        self.drain().await?;
+        let Self { new, known, different, .. } = self;
+        Ok(Outcome { new, known, different })
+    }
+
+    async fn put_events(
+        &mut self,
+        head: ExecutionHead,
+        events: Vec<RecordedEvent>,
+    ) -> Result<(), BackupError> {
+        self.log.bytes += events.iter().map(RecordedEvent::bytes).sum::<usize>();
+        self.log.events.extend(events);
+        if self.log.bytes < LOG_BYTES {
+            return Ok(());
+        }
+        let events = mem::take(&mut self.log.events);
+        self.log.bytes = 0;
+        let earlier = self.log.found.take();
+        let log = Log { head, events, commands: Vec::new(), earlier, is_complete: false };
+        self.log.found = Some(log.put(self.store, self.mode).await?);
+        Ok(())
+    }
+
+    async fn put_log_end(
+        &mut self,
+        head: ExecutionHead,
+        commands: Vec<SentCommand>,
+    ) -> Result<(), BackupError> {
+        let OpenLog { events, bytes, found } = mem::take(&mut self.log);
+        let counts = Counts {
+            executions: 1,
+            events: head.seq.0,
+            commands: commands.len() as u64,
+            ..Counts::default()
+        };
+        let (store, mode, key) = (self.store, self.mode, head.execution.to_string());
+        let log = Log { head, events, commands, earlier: found, is_complete: true };
+        let work = async move { log.put(store, mode).await };
+        self.start(key, bytes, counts, work.boxed()).await
+    }
+
+    async fn start(
+        &mut self,
+        key: String,
+        bytes: usize,
+        counts: Counts,
+        work: BoxFuture<'a, Result<Found, BackupError>>,
+    ) -> Result<(), BackupError> {
+        if self.keys.contains(&key) {
+            self.drain().await?;
+        }
+        while self.jobs.len() >= MAX_JOBS || (self.bytes + bytes > MAX_BYTES && self.bytes > 0) {
+            self.finish_one().await?;
+        }
+        self.keys.insert(key.clone());
+        self.bytes += bytes;
+        let done = move |found| Done { key, bytes, counts, found };
+        self.jobs.push(work.map(|found| found.map(done)).boxed());
+        Ok(())
+    }
+
+    async fn drain(&mut self) -> Result<(), BackupError> {
+        while !self.jobs.is_empty() {
+            self.finish_one().await?;
+        }
+        Ok(())
+    }
+
+    async fn finish_one(&mut self) -> Result<(), BackupError> {
+        let Some(done) = self.jobs.next().await else { return Ok(()) };
+        let Done { key, bytes, counts, found } = done?;
+        self.keys.remove(&key);
+        self.bytes -= bytes;
+        match found {
+            Found::New => self.new.add(&counts),
+            Found::Same => self.known.add(&counts),
+            Found::Different(why) if self.mode == Mode::Compare => self.different.add(why),
+            Found::Different(why) => return Err(BackupError::Changed(why)),
+            Found::Useless => (),
+        }
+        Ok(())
+    }
+}

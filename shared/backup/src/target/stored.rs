@@ -1,0 +1,317 @@
+//! Compares one object with the stored one, and writes what is missing.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use shared::{
+    event::RecordedEvent,
+    id::{ExecutionId, PlanId, Seq},
+    plan::Plan,
+    request::{Request, TranscriptEntry},
+    store::{
+        Append, AppendError, ExecutionHead, Page, PlanFilter, Record, RecordKind, SentCommand,
+        Store, StoreError, WriteCondition,
+    },
+};
+
+use super::Mode;
+use crate::error::BackupError;
+
+/// Versions in one page of a list.
+const PAGE_LEN: usize = 1_000;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The store did not have it, or only its beginning.
+    New,
+    Same,
+    /// The name of the object, and the difference.
+    Different(String),
+    /// It belongs to an object that does not exist.
+    Useless,
+}
+
+impl Found {
+    /// Combines the results of two parts of an object.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Different(why), _) | (_, Self::Different(why)) => Self::Different(why),
+            (Self::New, _) | (_, Self::New) => Self::New,
+            _ => Self::Same,
+        }
+    }
+}
+
+/// A part of a transcript, with its request.
+pub(super) struct Transcript {
+    pub(super) request: Request,
+    pub(super) known: usize,
+    pub(super) transcript: Vec<TranscriptEntry>,
+}
+
+impl Transcript {
+    pub(super) async fn put(self, store: &dyn Store, mode: Mode) -> Result<Found, BackupError> {
+        let id = self.request.id;
+        let different = |what: &str| Ok(Found::Different(format!("`{id}` ({what})")));
+        let is_new = match store.request(id).await? {
+            Some(stored) if stored != self.request => return different("its query or its time"),
+            Some(_) => false,
+            // A compared file may contain the request, which is not written yet.
+            None if mode == Mode::Compare => return Ok(Found::New),
+            None => match store.put_request(&self.request).await {
+                Ok(()) => true,
+                Err(StoreError::Taken) => return different("another process created it"),
+                Err(err) => return Err(err.into()),
+            },
+        };
+        let stored = match store.transcript_after(id, self.known).await {
+            Ok(stored) => stored,
+            Err(StoreError::Corrupt { .. }) => return different("its transcript is damaged"),
+            Err(err) => return Err(err.into()),
+        };
+        let common = stored.len().min(self.transcript.len());
+        if stored[..common] != self.transcript[..common] {
+            return different("its transcript");
+        }
+        let missing = &self.transcript[common..];
+        if !missing.is_empty() && mode != Mode::Compare {
+            store.add_transcript(id, missing).await?;
+        }
+        Ok(if is_new || !missing.is_empty() { Found::New } else { Found::Same })
+    }
+}
+
+pub(super) async fn put_plan(
+    store: &dyn Store,
+    mode: Mode,
+    plan: &Arc<Plan>,
+) -> Result<Found, BackupError> {
+    let id = plan.id();
+    if let Some(stored) = store.plan(id).await? {
+        let is_same = stored.to_unchecked() == plan.to_unchecked();
+        return Ok(if is_same { Found::Same } else { Found::Different(format!("`{id}`")) });
+    }
+    let info = plan.info();
+    let taken = |by: PlanId| {
+        Found::Different(format!("`{id}` (version {} of its request is `{by}`)", info.version))
+    };
+    if mode != Mode::Compare {
+        match store.put_plan(plan).await {
+            Ok(()) => return Ok(Found::New),
+            Err(StoreError::Taken) => (),
+            Err(err) => return Err(err.into()),
+        }
+    }
+    // Looks for another plan with the same version.
+    let filter = PlanFilter { request: Some(info.request), ..PlanFilter::default() };
+    let mut after = None;
+    loop {
+        let listing = store.list_plans(&filter, &Page { first: PAGE_LEN, after }).await?;
+        after = listing.items.last().map(|(cursor, _)| cursor.clone());
+        let mut versions = listing.items.iter().map(|(_, listed)| listed);
+        if let Some(other) = versions.find(|listed| listed.version == info.version) {
+            return Ok(if other.id == id { Found::Same } else { taken(other.id) });
+        }
+        if !listing.has_more || after.is_none() {
+            return Ok(Found::New);
+        }
+    }
+}
+
+/// A log, or its next part.
+pub(super) struct Log {
+    pub(super) head: ExecutionHead,
+    pub(super) events: Vec<RecordedEvent>,
+    pub(super) commands: Vec<SentCommand>,
+    /// The result of the earlier parts, if there are any.
+    pub(super) earlier: Option<Found>,
+    pub(super) is_complete: bool,
+}
+
+impl Log {
+    pub(super) async fn put(self, store: &dyn Store, mode: Mode) -> Result<Found, BackupError> {
+        if let Some(Found::Different(why)) = &self.earlier {
+            return Ok(Found::Different(why.clone()));
+        }
+        let id = self.head.execution;
+        let found = if self.events.is_empty() {
+            Found::Same
+        } else if mode == Mode::Compare {
+            compare_events(store, id, &self.events).await?
+        } else {
+            self.append(store).await?
+        };
+        let found = match &self.earlier {
+            Some(before) => before.clone().and(found),
+            None => found,
+        };
+        if mode == Mode::Compare || !self.is_complete || matches!(found, Found::Different(_)) {
+            return Ok(found);
+        }
+        // Otherwise the append of the last part wrote the head.
+        let is_head_old = self.events.is_empty() || found == Found::Same;
+        match (mode, &found) {
+            (Mode::Restore, _) | (_, Found::New) if is_head_old => {
+                store.put_head(self.head).await?;
+            }
+            (Mode::Restore, _) | (_, Found::New) => (),
+            _ => return Ok(found),
+        }
+        for command in self.commands {
+            store.send_command(command).await?;
+        }
+        Ok(found)
+    }
+
+    /// Appends the events that the store lacks.
+    async fn append(&self, store: &dyn Store) -> Result<Found, BackupError> {
+        let id = self.head.execution;
+        let Some(first) = self.events.first() else { return Ok(Found::Same) };
+        let mut after = Seq(first.seq.0 - 1);
+        let mut events = self.events.as_slice();
+        loop {
+            let head = Some(self.head.clone());
+            match store.append(Append { head, ..Append::new(id, after, events) }).await {
+                Ok(()) => return Ok(Found::New),
+                Err(AppendError::Conflict) => (),
+                Err(AppendError::Store(err)) => return Err(err.into()),
+            }
+            match compare_events(store, id, events).await? {
+                Found::New => {
+                    let end = end_within(store, id, events).await?;
+                    if end <= after {
+                        // Nothing stands there, and yet the append was a conflict.
+                        let why = format!("`{id}` (another process writes it)");
+                        return Ok(Found::Different(why));
+                    }
+                    events = &events[events.partition_point(|event| event.seq <= end)..];
+                    after = end;
+                }
+                found => return Ok(found),
+            }
+        }
+    }
+}
+
+/// Compares events with the stored log. Returns [`Found::New`] if the log ends before the last one.
+async fn compare_events(
+    store: &dyn Store,
+    id: ExecutionId,
+    events: &[RecordedEvent],
+) -> Result<Found, StoreError> {
+    let mut rest = events;
+    while let Some(first) = rest.first() {
+        let stored = store.read(id, Seq(first.seq.0 - 1)).await?;
+        if stored.is_empty() {
+            return Ok(Found::New);
+        }
+        let common = stored.len().min(rest.len());
+        if let Some((other, _)) =
+            rest.iter().zip(&stored).find(|(expected, found)| expected != found)
+        {
+            return Ok(Found::Different(format!("`{id}` (event {})", other.seq)));
+        }
+        rest = &rest[common..];
+    }
+    Ok(Found::Same)
+}
+
+/// Returns the end of the stored log, as far as it is within some events.
+async fn end_within(
+    store: &dyn Store,
+    id: ExecutionId,
+    events: &[RecordedEvent],
+) -> Result<Seq, StoreError> {
+    let Some((first, last)) = events.first().zip(events.last()) else { return Ok(Seq::START) };
+    let mut end = Seq(first.seq.0 - 1);
+    while end < last.seq {
+        match store.read(id, end).await?.last() {
+            Some(stored) => end = stored.seq,
+            None => break,
+        }
+    }
+    Ok(end.min(last.seq))
+}
+
+pub(super) async fn put_record(
+    store: &dyn Store,
+    mode: Mode,
+    record: Record,
+) -> Result<Found, BackupError> {
+    if mode != Mode::Compare
+        && record.kind == RecordKind::Settlement
+        && let Some(execution) = find_owner(&record.name)
+        && store.head(execution).await?.is_none()
+    {
+        // Retention would never remove it.
+        return Ok(Found::Useless);
+    }
+    let stored =
+        if mode == Mode::Compare || !store.put_record(&record, WriteCondition::Exists).await? {
+            store.find_record(record.kind, &record.name).await?
+        } else {
+            return Ok(Found::New);
+        };
+    Ok(match stored {
+        None => Found::New,
+        Some(stored) if is_same_record(&stored, &record) => Found::Same,
+        Some(_) => {
+            let name: String = record.name.chars().take(64).collect();
+            Found::Different(format!("the {} `{}`", record.kind.as_str(), name.escape_debug()))
+        }
+    })
+}
+
+/// Returns the execution that a decision is about.
+fn find_owner(name: &str) -> Option<ExecutionId> {
+    name.split_once('/')?.0.parse().ok()
+}
+
+/// Compares two records. Stores do not keep the time of a key, and some keep missing fields as
+/// null.
+fn is_same_record(one: &Record, other: &Record) -> bool {
+    let is_at_same_time = one.kind == RecordKind::Key || one.at == other.at;
+    is_at_same_time
+        && match (&*one.value, &*other.value) {
+            (Value::Object(one_fields), Value::Object(other_fields))
+                if one.kind == RecordKind::SavedPlan =>
+            {
+                let names = one_fields.keys().chain(other_fields.keys());
+                names.into_iter().all(|name| one.value[name] == other.value[name])
+            }
+            (one, other) => one == other,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use shared::clock::Timestamp;
+
+    use super::*;
+
+    fn record(kind: RecordKind, value: Value, seconds: i64) -> Record {
+        let at = Timestamp::from_timestamp(seconds, 0).unwrap();
+        Record { kind, name: "n".to_owned(), value: Arc::new(value), at }
+    }
+
+    #[test]
+    fn records_are_compared_as_stores_keep_them() {
+        use RecordKind::{Key, Memory, SavedPlan};
+
+        let saved = json!({ "plan": "p", "inputs": null });
+        for (kind, one, other, seconds, expected) in [
+            (Memory, json!({ "a": 1, "b": 2 }), json!({ "b": 2, "a": 1 }), 0, true),
+            (Memory, json!({ "a": 1 }), json!({ "a": 1, "b": null }), 0, false),
+            (Memory, json!(1), json!(1), 1, false),
+            (Key, json!(1), json!(1), 1, true),
+            (SavedPlan, saved.clone(), json!({ "plan": "p" }), 0, true),
+            (SavedPlan, json!({ "plan": "p" }), saved, 0, true),
+            (SavedPlan, json!({ "plan": "p" }), json!({ "plan": "q" }), 0, false),
+        ] {
+            let is_same =
+                is_same_record(&record(kind, one.clone(), 0), &record(kind, other, seconds));
+            assert_eq!(is_same, expected, "{one}");
+        }
+    }
+}
