@@ -230,6 +230,7 @@ mod tests {
             id: "cmd_1_aaaaaaaaa".parse().unwrap(),
             execution: "exec_1_aaaaaaaaa".parse().unwrap(),
             at,
+            by: None,
             command: Command::Pause,
         };
         let end = LogEnd {

@@ -12,8 +12,8 @@ use shared::{
     id::{ExecutionId, Seq},
     request::TranscriptEntry,
     store::{
-        Command, ExecutionFilter, Page, PlanFilter, Record, RecordKind, RecordPage, RequestFilter,
-        SentCommand, Store, WriteCondition, load_execution, memory::Memory,
+        Command, ExecutionFilter, KeyValue as _, Page, PlanFilter, Record, RecordKind, RecordPage,
+        RequestFilter, SentCommand, Store, WriteCondition, load_execution, memory::Memory,
     },
 };
 use tempfile::TempDir;
@@ -129,7 +129,8 @@ async fn fill(store: &Arc<dyn Store>) {
 /// Adds what no plan makes: a command without a reader, a long transcript, and records.
 async fn add_by_hand(store: &dyn Store, done: ExecutionId, waiting: ExecutionId) {
     let command = Command::Signal { name: "other".to_owned(), payload: Arc::new(json!([1])) };
-    let command = SentCommand { id: command_id(1), execution: waiting, at: at(0), command };
+    let command =
+        SentCommand { id: command_id(1), execution: waiting, at: at(0), by: None, command };
     store.send_command(command).await.unwrap();
     let request = store.head(done).await.unwrap().unwrap().request;
     let entry = |n: usize| TranscriptEntry {
