@@ -33,14 +33,13 @@ async fn events_name_the_tokens_that_caused_them() {
     let execute = "mutation($plan: ID!) { executePlan(planId: $plan) { executionId } }";
     let started = server.expect_data(OPERATOR, execute, json!({ "plan": plan })).await;
     let id = &started["executePlan"]["executionId"];
-    let approve = "mutation($id: ID!) { approveStep(executionId: $id, stepId: \"a\") { state } }";
-    loop {
-        let (_, body) = server.graphql(ADMIN, approve, json!({ "id": id })).await;
-        if body["errors"].is_null() {
-            break;
-        }
-        tokio::task::yield_now().await;
+    let approve = "mutation($id: ID!) { approveStep(executionId: $id, stepId: \"a\", approved: true) { state } }";
+    let mut approved = server.graphql(ADMIN, approve, json!({ "id": id })).await.1;
+    // The step may not wait yet.
+    while approved["errors"][0]["extensions"]["code"] == "CONFLICT" {
+        approved = server.graphql(ADMIN, approve, json!({ "id": id })).await.1;
     }
+    assert_eq!(approved["errors"], Value::Null, "{approved}");
     let cancel = "mutation($id: ID!) { cancelExecution(executionId: $id) { state } }";
     server.expect_data(OPERATOR, cancel, json!({ "id": id })).await;
 
