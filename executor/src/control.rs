@@ -15,7 +15,7 @@ use shared::{
     event::{Created, Event, RecordedEvent, Settlement},
     execution::{Execution, ExecutionOptions},
     id::{CommandId, ExecutionId, PlanId, Seq, StepId},
-    limits,
+    labels, limits,
     metrics::process_metrics,
     plan::Plan,
     store::{
@@ -502,7 +502,7 @@ fn validate_start(
     if options.max_parallel == Some(0) {
         return Err(ControlError::Invalid("`maxParallel` must be at least 1".to_owned()));
     }
-    Ok(())
+    labels::check(&options.labels).map_err(ControlError::Invalid)
 }
 
 fn check_text(field: &str, text: Option<&str>) -> Result<(), ControlError> {

@@ -9,6 +9,7 @@ mod answer_size;
 mod blob;
 mod connection;
 mod cost;
+mod counts;
 mod drawing;
 mod error;
 mod event;

@@ -17,6 +17,7 @@ pub mod glob;
 pub mod id;
 pub mod json;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]
+pub mod labels;
 pub mod limits;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod metrics;

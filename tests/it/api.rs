@@ -8,6 +8,7 @@ mod compensations;
 mod compute;
 mod connecting_toolsets;
 mod controls;
+mod counts;
 mod drafts;
 mod dry_runs;
 mod errors;

@@ -79,6 +79,7 @@ impl Child {
             compensate_on_failure: parent_options.compensate_on_failure,
             deadline_ms: callee.policy.explicit_timeout_ms(),
             input: state.parameters.clone().unwrap_or_default(),
+            labels: parent_options.labels.clone(),
             ..ExecutionOptions::default()
         };
         let depth = execution.parent().map_or(0, |parent| parent.depth) + 1;

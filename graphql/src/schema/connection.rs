@@ -3,19 +3,46 @@
 use std::str::FromStr;
 
 use async_graphql::{
-    OutputType,
+    Context, Object, OutputType, Result,
     connection::{Connection, Edge},
 };
-use shared::store::{Cursor, Page};
+use engine::Engine;
+use shared::store::{Cursor, ExecutionFilter, Page, PlanFilter, RequestFilter};
 
-use super::error::{ApiResult, invalid_argument};
+use super::{
+    error::{ApiError, ApiResult, invalid_argument},
+    scalar::to_int,
+};
 
 pub(super) const MAX_PAGE_SIZE: usize = 200;
 pub(super) const DEFAULT_PAGE_SIZE: i32 = 20;
 /// Default of `last`, for lists without pages.
 pub(super) const DEFAULT_LAST: i32 = 50;
 
-pub(super) type ListPage<T> = Connection<String, T>;
+pub(super) type ListPage<T> = Connection<String, T, ListTotal>;
+
+/// The filter of a list, which gives its length if a client asks for it.
+pub(super) enum ListTotal {
+    Requests(RequestFilter),
+    Plans(PlanFilter),
+    Executions(ExecutionFilter),
+    Empty,
+}
+
+#[Object]
+impl ListTotal {
+    /// Number of all items of the list, on all pages.
+    async fn total_count(&self, ctx: &Context<'_>) -> Result<i64> {
+        let store = ctx.data::<Engine>()?.store();
+        let total = match self {
+            Self::Requests(filter) => store.count_requests(filter).await,
+            Self::Plans(filter) => store.count_plans(filter).await,
+            Self::Executions(filter) => store.count_heads(filter).await,
+            Self::Empty => Ok(0),
+        };
+        Ok(to_int(total.map_err(ApiError::from)?))
+    }
+}
 
 /// Parses `first` and `after`. `Id` is the type of the id in a cursor.
 pub(super) fn parse_page<Id: FromStr>(first: Option<i32>, after: Option<&str>) -> ApiResult<Page> {
@@ -49,13 +76,14 @@ pub(super) fn make_page<T: OutputType>(
     page: &Page,
     items: impl IntoIterator<Item = (Cursor, T)>,
     has_more: bool,
+    total: ListTotal,
 ) -> ListPage<T> {
-    let mut part = Connection::new(page.after.is_some(), has_more);
+    let mut part = Connection::with_additional_fields(page.after.is_some(), has_more, total);
     part.edges =
         items.into_iter().map(|(cursor, node)| Edge::new(cursor.to_string(), node)).collect();
     part
 }
 
 pub(super) fn empty_page<T: OutputType>(page: &Page) -> ListPage<T> {
-    make_page(page, [], false)
+    make_page(page, [], false, ListTotal::Empty)
 }

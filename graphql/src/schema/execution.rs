@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use engine::{Engine, EventBudget, MAX_FINDINGS};
-use serde_json::Value;
+use serde_json::{Value, json};
 use shared::{
     execution::{self, Execution},
     id::Seq,
@@ -174,6 +174,11 @@ impl ApiExecution {
     /// before the start.
     async fn deadline(&self) -> Option<DateTime> {
         self.0.deadline().map(DateTime)
+    }
+
+    /// Labels, by which executions can be found and counted: an object of texts.
+    async fn labels(&self) -> Value {
+        json!(self.0.options().labels)
     }
 
     /// Time of creation.

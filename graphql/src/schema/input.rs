@@ -1,6 +1,6 @@
 //! Input types: drafts, options and filters.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_graphql::{Enum, ID, InputObject};
 use engine::Order;
@@ -12,7 +12,10 @@ use serde_json::{Map, Value};
 use shared::{
     diagnostic::Diagnostic,
     execution::{ExecutionOptions as Options, ReplanOptions},
-    json, limits, store,
+    json,
+    labels::{self, Labels},
+    limits,
+    store::{self, LabelFilter},
 };
 
 use super::{
@@ -20,6 +23,9 @@ use super::{
     execution::{ExecutionMode, ExecutionState},
     scalar::DateTime,
 };
+
+/// Maximum number of ids in a filter.
+const MAX_FILTER_IDS: usize = 1_000;
 
 /// Draft of a plan, written by a person or a model.
 #[derive(Clone, Debug, InputObject)]
@@ -307,6 +313,10 @@ pub(super) struct ExecutionOptions {
     /// failure, or when a `flow.replan` step asks for it. Default: at most 4 if a step asks for
     /// them, and none after a failure.
     replans: Option<i32>,
+    /// Labels, by which executions can be found and counted: an object with at most 16 texts, such
+    /// as `{"team": "shop"}`. A key has 1 to 63 of the characters `a-z0-9._/-`, a value at most 256
+    /// characters. Children, retries and replans inherit them.
+    labels: Option<Value>,
 }
 
 impl ExecutionOptions {
@@ -324,6 +334,7 @@ impl ExecutionOptions {
             compensate_on_failure: false,
             dry_run: written.dry_run.unwrap_or(false),
             replans: written.replans.map_or_else(|| Ok(ReplanOptions::default()), parse_replans)?,
+            labels: parse_labels(written.labels)?,
         };
         let compensates = written.compensate_on_failure;
         Ok(Order { options, compensates, idempotency_key: written.idempotency_key })
@@ -336,6 +347,37 @@ fn parse_replans(times: i32) -> ApiResult<ReplanOptions> {
         let maximum = limits::REPLANS;
         invalid_argument(format!("`replans` is {times}; write a number from 0 to {maximum}"))
     })
+}
+
+fn parse_labels(labels: Option<Value>) -> ApiResult<Labels> {
+    let Some(labels) = labels.filter(|labels| !labels.is_null()) else {
+        return Ok(Labels::new());
+    };
+    let labels: Labels = serde_json::from_value(labels).map_err(|_| {
+        invalid_argument("`labels` must be an object of texts, such as `{\"team\": \"shop\"}`")
+    })?;
+    labels::check(&labels).map_err(invalid_argument)?;
+    Ok(labels)
+}
+
+/// Parses the labels of a filter. A value `null` means any value.
+fn parse_label_filters(labels: Option<Value>) -> ApiResult<Vec<LabelFilter>> {
+    let Some(labels) = labels.filter(|labels| !labels.is_null()) else { return Ok(Vec::new()) };
+    let labels: BTreeMap<String, Option<String>> = serde_json::from_value(labels).map_err(|_| {
+        invalid_argument(
+            "`labels` must be an object of texts, such as `{\"team\": \"shop\"}`; `null` means any \
+             value",
+        )
+    })?;
+    if labels.len() > labels::MAX_LABELS {
+        let maximum = labels::MAX_LABELS;
+        return Err(invalid_argument(format!("`labels` has more than {maximum} keys")));
+    }
+    let filters = labels.into_iter().map(|(key, value)| {
+        labels::check_key(&key).map_err(invalid_argument)?;
+        Ok(LabelFilter { key, value })
+    });
+    filters.collect()
 }
 
 /// Checks the size and the nesting of an execution's input.
@@ -378,7 +420,7 @@ pub(super) struct RequestFilter {
 impl RequestFilter {
     pub(super) fn into_store_filter(self) -> ApiResult<store::RequestFilter> {
         Ok(store::RequestFilter {
-            search: parse_search(self.search)?,
+            search: parse_search("search", self.search)?,
             from: self.from.map(|from| from.0),
             to: self.to.map(|to| to.0),
             state: self.state.map(Into::into),
@@ -387,10 +429,10 @@ impl RequestFilter {
     }
 }
 
-fn parse_search(text: Option<String>) -> ApiResult<Option<String>> {
+fn parse_search(name: &str, text: Option<String>) -> ApiResult<Option<String>> {
     let (words, maximum) = (store::search_words(text.as_deref()).len(), limits::SEARCH_WORDS);
     if words > maximum {
-        let reason = format!("`search` has {words} different words; the limit is {maximum}");
+        let reason = format!("`{name}` has {words} different words; the limit is {maximum}");
         return Err(limit_exceeded(reason));
     }
     Ok(text)
@@ -408,7 +450,7 @@ pub(super) struct PlanFilter {
 impl PlanFilter {
     /// Returns `None` if no plan can match.
     pub(super) fn into_store_filter(self) -> ApiResult<Option<store::PlanFilter>> {
-        let search = parse_search(self.search)?;
+        let search = parse_search("search", self.search)?;
         let request = self.request_id.map(|id| id.parse()).transpose().ok();
         Ok(request.map(|request| store::PlanFilter { request, search }))
     }
@@ -434,11 +476,33 @@ pub(super) struct ExecutionFilter {
     /// True: waits for an approval, a decision or a signal, or is paused. False: does not. With
     /// `parts: false`, the state of child executions counts for their root.
     needs_person: Option<bool>,
+    /// Has all of these labels: an object such as `{"team": "shop"}`. `null` means any value.
+    labels: Option<Value>,
+    /// Its first error has this code, such as `tool.timeout`.
+    error_code: Option<String>,
+    /// Its first error is that of a step with this tool, as `set.name`.
+    failed_tool: Option<String>,
+    /// Words that the code and the message of its first error must contain, ignoring case. At most
+    /// 64 different words.
+    error_text: Option<String>,
+    /// Has one of these ids, `exec_…`. At most 1000 ids. An empty list matches nothing.
+    execution_ids: Option<Vec<ID>>,
 }
 
 impl ExecutionFilter {
     /// Returns `None` if no execution can match.
-    pub(super) fn into_store_filter(self) -> Option<store::ExecutionFilter> {
+    pub(super) fn into_store_filter(self) -> ApiResult<Option<store::ExecutionFilter>> {
+        let error_text = parse_search("errorText", self.error_text.clone())?;
+        let labels = parse_label_filters(self.labels.clone())?;
+        if self.execution_ids.as_ref().is_some_and(|ids| ids.len() > MAX_FILTER_IDS) {
+            let reason = format!("`executionIds` has more than {MAX_FILTER_IDS} ids");
+            return Err(limit_exceeded(reason));
+        }
+        let Some(filter) = self.into_matching() else { return Ok(None) };
+        Ok(Some(store::ExecutionFilter { error_text, labels, ..filter }))
+    }
+
+    fn into_matching(self) -> Option<store::ExecutionFilter> {
         let states = self.state.map(|states| states.into_iter().map(Into::into).collect());
         // For the store, an empty list means any state.
         if states.as_ref().is_some_and(Vec::is_empty) {
@@ -453,6 +517,12 @@ impl ExecutionFilter {
             from: self.from.map(|from| from.0),
             to: self.to.map(|to| to.0),
             needs_person: self.needs_person,
+            error_code: self.error_code,
+            failed_tool: self.failed_tool.map(|name| name.parse()).transpose().ok()?,
+            // An id that cannot be one matches nothing.
+            ids: self
+                .execution_ids
+                .map(|ids| ids.iter().filter_map(|id| id.parse().ok()).collect()),
             ..store::ExecutionFilter::default()
         })
     }

@@ -269,7 +269,7 @@ impl WorkMutation {
         )]
         per_second: Option<f64>,
     ) -> Result<i64> {
-        let Some(filter) = filter.into_store_filter() else { return Ok(0) };
+        let Some(filter) = filter.into_store_filter()? else { return Ok(0) };
         let left = ctx.data_opt::<ClientGone>().map(|gone| gone.0.clone()).unwrap_or_default();
         let engine = ctx.data::<Engine>()?;
         let done = engine.executions.steer_all(&filter, action.into(), per_second, &left).await;

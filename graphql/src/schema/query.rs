@@ -6,7 +6,8 @@ use shared::id::{ExecutionId, PlanId, RequestId};
 
 use super::{
     blob::Blob,
-    connection::{ListPage, empty_page, make_page, parse_page},
+    connection::{ListPage, ListTotal, empty_page, make_page, parse_page},
+    counts::{CountArguments, ExecutionCount, ExecutionGroup},
     error::ApiError,
     execution::ApiExecution,
     input::{ExecutionFilter, PlanFilter, PlanInput, RequestFilter},
@@ -54,7 +55,7 @@ impl WorkQuery {
         let listing = ctx.data::<Engine>()?.store().list_requests(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
         let items = listing.items.into_iter().map(|(cursor, request)| (cursor, Request(request)));
-        Ok(make_page(&page, items, listing.has_more))
+        Ok(make_page(&page, items, listing.has_more, ListTotal::Requests(filter)))
     }
 
     /// One plan, with its steps and its executions.
@@ -102,7 +103,7 @@ impl WorkQuery {
         let items = listing.items.into_iter().filter_map(|(cursor, listed)| {
             plans.next_if(|plan| plan.id() == listed.id).map(|plan| (cursor, Plan(plan)))
         });
-        Ok(make_page(&page, items, listing.has_more))
+        Ok(make_page(&page, items, listing.has_more, ListTotal::Plans(filter)))
     }
 
     /// One execution with its current state.
@@ -128,7 +129,7 @@ impl WorkQuery {
         after: Option<String>,
     ) -> Result<ListPage<ApiExecution>> {
         let page = parse_page::<ExecutionId>(first, after.as_deref())?;
-        let Some(filter) = filter.unwrap_or_default().into_store_filter() else {
+        let Some(filter) = filter.unwrap_or_default().into_store_filter()? else {
             return Ok(empty_page(&page));
         };
         let listing = ctx.data::<Engine>()?.store().list_heads(&filter, &page).await;
@@ -142,7 +143,27 @@ impl WorkQuery {
             let found = executions.next_if(|execution| execution.id() == head.execution);
             found.map(|execution| (cursor, ApiExecution(execution)))
         });
-        Ok(make_page(&page, items, has_more))
+        Ok(make_page(&page, items, has_more, ListTotal::Executions(filter)))
+    }
+
+    /// Numbers of executions by one or two keys. The largest groups come first, or with `BUCKET` the
+    /// newest buckets. Child executions and dry runs are not counted.
+    async fn execution_counts(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Filter. Default: all executions.")] filter: Option<ExecutionFilter>,
+        #[graphql(desc = "One or two different keys.")] group_by: Vec<ExecutionGroup>,
+        #[graphql(desc = "Length of a bucket in milliseconds. Required for `BUCKET`.")]
+        bucket_ms: Option<i64>,
+        #[graphql(desc = "Key of the label. Required for `LABEL`.")] label: Option<String>,
+        #[graphql(desc = "Maximum number of groups, from 1 to 1000.", default_with = "Some(100)")]
+        first: Option<i32>,
+    ) -> Result<Vec<ExecutionCount>> {
+        let first = first.unwrap_or(100);
+        let arguments = CountArguments { filter, group_by, bucket_ms, label, first };
+        let Some(query) = arguments.into_query()? else { return Ok(Vec::new()) };
+        let counts = ctx.data::<Engine>()?.store().count_executions(&query).await;
+        Ok(counts.map_err(ApiError::from)?.into_iter().map(ExecutionCount::from).collect())
     }
 
     /// One large binary that a tool returned. Outputs refer to it by `$blob`.

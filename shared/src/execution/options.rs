@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ReplanOptions;
-use crate::{clock::Timestamp, limits, plan::StepPolicy, tool::Effect};
+use crate::{clock::Timestamp, labels::Labels, limits, plan::StepPolicy, tool::Effect};
 
 /// Options of an execution.
 #[expect(missing_docs, reason = "the other names need no comment")]
@@ -46,6 +46,9 @@ pub struct ExecutionOptions {
     pub dry_run: bool,
     #[serde(skip_serializing_if = "is_default")]
     pub replans: ReplanOptions,
+    /// Pairs by which the execution can be found and counted.
+    #[serde(skip_serializing_if = "is_default")]
+    pub labels: Labels,
 }
 
 pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {

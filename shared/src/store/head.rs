@@ -1,12 +1,13 @@
 //! Heads: summaries of executions for lists, counts and claims.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::search::fold_case;
 use crate::{
     clock::Timestamp,
     execution::{Execution, ExecutionState},
     id::{Epoch, ExecutionId, PlanId, RequestId, Seq, ToolName, WorkerId},
+    labels::Labels,
     limits,
     tool::ErrorCode,
 };
@@ -47,9 +48,6 @@ pub struct ExecutionHead {
     pub labels: Labels,
     pub is_dry_run: bool,
 }
-
-/// Pairs that a caller gave an execution. They never change.
-pub type Labels = BTreeMap<String, String>;
 
 /// The first error of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +92,7 @@ impl ExecutionHead {
             steps_done: count(execution.finished_steps()),
             steps_total: count(execution.steps().len()),
             error: HeadError::of_execution(execution),
-            labels: Labels::new(),
+            labels: execution.options().labels.clone(),
             is_dry_run: execution.options().dry_run,
         }
     }

@@ -67,10 +67,28 @@ pub(crate) enum List {
         #[arg(long)]
         needs_person: bool,
         #[command(flatten)]
+        details: DetailFilters,
+        #[command(flatten)]
         since: CreatedRange,
         #[command(flatten)]
         part: PageArgs,
     },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DetailFilters {
+    /// Only executions with this label: `team=shop`, or `team` for any value. Repeatable.
+    #[arg(long = "label", value_name = "KEY[=VALUE]")]
+    pub(crate) labels: Vec<String>,
+    /// Only executions whose first error has this code, such as `tool.timeout`.
+    #[arg(long, value_name = "CODE")]
+    pub(crate) error: Option<String>,
+    /// Only executions whose first error is that of a step with this tool, as `set.name`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) failed_tool: Option<String>,
+    /// Only executions whose first error has these words in its code or message.
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) error_text: Option<String>,
 }
 
 #[derive(Args, Debug)]

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use planner::reuse::RetryScope;
-use shared::{clock::Timestamp, limits};
+use shared::{clock::Timestamp, labels, limits};
 
 use super::Planning;
 
@@ -93,12 +93,22 @@ pub(crate) struct Options {
     /// Workers claim executions of higher priority first.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) priority: Option<i32>,
+    /// A label such as `team=shop`, by which executions can be found and counted. Repeatable.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    pub(crate) labels: Vec<(String, String)>,
     /// Maximum number of automatic replans, after a failure or when a step asks for one.
     #[arg(long, value_name = "N", value_parser = parse_replans())]
     pub(crate) replans: Option<i32>,
     /// Wait for a tool that this process lacks instead of ending with status 3.
     #[arg(long)]
     pub(crate) wait: bool,
+}
+
+/// Parses `KEY=VALUE`.
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write `KEY=VALUE`, such as `team=shop`")?;
+    labels::check_key(key)?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 impl Options {

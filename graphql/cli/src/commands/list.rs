@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::plan::list_saved;
 use crate::{
     ExitStatus,
-    args::{CreatedRange, List, api_name},
+    args::{CreatedRange, DetailFilters, List, api_name},
     session::Session,
 };
 
@@ -54,13 +54,16 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
             let page = Page { kind: "plans", filter, first: part.first, after: part.after, fields };
             show_page(session, page, PLAN_HEADINGS, plan_row).await
         }
-        List::Executions { state, request, plan, tool, needs_person, since, part } => {
+        List::Executions { state, request, plan, tool, needs_person, details, since, part } => {
+            let DetailFilters { labels, error, failed_tool, error_text } = details;
             let CreatedRange { from, to } = since;
             let states: Vec<String> = state.iter().map(api_name).collect();
             let filter = json!({
                 "state": (!states.is_empty()).then_some(states), "requestId": request,
                 "planId": plan, "toolName": tool, "from": from, "to": to,
                 "needsPerson": needs_person.then_some(true),
+                "labels": (!labels.is_empty()).then(|| label_filter(&labels)),
+                "errorCode": error, "failedTool": failed_tool, "errorText": error_text,
             });
             let row = Finding::ROW_FIELDS;
             let fields = if is_json {
@@ -73,6 +76,15 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
             show_page(session, page, EXECUTION_HEADINGS, execution_row).await
         }
     }
+}
+
+/// Returns the filter for labels that are written `KEY` or `KEY=VALUE`.
+fn label_filter(labels: &[String]) -> Value {
+    let pairs = labels.iter().map(|label| match label.split_once('=') {
+        Some((key, value)) => (key.to_owned(), json!(value)),
+        None => (label.clone(), Value::Null),
+    });
+    Value::Object(pairs.collect())
 }
 
 const REQUEST_HEADINGS: &[&str] = &["REQUEST", "STATE", "CREATED", "TOOK", "WHY", "QUERY"];

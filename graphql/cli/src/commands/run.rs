@@ -13,7 +13,7 @@ use client::{
     types::{ExecutionHead, Plan, Text},
 };
 use serde_json::{Value, json};
-use shared::id::ExecutionId;
+use shared::{id::ExecutionId, labels::Labels};
 
 use super::{
     doubts::{accept_plan, steps_to_approve},
@@ -194,6 +194,7 @@ async fn execution_options(how: &Options) -> Result<Value, Failure> {
         "startAt": how.start_at,
         "priority": how.priority,
         "replans": how.replans,
+        "labels": (!how.labels.is_empty()).then(|| how.labels.iter().cloned().collect::<Labels>()),
     }));
     // `null` is a valid input, so it is kept.
     if let Some(text) = &how.input {

@@ -15,10 +15,11 @@ const CHEAP_FIELDS: &[(&str, &str)] = &[
     ("Blob", "at bytes data id mimeType sha256"),
     ("CompensatingCall", "parameters toolName"),
     ("Diagnostic", "code help message path severity"),
+    ("ExecutionCount", "count firstAt keys lastAt p50Ms p95Ms sampleExecutionId"),
     (
         "Execution",
         "cancelled compensateOnFailure createdAt createdBy deadline dryRun executionId executionResults \
-         failed finishedAt input mode node outputs parentExecutionId parentIndex parentStepId \
+         failed finishedAt input labels mode node outputs parentExecutionId parentIndex parentStepId \
          plan planId priority request requestId retryOf seq skipped startAt startedAt state step \
          steps successful total",
     ),

@@ -1,0 +1,74 @@
+//! Labels: pairs of text that a caller gives an execution, to find and count executions by them.
+
+use std::collections::BTreeMap;
+
+/// Labels of an execution, by key. They never change.
+pub type Labels = BTreeMap<String, String>;
+
+/// Maximum number of labels.
+pub const MAX_LABELS: usize = 16;
+/// Maximum length of a key.
+pub const MAX_KEY_LEN: usize = 63;
+/// Maximum number of characters of a value.
+pub const MAX_VALUE_CHARS: usize = 256;
+
+/// Checks the number of labels, their keys and the lengths of their values.
+///
+/// # Errors
+///
+/// Describes the first label that is wrong.
+pub fn check(labels: &Labels) -> Result<(), String> {
+    if labels.len() > MAX_LABELS {
+        return Err(format!("there are {} labels; the limit is {MAX_LABELS}", labels.len()));
+    }
+    for (key, value) in labels {
+        check_key(key)?;
+        let chars = value.chars().count();
+        if chars > MAX_VALUE_CHARS {
+            return Err(format!(
+                "the label `{key}` has {chars} characters; the limit is {MAX_VALUE_CHARS}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the key of a label: 1 to 63 of the characters `a-z 0-9 . _ / -`.
+///
+/// # Errors
+///
+/// Describes what is wrong with the key.
+pub fn check_key(key: &str) -> Result<(), String> {
+    let is_allowed = |byte: u8| {
+        byte.is_ascii_lowercase()
+            || byte.is_ascii_digit()
+            || matches!(byte, b'.' | b'_' | b'/' | b'-')
+    };
+    if (1..=MAX_KEY_LEN).contains(&key.len()) && key.bytes().all(is_allowed) {
+        return Ok(());
+    }
+    let key: String = key.chars().take(MAX_KEY_LEN + 1).collect();
+    Err(format!(
+        "`{key}` cannot be the key of a label: use 1 to {MAX_KEY_LEN} of the characters a-z, 0-9, `.`, \
+         `_`, `/` and `-`"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_values_and_their_number_have_limits() {
+        let one = |key: &str, value: String| check(&Labels::from([(key.to_owned(), value)]));
+        assert_eq!(one("team/a.b_c-1", "x".repeat(256)), Ok(()));
+        assert_eq!(one(&"k".repeat(63), String::new()), Ok(()));
+        for key in ["", "Team", "a b", "ä", &"k".repeat(64)] {
+            let reason = one(key, String::new()).unwrap_err();
+            assert!(reason.contains("cannot be the key of a label"), "{reason}");
+        }
+        assert!(one("a", "ä".repeat(257)).unwrap_err().contains("257 characters"));
+        let many: Labels = (0..17).map(|n| (format!("k{n}"), String::new())).collect();
+        assert_eq!(check(&many), Err("there are 17 labels; the limit is 16".to_owned()));
+    }
+}

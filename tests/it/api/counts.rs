@@ -1,0 +1,129 @@
+//! Labels, filters by errors, counts by group and lengths of lists.
+
+use serde_json::{Value, json};
+
+use super::test_api::{TestApi, apis_without_server, texts_of_field};
+
+const COUNTS: &str =
+    "query ($filter: ExecutionFilter, $by: [ExecutionGroup!]!, $ms: Int, $label: String) {
+    executionCounts(filter: $filter, groupBy: $by, bucketMs: $ms, label: $label) {
+        keys count firstAt lastAt sampleExecutionId p50Ms p95Ms } }";
+
+/// Starts an execution that succeeds or fails, and waits for its end.
+async fn finish(api: &TestApi, succeeds: bool, labels: Value) -> String {
+    let step = if succeeds {
+        json!([{ "name": "flow.noop" }])
+    } else {
+        json!([{ "name": "flow.fail", "parameters": { "message": "the card was declined" } }])
+    };
+    let id = api.start(step, json!({ "labels": labels })).await;
+    api.events(&id).await;
+    id
+}
+
+async fn count(api: &TestApi, variables: Value) -> Vec<(Vec<Value>, i64)> {
+    let counts = api.get(COUNTS, variables).await;
+    let counts = counts.as_array().unwrap().iter();
+    let pair = |found: &Value| {
+        (found["keys"].as_array().unwrap().clone(), found["count"].as_i64().unwrap())
+    };
+    counts.map(pair).collect()
+}
+
+#[tokio::test]
+async fn executions_are_counted_and_found_by_labels_and_errors() {
+    for api in apis_without_server().await {
+        let shop = json!({ "team": "shop", "env": "test" });
+        let mut failed = Vec::new();
+        for succeeds in [true, false, false] {
+            let id = finish(&api, succeeds, shop.clone()).await;
+            if !succeeds {
+                failed.push(id);
+            }
+        }
+        let lone = finish(&api, true, json!({ "team": "mail" })).await;
+        let labels = api.execution(&lone, "labels").await["labels"].clone();
+        assert_eq!(labels, json!({ "team": "mail" }));
+
+        let by_state = count(&api, json!({ "by": ["STATE"] })).await;
+        assert_eq!(by_state.len(), 2, "{by_state:?}");
+        assert!(by_state.contains(&(vec![json!("COMPLETED")], 2)), "{by_state:?}");
+        assert!(by_state.contains(&(vec![json!("FAILED")], 2)), "{by_state:?}");
+        let by_team = count(&api, json!({ "by": ["LABEL"], "label": "team" })).await;
+        assert_eq!(by_team, [(vec![json!("shop")], 3), (vec![json!("mail")], 1)]);
+        let by_tool = count(&api, json!({ "by": ["TOOL", "STATE"] })).await;
+        assert_eq!(by_tool, [(vec![json!("flow.fail"), json!("FAILED")], 2)]);
+        let filter = json!({ "labels": { "env": null }, "state": ["FAILED"] });
+        let filtered = count(&api, json!({ "by": ["STATE"], "filter": filter })).await;
+        assert_eq!(filtered, [(vec![json!("FAILED")], 2)]);
+        let day = count(&api, json!({ "by": ["BUCKET"], "ms": 86_400_000_i64 * 3_650 })).await;
+        assert_eq!(day.iter().map(|(_, count)| count).sum::<i64>(), 4);
+        let newest = api.get(COUNTS, json!({ "by": ["ERROR"] })).await;
+        assert_eq!(newest[0]["sampleExecutionId"], *failed.last().unwrap());
+        let code = &newest[0]["keys"][0];
+
+        failed.reverse();
+        for (filter, expected) in [
+            (json!({ "errorCode": code }), &failed),
+            (json!({ "failedTool": "flow.fail" }), &failed),
+            (json!({ "failedTool": "flow.echo" }), &Vec::new()),
+            (json!({ "errorText": "DECLINED card" }), &failed),
+            (json!({ "errorText": "accepted" }), &Vec::new()),
+            (json!({ "labels": { "team": "mail" } }), &vec![lone.clone()]),
+            (json!({ "labels": { "team": "mail", "env": null } }), &Vec::new()),
+            (json!({ "executionIds": [lone, "nonsense"] }), &vec![lone.clone()]),
+            (json!({ "executionIds": [] }), &Vec::new()),
+        ] {
+            let query = "query ($filter: ExecutionFilter) {
+                executions(filter: $filter) { totalCount nodes { executionId } } }";
+            let found = api.get(query, json!({ "filter": filter })).await;
+            let nodes = found["nodes"].as_array().unwrap();
+            assert_eq!(&texts_of_field(nodes, "executionId"), expected, "{filter}");
+            assert_eq!(found["totalCount"], expected.len(), "{filter}");
+        }
+        for list in ["requests", "plans"] {
+            let total =
+                api.get(&format!("{{ {list}(first: 1) {{ totalCount }} }}"), json!({})).await;
+            assert_eq!(total["totalCount"], 4, "{list}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn children_and_retries_inherit_labels() {
+    let [api, _] = apis_without_server().await;
+    let inner = api.plan(json!([{ "name": "flow.noop" }])).await;
+    let labels = json!({ "team": "shop" });
+    let outer = api.start(json!([{ "plan": inner }]), json!({ "labels": labels })).await;
+    api.events(&outer).await;
+    let query = "{ executions { nodes { labels } } }";
+    let all = api.get(query, json!({})).await;
+    assert_eq!(all["nodes"], json!([{ "labels": labels }, { "labels": labels }]));
+    let retry = "mutation ($id: ID!) { retryExecution(executionId: $id, mode: ALL) { labels } }";
+    assert_eq!(api.get(retry, json!({ "id": outer })).await["labels"], labels);
+}
+
+#[tokio::test]
+async fn wrong_labels_and_counts_are_refused() {
+    let [api, _] = apis_without_server().await;
+    let plan = api.plan(json!([{ "name": "flow.noop" }])).await;
+    let execute = "mutation ($id: ID!, $labels: JSON) {
+        executePlan(planId: $id, options: { labels: $labels }) { executionId } }";
+    for labels in
+        [json!({ "Team": "x" }), json!({ "a": 1 }), json!(["a"]), json!({ "a": "x".repeat(257) })]
+    {
+        let error = api.expect_error(execute, json!({ "id": plan, "labels": labels })).await;
+        assert_eq!(error["extensions"]["code"], "INVALID_ARGUMENT", "{error}");
+    }
+    for wrong in [
+        json!({ "by": [] }),
+        json!({ "by": ["STATE", "STATE"] }),
+        json!({ "by": ["BUCKET"] }),
+        json!({ "by": ["STATE"], "ms": 1_000 }),
+        json!({ "by": ["LABEL"] }),
+        json!({ "by": ["STATE"], "label": "team" }),
+    ] {
+        let error = api.expect_error(COUNTS, wrong.clone()).await;
+        assert_eq!(error["extensions"]["code"], "INVALID_ARGUMENT", "{wrong}: {error}");
+    }
+}
