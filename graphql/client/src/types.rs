@@ -117,7 +117,7 @@ pub struct ExecutionStatus {
 impl ExecutionStatus {
     /// The fields of an execution that are not objects.
     pub const VALUES: &str = "executionId requestId planId state mode priority startAt deadline \
-        createdAt startedAt finishedAt node seq input dryRun compensateOnFailure parentExecutionId \
+        createdAt startedAt finishedAt node seq input dryRun compensateOnFailure labels parentExecutionId \
         parentStepId parentIndex retryOf total successful failed skipped cancelled outputs";
     /// The fields that the summary of a finished execution shows.
     pub const SUMMARY: &str = "executionId requestId state dryRun startedAt createdAt finishedAt \

@@ -379,7 +379,7 @@ mod tests {
             (
                 json!({ "state": "COMPLETED", "replanning": replanning("PENDING") }),
                 false,
-                "a model writes",
+                "a model is writing",
             ),
             (
                 json!({ "state": "FAILED", "replanning": replanning("BEGUN"), "next": { "executionId": "n" } }),

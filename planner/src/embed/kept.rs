@@ -258,7 +258,7 @@ mod tests {
         let other = LengthEmbedder { is_longer: true, ..LengthEmbedder::default() };
         let after = CachingEmbedder::new(Arc::new(other), store);
         let err = after.embed(&["a", "b"]).await.unwrap_err();
-        assert!(err.to_string().contains("give it another name"), "{err}");
+        assert!(err.to_string().contains("give the model another name"), "{err}");
     }
 
     #[tokio::test]

@@ -220,7 +220,7 @@ async fn reading_a_pipe_socket_or_device_fails_at_once() {
     let edit = json!({ "file_path": "fifo", "old_string": "a", "new_string": "b" });
     check("edit_file", edit, expect!["tool.failed: Not a file: fifo (it is a FIFO)"]).await;
     let error = project.root.open_file(Path::new("fifo")).unwrap_err();
-    assert_eq!(error.to_string(), "the path is a FIFO");
+    assert_eq!(error.to_string(), "it is a FIFO");
 }
 
 #[tokio::test]

@@ -241,5 +241,5 @@ fn a_step_with_a_condition_a_list_or_a_mixed_value_has_no_detour() {
 #[test]
 fn a_plan_that_asks_for_the_next_one_has_no_detour() {
     let requested = EarlierPlan { is_requested: true, ..without_email(gone()) };
-    assert!(why_not(&requested, tools()).starts_with("a step asks"));
+    assert!(why_not(&requested, tools()).starts_with("a step requests"));
 }
