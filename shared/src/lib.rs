@@ -16,8 +16,8 @@ pub mod execution;
 pub mod glob;
 pub mod id;
 pub mod json;
-#[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod labels;
+#[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod limits;
 #[expect(missing_docs, reason = "only other crates of Faber import it")]
 pub mod metrics;

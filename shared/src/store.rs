@@ -84,7 +84,7 @@ use async_trait::async_trait;
 pub use self::{
     count::{CountGroup, CountQuery, ExecutionCount},
     error::{AppendError, StoreError},
-    head::{ExecutionHead, HeadError, Labels},
+    head::{ExecutionHead, HeadError},
     hints::Hints,
     inbox::{Command, SentCommand},
     list::{

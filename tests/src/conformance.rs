@@ -26,9 +26,10 @@ use shared::{
     event::{Event, RecordedEvent},
     execution::ExecutionState,
     id::{CommandId, Epoch, ExecutionId, PlanId, RequestId, Seq, WorkerId},
+    labels::Labels,
     plan::Plan,
     request::Request,
-    store::{Append, Command, ExecutionHead, Labels, Page, SentCommand, Store},
+    store::{Append, Command, ExecutionHead, Page, SentCommand, Store},
 };
 
 pub use self::{

@@ -11,7 +11,8 @@ use shared::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{Epoch, ExecutionId, Seq},
-    store::{EventDocument, ExecutionHead, HeadError, Labels, StoreError},
+    labels::Labels,
+    store::{EventDocument, ExecutionHead, HeadError, StoreError},
     tool::ErrorCode,
 };
 

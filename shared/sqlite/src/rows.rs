@@ -7,7 +7,8 @@ use shared::{
     clock::Timestamp,
     execution::ExecutionState,
     id::{Epoch, Seq, ToolName},
-    store::{ExecutionHead, HeadError, Labels, StoreError, backend::skip_damaged},
+    labels::Labels,
+    store::{ExecutionHead, HeadError, StoreError, backend::skip_damaged},
     tool::ErrorCode,
 };
 

@@ -8,9 +8,10 @@ use serde_json::json;
 use shared::{
     execution::ExecutionState,
     id::{Epoch, Seq},
+    labels::Labels,
     store::{
         Append, CallLimit, Command, CountGroup, CountQuery, Cursor, ExecutionFilter, ExecutionHead,
-        HeadError, HeadQuery, Labels, Lease, Page, Permission, PermitAsk, RecordKind, RecordPage,
+        HeadError, HeadQuery, Lease, Page, Permission, PermitAsk, RecordKind, RecordPage,
         RequestFilter, Reservation, SavedPlan, Store, WriteCondition, memory::Memory,
     },
     tool::ErrorCode,

@@ -5,9 +5,10 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use shared::{
     execution::ExecutionState::{self, Cancelled, Completed, Failed, InProgress, Waiting},
+    labels::Labels,
     store::{
         CountGroup, CountQuery, ExecutionCount, ExecutionFilter, ExecutionHead, HeadError,
-        LabelFilter, Labels, PlanFilter, RequestFilter, memory::Memory,
+        LabelFilter, PlanFilter, RequestFilter, memory::Memory,
     },
     tool::ErrorCode,
 };

@@ -4,10 +4,11 @@ use serde_json::json;
 use shared::{
     execution::ExecutionState::{self, Completed, Failed, Pending},
     id::{ExecutionId, PlanId, RequestId, Seq},
+    labels::Labels,
     request::TranscriptEntry,
     store::{
-        Cursor, ExecutionFilter, ExecutionHead, HeadError, LabelFilter, Labels, Listing, Page,
-        PlanFilter, PlanVersion, RequestFilter,
+        Cursor, ExecutionFilter, ExecutionHead, HeadError, LabelFilter, Listing, Page, PlanFilter,
+        PlanVersion, RequestFilter,
     },
     tool::ErrorCode,
 };
