@@ -527,7 +527,8 @@ mod tests {
                 .unwrap()
                 .parse()
                 .unwrap();
-            assert!(value > 0.0, "{name} {value}");
+            // The CPU time of a short test is less than the unit of the system.
+            assert!(value > 0.0 || name == "process_cpu_seconds_total", "{name} {value}");
         }
     }
 }

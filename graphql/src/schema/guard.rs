@@ -183,6 +183,7 @@ fn check_role(ctx: &ExtensionContext<'_>, info: &ResolveInfo<'_>) -> ServerResul
 }
 
 fn forbidden_error(err: &AccessError, info: &ResolveInfo<'_>) -> ServerError {
+    tracing::info!(target: "faber::refusal", code = err.code(), "operation refused: {err}");
     let mut error = ServerError::new(err.to_string(), Some(info.field.name.pos));
     error.path = vec![PathSegment::Field(info.alias.unwrap_or(info.name).to_owned())];
     error.extensions.get_or_insert_default().set("code", err.code());

@@ -107,6 +107,12 @@ async fn a_refused_request_is_logged() {
         (&json!("UNAUTHENTICATED"), &json!(401), &json!("/graphql"))
     );
     assert_eq!(refused["peer"], "127.0.0.1");
+    let mut run = workspace.command(&["run", "anything", "--server", url]);
+    let forbidden = run.env("FABER_TOKEN", "a-token-of-enough-letters").output().await.unwrap();
+    assert_eq!(forbidden.status.code(), Some(2), "{forbidden:?}");
+    let refused = parse(&server.wait_for_line("operation refused").await);
+    assert_eq!(refused["code"], "FORBIDDEN");
+    assert!(refused["message"].as_str().unwrap().contains("the token `ci` has `viewer`"));
     server.signal("-TERM");
     assert_eq!(server.wait_for_exit().await.status, 0);
 }
