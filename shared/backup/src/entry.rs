@@ -266,7 +266,7 @@ mod tests {
     fn a_wrong_line_is_refused_with_the_reason() {
         for (line, why) in [
             ("", "EOF while parsing"),
-            ("[]", "invalid type"),
+            ("3", "invalid type"),
             ("{}", "missing field `type`"),
             (r#"{"type":"x"}"#, "the type `x` is unknown"),
             (r#"{"type":"plan"}"#, "`plan` is missing"),
