@@ -63,7 +63,9 @@ async fn events_name_the_tokens_that_caused_them() {
 #[tokio::test]
 async fn events_name_the_user_of_the_command_line() {
     let workspace = Workspace::new();
-    let plan = workspace.file("plan.json", PLAN);
+    let plan =
+        r#"{"tools":[{"id":"a","name":"flow.echo","requiresApproval":true,"parameters":{}}]}"#;
+    let plan = workspace.file("plan.json", plan);
     let run = async |arguments: &[&str]| {
         let mut command = workspace.command(arguments);
         let output = command.env("USER", "ada").output().await.unwrap();
