@@ -114,6 +114,10 @@ impl Control {
         Self { store, clock, worker, actor: None }
     }
 
+    pub fn actor(&self) -> Option<&Arc<Actor>> {
+        self.actor.as_ref()
+    }
+
     /// Returns this control for an actor, whom its events name.
     #[must_use]
     pub fn acting_as(&self, actor: Arc<Actor>) -> Self {

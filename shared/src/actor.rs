@@ -1,6 +1,6 @@
 //! Who gave a command.
 
-use std::{env, fmt};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -41,11 +41,9 @@ impl Actor {
         Self { kind: ActorKind::Token, name: Some(shorten(name)), client: None }
     }
 
-    /// Returns the user of this process, named by `USER` or `LOGNAME`.
-    pub fn current_user() -> Self {
-        let name = ["USER", "LOGNAME"].into_iter().find_map(|variable| env::var(variable).ok());
-        let name = name.filter(|name| !name.is_empty()).as_deref().map(shorten);
-        Self { kind: ActorKind::User, name, client: None }
+    /// Returns a user of the command line.
+    pub fn user(name: Option<&str>) -> Self {
+        Self { kind: ActorKind::User, name: name.map(shorten), client: None }
     }
 
     /// Returns a caller without a name on this machine.

@@ -44,7 +44,7 @@ impl SampledSink {
         is_sampled.then(|| Self(Arc::clone(sink)))
     }
 
-    fn send_attempt(&self, execution: &Execution, ended: &EndedAttempt, notes: SpanNotes) {
+    fn send_attempt(&self, execution: &Execution, ended: &EndedAttempt, notes: &SpanNotes) {
         if let Some(mut span) = attempt_span(execution, ended, true) {
             span.attributes.extend(notes.take());
             self.0.send_span(span);
@@ -93,7 +93,7 @@ impl Telemetry {
         }
         let notes = self.notes.remove(&(ended.task, ended.attempt)).unwrap_or_default();
         if let Some(spans) = &self.spans {
-            spans.send_attempt(execution, ended, notes);
+            spans.send_attempt(execution, ended, &notes);
         }
         debug!(
             target: LOG_TARGET,
@@ -211,7 +211,7 @@ async fn resend_logged_spans(
     spans: &SampledSink,
 ) -> Result<(), StoreError> {
     let mut send = |ended: EndedAttempt| {
-        spans.send_attempt(execution, &ended, SpanNotes::default());
+        spans.send_attempt(execution, &ended, &SpanNotes::default());
     };
     for_each_attempt(&*context.store, execution, &mut send).await?;
     if execution.state().is_finished() {

@@ -112,7 +112,7 @@ impl LocalEngine {
         let handle =
             running_worker.as_ref().map(|(_, running_worker)| running_worker.handle.clone());
         let control = Control::new(Arc::clone(&store), Arc::clone(&clock), handle)
-            .acting_as(Arc::new(Actor::current_user()));
+            .acting_as(Arc::new(Actor::user(setup.environment.user.as_deref())));
         let engine = build_engine(config, control, registry, Arc::clone(&clock))?;
         for warning in config.toolkit.value.warnings.iter().filter(|_| has_tools) {
             tracing::warn!("the toolkit: {warning}");

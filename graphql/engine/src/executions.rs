@@ -89,8 +89,8 @@ impl Executions {
 
     /// Returns these executions with the permissions of one caller.
     pub(super) fn with_grant(&self, grant: Grant) -> Self {
-        let control = match grant.actor() {
-            Some(actor) => self.control.acting_as(Arc::clone(actor)),
+        let control = match grant.actor(self.control.actor()) {
+            Some(actor) => self.control.acting_as(actor),
             None => self.control.clone(),
         };
         let mut tools = (*self.tools).clone();

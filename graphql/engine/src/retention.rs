@@ -28,9 +28,9 @@ const POLL_INTERVAL: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Default)]
 pub struct Retention {
-    execution_count: AtomicU64,
-    plan_count: AtomicU64,
-    request_count: AtomicU64,
+    executions: AtomicU64,
+    plans: AtomicU64,
+    requests: AtomicU64,
 }
 
 impl Retention {
@@ -85,9 +85,9 @@ impl Retention {
 
     fn count(&self, pruned: Pruned) {
         for (total, n) in [
-            (&self.execution_count, pruned.executions),
-            (&self.plan_count, pruned.plans),
-            (&self.request_count, pruned.requests),
+            (&self.executions, pruned.executions),
+            (&self.plans, pruned.plans),
+            (&self.requests, pruned.requests),
         ] {
             total.fetch_add(n as u64, Ordering::Relaxed);
         }
@@ -101,9 +101,9 @@ impl Retention {
              faber_pruned_total{{kind=\"execution\"}} {}\n\
              faber_pruned_total{{kind=\"plan\"}} {}\n\
              faber_pruned_total{{kind=\"request\"}} {}\n",
-            read(&self.execution_count),
-            read(&self.plan_count),
-            read(&self.request_count)
+            read(&self.executions),
+            read(&self.plans),
+            read(&self.requests)
         )
     }
 }

@@ -38,7 +38,6 @@ use rmcp::{
     },
 };
 use shared::{
-    actor::Actor,
     store::Store,
     trace::{OpenSpan, Scope, SpanContext, SpanKind, SpanSink, current_scope, with_scope},
 };
@@ -190,7 +189,7 @@ impl McpServer {
 
     fn grant_of(&self, context: &RequestContext<RoleServer>) -> Option<Grant> {
         let grant = match self.caller {
-            Caller::Stdio => Grant::of_actor(Actor::current_user()),
+            Caller::Stdio => Grant::default(),
             Caller::Http => context.extensions.get::<Parts>()?.extensions.get::<Grant>()?.clone(),
         };
         Some(match context.client_info() {

@@ -148,6 +148,7 @@ impl WorkQuery {
 
     /// Numbers of executions by one or two keys. The largest groups come first, or with `BUCKET` the
     /// newest buckets. Child executions and dry runs are not counted.
+    #[expect(clippy::too_many_arguments, reason = "they are the arguments of the API")]
     async fn execution_counts(
         &self,
         ctx: &Context<'_>,

@@ -164,7 +164,7 @@ impl<'a> Call<'a> {
         match found {
             None if written.is_empty() => (),
             None => {
-                report.error(self.step_index, || unknown_tool_error(self.path(), written, catalog))
+                report.error(self.step_index, || unknown_tool_error(self.path(), written, catalog));
             }
             Some(tool) => self.check_use(tool, report),
         }

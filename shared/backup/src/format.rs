@@ -18,6 +18,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Write as _,
     io::{self, Read, Seek, SeekFrom, Write},
 };
 
@@ -307,7 +308,11 @@ fn check_frame<R: Read + Seek>(input: &mut R, len: u64) -> Result<(String, u32),
     if hash.finalize()[..] != written {
         return Err(FormatError::Damaged("its checksum is wrong".to_owned()));
     }
-    Ok((written.iter().map(|byte| format!("{byte:02x}")).collect(), version))
+    let checksum = written.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    Ok((checksum, version))
 }
 
 /// Returns `true` if a file begins like a backup.

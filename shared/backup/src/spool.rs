@@ -117,7 +117,9 @@ mod tests {
                 is_over: n == 1,
             })
             .collect();
-        rows.iter().for_each(|row| spool.push(*row).unwrap());
+        for row in rows.iter() {
+            spool.push(*row).unwrap();
+        }
         let mut reader = spool.into_reader().unwrap();
         assert_eq!(reader.next_rows(2).unwrap(), [rows[2], rows[1]]);
         assert_eq!((reader.left(), reader.next_rows(2).unwrap()), (1, vec![rows[0]]));

@@ -100,7 +100,7 @@ impl<'a> Target<'a> {
             Item::Transcript { request, known, transcript } => {
                 let key = request.id.to_string();
                 let counts = Counts { requests: u64::from(known == 0), ..Counts::default() };
-                let part = Transcript { request, known, transcript };
+                let part = Transcript { request, known, entries: transcript };
                 let work = async move { part.put(store, mode).await };
                 self.start(key, 0, counts, work.boxed()).await
             }

@@ -33,12 +33,11 @@ pub(super) fn split_replacements(
     let (mut parts, mut bytes): (Vec<Vec<Replacement>>, usize) = (Vec::new(), 0);
     for replacement in replacements {
         let len = replacement.query.as_bytes().len() + replacement.document.as_bytes().len();
-        match parts.last_mut().filter(|_| bytes + len <= max_bytes) {
-            Some(part) => part.push(replacement),
-            None => {
-                parts.push(vec![replacement]);
-                bytes = 0;
-            }
+        if let Some(part) = parts.last_mut().filter(|_| bytes + len <= max_bytes) {
+            part.push(replacement);
+        } else {
+            parts.push(vec![replacement]);
+            bytes = 0;
         }
         bytes += len;
     }

@@ -60,14 +60,13 @@ impl EntryReader {
     pub(super) fn push(&mut self, row: &RawDocument) -> Result<(), StoreError> {
         let what = self.request.to_string();
         let damaged = |err: &dyn std::fmt::Display| StoreError::corrupt(&what, err);
-        let (mut entry, mut text) = match self.open.take() {
-            Some(open) => open,
-            None => {
-                let micros = row.get_i64(AT_MICROS).map_err(|err| damaged(&err))?;
-                let kind = row.get_str("kind").map_err(|err| damaged(&err))?.to_owned();
-                let at = rows::to_time(micros, AT_MICROS, &what)?;
-                (TranscriptEntry { at, kind, content: serde_json::Value::Null }, String::new())
-            }
+        let (mut entry, mut text) = if let Some(open) = self.open.take() {
+            open
+        } else {
+            let micros = row.get_i64(AT_MICROS).map_err(|err| damaged(&err))?;
+            let kind = row.get_str("kind").map_err(|err| damaged(&err))?.to_owned();
+            let at = rows::to_time(micros, AT_MICROS, &what)?;
+            (TranscriptEntry { at, kind, content: serde_json::Value::Null }, String::new())
         };
         match row.get("content").map_err(|err| damaged(&err))? {
             Some(content) => text = to_text(content, &what)?,

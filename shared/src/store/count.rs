@@ -261,12 +261,12 @@ impl<'a> CountTable<'a> {
             (time(other_keys), other.count).cmp(&(time(one_keys), one.count))
         });
         groups.truncate(first);
-        groups.into_iter().filter_map(|(keys, tally)| to_count(keys, tally)).collect()
+        groups.into_iter().filter_map(|(keys, tally)| to_count(keys, &tally)).collect()
     }
 }
 
 /// Returns `None` for a damaged time or id.
-fn to_count(keys: Vec<Key>, tally: Tally) -> Option<ExecutionCount> {
+fn to_count(keys: Vec<Key>, tally: &Tally) -> Option<ExecutionCount> {
     let time = Timestamp::from_timestamp_micros;
     let keys = keys.into_iter().map(|key| match key {
         Key::Text(text) => Some(text),

@@ -16,13 +16,11 @@ use crate::{
 /// sent no context.
 pub fn root_context(execution: &Execution, is_sampled: bool) -> SpanContext {
     let span = SpanId::from_seed(&execution.id().to_string());
-    match execution.trace() {
-        Some(caller) => SpanContext { span, is_sampled, ..caller.clone() },
-        None => {
-            let trace = TraceId::of_execution(execution.id());
-            SpanContext { trace, span, is_sampled, state: None }
-        }
+    if let Some(caller) = execution.trace() {
+        return SpanContext { span, is_sampled, ..caller.clone() };
     }
+    let trace = TraceId::of_execution(execution.id());
+    SpanContext { trace, span, is_sampled, state: None }
 }
 
 /// Returns the context of an attempt.

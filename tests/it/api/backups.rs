@@ -414,12 +414,12 @@ async fn a_long_log_is_backed_up_in_parts() {
         api.get(signal, json!({ "id": id, "text": text })).await;
     }
     let id: ExecutionId = id.parse().unwrap();
-    let heard = async {
+    let hearing = async {
         while load_execution(&*store, id).await.unwrap().unwrap().signals().len() < 24 {
             time::sleep(Duration::from_millis(10)).await;
         }
     };
-    time::timeout(Duration::from_secs(60), heard).await.unwrap();
+    time::timeout(Duration::from_mins(1), hearing).await.unwrap();
     drop(api);
     let report = write_backup(&*store, &file).await;
     let copy: Arc<dyn Store> = Arc::new(Memory::new());

@@ -13,8 +13,8 @@ use tests::{
     toolset::MAX_WAIT,
 };
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    process::{Child, Command},
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
     time::{Duration, interval, timeout},
 };
 
@@ -234,6 +234,17 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 "#;
 
+/// Returns the answer to the call, which is message 2.
+async fn read_answer(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
+    loop {
+        let line = lines.next_line().await.unwrap().expect("the server answers");
+        let message: Value = serde_json::from_str(&line).unwrap();
+        if message["id"] == 2 {
+            return message;
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_context_of_an_mcp_call_reaches_http_tools_and_mcp_servers() {
     let workspace = Workspace::new();
@@ -279,16 +290,7 @@ async fn the_context_of_an_mcp_call_reaches_http_tools_and_mcp_servers() {
     ] {
         input.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
-    let answered = async {
-        loop {
-            let line = lines.next_line().await.unwrap().expect("the server answers");
-            let message: Value = serde_json::from_str(&line).unwrap();
-            if message["id"] == 2 {
-                return message;
-            }
-        }
-    };
-    let answer = timeout(MAX_WAIT, answered).await.expect("the call ends");
+    let answer = timeout(MAX_WAIT, read_answer(&mut lines)).await.expect("the call ends");
     assert_eq!(answer["result"]["structuredContent"]["state"], "COMPLETED", "{answer}");
     drop(input);
     timeout(MAX_WAIT, server.wait()).await.expect("the server ends").unwrap();
@@ -299,8 +301,8 @@ async fn the_context_of_an_mcp_call_reaches_http_tools_and_mcp_servers() {
         let found = spans.values().find(|span| text_of(span, "name") == name);
         found.unwrap_or_else(|| panic!("`{name}` is missing: {spans:#?}"))
     };
-    let served = find("tools/call execute");
-    assert_eq!((text_of(served, "parent"), served["kind"].as_u64()), (CALLER, Some(2)));
+    let call_span = find("tools/call execute");
+    assert_eq!((text_of(call_span, "parent"), call_span["kind"].as_u64()), (CALLER, Some(2)));
     let look = find("execute_tool peer.look");
     assert_eq!(look["attributes"]["mcp.method.name"], "tools/call");
     assert_eq!(look["attributes"]["network.transport"], "pipe");

@@ -246,12 +246,11 @@ async fn kill_conversions(workspace: &Workspace) -> u32 {
     for round in 0..KILLS {
         let mut child = workspace.command(&["list", "plans"]).spawn().unwrap();
         let wait = Duration::from_millis(250 + u64::from(round) * 150);
-        match tokio::time::timeout(wait, child.wait()).await {
-            Ok(ended) => assert!(ended.unwrap().success()),
-            Err(_) => {
-                child.kill().await.unwrap();
-                killed += 1;
-            }
+        if let Ok(ended) = tokio::time::timeout(wait, child.wait()).await {
+            assert!(ended.unwrap().success());
+        } else {
+            child.kill().await.unwrap();
+            killed += 1;
         }
     }
     killed

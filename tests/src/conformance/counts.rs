@@ -33,10 +33,10 @@ fn heads() -> Vec<ExecutionHead> {
             message: format!("order {n} failed").into(),
         });
         let mut labels = Labels::new();
-        if n % 4 > 0 {
+        if !n.is_multiple_of(4) {
             labels.insert("team".to_owned(), ["red", "blue=1", ""][n % 3].to_owned());
         }
-        let started_at = (n % 5 > 0).then(|| created_at + TimeDelta::milliseconds(3));
+        let started_at = (!n.is_multiple_of(5)).then(|| created_at + TimeDelta::milliseconds(3));
         let took = TimeDelta::milliseconds(i64::try_from(n * 7 % 900).unwrap());
         let finished_at = state.is_finished().then(|| started_at.unwrap_or(created_at) + took);
         ExecutionHead {

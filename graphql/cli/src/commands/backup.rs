@@ -2,6 +2,7 @@
 //! themselves and start no worker.
 
 use std::{
+    fmt::Write as _,
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -92,7 +93,7 @@ pub(crate) async fn import(app: &App, file: &Path) -> Result<ExitStatus, Failure
     let imported = imported.map_err(to_failure)?;
     let mut text = format!("imported {}", describe_counts(&imported.new));
     if imported.known != Counts::default() {
-        text.push_str(&format!("\nthe store had {} already", describe_counts(&imported.known)));
+        let _ = write!(text, "\nthe store had {} already", describe_counts(&imported.known));
     }
     let document = json!({ "file": file, "new": imported.new, "known": imported.known });
     app.screen.print_result(&document, &text)
@@ -108,14 +109,13 @@ pub(crate) async fn export_history(app: &App, args: ExportArgs) -> Result<ExitSt
     let line = ProgressLine::new(&app.screen);
     let show = |progress| line.show(progress);
     let export = async {
-        match &file {
-            Some(file) => backup::export_to_file(&*store, since, file, &show).await,
-            None => {
-                let name = format!("faber-export-{}.list", std::process::id());
-                let spool = std::env::temp_dir().join(name);
-                let mut out = io::stdout();
-                backup::export_to_writer(&*store, since, &mut out, &spool, &show).await
-            }
+        if let Some(file) = &file {
+            backup::export_to_file(&*store, since, file, &show).await
+        } else {
+            let name = format!("faber-export-{}.list", std::process::id());
+            let spool = std::env::temp_dir().join(name);
+            let mut out = io::stdout();
+            backup::export_to_writer(&*store, since, &mut out, &spool, &show).await
         }
     };
     let exported = tokio::select! {

@@ -25,6 +25,8 @@ pub struct Environment {
     pub data_home: Option<PathBuf>,
     pub home: Option<PathBuf>,
     pub host: Option<String>,
+    /// `USER` or `LOGNAME`: the name of the user.
+    pub user: Option<String>,
     /// `BROWSER`: the program that opens addresses.
     pub browser: Option<String>,
     /// `DISPLAY` or `WAYLAND_DISPLAY` is set, so programs can open windows.
@@ -51,6 +53,7 @@ impl Environment {
             data_home: read_path_variable("XDG_DATA_HOME"),
             home: read_path_variable("HOME"),
             host: read_text_variable("HOSTNAME"),
+            user: read_text_variable("USER").or_else(|| read_text_variable("LOGNAME")),
             browser: read_text_variable("BROWSER"),
             has_display: read_os_variable("DISPLAY")
                 .or_else(|| read_os_variable("WAYLAND_DISPLAY"))

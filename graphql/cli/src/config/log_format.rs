@@ -79,7 +79,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("faber.yaml");
         fs::write(&config, "log_format: json\n").unwrap();
-        let flags = |log_format, config| Flags { log_format, config, ..Flags::default() };
+        let flags = |log_format, config| Flags { config, log_format, ..Flags::default() };
         let variable = |text: &str| Environment {
             log_format: Some(text.to_owned()),
             ..Environment::default()

@@ -60,7 +60,12 @@ impl AccessError {
 /// The permissions of a caller, and who it is. The default has no restrictions, and leaves open who
 /// calls.
 #[derive(Clone, Debug, Default)]
-pub struct Grant(Option<Arc<Rights>>, Option<Arc<Actor>>);
+pub struct Grant {
+    rights: Option<Arc<Rights>>,
+    actor: Option<Arc<Actor>>,
+    /// The name of the MCP client through which the caller calls.
+    client: Option<Arc<str>>,
+}
 
 /// A token, and the uses so far that count for its limits.
 #[derive(Debug)]
@@ -145,31 +150,35 @@ impl Rights {
 impl Grant {
     pub(super) fn from_rights(rights: Rights) -> Self {
         let actor = Actor::token(&rights.token.name);
-        Self(Some(Arc::new(rights)), Some(Arc::new(actor)))
+        Self { rights: Some(Arc::new(rights)), actor: Some(Arc::new(actor)), client: None }
     }
 
     /// Returns an unrestricted grant of an actor.
     pub fn of_actor(actor: Actor) -> Self {
-        Self(None, Some(Arc::new(actor)))
+        Self { actor: Some(Arc::new(actor)), ..Self::default() }
     }
 
     /// Returns this grant for calls through an MCP client.
     #[must_use]
     pub fn through_client(&self, client: &str) -> Self {
-        let actor = self.1.as_ref().map(|actor| Arc::new(actor.with_client(client)));
-        Self(self.0.clone(), actor)
+        Self { client: Some(client.into()), ..self.clone() }
     }
 
-    pub fn actor(&self) -> Option<&Arc<Actor>> {
-        self.1.as_ref()
+    /// Returns who calls. Without an actor of its own, a grant stands for `default`.
+    pub fn actor(&self, default: Option<&Arc<Actor>>) -> Option<Arc<Actor>> {
+        let actor = self.actor.as_ref().or(default)?;
+        Some(match &self.client {
+            Some(client) => Arc::new(actor.with_client(client)),
+            None => Arc::clone(actor),
+        })
     }
 
     pub fn name(&self) -> Option<&str> {
-        self.0.as_ref().map(|rights| rights.token.name.as_str())
+        self.rights.as_ref().map(|rights| rights.token.name.as_str())
     }
 
     pub fn check_field(&self, root: &str, field: &str) -> Result<(), AccessError> {
-        let Some(rights) = &self.0 else { return Ok(()) };
+        let Some(rights) = &self.rights else { return Ok(()) };
         let (role, needed) = (rights.token.role, required_role(root, field));
         if role >= needed {
             return Ok(());
@@ -180,18 +189,18 @@ impl Grant {
 
     /// Returns whether the caller may use a tool. Expects the qualified name.
     pub fn allows(&self, tool: &ToolName) -> bool {
-        self.0.as_ref().is_none_or(|rights| rights.allows(tool.as_str()))
+        self.rights.as_ref().is_none_or(|rights| rights.allows(tool.as_str()))
     }
 
     pub fn allows_every_tool(&self) -> bool {
-        self.0
+        self.rights
             .as_ref()
             .is_none_or(|rights| rights.token.tools.is_none() && rights.token.role == Role::Admin)
     }
 
     /// Returns the tools that the caller's agents may use.
     pub fn agent_reach(&self) -> ToolReach {
-        let Some(rights) = &self.0 else { return ToolReach::default() };
+        let Some(rights) = &self.rights else { return ToolReach::default() };
         let switches = ACTIVATION_TOOLS.iter().map(|name| format!("{TOOL_SET}.{name}"));
         let except =
             switches.filter(|name| !rights.allows(name)).filter_map(|name| name.parse().ok());
@@ -205,7 +214,7 @@ impl Grant {
 
     /// Returns the permissions for automatic replans, or `None` without restrictions.
     pub fn replan_permissions(&self) -> Option<ReplanPermissions> {
-        let rights = self.0.as_ref().filter(|_| !self.allows_every_tool())?;
+        let rights = self.rights.as_ref().filter(|_| !self.allows_every_tool())?;
         let Token { name, role, tools, .. } = &rights.token;
         let (token, switches) = (name.clone(), *role == Role::Admin);
         Some(ReplanPermissions { token, tools: tools.clone(), switches })
@@ -217,7 +226,7 @@ impl Grant {
         let role = if within.switches { Role::Admin } else { Role::Operator };
         let token = Token { tools: within.tools.clone(), ..Token::new(&*within.token, "", role) };
         let grant = Self::from_rights(Rights::new(token, Arc::default()));
-        Self(grant.0, Some(Arc::new(Actor::faber())))
+        Self { actor: Some(Arc::new(Actor::faber())), ..grant }
     }
 
     /// Rejects an agent whose tools differ from the tools of the caller.
@@ -245,7 +254,7 @@ impl Grant {
         &self,
         tools: impl IntoIterator<Item = &'a ToolName>,
     ) -> Result<(), AccessError> {
-        let Some(rights) = &self.0 else { return Ok(()) };
+        let Some(rights) = &self.rights else { return Ok(()) };
         let Some(tool) = tools.into_iter().find(|tool| !rights.allows(tool.as_str())) else {
             return Ok(());
         };
@@ -255,12 +264,12 @@ impl Grant {
     }
 
     pub fn has_limits(&self) -> bool {
-        self.0.as_ref().is_some_and(|rights| rights.token.limits != Limits::default())
+        self.rights.as_ref().is_some_and(|rights| rights.token.limits != Limits::default())
     }
 
     pub fn check_limits(&self) -> Result<(), AccessError> {
         let Some(rights) =
-            self.0.as_ref().filter(|rights| rights.token.limits != Limits::default())
+            self.rights.as_ref().filter(|rights| rights.token.limits != Limits::default())
         else {
             return Ok(());
         };
@@ -274,7 +283,7 @@ impl Grant {
         tools: impl IntoIterator<Item = &'a ToolName>,
     ) -> Result<(), AccessError> {
         let Some(rights) =
-            self.0.as_ref().filter(|rights| rights.token.limits != Limits::default())
+            self.rights.as_ref().filter(|rights| rights.token.limits != Limits::default())
         else {
             return Ok(());
         };

@@ -23,12 +23,12 @@ impl Plans {
             planner.map_or_else(|_| "unknown".to_owned(), |found| found.name().to_owned());
         let (started_at, span) = (Instant::now(), OpenSpan::start("plan", SpanKind::Internal));
         let scope = span.as_ref().map(OpenSpan::scope).or_else(current_scope);
-        let planned = with_scope(scope, self.plan_new_request(query, options)).await;
-        process_metrics().count_planning(&planner, planned.is_ok(), started_at.elapsed());
+        let result = with_scope(scope, self.plan_new_request(query, options)).await;
+        process_metrics().count_planning(&planner, result.is_ok(), started_at.elapsed());
         if let Some(mut span) = span {
             span.set("gen_ai.operation.name", "plan");
             span.set("faber.planner", planner);
-            let request = match &planned {
+            let request = match &result {
                 Ok(plan) => Some(plan.info().request),
                 Err(err) => err.request(),
             };
@@ -36,11 +36,11 @@ impl Plans {
                 span.set("gen_ai.conversation.id", request.to_string());
                 span.set("faber.request.id", request.to_string());
             }
-            if let Ok(plan) = &planned {
+            if let Ok(plan) = &result {
                 span.set("faber.plan.id", plan.id().to_string());
             }
-            span.finish(planned.as_ref().err().map(EngineError::code));
+            span.finish(result.as_ref().err().map(EngineError::code));
         }
-        planned
+        result
     }
 }

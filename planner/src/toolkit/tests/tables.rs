@@ -112,8 +112,8 @@ fn adding_a_node_again_changes_only_its_edges() {
     assert_eq!(graph.edge_score("a1", "t1"), Some(0.3));
     // Without any existing action, the tool is not changed.
     let warnings = graph.add_tool(&name("t1"), &Node::tool(""), &links(&[("x", 1.0)])).unwrap();
-    let lines: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(lines, ["action `x` is not in the toolkit: its edge with `t1` was left out"]);
+    let messages: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(messages, ["action `x` is not in the toolkit: its edge with `t1` was left out"]);
     assert_eq!(graph.edge_score("a1", "t1"), Some(0.3));
 }
 

@@ -46,7 +46,7 @@ impl Found {
 pub(super) struct Transcript {
     pub(super) request: Request,
     pub(super) known: usize,
-    pub(super) transcript: Vec<TranscriptEntry>,
+    pub(super) entries: Vec<TranscriptEntry>,
 }
 
 impl Transcript {
@@ -69,11 +69,11 @@ impl Transcript {
             Err(StoreError::Corrupt { .. }) => return different("its transcript is damaged"),
             Err(err) => return Err(err.into()),
         };
-        let common = stored.len().min(self.transcript.len());
-        if stored[..common] != self.transcript[..common] {
+        let common = stored.len().min(self.entries.len());
+        if stored[..common] != self.entries[..common] {
             return different("its transcript");
         }
-        let missing = &self.transcript[common..];
+        let missing = &self.entries[common..];
         if !missing.is_empty() && mode != Mode::Compare {
             store.add_transcript(id, missing).await?;
         }

@@ -26,14 +26,14 @@ pub(in super::super) fn count_executions(
 ) -> Result<Vec<ExecutionCount>, StoreError> {
     let mut table = CountTable::new(query);
     let mut counter = Counter { connection, query, table: &mut table };
-    let counted = if counter.can_use_plans() {
+    let result = if counter.can_use_plans() {
         counter.add_unfinished().and_then(|()| counter.add_plans())
     } else if let Some(cells) = CellQuery::new(&query.filter, &query.groups) {
         counter.add_unfinished().and_then(|()| counter.add_cells(&cells))
     } else {
         counter.add_executions(&[], None)
     };
-    counted.map_err(|err| err.into_store_error())?;
+    result.map_err(Failure::into_store_error)?;
     Ok(table.finish(query.first))
 }
 
