@@ -117,7 +117,7 @@ mod tests {
                 is_over: n == 1,
             })
             .collect();
-        for row in rows.iter() {
+        for row in &rows {
             spool.push(*row).unwrap();
         }
         let mut reader = spool.into_reader().unwrap();

@@ -122,14 +122,14 @@ fn edges_to_missing_nodes_are_left_out_with_a_warning() {
     let mut graph = seed();
     let before = graph.clone();
     let warnings = graph.add_tool(&name("t9"), &Node::tool(""), &links(&[("x", 1.0)])).unwrap();
-    let lines: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let messages: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     expect![[r#"
         [
             "action `x` is not in the toolkit: its edge with `t9` was left out",
             "tool `t9` has no connected actions and was left out",
         ]
     "#]]
-    .assert_debug_eq(&lines);
+    .assert_debug_eq(&messages);
     assert_eq!(graph.add_tool(&name("t9"), &Node::tool(""), &[]).unwrap().len(), 1);
     assert_eq!(graph, before);
     let links = links(&[("x", 0.5), ("a1", 0.5)]);
