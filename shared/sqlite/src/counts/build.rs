@@ -20,7 +20,8 @@ CREATE TABLE IF NOT EXISTS plan_counts (
     firstAt INTEGER NOT NULL, lastAt INTEGER NOT NULL, sample TEXT NOT NULL,
     durations BLOB NOT NULL, PRIMARY KEY (planId, kind, state)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS plan_counts_count ON plan_counts (kind, state, count);
+CREATE INDEX IF NOT EXISTS plan_counts_count
+    ON plan_counts (kind, state, count DESC, planId);
 DELETE FROM execution_counts;
 DELETE FROM plan_counts;
 ";

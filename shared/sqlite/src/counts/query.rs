@@ -177,7 +177,7 @@ impl Counter<'_, '_> {
         for state in states {
             let largest = "SELECT planId, count, firstAt, lastAt, sample, durations
                 FROM plan_counts INDEXED BY plan_counts_count
-                WHERE kind = ?1 AND state = ?2 ORDER BY count DESC LIMIT ?3";
+                WHERE kind = ?1 AND state = ?2 ORDER BY count DESC, planId LIMIT ?3";
             let mut statement = self.connection.prepare_cached(largest)?;
             let mut found = statement.query(rusqlite::params![COUNTED, state, first])?;
             let mut added = std::collections::BTreeSet::new();
