@@ -267,6 +267,7 @@ impl Lexicon {
             || self.cues.values().any(|cues| cues.iter().any(|cue| cue == lower))
             || Self::month(lower).is_some()
             || self.unit(lower).is_some()
+            || self.small_number(lower).is_some()
             || [&self.moods, &self.conditions, &self.loops].iter().any(|list| list.has_first(lower))
     }
 }

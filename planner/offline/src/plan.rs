@@ -7,6 +7,7 @@
 mod chains;
 mod checks;
 mod conditions;
+mod lookups;
 mod loops;
 mod split;
 mod steps;
@@ -92,7 +93,8 @@ impl<'a> Planning<'a> {
         let clauses = self.rewrite_copies(reader.read(tokens));
         let planned = self.plan_clauses(clauses.clone());
         match planned {
-            Err(_) if self.plan_answer(&clauses) => {}
+            Err(_) if self.plan_answer(&clauses) || self.plan_lookup(tokens, &clauses) => {}
+            Ok(()) if self.is_plain_read() && self.plan_lookup(tokens, &clauses) => {}
             planned => planned?,
         }
         self.settle_steps();
