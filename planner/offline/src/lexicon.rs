@@ -159,10 +159,6 @@ impl Lexicon {
         self.cues.get(kind).is_some_and(|cues| cues.contains(&token.lower))
     }
 
-    pub(super) fn is_kind(&self, token: &Token, kind: &str) -> bool {
-        token.kind == Kind::Word && self.kinds[kind].contains(&token.lower)
-    }
-
     /// Returns the ending of files that a word means: `python`, or the ending itself.
     pub(super) fn file_ending(&self, token: &Token) -> Option<String> {
         let mut pairs = self.forms["endings"].iter().filter_map(|pair| pair.split_once('='));

@@ -193,11 +193,7 @@ fn chunk_end(query: &str, at: usize) -> usize {
         }
     };
     let end = rest.char_indices().find(stops).map_or(query.len(), |(offset, _)| at + offset);
-    let chunk = &query[at..end];
-    match owner(chunk).filter(|owner| is_id(owner) || is_code(owner)) {
-        Some(owner) => at + owner.len(),
-        None => at + chunk.trim_end_matches(['.', ':', '!', '?', ',', '\'', '…']).len(),
-    }
+    at + query[at..end].trim_end_matches(['.', ':', '!', '?', ',', '\'', '…']).len()
 }
 
 fn has_three_digits(text: &str) -> bool {

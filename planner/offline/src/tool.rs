@@ -52,7 +52,7 @@ pub(super) struct Slot {
     pub(super) is_slashed: bool,
     /// Values that the description shows behind `e.g.`, in lower case.
     pub(super) examples: Vec<String>,
-    /// Values that the description shows in any way, in lower case.
+    /// Values that the description shows in any way.
     pub(super) options: Vec<String>,
     /// Stems of the words in the first sentence of the description.
     pub(super) gist: Vec<String>,
@@ -235,12 +235,6 @@ impl Slot {
         self.about.iter().any(|word| matches!(word.as_str(), "email" | "sender" | "author"))
     }
 
-    /// Returns whether the slot is an id whose examples have no digit. A number is no value for it.
-    pub(super) fn has_wordy_examples(&self) -> bool {
-        let has_digit = |example: &String| example.bytes().any(|byte| byte.is_ascii_digit());
-        !self.examples.is_empty() && !self.examples.iter().any(has_digit)
-    }
-
     pub(super) fn id_name(&self) -> String {
         if self.description.contains("_id") { "_id" } else { "id" }.to_owned()
     }
@@ -386,12 +380,11 @@ pub(super) fn read_examples(description: &str) -> Vec<String> {
 /// Reads the values that a description shows: `'summary' or 'detailed'`, `such as villa, condo`,
 /// `(oil, acrylic)`.
 fn read_options(description: &str) -> Vec<String> {
-    let lower = description.to_lowercase();
-    let quoted = lower.split(['\'', '"', '‘', '’']).skip(1).step_by(2);
-    let marks = ["e.g.", "such as", "for example", "like "];
-    let shown = marks.iter().filter_map(|mark| lower.split_once(mark));
+    let quoted = description.split(['\'', '"', '‘', '’']).skip(1).step_by(2);
+    let marks = ["e.g.", "E.g.", "such as", "for example", "For example", "like "];
+    let shown = marks.iter().filter_map(|mark| description.split_once(mark));
     let shown = shown.map(|(_, rest)| rest.split(['.', ';', '(', ')']).next().unwrap_or_default());
-    let enclosed = lower.split('(').skip(1).filter_map(|rest| rest.split_once(')'));
+    let enclosed = description.split('(').skip(1).filter_map(|rest| rest.split_once(')'));
     let enclosed = enclosed.map(|(inner, _)| inner).filter(|inner| inner.contains(','));
     let items = shown.chain(enclosed).flat_map(|list| list.split(','));
     let items = items.flat_map(|item| item.split(" or ")).flat_map(|item| item.split(" and "));
