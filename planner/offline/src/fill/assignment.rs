@@ -55,18 +55,29 @@ impl Filler<'_> {
         let slots = || state.candidates.iter().map(|at| all[*at].slot());
         let last = &all[*state.candidates.last()?];
         let order = (last.slot(), slot);
+        let is_new = order.0 != slot;
+        let is_list = self.tool.slots[slot].is_list;
+        let follows = is_new && slots().zip(slots().skip(1)).any(|pair| pair == order);
+        // The first slot again begins the values of the next call.
+        let begins = is_new && slots().next() == Some(slot) && self.is_complete(state);
+        let is_item = |end: usize| !is_new && end == last.tokens.end;
         let more = match candidate.repeat {
             Repeat::Never => return None,
             _ if self.tool.slots[slot].kind == SlotKind::Choice => {
                 weights.typed - weights.near_form
             }
-            Repeat::After(end) if order.0 == slot && end == last.tokens.end => 0.0,
-            _ if order.0 != slot && slots().zip(slots().skip(1)).any(|pair| pair == order) => {
-                weights.near_form
-            }
+            Repeat::After(end) if is_item(end) && is_list => weights.required + weights.typed,
+            Repeat::After(end) if is_item(end) => 0.0,
+            _ if follows => weights.near_form,
+            _ if begins || is_list => 0.0,
             _ => -weights.cue,
         };
         Some(candidate.score - weights.typed + more)
+    }
+
+    fn is_complete(&self, state: &Chosen) -> bool {
+        let mut slots = self.tool.slots.iter().zip(&state.counts);
+        slots.all(|(slot, count)| !slot.is_required || *count > 0)
     }
 }
 

@@ -47,6 +47,7 @@ impl Filler<'_> {
                     self.add_choices(at, slot, None, &mut candidates);
                     for choice in &mut candidates[before..] {
                         choice.repeat = Repeat::Apart;
+                        choice.score += self.weights.form;
                     }
                 }
                 SlotKind::Flag => self.add_named_flags(at, slot, &mut candidates),
@@ -62,25 +63,45 @@ impl Filler<'_> {
         let mut reading = Reading { score: chosen.score, ..Reading::default() };
         let mut values: BTreeMap<usize, Vec<Placed>> = BTreeMap::new();
         let mut is_placed = vec![false; self.tokens.len()];
+        let mut last = None;
         for candidate in chosen.candidates.iter().map(|at| &candidates[*at]) {
             candidate.tokens.clone().for_each(|at| is_placed[at] = true);
-            for (slot, filling) in &candidate.fills {
-                reading.guessed.extend(candidate.is_guess.then_some(*slot));
-                if let Filling::One(value) = filling {
-                    let placed = (candidate.tokens.start, value.clone());
-                    values.entry(*slot).or_default().push(placed);
+            let slot = candidate.slot();
+            reading.guessed.extend(candidate.is_guess.then_some(slot));
+            let Filling::One(value) = &candidate.fills[0].1 else { continue };
+            let placed = values.entry(slot).or_default();
+            let is_next =
+                matches!(candidate.repeat, Repeat::After(end) if last == Some((slot, end)));
+            match (placed.last_mut(), value) {
+                (Some((_, Value::Array(items))), Value::Array(more)) if is_next => {
+                    items.extend_from_slice(more);
                 }
+                _ => placed.push((candidate.tokens.start, value.clone())),
             }
+            last = Some((slot, candidate.tokens.end));
         }
+        self.join_lists(&mut values);
         let slots = self.tool.slots.iter().enumerate();
         let is_missing = |(at, slot): &(usize, &Slot)| slot.is_required && !values.contains_key(at);
         reading.missing = slots.filter(is_missing).map(|(at, _)| at).collect();
-        reading.guessed.dedup();
         let left = mentions.iter().filter(|mention| !is_placed[mention.tokens.start]);
         reading.unplaced = left.flat_map(|mention| mention.tokens.clone()).collect();
         let is_paired = self.tokens.iter().any(|token| token.is("respectively"));
         reading.fillings = spread(&values, is_paired);
         reading
+    }
+
+    /// Makes one list of several, unless another slot has several values.
+    fn join_lists(&self, values: &mut BTreeMap<usize, Vec<Placed>>) {
+        let several = values.values().filter(|values| values.len() > 1).count();
+        for (slot, lists) in values.iter_mut().filter(|(_, lists)| lists.len() > 1) {
+            if self.tool.slots[*slot].is_list && several == 1 {
+                let start = lists[0].0;
+                let items = lists.drain(..).filter_map(|(_, list)| list.as_array().cloned());
+                let joined = items.flatten().collect();
+                lists.push((start, joined));
+            }
+        }
     }
 
     /// Adds the values that a query mentions, for a slot that can take them.
@@ -96,10 +117,15 @@ impl Filler<'_> {
             mentions.iter().map(|mention| self.mention_fit(mention, slot)).collect();
         for (first, fit) in fits.iter().enumerate() {
             let Some((value, score)) = fit else { continue };
-            if !slot.is_required && *score < weights.typed + weights.preposition {
+            let mention = &mentions[first];
+            let minimum = match mention.said {
+                Said::Figure { .. } => weights.unusual,
+                Said::Day => 0.0,
+                _ => weights.preposition,
+            };
+            if !slot.is_required && *score < weights.typed + minimum {
                 continue;
             }
-            let mention = &mentions[first];
             let repeat = match first.checked_sub(1).filter(|_| mention.is_joined) {
                 Some(last) => Repeat::After(mentions[last].tokens.end),
                 None => Repeat::Apart,
@@ -111,15 +137,16 @@ impl Filler<'_> {
                 candidates.push(Candidate { is_guess, repeat, ..candidate });
             };
             push(value.clone(), first, *score);
-            let (mut items, mut total) = (vec![value.clone()], *score);
-            let rest = mentions.iter().zip(&fits).enumerate().skip(first + 1);
-            for (last, (mention, fit)) in rest.take_while(|_| slot.is_list) {
-                let Some((value, score)) = fit.as_ref().filter(|_| mention.is_joined) else {
-                    break;
-                };
-                items.push(value.clone());
-                total += score + weights.required;
-                push(json!(items), last, total);
+            // `Maroon 5`, `Yamaha P125` and `Miami, Florida`.
+            let is_more = |next: &&Mention| {
+                let is_number =
+                    matches!(self.tokens[next.tokens.start].kind, Kind::Number | Kind::Code);
+                mention.said == Said::Name
+                    && (next.is_second || is_number && next.tokens.start == mention.tokens.end)
+            };
+            if let Some(next) = mentions.get(first + 1).filter(is_more) {
+                let text = self.slice(mention.tokens.start..next.tokens.end);
+                push(json!(text), first + 1, score + weights.near_form);
             }
         }
         if !slot.is_numeric {
@@ -141,6 +168,8 @@ impl Filler<'_> {
             (SlotKind::Email, Kind::Email) | (SlotKind::Url, Kind::Url)
         );
         let text = || json!(self.owner_text(mention));
+        let is_code = slot.kind == SlotKind::Id && matches!(first.kind, Kind::Code | Kind::Id);
+        let form = if is_code || first.kind == Kind::Quoted { weights.form } else { 0.0 };
         match &mention.said {
             Said::Figure { value, is_share } if slot.is_numeric => {
                 Some((figure_for(value, *is_share, slot)?, score))
@@ -149,7 +178,6 @@ impl Filler<'_> {
             Said::Figure { .. } if slot.kind == SlotKind::Id => {
                 Some((json!(first.value.trim_start_matches('#')), score))
             }
-            Said::Figure { .. } => None,
             Said::Day if slot.kind == SlotKind::Moment => {
                 let mut moments = self.moments.iter();
                 let moment = moments.find(|moment| moment.tokens == mention.tokens);
@@ -157,9 +185,9 @@ impl Filler<'_> {
                 let day = day.map_or_else(text, |day| json!(write_moment(day, None)));
                 Some((day, score + weights.form))
             }
-            Said::Day => None,
+            Said::Figure { .. } | Said::Day => None,
             _ if slot.kind == SlotKind::Moment || is_address && !is_same => None,
-            _ => Some((text(), score)),
+            _ => Some((text(), score + form)),
         }
     }
 
@@ -174,11 +202,12 @@ impl Filler<'_> {
     fn add_options(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         let score = self.weights.choice + self.weights.form;
         for option in &slot.options {
-            let words: Vec<String> = option.split([' ', '_']).map(stem).collect();
+            let words = option.split([' ', '_']).map(|word| stem(&word.to_lowercase()));
+            let words: Vec<String> = words.collect();
             for place in 0..self.tokens.len() {
                 let tokens = place..place + words.len();
                 if self.is_said_at(place, &words) {
-                    let value = json!(self.slice(tokens.clone()));
+                    let value = json!(option);
                     let option = self.single_value_candidate(at, value, tokens, score);
                     candidates.push(Candidate { repeat: Repeat::Apart, ..option });
                 }
@@ -234,8 +263,9 @@ impl Filler<'_> {
                     - weights.foreign * (count_f32(own) + 1.0);
                 let value = json!(self.slice(start..end));
                 let candidate = self.single_value_candidate(at, value, start..end, score);
-                let is_guess = evidence < weights.preposition;
-                candidates.push(Candidate { is_guess, ..candidate });
+                let is_item = slot.is_list && self.tokens[start - 1].is_separator();
+                let repeat = if is_item { Repeat::After(start - 1) } else { Repeat::Never };
+                candidates.push(Candidate { is_guess: true, repeat, ..candidate });
             }
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Number;
 use super::{Filler, count_f32};
 use crate::{
     moment::Moment,
-    token::{Kind, Token, number},
+    token::{Kind, Token, number, stem},
     tool::is_alike,
 };
 
@@ -44,6 +44,8 @@ pub(super) struct Mention {
     pub(super) before: Option<usize>,
     /// Only `and` or a comma stands between the value and the one before.
     pub(super) is_joined: bool,
+    /// The value belongs to the name before: `Miami, Florida`.
+    pub(super) is_second: bool,
 }
 
 impl Filler<'_> {
@@ -88,6 +90,7 @@ impl Filler<'_> {
             let (last, own) = (&before[at - 1], &mut own[0]);
             let has_comma = own.tokens.start > 0 && self.tokens[own.tokens.start - 1].is_mark(",");
             let is_pair = own.said == Said::Name && has_comma && !last.is_joined && !continues;
+            own.is_second = own.is_joined && is_pair;
             own.is_joined &= !is_pair;
             if own.is_joined {
                 own.before = last.before;
@@ -114,10 +117,32 @@ impl Filler<'_> {
         });
         let weigh = |(at, token): (usize, &Token)| (token.stem.clone(), DECAY.powf(count_f32(at)));
         let near = before.filter(is_content).enumerate().map(weigh);
-        let near = near.chain(behind.filter(is_content).enumerate().map(weigh)).collect();
+        let near = near.chain(behind.filter(is_content).enumerate().map(weigh));
+        let told = self.told_words(&tokens, &said).iter().map(|word| (stem(word), 1.0));
+        let near = near.chain(told).collect();
         let is_article = |at: &usize| self.is_at(*at, &["the", "a", "an", "my", "our"]);
         let before = (0..tokens.start).rev().find(|at| !is_article(at));
-        Mention { tokens, said, near, before, is_joined: false }
+        Mention { tokens, said, near, before, is_joined: false, is_second: false }
+    }
+
+    /// Returns the words that the form of a figure tells: `2020` is a year, `$5` an amount.
+    fn told_words(&self, tokens: &Range<usize>, said: &Said) -> &'static [&'static str] {
+        let Said::Figure { value, is_share } = said else { return &[] };
+        let first = &self.tokens[tokens.start];
+        let is_unit = |next: &Token| {
+            next.kind == Kind::Word && !self.lexicon.is_filler(next) && !next.is_separator()
+        };
+        let has_unit = self.tokens.get(tokens.end).is_some_and(is_unit);
+        let is_year = value.as_u64().is_some_and(|year| (1000..2200).contains(&year));
+        if *is_share {
+            &["rate", "percentage"]
+        } else if first.value.starts_with('$') {
+            &["amount", "dollar"]
+        } else if is_year && first.value.len() == 4 && !has_unit {
+            &["year"]
+        } else {
+            &[]
+        }
     }
 
     fn read_mention(&self, at: usize) -> Option<(Said, usize)> {
@@ -125,6 +150,13 @@ impl Filler<'_> {
         let is_day = |moment: &&Moment| moment.tokens.start == at && moment.time.is_none();
         if let Some(day) = self.moments.iter().find(is_day) {
             return Some((Said::Day, day.tokens.end));
+        }
+        // `2022/08/16`
+        let parts: Vec<&str> = token.value.split(['/', '.', '-']).collect();
+        if parts.len() == 3
+            && parts.iter().all(|part| part.len() <= 4 && part.parse::<u16>().is_ok())
+        {
+            return Some((Said::Day, at + 1));
         }
         let name = || self.name_end(at).map(|end| (Said::Name, end));
         match token.kind {
@@ -148,9 +180,18 @@ impl Filler<'_> {
         let is_unit = |token: &Token| {
             token.value.len() <= 2 || slots().any(|slot| slot.about.contains(&token.stem))
         };
+        let letters = |text: &str| text.replace(|char: char| !char.is_alphanumeric(), "");
+        let name = letters(&tokens[0].value);
+        let own = [self.tool.name.as_str(), self.tool.name.rsplit('.').next().unwrap_or_default()];
+        if own.iter().any(|own| letters(own).eq_ignore_ascii_case(&name)) {
+            return true;
+        }
+        let is_enclosed =
+            range.start > 0 && self.is_at(range.start - 1, &["("]) && self.is_at(range.end, &[")"]);
         tokens[0].kind != Kind::Quoted
             && (tokens.iter().all(is_own)
-                || tokens.len() == 1 && last.is_some_and(is_figure) && is_unit(&tokens[0]))
+                || tokens.len() == 1
+                    && (is_enclosed || last.is_some_and(is_figure) && is_unit(&tokens[0])))
     }
 
     /// Reads `5`, `$1.2`, `5 million`, `3%`, `20kg`, `7-day`, `2nd`, and `three` before the noun of a
@@ -178,18 +219,30 @@ impl Filler<'_> {
             "billion" => 1e9,
             _ => 1.0,
         };
+        let is_money = token.value.starts_with('$') || token.value.ends_with(['M', 'B']);
+        let by_unit = match unit {
+            "k" if is_money => 1e3,
+            "m" if is_money => 1e6,
+            "b" if is_money => 1e9,
+            _ => 1.0,
+        };
+        let end = at + 1 + usize::from(scale > 1.0);
+        let scale = scale * by_unit;
         let scaled = value.as_f64().filter(|_| scale > 1.0);
         let scaled = scaled.and_then(|amount| number(&round(amount * scale).to_string()));
         let is_share =
             token.lower.ends_with('%') || next.is_some_and(|next| next.is_any(&["%", "percent"]));
-        let end = at + 1 + usize::from(scaled.is_some());
         Some((Said::Figure { value: scaled.unwrap_or(value), is_share }, end))
     }
 
     /// Returns where a name ends that begins at a place: `Lebron James`, `Museum of Art`.
     fn name_end(&self, at: usize) -> Option<usize> {
         // The capital letter of a sentence makes no name.
-        let is_first = self.begins_sentence(at) && !self.is_name_word(at + 1);
+        let is_verb = || {
+            let stem = &self.tokens[at].stem;
+            !self.lexicon.concepts(stem).is_empty() || self.is_tool_word(stem)
+        };
+        let is_first = self.begins_sentence(at) && (!self.is_name_word(at + 1) || is_verb());
         if !self.is_name_word(at) || is_first {
             return None;
         }

@@ -19,32 +19,36 @@ const MAX_TOOLS: usize = 3;
 const FEW_TOOLS: usize = 4;
 
 impl Planning<'_> {
-    /// Returns whether the plan only calls one tool that reads, with values of the query, and there
-    /// are so few tools that the values alone tell which is meant.
+    /// Returns whether the plan only calls one tool with values of the query, and all tools are so few
+    /// and only read that the values alone tell which is meant.
     pub(super) fn is_plain_read(&self) -> bool {
         let first = self.memory.steps.first().map(|step| step.tool);
         let is_plain = |step: &PlannedStep| {
             let mut values = step.parameters.values();
             Some(step.tool) == first
                 && !step.is_derived
-                && !self.tools[step.tool].has_effect
                 && !values.any(|value| value.to_string().contains("{{"))
         };
         let has_condition = self.planned.steps.iter().any(|step| step.when.is_some());
-        self.tools.len() <= FEW_TOOLS && !has_condition && self.memory.steps.iter().all(is_plain)
+        self.tools.len() <= FEW_TOOLS
+            && !self.has_effects()
+            && !has_condition
+            && self.memory.steps.iter().all(is_plain)
+    }
+
+    fn has_effects(&self) -> bool {
+        self.tools.iter().any(|tool| tool.has_effect)
     }
 
     /// Plans calls of the tool that reads what a query speaks of. Returns whether there is one.
     pub(super) fn plan_lookup(&mut self, tokens: &[Token], clauses: &[Clause]) -> bool {
-        let acts = self.tools.iter().any(|tool| tool.has_effect);
-        let is_open = |clause: &Clause| {
-            matches!(clause.mood, Mood::Denied | Mood::Asked | Mood::Hypothetical | Mood::Reported)
-        };
-        let is_order = |clause: &Clause| acts && (is_open(clause) || self.may_act(clause));
-        if tokens.len() > MAX_CLAUSE_TOKENS || clauses.iter().any(is_order) {
+        // An order with an unknown verb must not become a question.
+        let is_order = |clause: &Clause| clause.mood != Mood::Question || self.may_act(clause);
+        let is_ordered = self.has_effects() && clauses.iter().any(is_order);
+        if tokens.len() > MAX_CLAUSE_TOKENS || is_ordered {
             return false;
         }
-        let is_small = self.tools.len() <= FEW_TOOLS;
+        let is_small = self.tools.len() <= FEW_TOOLS && !self.has_effects();
         let tools = self.tools.iter().enumerate().filter(|(_, tool)| !tool.has_effect);
         let shared = tools.map(|(at, tool)| (self.count_shared_words(tokens, tool), at));
         let mut ranked: Vec<(f32, usize)> =
@@ -67,8 +71,11 @@ impl Planning<'_> {
         let tool = &self.tools[reading.tool];
         let is_noun =
             |token: &Token| token.kind == Kind::Word && tool.has_noun(&token.stem, self.lexicon);
-        let is_sure = reading.guessed.is_empty() && reading.unplaced.is_empty();
-        if !is_small && !(is_sure && tokens.iter().any(is_noun)) {
+        let is_sure = || {
+            let has_doubt = !reading.guessed.is_empty() || !reading.unplaced.is_empty();
+            !has_doubt && tokens.iter().any(is_noun)
+        };
+        if !(is_small || is_sure()) {
             return false;
         }
         self.planned.steps.clear();

@@ -58,6 +58,61 @@ fn paired_values_become_parallel_calls() {
     assert_eq!(calls(said), [call("Oslo", 3), call("Rome", 3)]);
 }
 
+/// Returns the parameters of the calls of a tool that reads, which is the only one.
+fn parameters(tool: ToolDefinition, query: &str) -> Vec<Value> {
+    let proposal = propose(query, &catalog(vec![tool])).unwrap();
+    proposal.draft.tools.into_iter().map(|step| step.parameters.unwrap()).collect()
+}
+
+#[test]
+fn the_first_slot_again_begins_the_next_call() {
+    let whole = |about: &str| json!({ "type": "integer", "description": about });
+    let fields =
+        json!({ "num1!": whole("The first number."), "num2!": whole("The second number.") });
+    let gcd = read("math.gcd", "Compute the greatest common divisor of two numbers.", fields);
+    let said = "What is the greatest common divisor (GCD) of the pairs (45, 60) and (81, 27)?";
+    let expected = [json!({ "num1": 45, "num2": 60 }), json!({ "num1": 81, "num2": 27 })];
+    assert_eq!(parameters(gcd, said), expected);
+}
+
+#[test]
+fn values_of_a_list_become_one_list() {
+    let about = "Wanted features, such as camping, fishing or scenic views.";
+    let features = json!({ "type": "array", "items": { "type": "string" }, "description": about });
+    let city = json!({ "type": "string", "description": "The city." });
+    let park = read(
+        "find_park",
+        "Find a nature park in a city.",
+        json!({ "city!": city, "features!": features }),
+    );
+    let said = "Which nature park near Boston allows camping and has scenic views?";
+    let expected = [json!({ "city": "Boston", "features": ["camping", "scenic views"] })];
+    assert_eq!(parameters(park, said), expected);
+}
+
+#[test]
+fn the_form_of_a_figure_tells_its_slot() {
+    let fields = json!({
+        "revenue!": { "type": "integer", "description": "The revenue." },
+        "year!": { "type": "integer", "description": "The year." },
+    });
+    let growth = read("growth", "Compute the growth of a company.", fields);
+    let said = "How did the company grow in 2019 with $2M of revenue?";
+    assert_eq!(parameters(growth, said), [json!({ "revenue": 2_000_000, "year": 2019 })]);
+}
+
+#[test]
+fn an_order_with_an_unknown_verb_is_no_lookup() {
+    let title = json!({ "title!": { "type": "string" } });
+    let board = catalog(vec![
+        read("list_issues", "List the issues", json!({})),
+        tool("create_issue", "Create an issue", title),
+    ]);
+    for query in ["Merge issue 3", "Fry the issues"] {
+        assert!(propose(query, &board).is_err(), "{query}");
+    }
+}
+
 #[test]
 fn a_tool_that_acts_is_never_looked_up() {
     let fields = json!({ "city!": { "type": "string", "description": "The city." } });
